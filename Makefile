@@ -1,0 +1,77 @@
+# Everything that is done to this tree is done here. `make help` lists it.
+
+GO       ?= go
+BIN      ?= bin
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+FUZZTIME ?= 20s
+BENCH    ?= .
+IMAGE    ?= linesman
+
+GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
+
+# npm writes this file last, so it is there once an installation is whole.
+AGENTS = test/agents/node_modules/.package-lock.json
+
+.DEFAULT_GOAL := build
+.PHONY: build test lint vuln bench fuzz agents agents-if-npm docker clean help
+
+build: ## build bin/linesman, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
+
+test: agents-if-npm ## run every test with the race detector, agents included where npm is
+	$(GO) test -race -timeout 10m ./...
+
+lint: ## check format, go vet, golangci-lint, known vulnerabilities
+	@bad=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); test -z "$$bad" || { echo "gofmt: not formatted:"; echo "$$bad"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(GOLANGCI) run ./...
+	@$(MAKE) --no-print-directory vuln
+
+# govulncheck exits 3 when it found something and 1 when it could not run (no
+# network, say). Only the first is a verdict. `go run` would hide which.
+vuln:
+	@tools=$$(mktemp -d); trap 'rm -rf "$$tools"' EXIT; \
+	GOBIN=$$tools $(GO) install $(GOVULNCHECK) || { echo "govulncheck: skipped, cannot be installed"; exit 0; }; \
+	"$$tools/govulncheck" ./...; status=$$?; \
+	case $$status in \
+	0) ;; \
+	3) exit 1 ;; \
+	*) echo "govulncheck: skipped, it could not run (status $$status; is the vulnerability database in reach?)" ;; \
+	esac
+
+bench: ## run the benchmarks; BENCH=regexp picks some
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+# Go spends up to a minute on making one interesting input smaller, during
+# which nothing else is tried: ten attempts are enough here.
+fuzz: ## run every fuzz target for FUZZTIME each, one by one
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  list=$$($(GO) test -list '^Fuzz' $$pkg); \
+	  for target in $$(echo "$$list" | grep '^Fuzz' || true); do \
+	    echo "== $$pkg $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
+	  done; \
+	done
+
+agents: $(AGENTS) ## install the pinned agent command lines into test/agents
+
+$(AGENTS): test/agents/package.json test/agents/package-lock.json
+	cd test/agents && npm ci
+	@touch $@
+
+# Tests that need an agent skip without one, unless TEST_REQUIRE_AGENTS=1.
+agents-if-npm:
+	@if ! command -v npm >/dev/null; then echo "agents: npm is not installed, tests that run a real agent will say so"; \
+	elif ! $(MAKE) --no-print-directory agents; then \
+	  echo "agents: npm could not install them"; test "$$TEST_REQUIRE_AGENTS" != 1; \
+	fi
+
+docker: ## build the container image
+	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
+clean: ## remove what was built and installed
+	rm -rf $(BIN) test/agents/node_modules
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile

@@ -1,0 +1,184 @@
+package bus
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Accounts of the embedded server. Permissions alone would not keep the two
+// apart: who may create a consumer on EVENTS chooses where it delivers to.
+const (
+	InsideAccount = "LINESMAN"
+	PublicAccount = "LINESMAN_PUBLIC"
+)
+
+// Users of the embedded server. The normalizer, the responder and the
+// operator work in both accounts, so they have a user in each.
+const (
+	WorkerUser     = "worker"
+	NormalizerUser = "normalizer"
+	ResponderUser  = "responder"
+	OperatorUser   = "operator"
+	SubscriberUser = "subscriber"
+
+	publicSuffix = "_public"
+)
+
+// InboxPrefix is the prefix of a user's own inboxes: nobody else may listen there.
+func InboxPrefix(user string) string { return "_INBOX_" + user }
+
+// grant is what one user may do.
+type grant struct {
+	account   string
+	user      string
+	publish   []string
+	subscribe []string
+}
+
+// grants is the table of who may do what.
+func grants(n Names) []grant {
+	raw, events := n.Raw(), n.Events()
+	runs, state, threads := bucketStream(n.Runs()), bucketStream(n.State()), bucketStream(n.Threads())
+	all := func(lists ...[]string) (out []string) {
+		for _, l := range lists {
+			out = append(out, l...)
+		}
+		return out
+	}
+	info := func(stream string) []string {
+		return []string{"$JS.API.INFO", "$JS.API.STREAM.INFO." + stream}
+	}
+	get := func(stream string) []string {
+		return []string{"$JS.API.DIRECT.GET." + stream, "$JS.API.DIRECT.GET." + stream + ".>", "$JS.API.STREAM.MSG.GET." + stream}
+	}
+	consume := func(stream string) []string {
+		return []string{
+			"$JS.API.CONSUMER.CREATE." + stream + ".>", "$JS.API.CONSUMER.INFO." + stream + ".*",
+			"$JS.API.CONSUMER.MSG.NEXT." + stream + ".*", "$JS.API.CONSUMER.DELETE." + stream + ".*",
+		}
+	}
+	return []grant{
+		{InsideAccount, WorkerUser,
+			all([]string{n.Prefix + ".raw.*.*"}, info(raw), get(raw)),
+			[]string{n.Prefix + ".control.*"}},
+		{InsideAccount, NormalizerUser,
+			all(info(raw), get(raw), consume(raw), []string{"$JS.API.STREAM.PURGE." + raw},
+				[]string{bucketSubject(n.Runs(), "*"), bucketSubject(n.State(), "*"), bucketSubject(n.Threads(), "*")},
+				info(runs), get(runs), info(state), get(state), info(threads), get(threads)),
+			nil},
+		{PublicAccount, NormalizerUser + publicSuffix,
+			all([]string{n.Prefix + ".events.>"}, info(events), get(events), consume(events)),
+			nil},
+		{InsideAccount, ResponderUser,
+			all([]string{n.Prefix + ".raw.*.*", n.Prefix + ".work.>", n.Prefix + ".control.*"}, info(raw), get(raw), info(runs), get(runs), consume(runs)),
+			[]string{n.Prefix + ".api.>"}},
+		{PublicAccount, ResponderUser + publicSuffix,
+			all(info(events), get(events), consume(events)),
+			nil},
+		{InsideAccount, OperatorUser, []string{">"}, []string{n.Prefix + ".>"}},
+		{PublicAccount, OperatorUser + publicSuffix, []string{">"}, []string{n.Prefix + ".>"}},
+		{PublicAccount, SubscriberUser,
+			all(info(events), get(events), []string{
+				"$JS.API.CONSUMER.CREATE." + events + ".*." + n.Prefix + ".events.>", "$JS.API.CONSUMER.INFO." + events + ".*",
+				"$JS.API.CONSUMER.MSG.NEXT." + events + ".*", "$JS.API.CONSUMER.DELETE." + events + ".*",
+			}),
+			[]string{n.Prefix + ".live.>"}},
+	}
+}
+
+// Credentials are the passwords of the embedded server's users.
+type Credentials map[string]string
+
+// LoadCredentials reads the credentials of the embedded server from dir, and
+// makes those that are missing. The file is readable by its owner alone.
+func LoadCredentials(dir string) (Credentials, error) {
+	path := filepath.Join(dir, "credentials.json")
+	c := Credentials{}
+	b, err := os.ReadFile(path)
+	switch {
+	case os.IsNotExist(err):
+	case err != nil:
+		return nil, fmt.Errorf("credentials: %w", err)
+	default:
+		if err := json.Unmarshal(b, &c); err != nil {
+			return nil, fmt.Errorf("credentials: %s is damaged; remove it, and new ones are made", path)
+		}
+	}
+	missing := false
+	for _, g := range grants(Names{DefaultPrefix}) {
+		if c[g.user] == "" {
+			c[g.user] = secret()
+			missing = true
+		}
+	}
+	if !missing {
+		return c, nil
+	}
+	b, err = json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	if err := writeFile(path, append(b, '\n')); err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	return c, nil
+}
+
+func secret() string {
+	var b [24]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// writeFile replaces a file at once, so that no reader and no crash sees half of it.
+func writeFile(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err = f.Write(b); err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// accountsConfig renders both accounts, their users and what they may do, in
+// the server's configuration format.
+func accountsConfig(n Names, c Credentials) string {
+	var b strings.Builder
+	b.WriteString("accounts {\n")
+	for _, account := range []string{InsideAccount, PublicAccount} {
+		fmt.Fprintf(&b, "  %s {\n    jetstream: enabled\n    users = [\n", account)
+		for _, g := range grants(n) {
+			if g.account != account {
+				continue
+			}
+			fmt.Fprintf(&b, "      {user: %s, password: %s, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}\n",
+				strconv.Quote(g.user), strconv.Quote(c[g.user]), list(g.publish), list(append(g.subscribe, InboxPrefix(g.user)+".>")))
+		}
+		b.WriteString("    ]\n  }\n")
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+func list(subjects []string) string {
+	quoted := make([]string, len(subjects))
+	for i, s := range subjects {
+		quoted[i] = strconv.Quote(s)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}

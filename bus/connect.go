@@ -1,0 +1,187 @@
+// Package bus is linesman on NATS: the only place that knows subjects,
+// streams and headers.
+//
+//	worker ─▶ RawLog ─▶ RAW ─▶ Normalizer ─┬▶ EVENTS ─▶ Reader
+//	                                       └▶ RUNS
+//
+// What holds, and for whom:
+//
+//   - RAW: an entry whose Append returned nil is stored once, behind all
+//     entries of its run that were stored before. Every entry names the last
+//     one of its subject, so of two writers one is refused.
+//   - EVENTS: exactly f(RAW), in order, no gap, no duplicate, whoever is
+//     killed when. Every event names the stream's last sequence.
+//   - RUNS: a record is never ahead of EVENTS, and lags by about a second at most.
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+)
+
+// ErrUnreachable reports that no NATS server could be reached.
+var ErrUnreachable = errors.New("NATS is out of reach")
+
+// ErrUnfit reports a server that linesman cannot work with.
+var ErrUnfit = errors.New("this NATS server will not do")
+
+// What a server must have.
+const (
+	// MinPayload is the least max_payload: an event with escapes takes up to
+	// 512 KiB, a run record with the state beside it up to 545 KiB.
+	MinPayload = 576 << 10
+	// minVersion brought per-message TTLs, which the lease needs.
+	minMajor, minMinor = 2, 11
+)
+
+// Login is how to get into one account of a server.
+type Login struct {
+	URL      string
+	User     string // of an embedded server; "" elsewhere
+	Password string
+	Creds    string // a NATS credentials file, or ""
+}
+
+// Bus is a connection to both accounts.
+type Bus struct {
+	Names
+	inside *nats.Conn
+	public *nats.Conn // the same connection on a server with one account
+	js     jetstream.JetStream
+	jsPub  jetstream.JetStream
+	log    *zap.Logger
+}
+
+// Connect connects to the inside account and, unless public is the zero
+// Login, to the public one; else both are the same. It waits for no server:
+// one that is away is ErrUnreachable. Later it reconnects for ever.
+func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Logger) (*Bus, error) {
+	b := &Bus{Names: names, log: log.Named("bus")}
+	var err error
+	if b.inside, err = b.dial(ctx, inside); err != nil {
+		return nil, err
+	}
+	b.public = b.inside
+	if public != (Login{}) {
+		if b.public, err = b.dial(ctx, public); err != nil {
+			b.Close()
+			return nil, err
+		}
+	}
+	if b.js, err = jetstream.New(b.inside); err == nil {
+		b.jsPub, err = jetstream.New(b.public)
+	}
+	if err != nil {
+		b.Close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return b, nil
+}
+
+func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
+	timeout := 5 * time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, max(time.Until(deadline), time.Millisecond))
+	}
+	opts := []nats.Option{
+		nats.Name("linesman"), nats.Timeout(timeout), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectBufSize(-1), // what cannot be sent now is ours to send again
+		nats.PingInterval(10 * time.Second),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				b.log.Warn("connection lost", zap.Error(err))
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { b.log.Info("connected again") }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.log.Warn("connection", zap.Error(err)) }),
+	}
+	if l.User != "" {
+		opts = append(opts, nats.UserInfo(l.User, l.Password), nats.CustomInboxPrefix(InboxPrefix(l.User)))
+	}
+	if l.Creds != "" {
+		opts = append(opts, nats.UserCredentials(l.Creds))
+	}
+	nc, err := nats.Connect(l.URL, opts...)
+	switch {
+	case errors.Is(err, nats.ErrAuthorization):
+		return nil, fmt.Errorf("%w: the server at %s refused the credentials", ErrUnreachable, redact(l.URL))
+	case err != nil:
+		return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, redact(l.URL), err)
+	}
+	if err := fit(nc); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return nc, nil
+}
+
+// fit checks what the server says of itself.
+func fit(nc *nats.Conn) error {
+	version := nc.ConnectedServerVersion()
+	if major, minor := parseVersion(version); major < minMajor || major == minMajor && minor < minMinor {
+		return fmt.Errorf("%w: it is version %s, and %d.%d is needed", ErrUnfit, version, minMajor, minMinor)
+	}
+	if nc.MaxPayload() < MinPayload {
+		return fmt.Errorf("%w: its max_payload is %d bytes; set it to %d or more", ErrUnfit, nc.MaxPayload(), MinPayload)
+	}
+	return nil
+}
+
+func parseVersion(s string) (major, minor int) {
+	f := strings.SplitN(s, ".", 3)
+	if len(f) < 2 {
+		return 0, 0
+	}
+	major, _ = strconv.Atoi(f[0])
+	minor, _ = strconv.Atoi(f[1])
+	return major, minor
+}
+
+// redact takes user and password out of a URL.
+func redact(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		scheme, rest = "nats", url
+	}
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	return scheme + "://" + rest
+}
+
+// Close closes the connections. What was published is sent before.
+func (b *Bus) Close() {
+	for _, nc := range []*nats.Conn{b.inside, b.public} {
+		if nc != nil && !nc.IsClosed() {
+			_ = nc.FlushTimeout(time.Second)
+			nc.Close()
+		}
+	}
+}
+
+// Connected reports whether the server is there at the moment.
+func (b *Bus) Connected() bool { return b.inside.IsConnected() && b.public.IsConnected() }
+
+// Connect connects to an embedded server as one of its users, and in the
+// public account as that user's other self, where it has one.
+func (s *Server) Connect(ctx context.Context, user string, names Names, log *zap.Logger) (*Bus, error) {
+	inside, public := s.Credentials.Logins(s.url, user)
+	return Connect(ctx, inside, public, names, log)
+}
+
+// Logins are a user's logins to the inside and the public account.
+func (c Credentials) Logins(url, user string) (inside, public Login) {
+	inside = Login{URL: url, User: user, Password: c[user]}
+	if p, ok := c[user+publicSuffix]; ok {
+		public = Login{URL: url, User: user + publicSuffix, Password: p}
+	}
+	return inside, public
+}

@@ -1,0 +1,106 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// The lease decides who of several normalizers tries. It is only that: the
+// fences of EVENTS and RUNS keep out one that believes it still has it.
+const (
+	leaseKey   = "normalizer"
+	leaseTTL   = 4 * time.Second
+	leaseRenew = time.Second
+)
+
+// errLease reports that the lease went to somebody else.
+var errLease = errors.New("the lease was lost")
+
+type lease struct {
+	bus      *Bus
+	holder   string
+	revision uint64
+}
+
+// takeLease waits until nobody holds the lease, and takes it.
+func takeLease(ctx context.Context, b *Bus) (*lease, error) {
+	l := &lease{bus: b, holder: nuid.Next()}
+	stream, err := b.js.Stream(ctx, bucketStream(b.State()))
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", b.State(), err)
+	}
+	for {
+		m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.State(), leaseKey))
+		free := false
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			l.revision, free = 0, true
+		case err != nil:
+			return nil, fmt.Errorf("read the lease: %w", err)
+		case len(m.Data) == 0: // given back
+			l.revision, free = m.Sequence, true
+		}
+		if free {
+			if err = l.put(ctx, []byte(l.holder)); err == nil {
+				return l, nil
+			}
+			var api *jetstream.APIError
+			if !errors.As(err, &api) { // not just somebody quicker
+				return nil, fmt.Errorf("take the lease: %w", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(leaseRenew / 2):
+		}
+	}
+}
+
+// keep renews the lease until ctx ends, or it is lost: then it says why.
+func (l *lease) keep(ctx context.Context) error {
+	good := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(leaseRenew):
+		}
+		err := l.put(ctx, []byte(l.holder))
+		var api *jetstream.APIError
+		switch {
+		case err == nil:
+			good = time.Now()
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &api), time.Since(good) > leaseTTL:
+			return fmt.Errorf("%w: %w", errLease, err)
+		}
+	}
+}
+
+// drop gives the lease back, so that the next one need not wait for its end.
+func (l *lease) drop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = l.put(ctx, nil) // it ends by itself
+}
+
+func (l *lease) put(ctx context.Context, value []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, leaseTTL)
+	defer cancel()
+	m := nats.NewMsg(bucketSubject(l.bus.State(), leaseKey))
+	m.Data = value
+	ack, err := l.bus.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(l.revision), jetstream.WithMsgTTL(leaseTTL), jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return err
+	}
+	l.revision = ack.Sequence
+	return nil
+}

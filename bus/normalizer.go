@@ -1,0 +1,374 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+)
+
+// ErrForeign reports that somebody but a normalizer wrote to EVENTS. Nothing
+// can be promised then, so the normalizer stops.
+var ErrForeign = errors.New("somebody else wrote to the event stream")
+
+// Normalizer makes EVENTS and RUNS from RAW. Any number may run: the lease
+// says which one works, and the fences of the streams refuse every other.
+type Normalizer struct {
+	Bus      *Bus
+	Backends []normalizer.Backend
+	MaxLine  int // bytes; 0: [normalizer.DefaultMaxLine]
+	Log      *zap.Logger
+
+	// Out is where it writes; where it is not the bus's own names, the
+	// normalizer works beside another one, without a lease, and leaves RAW alone.
+	Out Names
+	// Until ends the work at the given sequence of RAW; 0 is never.
+	Until uint64
+
+	cutEvery time.Duration          // 0: a second
+	die      func(next uint64) bool // tests: break off before this event
+}
+
+var errDied = errors.New("broken off by a test")
+
+// Run works until ctx ends, which is no error, or something breaks that no
+// waiting mends.
+func (n *Normalizer) Run(ctx context.Context) error {
+	log := n.Log.Named("normalizer")
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
+	for {
+		began := time.Now()
+		err := n.term(ctx, log)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrForeign), errors.Is(err, ErrUnfit):
+			return err
+		}
+		if time.Since(began) > time.Minute {
+			pause.Reset()
+		}
+		log.Warn("starting over from the streams", zap.String("why", why(err)))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause.NextBackOff()):
+		}
+	}
+}
+
+// term is one term of office: from getting the lease to losing it, or to the
+// first thing that goes wrong. What it did not finish, the next one does.
+func (n *Normalizer) term(ctx context.Context, log *zap.Logger) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if n.Out == n.Bus.Names {
+		lease, err := takeLease(ctx, n.Bus)
+		if err != nil {
+			return err
+		}
+		kept := make(chan struct{})
+		go func() {
+			defer close(kept)
+			cancel(lease.keep(ctx))
+		}()
+		defer func() {
+			cancel(nil)
+			<-kept
+			lease.drop()
+		}()
+	}
+	s, err := n.open(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	err = s.work(ctx)
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause // the lease was lost
+	}
+	return err
+}
+
+// session is the work of one term.
+type session struct {
+	*Normalizer
+	log     *zap.Logger
+	events  *publisher
+	runs    map[string]*run // those that are open, and those not yet recorded
+	ended   recent          // runs that are known to have ended
+	threads map[string]threadUsage
+
+	streams identity
+	anew    uint64     // RAW was made anew when EVENTS had this many
+	last    checkpoint // as stored
+	lastRev uint64     // its revision
+	resume  resume
+
+	raw    uint64 // sequence of RAW that was folded last
+	dirty  int    // runs whose records are out of date
+	urgent bool   // one of them has ended
+	cut    chan error
+	cutAt  time.Time
+	cutRun []*run
+}
+
+// run is a run that is being folded.
+type run struct {
+	*normalizer.Fold
+	subjects [len(subjectTokens)]string // of its events, by token
+	from     uint64                     // RAW sequence where its unfinished line begins, 0: none
+	skip     uint64                     // events that EVENTS has already, from a RAW that is gone
+	revision uint64                     // of its record, 0: none
+	named    uint64                     // RAW sequence where it named its thread
+	dirty    bool
+}
+
+// open finds out where to go on.
+func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error) {
+	s := &session{Normalizer: n, log: log, runs: map[string]*run{}, threads: map[string]threadUsage{}}
+	if err := s.locate(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	s.events, err = newPublisher(n.Bus, s.resume.next)
+	return s, err
+}
+
+func (s *session) close() { s.events.close() }
+
+// work folds RAW until ctx ends or something breaks. Where ctx ends, what was
+// folded is recorded before it returns.
+func (s *session) work(ctx context.Context) error {
+	start := s.last.Raw + 1
+	consumer, err := s.Bus.js.OrderedConsumer(ctx, s.Bus.Raw(), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{s.Bus.RawSubjects()},
+		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy, OptStartSeq: start,
+	})
+	if err != nil {
+		return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), start, err)
+	}
+	messages := make(chan jetstream.Msg, 16)
+	broken := make(chan error, 1)
+	consuming, err := consumer.Consume(func(m jetstream.Msg) {
+		select {
+		case messages <- m:
+		case <-ctx.Done():
+		}
+	}, jetstream.PullMaxMessages(64), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrOrderedConsumerNotCreated) || errors.Is(err, jetstream.ErrOrderedConsumerReset) {
+			select {
+			case broken <- err:
+			default:
+			}
+		}
+	}))
+	if err != nil {
+		return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), start, err)
+	}
+	defer func() {
+		consuming.Stop()
+		<-consuming.Closed()
+	}()
+
+	every := s.cutEvery
+	if every == 0 {
+		every = time.Second
+	}
+	tick := time.NewTicker(max(every/20, time.Millisecond))
+	defer tick.Stop()
+	look := time.NewTicker(5 * time.Second)
+	defer look.Stop()
+	for {
+		if s.Until != 0 && s.raw >= s.Until {
+			return s.finish(ctx)
+		}
+		select {
+		case m := <-messages:
+			if err := s.entry(ctx, m); err != nil {
+				return err
+			}
+		case err := <-s.cut:
+			if err := s.cutDone(err); err != nil {
+				return err
+			}
+		case <-tick.C:
+			quiet := len(messages) == 0 && s.events.idle()
+			age := time.Since(s.cutAt)
+			if s.dirty > 0 && (age >= every || quiet && (s.urgent || age >= every/10)) {
+				if err := s.beginCut(ctx); err != nil {
+					return err
+				}
+			}
+		case <-look.C:
+			if err := s.lookAround(ctx); err != nil {
+				return err
+			}
+		case err := <-broken:
+			return err
+		case err := <-s.events.broken:
+			return err
+		case <-ctx.Done():
+			return s.finish(context.WithoutCancel(ctx))
+		}
+	}
+}
+
+// finish records what was folded.
+func (s *session) finish(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for s.cut != nil || s.dirty > 0 || s.raw > s.last.Raw && s.lowest() > s.last.Raw {
+		if s.cut == nil {
+			if err := s.beginCut(ctx); err != nil {
+				return err
+			}
+		}
+		select {
+		case err := <-s.cut:
+			if err := s.cutDone(err); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// entry folds one message of RAW.
+func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
+	meta, err := m.Metadata()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", s.Bus.Raw(), err)
+	}
+	seq := meta.Sequence.Stream
+	defer func() { s.raw = max(s.raw, seq) }()
+	agent, id, ok := s.Bus.parseRaw(m.Subject())
+	if !ok || s.ended.has(id) {
+		return nil
+	}
+	r, err := s.run(ctx, agent, id)
+	if err != nil {
+		return err
+	}
+	if r.Done() || r.Record.Agent != agent { // a foreign entry behind the end, or under another agent's name
+		return nil
+	}
+	e, ok := decodeEntry(m.Headers(), m.Data())
+	thread, lines, usage := r.Record.Thread, r.Record.Lines, r.Record.Usage
+	var failed error
+	emit := func(msg normalizer.Message) {
+		if failed == nil && !s.have(r, msg.Pos) {
+			if s.die != nil && s.die(s.events.next) {
+				failed = errDied
+				return
+			}
+			failed = s.events.publish(ctx, r.subject(s.Out, msg.Token), msg)
+		}
+	}
+	if ok {
+		r.Apply(seq, e, emit)
+	} else {
+		r.Unreadable(seq, e.Time, emit)
+	}
+	if failed != nil {
+		return failed
+	}
+	switch {
+	case r.Pending() == 0:
+		r.from = 0
+	case r.from == 0 || r.Record.Lines != lines:
+		r.from = seq
+	}
+	if r.Record.Thread != thread {
+		if err := s.thread(ctx, r); err != nil {
+			return err
+		}
+	}
+	if r.Record.Usage != usage && r.Record.Thread != "" {
+		s.used(r)
+	}
+	if !r.dirty {
+		r.dirty = true
+		s.dirty++
+	}
+	s.urgent = s.urgent || r.Done() || e.Kind == runs.Started || e.Kind == runs.Queued || e.Kind == runs.Cancelled
+	return nil
+}
+
+// run is the run of the given name: one being folded, one that was recorded,
+// or a new one.
+func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
+	if r, ok := s.runs[id]; ok {
+		return r, nil
+	}
+	stored, revision, err := s.loadRecord(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{revision: revision}
+	switch {
+	case stored == nil || stored.Events != s.streams.events: // new, or its events are gone: make them again
+		r.Fold = normalizer.NewFold(s.backend(agent), id, s.MaxLine)
+		r.skip, err = s.surplus(ctx, agent, id, 0)
+	default:
+		r.Fold, err = normalizer.Restore(s.backend(stored.Record.Agent), stored.Record, stored.State, s.MaxLine)
+		if err == nil && stored.Raw != s.streams.raw && !r.Done() {
+			r.Forget()
+			r.skip, err = s.surplus(ctx, agent, id, stored.Covers)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.Done() {
+		s.ended.add(id)
+		return r, nil
+	}
+	s.runs[id] = r
+	return r, nil
+}
+
+func (s *session) backend(agent string) normalizer.Backend {
+	for _, b := range s.Backends {
+		if b.Agent() == agent {
+			return b
+		}
+	}
+	return normalizer.Opaque(agent)
+}
+
+// have reports whether EVENTS holds the run's message at pos already.
+func (s *session) have(r *run, pos normalizer.Pos) bool {
+	if r.skip > 0 {
+		r.skip--
+		return true
+	}
+	return s.resume.have(pos)
+}
+
+// subjectTokens are the tokens by which a run caches its subjects.
+var subjectTokens = [...]string{"unknown", "text_output", "tool_call", "tool_result", "status", "error", normalizer.CompletionToken}
+
+func (r *run) subject(n Names, token string) string {
+	for i, t := range subjectTokens {
+		if t == token {
+			if r.subjects[i] == "" {
+				r.subjects[i] = n.EventSubject(r.Record.Agent, r.Record.ID, token)
+			}
+			return r.subjects[i]
+		}
+	}
+	return n.EventSubject(r.Record.Agent, r.Record.ID, token)
+}

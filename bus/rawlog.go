@@ -1,0 +1,175 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// RawLog is the raw log of one run, for its one writer.
+type RawLog struct {
+	bus     *Bus
+	subject string
+	stream  jetstream.Stream
+	mark    runs.Mark
+	fence   uint64 // sequence of the last entry that RAW still holds, 0: none
+	log     *zap.Logger
+}
+
+// OpenLog opens the raw log of a run, of which the caller knows what mark
+// tells: only what came later is read. It waits while NATS is away.
+func (b *Bus) OpenLog(ctx context.Context, agent, run string, mark runs.Mark) (*RawLog, error) {
+	l := &RawLog{
+		bus: b, subject: b.RawSubject(agent, run), mark: mark,
+		log: b.log.With(zap.String("agent", agent), zap.String("run", run)),
+	}
+	err := l.patiently(ctx, func() error {
+		s, err := b.js.Stream(ctx, b.Raw())
+		if err != nil {
+			return err
+		}
+		l.stream = s
+		_, err = l.catchUp(ctx, nil)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("run %s: open its log: %w", run, err)
+	}
+	return l, nil
+}
+
+// Mark is how far the log reaches.
+func (l *RawLog) Mark() runs.Mark { return l.mark }
+
+// Append stores e behind the last entry. It waits while NATS is away or full,
+// as long as ctx lasts. [runs.ErrMoved] says that somebody else wrote: e is
+// not stored, and Mark tells what is.
+func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
+	return l.patiently(ctx, func() error {
+		before, fence := l.mark, l.fence
+		ack, err := l.publish(ctx, e)
+		if err == nil {
+			l.mark, l.fence = l.mark.After(e, ack.Sequence), ack.Sequence
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		// Whatever went wrong, the log itself says what it holds.
+		stored, lookErr := l.catchUp(ctx, &e)
+		switch {
+		case lookErr != nil:
+			return err
+		case stored:
+			return nil
+		case l.mark != before:
+			return runs.ErrMoved
+		case l.fence != fence: // the last entry aged out meanwhile
+			return errAgain
+		}
+		return err
+	})
+}
+
+var errAgain = errors.New("try again at once")
+
+func (l *RawLog) publish(ctx context.Context, e runs.Entry) (*jetstream.PubAck, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return l.bus.js.PublishMsg(ctx, encodeEntry(l.subject, e),
+		jetstream.WithExpectLastSequencePerSubject(l.fence), jetstream.WithRetryAttempts(0))
+}
+
+// catchUp reads the entries that came after the mark, and reports whether
+// mine is among them.
+func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	last, err := l.stream.GetLastMsgForSubject(ctx, l.subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) { // none yet, or all have aged out
+		l.fence = 0
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if last.Sequence < l.mark.Seq { // RAW was made anew
+		l.mark.Seq = 0
+	}
+	l.fence = last.Sequence
+	for l.mark.Seq < last.Sequence {
+		m, err := l.stream.GetMsg(ctx, l.mark.Seq+1, jetstream.WithGetMsgSubject(l.subject))
+		if err != nil {
+			return false, err
+		}
+		e, ok := decodeEntry(m.Header, m.Data)
+		if !ok {
+			e = runs.Entry{}
+		}
+		l.mark = l.mark.After(e, m.Sequence)
+		if mine != nil && e.Kind == mine.Kind && e.Time == mine.Time && e.Offset == mine.Offset && bytes.Equal(e.Body, mine.Body) {
+			stored = true
+		}
+	}
+	return stored, nil
+}
+
+// patiently tries until try succeeds, somebody else turns out to have
+// written, or ctx ends. It says once what it waits for, and once that it is over.
+func (l *RawLog) patiently(ctx context.Context, try func() error) error {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 20*time.Millisecond, 5*time.Second
+	said := time.Time{}
+	for {
+		err := try()
+		if err == nil || errors.Is(err, runs.ErrMoved) {
+			if !said.IsZero() {
+				l.log.Info("RAW takes entries again")
+			}
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, errAgain) {
+			continue
+		}
+		if fatal := hopeless(err); fatal != nil {
+			return fatal
+		}
+		if time.Since(said) > time.Minute {
+			said = time.Now()
+			l.log.Warn("RAW takes no entries: the spool holds them", zap.String("why", why(err)))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause.NextBackOff()):
+		}
+	}
+}
+
+// hopeless is the error for what no waiting mends.
+func hopeless(err error) error {
+	if errors.Is(err, jetstream.ErrBadRequest) {
+		return err
+	}
+	return nil
+}
+
+// why says in few words what keeps a message from being stored.
+func why(err error) string {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return api.Description
+	}
+	return err.Error()
+}

@@ -1,0 +1,188 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Format is the version of the records in RAW, EVENTS and RUNS. Streams of a
+// newer one are refused: they are not guessed at.
+const Format = 1
+
+const metadataFormat = "linesman.format"
+
+// Limits are what the streams keep. A size of 0 leaves the size of a stream
+// that exists as it is, and gives a new one a default.
+type Limits struct {
+	RawAge, EventsAge, RunsAge       time.Duration
+	RawBytes, EventsBytes, RunsBytes int64
+	Replicas                         int
+}
+
+// Default sizes of new streams, for when nobody knows the disk.
+const (
+	DefaultRawBytes    = 4 << 30
+	DefaultEventsBytes = 8 << 30
+	DefaultRunsBytes   = 1 << 30
+)
+
+// DefaultLimits are those of a server whose disk is not known.
+func DefaultLimits() Limits {
+	return Limits{
+		RawAge: 72 * time.Hour, EventsAge: 30 * 24 * time.Hour, RunsAge: 30 * 24 * time.Hour,
+		Replicas: 1,
+	}
+}
+
+// ShareDisk gives the sizes that are 0 their share of the free bytes of a
+// disk: a quarter each for RAW and EVENTS, a twentieth for RUNS.
+func (l Limits) ShareDisk(free int64) Limits {
+	const least = 64 << 20
+	if l.RawBytes == 0 {
+		l.RawBytes = max(free/4, least)
+	}
+	if l.EventsBytes == 0 {
+		l.EventsBytes = max(free/4, least)
+	}
+	if l.RunsBytes == 0 {
+		l.RunsBytes = max(free/20, least)
+	}
+	return l
+}
+
+// Ensure creates the streams that are missing, and brings those that exist to
+// limits. It returns one sentence for each setting that it changed. With a
+// login that may create nothing it is enough that they exist.
+func (b *Bus) Ensure(ctx context.Context, limits Limits) (changed []string, err error) {
+	for _, w := range b.wanted(limits) {
+		what, err := b.ensure(ctx, w.js, w.config, w.auto)
+		if err != nil {
+			return changed, fmt.Errorf("stream %s: %w", w.config.Name, err)
+		}
+		changed = append(changed, what...)
+	}
+	return changed, nil
+}
+
+type wanted struct {
+	js     jetstream.JetStream
+	config jetstream.StreamConfig
+	auto   bool // its size is a default: one that exists keeps its own
+}
+
+func (b *Bus) wanted(l Limits) []wanted {
+	size := func(set, standard int64) int64 {
+		if set == 0 {
+			return standard
+		}
+		return set
+	}
+	metadata := map[string]string{metadataFormat: strconv.Itoa(Format)}
+	base := func(name, description string, age time.Duration, bytes int64, subjects ...string) jetstream.StreamConfig {
+		return jetstream.StreamConfig{
+			Name: name, Description: description, Subjects: subjects, MaxAge: age, MaxBytes: bytes,
+			Storage: jetstream.FileStorage, Replicas: max(l.Replicas, 1), AllowDirect: true, Metadata: metadata,
+			Duplicates: min(age, 2*time.Minute),
+		}
+	}
+	raw := base(b.Raw(), "what the agents wrote, as they wrote it", l.RawAge, size(l.RawBytes, DefaultRawBytes), b.RawSubjects())
+	raw.Discard, raw.Compression = jetstream.DiscardNew, jetstream.S2Compression
+
+	events := base(b.Events(), "bounded events of the agents' runs", l.EventsAge, size(l.EventsBytes, DefaultEventsBytes), b.EventSubjects())
+	events.RePublish = &jetstream.RePublish{Source: b.EventSubjects(), Destination: b.LiveSubjects()}
+
+	runs := base(bucketStream(b.Runs()), "one record a run", l.RunsAge, size(l.RunsBytes, DefaultRunsBytes), bucketSubject(b.Runs(), ">"))
+	runs.MaxMsgsPerSubject, runs.AllowRollup, runs.DenyDelete = 1, true, true
+	runs.Discard = jetstream.DiscardOld
+
+	state := base(bucketStream(b.State()), "the normalizer's checkpoint and lease", 0, 16<<20, bucketSubject(b.State(), ">"))
+	state.MaxMsgsPerSubject, state.AllowRollup, state.DenyDelete = 1, true, true
+	state.Discard, state.AllowMsgTTL, state.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
+
+	threads := base(bucketStream(b.Threads()), "what each thread has used", l.RunsAge, 64<<20, bucketSubject(b.Threads(), ">"))
+	threads.MaxMsgsPerSubject, threads.AllowRollup, threads.DenyDelete = 1, true, true
+	threads.Discard = jetstream.DiscardOld
+
+	return []wanted{
+		{b.js, state, false},
+		{b.js, threads, false},
+		{b.js, runs, l.RunsBytes == 0},
+		{b.jsPub, events, l.EventsBytes == 0},
+		{b.js, raw, l.RawBytes == 0},
+	}
+}
+
+func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, auto bool) ([]string, error) {
+	s, err := js.Stream(ctx, want.Name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		_, err = create(ctx, js, want)
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else did, just now
+			return b.ensure(ctx, js, want, auto)
+		}
+		return nil, err
+	case err != nil:
+		return nil, err
+	}
+	have := s.CachedInfo().Config
+	if err := checkFormat(have.Metadata); err != nil {
+		return nil, err
+	}
+	next := have
+	if auto {
+		want.MaxBytes = have.MaxBytes
+	}
+	var changed []string
+	change := func(name, from, to string) {
+		if from != to {
+			changed = append(changed, fmt.Sprintf("stream %s: %s changed from %s to %s", want.Name, name, from, to))
+		}
+	}
+	change("max_age", have.MaxAge.String(), want.MaxAge.String())
+	change("max_bytes", strconv.FormatInt(have.MaxBytes, 10), strconv.FormatInt(want.MaxBytes, 10))
+	change("replicas", strconv.Itoa(have.Replicas), strconv.Itoa(want.Replicas))
+	if len(changed) == 0 {
+		return nil, nil
+	}
+	next.MaxAge, next.MaxBytes, next.Replicas, next.Duplicates = want.MaxAge, want.MaxBytes, want.Replicas, want.Duplicates
+	if _, err := js.UpdateStream(ctx, next); err != nil {
+		return nil, err
+	}
+	return changed, nil
+}
+
+// create creates a stream. A server that has just removed the last stream of
+// an account may fail to make the next one's directory: that passes.
+func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (s jetstream.Stream, err error) {
+	const storeFailed = 10049
+	for range 50 {
+		s, err = js.CreateStream(ctx, want)
+		var api *jetstream.APIError
+		if !errors.As(err, &api) || api.ErrorCode != storeFailed {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return s, err
+}
+
+// checkFormat refuses streams that a newer linesman wrote.
+func checkFormat(metadata map[string]string) error {
+	text, ok := metadata[metadataFormat]
+	if !ok {
+		return nil // made by hand: what is in it will show
+	}
+	if v, err := strconv.Atoi(text); err != nil || v > Format {
+		return fmt.Errorf("%w: its records have format %.20q, and this linesman reads up to %d; use a newer one", ErrUnfit, text, Format)
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/runs"
+)
+
+// grammar is the command line. A flag with the tag `setting` is a setting of
+// package config under another name: its help comes from there, and its value
+// goes there as it was typed, so that flags, environment and file are read by
+// the same code. Commands with the tag `settings:"none"` load none.
+type grammar struct {
+	NATS      string `name:"nats" setting:"nats" placeholder:"URL" help:"${nats}" group:"settings"`
+	Creds     string `name:"creds" setting:"creds" placeholder:"FILE" help:"${creds}" group:"settings"`
+	DataDir   string `name:"data-dir" setting:"data_dir" placeholder:"DIR" help:"${data_dir}" group:"settings"`
+	Config    string `name:"config" placeholder:"FILE" help:"TOML file with settings ($$LINESMAN_CONFIG)." group:"settings"`
+	LogLevel  string `name:"log-level" setting:"log_level" placeholder:"LEVEL" help:"${log_level}" group:"settings"`
+	LogFormat string `name:"log-format" setting:"log_format" placeholder:"FORMAT" help:"${log_format}" group:"settings"`
+
+	Up         upCmd         `cmd:"" help:"Run everything in one process, with a NATS server of its own."`
+	Run        runCmd        `cmd:"" help:"Run one agent now and publish what it prints."`
+	Tail       tailCmd       `cmd:"" help:"Follow JSONL files that others write, each file one run."`
+	Pipe       pipeCmd       `cmd:"" help:"Take JSONL from stdin as one run."`
+	Normalize  normalizeCmd  `cmd:"" help:"Turn JSONL on stdin into events on stdout, without NATS."`
+	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
+	Worker     workerCmd     `cmd:"" help:"Be a worker for a NATS cluster: start queued runs."`
+	Normalizer normalizerCmd `cmd:"" help:"Be the normalizer of a NATS cluster, or its standby."`
+	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
+	Health     healthCmd     `cmd:"" help:"Say whether linesman takes and stores."`
+	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
+	Completion completionCmd `cmd:"" settings:"none" help:"Print a completion script for a shell."`
+
+	Complete completeCmd `cmd:"" settings:"none" hidden:"" help:"Print completions of a command line."`
+	Shim     shimCmd     `cmd:"" settings:"none" hidden:"" help:"Own one agent process."`
+}
+
+const description = `Publish what coding agents do as bounded events on NATS JetStream.
+
+Start it, give it a run, and look:
+
+    linesman up                                    # in one terminal
+    linesman run -- codex exec --json "Fix it."    # in another
+    linesman events --follow
+
+Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of
+reach, 4 there is no such run. "run" has the agent's own; see its help.`
+
+// invocation is a parsed command line.
+type invocation struct {
+	name          string // "linesman events"
+	helped        bool   // help was asked for, and printed
+	needsSettings bool
+	settings      []config.Flag
+	file          string // of --config
+	run           func(ctx context.Context, a *app) error
+}
+
+// parse reads the command line. The error reports all mistakes at once; the
+// invocation then tells what could be read all the same. Help goes to stdout.
+func parse(args []string, stdout io.Writer) (invocation, error) {
+	call := invocation{name: "linesman", needsSettings: true}
+	if len(args) == 0 {
+		return call, errors.New("which command?")
+	}
+
+	// kong stops at the first mistake. Take away what it names and ask again,
+	// to hear of the next.
+	var mistakes []error
+	for {
+		// A parser remembers what it has parsed: a new one each time.
+		k, err := newParser(&grammar{}, stdout, func(int) { call.helped = true })
+		if err != nil {
+			return call, err
+		}
+		kctx, err := k.Parse(args)
+		if call.helped {
+			return call, errors.Join(mistakes...)
+		}
+		if err == nil {
+			call.read(kctx)
+			return call, errors.Join(mistakes...)
+		}
+		var trace *kong.ParseError
+		if !errors.As(err, &trace) {
+			return call, errors.Join(append(mistakes, err)...)
+		}
+		// Some are no mistakes of their own: what was the value of a flag that
+		// is not known, and that nothing is left.
+		follows := unexpected.MatchString(err.Error()) || strings.HasPrefix(err.Error(), "expected one of")
+		if len(mistakes) == 0 || !follows {
+			mistakes = append(mistakes, err)
+		}
+		rest := without(args, k.Model, err)
+		if noCommand := trace.Context.Selected() == nil; len(rest) == len(args) || noCommand && unexpected.MatchString(err.Error()) {
+			call.read(trace.Context)
+			return call, errors.Join(mistakes...)
+		}
+		args = rest
+	}
+}
+
+func newParser(g *grammar, stdout io.Writer, exit func(int)) (*kong.Kong, error) {
+	return kong.New(g,
+		kong.Name("linesman"),
+		kong.Description(description),
+		kong.Writers(stdout, io.Discard),
+		kong.Exit(exit),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoAppDescFormat: true, WrapUpperBound: 100}),
+		kong.ExplicitGroups([]kong.Group{{Key: "settings", Title: "Settings:"}}),
+		settingHelp(),
+	)
+}
+
+// settingHelp offers each setting's help to the grammar, as a variable of its
+// name.
+func settingHelp() kong.Vars {
+	vars := kong.Vars{}
+	for _, s := range config.Settings() {
+		text := strings.TrimSuffix(s.Help, ".") + " ($" + s.Env()
+		if v := s.Value(); v != "" {
+			text += ", default " + v
+		}
+		vars[strings.ReplaceAll(s.Key, ".", "_")] = text + ")."
+	}
+	return vars
+}
+
+// read takes from a trace what there is.
+func (call *invocation) read(kctx *kong.Context) {
+	if kctx == nil {
+		return
+	}
+	for _, p := range kctx.Path {
+		switch {
+		case p.Command != nil:
+			call.name += " " + p.Command.Name
+			call.needsSettings = p.Command.Tag.Get("settings") != "none"
+		case p.Flag != nil:
+			value, _ := kctx.FlagValue(p.Flag).(string)
+			if key := p.Flag.Tag.Get("setting"); key != "" {
+				call.settings = append(call.settings, config.Flag{Key: key, Value: value, Name: "--" + p.Flag.Name})
+			} else if p.Flag.Name == "config" {
+				call.file = value
+			}
+		}
+	}
+	call.run = func(ctx context.Context, a *app) error {
+		kctx.BindTo(ctx, (*context.Context)(nil))
+		return kctx.Run(a)
+	}
+}
+
+// What a parse error of kong names.
+var (
+	namedFlag  = regexp.MustCompile(`^(?:unknown flag )?(--?[A-Za-z0-9][A-Za-z0-9-]*)`)
+	unexpected = regexp.MustCompile(`(?s)^unexpected argument (.*?)(?:, did you mean .*)?$`)
+)
+
+// without is args without what a parse error names: an argument, or a flag
+// with its value, if the grammar has a flag of that name that takes one.
+func without(args []string, model *kong.Application, err error) []string {
+	if m := unexpected.FindStringSubmatch(err.Error()); m != nil {
+		if i := slices.Index(args, m[1]); i >= 0 {
+			return slices.Delete(slices.Clone(args), i, i+1)
+		}
+		return args
+	}
+	m := namedFlag.FindStringSubmatch(err.Error())
+	if m == nil {
+		return args
+	}
+	for i, arg := range args {
+		name, _, joined := strings.Cut(arg, "=")
+		switch {
+		case arg == "--":
+			return args
+		case name != m[1]:
+		case joined, !takesValue(model.Node, name):
+			return slices.Delete(slices.Clone(args), i, i+1)
+		default:
+			return slices.Delete(slices.Clone(args), i, min(i+2, len(args)))
+		}
+	}
+	return args
+}
+
+// takesValue reports whether any command has a flag of this name that wants a
+// value.
+func takesValue(node *kong.Node, name string) bool {
+	for _, f := range node.Flags {
+		if "--"+f.Name == name && !f.IsBool() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(node.Children, func(n *kong.Node) bool { return takesValue(n, name) })
+}
+
+// runID is a flag that holds a run id. kong validates only what was given, so
+// --run "" is a mistake.
+type runID string
+
+// Validate is called by kong.
+func (id runID) Validate() error {
+	return runs.CheckID(string(id))
+}
+
+// agentKind is a flag that names a kind of agent.
+type agentKind string
+
+// Validate is called by kong.
+func (kind agentKind) Validate() error {
+	return runs.CheckAgent(string(kind))
+}
+
+// labels are the K=V pairs of a run.
+type labels map[string]string
+
+// Validate is called by kong.
+func (l labels) Validate() error { return runs.CheckLabels(l) }

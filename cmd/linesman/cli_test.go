@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/config"
+)
+
+func TestExitCodeFollowsTheError(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("x"), 1},
+		{exitWith(exitNATS, errors.New("x")), 3},
+		{fmt.Errorf("read: %w", exitWith(exitNoRun, errors.New("x"))), 4},
+		{errors.Join(errors.New("x"), exitWith(exitSignal+9, nil)), 137},
+		{exitWith(0, nil), 0},
+	} {
+		if got := exitCode(tt.err); got != tt.want {
+			t.Errorf("%v: got %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestAgentsExitCodeComesWithoutWords(t *testing.T) {
+	var stderr bytes.Buffer
+	if complain(&stderr, exitWith(3, nil)); stderr.Len() > 0 {
+		t.Errorf("got %q, want nothing", stderr.String())
+	}
+	complain(&stderr, errors.Join(errors.New("one"), fmt.Errorf("two: %w", io.EOF)))
+	if want := "linesman: one\nlinesman: two: EOF\n"; stderr.String() != want {
+		t.Errorf("got %q, want %q", stderr.String(), want)
+	}
+}
+
+func TestEverySettingOfTheGrammarExists(t *testing.T) {
+	k, err := newParser(&grammar{}, io.Discard, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	for _, s := range config.Settings() {
+		keys[s.Key] = true
+	}
+	named := map[string]bool{}
+	for _, node := range append(k.Model.Children, k.Model.Node) {
+		for _, f := range node.Flags {
+			key := f.Tag.Get("setting")
+			if key == "" {
+				continue
+			}
+			named[key] = true
+			if !keys[key] {
+				t.Errorf("--%s sets %s, which is no setting", f.Name, key)
+			}
+			if !strings.Contains(f.Help, "$LINESMAN_") {
+				t.Errorf("--%s does not say its variable: %s", f.Name, f.Help)
+			}
+		}
+	}
+	want := []string{"creds", "data_dir", "limits.hard", "limits.idle", "log_format", "log_level", "max_line_bytes", "nats", "nats_listen"}
+	if got := slices.Sorted(maps.Keys(named)); !slices.Equal(got, want) {
+		t.Errorf("flags set %q, want %q", got, want)
+	}
+}
+
+func TestEveryCommandTeaches(t *testing.T) {
+	k, err := newParser(&grammar{}, io.Discard, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range k.Model.Children {
+		if node.Hidden || node.Name == "version" {
+			continue
+		}
+		if !strings.Contains(node.Detail, "Examples:") {
+			t.Errorf("%s has no examples", node.Name)
+		}
+		if node.Name != "completion" && !strings.Contains(node.Detail, "Exit status:") {
+			t.Errorf("%s does not say its exit codes", node.Name)
+		}
+	}
+}
+
+func TestFlagsReachTheCommandAndTheSettings(t *testing.T) {
+	var g grammar
+	k, err := newParser(&g, io.Discard, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Parse([]string{"run", "--label", "a=1,b=2", "--label", "c=x=y", "--", "sh", "-c", "--", "--json"}); err != nil {
+		t.Fatal(err)
+	}
+	if want := (labels{"a": "1,b=2", "c": "x=y"}); !maps.Equal(g.Run.Label, want) {
+		t.Errorf("labels: got %q, want %q", g.Run.Label, want)
+	}
+	if want := []string{"sh", "-c", "--", "--json"}; !slices.Equal(g.Run.Command, want) || g.Run.JSON {
+		t.Errorf("command: got %q and --json %v, want %q", g.Run.Command, g.Run.JSON, want)
+	}
+
+	call, err := parse([]string{"--nats", "nats://a:1", "run", "--timeout=5m", "--config", "f.toml", "--", "x", "--nats=no"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []config.Flag{{Key: "nats", Value: "nats://a:1", Name: "--nats"}, {Key: "limits.hard", Value: "5m", Name: "--timeout"}}
+	if !slices.Equal(call.settings, want) || call.file != "f.toml" || call.name != "linesman run" {
+		t.Errorf("got %+v, want the settings %+v", call, want)
+	}
+}
+
+// Whatever the arguments, there is something to run, or help was printed, or
+// a mistake says why not. Nothing is run here.
+func FuzzArguments(f *testing.F) {
+	f.Add("run --foo bar -- x")
+	f.Add("--- -x=y --since= events -ff")
+	f.Add("complete -- --kind = x")
+	f.Add("--help --help -h up extra extra")
+	f.Fuzz(func(t *testing.T, line string) {
+		args := strings.Split(line, " ")
+		var stdout bytes.Buffer
+		call, err := parse(args, &stdout)
+		if err == nil && call.run == nil && !call.helped {
+			t.Errorf("%q: no mistake, no help and nothing to run", args)
+		}
+		if err != nil && strings.TrimSpace(err.Error()) == "" {
+			t.Errorf("%q: a mistake without a word", args)
+		}
+		if call.helped != (stdout.Len() > 0) {
+			t.Errorf("%q: help %v, but %d bytes on stdout", args, call.helped, stdout.Len())
+		}
+	})
+}
+
+func TestLogIsOfTheFormAndLevelAskedFor(t *testing.T) {
+	for _, tt := range []struct {
+		form  string
+		check func(line string) bool
+	}{
+		{"json", func(line string) bool {
+			var entry map[string]any
+			return json.Unmarshal([]byte(line), &entry) == nil && entry["msg"] == "agent exited" && entry["run"] == "T-1" &&
+				strings.HasSuffix(entry["time"].(string), "Z")
+		}},
+		{"console", func(line string) bool {
+			return strings.HasSuffix(line, ` agent exited {"run": "T-1"}`+"\n") && strings.Contains(line, " warn ")
+		}},
+	} {
+		c := config.Default()
+		c.LogFormat, c.LogLevel = tt.form, "warn"
+		var out bytes.Buffer
+		log := newLogger(c, &out)
+		log.Info("below the level")
+		log.Warn("agent exited", zap.String("run", "T-1"))
+		if !tt.check(out.String()) {
+			t.Errorf("%s: got %q", tt.form, out.String())
+		}
+	}
+}

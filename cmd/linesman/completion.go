@@ -1,0 +1,199 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/linesman/linesman/config"
+)
+
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+}
+
+// Help is printed by `linesman completion --help`.
+func (completionCmd) Help() string {
+	return `Examples:
+
+    source <(linesman completion bash)                                        # in ~/.bashrc
+    linesman completion zsh >"$${fpath[1]}/_linesman"
+    linesman completion fish >~/.config/fish/completions/linesman.fish`
+}
+
+func (c *completionCmd) Run(a *app) error {
+	_, err := io.WriteString(a.stdout, completionScripts[c.Shell])
+	return err
+}
+
+// completionScripts ask the binary itself, so they need no change when the
+// grammar does. Where it has no answer, the shell offers files.
+var completionScripts = map[string]string{
+	"bash": `_linesman() {
+	local IFS=$'\n'
+	COMPREPLY=($(linesman complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f1))
+}
+complete -o default -F _linesman linesman
+`,
+	"zsh": `#compdef linesman
+_linesman() {
+	local -a found
+	found=("${(@f)$(linesman complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+	if [[ -z "${found[1]}" ]]; then
+		_files
+		return
+	fi
+	found=("${(@)found/$'\t'/:}")
+	_describe linesman found
+}
+if [[ "${funcstack[1]}" == _linesman ]]; then
+	_linesman "$@"
+else
+	compdef _linesman linesman
+fi
+`,
+	"fish": `function __linesman_complete
+	set -l words (commandline -opc) (commandline -ct)
+	linesman complete -- $words[2..-1] 2>/dev/null
+end
+complete -c linesman -f -a '(__linesman_complete)'
+complete -c linesman -n 'test -z "$(__linesman_complete)"' -F
+`,
+}
+
+// completeCmd answers the scripts: one candidate a line, with its description
+// after a tab.
+type completeCmd struct {
+	Words []string `arg:"" optional:"" help:"The words after linesman; the last is being typed."`
+}
+
+func (c *completeCmd) Run(a *app, k *kong.Kong) error {
+	for _, line := range complete(k.Model.Node, c.Words) {
+		if _, err := fmt.Fprintln(a.stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete lists what the last word can become. No answer means a file, or
+// nothing that can be known.
+func complete(node *kong.Node, words []string) []string {
+	if len(words) == 0 {
+		return nil
+	}
+	// bash takes --flag=value apart at the sign.
+	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "=" })
+	typed := words[len(words)-1]
+
+	var wants *kong.Flag // a flag that still has no value
+	positionals := 0
+	for _, word := range words[:len(words)-1] {
+		name, _, joined := strings.Cut(word, "=")
+		switch {
+		case wants != nil:
+			wants = nil
+		case word == "--":
+			return nil
+		case strings.HasPrefix(word, "-"):
+			if f := findFlag(node, name); f != nil && !f.IsBool() && !joined {
+				wants = f
+			}
+		case findCommand(node, word) != nil:
+			node = findCommand(node, word)
+		default:
+			positionals++
+		}
+	}
+
+	name, _, joined := strings.Cut(typed, "=")
+	switch {
+	case wants != nil:
+		return matching("", choices(wants.Value), typed)
+	case strings.HasPrefix(typed, "-") && joined:
+		if f := findFlag(node, name); f != nil {
+			return matching(name+"=", choices(f.Value), typed)
+		}
+		return nil
+	case strings.HasPrefix(typed, "-"):
+		return matching("", flags(node), typed)
+	case positionals < len(node.Positional):
+		return matching("", choices(node.Positional[positionals]), typed)
+	default:
+		return matching("", commands(node), typed)
+	}
+}
+
+func matching(prefix string, candidates []string, typed string) []string {
+	var found []string
+	for _, c := range candidates {
+		if strings.HasPrefix(prefix+c, typed) {
+			found = append(found, prefix+c)
+		}
+	}
+	return found
+}
+
+func findFlag(node *kong.Node, name string) *kong.Flag {
+	for _, level := range node.AllFlags(true) {
+		for _, f := range level {
+			if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+func flags(node *kong.Node) []string {
+	var all []string
+	for _, level := range node.AllFlags(true) {
+		for _, f := range level {
+			all = append(all, "--"+f.Name+"\t"+firstLine(f.Help))
+		}
+	}
+	return all
+}
+
+func findCommand(node *kong.Node, name string) *kong.Node {
+	i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return node.Children[i]
+}
+
+func commands(node *kong.Node) []string {
+	var all []string
+	for _, n := range node.Children {
+		if !n.Hidden {
+			all = append(all, n.Name+"\t"+firstLine(n.Help))
+		}
+	}
+	return all
+}
+
+// choices are the values that a flag or an argument can have, if they can be
+// listed.
+func choices(v *kong.Value) []string {
+	if v.Enum != "" {
+		return v.EnumSlice()
+	}
+	if v.Target.Type() == eventKinds {
+		return allKinds
+	}
+	for _, s := range config.Settings() {
+		if s.Key == v.Tag.Get("setting") {
+			return s.Choices
+		}
+	}
+	return nil
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

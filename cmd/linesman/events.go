@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+type eventsCmd struct {
+	Run_    runID         `name:"run" placeholder:"ID" help:"Only this run."`
+	Agent   agentKind     `placeholder:"KIND" help:"Only runs of this agent."`
+	Kind    []eventKind   `placeholder:"KIND" help:"Only these kinds: text_output tool_call tool_result status error unknown completion. Repeat it or separate them with commas."`
+	Follow  bool          `short:"f" help:"Go on with what comes; with --run until its completion."`
+	Since   time.Duration `placeholder:"DURATION" xor:"start" help:"Begin with what was stored so long ago."`
+	FromSeq uint64        `name:"from-seq" placeholder:"N" xor:"start" help:"Begin with this sequence of the stream."`
+	JSON    bool          `name:"json" help:"Print JSON lines, not for people."`
+}
+
+// Help is printed by `linesman events --help`.
+func (eventsCmd) Help() string {
+	return `Begins with the oldest event that is kept. On a terminal the events are laid out for people, with a line at the bottom
+that says how it stands; otherwise every event is one line, whose first fields are time, run, agent, position and kind.
+
+Examples:
+
+    linesman events --follow
+    linesman events --run T-local-1 --kind tool_result,error
+    linesman events --since 1h --json | jq -r 'select(.event.kind == "TextOutput").event.text'
+
+Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach, 4 there is no such run.`
+}
+
+func (c *eventsCmd) Run(ctx context.Context, a *app) error { return errNotBuilt }

@@ -1,0 +1,54 @@
+package main
+
+import "errors"
+
+// Exit codes. `run` ends with the agent's own code instead, and with the
+// second group where there is none.
+const (
+	exitDone   = 0 // done
+	exitFailed = 1 // failed, or a difference was found
+	exitUsage  = 2 // bad flags or settings; for run, too
+	exitNATS   = 3 // NATS is out of reach, or does not take and store
+	exitNoRun  = 4 // there is no such run
+
+	exitTimeout       = 124 // a limit ended the run
+	exitLinesman      = 125 // linesman itself failed
+	exitNotExecutable = 126 // the command is there but cannot be executed
+	exitNotFound      = 127 // there is no such command
+	exitSignal        = 128 // plus N: signal N ended the agent
+)
+
+// errNotBuilt is what a command without an implementation answers.
+var errNotBuilt = errors.New("not built in yet")
+
+// exitError ends the program with a code of its own. Without an error nothing
+// is printed: the code says it all, as for an agent that has failed.
+type exitError struct {
+	code int
+	err  error
+}
+
+// exitWith gives err, which may be nil, an exit code.
+func exitWith(code int, err error) error { return &exitError{code, err} }
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// exitCode is the program's exit code for what a command returned.
+func exitCode(err error) int {
+	var coded *exitError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &coded):
+		return coded.code
+	default:
+		return exitFailed
+	}
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// renderer prints records for people. On a terminal it lays them out, in
+// colour unless NO_COLOR is set, with a line at the bottom that says how it
+// stands; anywhere else every record is one [plain] line.
+//
+// It has no clock: times are those of the records, and of [renderer.tick]. It
+// is for one goroutine.
+type renderer struct {
+	out      io.Writer
+	terminal bool
+	color    bool
+	width    func() int // cells of a terminal line
+
+	first, now time.Time
+	lastRun    string // the run that the last line was about
+	tools      int
+	tokens     int64                // of runs that threads no longer holds
+	threads    map[string]int64     // tokens by run
+	calls      map[callID]time.Time // tool calls without a result yet
+	status     bool                 // the status line is on the screen
+}
+
+type callID struct{ run, id string }
+
+// Bounds of what a renderer remembers. At the first it forgets the open calls
+// and shows no durations for them; at the second it adds up what it has.
+const (
+	maxCalls   = 4096
+	maxThreads = 1024
+)
+
+// newRenderer prints to out, and as on a terminal if out is one.
+func newRenderer(out io.Writer, environ []string) *renderer {
+	r := &renderer{out: out, width: func() int { return 80 }, threads: map[string]int64{}, calls: map[callID]time.Time{}}
+	f, isFile := out.(*os.File)
+	if isFile && term.IsTerminal(int(f.Fd())) && lookup(environ, "TERM") != "dumb" {
+		r.terminal = true
+		r.color = lookup(environ, "NO_COLOR") == ""
+		r.width = func() int {
+			if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+				return w
+			}
+			return 80
+		}
+	}
+	return r
+}
+
+// write prints one record.
+func (r *renderer) write(rec record) error {
+	v := look(rec)
+	r.observe(&v)
+	if !r.terminal {
+		_, err := io.WriteString(r.out, plain(v))
+		return err
+	}
+	var b strings.Builder
+	r.eraseStatus(&b)
+	r.lay(&b, v)
+	r.drawStatus(&b)
+	_, err := io.WriteString(r.out, b.String())
+	return err
+}
+
+// tick moves the time of the status line, while nothing is written. On
+// anything but a terminal it does nothing.
+func (r *renderer) tick(now time.Time) error {
+	if !r.terminal || !r.status {
+		return nil
+	}
+	r.now = now
+	var b strings.Builder
+	r.eraseStatus(&b)
+	r.drawStatus(&b)
+	_, err := io.WriteString(r.out, b.String())
+	return err
+}
+
+// close takes the status line away. The renderer can go on after it.
+func (r *renderer) close() error {
+	var b strings.Builder
+	r.eraseStatus(&b)
+	_, err := io.WriteString(r.out, b.String())
+	return err
+}
+
+// observe counts, and pairs a tool's result with its call.
+func (r *renderer) observe(v *view) {
+	if r.first.IsZero() {
+		r.first = v.Time
+	}
+	if v.Time.After(r.now) {
+		r.now = v.Time
+	}
+	if v.usage != (usage{}) {
+		r.count(v.Run, v.usage.Input+v.usage.Output)
+	}
+	if v.kind == "completion" {
+		r.forget(v.Run)
+	}
+	if v.tool == nil {
+		return
+	}
+	id := callID{v.Run, v.tool.id()}
+	began, open := r.calls[id]
+	switch {
+	case id.id == "":
+		if v.kind == "tool_call" && v.tool.Phase == "start" {
+			r.tools++ // nothing says which result is its own
+		}
+	case v.kind == "tool_result":
+		if !open {
+			r.tools++ // a call that only its result tells of
+		} else if v.took = v.Time.Sub(began); v.took < 0 {
+			v.took = 0
+		}
+		delete(r.calls, id)
+	case !open:
+		r.tools++
+		if len(r.calls) >= maxCalls {
+			clear(r.calls)
+		}
+		r.calls[id] = v.Time
+	}
+}
+
+func (r *renderer) count(run string, tokens int64) {
+	if _, known := r.threads[run]; !known && len(r.threads) >= maxThreads {
+		for _, n := range r.threads {
+			r.tokens += n
+		}
+		clear(r.threads)
+	}
+	r.threads[run] = tokens
+}
+
+// forget drops what was kept for a run that has ended. Not every call gets a
+// result.
+func (r *renderer) forget(run string) {
+	maps.DeleteFunc(r.calls, func(id callID, _ time.Time) bool { return id.run == run })
+	r.tokens += r.threads[run]
+	delete(r.threads, run)
+}
+
+// eraseStatus leaves the cursor at the start of an empty line.
+func (r *renderer) eraseStatus(b *strings.Builder) {
+	if r.status {
+		b.WriteString("\r\x1b[K")
+		r.status = false
+	}
+}
+
+// drawStatus writes the status line, without a newline, in fewer cells than
+// the terminal has: a line that wraps could not be erased.
+func (r *renderer) drawStatus(b *strings.Builder) {
+	tokens := r.tokens
+	for _, n := range r.threads {
+		tokens += n
+	}
+	line := fmt.Sprintf("%s | %d tools, %d running | %d tokens", shortTime(r.now.Sub(r.first)), r.tools, len(r.calls), tokens)
+	if len(line) >= r.width() { // ASCII only
+		line = line[:max(0, r.width()-1)]
+	}
+	b.WriteString(r.paint(dim, line))
+	r.status = true
+}
+
+func (r *renderer) paint(color, s string) string {
+	if !r.color || s == "" {
+		return s
+	}
+	return color + s + reset
+}
+
+const (
+	reset  = "\x1b[0m"
+	bold   = "\x1b[1m"
+	dim    = "\x1b[2m"
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	cyan   = "\x1b[36m"
+)
+
+// lookup is the first value of a variable in an environment, or "".
+func lookup(environ []string, name string) string {
+	for _, one := range environ {
+		if value, ok := strings.CutPrefix(one, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}

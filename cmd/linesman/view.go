@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// view is what there is to show of a record, whatever it holds. Its strings
+// are an agent's and not to be trusted: they go through [safe] before they
+// are printed.
+type view struct {
+	record
+	kind    string // as subjects spell it
+	channel string
+	text    string
+	message string
+	tool    *tool
+	took    time.Duration // between a tool's call and its result; 0 if not known
+	session string
+	usage   usage
+	done    *completion
+}
+
+// tool is the tools facet.
+type tool struct {
+	ID       string `json:"backend_item_id"`
+	UseID    string `json:"tool_use_id"`
+	Name     string `json:"tool_name"`
+	Kind     string `json:"kind"`
+	Phase    string `json:"phase"`
+	Status   string `json:"status"`
+	ExitCode *int   `json:"exit_code"`
+	Bytes    struct{ Stdout, Stderr, Diff, Result int64 }
+}
+
+// usage counts the tokens of a thread so far.
+type usage struct {
+	Input  int64 `json:"input_tokens"`
+	Cached int64 `json:"cached_input_tokens"`
+	Output int64 `json:"output_tokens"`
+}
+
+type completion struct {
+	Status *struct {
+		Success      bool
+		Code, Signal *int
+	}
+	Error *struct{ Message string }
+}
+
+// look reads a record. What cannot be read is shown as an event of an unknown
+// kind: a foreign writer is no reason to stop.
+func look(rec record) view {
+	v := view{record: rec, kind: "unknown"}
+	if len(rec.Completion) > 0 {
+		var done completion
+		if json.Unmarshal(rec.Completion, &done) == nil {
+			v.kind, v.done = "completion", &done
+		}
+		return v
+	}
+	var event struct {
+		Kind, Channel, Text, Message string
+		Data                         json.RawMessage
+	}
+	if json.Unmarshal(rec.Event, &event) != nil {
+		return v
+	}
+	v.kind = kindTokens[event.Kind]
+	if v.kind == "" {
+		v.kind = "unknown"
+	}
+	v.channel, v.text, v.message = event.Channel, event.Text, event.Message
+
+	var data struct {
+		Tool    *tool
+		Session struct{ ID string }
+		Usage   usage
+	}
+	if len(event.Data) > 0 && json.Unmarshal(event.Data, &data) == nil {
+		v.tool, v.session, v.usage = data.Tool, data.Session.ID, data.Usage
+	}
+	return v
+}
+
+var kindTokens = map[string]string{
+	"TextOutput": "text_output",
+	"ToolCall":   "tool_call",
+	"ToolResult": "tool_result",
+	"Status":     "status",
+	"Error":      "error",
+	"Unknown":    "unknown",
+}
+
+// id pairs a call with its result, within a run.
+func (t *tool) id() string {
+	if t.ID != "" {
+		return t.ID
+	}
+	return t.UseID
+}
+
+func (t *tool) failed() bool {
+	return t.Phase == "fail" || t.Status == "failed" || t.ExitCode != nil && *t.ExitCode != 0
+}
+
+// outcome says in a few words how the run ended.
+func (c *completion) outcome() string {
+	switch {
+	case c.Error != nil:
+		return c.Error.Message
+	case c.Status == nil:
+		return "end of input"
+	case c.Status.Signal != nil:
+		return fmt.Sprintf("signal %d", *c.Status.Signal)
+	case c.Status.Code != nil:
+		return fmt.Sprintf("exit %d", *c.Status.Code)
+	default:
+		return "ended"
+	}
+}
+
+func (c *completion) failed() bool {
+	return c.Error != nil || c.Status != nil && !c.Status.Success
+}

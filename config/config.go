@@ -1,0 +1,171 @@
+// Package config holds the settings of linesman: one struct, one table of what
+// each setting is called, means and accepts, and one precedence: flags over
+// LINESMAN_* environment variables over a TOML file over the defaults.
+//
+// It knows nothing of the rest of linesman. It reads the TOML file it is told
+// to read and nothing else: no environment, no other file, no clock.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is every setting, validated, after [Load].
+type Config struct {
+	// NATS is the server's URL, or several with commas between them. Empty
+	// means the server that `linesman up` runs on this data directory.
+	NATS string
+	// Creds is the path of a NATS credentials file for the inside account,
+	// empty for what the data directory holds.
+	Creds string
+	// PublicCreds is the path of a credentials file for the public account,
+	// that of the events. Empty means the same connection as Creds, which is
+	// weaker: one account can read the raw lines.
+	PublicCreds string
+	// DataDir is where this machine keeps its files. Absolute after [Load].
+	DataDir string
+	// Prefix is the first token of every subject, and in capitals of every
+	// stream, so that two installations can share an account.
+	Prefix string
+	// LogLevel is debug, info, warn or error.
+	LogLevel string
+	// LogFormat is console or json.
+	LogFormat string
+	// NATSListen is the host:port of the embedded server; port 0 takes a free
+	// one.
+	NATSListen string
+	// MaxLineBytes is the longest line that is still parsed, 64 KiB to 64 MiB.
+	// A longer one becomes one Error event; RAW keeps it whole all the same.
+	MaxLineBytes Size
+	// Replicas of every stream, 1 or 3.
+	Replicas int
+
+	Raw    Retention // what agents wrote, as they wrote it
+	Events Retention // the public event stream
+	Runs   Retention // the run table
+	Spool  Spool
+	Limits Limits
+}
+
+// Retention says how long a stream keeps what it holds.
+type Retention struct {
+	// MaxAge is how old a message gets. Positive.
+	MaxAge time.Duration
+	// MaxBytes is how large the stream gets; 0 means a share of the free disk.
+	MaxBytes Size
+}
+
+// Spool bounds what a run keeps on the worker's disk.
+type Spool struct {
+	// MaxBytes of output that NATS has not yet taken, per run. At the bound
+	// the run is ended.
+	MaxBytes Size
+}
+
+// Limits of one agent run.
+type Limits struct {
+	// Grace is the time between SIGTERM and SIGKILL. Positive.
+	Grace time.Duration
+	// Idle ends a run that has printed nothing for so long; 0 means never.
+	Idle time.Duration
+	// Hard ends a run so long after its start; 0 means never.
+	Hard time.Duration
+}
+
+// Default returns the settings as they are when nobody says anything.
+func Default() Config {
+	return Config{
+		Prefix:       "linesman",
+		LogLevel:     "info",
+		LogFormat:    "console",
+		NATSListen:   "127.0.0.1:4222",
+		MaxLineBytes: 8 << 20,
+		Replicas:     1,
+		Raw:          Retention{MaxAge: 72 * time.Hour},
+		Events:       Retention{MaxAge: 720 * time.Hour},
+		Runs:         Retention{MaxAge: 720 * time.Hour},
+		Spool:        Spool{MaxBytes: 1 << 30},
+		Limits:       Limits{Grace: 5 * time.Second},
+	}
+}
+
+// Validate reports all mistakes at once, each with the setting's key and the
+// value it has.
+func (c Config) Validate() error {
+	var errs []error
+	for _, s := range c.settings() {
+		errs = append(errs, s.verify(""))
+	}
+	return errors.Join(errs...)
+}
+
+// Setting is one row of the table: what there is to say about one value.
+type Setting struct {
+	// Key is the TOML key, with its table: "raw.max_age".
+	Key string
+	// Help is one sentence or two, without the default.
+	Help string
+	// Choices are the values there are, if they can be listed.
+	Choices []string
+
+	target any           // *string, *int, *Size or *time.Duration, into a Config
+	check  func() string // what is wrong with the value, or ""
+}
+
+// Settings lists every setting with its default as the value.
+func Settings() []Setting {
+	c := Default()
+	return c.settings()
+}
+
+// Env is the environment variable of the setting.
+func (s Setting) Env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.Key, ".", "_"))
+}
+
+// Value is the current value, as a file or a flag would say it.
+func (s Setting) Value() string {
+	switch v := s.target.(type) {
+	case *string:
+		return *v
+	case *time.Duration:
+		return shortDuration(*v)
+	case *Size:
+		return v.String()
+	case *int:
+		return fmt.Sprint(*v)
+	default:
+		panic("config: setting " + s.Key + " has a type that nobody reads")
+	}
+}
+
+// verify checks the current value, which origin set.
+func (s Setting) verify(origin string) error {
+	if s.check == nil {
+		return nil
+	}
+	problem := s.check()
+	if problem == "" {
+		return nil
+	}
+	got := s.Value()
+	if at := strings.LastIndexByte(got, '@'); at >= 0 {
+		got = "…" + got[at:] // a user and a password stay out of the error
+	}
+	if _, isText := s.target.(*string); isText {
+		got = strconv.Quote(got)
+	}
+	return s.mistake(problem, got, origin)
+}
+
+// mistake is the one form of an error about a value.
+func (s Setting) mistake(problem, got, origin string) error {
+	if origin == "" {
+		return fmt.Errorf("%s: %s, got %s", s.Key, problem, got)
+	}
+	return fmt.Errorf("%s: %s, got %s (%s)", s.Key, problem, got, origin)
+}

@@ -1,0 +1,244 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var home = []string{"HOME=/home/ada"}
+
+func TestDefaultsAreValid(t *testing.T) {
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+	got, err := Load(Sources{Environ: home})
+	want := Default()
+	want.DataDir = "/home/ada/.local/share/linesman"
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+}
+
+func TestExampleReadsBackAsDefault(t *testing.T) {
+	got, err := Load(Sources{File: file(t, Example()), Environ: home})
+	want := Default()
+	want.DataDir = "/home/ada/.local/share/linesman"
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	for _, s := range Settings() {
+		if !strings.Contains(Example(), "# "+s.Env()+"\n") {
+			t.Errorf("the example does not mention %s", s.Env())
+		}
+	}
+}
+
+func TestStrongerSourceWins(t *testing.T) {
+	path := file(t, "replicas = 3\nprefix = 'from-file'\n[raw]\nmax_age = '1h'\nmax_bytes = 2097152\n[limits]\nidle = '1s'")
+	env := append(home, "LINESMAN_PREFIX=from-env", "LINESMAN_RAW_MAX_AGE=2h", "LINESMAN_LIMITS_IDLE=2s", "LINESMAN_CONFIG="+path)
+	got, err := Load(Sources{Environ: env, Flags: []Flag{{"limits.idle", "3s", "--idle-timeout"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.DataDir = "/home/ada/.local/share/linesman"
+	want.Replicas = 3                  // only the file says it
+	want.Raw.MaxBytes = 2 << 20        // only the file says it
+	want.Prefix = "from-env"           // environment over file
+	want.Raw.MaxAge = 2 * time.Hour    // environment over file
+	want.Limits.Idle = 3 * time.Second // flag over both
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestFlagNamesAnotherFile(t *testing.T) {
+	got, err := Load(Sources{File: file(t, "prefix = 'flag'"), Environ: append(home, "LINESMAN_CONFIG="+file(t, "prefix = 'env'"))})
+	if err != nil || got.Prefix != "flag" {
+		t.Errorf("got prefix %q, %v; want that of the flag's file", got.Prefix, err)
+	}
+}
+
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+	path := file(t, "colour = 'red'\nreplicas = 2\nlog_level = true\nprefix = 'UPPER'\nraw = 3\n[limits]\ngrace = '0s'\nsoft = '1s'\n[nats]\nurl = 'x'\n[[list]]\na = 1")
+	_, err := Load(Sources{
+		File:    path,
+		Environ: append(home, "LINESMAN_RAW_MAXAGE=1h", "LINESMAN_MAX_LINE_BYTES=1KiB", "LINESMAN_EVENTS_MAX_AGE=3x", "LINESMAN_PORT=tcp://10.0.0.1:1", "OTHER_THING=1"),
+		Flags:   []Flag{{"nats", "http://ada:secret@x", "--nats"}, {"nats_listen", "4222", "--nats-listen"}},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := []string{
+		`colour: no such setting (` + path + `)`,
+		`limits.soft: no such setting (` + path + `)`,
+		`list: no such setting (` + path + `)`,
+		`log_level: must be a string or a whole number, got true (` + path + `)`,
+		`nats: must be a value, got a table (` + path + `)`,
+		`raw: no such setting (` + path + `)`,
+		`LINESMAN_PORT: no such setting (Kubernetes sets it for a service named linesman, unless enableServiceLinks is false)`,
+		`LINESMAN_RAW_MAXAGE: no such setting`,
+		`events.max_age: not a duration such as 30s, 5m or 72h, got "3x" (LINESMAN_EVENTS_MAX_AGE)`,
+		`nats: must be URLs such as nats://host:4222 (or tls, ws, wss) with commas between them, got "…@x" (--nats)`,
+		`prefix: must be a lower-case letter, then at most 31 of a-z 0-9 _ -, got "UPPER" (` + path + `)`,
+		`nats_listen: must be host:port with a port from 0 to 65535, got "4222" (--nats-listen)`,
+		`max_line_bytes: must be from 64KiB to 64MiB, got 1KiB (LINESMAN_MAX_LINE_BYTES)`,
+		`replicas: must be 1 or 3, got 2 (` + path + `)`,
+		`limits.grace: must be positive, got 0s (` + path + `)`,
+	}
+	got := strings.Split(err.Error(), "\n")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Error("the error shows a password")
+	}
+}
+
+func TestEveryBoundIsChecked(t *testing.T) {
+	for _, tt := range []struct{ key, good, bad string }{
+		{"nats", "nats://a:4222,tls://b", "nats://"},
+		{"nats", "wss://x:443/path", "x:4222"},
+		{"nats", "", "nats://a:99999"},
+		{"prefix", "a", ""},
+		{"prefix", "a" + strings.Repeat("b", 31), "a" + strings.Repeat("b", 32)},
+		{"prefix", "lines-man_2", "a.b"},
+		{"prefix", "a", "a\n"},
+		{"log_level", "debug", "trace"},
+		{"log_format", "json", "JSON"},
+		{"nats_listen", "0.0.0.0:0", "127.0.0.1:65536"},
+		{"nats_listen", "[::1]:65535", "::1:1:"},
+		{"max_line_bytes", "64KiB", "65535"},
+		{"max_line_bytes", "64MiB", "64MiB1"},
+		{"replicas", "3", "0"},
+		{"raw.max_age", "1ns", "0s"},
+		{"events.max_bytes", "0", "1023KiB"},
+		{"runs.max_bytes", "1MiB", "-1"},
+		{"spool.max_bytes", "8MiB", "8191KiB"},
+		{"limits.grace", "1ms", "-1s"},
+		{"limits.idle", "0s", "-1s"},
+		{"limits.hard", "20m", "-1ns"},
+	} {
+		if _, err := Load(Sources{Environ: home, Flags: []Flag{{tt.key, tt.good, "--x"}}}); err != nil {
+			t.Errorf("%s = %q: %v", tt.key, tt.good, err)
+		}
+		_, err := Load(Sources{Environ: home, Flags: []Flag{{tt.key, tt.bad, "--x"}}})
+		if err == nil || !strings.HasPrefix(err.Error(), tt.key+": ") || !strings.HasSuffix(err.Error(), " (--x)") {
+			t.Errorf("%s = %q: got error %v, want one that names setting and source", tt.key, tt.bad, err)
+		}
+	}
+}
+
+func TestDataDirFollowsXDG(t *testing.T) {
+	for _, tt := range []struct {
+		env  []string
+		flag string
+		want string // "" for an error
+	}{
+		{env: []string{"HOME=/h", "XDG_DATA_HOME=/x"}, want: "/x/linesman"},
+		{env: []string{"HOME=/h", "XDG_DATA_HOME=relative"}, want: "/h/.local/share/linesman"},
+		{env: []string{"HOME=/h", "HOME=/second"}, want: "/h/.local/share/linesman"},
+		{env: []string{"HOME=/h", "LINESMAN_DATA_DIR=~/mine"}, want: "/h/mine"},
+		{env: nil, flag: "/d", want: "/d"},
+		{env: nil, want: ""},
+	} {
+		var flags []Flag
+		if tt.flag != "" {
+			flags = []Flag{{"data_dir", tt.flag, "--data-dir"}}
+		}
+		got, err := Load(Sources{Environ: tt.env, Flags: flags})
+		if got.DataDir != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%v: got %q, %v; want %q", tt.env, got.DataDir, err, tt.want)
+		}
+	}
+	got, err := Load(Sources{Environ: home, Flags: []Flag{{"creds", "here.creds", "--creds"}}})
+	if err != nil || !filepath.IsAbs(got.Creds) {
+		t.Errorf("got creds %q, %v; want an absolute path", got.Creds, err)
+	}
+}
+
+func TestUnreadableFileIsAnError(t *testing.T) {
+	if _, err := Load(Sources{Environ: home, File: filepath.Join(t.TempDir(), "none.toml")}); err == nil {
+		t.Error("a file that is not there was no error")
+	}
+	if _, err := Load(Sources{Environ: home, File: file(t, "replicas = = 1")}); err == nil || !strings.Contains(err.Error(), "line 1") {
+		t.Errorf("got %v, want an error that names the line", err)
+	}
+}
+
+func TestSizeTexts(t *testing.T) {
+	for text, want := range map[string]Size{
+		"0": 0, "512": 512, "64KiB": 64 << 10, "8 MiB": 8 << 20, "8mib": 8 << 20, "1GiB": 1 << 30, "2TiB": 2 << 40,
+		"1kB": 1000, "5MB": 5_000_000, "3B": 3, "9223372036854775807": 1<<63 - 1,
+	} {
+		var got Size
+		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
+			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "MiB", "-1", "1.5GiB", "1 0", "8Mi", "9223372036854775808", "9007199254740992KiB", "0x10", "1_000"} {
+		got := Size(7)
+		if err := got.UnmarshalText([]byte(text)); err == nil || got != 7 {
+			t.Errorf("%q: got %d, %v; want an error and no change", text, got, err)
+		}
+	}
+}
+
+func TestSizeReadsBackWhatItWrites(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := Size(rapid.Int64Min(0).Draw(t, "n"))
+		if rapid.Bool().Draw(t, "round") {
+			want = want >> 30 << 30
+		}
+		var got Size
+		if err := got.UnmarshalText([]byte(want.String())); err != nil || got != want {
+			t.Fatalf("%s: got %d, %v; want %d", want, got, err, want)
+		}
+	})
+}
+
+func TestDurationReadsBackWhatItWrites(t *testing.T) {
+	for _, tt := range []string{"0s", "5s", "5m", "72h", "1h30m", "10h0m1s", "90ms", "720h", "20m"} {
+		d, err := time.ParseDuration(tt)
+		if err != nil || shortDuration(d) != tt {
+			t.Errorf("%s: got %s, %v", tt, shortDuration(d), err)
+		}
+	}
+}
+
+// A file of any bytes gives errors or settings, and settings say their values
+// in a form that reads back.
+func FuzzFile(f *testing.F) {
+	f.Add([]byte(Example()))
+	f.Add([]byte("raw = 1\n[raw]\n"))
+	f.Add([]byte("a.b.c = [1, {x = 2}]\nreplicas = 1e3"))
+	f.Add([]byte("replicas = -7\n[raw]\nmax_age = '1h1ns'\nmax_bytes = '3 MiB'"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var got, again Config
+		first, second := newLoader(&got), newLoader(&again)
+		first.text(text, "fuzz.toml")
+		for _, s := range got.settings() {
+			second.set(s.Key, s.Value(), "")
+		}
+		if len(second.errs) > 0 || again != got {
+			t.Errorf("got %+v, read back %+v, %v", got, again, second.errs)
+		}
+	})
+}
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "linesman.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

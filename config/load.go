@@ -1,0 +1,228 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+const (
+	envPrefix = "LINESMAN_"
+	envFile   = envPrefix + "CONFIG" // where the file is; no setting of its own
+)
+
+// Sources are the places that settings come from, the strongest first.
+type Sources struct {
+	// Flags are the settings given on the command line. Of a setting given
+	// twice the last counts.
+	Flags []Flag
+	// Environ is the environment, as os.Environ gives it.
+	Environ []string
+	// File is the path of a TOML file. Empty means what LINESMAN_CONFIG says,
+	// and if that says nothing, no file.
+	File string
+}
+
+// Flag is a setting given on the command line.
+type Flag struct {
+	Key   string // of the setting: "limits.idle"
+	Value string // as typed
+	Name  string // what errors call it: "--idle-timeout"
+}
+
+// Load reads the settings and validates them. The error reports all mistakes
+// at once: keys and variables that do not exist, values that do not parse, and
+// values out of range, each with where it came from. The paths in the result
+// are absolute.
+func Load(from Sources) (Config, error) {
+	c := Default()
+	l := newLoader(&c)
+	env := environment(from.Environ)
+
+	l.file(cmp.Or(from.File, env[envFile]))
+	l.environment(env)
+	for _, f := range from.Flags {
+		l.set(f.Key, f.Value, f.Name)
+	}
+	l.paths(&c, env)
+
+	for _, s := range c.settings() {
+		if !l.bad[s.Key] {
+			l.errs = append(l.errs, s.verify(l.origin[s.Key]))
+		}
+	}
+	return c, errors.Join(l.errs...)
+}
+
+// loader collects what one Load finds.
+type loader struct {
+	rows   map[string]Setting
+	origin map[string]string // by key: who set the value
+	bad    map[string]bool   // by key: has an error already
+	errs   []error
+}
+
+func newLoader(c *Config) *loader {
+	l := &loader{rows: map[string]Setting{}, origin: map[string]string{}, bad: map[string]bool{}}
+	for _, s := range c.settings() {
+		l.rows[s.Key] = s
+	}
+	return l
+}
+
+// set gives one setting a value. A value that does not parse is an error and
+// leaves the setting as it was.
+func (l *loader) set(key, value, origin string) {
+	s, known := l.rows[key]
+	if !known {
+		l.errs = append(l.errs, fmt.Errorf("%s: no such setting (%s)", key, origin))
+		return
+	}
+	if problem := s.parse(value); problem != "" {
+		l.errs = append(l.errs, s.mistake(problem, strconv.Quote(value), origin))
+		l.bad[key] = true
+		return
+	}
+	l.origin[key] = origin
+	delete(l.bad, key)
+}
+
+func (s Setting) parse(value string) string {
+	switch v := s.target.(type) {
+	case *string:
+		*v = value
+	case *time.Duration:
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return "not a duration such as 30s, 5m or 72h"
+		}
+		*v = d
+	case *Size:
+		if err := v.UnmarshalText([]byte(value)); err != nil {
+			return err.Error()
+		}
+	case *int:
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return "not a whole number"
+		}
+		*v = n
+	}
+	return ""
+}
+
+func (l *loader) file(path string) {
+	if path == "" {
+		return
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		l.errs = append(l.errs, fmt.Errorf("config: %w", err))
+		return
+	}
+	l.text(text, path)
+}
+
+// text reads TOML into the table of settings. Types are those of the table,
+// not of TOML: a size may be a number or a string with a unit.
+func (l *loader) text(text []byte, path string) {
+	var tree map[string]any
+	if err := toml.Unmarshal(text, &tree); err != nil {
+		l.errs = append(l.errs, fmt.Errorf("config: %s: %w", path, err))
+		return
+	}
+	l.table("", tree, path)
+}
+
+func (l *loader) table(prefix string, tree map[string]any, path string) {
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		key := prefix + name
+		switch v := tree[name].(type) {
+		case map[string]any:
+			if _, known := l.rows[key]; known {
+				l.errs = append(l.errs, fmt.Errorf("%s: must be a value, got a table (%s)", key, path))
+				continue
+			}
+			l.table(key+".", v, path)
+		case string:
+			l.set(key, v, path)
+		case int64:
+			l.set(key, strconv.FormatInt(v, 10), path)
+		default:
+			if _, known := l.rows[key]; !known {
+				l.set(key, "", path)
+				continue
+			}
+			l.errs = append(l.errs, fmt.Errorf("%s: must be a string or a whole number, got %v (%s)", key, v, path))
+		}
+	}
+}
+
+func (l *loader) environment(env map[string]string) {
+	key := map[string]string{}
+	for k, s := range l.rows {
+		key[s.Env()] = k
+	}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		switch k, known := key[name]; {
+		case known:
+			l.set(k, env[name], name)
+		case name == envFile || !strings.HasPrefix(name, envPrefix):
+		case name == "LINESMAN_PORT" || strings.HasPrefix(name, "LINESMAN_PORT_") || strings.HasPrefix(name, "LINESMAN_SERVICE_"):
+			l.errs = append(l.errs, fmt.Errorf("%s: no such setting (Kubernetes sets it for a service named linesman, unless enableServiceLinks is false)", name))
+		default:
+			l.errs = append(l.errs, fmt.Errorf("%s: no such setting", name))
+		}
+	}
+}
+
+// paths puts in the default of data_dir, which depends on the environment, and
+// makes every path absolute.
+func (l *loader) paths(c *Config, env map[string]string) {
+	if c.DataDir == "" {
+		switch data, home := env["XDG_DATA_HOME"], env["HOME"]; {
+		case filepath.IsAbs(data): // the XDG specification: ignore a relative one
+			c.DataDir = filepath.Join(data, "linesman")
+		case home != "":
+			c.DataDir = filepath.Join(home, ".local", "share", "linesman")
+		default:
+			l.errs = append(l.errs, errors.New("data_dir: must be set where neither XDG_DATA_HOME nor HOME is"))
+		}
+	}
+	for _, path := range []*string{&c.DataDir, &c.Creds, &c.PublicCreds} {
+		if *path == "" {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(*path, "~/"); ok && env["HOME"] != "" {
+			*path = filepath.Join(env["HOME"], rest)
+		}
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			l.errs = append(l.errs, fmt.Errorf("working directory, for a relative path: %w", err))
+			continue
+		}
+		*path = abs
+	}
+}
+
+// environment is environ as a map. Of a name given twice the first counts, as
+// it does for os.Getenv.
+func environment(environ []string) map[string]string {
+	env := map[string]string{}
+	for _, one := range environ {
+		name, value, _ := strings.Cut(one, "=")
+		if _, twice := env[name]; !twice {
+			env[name] = value
+		}
+	}
+	return env
+}

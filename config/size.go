@@ -1,0 +1,69 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Size is a number of bytes. Its text is a whole number with a unit: 512,
+// 64KiB, 8MiB, 1GiB; decimal units (kB, MB, GB, TB) are read as well. No
+// fractions: what is written is what is meant, exactly.
+type Size int64
+
+var errSize = errors.New("not a size such as 64KiB, 8MiB or 1GiB")
+
+var units = []struct {
+	name  string
+	bytes int64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3},
+	{"B", 1},
+}
+
+// UnmarshalText reads a size. Units may be in any case.
+func (s *Size) UnmarshalText(text []byte) error {
+	number, factor := string(text), int64(1)
+	for _, u := range units {
+		cut := len(number) - len(u.name)
+		if cut > 0 && strings.EqualFold(number[cut:], u.name) {
+			number, factor = strings.TrimSpace(number[:cut]), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseUint(number, 10, 63)
+	if err != nil || n > math.MaxInt64/uint64(factor) {
+		return errSize
+	}
+	*s = Size(n) * Size(factor)
+	return nil
+}
+
+// MarshalText writes the size with the largest binary unit that divides it.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// String is the size with the largest binary unit that divides it: 8MiB.
+func (s Size) String() string {
+	for _, u := range units[:4] {
+		if s != 0 && int64(s)%u.bytes == 0 {
+			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
+// shortDuration is time.Duration's own text without the zero units that it
+// adds: 72h, not 72h0m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

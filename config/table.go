@@ -1,0 +1,155 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// settings is the table. Everything that names a setting, or checks one, is
+// made from it: the environment variables, the file's keys, help, validation
+// and the example.
+func (c *Config) settings() []Setting {
+	levels := []string{"debug", "info", "warn", "error"}
+	formats := []string{"console", "json"}
+	rows := []Setting{
+		{Key: "nats", target: &c.NATS, check: serverURLs(&c.NATS),
+			Help: "NATS server, or several with commas between them. Empty: the one that `linesman up` runs on this data directory."},
+		{Key: "creds", target: &c.Creds,
+			Help: "NATS credentials file for the inside account. Empty: the data directory's own."},
+		{Key: "public_creds", target: &c.PublicCreds,
+			Help: "NATS credentials file for the public account, where the events are. Empty: the same connection as creds, which is weaker."},
+		{Key: "data_dir", target: &c.DataDir,
+			Help: "Where this machine keeps its files. Empty: $XDG_DATA_HOME/linesman, or ~/.local/share/linesman."},
+		{Key: "prefix", target: &c.Prefix, check: pattern(&c.Prefix, `[a-z][a-z0-9_-]{0,31}`, "must be a lower-case letter, then at most 31 of a-z 0-9 _ -"),
+			Help: "First token of every subject and, in capitals, of every stream."},
+		{Key: "log_level", target: &c.LogLevel, Choices: levels, check: oneOf(&c.LogLevel, levels),
+			Help: "Least level that is logged, on stderr."},
+		{Key: "log_format", target: &c.LogFormat, Choices: formats, check: oneOf(&c.LogFormat, formats),
+			Help: "Form of the log: console for people, json for machines."},
+		{Key: "nats_listen", target: &c.NATSListen, check: listenAddress(&c.NATSListen),
+			Help: "Address of the embedded server. Port 0 takes a free one."},
+		{Key: "max_line_bytes", target: &c.MaxLineBytes, check: between(&c.MaxLineBytes, 64<<10, 64<<20),
+			Help: "Longest line that is parsed. A longer one becomes one Error event and is kept raw all the same."},
+		{Key: "replicas", target: &c.Replicas, check: func() string {
+			if c.Replicas != 1 && c.Replicas != 3 {
+				return "must be 1 or 3"
+			}
+			return ""
+		}, Help: "Copies of each stream in a cluster: 1 or 3."},
+	}
+	rows = append(rows, retention("raw", &c.Raw, "what agents wrote, as they wrote it")...)
+	rows = append(rows, retention("events", &c.Events, "the public events")...)
+	rows = append(rows, retention("runs", &c.Runs, "the run table")...)
+	return append(rows,
+		Setting{Key: "spool.max_bytes", target: &c.Spool.MaxBytes, check: func() string {
+			if c.Spool.MaxBytes < c.MaxLineBytes {
+				return "must be at least max_line_bytes, which is " + c.MaxLineBytes.String()
+			}
+			return ""
+		}, Help: "Output of one run that the worker's disk holds while NATS does not take it. At the bound the run is ended."},
+		Setting{Key: "limits.grace", target: &c.Limits.Grace, check: positive(&c.Limits.Grace),
+			Help: "Time between SIGTERM and SIGKILL for an agent that is to end."},
+		Setting{Key: "limits.idle", target: &c.Limits.Idle, check: notNegative(&c.Limits.Idle),
+			Help: "End a run that has printed nothing for so long. 0: never."},
+		Setting{Key: "limits.hard", target: &c.Limits.Hard, check: notNegative(&c.Limits.Hard),
+			Help: "End a run so long after its start. 0: never."},
+	)
+}
+
+func retention(table string, r *Retention, of string) []Setting {
+	return []Setting{
+		{Key: table + ".max_age", target: &r.MaxAge, check: positive(&r.MaxAge),
+			Help: "How long " + of + " is kept."},
+		{Key: table + ".max_bytes", target: &r.MaxBytes, check: func() string {
+			if r.MaxBytes != 0 && r.MaxBytes < minStream {
+				return "must be 0 or at least " + minStream.String()
+			}
+			return ""
+		}, Help: "How much of it is kept. 0: a share of the free disk."},
+	}
+}
+
+// minStream leaves room in a stream for more than one event of the largest
+// size.
+const minStream Size = 1 << 20
+
+func serverURLs(v *string) func() string {
+	schemes := []string{"nats", "tls", "ws", "wss"}
+	return func() string {
+		if *v == "" {
+			return ""
+		}
+		for one := range strings.SplitSeq(*v, ",") {
+			u, err := url.Parse(strings.TrimSpace(one))
+			if err != nil || !slices.Contains(schemes, u.Scheme) || u.Hostname() == "" || u.Port() != "" && !isPort(u.Port()) {
+				return "must be URLs such as nats://host:4222 (or tls, ws, wss) with commas between them"
+			}
+		}
+		return ""
+	}
+}
+
+func listenAddress(v *string) func() string {
+	return func() string {
+		if _, port, err := net.SplitHostPort(*v); err != nil || !isPort(port) {
+			return "must be host:port with a port from 0 to 65535"
+		}
+		return ""
+	}
+}
+
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
+}
+
+func pattern(v *string, expr, problem string) func() string {
+	whole := regexp.MustCompile(`^(?:` + expr + `)\z`)
+	return func() string {
+		if !whole.MatchString(*v) {
+			return problem
+		}
+		return ""
+	}
+}
+
+func oneOf(v *string, choices []string) func() string {
+	return func() string {
+		if !slices.Contains(choices, *v) {
+			return "must be one of " + strings.Join(choices, ", ")
+		}
+		return ""
+	}
+}
+
+func between(v *Size, least, most Size) func() string {
+	return func() string {
+		if *v < least || *v > most {
+			return "must be from " + least.String() + " to " + most.String()
+		}
+		return ""
+	}
+}
+
+func positive(v *time.Duration) func() string {
+	return func() string {
+		if *v <= 0 {
+			return "must be positive"
+		}
+		return ""
+	}
+}
+
+func notNegative(v *time.Duration) func() string {
+	return func() string {
+		if *v < 0 {
+			return "must not be negative"
+		}
+		return ""
+	}
+}

@@ -1,0 +1,96 @@
+package backendtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// secrets puts random sentinels into every text that is not shown, adds
+// unknown members, and tears lines. No sentinel may come out, in an event or
+// in the record.
+func (s Suite) secrets(t *testing.T, out []byte) {
+	lines := bytes.Split(bytes.TrimSuffix(out, []byte{'\n'}), []byte{'\n'})
+	rapid.Check(t, func(t *rapid.T) {
+		sentinel := "S3NT" + rapid.StringMatching(`[a-zA-Z0-9]{12}`).Draw(t, "sentinel")
+		var log bytes.Buffer
+		for _, line := range lines {
+			var v any
+			d := json.NewDecoder(bytes.NewReader(line))
+			d.UseNumber()
+			if d.Decode(&v) != nil || len(line) > 16<<10 {
+				continue
+			}
+			b, err := json.Marshal(s.taint(t, v, "", sentinel))
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch rapid.IntRange(0, 9).Draw(t, "damage") {
+			case 0: // torn
+				b = b[:rapid.IntRange(0, len(b)).Draw(t, "length")]
+			case 1: // something else altogether
+				b = []byte(sentinel + string(b))
+			case 2: // not UTF-8
+				b = append(b, 0xff)
+			case 3: // an unknown type
+				b = []byte(fmt.Sprintf(`{"type":%q,"item":{"type":%q}}`, sentinel, sentinel))
+			case 4: // a number's place
+				b = bytes.ReplaceAll(b, []byte(`"exit_code":0`), []byte(fmt.Sprintf(`"exit_code":%q`, sentinel)))
+			case 5: // a type's place
+				b = bytes.ReplaceAll(b, []byte(`"item.completed"`), []byte(fmt.Sprintf(`{"x":%q}`, sentinel)))
+			}
+			log.Write(b)
+			log.WriteByte('\n')
+		}
+		entries := append(Output(log.Bytes()),
+			runs.Entry{Kind: runs.ErrOut, Body: []byte(sentinel)},
+			runs.Entry{Kind: runs.Note, Body: runs.Encode(runs.Remark{Reason: sentinel})},
+			runs.Entry{Kind: runs.Kind(sentinel), Body: []byte(sentinel)},
+			runs.Entry{Kind: runs.Exited, Body: []byte(`{"reason":"` + sentinel + `","spawn":"` + sentinel + `"}`)})
+		messages, fold := Fold(s.Backend, entries)
+		Check(t, s.Backend.Agent(), messages)
+		for _, m := range messages {
+			if strings.Contains(string(m.Body), sentinel) {
+				t.Errorf("line %d leaks: %s", m.Line, clip(m.Body))
+			}
+		}
+		if record := fold.Record.JSON(); strings.Contains(string(record), sentinel) {
+			t.Errorf("the record leaks: %s", record)
+		}
+	})
+}
+
+// taint copies v with every text that is not shown replaced, and a secret
+// member added to every object.
+func (s Suite) taint(t *rapid.T, v any, path, sentinel string) any {
+	switch v := v.(type) {
+	case string:
+		if slices.Contains(s.Shown, path) {
+			return v
+		}
+		return v + sentinel
+	case []any:
+		out := make([]any, len(v), len(v)+1)
+		for i, e := range v {
+			out[i] = s.taint(t, e, path+"[]", sentinel)
+		}
+		return append(out, sentinel)
+	case map[string]any:
+		out := make(map[string]any, len(v)+1)
+		for k, e := range v {
+			out[k] = s.taint(t, e, strings.TrimPrefix(path+"."+k, "."), sentinel)
+		}
+		if rapid.Bool().Draw(t, "secret member") {
+			out["x_"+sentinel] = map[string]any{"text": sentinel, "message": sentinel}
+		}
+		return out
+	}
+	return v
+}

@@ -1,0 +1,20 @@
+package codex_test
+
+import (
+	"testing"
+
+	"github.com/linesman/linesman/normalizer/backendtest"
+	"github.com/linesman/linesman/normalizer/codex"
+)
+
+func TestContract(t *testing.T) {
+	backendtest.Run(t, backendtest.Suite{
+		Backend: codex.Backend{},
+		Corpus:  "../../test/corpus/codex",
+		Golden:  "testdata/golden",
+		Shown: []string{
+			"type", "thread_id", "message",
+			"item.type", "item.id", "item.status", "item.text", "item.message", "item.tool",
+		},
+	})
+}

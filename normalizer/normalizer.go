@@ -1,0 +1,388 @@
+// Package normalizer turns the raw log of an agent's run into bounded events.
+// It is pure: the same log always gives the same events, however its bytes
+// are cut into entries, and no function here reads a clock, opens a file or
+// talks to NATS.
+//
+//	entries ─▶ Fold: lines ─▶ Dialect.Line ─▶ bounds ─▶ Messages, Record
+//
+// A [Fold] is what one run needs; its state is small and can be saved at any
+// point, so that after a crash a run goes on from there. What an agent's
+// lines mean is known by its [Backend] alone, which copies by allow-list:
+// what it does not name never leaves the raw log.
+package normalizer
+
+import (
+	"bytes"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/runs"
+)
+
+// DefaultMaxLine is the longest line, in bytes, that is read unless said otherwise.
+const DefaultMaxLine = 8 << 20
+
+// Pos is where a message comes from. Raw, Line and Part together are unique
+// within a stream, and rise in the order Part, Line (0 last), Raw.
+type Pos struct {
+	Raw  uint64 // sequence of the entry in which the line ends
+	Line uint64 // from 1; 0 when no line made it
+	Part int    // from 1, counts the messages of that line, or of that entry where Line is 0
+	Time int64  // when it was captured, Unix milliseconds
+}
+
+// Message is one event, or the completion, ready to be published.
+type Message struct {
+	Pos
+	Token string // of the kind, for the subject
+	Body  []byte // never written to again
+}
+
+// Fold folds the raw log of one run.
+type Fold struct {
+	Record *runs.Record // how the run is doing, as of the last entry
+
+	agent   string
+	dialect Dialect
+	maxLine int
+
+	next    int64  // offset in stdout of the first byte not seen
+	errNext int64  // the same for stderr
+	partial []byte // the unfinished line, unless it is too long
+	long    int64  // bytes of an unfinished line that is too long
+	cr      bool   // with long: the last of them was a carriage return
+	torn    bool   // a hole ended just before the unfinished line: it may lack its beginning
+	done    bool   // has its completion
+
+	handled bool   // the session handle was published, or left out
+	session string // the session handle's id, for the completion
+	final   *string
+
+	seen  uint64 // sequence of the last entry that was folded
+	pos   Pos
+	loose int // messages of this entry that no line made
+	out   Out
+	emit  func(Message)
+}
+
+// NewFold begins a run. A maxLine of 0 is [DefaultMaxLine].
+func NewFold(b Backend, run string, maxLine int) *Fold {
+	if maxLine == 0 {
+		maxLine = DefaultMaxLine
+	}
+	return &Fold{Record: runs.NewRecord(run, b.Agent()), agent: b.Agent(), dialect: b.Dialect(), maxLine: maxLine}
+}
+
+// Done reports whether the run has its completion: nothing is read after it.
+func (f *Fold) Done() bool { return f.done }
+
+// Seen is the sequence of the last entry that was folded.
+func (f *Fold) Seen() uint64 { return f.seen }
+
+// Pending is how many bytes of an unfinished line are held. They are not in
+// the saved state: to go on from it, feed again what came since [Fold.State]'s
+// offset.
+func (f *Fold) Pending() int { return len(f.partial) }
+
+// Apply folds the entry at sequence seq of the raw log, and calls emit for
+// every message that it makes. An entry whose sequence was seen gives nothing
+// new: of its bytes only those of an unfinished line are taken.
+func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
+	if f.done {
+		return
+	}
+	again := seq <= f.seen
+	f.seen = max(f.seen, seq)
+	if again && e.Kind != runs.Out {
+		return
+	}
+	f.emit, f.loose = emit, 0
+	f.pos = Pos{Raw: seq, Time: e.Time}
+	f.Record.Seq = f.seen
+	if !again {
+		f.Record.Entry(e)
+	}
+	switch e.Kind {
+	case runs.Queued, runs.Started, runs.Note, runs.Cancelled: // the record has it
+	case runs.Out:
+		f.output(e.Offset, e.Body)
+	case runs.ErrOut:
+		f.errNext = max(f.errNext, e.Offset+int64(len(e.Body)))
+		f.Record.ErrBytes = f.errNext
+	case runs.Exited:
+		f.exit(e.Body)
+	default:
+		f.Record.Bad++
+		f.message(ErrorMessage(f.agent + " raw record error (redacted): unknown kind"))
+	}
+	f.emit = nil
+}
+
+// Unreadable folds an entry that cannot be read at all: it is one Error event.
+func (f *Fold) Unreadable(seq uint64, at int64, emit func(Message)) {
+	f.Apply(seq, runs.Entry{Kind: "unreadable", Time: at}, emit)
+}
+
+// output folds bytes of stdout. What was seen is cut off; what is missing
+// becomes one Error event.
+func (f *Fold) output(offset int64, b []byte) {
+	switch {
+	case offset < 0:
+		f.Record.Bad++
+		f.message(ErrorMessage(f.agent + " raw record error (redacted): bad offset"))
+		return
+	case offset+int64(len(b)) <= f.next:
+		return
+	case offset < f.next:
+		b = b[f.next-offset:]
+	case offset > f.next:
+		missing := offset - f.next
+		f.partial, f.long, f.torn = f.partial[:0], 0, true
+		f.next = offset
+		f.Record.Gaps++
+		f.message(ErrorMessage(f.agent + " stream gap (redacted): missing_bytes=" + strconv.FormatInt(missing, 10)))
+	}
+	f.next += int64(len(b))
+	f.Record.Bytes = f.next
+	for len(b) > 0 {
+		end := bytes.IndexByte(b, '\n')
+		if end < 0 {
+			f.hold(b)
+			return
+		}
+		if len(f.partial) == 0 && f.long == 0 {
+			f.line(b[:end])
+		} else {
+			f.hold(b[:end])
+			f.flush()
+		}
+		b = b[end+1:]
+	}
+}
+
+// hold keeps the beginning of a line, or only its length once it is too long.
+// One byte more than a line's limit is kept: it may be a carriage return.
+func (f *Fold) hold(b []byte) {
+	if f.long == 0 && len(f.partial)+len(b) <= f.maxLine+1 {
+		f.partial = append(f.partial, b...)
+		return
+	}
+	f.long += int64(len(f.partial) + len(b))
+	f.partial = f.partial[:0]
+	if len(b) > 0 {
+		f.cr = b[len(b)-1] == '\r'
+	}
+}
+
+// flush ends the line that is held.
+func (f *Fold) flush() {
+	if f.long > 0 {
+		if f.cr {
+			f.long--
+		}
+		f.tooLong(f.long)
+		f.long, f.cr = 0, false
+	} else {
+		f.line(f.partial)
+	}
+	f.partial = f.partial[:0]
+	if cap(f.partial) > 1<<20 { // large lines are rare
+		f.partial = nil
+	}
+}
+
+// line folds a line, which has lost its newline.
+func (f *Fold) line(line []byte) {
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	if len(line) > f.maxLine {
+		f.tooLong(int64(len(line)))
+		return
+	}
+	f.out.events, f.out.final = f.out.events[:0], nil
+	f.out.Facts, f.out.Session = runs.Facts{}, ""
+	torn := f.torn
+	f.torn = false
+
+	if blank(line) {
+		f.Record.Blank++
+		f.Record.Line(runs.Facts{}, f.pos.Time)
+		return
+	}
+	if fault := f.dialect.Line(line, &f.out); fault != NoFault {
+		if torn && (fault == InvalidJSON || fault == InvalidUTF8 || fault == MissingType) {
+			f.Record.Line(runs.Facts{}, f.pos.Time) // the rest of a line in the hole, which has its event
+			return
+		}
+		f.fault(fault.message(f.agent, len(line)))
+		return
+	}
+	f.handle()
+	if f.out.final != nil {
+		final := bounds.FinalText(*f.out.final)
+		f.final = &final
+		f.Record.Final(*f.out.final)
+	}
+	f.Record.Line(f.out.Facts, f.pos.Time)
+	f.publish(f.out.events)
+}
+
+func (f *Fold) tooLong(n int64) {
+	f.torn = false
+	f.fault(f.agent + " stream line too long (redacted): line_bytes=" + strconv.FormatInt(n, 10) +
+		" max_line_bytes=" + strconv.Itoa(f.maxLine))
+}
+
+func (f *Fold) fault(message string) {
+	f.Record.Line(runs.Facts{Malformed: true}, f.pos.Time)
+	f.out.events = append(f.out.events[:0], ErrorMessage(message))
+	f.publish(f.out.events)
+}
+
+// handle adds the session handle facet to the line that says the id first:
+// to its first Status event without data, else in one behind its events.
+func (f *Fold) handle() {
+	id := f.out.Session
+	if id == "" || f.handled {
+		return
+	}
+	f.handled = true
+	if len(id) > MaxSession {
+		f.out.Event(StatusMessage("session handle id oversize: len_bytes="+strconv.Itoa(len(id)), nil))
+		return
+	}
+	f.session = id
+	for i := range f.out.events {
+		if e := &f.out.events[i]; e.Kind == Status && e.Data == nil {
+			e.Data = sessionHandle(id)
+			return
+		}
+	}
+	f.out.Event(Event{Kind: Status, Channel: &channelStatus, Data: sessionHandle(id)})
+}
+
+// exit folds the exit entry: the last line, if it had no newline, then the
+// Error event of a bad end, then the completion. An unreadable body means
+// that nobody knows how the run ended.
+func (f *Fold) exit(body []byte) {
+	exit := runs.DecodeExit(body)
+	if len(f.partial) > 0 || f.long > 0 {
+		f.flush()
+	}
+	f.Record.End(exit, f.pos.Time)
+	f.done = true
+
+	c := Completion{FinalText: f.final}
+	if f.session != "" {
+		c.Data = sessionHandle(f.session)
+	}
+	complaint := ""
+	switch {
+	case f.Record.State == runs.StateCancelled:
+		c.Err = "cancelled"
+	case exit.Reason == runs.ReasonExited && (exit.Code != nil || exit.Signal != 0):
+		c.Exit = &exit
+		if exit.Signal != 0 {
+			complaint = f.agent + " ended by signal: signal=" + strconv.Itoa(exit.Signal) + " (stderr redacted)"
+		} else if *exit.Code != 0 {
+			complaint = f.agent + " exited non-zero: exit_code=" + strconv.Itoa(*exit.Code) + " (stderr redacted)"
+		}
+	case exit.Reason == runs.ReasonEOF:
+	default:
+		c.Err = f.agent + " backend error: " + backendError(exit.Reason)
+		complaint = c.Err
+	}
+	if complaint != "" {
+		c.FinalText = nil
+		f.message(ErrorMessage(complaint))
+	}
+	if c.Err != "" {
+		c.FinalText = nil
+	}
+	f.loose++
+	f.pos.Line, f.pos.Part = 0, f.loose
+	f.emit(Message{Pos: f.pos, Token: CompletionToken, Body: c.append(nil, f.agent)})
+	f.release()
+}
+
+// release forgets what a run that has ended does not need.
+func (f *Fold) release() {
+	f.partial, f.final, f.dialect = nil, nil, nil
+	f.out = Out{}
+}
+
+func backendError(r runs.Reason) string {
+	switch r {
+	case runs.ReasonIdle, runs.ReasonHard:
+		return "timeout (details redacted when unsafe)"
+	case runs.ReasonSpawn:
+		return "could not be started (details redacted when unsafe)"
+	case runs.ReasonSpool:
+		return "output limit reached"
+	}
+	return "exit status lost"
+}
+
+// message publishes an event that no line made.
+func (f *Fold) message(e Event) {
+	if f.Record.Cancel {
+		return
+	}
+	f.loose++
+	f.pos.Line, f.pos.Part = 0, f.loose
+	f.send(e)
+}
+
+// publish publishes the events of the line that was folded last. After a
+// cancel nothing is published but the completion.
+func (f *Fold) publish(events []Event) {
+	if f.Record.Cancel {
+		return
+	}
+	f.pos.Line, f.pos.Part = uint64(f.Record.Lines), 0
+	for i := range events {
+		e := events[i]
+		if e.limit() {
+			f.Record.Dropped++
+		}
+		if e.Text == nil || len(*e.Text) <= bounds.MaxText {
+			f.pos.Part++
+			f.send(e)
+			continue
+		}
+		for part := range bounds.Split(*e.Text, bounds.MaxText) {
+			e.Text = &part
+			f.pos.Part++
+			f.send(e)
+		}
+	}
+}
+
+func (f *Fold) send(e Event) {
+	token := e.Kind.Token()
+	f.Record.Events[token]++
+	f.emit(Message{Pos: f.pos, Token: token, Body: e.append(make([]byte, 0, e.size()), f.agent)})
+}
+
+// blank reports whether line is empty or Unicode white space alone.
+func blank(line []byte) bool {
+	for len(line) > 0 {
+		c := line[0]
+		if c < utf8.RuneSelf {
+			if c != ' ' && (c < '\t' || c > '\r') {
+				return false
+			}
+			line = line[1:]
+			continue
+		}
+		r, n := utf8.DecodeRune(line)
+		if !unicode.IsSpace(r) {
+			return false
+		}
+		line = line[n:]
+	}
+	return true
+}

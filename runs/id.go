@@ -1,0 +1,91 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxID is the most bytes of a run id.
+const MaxID = 64
+
+// CheckID reports why id is no run id. A run id is one token of a subject and
+// one file name: 1 to 64 letters, digits, '-' and '_'.
+func CheckID(id string) error {
+	if id == "" || len(id) > MaxID {
+		return fmt.Errorf("run id: must have 1 to %d characters, has %d", MaxID, len(id))
+	}
+	for i := range len(id) {
+		c := id[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+			return errors.New("run id: only letters, digits, '-' and '_' are allowed")
+		}
+	}
+	return nil
+}
+
+// CheckAgent reports why kind is no agent kind (^[a-z][a-z0-9_]*$, at most 64 bytes).
+func CheckAgent(kind string) error {
+	if kind == "" || len(kind) > MaxID {
+		return fmt.Errorf("agent: must have 1 to %d characters, has %d", MaxID, len(kind))
+	}
+	for i := range len(kind) {
+		c := kind[i]
+		if !('a' <= c && c <= 'z' || i > 0 && ('0' <= c && c <= '9' || c == '_')) {
+			return errors.New("agent: must start with a-z and hold only a-z, 0-9 and '_'")
+		}
+	}
+	return nil
+}
+
+// LocalID makes the id of a local run that began at unixMilli. Ids sort by
+// time; random tells apart those of one millisecond.
+func LocalID(unixMilli int64, random uint64) string {
+	const width = 9 // base 36 milliseconds up to the year 5188
+	ms := strconv.FormatInt(max(unixMilli, 0), 36)
+	rnd := strconv.FormatUint(random%(36*36*36*36*36*36), 36)
+	return "T-local-" + pad(ms, width) + pad(rnd, 6)
+}
+
+func pad(s string, width int) string {
+	for len(s) < width {
+		s = "0" + s
+	}
+	return s
+}
+
+// Limits of the labels of a run.
+const (
+	MaxLabels     = 16
+	MaxLabelKey   = 64  // bytes
+	MaxLabelValue = 256 // bytes
+)
+
+// CheckLabels reports every label that breaks a limit, never quoting a value.
+// Keys and values are UTF-8 without control characters.
+func CheckLabels(labels map[string]string) error {
+	var errs []error
+	if len(labels) > MaxLabels {
+		errs = append(errs, fmt.Errorf("labels: at most %d, got %d", MaxLabels, len(labels)))
+	}
+	for k, v := range labels {
+		if k == "" || len(k) > MaxLabelKey || !printable(k) {
+			errs = append(errs, fmt.Errorf("label: a key must have 1 to %d bytes of printable text, one of %d bytes has not", MaxLabelKey, len(k)))
+			continue
+		}
+		if !printable(v) {
+			errs = append(errs, fmt.Errorf("label %q: control characters and invalid UTF-8 are not allowed", k))
+		}
+		if len(v) > MaxLabelValue {
+			errs = append(errs, fmt.Errorf("label %q: at most %d bytes, got %d", k, MaxLabelValue, len(v)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
+}

@@ -1,0 +1,321 @@
+// Package runs is the life of a run: what its raw log is made of, and the one
+// record that says how it is doing. It is pure: no clock, no I/O, no NATS.
+//
+//	raw log: queued? start (out | err | note | cancel)* exit ──▶ Record
+//
+// A [Record] is folded from the same entries and lines as the events are, in
+// the same order, so both can be made again from the raw log.
+package runs
+
+import (
+	"encoding/json"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/linesman/linesman/bounds"
+)
+
+// State is where a run stands.
+type State string
+
+// The states. The last four are final.
+const (
+	StateQueued    State = "queued"
+	StateWorking   State = "working"
+	StateCompleted State = "completed"
+	StateFailed    State = "failed"
+	StateCancelled State = "cancelled"
+	StateTimeout   State = "timeout"
+)
+
+// Final reports whether a run in state s has ended.
+func (s State) Final() bool {
+	return s == StateCompleted || s == StateFailed || s == StateCancelled || s == StateTimeout
+}
+
+// Limits of a record.
+const (
+	MaxRecord    = 64 << 10 // bytes of JSON
+	MaxFinalText = 16 << 10 // bytes of the final text that it keeps
+	MaxOpenCalls = 32       // tool calls that it lists; more are only counted
+
+	maxCallField   = 64       // bytes of JSON of each field of a listed call
+	maxFinalEscape = 32 << 10 // bytes of JSON of the final text
+)
+
+// Record says how a run is doing. Times are Unix milliseconds as captured;
+// 0 means not yet. It never takes more than [MaxRecord] bytes of JSON.
+type Record struct {
+	ID     string            `json:"id"`
+	Agent  string            `json:"agent"`
+	State  State             `json:"state"`
+	Source string            `json:"source,omitempty"` // run, tail, pipe or queue
+	Labels map[string]string `json:"labels,omitempty"`
+
+	QueuedAt  int64 `json:"queued_at,omitempty"`
+	StartedAt int64 `json:"started_at,omitempty"`
+	ActiveAt  int64 `json:"active_at,omitempty"` // the last output
+	EndedAt   int64 `json:"ended_at,omitempty"`
+
+	Reason string `json:"reason,omitempty"` // why it ended as it did; see [Record.End]
+	Exit   *Exit  `json:"exit,omitempty"`
+	Cancel bool   `json:"cancel_requested,omitempty"`
+
+	Thread    string `json:"thread_id,omitempty"` // at most 1024 bytes; a longer one is left out
+	TurnsDone int64  `json:"turns_completed"`
+	TurnsBad  int64  `json:"turns_failed"`
+	LastTurn  Turn   `json:"last_turn,omitempty"` // the last terminal line, 0: none yet
+
+	Lines     int64            `json:"lines"` // blank ones too
+	Blank     int64            `json:"blank_lines"`
+	Bytes     int64            `json:"bytes"` // of stdout
+	ErrBytes  int64            `json:"stderr_bytes"`
+	Events    map[string]int64 `json:"events,omitempty"` // by kind token
+	Dropped   int64            `json:"dropped"`          // events whose data was too large
+	Unknown   int64            `json:"unknown"`          // lines of a kind that has no meaning here
+	Malformed int64            `json:"malformed"`        // lines that could not be read
+	Gaps      int64            `json:"gaps"`             // holes in the output
+	Bad       int64            `json:"unreadable_records"`
+
+	// Usage is the total of the thread, as the agent reports it; Own is what
+	// this run added to Before, the total of the thread when the run began.
+	Usage  *Usage `json:"usage,omitempty"`
+	Before *Usage `json:"usage_before,omitempty"`
+	Own    *Usage `json:"usage_own,omitempty"`
+
+	OpenCalls []Call `json:"open_calls,omitempty"` // at most MaxOpenCalls
+	MoreCalls int64  `json:"open_calls_unlisted,omitempty"`
+	ToolCalls int64  `json:"tool_calls"` // that began or ended
+
+	FinalText      *string `json:"final_text,omitempty"` // its beginning; all of it is in the completion
+	FinalTextBytes int64   `json:"final_text_bytes,omitempty"`
+
+	// Seq is the sequence in RAW that the record is based on.
+	Seq uint64 `json:"raw_seq"`
+}
+
+// NewRecord is the record of a run of which nothing is known yet.
+func NewRecord(id, agent string) *Record {
+	return &Record{ID: id, Agent: agent, State: StateQueued, Events: map[string]int64{}}
+}
+
+// Entry folds what an entry says that is not output. An unreadable body
+// counts as one without fields.
+func (r *Record) Entry(e Entry) {
+	switch e.Kind {
+	case Queued:
+		r.QueuedAt = e.Time
+		r.begin(e)
+	case Started:
+		r.work(e.Time)
+		r.begin(e)
+	case Out:
+		r.work(e.Time)
+		r.ActiveAt = max(r.ActiveAt, e.Time)
+	case ErrOut:
+		r.work(e.Time)
+	case Cancelled:
+		r.Cancel = true
+	}
+}
+
+// work notes that somebody works on the run; output without a start entry shows it too.
+func (r *Record) work(at int64) {
+	if r.State == StateQueued {
+		r.State = StateWorking
+		r.StartedAt = at
+	}
+}
+
+func (r *Record) begin(e Entry) {
+	var start Start
+	if json.Unmarshal(e.Body, &start) != nil {
+		return
+	}
+	switch start.Source {
+	case "run", "tail", "pipe", "queue":
+		r.Source = start.Source
+	}
+	if len(start.Labels) > 0 && CheckLabels(start.Labels) == nil {
+		r.Labels = start.Labels
+	}
+}
+
+// Line folds one line of output.
+func (r *Record) Line(f Facts, at int64) {
+	r.Lines++
+	if f.Malformed {
+		r.Malformed++
+	}
+	if f.Unknown {
+		r.Unknown++
+	}
+	if f.Thread != "" && len(f.Thread) <= maxThread {
+		r.Thread = f.Thread
+	}
+	switch f.Turn {
+	case TurnCompleted:
+		r.TurnsDone++
+		r.LastTurn = TurnCompleted
+	case TurnFailed:
+		r.TurnsBad++
+		r.LastTurn = TurnFailed
+	}
+	if f.Usage != nil {
+		usage := *f.Usage
+		r.Usage = &usage
+		r.own()
+	}
+	if f.Opened.ID != "" {
+		r.open(f.Opened, at)
+	}
+	if f.Closed != "" {
+		r.close(f.Closed)
+	}
+}
+
+const maxThread = 1024
+
+// Resumed says what the thread had used when the run began. It counts from
+// the next usage on.
+func (r *Record) Resumed(before Usage) {
+	r.Before = &before
+	r.own()
+}
+
+func (r *Record) own() {
+	if r.Usage == nil {
+		return
+	}
+	own := *r.Usage
+	if r.Before != nil {
+		own = own.Minus(*r.Before)
+	}
+	r.Own = &own
+}
+
+func (r *Record) open(c Call, at int64) {
+	for i := range r.OpenCalls {
+		if r.OpenCalls[i].ID == c.ID { // started twice, or updated
+			return
+		}
+	}
+	r.ToolCalls++
+	if len(r.OpenCalls) >= MaxOpenCalls || bounds.StringSize(c.ID) > maxCallField {
+		r.MoreCalls++
+		return
+	}
+	c.At = at
+	if bounds.StringSize(c.Name) > maxCallField {
+		c.Name = ""
+	}
+	r.OpenCalls = append(r.OpenCalls, c)
+}
+
+func (r *Record) close(id string) {
+	for i := range r.OpenCalls {
+		if r.OpenCalls[i].ID == id {
+			r.OpenCalls = append(r.OpenCalls[:i], r.OpenCalls[i+1:]...)
+			return
+		}
+	}
+	if r.MoreCalls > 0 {
+		r.MoreCalls--
+		return
+	}
+	r.ToolCalls++ // it was announced by its end alone
+}
+
+// Final notes the run's final text so far.
+func (r *Record) Final(text string) {
+	r.FinalTextBytes = int64(len(text))
+	text = text[:cut(text, MaxFinalText)]
+	for bounds.StringSize(text) > maxFinalEscape { // control characters take six bytes
+		text = text[:cut(text, len(text)*3/4)]
+	}
+	text = string([]byte(text)) // do not hold a large line for its first bytes
+	r.FinalText = &text
+}
+
+// cut is the length of the longest prefix of at most n bytes that ends
+// between two characters.
+func cut(s string, n int) int {
+	if len(s) <= n {
+		return len(s)
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return n
+}
+
+// End folds the exit entry: its reason decides the state. Reason is, for a
+// run that failed, "spawn", "lost", "spool", "signal", "exit status", "turn
+// failed", "silent" or "no terminal event"; "idle" or "hard" for a timeout.
+// Tool calls that are still open stay listed: they never ended.
+func (r *Record) End(x Exit, at int64) {
+	r.Exit = &x
+	r.EndedAt = at
+	r.State, r.Reason = r.outcome(x)
+}
+
+func (r *Record) outcome(x Exit) (State, string) {
+	switch x.Reason {
+	case ReasonCancelled:
+		return StateCancelled, ""
+	case ReasonIdle, ReasonHard:
+		return StateTimeout, string(x.Reason)
+	case ReasonExited:
+		switch {
+		case r.Cancel:
+			return StateCancelled, ""
+		case x.Signal != 0:
+			return StateFailed, "signal"
+		case x.Code == nil:
+			return StateFailed, string(ReasonLost)
+		case *x.Code != 0:
+			return StateFailed, "exit status"
+		case r.LastTurn == TurnFailed:
+			return StateFailed, "turn failed"
+		case r.Lines == r.Blank:
+			return StateFailed, "silent"
+		}
+		return StateCompleted, ""
+	case ReasonEOF:
+		switch {
+		case r.Cancel:
+			return StateCancelled, ""
+		case r.LastTurn == TurnCompleted:
+			return StateCompleted, ""
+		case r.LastTurn == TurnFailed:
+			return StateFailed, "turn failed"
+		}
+		return StateFailed, "no terminal event"
+	case ReasonSpawn, ReasonSpool:
+		return StateFailed, string(x.Reason)
+	}
+	return StateFailed, string(ReasonLost)
+}
+
+// Outcome is a word for people: the state, and behind it why.
+func (r *Record) Outcome() string {
+	s := string(r.State)
+	switch {
+	case r.Reason == "signal":
+		s += " (signal " + strconv.Itoa(r.Exit.Signal) + ")"
+	case r.Reason == "exit status":
+		s += " (exit status " + strconv.Itoa(*r.Exit.Code) + ")"
+	case r.Reason != "":
+		s += " (" + r.Reason + ")"
+	}
+	return s
+}
+
+// JSON encodes the record.
+func (r *Record) JSON() []byte {
+	b, err := bounds.Encode(r)
+	if err != nil { // no field of it can fail
+		panic("runs: encode a record: " + err.Error())
+	}
+	return b
+}

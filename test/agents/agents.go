@@ -1,0 +1,268 @@
+// Package agents lets Go tests run real coding agents against a scripted
+// model on loopback. It does what run-scenario.mjs does, one step at a time,
+// so that a test can put linesman between itself and the agent.
+package agents
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Thread stands in an argument of [Setup] for the thread id that the process
+// before reported. The caller puts it in.
+const Thread = "{{thread}}"
+
+// Setup prepares dir for one scenario of the scenarios folder ("codex-hello"):
+// the agent's home with its configuration, the files of the project, and the
+// model, which serves until the test ends. It returns the whole environment
+// and one command line per process of the scenario, to be run one after
+// another in cwd. Give each /dev/null as its stdin: codex waits for the end of
+// an open pipe. What the scenario says about stdin, signals and a closed
+// stdout is left to the caller.
+func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, cwd string) {
+	tb.Helper()
+	codex, node := Codex(tb), Node(tb)
+	s := read(tb, scenario)
+	if s.CLI != "" && s.CLI != "codex" {
+		tb.Fatalf("agents: scenario %s is for %s, only codex is set up here", scenario, s.CLI)
+	}
+
+	home, cwd := filepath.Join(dir, "home"), filepath.Join(dir, "project")
+	if err := os.MkdirAll(cwd, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	for name, text := range s.Files {
+		write(tb, filepath.Join(cwd, name), text)
+	}
+	codexHome := filepath.Join(home, ".codex")
+	write(tb, filepath.Join(codexHome, "config.toml"), s.config(Mock(tb, scenario), node, filepath.Join(folder(tb), "mcp-server.mjs")))
+
+	env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + home, "CODEX_HOME=" + codexHome}
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		env = append(env, name+"="+s.Env[name])
+	}
+	for _, run := range s.processes {
+		line := []string{codex, "exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access"}
+		line = append(line, s.Args...)
+		line = append(line, run.Args...)
+		if run.Prompt != nil {
+			line = append(line, *run.Prompt)
+		}
+		argv = append(argv, line)
+	}
+	return env, argv, cwd
+}
+
+// Mock serves the model of one scenario on loopback until the test ends, and
+// returns its port.
+func Mock(tb testing.TB, scenario string) int {
+	tb.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(tb.Context(), Node(tb), filepath.Join(folder(tb), "mock-model.mjs"), file(tb, scenario), "--port", "0")
+	cmd.Stderr = &stderr
+	cmd.WaitDelay = 5 * time.Second
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatalf("agents: start the model: %v", err)
+	}
+	// The test's context, which has ended by then, has killed it.
+	tb.Cleanup(func() { _ = cmd.Wait() })
+
+	first, err := bufio.NewReader(stdout).ReadBytes('\n')
+	var ready struct{ Port int }
+	if err == nil {
+		err = json.Unmarshal(first, &ready)
+	}
+	if err != nil || ready.Port == 0 {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		tb.Fatalf("agents: the model of %s does not serve: %v\n%s", scenario, err, stderr.Bytes())
+	}
+	return ready.Port
+}
+
+// Codex is the path of the codex command line: $CODEX_BIN, else the one that
+// `make agents` installs, else the one on the PATH. Without one the test is
+// skipped, or fails when TEST_REQUIRE_AGENTS is 1.
+func Codex(tb testing.TB) string {
+	tb.Helper()
+	if given := os.Getenv("CODEX_BIN"); given != "" {
+		path, err := exec.LookPath(given)
+		if err != nil {
+			tb.Fatalf("agents: CODEX_BIN: %v", err)
+		}
+		return absolute(tb, path)
+	}
+	if path, err := exec.LookPath(filepath.Join(folder(tb), "node_modules", ".bin", "codex")); err == nil {
+		return path
+	}
+	path, err := exec.LookPath("codex")
+	if err != nil {
+		missing(tb, "codex is not installed: run `make agents`, or set CODEX_BIN")
+	}
+	return absolute(tb, path)
+}
+
+// Node is the path of Node.js. Without it the test is skipped, or fails when
+// TEST_REQUIRE_AGENTS is 1.
+func Node(tb testing.TB) string {
+	tb.Helper()
+	path, err := exec.LookPath("node")
+	if err != nil {
+		missing(tb, "node is not installed: the scripted model needs Node.js 20 or later")
+	}
+	return absolute(tb, path)
+}
+
+// scenarioFile is the part of a scenario that this side reads; the model
+// reads the turns. README.md describes the format.
+type scenarioFile struct {
+	CLI      string
+	Model    string
+	Prompt   *string
+	Args     []string
+	Config   string
+	Provider map[string]json.RawMessage
+	MCP      bool
+	Env      map[string]string
+	Files    map[string]string
+	Runs     []json.RawMessage
+
+	processes []process
+}
+
+type process struct {
+	Prompt *string
+	Args   []string
+}
+
+// parse resolves the prompts: a process without one takes the scenario's, an
+// explicit null means none.
+func parse(raw []byte) (*scenarioFile, error) {
+	var s scenarioFile
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	prompt := "Go."
+	if s.Prompt != nil {
+		prompt = *s.Prompt
+	}
+	if len(s.Runs) == 0 {
+		s.Runs = []json.RawMessage{[]byte("{}")}
+	}
+	for i, each := range s.Runs {
+		run := process{Prompt: &prompt}
+		if err := json.Unmarshal(each, &run); err != nil {
+			return nil, fmt.Errorf("process %d: %w", i+1, err)
+		}
+		s.processes = append(s.processes, run)
+	}
+	return &s, nil
+}
+
+func (s *scenarioFile) config(port int, node, mcp string) string {
+	model := s.Model
+	if model == "" {
+		model = "gpt-5.5"
+	}
+	lines := []string{
+		"model = " + strconv.Quote(model),
+		`model_provider = "mock"`,
+		"check_for_update_on_startup = false",
+		"features.plugins = false", // the plugin catalogue is fetched from outside
+		s.Config,
+		"[analytics]",
+		"enabled = false",
+		"[model_providers.mock]",
+		`name = "mock"`,
+		fmt.Sprintf(`base_url = "http://127.0.0.1:%d/v1"`, port),
+		`wire_api = "responses"`,
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Provider)) {
+		lines = append(lines, fmt.Sprintf("%s = %s", key, s.Provider[key]))
+	}
+	if s.MCP {
+		lines = append(lines, "[mcp_servers.lab]", "command = "+strconv.Quote(node),
+			"args = ["+strconv.Quote(mcp)+"]", `default_tools_approval_mode = "approve"`)
+	}
+	return strings.Join(append(lines, ""), "\n")
+}
+
+func read(tb testing.TB, scenario string) *scenarioFile {
+	tb.Helper()
+	raw, err := os.ReadFile(file(tb, scenario))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s, err := parse(raw)
+	if err != nil {
+		tb.Fatalf("agents: scenario %s: %v", scenario, err)
+	}
+	return s
+}
+
+func file(tb testing.TB, scenario string) string {
+	if strings.HasSuffix(scenario, ".json") {
+		return absolute(tb, scenario)
+	}
+	return filepath.Join(folder(tb), "scenarios", scenario+".json")
+}
+
+// folder is this package's directory. It is found from the working directory,
+// which for a test lies inside the module; a path compiled in would not
+// survive -trimpath.
+func folder(tb testing.TB) string {
+	tb.Helper()
+	for dir := absolute(tb, "."); ; dir = filepath.Dir(dir) {
+		_, err := os.Stat(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			return filepath.Join(dir, "test", "agents")
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			tb.Fatalf("agents: no go.mod above the working directory: %v", err)
+		}
+	}
+}
+
+func missing(tb testing.TB, what string) {
+	tb.Helper()
+	if os.Getenv("TEST_REQUIRE_AGENTS") == "1" {
+		tb.Fatal("agents: " + what)
+	}
+	tb.Skip("agents: " + what)
+}
+
+func absolute(tb testing.TB, path string) string {
+	tb.Helper()
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return abs
+}
+
+func write(tb testing.TB, path, text string) {
+	tb.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+}

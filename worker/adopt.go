@@ -1,0 +1,173 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// adoptEvery is how often Adopt looks for directories without an owner.
+const adoptEvery = 2 * time.Second
+
+// Adopt drives every run directory that nobody owns, and goes on to do so
+// until ctx ends; then it returns nil. At most MaxRuns are driven at a time,
+// the others wait. What is no run directory is set aside under another name.
+//
+// A file that was tailed is left for whoever tails it next, unless it was
+// replaced meanwhile: then its run ends.
+func (w *Worker) Adopt(ctx context.Context) error {
+	a := &adoption{w: w, busy: make(map[string]bool)}
+	a.group.SetLimit(w.cfg.MaxRuns)
+	tick := time.NewTicker(adoptEvery)
+	defer tick.Stop()
+	for {
+		a.scan(ctx)
+		w.reap()
+		select {
+		case <-ctx.Done():
+			return a.group.Wait()
+		case <-tick.C:
+		}
+	}
+}
+
+type adoption struct {
+	w     *Worker
+	group errgroup.Group
+
+	mu   sync.Mutex
+	busy map[string]bool // by directory name; at most MaxRuns
+	said bool            // that the root cannot be read
+}
+
+func (a *adoption) scan(ctx context.Context) {
+	entries, err := os.ReadDir(a.w.cfg.Root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !a.said {
+		a.w.log.Error("look for runs", zap.Error(err))
+	}
+	a.said = err != nil
+	for _, entry := range entries {
+		name := entry.Name()
+		if ctx.Err() != nil {
+			return
+		}
+		switch {
+		case strings.HasPrefix(name, newPrefix), strings.HasPrefix(name, gonePrefix):
+			a.w.clear(filepath.Join(a.w.cfg.Root, name))
+		case runs.CheckID(name) != nil, !entry.IsDir(), !a.take(name):
+		default:
+			d := a.open(name)
+			if d == nil || !a.group.TryGo(func() error { a.drive(ctx, name, d); return nil }) {
+				if d != nil {
+					d.Close()
+				}
+				a.give(name)
+			}
+		}
+	}
+}
+
+// take reports whether the directory is not yet in anybody's hands here.
+func (a *adoption) take(name string) bool {
+	if _, driven := a.w.Lookup(name); driven {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.busy[name] {
+		return false
+	}
+	a.busy[name] = true
+	return true
+}
+
+func (a *adoption) give(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.busy, name)
+}
+
+// open opens the directory if it is one to be driven, else it returns nil.
+func (a *adoption) open(name string) *Dir {
+	path := filepath.Join(a.w.cfg.Root, name)
+	d, err := Open(path)
+	switch {
+	case errors.Is(err, ErrBad):
+		a.w.setAside(path, err)
+		return nil
+	case errors.Is(err, ErrOwned), errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		a.w.log.Error("adopt run", zap.String("run", name), zap.Error(err))
+		return nil
+	}
+	if d.Spec.Source == SourceTail {
+		if info, err := os.Stat(d.Spec.File.Path); err == nil && d.Spec.File.is(info) {
+			d.Close()
+			return nil
+		}
+	}
+	return d
+}
+
+// drive carries one run to its end, again and again where something of ours
+// stands in the way.
+func (a *adoption) drive(ctx context.Context, name string, d *Dir) {
+	defer a.give(name)
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = time.Second, time.Minute
+	for d != nil {
+		_, err := a.w.Run(d).Drive(ctx)
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrKnown) || errors.Is(err, ErrEnded) {
+			return
+		}
+		pause := wait.NextBackOff()
+		a.w.log.Error("drive run", zap.String("run", name), zap.Error(err), zap.Duration("retry", pause))
+		if sleep(ctx, pause) != nil {
+			return
+		}
+		d = a.open(name)
+	}
+}
+
+// clear deletes what a kill left of making or deleting a run directory.
+func (w *Worker) clear(path string) {
+	const complete = time.Minute // no Create takes so long
+	if strings.HasPrefix(filepath.Base(path), newPrefix) {
+		info, err := os.Lstat(path)
+		if err != nil || time.Since(info.ModTime()) < complete {
+			return
+		}
+	}
+	if busy, err := held(filepath.Join(path, ownerFile)); busy || err != nil {
+		return
+	}
+	if err := os.RemoveAll(path); err != nil {
+		w.log.Warn("clear away", zap.String("dir", filepath.Base(path)), zap.Error(err))
+	}
+}
+
+// setAside renames what is no run directory, so that it is said only once.
+func (w *Worker) setAside(path string, why error) {
+	to := filepath.Join(filepath.Dir(path), badPrefix+filepath.Base(path))
+	if exists(to) {
+		to += "-" + strconv.FormatInt(time.Now().UnixMilli(), 36)
+	}
+	if err := os.Rename(path, to); err != nil {
+		why = errors.Join(why, err)
+	}
+	w.log.Error("not a run directory, set aside", zap.String("run", filepath.Base(path)),
+		zap.String("as", filepath.Base(to)), zap.Error(why))
+}

@@ -1,0 +1,227 @@
+package worker
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+func TestCreateAndOpen(t *testing.T) {
+	l := newLab(t)
+	d := l.create(shell("r", "true"))
+	if _, err := Create(l.root, shell("r", "true")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("created again: %v, want ErrExist", err)
+	}
+	if _, err := Open(d.Path()); !errors.Is(err, ErrOwned) {
+		t.Errorf("opened while owned: %v, want ErrOwned", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(d.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Spec.Argv[2] != "true" || again.Spec.Limits.Linger != DefaultLinger || again.Spec.Limits.Spool != DefaultSpool {
+		t.Errorf("spec %+v", again.Spec)
+	}
+	if err := again.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(d.Path()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("opened after the end: %v, want ErrNotExist", err)
+	}
+	if !l.empty() {
+		t.Error("something is left")
+	}
+}
+
+func TestRunDirectoryIsPrivate(t *testing.T) {
+	old := unix.Umask(0)
+	defer unix.Umask(old)
+	l := newLab(t)
+	_, done := l.begun(shell("r", "echo one; sleep 0.3"), "one")
+	err := filepath.WalkDir(l.root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", filepath.Base(path), info.Mode())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	<-done
+}
+
+func TestSpecIsChecked(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(*Spec)
+		want string
+	}{
+		{"id", func(s *Spec) { s.Run = "../x" }, "run id"},
+		{"agent", func(s *Spec) { s.Agent = "Codex" }, "agent"},
+		{"source", func(s *Spec) { s.Source = "socket" }, "source"},
+		{"argv", func(s *Spec) { s.Argv = nil }, "argv"},
+		{"dir", func(s *Spec) { s.Dir = "here" }, "dir"},
+		{"file", func(s *Spec) { s.Source = SourceTail }, "file"},
+		{"limit", func(s *Spec) { s.Limits.Idle = -1 }, "idle"},
+		{"spool", func(s *Spec) { s.Limits.Spool = -1 }, "spool"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			spec := shell("r", "true")
+			test.do(&spec)
+			root := t.TempDir()
+			if _, err := Create(root, spec); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one about %s", err, test.want)
+			}
+			if left, _ := os.ReadDir(root); len(left) != 0 {
+				t.Errorf("%d entries left", len(left))
+			}
+		})
+	}
+}
+
+func TestBadDirectoryDoesNotHurtTheOthers(t *testing.T) {
+	l := newLab(t)
+	for name, spec := range map[string]string{"a1": "{", "a2": "{}", "a3": `{"version":1,"run":"other"}`, "a4": ""} {
+		dir := filepath.Join(l.root, name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, ownerFile), "")
+		if spec != "" {
+			write(t, filepath.Join(dir, specFile), spec)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(l.root, "a5"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(l.root, "a6"), "a file")
+	l.create(shell("r", "echo one")).Close()
+	l.adopt()
+	waitFor(t, "the good one", func() bool { return l.ended("r") && !exists(filepath.Join(l.root, "r")) })
+	var names []string
+	entries, _ := os.ReadDir(l.root)
+	for _, e := range entries {
+		names = append(names, strings.TrimPrefix(e.Name(), gonePrefix+"r"))
+	}
+	if got, want := strings.TrimSpace(strings.Join(names, " ")), ".bad-a1 .bad-a2 .bad-a3 .bad-a4 .bad-a5 a6"; got != want {
+		t.Errorf("left %q, want %q", got, want)
+	}
+	if n := l.lines.FilterMessageSnippet("not a run directory").Len(); n != 5 {
+		t.Errorf("said %d times, want 5", n)
+	}
+}
+
+func TestAdoptClearsAwayWhatKillsLeft(t *testing.T) {
+	l := newLab(t)
+	for _, name := range []string{newPrefix + "old", newPrefix + "young", gonePrefix + "r", badPrefix + "x"} {
+		if err := os.MkdirAll(filepath.Join(l.root, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(l.root, name, ownerFile), "")
+	}
+	past := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(filepath.Join(l.root, newPrefix+"old"), past, past); err != nil {
+		t.Fatal(err)
+	}
+	l.adopt()
+	waitFor(t, "the clearing", func() bool {
+		return !exists(filepath.Join(l.root, newPrefix+"old")) && !exists(filepath.Join(l.root, gonePrefix+"r"))
+	})
+	for _, name := range []string{newPrefix + "young", badPrefix + "x"} {
+		if !exists(filepath.Join(l.root, name)) {
+			t.Errorf("%s was deleted", name)
+		}
+	}
+}
+
+func TestAdoptDrivesNoMoreThanAllowed(t *testing.T) {
+	l := newLab(t)
+	l.w.cfg.MaxRuns = 1
+	dir := t.TempDir()
+	for _, id := range []string{"a", "b"} {
+		spec := shell(id, "echo up; while ! [ -e go ]; do sleep 0.01; done")
+		spec.Dir = dir
+		l.create(spec).Close()
+	}
+	l.adopt()
+	l.await("a", "up")
+	if len(l.entries("b")) != 0 {
+		t.Error("b was started too")
+	}
+	write(t, filepath.Join(dir, "go"), "")
+	waitFor(t, "both", func() bool { return l.ended("a") && l.ended("b") })
+}
+
+func TestAdoptTriesAgainAfterATrouble(t *testing.T) {
+	l := newLab(t)
+	d := l.create(shell("r", "echo one"))
+	d.Close()
+	if err := os.WriteFile(filepath.Join(l.logs.dir, "r"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(d.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.mark.Log.Seq = 7 // a log that cannot be opened: the mark is ahead of it
+	if err := errors.Join(again.mark.save(), again.Close()); err != nil {
+		t.Fatal(err)
+	}
+	l.adopt()
+	waitFor(t, "the trouble", func() bool { return l.has("drive run") })
+	waitFor(t, "the directory to be free", func() bool {
+		again, err = Open(d.Path())
+		return err == nil
+	})
+	again.mark.Log.Seq = 0
+	if err := errors.Join(again.mark.save(), again.Close()); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the end", func() bool { return l.ended("r") })
+	if l.kinds("r") != "start out exit" {
+		t.Errorf("log %q", l.kinds("r"))
+	}
+}
+
+func TestTailedFileIsAdoptedOnlyOnceItIsGone(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	stop := l.tail(path)
+	l.awaitStory("one\n")
+	stop()
+	write(t, path, "two\n")
+	l.adopt()
+	other := shell("r", "echo up") // adopted in the same scan or a later one
+	l.create(other).Close()
+	waitFor(t, "a scan", func() bool { return l.ended("r") })
+	id := l.runIDs()[0]
+	if l.output(id) != "one\n" {
+		t.Errorf("output %q", l.output(id))
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the end", func() bool { return l.ended(id) })
+	if l.exit(id).Reason != runs.ReasonEOF {
+		t.Errorf("exit %s", runs.Encode(l.exit(id)))
+	}
+}

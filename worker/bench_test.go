@@ -1,0 +1,62 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// nowhere is a log that stores nothing.
+type nowhere struct{ mark runs.Mark }
+
+func (l *nowhere) Open(context.Context, string, string, runs.Mark) (Log, error) {
+	return &nowhere{}, nil
+}
+func (l *nowhere) Mark() runs.Mark { return l.mark }
+func (l *nowhere) Append(_ context.Context, e runs.Entry) error {
+	l.mark = l.mark.After(e, l.mark.Seq+1)
+	return nil
+}
+
+// BenchmarkTail is what the worker itself costs: reading, cutting and keeping
+// the mark.
+func BenchmarkTail(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "f")
+	line := append(bytes.Repeat([]byte("x"), 242), '\n')
+	if err := os.WriteFile(path, bytes.Repeat(line, 400_000), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	w, err := New(Config{Root: filepath.Join(b.TempDir(), "runs"), Logs: &nowhere{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(400_000 * int64(len(line)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := w.Tail(b.Context(), TailSpec{Paths: []string{path}, Agent: "codex", Once: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkRun is one agent from its directory to the end of it.
+func BenchmarkRun(b *testing.B) {
+	root := filepath.Join(b.TempDir(), "runs")
+	w, err := New(Config{Root: root, Logs: &nowhere{}, Shim: []string{os.Args[0], "shim"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		d, err := Create(root, shell("r", "echo one"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := w.Run(d).Drive(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// A worker is killed at each of its appends, before and after the entry is
+// stored; the next one has to go on.
+func TestWorkerKilledAtAnyAppendLosesAndDoublesNothing(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		for _, when := range []string{"before", "after"} {
+			t.Run(fmt.Sprintf("%s append %d", when, n), func(t *testing.T) {
+				l := newLab(t)
+				dir := t.TempDir()
+				spec := shell("r", `echo started >> starts; echo one
+echo warning >&2
+i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); sleep 0.01; done; exit 5`)
+				spec.Dir = dir
+				l.create(spec).Close()
+				killed := l.process(nil, []string{"TEST_KILL_AT=" + strconv.Itoa(n), "TEST_KILL_WHEN=" + when}, "adopt")
+				err := killed.Wait()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+					t.Fatalf("the worker was not killed: %v", err)
+				}
+				l.adopt()
+				waitFor(t, "the end", func() bool { return l.ended("r") && l.empty() })
+				if got := contents(t, filepath.Join(dir, "starts")); got != "started\n" {
+					t.Errorf("started %d times", strings.Count(got, "\n"))
+				}
+				if want := "one\n" + numbers(0, 20); l.output("r") != want {
+					t.Errorf("output %q, want %q", l.output("r"), want)
+				}
+				if ex := l.exit("r"); !sameExit(ex, runs.Exit{Reason: runs.ReasonExited, Code: code(5)}) {
+					t.Errorf("exit %s", runs.Encode(ex))
+				}
+				if got := strings.Count(l.kinds("r"), string(runs.Started)); got != 1 {
+					t.Errorf("%d start entries", got)
+				}
+			})
+		}
+	}
+}
+
+// Workers are killed at moments that nobody chose, one after the other, while
+// many agents run.
+func TestKilledWorkersLoseAndDoubleNothing(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	const agents, lines = 8, 2000
+	var ids []string
+	for i := range agents {
+		id := "r" + strconv.Itoa(i)
+		ids = append(ids, id)
+		spec := shell(id, fmt.Sprintf(`echo started >> starts-%s
+i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 100)) = 0 ] && sleep 0.05; done; :`, id, lines))
+		spec.Dir = dir
+		l.create(spec).Close()
+	}
+	total := func() (n int) {
+		for _, id := range ids {
+			n += len(l.output(id))
+		}
+		return n
+	}
+	for round := range 6 { // each worker is killed when it has brought the logs some way further
+		worker := l.process(nil, nil, "adopt")
+		target := total() + (round+1)*300
+		waitFor(t, "progress", func() bool { return total() >= target })
+		kill(worker)
+	}
+	l.adopt()
+	for _, id := range ids {
+		waitFor(t, id, func() bool { return l.ended(id) })
+		if got := contents(t, filepath.Join(dir, "starts-"+id)); got != "started\n" {
+			t.Errorf("%s started %d times", id, strings.Count(got, "\n"))
+		}
+		if l.output(id) != numbers(0, lines) {
+			t.Errorf("%s: output differs", id)
+		}
+		if ex := l.exit(id); !sameExit(ex, runs.Exit{Reason: runs.ReasonExited, Code: code(0)}) {
+			t.Errorf("%s: exit %s", id, runs.Encode(ex))
+		}
+	}
+	waitFor(t, "the directories", l.empty)
+}
+
+func numbers(from, to int) string {
+	var b strings.Builder
+	for i := from; i < to; i++ {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+// What a kill, a power failure or a careless hand can leave behind.
+func TestAdoptGoesOnFromAnyState(t *testing.T) {
+	put := func(name, text string) func(*testing.T, *lab, string) {
+		return func(t *testing.T, l *lab, dir string) { write(t, filepath.Join(dir, name), text) }
+	}
+	start := func(t *testing.T, l *lab, dir string) { l.foreign("r", runs.Started, runs.Start{}) }
+	ours := func(t *testing.T, l *lab, dir string) {
+		d, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.mark.Begun = true
+		if err := errors.Join(d.mark.save(), d.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored := func(text string) func(*testing.T, *lab, string) {
+		return func(t *testing.T, l *lab, dir string) {
+			log, err := l.logs.Open(t.Context(), "", "r", runs.Mark{})
+			if err == nil {
+				err = log.Append(t.Context(), runs.Entry{Kind: runs.Out, Offset: log.Mark().Out, Body: []byte(text)})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const exit4 = `{"reason":"exited","code":4}`
+	for _, test := range []struct {
+		name   string
+		spec   func(*Spec)
+		do     []func(*testing.T, *lab, string)
+		log    string
+		output string
+		want   runs.Exit
+	}{
+		{"nothing done yet", nil, nil, "start out exit", "ran\n", runs.Exit{Reason: runs.ReasonExited, Code: code(0)}},
+		{"start entry sent", nil, []func(*testing.T, *lab, string){ours, start}, "start out exit", "ran\n",
+			runs.Exit{Reason: runs.ReasonExited, Code: code(0)}},
+		{"attended", func(s *Spec) { s.Attended = true }, nil, "start exit", "", runs.Exit{Reason: runs.ReasonLost}},
+		{"started, then the shim was gone", nil, []func(*testing.T, *lab, string){ours, start, put(startedFile, "")},
+			"start exit", "", runs.Exit{Reason: runs.ReasonLost}},
+		{"lost with output", nil, []func(*testing.T, *lab, string){ours, start, put(startedFile, ""), put(outFile, "one\ntwo")},
+			"start out exit", "one\ntwo", runs.Exit{Reason: runs.ReasonLost, Torn: true}},
+		{"ended, nothing read", nil, []func(*testing.T, *lab, string){ours, start, put(startedFile, ""), put(outFile, "one\ntwo\n"), put(exitFile, exit4)},
+			"start out exit", "one\ntwo\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
+		{"ended, some read", nil, []func(*testing.T, *lab, string){ours, start, stored("one\n"), put(startedFile, ""), put(outFile, "one\ntwo\n"), put(exitFile, exit4)},
+			"start out exit", "one\ntwo\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
+		{"ended, all read", nil, []func(*testing.T, *lab, string){ours, start, stored("one\n"), put(startedFile, ""), put(outFile, "one\n"), put(exitFile, exit4)},
+			"start out exit", "one\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
+		{"spool shorter than the log", nil, []func(*testing.T, *lab, string){ours, start, stored("one\ntwo\nthree\n"), put(startedFile, ""), put(outFile, "one\n"), put(exitFile, exit4)},
+			"start out exit", "one\ntwo\nthree\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
+		{"mark is garbage", nil, []func(*testing.T, *lab, string){start, stored("one\n"), put(startedFile, ""), put(outFile, "one\ntwo\n"), put(exitFile, exit4),
+			func(t *testing.T, l *lab, dir string) {
+				if err := os.WriteFile(filepath.Join(dir, markFile), []byte(strings.Repeat("?", markSize)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}},
+			"start out exit", "one\ntwo\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
+		{"no mark", nil, []func(*testing.T, *lab, string){start, put(startedFile, ""), put(outFile, "one\n"), put(exitFile, exit4),
+			func(t *testing.T, l *lab, dir string) { os.Remove(filepath.Join(dir, markFile)) }},
+			"start out exit", "one\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
+		{"exit is garbage", nil, []func(*testing.T, *lab, string){ours, start, put(startedFile, ""), put(outFile, "one\n"), put(exitFile, "{")},
+			"start out exit", "one\n", runs.Exit{Reason: runs.ReasonLost}},
+		{"exit stored, directory left", nil, []func(*testing.T, *lab, string){ours, start, put(startedFile, ""), put(exitFile, exit4),
+			func(t *testing.T, l *lab, dir string) {
+				l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonExited, Code: code(4)})
+			}},
+			"start exit", "", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
+		{"cancelled before the start", nil, []func(*testing.T, *lab, string){ours, start,
+			func(t *testing.T, l *lab, dir string) { l.foreign("r", runs.Cancelled, runs.Remark{}) }},
+			"start cancel exit", "", runs.Exit{Reason: runs.ReasonCancelled}},
+		{"truncated meanwhile", nil, []func(*testing.T, *lab, string){ours, start, stored("one\ntwo\n"),
+			func(t *testing.T, l *lab, dir string) {
+				d, err := Open(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.mark.Out.Head = []byte("one\ntwo\n")
+				if err := errors.Join(d.mark.save(), d.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}, put(startedFile, ""), put(outFile, "three\nfour\nfive\n"), put(exitFile, exit4)},
+			"start out exit", "one\ntwo\nthree\nfour\nfive\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t)
+			spec := shell("r", "echo ran")
+			if test.spec != nil {
+				test.spec(&spec)
+			}
+			d := l.create(spec)
+			d.Close()
+			for _, do := range test.do {
+				do(t, l, d.Path())
+			}
+			l.adopt()
+			waitFor(t, "the end", func() bool { return l.ended("r") && l.empty() })
+			if l.kinds("r") != test.log || l.output("r") != test.output {
+				t.Errorf("log %q with %q, want %q with %q", l.kinds("r"), l.output("r"), test.log, test.output)
+			}
+			if ex := l.exit("r"); !sameExit(ex, test.want) {
+				t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(test.want))
+			}
+		})
+	}
+}
+
+func TestShimStartsTheAgentAtMostOnce(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "echo ran >> ran")
+	spec.Dir = dir
+	d := l.create(spec)
+	defer d.Close()
+	var shims []*exec.Cmd
+	for range 4 {
+		cmd := exec.Command(os.Args[0], "shim", d.Path())
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		shims = append(shims, cmd)
+	}
+	good := 0
+	for _, cmd := range shims {
+		if cmd.Wait() == nil {
+			good++
+		}
+	}
+	if got := contents(t, filepath.Join(dir, "ran")); got != "ran\n" || good != 1 {
+		t.Errorf("%d shims of 4 started the agent, it ran %d times", good, strings.Count(got, "\n"))
+	}
+}
+
+func TestShimLetsGoOfInheritedFiles(t *testing.T) {
+	l := newLab(t)
+	spec := shell("r", "sleep 60")
+	d := l.create(spec)
+	defer d.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := exec.Command(os.Args[0], "shim", d.Path())
+	cmd.ExtraFiles = []*os.File{w}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if n, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) { // while the agent runs
+		t.Errorf("read %d bytes, error %v", n, err)
+	}
+	waitFor(t, "the agent", func() bool { return exists(filepath.Join(d.Path(), startedFile)) })
+	if err := cmd.Process.Signal(unix.SIGTERM); err != nil { // as a container's end does
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	ex, err := readExit(d.Path())
+	if err != nil || ex == nil || !sameExit(*ex, runs.Exit{Reason: runs.ReasonCancelled, Signal: 15}) {
+		t.Errorf("exit %v, error %v", ex, err)
+	}
+}
+
+func TestAgentOutlivesItsShim(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "echo $PPID > shim; echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
+	spec.Dir = dir
+	_, done := l.begun(spec, "one")
+	pid, err := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "shim"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the loss to be noticed", func() bool { return l.has("shim is gone") })
+	write(t, filepath.Join(dir, "go"), "")
+	if res := <-done; res.Reason != runs.ReasonLost || l.output("r") != "one\ntwo\n" {
+		t.Errorf("exit %s, output %q", runs.Encode(res.Exit), l.output("r"))
+	}
+}
+
+func TestSilentAgentWithoutShimIsGivenUp(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "echo $PPID > shim; echo $$ > agent; echo one; exec sleep 60")
+	spec.Dir, spec.Limits.Linger = dir, 300*time.Millisecond
+	_, done := l.begun(spec, "one")
+	shim, _ := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "shim"))))
+	agent, _ := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "agent"))))
+	unix.Kill(shim, unix.SIGKILL)
+	if res := <-done; res.err != nil || res.Reason != runs.ReasonLost {
+		t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
+	}
+	unix.Kill(agent, unix.SIGKILL)
+}

@@ -1,0 +1,324 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Run is one run, in the hands of this worker. Interrupt and Cancel may be
+// called from any goroutine, before and while it is driven.
+type Run struct {
+	w      *Worker
+	dir    *Dir
+	log    *zap.Logger
+	source source
+	raw    Log
+	place  *place // in the directory's mark
+	out    stream
+	err    stream
+
+	cancels chan string   // reasons, one is enough
+	noted   chan struct{} // closed once the raw log has a cancel entry
+	over    chan struct{} // closed when Drive returns
+	stopped bool          // the source was told to stop
+}
+
+// A source is what writes the output of a run.
+type source interface {
+	// ended returns how the run ended, once all that will ever be written
+	// can be read; until then nil. It is asked again and again, and does what
+	// is needed to get there.
+	ended(now time.Time) (*runs.Exit, error)
+	// stop asks what writes to end. It may be called more than once.
+	stop()
+	// next is how long ended need not be asked again.
+	next() time.Duration
+	// lasting reports whether output is still to be read once stopped.
+	lasting() bool
+}
+
+// Drive carries the run from wherever it stands to its end: its start entry,
+// its agent, its output, its exit entry, and the end of its directory. It
+// returns how the run ended.
+//
+// When ctx ends it returns soon and leaves all as it is, for the next owner;
+// the agent goes on. The error is [ErrKnown] or [ErrEnded] when the raw log
+// belongs to somebody else. The directory is closed in any case.
+func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
+	defer close(r.over)
+	defer r.dir.Close()
+	defer r.out.close()
+	defer r.err.close()
+	r.w.enter(r)
+	defer r.w.leave(r)
+
+	ex, err := r.drive(ctx)
+	switch {
+	case errors.Is(err, ErrKnown):
+		r.log.Warn("run is known already, not started")
+		err = errors.Join(err, r.dir.Remove())
+	case errors.Is(err, ErrEnded):
+		err = errors.Join(err, r.abandon(ctx))
+	}
+	if err != nil {
+		return ex, fmt.Errorf("run %s: %w", r.dir.Spec.Run, err)
+	}
+	return ex, nil
+}
+
+// Interrupt passes SIGINT on to the agent and its group. Without an agent the
+// error is [ErrNoAgent].
+func (r *Run) Interrupt() error {
+	if !r.dir.Spec.process() || r.dir.tell(ctlInterrupt) != nil {
+		return ErrNoAgent
+	}
+	return nil
+}
+
+// Cancel asks for the end of the run: a cancel entry with reason, cut to
+// [runs.MaxReason] bytes, then the end of the agent. It returns when the entry
+// is stored or the run is over. While the raw log is out of reach the agent is
+// ended after two seconds all the same; the entry follows, before the exit.
+func (r *Run) Cancel(ctx context.Context, reason string) error {
+	select {
+	case r.cancels <- reason:
+	default: // asked for already
+	}
+	const patience = 2 * time.Second
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-r.noted:
+	case <-r.over:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		if r.dir.Spec.process() {
+			_ = r.dir.tell(ctlCancel) // no shim yet: then Drive sees to it
+		}
+	}
+	return nil
+}
+
+func (r *Run) drive(ctx context.Context) (ex runs.Exit, err error) {
+	r.raw, err = r.w.cfg.Logs.Open(ctx, r.dir.Spec.Agent, r.dir.Spec.Run, r.place.Log)
+	if err != nil {
+		return ex, fmt.Errorf("open raw log: %w", err)
+	}
+	if err := r.begin(ctx); err != nil {
+		return ex, err
+	}
+	how := "adopted"
+	if r.dir.fresh {
+		how = "started"
+	}
+	r.log.Info(how, zap.String("source", r.dir.Spec.Source))
+
+	last, err := r.carry(ctx)
+	if err != nil {
+		return ex, err
+	}
+	return r.finish(ctx, *last)
+}
+
+// begin makes sure that the run is ours: the raw log has our start entry.
+func (r *Run) begin(ctx context.Context) error {
+	ours := r.place.Begun
+	for {
+		r.place.Log = r.raw.Mark()
+		m := r.place.Log
+		switch {
+		case !ours && r.taken(m):
+			return ErrKnown
+		case m.Exited:
+			return ErrEnded
+		case m.Cancelled:
+			r.stop()
+		}
+		if m.Started {
+			return r.dir.mark.save()
+		}
+		// Said first: after a kill, a log that has a start entry has ours.
+		r.place.Begun = true
+		if err := r.dir.mark.save(); err != nil {
+			return err
+		}
+		err := r.append(ctx, time.Now(), runs.Started, 0, runs.Encode(runs.Start{
+			Source: r.dir.Spec.Source, Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
+			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name,
+		}))
+		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
+			return err
+		}
+	}
+}
+
+// taken reports whether a log that holds m before our first entry belongs to
+// another run, or to another worker that was faster.
+func (r *Run) taken(m runs.Mark) bool {
+	if r.dir.Spec.Source == SourceQueue { // which has a queued entry
+		return m.Started || m.Cancelled || m.Exited
+	}
+	return m.Seq != 0
+}
+
+// carry sends the output until the source has ended. What is left then is for
+// finish.
+func (r *Run) carry(ctx context.Context) (*runs.Exit, error) {
+	paths := []string{r.out.path, r.dir.file(exitFile)}
+	if r.dir.Spec.process() {
+		paths = append(paths, r.err.path)
+	}
+	watch := r.w.watch(paths...)
+	defer watch.close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var asked time.Time
+	for {
+		sent, err := r.pump(ctx, false)
+		if err == nil {
+			err = r.remark(ctx)
+		}
+		if errors.Is(err, runs.ErrMoved) {
+			continue // the log tells where to go on
+		}
+		if err != nil {
+			return nil, err
+		}
+		// While output flows it is not asked at every line whether it ended.
+		const rarely = 20 * time.Millisecond
+		next := rarely
+		if now := time.Now(); !sent || now.Sub(asked) >= rarely {
+			asked = now
+			if ex, err := r.source.ended(now); ex != nil || err != nil {
+				return ex, err
+			}
+			next = r.source.next()
+		}
+		if watch.blind != nil {
+			next = min(next, 100*time.Millisecond)
+		}
+		timer.Reset(next)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case reason := <-r.cancels:
+			if err := r.cancel(ctx, reason); err != nil {
+				return nil, err
+			}
+		case <-watch.C:
+		case <-timer.C:
+		}
+	}
+}
+
+// finish sends what the ended source has left behind, records the end, and
+// removes the directory.
+func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
+	for r.source.lasting() || !r.stopped {
+		_, err := r.pump(ctx, true)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, runs.ErrMoved) {
+			return ex, err
+		}
+	}
+	ex.Torn = r.out.torn()
+	for {
+		if r.place.Log.Cancelled {
+			ex.Reason, ex.Spawn = runs.ReasonCancelled, ""
+		}
+		err := r.append(ctx, time.Now(), runs.Exited, 0, runs.Encode(ex))
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, runs.ErrMoved) {
+			return ex, err
+		}
+	}
+	fields := []zap.Field{zap.String("reason", string(ex.Reason)), zap.Duration("after", r.age())}
+	if ex.Code != nil {
+		fields = append(fields, zap.Int("code", *ex.Code))
+	}
+	if ex.Signal != 0 {
+		fields = append(fields, zap.Int("signal", ex.Signal))
+	}
+	r.log.Info("ended", fields...)
+	return ex, r.dir.Remove()
+}
+
+// abandon stops a run whose raw log somebody else has closed, or that a kill
+// kept us from clearing away, and removes what is left of it.
+func (r *Run) abandon(ctx context.Context) error {
+	const patience = 15 * time.Second // for the shim, beyond the grace
+	deadline := time.Now().Add(r.dir.Spec.Limits.Grace + patience)
+	r.stop()
+	for warned := false; time.Now().Before(deadline); warned = true {
+		if ex, err := r.source.ended(time.Now()); ex != nil || err != nil {
+			break
+		}
+		if !warned {
+			r.log.Warn("fenced off: somebody else ended the run in its log, the agent is stopped")
+		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return r.dir.Remove()
+}
+
+// cancel stores a cancel entry, unless there is one, and stops the source.
+func (r *Run) cancel(ctx context.Context, reason string) error {
+	if len(reason) > runs.MaxReason {
+		reason = strings.ToValidUTF8(reason[:runs.MaxReason], "")
+	}
+	for !r.place.Log.Cancelled {
+		err := r.append(ctx, time.Now(), runs.Cancelled, 0, runs.Encode(runs.Remark{Reason: reason}))
+		if err != nil && !errors.Is(err, runs.ErrMoved) {
+			return err
+		}
+	}
+	return nil
+}
+
+// append stores an entry and the place it leads to. After an ErrMoved the
+// place is where the log really stands.
+func (r *Run) append(ctx context.Context, now time.Time, kind runs.Kind, offset int64, body []byte) error {
+	err := r.raw.Append(ctx, runs.Entry{Kind: kind, Time: now.UnixMilli(), Offset: offset, Body: body})
+	if err != nil && !errors.Is(err, runs.ErrMoved) {
+		return fmt.Errorf("append %s entry: %w", kind, err)
+	}
+	r.place.Log = r.raw.Mark()
+	if err := r.dir.mark.save(); err != nil {
+		return err
+	}
+	if r.place.Log.Cancelled {
+		r.stop()
+	}
+	if err != nil && r.place.Log.Exited {
+		return ErrEnded
+	}
+	return err
+}
+
+// stop tells the source to end, once the log says so.
+func (r *Run) stop() {
+	if !r.stopped {
+		r.stopped = true
+		close(r.noted)
+		r.source.stop()
+	}
+}
+
+// age is how long ago the run was made.
+func (r *Run) age() time.Duration {
+	return time.Since(time.UnixMilli(r.dir.Spec.Created)).Round(time.Millisecond)
+}

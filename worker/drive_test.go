@@ -1,0 +1,261 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+func TestRunReachesItsEnd(t *testing.T) {
+	for _, test := range []struct {
+		name, script string
+		out          string
+		want         runs.Exit
+	}{
+		{"silent", "exit 0", "", runs.Exit{Reason: runs.ReasonExited, Code: code(0)}},
+		{"lines", "echo one; echo two", "one\ntwo\n", runs.Exit{Reason: runs.ReasonExited, Code: code(0)}},
+		{"code", "echo one; exit 3", "one\n", runs.Exit{Reason: runs.ReasonExited, Code: code(3)}},
+		{"torn", "printf 'one\ntw'", "one\ntw", runs.Exit{Reason: runs.ReasonExited, Code: code(0), Torn: true}},
+		{"signal", "echo one; kill -9 $$", "one\n", runs.Exit{Reason: runs.ReasonExited, Signal: 9}},
+		{"stdin is empty", "cat; echo end", "end\n", runs.Exit{Reason: runs.ReasonExited, Code: code(0)}},
+		{"child writes on", "(sleep 0.3; echo late) & exit 0", "late\n", runs.Exit{Reason: runs.ReasonExited, Code: code(0)}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t)
+			ex := l.drive(shell("r", test.script))
+			if got := l.output("r"); got != test.out {
+				t.Errorf("output %q, want %q", got, test.out)
+			}
+			if !sameExit(ex, test.want) || !sameExit(l.exit("r"), test.want) {
+				t.Errorf("exit %s, in the log %s, want %s", runs.Encode(ex), runs.Encode(l.exit("r")), runs.Encode(test.want))
+			}
+			if !l.empty() {
+				t.Error("the directory is still there")
+			}
+		})
+	}
+}
+
+func TestStartEntrySaysWhatRuns(t *testing.T) {
+	l := newLab(t)
+	spec := shell("r", "true")
+	spec.Labels = map[string]string{"k": "v"}
+	l.drive(spec)
+	want := `{"source":"run","argv":["/bin/sh","-c","true"],"dir":"/","labels":{"k":"v"},"worker":"here"}`
+	if first := l.entries("r")[0]; first.Kind != runs.Started || string(first.Body) != want {
+		t.Errorf("first entry %s %s, want start %s", first.Kind, first.Body, want)
+	}
+}
+
+func TestAgentGetsItsEnvironmentAndDirectoryAndNoOtherFiles(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", `pwd; echo "$WORD"; env | grep -c TEST_SECRET; ls /proc/self/fd | tr '\n' ' '`)
+	t.Setenv("TEST_SECRET", "1")
+	spec.Dir, spec.Env = dir, append(spec.Env, "WORD=given")
+	l.drive(spec)
+	// ls has the directory that it lists open as 3
+	if want := dir + "\ngiven\n0\n0 1 2 3 "; l.output("r") != want {
+		t.Errorf("output %q, want %q", l.output("r"), want)
+	}
+}
+
+func TestLongLineComesInPieces(t *testing.T) {
+	l := newLab(t)
+	const size = 5*runs.MaxChunk/2 + 1
+	ex := l.drive(shell("r", fmt.Sprintf("echo short; head -c %d /dev/zero | tr '\\0' x; echo; printf end", size)))
+	if want := "short\n" + strings.Repeat("x", size) + "\nend"; l.output("r") != want || !ex.Torn {
+		t.Errorf("output has %d bytes, want %d; torn %t, want true", len(l.output("r")), len(want), ex.Torn)
+	}
+}
+
+func TestChunksAreWholeLines(t *testing.T) {
+	l := newLab(t)
+	l.drive(shell("r", "seq 1 100000"))
+	var n int
+	for _, e := range l.entries("r") {
+		if e.Kind != runs.Out {
+			continue
+		}
+		n++
+		if e.Body[len(e.Body)-1] != '\n' {
+			t.Fatalf("the chunk at %d does not end with a line", e.Offset)
+		}
+	}
+	if n < 9 || strings.Count(l.output("r"), "\n") != 100000 {
+		t.Errorf("%d chunks with %d lines", n, strings.Count(l.output("r"), "\n"))
+	}
+}
+
+func TestUnfinishedLineWaitsForItsEnd(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "echo one; printf tw; while ! [ -e go ]; do sleep 0.01; done; echo o")
+	spec.Dir = dir
+	_, done := l.begun(spec, "one\n")
+	d := filepath.Join(l.root, "r", outFile)
+	waitFor(t, "the piece", func() bool { return contents(t, d) == "one\ntw" })
+	if got := l.output("r"); got != "one\n" {
+		t.Errorf("sent %q before the line was complete", got)
+	}
+	write(t, filepath.Join(dir, "go"), "")
+	<-done
+	if got := l.output("r"); got != "one\ntwo\n" {
+		t.Errorf("output %q", got)
+	}
+}
+
+func TestStderrKeepsBeginningAndEnd(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		script string
+		head   int // bytes kept of the beginning
+		tail   int
+	}{
+		{"short", "head -c 1000 /dev/zero >&2", 1000, 0},
+		{"long", "head -c 3000000 /dev/zero >&2; echo end >&2", errHead, errTail},
+		{"just both", "head -c 1114112 /dev/zero >&2", errHead, errTail},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t)
+			l.drive(shell("r", test.script))
+			var head, tail int
+			var last runs.Entry
+			for _, e := range l.entries("r") {
+				if e.Kind != runs.ErrOut {
+					continue
+				}
+				last = e
+				if e.Offset < errHead {
+					head += len(e.Body)
+				} else {
+					tail += len(e.Body)
+				}
+			}
+			if head != test.head || tail != test.tail {
+				t.Errorf("kept %d and %d bytes, want %d and %d", head, tail, test.head, test.tail)
+			}
+			if test.name == "long" && (!strings.HasSuffix(string(last.Body), "end\n") || last.Offset+int64(len(last.Body)) != 3000004) {
+				t.Errorf("the last piece is at %d, %d bytes", last.Offset, len(last.Body))
+			}
+		})
+	}
+}
+
+func TestAgentMayTruncateItsOwnOutput(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", `echo '{"n":1}'; echo '{"n":2}'
+while ! [ -e go ]; do sleep 0.01; done
+: > /proc/self/fd/1
+echo '{"n":1}'; echo '{"n":3}'`)
+	spec.Dir = dir
+	_, done := l.begun(spec, "2")
+	write(t, filepath.Join(dir, "go"), "")
+	<-done
+	if want := "{\"n\":1}\n{\"n\":2}\n{\"n\":1}\n{\"n\":3}\n"; l.output("r") != want {
+		t.Errorf("output %q, want %q", l.output("r"), want)
+	}
+}
+
+func TestSpawnFailures(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "plain"), "no program")
+	write(t, filepath.Join(dir, "lost"), "#!/not/there\n")
+	write(t, filepath.Join(dir, "noise"), "\x00\x01\x02")
+	for _, name := range []string{"lost", "noise"} {
+		if err := os.Chmod(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ name, argv, dir, path, want string }{
+		{"not on the path", "no-such-agent", dir, "/usr/bin:/bin", runs.SpawnNotFound},
+		{"no path", "sh", dir, "", runs.SpawnNotFound},
+		{"no file", "/no/such/agent", dir, "/bin", runs.SpawnNotFound},
+		{"not executable", "./plain", dir, "/bin", runs.SpawnNotExecutable},
+		{"not executable on the path", "plain", dir, dir, runs.SpawnNotExecutable},
+		{"a directory", dir, dir, "/bin", runs.SpawnNotExecutable},
+		{"no interpreter", "./lost", dir, "/bin", runs.SpawnNotFound},
+		{"not a program", "./noise", dir, "/bin", runs.SpawnNotExecutable},
+		{"no working directory", "sh", dir + "/none", "/bin", runs.SpawnOther},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t)
+			spec := shell("r", "")
+			spec.Argv, spec.Dir, spec.Env = []string{test.argv}, test.dir, []string{"PATH=" + test.path}
+			want := runs.Exit{Reason: runs.ReasonSpawn, Spawn: test.want}
+			if ex := l.drive(spec); !sameExit(ex, want) {
+				t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(want))
+			}
+		})
+	}
+}
+
+func TestAgentIsFoundOnThePathOfItsEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "agent-of-test"), "#!/bin/sh\necho \"$0\"\n")
+	if err := os.Chmod(filepath.Join(dir, "agent-of-test"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t)
+	spec := shell("r", "")
+	spec.Argv, spec.Env = []string{"agent-of-test"}, []string{"PATH=relative:/bin:" + dir}
+	l.drive(spec)
+	if want := filepath.Join(dir, "agent-of-test") + "\n"; l.output("r") != want {
+		t.Errorf("output %q, want %q", l.output("r"), want)
+	}
+}
+
+func TestShimThatDoesNotStartEndsTheRun(t *testing.T) {
+	l := newLab(t)
+	l.w.cfg.Shim = []string{"/bin/false"}
+	want := runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnOther}
+	if ex := l.drive(shell("r", "true")); !sameExit(ex, want) {
+		t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(want))
+	}
+}
+
+func TestOutputWaitsWhileTheLogIsAway(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; touch done")
+	spec.Dir = dir
+	_, done := l.begun(spec, "one")
+	back := make(chan struct{})
+	l.logs.setAway(back)
+	write(t, filepath.Join(dir, "go"), "")
+	waitFor(t, "the agent", func() bool { return exists(filepath.Join(dir, "done")) })
+	if got := l.output("r"); got != "one\n" {
+		t.Errorf("output %q while the log is away", got)
+	}
+	close(back)
+	<-done
+	if got := l.output("r"); got != "one\ntwo\n" {
+		t.Errorf("output %q", got)
+	}
+}
+
+func TestNoteOncePerSilence(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; sleep 60")
+	spec.Dir, spec.Limits.Idle = dir, time.Second
+	l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+		if e.Kind == runs.Note {
+			write(t, filepath.Join(dir, "go"), "")
+		}
+		return e
+	}
+	ex := l.drive(spec)
+	if want := "start out note out note exit"; l.kinds("r") != want {
+		t.Errorf("log %q, want %q", l.kinds("r"), want)
+	}
+	if ex.Reason != runs.ReasonIdle {
+		t.Errorf("reason %s, want idle", ex.Reason)
+	}
+}

@@ -1,0 +1,356 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+func TestWatchdog(t *testing.T) {
+	const s = time.Second
+	type look struct {
+		at       time.Duration
+		out, err int64
+		want     runs.Reason
+	}
+	for _, test := range []struct {
+		name   string
+		limits Limits
+		looks  []look
+	}{
+		{"no limits", Limits{}, []look{{1000 * s, 1 << 40, 0, ""}}},
+		{"idle", Limits{Idle: 10 * s}, []look{{9 * s, 0, 0, ""}, {10 * s, 0, 0, runs.ReasonIdle}}},
+		{"stdout is activity", Limits{Idle: 10 * s}, []look{{9 * s, 1, 0, ""}, {18 * s, 1, 0, ""}, {19 * s, 1, 0, runs.ReasonIdle}}},
+		{"stderr is activity", Limits{Idle: 10 * s}, []look{{9 * s, 0, 1, ""}, {18 * s, 0, 1, ""}, {19 * s, 0, 1, runs.ReasonIdle}}},
+		{"truncating is activity", Limits{Idle: 10 * s}, []look{{9 * s, 5, 0, ""}, {18 * s, 0, 0, ""}, {27 * s, 0, 0, ""}}},
+		{"hard", Limits{Hard: 10 * s}, []look{{9 * s, 1, 0, ""}, {10 * s, 2, 0, runs.ReasonHard}}},
+		{"hard before idle", Limits{Hard: 10 * s, Idle: 10 * s}, []look{{10 * s, 0, 0, runs.ReasonHard}}},
+		{"spool", Limits{Spool: 100}, []look{{s, 100, 0, ""}, {2 * s, 101, 0, runs.ReasonSpool}}},
+		{"spool counts both", Limits{Spool: 100}, []look{{s, 50, 51, runs.ReasonSpool}}},
+		{"spool counts what was truncated", Limits{Spool: 100}, []look{{s, 60, 0, ""}, {2 * s, 40, 0, ""}, {3 * s, 41, 0, runs.ReasonSpool}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			start := time.Unix(1000, 0)
+			dog := newWatchdog(test.limits, start)
+			for _, l := range test.looks {
+				if got := dog.look(start.Add(l.at), [2]int64{l.out, l.err}); got != l.want {
+					t.Errorf("after %v: %q, want %q", l.at, got, l.want)
+				}
+				if next := dog.next(start.Add(l.at)); next <= 0 || next > s {
+					t.Errorf("after %v: next look in %v", l.at, next)
+				}
+			}
+		})
+	}
+}
+
+func TestWatchdogLooksSoonerWhenTheSpoolFills(t *testing.T) {
+	start := time.Unix(1000, 0)
+	dog := newWatchdog(Limits{Spool: 1000}, start)
+	dog.look(start.Add(time.Second), [2]int64{800, 0})
+	if next := dog.next(start.Add(time.Second)); next != 125*time.Millisecond {
+		t.Errorf("next look in %v with 200 bytes left at 800 a second; want 125ms", next)
+	}
+}
+
+func TestLimitsEndTheAgent(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		script string
+		limits Limits
+		want   runs.Exit
+	}{
+		{"idle", "echo one; sleep 60", Limits{Idle: 300 * time.Millisecond}, runs.Exit{Reason: runs.ReasonIdle, Signal: 15}},
+		{"hard", "while :; do echo one; sleep 0.05; done", Limits{Hard: 300 * time.Millisecond, Idle: time.Minute}, runs.Exit{Reason: runs.ReasonHard, Signal: 15}},
+		{"spool", "while :; do echo one two three; sleep 0.001; done", Limits{Spool: 1000}, runs.Exit{Reason: runs.ReasonSpool, Signal: 15}},
+		{"spool of stderr", "while :; do echo one two three >&2; sleep 0.001; done", Limits{Spool: 1000}, runs.Exit{Reason: runs.ReasonSpool, Signal: 15}},
+		{"TERM is handled", "trap 'echo bye; exit 7' TERM; echo one; while :; do sleep 0.01; done", Limits{Hard: 300 * time.Millisecond}, runs.Exit{Reason: runs.ReasonHard, Code: code(7)}},
+		{"TERM is ignored", "trap '' TERM; echo one; while :; do sleep 0.01; done", Limits{Hard: 300 * time.Millisecond, Grace: 300 * time.Millisecond}, runs.Exit{Reason: runs.ReasonHard, Signal: 9}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t)
+			spec := shell("r", test.script)
+			spec.Limits = test.limits
+			if ex := l.drive(spec); !sameExit(ex, test.want) {
+				t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(test.want))
+			}
+			if test.name == "TERM is handled" && l.output("r") != "one\nbye\n" {
+				t.Errorf("output %q", l.output("r"))
+			}
+		})
+	}
+}
+
+// gone reports whether the process whose number the file holds has ended.
+func gone(t *testing.T, path string) bool {
+	t.Helper()
+	pid, err := strconv.Atoi(strings.TrimSpace(contents(t, path)))
+	if err != nil {
+		t.Fatalf("no process id in %s", filepath.Base(path))
+	}
+	return errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+}
+
+func TestCancelSweepsDescendantsThatLeftTheGroup(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", `setsid sh -c 'trap "" TERM; echo $$ > first; setsid sh -c "trap \"\" TERM; echo \$\$ > second; exec sleep 60" & exec sleep 60' >/dev/null &
+(trap "" TERM; setsid sh -c 'echo $$ > third; exec sleep 60' & )
+while ! [ -s first -a -s second -a -s third ]; do sleep 0.01; done
+echo ready; sleep 60`)
+	spec.Dir, spec.Limits.Grace = dir, 200*time.Millisecond
+	r, done := l.begun(spec, "ready")
+	if err := r.Cancel(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled {
+		t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
+	}
+	for _, name := range []string{"first", "second", "third"} {
+		waitFor(t, name, func() bool { return gone(t, filepath.Join(dir, name)) })
+	}
+	if want := "start out cancel exit"; l.kinds("r") != want {
+		t.Errorf("log %q, want %q", l.kinds("r"), want)
+	}
+	for _, e := range l.entries("r") {
+		if e.Kind == runs.Cancelled && string(e.Body) != `{"reason":"enough"}` {
+			t.Errorf("cancel entry %s", e.Body)
+		}
+	}
+}
+
+func TestServerWithoutStdoutOutlivesItsAgent(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "sh -c 'echo $$ > server; exec sleep 60' >/dev/null 2>&1 & while ! [ -s server ]; do sleep 0.01; done; echo up")
+	spec.Dir = dir
+	l.drive(spec)
+	waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.orphans) == 0 })
+	if gone(t, filepath.Join(dir, "server")) {
+		t.Error("the server was ended with its agent")
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "server"))))
+	unix.Kill(pid, unix.SIGKILL)
+}
+
+func TestSilentHoldersOfStdoutAreEnded(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "setsid sh -c 'echo $$ > holder; exec sleep 60' & while ! [ -s holder ]; do sleep 0.01; done; echo up; exit 4")
+	spec.Dir, spec.Limits.Linger, spec.Limits.Grace = dir, 300*time.Millisecond, 100*time.Millisecond
+	ex := l.drive(spec)
+	if want := (runs.Exit{Reason: runs.ReasonExited, Code: code(4)}); !sameExit(ex, want) {
+		t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(want))
+	}
+	if !gone(t, filepath.Join(dir, "holder")) {
+		t.Error("the run ended before the holder of its output")
+	}
+}
+
+func TestInterruptReachesTheAgent(t *testing.T) {
+	l := newLab(t)
+	r, done := l.begun(shell("r", "trap 'echo int; exit 1' INT; echo ready; while :; do sleep 0.01; done"), "ready")
+	if err := r.Interrupt(); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-done; !sameExit(res.Exit, runs.Exit{Reason: runs.ReasonExited, Code: code(1)}) || l.output("r") != "ready\nint\n" {
+		t.Errorf("exit %s, output %q", runs.Encode(res.Exit), l.output("r"))
+	}
+	if err := r.Interrupt(); !errors.Is(err, ErrNoAgent) {
+		t.Errorf("after the end: %v, want ErrNoAgent", err)
+	}
+	if err := r.Cancel(t.Context(), "late"); err != nil || l.kinds("r") != "start out exit" {
+		t.Errorf("cancel after the end: %v, log %q", err, l.kinds("r"))
+	}
+}
+
+func TestCancelBeforeTheStartStartsNothing(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "touch ran")
+	spec.Dir = dir
+	r := l.w.Run(l.create(spec))
+	r.cancels <- "no"
+	ex, err := r.Drive(t.Context())
+	if err != nil || ex.Reason != runs.ReasonCancelled || l.kinds("r") != "start cancel exit" {
+		t.Errorf("exit %s, error %v, log %q", runs.Encode(ex), err, l.kinds("r"))
+	}
+	if exists(filepath.Join(dir, "ran")) {
+		t.Error("the agent ran")
+	}
+}
+
+func TestCancelEndsTheAgentWhileTheLogIsAway(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "trap 'touch ended; exit 0' TERM; while :; do echo line; sleep 0.01; done")
+	spec.Dir = dir
+	r, done := l.begun(spec, "line")
+	back := make(chan struct{})
+	l.logs.setAway(back)
+	if err := r.Cancel(t.Context(), "stop"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the agent's end", func() bool { return exists(filepath.Join(dir, "ended")) })
+	close(back)
+	if res := <-done; res.Reason != runs.ReasonCancelled {
+		t.Errorf("reason %s, want cancelled", res.Reason)
+	}
+	if k := l.kinds("r"); !strings.HasSuffix(k, "exit") || strings.Count(k, "cancel") != 1 {
+		t.Errorf("log %q", k)
+	}
+}
+
+func TestCancelInTheLogWinsTheTie(t *testing.T) {
+	l := newLab(t)
+	l.logs.hook = func(log *fileLog, e runs.Entry) runs.Entry {
+		if e.Kind == runs.Exited && !log.mark.Cancelled { // somebody is faster by a moment
+			l.foreign("r", runs.Cancelled, runs.Remark{Reason: "elsewhere"})
+		}
+		return e
+	}
+	ex := l.drive(shell("r", "echo one; exit 3"))
+	want := runs.Exit{Reason: runs.ReasonCancelled, Code: code(3)}
+	if !sameExit(ex, want) || !sameExit(l.exit("r"), want) || l.kinds("r") != "start out cancel exit" {
+		t.Errorf("exit %s, log %q", runs.Encode(ex), l.kinds("r"))
+	}
+}
+
+func TestForeignCancelStopsTheAgent(t *testing.T) {
+	l := newLab(t)
+	_, done := l.begun(shell("r", "while :; do echo line; sleep 0.01; done"), "line")
+	l.foreign("r", runs.Cancelled, runs.Remark{})
+	if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled || res.Signal != 15 {
+		t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
+	}
+}
+
+func TestForeignExitFencesOff(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "echo $$ > agent; while :; do echo line; sleep 0.01; done")
+	spec.Dir = dir
+	_, done := l.begun(spec, "line")
+	l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonLost})
+	if res := <-done; !errors.Is(res.err, ErrEnded) {
+		t.Errorf("error %v, want ErrEnded", res.err)
+	}
+	if ex := l.exit("r"); ex.Reason != runs.ReasonLost {
+		t.Errorf("reason %s in the log", ex.Reason)
+	}
+	if !gone(t, filepath.Join(dir, "agent")) || !l.empty() || !l.has("fenced off") {
+		t.Errorf("agent gone %t, directory gone %t, said so %t",
+			gone(t, filepath.Join(dir, "agent")), l.empty(), l.has("fenced off"))
+	}
+}
+
+func TestKnownRunIsNotStarted(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		source string
+		before []runs.Kind
+		known  bool
+	}{
+		{"new", SourceRun, nil, false},
+		{"run", SourceRun, []runs.Kind{runs.Started}, true},
+		{"run queued", SourceRun, []runs.Kind{runs.Queued}, true},
+		{"queue", SourceQueue, []runs.Kind{runs.Queued}, false},
+		{"queue not yet queued", SourceQueue, nil, false},
+		{"queue started", SourceQueue, []runs.Kind{runs.Queued, runs.Started}, true},
+		{"queue cancelled", SourceQueue, []runs.Kind{runs.Queued, runs.Cancelled}, true},
+		{"queue ended", SourceQueue, []runs.Kind{runs.Queued, runs.Started, runs.Exited}, true},
+	} {
+		for _, when := range []string{"before", "between", "adopted"} {
+			t.Run(test.name+" "+when, func(t *testing.T) {
+				l := newLab(t)
+				dir := t.TempDir()
+				spec := shell("r", "touch ran")
+				spec.Source, spec.Dir = test.source, dir
+				d := l.create(spec)
+				if when == "between" { // after the worker read the log
+					once := false
+					l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+						if !once {
+							once = true
+							for _, k := range test.before {
+								l.foreign("r", k, struct{}{})
+							}
+						}
+						return e
+					}
+				} else {
+					for _, k := range test.before {
+						l.foreign("r", k, struct{}{})
+					}
+				}
+				if when == "adopted" {
+					d.Close()
+					var err error
+					if d, err = Open(d.Path()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				_, err := l.w.Run(d).Drive(t.Context())
+				if errors.Is(err, ErrKnown) != test.known || (err != nil) != test.known {
+					t.Errorf("error %v, want known: %t", err, test.known)
+				}
+				if exists(filepath.Join(dir, "ran")) == test.known || !l.empty() {
+					t.Errorf("ran: %t, directory removed: %t", exists(filepath.Join(dir, "ran")), l.empty())
+				}
+			})
+		}
+	}
+}
+
+func TestDriveReturnsWhenItsContextEnds(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
+	spec.Dir = dir
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	d := l.create(spec)
+	go func() { _, err := l.w.Run(d).Drive(ctx); done <- err }()
+	l.await("r", "one")
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	write(t, filepath.Join(dir, "go"), "")
+	d, err := Open(d.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ex, err := l.w.Run(d).Drive(t.Context())
+	if err != nil || *ex.Code != 0 || l.output("r") != "one\ntwo\n" || l.kinds("r") != "start out exit" {
+		t.Errorf("exit %s, error %v, output %q, log %q", runs.Encode(ex), err, l.output("r"), l.kinds("r"))
+	}
+}
+
+// foreign stores an entry as somebody else would.
+func (l *lab) foreign(run string, kind runs.Kind, body any) {
+	l.t.Helper()
+	logs := &fileLogs{dir: l.logs.dir}
+	log, err := logs.Open(context.Background(), "", run, runs.Mark{})
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	for {
+		err := log.Append(context.Background(), runs.Entry{Kind: kind, Body: runs.Encode(body)})
+		if err == nil || !errors.Is(err, runs.ErrMoved) {
+			if err != nil {
+				l.t.Error(err)
+			}
+			return
+		}
+	}
+}

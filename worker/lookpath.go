@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// lookPath finds the executable that name means to an agent with the working
+// directory dir and the environment env. Otherwise it says, with one of the
+// Spawn constants of package runs, why there is none. As with
+// [os/exec.LookPath], what a PATH finds in the working directory does not
+// count.
+func lookPath(name, dir string, env []string) (path, failure string) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", runs.SpawnOther
+	}
+	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, executable(name)
+	}
+	failure = runs.SpawnNotFound
+	for _, entry := range filepath.SplitList(lastValue(env, "PATH")) {
+		if !filepath.IsAbs(entry) {
+			continue
+		}
+		path := filepath.Join(entry, name)
+		switch executable(path) {
+		case "":
+			return path, ""
+		case runs.SpawnNotExecutable:
+			failure = runs.SpawnNotExecutable // unless a later entry has one
+		}
+	}
+	return "", failure
+}
+
+// executable returns "" when path can be executed, else why not.
+func executable(path string) string {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return runs.SpawnNotFound
+	case errors.Is(err, fs.ErrPermission):
+		return runs.SpawnNotExecutable
+	case err != nil:
+		return runs.SpawnOther
+	case info.IsDir(), unix.Access(path, unix.X_OK) != nil:
+		return runs.SpawnNotExecutable
+	}
+	return ""
+}
+
+// spawnFailure says what an error of fork and exec means.
+func spawnFailure(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, fs.ErrNotExist): // the interpreter of a script
+		return runs.SpawnNotFound
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOEXEC):
+		return runs.SpawnNotExecutable
+	}
+	return runs.SpawnOther
+}
+
+func lastValue(env []string, key string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(env[i], key+"="); ok {
+			return value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,398 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// The test binary is also the shim and the worker processes that are killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 {
+		switch role := os.Args[1]; role {
+		case "shim", "adopt", "pipe", "tail":
+			if err := act(role, os.Args[2:]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
+		}
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // for the shims, which end often
+	goleak.VerifyTestMain(m)
+}
+
+func act(role string, args []string) error {
+	if role == "shim" {
+		return Shim(args[0])
+	}
+	ctx := context.Background()
+	logs := &fileLogs{dir: args[1]}
+	logs.killAt, _ = strconv.Atoi(os.Getenv("TEST_KILL_AT"))
+	logs.killAfter = os.Getenv("TEST_KILL_WHEN") == "after"
+	w, err := New(Config{Root: args[0], Logs: logs, Shim: []string{os.Args[0], "shim"}})
+	if err != nil {
+		return err
+	}
+	switch role {
+	case "pipe":
+		d, err := Create(args[0], Spec{Run: "piped", Agent: "codex", Source: SourcePipe})
+		if err != nil {
+			return err
+		}
+		done := make(chan error, 1)
+		go func() { done <- Pipe(ctx, os.Stdin, d) }()
+		_, err = w.Run(d).Drive(ctx)
+		return errors.Join(err, <-done)
+	case "tail":
+		return w.Tail(ctx, TailSpec{Paths: args[2:], Agent: "codex"})
+	}
+	return w.Adopt(ctx)
+}
+
+// fileLogs keeps each raw log in a file, one entry a line, fenced across
+// processes by the length of the file.
+type fileLogs struct {
+	dir       string
+	killAt    int  // kill this process at the append with this number, from 1
+	killAfter bool // after storing, else before
+
+	mu    sync.Mutex
+	count int
+	away  chan struct{}                             // appends wait until it is closed
+	hook  func(l *fileLog, e runs.Entry) runs.Entry // before each append
+}
+
+func (l *fileLogs) Open(_ context.Context, _, run string, m runs.Mark) (Log, error) {
+	log := &fileLog{logs: l, path: filepath.Join(l.dir, run), mark: m}
+	entries, size := readLog(log.path)
+	if m.Seq > uint64(len(entries)) {
+		return nil, errors.New("the mark is ahead of the log")
+	}
+	log.size = size
+	for i, e := range entries[m.Seq:] {
+		log.mark = log.mark.After(e, m.Seq+uint64(i)+1)
+	}
+	return log, nil
+}
+
+func (l *fileLogs) setAway(c chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = c
+}
+
+type fileLog struct {
+	logs *fileLogs
+	path string
+	size int64
+	mark runs.Mark
+}
+
+func (l *fileLog) Mark() runs.Mark { return l.mark }
+
+func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
+	l.logs.mu.Lock()
+	l.logs.count++
+	kill := l.logs.count == l.logs.killAt
+	away, hook := l.logs.away, l.logs.hook
+	l.logs.mu.Unlock()
+	if kill && !l.logs.killAfter {
+		unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
+	if away != nil {
+		select {
+		case <-away:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if hook != nil {
+		e = hook(l, e)
+	}
+	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := lock(f); err != nil {
+		return err
+	}
+	entries, size := readLog(l.path)
+	if size != l.size {
+		for _, other := range entries[l.mark.Seq:] {
+			l.mark = l.mark.After(other, l.mark.Seq+1)
+		}
+		l.size = size
+		return runs.ErrMoved
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	if err := f.Truncate(size); err != nil { // what a kill left of a line was never stored
+		return err
+	}
+	if _, err := f.WriteAt(line, size); err != nil {
+		return err
+	}
+	l.size += int64(len(line))
+	l.mark = l.mark.After(e, l.mark.Seq+1)
+	if kill {
+		unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
+	return nil
+}
+
+// readLog returns the entries of a log and how many bytes they take.
+func readLog(path string) (entries []runs.Entry, size int64) {
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return nil, 0
+	}
+	for {
+		line, rest, whole := bytes.Cut(body, []byte{'\n'})
+		var e runs.Entry
+		if !whole || json.Unmarshal(line, &e) != nil {
+			return entries, size
+		}
+		entries = append(entries, e)
+		size += int64(len(line)) + 1
+		body = rest
+	}
+}
+
+// lab is a root, a log and a worker in this process.
+type lab struct {
+	t     *testing.T
+	root  string
+	logs  *fileLogs
+	w     *Worker
+	lines *observer.ObservedLogs
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	core, lines := observer.New(zap.InfoLevel)
+	l := &lab{t: t, root: filepath.Join(t.TempDir(), "runs"), logs: &fileLogs{dir: t.TempDir()}, lines: lines}
+	w, err := New(Config{
+		Root: l.root, Logs: l.logs, Shim: []string{os.Args[0], "shim"}, Name: "here", Log: zap.New(core),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.w = w
+	t.Cleanup(func() { // the shims of ended runs are about to end
+		waitFor(t, "the shims", func() bool { w.reap(); return len(w.orphans) == 0 })
+	})
+	return l
+}
+
+// shell is a run of a shell script.
+func shell(run, script string) Spec {
+	return Spec{
+		Run: run, Agent: "codex", Source: SourceRun, Argv: []string{"/bin/sh", "-c", script}, Dir: "/",
+		Env: []string{"PATH=" + os.Getenv("PATH")}, Limits: Limits{Grace: 2 * time.Second},
+	}
+}
+
+func (l *lab) create(spec Spec) *Dir {
+	l.t.Helper()
+	d, err := Create(l.root, spec)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return d
+}
+
+// drive carries a new run to its end.
+func (l *lab) drive(spec Spec) runs.Exit {
+	l.t.Helper()
+	ex, err := l.w.Run(l.create(spec)).Drive(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return ex
+}
+
+// begun drives a new run in the background until its output holds want.
+func (l *lab) begun(spec Spec, want string) (*Run, <-chan result) {
+	l.t.Helper()
+	r := l.w.Run(l.create(spec))
+	done := make(chan result, 1)
+	go func() {
+		ex, err := r.Drive(l.t.Context())
+		done <- result{ex, err}
+	}()
+	l.await(spec.Run, want)
+	return r, done
+}
+
+type result struct {
+	runs.Exit
+	err error
+}
+
+func (l *lab) await(run, want string) {
+	l.t.Helper()
+	waitFor(l.t, "output "+want, func() bool { return strings.Contains(l.output(run), want) })
+}
+
+func (l *lab) entries(run string) []runs.Entry {
+	entries, _ := readLog(filepath.Join(l.logs.dir, run))
+	return entries
+}
+
+// output joins the stdout in the log, and insists that each byte is there once.
+func (l *lab) output(run string) string {
+	l.t.Helper()
+	var all bytes.Buffer
+	for i, e := range l.entries(run) {
+		if e.Kind != runs.Out {
+			continue
+		}
+		if e.Offset != int64(all.Len()) {
+			l.t.Fatalf("entry %d has offset %d after %d bytes", i+1, e.Offset, all.Len())
+		}
+		if len(e.Body) == 0 || len(e.Body) > runs.MaxChunk {
+			l.t.Fatalf("entry %d has %d bytes", i+1, len(e.Body))
+		}
+		all.Write(e.Body)
+	}
+	return all.String()
+}
+
+// kinds lists the kinds of the entries, those of output once.
+func (l *lab) kinds(run string) string {
+	var kinds []string
+	for _, e := range l.entries(run) {
+		if k := string(e.Kind); len(kinds) == 0 || kinds[len(kinds)-1] != k {
+			kinds = append(kinds, k)
+		}
+	}
+	return strings.Join(kinds, " ")
+}
+
+// exit returns the exit in the log, which must be its last entry and its only one.
+func (l *lab) exit(run string) runs.Exit {
+	l.t.Helper()
+	entries := l.entries(run)
+	var ex runs.Exit
+	for i, e := range entries {
+		if (e.Kind == runs.Exited) != (i == len(entries)-1) {
+			l.t.Fatalf("log of %s: %s", run, l.kinds(run))
+		}
+		if e.Kind == runs.Exited {
+			if err := json.Unmarshal(e.Body, &ex); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+	if len(entries) == 0 {
+		l.t.Fatalf("log of %s is empty", run)
+	}
+	return ex
+}
+
+func (l *lab) ended(run string) bool {
+	entries := l.entries(run)
+	return len(entries) > 0 && entries[len(entries)-1].Kind == runs.Exited
+}
+
+// adopt runs Adopt in this process until the test ends.
+func (l *lab) adopt() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- l.w.Adopt(ctx) }()
+	l.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			l.t.Error(err)
+		}
+	})
+}
+
+// empty reports whether no run directory is left.
+func (l *lab) empty() bool {
+	entries, err := os.ReadDir(l.root)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0
+}
+
+// process starts a role in a process of its own.
+func (l *lab) process(stdin io.Reader, env []string, role string, args ...string) *exec.Cmd {
+	l.t.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{role, l.root, l.logs.dir}, args...)...)
+	cmd.Stdin, cmd.Stderr = stdin, os.Stderr
+	cmd.Env = append(os.Environ(), env...)
+	if err := cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	return cmd
+}
+
+// kill ends a process that this test started, with SIGKILL.
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(30 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+func (l *lab) has(message string) bool { return l.lines.FilterMessageSnippet(message).Len() > 0 }
+
+func contents(t *testing.T, path string) string {
+	t.Helper()
+	body, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func code(n int) *int { return &n }
+
+func sameExit(a, b runs.Exit) bool { return string(runs.Encode(a)) == string(runs.Encode(b)) }

@@ -1,0 +1,213 @@
+package worker
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// spawned is an agent behind a shim. It knows them by their locks and files
+// alone, so it does not matter which worker started them.
+type spawned struct {
+	dir      *Dir
+	shim     []string
+	log      *zap.Logger
+	out, err *stream
+
+	tries   int       // to start a shim
+	child   int       // pid of the shim, if we are its parent and it lives; else 0
+	started time.Time // when the agent was; zero: not yet, as far as we know
+	exit    *runs.Exit
+	exitAt  time.Time // when exit was first seen
+	stopped bool
+}
+
+// maxTries bounds how often a shim is started that ends without starting the
+// agent.
+const maxTries = 3
+
+func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
+	s.running()
+	if s.exit == nil {
+		ex, err := s.verdict()
+		if ex == nil || err != nil {
+			return nil, err
+		}
+		s.exit, s.exitAt = ex, now
+	}
+	busy, err := held(s.dir.file(outFile))
+	if err != nil {
+		return nil, err
+	}
+	if !busy {
+		return s.exit, nil
+	}
+	alive, err := held(s.dir.file(shimFile))
+	switch {
+	case err != nil:
+		return nil, err
+	case alive: // and ends whoever holds the output in silence
+		if s.stopped {
+			_ = s.dir.tell(ctlCancel)
+		}
+		return nil, nil
+	case now.Sub(s.active()) < s.dir.Spec.Limits.Linger:
+		return nil, nil
+	}
+	s.log.Warn("output is still held by somebody, given up after silence", zap.Duration("silence", now.Sub(s.active())))
+	return s.exit, nil
+}
+
+func (s *spawned) stop() {
+	s.stopped = true
+	_ = s.dir.tell(ctlCancel) // nobody there yet: then ended repeats it
+}
+
+func (s *spawned) next() time.Duration {
+	switch {
+	case s.exit != nil:
+		return 50 * time.Millisecond
+	case s.started.IsZero():
+		return 20 * time.Millisecond
+	}
+	if idle := s.dir.Spec.Limits.Idle; idle > 0 {
+		return min(time.Second, max(idle/20, 10*time.Millisecond))
+	}
+	return time.Second
+}
+
+func (s *spawned) lasting() bool { return true }
+
+// lives reports whether the agent was started and is not known to have ended.
+func (s *spawned) lives() bool { return !s.started.IsZero() && s.exit == nil }
+
+// active is when the agent last wrote something, started, or ended.
+func (s *spawned) active() time.Time {
+	latest := s.started
+	for _, t := range []time.Time{s.out.grown, s.err.grown, s.exitAt} {
+		if t.After(latest) {
+			latest = t
+		}
+	}
+	return latest
+}
+
+// verdict returns how the agent ended, or nil while it has not. It sees to it
+// that there is an agent at all.
+func (s *spawned) verdict() (*runs.Exit, error) {
+	if s.started.IsZero() {
+		if begun, err := s.start(); !begun || err != nil {
+			return nil, err
+		}
+	}
+	// In this order: a shim locks, then claims the start; it writes exit.json,
+	// then gives the lock back.
+	alive, err := held(s.dir.file(shimFile))
+	if err != nil {
+		return nil, err
+	}
+	ex, err := readExit(s.dir.path)
+	if ex != nil || err != nil {
+		return ex, err
+	}
+	if alive {
+		if s.stopped {
+			_ = s.dir.tell(ctlCancel)
+		}
+		return nil, nil
+	}
+	s.log.Warn("shim is gone, nobody knows how the agent ends", zap.String("shim", s.lastWords()))
+	return &runs.Exit{Reason: runs.ReasonLost}, nil
+}
+
+// start reports whether the agent was started. If not, and nobody is about to,
+// it starts a shim or decides that there will be no agent.
+func (s *spawned) start() (bool, error) {
+	if info, err := os.Stat(s.dir.file(startedFile)); err == nil {
+		s.started = info.ModTime()
+		return true, nil
+	}
+	if s.running() {
+		return false, nil
+	}
+	if alive, err := held(s.dir.file(shimFile)); alive || err != nil {
+		return false, err
+	}
+	switch {
+	case s.stopped:
+		return false, s.settle(runs.Exit{Reason: runs.ReasonCancelled})
+	case s.dir.Spec.Attended && !s.dir.fresh:
+		return false, s.settle(runs.Exit{Reason: runs.ReasonLost})
+	case s.tries == maxTries:
+		s.log.Error("shim does not start", zap.String("shim", s.lastWords()))
+		return false, s.settle(runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnOther})
+	}
+	s.tries++
+	if err := s.launch(); err != nil {
+		s.log.Error("start shim", zap.Error(err))
+	}
+	return false, nil
+}
+
+// settle ends a run whose agent was never started, in such a way that no shim
+// can start it any more. A shim that was faster wins.
+func (s *spawned) settle(ex runs.Exit) error {
+	claimed, err := claimStart(s.dir.path)
+	if !claimed || err != nil {
+		return err
+	}
+	return writeExit(s.dir.path, ex)
+}
+
+// launch starts a shim in a session of its own, so that nothing that happens
+// to us happens to it.
+func (s *spawned) launch() error {
+	if len(s.shim) == 0 {
+		return errors.New("no command configured")
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	words, err := os.OpenFile(s.dir.file(shimLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer words.Close()
+	argv := append(s.shim[:len(s.shim):len(s.shim)], s.dir.path)
+	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
+		Dir:   "/",
+		Files: []*os.File{null, words, words},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return err
+	}
+	s.child = p.Pid
+	return p.Release() // reaped by number, whenever we come by
+}
+
+// running reports whether a shim that we started lives, and takes it in if not.
+func (s *spawned) running() bool {
+	if s.child != 0 && reaped(s.child) {
+		s.child = 0
+	}
+	return s.child != 0
+}
+
+// lastWords returns the end of what the shims had to say about themselves.
+func (s *spawned) lastWords() string {
+	const most = 512
+	words, err := readBounded(s.dir.file(shimLogFile), 64<<10)
+	if err != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(string(words[max(0, len(words)-most):]), "")
+}

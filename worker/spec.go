@@ -1,0 +1,149 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Where the output of a run comes from, in [Spec.Source].
+const (
+	SourceRun   = "run"   // an agent started by a command
+	SourceQueue = "queue" // an agent started for a submission
+	SourcePipe  = "pipe"  // somebody else's output, by way of a spool
+	SourceTail  = "tail"  // somebody else's file, read in place
+)
+
+// SpecVersion is the version of run.json that this package writes and reads.
+const SpecVersion = 1
+
+// Spec says what a run is. It is the content of run.json: written once, with
+// the run directory, and never changed.
+type Spec struct {
+	Version int               `json:"version"` // [SpecVersion]; set by Create
+	Run     string            `json:"run"`     // run id, see [runs.CheckID]
+	Agent   string            `json:"agent"`   // agent kind, see [runs.CheckAgent]
+	Source  string            `json:"source"`  // one of the Source constants
+	Labels  map[string]string `json:"labels,omitempty"`
+	Created int64             `json:"created"` // Unix milliseconds; set by Create when 0
+
+	// What to start, for SourceRun and SourceQueue. Argv[0] is looked up on
+	// the PATH of Env. Dir must be absolute. A nil Env is the environment of
+	// the worker that starts the agent.
+	Argv []string `json:"argv,omitempty"`
+	Dir  string   `json:"dir,omitempty"`
+	Env  []string `json:"env"`
+
+	// Attended says that the run belongs to a command in the foreground. If
+	// that command dies before the agent was started, nobody else starts it:
+	// the run ends as lost.
+	Attended bool `json:"attended,omitempty"`
+
+	// File is what SourceTail follows.
+	File *File `json:"file,omitempty"`
+
+	Limits Limits `json:"limits"`
+}
+
+// File names a file that may be renamed, removed and replaced: the path says
+// where to look, device and inode say whether it is still the same file. The
+// first bytes, which the mark of the run keeps, tell a reused inode.
+type File struct {
+	Path  string `json:"path"` // absolute
+	Dev   uint64 `json:"dev"`
+	Inode uint64 `json:"inode"`
+}
+
+// fileOf returns the identity of the file that path names at the moment.
+func fileOf(path string, info fs.FileInfo) File {
+	f := File{Path: path}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.Dev, f.Inode = uint64(st.Dev), uint64(st.Ino)
+	}
+	return f
+}
+
+// is reports whether info is of the file.
+func (f *File) is(info fs.FileInfo) bool {
+	return fileOf(f.Path, info) == *f
+}
+
+// Limits are what a run may not pass.
+type Limits struct {
+	Idle time.Duration `json:"idle_ns,omitempty"` // end an agent that writes nothing for so long; 0: never
+	Hard time.Duration `json:"hard_ns,omitempty"` // end an agent that runs for so long; 0: never
+
+	// Grace is the time between SIGTERM and SIGKILL. Default 5 s.
+	Grace time.Duration `json:"grace_ns"`
+	// Linger is how long the processes that an agent leaves behind may hold
+	// its stdout without writing to it. Default 60 s.
+	Linger time.Duration `json:"linger_ns"`
+	// Spool is how many bytes a run may write. Default 1 GiB.
+	Spool int64 `json:"spool"`
+}
+
+// The defaults of [Limits].
+const (
+	DefaultGrace  = 5 * time.Second
+	DefaultLinger = time.Minute
+	DefaultSpool  = 1 << 30
+)
+
+// process reports whether the run has an agent process.
+func (s *Spec) process() bool { return s.Source == SourceRun || s.Source == SourceQueue }
+
+func (s *Spec) setDefaults(now time.Time) {
+	s.Version = SpecVersion
+	if s.Created == 0 {
+		s.Created = now.UnixMilli()
+	}
+	if s.Limits.Grace == 0 {
+		s.Limits.Grace = DefaultGrace
+	}
+	if s.Limits.Linger == 0 {
+		s.Limits.Linger = DefaultLinger
+	}
+	if s.Limits.Spool == 0 {
+		s.Limits.Spool = DefaultSpool
+	}
+}
+
+// check reports everything that is wrong with s.
+func (s *Spec) check() error {
+	errs := []error{runs.CheckID(s.Run), runs.CheckAgent(s.Agent), runs.CheckLabels(s.Labels)}
+	if s.Version != SpecVersion {
+		errs = append(errs, fmt.Errorf("version: must be %d, got %d", SpecVersion, s.Version))
+	}
+	switch s.Source {
+	case SourceRun, SourceQueue:
+		if len(s.Argv) == 0 || s.Argv[0] == "" {
+			errs = append(errs, errors.New("argv: must name what to run"))
+		}
+		if !filepath.IsAbs(s.Dir) {
+			errs = append(errs, errors.New("dir: must be an absolute path"))
+		}
+	case SourcePipe:
+	case SourceTail:
+		if s.File == nil || !filepath.IsAbs(s.File.Path) {
+			errs = append(errs, errors.New("file: must be an absolute path"))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("source: must be run, queue, pipe or tail, got %q", s.Source))
+	}
+	for name, d := range map[string]time.Duration{
+		"idle": s.Limits.Idle, "hard": s.Limits.Hard, "grace": s.Limits.Grace, "linger": s.Limits.Linger,
+	} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("%s: must not be negative, got %v", name, d))
+		}
+	}
+	if s.Limits.Spool < 0 {
+		errs = append(errs, fmt.Errorf("spool: must not be negative, got %d", s.Limits.Spool))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,158 @@
+package worker
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/linesman/linesman/runs"
+)
+
+func TestWholeLines(t *testing.T) {
+	full := strings.Repeat("x", runs.MaxChunk)
+	for _, test := range []struct {
+		name  string
+		in    string
+		final bool
+		want  int
+	}{
+		{"nothing", "", false, 0},
+		{"a line", "one\n", false, 4},
+		{"lines and a piece", "one\ntwo\nth", false, 8},
+		{"lines and a piece at the end", "one\ntwo\nth", true, 8},
+		{"a piece", "th", false, 0},
+		{"a piece at the end", "th", true, 2},
+		{"a full chunk", full, false, runs.MaxChunk},
+		{"a line of a full chunk", full[1:] + "\n", false, runs.MaxChunk},
+		{"a line and a full piece", "\n" + full[1:], false, 1},
+	} {
+		if got := wholeLines([]byte(test.in), test.final); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// Whatever is written, truncated and taken over, each byte is read once, in
+// order, as long as it was there to be seen.
+func TestStreamReadsEachByteOnce(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		path := filepath.Join(dir, "f")
+		os.Remove(path)
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+
+		var place spot
+		s := &stream{path: path, spot: &place}
+		defer func() { s.close() }()
+		var written, read bytes.Buffer
+		count := 0
+		catchUp := func() {
+			buf := make([]byte, 100)
+			for {
+				at := int64(read.Len())
+				if _, err := s.look(at, time.Now()); err != nil {
+					t.Fatal(err)
+				}
+				n, from, err := s.read(buf, at)
+				if err != nil || from != at {
+					t.Fatalf("read at %d, got %d: %v", at, from, err)
+				}
+				if n == 0 {
+					break
+				}
+				read.Write(buf[:n])
+			}
+			if !bytes.Equal(read.Bytes(), written.Bytes()) {
+				t.Fatalf("read %q, written %q", read.Bytes(), written.Bytes())
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"write": func(t *rapid.T) {
+				var b []byte
+				for range rapid.IntRange(1, 100).Draw(t, "numbers") { // no content begins like another
+					b = fmt.Appendf(b, "%d ", count)
+					count++
+				}
+				f.Write(b)
+				written.Write(b)
+			},
+			"read": func(*rapid.T) { catchUp() },
+			"truncate": func(*rapid.T) {
+				catchUp()
+				f.Truncate(0)
+			},
+			"take over": func(*rapid.T) { // by the next worker, which has the spot and the log
+				catchUp()
+				s.close()
+				s = &stream{path: path, spot: &place}
+			},
+			"": func(*rapid.T) {},
+		})
+		catchUp()
+	})
+}
+
+func FuzzMark(f *testing.F) {
+	f.Add([]byte("garbage"))
+	dir := f.TempDir()
+	good, err := createMark(filepath.Join(dir, "good"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	good.Log.Out = 7
+	if err := good.save(); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good.line[:])
+	good.close()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		path := filepath.Join(t.TempDir(), "mark")
+		if err := os.WriteFile(path, body, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := openMark(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Log.Out++
+		want := m.Log
+		if err := m.save(); err != nil {
+			t.Fatal(err)
+		}
+		m.close()
+		again, err := openMark(path)
+		if err != nil || again.Log != want {
+			t.Fatalf("saved %+v, read %+v: %v", want, again.Log, err)
+		}
+		again.close()
+	})
+}
+
+func TestLargestMarkFits(t *testing.T) {
+	m, err := createMark(filepath.Join(t.TempDir(), "mark"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	const most = 1<<63 - 1
+	head := bytes.Repeat([]byte{0xff}, maxHead)
+	m.place = place{
+		Log:   runs.Mark{Seq: 1<<64 - 1, Out: most, Err: most},
+		Noted: most,
+		Out:   spot{Base: most, Head: head},
+		Err:   spot{Base: most, Head: head},
+	}
+	if err := m.save(); err != nil {
+		t.Error(err)
+	}
+}

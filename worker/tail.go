@@ -1,0 +1,267 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// TailSpec says what to tail.
+type TailSpec struct {
+	Paths  []string // JSONL files that others write
+	Agent  string   // agent kind of what they hold
+	Labels map[string]string
+	Once   bool // read to the end of each file, end its run, and return
+}
+
+// tailPause is how often Tail looks for a file that is not there, and how long
+// a file that was renamed or removed must be silent to be at its end.
+const tailPause = time.Second
+
+// Tail reads files that others write, in place; each file is a run. A file
+// that is renamed or removed is read to its end, which ends its run; the next
+// file at the path is a new run, and so is one whose content was replaced.
+// A run goes on when the tailing process is started again.
+//
+// With Once the error names each path that could not be read. Otherwise Tail
+// waits for files to appear and returns nil when ctx ends; the runs stay open.
+func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
+	if err := errors.Join(runs.CheckAgent(spec.Agent), runs.CheckLabels(spec.Labels)); err != nil {
+		return fmt.Errorf("tail: %w", err)
+	}
+	var files []*tailedPath
+	open := w.tailedBefore()
+	seen := make(map[string]bool)
+	for _, path := range spec.Paths {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return fmt.Errorf("tail: %w", err)
+		}
+		if !seen[path] {
+			seen[path] = true
+			files = append(files, &tailedPath{w: w, spec: spec, path: path, open: open[path]})
+		}
+	}
+	errs := make([]error, len(files))
+	var all sync.WaitGroup
+	for i, f := range files {
+		all.Go(func() {
+			if err := f.tail(ctx); err != nil && ctx.Err() == nil {
+				errs[i] = fmt.Errorf("tail %s: %w", f.path, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// tailedBefore finds the run directories of files that were tailed before and
+// not to their end.
+func (w *Worker) tailedBefore() map[string][]string {
+	open := make(map[string][]string)
+	entries, _ := os.ReadDir(w.cfg.Root) // what cannot be read cannot be created either: said there
+	for _, entry := range entries {
+		if runs.CheckID(entry.Name()) != nil {
+			continue
+		}
+		dir := filepath.Join(w.cfg.Root, entry.Name())
+		if spec, err := readSpec(dir); err == nil && spec.Source == SourceTail {
+			open[spec.File.Path] = append(open[spec.File.Path], dir)
+		}
+	}
+	return open
+}
+
+// tailedPath is one path that is tailed: one run after the other.
+type tailedPath struct {
+	w    *Worker
+	spec TailSpec
+	path string
+	open []string // run directories to go on with, oldest first
+	last *File    // whose run was ended by somebody: left alone while it is there
+	said bool     // that the file is not there
+}
+
+func (t *tailedPath) tail(ctx context.Context) error {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = time.Second, time.Minute
+	for {
+		done, err := t.one(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case done, err != nil && t.spec.Once:
+			return err
+		case err == nil:
+			wait.Reset()
+		default:
+			pause := wait.NextBackOff()
+			t.w.log.Error("tail", zap.String("path", t.path), zap.Error(err), zap.Duration("retry", pause))
+			if err := sleep(ctx, pause); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// one carries one run of the path to its end, and reports whether that was all.
+func (t *tailedPath) one(ctx context.Context) (done bool, err error) {
+	d, err := t.next(ctx)
+	if err != nil {
+		return false, err
+	}
+	r := t.w.Run(d)
+	r.source.(*tailed).once = t.spec.Once
+	ex, err := r.Drive(ctx)
+	foreign := errors.Is(err, ErrEnded) || errors.Is(err, ErrKnown)
+	if err != nil && !foreign {
+		t.open = append(t.open, d.Path())
+		return false, err
+	}
+	if foreign || ex.Reason == runs.ReasonCancelled {
+		t.last = d.Spec.File
+	}
+	return t.spec.Once && !r.out.replaced, nil
+}
+
+// next returns the directory to go on with: one from before, else that of a
+// new run once there is a file.
+func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
+	for len(t.open) > 0 {
+		d, err := openSoon(ctx, t.open[0])
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		t.open = t.open[1:]
+		if err == nil {
+			return d, nil
+		}
+	}
+	file, err := t.appear(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	return Create(t.w.cfg.Root, Spec{
+		Run:    runs.LocalID(now.UnixMilli(), rand.Uint64()),
+		Agent:  t.spec.Agent,
+		Source: SourceTail,
+		Labels: t.spec.Labels,
+		File:   &file,
+	})
+}
+
+// appear waits until there is a file to read.
+func (t *tailedPath) appear(ctx context.Context) (File, error) {
+	watch := t.w.files.watch(t.path) // blind when the directory is missing too
+	defer watch.close()
+	tick := time.NewTicker(tailPause)
+	defer tick.Stop()
+	for {
+		file, err := readableFile(t.path)
+		if err == nil && (t.last == nil || *t.last != file) {
+			t.said, t.last = false, nil
+			return file, nil
+		}
+		if t.spec.Once && err != nil {
+			return file, err
+		}
+		if t.spec.Once { // its run was ended meanwhile: there is nothing to do
+			return file, ErrEnded
+		}
+		if err != nil && !t.said {
+			t.said = true
+			t.w.log.Warn("wait for file", zap.String("path", t.path), zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return file, ctx.Err()
+		case <-watch.C:
+		case <-tick.C:
+		}
+	}
+}
+
+// readableFile returns the identity of the regular file at path, which this
+// process may read.
+func readableFile(path string) (File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return File{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return File{}, errors.New("not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return File{}, err
+	}
+	return fileOf(path, info), f.Close()
+}
+
+// openSoon opens a run directory, over an Adopt that only looks at it.
+func openSoon(ctx context.Context, path string) (*Dir, error) {
+	const tries, pause = 20, 50 * time.Millisecond
+	for range tries - 1 {
+		d, err := Open(path)
+		if !errors.Is(err, ErrOwned) {
+			return d, err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+	return Open(path)
+}
+
+// tailed is a file that somebody else writes.
+type tailed struct {
+	out     *stream
+	once    bool
+	stopped bool
+	gone    time.Time // since when the path names another file, or none
+}
+
+func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
+	eof := &runs.Exit{Reason: runs.ReasonEOF}
+	if t.stopped || t.out.replaced || t.once {
+		return eof, nil
+	}
+	if t.out.f == nil {
+		return nil, nil
+	}
+	there, err := sameFile(t.out.f, t.out.path)
+	switch {
+	case err != nil:
+		return nil, err
+	case there:
+		t.gone = time.Time{}
+	case t.gone.IsZero():
+		t.gone = now
+	case now.Sub(t.gone) >= tailPause && now.Sub(t.out.grown) >= tailPause:
+		return eof, nil
+	}
+	return nil, nil
+}
+
+func (t *tailed) stop() { t.stopped = true }
+
+func (t *tailed) next() time.Duration {
+	if !t.gone.IsZero() {
+		return tailPause / 10
+	}
+	return time.Second
+}
+
+func (t *tailed) lasting() bool { return false }

@@ -1,0 +1,296 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// tail follows paths in the background and returns how to stop it.
+func (l *lab) tail(paths ...string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- l.w.Tail(ctx, TailSpec{Paths: paths, Agent: "codex"}) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			l.t.Error(err)
+		}
+	}
+	l.t.Cleanup(stop)
+	return stop
+}
+
+// runIDs lists the runs that have a log, in the order of their start.
+func (l *lab) runIDs() (ids []string) {
+	entries, err := os.ReadDir(l.logs.dir)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, e := range entries {
+		ids = append(ids, e.Name())
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// story tells what the runs hold: their output, and how they ended.
+func (l *lab) story() string {
+	var all []string
+	for _, id := range l.runIDs() {
+		one := l.output(id)
+		if l.ended(id) {
+			one += "[" + string(l.exit(id).Reason) + "]"
+		}
+		all = append(all, one)
+	}
+	return strings.Join(all, "|")
+}
+
+func (l *lab) awaitStory(want string) {
+	l.t.Helper()
+	defer func() {
+		if l.t.Failed() {
+			l.t.Logf("story %q", l.story())
+		}
+	}()
+	waitFor(l.t, fmt.Sprintf("story %q", want), func() bool { return l.story() == want })
+}
+
+func TestTailFollowsAFile(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "säge ✓ 日本.jsonl")
+	write(t, path, "one\n")
+	l.tail(path, path)
+	l.awaitStory("one\n")
+	write(t, path, "two\nthr")
+	l.awaitStory("one\ntwo\n")
+	write(t, path, "ee\n")
+	l.awaitStory("one\ntwo\nthree\n")
+}
+
+func TestTailWaitsForAFile(t *testing.T) {
+	l := newLab(t)
+	dir := filepath.Join(t.TempDir(), "later")
+	l.tail(filepath.Join(dir, "f"))
+	waitFor(t, "the remark", func() bool { return l.has("wait for file") })
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "f"), "one\n")
+	l.awaitStory("one\n")
+}
+
+func TestReplacedFileIsANewRun(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(t *testing.T, path string)
+		want string
+	}{
+		{"renamed", func(t *testing.T, path string) {
+			if err := os.Rename(path, path+".1"); err != nil {
+				t.Fatal(err)
+			}
+			write(t, path+".1", "late\n") // its writer has it still open
+			write(t, path, "new\n")
+		}, "one\nlate\n[eof]|new\n"},
+		{"removed", func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, "new\n")
+		}, "one\n[eof]|new\n"},
+		{"replaced by a rename", func(t *testing.T, path string) {
+			write(t, path+".new", "new\n")
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		}, "one\n[eof]|new\n"},
+		{"truncated", func(t *testing.T, path string) {
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, "new\n")
+		}, "one\n[eof]|new\n"},
+		{"overwritten with more", func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte("new and longer\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "one\n[eof]|new and longer\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t)
+			path := filepath.Join(t.TempDir(), "f")
+			write(t, path, "one\n")
+			l.tail(path)
+			l.awaitStory("one\n")
+			test.do(t, path)
+			l.awaitStory(test.want)
+		})
+		t.Run(test.name+" while nobody tails", func(t *testing.T) {
+			l := newLab(t)
+			path := filepath.Join(t.TempDir(), "f")
+			write(t, path, "one\n")
+			stop := l.tail(path)
+			l.awaitStory("one\n")
+			stop()
+			test.do(t, path)
+			l.tail(path)
+			// What was written elsewhere meanwhile cannot be found any more.
+			l.awaitStory(strings.Replace(test.want, "late\n", "", 1))
+		})
+	}
+}
+
+func TestRemovedFileEndsItsRun(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\ntw")
+	l.tail(path)
+	l.awaitStory("one\n")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	l.awaitStory("one\ntw[eof]")
+	waitFor(t, "the directory", l.empty)
+}
+
+func TestTailGoesOnAfterARestart(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	stop := l.tail(path)
+	l.awaitStory("one\n")
+	stop()
+	write(t, path, "two\n")
+	stop = l.tail(path)
+	l.awaitStory("one\ntwo\n")
+	stop()
+
+	killed := l.process(nil, nil, "tail", path)
+	write(t, path, "three\n")
+	l.awaitStory("one\ntwo\nthree\n")
+	kill(killed)
+	write(t, path, "four\n")
+	l.tail(path)
+	l.awaitStory("one\ntwo\nthree\nfour\n")
+}
+
+func TestTailOnceReadsToTheEnd(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	long := strings.Repeat("x", 3*runs.MaxChunk)
+	write(t, filepath.Join(dir, "a"), "one\ntwo\n"+long)
+	write(t, filepath.Join(dir, "b"), "")
+	err := l.w.Tail(t.Context(), TailSpec{
+		Paths: []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}, Agent: "codex", Once: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outputs := make(map[string]bool)
+	for _, id := range l.runIDs() {
+		outputs[l.output(id)] = l.exit(id).Torn
+	}
+	want := map[string]bool{"one\ntwo\n" + long: true, "": false}
+	if len(outputs) != len(want) || !l.empty() {
+		t.Errorf("%d runs, want %d; directories removed: %t", len(outputs), len(want), l.empty())
+	}
+	for out, torn := range want {
+		if got, ok := outputs[out]; !ok || got != torn {
+			t.Errorf("a run of %d bytes: there %t, torn %t; want torn %t", len(out), ok, got, torn)
+		}
+	}
+}
+
+func TestTailOnceNamesWhatItCannotRead(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "good"), "one\n")
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{filepath.Join(dir, "missing"), filepath.Join(dir, "good"), filepath.Join(dir, "fifo"), dir}
+	err := l.w.Tail(t.Context(), TailSpec{Paths: paths, Agent: "codex", Once: true})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("error %v", err)
+	}
+	for _, path := range paths {
+		if strings.Contains(err.Error(), path+": ") != (filepath.Base(path) != "good") {
+			t.Errorf("error about %s: %v", path, err)
+		}
+	}
+	if l.story() != "one\n[eof]" {
+		t.Errorf("story %q", l.story())
+	}
+}
+
+func TestCancelledFileIsLeftAloneUntilItIsReplaced(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	l.tail(path)
+	l.awaitStory("one\n")
+	r, ok := l.w.Lookup(l.runIDs()[0])
+	if !ok {
+		t.Fatal("the run is not driven")
+	}
+	if err := r.Cancel(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	l.awaitStory("one\n[cancelled]")
+	write(t, path, "two\n")
+	write(t, path+".new", "three\n")
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	l.awaitStory("one\n[cancelled]|three\n")
+}
+
+func TestTailIsCheapForManyIdleFiles(t *testing.T) {
+	l := newLab(t)
+	const files = 1000
+	dir := t.TempDir()
+	var paths []string
+	for i := range files {
+		path := filepath.Join(dir, fmt.Sprint(i))
+		write(t, path, "one\n")
+		paths = append(paths, path)
+	}
+	l.tail(paths...)
+	waitFor(t, "all of them", func() bool {
+		return len(l.runIDs()) == files && !strings.Contains("|"+l.story()+"|", "||")
+	})
+	before := cpu(t)
+	<-time.After(2 * time.Second) // the stretch of time that is measured
+	if used := cpu(t) - before; used > time.Second {
+		t.Errorf("%d idle files took %v of 2 s", files, used)
+	}
+	write(t, paths[77], "two\n")
+	waitFor(t, "the one that grows", func() bool { return strings.Contains(l.story(), "one\ntwo\n") })
+}
+
+func cpu(t *testing.T) time.Duration {
+	t.Helper()
+	var use unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &use); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}

@@ -1,0 +1,75 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// watchdog decides when an agent has passed a limit. It is told the time and
+// the sizes of the spools, and knows nothing else.
+type watchdog struct {
+	limits Limits
+	began  time.Time
+	grew   time.Time // when something was last written
+	sizes  [2]int64  // of stdout and stderr, when last seen
+	total  int64     // bytes written, as far as seen: also those truncated since
+	seen   time.Time
+	rate   float64 // bytes a second, between the last two looks
+}
+
+func newWatchdog(limits Limits, now time.Time) *watchdog {
+	return &watchdog{limits: limits, began: now, grew: now, seen: now}
+}
+
+// look takes in the sizes of stdout and stderr. It returns the limit that was
+// passed, or "".
+func (w *watchdog) look(now time.Time, sizes [2]int64) runs.Reason {
+	var grown int64
+	for i, size := range sizes {
+		was := w.sizes[i]
+		if size < was { // truncated: all of it is new
+			was = 0
+		}
+		grown += size - was
+	}
+	if sizes != w.sizes {
+		w.grew = now
+	}
+	if passed := now.Sub(w.seen); passed > 0 {
+		w.rate = float64(grown) / passed.Seconds()
+	}
+	w.total, w.sizes, w.seen = w.total+grown, sizes, now
+	switch {
+	case w.limits.Spool > 0 && w.total > w.limits.Spool:
+		return runs.ReasonSpool
+	case w.limits.Hard > 0 && now.Sub(w.began) >= w.limits.Hard:
+		return runs.ReasonHard
+	case w.limits.Idle > 0 && now.Sub(w.grew) >= w.limits.Idle:
+		return runs.ReasonIdle
+	}
+	return ""
+}
+
+// quiet is how long nothing was written.
+func (w *watchdog) quiet(now time.Time) time.Duration { return now.Sub(w.grew) }
+
+// next is how long one may look away: at most a second, less when a limit
+// could be passed by then.
+func (w *watchdog) next(now time.Time) time.Duration {
+	const shortest, longest = 10 * time.Millisecond, time.Second
+	next := longest
+	if w.limits.Hard > 0 {
+		next = min(next, w.limits.Hard-now.Sub(w.began))
+	}
+	if w.limits.Idle > 0 {
+		next = min(next, w.limits.Idle-w.quiet(now))
+	}
+	if w.limits.Spool > 0 && w.rate > 0 { // half of the time that the present rate leaves
+		left := float64(w.limits.Spool-w.total) / w.rate / 2
+		if left < longest.Seconds() {
+			next = min(next, time.Duration(left*float64(time.Second)))
+		}
+	}
+	return max(next, shortest)
+}

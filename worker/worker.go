@@ -1,0 +1,197 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Logs opens the raw logs of runs.
+type Logs interface {
+	// Open continues the raw log of a run from m: it reads what came after.
+	Open(ctx context.Context, agent, run string, m runs.Mark) (Log, error)
+}
+
+// Log is the raw log of one run. One goroutine uses it at a time.
+type Log interface {
+	// Mark returns what the log is known to hold.
+	Mark() runs.Mark
+
+	// Append stores e behind the last entry that is known. It blocks until e
+	// is stored, ctx ends, or somebody else turns out to have written: then
+	// the error is a [runs.ErrMoved], e was not stored, and Mark tells what
+	// the log holds now. It does not keep e.Body.
+	Append(ctx context.Context, e runs.Entry) error
+}
+
+var (
+	// ErrKnown reports a new run whose id the raw log knows already. Its
+	// directory was removed, and nothing was started.
+	ErrKnown = errors.New("the run is known already")
+	// ErrEnded reports a run that somebody else ended in its raw log. The
+	// agent was stopped and the directory removed.
+	ErrEnded = errors.New("the run was ended by somebody else")
+	// ErrNoAgent reports that there is no agent that could get a signal.
+	ErrNoAgent = errors.New("the run has no agent now")
+)
+
+// Config is what a [Worker] needs.
+type Config struct {
+	Root    string      // where the run directories are
+	Logs    Logs        // where their output goes
+	Shim    []string    // the command that calls [Shim] with the path that is added as last argument
+	Name    string      // who this is, in start entries
+	MaxRuns int         // runs that Adopt drives at a time; default 4096
+	Log     *zap.Logger // default: none
+}
+
+// Worker drives runs. Its methods may be called from several goroutines.
+type Worker struct {
+	cfg   Config
+	log   *zap.Logger
+	files notifier
+
+	mu      sync.Mutex
+	driven  map[string]*Run // by run id
+	orphans []int           // shims we started and have to reap, of runs no longer driven; at most one a run
+	blind   bool            // it was said that there are no file notifications
+}
+
+// New returns a worker. It starts nothing.
+func New(cfg Config) (*Worker, error) {
+	if cfg.Logs == nil {
+		return nil, errors.New("worker: needs logs")
+	}
+	root, err := filepath.Abs(cfg.Root)
+	if err != nil || cfg.Root == "" {
+		return nil, fmt.Errorf("worker: root: must be a directory, got %q", cfg.Root)
+	}
+	cfg.Root = root
+	if len(cfg.Shim) > 0 { // the shim has another working directory
+		path, err := exec.LookPath(cfg.Shim[0])
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("worker: shim: %w", err)
+		}
+		cfg.Shim = append([]string{path}, cfg.Shim[1:]...)
+	}
+	if cfg.MaxRuns <= 0 {
+		cfg.MaxRuns = 4096
+	}
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	return &Worker{cfg: cfg, log: cfg.Log.Named("worker"), driven: make(map[string]*Run)}, nil
+}
+
+// Run returns the run of d, to be driven. The run owns d from now on.
+func (w *Worker) Run(d *Dir) *Run {
+	r := &Run{
+		w:       w,
+		dir:     d,
+		log:     w.log.With(zap.String("run", d.Spec.Run), zap.String("agent", d.Spec.Agent)),
+		cancels: make(chan string, 1),
+		noted:   make(chan struct{}),
+		over:    make(chan struct{}),
+		place:   &d.mark.place,
+	}
+	r.out = stream{path: d.file(outFile), spot: &r.place.Out}
+	r.err = stream{path: d.file(errFile), spot: &r.place.Err}
+	switch d.Spec.Source {
+	case SourcePipe:
+		r.source = &piped{dir: d}
+	case SourceTail:
+		r.out.path, r.out.only = d.Spec.File.Path, d.Spec.File
+		r.source = &tailed{out: &r.out}
+	default:
+		r.source = &spawned{dir: d, shim: w.cfg.Shim, log: r.log, out: &r.out, err: &r.err}
+	}
+	return r
+}
+
+// Lookup returns the run that is being driven under this id.
+func (w *Worker) Lookup(run string) (*Run, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r, ok := w.driven[run]
+	return r, ok
+}
+
+func (w *Worker) enter(r *Run) {
+	w.reap()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.driven[r.dir.Spec.Run] = r
+}
+
+func (w *Worker) leave(r *Run) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.driven[r.dir.Spec.Run] == r {
+		delete(w.driven, r.dir.Spec.Run)
+	}
+	if s, ok := r.source.(*spawned); ok && s.running() {
+		w.orphans = append(w.orphans, s.child)
+	}
+}
+
+// reap takes in the shims that ended after their runs had.
+func (w *Worker) reap() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var left []int
+	for _, pid := range w.orphans {
+		if !reaped(pid) {
+			left = append(left, pid)
+		}
+	}
+	w.orphans = left
+}
+
+// reaped reports whether the child process pid has ended, and takes it in.
+func reaped(pid int) bool {
+	for {
+		got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return got == pid || err != nil
+		}
+	}
+}
+
+// watch watches the paths for r, and says so once when that cannot be done.
+func (w *Worker) watch(paths ...string) *watch {
+	v := w.files.watch(paths...)
+	if v.blind == nil {
+		return v
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.blind {
+		w.blind = true
+		w.log.Warn("no file notifications, looking more often instead", zap.Error(v.blind))
+	}
+	return v
+}
+
+// sleep waits for d or until ctx ends, which it reports.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
