@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,25 @@ type Login struct {
 	User     string // of an embedded server; "" elsewhere
 	Password string
 	Creds    string // a NATS credentials file, or ""
+
+	// Where is asked at each attempt to connect, if it is given: HOST:PORT of
+	// the server, which may come back on another port. "" means that of URL.
+	Where func() string
+}
+
+func (l Login) none() bool { return l.URL == "" }
+
+// dialer connects to where a login's Where says, or else to where it is told.
+type dialer struct {
+	net   net.Dialer
+	where func() string
+}
+
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	if at := d.where(); at != "" {
+		address = at
+	}
+	return d.net.Dial(network, address)
 }
 
 // Bus is a connection to both accounts.
@@ -70,7 +90,7 @@ func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Lo
 		return nil, err
 	}
 	b.public = b.inside
-	if public != (Login{}) {
+	if !public.none() {
 		if b.public, err = b.dial(ctx, public); err != nil {
 			b.Close()
 			return nil, err
@@ -105,6 +125,9 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	}
 	if l.User != "" {
 		opts = append(opts, nats.UserInfo(l.User, l.Password), nats.CustomInboxPrefix(InboxPrefix(l.User)))
+	}
+	if l.Where != nil {
+		opts = append(opts, nats.SetCustomDialer(dialer{net.Dialer{Timeout: timeout}, l.Where}))
 	}
 	if l.Creds != "" {
 		opts = append(opts, nats.UserCredentials(l.Creds))

@@ -17,11 +17,13 @@ const Format = 1
 const metadataFormat = "linesman.format"
 
 // Limits are what the streams keep. A size of 0 leaves the size of a stream
-// that exists as it is, and gives a new one a default.
+// that exists as it is, and gives a new one a share of the disk: a quarter
+// each for RAW and EVENTS, a twentieth for RUNS.
 type Limits struct {
 	RawAge, EventsAge, RunsAge       time.Duration
 	RawBytes, EventsBytes, RunsBytes int64
 	Replicas                         int
+	Disk                             int64 // free bytes of the server's disk; 0: not known
 }
 
 // Default sizes of new streams, for when nobody knows the disk.
@@ -37,22 +39,6 @@ func DefaultLimits() Limits {
 		RawAge: 72 * time.Hour, EventsAge: 30 * 24 * time.Hour, RunsAge: 30 * 24 * time.Hour,
 		Replicas: 1,
 	}
-}
-
-// ShareDisk gives the sizes that are 0 their share of the free bytes of a
-// disk: a quarter each for RAW and EVENTS, a twentieth for RUNS.
-func (l Limits) ShareDisk(free int64) Limits {
-	const least = 64 << 20
-	if l.RawBytes == 0 {
-		l.RawBytes = max(free/4, least)
-	}
-	if l.EventsBytes == 0 {
-		l.EventsBytes = max(free/4, least)
-	}
-	if l.RunsBytes == 0 {
-		l.RunsBytes = max(free/20, least)
-	}
-	return l
 }
 
 // Ensure creates the streams that are missing, and brings those that exist to
@@ -76,11 +62,14 @@ type wanted struct {
 }
 
 func (b *Bus) wanted(l Limits) []wanted {
-	size := func(set, standard int64) int64 {
-		if set == 0 {
-			return standard
+	size := func(set, standard, share int64) int64 {
+		switch {
+		case set != 0:
+			return set
+		case l.Disk > 0:
+			return max(l.Disk/share, 64<<20)
 		}
-		return set
+		return standard
 	}
 	metadata := map[string]string{metadataFormat: strconv.Itoa(Format)}
 	base := func(name, description string, age time.Duration, bytes int64, subjects ...string) jetstream.StreamConfig {
@@ -90,13 +79,13 @@ func (b *Bus) wanted(l Limits) []wanted {
 			Duplicates: min(age, 2*time.Minute),
 		}
 	}
-	raw := base(b.Raw(), "what the agents wrote, as they wrote it", l.RawAge, size(l.RawBytes, DefaultRawBytes), b.RawSubjects())
+	raw := base(b.Raw(), "what the agents wrote, as they wrote it", l.RawAge, size(l.RawBytes, DefaultRawBytes, 4), b.RawSubjects())
 	raw.Discard, raw.Compression = jetstream.DiscardNew, jetstream.S2Compression
 
-	events := base(b.Events(), "bounded events of the agents' runs", l.EventsAge, size(l.EventsBytes, DefaultEventsBytes), b.EventSubjects())
+	events := base(b.Events(), "bounded events of the agents' runs", l.EventsAge, size(l.EventsBytes, DefaultEventsBytes, 4), b.EventSubjects())
 	events.RePublish = &jetstream.RePublish{Source: b.EventSubjects(), Destination: b.LiveSubjects()}
 
-	runs := base(bucketStream(b.Runs()), "one record a run", l.RunsAge, size(l.RunsBytes, DefaultRunsBytes), bucketSubject(b.Runs(), ">"))
+	runs := base(bucketStream(b.Runs()), "one record a run", l.RunsAge, size(l.RunsBytes, DefaultRunsBytes, 20), bucketSubject(b.Runs(), ">"))
 	runs.MaxMsgsPerSubject, runs.AllowRollup, runs.DenyDelete = 1, true, true
 	runs.Discard = jetstream.DiscardOld
 

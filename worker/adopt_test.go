@@ -119,9 +119,11 @@ func TestBadDirectoryDoesNotHurtTheOthers(t *testing.T) {
 	var names []string
 	entries, _ := os.ReadDir(l.root)
 	for _, e := range entries {
-		names = append(names, strings.TrimPrefix(e.Name(), gonePrefix+"r"))
+		if e.Name() != gonePrefix+"r" { // it may be on its way
+			names = append(names, e.Name())
+		}
 	}
-	if got, want := strings.TrimSpace(strings.Join(names, " ")), ".bad-a1 .bad-a2 .bad-a3 .bad-a4 .bad-a5 a6"; got != want {
+	if got, want := strings.Join(names, " "), ".bad-a1 .bad-a2 .bad-a3 .bad-a4 .bad-a5 a6"; got != want {
 		t.Errorf("left %q, want %q", got, want)
 	}
 	if n := l.lines.FilterMessageSnippet("not a run directory").Len(); n != 5 {

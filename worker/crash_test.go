@@ -241,6 +241,15 @@ func TestShimStartsTheAgentAtMostOnce(t *testing.T) {
 	}
 }
 
+func TestStartIsClaimedOnce(t *testing.T) {
+	dir := t.TempDir()
+	for _, want := range []bool{true, false, false} {
+		if got, err := claimStart(dir); got != want || err != nil {
+			t.Errorf("claimed %t, error %v; want %t", got, err, want)
+		}
+	}
+}
+
 func TestShimLetsGoOfInheritedFiles(t *testing.T) {
 	l := newLab(t)
 	spec := shell("r", "sleep 60")

@@ -163,6 +163,28 @@ echo '{"n":1}'; echo '{"n":3}'`)
 	}
 }
 
+func TestOutputThatIsCutShortGoesOnAtItsEnd(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	long := strings.Repeat("x", 199) + "\n"
+	spec := shell("r", `printf 'head '; head -c 194 /dev/zero | tr '\0' x; echo; echo two; while ! [ -e go ]; do sleep 0.01; done; echo three; while :; do sleep 1; done`)
+	spec.Dir = dir
+	r, done := l.begun(spec, "two\n")
+	if err := os.Truncate(r.dir.file(outFile), int64(len(long))); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the cut to be noticed", func() bool { return l.has("output was truncated") })
+	write(t, filepath.Join(dir, "go"), "")
+	l.await("r", "three\n")
+	if err := r.Cancel(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if want := "head " + strings.Repeat("x", 194) + "\ntwo\nthree\n"; l.output("r") != want {
+		t.Errorf("output %q", l.output("r"))
+	}
+}
+
 func TestSpawnFailures(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "plain"), "no program")

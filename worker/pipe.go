@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,7 +76,7 @@ func readable(ctx context.Context, in io.Reader) error {
 		err := conn.Control(func(fd uintptr) {
 			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 			n, err := unix.Poll(fds, pause)
-			ready = n > 0 || err != nil && !errors.Is(err, syscall.EINTR)
+			ready = n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 		})
 		if err != nil {
 			return err

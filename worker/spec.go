@@ -34,7 +34,8 @@ type Spec struct {
 
 	// What to start, for SourceRun and SourceQueue. Argv[0] is looked up on
 	// the PATH of Env. Dir must be absolute. A nil Env is the environment of
-	// the worker that starts the agent.
+	// the worker that starts the agent; any other is kept in run.json, which
+	// only its owner may read, until the run has ended.
 	Argv []string `json:"argv,omitempty"`
 	Dir  string   `json:"dir,omitempty"`
 	Env  []string `json:"env"`

@@ -158,6 +158,32 @@ func TestReplacedFileIsANewRun(t *testing.T) {
 	}
 }
 
+func TestRemovedFileIsReadWhileItsWriterGoesOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	now := time.Unix(1000, 0)
+	source := &tailed{out: &stream{path: path, f: f, grown: now}}
+	at := func(after time.Duration, want bool) {
+		t.Helper()
+		if ex, err := source.ended(now.Add(after)); err != nil || (ex != nil) != want {
+			t.Errorf("after %v: ended %t, error %v; want %t", after, ex != nil, err, want)
+		}
+	}
+	at(10*time.Second, false)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	at(11*time.Second, false)
+	source.out.grown = now.Add(11500 * time.Millisecond)
+	at(12*time.Second, false)
+	at(12500*time.Millisecond, true)
+}
+
 func TestRemovedFileEndsItsRun(t *testing.T) {
 	l := newLab(t)
 	path := filepath.Join(t.TempDir(), "f")

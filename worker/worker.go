@@ -37,9 +37,10 @@ var (
 	// ErrKnown reports a new run whose id the raw log knows already. Its
 	// directory was removed, and nothing was started.
 	ErrKnown = errors.New("the run is known already")
-	// ErrEnded reports a run that somebody else ended in its raw log. The
-	// agent was stopped and the directory removed.
-	ErrEnded = errors.New("the run was ended by somebody else")
+	// ErrEnded reports a run whose raw log has an exit entry already, stored
+	// by somebody else or right before we were killed. The agent was stopped
+	// and the directory removed.
+	ErrEnded = errors.New("the run has ended in its log already")
 	// ErrNoAgent reports that there is no agent that could get a signal.
 	ErrNoAgent = errors.New("the run has no agent now")
 )

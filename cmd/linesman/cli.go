@@ -41,6 +41,7 @@ type grammar struct {
 
 	Complete completeCmd `cmd:"" settings:"none" hidden:"" help:"Print completions of a command line."`
 	Shim     shimCmd     `cmd:"" settings:"none" hidden:"" help:"Own one agent process."`
+	Play     playCmd     `cmd:"" settings:"none" hidden:"" help:"Print a recorded run, for up --demo."`
 }
 
 const description = `Publish what coding agents do as bounded events on NATS JetStream.

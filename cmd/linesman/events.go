@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/linesman/linesman/bus"
 )
 
 type eventsCmd struct {
@@ -19,6 +22,7 @@ type eventsCmd struct {
 func (eventsCmd) Help() string {
 	return `Begins with the oldest event that is kept. On a terminal the events are laid out for people, with a line at the bottom
 that says how it stands; otherwise every event is one line, whose first fields are time, run, agent, position and kind.
+With --follow a run that is not known yet is waited for.
 
 Examples:
 
@@ -29,4 +33,38 @@ Examples:
 Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach, 4 there is no such run.`
 }
 
-func (c *eventsCmd) Run(ctx context.Context, a *app) error { return errNotBuilt }
+func (c *eventsCmd) Run(ctx context.Context, a *app) error {
+	b, err := a.connect(ctx, bus.SubscriberUser)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	f := bus.Filter{Agent: string(c.Agent), Run: string(c.Run_), Follow: c.Follow, FromSeq: c.FromSeq}
+	for _, k := range c.Kind {
+		f.Tokens = append(f.Tokens, string(k))
+	}
+	if c.Since > 0 {
+		f.Since = time.Now().Add(-c.Since)
+	}
+	_, n, err := a.printer(c.JSON).watch(ctx, b, f)
+	if err != nil || n > 0 || c.Run_ == "" || c.Follow {
+		return err
+	}
+	return c.mustKnow(ctx, a)
+}
+
+// mustKnow tells a run without events to show from one that does not exist.
+func (c *eventsCmd) mustKnow(ctx context.Context, a *app) error {
+	b, err := a.connect(ctx, bus.OperatorUser)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	ctx, cancel := soon(ctx)
+	defer cancel()
+	known, err := b.Known(ctx, string(c.Run_))
+	if err != nil || known {
+		return err
+	}
+	return exitWith(exitNoRun, fmt.Errorf("there is no run %s", c.Run_))
+}

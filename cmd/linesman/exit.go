@@ -18,9 +18,6 @@ const (
 	exitSignal        = 128 // plus N: signal N ended the agent
 )
 
-// errNotBuilt is what a command without an implementation answers.
-var errNotBuilt = errors.New("not built in yet")
-
 // exitError ends the program with a code of its own. Without an error nothing
 // is printed: the code says it all, as for an agent that has failed.
 type exitError struct {

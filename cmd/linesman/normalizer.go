@@ -1,13 +1,17 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"github.com/linesman/linesman/bus"
+)
 
 type normalizerCmd struct{}
 
 // Help is printed by `linesman normalizer --help`.
 func (normalizerCmd) Help() string {
-	return `Derives the events and the run table from the raw log. Start as many as you like: one works, the others stand by, and
-no event is stored twice whoever works.
+	return `Makes events and run records from the raw log. Any number can run against one NATS cluster: one works, the others stand
+by, and the next one takes over where the last event ends. It makes the streams that are missing.
 
 Examples:
 
@@ -16,4 +20,17 @@ Examples:
 Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
 }
 
-func (c *normalizerCmd) Run(ctx context.Context, a *app) error { return errNotBuilt }
+func (c *normalizerCmd) Run(ctx context.Context, a *app) error {
+	b, err := a.connect(ctx, bus.NormalizerUser)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if a.config.NATS != "" { // those of an embedded server are there
+		if err := a.ensure(ctx, b, a.limits("")); err != nil {
+			return err
+		}
+	}
+	a.log.Info("normalizer ready")
+	return a.normalizer(b).Run(ctx)
+}

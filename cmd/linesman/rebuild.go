@@ -1,13 +1,21 @@
 package main
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"fmt"
 
-type rebuildCmd struct{}
+	"github.com/linesman/linesman/bus"
+)
+
+type rebuildCmd struct {
+	JSON bool `name:"json" help:"Print the result as JSON."`
+}
 
 // Help is printed by `linesman rebuild --help`.
 func (rebuildCmd) Help() string {
 	return `Derives events and run records from the raw log once more, under another prefix, and compares them with those that are
-kept. Says what differs; changes nothing that is there.
+kept, as far as the raw log still reaches. Says what differs; changes nothing that is there, and removes what it made.
 
 Examples:
 
@@ -16,4 +24,29 @@ Examples:
 Exit status: 0 all the same, 1 failed or something differs, 2 bad flags or settings, 3 NATS is out of reach.`
 }
 
-func (c *rebuildCmd) Run(ctx context.Context, a *app) error { return errNotBuilt }
+func (c *rebuildCmd) Run(ctx context.Context, a *app) error {
+	b, err := a.connect(ctx, bus.OperatorUser)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	r, err := b.Rebuild(ctx, backends, int(a.config.MaxLineBytes), a.log)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		if err := json.NewEncoder(a.stdout).Encode(r); err != nil {
+			return err
+		}
+	} else {
+		for _, d := range r.Differences {
+			fmt.Fprintln(a.stdout, d)
+		}
+		fmt.Fprintf(a.stdout, "%d raw records read, %d runs and %d events compared, %d runs only kept in part, %d differences\n",
+			r.Entries, r.Runs, r.Events, r.Partial, len(r.Differences))
+	}
+	if len(r.Differences) > 0 {
+		return exitWith(exitFailed, nil)
+	}
+	return nil
+}

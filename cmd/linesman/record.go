@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/linesman/linesman/normalizer"
 )
 
 // timeFormat is RFC 3339 with milliseconds, for times in UTC.
@@ -60,7 +62,7 @@ func writeJSON(w io.Writer, r record) error {
 type eventKind string
 
 var (
-	allKinds   = []string{"text_output", "tool_call", "tool_result", "status", "error", "unknown", "completion"}
+	allKinds   = normalizer.Tokens()
 	eventKinds = reflect.TypeFor[[]eventKind]()
 )
 

@@ -3,9 +3,21 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
 	"slices"
+	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker"
 )
 
 type runCmd struct {
@@ -20,8 +32,10 @@ type runCmd struct {
 
 // Help is printed by `linesman run --help`.
 func (runCmd) Help() string {
-	return `The agent is started at most once, as a child of this command, with /dev/null as its stdin. What it prints is kept
-on this machine until NATS has it, so nothing is lost while NATS is away. Its events are printed as they are stored.
+	return `The agent is started at most once, for this command, in its directory and environment, with /dev/null as its stdin.
+What it prints is kept on this machine until NATS has it, so nothing is lost while NATS is away. Its events are printed
+as they are stored. They go to the running "linesman up" or to --nats; without either, to a server that runs only as
+long as the agent. Ctrl-C is passed on to the agent; a second one cancels the run.
 
 Examples:
 
@@ -29,7 +43,8 @@ Examples:
     linesman run --label ticket=42 --timeout 20m -- codex exec --json --sandbox workspace-write "Go."
 
 Exit status: the agent's own; 128+N when signal N ended it; 124 when a limit did; 125 when linesman itself failed;
-126 when the command cannot be executed; 127 when it is not found; 2 for bad flags or settings.`
+126 when the command cannot be executed; 127 when it is not found; 1 when the run is known already; 2 for bad flags or
+settings.`
 }
 
 // Validate is called by kong. Without the dashes, linesman would take flags of
@@ -41,4 +56,179 @@ func (c *runCmd) Validate(kctx *kong.Context) error {
 	return nil
 }
 
-func (c *runCmd) Run(ctx context.Context, a *app) error { return exitWith(exitLinesman, errNotBuilt) }
+// away is how long NATS may be gone after the agent's end.
+const away = 60 * time.Second
+
+func (c *runCmd) Run(ctx context.Context, a *app) error {
+	if _, err := backend(c.Agent); err != nil {
+		return err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return exitWith(exitLinesman, fmt.Errorf("working directory: %w", err))
+	}
+	// From here on the first signal is the agent's, not the end of this program.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	ctx = context.WithoutCancel(ctx)
+
+	t, err := a.attach(ctx)
+	if err != nil {
+		return exitWith(exitLinesman, err)
+	}
+	code, err := c.run(ctx, a, t, dir, signals)
+	if err = errors.Join(err, t.close()); err != nil && code == 0 {
+		code = exitLinesman
+	}
+	if code != 0 || err != nil {
+		return exitWith(code, err)
+	}
+	return nil
+}
+
+func (c *runCmd) run(ctx context.Context, a *app, t *attachment, dir string, signals <-chan os.Signal) (int, error) {
+	id := string(c.Run_)
+	if id == "" {
+		id = newID()
+	}
+	d, err := a.createRun(ctx, t.bus, worker.Spec{
+		Run: id, Agent: string(c.Agent), Source: worker.SourceRun, Labels: c.Label, Attended: true,
+		Argv: c.Command, Dir: dir, Env: a.environ, Limits: a.runLimits(),
+	})
+	switch {
+	case errors.Is(err, worker.ErrKnown):
+		return exitFailed, err
+	case err != nil:
+		return exitLinesman, err
+	}
+	w, err := a.worker(t.bus)
+	if err != nil {
+		return exitLinesman, errors.Join(err, d.Remove())
+	}
+	fmt.Fprintf(a.stderr, "linesman: run %s\n", id)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	printed := make(chan error, 1)
+	go func() {
+		_, _, err := a.printer(c.JSON).watch(ctx, t.bus, bus.Filter{Run: id, Agent: string(c.Agent), Follow: true})
+		printed <- err
+	}()
+	r := w.Run(d)
+	path := d.Path()
+	go relay(ctx, r, signals, a)
+	go abandon(ctx, cancel, t.bus, path)
+	exit, err := r.Drive(ctx)
+	switch {
+	case errors.Is(err, worker.ErrKnown):
+		return exitFailed, err
+	case errors.Is(err, worker.ErrEnded): // exit tells how
+	case err != nil && errors.Is(context.Cause(ctx), errAway):
+		return exitLinesman, fmt.Errorf("NATS is still away %v after the agent's end: its output is in %s; the next `linesman up` on this data directory takes it", away, path)
+	case err != nil:
+		return exitLinesman, fmt.Errorf("run %s: %w", id, err)
+	}
+	select {
+	case err := <-printed:
+		if err != nil {
+			return exitLinesman, err
+		}
+	case <-time.After(away):
+		return exitLinesman, fmt.Errorf("run %s: its events are not complete %v after its end: is a normalizer at work?", id, away)
+	}
+	return agentCode(exit), nil
+}
+
+// agentCode is the exit code that tells how the agent ended.
+func agentCode(x runs.Exit) int {
+	switch {
+	case x.Reason == runs.ReasonIdle, x.Reason == runs.ReasonHard:
+		return exitTimeout
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotFound:
+		return exitNotFound
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotExecutable:
+		return exitNotExecutable
+	case x.Reason == runs.ReasonSpawn, x.Reason == runs.ReasonLost, x.Reason == runs.ReasonSpool:
+		return exitLinesman
+	case x.Signal != 0:
+		return exitSignal + x.Signal
+	case x.Code != nil:
+		return *x.Code
+	}
+	return exitLinesman
+}
+
+// createRun makes the directory of a run whose id nobody knows. With NATS
+// away the raw log's fence finds out later.
+func (a *app) createRun(ctx context.Context, b *bus.Bus, spec worker.Spec) (*worker.Dir, error) {
+	known := fmt.Errorf("run %s: %w: choose another id", spec.Run, worker.ErrKnown)
+	check, cancel := soon(ctx)
+	defer cancel()
+	switch is, err := b.Known(check, spec.Run); {
+	case err != nil:
+		return nil, err
+	case is:
+		return nil, known
+	}
+	d, err := worker.Create(a.runsDir(), spec)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, known
+	}
+	return d, err
+}
+
+func newID() string { return runs.LocalID(time.Now().UnixMilli(), rand.Uint64()) }
+
+// relay passes the first Ctrl-C on to the agent; the second one, or SIGTERM,
+// cancels the run.
+func relay(ctx context.Context, r *worker.Run, signals <-chan os.Signal, a *app) {
+	interrupted := false
+	for {
+		var s os.Signal
+		select {
+		case <-ctx.Done():
+			return
+		case s = <-signals:
+		}
+		if s == os.Interrupt && !interrupted {
+			interrupted = true
+			if err := r.Interrupt(); err == nil {
+				continue
+			} else if !errors.Is(err, worker.ErrNoAgent) {
+				fmt.Fprintf(a.stderr, "linesman: interrupt the agent: %v\n", err)
+			}
+			continue
+		}
+		if err := r.Cancel(ctx, "asked for by a signal"); err != nil {
+			fmt.Fprintf(a.stderr, "linesman: cancel the run: %v\n", err)
+		}
+	}
+}
+
+var errAway = errors.New("NATS is away")
+
+// abandon gives up when NATS is still away some time after the agent's end.
+func abandon(ctx context.Context, cancel context.CancelCauseFunc, b *bus.Bus, dir string) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	var since time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if _, err := os.Stat(filepath.Join(dir, "exit.json")); err != nil || b.Connected() {
+				since = time.Time{}
+				continue
+			}
+			if since.IsZero() {
+				since = now
+			}
+			if now.Sub(since) >= away {
+				cancel(errAway)
+				return
+			}
+		}
+	}
+}

@@ -1,17 +1,23 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/linesman/linesman/worker"
+)
 
 type tailCmd struct {
 	Agent agentKind `default:"codex" placeholder:"KIND" help:"The dialect of the files."`
+	Label labels    `placeholder:"K=V" mapsep:"none" help:"Label of the runs; can be repeated."`
 	Once  bool      `help:"Stop at the end of each file, instead of waiting for more."`
 	Path  []string  `arg:"" name:"path" help:"JSONL files."`
 }
 
 // Help is printed by `linesman tail --help`.
 func (tailCmd) Help() string {
-	return `Every file is one run. A file that is tailed again goes on where the stream ends, also after it was rotated: a line
-is published once.
+	return `Every file is one run, which ends when the file is renamed or removed, once it is read to its end. Started again, it goes
+on where the stream ends: a line is published once.
 
 Examples:
 
@@ -21,4 +27,17 @@ Examples:
 Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
 }
 
-func (c *tailCmd) Run(ctx context.Context, a *app) error { return errNotBuilt }
+func (c *tailCmd) Run(ctx context.Context, a *app) error {
+	if _, err := backend(c.Agent); err != nil {
+		return err
+	}
+	t, err := a.attach(ctx)
+	if err != nil {
+		return err
+	}
+	w, err := a.worker(t.bus)
+	if err == nil {
+		err = quiet(w.Tail(ctx, worker.TailSpec{Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once}))
+	}
+	return errors.Join(err, t.close())
+}

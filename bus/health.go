@@ -1,0 +1,99 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Health reports what keeps linesman from taking and storing, nil for
+// nothing: the streams are there and have room, a write is acknowledged, a
+// normalizer is at work, and what it has not read yet is not old.
+func (b *Bus) Health(ctx context.Context) error {
+	var problems []error
+	var raw jetstream.StreamInfo
+	for _, s := range []struct {
+		js   jetstream.JetStream
+		name string
+	}{{b.js, b.Raw()}, {b.jsPub, b.Names.Events()}, {b.js, bucketStream(b.Runs())}, {b.js, bucketStream(b.State())}} {
+		stream, err := s.js.Stream(ctx, s.name)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("stream %s: %w", s.name, err))
+			continue
+		}
+		info := stream.CachedInfo()
+		if s.name == b.Raw() {
+			raw = *info
+			if info.Config.MaxBytes > 0 && info.State.Bytes > uint64(info.Config.MaxBytes)/20*19 {
+				problems = append(problems, fmt.Errorf("stream %s is full: %d of %d bytes; give it more room", s.name, info.State.Bytes, info.Config.MaxBytes))
+			}
+		}
+	}
+	if problems != nil {
+		return errors.Join(problems...)
+	}
+	if err := b.probe(ctx); err != nil {
+		return err
+	}
+	return b.normalizerHealth(ctx, raw.State.LastSeq)
+}
+
+// probe writes and reads a key.
+func (b *Bus) probe(ctx context.Context) error {
+	want := time.Now().UTC().Format(time.RFC3339Nano)
+	subject := bucketSubject(b.State(), "health")
+	ack, err := b.js.Publish(ctx, subject, []byte(want))
+	if err != nil {
+		return fmt.Errorf("nothing can be stored: %w", err)
+	}
+	if ack.Stream != bucketStream(b.State()) {
+		return fmt.Errorf("what is stored goes to the wrong stream, %s", ack.Stream)
+	}
+	return nil
+}
+
+// normalizerHealth waits until the normalizer's checkpoint has reached seq,
+// as long as it moves or ctx lasts.
+func (b *Bus) normalizerHealth(ctx context.Context, seq uint64) error {
+	state, err := b.js.Stream(ctx, bucketStream(b.State()))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", b.State(), err)
+	}
+	if m, err := state.GetLastMsgForSubject(ctx, bucketSubject(b.State(), leaseKey)); errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && len(m.Data) == 0 {
+		return errors.New("no normalizer is at work")
+	} else if err != nil {
+		return fmt.Errorf("read the lease: %w", err)
+	}
+	started := time.Now()
+	var first, last checkpoint
+	for {
+		m, err := state.GetLastMsgForSubject(ctx, bucketSubject(b.State(), checkpointKey))
+		switch {
+		case err == nil:
+			if err := json.Unmarshal(m.Data, &last); err != nil {
+				return errors.New("the checkpoint is not of the known form")
+			}
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			return fmt.Errorf("read the checkpoint: %w", err)
+		}
+		if first == (checkpoint{}) {
+			first = last
+		}
+		// CutRaw, not Raw: an unfinished line may hold Raw back for as long as it likes.
+		if max(last.CutRaw, last.Raw) >= seq || last != first {
+			return nil
+		}
+		if time.Since(started) > 3*time.Second {
+			return fmt.Errorf("the normalizer stands still at %d of %d", last.CutRaw, seq)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the normalizer is behind: %w", ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+)
+
+// Stored is one message of EVENTS.
+type Stored struct {
+	Seq        uint64
+	Pos        normalizer.Pos
+	Agent, Run string
+	Token      string // of the kind, or [normalizer.CompletionToken]
+	Body       []byte
+}
+
+// Filter says which messages of EVENTS to read. Its zero value is all of them,
+// from the oldest that is kept to the newest that there is.
+type Filter struct {
+	Agent, Run string
+	Tokens     []string  // kinds; none: all
+	FromSeq    uint64    // not before this sequence
+	Since      time.Time // not stored before this
+	Follow     bool      // go on with what comes
+}
+
+// Wants reports whether the filter lets a kind through.
+func (f Filter) Wants(token string) bool {
+	return len(f.Tokens) == 0 || slices.Contains(f.Tokens, token)
+}
+
+// subject is the one that covers what the filter lets through. A consumer
+// with several would need more rights than a subscriber has.
+func (f Filter) subject(n Names) string {
+	any := func(s string) string {
+		if s == "" {
+			return "*"
+		}
+		return s
+	}
+	token := "*"
+	if len(f.Tokens) == 1 {
+		token = f.Tokens[0]
+	}
+	return n.EventSubject(any(f.Agent), any(f.Run), token)
+}
+
+// Read calls each with the messages of EVENTS that the filter lets through,
+// in the order of the stream, until each returns an error, which it passes
+// on, or there is no more to read. With Follow it goes on until ctx ends,
+// which is no error.
+func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
+	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", b.Names.Events(), err)
+	}
+	last := stream.CachedInfo().State.LastSeq
+	first := max(f.FromSeq, 1)
+	if !f.Follow && (first > last || stream.CachedInfo().State.Msgs == 0) {
+		return nil
+	}
+	config := jetstream.OrderedConsumerConfig{FilterSubjects: []string{f.subject(b.Names)}, DeliverPolicy: jetstream.DeliverAllPolicy}
+	switch {
+	case !f.Since.IsZero():
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
+	case first > last+1:
+		// A consumer beyond the stream's end would wait for ever: begin with
+		// what comes next, and leave out what comes too early.
+		config.DeliverPolicy = jetstream.DeliverNewPolicy
+	case f.FromSeq > 0:
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, first
+	}
+	consumer, err := b.jsPub.OrderedConsumer(ctx, b.Names.Events(), config)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", b.Names.Events(), err)
+	}
+	if !f.Follow && consumer.CachedInfo().NumPending == 0 {
+		return nil
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(256))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", b.Names.Events(), err)
+	}
+	defer messages.Stop()
+	for {
+		m, err := messages.Next(jetstream.NextContext(ctx))
+		switch {
+		case ctx.Err() != nil:
+			if f.Follow {
+				return nil
+			}
+			return ctx.Err()
+		case errors.Is(err, jetstream.ErrNoHeartbeat):
+			continue // the server is away, or slow: the consumer comes back
+		case err != nil:
+			return fmt.Errorf("read %s: %w", b.Names.Events(), err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", b.Names.Events(), err)
+		}
+		s := Stored{Seq: meta.Sequence.Stream, Body: m.Data()}
+		agent, run, token, ok := b.parseEvent(m.Subject())
+		pos, isOurs := parsePos(m.Headers().Get(HeaderPos))
+		if ok && isOurs && s.Seq >= first && f.Wants(token) {
+			s.Agent, s.Run, s.Token, s.Pos = agent, run, token, pos
+			if err := each(s); err != nil {
+				return err
+			}
+		}
+		if !f.Follow && (meta.NumPending == 0 || s.Seq >= last) {
+			return nil
+		}
+	}
+}
+
+// Record is the record of a run as stored, and whether there is one. It needs
+// a login to the inside account.
+func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error) {
+	stream, err := b.js.Stream(ctx, bucketStream(b.Runs()))
+	if err != nil {
+		return nil, false, fmt.Errorf("bucket %s: %w", b.Runs(), err)
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.Runs(), run))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("run %s: read its record: %w", run, err)
+	}
+	var v stored
+	if err := json.Unmarshal(m.Data, &v); err != nil || v.Record == nil {
+		return nil, false, fmt.Errorf("%w: the record of run %s is not of the known form", ErrUnfit, run)
+	}
+	return v.Record, true, nil
+}
+
+// Known reports whether anything is known of a run: a raw log, a record, or events.
+func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
+	for _, at := range []struct {
+		js      jetstream.JetStream
+		stream  string
+		subject string
+	}{
+		{b.js, b.Raw(), b.RawSubject("*", run)},
+		{b.js, bucketStream(b.Runs()), bucketSubject(b.Runs(), run)},
+		{b.jsPub, b.Names.Events(), b.EventSubject("*", run, "*")},
+	} {
+		stream, err := at.js.Stream(ctx, at.stream)
+		if err != nil {
+			return false, fmt.Errorf("stream %s: %w", at.stream, err)
+		}
+		switch _, err = stream.GetLastMsgForSubject(ctx, at.subject); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			return false, fmt.Errorf("run %s: %w", run, err)
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,199 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+)
+
+// Rebuilt is what a rebuild found.
+type Rebuilt struct {
+	Entries     uint64   `json:"entries"`     // of RAW that were read
+	Runs        int      `json:"runs"`        // that RAW covers from their beginning, and were compared
+	Partial     int      `json:"partial"`     // that RAW covers in part, and were not
+	Events      int      `json:"events"`      // that were compared
+	Differences []string `json:"differences"` // at most MaxDifferences sentences
+}
+
+// MaxDifferences is how many differences a rebuild tells; it stops at them.
+const MaxDifferences = 100
+
+// Rebuild makes EVENTS and RUNS again from RAW, under another prefix, and
+// compares them with what is stored, as far as RAW covers it from a run's
+// beginning. It works beside a running normalizer, and removes what it made.
+func (b *Bus) Rebuild(ctx context.Context, backends []normalizer.Backend, maxLine int, log *zap.Logger) (r Rebuilt, err error) {
+	raw, err := b.js.Stream(ctx, b.Raw())
+	if err != nil {
+		return r, fmt.Errorf("stream %s: %w", b.Raw(), err)
+	}
+	state := raw.CachedInfo().State
+	if state.Msgs == 0 {
+		return r, nil
+	}
+	if err := b.normalizerReached(ctx, state.LastSeq); err != nil {
+		return r, err
+	}
+	out := Names{Prefix: b.Prefix + "_rebuild_" + streamID(time.Now())}
+	scratch := &Bus{Names: out, inside: b.inside, public: b.public, js: b.js, jsPub: b.jsPub, log: b.log}
+	defer func() { err = errors.Join(err, scratch.remove(context.WithoutCancel(ctx))) }()
+	for _, w := range scratch.wanted(DefaultLimits()) {
+		if w.config.Name == out.Raw() {
+			continue
+		}
+		w.config.RePublish, w.config.MaxAge, w.config.MaxBytes = nil, 0, -1
+		if _, err := create(ctx, w.js, w.config); err != nil {
+			return r, fmt.Errorf("stream %s: %w", w.config.Name, err)
+		}
+	}
+	n := &Normalizer{Bus: b, Backends: backends, MaxLine: maxLine, Log: log, Out: out, Until: state.LastSeq}
+	if err := n.Run(ctx); err != nil {
+		return r, err
+	}
+	if err := ctx.Err(); err != nil {
+		return r, err
+	}
+	r.Entries = state.LastSeq - state.FirstSeq + 1
+	return r, b.compare(ctx, scratch, state.FirstSeq, &r)
+}
+
+// normalizerReached waits until the normalizer has recorded what RAW holds up to seq.
+func (b *Bus) normalizerReached(ctx context.Context, seq uint64) error {
+	stream, err := b.js.Stream(ctx, bucketStream(b.State()))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", b.State(), err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		var c checkpoint
+		m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.State(), checkpointKey))
+		if err == nil {
+			err = json.Unmarshal(m.Data, &c)
+		}
+		if err == nil && c.CutRaw >= seq {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.New("the normalizer is not at work, or far behind: there is nothing to compare with yet")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (b *Bus) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var errs []error
+	for _, w := range b.wanted(DefaultLimits()) {
+		if err := w.js.DeleteStream(ctx, w.config.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			errs = append(errs, fmt.Errorf("remove %s: %w", w.config.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// compare compares run by run what is stored with what was made again.
+func (b *Bus) compare(ctx context.Context, made *Bus, firstRaw uint64, r *Rebuilt) error {
+	stream, err := b.js.Stream(ctx, bucketStream(made.Runs()))
+	if err != nil {
+		return err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bucketSubject(made.Runs(), ">")))
+	if err != nil {
+		return err
+	}
+	prefix := bucketSubject(made.Runs(), "")
+	for subject := range info.State.Subjects {
+		if err := b.compareRun(ctx, made, subject[len(prefix):], firstRaw, r); err != nil {
+			return err
+		}
+		if len(r.Differences) >= MaxDifferences {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (b *Bus) compareRun(ctx context.Context, made *Bus, run string, firstRaw uint64, r *Rebuilt) error {
+	differ := func(format string, a ...any) {
+		if len(r.Differences) < MaxDifferences {
+			r.Differences = append(r.Differences, "run "+run+": "+fmt.Sprintf(format, a...))
+		}
+	}
+	want, _, err := made.Record(ctx, run)
+	if err != nil {
+		return err
+	}
+	if want == nil {
+		return nil
+	}
+	have, ok, err := b.Record(ctx, run)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		differ("has no record")
+		return nil
+	}
+	if firstRaw > 1 && want.Gaps > have.Gaps || want.StartedAt != have.StartedAt && want.QueuedAt == 0 && firstRaw > 1 {
+		r.Partial++ // its beginning has aged out
+		return nil
+	}
+	r.Runs++
+	if !have.State.Final() && want.Seq < have.Seq {
+		return b.compareEvents(ctx, made, run, false, differ, r)
+	}
+	if got, want := comparable(have), comparable(want); !bytes.Equal(got, want) {
+		differ("the record differs")
+	}
+	return b.compareEvents(ctx, made, run, have.State.Final(), differ, r)
+}
+
+// comparable is a record without what depends on runs that RAW may no longer hold.
+func comparable(r *runs.Record) []byte {
+	c := *r
+	c.Before, c.Own = nil, nil
+	return c.JSON()
+}
+
+// compareEvents compares the events of a run, in order; of a run that has
+// ended there must be as many.
+func (b *Bus) compareEvents(ctx context.Context, made *Bus, run string, ended bool, differ func(string, ...any), r *Rebuilt) error {
+	have, err := b.collect(ctx, run)
+	if err != nil {
+		return err
+	}
+	want, err := made.collect(ctx, run)
+	if err != nil {
+		return err
+	}
+	if n := len(want) - len(have); n > 0 && len(have) > 0 && (have[0].Pos != want[0].Pos) {
+		want = want[n:] // the oldest events are gone, by age or size
+	}
+	for i := range min(len(have), len(want)) {
+		r.Events++
+		if h, w := have[i], want[i]; h.Token != w.Token || h.Pos != w.Pos || h.sum != w.sum {
+			differ("event %d (stream sequence %d) differs", i+1, h.Seq)
+			return nil
+		}
+	}
+	switch n := len(have) - len(want); {
+	case n < 0:
+		differ("%d events are missing", -n)
+	case n > 0 && ended:
+		differ("%d events too many", n)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/worker"
+)
+
+// demoRun is what the real Codex printed; see test/corpus/codex.
+//
+//go:embed demo.jsonl
+var demoRun string
+
+// demo plays the recorded run through the whole path, as an agent of its own.
+func (a *app) demo(ctx context.Context) error {
+	t := &attachment{}
+	var err error
+	if t.bus, err = a.connect(ctx, bus.OperatorUser); err != nil {
+		return err
+	}
+	defer t.bus.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	id := newID()
+	d, err := a.createRun(ctx, t.bus, worker.Spec{
+		Run: id, Agent: "codex", Source: worker.SourceRun, Attended: true, Labels: map[string]string{"demo": "recorded"},
+		Argv: []string{self, "play"}, Dir: a.config.DataDir, Env: a.environ, Limits: a.runLimits(),
+	})
+	if err != nil {
+		return err
+	}
+	w, err := a.worker(t.bus)
+	if err != nil {
+		return errors.Join(err, d.Remove())
+	}
+	driven := make(chan error, 1)
+	go func() {
+		_, err := w.Run(d).Drive(ctx)
+		driven <- err
+	}()
+	_, _, watchErr := a.printer(false).watch(ctx, t.bus, bus.Filter{Run: id, Follow: true})
+	if err := errors.Join(<-driven, watchErr); err != nil || ctx.Err() != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, `
+That was a recorded Codex run, played through the whole path. In another terminal:
+
+    linesman run -- codex exec --json "Fix the failing test."    # a real one
+    linesman events --follow                                     # the events of all runs
+    linesman events --run %s --json         # those of this run, as JSON
+
+(with `+"`go run ./cmd/linesman`"+` in the place of `+"`linesman`"+`, until it is installed). Ctrl-C ends this server.
+`, id)
+	return err
+}
+
+// playCmd prints the recorded run at the pace at which an agent works.
+type playCmd struct{}
+
+func (playCmd) Run(ctx context.Context, a *app) error {
+	lines := bufio.NewReader(strings.NewReader(demoRun))
+	for {
+		line, err := lines.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pace(line)):
+		}
+		if _, err := io.WriteString(a.stdout, line); err != nil {
+			return err
+		}
+	}
+}
+
+// pace is how long the agent took before it printed a line, about.
+func pace(line string) time.Duration {
+	switch {
+	case strings.Contains(line, `"item.completed"`) && strings.Contains(line, `"command_execution"`):
+		return 300 * time.Millisecond
+	case strings.Contains(line, `"agent_message"`), strings.Contains(line, `"reasoning"`):
+		return 700 * time.Millisecond
+	}
+	return 150 * time.Millisecond
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/bus"
+)
+
+// instance is linesman.json: where the `linesman up` of a data directory can
+// be reached. Its keys are a contract.
+type instance struct {
+	NATS      string `json:"nats"`
+	HTTP      string `json:"http"`
+	TokenFile string `json:"token_file"`
+	Data      string `json:"data"`
+	PID       int    `json:"pid"`
+	Version   string `json:"version"`
+}
+
+func instanceFile(data string) string { return filepath.Join(data, "linesman.json") }
+
+// write replaces the file at once.
+func (i instance) write() error {
+	b, err := json.MarshalIndent(i, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp := instanceFile(i.Data) + ".tmp"
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, instanceFile(i.Data))
+}
+
+// readInstance reads the file of a data directory.
+func readInstance(data string) (instance, error) {
+	var i instance
+	b, err := os.ReadFile(instanceFile(data))
+	if err != nil {
+		return i, err
+	}
+	if err := json.Unmarshal(b, &i); err != nil {
+		return i, fmt.Errorf("%s is damaged: %w", instanceFile(data), err)
+	}
+	return i, nil
+}
+
+// errLocked reports a data directory that another process has.
+var errLocked = errors.New("another linesman has this data directory")
+
+// lockData makes the data directory where it is missing, and takes its lock.
+// The kernel gives the lock back when the process ends, however it does.
+func lockData(data string) (*os.File, error) {
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(data, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("%w: %s", errLocked, data)
+	}
+	return f, nil
+}
+
+// errNobody reports that there is nothing to connect to.
+var errNobody = errors.New("no linesman is running here")
+
+// connect connects to the server of --nats, or as user to the `linesman up`
+// of the data directory.
+func (a *app) connect(ctx context.Context, user string) (*bus.Bus, error) {
+	inside, public, err := a.logins(user)
+	if err != nil {
+		return nil, err
+	}
+	b, err := bus.Connect(ctx, inside, public, a.names(), a.log)
+	if errors.Is(err, bus.ErrUnreachable) {
+		return nil, exitWith(exitNATS, err)
+	}
+	return b, err
+}
+
+func (a *app) names() bus.Names { return bus.Names{Prefix: a.config.Prefix} }
+
+func (a *app) logins(user string) (inside, public bus.Login, err error) {
+	if a.config.NATS != "" {
+		inside = bus.Login{URL: a.config.NATS, Creds: a.config.Creds}
+		if a.config.PublicCreds != "" {
+			public = bus.Login{URL: a.config.NATS, Creds: a.config.PublicCreds}
+		}
+		return inside, public, nil
+	}
+	data := a.config.DataDir
+	running, err := readInstance(data)
+	if err != nil {
+		return inside, public, exitWith(exitNATS, fmt.Errorf("%w (%s): start `linesman up`, or name a server with --nats", errNobody, data))
+	}
+	credentials, err := bus.LoadCredentials(data)
+	if err != nil {
+		return inside, public, err
+	}
+	inside, public = credentials.Logins(running.NATS, user)
+	where := func() string { return whereIs(data) } // it may come back on another port
+	inside.Where, public.Where = where, where
+	return inside, public, nil
+}
+
+// whereIs is HOST:PORT of the server of a data directory, or "".
+func whereIs(data string) string {
+	i, err := readInstance(data)
+	if err != nil {
+		return ""
+	}
+	u, err := url.Parse(i.NATS)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// soon bounds what should take a moment.
+func soon(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 10*time.Second)
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker"
+)
+
+// backends are the agents that linesman understands.
+var backends = []normalizer.Backend{codex.Backend{}}
+
+// backend is that of an agent, or a mistake of the command line.
+func backend(agent agentKind) (normalizer.Backend, error) {
+	var known string
+	for _, b := range backends {
+		if b.Agent() == string(agent) {
+			return b, nil
+		}
+		known += " " + b.Agent()
+	}
+	return nil, exitWith(exitUsage, fmt.Errorf("--agent: %q is not known; there is:%s", agent, known))
+}
+
+// station is an embedded server with its streams and a normalizer at work.
+type station struct {
+	server  *bus.Server
+	buses   []*bus.Bus
+	workBus *bus.Bus
+	cancel  context.CancelFunc
+	group   *errgroup.Group
+	ended   <-chan struct{} // closed when the normalizer has ended, as it should not
+}
+
+// newStation starts one that keeps its streams in dir. Its normalizer works
+// until stop.
+func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, err error) {
+	server, err := bus.StartServer(dir, listen, a.names(), a.log)
+	if err != nil {
+		return nil, err
+	}
+	s := &station{server: server, cancel: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	operator, err := s.connect(ctx, a, bus.OperatorUser)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.ensure(ctx, operator, a.limits(dir)); err != nil {
+		return nil, err
+	}
+	office, err := s.connect(ctx, a, bus.NormalizerUser)
+	if err != nil {
+		return nil, err
+	}
+	if s.workBus, err = s.connect(ctx, a, bus.WorkerUser); err != nil {
+		return nil, err
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it stops last
+	group, groupCtx := errgroup.WithContext(running)
+	group.Go(func() error { return a.normalizer(office).Run(groupCtx) })
+	s.cancel, s.group, s.ended = cancel, group, groupCtx.Done()
+	return s, nil
+}
+
+func (s *station) connect(ctx context.Context, a *app, user string) (*bus.Bus, error) {
+	b, err := s.server.Connect(ctx, user, a.names(), a.log)
+	if err == nil {
+		s.buses = append(s.buses, b)
+	}
+	return b, err
+}
+
+// stop ends the normalizer, once it has recorded what it folded, and then the server.
+func (s *station) stop() error {
+	s.cancel()
+	var err error
+	if s.group != nil {
+		err = s.group.Wait()
+	}
+	for _, b := range s.buses {
+		b.Close()
+	}
+	s.server.Stop()
+	return err
+}
+
+func (a *app) normalizer(b *bus.Bus) *bus.Normalizer {
+	return &bus.Normalizer{Bus: b, Out: b.Names, Backends: backends, MaxLine: int(a.config.MaxLineBytes), Log: a.log}
+}
+
+// ensure makes the streams, and says what it changed.
+func (a *app) ensure(ctx context.Context, b *bus.Bus, limits bus.Limits) error {
+	ctx, cancel := soon(ctx)
+	defer cancel()
+	changed, err := b.Ensure(ctx, limits)
+	for _, c := range changed {
+		a.log.Warn("changed as configured", zap.String("what", c))
+	}
+	return err
+}
+
+// limits are those of the streams. With a directory, sizes that are not
+// configured become shares of its disk.
+func (a *app) limits(dir string) bus.Limits {
+	c := a.config
+	l := bus.Limits{
+		RawAge: c.Raw.MaxAge, EventsAge: c.Events.MaxAge, RunsAge: c.Runs.MaxAge,
+		RawBytes: int64(c.Raw.MaxBytes), EventsBytes: int64(c.Events.MaxBytes), RunsBytes: int64(c.Runs.MaxBytes),
+		Replicas: c.Replicas,
+	}
+	var fs unix.Statfs_t
+	if dir != "" && unix.Statfs(dir, &fs) == nil {
+		l.Disk = int64(fs.Bavail) * int64(fs.Bsize)
+	}
+	return l
+}
+
+// logs lets a worker write to a bus.
+type logs struct{ bus *bus.Bus }
+
+func (l logs) Open(ctx context.Context, agent, run string, m runs.Mark) (worker.Log, error) {
+	return l.bus.OpenLog(ctx, agent, run, m)
+}
+
+// worker is one whose run directories are in the data directory.
+func (a *app) worker(b *bus.Bus) (*worker.Worker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return worker.New(worker.Config{
+		Root: a.runsDir(), Logs: logs{b}, Shim: []string{self, "shim"}, Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Log: a.log,
+	})
+}
+
+func (a *app) runsDir() string { return filepath.Join(a.config.DataDir, "runs") }
+
+func (a *app) runLimits() worker.Limits {
+	return worker.Limits{Idle: a.config.Limits.Idle, Hard: a.config.Limits.Hard, Grace: a.config.Limits.Grace, Spool: int64(a.config.Spool.MaxBytes)}
+}
