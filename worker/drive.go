@@ -28,6 +28,7 @@ type Run struct {
 	noted   chan struct{} // closed once the raw log has a cancel entry
 	over    chan struct{} // closed when Drive returns
 	stopped bool          // the source was told to stop
+	fenced  bool          // somebody else ended the run in its log, before our eyes
 }
 
 // A source is what writes the output of a run.
@@ -260,13 +261,13 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 func (r *Run) abandon(ctx context.Context) error {
 	const patience = 15 * time.Second // for the shim, beyond the grace
 	deadline := time.Now().Add(r.dir.Spec.Limits.Grace + patience)
+	if r.fenced || r.dir.Spec.process() && !exists(r.dir.file(exitFile)) {
+		r.log.Warn("fenced off: somebody else ended the run in its log, what writes it is stopped")
+	}
 	r.stop()
-	for warned := false; time.Now().Before(deadline); warned = true {
+	for time.Now().Before(deadline) {
 		if ex, err := r.source.ended(time.Now()); ex != nil || err != nil {
 			break
-		}
-		if !warned {
-			r.log.Warn("fenced off: somebody else ended the run in its log, the agent is stopped")
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
@@ -304,6 +305,7 @@ func (r *Run) append(ctx context.Context, now time.Time, kind runs.Kind, offset 
 		r.stop()
 	}
 	if err != nil && r.place.Log.Exited {
+		r.fenced = true
 		return ErrEnded
 	}
 	return err

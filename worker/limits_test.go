@@ -150,9 +150,7 @@ func TestSilentHoldersOfStdoutAreEnded(t *testing.T) {
 	if want := (runs.Exit{Reason: runs.ReasonExited, Code: code(4)}); !sameExit(ex, want) {
 		t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(want))
 	}
-	if !gone(t, filepath.Join(dir, "holder")) {
-		t.Error("the run ended before the holder of its output")
-	}
+	waitFor(t, "the holder's end", func() bool { return gone(t, filepath.Join(dir, "holder")) })
 }
 
 func TestInterruptReachesTheAgent(t *testing.T) {
@@ -246,10 +244,10 @@ func TestForeignExitFencesOff(t *testing.T) {
 	if ex := l.exit("r"); ex.Reason != runs.ReasonLost {
 		t.Errorf("reason %s in the log", ex.Reason)
 	}
-	if !gone(t, filepath.Join(dir, "agent")) || !l.empty() || !l.has("fenced off") {
-		t.Errorf("agent gone %t, directory gone %t, said so %t",
-			gone(t, filepath.Join(dir, "agent")), l.empty(), l.has("fenced off"))
+	if !l.empty() || !l.has("fenced off") {
+		t.Errorf("directory gone %t, said so %t", l.empty(), l.has("fenced off"))
 	}
+	waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(dir, "agent")) })
 }
 
 func TestKnownRunIsNotStarted(t *testing.T) {

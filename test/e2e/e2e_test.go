@@ -1,0 +1,319 @@
+// Package e2e runs the real agents under the real program and looks at it
+// from outside: what it prints, how it exits, what the streams hold.
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/agents"
+)
+
+var program string // the linesman under test
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "linesman-e2e-")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "linesman")
+	build := exec.Command("go", "build", "-o", program, "../../cmd/linesman")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// record is what `run --json` and `events --json` print.
+type record struct {
+	Seq        uint64          `json:"seq"`
+	Time       string          `json:"time"`
+	Agent      string          `json:"agent"`
+	Run        string          `json:"run"`
+	Line       uint64          `json:"line"`
+	Part       int             `json:"part"`
+	Event      json.RawMessage `json:"event"`
+	Completion json.RawMessage `json:"completion"`
+}
+
+// up starts `linesman up` on a data directory until the test ends.
+func up(t *testing.T, data string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(program, "up", "--data-dir", data, "--nats-listen", "127.0.0.1:0")
+	stderr := &tail{}
+	cmd.Stderr = stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() != -1 {
+			t.Errorf("up: %v\n%s", err, stderr)
+		}
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "ready nats=nats://127.0.0.1:") {
+		t.Fatalf("up said %q, %v\n%s", line, err, stderr)
+	}
+	go func() { _, _ = io.Copy(io.Discard, stdout) }()
+	return cmd
+}
+
+// tail keeps what was written last.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (w *tail) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.b = append(w.b, p...)
+	w.b = w.b[max(len(w.b)-8000, 0):]
+	return len(p), nil
+}
+
+func (w *tail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.b)
+}
+
+// execute runs the program to its end.
+func execute(t *testing.T, args ...string) (stdout string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	stderr := &tail{}
+	cmd.Stderr = stderr
+	out, err := cmd.Output()
+	if err != nil && cmd.ProcessState.ExitCode() < 0 {
+		t.Fatalf("linesman %s: %v\n%s", strings.Join(args, " "), err, stderr)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 0 {
+		t.Logf("linesman %s: exit %d\n%s", strings.Join(args, " "), code, stderr)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// agentRun runs one process of a scenario under `linesman run --json`. At the
+// first event that holds at, it gets an interrupt, unless at is "".
+func agentRun(t *testing.T, data, id string, env, argv []string, cwd, at string) (records []record, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append([]string{"run", "--data-dir", data, "--run", id, "--json", "--"}, argv...)...)
+	cmd.Env, cmd.Dir = env, cwd
+	stderr := &tail{}
+	cmd.Stderr = stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r record
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatalf("run --json printed %q: %v", line, err)
+		}
+		records = append(records, r)
+		if at != "" && bytes.Contains(line, []byte(at)) {
+			at = ""
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() < 0 {
+		t.Fatalf("run: %v\n%s", err, stderr)
+	}
+	if len(records) == 0 {
+		t.Fatalf("run printed nothing, exit %d\n%s", cmd.ProcessState.ExitCode(), stderr)
+	}
+	return records, cmd.ProcessState.ExitCode()
+}
+
+// ids are what differs from one recording to the next.
+var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+func mask(s string) string { return ids.ReplaceAllString(s, "ID") }
+
+func printed(records []record) []string {
+	var out []string
+	for _, r := range records {
+		body := r.Event
+		if r.Completion != nil {
+			body = r.Completion
+		}
+		out = append(out, mask(fmt.Sprintf("%d.%d %s", r.Line, r.Part, body)))
+	}
+	return out
+}
+
+// expected is what a recording must become.
+func expected(t *testing.T, out []byte, code int) []string {
+	t.Helper()
+	exit := runs.Exit{Reason: runs.ReasonExited, Code: &code}
+	if code > 128 {
+		exit.Code, exit.Signal = nil, code-128
+	}
+	var want []string
+	f := normalizer.NewFold(codex.Backend{}, "x", 0)
+	take := func(m normalizer.Message) { want = append(want, mask(fmt.Sprintf("%d.%d %s", m.Line, m.Part, m.Body))) }
+	f.Apply(1, runs.Entry{Kind: runs.Out, Body: out}, take)
+	f.Apply(2, runs.Entry{Kind: runs.Exited, Body: runs.Encode(exit)}, take)
+	return want
+}
+
+func recording(t *testing.T, name string) (out []byte, code int) {
+	t.Helper()
+	out, err := os.ReadFile("../corpus/codex/" + name + ".jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile("../corpus/codex/" + name + ".exit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err = strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, code
+}
+
+func same(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		g, w := "(nothing)", "(nothing)"
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			t.Errorf("%s: message %d\n got %.600s\nwant %.600s", what, i+1, g, w)
+			return
+		}
+	}
+}
+
+// The events of real Codex runs equal those of the recordings, and its exit
+// status is passed on.
+func TestRealCodex(t *testing.T) {
+	agents.Codex(t)
+	data := t.TempDir()
+	up(t, data)
+	for _, name := range []string{
+		"hello", "shell-ok", "shell-fail", "shell-large", "shell-unicode", "patch", "mcp", "search", "plan",
+		"subagent", "failed", "cut", "sigint", "resume", "left-running",
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, processes, cwd := agents.Setup(t, "codex-"+name, t.TempDir())
+			out, code := recording(t, name)
+			parts := splitThreads(out, len(processes))
+			at := ""
+			if name == "sigint" {
+				at = `"tool_call"`
+				at = `"ToolCall"`
+			}
+			thread := ""
+			for i, argv := range processes {
+				id := fmt.Sprintf("%s-%d", name, i+1)
+				for j := range argv {
+					argv[j] = strings.ReplaceAll(argv[j], agents.Thread, thread)
+				}
+				records, got := agentRun(t, data, id, env, argv, cwd, at)
+				if got != code {
+					t.Errorf("exit status %d, want %d", got, code)
+				}
+				same(t, "run", printed(records), expected(t, parts[i], code))
+				kept, _ := execute(t, "events", "--data-dir", data, "--run", id, "--json")
+				var again []record
+				for line := range strings.Lines(kept) {
+					var r record
+					if err := json.Unmarshal([]byte(line), &r); err != nil {
+						t.Fatal(err)
+					}
+					again = append(again, r)
+				}
+				same(t, "events", printed(again), printed(records))
+				thread = ids.FindString(string(records[0].Event))
+			}
+		})
+	}
+	if out, code := execute(t, "rebuild", "--data-dir", data); code != 0 {
+		t.Errorf("rebuild: exit %d: %s", code, out)
+	}
+	if _, code := execute(t, "health", "--data-dir", data); code != 0 {
+		t.Errorf("health: exit %d", code)
+	}
+}
+
+// splitThreads cuts a recording of several processes into theirs.
+func splitThreads(out []byte, n int) [][]byte {
+	if n == 1 {
+		return [][]byte{out}
+	}
+	var parts [][]byte
+	for _, line := range bytes.SplitAfter(out, []byte{'\n'}) {
+		if bytes.Contains(line, []byte(`"thread.started"`)) {
+			parts = append(parts, nil)
+		}
+		if len(line) > 0 {
+			parts[len(parts)-1] = append(parts[len(parts)-1], line...)
+		}
+	}
+	return parts
+}
+
+// A line of over 6 MB, far over what a NATS message may hold.
+func TestRealCodexHugeLine(t *testing.T) {
+	env, processes, cwd := agents.Setup(t, "codex-shell-huge", t.TempDir())
+	records, code := agentRun(t, t.TempDir(), "huge", env, processes[0], cwd, "") // no `up`: a server of its own
+	if code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	all := strings.Join(printed(records), "\n")
+	if !strings.Contains(all, `"exit_code":0,"bytes":{"stdout":1048576,`) || !strings.Contains(all, "Nothing but zeros.") {
+		t.Errorf("events: %.2000s", all)
+	}
+}
