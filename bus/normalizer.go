@@ -34,6 +34,7 @@ type Normalizer struct {
 
 	cutEvery time.Duration          // 0: a second
 	die      func(next uint64) bool // tests: break off before this event
+	hold     int                    // bytes; 0: holdBytes
 }
 
 var errDied = errors.New("broken off by a test")
@@ -116,6 +117,7 @@ type session struct {
 	resume  resume
 
 	raw    uint64 // sequence of RAW that was folded last
+	held   int    // bytes of unfinished lines in memory
 	dirty  int    // runs whose records are out of date
 	urgent bool   // one of them has ended
 	cut    chan error
@@ -128,6 +130,7 @@ type run struct {
 	*normalizer.Fold
 	subjects [len(subjectTokens)]string // of its events, by token
 	from     uint64                     // RAW sequence where its unfinished line begins, 0: none
+	dropped  bool                       // that line is not in memory
 	skip     uint64                     // events that EVENTS has already, from a RAW that is gone
 	revision uint64                     // of its record, 0: none
 	named    uint64                     // RAW sequence where it named its thread
@@ -277,6 +280,12 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 			failed = s.events.publish(ctx, r.subject(s.Out, msg.Token), msg)
 		}
 	}
+	if r.dropped {
+		if err := s.recall(ctx, r, m.Subject(), seq, emit); err != nil {
+			return err
+		}
+	}
+	pending := r.Pending()
 	if ok {
 		r.Apply(seq, e, emit)
 	} else {
@@ -290,6 +299,9 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 		r.from = 0
 	case r.from == 0 || r.Record.Lines != lines:
 		r.from = seq
+	}
+	if s.held += r.Pending() - pending; s.held > s.maxHeld() {
+		s.shed(r)
 	}
 	if r.Record.Thread != thread {
 		if err := s.thread(ctx, r); err != nil {

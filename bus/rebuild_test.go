@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -288,4 +289,26 @@ func TestRawFullWaitsAndLosesNothing(t *testing.T) {
 	if got := l.Mark().Out; got != offset+int64(len(body)) {
 		t.Errorf("mark %d", got)
 	}
+}
+
+func TestUnfinishedLinesAreDroppedAndReadAgain(t *testing.T) {
+	logs := map[string][]runs.Entry{}
+	var order []string
+	for i := range 6 {
+		id := fmt.Sprintf("run-%d", i)
+		order = append(order, id)
+		logs[id] = corpusLog(t, "long-message", 7_000+i)
+	}
+	_, unbounded := serve(t)
+	interleave(t, unbounded, logs, order...)
+	normalize(t, unbounded)
+
+	_, b := serve(t)
+	interleave(t, b, logs, order...)
+	n := newNormalizer(b)
+	n.Until, n.hold = lastSeq(t, b.js, b.Raw()), 300_000
+	if err := n.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	diff(t, "EVENTS", dump(t, b.jsPub, b.Names.Events()), dump(t, unbounded.jsPub, unbounded.Names.Events()))
 }

@@ -86,6 +86,14 @@ func (f *Fold) Seen() uint64 { return f.seen }
 // offset.
 func (f *Fold) Pending() int { return len(f.partial) }
 
+// Drop forgets the bytes of the unfinished line, to save memory. Before the
+// next entry is folded those that hold them must be fed again, as after a
+// restart.
+func (f *Fold) Drop() {
+	f.next -= int64(len(f.partial))
+	f.partial = nil
+}
+
 // Apply folds the entry at sequence seq of the raw log, and calls emit for
 // every message that it makes. An entry whose sequence was seen gives nothing
 // new: of its bytes only those of an unfinished line are taken.

@@ -66,7 +66,9 @@ func tool(kind, members string) string {
 func started(members string) string { return tool("ToolCall", `"phase":"start",`+members) }
 func updated(members string) string { return tool("ToolCall", `"phase":"delta",`+members) }
 func done(members string) string    { return tool("ToolResult", `"phase":"complete",`+members) }
-func broken(members string) string  { return tool("ToolResult", `"phase":"fail","status":"failed",`+members) }
+func broken(members string) string {
+	return tool("ToolResult", `"phase":"fail","status":"failed",`+members)
+}
 
 func parseError(what string, bytes int) string {
 	return failure(fmt.Sprintf("codex stream parse error (redacted): %s (line_bytes=%d)", what, bytes))
@@ -359,9 +361,9 @@ func TestContext(t *testing.T) {
 func TestLineThatNamesThreadAndTurnShowsThem(t *testing.T) {
 	context := []string{`{"type":"thread.started","thread_id":"t"}`, `{"type":"turn.started"}`}
 	for line, want := range map[string]string{
-		`{"type":"item.completed","thread_id":" a ","turn_id":" b ","item":{"type":"web_search"}}`:     `"thread_id":"a","turn_id":"b"`,
-		`{"type":"item.completed","conversation_id":"a","item":{"type":"web_search"}}`:                 `"thread_id":"a","turn_id":"synthetic-turn-1"`,
-		`{"type":"item.completed","thread_id":7,"turn_id":"","item":{"type":"web_search"}}`:            `"thread_id":"t","turn_id":"synthetic-turn-1"`,
+		`{"type":"item.completed","thread_id":" a ","turn_id":" b ","item":{"type":"web_search"}}`:    `"thread_id":"a","turn_id":"b"`,
+		`{"type":"item.completed","conversation_id":"a","item":{"type":"web_search"}}`:                `"thread_id":"a","turn_id":"synthetic-turn-1"`,
+		`{"type":"item.completed","thread_id":7,"turn_id":"","item":{"type":"web_search"}}`:           `"thread_id":"t","turn_id":"synthetic-turn-1"`,
 		`{"type":"item.completed","thread_id":"","conversation_id":"a","item":{"type":"web_search"}}`: `"thread_id":"a","turn_id":"synthetic-turn-1"`,
 	} {
 		got, _ := feed(append(context, line)...)
@@ -404,10 +406,10 @@ func TestLongIdsInFacets(t *testing.T) {
 	const dropped = `{"kind":"ToolResult","channel":"tool","data":` + bounds.Dropped + `}`
 	whole := strings.Repeat("i", 60_000)
 	for line, want := range map[string]string{
-		`{"type":"item.completed","item":{"id":"` + whole + `","type":"web_search"}}`:                              done(`"kind":"web_search","status":"completed","backend_item_id":"` + whole + `"`),
-		`{"type":"item.completed","item":{"id":"` + whole + whole + `","type":"web_search"}}`:                      dropped,
-		`{"type":"item.completed","thread_id":"` + whole + whole + `","item":{"type":"web_search"}}`:               dropped,
-		`{"type":"item.completed","turn_id":"` + whole + whole + `","item":{"type":"web_search"}}`:                 dropped,
+		`{"type":"item.completed","item":{"id":"` + whole + `","type":"web_search"}}`:                                 done(`"kind":"web_search","status":"completed","backend_item_id":"` + whole + `"`),
+		`{"type":"item.completed","item":{"id":"` + whole + whole + `","type":"web_search"}}`:                         dropped,
+		`{"type":"item.completed","thread_id":"` + whole + whole + `","item":{"type":"web_search"}}`:                  dropped,
+		`{"type":"item.completed","turn_id":"` + whole + whole + `","item":{"type":"web_search"}}`:                    dropped,
 		`{"type":"item.completed","item":{"type":"mcp_tool_call","tool":"` + strings.Repeat(`\u0001`, 12_000) + `"}}`: dropped,
 	} {
 		got, fold := feed(line)

@@ -1,0 +1,181 @@
+package codex
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/normalizer/scan"
+	"github.com/linesman/linesman/test/bench/corpus"
+)
+
+// corpora are what the scan is measured with, about 15 MB each.
+var corpora = []struct {
+	name string
+	out  func() []byte
+}{
+	{"small", sync.OnceValue(func() []byte { return corpus.Small(60_000) })},
+	{"mix", sync.OnceValue(func() []byte { return corpus.Mix(8_000) })},
+}
+
+// reference does with gjson what the scan does: it validates JSON and UTF-8,
+// and picks the same fields of line and item.
+type reference struct {
+	typ, threadID, turnID, message, id, itemType, status, text, tool string
+	usage, result                                                    gjson.Result
+	stdout                                                           int
+	exitCode                                                         int64
+}
+
+func (r *reference) scan(line []byte) bool {
+	*r = reference{}
+	if !gjson.ValidBytes(line) || !utf8.Valid(line) {
+		return false
+	}
+	gjson.ParseBytes(line).ForEach(func(key, value gjson.Result) bool {
+		switch key.Str {
+		case "type":
+			r.typ = value.Str
+		case "thread_id":
+			r.threadID = value.Str
+		case "turn_id":
+			r.turnID = value.Str
+		case "message":
+			r.message = value.Str
+		case "usage":
+			r.usage = value
+		case "item":
+			value.ForEach(func(key, value gjson.Result) bool {
+				switch key.Str {
+				case "id":
+					r.id = value.Str
+				case "type":
+					r.itemType = value.Str
+				case "status":
+					r.status = value.Str
+				case "text":
+					r.text = value.Str
+				case "tool":
+					r.tool = value.Str
+				case "result":
+					r.result = value
+				case "exit_code":
+					r.exitCode = value.Int()
+				case "aggregated_output":
+					r.stdout = len(value.Str)
+				}
+				return true
+			})
+		}
+		return true
+	})
+	return true
+}
+
+// TestReferenceReadsTheSame: a comparison with a reference that does less
+// would be worth nothing.
+func TestReferenceReadsTheSame(t *testing.T) {
+	for _, c := range corpora {
+		var l line
+		var r reference
+		for _, raw := range corpus.Lines(c.out())[:2_000] {
+			if l.scan(raw) != scan.OK || !r.scan(raw) {
+				t.Fatalf("%s: not valid: %.200s", c.name, raw)
+			}
+			it := &l.item
+			if l.typ.Text() != r.typ || l.message.Text() != r.message || it.typ.Text() != r.itemType || it.text.Text() != r.text ||
+				it.tool.Text() != r.tool || it.status.Text() != r.status || it.stdout.Len != r.stdout || string(it.result.Raw) != r.result.Raw {
+				t.Fatalf("%s: read otherwise: %.200s", c.name, raw)
+			}
+		}
+	}
+}
+
+func TestScanAllocatesNothing(t *testing.T) {
+	for _, c := range corpora {
+		var l line
+		lines := corpus.Lines(c.out())[:2_000]
+		if n := testing.AllocsPerRun(3, func() {
+			for _, raw := range lines {
+				l.scan(raw)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations in %d lines", c.name, n, len(lines))
+		}
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	for _, c := range corpora {
+		b.Run(c.name, func(b *testing.B) {
+			lines := corpus.Lines(c.out())
+			var l line
+			b.SetBytes(int64(len(c.out())))
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, raw := range lines {
+					if l.scan(raw) != scan.OK {
+						b.Fatal("not valid")
+					}
+				}
+			}
+			perLine(b, len(lines))
+		})
+	}
+}
+
+func BenchmarkReference(b *testing.B) {
+	for _, c := range corpora {
+		b.Run(c.name, func(b *testing.B) {
+			lines := corpus.Lines(c.out())
+			var r reference
+			b.SetBytes(int64(len(c.out())))
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, raw := range lines {
+					if !r.scan(raw) {
+						b.Fatal("not valid")
+					}
+				}
+			}
+			perLine(b, len(lines))
+		})
+	}
+}
+
+// BenchmarkScanAgainstReference measures both by turns, since the same code
+// runs at another speed a minute later, and reports the median of the ratios
+// as x-gjson: how many times faster the scan is.
+func BenchmarkScanAgainstReference(b *testing.B) {
+	for _, c := range corpora {
+		b.Run(c.name, func(b *testing.B) {
+			lines := corpus.Lines(c.out())
+			var l line
+			var r reference
+			var ratios []float64
+			for b.Loop() {
+				start := time.Now()
+				for _, raw := range lines {
+					l.scan(raw)
+				}
+				ours := time.Since(start)
+				start = time.Now()
+				for _, raw := range lines {
+					r.scan(raw)
+				}
+				ratios = append(ratios, float64(time.Since(start))/float64(ours))
+			}
+			slices.Sort(ratios)
+			b.ReportMetric(ratios[len(ratios)/2], "x-gjson")
+			b.ReportMetric(0, "ns/op") // of both together: it says nothing
+		})
+	}
+}
+
+func perLine(b *testing.B, lines int) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(lines), "ns/line")
+}
