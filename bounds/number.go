@@ -8,7 +8,8 @@ import (
 // number reads a number, and lays it out anew unless it is an integer that
 // serde_json holds as one.
 func (e *editor) number(i int) (int, error) {
-	from, ok := i, true
+	from := i
+	var ok bool
 	if e.at(i) == '-' {
 		i++
 	}

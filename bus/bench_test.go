@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -20,15 +21,16 @@ import (
 const benchLines = 200_000
 
 // BenchmarkPipeline measures the whole path, from a run's bytes to its stored
-// events, beside two bare publishers of 330-byte messages that parse nothing:
-// X, PublishAsync with a message id each, and F, PublishMsgAsync with the
-// fence that the normalizer uses. What counts are the ratios.
+// events, beside bare publishers of 330-byte messages that parse nothing: Z,
+// fast ingest; X, PublishAsync with a message id each; F, PublishMsgAsync with
+// the fence that the normalizer uses. What counts are the ratios.
 func BenchmarkPipeline(b *testing.B) {
 	small := smallLines(benchLines)
 	for _, c := range []struct {
 		name string
 		run  func(b *testing.B) (lines int, took time.Duration)
 	}{
+		{"Z", benchFast},
 		{"X", benchX},
 		{"F", benchFenced},
 		{"small", func(b *testing.B) (int, time.Duration) { return benchPath(b, small, benchLines) }},
@@ -88,8 +90,8 @@ func benchPath(b *testing.B, out []byte, lines int) (int, time.Duration) {
 	if err := l.Append(b.Context(), runs.Entry{Kind: runs.Exited, Time: 2, Body: []byte(`{"reason":"eof"}`)}); err != nil {
 		b.Fatal(err)
 	}
-	for lastSeq(b, op.jsPub, op.Names.Events()) < uint64(lines+1) {
-		time.Sleep(time.Millisecond)
+	for tick := time.NewTicker(2 * time.Millisecond); lastSeq(b, op.jsPub, op.Names.Events()) < uint64(lines+1); {
+		<-tick.C
 	}
 	took := time.Since(began)
 	b.StopTimer()
@@ -104,6 +106,32 @@ func benchX(b *testing.B) (int, time.Duration) {
 	return benchBare(b, func(i int, m *nats.Msg) {
 		m.Header = nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}}
 	})
+}
+
+func benchFast(b *testing.B) (int, time.Duration) {
+	b.StopTimer()
+	s, op := serve(b)
+	fast, err := jetstreamext.NewFastPublisher(op.jsPub, jetstreamext.FastPublishFlowControl{Flow: 500, MaxOutstandingAcks: 4})
+	if err != nil {
+		b.Fatal(err)
+	}
+	body := bytes.Repeat([]byte("x"), 330)
+	subject := op.EventSubject("codex", "bench", "status")
+	b.StartTimer()
+	began := time.Now()
+	for range benchLines {
+		if _, err := fast.Add(subject, body); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := fast.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	took := time.Since(began)
+	b.StopTimer()
+	s.Stop()
+	b.StartTimer()
+	return benchLines, took
 }
 
 func benchFenced(b *testing.B) (int, time.Duration) {

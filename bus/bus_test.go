@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -223,7 +224,7 @@ func stopAt(t testing.TB, b *Bus, event uint64) {
 	n := newNormalizer(b)
 	n.die = func(next uint64) bool { return next == event }
 	err := n.term(ctx, n.Log)
-	if err != errDied {
+	if !errors.Is(err, errDied) {
 		t.Fatalf("stop at event %d: %v", event, err)
 	}
 }

@@ -91,6 +91,7 @@ func (s *session) locate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.canBurst = events.Config.AllowBatchPublish
 	s.streams = identity{raw: streamID(raw.Created), events: streamID(events.Created)}
 	if s.last, s.lastRev, err = s.loadCheckpoint(ctx); err != nil {
 		return err
@@ -272,6 +273,9 @@ func (s *session) lowest() uint64 {
 func (s *session) beginCut(ctx context.Context) error {
 	if s.cut != nil {
 		return nil
+	}
+	if err := s.events.settle(ctx); err != nil {
+		return err
 	}
 	covers := s.events.next - 1
 	c := s.last

@@ -168,6 +168,13 @@ func parseVersion(s string) (major, minor int) {
 	return major, minor
 }
 
+// serverHas reports whether the server of the public account is of a version
+// or newer.
+func (b *Bus) serverHas(major, minor int) bool {
+	have, haveMinor := parseVersion(b.public.ConnectedServerVersion())
+	return have > major || have == major && haveMinor >= minor
+}
+
 // redact takes user and password out of a URL.
 func redact(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")

@@ -116,6 +116,8 @@ type session struct {
 	lastRev uint64     // its revision
 	resume  resume
 
+	canBurst bool // the event stream takes fast ingest
+
 	raw    uint64 // sequence of RAW that was folded last
 	held   int    // bytes of unfinished lines in memory
 	dirty  int    // runs whose records are out of date
@@ -144,7 +146,7 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 		return nil, err
 	}
 	var err error
-	s.events, err = newPublisher(n.Bus, s.resume.next)
+	s.events, err = newPublisher(n.Bus, s.resume.next, s.canBurst)
 	return s, err
 }
 
@@ -206,6 +208,11 @@ func (s *session) work(ctx context.Context) error {
 				return err
 			}
 		case <-tick.C:
+			if len(messages) == 0 {
+				if err := s.events.quiet(ctx); err != nil {
+					return err
+				}
+			}
 			quiet := len(messages) == 0 && s.events.idle()
 			age := time.Since(s.cutAt)
 			if s.dirty > 0 && (age >= every || quiet && (s.urgent || age >= every/10)) {

@@ -10,12 +10,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/linesman/linesman/normalizer"
 )
 
 const (
 	publishWindow = 4096             // events in flight; at it the normalizer waits
+	burstAt       = 1024             // in flight: then fast ingest takes over, where the server has it
 	ackTimeout    = 10 * time.Second // then the event counts as lost, and the term ends
 )
 
@@ -23,11 +25,23 @@ const (
 // must come before it: if one is lost the server refuses all behind it, so
 // there is never a gap and never a duplicate. After the first failure nothing
 // more is published.
+//
+// A trickle is published one by one, each with an acknowledgement of its own.
+// In a burst the events go by fast ingest, where the server acknowledges
+// hundreds at a time; it ends when the burst does, or with the next cut.
+//
+// Its methods are for one goroutine, but for stored.
 type publisher struct {
+	bus    *Bus
 	js     jetstream.JetStream
 	next   uint64        // sequence that the next event gets
-	window chan struct{} // one for each event in flight
+	window chan struct{} // one for each event in flight, those of a burst aside
 	broken chan error    // the first failure
+
+	canBurst bool
+	bursting bool
+	burst    jetstreamext.FastPublisher // nil: none is open
+	before   uint64                     // sequence before its first event
 
 	mu      sync.Mutex
 	acked   uint64        // sequence that was stored last
@@ -36,12 +50,21 @@ type publisher struct {
 	failed  bool
 }
 
-func newPublisher(b *Bus, next uint64) (*publisher, error) {
-	p := &publisher{next: next, acked: next - 1, window: make(chan struct{}, publishWindow), broken: make(chan error, 1)}
+func newPublisher(b *Bus, next uint64, canBurst bool) (*publisher, error) {
+	p := &publisher{
+		bus: b, next: next, acked: next - 1, canBurst: canBurst,
+		window: make(chan struct{}, publishWindow), broken: make(chan error, 1),
+	}
 	js, err := jetstream.New(b.public,
-		jetstream.WithPublishAsyncMaxPending(2*publishWindow), jetstream.WithPublishAsyncTimeout(ackTimeout),
-		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, _ *nats.Msg, ack *jetstream.PubAck) { p.ack(ack.Sequence) }),
-		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) { p.fail(err) }))
+		jetstream.WithPublishAsyncMaxPending(2*publishWindow), jetstream.WithPublishAsyncTimeout(ackTimeout), jetstream.WithDefaultTimeout(ackTimeout),
+		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, _ *nats.Msg, ack *jetstream.PubAck) {
+			<-p.window
+			p.ack(ack.Sequence)
+		}),
+		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) {
+			<-p.window
+			p.fail(err)
+		}))
 	if err != nil {
 		return nil, fmt.Errorf("publish events: %w", err)
 	}
@@ -49,8 +72,41 @@ func newPublisher(b *Bus, next uint64) (*publisher, error) {
 	return p, nil
 }
 
-// publish sends one event. It waits while the window is full.
+// publish sends one event. It waits while too many are in flight.
 func (p *publisher) publish(ctx context.Context, subject string, m normalizer.Message) error {
+	if p.canBurst && !p.bursting && len(p.window) >= burstAt {
+		p.bursting = true
+	}
+	msg := p.message(subject, m)
+	var err error
+	if p.bursting {
+		err = p.fast(msg)
+	} else {
+		err = p.single(ctx, msg)
+	}
+	if err != nil {
+		return fmt.Errorf("publish events: %w", err)
+	}
+	p.next++
+	return nil
+}
+
+// message has one backing array for the values of both headers, and one
+// string for their bytes.
+func (p *publisher) message(subject string, m normalizer.Message) *nats.Msg {
+	var buf [96]byte
+	b := appendPos(buf[:0], m.Pos)
+	n := len(b)
+	text := string(strconv.AppendUint(b, p.next-1, 10))
+	values := [2]string{text[:n], text[n:]}
+	return &nats.Msg{
+		Subject: subject,
+		Header:  nats.Header{HeaderPos: values[0:1:1], headerLastSeq: values[1:2:2]},
+		Data:    m.Body,
+	}
+}
+
+func (p *publisher) single(ctx context.Context, m *nats.Msg) error {
 	select {
 	case p.window <- struct{}{}:
 	default:
@@ -62,26 +118,51 @@ func (p *publisher) publish(ctx context.Context, subject string, m normalizer.Me
 			return ctx.Err()
 		}
 	}
-	// One backing array for both headers' values, one string for their bytes.
-	var buf [96]byte
-	b := appendPos(buf[:0], m.Pos)
-	n := len(b)
-	text := string(strconv.AppendUint(b, p.next-1, 10))
-	values := [2]string{text[:n], text[n:]}
-	_, err := p.js.PublishMsgAsync(&nats.Msg{
-		Subject: subject,
-		Header:  nats.Header{HeaderPos: values[0:1:1], headerLastSeq: values[1:2:2]},
-		Data:    m.Body,
-	})
+	_, err := p.js.PublishMsgAsync(m)
+	return err
+}
+
+func (p *publisher) fast(m *nats.Msg) error {
+	if p.burst == nil {
+		burst, err := jetstreamext.NewFastPublisher(p.js,
+			jetstreamext.FastPublishFlowControl{Flow: 500, MaxOutstandingAcks: 4, AckTimeout: ackTimeout},
+			jetstreamext.WithFastPublisherErrorHandler(p.fail))
+		if err != nil {
+			return err
+		}
+		p.burst, p.before = burst, p.next-1
+	}
+	_, err := p.burst.AddMsg(m)
+	return err
+}
+
+// settle ends a burst: it waits until all of it is stored.
+func (p *publisher) settle(ctx context.Context) error {
+	if p.burst == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	burst := p.burst
+	p.burst = nil
+	ack, err := burst.Close(ctx)
 	if err != nil {
 		return fmt.Errorf("publish events: %w", err)
 	}
-	p.next++
+	if ack.Sequence != p.next-1 {
+		return fmt.Errorf("publish events: stored up to %d, want %d", ack.Sequence, p.next-1)
+	}
+	p.ack(ack.Sequence)
 	return nil
 }
 
+// quiet ends a burst for good: what comes next is a trickle.
+func (p *publisher) quiet(ctx context.Context) error {
+	p.bursting = false
+	return p.settle(ctx)
+}
+
 func (p *publisher) ack(seq uint64) {
-	<-p.window
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.acked = max(p.acked, seq)
@@ -92,7 +173,6 @@ func (p *publisher) ack(seq uint64) {
 }
 
 func (p *publisher) fail(err error) {
-	<-p.window
 	p.mu.Lock()
 	first := !p.failed
 	p.failed = true
@@ -103,7 +183,7 @@ func (p *publisher) fail(err error) {
 }
 
 // idle reports whether nothing is in flight.
-func (p *publisher) idle() bool { return len(p.window) == 0 }
+func (p *publisher) idle() bool { return len(p.window) == 0 && p.burst == nil }
 
 // stored waits until all events up to sequence seq are stored. One waits at a time.
 func (p *publisher) stored(ctx context.Context, seq uint64) error {
@@ -128,9 +208,14 @@ func (p *publisher) stored(ctx context.Context, seq uint64) error {
 // close waits until what is in flight is stored or refused: only then can
 // the stream's last event be believed.
 func (p *publisher) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), ackTimeout)
+	defer cancel()
+	if err := p.settle(ctx); err != nil {
+		p.fail(err)
+	}
 	select {
 	case <-p.js.PublishAsyncComplete():
-	case <-time.After(ackTimeout + time.Second):
+	case <-ctx.Done():
 	}
 	p.js.CleanupPublisher()
 }

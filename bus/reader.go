@@ -91,6 +91,7 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 		return fmt.Errorf("read %s: %w", b.Names.Events(), err)
 	}
 	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)() // while the server is away Next does not look at ctx
 	for {
 		m, err := messages.Next(jetstream.NextContext(ctx))
 		switch {

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -124,7 +125,7 @@ func TestTwoWritersOfOneRun(t *testing.T) {
 	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte(`{"worker":"first"}`)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte(`{"worker":"second"}`)}); err != runs.ErrMoved {
+	if err := second.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte(`{"worker":"second"}`)}); !errors.Is(err, runs.ErrMoved) {
 		t.Fatalf("the second start: %v", err)
 	}
 	if !second.Mark().Started {
@@ -133,7 +134,7 @@ func TestTwoWritersOfOneRun(t *testing.T) {
 	if err := second.Append(t.Context(), runs.Entry{Kind: runs.Cancelled, Time: 2}); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")}); err != runs.ErrMoved || !first.Mark().Cancelled {
+	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")}); !errors.Is(err, runs.ErrMoved) || !first.Mark().Cancelled {
 		t.Fatalf("after a cancel: %v, %+v", err, first.Mark())
 	}
 	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")}); err != nil {

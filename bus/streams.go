@@ -83,6 +83,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 	raw.Discard, raw.Compression = jetstream.DiscardNew, jetstream.S2Compression
 
 	events := base(b.Events(), "bounded events of the agents' runs", l.EventsAge, size(l.EventsBytes, DefaultEventsBytes, 4), b.EventSubjects())
+	events.AllowBatchPublish = b.serverHas(2, 14)
 	events.RePublish = &jetstream.RePublish{Source: b.EventSubjects(), Destination: b.LiveSubjects()}
 
 	runs := base(bucketStream(b.Runs()), "one record a run", l.RunsAge, size(l.RunsBytes, DefaultRunsBytes, 20), bucketSubject(b.Runs(), ">"))
@@ -134,10 +135,14 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 	}
 	change("max_age", have.MaxAge.String(), want.MaxAge.String())
 	change("max_bytes", strconv.FormatInt(have.MaxBytes, 10), strconv.FormatInt(want.MaxBytes, 10))
+	if want.AllowBatchPublish && !have.AllowBatchPublish {
+		change("allow_batched", "false", "true")
+	}
 	change("replicas", strconv.Itoa(have.Replicas), strconv.Itoa(want.Replicas))
 	if len(changed) == 0 {
 		return nil, nil
 	}
+	next.AllowBatchPublish = want.AllowBatchPublish || have.AllowBatchPublish
 	next.MaxAge, next.MaxBytes, next.Replicas, next.Duplicates = want.MaxAge, want.MaxBytes, want.Replicas, want.Duplicates
 	if _, err := js.UpdateStream(ctx, next); err != nil {
 		return nil, err

@@ -310,9 +310,9 @@ func TestSilentAgentWithoutShimIsGivenUp(t *testing.T) {
 	_, done := l.begun(spec, "one")
 	shim, _ := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "shim"))))
 	agent, _ := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "agent"))))
-	unix.Kill(shim, unix.SIGKILL)
+	_ = unix.Kill(shim, unix.SIGKILL)
 	if res := <-done; res.err != nil || res.Reason != runs.ReasonLost {
 		t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
 	}
-	unix.Kill(agent, unix.SIGKILL)
+	_ = unix.Kill(agent, unix.SIGKILL)
 }

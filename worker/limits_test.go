@@ -138,7 +138,7 @@ func TestServerWithoutStdoutOutlivesItsAgent(t *testing.T) {
 		t.Error("the server was ended with its agent")
 	}
 	pid, _ := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "server"))))
-	unix.Kill(pid, unix.SIGKILL)
+	_ = unix.Kill(pid, unix.SIGKILL)
 }
 
 func TestSilentHoldersOfStdoutAreEnded(t *testing.T) {

@@ -117,7 +117,7 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 	away, hook := l.logs.away, l.logs.hook
 	l.logs.mu.Unlock()
 	if kill && !l.logs.killAfter {
-		unix.Kill(os.Getpid(), unix.SIGKILL)
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
 	if away != nil {
 		select {
@@ -159,7 +159,7 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 	l.size += int64(len(line))
 	l.mark = l.mark.After(e, l.mark.Seq+1)
 	if kill {
-		unix.Kill(os.Getpid(), unix.SIGKILL)
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
 	return nil
 }

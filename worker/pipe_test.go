@@ -64,7 +64,7 @@ func TestPipeFollowsItsInput(t *testing.T) {
 	done := make(chan both, 1)
 	go func() { ex, err := l.pipe(t.Context(), r, 0); done <- both{ex, err} }()
 	for _, line := range []string{"one\n", "two\n"} {
-		io.WriteString(w, line)
+		_, _ = io.WriteString(w, line)
 		l.await("p", line)
 	}
 	w.Close()
@@ -126,7 +126,7 @@ func TestKilledPipeIsReadToItsEndByTheNextWorker(t *testing.T) {
 	defer w.Close()
 	cmd := l.process(r, nil, "pipe")
 	r.Close()
-	io.WriteString(w, "one\ntw")
+	_, _ = io.WriteString(w, "one\ntw")
 	l.await("piped", "one\n")
 	waitFor(t, "the spool", func() bool { return contents(t, l.root+"/piped/"+outFile) == "one\ntw" })
 	kill(cmd)

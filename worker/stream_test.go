@@ -83,13 +83,13 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 					b = fmt.Appendf(b, "%d ", count)
 					count++
 				}
-				f.Write(b)
+				_, _ = f.Write(b)
 				written.Write(b)
 			},
 			"read": func(*rapid.T) { catchUp() },
 			"truncate": func(*rapid.T) {
 				catchUp()
-				f.Truncate(0)
+				_ = f.Truncate(0)
 			},
 			"take over": func(*rapid.T) { // by the next worker, which has the spot and the log
 				catchUp()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -17,6 +18,7 @@ import (
 type app struct {
 	config         config.Config // empty for commands that need no settings
 	log            *zap.Logger
+	levelGiven     bool // on the command line or in the environment
 	environ        []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -42,6 +44,8 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	if call.needsSettings {
 		a.log = newLogger(a.config, stderr)
+		a.levelGiven = lookup(environ, "LINESMAN_LOG_LEVEL") != "" ||
+			slices.ContainsFunc(call.settings, func(f config.Flag) bool { return f.Key == "log_level" })
 	}
 
 	err := call.run(ctx, a)
@@ -49,6 +53,14 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		complain(stderr, err)
 	}
 	return exitCode(err)
+}
+
+// whisper is for commands that end by themselves, in somebody's terminal or
+// script: unless a level was asked for, they log only what is wrong.
+func (a *app) whisper() {
+	if !a.levelGiven {
+		a.log = a.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+	}
 }
 
 // complain prints one line for each error that was joined into err.

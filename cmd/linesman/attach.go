@@ -20,8 +20,9 @@ type attachment struct {
 	temp    string
 }
 
-// attach finds a server, or starts one.
-func (a *app) attach(ctx context.Context) (_ *attachment, err error) {
+// attach finds a server, or starts one. Where it finds none and cannot have
+// the data directory, temporary allows a server whose streams end with it.
+func (a *app) attach(ctx context.Context, temporary bool) (_ *attachment, err error) {
 	t := &attachment{}
 	defer func() {
 		if err != nil {
@@ -37,6 +38,9 @@ func (a *app) attach(ctx context.Context) (_ *attachment, err error) {
 	if errors.Is(err, errLocked) {
 		if t.bus, err = a.connectSoon(ctx); err == nil {
 			return t, nil
+		}
+		if !temporary {
+			return t, exitWith(exitNATS, fmt.Errorf("%s is in use, and no `linesman up` answers there: start one, and try again", dir))
 		}
 		if t.temp, err = os.MkdirTemp("", "linesman-"); err != nil {
 			return t, fmt.Errorf("temporary store: %w", err)

@@ -34,6 +34,7 @@ Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach, 
 }
 
 func (c *eventsCmd) Run(ctx context.Context, a *app) error {
+	a.whisper()
 	b, err := a.connect(ctx, bus.SubscriberUser)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 		f.Since = time.Now().Add(-c.Since)
 	}
 	_, n, err := a.printer(c.JSON).watch(ctx, b, f)
-	if err != nil || n > 0 || c.Run_ == "" || c.Follow {
+	if err != nil || n > 0 || c.Run_ == "" || c.Follow || ctx.Err() != nil {
 		return err
 	}
 	return c.mustKnow(ctx, a)

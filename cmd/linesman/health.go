@@ -21,6 +21,7 @@ Exit status: 0 fine, 2 bad flags or settings, 3 not; what is wrong is on stderr.
 }
 
 func (c *healthCmd) Run(ctx context.Context, a *app) error {
+	a.whisper()
 	ctx, cancel := soon(ctx)
 	defer cancel()
 	b, err := a.connect(ctx, bus.OperatorUser)

@@ -30,6 +30,14 @@ Examples:
 Exit status: 0 done, 1 failed, 2 bad flags or settings. A bad line is an Error event and no failure.`
 }
 
+// Validate is called by kong.
+func (c *normalizeCmd) Validate() error {
+	if c.ExitCode != nil && (*c.ExitCode < 0 || *c.ExitCode > 255) {
+		return fmt.Errorf("--exit-code: must be from 0 to 255, got %d", *c.ExitCode)
+	}
+	return nil
+}
+
 func (c *normalizeCmd) Run(_ context.Context, a *app) error {
 	b, err := backend(c.Agent)
 	if err != nil {

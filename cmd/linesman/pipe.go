@@ -36,7 +36,8 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 	if _, err := backend(c.Agent); err != nil {
 		return err
 	}
-	t, err := a.attach(ctx)
+	a.whisper()
+	t, err := a.attach(ctx, false)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func readInstance(data string) (instance, error) {
 }
 
 // errLocked reports a data directory that another process has.
-var errLocked = errors.New("another linesman has this data directory")
+var errLocked = errors.New("another linesman works on this data directory")
 
 // lockData makes the data directory where it is missing, and takes its lock.
 // The kernel gives the lock back when the process ends, however it does.
@@ -86,6 +86,9 @@ func (a *app) connect(ctx context.Context, user string) (*bus.Bus, error) {
 	}
 	b, err := bus.Connect(ctx, inside, public, a.names(), a.log)
 	if errors.Is(err, bus.ErrUnreachable) {
+		if a.config.NATS == "" {
+			err = fmt.Errorf("%w; %s says so: has that `linesman up` been killed? Start it again", err, instanceFile(a.config.DataDir))
+		}
 		return nil, exitWith(exitNATS, err)
 	}
 	return b, err

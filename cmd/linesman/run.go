@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -35,7 +36,8 @@ func (runCmd) Help() string {
 	return `The agent is started at most once, for this command, in its directory and environment, with /dev/null as its stdin.
 What it prints is kept on this machine until NATS has it, so nothing is lost while NATS is away. Its events are printed
 as they are stored. They go to the running "linesman up" or to --nats; without either, to a server that runs only as
-long as the agent. Ctrl-C is passed on to the agent; a second one cancels the run.
+long as the agent. Ctrl-C is passed on to the agent; a second one cancels the run, and a third one leaves what is not
+stored yet to the next "linesman up".
 
 Examples:
 
@@ -59,10 +61,17 @@ func (c *runCmd) Validate(kctx *kong.Context) error {
 // away is how long NATS may be gone after the agent's end.
 const away = 60 * time.Second
 
+// Why a run is left to the next `linesman up`.
+var (
+	errAway = errors.New("NATS is away")
+	errLeft = errors.New("left by a signal")
+)
+
 func (c *runCmd) Run(ctx context.Context, a *app) error {
 	if _, err := backend(c.Agent); err != nil {
 		return err
 	}
+	a.whisper()
 	dir, err := os.Getwd()
 	if err != nil {
 		return exitWith(exitLinesman, fmt.Errorf("working directory: %w", err))
@@ -72,8 +81,13 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	ctx = context.WithoutCancel(ctx)
+	// A reader of stdout that goes away is an error, not the end: the agent
+	// would go on with nobody to pass Ctrl-C on.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 
-	t, err := a.attach(ctx)
+	t, err := a.attach(ctx, true)
 	if err != nil {
 		return exitWith(exitLinesman, err)
 	}
@@ -109,35 +123,66 @@ func (c *runCmd) run(ctx context.Context, a *app, t *attachment, dir string, sig
 	fmt.Fprintf(a.stderr, "linesman: run %s\n", id)
 
 	ctx, cancel := context.WithCancelCause(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	defer cancel(nil)
 	printed := make(chan error, 1)
-	go func() {
+	beside.Go(func() {
 		_, _, err := a.printer(c.JSON).watch(ctx, t.bus, bus.Filter{Run: id, Agent: string(c.Agent), Follow: true})
 		printed <- err
-	}()
-	r := w.Run(d)
-	path := d.Path()
-	go relay(ctx, r, signals, a)
-	go abandon(ctx, cancel, t.bus, path)
+	})
+	r, path := w.Run(d), d.Path()
+	beside.Go(func() { a.relay(ctx, cancel, r, path, signals) })
+	beside.Go(func() { abandon(ctx, cancel, t.bus, path) })
 	exit, err := r.Drive(ctx)
-	switch {
+	switch cause := context.Cause(ctx); {
 	case errors.Is(err, worker.ErrKnown):
 		return exitFailed, err
-	case errors.Is(err, worker.ErrEnded): // exit tells how
-	case err != nil && errors.Is(context.Cause(ctx), errAway):
-		return exitLinesman, fmt.Errorf("NATS is still away %v after the agent's end: its output is in %s; the next `linesman up` on this data directory takes it", away, path)
+	case errors.Is(err, worker.ErrEnded):
+		return exitLinesman, err
+	case err != nil && errors.Is(cause, errAway):
+		return exitLinesman, fmt.Errorf("run %s: NATS is still away %v after the agent's end: its output is in %s, and the next `linesman up` on this data directory takes it", id, away, path)
+	case err != nil && errors.Is(cause, errLeft):
+		return exitLinesman, fmt.Errorf("run %s: not all of its output is stored: it is in %s, and the next `linesman up` on this data directory takes it", id, path)
 	case err != nil:
-		return exitLinesman, fmt.Errorf("run %s: %w", id, err)
+		return exitLinesman, err
 	}
 	select {
-	case err := <-printed:
-		if err != nil {
-			return exitLinesman, err
+	case err = <-printed:
+		if cause := context.Cause(ctx); err == nil && cause != nil {
+			err = fmt.Errorf("run %s: its events are stored later: %w", id, cause)
 		}
 	case <-time.After(away):
-		return exitLinesman, fmt.Errorf("run %s: its events are not complete %v after its end: is a normalizer at work?", id, away)
+		err = fmt.Errorf("run %s: its events are not complete %v after its end: is a normalizer at work?", id, away)
 	}
-	return agentCode(exit), nil
+	if err != nil {
+		return exitLinesman, err
+	}
+	return agentCode(exit), c.explain(exit)
+}
+
+// explain says what linesman knows of an end that the agent itself cannot have
+// spoken of.
+func (c *runCmd) explain(x runs.Exit) error {
+	switch x.Reason {
+	case runs.ReasonSpawn:
+		switch x.Spawn {
+		case runs.SpawnNotFound:
+			return fmt.Errorf("%s: command not found", safe(c.Command[0]))
+		case runs.SpawnNotExecutable:
+			return fmt.Errorf("%s: cannot be executed", safe(c.Command[0]))
+		}
+		return fmt.Errorf("%s: could not be started", safe(c.Command[0]))
+	case runs.ReasonIdle:
+		return errors.New("the agent printed nothing for so long that it was ended (--idle-timeout)")
+	case runs.ReasonHard:
+		return errors.New("the agent ran for so long that it was ended (--timeout)")
+	case runs.ReasonSpool:
+		return errors.New("the agent printed so much that it was ended (spool.max_bytes)")
+	case runs.ReasonLost:
+		return errors.New("nobody knows how the agent ended: the process that watched over it is gone")
+	}
+	return nil
 }
 
 // agentCode is the exit code that tells how the agent ended.
@@ -181,32 +226,41 @@ func (a *app) createRun(ctx context.Context, b *bus.Bus, spec worker.Spec) (*wor
 func newID() string { return runs.LocalID(time.Now().UnixMilli(), rand.Uint64()) }
 
 // relay passes the first Ctrl-C on to the agent; the second one, or SIGTERM,
-// cancels the run.
-func relay(ctx context.Context, r *worker.Run, signals <-chan os.Signal, a *app) {
-	interrupted := false
-	for {
+// cancels the run, and so does the first while there is no agent yet. The
+// third leaves what is still to be stored to others.
+func (a *app) relay(ctx context.Context, leave context.CancelCauseFunc, r *worker.Run, dir string, signals <-chan os.Signal) {
+	for n := 1; ; n++ {
 		var s os.Signal
 		select {
 		case <-ctx.Done():
 			return
 		case s = <-signals:
 		}
-		if s == os.Interrupt && !interrupted {
-			interrupted = true
-			if err := r.Interrupt(); err == nil {
-				continue
-			} else if !errors.Is(err, worker.ErrNoAgent) {
-				fmt.Fprintf(a.stderr, "linesman: interrupt the agent: %v\n", err)
+		switch {
+		case n >= 3:
+			leave(errLeft)
+			return
+		case n == 1 && s == os.Interrupt && r.Interrupt() == nil:
+		case ended(dir):
+			fmt.Fprintln(a.stderr, "linesman: the agent has ended, but not all is stored yet; the third Ctrl-C leaves the rest to the next `linesman up`")
+		default:
+			if err := r.Cancel(ctx, "asked for by a signal"); err != nil && ctx.Err() == nil {
+				fmt.Fprintf(a.stderr, "linesman: cancel the run: %v\n", err)
 			}
-			continue
-		}
-		if err := r.Cancel(ctx, "asked for by a signal"); err != nil {
-			fmt.Fprintf(a.stderr, "linesman: cancel the run: %v\n", err)
 		}
 	}
 }
 
-var errAway = errors.New("NATS is away")
+// ended reports whether the agent of a run directory has ended. A directory
+// that is gone belonged to a run that has.
+func ended(dir string) bool {
+	_, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	_, err = os.Stat(filepath.Join(dir, "exit.json"))
+	return err == nil
+}
 
 // abandon gives up when NATS is still away some time after the agent's end.
 func abandon(ctx context.Context, cancel context.CancelCauseFunc, b *bus.Bus, dir string) {
@@ -218,7 +272,7 @@ func abandon(ctx context.Context, cancel context.CancelCauseFunc, b *bus.Bus, di
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if _, err := os.Stat(filepath.Join(dir, "exit.json")); err != nil || b.Connected() {
+			if !ended(dir) || b.Connected() {
 				since = time.Time{}
 				continue
 			}

@@ -31,7 +31,10 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	if _, err := backend(c.Agent); err != nil {
 		return err
 	}
-	t, err := a.attach(ctx)
+	if c.Once {
+		a.whisper()
+	}
+	t, err := a.attach(ctx, false)
 	if err != nil {
 		return err
 	}

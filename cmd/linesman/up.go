@@ -42,7 +42,10 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 	}
 	data := a.config.DataDir
 	lock, err := lockData(data)
-	if err != nil {
+	switch {
+	case errors.Is(err, errLocked):
+		return fmt.Errorf("%w: end it first, or choose another directory with --data-dir", err)
+	case err != nil:
 		return err
 	}
 	defer lock.Close()

@@ -83,6 +83,8 @@ func (p *printer) watch(ctx context.Context, b *bus.Bus, f bus.Filter) (complete
 			}
 		case err := <-done:
 			return finish(quiet(err))
+		case <-ctx.Done(): // a reader that waits for its server to come back would keep us
+			return finish(nil)
 		case now := <-tick.C:
 			if !p.json {
 				if err := p.tick(now); err != nil {

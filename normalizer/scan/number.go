@@ -22,14 +22,14 @@ func (s *Scanner) number() {
 	case i < len(b) && '1' <= b[i] && b[i] <= '9':
 		i = digits(b, i)
 	default:
-		s.bad = true
+		s.fail()
 		return
 	}
 	check := i-start > plainDigits
 	if i < len(b) && b[i] == '.' {
 		end := digits(b, i+1)
 		if end == i+1 {
-			s.bad = true
+			s.fail()
 			return
 		}
 		i = end
@@ -41,7 +41,7 @@ func (s *Scanner) number() {
 		}
 		end := digits(b, i)
 		if end == i {
-			s.bad = true
+			s.fail()
 			return
 		}
 		i = end
@@ -50,7 +50,7 @@ func (s *Scanner) number() {
 	if check {
 		// The string lives no longer than the call, and is not written to.
 		if _, err := strconv.ParseFloat(unsafe.String(&b[start], i-start), 64); err != nil {
-			s.bad = true
+			s.fail()
 			return
 		}
 	}

@@ -19,11 +19,7 @@
 // Nothing that was read may be believed before [Scanner.End] returned OK.
 package scan
 
-import (
-	"encoding/binary"
-	"math/bits"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // MaxDepth is the deepest nesting that is read: encoding/json's own limit.
 const MaxDepth = 10000
@@ -41,13 +37,15 @@ const (
 // Scanner walks one line. Its zero value is ready for [Scanner.Reset].
 type Scanner struct {
 	b     []byte
-	i     int  // next byte to read
+	i     int  // next byte to read; at the end once the grammar was broken
 	start int  // where the value begins
-	bad   bool // the grammar was broken, at or before i
-	first bool // just behind a '{': no comma is due
 	depth int  // open objects and arrays
+	bad   bool // the grammar was broken
+	first bool // just behind a '{': no comma is due
 
-	key     Value
+	key     int // where the key begins, behind its quote
+	keyEnd  int
+	surplus int      // of the key, see string
 	scratch [64]byte // a key with escapes, decoded
 
 	// Which of the open containers are objects; read and written by skip only.
@@ -56,7 +54,7 @@ type Scanner struct {
 
 // Reset makes s read line from its beginning. It keeps line until the next Reset.
 func (s *Scanner) Reset(line []byte) {
-	s.b, s.i, s.bad, s.first, s.depth = line, 0, false, false, 0
+	s.b, s.i, s.depth, s.bad, s.first = line, 0, 0, false, false
 	s.space()
 	s.start = s.i
 }
@@ -64,14 +62,14 @@ func (s *Scanner) Reset(line []byte) {
 // Object enters the object that is next, and reports whether there is one.
 // Where there is none it reads nothing.
 func (s *Scanner) Object() bool {
-	if s.bad || s.i >= len(s.b) || s.b[s.i] != '{' {
+	if s.i >= len(s.b) || s.b[s.i] != '{' {
 		return false
 	}
 	s.i++
 	s.depth++
 	s.first = true
 	if s.depth > MaxDepth {
-		s.bad = true
+		return s.fail()
 	}
 	return true
 }
@@ -79,82 +77,73 @@ func (s *Scanner) Object() bool {
 // Next moves to the next member of the object that was entered last; its
 // value is next to be read. At the object's end it leaves it, and is false.
 func (s *Scanner) Next() bool {
-	if s.bad {
-		return false
-	}
 	s.space()
 	if s.i >= len(s.b) {
 		return s.fail()
 	}
-	c := s.b[s.i]
-	if c == '}' {
+	switch c := s.b[s.i]; {
+	case c == '}':
 		s.i++
 		s.depth--
 		s.first = false
-		s.space()
 		return false
-	}
-	if s.first {
+	case s.first:
 		s.first = false
-	} else {
-		if c != ',' {
-			return s.fail()
-		}
+	case c == ',':
 		s.i++
 		s.space()
-	}
-	if s.i >= len(s.b) || s.b[s.i] != '"' {
+	default:
 		return s.fail()
 	}
-	s.key = s.string()
-	s.space()
-	if s.bad || s.i >= len(s.b) || s.b[s.i] != ':' {
-		return s.fail()
-	}
-	s.i++
-	s.space()
-	return true
+	s.key = s.i + 1
+	s.surplus = s.member()
+	return s.surplus >= 0
 }
 
 // Key is the key of the member that [Scanner.Next] moved to, decoded. A key
 // with escapes that is longer than any that a caller asks for comes as
 // written. It is valid until the next call of Next.
 func (s *Scanner) Key() []byte {
-	if !s.key.Escaped || s.key.Len > len(s.scratch) {
-		return s.key.Raw
+	raw := s.b[s.key:s.keyEnd]
+	if s.surplus == 0 || len(raw)-s.surplus > len(s.scratch) {
+		return raw
 	}
-	return s.key.Append(s.scratch[:0])
+	return decode(s.scratch[:0], raw)
 }
 
 // Value reads the value that is next, whatever it is.
 func (s *Scanner) Value() Value {
-	if s.bad {
-		return Value{}
-	}
-	if s.i >= len(s.b) {
+	start := s.i
+	if start >= len(s.b) {
 		s.fail()
 		return Value{}
 	}
-	switch s.b[s.i] {
+	kind := Number
+	switch s.b[start] {
 	case '"':
-		return s.string()
+		surplus := s.string()
+		if surplus < 0 {
+			return Value{}
+		}
+		raw := s.b[start+1 : s.i-1]
+		return Value{Kind: String, Raw: raw, Len: len(raw) - surplus, Escaped: surplus > 0}
 	case '{':
-		return s.raw(Object)
+		kind = Object
 	case '[':
-		return s.raw(Array)
+		kind = Array
 	case 'n':
-		return s.raw(Null)
+		kind = Null
 	case 't', 'f':
-		return s.raw(Bool)
+		kind = Bool
 	}
-	return s.raw(Number)
+	if !s.skip() {
+		return Value{}
+	}
+	return Value{Kind: kind, Raw: s.b[start:s.i]}
 }
 
 // Skip reads over the value that is next.
 func (s *Scanner) Skip() {
-	if s.bad {
-		return
-	}
 	if s.i < len(s.b) && s.b[s.i] == '"' {
 		s.string()
 		return
@@ -165,30 +154,21 @@ func (s *Scanner) Skip() {
 // End reports what is wrong with the line, once its value has been read: it
 // must be the only one.
 func (s *Scanner) End() Fault {
-	if !s.bad && s.depth == 0 && s.i > s.start {
-		s.space()
-		if s.i == len(s.b) {
-			return OK
-		}
+	s.space()
+	if !s.bad && s.depth == 0 && s.i > s.start && s.i == len(s.b) {
+		return OK
 	}
-	s.bad = true
+	s.fail()
 	if !utf8.Valid(s.b) {
 		return InvalidUTF8
 	}
 	return InvalidJSON
 }
 
-func (s *Scanner) raw(k Kind) Value {
-	start := s.i
-	s.skip()
-	if s.bad {
-		return Value{}
-	}
-	return Value{Kind: k, Raw: s.b[start:s.i]}
-}
-
+// fail ends the reading: nothing is left to read.
 func (s *Scanner) fail() bool {
 	s.bad = true
+	s.i = len(s.b)
 	return false
 }
 
@@ -210,42 +190,55 @@ func (s *Scanner) spaces() {
 	}
 }
 
+// member reads a key and its colon. It returns the key's surplus, negative
+// where there is no key.
+func (s *Scanner) member() int {
+	if s.i >= len(s.b) || s.b[s.i] != '"' {
+		s.fail()
+		return -1
+	}
+	surplus := s.string()
+	s.keyEnd = s.i - 1
+	s.space()
+	if s.i >= len(s.b) || s.b[s.i] != ':' {
+		s.fail()
+		return -1
+	}
+	s.i++
+	s.space()
+	return surplus
+}
+
 // skip reads over one value, iteratively: a line may nest MaxDepth deep.
-func (s *Scanner) skip() {
+func (s *Scanner) skip() bool {
 	floor := s.depth
 	for {
 		// A value is due.
 		if s.i >= len(s.b) {
-			s.bad = true
-			return
+			return s.fail()
 		}
 		switch c := s.b[s.i]; c {
 		case '"':
 			s.string()
 		case '{', '[':
 			s.i++
+			if s.depth++; s.depth > MaxDepth {
+				return s.fail()
+			}
 			s.space()
 			if s.i < len(s.b) && s.b[s.i] == c+2 { // '}' is '{'+2, ']' is '['+2
 				s.i++
-				if s.depth+1 > MaxDepth {
-					s.bad = true
-				}
+				s.depth--
 				break
 			}
-			s.depth++
-			if s.depth > MaxDepth {
-				s.bad = true
-				return
-			}
 			word, bit := s.depth>>6, uint64(1)<<(s.depth&63)
-			if c == '{' {
-				s.object[word] |= bit
-				s.member()
-			} else {
+			if c == '[' {
 				s.object[word] &^= bit
+				continue
 			}
-			if s.bad {
-				return
+			s.object[word] |= bit
+			if s.member() < 0 {
+				return false
 			}
 			continue
 		case 't':
@@ -259,189 +252,35 @@ func (s *Scanner) skip() {
 		}
 		// A value has ended: close what ends with it.
 		for {
-			if s.bad || s.depth == floor {
-				return
+			if s.depth == floor {
+				return !s.bad
 			}
 			s.space()
 			if s.i >= len(s.b) {
-				s.bad = true
-				return
+				return s.fail()
 			}
 			inObject := s.object[s.depth>>6]&(1<<(s.depth&63)) != 0
 			c := s.b[s.i]
 			s.i++
 			if c == ',' {
 				s.space()
-				if inObject {
-					s.member()
+				if inObject && s.member() < 0 {
+					return false
 				}
 				break
 			}
 			if inObject && c != '}' || !inObject && c != ']' {
-				s.bad = true
-				return
+				return s.fail()
 			}
 			s.depth--
 		}
 	}
 }
 
-// member reads a key and its colon.
-func (s *Scanner) member() {
-	if s.bad || s.i >= len(s.b) || s.b[s.i] != '"' {
-		s.bad = true
-		return
-	}
-	s.string()
-	s.space()
-	if s.bad || s.i >= len(s.b) || s.b[s.i] != ':' {
-		s.bad = true
-		return
-	}
-	s.i++
-	s.space()
-}
-
 func (s *Scanner) literal(word string) {
 	if len(s.b)-s.i < len(word) || string(s.b[s.i:s.i+len(word)]) != word {
-		s.bad = true
+		s.fail()
 		return
 	}
 	s.i += len(word)
-}
-
-const (
-	ones   = 0x0101010101010101
-	highs  = 0x80 * ones
-	spaces = ' ' * ones
-	quotes = '"' * ones
-	slashs = '\\' * ones
-)
-
-// string reads the string whose quote is next. Eight bytes at a time are
-// looked at for a quote, a backslash, a control byte or a byte past ASCII.
-func (s *Scanner) string() Value {
-	b := s.b
-	start := s.i + 1
-	i := start
-	surplus := 0 // bytes that the encoded form is longer
-	for {
-		for i+8 <= len(b) {
-			x := binary.LittleEndian.Uint64(b[i:])
-			hit := ((x - spaces) | ((x ^ quotes) - ones) | ((x ^ slashs) - ones) | x) & highs
-			if hit != 0 {
-				i += bits.TrailingZeros64(hit) >> 3
-				break
-			}
-			i += 8
-		}
-		if i >= len(b) {
-			s.bad = true
-			return Value{}
-		}
-		switch c := b[i]; {
-		case c == '"':
-			s.i = i + 1
-			return Value{Kind: String, Raw: b[start:i:i], Len: i - start - surplus, Escaped: surplus != 0}
-		case c == '\\':
-			n, decoded := escape(b[i:])
-			if n == 0 {
-				s.bad = true
-				return Value{}
-			}
-			i += n
-			surplus += n - decoded
-		case c < ' ':
-			s.bad = true
-			return Value{}
-		case c < utf8.RuneSelf:
-			i++
-		default:
-			n := runes(b[i:])
-			if n == 0 {
-				s.bad = true
-				return Value{}
-			}
-			i += n
-		}
-	}
-}
-
-// runes is the length of the run of valid UTF-8 sequences past ASCII that b
-// begins with, or 0 where its first sequence is invalid.
-func runes(b []byte) int {
-	i := 0
-	for i < len(b) && b[i] >= utf8.RuneSelf {
-		c := b[i]
-		switch {
-		case c < 0xc2:
-			return 0
-		case c < 0xe0:
-			if len(b)-i < 2 || b[i+1]&0xc0 != 0x80 {
-				return 0
-			}
-			i += 2
-		case c < 0xf0:
-			if len(b)-i < 3 || b[i+1]&0xc0 != 0x80 || b[i+2]&0xc0 != 0x80 ||
-				c == 0xe0 && b[i+1] < 0xa0 || c == 0xed && b[i+1] > 0x9f {
-				return 0
-			}
-			i += 3
-		default:
-			if c > 0xf4 || len(b)-i < 4 || b[i+1]&0xc0 != 0x80 || b[i+2]&0xc0 != 0x80 || b[i+3]&0xc0 != 0x80 ||
-				c == 0xf0 && b[i+1] < 0x90 || c == 0xf4 && b[i+1] > 0x8f {
-				return 0
-			}
-			i += 4
-		}
-	}
-	return i
-}
-
-// escape measures the escape that b begins with: its own length and that of
-// the UTF-8 it stands for; 0, 0 where it is none. A pair of surrogates is one
-// escape; a lone one stands for U+FFFD.
-func escape(b []byte) (n, decoded int) {
-	if len(b) < 2 {
-		return 0, 0
-	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return 2, 1
-	case 'u':
-	default:
-		return 0, 0
-	}
-	switch r := hex4(b[2:]); {
-	case r < 0:
-		return 0, 0
-	case r < 0x80:
-		return 6, 1
-	case r < 0x800:
-		return 6, 2
-	case 0xd800 <= r && r < 0xdc00 && len(b) >= 12 && b[6] == '\\' && b[7] == 'u':
-		if low := hex4(b[8:]); 0xdc00 <= low && low < 0xe000 {
-			return 12, 4
-		}
-	}
-	return 6, 3
-}
-
-// hex4 is the value of the four hexadecimal digits that b begins with, or -1.
-func hex4(b []byte) rune {
-	if len(b) < 4 {
-		return -1
-	}
-	var r rune
-	for _, c := range b[:4] {
-		switch {
-		case '0' <= c && c <= '9':
-			r = r<<4 | rune(c-'0')
-		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			r = r<<4 | rune(c|0x20-'a'+10)
-		default:
-			return -1
-		}
-	}
-	return r
 }

@@ -32,7 +32,7 @@ func TestFaults(t *testing.T) {
 		{`{"a":1]`, InvalidJSON}, {`01`, InvalidJSON}, {`+1`, InvalidJSON}, {`1.`, InvalidJSON}, {`.5`, InvalidJSON}, {`1e`, InvalidJSON},
 		{`1e400`, InvalidJSON}, {strings.Repeat("9", 400), InvalidJSON}, {strings.Repeat("9", 308), OK},
 		{`"` + "\n" + `"`, InvalidJSON}, {`"\q"`, InvalidJSON}, {`"\u12"`, InvalidJSON}, {`"\u12g4"`, InvalidJSON}, {`"\`, InvalidJSON},
-		{`tru`, InvalidJSON}, {`truely`, InvalidJSON}, {`nulL`, InvalidJSON}, {`{"a":1 "b":2}`, InvalidJSON},
+		{`tru`, InvalidJSON}, {`truex`, InvalidJSON}, {`nulL`, InvalidJSON}, {`{"a":1 "b":2}`, InvalidJSON},
 		{"\ufeff{}", InvalidJSON}, {"{\"é\":\u00a0 1}", InvalidJSON},
 		{"\"\xff\"", InvalidUTF8}, {"{oops \xff", InvalidUTF8}, {"\"\xed\xa0\x80\"", InvalidUTF8}, {"\"\xc0\xaf\"", InvalidUTF8},
 		{"\"\xf4\x90\x80\x80\"", InvalidUTF8}, {"\"\xf0\x9f\x92", InvalidUTF8}, {"\"\U0010ffff\u2028\x7f\"", OK},

@@ -1,10 +1,5 @@
 package scan
 
-import (
-	"bytes"
-	"unicode/utf8"
-)
-
 // Kind is the JSON type of a [Value].
 type Kind uint8
 
@@ -32,40 +27,10 @@ func (v Value) IsString() bool { return v.Kind == String }
 
 // Append appends the text of a string to dst. A lone surrogate becomes U+FFFD.
 func (v Value) Append(dst []byte) []byte {
-	raw := v.Raw
 	if !v.Escaped {
-		return append(dst, raw...)
+		return append(dst, v.Raw...)
 	}
-	for {
-		i := bytes.IndexByte(raw, '\\')
-		if i < 0 {
-			return append(dst, raw...)
-		}
-		dst = append(dst, raw[:i]...)
-		raw = raw[i:]
-		n, decoded := escape(raw)
-		switch raw[1] {
-		case 'b':
-			dst = append(dst, '\b')
-		case 'f':
-			dst = append(dst, '\f')
-		case 'n':
-			dst = append(dst, '\n')
-		case 'r':
-			dst = append(dst, '\r')
-		case 't':
-			dst = append(dst, '\t')
-		case 'u':
-			r := hex4(raw[2:])
-			if decoded == 4 {
-				r = 0x10000 + (r-0xd800)<<10 + (hex4(raw[8:]) - 0xdc00)
-			}
-			dst = utf8.AppendRune(dst, r) // a surrogate gives U+FFFD
-		default:
-			dst = append(dst, raw[1])
-		}
-		raw = raw[n:]
-	}
+	return decode(dst, v.Raw)
 }
 
 // Text is the text of a string, and "" for any other value.

@@ -252,7 +252,6 @@ func TestRealCodex(t *testing.T) {
 			parts := splitThreads(out, len(processes))
 			at := ""
 			if name == "sigint" {
-				at = `"tool_call"`
 				at = `"ToolCall"`
 			}
 			thread := ""
