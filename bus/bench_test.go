@@ -3,8 +3,7 @@ package bus
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -14,7 +13,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
+	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/bench/corpus"
 )
 
 // benchLines is how many lines one measurement takes.
@@ -22,84 +23,119 @@ const benchLines = 200_000
 
 // BenchmarkPipeline measures the whole path, from a run's bytes to its stored
 // events, beside bare publishers of 330-byte messages that parse nothing: Z,
-// fast ingest; X, PublishAsync with a message id each; F, PublishMsgAsync with
-// the fence that the normalizer uses. What counts are the ratios.
+// fast ingest; X, PublishAsync with a message id each. Every round measures
+// all of them, one behind the other; what counts are the medians' ratios.
 func BenchmarkPipeline(b *testing.B) {
-	small := smallLines(benchLines)
-	for _, c := range []struct {
+	small, mix := corpus.Small(benchLines), corpus.Mix(benchLines/4)
+	measure := []struct {
 		name string
 		run  func(b *testing.B) (lines int, took time.Duration)
 	}{
 		{"Z", benchFast},
 		{"X", benchX},
-		{"F", benchFenced},
-		{"small", func(b *testing.B) (int, time.Duration) { return benchPath(b, small, benchLines) }},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			lines, took := 0, time.Duration(0)
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			for b.Loop() {
-				n, d := c.run(b)
-				lines, took = lines+n, took+d
-			}
-			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(lines)/took.Seconds(), "lines/s")
-			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(lines), "allocs/line")
-			b.ReportMetric(0, "ns/op")
-		})
+		{"small", func(b *testing.B) (int, time.Duration) { return benchPath(b, small) }},
+		{"mix", func(b *testing.B) (int, time.Duration) { return benchPath(b, mix) }},
 	}
+	rates := map[string][]float64{}
+	for b.Loop() {
+		for _, m := range measure {
+			lines, took := m.run(b)
+			rates[m.name] = append(rates[m.name], float64(lines)/took.Seconds())
+		}
+	}
+	median := func(name string) float64 {
+		slices.Sort(rates[name])
+		return rates[name][len(rates[name])/2]
+	}
+	for _, m := range measure {
+		b.ReportMetric(median(m.name), m.name+"-lines/s")
+	}
+	for _, name := range []string{"small", "mix"} {
+		b.ReportMetric(median(name)/median("Z"), name+"/Z")
+		b.ReportMetric(median(name)/median("X"), name+"/X")
+	}
+	b.ReportMetric(0, "ns/op")
 }
 
-// smallLines are n lines of 243 bytes on average.
-func smallLines(n int) []byte {
-	var out bytes.Buffer
-	for i := range n {
-		fmt.Fprintf(&out, `{"type":"item.completed","item":{"id":"item_%d","type":"command_execution","command":"/bin/bash -lc 'go test ./pkg/%d'","aggregated_output":"ok  \tgithub.com/x/y/pkg/%d\t0.%03ds\n","exit_code":0,"status":"completed"}}`+"\n", i, i%100, i%100, i%1000)
-	}
-	return out.Bytes()
-}
+// benchRuns is how many runs write at once: each has one entry in flight.
+const benchRuns = 4
 
-func benchPath(b *testing.B, out []byte, lines int) (int, time.Duration) {
+func benchPath(b *testing.B, out []byte) (int, time.Duration) {
 	b.StopTimer()
 	s, op := serve(b)
-	normal := connect(b, s, NormalizerUser)
-	l, err := connect(b, s, WorkerUser).OpenLog(b.Context(), "codex", "bench", runs.Mark{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	n := newNormalizer(normal)
+	n := newNormalizer(connect(b, s, NormalizerUser))
 	n.cutEvery = time.Second
 	ctx, cancel := context.WithCancel(b.Context())
-	var group sync.WaitGroup
-	group.Go(func() {
+	var normalizing, writing sync.WaitGroup
+	normalizing.Go(func() {
 		if err := n.Run(ctx); err != nil {
 			b.Error(err)
 		}
 	})
+	worker := connect(b, s, WorkerUser)
 	b.StartTimer()
 	began := time.Now()
-	for at := 0; at < len(out); {
-		end := min(at+runs.MaxChunk, len(out))
-		end = at + bytes.LastIndexByte(out[at:end], '\n') + 1
-		if err := l.Append(b.Context(), runs.Entry{Kind: runs.Out, Time: 1, Offset: int64(at), Body: out[at:end]}); err != nil {
-			b.Fatal(err)
-		}
-		at = end
+	for i := range benchRuns {
+		writing.Go(func() { writeRun(b, worker, benchRun(i), part(out, i)) })
 	}
-	if err := l.Append(b.Context(), runs.Entry{Kind: runs.Exited, Time: 2, Body: []byte(`{"reason":"eof"}`)}); err != nil {
-		b.Fatal(err)
-	}
-	for tick := time.NewTicker(2 * time.Millisecond); lastSeq(b, op.jsPub, op.Names.Events()) < uint64(lines+1); {
+	writing.Wait()
+	for tick := time.NewTicker(2 * time.Millisecond); !complete(b, op); { // a reader would cost the server time
 		<-tick.C
 	}
 	took := time.Since(began)
 	b.StopTimer()
 	cancel()
-	group.Wait()
+	normalizing.Wait()
 	s.Stop()
 	b.StartTimer()
-	return lines, took
+	return bytes.Count(out, []byte{'\n'}), took
+}
+
+func benchRun(i int) string { return "bench-" + strconv.Itoa(i) }
+
+// part is the share of run i, in whole lines.
+func part(out []byte, i int) []byte {
+	at := func(i int) int { return bytes.LastIndexByte(out[:len(out)/benchRuns*i], '\n') + 1 }
+	if i == benchRuns-1 {
+		return out[at(i):]
+	}
+	return out[at(i):at(i+1)]
+}
+
+func writeRun(b *testing.B, bus *Bus, run string, out []byte) {
+	l, err := bus.OpenLog(b.Context(), "codex", run, runs.Mark{})
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	for at := 0; at < len(out); {
+		end := min(at+runs.MaxChunk, len(out))
+		if whole := bytes.LastIndexByte(out[at:end], '\n'); whole >= 0 {
+			end = at + whole + 1
+		}
+		if err := l.Append(b.Context(), runs.Entry{Kind: runs.Out, Time: 1, Offset: int64(at), Body: out[at:end]}); err != nil {
+			b.Error(err)
+			return
+		}
+		at = end
+	}
+	if err := l.Append(b.Context(), runs.Entry{Kind: runs.Exited, Time: 2, Body: []byte(`{"reason":"eof"}`)}); err != nil {
+		b.Error(err)
+	}
+}
+
+// complete reports whether all runs have their completions.
+func complete(b *testing.B, op *Bus) bool {
+	stream, err := op.jsPub.Stream(b.Context(), op.Names.Events())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range benchRuns {
+		if _, err = stream.GetLastMsgForSubject(b.Context(), op.EventSubject("codex", benchRun(i), normalizer.CompletionToken)); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func benchX(b *testing.B) (int, time.Duration) {
@@ -132,12 +168,6 @@ func benchFast(b *testing.B) (int, time.Duration) {
 	s.Stop()
 	b.StartTimer()
 	return benchLines, took
-}
-
-func benchFenced(b *testing.B) (int, time.Duration) {
-	return benchBare(b, func(i int, m *nats.Msg) {
-		m.Header = nats.Header{headerLastSeq: {strconv.Itoa(i)}, HeaderPos: {"123456 123456 1 1763719200000"}}
-	})
 }
 
 func benchBare(b *testing.B, head func(int, *nats.Msg)) (int, time.Duration) {

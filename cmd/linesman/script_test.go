@@ -5,8 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -17,7 +20,14 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts see the program from outside: arguments, environment, output,
-// exit codes. `exits N CMD…` runs a command that must end with the code N.
+// exit codes. Beside the commands of testscript there are
+//
+//	exits N CMD…             runs a command that must end with the code N
+//	start NAME CMD…          starts one in the background, with NAME.out and NAME.err for its output
+//	await FILE PATTERN       waits until a file has a match
+//	signal NAME INT|TERM|KILL
+//	ends NAME N              waits for the end of a command from start
+//	up DIR [FLAG…]           starts `linesman up` on a data directory, as up, and waits until it is ready
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("..", "..", "test", "script"),
@@ -26,11 +36,19 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") == "1",
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, "home")
+			corpus, err := filepath.Abs(filepath.Join("..", "..", "test", "corpus", "codex"))
+			if err != nil {
+				return err
+			}
+			env.Setenv("CORPUS", corpus)
 			env.Setenv("HOME", home)
+			env.Values[background{}] = map[string]*exec.Cmd{}
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else every program takes a second to end
 			return os.Mkdir(home, 0o700)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits, "start": start, "await": await, "signal": signalOne, "ends": ends, "up": up,
+		},
 	})
 }
 
@@ -53,4 +71,99 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+// background is the key of a script's commands from start, by name.
+type background struct{}
+
+func started(ts *testscript.TestScript) map[string]*exec.Cmd {
+	return ts.Value(background{}).(map[string]*exec.Cmd)
+}
+
+// start starts a command in the background. At the script's end it gets a
+// SIGTERM, and it must end within the deadline.
+func start(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || started(ts)[args[0]] != nil {
+		ts.Fatalf("usage: start NAME COMMAND [ARG]..., with a new NAME")
+	}
+	name := args[0]
+	cmd := exec.Command("/bin/sh", append([]string{"-c", `exec "$@"`, "sh"}, args[1:]...)...) // for the script's PATH
+	cmd.Dir = ts.MkAbs(".")
+	for _, v := range []string{"PATH", "HOME", "GORACE", "TMPDIR"} {
+		cmd.Env = append(cmd.Env, v+"="+ts.Getenv(v))
+	}
+	out, err := os.Create(ts.MkAbs(name + ".out"))
+	ts.Check(err)
+	defer out.Close()
+	errs, err := os.Create(ts.MkAbs(name + ".err"))
+	ts.Check(err)
+	defer errs.Close()
+	cmd.Stdout, cmd.Stderr = out, errs
+	ts.Check(cmd.Start())
+	started(ts)[name] = cmd
+	ts.Defer(func() {
+		if started(ts)[name] != cmd {
+			return
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		kill := time.AfterFunc(deadline, func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
+		_ = cmd.Wait()
+	})
+}
+
+// deadline is for what takes a moment, on a busy machine.
+const deadline = 30 * time.Second
+
+// await waits until a file has a match for a pattern.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await FILE PATTERN")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(deadline); ; <-tick.C {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		switch {
+		case err == nil && pattern.Match(text):
+			return
+		case time.Now().After(end):
+			ts.Fatalf("no match for %q in %s after %v (%v):\n%s", args[1], args[0], deadline, err, text)
+		}
+	}
+}
+
+func signalOne(ts *testscript.TestScript, neg bool, args []string) {
+	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}
+	if neg || len(args) != 2 || started(ts)[args[0]] == nil || signals[args[1]] == 0 {
+		ts.Fatalf("usage: signal NAME INT|TERM|KILL, with the NAME of a start")
+	}
+	ts.Check(started(ts)[args[0]].Process.Signal(signals[args[1]]))
+}
+
+// ends waits for a command in the background, which must end with the given
+// code; -1 is for a signal.
+func ends(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 || started(ts)[args[0]] == nil {
+		ts.Fatalf("usage: ends NAME CODE, with the NAME of a start")
+	}
+	cmd := started(ts)[args[0]]
+	delete(started(ts), args[0])
+	kill := time.AfterFunc(deadline, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait() // its code says it
+	kill.Stop()
+	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[1] {
+		ts.Fatalf("%s: exit code %s, want %s:\n%s", args[0], got, args[1], ts.ReadFile(args[0]+".err"))
+	}
+}
+
+// up starts `linesman up` under the name up, on a free port.
+func up(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: up DIR [FLAG]...")
+	}
+	start(ts, false, append([]string{"up", "linesman", "up", "--nats-listen", "127.0.0.1:0", "--data-dir", args[0]}, args[1:]...))
+	await(ts, false, []string{"up.out", "^ready nats=nats://127.0.0.1:[0-9]+ data=/.*\n"})
 }

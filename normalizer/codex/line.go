@@ -12,7 +12,11 @@ import (
 // the first is the item's own). The values lie in the line itself.
 type line struct {
 	s scan.Scanner
+	fields
+}
 
+// fields are those of the line. They are reset together.
+type fields struct {
 	typ            scan.Value
 	threadID       scan.Value
 	conversationID scan.Value
@@ -25,6 +29,7 @@ type line struct {
 	itemType       scan.Value
 	item           item
 	hasItem        bool // there is an item, in either form
+	flat           bool // fields of an item were met at the top
 }
 
 // item is what is kept of an item.
@@ -48,10 +53,7 @@ type item struct {
 func (l *line) scan(raw []byte) scan.Fault {
 	s := &l.s
 	s.Reset(raw)
-	l.typ, l.threadID, l.conversationID, l.turnID = scan.Value{}, scan.Value{}, scan.Value{}, scan.Value{}
-	l.id, l.message, l.errorMessage = scan.Value{}, scan.Value{}, scan.Value{}
-	l.usage, l.itemID, l.itemType = usage{}, scan.Value{}, scan.Value{}
-	l.item, l.hasItem = item{}, false
+	l.fields = fields{}
 
 	ok := s.Object()
 	if !ok {
@@ -86,13 +88,17 @@ func (l *line) scan(raw []byte) scan.Fault {
 				s.Skip()
 				break
 			}
-			l.item = item{} // fields at the top, before it, are not the item's
+			if l.flat { // fields at the top, before it, are not the item's
+				l.item = item{}
+			}
 			l.hasItem = true
 			l.item.members(s, true)
 		default:
 			if l.hasItem || !l.item.member(s, false) {
 				s.Skip()
+				break
 			}
+			l.flat = true
 		}
 	}
 	if !l.hasItem && !bad && (l.itemID.Kind|l.itemType.Kind) != scan.Absent {

@@ -45,7 +45,7 @@ type Scanner struct {
 
 	key     int // where the key begins, behind its quote
 	keyEnd  int
-	surplus int      // of the key, see string
+	surplus int      // of the key, see plain
 	scratch [64]byte // a key with escapes, decoded
 
 	// Which of the open containers are objects; read and written by skip only.
@@ -95,20 +95,21 @@ func (s *Scanner) Next() bool {
 	default:
 		return s.fail()
 	}
-	s.key = s.i + 1
-	s.surplus = s.member()
-	return s.surplus >= 0
+	return s.member()
 }
 
 // Key is the key of the member that [Scanner.Next] moved to, decoded. A key
 // with escapes that is longer than any that a caller asks for comes as
 // written. It is valid until the next call of Next.
 func (s *Scanner) Key() []byte {
-	raw := s.b[s.key:s.keyEnd]
-	if s.surplus == 0 || len(raw)-s.surplus > len(s.scratch) {
-		return raw
+	if s.surplus == 0 || s.keyEnd-s.key-s.surplus > len(s.scratch) {
+		return s.b[s.key:s.keyEnd]
 	}
-	return decode(s.scratch[:0], raw)
+	return s.decodedKey()
+}
+
+func (s *Scanner) decodedKey() []byte {
+	return decode(s.scratch[:0], s.b[s.key:s.keyEnd])
 }
 
 // Value reads the value that is next, whatever it is.
@@ -121,12 +122,14 @@ func (s *Scanner) Value() Value {
 	kind := Number
 	switch s.b[start] {
 	case '"':
-		surplus := s.string()
-		if surplus < 0 {
-			return Value{}
+		end, surplus := plain(s.b, start+1)
+		if end >= len(s.b) || s.b[end] != '"' {
+			if end, surplus = s.rest(end, surplus); s.bad {
+				return Value{}
+			}
 		}
-		raw := s.b[start+1 : s.i-1]
-		return Value{Kind: String, Raw: raw, Len: len(raw) - surplus, Escaped: surplus > 0}
+		s.i = end + 1
+		return Value{Kind: String, Raw: s.b[start+1 : end], Len: end - start - 1 - surplus, Escaped: surplus > 0}
 	case '{':
 		kind = Object
 	case '[':
@@ -190,23 +193,26 @@ func (s *Scanner) spaces() {
 	}
 }
 
-// member reads a key and its colon. It returns the key's surplus, negative
-// where there is no key.
-func (s *Scanner) member() int {
+// member reads a key and its colon.
+func (s *Scanner) member() bool {
 	if s.i >= len(s.b) || s.b[s.i] != '"' {
-		s.fail()
-		return -1
+		return s.fail()
 	}
-	surplus := s.string()
-	s.keyEnd = s.i - 1
+	s.key = s.i + 1
+	s.keyEnd, s.surplus = plain(s.b, s.key)
+	if s.keyEnd >= len(s.b) || s.b[s.keyEnd] != '"' {
+		if s.keyEnd, s.surplus = s.rest(s.keyEnd, s.surplus); s.bad {
+			return false
+		}
+	}
+	s.i = s.keyEnd + 1
 	s.space()
 	if s.i >= len(s.b) || s.b[s.i] != ':' {
-		s.fail()
-		return -1
+		return s.fail()
 	}
 	s.i++
 	s.space()
-	return surplus
+	return true
 }
 
 // skip reads over one value, iteratively: a line may nest MaxDepth deep.
@@ -237,7 +243,7 @@ func (s *Scanner) skip() bool {
 				continue
 			}
 			s.object[word] |= bit
-			if s.member() < 0 {
+			if !s.member() {
 				return false
 			}
 			continue
@@ -264,7 +270,7 @@ func (s *Scanner) skip() bool {
 			s.i++
 			if c == ',' {
 				s.space()
-				if inObject && s.member() < 0 {
+				if inObject && !s.member() {
 					return false
 				}
 				break

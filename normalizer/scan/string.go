@@ -7,30 +7,33 @@ import (
 	"unicode/utf8"
 )
 
-// Eight bytes are looked at in one word.
-const (
-	ones   = 0x0101010101010101
-	highs  = 0x80 * ones
-	spaces = ' ' * ones
-	quotes = '"' * ones
-	slashs = '\\' * ones
-)
+// ones, times a byte, is eight of that byte in one word.
+const ones = 0x0101010101010101
 
-// string reads the string whose quote is next. It returns the string's
-// surplus, which is how many bytes longer it is as written than as decoded:
-// 0 if and only if it has no escapes, and negative where it is no string.
-func (s *Scanner) string() int {
-	i, surplus := plain(s.b, s.i+1)
+// string reads over the string whose quote is next.
+func (s *Scanner) string() {
+	end, _ := plain(s.b, s.i+1)
+	if end >= len(s.b) || s.b[end] != '"' {
+		if end, _ = s.rest(end, 0); s.bad {
+			return
+		}
+	}
+	s.i = end + 1
+}
+
+// rest reads on where plain met what it does not read, up to the closing quote
+// at end. It adds to the surplus, which is how many bytes longer the string is
+// as written than as decoded: 0 if and only if it has no escapes.
+func (s *Scanner) rest(i, surplus int) (end, all int) {
 	for i < len(s.b) {
 		switch c := s.b[i]; {
 		case c == '"':
-			s.i = i + 1
-			return surplus
+			return i, surplus
 		case c == '\\':
 			n, decoded := escape(s.b[i:])
 			if n == 0 {
 				s.fail()
-				return -1
+				return 0, 0
 			}
 			i += n
 			surplus += n - decoded
@@ -38,18 +41,18 @@ func (s *Scanner) string() int {
 			n := runes(s.b[i:])
 			if n == 0 {
 				s.fail()
-				return -1
+				return 0, 0
 			}
 			i += n
 		default: // a control character
 			s.fail()
-			return -1
+			return 0, 0
 		}
-		end, shorts := plain(s.b, i)
-		i, surplus = end, surplus+shorts
+		n, escapes := plain(s.b, i)
+		i, surplus = n, surplus+escapes
 	}
 	s.fail()
-	return -1
+	return 0, 0
 }
 
 // plain reads ASCII characters and escapes of two bytes from b[i] on, and
@@ -57,34 +60,41 @@ func (s *Scanner) string() int {
 // most of every line, so it looks at eight bytes at a time, and calls nothing.
 func plain(b []byte, i int) (end, escapes int) {
 	b = b[:len(b):len(b)]
-	for p := b[i:]; ; {
-		for len(p) > 8 {
-			x := binary.LittleEndian.Uint64(p)
-			// The first byte with its highest bit set is the first that is no
-			// plain character. A borrow can mark bytes behind it that are.
-			stop := ((x - spaces) | ((x ^ quotes) - ones) | ((x ^ slashs) - ones) | x) & highs
-			if stop != 0 {
-				p = p[bits.TrailingZeros64(stop)/8:]
-				break
-			}
+	p := b[i:]
+	for len(p) > 8 {
+		x := binary.LittleEndian.Uint64(p)
+		// The first byte with its highest bit set is the first that is no
+		// plain character. A borrow can mark bytes behind it that are.
+		// To flip 2 makes the quote a space, and keeps the control
+		// characters below it, and all else above.
+		stop := (((x ^ 2*ones) - ('"'-1)*ones) | ((x ^ '\\'*ones) - ones) | x) & (0x80 * ones)
+		if stop == 0 {
 			p = p[8:]
+			continue
 		}
-		for {
-			if len(p) == 0 {
-				return len(b), escapes
-			}
-			c := p[0]
-			if c == '\\' && len(p) > 2 && short[p[1]] {
-				p = p[2:]
-				escapes++
-				break
-			}
-			if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-				return len(b) - len(p), escapes
-			}
-			p = p[1:]
+		p = p[bits.TrailingZeros64(stop)/8:]
+		if len(p) <= 2 {
+			break
 		}
+		if p[0] != '\\' || !short[p[1]] {
+			return len(b) - len(p), escapes
+		}
+		p = p[2:]
+		escapes++
 	}
+	for len(p) > 0 {
+		c := p[0]
+		if c == '\\' && len(p) > 2 && short[p[1]] {
+			p = p[2:]
+			escapes++
+			continue
+		}
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			break
+		}
+		p = p[1:]
+	}
+	return len(b) - len(p), escapes
 }
 
 // short says which bytes behind a backslash make an escape of two bytes.
