@@ -87,13 +87,13 @@ func (l *lease) keep(ctx context.Context) error {
 
 // drop gives the lease back, so that the next one need not wait for its end.
 func (l *lease) drop() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = l.put(ctx, nil) // it ends by itself
+	_ = l.put(context.Background(), nil) // it ends by itself
 }
 
+// put does not end with ctx: what was sent then may be stored all the same, and
+// nobody could give it back without its revision.
 func (l *lease) put(ctx context.Context, value []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseTTL)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTTL)
 	defer cancel()
 	m := nats.NewMsg(bucketSubject(l.bus.State(), leaseKey))
 	m.Data = value

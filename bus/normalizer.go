@@ -26,6 +26,10 @@ type Normalizer struct {
 	MaxLine  int // bytes; 0: [normalizer.DefaultMaxLine]
 	Log      *zap.Logger
 
+	// Prepare is called before each beginning, if it is given: it may make
+	// streams that are missing.
+	Prepare func(context.Context) error
+
 	// Out is where it writes; where it is not the bus's own names, the
 	// normalizer works beside another one, without a lease, and leaves RAW alone.
 	Out Names
@@ -47,7 +51,13 @@ func (n *Normalizer) Run(ctx context.Context) error {
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
 	for {
 		began := time.Now()
-		err := n.term(ctx, log)
+		var err error
+		if n.Prepare != nil {
+			err = n.Prepare(ctx)
+		}
+		if err == nil {
+			err = n.term(ctx, log)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -192,7 +202,7 @@ func (s *session) work(ctx context.Context) error {
 	}
 	tick := time.NewTicker(max(every/20, time.Millisecond))
 	defer tick.Stop()
-	look := time.NewTicker(5 * time.Second)
+	look := time.NewTicker(5 * every)
 	defer look.Stop()
 	for {
 		if s.Until != 0 && s.raw >= s.Until {

@@ -20,6 +20,11 @@ import (
 func office(t testing.TB, s *Server) {
 	t.Helper()
 	n := newNormalizer(connect(t, s, NormalizerUser))
+	operator := connect(t, s, OperatorUser)
+	n.Prepare = func(ctx context.Context) error {
+		_, err := operator.Ensure(ctx, DefaultLimits())
+		return err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
@@ -312,4 +317,48 @@ func TestUnfinishedLinesAreDroppedAndReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	diff(t, "EVENTS", dump(t, b.jsPub, b.Names.Events()), dump(t, unbounded.jsPub, unbounded.Names.Events()))
+}
+
+func TestEventsDeletedUnderARunningNormalizerAreMadeAgain(t *testing.T) {
+	s, b := serve(t)
+	office(t, s)
+	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "plan", 700)}, "a")
+	ended(t, b, "a")
+	want := dump(t, b.jsPub, b.Names.Events())
+	if err := b.jsPub.DeleteStream(t.Context(), b.Names.Events()); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(20 * time.Second)
+	for {
+		if stream, err := b.jsPub.Stream(t.Context(), b.Names.Events()); err == nil && stream.CachedInfo().State.LastSeq == uint64(len(want)) {
+			break
+		}
+		select {
+		case <-deadline:
+			t.Fatal("the events did not come back")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	diff(t, "EVENTS", dump(t, b.jsPub, b.Names.Events()), want)
+}
+
+func TestAnotherNormalizerTakesOver(t *testing.T) {
+	s, b := serve(t)
+	first := newNormalizer(connect(t, s, NormalizerUser))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- first.Run(ctx) }()
+	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700)}, "a")
+	ended(t, b, "a")
+	office(t, s) // stands by
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	interleave(t, b, map[string][]runs.Entry{"b": corpusLog(t, "hello", 700)}, "b")
+	ended(t, b, "b")
+	r, err := b.Rebuild(t.Context(), []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop())
+	if err != nil || len(r.Differences) > 0 || r.Runs != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
 }

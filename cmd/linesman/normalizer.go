@@ -26,11 +26,10 @@ func (c *normalizerCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer b.Close()
-	if a.config.NATS != "" { // those of an embedded server are there
-		if err := a.ensure(ctx, b, a.limits("")); err != nil {
-			return err
-		}
+	n := a.normalizer(b)
+	if a.config.NATS != "" { // an embedded server's own normalizer makes them
+		n.Prepare = func(ctx context.Context) error { return a.ensure(ctx, b, a.limits("")) }
 	}
 	a.log.Info("normalizer ready")
-	return a.normalizer(b).Run(ctx)
+	return n.Run(ctx)
 }

@@ -72,7 +72,9 @@ func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, e
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it stops last
 	group, groupCtx := errgroup.WithContext(running)
-	group.Go(func() error { return a.normalizer(office).Run(groupCtx) })
+	n := a.normalizer(office)
+	n.Prepare = func(ctx context.Context) error { return a.ensure(ctx, operator, a.limits(dir)) }
+	group.Go(func() error { return n.Run(groupCtx) })
 	s.cancel, s.group, s.ended = cancel, group, groupCtx.Done()
 	return s, nil
 }

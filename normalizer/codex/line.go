@@ -63,25 +63,25 @@ func (l *line) scan(raw []byte) scan.Fault {
 	for ok && s.Next() {
 		switch string(s.Key()) {
 		case "type":
-			first(s, &l.typ)
+			s.First(&l.typ)
 		case "thread_id":
-			first(s, &l.threadID)
+			s.First(&l.threadID)
 		case "conversation_id":
-			first(s, &l.conversationID)
+			s.First(&l.conversationID)
 		case "turn_id":
-			first(s, &l.turnID)
+			s.First(&l.turnID)
 		case "id":
-			first(s, &l.id)
+			s.First(&l.id)
 		case "message":
-			first(s, &l.message)
+			s.First(&l.message)
 		case "usage":
 			l.usage.scan(s)
 		case "error":
 			message(s, &l.errorMessage)
 		case "item_id":
-			first(s, &l.itemID)
+			s.First(&l.itemID)
 		case "item_type":
-			first(s, &l.itemType)
+			s.First(&l.itemType)
 		case "item":
 			if l.hasItem || bad || !s.Object() {
 				bad = bad || !l.hasItem
@@ -139,40 +139,40 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 		if !own {
 			return false
 		}
-		first(s, &it.id)
+		s.First(&it.id)
 	case "type":
 		if !own {
 			return false
 		}
-		first(s, &it.typ)
+		s.First(&it.typ)
 	case "message":
 		if !own {
 			return false
 		}
-		first(s, &it.message)
+		s.First(&it.message)
 	case "error":
 		if !own {
 			return false
 		}
 		message(s, &it.errorMessage)
 	case "status":
-		first(s, &it.status)
+		s.First(&it.status)
 	case "text", "text_delta":
-		first(s, &it.text)
+		s.First(&it.text)
 	case "tool":
-		first(s, &it.tool)
+		s.First(&it.tool)
 	case "result":
-		first(s, &it.result)
+		s.First(&it.result)
 	case "results":
-		first(s, &it.results)
+		s.First(&it.results)
 	case "exit_code":
-		first(s, &it.exitCode)
+		s.First(&it.exitCode)
 	case "aggregated_output", "output", "stdout":
-		first(s, &it.stdout)
+		s.First(&it.stdout)
 	case "stderr", "err", "error_output":
-		first(s, &it.stderr)
+		s.First(&it.stderr)
 	case "diff", "patch":
-		first(s, &it.diff)
+		s.First(&it.diff)
 	case "content", "delta":
 		if s.Object() {
 			it.members(s, false)
@@ -185,15 +185,6 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 	return true
 }
 
-// first reads a value into v, unless v has one: the first of two keys counts.
-func first(s *scan.Scanner, v *scan.Value) {
-	if v.Kind != scan.Absent {
-		s.Skip()
-		return
-	}
-	*v = s.Value()
-}
-
 // message reads the member "message" of the object that is next.
 func message(s *scan.Scanner, v *scan.Value) {
 	if v.Kind != scan.Absent || !s.Object() {
@@ -202,7 +193,7 @@ func message(s *scan.Scanner, v *scan.Value) {
 	}
 	for s.Next() {
 		if string(s.Key()) == "message" {
-			first(s, v)
+			s.First(v)
 		} else {
 			s.Skip()
 		}

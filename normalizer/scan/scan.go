@@ -113,23 +113,34 @@ func (s *Scanner) decodedKey() []byte {
 }
 
 // Value reads the value that is next, whatever it is.
-func (s *Scanner) Value() Value {
+func (s *Scanner) Value() (v Value) {
+	s.First(&v)
+	return v
+}
+
+// First reads the value that is next into v, or over it where v has one
+// already: the first of two equal keys counts.
+func (s *Scanner) First(v *Value) {
+	if v.Kind != Absent {
+		s.Skip()
+		return
+	}
 	start := s.i
 	if start >= len(s.b) {
 		s.fail()
-		return Value{}
+		return
 	}
 	kind := Number
 	switch s.b[start] {
 	case '"':
-		end, surplus := plain(s.b, start+1)
-		if end >= len(s.b) || s.b[end] != '"' {
-			if end, surplus = s.rest(end, surplus); s.bad {
-				return Value{}
-			}
+		end, surplus := s.text(start + 1)
+		if s.bad {
+			return
 		}
 		s.i = end + 1
-		return Value{Kind: String, Raw: s.b[start+1 : end], Len: end - start - 1 - surplus, Escaped: surplus > 0}
+		// Field by field: a whole Value would go by way of the stack, slowly.
+		v.Kind, v.Raw, v.Len, v.Escaped = String, s.b[start+1:end], end-start-1-surplus, surplus > 0
+		return
 	case '{':
 		kind = Object
 	case '[':
@@ -139,10 +150,9 @@ func (s *Scanner) Value() Value {
 	case 't', 'f':
 		kind = Bool
 	}
-	if !s.skip() {
-		return Value{}
+	if s.skip() {
+		v.Kind, v.Raw = kind, s.b[start:s.i]
 	}
-	return Value{Kind: kind, Raw: s.b[start:s.i]}
 }
 
 // Skip reads over the value that is next.
@@ -199,11 +209,10 @@ func (s *Scanner) member() bool {
 		return s.fail()
 	}
 	s.key = s.i + 1
-	s.keyEnd, s.surplus = plain(s.b, s.key)
-	if s.keyEnd >= len(s.b) || s.b[s.keyEnd] != '"' {
-		if s.keyEnd, s.surplus = s.rest(s.keyEnd, s.surplus); s.bad {
-			return false
-		}
+	if n := short(s.b[s.key:]); n >= 0 {
+		s.keyEnd, s.surplus = s.key+n, 0
+	} else if s.keyEnd, s.surplus = s.text(s.key); s.bad {
+		return false
 	}
 	s.i = s.keyEnd + 1
 	s.space()

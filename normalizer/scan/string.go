@@ -12,18 +12,23 @@ const ones = 0x0101010101010101
 
 // string reads over the string whose quote is next.
 func (s *Scanner) string() {
-	end, _ := plain(s.b, s.i+1)
-	if end >= len(s.b) || s.b[end] != '"' {
-		if end, _ = s.rest(end, 0); s.bad {
-			return
-		}
+	if end, _ := s.text(s.i + 1); !s.bad {
+		s.i = end + 1
 	}
-	s.i = end + 1
 }
 
-// rest reads on where plain met what it does not read, up to the closing quote
-// at end. It adds to the surplus, which is how many bytes longer the string is
-// as written than as decoded: 0 if and only if it has no escapes.
+// text reads the string that begins at i, behind its quote, up to the closing
+// quote at end. Its surplus is how many bytes longer it is as written than as
+// decoded: 0 if and only if it has no escapes.
+func (s *Scanner) text(i int) (end, surplus int) {
+	end, surplus = plain(s.b, i)
+	if end < len(s.b) && s.b[end] == '"' {
+		return end, surplus
+	}
+	return s.rest(end, surplus)
+}
+
+// rest reads on where plain met what it does not read.
 func (s *Scanner) rest(i, surplus int) (end, all int) {
 	for i < len(s.b) {
 		switch c := s.b[i]; {
@@ -38,8 +43,8 @@ func (s *Scanner) rest(i, surplus int) (end, all int) {
 			i += n
 			surplus += n - decoded
 		case c >= utf8.RuneSelf:
-			n := runes(s.b[i:])
-			if n == 0 {
+			_, n := utf8.DecodeRune(s.b[i:])
+			if n == 1 {
 				s.fail()
 				return 0, 0
 			}
@@ -55,81 +60,67 @@ func (s *Scanner) rest(i, surplus int) (end, all int) {
 	return 0, 0
 }
 
-// plain reads ASCII characters and escapes of two bytes from b[i] on, and
-// counts the escapes. It ends at whatever else it finds. What it reads is
-// most of every line, so it looks at eight bytes at a time, and calls nothing.
+// short is the length of the string that b begins with, behind its quote, if
+// it has at most eight bytes and no escapes; else -1. Most keys are such.
+func short(b []byte) int {
+	if len(b) <= 8 {
+		return -1
+	}
+	n := bits.TrailingZeros64(stops(binary.LittleEndian.Uint64(b))) / 8
+	if b[n] != '"' {
+		return -1
+	}
+	return n
+}
+
+// plain reads what most strings are made of, from b[i] on: ASCII, escapes of
+// two bytes, which it counts, and characters of two and three bytes. It ends
+// at whatever else it finds, and calls nothing.
 func plain(b []byte, i int) (end, escapes int) {
 	b = b[:len(b):len(b)]
 	p := b[i:]
-	for len(p) > 8 {
-		x := binary.LittleEndian.Uint64(p)
-		// The first byte with its highest bit set is the first that is no
-		// plain character. A borrow can mark bytes behind it that are.
-		// To flip 2 makes the quote a space, and keeps the control
-		// characters below it, and all else above.
-		stop := (((x ^ 2*ones) - ('"'-1)*ones) | ((x ^ '\\'*ones) - ones) | x) & (0x80 * ones)
+	for len(p) > 16 {
+		n, stop := 0, stops(binary.LittleEndian.Uint64(p))
+		behind := stops(binary.LittleEndian.Uint64(p[8:]))
 		if stop == 0 {
-			p = p[8:]
+			n, stop = 8, behind
+		}
+		if stop == 0 {
+			p = p[16:]
 			continue
 		}
-		p = p[bits.TrailingZeros64(stop)/8:]
-		if len(p) <= 2 {
+		p = p[n+bits.TrailingZeros64(stop)/8:]
+		if len(p) <= 3 {
 			break
 		}
-		if p[0] != '\\' || !short[p[1]] {
-			return len(b) - len(p), escapes
-		}
-		p = p[2:]
-		escapes++
-	}
-	for len(p) > 0 {
-		c := p[0]
-		if c == '\\' && len(p) > 2 && short[p[1]] {
+		switch c := p[0]; {
+		case c == '\\' && twoByte[p[1]]:
 			p = p[2:]
 			escapes++
-			continue
+		case 0xc2 <= c && c < 0xe0 && p[1]&0xc0 == 0x80:
+			p = p[2:]
+		case 0xe1 <= c && c < 0xf0 && c != 0xed && p[1]&0xc0 == 0x80 && p[2]&0xc0 == 0x80:
+			p = p[3:]
+		default:
+			return len(b) - len(p), escapes
 		}
-		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			break
-		}
+	}
+	for len(p) > 0 && ' ' <= p[0] && p[0] < utf8.RuneSelf && p[0] != '"' && p[0] != '\\' {
 		p = p[1:]
 	}
 	return len(b) - len(p), escapes
 }
 
-// short says which bytes behind a backslash make an escape of two bytes.
-var short = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
-
-// runes is the length of the run of valid UTF-8 sequences past ASCII that b
-// begins with, or 0 where its first sequence is invalid.
-func runes(b []byte) int {
-	i := 0
-	for i < len(b) && b[i] >= utf8.RuneSelf {
-		c := b[i]
-		switch {
-		case c < 0xc2:
-			return 0
-		case c < 0xe0:
-			if len(b)-i < 2 || b[i+1]&0xc0 != 0x80 {
-				return 0
-			}
-			i += 2
-		case c < 0xf0:
-			if len(b)-i < 3 || b[i+1]&0xc0 != 0x80 || b[i+2]&0xc0 != 0x80 ||
-				c == 0xe0 && b[i+1] < 0xa0 || c == 0xed && b[i+1] > 0x9f {
-				return 0
-			}
-			i += 3
-		default:
-			if c > 0xf4 || len(b)-i < 4 || b[i+1]&0xc0 != 0x80 || b[i+2]&0xc0 != 0x80 || b[i+3]&0xc0 != 0x80 ||
-				c == 0xf0 && b[i+1] < 0x90 || c == 0xf4 && b[i+1] > 0x8f {
-				return 0
-			}
-			i += 4
-		}
-	}
-	return i
+// stops marks the first byte of x that is no plain character with its highest
+// bit; it is 0 where all are plain. It may mark bytes behind the first one, too:
+// a borrow runs up from it. To flip 2 makes the quote a space, and keeps the
+// control characters below it, and all else above.
+func stops(x uint64) uint64 {
+	return (((x ^ 2*ones) - ('"'-1)*ones) | ((x ^ '\\'*ones) - ones) | x) & (0x80 * ones)
 }
+
+// twoByte says which bytes behind a backslash make an escape of two bytes.
+var twoByte = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
 // escape measures the escape that b begins with: its own length and that of
 // the UTF-8 it stands for; 0, 0 where it is none. A pair of surrogates is one

@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestCtrlCIsTheAgents(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	agent := newScript(t, `
+trap 'say interrupted; exit 7' INT
+say one
+while :; do sleep 0.02; done
+`)
+	run := begin(t, nil, "run", "--data-dir", data, "--run", "polite", "--json", "--", agent.path)
+	run.stdout.await(t, `"text":"one"`)
+	run.signal(syscall.SIGINT)
+	if code := run.code(); code != 7 {
+		t.Errorf("exit status %d, want the agent's 7\n%s", code, run.stderr)
+	}
+	same(t, "run", printed(parse(t, run.stdout.String())), expected(t, said("one", "interrupted"), 7))
+	if s := run.stderr.String(); s != "linesman: run polite\n" {
+		t.Errorf("stderr holds more than the run's id:\n%s", s)
+	}
+}
+
+// What the agent prints after the cancel gives no events.
+func TestSecondCtrlCCancels(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	agent := newScript(t, `
+trap 'say stubborn' INT
+trap 'say late; exit 9' TERM
+say one
+while :; do sleep 0.02; done
+`)
+	run := begin(t, nil, "run", "--data-dir", data, "--run", "cancelled", "--json", "--", agent.path)
+	run.stdout.await(t, `"text":"one"`)
+	run.signal(syscall.SIGINT)
+	run.stdout.await(t, `"text":"stubborn"`)
+	run.signal(syscall.SIGINT)
+	if code := run.code(); code != 9 {
+		t.Errorf("exit status %d, want the agent's 9\n%s", code, run.stderr)
+	}
+	wantCancelled(t, run, "one", "stubborn")
+}
+
+func TestSIGTERMCancels(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	agent := newScript(t, "say one\nexec sleep 100\n")
+	run := begin(t, nil, "run", "--data-dir", data, "--run", "cancelled", "--json", "--", agent.path)
+	run.stdout.await(t, `"text":"one"`)
+	run.signal(syscall.SIGTERM)
+	if code := run.code(); code != 128+15 {
+		t.Errorf("exit status %d, want 143\n%s", code, run.stderr)
+	}
+	wantCancelled(t, run, "one")
+}
+
+// wantCancelled checks that there is nothing after some messages but the one
+// error of a cancel and the completion.
+func wantCancelled(t *testing.T, run *process, texts ...string) {
+	t.Helper()
+	got := printed(parse(t, run.stdout.String()))
+	want := expected(t, said(texts...), 0)
+	want = append(want[:len(want)-1],
+		`0.1 {"agent_kind":"codex","status":null,"final_text":null,"data":null,"error":{"kind":"backend","message":"cancelled"}}`)
+	if len(got) > 0 && strings.Contains(got[max(0, len(got)-2)], `"kind":"Error"`) {
+		t.Errorf("an event after the cancel: %s", got[len(got)-2])
+	}
+	same(t, "run", got, want)
+}
