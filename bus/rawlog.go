@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -168,8 +169,11 @@ func hopeless(err error) error {
 // why says in few words what keeps a message from being stored.
 func why(err error) string {
 	var api *jetstream.APIError
-	if errors.As(err, &api) {
+	switch {
+	case errors.As(err, &api):
 		return api.Description
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // the buffer is none: see dial
+		return "there is no connection"
 	}
 	return err.Error()
 }

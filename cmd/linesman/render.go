@@ -178,7 +178,7 @@ func (r *renderer) drawStatus(b *strings.Builder) {
 }
 
 func (r *renderer) paint(color, s string) string {
-	if !r.color || s == "" {
+	if !r.color || color == "" || s == "" {
 		return s
 	}
 	return color + s + reset

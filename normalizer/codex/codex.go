@@ -151,7 +151,7 @@ const (
 
 func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 	l := &d.line
-	if !l.hasItem {
+	if !l.hasItem && (s != failed || l.badItem) {
 		return normalizer.InvalidPayload
 	}
 	it := &l.item
@@ -223,6 +223,9 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 		f.TurnID = d.turn
 	}
 	f.Phase, f.Status = phase(s, it.status)
+	if kind == "mcp_tool_call" || kind == "collab_tool_call" {
+		f.ToolName = it.tool.Text()
+	}
 	if s != failed {
 		measure(&f, it)
 	}
@@ -247,11 +250,8 @@ func measure(f *normalizer.Facet, it *item) {
 		f.Bytes.Diff = it.diff.Len
 	case "mcp_tool_call":
 		f.Bytes.Result = size(it.result)
-		f.ToolName = it.tool.Text()
 	case "web_search":
 		f.Bytes.Result = size(it.results)
-	case "collab_tool_call":
-		f.ToolName = it.tool.Text()
 	}
 }
 

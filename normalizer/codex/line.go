@@ -29,6 +29,7 @@ type fields struct {
 	itemType       scan.Value
 	item           item
 	hasItem        bool // there is an item, in either form
+	badItem        bool // what stands in its place is no object
 	flat           bool // fields of an item were met at the top
 }
 
@@ -59,7 +60,6 @@ func (l *line) scan(raw []byte) scan.Fault {
 	if !ok {
 		s.Skip()
 	}
-	bad := false // the item is no object
 	for ok && s.Next() {
 		switch string(s.Key()) {
 		case "type":
@@ -83,8 +83,8 @@ func (l *line) scan(raw []byte) scan.Fault {
 		case "item_type":
 			s.First(&l.itemType)
 		case "item":
-			if l.hasItem || bad || !s.Object() {
-				bad = bad || !l.hasItem
+			if l.hasItem || l.badItem || !s.Object() {
+				l.badItem = !l.hasItem
 				s.Skip()
 				break
 			}
@@ -101,9 +101,11 @@ func (l *line) scan(raw []byte) scan.Fault {
 			l.flat = true
 		}
 	}
-	if !l.hasItem && !bad && (l.itemID.Kind|l.itemType.Kind) != scan.Absent {
+	if !l.hasItem && !l.badItem && (l.itemID.Kind|l.itemType.Kind) != scan.Absent {
 		l.hasItem = true
-		l.item.message = l.message
+		if l.message.Kind != scan.Absent {
+			l.item.message = l.message
+		}
 	}
 	if l.item.id.Kind == scan.Absent {
 		l.item.id = l.itemID
@@ -146,9 +148,6 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 		}
 		s.First(&it.typ)
 	case "message":
-		if !own {
-			return false
-		}
 		s.First(&it.message)
 	case "error":
 		if !own {

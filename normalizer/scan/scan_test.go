@@ -2,6 +2,7 @@ package scan
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -55,6 +56,84 @@ func TestDecodedTextAndLength(t *testing.T) {
 		}
 		if v.Text() != want || v.Len != len(want) || !v.Equal(want) || v.Equal(want+"x") {
 			t.Errorf("%s: text %q, length %d; want %q, %d", line, v.Text(), v.Len, want, len(want))
+		}
+	}
+}
+
+// TestStringsAtEveryOffset: what is special in a string is found wherever it
+// stands among the eight bytes that are looked at together, in keys and values.
+func TestStringsAtEveryOffset(t *testing.T) {
+	for _, special := range []string{
+		``, `\n`, `\"`, `\\`, `\/`, `\u00e9`, `\ud83d\ude80`, `\ud83d`, `\ude80x`, `\q`, `\u12`, `\`, `"`, "\n", "\x00", "\x1f", "\x7f", " ", "!#[]",
+		"é", "\u0080", "\u07ff", "\u0800", "\u0fff", "\u1000", "\ud7ff", "\ue000", "\ufeff", "\uffff", "\U00010000", "\U0010ffff",
+		"\x80", "\xbf", "\xc0\xaf", "\xc1\xbf", "\xc3", "\xc3x", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xe4\xb8", "\xe4x\xad", "\xe4\xb8x", "\xed\xa0\x80", "\xed\xbf\xbf",
+		"\xf0\x8f\xbf\xbf", "\xf0\x9f\x92", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff",
+	} {
+		for before := range 20 {
+			for behind := range 20 {
+				text := strings.Repeat("a", before) + special + strings.Repeat("b", behind)
+				line := []byte(`{"` + text + `":"` + text + `"}`)
+				var want map[string]string
+				valid := json.Unmarshal(line, &want) == nil && utf8.Valid(line)
+				var s Scanner
+				s.Reset(line)
+				got := map[string]string{}
+				for ok := s.Object(); ok && s.Next(); {
+					key := string(s.Key())
+					got[key] = s.Value().Text()
+				}
+				if fault := s.End(); (fault == OK) != valid || (fault == InvalidUTF8) != !utf8.Valid(line) {
+					t.Fatalf("%q: fault %d, want valid %v", line, fault, valid)
+				}
+				if valid && !maps.Equal(got, want) {
+					t.Fatalf("%q: read as %q, want %q", line, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestLongEscapedKeyComesAsWritten(t *testing.T) {
+	for _, c := range []struct{ written, want string }{
+		{strings.Repeat(`\u0061`, 64), strings.Repeat("a", 64)},
+		{strings.Repeat(`\u0061`, 65), strings.Repeat(`\u0061`, 65)},
+		{strings.Repeat(`\n`, 64), strings.Repeat("\n", 64)},
+		{strings.Repeat("a", 1000), strings.Repeat("a", 1000)},
+	} {
+		var s Scanner
+		s.Reset([]byte(`{"` + c.written + `":1}`))
+		if !s.Object() || !s.Next() || string(s.Key()) != c.want {
+			t.Errorf("key %.20q of %d bytes: %.20q", c.written, len(c.written), s.Key())
+		}
+	}
+}
+
+func TestFirstOfTwoCounts(t *testing.T) {
+	var s Scanner
+	s.Reset([]byte(`{"a":null,"a":"x","b":[1,{"c":2}],"b":{"d":[3]},"e":4}`))
+	got := map[string]*Value{"a": {}, "b": {}, "e": {}}
+	for ok := s.Object(); ok && s.Next(); {
+		s.First(got[string(s.Key())])
+	}
+	if s.End() != OK || got["a"].Kind != Null || string(got["b"].Raw) != `[1,{"c":2}]` || string(got["e"].Raw) != "4" {
+		t.Errorf("read %v", got)
+	}
+}
+
+// TestNothingIsReadBehindAMistake: a walk ends where the grammar is broken,
+// however its caller goes on.
+func TestNothingIsReadBehindAMistake(t *testing.T) {
+	for _, line := range []string{`{"a" "b":1}`, `{"a":,"b":1}`, `{"a":tru,"b":1}`, `{"a":01,"b":1}`, `{"a":"\q","b":1}`, `{"a":[1,],"b":1}`, `{"a":{"x"},"b":1}`} {
+		var s Scanner
+		s.Reset([]byte(line))
+		for ok := s.Object(); ok && s.Next(); {
+			if string(s.Key()) == "b" {
+				t.Errorf("%s: b was read", line)
+			}
+			s.Value()
+		}
+		if v := s.Value(); v.Kind != Absent || s.Object() || s.Next() || s.End() != InvalidJSON {
+			t.Errorf("%s: read on", line)
 		}
 	}
 }

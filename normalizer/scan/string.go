@@ -79,17 +79,13 @@ func short(b []byte) int {
 func plain(b []byte, i int) (end, escapes int) {
 	b = b[:len(b):len(b)]
 	p := b[i:]
-	for len(p) > 16 {
-		n, stop := 0, stops(binary.LittleEndian.Uint64(p))
-		behind := stops(binary.LittleEndian.Uint64(p[8:]))
+	for len(p) > 8 {
+		stop := stops(binary.LittleEndian.Uint64(p))
 		if stop == 0 {
-			n, stop = 8, behind
-		}
-		if stop == 0 {
-			p = p[16:]
+			p = p[8:]
 			continue
 		}
-		p = p[n+bits.TrailingZeros64(stop)/8:]
+		p = p[bits.TrailingZeros64(stop)/8:]
 		if len(p) <= 3 {
 			break
 		}

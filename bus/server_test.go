@@ -1,0 +1,155 @@
+package bus
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// plain starts a NATS server as an operator would have one: one account, no
+// credentials.
+func plain(t *testing.T, maxPayload int32) string {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), MaxPayload: maxPayload, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	return s.ClientURL()
+}
+
+func TestServerWithSmallPayloadIsRefused(t *testing.T) {
+	_, err := Connect(t.Context(), Login{URL: plain(t, 512<<10)}, Login{}, testNames, zap.NewNop())
+	if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "max_payload is 524288 bytes; set it to 589824 or more") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOldServerIsRefused(t *testing.T) {
+	for version, fits := range map[string]bool{"2.10.29": false, "1.4.1": false, "2.11.0": true, "2.15.2": true, "3.0.0": true, "2.12.0-RC.1": true, "": false, "x": false} {
+		major, minor := parseVersion(version)
+		if got := major > minMajor || major == minMajor && minor >= minMinor; got != fits {
+			t.Errorf("version %q: fits %v, want %v", version, got, fits)
+		}
+	}
+}
+
+func TestOneAccountServesAsBoth(t *testing.T) {
+	b, err := Connect(t.Context(), Login{URL: plain(t, 1<<20)}, Login{}, testNames, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	limits := DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
+	if _, err := b.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700)}, "a")
+	normalize(t, b)
+	if n := len(dump(t, b.jsPub, b.Names.Events())); n != 5 {
+		t.Errorf("%d events", n)
+	}
+}
+
+func TestUnreachableServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	_, err = Connect(t.Context(), Login{URL: "nats://someone:s3cret@" + address}, Login{}, testNames, zap.NewNop())
+	if !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBusyAddressIsAnError(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := StartServer(t.TempDir(), l.Addr().String(), testNames, zap.NewNop()); !errors.Is(err, ErrListen) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	s, _ := serve(t)
+	for _, l := range []Login{{URL: s.URL()}, {URL: s.URL(), User: OperatorUser, Password: "guess"}} {
+		if b, err := Connect(t.Context(), l, Login{}, testNames, zap.NewNop()); err == nil {
+			b.Close()
+			t.Errorf("%q came in", l.User)
+		}
+	}
+}
+
+func TestCredentialsAreMadeOnceAndPrivate(t *testing.T) {
+	dir := t.TempDir()
+	first, err := LoadCredentials(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := LoadCredentials(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for user, password := range first {
+		if len(password) < 32 || again[user] != password {
+			t.Errorf("user %s: %d characters, the same again: %v", user, len(password), again[user] == password)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, "credentials.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("credentials.json: %v, %v", info.Mode(), err)
+	}
+}
+
+func TestFullRawLosesTheOldestThatIsRecorded(t *testing.T) {
+	s, b := serve(t)
+	raw, err := b.js.Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := raw.CachedInfo().Config
+	config.MaxBytes = 1 << 20
+	if _, err := b.js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	n := newNormalizer(connect(t, s, NormalizerUser))
+	done := make(chan error, 1)
+	go func() { done <- n.Run(t.Context()) }()
+	l, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := []byte(`{"type":"turn.started","x":"` + strings.Repeat("x", 8<<10) + `"}` + "\n")
+	const lines = 400 // three times what RAW can hold
+	for i := range lines {
+		if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 1, Offset: int64(i * len(line)), Body: line}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Exited, Time: 2, Body: []byte(`{"reason":"eof"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, b, "x")
+	if events := dump(t, b.jsPub, b.Names.Events()); len(events) != lines+1 {
+		t.Errorf("%d events of %d lines", len(events), lines)
+	}
+}
