@@ -249,10 +249,14 @@ func (s *session) loadKey(ctx context.Context, bucket, key string, v any) (uint6
 }
 
 func (s *session) bucket(ctx context.Context, name string) (jetstream.Stream, error) {
+	if stream, ok := s.buckets[name]; ok {
+		return stream, nil
+	}
 	stream, err := s.Bus.js.Stream(ctx, bucketStream(name))
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", name, err)
 	}
+	s.buckets[name] = stream
 	return stream, nil
 }
 
@@ -308,7 +312,11 @@ func (s *session) beginCut(ctx context.Context) error {
 	s.dirty, s.urgent = 0, false
 	s.cut = make(chan error, 1)
 	s.cutAt = time.Now()
-	go func(result chan<- error) { result <- s.storeCut(ctx, c, done, usages, values) }(s.cut)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*ackTimeout) // what is begun is ended
+	go func(result chan<- error) {
+		defer cancel()
+		result <- s.storeCut(ctx, c, done, usages, values)
+	}(s.cut)
 	return nil
 }
 

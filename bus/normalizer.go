@@ -119,6 +119,7 @@ type session struct {
 	runs    map[string]*run // those that are open, and those not yet recorded
 	ended   recent          // runs that are known to have ended
 	threads map[string]threadUsage
+	buckets map[string]jetstream.Stream // by name, once they were asked for
 
 	streams identity
 	anew    uint64     // RAW was made anew when EVENTS had this many
@@ -151,7 +152,7 @@ type run struct {
 
 // open finds out where to go on.
 func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error) {
-	s := &session{Normalizer: n, log: log, runs: map[string]*run{}, threads: map[string]threadUsage{}}
+	s := &session{Normalizer: n, log: log, runs: map[string]*run{}, threads: map[string]threadUsage{}, buckets: map[string]jetstream.Stream{}}
 	if err := s.locate(ctx); err != nil {
 		return nil, err
 	}
@@ -160,7 +161,14 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 	return s, err
 }
 
-func (s *session) close() { s.events.close() }
+// close waits for what is under way, so that the next term reads streams
+// that stand still.
+func (s *session) close() {
+	s.events.close()
+	if s.cut != nil {
+		<-s.cut
+	}
+}
 
 // work folds RAW until ctx ends or something breaks. Where ctx ends, what was
 // folded is recorded before it returns.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/config"
@@ -51,6 +52,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	err := call.run(ctx, a)
 	if err != nil && err.Error() != "" {
 		complain(stderr, err)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			complain(stderr, errors.New("the streams are made by `linesman normalizer`: is one at work, with the same prefix?"))
+		}
 	}
 	return exitCode(err)
 }

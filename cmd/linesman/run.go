@@ -200,6 +200,8 @@ func agentCode(x runs.Exit) int {
 		return exitSignal + x.Signal
 	case x.Code != nil:
 		return *x.Code
+	case x.Reason == runs.ReasonCancelled: // before there was an agent
+		return exitSignal + int(syscall.SIGINT)
 	}
 	return exitLinesman
 }

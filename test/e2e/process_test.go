@@ -40,6 +40,9 @@ func begin(t *testing.T, stdin io.Reader, args ...string) *process {
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.ended
+		if t.Failed() {
+			t.Logf("%q:\n%s", p.cmd.Args[1:], p.stderr)
+		}
 	})
 	return p
 }

@@ -1,9 +1,13 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestCtrlCIsTheAgents(t *testing.T) {
@@ -58,6 +62,29 @@ func TestSIGTERMCancels(t *testing.T) {
 		t.Errorf("exit status %d, want 143\n%s", code, run.stderr)
 	}
 	wantCancelled(t, run, "one")
+}
+
+// Ctrl-C while linesman still looks for a server is not lost.
+func TestCtrlCBeforeTheAgentIsThere(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	lock, err := os.Create(filepath.Join(data, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	run := begin(t, nil, "run", "--data-dir", data, "--run", "early", "--json", "--", "sleep", "100")
+	run.stderr.await(t, "is in use") // it takes a moment now to make a server of its own
+	run.signal(syscall.SIGINT)
+	if code := run.code(); code != 128+2 {
+		t.Errorf("exit status %d, want 130\n%s", code, run.stderr)
+	}
+	if got := parse(t, run.stdout.String()); len(got) == 0 || got[len(got)-1].Completion == nil {
+		t.Errorf("no completion: %v", printed(got))
+	}
 }
 
 // wantCancelled checks that there is nothing after some messages but the one

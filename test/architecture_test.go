@@ -1,0 +1,123 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/linesman/linesman"
+
+// layers says what each package of ours may import of ours. Those below test
+// and examples may import what they like; every other package is listed here.
+var layers = map[string][]string{
+	"bounds":                 {},
+	"runs":                   {"bounds"},
+	"normalizer/scan":        {},
+	"normalizer":             {"bounds", "runs", "normalizer/scan"},
+	"normalizer/codex":       {"bounds", "runs", "normalizer", "normalizer/scan"},
+	"normalizer/backendtest": {"bounds", "runs", "normalizer"},
+	"config":                 {},
+	"worker":                 {"bounds", "runs"},
+	"bus":                    {"bounds", "runs", "normalizer"},
+	"cmd/linesman":           {"bus", "config", "normalizer", "normalizer/codex", "runs", "worker"},
+}
+
+// pure packages are functions of their input. What would let them look at the
+// world is forbidden to them, and so is everything from outside this module.
+var pure = []string{"bounds", "runs", "normalizer", "normalizer/scan", "normalizer/codex"}
+
+var impure = []string{
+	"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os",
+	"os/exec", "os/signal", "os/user", "path/filepath", "plugin", "runtime", "sync", "syscall", "time",
+}
+
+// useNATS are the packages that may speak to NATS.
+var useNATS = []string{"bus", "cmd/linesman"}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+// list is what `go list` knows of the packages of this module, by their path
+// within it: the imports of files that are no tests.
+func list(t *testing.T) map[string]listed {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Dir, cmd.Stderr = "..", &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	all := map[string]listed{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimPrefix(p.ImportPath, module+"/")] = p
+	}
+}
+
+func exempt(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return first == "test" || first == "examples"
+}
+
+func TestPackagesImportDownwardsOnly(t *testing.T) {
+	all := list(t)
+	for name, p := range all {
+		if exempt(name) {
+			continue
+		}
+		may, known := layers[name]
+		if !known {
+			t.Errorf("%s is in no layer: say in this test what it may import", name)
+		}
+		for _, imported := range p.Imports {
+			if ours, ok := strings.CutPrefix(imported, module+"/"); ok && known && !slices.Contains(may, ours) {
+				t.Errorf("%s imports %s, and may import %v", name, ours, may)
+			}
+		}
+	}
+	for name := range layers {
+		if _, there := all[name]; !there {
+			t.Errorf("%s is in a layer and not in the tree", name)
+		}
+	}
+}
+
+func TestCoreSeesNoClockNoFileAndNoNetwork(t *testing.T) {
+	all := list(t)
+	for _, name := range pure {
+		for _, imported := range all[name].Imports {
+			host, _, _ := strings.Cut(imported, "/")
+			external := strings.Contains(host, ".") && !strings.HasPrefix(imported, module+"/")
+			if slices.Contains(impure, imported) || external {
+				t.Errorf("%s imports %s", name, imported)
+			}
+		}
+	}
+}
+
+func TestOnlyTheBusSpeaksNATS(t *testing.T) {
+	for name, p := range list(t) {
+		if exempt(name) || slices.Contains(useNATS, name) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, "github.com/nats-io/") || strings.HasPrefix(imported, "github.com/synadia-io/") {
+				t.Errorf("%s imports %s", name, imported)
+			}
+		}
+	}
+}

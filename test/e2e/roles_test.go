@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// startNATS starts a NATS server of somebody else: one account, no streams.
+func startNATS(t *testing.T) string {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(deadline) {
+		t.Fatal("the NATS server does not start")
+	}
+	return s.ClientURL()
+}
+
+func TestRolesAloneOnAnotherServer(t *testing.T) {
+	t.Parallel()
+	url, data := startNATS(t), t.TempDir()
+	at := func(command string, args ...string) []string {
+		return append([]string{command, "--nats", url, "--data-dir", data}, args...)
+	}
+	if _, code := execute(t, at("health")...); code != 3 {
+		t.Errorf("health without streams: exit %d, want 3", code)
+	}
+	early := begin(t, nil, at("run", "--", "true")...)
+	if code := early.code(); code != 125 || !strings.Contains(early.stderr.String(), "the streams are made by `linesman normalizer`") {
+		t.Errorf("run without streams: exit %d, want 125 and what to do:\n%s", code, early.stderr)
+	}
+
+	first := begin(t, nil, at("normalizer")...)
+	first.stderr.await(t, "normalizer ready")
+	agent := newScript(t, halves)
+	run := begin(t, nil, at("run", "--run", "shared", "--json", "--", agent.path)...)
+	run.stdout.await(t, `"text":"one"`)
+	if _, code := execute(t, at("health")...); code != 0 {
+		t.Errorf("health: exit %d", code)
+	}
+
+	// Another worker takes the run, another normalizer the office.
+	second := begin(t, nil, at("normalizer")...)
+	second.stderr.await(t, "normalizer ready")
+	run.kill()
+	first.kill()
+	worker := begin(t, nil, at("worker")...)
+	agent.touch("go")
+	out, code := execute(t, at("events", "--run", "shared", "--follow", "--json")...)
+	if code != 0 {
+		t.Errorf("events: exit %d", code)
+	}
+	same(t, "events", printed(parse(t, out)), expected(t, said("one", "two"), 3))
+	noDirectories(t, data)
+	if out, code := execute(t, at("rebuild")...); code != 0 {
+		t.Errorf("rebuild: exit %d: %s", code, out)
+	}
+	for _, p := range []*process{worker, second} {
+		p.signal(syscall.SIGINT)
+		if code := p.code(); code != 0 {
+			t.Errorf("%q: exit %d after Ctrl-C\n%s", p.cmd.Args[1], code, p.stderr)
+		}
+	}
+	health := begin(t, nil, at("health")...)
+	if code := health.code(); code != 3 || health.stderr.String() != "linesman: no normalizer is at work\n" {
+		t.Errorf("health without a normalizer: exit %d, want 3 and why:\n%s", code, health.stderr)
+	}
+}
+
+// What a pipe reads while its server is gone is stored once it is back.
+func TestPipeOutlivesItsServer(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	first := up(t, data)
+	in, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer w.Close()
+	pipe := begin(t, in, "pipe", "--data-dir", data, "--run", "piped", "--wait")
+	write := func(text string) {
+		t.Helper()
+		if _, err := io.WriteString(w, string(said(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	follow := begin(t, nil, "events", "--data-dir", data, "--run", "piped", "--follow", "--json")
+	write("one")
+	follow.stdout.await(t, `"text":"one"`)
+	kill(t, first)
+	pipe.stderr.await(t, "connection lost")
+	write("two")
+	up(t, data)
+	follow.stdout.await(t, `"text":"two"`)
+	write("three")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := pipe.code(); code != 0 || pipe.stdout.String() != "piped\n" {
+		t.Errorf("exit %d, printed %q, want the run's id\n%s", code, pipe.stdout, pipe.stderr)
+	}
+	if code := follow.code(); code != 0 {
+		t.Errorf("events: exit %d\n%s", code, follow.stderr)
+	}
+	var got []string
+	for _, r := range parse(t, follow.stdout.String()) {
+		got = append(got, string(r.Event))
+	}
+	for i, text := range []string{"one", "two", "three"} {
+		if len(got) != 4 || !strings.Contains(got[i], `"text":"`+text+`"`) {
+			t.Fatalf("events %q, want one, two, three and the completion", got)
+		}
+	}
+}
