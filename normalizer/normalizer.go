@@ -13,6 +13,7 @@ package normalizer
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -25,7 +26,9 @@ import (
 const DefaultMaxLine = 8 << 20
 
 // Pos is where a message comes from. Raw, Line and Part together are unique
-// within a stream, and rise in the order Part, Line (0 last), Raw.
+// within a stream. Messages come in the order of Raw; those of one entry in
+// the order of their lines, the one of a hole before them, those of the run's
+// end behind them.
 type Pos struct {
 	Raw  uint64 // sequence of the entry in which the line ends
 	Line uint64 // from 1; 0 when no line made it
@@ -103,7 +106,8 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	}
 	again := seq <= f.seen
 	f.seen = max(f.seen, seq)
-	if again && e.Kind != runs.Out {
+	output := e.Kind == runs.Out && e.Offset >= 0 && e.Offset <= math.MaxInt64-int64(len(e.Body))
+	if again && !output {
 		return
 	}
 	f.emit, f.loose = emit, 0
@@ -115,17 +119,25 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	switch e.Kind {
 	case runs.Queued, runs.Started, runs.Note, runs.Cancelled: // the record has it
 	case runs.Out:
-		f.output(e.Offset, e.Body)
+		if output {
+			f.output(e.Offset, e.Body)
+		} else {
+			f.unreadable("bad offset")
+		}
 	case runs.ErrOut:
 		f.errNext = max(f.errNext, e.Offset+int64(len(e.Body)))
 		f.Record.ErrBytes = f.errNext
 	case runs.Exited:
 		f.exit(e.Body)
 	default:
-		f.Record.Bad++
-		f.message(ErrorMessage(f.agent + " raw record error (redacted): unknown kind"))
+		f.unreadable("unknown kind")
 	}
 	f.emit = nil
+}
+
+func (f *Fold) unreadable(what string) {
+	f.Record.Bad++
+	f.message(ErrorMessage(f.agent + " raw record error (redacted): " + what))
 }
 
 // Unreadable folds an entry that cannot be read at all: it is one Error event.
@@ -137,10 +149,6 @@ func (f *Fold) Unreadable(seq uint64, at int64, emit func(Message)) {
 // becomes one Error event.
 func (f *Fold) output(offset int64, b []byte) {
 	switch {
-	case offset < 0:
-		f.Record.Bad++
-		f.message(ErrorMessage(f.agent + " raw record error (redacted): bad offset"))
-		return
 	case offset+int64(len(b)) <= f.next:
 		return
 	case offset < f.next:

@@ -10,6 +10,7 @@ package runs
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/linesman/linesman/bounds"
@@ -206,6 +207,9 @@ func (r *Record) open(c Call, at int64) {
 		return
 	}
 	c.At = at
+	if bounds.StringSize(c.Kind) > maxCallField {
+		c.Kind = ""
+	}
 	if bounds.StringSize(c.Name) > maxCallField {
 		c.Name = ""
 	}
@@ -233,7 +237,9 @@ func (r *Record) Final(text string) {
 	for bounds.StringSize(text) > maxFinalEscape { // control characters take six bytes
 		text = text[:cut(text, len(text)*3/4)]
 	}
-	text = string([]byte(text)) // do not hold a large line for its first bytes
+	if int64(len(text)) < r.FinalTextBytes {
+		text = strings.Clone(text) // do not hold a large text for its first bytes
+	}
 	r.FinalText = &text
 }
 
@@ -252,7 +258,9 @@ func cut(s string, n int) int {
 // End folds the exit entry: its reason decides the state. Reason is, for a
 // run that failed, "spawn", "lost", "spool", "signal", "exit status", "turn
 // failed", "silent" or "no terminal event"; "idle" or "hard" for a timeout.
-// Tool calls that are still open stay listed: they never ended.
+// A cancel that was asked for wins over every end but one that nobody knows,
+// and over what was never started. Tool calls that are still open stay listed:
+// they never ended.
 func (r *Record) End(x Exit, at int64) {
 	r.Exit = &x
 	r.EndedAt = at
@@ -261,49 +269,47 @@ func (r *Record) End(x Exit, at int64) {
 
 func (r *Record) outcome(x Exit) (State, string) {
 	switch x.Reason {
+	case ReasonSpawn:
+		return StateFailed, string(x.Reason)
 	case ReasonCancelled:
 		return StateCancelled, ""
-	case ReasonIdle, ReasonHard:
-		return StateTimeout, string(x.Reason)
+	case ReasonIdle, ReasonHard, ReasonSpool, ReasonEOF:
 	case ReasonExited:
-		switch {
-		case r.Cancel:
-			return StateCancelled, ""
-		case x.Signal != 0:
-			return StateFailed, "signal"
-		case x.Code == nil:
+		if x.Code == nil && x.Signal == 0 {
 			return StateFailed, string(ReasonLost)
-		case *x.Code != 0:
-			return StateFailed, "exit status"
-		case r.LastTurn == TurnFailed:
-			return StateFailed, "turn failed"
-		case r.Lines == r.Blank:
-			return StateFailed, "silent"
 		}
-		return StateCompleted, ""
-	case ReasonEOF:
-		switch {
-		case r.Cancel:
-			return StateCancelled, ""
-		case r.LastTurn == TurnCompleted:
-			return StateCompleted, ""
-		case r.LastTurn == TurnFailed:
-			return StateFailed, "turn failed"
-		}
-		return StateFailed, "no terminal event"
-	case ReasonSpawn, ReasonSpool:
-		return StateFailed, string(x.Reason)
+	default:
+		return StateFailed, string(ReasonLost)
 	}
-	return StateFailed, string(ReasonLost)
+	if r.Cancel { // it wins a tie
+		return StateCancelled, ""
+	}
+	switch {
+	case x.Reason == ReasonIdle, x.Reason == ReasonHard:
+		return StateTimeout, string(x.Reason)
+	case x.Reason == ReasonSpool:
+		return StateFailed, string(x.Reason)
+	case x.Reason == ReasonExited && x.Signal != 0:
+		return StateFailed, "signal"
+	case x.Reason == ReasonExited && *x.Code != 0:
+		return StateFailed, "exit status"
+	case x.Reason == ReasonEOF && r.LastTurn == TurnNone:
+		return StateFailed, "no terminal event"
+	case r.LastTurn == TurnFailed:
+		return StateFailed, "turn failed"
+	case r.Lines == r.Blank:
+		return StateFailed, "silent"
+	}
+	return StateCompleted, ""
 }
 
 // Outcome is a word for people: the state, and behind it why.
 func (r *Record) Outcome() string {
 	s := string(r.State)
 	switch {
-	case r.Reason == "signal":
+	case r.Reason == "signal" && r.Exit != nil:
 		s += " (signal " + strconv.Itoa(r.Exit.Signal) + ")"
-	case r.Reason == "exit status":
+	case r.Reason == "exit status" && r.Exit != nil && r.Exit.Code != nil:
 		s += " (exit status " + strconv.Itoa(*r.Exit.Code) + ")"
 	case r.Reason != "":
 		s += " (" + r.Reason + ")"

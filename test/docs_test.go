@@ -2,7 +2,6 @@ package test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -16,9 +15,6 @@ import (
 	"unicode"
 
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
-	"github.com/linesman/linesman/runs"
 )
 
 // documents are all pages that users read, by their path in the tree.
@@ -237,151 +233,6 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 	if n < 30 {
 		t.Errorf("only %d tests are named", n)
-	}
-}
-
-// numbers pairs what a page says with the code that makes it so. White space
-// and comments do not count.
-var numbers = []struct{ page, says, file, code string }{
-	{"README.md", "They need Go 1.26", "go.mod", "go 1.26"},
-	{"README.md", "Text 64 KiB an event, message 4 KiB, data 64 KiB", "bounds/bounds.go", "MaxMessage = 4096"},
-	{"README.md", "kept for 72 hours", "config/config.go", "Raw: Retention{MaxAge: 72 * time.Hour}"},
-	{"README.md", "the events for 720 (30 days)", "config/config.go", "Events: Retention{MaxAge: 720 * time.Hour}"},
-	{"README.md", "124: a limit did; 125: linesman failed; 126, 127", "cmd/linesman/exit.go", "exitTimeout = 124"},
-	{"docs/events.md", "| channel | 128 bytes", "bounds/bounds.go", "MaxChannel = 128"},
-	{"docs/events.md", "| message | 4096 bytes", "bounds/bounds.go", "MaxMessage = 4096"},
-	{"docs/events.md", "| text | 65536 bytes", "bounds/bounds.go", "MaxText = 65536"},
-	{"docs/events.md", "| data | 65536 bytes", "bounds/bounds.go", "MaxData = 65536"},
-	{"docs/events.md", "| final text | 65536 bytes", "bounds/bounds.go", "MaxFinalText = 65536"},
-	{"docs/events.md", "| line | 8 MiB", "config/config.go", "MaxLineBytes: 8 << 20"},
-	{"docs/events.md", "One over 1024 bytes is left out", "normalizer/facet.go", "MaxSession = 1024"},
-	{"docs/subjects.md", "at most 64 bytes; a run id is `[A-Za-z0-9_-]{1,64}`", "runs/id.go", "MaxID = 64"},
-	{"docs/subjects.md", "72 h, a size", "config/config.go", "Raw: Retention{MaxAge: 72 * time.Hour}"},
-	{"docs/subjects.md", "last value of each run, 720 h", "config/config.go", "Runs: Retention{MaxAge: 720 * time.Hour}"},
-	{"docs/subjects.md", "checkpoint, lease, health probe; 16 MiB", "bus/streams.go", "0, 16<<20, bucketSubject(b.State(), \">\")"},
-	{"docs/subjects.md", "what each thread has used, 720 h, 64 MiB", "bus/streams.go", "l.RunsAge, 64<<20, bucketSubject(b.Threads(), \">\")"},
-	{"docs/subjects.md", "a quarter each for RAW and EVENTS, a twentieth for RUNS", "bus/streams.go", "size(l.RunsBytes, DefaultRunsBytes, 20)"},
-	{"docs/subjects.md", "64 MiB at least", "bus/streams.go", "max(l.Disk/share, 64<<20)"},
-	{"docs/subjects.md", "elsewhere 4 GiB, 8 GiB and 1 GiB", "bus/streams.go", "DefaultRawBytes = 4 << 30 DefaultEventsBytes = 8 << 30 DefaultRunsBytes = 1 << 30"},
-	{"docs/subjects.md", "`linesman.format` is the version of the records, now 1", "bus/streams.go", "const Format = 1"},
-	{"docs/subjects.md", "`allow_batched` where the server is 2.14", "bus/streams.go", "b.serverHas(2, 14)"},
-	{"docs/subjects.md", "2.11 or newer, with a `max_payload` of 576 KiB", "bus/connect.go", "MinPayload = 576 << 10"},
-	{"docs/subjects.md", "2.11 or newer", "bus/connect.go", "minMajor, minMinor = 2, 11"},
-	{"docs/subjects.md", "the worker sends at most 64 KiB at a time", "runs/entry.go", "const MaxChunk = 64 << 10"},
-	{"docs/subjects.md", "at most 1024 bytes of reason", "runs/entry.go", "const MaxReason = 1024"},
-	{"docs/subjects.md", "at most 16, keys up to 64 bytes, values up to 256", "runs/id.go", "MaxLabels = 16 MaxLabelKey = 64 MaxLabelValue = 256"},
-	{"docs/subjects.md", "at most 64 KiB. `state`", "runs/record.go", "MaxRecord = 64 << 10"},
-	{"docs/operations.md", "with pauses up to 5 s", "bus/rawlog.go", "pause.MaxInterval = 20*time.Millisecond, 5*time.Second"},
-	{"docs/operations.md", "and says so once a minute", "bus/rawlog.go", "time.Since(said) > time.Minute"},
-	{"docs/operations.md", "away, 60 s after the end of an agent", "cmd/linesman/run.go", "const away = 60 * time.Second"},
-	{"docs/operations.md", "RAW over 80 % of its size", "bus/upkeep.go", "state.Bytes < uint64(info.Config.MaxBytes)/5*4"},
-	{"docs/operations.md", "the oldest quarter", "bus/upkeep.go", "(state.LastSeq-state.FirstSeq)/4"},
-	{"docs/operations.md", "`spool.max_bytes`, 1 GiB", "config/config.go", "Spool: Spool{MaxBytes: 1 << 30}"},
-	{"docs/operations.md", "the first 1 MiB as it comes, the last 64 KiB", "worker/pump.go", "errHead = 1 << 20 errTail = 64 << 10"},
-	{"docs/operations.md", "from 64 KiB to 64 MiB", "config/table.go", "between(&c.MaxLineBytes, 64<<10, 64<<20)"},
-	{"docs/operations.md", "A note in RAW at 90 %", "worker/pump.go", "idle/10*9"},
-	{"docs/operations.md", "`limits.grace`, 5 s", "config/config.go", "Grace: 5 * time.Second"},
-	{"docs/operations.md", "stdout in silence | 60 s", "worker/spec.go", "DefaultLinger = time.Minute"},
-	{"docs/operations.md", "32 MiB, or twice `max_line_bytes`", "bus/held.go", "const holdBytes = 32 << 20"},
-	{"docs/operations.md", "adopts at a time | 4096", "worker/worker.go", "cfg.MaxRuns = 4096"},
-	{"docs/operations.md", "events in flight | 4096", "bus/publisher.go", "publishWindow = 4096"},
-	{"docs/operations.md", "RAW is below 95 % of its size", "bus/health.go", "uint64(info.Config.MaxBytes)/20*19"},
-	{"docs/operations.md", "`linesman health` every 10 s", "Dockerfile", "HEALTHCHECK --interval=10s"},
-	{"docs/architecture.md", "whole lines, at most 64 KiB", "runs/entry.go", "const MaxChunk = 64 << 10"},
-	{"docs/architecture.md", "holds it in silence for 60 s", "worker/spec.go", "DefaultLinger = time.Minute"},
-	{"docs/architecture.md", "1024 bytes with a checksum", "worker/mark.go", "const markSize = 1024"},
-	{"docs/architecture.md", "at most 32 MiB of unfinished lines", "bus/held.go", "const holdBytes = 32 << 20"},
-	{"docs/architecture.md", "(4 s, renewed each second)", "bus/lease.go", "leaseTTL = 4 * time.Second leaseRenew = time.Second"},
-	{"docs/architecture.md", "About once a second", "bus/normalizer.go", "every = time.Second"},
-	{"docs/decisions/0010-ids-that-are-too-long.md", "over 8 KiB of JSON, and a thread id over 64 KiB − 256", "normalizer/facet.go", "MaxThread = bounds.MaxData - 256 MaxTurn = 8 << 10"},
-	{"docs/decisions/0011-least-max-payload.md", "576 KiB is the least", "bus/connect.go", "MinPayload = 576 << 10"},
-	{"docs/decisions/0011-least-max-payload.md", "state beside it up to 480 KiB", "normalizer/state.go", "const MaxState = 480 << 10"},
-	{"docs/decisions/0012-fenced-publishing-and-bursts.md", "at most 4096 in flight, with an ack timeout of 10 s", "bus/publisher.go", "ackTimeout = 10 * time.Second"},
-	{"docs/decisions/0012-fenced-publishing-and-bursts.md", "more than 1024 are in flight", "bus/publisher.go", "burstAt = 1024"},
-	{"docs/decisions/0007-passwords-and-inbox-prefixes.md", "random passwords (24 bytes)", "bus/access.go", "var b [24]byte"},
-}
-
-var comment = regexp.MustCompile(`(?m)\s//.*$`)
-
-func TestNumbersAreThoseOfTheCode(t *testing.T) {
-	has := func(file, phrase string) bool {
-		flat := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-		body := text(t, file)
-		if strings.HasSuffix(file, ".go") {
-			body = comment.ReplaceAllString(body, "")
-		}
-		return strings.Contains(flat(body), flat(phrase))
-	}
-	for _, n := range numbers {
-		if !has(n.page, n.says) {
-			t.Errorf("%s does not say %q", n.page, n.says)
-		}
-		if !has(n.file, n.code) {
-			t.Errorf("%s says %q, and %s no longer has %q", n.page, n.says, n.file, n.code)
-		}
-	}
-}
-
-// fence is the body of the first fenced block of a kind, and what follows it.
-func fence(page, kind string) (block, rest string, found bool) {
-	_, rest, found = strings.Cut(page, "```"+kind+"\n")
-	block, rest, closed := strings.Cut(rest, "```\n")
-	return block, rest, found && closed
-}
-
-// masks hide what differs from one run of the demo to the next.
-var masks = []struct {
-	what *regexp.Regexp
-	with string
-}{
-	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "TIME"},
-	{regexp.MustCompile(`T-local-[0-9a-z]{15}`), "RUN"},
-	{regexp.MustCompile(`took=\d\.\d{3}s`), "took=N"},
-	{regexp.MustCompile(`(?m)^ready nats=nats://127\.0\.0\.1:\d+ data=/\S+$`), "READY"},
-}
-
-func TestTranscriptIsWhatTheDemoPrints(t *testing.T) {
-	want, _, ok := fence(text(t, "README.md"), "transcript")
-	if !ok {
-		t.Fatal("the README has no transcript")
-	}
-	i := up(t, filepath.Join(install(t, "./cmd/linesman"), "linesman"), t.TempDir(), "--demo")
-	var got strings.Builder
-	for !strings.HasSuffix(got.String(), "Ctrl-C ends this server.\n") {
-		line, err := i.stdout.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%v after:\n%s", err, got.String())
-		}
-		got.WriteString(line)
-	}
-	have := got.String()
-	for _, m := range masks {
-		have, want = m.what.ReplaceAllString(have, m.with), m.what.ReplaceAllString(want, m.with)
-	}
-	if have != want {
-		t.Errorf("the demo prints\n%s\nthe README has\n%s", have, want)
-	}
-}
-
-func TestMessagesOfTheREADMEAreReal(t *testing.T) {
-	fold := normalizer.NewFold(codex.Backend{}, "x", 0)
-	var real []string
-	take := func(m normalizer.Message) { real = append(real, string(m.Body)) }
-	code := 0
-	fold.Apply(1, runs.Entry{Kind: runs.Out, Body: []byte(text(t, "test/corpus/codex/shell-ok.jsonl"))}, take)
-	fold.Apply(2, runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})}, take)
-	n := 0
-	for block, rest, ok := fence(text(t, "README.md"), "json"); ok; block, rest, ok = fence(rest, "json") {
-		n++
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, []byte(block)); err != nil {
-			t.Errorf("%v in\n%s", err, block)
-		} else if !slices.Contains(real, compact.String()) {
-			t.Errorf("no message of the recording is\n%s", block)
-		}
-	}
-	if n != 2 {
-		t.Errorf("%d messages, want an event and a completion", n)
 	}
 }
 

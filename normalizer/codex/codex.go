@@ -230,11 +230,12 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 		measure(&f, it)
 	}
 	event := normalizer.ToolCall
-	if s == completed || s == failed {
+	switch s {
+	case started:
+		out.Facts.Opened = runs.Call{ID: f.ItemID, Kind: kind, Name: f.ToolName}
+	case completed, failed:
 		event = normalizer.ToolResult
 		out.Facts.Closed = f.ItemID
-	} else {
-		out.Facts.Opened = runs.Call{ID: f.ItemID, Kind: kind, Name: f.ToolName}
 	}
 	out.Event(normalizer.ToolEvent(event, f))
 }

@@ -36,7 +36,7 @@ func TestAgentOfAKilledRunGoesOnAndIsAdopted(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, halves)
 	up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "orphan", "--json", "--", agent.path)
-	run.stdout.await(t, `"text":"one"`)
+	run.await(run.stdout, `"text":"one"`)
 	run.kill()
 	killed := time.Now()
 	agent.touch("go")
@@ -53,10 +53,10 @@ func TestRunOutlivesItsServer(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, halves)
 	first := up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "long", "--json", "--", agent.path)
-	run.stdout.await(t, `"text":"one"`)
+	run.await(run.stdout, `"text":"one"`)
 	kill(t, first)
 	agent.touch("go")
-	run.stderr.await(t, "connection lost")
+	run.await(run.stderr, "connection lost")
 	up(t, data) // on another port
 	if code := run.code(); code != 3 {
 		t.Errorf("exit status %d, want 3\n%s", code, run.stderr)
@@ -72,7 +72,7 @@ func TestAllKilledAndStartedAgainLosesNothing(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, halves)
 	first := up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "all", "--json", "--", agent.path)
-	run.stdout.await(t, `"text":"one"`)
+	run.await(run.stdout, `"text":"one"`)
 	run.kill()
 	kill(t, first)
 	agent.touch("go")
@@ -90,7 +90,7 @@ func TestRunWithoutUpIsAdoptedByTheNext(t *testing.T) {
 	t.Parallel()
 	data, agent := t.TempDir(), newScript(t, halves)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "alone", "--json", "--", agent.path)
-	run.stdout.await(t, `"text":"one"`)
+	run.await(run.stdout, `"text":"one"`)
 	run.kill()
 	agent.touch("go")
 	up(t, data)
@@ -106,7 +106,7 @@ func TestServerThatStaysAwayLeavesTheOutputToTheNext(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, halves)
 	first := up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "left", "--json", "--", agent.path)
-	run.stdout.await(t, `"text":"one"`)
+	run.await(run.stdout, `"text":"one"`)
 	kill(t, first)
 	agent.touch("go")
 	ended := time.Now()
@@ -130,13 +130,13 @@ func TestThirdCtrlCLeavesTheOutputToTheNext(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, halves)
 	first := up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "left", "--json", "--", agent.path)
-	run.stdout.await(t, `"text":"one"`)
+	run.await(run.stdout, `"text":"one"`)
 	kill(t, first)
 	agent.touch("go")
-	awaitFile(t, filepath.Join(data, "runs", "left", "exit.json"))
+	awaitShim(t, filepath.Join(data, "runs", "left"))
 	for n := 1; n <= 2; n++ { // they change nothing of how the agent ended
 		run.signal(syscall.SIGINT)
-		run.stderr.awaitCount(t, "the agent has ended, but not all is stored yet", n)
+		run.awaitCount(run.stderr, "the agent has ended, but not all is stored yet", n)
 	}
 	run.signal(syscall.SIGINT)
 	if code := run.code(); code != 125 {
@@ -166,7 +166,7 @@ func TestPipeThatIsKilledIsAdoptedAndEnded(t *testing.T) {
 	if _, err := io.WriteString(w, string(said("one"))+torn); err != nil {
 		t.Fatal(err)
 	}
-	follow.stdout.await(t, `"text":"one"`)
+	follow.await(follow.stdout, `"text":"one"`)
 	pipe.kill()
 	if code := follow.code(); code != 0 {
 		t.Errorf("events: exit %d\n%s", code, follow.stderr)
@@ -198,11 +198,11 @@ func TestTailKilledAndStartedAgainPublishesALineOnce(t *testing.T) {
 	tail := begin(t, nil, "tail", "--data-dir", data, path)
 	for i := range 3 { // each time a line before the kill, and one while nobody looks
 		appendTo(fmt.Sprintf("seen %d", i))
-		follow.stdout.await(t, fmt.Sprintf(`"text":"seen %d"`, i))
+		follow.await(follow.stdout, fmt.Sprintf(`"text":"seen %d"`, i))
 		tail.kill()
 		appendTo(fmt.Sprintf("missed %d", i))
 		tail = begin(t, nil, "tail", "--data-dir", data, path)
-		follow.stdout.await(t, fmt.Sprintf(`"text":"missed %d"`, i))
+		follow.await(follow.stdout, fmt.Sprintf(`"text":"missed %d"`, i))
 	}
 	// Rotated: the old file is read to its end, the new one is another run.
 	if err := os.Rename(path, path+".1"); err != nil {
@@ -212,8 +212,8 @@ func TestTailKilledAndStartedAgainPublishesALineOnce(t *testing.T) {
 	if err := os.WriteFile(path, said("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	follow.stdout.await(t, `"text":"new"`)
-	follow.stdout.await(t, `"completion"`)
+	follow.await(follow.stdout, `"text":"new"`)
+	follow.await(follow.stdout, `"completion"`)
 	records := parse(t, follow.stdout.String())
 	run := records[0].Run
 	var got []string

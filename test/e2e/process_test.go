@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // deadline is for what takes a moment, on a busy machine.
@@ -73,6 +75,34 @@ func (p *process) code() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// await waits until one of the process's outputs holds part.
+func (p *process) await(w *text, part string) {
+	p.t.Helper()
+	p.awaitCount(w, part, 1)
+}
+
+// awaitCount waits until one of the process's outputs holds part n times.
+func (p *process) awaitCount(w *text, part string, n int) {
+	p.t.Helper()
+	late := time.After(deadline)
+	for ended := false; ; {
+		s, more := w.now()
+		if strings.Count(s, part) >= n {
+			return
+		}
+		if ended {
+			p.t.Fatalf("%q ended without %q", p.cmd.Args[1:], part)
+		}
+		select {
+		case <-more:
+		case <-p.ended:
+			ended = true // look once more: its output is whole now
+		case <-late:
+			p.t.Fatalf("%q: no %q after %v in:\n%s", p.cmd.Args[1:], part, deadline, s)
+		}
+	}
+}
+
 // text is output that grows.
 type text struct {
 	mu   sync.Mutex
@@ -100,29 +130,6 @@ func (w *text) now() (string, <-chan struct{}) {
 func (w *text) String() string {
 	s, _ := w.now()
 	return s
-}
-
-// await waits until the text holds part.
-func (w *text) await(t *testing.T, part string) {
-	t.Helper()
-	w.awaitCount(t, part, 1)
-}
-
-// awaitCount waits until the text holds part n times.
-func (w *text) awaitCount(t *testing.T, part string, n int) {
-	t.Helper()
-	late := time.After(deadline)
-	for {
-		s, more := w.now()
-		if strings.Count(s, part) >= n {
-			return
-		}
-		select {
-		case <-more:
-		case <-late:
-			t.Fatalf("no %q after %v in:\n%s", part, deadline, s)
-		}
-	}
 }
 
 // script is an agent: a shell script in a directory of its own, where it runs.
@@ -199,11 +206,20 @@ func noDirectories(t *testing.T, data string) {
 	})
 }
 
-func awaitFile(t *testing.T, path string) {
+// awaitShim waits until the agent of a run directory has ended and the shim
+// that watched over it is gone: then its lock is free.
+func awaitShim(t *testing.T, dir string) {
 	t.Helper()
-	eventually(t, "there is no "+path, func() bool {
-		_, err := os.Stat(path)
-		return err == nil
+	eventually(t, "the agent runs", func() bool {
+		if _, err := os.Stat(filepath.Join(dir, "exit.json")); err != nil {
+			return false
+		}
+		lock, err := os.Open(filepath.Join(dir, "shim"))
+		if err != nil {
+			return false
+		}
+		defer lock.Close()
+		return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 	})
 }
 

@@ -43,17 +43,17 @@ func TestRolesAloneOnAnotherServer(t *testing.T) {
 	}
 
 	first := begin(t, nil, at("normalizer")...)
-	first.stderr.await(t, "normalizer ready")
+	first.await(first.stderr, "normalizer reading")
 	agent := newScript(t, halves)
 	run := begin(t, nil, at("run", "--run", "shared", "--json", "--", agent.path)...)
-	run.stdout.await(t, `"text":"one"`)
+	run.await(run.stdout, `"text":"one"`)
 	if _, code := execute(t, at("health")...); code != 0 {
 		t.Errorf("health: exit %d", code)
 	}
 
 	// Another worker takes the run, another normalizer the office.
 	second := begin(t, nil, at("normalizer")...)
-	second.stderr.await(t, "normalizer ready")
+	second.await(second.stderr, "normalizer ready")
 	run.kill()
 	first.kill()
 	worker := begin(t, nil, at("worker")...)
@@ -99,12 +99,12 @@ func TestPipeOutlivesItsServer(t *testing.T) {
 	}
 	follow := begin(t, nil, "events", "--data-dir", data, "--run", "piped", "--follow", "--json")
 	write("one")
-	follow.stdout.await(t, `"text":"one"`)
+	follow.await(follow.stdout, `"text":"one"`)
 	kill(t, first)
-	pipe.stderr.await(t, "connection lost")
+	pipe.await(pipe.stderr, "connection lost")
 	write("two")
 	up(t, data)
-	follow.stdout.await(t, `"text":"two"`)
+	follow.await(follow.stdout, `"text":"two"`)
 	write("three")
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

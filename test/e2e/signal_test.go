@@ -19,7 +19,7 @@ say one
 while :; do sleep 0.02; done
 `)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "polite", "--json", "--", agent.path)
-	run.stdout.await(t, `"text":"one"`)
+	run.await(run.stdout, `"text":"one"`)
 	run.signal(syscall.SIGINT)
 	if code := run.code(); code != 7 {
 		t.Errorf("exit status %d, want the agent's 7\n%s", code, run.stderr)
@@ -41,9 +41,9 @@ say one
 while :; do sleep 0.02; done
 `)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "cancelled", "--json", "--", agent.path)
-	run.stdout.await(t, `"text":"one"`)
+	run.await(run.stdout, `"text":"one"`)
 	run.signal(syscall.SIGINT)
-	run.stdout.await(t, `"text":"stubborn"`)
+	run.await(run.stdout, `"text":"stubborn"`)
 	run.signal(syscall.SIGINT)
 	if code := run.code(); code != 9 {
 		t.Errorf("exit status %d, want the agent's 9\n%s", code, run.stderr)
@@ -56,7 +56,7 @@ func TestSIGTERMCancels(t *testing.T) {
 	data := t.TempDir()
 	agent := newScript(t, "say one\nexec sleep 100\n")
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "cancelled", "--json", "--", agent.path)
-	run.stdout.await(t, `"text":"one"`)
+	run.await(run.stdout, `"text":"one"`)
 	run.signal(syscall.SIGTERM)
 	if code := run.code(); code != 128+15 {
 		t.Errorf("exit status %d, want 143\n%s", code, run.stderr)
@@ -77,7 +77,7 @@ func TestCtrlCBeforeTheAgentIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "early", "--json", "--", "sleep", "100")
-	run.stderr.await(t, "is in use") // it takes a moment now to make a server of its own
+	run.await(run.stderr, "is in use") // it takes a moment now to make a server of its own
 	run.signal(syscall.SIGINT)
 	if code := run.code(); code != 128+2 {
 		t.Errorf("exit status %d, want 130\n%s", code, run.stderr)

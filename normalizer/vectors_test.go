@@ -1,0 +1,137 @@
+package normalizer_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/backendtest"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/vectors"
+)
+
+func TestVectors(t *testing.T) {
+	ran := map[string]int{}
+	for _, v := range vectors.Load(t) {
+		check, ours := map[string]func(*testing.T, vectors.Vector){
+			"event":      eventVector,
+			"lines":      linesVector,
+			"agent_kind": agentVector,
+		}[v.Op]
+		if !ours {
+			continue // those of package bounds
+		}
+		ran[v.Op]++
+		t.Run(v.ID, func(t *testing.T) {
+			t.Log(v.Why)
+			check(t, v)
+		})
+	}
+	for _, op := range []string{"event", "lines"} { // there is none for agent_kind yet
+		if ran[op] == 0 {
+			t.Errorf("no vector for %s was run", op)
+		}
+	}
+}
+
+// envelope is an event in a vector.
+type envelope struct {
+	Kind                   string
+	Channel, Text, Message *vectors.String
+	Data                   json.RawMessage
+	DataJSON               *vectors.String `json:"data_json"`
+}
+
+func (e envelope) event(t *testing.T) normalizer.Event {
+	out := normalizer.Event{Data: e.Data}
+	for kind := normalizer.Unknown; kind <= normalizer.Error; kind++ {
+		if kind.String() == e.Kind {
+			out.Kind = kind
+		}
+	}
+	if out.Kind.String() != e.Kind {
+		t.Fatalf("no kind is called %q", e.Kind)
+	}
+	out.Channel, out.Text, out.Message = (*string)(e.Channel), (*string)(e.Text), (*string)(e.Message)
+	if e.DataJSON != nil {
+		data, err := bounds.AppendValue(nil, []byte(*e.DataJSON))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Data = data
+	}
+	return out
+}
+
+// String is the envelope as JSON.
+func (e envelope) String() string {
+	b, err := json.Marshal(map[string]any{
+		"kind": e.Kind, "channel": e.Channel, "text": e.Text, "message": e.Message, "data": e.Data,
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func wanted(events []envelope) []string {
+	var out []string
+	for _, e := range events {
+		out = append(out, e.String())
+	}
+	return out
+}
+
+func eventVector(t *testing.T, v vectors.Vector) {
+	var in struct{ Event envelope }
+	var out struct{ Events []envelope }
+	vectors.Decode(t, v.In, &in)
+	vectors.Decode(t, v.Out, &out)
+	r := newRun(says{in.Event.event(t)}, 0)
+	r.out(0, "x\n")
+	backendtest.Expect(t, "test", r.got, wanted(out.Events)...)
+}
+
+func linesVector(t *testing.T, v vectors.Vector) {
+	var in struct{ Lines []vectors.String }
+	var out struct{ Events []envelope }
+	vectors.Decode(t, v.In, &in)
+	vectors.Decode(t, v.Out, &out)
+	var log strings.Builder
+	for _, line := range in.Lines {
+		log.WriteString(string(line) + "\n")
+	}
+	r := newRun(codex.Backend{}, 0)
+	r.out(0, log.String())
+	backendtest.Expect(t, "codex", r.got, wanted(out.Events)...)
+}
+
+func agentVector(t *testing.T, v vectors.Vector) {
+	var in struct {
+		AgentKind vectors.String `json:"agent_kind"`
+	}
+	var out struct{ Valid bool }
+	vectors.Decode(t, v.In, &in)
+	vectors.Decode(t, v.Out, &out)
+	if err := runs.CheckAgent(string(in.AgentKind)); (err == nil) != out.Valid {
+		t.Errorf("%q: %v, want valid: %v", in.AgentKind, err, out.Valid)
+	}
+}
+
+// says is an agent of which every line means the same events.
+type says []normalizer.Event
+
+func (s says) Agent() string               { return "test" }
+func (s says) Dialect() normalizer.Dialect { return s }
+func (s says) State() ([]byte, error)      { return []byte("{}"), nil }
+func (s says) Restore([]byte) error        { return nil }
+
+func (s says) Line(_ []byte, out *normalizer.Out) normalizer.Fault {
+	for _, e := range s {
+		out.Event(e)
+	}
+	return normalizer.NoFault
+}
