@@ -42,16 +42,16 @@ func (c *Config) settings() []Setting {
 			return ""
 		}, Help: "Copies of each stream in a cluster: 1 or 3."},
 	}
-	rows = append(rows, retention("raw", &c.Raw, "what agents wrote, as they wrote it")...)
-	rows = append(rows, retention("events", &c.Events, "the public events")...)
-	rows = append(rows, retention("runs", &c.Runs, "the run table")...)
+	rows = append(rows, retention("raw", &c.Raw, "the bytes that agents wrote")...)
+	rows = append(rows, retention("events", &c.Events, "the events")...)
+	rows = append(rows, retention("runs", &c.Runs, "the run records")...)
 	return append(rows,
 		Setting{Key: "spool.max_bytes", target: &c.Spool.MaxBytes, check: func() string {
 			if c.Spool.MaxBytes < c.MaxLineBytes {
 				return "must be at least max_line_bytes, which is " + c.MaxLineBytes.String()
 			}
 			return ""
-		}, Help: "Output of one run that the worker's disk holds while NATS does not take it. At the bound the run is ended."},
+		}, Help: "Output of one run that this machine keeps until the run has ended and NATS has all of it. At the bound the run is ended."},
 		Setting{Key: "limits.grace", target: &c.Limits.Grace, check: positive(&c.Limits.Grace),
 			Help: "Time between SIGTERM and SIGKILL for an agent that is to end."},
 		Setting{Key: "limits.idle", target: &c.Limits.Idle, check: notNegative(&c.Limits.Idle),
@@ -64,13 +64,13 @@ func (c *Config) settings() []Setting {
 func retention(table string, r *Retention, of string) []Setting {
 	return []Setting{
 		{Key: table + ".max_age", target: &r.MaxAge, check: positive(&r.MaxAge),
-			Help: "How long " + of + " is kept."},
+			Help: "How long the stream keeps " + of + "."},
 		{Key: table + ".max_bytes", target: &r.MaxBytes, check: func() string {
 			if r.MaxBytes != 0 && r.MaxBytes < minStream {
 				return "must be 0 or at least " + minStream.String()
 			}
 			return ""
-		}, Help: "How much of it is kept. 0: a share of the free disk."},
+		}, Help: "How much the stream keeps of them. 0: a share of the free disk."},
 	}
 }
 

@@ -32,7 +32,7 @@ type grammar struct {
 	Pipe       pipeCmd       `cmd:"" help:"Take JSONL from stdin as one run."`
 	Normalize  normalizeCmd  `cmd:"" help:"Turn JSONL on stdin into events on stdout, without NATS."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
-	Worker     workerCmd     `cmd:"" help:"Be a worker for a NATS cluster: start queued runs."`
+	Worker     workerCmd     `cmd:"" help:"Be a worker for a NATS cluster: end what others left."`
 	Normalizer normalizerCmd `cmd:"" help:"Be the normalizer of a NATS cluster, or its standby."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
 	Health     healthCmd     `cmd:"" help:"Say whether linesman takes and stores."`

@@ -20,7 +20,7 @@ func (completionCmd) Help() string {
 	return `Examples:
 
     source <(linesman completion bash)                                        # in ~/.bashrc
-    linesman completion zsh >"$${fpath[1]}/_linesman"
+    linesman completion zsh >"${fpath[1]}/_linesman"
     linesman completion fish >~/.config/fish/completions/linesman.fish`
 }
 

@@ -206,8 +206,8 @@ func agentCode(x runs.Exit) int {
 	return exitLinesman
 }
 
-// createRun makes the directory of a run whose id nobody knows. With NATS
-// away the raw log's fence finds out later.
+// createRun makes the directory of a run whose id nobody knows. The fence of
+// its raw log finds out who else takes that id meanwhile.
 func (a *app) createRun(ctx context.Context, b *bus.Bus, spec worker.Spec) (*worker.Dir, error) {
 	known := fmt.Errorf("run %s: %w: choose another id", spec.Run, worker.ErrKnown)
 	check, cancel := soon(ctx)
