@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -93,7 +92,7 @@ func TestPipeOutlivesItsServer(t *testing.T) {
 	pipe := begin(t, in, "pipe", "--data-dir", data, "--run", "piped", "--wait")
 	write := func(text string) {
 		t.Helper()
-		if _, err := io.WriteString(w, string(said(text))); err != nil {
+		if _, err := w.Write(said(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
