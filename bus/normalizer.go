@@ -166,7 +166,9 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 func (s *session) close() {
 	s.events.close()
 	if s.cut != nil {
-		_ = <-s.cut // the next term finds what is missing
+		if err := <-s.cut; err != nil {
+			s.log.Debug("the last cut was not stored", zap.Error(err))
+		}
 	}
 }
 
