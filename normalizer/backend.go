@@ -48,6 +48,17 @@ func (o *Out) Event(e Event) { o.events = append(o.events, e) }
 // Final notes the answer so far: the last one is the run's final text.
 func (o *Out) Final(text string) { o.final = &text }
 
+// reset forgets a line, of which nothing may be held until the next one
+// comes: there are many runs, and they can be silent for hours.
+func (o *Out) reset() {
+	clear(o.events)
+	events := o.events[:0]
+	if cap(events) > 64 { // lines with so many are rare
+		events = nil
+	}
+	*o = Out{events: events}
+}
+
 // Fault is why a line gives nothing but one Error event.
 type Fault uint8
 

@@ -16,7 +16,7 @@ func BenchmarkFold(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		out  []byte
-	}{{"small", corpus.Small(60_000)}, {"mix", corpus.Mix(8_000)}} {
+	}{{"small", corpus.Small(60_000)}, {"mix", corpus.Mix(20_000)}} {
 		b.Run(c.name, func(b *testing.B) {
 			lines := len(corpus.Lines(c.out))
 			b.SetBytes(int64(len(c.out)))

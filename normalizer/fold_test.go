@@ -3,6 +3,7 @@ package normalizer_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -154,7 +155,15 @@ func anyLog(t *rapid.T) {
 
 func TestAnyLog(t *testing.T) { rapid.Check(t, anyLog) }
 
-func FuzzFold(f *testing.F) { f.Fuzz(rapid.MakeFuzz(anyLog)) }
+func FuzzFold(f *testing.F) {
+	random := rand.NewChaCha8([32]byte{}) // what is drawn is read from the input, so it must be long
+	for range 8 {
+		seed := make([]byte, 8<<10)
+		random.Read(seed)
+		f.Add(seed)
+	}
+	f.Fuzz(rapid.MakeFuzz(anyLog))
+}
 
 // TestStateIsBounded: the state of a run is largest with a final text of
 // control characters, and ids that just fit.
@@ -170,6 +179,7 @@ func TestStateIsBounded(t *testing.T) {
 		{"nothing", "", 10},
 		{"ids that fit", `{"type":"turn.started","turn_id":"` + escapes(turn) + `","thread_id":"` + escapes(thread) + `"}`, 70 << 10},
 		{"ids that do not", `{"type":"turn.started","turn_id":"` + escapes(turn+1) + `","thread_id":"` + escapes(thread+1) + `"}`, 10},
+		{"a turn that does not, and a thread that does", `{"type":"turn.started","turn_id":"` + escapes(2*turn) + `","thread_id":"` + escapes(thread) + `"}`, 60 << 10},
 		{"a session of the largest size", `{"type":"turn.started","thread_id":"` + escapes(1024) + `"}`, 6 << 10},
 		{"final text", `{"type":"item.completed","item":{"type":"agent_message","text":"` + escapes(70_000) + `"}}`, 380 << 10},
 		{"all", `{"type":"thread.started","thread_id":"` + escapes(1024) + `"}

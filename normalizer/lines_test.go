@@ -3,9 +3,11 @@ package normalizer_test
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"weak"
 
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/backendtest"
@@ -164,6 +166,71 @@ func TestLastLineNeedsNoNewline(t *testing.T) {
 	}
 }
 
+// TestNothingOfALineIsHeldBehindIt: there are many runs, and each may be
+// silent for hours after a large line.
+func TestNothingOfALineIsHeldBehindIt(t *testing.T) {
+	for _, line := range []string{
+		`{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"` + strings.Repeat("x", 50_000) + `"}}`,
+		`{"type":"item.started","item":{"id":"` + strings.Repeat("x", 50_000) + `","type":"mcp_tool_call","tool":"` + strings.Repeat("x", 50_000) + `","result":[1]}}`,
+		`{"type":"thread.started","thread_id":"` + strings.Repeat("x", 100_000) + `"}`,
+		`{"type":"error","message":7}`,
+		"{oops\xff",
+		" ",
+		strings.Repeat("x", 500_000),
+	} {
+		for _, whole := range []bool{true, false} {
+			r := newRun(codex.Backend{}, 400_000)
+			body := append(make([]byte, 0, 1_000), line+"\n"...) // an allocation of its own
+			held := weak.Make(&body[0])
+			r.entry(runs.Entry{Kind: runs.Out, Body: body[:1]})
+			if !whole {
+				r.entry(runs.Entry{Kind: runs.Out, Offset: 1, Body: body[1:2]})
+			}
+			r.entry(runs.Entry{Kind: runs.Out, Body: body})
+			body, r.got = nil, nil
+			runtime.GC()
+			if held.Value() != nil {
+				t.Errorf("%.60q is held", line)
+			}
+			runtime.KeepAlive(r)
+		}
+	}
+}
+
+// keeper is an agent of which every line is a text; it knows its texts for as
+// long as somebody else does.
+type keeper struct {
+	says
+	texts []weak.Pointer[string]
+}
+
+func (k *keeper) Dialect() normalizer.Dialect { return k }
+
+func (k *keeper) Line(_ []byte, out *normalizer.Out) normalizer.Fault {
+	for range 3 {
+		e := normalizer.AssistantText(strings.Repeat("x", 1_000))
+		k.texts = append(k.texts, weak.Make(e.Text))
+		out.Event(e)
+	}
+	return normalizer.NoFault
+}
+
+func TestEventsAreNotHeldBehindTheirLine(t *testing.T) {
+	k := new(keeper)
+	r := newRun(k, 0)
+	r.out(0, "x\n")
+	runtime.GC()
+	for _, text := range k.texts {
+		if text.Value() != nil {
+			t.Error("a text is held")
+		}
+	}
+	if len(k.texts) != 3 || len(r.got) != 3 {
+		t.Errorf("%d texts, %d messages", len(k.texts), len(r.got))
+	}
+	runtime.KeepAlive(r)
+}
+
 // TestPositions: a message says where it comes from: the entry in which its
 // line ends, the line, and which message of the line it is.
 func TestPositions(t *testing.T) {
@@ -218,5 +285,29 @@ func TestTokensAreTheKinds(t *testing.T) {
 	}
 	if want := normalizer.Tokens(); !slices.Equal(got, want) {
 		t.Errorf("tokens %v, want %v", got, want)
+	}
+}
+
+// TestOpaqueAgentShowsNothing: lines that no backend is for are counted.
+func TestOpaqueAgentShowsNothing(t *testing.T) {
+	out := "{\"type\":\"error\",\"message\":\"SECRET\"}\n[\"SECRET\"]\n \nSECRET\n\"SECRET\xff\"\n7"
+	r := newRun(normalizer.Opaque("other_1"), 0)
+	r.out(0, out)
+	r.restore(t, normalizer.Opaque("other_1"), 0)
+	r.out(0, out)
+	r.exit(`{"reason":"exited","code":3}`)
+	backendtest.Expect(t, "other_1", r.got, unknown, unknown,
+		failure("other_1 stream parse error (redacted): invalid JSON (line_bytes=6)"),
+		failure("other_1 stream parse error (redacted): invalid UTF-8 (line_bytes=9)"),
+		unknown,
+		failure("other_1 exited non-zero: exit_code=3 (stderr redacted)"),
+		`{"status":{"success":false,"code":3,"signal":null}}`)
+	if n := r.Record; n.Lines != 6 || n.Blank != 1 || n.Unknown != 3 || n.Malformed != 2 || n.Agent != "other_1" {
+		t.Errorf("record %s", n.JSON())
+	}
+	for _, m := range r.got {
+		if strings.Contains(string(m.Body), "SECRET") {
+			t.Errorf("leaks: %s", m.Body)
+		}
 	}
 }

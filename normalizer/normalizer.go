@@ -218,16 +218,14 @@ func (f *Fold) line(line []byte) {
 		f.tooLong(int64(len(line)))
 		return
 	}
-	f.out.events, f.out.final = f.out.events[:0], nil
-	f.out.Facts, f.out.Session = runs.Facts{}, ""
 	torn := f.torn
 	f.torn = false
-
 	if blank(line) {
 		f.Record.Blank++
 		f.Record.Line(runs.Facts{}, f.pos.Time)
 		return
 	}
+	defer f.out.reset()
 	if fault := f.dialect.Line(line, &f.out); fault != NoFault {
 		if torn && (fault == InvalidJSON || fault == InvalidUTF8 || fault == MissingType) {
 			f.Record.Line(runs.Facts{}, f.pos.Time) // the rest of a line in the hole, which has its event
@@ -254,8 +252,7 @@ func (f *Fold) tooLong(n int64) {
 
 func (f *Fold) fault(message string) {
 	f.Record.Line(runs.Facts{Malformed: true}, f.pos.Time)
-	f.out.events = append(f.out.events[:0], ErrorMessage(message))
-	f.publish(f.out.events)
+	f.publish([]Event{ErrorMessage(message)})
 }
 
 // handle adds the session handle facet to the line that says the id first:
@@ -278,68 +275,6 @@ func (f *Fold) handle() {
 		}
 	}
 	f.out.Event(Event{Kind: Status, Channel: &channelStatus, Data: sessionHandle(id)})
-}
-
-// exit folds the exit entry: the last line, if it had no newline, then the
-// Error event of a bad end, then the completion. An unreadable body means
-// that nobody knows how the run ended.
-func (f *Fold) exit(body []byte) {
-	exit := runs.DecodeExit(body)
-	if len(f.partial) > 0 || f.long > 0 {
-		f.flush()
-	}
-	f.Record.End(exit, f.pos.Time)
-	f.done = true
-
-	c := Completion{FinalText: f.final}
-	if f.session != "" {
-		c.Data = sessionHandle(f.session)
-	}
-	complaint := ""
-	switch {
-	case f.Record.State == runs.StateCancelled:
-		c.Err = "cancelled"
-	case exit.Reason == runs.ReasonExited && (exit.Code != nil || exit.Signal != 0):
-		c.Exit = &exit
-		if exit.Signal != 0 {
-			complaint = f.agent + " ended by signal: signal=" + strconv.Itoa(exit.Signal) + " (stderr redacted)"
-		} else if *exit.Code != 0 {
-			complaint = f.agent + " exited non-zero: exit_code=" + strconv.Itoa(*exit.Code) + " (stderr redacted)"
-		}
-	case exit.Reason == runs.ReasonEOF:
-	default:
-		c.Err = f.agent + " backend error: " + backendError(exit.Reason)
-		complaint = c.Err
-	}
-	if complaint != "" {
-		c.FinalText = nil
-		f.message(ErrorMessage(complaint))
-	}
-	if c.Err != "" {
-		c.FinalText = nil
-	}
-	f.loose++
-	f.pos.Line, f.pos.Part = 0, f.loose
-	f.emit(Message{Pos: f.pos, Token: CompletionToken, Body: c.append(nil, f.agent)})
-	f.release()
-}
-
-// release forgets what a run that has ended does not need.
-func (f *Fold) release() {
-	f.partial, f.final, f.dialect = nil, nil, nil
-	f.out = Out{}
-}
-
-func backendError(r runs.Reason) string {
-	switch r {
-	case runs.ReasonIdle, runs.ReasonHard:
-		return "timeout (details redacted when unsafe)"
-	case runs.ReasonSpawn:
-		return "could not be started (details redacted when unsafe)"
-	case runs.ReasonSpool:
-		return "output limit reached"
-	}
-	return "exit status lost"
 }
 
 // message publishes an event that no line made.

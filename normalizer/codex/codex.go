@@ -38,13 +38,20 @@ type dialect struct {
 
 // Line implements [normalizer.Dialect].
 func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
-	l := &d.line
-	switch l.scan(raw) {
+	fault := normalizer.InvalidJSON
+	switch d.line.scan(raw) {
+	case scan.OK:
+		fault = d.mean(out)
 	case scan.InvalidUTF8:
-		return normalizer.InvalidUTF8
-	case scan.InvalidJSON:
-		return normalizer.InvalidJSON
+		fault = normalizer.InvalidUTF8
 	}
+	d.line.forget()
+	return fault
+}
+
+// mean says what the line means that was scanned.
+func (d *dialect) mean(out *normalizer.Out) normalizer.Fault {
+	l := &d.line
 	if !l.typ.IsString() {
 		return normalizer.MissingType
 	}

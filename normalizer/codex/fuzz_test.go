@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"unicode"
 	"unicode/utf8"
@@ -46,7 +47,7 @@ func FuzzLine(f *testing.F) {
 		if bytes.IndexByte(line, '\n') >= 0 {
 			return // several
 		}
-		messages, fold := backendtest.Fold(codex.Backend{}, backendtest.Output(append(line, '\n')))
+		messages, fold := backendtest.Fold(codex.Backend{}, backendtest.Output(slices.Concat(line, []byte{'\n'})))
 		backendtest.Check(t, "codex", messages)
 		blank := utf8.Valid(line) && len(bytes.TrimFunc(line, unicode.IsSpace)) == 0
 		if blank != (len(messages) == 0) {

@@ -15,7 +15,7 @@ type line struct {
 	fields
 }
 
-// fields are those of the line. They are reset together.
+// fields are those of the line. They are forgotten together.
 type fields struct {
 	typ            scan.Value
 	threadID       scan.Value
@@ -50,12 +50,10 @@ type item struct {
 	diff         scan.Value
 }
 
-// scan reads raw, once.
+// scan reads raw, once. What it finds must be forgotten before the next line.
 func (l *line) scan(raw []byte) scan.Fault {
 	s := &l.s
 	s.Reset(raw)
-	l.fields = fields{}
-
 	ok := s.Object()
 	if !ok {
 		s.Skip()
@@ -114,6 +112,12 @@ func (l *line) scan(raw []byte) scan.Fault {
 		l.item.typ = l.itemType
 	}
 	return s.End()
+}
+
+// forget lets go of the line.
+func (l *line) forget() {
+	l.s.Reset(nil)
+	l.fields = fields{}
 }
 
 // ownThread is the thread that the line itself names, or "".

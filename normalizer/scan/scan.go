@@ -9,7 +9,7 @@
 //	for ok := s.Object(); ok && s.Next(); {
 //		switch string(s.Key()) {
 //		case "type":
-//			typ = s.Value()
+//			s.First(&typ)
 //		default:
 //			s.Skip()
 //		}
@@ -139,7 +139,7 @@ func (s *Scanner) First(v *Value) {
 		}
 		s.i = end + 1
 		// Field by field: a whole Value would go by way of the stack, slowly.
-		v.Kind, v.Raw, v.Len, v.Escaped = String, s.b[start+1:end], end-start-1-surplus, surplus > 0
+		v.Kind, v.Raw, v.Len, v.Escaped = String, s.b[start+1:end:end], end-start-1-surplus, surplus > 0
 		return
 	case '{':
 		kind = Object
@@ -151,7 +151,7 @@ func (s *Scanner) First(v *Value) {
 		kind = Bool
 	}
 	if s.skip() {
-		v.Kind, v.Raw = kind, s.b[start:s.i]
+		v.Kind, v.Raw = kind, s.b[start:s.i:s.i]
 	}
 }
 

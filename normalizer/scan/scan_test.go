@@ -3,6 +3,7 @@ package scan
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -87,6 +88,25 @@ func TestStringsAtEveryOffset(t *testing.T) {
 				}
 				if valid && !maps.Equal(got, want) {
 					t.Fatalf("%q: read as %q, want %q", line, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestTornStringsAreFaults: a line can end anywhere.
+func TestTornStringsAreFaults(t *testing.T) {
+	for _, text := range []string{`a\nb`, `\u00e9`, `\ud83d\ude80`, "é", "中", "\ud7ff", "\U0010ffff", "\xe4\xb8x", `\\\\\\\"`} {
+		for before := range 20 {
+			line := []byte(`{"a":"` + strings.Repeat("a", before) + text + `"}`)
+			for n := range line {
+				line := slices.Clip(line[:n:n])
+				want := InvalidJSON
+				if !utf8.Valid(line) {
+					want = InvalidUTF8
+				}
+				if _, fault := whole(line); fault != want {
+					t.Fatalf("%q: fault %d, want %d", line, fault, want)
 				}
 			}
 		}

@@ -28,8 +28,9 @@ func (s *Scanner) text(i int) (end, surplus int) {
 	return s.rest(end, surplus)
 }
 
-// rest reads on where plain met what it does not read.
-func (s *Scanner) rest(i, surplus int) (end, all int) {
+// rest reads on at i, where plain met what it does not read.
+func (s *Scanner) rest(i, before int) (end, surplus int) {
+	surplus = before
 	for i < len(s.b) {
 		switch c := s.b[i]; {
 		case c == '"':
