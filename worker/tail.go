@@ -23,6 +23,10 @@ type TailSpec struct {
 	Agent  string   // agent kind of what they hold
 	Labels map[string]string
 	Once   bool // read to the end of each file, end its run, and return
+
+	// Began is told the run of each file that is taken up, new or from
+	// before. It is called from several goroutines. It may be nil.
+	Began func(run, path string)
 }
 
 // tailPause is how often Tail looks for a file that is not there, and how long
@@ -120,6 +124,9 @@ func (t *tailedPath) one(ctx context.Context) (done bool, err error) {
 	d, err := t.next(ctx)
 	if err != nil {
 		return false, err
+	}
+	if t.spec.Began != nil {
+		t.spec.Began(d.Spec.Run, t.path)
 	}
 	r := t.w.Run(d)
 	r.source.(*tailed).once = t.spec.Once

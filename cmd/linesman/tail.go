@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 
 	"github.com/linesman/linesman/worker"
 )
@@ -17,7 +19,7 @@ type tailCmd struct {
 // Help is printed by `linesman tail --help`.
 func (tailCmd) Help() string {
 	return `Every file is one run, which ends when the file is renamed or removed, once it is read to its end. Started again, it goes
-on where the stream ends: a line is published once.
+on where the stream ends: a line is published once. The id of each run and the path of its file are printed as a line.
 
 Examples:
 
@@ -40,7 +42,13 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	}
 	w, err := a.worker(t.bus)
 	if err == nil {
-		err = quiet(w.Tail(ctx, worker.TailSpec{Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once}))
+		var mu sync.Mutex
+		began := func(run, path string) {
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprintf(a.stdout, "%s %s\n", run, path)
+		}
+		err = quiet(w.Tail(ctx, worker.TailSpec{Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Began: began}))
 	}
 	return errors.Join(err, t.close())
 }
