@@ -22,6 +22,7 @@ import (
 type checkpoint struct {
 	RawID    string `json:"raw_stream"`   // which RAW: a stream made anew has another one
 	EventsID string `json:"event_stream"` // which EVENTS
+	RunsID   string `json:"run_stream"`   // which RUNS: what its records covered is gone with them
 	Raw      uint64 `json:"raw_seq"`      // all before and at it need not be read again
 	Anew     uint64 `json:"anew,omitempty"`
 
@@ -32,7 +33,7 @@ type checkpoint struct {
 }
 
 // identity tells one stream from another of the same name.
-type identity struct{ raw, events string }
+type identity struct{ raw, events, runs string }
 
 func streamID(created time.Time) string { return strconv.FormatInt(created.UnixNano(), 36) }
 
@@ -41,7 +42,8 @@ type stored struct {
 	Format int             `json:"format"`
 	Raw    string          `json:"raw_stream"`
 	Events string          `json:"event_stream"`
-	Covers uint64          `json:"event_seq"` // EVENTS holds the run's events up to here, as far as the record goes
+	Covers uint64          `json:"event_seq"`      // EVENTS holds the run's events up to here, as far as the record goes
+	Skip   uint64          `json:"skip,omitempty"` // and as many more, from a RAW that is gone
 	Record *runs.Record    `json:"record"`
 	State  json.RawMessage `json:"state,omitempty"` // while the run is open
 }
@@ -91,8 +93,12 @@ func (s *session) locate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	runs, err := s.streamInfo(ctx, s.Bus.js, bucketStream(s.Out.Runs()))
+	if err != nil {
+		return err
+	}
 	s.canBurst = events.Config.AllowBatchPublish
-	s.streams = identity{raw: streamID(raw.Created), events: streamID(events.Created)}
+	s.streams = identity{raw: streamID(raw.Created), events: streamID(events.Created), runs: streamID(runs.Created)}
 	if s.last, s.lastRev, err = s.loadCheckpoint(ctx); err != nil {
 		return err
 	}
@@ -105,9 +111,14 @@ func (s *session) locate(ctx context.Context) error {
 	if c.EventsID != s.streams.events { // EVENTS is new: make all of it from RAW
 		*c = checkpoint{RawID: s.streams.raw, EventsID: s.streams.events}
 	}
+	if c.RunsID != "" && c.RunsID != s.streams.runs { // RUNS is new: make all records from RAW
+		s.log.Warn("the run records were made anew")
+		c.Raw = 0
+	}
+	c.RunsID = s.streams.runs
 	if c.RawID != s.streams.raw { // RAW is new: EVENTS holds what an older one gave
 		s.log.Warn("the raw stream was made anew")
-		*c = checkpoint{RawID: s.streams.raw, EventsID: c.EventsID, Anew: events.State.LastSeq}
+		*c = checkpoint{RawID: s.streams.raw, EventsID: c.EventsID, RunsID: c.RunsID, Anew: events.State.LastSeq}
 		if err := s.saveCheckpoint(ctx, *c); err != nil {
 			return err
 		}
@@ -297,7 +308,7 @@ func (s *session) beginCut(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v, err := bounds.Encode(stored{Format: Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers, Record: r.Record, State: state})
+		v, err := bounds.Encode(stored{Format: Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers, Skip: r.skip, Record: r.Record, State: state})
 		if err != nil {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}
@@ -387,7 +398,12 @@ func (s *session) putAll(ctx context.Context, values []keyed) error {
 	return nil
 }
 
-// cutDone ends a cut. Runs that ended, and are recorded so, are forgotten.
+// mostRuns is how many runs are held that have not ended; one that is recorded
+// can be read again.
+const mostRuns = 4096
+
+// cutDone ends a cut. Runs that ended, and are recorded so, are forgotten, and
+// others where there are too many.
 func (s *session) cutDone(err error) error {
 	s.cut = nil
 	if err != nil {
@@ -397,6 +413,18 @@ func (s *session) cutDone(err error) error {
 		if r.Done() && !r.dirty {
 			delete(s.runs, r.Record.ID)
 			s.ended.add(r.Record.ID)
+		}
+	}
+	most := s.most
+	if most == 0 {
+		most = mostRuns
+	}
+	for id, r := range s.runs {
+		if len(s.runs) <= most {
+			break
+		}
+		if !r.dirty && r.from == 0 {
+			delete(s.runs, id)
 		}
 	}
 	return nil

@@ -39,6 +39,7 @@ type Normalizer struct {
 	cutEvery time.Duration          // 0: a second
 	die      func(next uint64) bool // tests: break off before this event
 	hold     int                    // bytes; 0: holdBytes
+	most     int                    // runs; 0: mostRuns
 }
 
 var errDied = errors.New("broken off by a test")
@@ -235,7 +236,7 @@ func (s *session) work(ctx context.Context) error {
 			}
 			quiet := len(messages) == 0 && s.events.idle()
 			age := time.Since(s.cutAt)
-			if s.dirty > 0 && (age >= every || quiet && (s.urgent || age >= every/10)) {
+			if s.unrecorded() && (age >= every || quiet && (s.urgent || age >= every/10)) {
 				if err := s.beginCut(ctx); err != nil {
 					return err
 				}
@@ -254,11 +255,17 @@ func (s *session) work(ctx context.Context) error {
 	}
 }
 
+// unrecorded reports whether a cut would say something new. It is said of
+// entries that gave nothing, too: who waits for the normalizer sees how far it is.
+func (s *session) unrecorded() bool {
+	return s.dirty > 0 || s.cut == nil && s.raw > s.last.CutRaw
+}
+
 // finish records what was folded.
 func (s *session) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	for s.cut != nil || s.dirty > 0 || s.raw > s.last.Raw && s.lowest() > s.last.Raw {
+	for s.cut != nil || s.unrecorded() || s.raw > s.last.Raw && s.lowest() > s.last.Raw {
 		if s.cut == nil {
 			if err := s.beginCut(ctx); err != nil {
 				return err
@@ -363,9 +370,12 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 		r.skip, err = s.surplus(ctx, agent, id, 0)
 	default:
 		r.Fold, err = normalizer.Restore(s.backend(stored.Record.Agent), stored.Record, stored.State, s.MaxLine)
+		r.skip = stored.Skip
 		if err == nil && stored.Raw != s.streams.raw && !r.Done() {
 			r.Forget()
-			r.skip, err = s.surplus(ctx, agent, id, stored.Covers)
+			var more uint64
+			more, err = s.surplus(ctx, agent, id, stored.Covers)
+			r.skip += more
 		}
 	}
 	if err != nil {

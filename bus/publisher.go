@@ -17,6 +17,7 @@ import (
 
 const (
 	publishWindow = 4096             // events in flight; at it the normalizer waits
+	publishBytes  = 16 << 20         // of their bodies, or one event; a server's queue for a stream takes 128 MiB
 	burstAt       = 1024             // in flight: then fast ingest takes over, where the server has it
 	ackTimeout    = 10 * time.Second // then the event counts as lost, and the term ends
 )
@@ -41,28 +42,30 @@ type publisher struct {
 	canBurst bool
 	bursting bool
 	burst    jetstreamext.FastPublisher // nil: none is open
-	before   uint64                     // sequence before its first event
+	bytes    int                        // of its bodies
 
 	mu      sync.Mutex
+	flying  int           // bytes of the bodies in window
+	landed  chan struct{} // has one where flying became less
 	acked   uint64        // sequence that was stored last
-	waiting chan struct{} // closed when acked reaches target
+	waiting chan struct{} // closed when acked reaches target, or with the first failure
 	target  uint64
-	failed  bool
+	failure error // the first
 }
 
 func newPublisher(b *Bus, next uint64, canBurst bool) (*publisher, error) {
 	p := &publisher{
 		bus: b, next: next, acked: next - 1, canBurst: canBurst,
-		window: make(chan struct{}, publishWindow), broken: make(chan error, 1),
+		window: make(chan struct{}, publishWindow), broken: make(chan error, 1), landed: make(chan struct{}, 1),
 	}
 	js, err := jetstream.New(b.public,
 		jetstream.WithPublishAsyncMaxPending(2*publishWindow), jetstream.WithPublishAsyncTimeout(ackTimeout), jetstream.WithDefaultTimeout(ackTimeout),
-		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, _ *nats.Msg, ack *jetstream.PubAck) {
-			<-p.window
+		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, m *nats.Msg, ack *jetstream.PubAck) {
+			p.land(m)
 			p.ack(ack.Sequence)
 		}),
-		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) {
-			<-p.window
+		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, m *nats.Msg, err error) {
+			p.land(m)
 			p.fail(err)
 		}))
 	if err != nil {
@@ -80,7 +83,7 @@ func (p *publisher) publish(ctx context.Context, subject string, m normalizer.Me
 	msg := p.message(subject, m)
 	var err error
 	if p.bursting {
-		err = p.fast(msg)
+		err = p.fast(ctx, msg)
 	} else {
 		err = p.single(ctx, msg)
 	}
@@ -107,11 +110,9 @@ func (p *publisher) message(subject string, m normalizer.Message) *nats.Msg {
 }
 
 func (p *publisher) single(ctx context.Context, m *nats.Msg) error {
-	select {
-	case p.window <- struct{}{}:
-	default:
+	for !p.lift(m) {
 		select {
-		case p.window <- struct{}{}:
+		case <-p.landed:
 		case err := <-p.broken:
 			return err
 		case <-ctx.Done():
@@ -122,7 +123,39 @@ func (p *publisher) single(ctx context.Context, m *nats.Msg) error {
 	return err
 }
 
-func (p *publisher) fast(m *nats.Msg) error {
+// lift makes m one of those in flight, if there is room for it.
+func (p *publisher) lift(m *nats.Msg) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.flying > 0 && p.flying+len(m.Data) > publishBytes {
+		return false
+	}
+	select {
+	case p.window <- struct{}{}:
+		p.flying += len(m.Data)
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *publisher) land(m *nats.Msg) {
+	p.mu.Lock()
+	p.flying -= len(m.Data)
+	<-p.window
+	p.mu.Unlock()
+	select {
+	case p.landed <- struct{}{}:
+	default:
+	}
+}
+
+func (p *publisher) fast(ctx context.Context, m *nats.Msg) error {
+	if p.bytes += len(m.Data); p.burst != nil && p.bytes > publishBytes {
+		if err := p.settle(ctx); err != nil {
+			return err
+		}
+	}
 	if p.burst == nil {
 		burst, err := jetstreamext.NewFastPublisher(p.js,
 			jetstreamext.FastPublishFlowControl{Flow: 500, MaxOutstandingAcks: 4, AckTimeout: ackTimeout},
@@ -130,7 +163,7 @@ func (p *publisher) fast(m *nats.Msg) error {
 		if err != nil {
 			return err
 		}
-		p.burst, p.before = burst, p.next-1
+		p.burst, p.bytes = burst, len(m.Data)
 	}
 	_, err := p.burst.AddMsg(m)
 	return err
@@ -174,35 +207,50 @@ func (p *publisher) ack(seq uint64) {
 
 func (p *publisher) fail(err error) {
 	p.mu.Lock()
-	first := !p.failed
-	p.failed = true
-	p.mu.Unlock()
-	if first {
-		p.broken <- fmt.Errorf("publish events: %w", err)
+	defer p.mu.Unlock()
+	if p.failure != nil {
+		return
+	}
+	p.failure = fmt.Errorf("publish events: %w", err)
+	p.broken <- p.failure
+	if p.waiting != nil {
+		close(p.waiting)
+		p.waiting = nil
 	}
 }
 
 // idle reports whether nothing is in flight.
 func (p *publisher) idle() bool { return len(p.window) == 0 && p.burst == nil }
 
-// stored waits until all events up to sequence seq are stored. One waits at a time.
+// stored waits until all events up to sequence seq are stored, or one is not.
+// One waits at a time.
 func (p *publisher) stored(ctx context.Context, seq uint64) error {
 	p.mu.Lock()
-	if p.acked >= seq {
-		p.mu.Unlock()
-		return nil
+	if p.acked >= seq || p.failure != nil {
+		defer p.mu.Unlock()
+		return p.reached(seq)
 	}
 	wait := make(chan struct{})
 	p.waiting, p.target = wait, seq
 	p.mu.Unlock()
 	select {
 	case <-wait:
-		return nil
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.reached(seq)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(2 * ackTimeout):
 		return errors.New("publish events: no acknowledgement")
 	}
+}
+
+// reached is why the events up to sequence seq are not all stored, if they are not.
+func (p *publisher) reached(seq uint64) error {
+	if p.acked >= seq {
+		return nil
+	}
+	return p.failure
 }
 
 // close waits until what is in flight is stored or refused: only then can

@@ -72,12 +72,10 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 	switch {
 	case !f.Since.IsZero():
 		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
-	case first > last+1:
+	case f.FromSeq > 0:
 		// A consumer beyond the stream's end would wait for ever: begin with
 		// what comes next, and leave out what comes too early.
-		config.DeliverPolicy = jetstream.DeliverNewPolicy
-	case f.FromSeq > 0:
-		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, first
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, min(first, last+1)
 	}
 	consumer, err := b.jsPub.OrderedConsumer(ctx, b.Names.Events(), config)
 	if err != nil {
@@ -92,8 +90,9 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)() // while the server is away Next does not look at ctx
+	drained := false
 	for {
-		m, err := messages.Next(jetstream.NextContext(ctx))
+		m, err := next(ctx, messages, f.Follow)
 		switch {
 		case ctx.Err() != nil:
 			if f.Follow {
@@ -102,9 +101,19 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 			return ctx.Err()
 		case errors.Is(err, jetstream.ErrNoHeartbeat):
 			continue // the server is away, or slow: the consumer comes back
+		case errors.Is(err, context.DeadlineExceeded):
+			// Was the rest removed before it was read? What was sent before the
+			// answer has one more turn.
+			if drained {
+				return nil
+			}
+			info, err := consumer.Info(ctx)
+			drained = err == nil && info.NumPending == 0
+			continue
 		case err != nil:
 			return fmt.Errorf("read %s: %w", b.Names.Events(), err)
 		}
+		drained = false
 		meta, err := m.Metadata()
 		if err != nil {
 			return fmt.Errorf("read %s: %w", b.Names.Events(), err)
@@ -122,6 +131,17 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 			return nil
 		}
 	}
+}
+
+// next is the next message. Where it is not followed, one that does not come
+// within a second is [context.DeadlineExceeded].
+func next(ctx context.Context, messages jetstream.MessagesContext, follow bool) (jetstream.Msg, error) {
+	if !follow {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Second)
+		defer cancel()
+	}
+	return messages.Next(jetstream.NextContext(ctx))
 }
 
 // Record is the record of a run as stored, and whether there is one. It needs

@@ -35,6 +35,7 @@ func (r *recent) add(name string) {
 // report the total of the thread, also when a later process resumes it.
 type threadUsage struct {
 	Events string     `json:"event_stream"` // as in a run's record: another one voids it
+	Runs   string     `json:"run_stream"`   // and so do records that are made anew
 	Run    string     `json:"run"`          // the last one to add to it
 	Named  uint64     `json:"raw_seq"`      // where that run named the thread first
 	Total  runs.Usage `json:"total"`        // after it
@@ -62,7 +63,7 @@ func (s *session) thread(ctx context.Context, r *run) error {
 	}
 	r.named = r.Seen()
 	switch {
-	case u.Events != s.streams.events: // none, or of events that are being made again
+	case u.Events != s.streams.events || u.Runs != s.streams.runs: // none, or of what is being made again
 	case u.Run == r.Record.ID:
 		r.named = u.Named
 		if u.Before != (runs.Usage{}) {
@@ -76,7 +77,7 @@ func (s *session) thread(ctx context.Context, r *run) error {
 
 // used notes what the run's thread has used.
 func (s *session) used(r *run) {
-	u := threadUsage{Events: s.streams.events, Run: r.Record.ID, Named: r.named, Total: *r.Record.Usage, dirty: true}
+	u := threadUsage{Events: s.streams.events, Runs: s.streams.runs, Run: r.Record.ID, Named: r.named, Total: *r.Record.Usage, dirty: true}
 	if r.Record.Before != nil {
 		u.Before = *r.Record.Before
 	}

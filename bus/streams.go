@@ -98,6 +98,10 @@ func (b *Bus) wanted(l Limits) []wanted {
 	threads.MaxMsgsPerSubject, threads.AllowRollup, threads.DenyDelete = 1, true, true
 	threads.Discard = jetstream.DiscardOld
 
+	// A replica may lag: a term that began from an old record would take what it
+	// lacks for a hole in the output. So these are read from their leader.
+	runs.AllowDirect, state.AllowDirect, threads.AllowDirect = false, false, false
+
 	return []wanted{
 		{b.js, state, false},
 		{b.js, threads, false},
@@ -138,11 +142,13 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 	if want.AllowBatchPublish && !have.AllowBatchPublish {
 		change("allow_batched", "false", "true")
 	}
+	change("allow_direct", strconv.FormatBool(have.AllowDirect), strconv.FormatBool(want.AllowDirect))
 	change("replicas", strconv.Itoa(have.Replicas), strconv.Itoa(want.Replicas))
 	if len(changed) == 0 {
 		return nil, nil
 	}
 	next.AllowBatchPublish = want.AllowBatchPublish || have.AllowBatchPublish
+	next.AllowDirect = want.AllowDirect
 	next.MaxAge, next.MaxBytes, next.Replicas, next.Duplicates = want.MaxAge, want.MaxBytes, want.Replicas, want.Duplicates
 	if _, err := js.UpdateStream(ctx, next); err != nil {
 		return nil, err

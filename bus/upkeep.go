@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,7 +13,7 @@ import (
 var errOtherStream = errors.New("a stream was made anew")
 
 // lookAround notices streams that were made anew under the normalizer, and
-// keeps RAW below four fifths of its size: what is recorded can go, the oldest first.
+// entries that were removed, so that no consumer will bring them; and it keeps RAW below four fifths of its size: what is recorded can go, the oldest first.
 func (s *session) lookAround(ctx context.Context) error {
 	raw, err := s.Bus.js.Stream(ctx, s.Bus.Raw())
 	if err != nil {
@@ -22,19 +23,38 @@ func (s *session) lookAround(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", s.Out.Events(), err)
 	}
+	runs, err := s.Bus.js.Stream(ctx, bucketStream(s.Out.Runs()))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", s.Out.Runs(), err)
+	}
 	info := raw.CachedInfo()
-	if streamID(info.Created) != s.streams.raw || streamID(events.CachedInfo().Created) != s.streams.events {
+	if (identity{streamID(info.Created), streamID(events.CachedInfo().Created), streamID(runs.CachedInfo().Created)}) != s.streams {
 		return errOtherStream
 	}
 	state := info.State
+	if state.LastSeq > s.raw {
+		more, err := s.moreRaw(ctx)
+		if err != nil {
+			return err
+		}
+		if !more { // the end of RAW was removed before it was read
+			s.raw = state.LastSeq
+		}
+	}
 	if s.cut != nil || s.Out != s.Bus.Names || info.Config.MaxBytes <= 0 || state.Msgs == 0 {
 		return nil
 	}
 	if state.Bytes < uint64(info.Config.MaxBytes)/5*4 {
 		return nil
 	}
+	recorded := s.last.Raw
+	if state.Bytes >= uint64(info.Config.MaxBytes)/10*9 {
+		// Better that one run lacks the beginning of its unfinished line after
+		// a restart than that all wait until it is finished.
+		recorded = max(recorded, s.last.CutRaw)
+	}
 	keep := state.FirstSeq + (state.LastSeq-state.FirstSeq)/4 // a quarter of the entries
-	if keep = min(keep, s.last.Raw+1); keep <= state.FirstSeq {
+	if keep = min(keep, recorded+1); keep <= state.FirstSeq {
 		return nil // nothing that old is recorded yet: RAW refuses more, and the spools wait
 	}
 	if err := raw.Purge(ctx, jetstream.WithPurgeSequence(keep)); err != nil {
@@ -43,4 +63,30 @@ func (s *session) lookAround(ctx context.Context) error {
 	s.log.Warn("the raw stream is nearly full: its oldest entries went before their time",
 		zap.Uint64("first", keep), zap.Uint64("bytes", state.Bytes), zap.Int64("max_bytes", info.Config.MaxBytes))
 	return nil
+}
+
+// moreRaw reports whether RAW holds an entry behind the one that was folded
+// last. It asks the stream's leader: a replica may not have what is new.
+func (s *session) moreRaw(ctx context.Context) (bool, error) {
+	const notFound = 10037
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	ask := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, s.raw+1, s.Bus.RawSubjects())
+	m, err := s.Bus.inside.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+s.Bus.Raw(), ask)
+	if err != nil {
+		return false, fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return false, fmt.Errorf("read %s from %d: the answer is not of the known form", s.Bus.Raw(), s.raw+1)
+	}
+	switch {
+	case answer.Error == nil:
+		return true, nil
+	case answer.Error.ErrorCode == notFound:
+		return false, nil
+	}
+	return false, fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, answer.Error)
 }

@@ -1,0 +1,380 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/runs"
+)
+
+// until polls what the streams say, until it holds.
+func until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(15 * time.Second)
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatal(what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestRawMadeAnewAndKilledWhileCatchingUpDoublesNothing(t *testing.T) {
+	logs := map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700)}
+	_, unbroken := serve(t)
+	interleave(t, unbroken, logs, "a")
+	normalize(t, unbroken)
+	want := dump(t, unbroken.jsPub, unbroken.Names.Events())
+	for until := uint64(1); until < uint64(len(logs["a"])); until++ {
+		_, b := serve(t)
+		interleave(t, b, logs, "a")
+		stopAt(t, b, uint64(len(want)-1)) // nearly all is published
+		remake(t, b, b.js, b.Raw())
+		interleave(t, b, logs, "a")
+		n := newNormalizer(b)
+		n.Until = until // and records the run there
+		if err := n.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		normalize(t, b)
+		diff(t, fmt.Sprintf("recorded at %d", until), dump(t, b.jsPub, b.Names.Events()), want)
+	}
+}
+
+func TestStreamRemovedUnderARunningNormalizerChangesNoEvent(t *testing.T) {
+	log := corpusLog(t, "shell-fail", 333)
+	_, unbroken := serve(t)
+	interleave(t, unbroken, map[string][]runs.Entry{"a": log}, "a")
+	normalize(t, unbroken)
+	want := dump(t, unbroken.jsPub, unbroken.Names.Events())
+	for _, stream := range []string{bucketStream(unbroken.Runs()), bucketStream(unbroken.State()), bucketStream(unbroken.Threads())} {
+		t.Run(stream, func(t *testing.T) {
+			s, b := serve(t)
+			office(t, s)
+			l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range log[:len(log)/2] {
+				if err := l.Append(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			until(t, "no record", func() bool {
+				r, ok, err := b.Record(t.Context(), "a")
+				return err == nil && ok && r.Seq == uint64(len(log)/2)
+			})
+			if err := b.js.DeleteStream(t.Context(), stream); err != nil {
+				t.Fatal(err)
+			}
+			rest := log[len(log)/2:]
+			if err := l.Append(t.Context(), rest[0]); err != nil {
+				t.Fatal(err)
+			}
+			if stream != bucketStream(b.Threads()) { // it is missed when a thread's usage is stored
+				until(t, "the stream does not come back", func() bool {
+					_, err := b.js.Stream(t.Context(), stream)
+					return err == nil
+				})
+			}
+			for _, e := range rest[1:] {
+				if err := l.Append(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ended(t, b, "a")
+			diff(t, "EVENTS", dump(t, b.jsPub, b.Names.Events()), want)
+		})
+	}
+}
+
+func TestHealthAndRebuildSeeAQuietNormalizerBehindAnIdleEntry(t *testing.T) {
+	s, b := serve(t)
+	office(t, s)
+	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700)}, "a")
+	ended(t, b, "a")
+	until(t, "not healthy", func() bool { return b.Health(t.Context()) == nil })
+	// A foreign entry behind the exit gives nothing.
+	m := &nats.Msg{Subject: b.RawSubject("codex", "a"), Header: nats.Header{HeaderRecord: {"note"}, HeaderTime: {"5"}}}
+	if _, err := b.js.PublishMsg(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Health(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if r, err := b.Rebuild(t.Context(), []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop()); err != nil || len(r.Differences) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestRemovedEndOfRawHoldsNothingUp(t *testing.T) {
+	s, b := serve(t)
+	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700), "b": corpusLog(t, "hello", 700)[:2]}, "a", "b")
+	l, err := b.OpenLog(t.Context(), "codex", "c", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1}); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.js.Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Purge(t.Context(), jetstream.WithPurgeSubject(b.RawSubject("codex", "c"))); err != nil {
+		t.Fatal(err)
+	}
+	office(t, s)
+	ended(t, b, "a")
+	until(t, "never healthy", func() bool { return b.Health(t.Context()) == nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if r, err := b.Rebuild(ctx, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop()); err != nil || len(r.Differences) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestRefusedEventEndsACutAtOnce(t *testing.T) {
+	_, b := serve(t)
+	p, err := newPublisher(b, 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	if _, err := b.jsPub.Publish(t.Context(), b.EventSubject("codex", "x", "status"), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- p.stored(t.Context(), 1) }()
+	if err := p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-waited:
+		if err == nil {
+			t.Error("a refused event counts as stored")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it goes on waiting for what cannot come")
+	}
+}
+
+func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
+	for _, burst := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fast ingest %v", burst), func(t *testing.T) {
+			_, b := serve(t)
+			p, err := newPublisher(b, 1, burst)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			p.bursting = burst
+			body := []byte(strings.Repeat("x", 500<<10))
+			const events = 600
+			for i := range events {
+				if err := p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: body}); err != nil {
+					t.Fatalf("event %d: %v", i, err)
+				}
+			}
+			if err := p.quiet(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.stored(t.Context(), events); err != nil {
+				select {
+				case err = <-p.broken:
+				default:
+				}
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestUnfinishedLineOfOneRunDoesNotFillRaw(t *testing.T) {
+	s, b := serve(t)
+	raw, err := b.js.Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := raw.CachedInfo().Config
+	config.MaxBytes = 512 << 10
+	if _, err := b.js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	n := newNormalizer(connect(t, s, NormalizerUser))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	interleave(t, b, map[string][]runs.Entry{"hangs": {{Kind: runs.Out, Time: 1, Body: []byte(`{"type":"turn.`)}}}, "hangs")
+	l, err := b.OpenLog(t.Context(), "codex", "writes", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := []byte(strings.Repeat(" ", 4<<10) + "\n")
+	limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	for i := range 500 {
+		if err := l.Append(limited, runs.Entry{Kind: runs.Out, Time: 2, Offset: int64(i * len(line)), Body: line}); err != nil {
+			t.Fatalf("entry %d: %v", i, err)
+		}
+	}
+	// The run itself loses nothing while the normalizer lives.
+	hanging, err := b.OpenLog(t.Context(), "codex", "hangs", runs.Mark{Out: 14})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hanging.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Offset: 14, Body: []byte("started\"}\n")}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the line is not put together", func() bool { return lastSeq(t, b.jsPub, b.Names.Events()) == 1 })
+	if events := dump(t, b.jsPub, b.Names.Events()); !strings.Contains(events[0], "turn started") {
+		t.Errorf("got %s", events[0])
+	}
+}
+
+func TestReadEndsWhereTheRestIsDiscardedMeanwhile(t *testing.T) {
+	_, b := serve(t)
+	p, err := newPublisher(b, 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	const events = 1000
+	for i := range events {
+		if err := p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.stored(t.Context(), events); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := b.jsPub.Stream(t.Context(), b.Names.Events())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	n := 0
+	err = b.Read(ctx, Filter{Run: "x"}, func(Stored) error {
+		if n++; n == 1 {
+			return stream.Purge(ctx)
+		}
+		return nil
+	})
+	if err != nil || n == 0 || n == events {
+		t.Errorf("%d events, %v", n, err)
+	}
+}
+
+func TestRecordsAreReadFromTheLeaderAlone(t *testing.T) {
+	_, b := serve(t)
+	for _, bucket := range []string{b.Runs(), b.State(), b.Threads()} {
+		s, err := b.js.Stream(t.Context(), bucketStream(bucket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.CachedInfo().Config.AllowDirect {
+			t.Errorf("%s: a replica that lags may answer", bucket)
+		}
+	}
+}
+
+func TestFollowerOutlivesEventsThatAreMadeAgain(t *testing.T) {
+	s, b := serve(t)
+	office(t, s)
+	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700)}, "a")
+	ended(t, b, "a")
+	last := lastSeq(t, b.jsPub, b.Names.Events())
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	var got []uint64
+	read := make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		read <- b.Read(ctx, Filter{Follow: true}, func(m Stored) error {
+			if got = append(got, m.Seq); len(got) == int(last) {
+				close(begun)
+			}
+			if m.Run == "b" && m.Token == normalizer.CompletionToken {
+				cancel()
+			}
+			return nil
+		})
+	}()
+	<-begun
+	if err := b.jsPub.DeleteStream(t.Context(), b.Names.Events()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the events did not come back", func() bool {
+		stream, err := b.jsPub.Stream(t.Context(), b.Names.Events())
+		return err == nil && stream.CachedInfo().State.LastSeq == last
+	})
+	interleave(t, b, map[string][]runs.Entry{"b": corpusLog(t, "hello", 700)}, "b")
+	if err := <-read; err != nil {
+		t.Fatal(err)
+	}
+	for i, seq := range got {
+		if seq != uint64(i+1) {
+			t.Fatalf("got %v", got)
+		}
+	}
+	if len(got) != int(2*last) {
+		t.Errorf("%d events, want %d: %v", len(got), 2*last, got)
+	}
+}
+
+func TestRunsThatNeverEndAreForgottenAndReadAgain(t *testing.T) {
+	logs := map[string][]runs.Entry{}
+	var order []string
+	for i := range 8 {
+		id := fmt.Sprintf("run-%d", i)
+		order = append(order, id)
+		log := corpusLog(t, "shell-fail", 300)
+		logs[id] = log[:len(log)-1]
+	}
+	_, unbounded := serve(t)
+	interleave(t, unbounded, logs, order...)
+	normalize(t, unbounded)
+
+	_, b := serve(t)
+	for i := range len(logs[order[0]]) {
+		part := map[string][]runs.Entry{}
+		for _, id := range order {
+			part[id] = logs[id][i : i+1]
+		}
+		interleave(t, b, part, order...)
+	}
+	n := newNormalizer(b)
+	n.Until, n.most, n.cutEvery = lastSeq(t, b.js, b.Raw()), 2, time.Millisecond
+	s, err := n.open(t.Context(), n.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.work(t.Context())
+	s.close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.runs) > n.most {
+		t.Errorf("%d runs are held", len(s.runs))
+	}
+	diff(t, "EVENTS", dump(t, b.jsPub, b.Names.Events()), dump(t, unbounded.jsPub, unbounded.Names.Events()))
+}
