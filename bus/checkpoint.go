@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,6 +37,22 @@ type checkpoint struct {
 type identity struct{ raw, events, runs string }
 
 func streamID(created time.Time) string { return strconv.FormatInt(created.UnixNano(), 36) }
+
+// continued is the id of a stream: the known one, if the stream is still that.
+func continued(known string, created time.Time) string {
+	if id := streamID(created); known != id && !strings.HasPrefix(known, id+".") {
+		return id
+	}
+	return known
+}
+
+// shortened is the id of a stream that has lost its end, as after a power
+// failure: what was made from it, or covered it, counts no more.
+func shortened(id string) string {
+	id, times, _ := strings.Cut(id, ".")
+	n, _ := strconv.Atoi(times)
+	return id + "." + strconv.Itoa(n+1)
+}
 
 // stored is the value of a run's key in RUNS.
 type stored struct {
@@ -98,44 +115,58 @@ func (s *session) locate(ctx context.Context) error {
 		return err
 	}
 	s.canBurst = events.Config.AllowBatchPublish
-	s.streams = identity{raw: streamID(raw.Created), events: streamID(events.Created), runs: streamID(runs.Created)}
 	if s.last, s.lastRev, err = s.loadCheckpoint(ctx); err != nil {
 		return err
 	}
-	s.resume = resume{next: events.State.LastSeq + 1}
-	cursor, found, err := s.cursor(ctx, events.State.LastSeq)
+	last := events.State.LastSeq
+	cursor, found, err := s.cursor(ctx, last)
 	if err != nil {
 		return err
 	}
+	s.resume = resume{next: last + 1}
 	c := &s.last
-	if c.EventsID != s.streams.events { // EVENTS is new: make all of it from RAW
-		*c = checkpoint{RawID: s.streams.raw, EventsID: s.streams.events}
+	s.streams = identity{
+		raw: continued(c.RawID, raw.Created), events: continued(c.EventsID, events.Created), runs: streamID(runs.Created),
 	}
-	if c.RunsID != "" && c.RunsID != s.streams.runs { // RUNS is new: make all records from RAW
+	if s.streams.events == c.EventsID && last < c.CutEvents {
+		s.log.Warn("the event stream lost its end", zap.Uint64("last", last), zap.Uint64("want", c.CutEvents))
+		s.streams.events = shortened(s.streams.events)
+	}
+	if s.streams.raw == c.RawID && raw.State.LastSeq < max(c.Raw, c.CutRaw) {
+		s.log.Warn("the raw stream lost its end", zap.Uint64("last", raw.State.LastSeq), zap.Uint64("want", max(c.Raw, c.CutRaw)))
+		s.streams.raw = shortened(s.streams.raw)
+	}
+	known := c.RawID != ""
+	otherRaw := known && c.RawID != s.streams.raw
+	otherEvents := c.EventsID != s.streams.events
+	switch {
+	case otherRaw: // EVENTS holds what an older one gave
+		s.log.Warn("the raw stream is another one")
+		*c = checkpoint{Anew: last}
+	case otherEvents: // make all of it from RAW
+		*c = checkpoint{Anew: c.Anew}
+	case c.RunsID != "" && c.RunsID != s.streams.runs: // make all records from RAW
 		s.log.Warn("the run records were made anew")
 		c.Raw = 0
 	}
-	c.RunsID = s.streams.runs
-	if c.RawID != s.streams.raw { // RAW is new: EVENTS holds what an older one gave
-		s.log.Warn("the raw stream was made anew")
-		*c = checkpoint{RawID: s.streams.raw, EventsID: c.EventsID, RunsID: c.RunsID, Anew: events.State.LastSeq}
+	c.RawID, c.EventsID, c.RunsID = s.streams.raw, s.streams.events, s.streams.runs
+	if known && (otherRaw || otherEvents) {
 		if err := s.saveCheckpoint(ctx, *c); err != nil {
 			return err
 		}
 	}
+	c.Anew = min(c.Anew, last)
 	s.anew, s.raw = c.Anew, c.Raw
-	switch last := events.State.LastSeq; {
-	case last < c.CutEvents:
-		return fmt.Errorf("%w: %s ends at %d, before what the run records cover (%d); remove the stream, and it is made again", ErrUnfit, s.Out.Events(), last, c.CutEvents)
+	switch {
 	case last <= s.anew: // nothing of this RAW yet
 		s.resume.all = true
 	case found:
 		s.resume.cursor = cursor
+	case !known: // nobody knows what EVENTS held: rather some of it twice than not at all
+		s.log.Warn("the event stream is empty and there is no checkpoint")
+		s.resume.all = true
 	default:
 		s.resume.purged, s.resume.cutRaw, s.resume.beyond = true, c.CutRaw, last-max(c.CutEvents, s.anew)
-	}
-	if c.Raw > 0 && raw.State.LastSeq < c.Raw {
-		return fmt.Errorf("%w: %s ends at %d, before what was read of it (%d)", ErrUnfit, s.Bus.Raw(), raw.State.LastSeq, c.Raw)
 	}
 	s.log.Info("reading", zap.String("stream", s.Bus.Raw()), zap.Uint64("from", c.Raw+1), zap.Uint64("events", events.State.LastSeq))
 	return nil

@@ -63,6 +63,15 @@ func takeLease(ctx context.Context, b *Bus) (*lease, error) {
 	}
 }
 
+// ClearLease takes the lease from whoever had it: for a server that has just
+// been started, whose holder can only be of the time before.
+func (b *Bus) ClearLease(ctx context.Context) error {
+	if _, err := b.js.Publish(ctx, bucketSubject(b.State(), leaseKey), nil); err != nil {
+		return fmt.Errorf("clear the lease: %w", err)
+	}
+	return nil
+}
+
 // keep renews the lease until ctx ends, or it is lost: then it says why.
 func (l *lease) keep(ctx context.Context) error {
 	good := time.Now()

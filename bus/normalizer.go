@@ -30,6 +30,11 @@ type Normalizer struct {
 	// streams that are missing.
 	Prepare func(context.Context) error
 
+	// Ready is called each time that it has looked where the streams stand,
+	// if it is given. A RAW that lost its end in a power failure is noticed
+	// then, as long as nobody has filled it up again before.
+	Ready func()
+
 	// Out is where it writes; where it is not the bus's own names, the
 	// normalizer works beside another one, without a lease, and leaves RAW alone.
 	Out Names
@@ -156,6 +161,9 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 	s := &session{Normalizer: n, log: log, runs: map[string]*run{}, threads: map[string]threadUsage{}, buckets: map[string]jetstream.Stream{}}
 	if err := s.locate(ctx); err != nil {
 		return nil, err
+	}
+	if n.Ready != nil {
+		n.Ready()
 	}
 	var err error
 	s.events, err = newPublisher(n.Bus, s.resume.next, s.canBurst)

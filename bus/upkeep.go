@@ -13,7 +13,8 @@ import (
 var errOtherStream = errors.New("a stream was made anew")
 
 // lookAround notices streams that were made anew under the normalizer, and
-// entries that were removed, so that no consumer will bring them; and it keeps RAW below four fifths of its size: what is recorded can go, the oldest first.
+// entries that were removed, so that no consumer will bring them. It keeps RAW
+// below four fifths of its size: what is recorded can go, the oldest first.
 func (s *session) lookAround(ctx context.Context) error {
 	raw, err := s.Bus.js.Stream(ctx, s.Bus.Raw())
 	if err != nil {
@@ -28,7 +29,7 @@ func (s *session) lookAround(ctx context.Context) error {
 		return fmt.Errorf("bucket %s: %w", s.Out.Runs(), err)
 	}
 	info := raw.CachedInfo()
-	if (identity{streamID(info.Created), streamID(events.CachedInfo().Created), streamID(runs.CachedInfo().Created)}) != s.streams {
+	if (identity{continued(s.streams.raw, info.Created), continued(s.streams.events, events.CachedInfo().Created), streamID(runs.CachedInfo().Created)}) != s.streams {
 		return errOtherStream
 	}
 	state := info.State

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -63,6 +64,9 @@ func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, e
 	if err := a.ensure(ctx, operator, a.limits(dir)); err != nil {
 		return nil, err
 	}
+	if err := operator.ClearLease(ctx); err != nil {
+		return nil, err
+	}
 	office, err := s.connect(ctx, a, bus.NormalizerUser)
 	if err != nil {
 		return nil, err
@@ -74,8 +78,17 @@ func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, e
 	group, groupCtx := errgroup.WithContext(running)
 	n := a.normalizer(office)
 	n.Prepare = func(ctx context.Context) error { return a.ensure(ctx, operator, a.limits(dir)) }
+	ready := make(chan struct{})
+	n.Ready = sync.OnceFunc(func() { close(ready) })
 	group.Go(func() error { return n.Run(groupCtx) })
 	s.cancel, s.group, s.ended = cancel, group, groupCtx.Done()
+	select { // nobody writes before it has seen where the streams stand
+	case <-ready:
+	case <-s.ended:
+		return nil, group.Wait()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	return s, nil
 }
 

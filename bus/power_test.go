@@ -1,0 +1,133 @@
+package bus
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// A power failure takes what a stream has not synced: here a stream's files
+// are put back to an earlier state while the server is down.
+func TestStreamThatLostItsEnd(t *testing.T) {
+	logs := map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700), "b": corpusLog(t, "plan", 333)}
+	_, unbroken := serve(t)
+	interleave(t, unbroken, logs, "a", "b")
+	normalize(t, unbroken)
+	want := bodies(t, unbroken)
+
+	events := filepath.Join("jetstream", "jetstream", PublicAccount, "streams", testNames.Events())
+	raw := filepath.Join("jetstream", "jetstream", InsideAccount, "streams", testNames.Raw())
+	for _, c := range []struct {
+		name string
+		lost []string
+	}{{"EVENTS", []string{events}}, {"RAW", []string{raw}}, {"both", []string{events, raw}}} {
+		for upTo := 2; upTo < len(logs["a"]); upTo++ {
+			t.Run(fmt.Sprintf("%s from entry %d", c.name, upTo), func(t *testing.T) {
+				dir := t.TempDir()
+				openSession(t, dir, logs, upTo)
+				for _, at := range c.lost {
+					if err := os.CopyFS(filepath.Join(dir, "kept", at), os.DirFS(filepath.Join(dir, at))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				openSession(t, dir, logs, len(logs["a"])+len(logs["b"]))
+				for _, at := range c.lost {
+					if err := os.RemoveAll(filepath.Join(dir, at)); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.Rename(filepath.Join(dir, "kept", at), filepath.Join(dir, at)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				// The workers send again what RAW has lost, from their spools.
+				got, lost := openSession(t, dir, logs, len(logs["a"])+len(logs["b"]))
+				for id := range logs {
+					diff(t, "run "+id, got[id], want[id])
+				}
+				if lost == "" {
+					t.Error("nothing was lost")
+				}
+				again, _ := openSession(t, dir, logs, 0)
+				for id := range logs {
+					diff(t, "run "+id+", once more", again[id], want[id])
+				}
+			})
+		}
+	}
+}
+
+// openSession starts a server on dir, appends the first entries of each run that
+// RAW does not have, normalizes, and stops. It returns the events of each run,
+// and how often the normalizer noticed that a stream had lost its end.
+func openSession(t *testing.T, dir string, logs map[string][]runs.Entry, upTo int) (events map[string][]string, lost string) {
+	t.Helper()
+	s, err := StartServer(dir, "127.0.0.1:0", testNames, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	b, err := s.Connect(t.Context(), OperatorUser, testNames, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	limits := DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
+	if _, err := b.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	if lastSeq(t, b.js, b.Raw()) > 0 {
+		normalize(t, b) // it looks at the streams before any worker writes
+	}
+	for _, id := range []string{"a", "b"} {
+		l, err := b.OpenLog(t.Context(), "codex", id, runs.Mark{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range logs[id] {
+			m := l.Mark()
+			have := m.Exited || e.Kind == runs.Started && m.Started || e.Kind == runs.Out && m.Out > e.Offset
+			if i < upTo && !have {
+				if err := l.Append(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	normalize(t, b)
+	kv, err := b.js.KeyValue(t.Context(), b.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := kv.Get(t.Context(), checkpointKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c checkpoint
+	if err := json.Unmarshal(e.Value(), &c); err != nil {
+		t.Fatal(err)
+	}
+	_, lostRaw, _ := strings.Cut(c.RawID, ".")
+	_, lostEvents, _ := strings.Cut(c.EventsID, ".")
+	return bodies(t, b), lostRaw + lostEvents
+}
+
+// bodies are the events of each run, without their places in the streams.
+func bodies(t *testing.T, b *Bus) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	if err := b.Read(t.Context(), Filter{}, func(s Stored) error {
+		out[s.Run] = append(out[s.Run], fmt.Sprintf("%d.%d %s %s", s.Pos.Line, s.Pos.Part, s.Token, s.Body))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
