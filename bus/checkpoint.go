@@ -61,6 +61,7 @@ type stored struct {
 	Events string          `json:"event_stream"`
 	Covers uint64          `json:"event_seq"`      // EVENTS holds the run's events up to here, as far as the record goes
 	Skip   uint64          `json:"skip,omitempty"` // and as many more, from a RAW that is gone
+	Named  uint64          `json:"named_seq,omitempty"` // RAW sequence where it named its thread
 	Record *runs.Record    `json:"record"`
 	State  json.RawMessage `json:"state,omitempty"` // while the run is open
 }
@@ -339,7 +340,7 @@ func (s *session) beginCut(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v, err := bounds.Encode(stored{Format: Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers, Skip: r.skip, Record: r.Record, State: state})
+		v, err := bounds.Encode(stored{Format: Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers, Skip: r.skip, Named: r.named, Record: r.Record, State: state})
 		if err != nil {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}

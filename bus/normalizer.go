@@ -378,7 +378,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 		r.skip, err = s.surplus(ctx, agent, id, 0)
 	default:
 		r.Fold, err = normalizer.Restore(s.backend(stored.Record.Agent), stored.Record, stored.State, s.MaxLine)
-		r.skip = stored.Skip
+		r.skip, r.named = stored.Skip, stored.Named
 		if err == nil && stored.Raw != s.streams.raw && !r.Done() {
 			r.Forget()
 			var more uint64
