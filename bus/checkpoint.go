@@ -59,8 +59,8 @@ type stored struct {
 	Format int             `json:"format"`
 	Raw    string          `json:"raw_stream"`
 	Events string          `json:"event_stream"`
-	Covers uint64          `json:"event_seq"`      // EVENTS holds the run's events up to here, as far as the record goes
-	Skip   uint64          `json:"skip,omitempty"` // and as many more, from a RAW that is gone
+	Covers uint64          `json:"event_seq"`           // EVENTS holds the run's events up to here, as far as the record goes
+	Skip   uint64          `json:"skip,omitempty"`      // and as many more, from a RAW that is gone
 	Named  uint64          `json:"named_seq,omitempty"` // RAW sequence where it named its thread
 	Record *runs.Record    `json:"record"`
 	State  json.RawMessage `json:"state,omitempty"` // while the run is open
