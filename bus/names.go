@@ -63,9 +63,6 @@ func (n Names) EventSubjects() string { return n.Prefix + ".events.>" }
 // LiveSubjects are where the server sends again what EVENTS stored.
 func (n Names) LiveSubjects() string { return n.Prefix + ".live.>" }
 
-// ControlSubject is where the owner of a run listens.
-func (n Names) ControlSubject(run string) string { return n.Prefix + ".control." + run }
-
 // parseRaw takes the agent and the run from a subject of RAW.
 func (n Names) parseRaw(subject string) (agent, run string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, n.Prefix+".raw.")

@@ -147,12 +147,12 @@ type session struct {
 // run is a run that is being folded.
 type run struct {
 	*normalizer.Fold
-	subjects [len(subjectTokens)]string // of its events, by token
-	from     uint64                     // RAW sequence where its unfinished line begins, 0: none
-	dropped  bool                       // that line is not in memory
-	skip     uint64                     // events that EVENTS has already, from a RAW that is gone
-	revision uint64                     // of its record, 0: none
-	named    uint64                     // RAW sequence where it named its thread
+	subjects map[string]string // of its events, by token
+	from     uint64            // RAW sequence where its unfinished line begins, 0: none
+	dropped  bool              // that line is not in memory
+	skip     uint64            // events that EVENTS has already, from a RAW that is gone
+	revision uint64            // of its record, 0: none
+	named    uint64            // RAW sequence where it named its thread
 	dirty    bool
 }
 
@@ -194,10 +194,12 @@ func (s *session) work(ctx context.Context) error {
 	}
 	messages := make(chan jetstream.Msg, 16)
 	broken := make(chan error, 1)
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		select {
 		case messages <- m:
-		case <-ctx.Done():
+		case <-reading.Done():
 		}
 	}, jetstream.PullMaxMessages(64), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrOrderedConsumerNotCreated) || errors.Is(err, jetstream.ErrOrderedConsumerReset) {
@@ -211,6 +213,7 @@ func (s *session) work(ctx context.Context) error {
 		return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), start, err)
 	}
 	defer func() {
+		stop() // nobody takes messages any more
 		consuming.Stop()
 		<-consuming.Closed()
 	}()
@@ -371,7 +374,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{revision: revision}
+	r := &run{revision: revision, subjects: map[string]string{}}
 	switch {
 	case stored == nil || stored.Events != s.streams.events: // new, or its events are gone: make them again
 		r.Fold = normalizer.NewFold(s.backend(agent), id, s.MaxLine)
@@ -415,17 +418,12 @@ func (s *session) have(r *run, pos normalizer.Pos) bool {
 	return s.resume.have(pos)
 }
 
-// subjectTokens are the tokens by which a run caches its subjects.
-var subjectTokens = [...]string{"unknown", "text_output", "tool_call", "tool_result", "status", "error", normalizer.CompletionToken}
-
+// subject is where the run's messages of a kind go.
 func (r *run) subject(n Names, token string) string {
-	for i, t := range subjectTokens {
-		if t == token {
-			if r.subjects[i] == "" {
-				r.subjects[i] = n.EventSubject(r.Record.Agent, r.Record.ID, token)
-			}
-			return r.subjects[i]
-		}
+	subject, ok := r.subjects[token]
+	if !ok {
+		subject = n.EventSubject(r.Record.Agent, r.Record.ID, token)
+		r.subjects[token] = subject
 	}
-	return n.EventSubject(r.Record.Agent, r.Record.ID, token)
+	return subject
 }

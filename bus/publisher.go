@@ -33,7 +33,6 @@ const (
 //
 // Its methods are for one goroutine, but for stored.
 type publisher struct {
-	bus    *Bus
 	js     jetstream.JetStream
 	next   uint64        // sequence that the next event gets
 	window chan struct{} // one for each event in flight, those of a burst aside
@@ -55,7 +54,7 @@ type publisher struct {
 
 func newPublisher(b *Bus, next uint64, canBurst bool) (*publisher, error) {
 	p := &publisher{
-		bus: b, next: next, acked: next - 1, canBurst: canBurst,
+		next: next, acked: next - 1, canBurst: canBurst,
 		window: make(chan struct{}, publishWindow), broken: make(chan error, 1), landed: make(chan struct{}, 1),
 	}
 	js, err := jetstream.New(b.public,

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -377,4 +378,25 @@ func TestRunsThatNeverEndAreForgottenAndReadAgain(t *testing.T) {
 		t.Errorf("%d runs are held", len(s.runs))
 	}
 	diff(t, "EVENTS", dump(t, b.jsPub, b.Names.Events()), dump(t, unbounded.jsPub, unbounded.Names.Events()))
+}
+
+func TestTermThatFailsWithABacklogEnds(t *testing.T) {
+	_, b := serve(t)
+	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "plan", 3), "b": corpusLog(t, "shell-fail", 5)}, "a", "b") // hundreds of entries
+	want := uint64(5)
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := newNormalizer(b)
+	n.die = func(next uint64) bool { return next == want }
+	go func() { ended <- n.term(ctx, n.Log) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errDied) {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the term does not end")
+	}
+	normalize(t, b)
 }

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/linesman/linesman/bounds"
 )
@@ -233,26 +232,14 @@ func (r *Record) close(id string) {
 // Final notes the run's final text so far.
 func (r *Record) Final(text string) {
 	r.FinalTextBytes = int64(len(text))
-	text = text[:cut(text, MaxFinalText)]
+	text = text[:bounds.Cut(text, MaxFinalText)]
 	for bounds.StringSize(text) > maxFinalEscape { // control characters take six bytes
-		text = text[:cut(text, len(text)*3/4)]
+		text = text[:bounds.Cut(text, len(text)*3/4)]
 	}
 	if int64(len(text)) < r.FinalTextBytes {
 		text = strings.Clone(text) // do not hold a large text for its first bytes
 	}
 	r.FinalText = &text
-}
-
-// cut is the length of the longest prefix of at most n bytes that ends
-// between two characters.
-func cut(s string, n int) int {
-	if len(s) <= n {
-		return len(s)
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return n
 }
 
 // End folds the exit entry: its reason decides the state. Reason is, for a

@@ -27,11 +27,7 @@ type record struct {
 	Completion json.RawMessage
 }
 
-// MarshalJSON writes the form that `--json` prints, which is a contract.
-func (r record) MarshalJSON() ([]byte, error) {
-	return json.Marshal(r.wire())
-}
-
+// wireRecord is the form that `--json` prints, which is a contract.
 type wireRecord struct {
 	Seq        uint64          `json:"seq"`
 	Time       string          `json:"time"`
