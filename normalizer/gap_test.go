@@ -175,3 +175,28 @@ func TestUnreadableEntryIsOneError(t *testing.T) {
 		t.Errorf("record %s", r.Record.JSON())
 	}
 }
+
+// TestLineWhoseBeginningIsGoneAfterARestart: the hole shows among entries that
+// were seen, and is told with the first one that was not.
+func TestLineWhoseBeginningIsGoneAfterARestart(t *testing.T) {
+	for _, saved := range []bool{false, true} {
+		r := newRun(codex.Backend{}, 0)
+		r.entry(runs.Entry{Kind: runs.Out, Body: []byte(messageLine[:4])})
+		r.entry(runs.Entry{Kind: runs.Out, Offset: 4, Body: []byte(messageLine[4:9])})
+		r.restore(t, codex.Backend{}, 0)
+		keep := func(m normalizer.Message) { r.got = append(r.got, m) }
+		r.Apply(2, runs.Entry{Kind: runs.Out, Offset: 4, Body: []byte(messageLine[4:9])}, keep) // the first is gone
+		if len(r.got) != 0 {
+			t.Fatalf("an entry that was seen gives %s", r.got[0].Body)
+		}
+		if saved {
+			r.restore(t, codex.Backend{}, 0)
+			r.Apply(2, runs.Entry{Kind: runs.Out, Offset: 4, Body: []byte(messageLine[4:9])}, keep)
+		}
+		r.entry(runs.Entry{Kind: runs.Out, Offset: 9, Body: []byte(messageLine[9:] + messageLine)})
+		backendtest.Expect(t, "codex", r.got, gap(4), messageEvent)
+		if r.got[0].Raw != 3 || r.Record.Gaps != 1 {
+			t.Errorf("told at %d, %d gaps", r.got[0].Raw, r.Record.Gaps)
+		}
+	}
+}

@@ -57,6 +57,7 @@ type Fold struct {
 	long    int64  // bytes of an unfinished line that is too long
 	cr      bool   // with long: the last of them was a carriage return
 	torn    bool   // a hole ended just before the unfinished line: it may lack its beginning
+	missing int64  // bytes of holes that no event has told yet
 	done    bool   // has its completion
 
 	handled bool   // the session handle was published, or left out
@@ -114,13 +115,14 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	f.pos = Pos{Raw: seq, Time: e.Time}
 	f.Record.Seq = f.seen
 	if !again {
+		f.gap()
 		f.Record.Entry(e)
 	}
 	switch e.Kind {
 	case runs.Queued, runs.Started, runs.Note, runs.Cancelled: // the record has it
 	case runs.Out:
 		if output {
-			f.output(e.Offset, e.Body)
+			f.output(e.Offset, e.Body, again)
 		} else {
 			f.unreadable("bad offset")
 		}
@@ -135,6 +137,18 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	f.emit = nil
 }
 
+// gap says that bytes are missing. A hole that shows when entries are read
+// again, because the raw log has lost the beginning of an unfinished line, is
+// told with the next entry that is new: what is made of older ones counts as
+// published.
+func (f *Fold) gap() {
+	if f.missing == 0 {
+		return
+	}
+	f.message(ErrorMessage(f.agent + " stream gap (redacted): missing_bytes=" + strconv.FormatInt(f.missing, 10)))
+	f.missing = 0
+}
+
 func (f *Fold) unreadable(what string) {
 	f.Record.Bad++
 	f.message(ErrorMessage(f.agent + " raw record error (redacted): " + what))
@@ -147,18 +161,20 @@ func (f *Fold) Unreadable(seq uint64, at int64, emit func(Message)) {
 
 // output folds bytes of stdout. What was seen is cut off; what is missing
 // becomes one Error event.
-func (f *Fold) output(offset int64, b []byte) {
+func (f *Fold) output(offset int64, b []byte, again bool) {
 	switch {
 	case offset+int64(len(b)) <= f.next:
 		return
 	case offset < f.next:
 		b = b[f.next-offset:]
 	case offset > f.next:
-		missing := offset - f.next
+		f.missing += offset - f.next
 		f.partial, f.long, f.torn = f.partial[:0], 0, true
 		f.next = offset
 		f.Record.Gaps++
-		f.message(ErrorMessage(f.agent + " stream gap (redacted): missing_bytes=" + strconv.FormatInt(missing, 10)))
+		if !again {
+			f.gap()
+		}
 	}
 	f.next += int64(len(b))
 	f.Record.Bytes = f.next

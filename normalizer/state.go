@@ -20,6 +20,7 @@ type saved struct {
 	Long    int64           `json:"long,omitempty"`
 	CR      bool            `json:"cr,omitempty"` // with Long: the last byte seen was a carriage return
 	Torn    bool            `json:"torn,omitempty"`
+	Missing int64           `json:"missing,omitempty"`
 	Handled bool            `json:"handled,omitempty"`
 	Session string          `json:"session,omitempty"`
 	Final   *string         `json:"final,omitempty"`
@@ -38,7 +39,7 @@ func (f *Fold) State() ([]byte, error) {
 		return nil, fmt.Errorf("run %s: state of the dialect: %w", f.Record.ID, err)
 	}
 	s := saved{
-		Offset: f.next - int64(len(f.partial)), Err: f.errNext, Long: f.long, CR: f.cr, Torn: f.torn,
+		Offset: f.next - int64(len(f.partial)), Err: f.errNext, Long: f.long, CR: f.cr, Torn: f.torn, Missing: f.missing,
 		Handled: f.handled, Session: f.session, Final: f.final, Seen: f.seen, Dialect: dialect,
 	}
 	b, err := bounds.Encode(s)
@@ -69,7 +70,7 @@ func Restore(b Backend, record *runs.Record, state []byte, maxLine int) (*Fold, 
 		return nil, fmt.Errorf("run %s: restore: %w", record.ID, errors.New("the state is no JSON of the known form"))
 	}
 	f.next, f.errNext, f.long, f.torn = s.Offset, s.Err, s.Long, s.Torn
-	f.cr = s.CR
+	f.cr, f.missing = s.CR, s.Missing
 	f.handled, f.session, f.final, f.seen = s.Handled, s.Session, s.Final, s.Seen
 	if err := f.dialect.Restore(s.Dialect); err != nil {
 		return nil, fmt.Errorf("run %s: restore: %w", record.ID, err)
