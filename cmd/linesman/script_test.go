@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 //	await FILE PATTERN       waits until a file has a match
 //	signal NAME INT|TERM|KILL
 //	ends NAME N              waits for the end of a command from start
-//	up DIR [FLAG…]           starts `linesman up` on a data directory, as up, and waits until it is ready
+//	up DIR [FLAG…]           starts `linesman up` on a data directory, as up, in place of one from before, and waits until it is ready
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("..", "..", "test", "script"),
@@ -163,6 +163,10 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 func up(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: up DIR [FLAG]...")
+	}
+	if started(ts)["up"] != nil {
+		signalOne(ts, false, []string{"up", "TERM"})
+		ends(ts, false, []string{"up", "0"})
 	}
 	start(ts, false, append([]string{"up", "linesman", "up", "--nats-listen", "127.0.0.1:0", "--data-dir", args[0]}, args[1:]...))
 	await(ts, false, []string{"up.out", "^ready nats=nats://127.0.0.1:[0-9]+ data=/.*\n"})
