@@ -43,7 +43,7 @@ type grant struct {
 
 // grants is the table of who may do what.
 func grants(n Names) []grant {
-	raw, events := n.Raw(), n.Events()
+	raw, events, work := n.Raw(), n.Events(), n.Work()
 	runs, state, threads := bucketStream(n.Runs()), bucketStream(n.State()), bucketStream(n.Threads())
 	all := func(lists ...[]string) (out []string) {
 		for _, l := range lists {
@@ -63,9 +63,15 @@ func grants(n Names) []grant {
 			"$JS.API.CONSUMER.MSG.NEXT." + stream + ".*", "$JS.API.CONSUMER.DELETE." + stream + ".*",
 		}
 	}
+	// Who answers requests may publish to the inboxes of those who ask. The
+	// server's own way, allow_responses, notes every message that is delivered
+	// with a reply subject, those of JetStream too: it made a replay of the run
+	// table twice as slow.
+	askers := []string{InboxPrefix(ResponderUser) + ".>", InboxPrefix(OperatorUser) + ".>"}
 	return []grant{
 		{InsideAccount, WorkerUser,
-			all([]string{n.Prefix + ".raw.*.*"}, info(raw), get(raw)),
+			all(askers, []string{n.Prefix + ".raw.*.*", bucketSubject(n.State(), workerKey("*"))}, info(raw), get(raw), info(work), consume(work),
+				[]string{"$JS.ACK." + work + ".>"}),
 			[]string{n.Prefix + ".control.*"}},
 		{InsideAccount, NormalizerUser,
 			all(info(raw), get(raw), consume(raw), []string{"$JS.API.STREAM.PURGE." + raw},
@@ -76,8 +82,11 @@ func grants(n Names) []grant {
 			all([]string{n.Prefix + ".events.>"}, info(events), get(events), consume(events)),
 			nil},
 		{InsideAccount, ResponderUser,
-			all([]string{n.Prefix + ".raw.*.*", n.Prefix + ".work.>", n.Prefix + ".control.*"}, info(raw), get(raw), info(runs), get(runs), consume(runs)),
-			[]string{n.Prefix + ".api.>"}},
+			all(askers, []string{n.Prefix + ".raw.*.*", n.Prefix + ".work.*.*", n.Prefix + ".control.*"}, info(raw), get(raw), consume(raw),
+				info(runs), get(runs), consume(runs), []string{bucketSubject(n.Runs(), "*")}, // only to remove what has ended
+				info(state), get(state), consume(state), []string{bucketSubject(n.State(), cloudKey)},
+				info(work), get(work), []string{"$JS.API.STREAM.PURGE." + work}),
+			[]string{n.Prefix + ".api.>", "$SRV.>"}},
 		{PublicAccount, ResponderUser + publicSuffix,
 			all(info(events), get(events), consume(events)),
 			nil},

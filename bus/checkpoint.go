@@ -255,6 +255,8 @@ func (s *session) saveCheckpoint(ctx context.Context, c checkpoint) error {
 	return nil
 }
 
+// loadRecord reads a run's record and its revision. One that was removed is
+// nil, with the revision of that.
 func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, error) {
 	var v stored
 	revision, err := s.loadKey(ctx, s.Out.Runs(), id, &v)
@@ -344,7 +346,7 @@ func (s *session) beginCut(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}
-		values = append(values, keyed{bucketSubject(s.Out.Runs(), r.Record.ID), v, &r.revision})
+		values = append(values, keyed{bucketSubject(s.Out.Runs(), r.Record.ID), v, r.Record.Row().Text(), &r.revision})
 		s.cutRun = append(s.cutRun, r)
 		r.dirty = false
 	}
@@ -367,6 +369,7 @@ func (s *session) beginCut(ctx context.Context) error {
 type keyed struct {
 	subject  string
 	value    []byte
+	row      string  // of a run record
 	revision *uint64 // that it must follow; then its own
 }
 
@@ -415,6 +418,9 @@ func (s *session) putAll(ctx context.Context, values []keyed) error {
 		m.Data = v.value
 		if v.revision != nil {
 			m.Header.Set(headerLastSubject, strconv.FormatUint(*v.revision, 10))
+		}
+		if v.row != "" {
+			m.Header.Set(HeaderRow, v.row)
 		}
 		f, err := s.Bus.js.PublishMsgAsync(m)
 		if err != nil {

@@ -197,6 +197,9 @@ func (b *Bus) Close() {
 	}
 }
 
+// Inside is the connection to the inside account, for a service on it.
+func (b *Bus) Inside() *nats.Conn { return b.inside }
+
 // Connected reports whether the server is there at the moment.
 func (b *Bus) Connected() bool { return b.inside.IsConnected() && b.public.IsConnected() }
 

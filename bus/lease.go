@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+	"go.uber.org/zap"
 )
 
 // The lease decides who of several normalizers tries. It is only that: the
@@ -24,19 +25,20 @@ var errLease = errors.New("the lease was lost")
 
 type lease struct {
 	bus      *Bus
+	key      string
 	holder   string
 	revision uint64
 }
 
-// takeLease waits until nobody holds the lease, and takes it.
-func takeLease(ctx context.Context, b *Bus) (*lease, error) {
-	l := &lease{bus: b, holder: nuid.Next()}
+// takeLease waits until nobody holds the lease of a key, and takes it.
+func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
+	l := &lease{bus: b, key: key, holder: nuid.Next()}
 	stream, err := b.js.Stream(ctx, bucketStream(b.State()))
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", b.State(), err)
 	}
 	for {
-		m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.State(), leaseKey))
+		m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.State(), key))
 		free := false
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
@@ -61,6 +63,50 @@ func takeLease(ctx context.Context, b *Bus) (*lease, error) {
 		case <-time.After(leaseRenew / 2):
 		}
 	}
+}
+
+// AskCloud calls f while nobody else does, with a context that ends when that
+// is no longer sure, again and again until ctx ends; then it returns nil.
+func (b *Bus) AskCloud(ctx context.Context, f func(context.Context) error) error {
+	for {
+		err := b.alone(ctx, cloudKey, f)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			b.log.Warn("the cloud is not asked for now", zap.String("why", why(err)))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(leaseTTL):
+		}
+	}
+}
+
+// alone calls f while it holds the lease of a key.
+func (b *Bus) alone(ctx context.Context, key string, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l, err := takeLease(ctx, b, key)
+	if err != nil {
+		return err
+	}
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		cancel(l.keep(ctx))
+	}()
+	defer func() {
+		cancel(nil)
+		<-kept
+		l.drop()
+	}()
+	err = f(ctx)
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause // the lease was lost
+	}
+	return err
 }
 
 // ClearLease takes the lease from whoever had it: for a server that has just
@@ -104,7 +150,7 @@ func (l *lease) drop() {
 func (l *lease) put(ctx context.Context, value []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTTL)
 	defer cancel()
-	m := nats.NewMsg(bucketSubject(l.bus.State(), leaseKey))
+	m := nats.NewMsg(bucketSubject(l.bus.State(), l.key))
 	m.Data = value
 	ack, err := l.bus.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(l.revision), jetstream.WithMsgTTL(leaseTTL), jetstream.WithRetryAttempts(0))
 	if err != nil {

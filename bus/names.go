@@ -14,6 +14,7 @@ const (
 	HeaderTime   = "Linesman-Time"   // RAW: captured, Unix milliseconds
 	HeaderOffset = "Linesman-Offset" // RAW, out and err: position of the first byte
 	HeaderPos    = "Linesman-Pos"    // EVENTS: RAWSEQ LINE PART TIME
+	HeaderRow    = "Linesman-Row"    // RUNS: the row of the record, as [runs.Row] writes it
 
 	headerLastSeq     = "Nats-Expected-Last-Sequence"
 	headerLastSubject = "Nats-Expected-Last-Subject-Sequence"
@@ -33,10 +34,25 @@ func (n Names) Raw() string { return strings.ToUpper(n.Prefix) + "_RAW" }
 // Events is the stream of bounded events: public.
 func (n Names) Events() string { return strings.ToUpper(n.Prefix) + "_EVENTS" }
 
+// Work is the stream of submissions: a work queue.
+func (n Names) Work() string { return strings.ToUpper(n.Prefix) + "_WORK" }
+
+// WorkSubject is where a submission waits.
+func (n Names) WorkSubject(queue, run string) string { return n.Prefix + ".work." + queue + "." + run }
+
+// WorkSubjects are all of them.
+func (n Names) WorkSubjects() string { return n.Prefix + ".work.*.*" }
+
+// ControlSubject is where the owner of a run listens.
+func (n Names) ControlSubject(run string) string { return n.Prefix + ".control." + run }
+
+// API begins the subjects of the NATS service.
+func (n Names) API() string { return n.Prefix + ".api" }
+
 // Runs is the bucket of run records, by run id.
 func (n Names) Runs() string { return n.Prefix + "_runs" }
 
-// State is the bucket of the normalizer's checkpoint and lease.
+// State is the bucket of the normalizer's checkpoint and lease, and of who is at work.
 func (n Names) State() string { return n.Prefix + "_state" }
 
 // Threads is the bucket of what each thread has used so far.

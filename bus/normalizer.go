@@ -87,34 +87,18 @@ func (n *Normalizer) Run(ctx context.Context) error {
 // term is one term of office: from getting the lease to losing it, or to the
 // first thing that goes wrong. What it did not finish, the next one does.
 func (n *Normalizer) term(ctx context.Context, log *zap.Logger) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if n.Out == n.Bus.Names {
-		lease, err := takeLease(ctx, n.Bus)
+	work := func(ctx context.Context) error {
+		s, err := n.open(ctx, log)
 		if err != nil {
 			return err
 		}
-		kept := make(chan struct{})
-		go func() {
-			defer close(kept)
-			cancel(lease.keep(ctx))
-		}()
-		defer func() {
-			cancel(nil)
-			<-kept
-			lease.drop()
-		}()
+		defer s.close()
+		return s.work(ctx)
 	}
-	s, err := n.open(ctx, log)
-	if err != nil {
-		return err
+	if n.Out != n.Bus.Names {
+		return work(ctx)
 	}
-	defer s.close()
-	err = s.work(ctx)
-	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause // the lease was lost
-	}
-	return err
+	return n.Bus.alone(ctx, leaseKey, work)
 }
 
 // session is the work of one term.
@@ -310,7 +294,7 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	if err != nil {
 		return err
 	}
-	if r.Done() || r.Record.Agent != agent { // a foreign entry behind the end, or under another agent's name
+	if r == nil || r.Done() || r.Record.Agent != agent { // a foreign entry behind the end, or under another agent's name
 		return nil
 	}
 	e, ok := decodeEntry(m.Headers(), m.Data())
@@ -365,7 +349,7 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 }
 
 // run is the run of the given name: one being folded, one that was recorded,
-// or a new one.
+// or a new one; nil where the record of one that had ended was removed.
 func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 	if r, ok := s.runs[id]; ok {
 		return r, nil
@@ -373,6 +357,10 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 	stored, revision, err := s.loadRecord(ctx, id)
 	if err != nil {
 		return nil, err
+	}
+	if stored == nil && revision != 0 {
+		s.ended.add(id)
+		return nil, nil
 	}
 	r := &run{revision: revision, subjects: map[string]string{}}
 	switch {

@@ -80,6 +80,27 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 	})
 }
 
+// AppendIf stores an entry in the log of a run for somebody who does not drive
+// it: decide is told what the log holds, and returns the entry, or nil to
+// leave it at that. It is asked again whenever somebody was quicker. The mark
+// says what the log held in the end; known is what the caller knows of it.
+func (b *Bus) AppendIf(ctx context.Context, agent, run string, known runs.Mark, decide func(runs.Mark) *runs.Entry) (runs.Mark, error) {
+	l, err := b.OpenLog(ctx, agent, run, known)
+	if err != nil {
+		return runs.Mark{}, err
+	}
+	for {
+		e := decide(l.Mark())
+		if e == nil {
+			return l.Mark(), nil
+		}
+		err := l.Append(ctx, *e)
+		if err == nil || !errors.Is(err, runs.ErrMoved) {
+			return l.Mark(), err
+		}
+	}
+}
+
 var errAgain = errors.New("try again at once")
 
 func (l *RawLog) publish(ctx context.Context, e runs.Entry) (*jetstream.PubAck, error) {

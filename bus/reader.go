@@ -158,6 +158,9 @@ func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error
 	if err != nil {
 		return nil, false, fmt.Errorf("run %s: read its record: %w", run, err)
 	}
+	if m.Header.Get(headerOperation) != "" {
+		return nil, false, nil
+	}
 	var v stored
 	if err := json.Unmarshal(m.Data, &v); err != nil || v.Record == nil {
 		return nil, false, fmt.Errorf("%w: the record of run %s is not of the known form", ErrUnfit, run)

@@ -46,7 +46,7 @@ func (b *Bus) Rebuild(ctx context.Context, backends []normalizer.Backend, maxLin
 	scratch := &Bus{Names: out, inside: b.inside, public: b.public, js: b.js, jsPub: b.jsPub, log: b.log}
 	defer func() { err = errors.Join(err, scratch.remove(context.WithoutCancel(ctx))) }()
 	for _, w := range scratch.wanted(DefaultLimits()) {
-		if w.config.Name == out.Raw() {
+		if w.config.Name == out.Raw() || w.config.Name == out.Work() {
 			continue
 		}
 		w.config.RePublish, w.config.MaxAge, w.config.MaxBytes = nil, 0, -1
@@ -144,6 +144,9 @@ func (b *Bus) compareRun(ctx context.Context, made *Bus, run string, firstRaw ui
 		return err
 	}
 	if !ok {
+		if removed, err := b.removed(ctx, run); removed || err != nil {
+			return err
+		}
 		differ("has no record")
 		return nil
 	}
@@ -159,6 +162,19 @@ func (b *Bus) compareRun(ctx context.Context, made *Bus, run string, firstRaw ui
 		differ("the record differs")
 	}
 	return b.compareEvents(ctx, made, run, have.State.Final(), differ, r)
+}
+
+// removed reports whether the record of a run was removed, once it had ended.
+func (b *Bus) removed(ctx context.Context, run string) (bool, error) {
+	stream, err := b.js.Stream(ctx, bucketStream(b.Runs()))
+	if err != nil {
+		return false, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.Runs(), run))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil && m.Header.Get(headerOperation) != "", err
 }
 
 // comparable is a record without what depends on runs that RAW may no longer hold.

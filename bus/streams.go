@@ -33,6 +33,9 @@ const (
 	DefaultRunsBytes   = 1 << 30
 )
 
+// MostQueued is how many submissions wait at most; the next one is refused.
+const MostQueued = 10_000
+
 // DefaultLimits are those of a server whose disk is not known.
 func DefaultLimits() Limits {
 	return Limits{
@@ -90,9 +93,14 @@ func (b *Bus) wanted(l Limits) []wanted {
 	runs.MaxMsgsPerSubject, runs.AllowRollup, runs.DenyDelete = 1, true, true
 	runs.Discard = jetstream.DiscardOld
 
-	state := base(bucketStream(b.State()), "the normalizer's checkpoint and lease", 0, 16<<20, bucketSubject(b.State(), ">"))
+	state := base(bucketStream(b.State()), "checkpoint, leases, and who is at work", 0, 16<<20, bucketSubject(b.State(), ">"))
 	state.MaxMsgsPerSubject, state.AllowRollup, state.DenyDelete = 1, true, true
 	state.Discard, state.AllowMsgTTL, state.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
+
+	work := base(b.Work(), "what waits for a worker", 0, 256<<20, b.WorkSubjects())
+	work.Retention, work.Discard, work.AllowDirect = jetstream.WorkQueuePolicy, jetstream.DiscardNew, false
+	work.MaxMsgs, work.MaxMsgsPerSubject, work.DiscardNewPerSubject = MostQueued, 1, true
+	work.Duplicates = 2 * time.Minute
 
 	threads := base(bucketStream(b.Threads()), "what each thread has used", l.RunsAge, 64<<20, bucketSubject(b.Threads(), ">"))
 	threads.MaxMsgsPerSubject, threads.AllowRollup, threads.DenyDelete = 1, true, true
@@ -104,6 +112,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 
 	return []wanted{
 		{b.js, state, false},
+		{b.js, work, false},
 		{b.js, threads, false},
 		{b.js, runs, l.RunsBytes == 0},
 		{b.jsPub, events, l.EventsBytes == 0},

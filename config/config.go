@@ -7,6 +7,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -38,6 +39,17 @@ type Config struct {
 	// NATSListen is the host:port of the embedded server; port 0 takes a free
 	// one.
 	NATSListen string
+	// HTTP is the host:port that MCP and the health checks are served on; port
+	// 0 takes a free one.
+	HTTP string
+	// LostAfter is how long a worker may be silent before it counts as gone.
+	LostAfter time.Duration
+	// StuckAfter is how long a run whose worker is gone may give no sign
+	// before it is ended as lost.
+	StuckAfter time.Duration
+	// Environments is the path of the file that lists cloud environments.
+	// Absolute after [Load].
+	Environments string
 	// MaxLineBytes is the longest line that is still parsed, 64 KiB to 64 MiB.
 	// A longer one becomes one Error event; RAW keeps it whole all the same.
 	MaxLineBytes Size
@@ -49,6 +61,77 @@ type Config struct {
 	Runs   Retention // the run table
 	Spool  Spool
 	Limits Limits
+	Work   Work
+	Agents Agents
+}
+
+// Work is about tasks that were submitted, not about `linesman run`.
+type Work struct {
+	// Queue is the name of the work queue: where a responder submits, and what
+	// a worker takes.
+	Queue string
+	// MaxRuns is how many tasks a worker runs at a time; 0 takes none.
+	MaxRuns int
+	// Idle and Hard are the limits of a task that asks for none; MaxLimit is
+	// the most that it may ask for.
+	Idle, Hard, MaxLimit time.Duration
+	// Roots are the directories in which tasks may work, absolute after
+	// [Load]. None means where the worker was started, and the user's home.
+	Roots List
+	// Danger allows tasks without a sandbox.
+	Danger bool
+}
+
+// Agents says how each kind of agent is started.
+type Agents struct {
+	Codex Agent
+}
+
+// Agent is how one kind of agent is started for a task.
+type Agent struct {
+	// Command is the program, looked up on the worker's PATH, and what comes
+	// before our own arguments.
+	Command List
+	// Env are names of environment variables that every task gets.
+	Env List
+}
+
+// List is a list of texts: an array in a file, and elsewhere texts with commas
+// between them, or an array in JSON.
+type List []string
+
+// String is the list as a flag or the environment would say it.
+func (l List) String() string {
+	plain := func(s string) bool {
+		return s != "" && s == strings.TrimSpace(s) && !strings.Contains(s, ",") && s[0] != '['
+	}
+	for _, s := range l {
+		if !plain(s) {
+			b, err := json.Marshal([]string(l))
+			if err != nil { // strings cannot fail
+				return ""
+			}
+			return string(b)
+		}
+	}
+	return strings.Join(l, ",")
+}
+
+// parse reads what String writes.
+func (l *List) parse(text string) string {
+	*l = nil
+	if strings.HasPrefix(text, "[") {
+		if json.Unmarshal([]byte(text), (*[]string)(l)) != nil {
+			return "not an array of strings in JSON"
+		}
+		return ""
+	}
+	for one := range strings.SplitSeq(text, ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			*l = append(*l, one)
+		}
+	}
+	return ""
 }
 
 // Retention says how long a stream keeps what it holds.
@@ -90,6 +173,13 @@ func Default() Config {
 		Runs:         Retention{MaxAge: 720 * time.Hour},
 		Spool:        Spool{MaxBytes: 1 << 30},
 		Limits:       Limits{Grace: 5 * time.Second},
+		HTTP:         "127.0.0.1:8422",
+		LostAfter:    2 * time.Minute,
+		StuckAfter:   time.Hour,
+		Work: Work{
+			Queue: "default", MaxRuns: 2, Idle: 5 * time.Minute, Hard: 20 * time.Minute, MaxLimit: 24 * time.Hour,
+		},
+		Agents: Agents{Codex: Agent{Command: List{"codex"}}},
 	}
 }
 
@@ -112,7 +202,7 @@ type Setting struct {
 	// Choices are the values there are, if they can be listed.
 	Choices []string
 
-	target any           // *string, *int, *Size or *time.Duration, into a Config
+	target any           // *string, *int, *bool, *List, *Size or *time.Duration, into a Config
 	check  func() string // what is wrong with the value, or ""
 }
 
@@ -137,7 +227,11 @@ func (s Setting) Value() string {
 	case *Size:
 		return v.String()
 	case *int:
-		return fmt.Sprint(*v)
+		return strconv.Itoa(*v)
+	case *bool:
+		return strconv.FormatBool(*v)
+	case *List:
+		return v.String()
 	default:
 		panic("config: setting " + s.Key + " has a type that nobody reads")
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,8 @@ func TestDefaultsAreValid(t *testing.T) {
 	got, err := Load(Sources{Environ: home})
 	want := Default()
 	want.DataDir = "/home/ada/.local/share/linesman"
-	if err != nil || got != want {
+	want.Environments = "/home/ada/.config/mcp-delegator/environments.json"
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
 }
@@ -29,7 +31,8 @@ func TestExampleReadsBackAsDefault(t *testing.T) {
 	got, err := Load(Sources{File: file(t, Example()), Environ: home})
 	want := Default()
 	want.DataDir = "/home/ada/.local/share/linesman"
-	if err != nil || got != want {
+	want.Environments = "/home/ada/.config/mcp-delegator/environments.json"
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
 	for _, s := range Settings() {
@@ -48,12 +51,13 @@ func TestStrongerSourceWins(t *testing.T) {
 	}
 	want := Default()
 	want.DataDir = "/home/ada/.local/share/linesman"
+	want.Environments = "/home/ada/.config/mcp-delegator/environments.json"
 	want.Replicas = 3                  // only the file says it
 	want.Raw.MaxBytes = 2 << 20        // only the file says it
 	want.Prefix = "from-env"           // environment over file
 	want.Raw.MaxAge = 2 * time.Hour    // environment over file
 	want.Limits.Idle = 3 * time.Second // flag over both
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
@@ -180,7 +184,7 @@ func TestSizeTexts(t *testing.T) {
 		"1kB": 1000, "5MB": 5_000_000, "3B": 3, "9223372036854775807": 1<<63 - 1,
 	} {
 		var got Size
-		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
+		if err := got.UnmarshalText([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
 		}
 	}
@@ -199,7 +203,7 @@ func TestSizeReadsBackWhatItWrites(t *testing.T) {
 			want = want >> 30 << 30
 		}
 		var got Size
-		if err := got.UnmarshalText([]byte(want.String())); err != nil || got != want {
+		if err := got.UnmarshalText([]byte(want.String())); err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s: got %d, %v; want %d", want, got, err, want)
 		}
 	})
@@ -210,6 +214,23 @@ func TestDurationReadsBackWhatItWrites(t *testing.T) {
 		d, err := time.ParseDuration(tt)
 		if err != nil || shortDuration(d) != tt {
 			t.Errorf("%s: got %s, %v", tt, shortDuration(d), err)
+		}
+	}
+}
+
+func TestListsAreArraysOrTextsWithCommas(t *testing.T) {
+	path := file(t, "[agents.codex]\ncommand = ['my codex', '-c', 'a=1,b=2']\n[work]\ndanger = true\nroots = ['/srv']")
+	got, err := Load(Sources{File: path, Environ: append(home, "LINESMAN_WORK_ROOTS=~/a, /b", "LINESMAN_AGENTS_CODEX_ENV=[\"A,B\"]")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []List{{"my codex", "-c", "a=1,b=2"}, {"/home/ada/a", "/b"}, {"A,B"}}
+	if have := []List{got.Agents.Codex.Command, got.Work.Roots, got.Agents.Codex.Env}; !reflect.DeepEqual(have, want) || !got.Work.Danger {
+		t.Errorf("got %q %v, want %q", have, got.Work.Danger, want)
+	}
+	for _, bad := range []string{"[agents.codex]\ncommand = []", "[agents.codex]\ncommand = [1]", "[work]\ndanger = 'perhaps'", "prefix = ['a']", "nope = ['a']"} {
+		if _, err := Load(Sources{File: file(t, bad), Environ: home}); err == nil {
+			t.Errorf("%q was taken", bad)
 		}
 	}
 }
@@ -228,7 +249,7 @@ func FuzzFile(f *testing.F) {
 		for _, s := range got.settings() {
 			second.set(s.Key, s.Value(), "")
 		}
-		if len(second.errs) > 0 || again != got {
+		if len(second.errs) > 0 || !reflect.DeepEqual(again, got) {
 			t.Errorf("got %+v, read back %+v, %v", got, again, second.errs)
 		}
 	})

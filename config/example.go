@@ -17,7 +17,8 @@ func Example() string {
 	table := ""
 	for _, s := range Settings() {
 		name := s.Key
-		if t, rest, dotted := strings.Cut(s.Key, "."); dotted {
+		if dot := strings.LastIndexByte(s.Key, '.'); dot >= 0 {
+			t, rest := s.Key[:dot], s.Key[dot+1:]
 			if t != table {
 				table = t
 				fmt.Fprintf(&b, "\n[%s]\n", table)
@@ -25,8 +26,15 @@ func Example() string {
 			name = rest
 		}
 		value := s.Value()
-		if _, number := s.target.(*int); !number {
-			value = `"` + value + `"` // no default has anything to escape
+		switch v := s.target.(type) { // no default has anything to escape
+		case *int, *bool:
+		case *List:
+			value = "[]"
+			if len(*v) > 0 {
+				value = `["` + strings.Join(*v, `", "`) + `"]`
+			}
+		default:
+			value = `"` + value + `"`
 		}
 		fmt.Fprintf(&b, "\n# %s\n# %s\n%s = %s\n", s.Help, s.Env(), name, value)
 	}

@@ -116,8 +116,30 @@ func (s Setting) parse(value string) string {
 			return "not a whole number"
 		}
 		*v = n
+	case *bool:
+		b, err := strconv.ParseBool(value)
+		if err != nil {
+			return "neither true nor false"
+		}
+		*v = b
+	case *List:
+		return v.parse(value)
 	}
 	return ""
+}
+
+// list gives a setting that is a list the values of an array.
+func (l *loader) list(key string, values []any, origin string) {
+	var all List
+	for _, v := range values {
+		text, isText := v.(string)
+		if !isText {
+			l.errs = append(l.errs, fmt.Errorf("%s: must be an array of strings (%s)", key, origin))
+			return
+		}
+		all = append(all, text)
+	}
+	*l.rows[key].target.(*List), l.origin[key] = all, origin
 }
 
 func (l *loader) file(path string) {
@@ -158,13 +180,28 @@ func (l *loader) table(prefix string, tree map[string]any, path string) {
 		case int64:
 			l.set(key, strconv.FormatInt(v, 10), path)
 		default:
-			if _, known := l.rows[key]; !known {
+			s, known := l.rows[key]
+			switch values, isArray := v.([]any); {
+			case !known:
 				l.set(key, "", path)
 				continue
+			case isArray && s.isList():
+				l.list(key, values, path)
+				continue
+			case v == true || v == false:
+				if _, is := s.target.(*bool); is {
+					l.set(key, fmt.Sprint(v), path)
+					continue
+				}
 			}
 			l.errs = append(l.errs, fmt.Errorf("%s: must be a string or a whole number, got %v (%s)", key, v, path))
 		}
 	}
+}
+
+func (s Setting) isList() bool {
+	_, is := s.target.(*List)
+	return is
 }
 
 func (l *loader) environment(env map[string]string) {
@@ -198,7 +235,14 @@ func (l *loader) paths(c *Config, env map[string]string) {
 			l.errs = append(l.errs, errors.New("data_dir: must be set where neither XDG_DATA_HOME nor HOME is"))
 		}
 	}
-	for _, path := range []*string{&c.DataDir, &c.Creds, &c.PublicCreds} {
+	if c.Environments == "" && env["HOME"] != "" {
+		c.Environments = filepath.Join(env["HOME"], ".config", "mcp-delegator", "environments.json")
+	}
+	paths := []*string{&c.DataDir, &c.Creds, &c.PublicCreds, &c.Environments}
+	for i := range c.Work.Roots {
+		paths = append(paths, &c.Work.Roots[i])
+	}
+	for _, path := range paths {
 		if *path == "" {
 			continue
 		}

@@ -33,6 +33,14 @@ func (c *Config) settings() []Setting {
 			Help: "Form of the log: console for people, json for machines."},
 		{Key: "nats_listen", target: &c.NATSListen, check: listenAddress(&c.NATSListen),
 			Help: "Address of the embedded server. Port 0 takes a free one."},
+		{Key: "http", target: &c.HTTP, check: listenAddress(&c.HTTP),
+			Help: "Address of the HTTP server, for MCP and health checks. Port 0 takes a free one."},
+		{Key: "lost_after", target: &c.LostAfter, check: positive(&c.LostAfter),
+			Help: "How long a worker may be silent before it counts as gone."},
+		{Key: "stuck_after", target: &c.StuckAfter, check: positive(&c.StuckAfter),
+			Help: "A run whose worker is gone, and that has given no sign for so long, is ended as lost."},
+		{Key: "environments", target: &c.Environments,
+			Help: "File that lists the environments of Codex Cloud. Empty: ~/.config/mcp-delegator/environments.json."},
 		{Key: "max_line_bytes", target: &c.MaxLineBytes, check: between(&c.MaxLineBytes, 64<<10, 64<<20),
 			Help: "Longest line that is parsed. A longer one becomes one Error event and is kept raw all the same."},
 		{Key: "replicas", target: &c.Replicas, check: func() string {
@@ -58,6 +66,36 @@ func (c *Config) settings() []Setting {
 			Help: "End a run that has printed nothing for so long. 0: never."},
 		Setting{Key: "limits.hard", target: &c.Limits.Hard, check: notNegative(&c.Limits.Hard),
 			Help: "End a run so long after its start. 0: never."},
+		Setting{Key: "work.queue", target: &c.Work.Queue, check: pattern(&c.Work.Queue, `[a-z][a-z0-9_-]{0,31}`, "must be a lower-case letter, then at most 31 of a-z 0-9 _ -"),
+			Help: "Work queue: where tasks are submitted, and what a worker takes."},
+		Setting{Key: "work.max_runs", target: &c.Work.MaxRuns, check: func() string {
+			if c.Work.MaxRuns < 0 || c.Work.MaxRuns > 1024 {
+				return "must be from 0 to 1024"
+			}
+			return ""
+		}, Help: "Tasks that a worker runs at a time. 0: it takes none."},
+		Setting{Key: "work.idle", target: &c.Work.Idle, check: positive(&c.Work.Idle),
+			Help: "End a task that has printed nothing for so long, where it asks for no other limit."},
+		Setting{Key: "work.hard", target: &c.Work.Hard, check: positive(&c.Work.Hard),
+			Help: "End a task so long after its start, where it asks for no other limit."},
+		Setting{Key: "work.max_limit", target: &c.Work.MaxLimit, check: func() string {
+			if c.Work.MaxLimit < c.Work.Idle || c.Work.MaxLimit < c.Work.Hard {
+				return "must be at least work.idle and work.hard"
+			}
+			return ""
+		}, Help: "Longest limit that a task may ask for."},
+		Setting{Key: "work.roots", target: &c.Work.Roots,
+			Help: "Directories in and below which tasks may work. None: where the worker was started, and the user's home."},
+		Setting{Key: "work.danger", target: &c.Work.Danger,
+			Help: "Allow tasks without a sandbox, mode danger-full-access."},
+		Setting{Key: "agents.codex.command", target: &c.Agents.Codex.Command, check: func() string {
+			if len(c.Agents.Codex.Command) == 0 || c.Agents.Codex.Command[0] == "" {
+				return "must name a program"
+			}
+			return ""
+		}, Help: "What starts Codex for a task: a program on the worker's PATH, and its first arguments."},
+		Setting{Key: "agents.codex.env", target: &c.Agents.Codex.Env,
+			Help: "Environment variables that every task gets, beside what a program needs to run; for example OPENAI_API_KEY."},
 	)
 }
 

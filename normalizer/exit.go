@@ -6,11 +6,13 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// exit folds the exit entry: the last line, if it had no newline, then the
-// Error event of a bad end, then the completion. An unreadable body means
-// that nobody knows how the run ended.
-func (f *Fold) exit(body []byte) {
-	exit := runs.DecodeExit(body)
+// exit folds the exit entry. An unreadable body means that nobody knows how
+// the run ended.
+func (f *Fold) exit(body []byte) { f.end(runs.DecodeExit(body)) }
+
+// end ends the run: the last line, if it had no newline, then the Error event
+// of a bad end, then the completion.
+func (f *Fold) end(exit runs.Exit) {
 	if len(f.partial) > 0 || f.long > 0 {
 		f.flush()
 	}

@@ -114,12 +114,17 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	f.emit, f.loose = emit, 0
 	f.pos = Pos{Raw: seq, Time: e.Time}
 	f.Record.Seq = f.seen
+	unstarted := f.Record.Unstarted()
 	if !again {
 		f.gap()
 		f.Record.Entry(e)
 	}
 	switch e.Kind {
-	case runs.Queued, runs.Started, runs.Note, runs.Cancelled: // the record has it
+	case runs.Queued, runs.Started, runs.Note: // the record has it
+	case runs.Cancelled:
+		if unstarted {
+			f.end(runs.Exit{Reason: runs.ReasonCancelled})
+		}
 	case runs.Out:
 		if output {
 			f.output(e.Offset, e.Body, again)

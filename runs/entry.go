@@ -44,17 +44,22 @@ type Entry struct {
 
 // Start is the body of a queued and of a start entry.
 type Start struct {
-	Source string            `json:"source"`           // run, tail, pipe or queue
-	Argv   []string          `json:"argv,omitempty"`   // what is run; absent where there is no process
-	Dir    string            `json:"dir,omitempty"`    // its working directory
-	Labels map[string]string `json:"labels,omitempty"` // see [CheckLabels]
-	Worker string            `json:"worker,omitempty"` // who took it
+	Source string            `json:"source"`             // run, tail, pipe, queue or cloud
+	Argv   []string          `json:"argv,omitempty"`     // what is run; absent where there is no process
+	Dir    string            `json:"dir,omitempty"`      // its working directory
+	Labels map[string]string `json:"labels,omitempty"`   // see [CheckLabels]
+	Worker string            `json:"worker,omitempty"`   // who took it; at most MaxWorker bytes
+	Queue  string            `json:"queue,omitempty"`    // the work queue that it came by
+	Work   uint64            `json:"work_seq,omitempty"` // its place there: what is smaller comes first
 }
 
 // Remark is the body of a note and of a cancel entry.
 type Remark struct {
 	Reason string `json:"reason,omitempty"` // at most MaxReason bytes
 }
+
+// MaxWorker bounds the name of a worker, in bytes.
+const MaxWorker = 128
 
 // MaxReason bounds the free text of a [Remark], in bytes.
 const MaxReason = 1024
@@ -78,6 +83,8 @@ const (
 const (
 	SpawnNotFound      = "not_found"
 	SpawnNotExecutable = "not_executable"
+	SpawnRefused       = "refused"      // the worker's rules do not allow it
+	SpawnNoDir         = "no_directory" // the working directory is not there, or not allowed
 	SpawnOther         = "other"
 )
 
@@ -108,6 +115,7 @@ type Mark struct {
 	Started   bool   // has a start entry
 	Cancelled bool   // has a cancel entry
 	Exited    bool   // has an exit entry: nothing more may follow
+	By        string // worker of the first start entry, as far as it can be told
 }
 
 // After returns the mark once e is stored at sequence seq.
@@ -116,6 +124,9 @@ func (m Mark) After(e Entry, seq uint64) Mark {
 	end := e.Offset + int64(len(e.Body))
 	switch e.Kind {
 	case Started:
+		if !m.Started {
+			m.By = starter(e.Body)
+		}
 		m.Started = true
 	case Out:
 		m.Out = max(m.Out, end)
@@ -127,6 +138,21 @@ func (m Mark) After(e Entry, seq uint64) Mark {
 		m.Exited = true
 	}
 	return m
+}
+
+// starter is the worker that a start entry names. Of a name that is no plain
+// word of at most MaxWorker bytes only this is told.
+func starter(body []byte) string {
+	var s Start
+	if json.Unmarshal(body, &s) != nil || len(s.Worker) > MaxWorker {
+		return "?"
+	}
+	for i := range len(s.Worker) {
+		if c := s.Worker[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return "?"
+		}
+	}
+	return s.Worker
 }
 
 // ErrMoved reports that somebody else wrote to the raw log of the run: the
@@ -146,7 +172,7 @@ func DecodeExit(body []byte) Exit {
 		x.Reason = ReasonLost
 	}
 	switch x.Spawn {
-	case "", SpawnNotFound, SpawnNotExecutable:
+	case "", SpawnNotFound, SpawnNotExecutable, SpawnRefused, SpawnNoDir:
 	default:
 		x.Spawn = SpawnOther
 	}

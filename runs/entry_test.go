@@ -62,13 +62,13 @@ func TestMark(t *testing.T) {
 		want runs.Mark
 	}{
 		{runs.Entry{Kind: runs.Queued}, 3, runs.Mark{Seq: 3}},
-		{runs.Entry{Kind: runs.Started}, 5, runs.Mark{Seq: 5, Started: true}},
-		{runs.Entry{Kind: runs.Out, Body: []byte("abc")}, 6, runs.Mark{Seq: 6, Out: 3, Started: true}},
-		{runs.Entry{Kind: runs.ErrOut, Offset: 2, Body: []byte("abc")}, 7, runs.Mark{Seq: 7, Out: 3, Err: 5, Started: true}},
-		{runs.Entry{Kind: runs.Out, Offset: 1, Body: []byte("b")}, 8, runs.Mark{Seq: 8, Out: 3, Err: 5, Started: true}}, // a repetition
-		{runs.Entry{Kind: runs.Note, Body: []byte("abcdef")}, 9, runs.Mark{Seq: 9, Out: 3, Err: 5, Started: true}},
-		{runs.Entry{Kind: runs.Cancelled}, 11, runs.Mark{Seq: 11, Out: 3, Err: 5, Started: true, Cancelled: true}},
-		{runs.Entry{Kind: runs.Exited}, 12, runs.Mark{Seq: 12, Out: 3, Err: 5, Started: true, Cancelled: true, Exited: true}},
+		{runs.Entry{Kind: runs.Started}, 5, runs.Mark{Seq: 5, Started: true, By: "?"}},
+		{runs.Entry{Kind: runs.Out, Body: []byte("abc")}, 6, runs.Mark{Seq: 6, Out: 3, Started: true, By: "?"}},
+		{runs.Entry{Kind: runs.ErrOut, Offset: 2, Body: []byte("abc")}, 7, runs.Mark{Seq: 7, Out: 3, Err: 5, Started: true, By: "?"}},
+		{runs.Entry{Kind: runs.Out, Offset: 1, Body: []byte("b")}, 8, runs.Mark{Seq: 8, Out: 3, Err: 5, Started: true, By: "?"}}, // a repetition
+		{runs.Entry{Kind: runs.Note, Body: []byte("abcdef")}, 9, runs.Mark{Seq: 9, Out: 3, Err: 5, Started: true, By: "?"}},
+		{runs.Entry{Kind: runs.Cancelled}, 11, runs.Mark{Seq: 11, Out: 3, Err: 5, Started: true, By: "?", Cancelled: true}},
+		{runs.Entry{Kind: runs.Exited}, 12, runs.Mark{Seq: 12, Out: 3, Err: 5, Started: true, By: "?", Cancelled: true, Exited: true}},
 	} {
 		if m = m.After(c.e, c.seq); m != c.want {
 			t.Errorf("after %s: %+v, want %+v", c.e.Kind, m, c.want)

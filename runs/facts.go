@@ -10,6 +10,17 @@ type Facts struct {
 	Usage     *Usage // totals of the thread so far
 	Opened    Call   // a tool call that began, if its ID is not ""
 	Closed    string // id of a tool call that ended, or ""
+	Cloud     *Cloud // what it says of a task in the cloud
+
+	Step      bool      // an item ended that is no tool call and no to-do list
+	Todo      *Todo     // the to-do list, if the line shows one
+	Activity  string    // what began, for people; only its beginning is used
+	Edits     []Edit    // changes of files that were made
+	MoreEdits int       // others that it does not list
+	Command   *Findings // what the output of a command tells
+
+	Error       string // an error message, of which only the beginning is used
+	ErrorSource ErrorSource
 }
 
 // Turn is what a line says about a turn.

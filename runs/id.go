@@ -44,10 +44,19 @@ func CheckAgent(kind string) error {
 // LocalID makes the id of a local run that began at unixMilli. Ids sort by
 // time; random tells apart those of one millisecond.
 func LocalID(unixMilli int64, random uint64) string {
+	return "T-local-" + stamp(unixMilli, random)
+}
+
+// CloudID makes the id of a run in the cloud, like [LocalID].
+func CloudID(unixMilli int64, random uint64) string {
+	return "T-cloud-" + stamp(unixMilli, random)
+}
+
+func stamp(unixMilli int64, random uint64) string {
 	const width = 9 // base 36 milliseconds up to the year 5188
 	ms := strconv.FormatInt(max(unixMilli, 0), 36)
 	rnd := strconv.FormatUint(random%(36*36*36*36*36*36), 36)
-	return "T-local-" + pad(ms, width) + pad(rnd, 6)
+	return pad(ms, width) + pad(rnd, 6)
 }
 
 func pad(s string, width int) string {

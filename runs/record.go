@@ -2,6 +2,7 @@
 // record that says how it is doing. It is pure: no clock, no I/O, no NATS.
 //
 //	raw log: queued? start (out | err | note | cancel)* exit ──▶ Record
+//	         queued cancel
 //
 // A [Record] is folded from the same entries and lines as the events are, in
 // the same order, so both can be made again from the raw log.
@@ -39,8 +40,9 @@ const (
 	MaxFinalText = 16 << 10 // bytes of the final text that it keeps
 	MaxOpenCalls = 32       // tool calls that it lists; more are only counted
 
+	maxDir         = 4 << 10  // bytes of JSON of the working directory
 	maxCallField   = 64       // bytes of JSON of each field of a listed call
-	maxFinalEscape = 32 << 10 // bytes of JSON of the final text
+	maxFinalEscape = 20 << 10 // bytes of JSON of the final text
 )
 
 // Record says how a run is doing. Times are Unix milliseconds as captured;
@@ -49,8 +51,12 @@ type Record struct {
 	ID     string            `json:"id"`
 	Agent  string            `json:"agent"`
 	State  State             `json:"state"`
-	Source string            `json:"source,omitempty"` // run, tail, pipe or queue
+	Source string            `json:"source,omitempty"` // run, tail, pipe, queue or cloud
 	Labels map[string]string `json:"labels,omitempty"`
+	Dir    string            `json:"dir,omitempty"`    // its working directory, if its JSON takes at most maxDir bytes
+	Worker string            `json:"worker,omitempty"` // who has it, or had it
+	Queue  string            `json:"queue,omitempty"`  // the work queue that it came by
+	Work   uint64            `json:"work_seq,omitempty"`
 
 	QueuedAt  int64 `json:"queued_at,omitempty"`
 	StartedAt int64 `json:"started_at,omitempty"`
@@ -82,6 +88,16 @@ type Record struct {
 	Usage  *Usage `json:"usage,omitempty"`
 	Before *Usage `json:"usage_before,omitempty"`
 	Own    *Usage `json:"usage_own,omitempty"`
+
+	Progress *Progress `json:"progress,omitempty"`
+	Activity string    `json:"activity,omitempty"` // what it does now, for people, redacted; "" once it has ended
+	Steps    Steps     `json:"steps,omitzero"`
+
+	Files   *Files   `json:"file_operations,omitempty"` // nil: none is known
+	Tests   *Tests   `json:"test_results,omitempty"`    // nil: none was seen
+	Trouble *Trouble `json:"trouble,omitempty"`         // see [Record.ErrorContext]
+
+	Cloud *Cloud `json:"cloud,omitempty"` // of a run in the cloud
 
 	OpenCalls []Call `json:"open_calls,omitempty"` // at most MaxOpenCalls
 	MoreCalls int64  `json:"open_calls_unlisted,omitempty"`
@@ -133,8 +149,17 @@ func (r *Record) begin(e Entry) {
 		return
 	}
 	switch start.Source {
-	case "run", "tail", "pipe", "queue":
+	case "run", "tail", "pipe", "queue", "cloud":
 		r.Source = start.Source
+	}
+	if start.Dir != "" && bounds.StringSize(start.Dir) <= maxDir {
+		r.Dir = start.Dir
+	}
+	if start.Worker != "" && bounds.StringSize(start.Worker) <= MaxWorker+2 {
+		r.Worker = start.Worker
+	}
+	if start.Work != 0 && CheckID(start.Queue) == nil {
+		r.Queue, r.Work = start.Queue, start.Work
 	}
 	if len(start.Labels) > 0 && CheckLabels(start.Labels) == nil {
 		r.Labels = start.Labels
@@ -161,6 +186,7 @@ func (r *Record) Line(f Facts, at int64) {
 		r.TurnsBad++
 		r.LastTurn = TurnFailed
 	}
+	r.Cloud = r.Cloud.Then(f.Cloud)
 	if f.Usage != nil {
 		usage := *f.Usage
 		r.Usage = &usage
@@ -172,6 +198,22 @@ func (r *Record) Line(f Facts, at int64) {
 	if f.Closed != "" {
 		r.close(f.Closed)
 	}
+	r.tell(&f)
+}
+
+// tell folds what a line says of the work itself.
+func (r *Record) tell(f *Facts) {
+	r.step(f)
+	for _, e := range f.Edits {
+		r.files().edit(e)
+	}
+	if f.MoreEdits > 0 {
+		r.files().Unlisted += f.MoreEdits
+	}
+	if f.Command != nil {
+		r.command(f.Command)
+	}
+	r.complain(f)
 }
 
 const maxThread = 1024
@@ -252,6 +294,7 @@ func (r *Record) End(x Exit, at int64) {
 	r.Exit = &x
 	r.EndedAt = at
 	r.State, r.Reason = r.outcome(x)
+	r.arrive()
 }
 
 func (r *Record) outcome(x Exit) (State, string) {
@@ -289,6 +332,10 @@ func (r *Record) outcome(x Exit) (State, string) {
 	}
 	return StateCompleted, ""
 }
+
+// Unstarted reports whether the run waits in a queue, and nobody has begun it:
+// a cancel then is its end.
+func (r *Record) Unstarted() bool { return r.State == StateQueued && r.QueuedAt != 0 }
 
 // Outcome is a word for people: the state, and behind it why.
 func (r *Record) Outcome() string {

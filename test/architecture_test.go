@@ -23,14 +23,25 @@ var layers = map[string][]string{
 	"normalizer/codex":       {"bounds", "runs", "normalizer", "normalizer/scan"},
 	"normalizer/backendtest": {"bounds", "runs", "normalizer"},
 	"config":                 {},
-	"worker":                 {"bounds", "runs"},
+	"normalizer/cloud":       {"bounds", "runs", "normalizer", "normalizer/scan"},
+	"worker/launch":          {"runs"},
+	"worker":                 {"bounds", "runs", "worker/launch"},
 	"bus":                    {"bounds", "runs", "normalizer"},
-	"cmd/linesman":           {"bus", "config", "normalizer", "normalizer/codex", "runs", "worker"},
+	"responder":              {"runs"},
+	"responder/cloud":        {"bounds", "runs"},
+	"responder/delegator":    {"bounds", "runs", "responder", "responder/cloud"},
+	"responder/mcp":          {"responder/delegator"},
+	"responder/web":          {},
+	"responder/natsapi":      {"responder/delegator"},
+	"cmd/linesman": {
+		"bus", "config", "normalizer", "normalizer/codex", "normalizer/cloud", "runs", "worker", "worker/launch",
+		"responder", "responder/cloud", "responder/delegator", "responder/mcp", "responder/natsapi", "responder/web",
+	},
 }
 
 // pure packages are functions of their input. What would let them look at the
 // world is forbidden to them, and so is everything from outside this module.
-var pure = []string{"bounds", "runs", "normalizer", "normalizer/scan", "normalizer/codex"}
+var pure = []string{"bounds", "runs", "normalizer", "normalizer/scan", "normalizer/codex", "normalizer/cloud"}
 
 var impure = []string{
 	"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os",
@@ -38,7 +49,7 @@ var impure = []string{
 }
 
 // useNATS are the packages that may speak to NATS.
-var useNATS = []string{"bus", "cmd/linesman"}
+var useNATS = []string{"bus", "cmd/linesman", "responder/natsapi"}
 
 type listed struct {
 	ImportPath string

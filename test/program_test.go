@@ -37,7 +37,7 @@ type instance struct {
 // up starts `linesman up` on a data directory, until the test ends or stop is called.
 func up(t *testing.T, program, data string, flags ...string) *instance {
 	t.Helper()
-	cmd := exec.Command(program, append([]string{"up", "--data-dir", data, "--nats-listen", "127.0.0.1:0"}, flags...)...)
+	cmd := exec.Command(program, append([]string{"up", "--data-dir", data, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"}, flags...)...)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

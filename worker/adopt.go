@@ -34,6 +34,7 @@ func (w *Worker) Adopt(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		a.scan(ctx)
+		w.looked.Do(func() { close(w.adopted) })
 		w.reap()
 		select {
 		case <-ctx.Done():
@@ -69,10 +70,15 @@ func (a *adoption) scan(ctx context.Context) {
 		case runs.CheckID(name) != nil, !entry.IsDir(), !a.take(name):
 		default:
 			d := a.open(name)
-			if d == nil || !a.group.TryGo(func() error { a.drive(ctx, name, d); return nil }) {
-				if d != nil {
-					d.Close()
-				}
+			if d == nil {
+				a.give(name)
+				break
+			}
+			r := a.w.Run(d)
+			a.w.enter(r) // who counts the tasks sees it at once
+			if !a.group.TryGo(func() error { a.drive(ctx, name, r); return nil }) {
+				a.w.leave(r)
+				d.Close()
 				a.give(name)
 			}
 		}
@@ -124,12 +130,12 @@ func (a *adoption) open(name string) *Dir {
 
 // drive carries one run to its end, again and again where something of ours
 // stands in the way.
-func (a *adoption) drive(ctx context.Context, name string, d *Dir) {
+func (a *adoption) drive(ctx context.Context, name string, r *Run) {
 	defer a.give(name)
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = time.Second, time.Minute
-	for d != nil {
-		_, err := a.w.Run(d).Drive(ctx)
+	for {
+		_, err := r.Drive(ctx)
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrKnown) || errors.Is(err, ErrEnded) {
 			return
 		}
@@ -138,7 +144,11 @@ func (a *adoption) drive(ctx context.Context, name string, d *Dir) {
 		if sleep(ctx, pause) != nil {
 			return
 		}
-		d = a.open(name)
+		d := a.open(name)
+		if d == nil {
+			return
+		}
+		r = a.w.Run(d)
 	}
 }
 

@@ -18,16 +18,17 @@ import (
 
 // The files of a run directory.
 const (
-	specFile    = "run.json"  // the Spec, written once
-	ownerFile   = "owner"     // locked by whoever drives the run
-	markFile    = "mark"      // how far the raw log is known to reach
-	shimFile    = "shim"      // locked by a living shim
-	shimLogFile = "shim.log"  // what a shim had to say about itself; not the agent's output
-	startedFile = "started"   // made right before the agent starts: it is started at most once
-	outFile     = "out"       // the agent's stdout, locked by whoever may still write to it
-	errFile     = "err"       // the agent's stderr
-	exitFile    = "exit.json" // how the run ended, a runs.Exit
-	ctlFile     = "ctl"       // FIFO to the shim, one byte a command
+	specFile    = "run.json"    // the Spec, written once
+	ownerFile   = "owner"       // locked by whoever drives the run
+	markFile    = "mark"        // how far the raw log is known to reach
+	shimFile    = "shim"        // locked by a living shim
+	shimLogFile = "shim.log"    // what a shim had to say about itself; not the agent's output
+	startedFile = "started"     // made right before the agent starts: it is started at most once
+	outFile     = "out"         // the agent's stdout, locked by whoever may still write to it
+	errFile     = "err"         // the agent's stderr
+	exitFile    = "exit.json"   // how the run ended, a runs.Exit
+	schemaFile  = "schema.json" // the Spec's Schema
+	ctlFile     = "ctl"         // FIFO to the shim, one byte a command
 )
 
 // The commands a shim takes.
@@ -114,6 +115,11 @@ func Create(root string, spec Spec) (_ *Dir, err error) {
 	if d.mark, err = createMark(filepath.Join(at, markFile)); err != nil {
 		return nil, err
 	}
+	if len(spec.Schema) > 0 {
+		if err := writeSynced(filepath.Join(at, schemaFile), spec.Schema); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case spec.process():
 		if err := unix.Mkfifo(filepath.Join(at, ctlFile), 0o600); err != nil {
@@ -180,6 +186,9 @@ func Open(path string) (_ *Dir, err error) {
 	d.mark, err = openMark(d.file(markFile))
 	return d, err
 }
+
+// SchemaFile is where the schema of a run is, in the run's directory below root.
+func SchemaFile(root, run string) string { return filepath.Join(root, run, schemaFile) }
 
 // Path returns where the directory is.
 func (d *Dir) Path() string { return d.path }

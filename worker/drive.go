@@ -26,6 +26,7 @@ type Run struct {
 
 	cancels chan string   // reasons, one is enough
 	noted   chan struct{} // closed once the raw log has a cancel entry
+	begun   func()        // called once the raw log has our start entry; may be nil
 	over    chan struct{} // closed when Drive returns
 	stopped bool          // the source was told to stop
 	fenced  bool          // somebody else ended the run in its log, before our eyes
@@ -59,6 +60,13 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 	defer r.err.close()
 	r.w.enter(r)
 	defer r.w.leave(r)
+	if r.w.cfg.Control != nil {
+		stop, err := r.w.cfg.Control.Listen(r.dir.Spec.Run, r.Cancel)
+		if err != nil {
+			return runs.Exit{}, err
+		}
+		defer stop()
+	}
 
 	ex, err := r.drive(ctx)
 	switch {
@@ -116,6 +124,9 @@ func (r *Run) drive(ctx context.Context) (ex runs.Exit, err error) {
 	if err := r.begin(ctx); err != nil {
 		return ex, err
 	}
+	if r.begun != nil {
+		r.begun()
+	}
 	how := "adopted"
 	if r.dir.fresh {
 		how = "started"
@@ -136,7 +147,7 @@ func (r *Run) begin(ctx context.Context) error {
 		r.place.Log = r.raw.Mark()
 		m := r.place.Log
 		switch {
-		case !ours && r.taken(m):
+		case !ours && r.taken(m), r.dir.Spec.Source == SourceQueue && r.lost(m):
 			return ErrKnown
 		case m.Exited:
 			return ErrEnded
@@ -153,7 +164,7 @@ func (r *Run) begin(ctx context.Context) error {
 		}
 		err := r.append(ctx, time.Now(), runs.Started, 0, runs.Encode(runs.Start{
 			Source: r.dir.Spec.Source, Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
-			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name,
+			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
 			return err
@@ -168,6 +179,12 @@ func (r *Run) taken(m runs.Mark) bool {
 		return m.Started || m.Cancelled || m.Exited
 	}
 	return m.Seq != 0
+}
+
+// lost reports whether the task went to another worker, or was cancelled,
+// while we were on the way to our start entry, or dead.
+func (r *Run) lost(m runs.Mark) bool {
+	return m.Started && m.By != r.w.cfg.Name || m.Cancelled && !m.Started
 }
 
 // carry sends the output until the source has ended. What is left then is for

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,6 +40,13 @@ type Spec struct {
 	Argv []string `json:"argv,omitempty"`
 	Dir  string   `json:"dir,omitempty"`
 	Env  []string `json:"env"`
+
+	// The queue that a SourceQueue came by, and its place there.
+	Queue string `json:"queue,omitempty"`
+	Work  uint64 `json:"work,omitempty"`
+
+	// Schema is put into a file of the directory, for the agent: see [SchemaFile].
+	Schema json.RawMessage `json:"schema,omitempty"`
 
 	// Attended says that the run belongs to a command in the foreground. If
 	// that command dies before the agent was started, nobody else starts it:

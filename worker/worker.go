@@ -45,12 +45,19 @@ var (
 	ErrNoAgent = errors.New("the run has no agent now")
 )
 
+// Control is where the owner of a run can be asked for its end.
+type Control interface {
+	// Listen passes on what is asked until stop is called.
+	Listen(run string, cancel func(ctx context.Context, reason string) error) (stop func(), err error)
+}
+
 // Config is what a [Worker] needs.
 type Config struct {
 	Root    string      // where the run directories are
 	Logs    Logs        // where their output goes
+	Control Control     // where they are asked to end; may be nil
 	Shim    []string    // the command that calls [Shim] with the path that is added as last argument
-	Name    string      // who this is, in start entries
+	Name    string      // who this is, in start entries: the same whenever Root is the same
 	MaxRuns int         // runs that Adopt drives at a time; default 4096
 	Log     *zap.Logger // default: none
 }
@@ -63,8 +70,12 @@ type Worker struct {
 
 	mu      sync.Mutex
 	driven  map[string]*Run // by run id
-	orphans []int           // shims we started and have to reap, of runs no longer driven; at most one a run
-	blind   bool            // it was said that there are no file notifications
+	tasks   int             // of them, how many came by a queue
+	freed   chan struct{}   // one of those is over
+	adopted chan struct{}   // closed once Adopt has looked for runs
+	looked  sync.Once
+	orphans []int // shims we started and have to reap, of runs no longer driven; at most one a run
+	blind   bool  // it was said that there are no file notifications
 }
 
 // New returns a worker. It starts nothing.
@@ -93,8 +104,11 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Worker{cfg: cfg, log: cfg.Log.Named("worker"), driven: make(map[string]*Run)}, nil
+	return &Worker{cfg: cfg, log: cfg.Log.Named("worker"), driven: make(map[string]*Run), freed: make(chan struct{}, 1), adopted: make(chan struct{})}, nil
 }
+
+// Name is who this is, in start entries.
+func (w *Worker) Name() string { return w.cfg.Name }
 
 // Run returns the run of d, to be driven. The run owns d from now on.
 func (w *Worker) Run(d *Dir) *Run {
@@ -133,7 +147,13 @@ func (w *Worker) enter(r *Run) {
 	w.reap()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.driven[r.dir.Spec.Run] == r {
+		return
+	}
 	w.driven[r.dir.Spec.Run] = r
+	if r.dir.Spec.Source == SourceQueue {
+		w.tasks++
+	}
 }
 
 func (w *Worker) leave(r *Run) {
@@ -141,10 +161,24 @@ func (w *Worker) leave(r *Run) {
 	defer w.mu.Unlock()
 	if w.driven[r.dir.Spec.Run] == r {
 		delete(w.driven, r.dir.Spec.Run)
+		if r.dir.Spec.Source == SourceQueue {
+			w.tasks--
+			select {
+			case w.freed <- struct{}{}:
+			default: // it is known already
+			}
+		}
 	}
 	if s, ok := r.source.(*spawned); ok && s.running() {
 		w.orphans = append(w.orphans, s.child)
 	}
+}
+
+// Tasks is how many runs are being driven that came by a queue.
+func (w *Worker) Tasks() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tasks
 }
 
 // reap takes in the shims that ended after their runs had.

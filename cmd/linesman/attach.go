@@ -36,7 +36,7 @@ func (a *app) attach(ctx context.Context, temporary bool) (_ *attachment, err er
 	dir := a.config.DataDir
 	t.lock, err = lockData(dir)
 	if errors.Is(err, errLocked) {
-		if t.bus, err = a.connectSoon(ctx); err == nil {
+		if t.bus, err = a.connectSoon(ctx, bus.OperatorUser); err == nil {
 			return t, nil
 		}
 		if !temporary {
@@ -59,10 +59,10 @@ func (a *app) attach(ctx context.Context, temporary bool) (_ *attachment, err er
 }
 
 // connectSoon connects to an `up` that may just be starting.
-func (a *app) connectSoon(ctx context.Context) (*bus.Bus, error) {
+func (a *app) connectSoon(ctx context.Context, user string) (*bus.Bus, error) {
 	deadline := time.Now().Add(3 * time.Second)
 	for {
-		b, err := a.connect(ctx, bus.OperatorUser)
+		b, err := a.connect(ctx, user)
 		if err == nil || time.Now().After(deadline) {
 			return b, err
 		}

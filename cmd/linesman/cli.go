@@ -32,8 +32,10 @@ type grammar struct {
 	Pipe       pipeCmd       `cmd:"" help:"Take JSONL from stdin as one run."`
 	Normalize  normalizeCmd  `cmd:"" help:"Turn JSONL on stdin into events on stdout, without NATS."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
-	Worker     workerCmd     `cmd:"" help:"Be a worker for a NATS cluster: end what others left."`
+	Worker     workerCmd     `cmd:"" help:"Be a worker for a NATS cluster: take tasks and run them."`
 	Normalizer normalizerCmd `cmd:"" help:"Be the normalizer of a NATS cluster, or its standby."`
+	Responder  responderCmd  `cmd:"" help:"Answer requests about runs, for a NATS cluster."`
+	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Answer an MCP client over stdin and stdout."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
 	Health     healthCmd     `cmd:"" help:"Say whether linesman takes and stores."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`

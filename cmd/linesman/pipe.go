@@ -57,6 +57,7 @@ func (c *pipeCmd) run(ctx context.Context, a *app, b *bus.Bus) error {
 	if err != nil {
 		return errors.Join(err, d.Remove())
 	}
+	defer a.alive(ctx, b, w, worker.Tasks{})()
 	path := d.Path()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return worker.Pipe(groupCtx, a.stdin, d) })

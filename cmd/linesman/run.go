@@ -120,6 +120,7 @@ func (c *runCmd) run(ctx context.Context, a *app, t *attachment, dir string, sig
 	if err != nil {
 		return exitLinesman, errors.Join(err, d.Remove())
 	}
+	defer a.alive(ctx, t.bus, w, worker.Tasks{})()
 	fmt.Fprintf(a.stderr, "linesman: run %s\n", id)
 
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -168,6 +168,6 @@ func up(ts *testscript.TestScript, neg bool, args []string) {
 		signalOne(ts, false, []string{"up", "TERM"})
 		ends(ts, false, []string{"up", "0"})
 	}
-	start(ts, false, append([]string{"up", "linesman", "up", "--nats-listen", "127.0.0.1:0", "--data-dir", args[0]}, args[1:]...))
-	await(ts, false, []string{"up.out", "^ready nats=nats://127.0.0.1:[0-9]+ data=/.*\n"})
+	start(ts, false, append([]string{"up", "linesman", "up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir", args[0]}, args[1:]...))
+	await(ts, false, []string{"up.out", "^ready nats=nats://127.0.0.1:[0-9]+ http=http://127.0.0.1:[0-9]+ data=/.*\n"})
 }

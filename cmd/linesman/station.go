@@ -14,13 +14,14 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
 
 // backends are the agents that linesman understands.
-var backends = []normalizer.Backend{codex.Backend{}}
+var backends = []normalizer.Backend{codex.Backend{}, cloud.Backend{}}
 
 // backend is that of an agent, or a mistake of the command line.
 func backend(agent agentKind) (normalizer.Backend, error) {
@@ -158,12 +159,12 @@ func (a *app) worker(b *bus.Bus) (*worker.Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	host, err := os.Hostname()
+	name, err := a.workerName()
 	if err != nil {
-		host = "unknown"
+		return nil, err
 	}
 	return worker.New(worker.Config{
-		Root: a.runsDir(), Logs: logs{b}, Shim: []string{self, "shim"}, Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Log: a.log,
+		Root: a.runsDir(), Logs: logs{b}, Control: b, Shim: []string{self, "shim"}, Name: name, Log: a.log,
 	})
 }
 

@@ -42,6 +42,7 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	}
 	w, err := a.worker(t.bus)
 	if err == nil {
+		defer a.alive(ctx, t.bus, w, worker.Tasks{})()
 		var mu sync.Mutex
 		began := func(run, path string) {
 			mu.Lock()

@@ -11,34 +11,38 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/worker"
 )
 
 type upCmd struct {
 	NATSListen string `name:"nats-listen" setting:"nats_listen" placeholder:"HOST:PORT" help:"${nats_listen}"`
+	HTTP       string `name:"http" setting:"http" placeholder:"HOST:PORT" help:"${http}"`
+	MaxRuns    string `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
 	Demo       bool   `help:"Show what it does: play a recorded agent run once everything is ready."`
 }
 
 // Help is printed by `linesman up --help`.
 func (upCmd) Help() string {
-	return `Worker, normalizer and an embedded NATS server, all in one process. Only one of them can have a data directory. Once it
-is ready it prints one line on stdout,
+	return `Worker, normalizer, responder and an embedded NATS server, all in one process. Only one of them can have a data
+directory. Once it is ready it prints one line on stdout,
 
-    ready nats=URL data=DIR
+    ready nats=URL http=URL data=DIR
 
 and writes the same to linesman.json in the data directory, where the other commands find it. SIGTERM or Ctrl-C ends it
-in order; agents that run go on under their limits, and the next start finds them.
+in order; agents that run go on under their limits, and the next start finds them. HTTP serves MCP at /mcp, for callers
+that show the token in the data directory, and /healthz and /readyz for all.
 
 Examples:
 
     linesman up
-    linesman up --data-dir ./data --nats-listen 127.0.0.1:0
+    linesman up --data-dir ./data --nats-listen 127.0.0.1:0 --http 127.0.0.1:0
 
 Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings.`
 }
 
 func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 	if a.config.NATS != "" {
-		return exitWith(exitUsage, errors.New("nats: `up` has a server of its own; for another one run `linesman worker` and `linesman normalizer`"))
+		return exitWith(exitUsage, errors.New("nats: `up` has a server of its own; for another one run `linesman worker`, `linesman normalizer` and `linesman responder`"))
 	}
 	data := a.config.DataDir
 	lock, err := lockData(data)
@@ -49,7 +53,21 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 		return err
 	}
 	defer lock.Close()
-	s, err := a.newStation(ctx, data, a.config.NATSListen)
+	return a.everything(ctx, a.config.NATSListen, a.config.HTTP, func(ctx context.Context, here instance, _ *desk) error {
+		fmt.Fprintf(a.stdout, "ready nats=%s http=%s data=%s\n", here.NATS, here.HTTP, data)
+		if c.Demo {
+			return quiet(a.demo(ctx))
+		}
+		return nil
+	})
+}
+
+// everything runs all roles on the data directory, whose lock the caller has,
+// until ctx ends or something breaks that no waiting mends. Ready is called
+// once all of it works, and beside it.
+func (a *app) everything(ctx context.Context, natsListen, httpListen string, ready func(context.Context, instance, *desk) error) (err error) {
+	data := a.config.DataDir
+	s, err := a.newStation(ctx, data, natsListen)
 	switch {
 	case errors.Is(err, bus.ErrListen):
 		return fmt.Errorf("--nats-listen: %w; choose another address, or port 0 for a free one", err)
@@ -61,16 +79,23 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-
-	here := instance{NATS: s.server.URL(), Data: data, PID: os.Getpid(), Version: build().Version}
-	if err := here.write(); err != nil {
-		return fmt.Errorf("data directory: %w", err)
+	tasks, err := a.tasks(s.workBus)
+	if err != nil {
+		return err
 	}
-	defer os.Remove(instanceFile(data))
+	deskBus, err := s.connect(ctx, a, bus.ResponderUser)
+	if err != nil {
+		return err
+	}
+	d, err := a.newDesk(deskBus, httpListen)
+	if err != nil {
+		return err
+	}
 
+	here := instance{NATS: s.server.URL(), HTTP: d.url(), TokenFile: a.tokenFile(), Data: data, PID: os.Getpid(), Version: build().Version}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return quiet(w.Adopt(ctx)) })
-	group.Go(func() error { return here.keep(ctx, a.log) })
+	group.Go(func() error { return a.carry(ctx, s.workBus, w, tasks) })
+	group.Go(func() error { return d.serve(ctx) })
 	group.Go(func() error { // a normalizer that ends by itself has found something that no waiting mends
 		select {
 		case <-ctx.Done():
@@ -79,10 +104,30 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 			return s.group.Wait()
 		}
 	})
-	fmt.Fprintf(a.stdout, "ready nats=%s data=%s\n", here.NATS, data)
-	a.log.Info("ready", zap.String("nats", here.NATS), zap.String("data", data))
-	if c.Demo {
-		group.Go(func() error { return quiet(a.demo(ctx)) })
+	group.Go(func() error {
+		if err := d.Ready(ctx); err != nil { // ctx ended
+			return nil
+		}
+		if err := here.write(); err != nil {
+			return fmt.Errorf("data directory: %w", err)
+		}
+		defer os.Remove(instanceFile(data))
+		a.log.Info("ready", zap.String("nats", here.NATS), zap.String("http", here.HTTP), zap.String("data", data))
+		beside, ctx := errgroup.WithContext(ctx)
+		beside.Go(func() error { return here.keep(ctx, a.log) })
+		beside.Go(func() error { return ready(ctx, here, d) })
+		return beside.Wait()
+	})
+	return group.Wait()
+}
+
+// carry has a worker do its work until ctx ends: what it finds, and tasks.
+func (a *app) carry(ctx context.Context, b *bus.Bus, w *worker.Worker, tasks worker.Tasks) error {
+	defer a.alive(ctx, b, w, tasks)()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return quiet(w.Adopt(ctx)) })
+	if tasks.Slots > 0 {
+		group.Go(func() error { return w.Serve(ctx, tasks) })
 	}
 	return group.Wait()
 }

@@ -3,15 +3,20 @@ package main
 import (
 	"context"
 
+	"go.uber.org/zap"
+
 	"github.com/linesman/linesman/bus"
 )
 
-type workerCmd struct{}
+type workerCmd struct {
+	MaxRuns string `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
+}
 
 // Help is printed by `linesman worker --help`.
 func (workerCmd) Help() string {
-	return `Adopts the run directories of this data directory whose owner is gone, and carries their runs to the end. Ended and
-started again it goes on where it was; agents that run go on meanwhile.
+	return `Takes tasks from the work queue, as many at a time as it has slots, and runs them. It adopts the run directories of this
+data directory whose owner is gone, and carries their runs to the end. Ended and started again it goes on where it was;
+agents that run go on meanwhile. A task that names no directory runs in the one where the worker was started.
 
 Examples:
 
@@ -30,6 +35,10 @@ func (c *workerCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	a.log.Info("worker ready")
-	return quiet(w.Adopt(ctx))
+	tasks, err := a.tasks(b)
+	if err != nil {
+		return err
+	}
+	a.log.Info("worker ready", zap.String("name", w.Name()), zap.Int("slots", tasks.Slots))
+	return a.carry(ctx, b, w, tasks)
 }

@@ -36,6 +36,9 @@ type Suite struct {
 	// Shown lists the members whose text may be seen in events, or steers
 	// the mapping, as paths of keys ("item.text"). All others are secret.
 	Shown []string
+	// Recorded lists those of which something may be in the run record,
+	// though never in an event.
+	Recorded []string
 }
 
 // Run checks the whole contract.
@@ -106,6 +109,14 @@ func (s Suite) golden(t *testing.T, name string, messages []normalizer.Message, 
 		fmt.Fprintf(&got, "%d.%d %s %s\n", m.Line, m.Part, m.Token, m.Body)
 	}
 	fmt.Fprintf(&got, "record %s\n", record.JSON())
+	fmt.Fprintf(&got, "summary %s\n", record.Summary())
+	if c := record.ErrorContext(); c != nil {
+		b, err := bounds.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&got, "error context %s\n", b)
+	}
 	file := filepath.Join(s.Golden, name+".golden")
 	if *update {
 		if err := os.MkdirAll(s.Golden, 0o755); err != nil {
@@ -268,10 +279,15 @@ func strip(messages []normalizer.Message) []bare {
 
 // chunks cuts the output anywhere, repeats and overlaps pieces of it.
 func (s Suite) chunks(t *testing.T, out []byte, log []runs.Entry, want []normalizer.Message) {
+	_, whole := Fold(s.Backend, log)
 	rapid.Check(t, func(t *rapid.T) {
-		got, _ := Fold(s.Backend, cutUp(t, out, log))
+		got, fold := Fold(s.Backend, cutUp(t, out, log))
 		if !slices.Equal(strip(got), strip(want)) {
 			t.Errorf("cut otherwise, the events differ")
+		}
+		fold.Record.Seq = whole.Record.Seq // counts entries, and there are more now
+		if got, want := fold.Record.JSON(), whole.Record.JSON(); !bytes.Equal(got, want) {
+			t.Errorf("cut otherwise, the record differs:\n%s\n%s", got, want)
 		}
 	})
 }

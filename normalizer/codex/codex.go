@@ -1,8 +1,9 @@
 // Package codex reads what `codex exec --json` prints.
 //
 // The mapping is an allow-list: a line is scanned once, the fields named in
-// line.go are kept, all else is skipped. Commands, arguments, outputs, paths,
-// queries and prompts are measured at most, never copied.
+// line.go are kept, all else is skipped. Arguments, queries and prompts are
+// measured at most, never copied. Commands, outputs, paths and to-do lists go
+// into the facts for the run record (facts.go), never into an event.
 package codex
 
 import (
@@ -77,12 +78,15 @@ func (d *dialect) mean(out *normalizer.Out) normalizer.Fault {
 		d.adoptThread(out)
 		d.turn = ""
 		out.Facts.Turn = runs.TurnFailed
+		complain(l.errorMessage, runs.ErrorTurn, out)
 		out.Event(normalizer.StatusMessage("turn failed", nil))
 	case "error":
 		if !l.message.IsString() {
 			return normalizer.InvalidPayload
 		}
-		out.Event(normalizer.ErrorMessage(l.message.Text()))
+		text := l.message.Text()
+		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorTop
+		out.Event(normalizer.ErrorMessage(text))
 	case "item.started", "item.created":
 		return d.item(started, out)
 	case "item.updated", "item.delta":
@@ -181,7 +185,9 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		if !message.IsString() {
 			return normalizer.InvalidPayload
 		}
-		out.Event(normalizer.ErrorMessage(message.Text()))
+		text := message.Text()
+		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorItem
+		out.Event(normalizer.ErrorMessage(text))
 	case it.typ.Equal("agent_message"):
 		if !it.text.IsString() {
 			return normalizer.InvalidPayload
@@ -189,20 +195,25 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		text := it.text.Text()
 		out.Event(normalizer.AssistantText(text))
 		if s == completed {
+			out.Facts.Step = true
 			out.Final(text)
 		}
 	case it.typ.Equal("reasoning"):
 		if !it.text.IsString() {
 			return normalizer.InvalidPayload
 		}
+		out.Facts.Step = s == completed
 		out.Event(normalizer.ReasoningText(it.text.Text()))
 	case it.typ.Equal("todo_list"):
+		d.todo(s, out)
 		out.Event(normalizer.StatusMessage(todo[s], nil))
 	case it.typ.Equal("error"):
 		if !it.message.IsString() {
 			return normalizer.InvalidPayload
 		}
-		out.Event(normalizer.ErrorMessage(it.message.Text()))
+		text := it.message.Text()
+		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorItem
+		out.Event(normalizer.ErrorMessage(text))
 	default:
 		unknown(out)
 	}
@@ -240,9 +251,15 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	switch s {
 	case started:
 		out.Facts.Opened = runs.Call{ID: f.ItemID, Kind: kind, Name: f.ToolName}
+		out.Facts.Activity = d.activity(kind)
 	case completed, failed:
 		event = normalizer.ToolResult
 		out.Facts.Closed = f.ItemID
+		if f.ExitCode == nil {
+			d.result(kind, f.Status == "failed", out)
+		} else {
+			d.result(kind, *f.ExitCode != 0, out)
+		}
 	}
 	out.Event(normalizer.ToolEvent(event, f))
 }

@@ -16,5 +16,8 @@ func TestContract(t *testing.T) {
 			"type", "thread_id", "message",
 			"item.type", "item.id", "item.status", "item.text", "item.message", "item.tool",
 		},
+		Recorded: []string{
+			"error.message", "item.command", "item.aggregated_output", "item.items[].text", "item.changes[].path", "item.changes[].kind",
+		},
 	})
 }

@@ -48,6 +48,7 @@ type item struct {
 	stdout       scan.Value
 	stderr       scan.Value
 	diff         scan.Value
+	about        scan.Value // for the run record alone: the command, the changes or the to-dos
 }
 
 // scan reads raw, once. What it finds must be forgotten before the next line.
@@ -176,6 +177,8 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 		s.First(&it.stderr)
 	case "diff", "patch":
 		s.First(&it.diff)
+	case "command", "changes", "items":
+		s.First(&it.about)
 	case "content", "delta":
 		if s.Object() {
 			it.members(s, false)

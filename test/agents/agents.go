@@ -31,7 +31,7 @@ const Thread = "{{thread}}"
 // and one command line per process of the scenario, to be run one after
 // another in cwd. Give each /dev/null as its stdin: codex waits for the end of
 // an open pipe. What the scenario says about stdin, signals and a closed
-// stdout is left to the caller.
+// stdout is left to the caller. [Requests] tells what the model was asked.
 func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, cwd string) {
 	tb.Helper()
 	codex, node := Codex(tb), Node(tb)
@@ -48,7 +48,7 @@ func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, 
 		write(tb, filepath.Join(cwd, name), text)
 	}
 	codexHome := filepath.Join(home, ".codex")
-	write(tb, filepath.Join(codexHome, "config.toml"), s.config(Mock(tb, scenario), node, filepath.Join(folder(tb), "mcp-server.mjs")))
+	write(tb, filepath.Join(codexHome, "config.toml"), s.config(mock(tb, scenario, "--log", requestLog(dir)), node, filepath.Join(folder(tb), "mcp-server.mjs")))
 
 	env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + home, "CODEX_HOME=" + codexHome}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
@@ -70,8 +70,14 @@ func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, 
 // returns its port.
 func Mock(tb testing.TB, scenario string) int {
 	tb.Helper()
+	return mock(tb, scenario)
+}
+
+func mock(tb testing.TB, scenario string, args ...string) int {
+	tb.Helper()
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(tb.Context(), Node(tb), filepath.Join(folder(tb), "mock-model.mjs"), file(tb, scenario), "--port", "0")
+	args = append([]string{filepath.Join(folder(tb), "mock-model.mjs"), file(tb, scenario), "--port", "0"}, args...)
+	cmd := exec.CommandContext(tb.Context(), Node(tb), args...)
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = 5 * time.Second
 	stdout, err := cmd.StdoutPipe()
@@ -96,6 +102,32 @@ func Mock(tb testing.TB, scenario string) int {
 	}
 	return ready.Port
 }
+
+// Requests are the bodies of what the model of [Setup] was asked for answers,
+// in order. A request is there before its answer is.
+func Requests(tb testing.TB, dir string) []json.RawMessage {
+	tb.Helper()
+	raw, err := os.ReadFile(requestLog(dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no request, no log
+		tb.Fatal(err)
+	}
+	var bodies []json.RawMessage
+	for line := range bytes.Lines(raw) {
+		var request struct {
+			Method string
+			Body   json.RawMessage
+		}
+		if err := json.Unmarshal(line, &request); err != nil {
+			tb.Fatalf("agents: the log of requests: %v", err)
+		}
+		if request.Method == "POST" {
+			bodies = append(bodies, request.Body)
+		}
+	}
+	return bodies
+}
+
+func requestLog(dir string) string { return filepath.Join(dir, "requests.jsonl") }
 
 // Codex is the path of the codex command line: $CODEX_BIN, else the one that
 // `make agents` installs, else the one on the PATH. Without one the test is

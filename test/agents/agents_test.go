@@ -45,6 +45,23 @@ func TestThreadGoesFromOneProcessToTheNext(t *testing.T) {
 	compare(t, append(first, output(t, env, argv[1], cwd)...), "resume")
 }
 
+func TestRequestsAreWhatTheModelWasAsked(t *testing.T) {
+	dir := t.TempDir()
+	env, argv, cwd := agents.Setup(t, "codex-env", dir)
+	if got := agents.Requests(t, dir); len(got) != 0 {
+		t.Fatalf("got %d requests before codex ran", len(got))
+	}
+	output(t, env, argv[0], cwd)
+	got := agents.Requests(t, dir)
+	if len(got) != 2 {
+		t.Fatalf("got %d requests, want one for the command and one for what it printed", len(got))
+	}
+	printed := []byte("CODEX_HOME=" + filepath.Join(dir, "home", ".codex"))
+	if bytes.Contains(got[0], printed) || !bytes.Contains(got[1], printed) {
+		t.Errorf("got %s\nand %s\nwant %s in the second alone", got[0], got[1], printed)
+	}
+}
+
 func TestModelEndsWithItsTest(t *testing.T) {
 	var address string
 	t.Run("while", func(t *testing.T) {

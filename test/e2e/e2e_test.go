@@ -59,9 +59,9 @@ type record struct {
 }
 
 // up starts `linesman up` on a data directory until the test ends.
-func up(t *testing.T, data string) *exec.Cmd {
+func up(t *testing.T, data string, flags ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(program, "up", "--data-dir", data, "--nats-listen", "127.0.0.1:0")
+	cmd := exec.Command(program, append([]string{"up", "--data-dir", data, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"}, flags...)...)
 	stderr := &tail{}
 	cmd.Stderr = stderr
 	stdout, err := cmd.StdoutPipe()

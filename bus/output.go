@@ -1,0 +1,231 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// How much is read for either end of an output. Of a stream that is written to
+// so rarely that it takes more, less is shown.
+const (
+	mostEntries = 8192
+	mostBytes   = 16 << 20
+)
+
+// Output reads what a run's agent wrote, from RAW: of each stream all of it
+// where it takes at most most bytes, else as many as half of that from its
+// beginning and from its end. Without stderr, as the run's record tells, that
+// is not looked for.
+func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bool) (stdout, stderr runs.Excerpt, err error) {
+	stream, err := b.js.Stream(ctx, b.Raw())
+	if err != nil {
+		return stdout, stderr, fmt.Errorf("stream %s: %w", b.Raw(), err)
+	}
+	subject, last := b.RawSubject(agent, run), stream.CachedInfo().State.LastSeq
+	out, errs := &ends{most: most}, &ends{most: most}
+	bytes := 0
+	read := func(from uint64, entries int) error {
+		return b.scan(ctx, b.js, b.Raw(), subject, from, last, func(m jetstream.Msg) bool {
+			entries--
+			if bytes += len(m.Data()); out.begun() || errs.begun() {
+				entries = min(entries, 64) // for the other one
+			}
+			switch e, ok := decodeEntry(m.Headers(), m.Data()); {
+			case !ok:
+			case e.Kind == runs.Out:
+				out.add(e)
+			case e.Kind == runs.ErrOut:
+				errs.add(e)
+			}
+			return entries > 0 && (!out.begun() || hasErr && !errs.begun())
+		})
+	}
+	if err := read(1, mostEntries); err != nil {
+		return stdout, stderr, err
+	}
+	for k := uint64(64); ; k *= 4 {
+		from, whole, err := b.lastOf(ctx, b.js, b.Raw(), subject, last, k)
+		if err != nil {
+			return stdout, stderr, err
+		}
+		out.again()
+		errs.again()
+		if err := read(from, math.MaxInt); err != nil {
+			return stdout, stderr, err
+		}
+		if whole || k >= mostEntries || bytes >= mostBytes || out.ended() && (!hasErr || errs.ended()) {
+			return out.excerpt(), errs.excerpt(), nil
+		}
+	}
+}
+
+// ends keeps the first and the last bytes of a stream, by offset. It is shown
+// the stream's beginning, then, perhaps several times, its end.
+type ends struct {
+	most  int
+	first []byte // from offset 0 on; at most one byte more than most
+	next  int64  // where the first bytes end
+	last  []byte // at most about twice most
+	end   int64  // where the last bytes end
+	late  bool   // it is the end that is shown
+	size  int64
+}
+
+func (x *ends) add(e runs.Entry) {
+	end := e.Offset + int64(len(e.Body))
+	x.size = max(x.size, end)
+	if !x.late {
+		if end > x.next && len(x.first) <= x.most {
+			x.first = append(x.first, e.Body[max(x.next-e.Offset, 0):]...) // what is missing is left out
+			x.next = end
+			if over := len(x.first) - x.most - 1; over > 0 {
+				x.first = x.first[:x.most+1]
+				x.next -= int64(over)
+			}
+		}
+		return
+	}
+	if end <= x.end {
+		return
+	}
+	x.last = append(x.last, e.Body[max(x.end-e.Offset, 0):]...)
+	x.end = end
+	if len(x.last) > 2*x.most+runs.MaxChunk {
+		x.last = append(x.last[:0], x.last[len(x.last)-x.most:]...)
+	}
+}
+
+// begun reports whether the beginning is known; once it is the end that is
+// shown all of it is wanted.
+func (x *ends) begun() bool { return !x.late && len(x.first) > x.most }
+
+// again says that the end is shown now.
+func (x *ends) again() { x.late, x.last, x.end = true, x.last[:0], x.next }
+
+// ended reports whether enough of the end is known.
+func (x *ends) ended() bool { return len(x.last) >= x.most/2 }
+
+func (x *ends) excerpt() runs.Excerpt {
+	all := int64(len(x.first)) + int64(len(x.last))
+	if x.end-int64(len(x.last)) == x.next && all <= int64(x.most) { // they meet
+		return runs.Excerpt{Head: append(x.first, x.last...), Size: all}
+	}
+	half := x.most / 2
+	end := append(x.first[min(half, len(x.first)):], x.last...)
+	return runs.Excerpt{Head: x.first[:min(half, len(x.first))], Tail: end[max(len(end)-half, 0):], Size: max(x.size, all)}
+}
+
+// LastEvents are the bodies of the newest n events of a run, the completion
+// among them, oldest first.
+func (b *Bus) LastEvents(ctx context.Context, agent, run string, n int) ([]json.RawMessage, error) {
+	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
+	}
+	subject, last := b.EventSubject(agent, run, "*"), stream.CachedInfo().State.LastSeq
+	from, _, err := b.lastOf(ctx, b.jsPub, b.Names.Events(), subject, last, uint64(n))
+	if err != nil {
+		return nil, err
+	}
+	var all []json.RawMessage
+	err = b.scan(ctx, b.jsPub, b.Names.Events(), subject, from, last, func(m jetstream.Msg) bool {
+		all = append(all, append(json.RawMessage(nil), m.Data()...))
+		if len(all) > n {
+			all = all[1:]
+		}
+		return true
+	})
+	return all, err
+}
+
+// lastOf returns where to begin so that about k messages of the subject, at
+// least k and at most twice as many, come up to the stream's end; and whether
+// those are all there are.
+func (b *Bus) lastOf(ctx context.Context, js jetstream.JetStream, stream, subject string, last, k uint64) (from uint64, whole bool, err error) {
+	pending := func(seq uint64) (uint64, error) {
+		c, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
+			FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq,
+			AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: 5 * time.Second, MemoryStorage: true,
+		})
+		if err != nil {
+			return 0, fmt.Errorf("count in %s: %w", stream, err)
+		}
+		defer func() { _ = js.DeleteConsumer(ctx, stream, c.CachedInfo().Name) }()
+		return c.CachedInfo().NumPending, nil
+	}
+	low, high := uint64(1), last // low has too many behind it, high too few
+	n, err := pending(low)
+	if err != nil || n <= 2*k {
+		return low, true, err
+	}
+	for low+1 < high {
+		middle := low + (high-low)/2
+		n, err := pending(middle)
+		switch {
+		case err != nil:
+			return 0, false, err
+		case n < k:
+			high = middle
+		case n <= 2*k:
+			return middle, false, nil
+		default:
+			low = middle
+		}
+	}
+	return low, false, nil
+}
+
+// scan calls each with the messages of a subject from a sequence on, up to
+// last, until each returns false.
+func (b *Bus) scan(ctx context.Context, js jetstream.JetStream, stream, subject string, from, last uint64, each func(jetstream.Msg) bool) error {
+	if from > last {
+		return nil
+	}
+	consumer, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
+	}
+	if consumer.CachedInfo().NumPending == 0 {
+		return nil
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(64))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	for {
+		m, err := next(ctx, messages, false)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, jetstream.ErrNoHeartbeat):
+			continue
+		case errors.Is(err, context.DeadlineExceeded): // the rest was removed before it was read
+			info, err := consumer.Info(ctx)
+			if err != nil || info.NumPending == 0 {
+				return err
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("read %s: %w", stream, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", stream, err)
+		}
+		if meta.Sequence.Stream > last || !each(m) || meta.NumPending == 0 {
+			return nil
+		}
+	}
+}

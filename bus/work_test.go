@@ -1,0 +1,455 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/runs"
+)
+
+func task(run string) runs.Task {
+	return runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
+}
+
+func submit(t testing.TB, b *Bus, run string) uint64 {
+	t.Helper()
+	work, _, err := b.Submit(t.Context(), DefaultQueue, task(run), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return work
+}
+
+func take(t testing.TB, b *Bus) *Delivery {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	d, err := b.Queue(DefaultQueue).Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestTasksComeInTheOrderOfSubmission(t *testing.T) {
+	s, _ := serve(t)
+	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
+	last := uint64(0)
+	for i := range 5 {
+		work := submit(t, r, fmt.Sprintf("T-%d", i))
+		if work <= last {
+			t.Fatalf("place %d after %d", work, last)
+		}
+		last = work
+	}
+	for i := range 5 {
+		d := take(t, w)
+		got, err := d.Task()
+		if want := fmt.Sprintf("T-%d", i); err != nil || got.Run != want {
+			t.Fatalf("task %q (%v), want %q", got.Run, err, want)
+		}
+		if err := d.Done(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestARunIDIsTakenOnce(t *testing.T) {
+	s, _ := serve(t)
+	b := connect(t, s, ResponderUser)
+	submit(t, b, "T-1")
+	if _, _, err := b.Submit(t.Context(), DefaultQueue, task("T-1"), 2); !errors.Is(err, runs.ErrKnownRun) {
+		t.Errorf("the second submission: %v", err)
+	}
+	// The worker is done with it: the log still knows the run.
+	if err := take(t, connect(t, s, WorkerUser)).Done(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Submit(t.Context(), DefaultQueue, task("T-1"), 3); !errors.Is(err, runs.ErrKnownRun) {
+		t.Errorf("the third submission: %v", err)
+	}
+}
+
+func TestAFullQueueRefusesTheNextTask(t *testing.T) {
+	s, b := serve(t)
+	stream, err := b.js.Stream(t.Context(), b.Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.MaxMsgs = 2
+	if _, err := b.js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	r := connect(t, s, ResponderUser)
+	submit(t, r, "T-1")
+	submit(t, r, "T-2")
+	if _, _, err := r.Submit(t.Context(), DefaultQueue, task("T-3"), 2); !errors.Is(err, runs.ErrQueueFull) {
+		t.Fatalf("a full queue: %v", err)
+	}
+	if _, err := r.AgentOf(t.Context(), "T-3"); !errors.Is(err, runs.ErrNoRun) {
+		t.Errorf("what was refused has a log: %v", err)
+	}
+}
+
+// TestCancelAndStartHaveOneWinner races the two. Whoever comes second sees it.
+func TestCancelAndStartHaveOneWinner(t *testing.T) {
+	s, b := serve(t)
+	office(t, s)
+	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
+	won := map[string]int{}
+	for i := range 40 {
+		run := fmt.Sprintf("T-%d", i)
+		submit(t, r, run)
+		var race sync.WaitGroup
+		var started, cancelled bool
+		race.Go(func() {
+			log, err := w.OpenLog(t.Context(), "codex", run, runs.Mark{})
+			if err == nil && !log.Mark().Cancelled {
+				err = log.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 2000, Body: runs.Encode(runs.Start{Source: "queue", Worker: "w"})})
+				started = err == nil
+			}
+			if err != nil && !errors.Is(err, runs.ErrMoved) {
+				t.Error(err)
+			}
+		})
+		race.Go(func() {
+			_, err := r.AppendIf(t.Context(), "codex", run, runs.Mark{}, func(m runs.Mark) *runs.Entry {
+				if m.Started || cancelled {
+					return nil
+				}
+				cancelled = true
+				return &runs.Entry{Kind: runs.Cancelled, Time: 2000, Body: runs.Encode(runs.Remark{Reason: "race"})}
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		race.Wait()
+		log, err := b.OpenLog(t.Context(), "codex", run, runs.Mark{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := log.Mark()
+		if started == (m.Cancelled && !m.Started) || m.Started && m.Cancelled {
+			t.Fatalf("%s: started %v, the log says %+v", run, started, m)
+		}
+		if m.Started {
+			won["start"]++
+		} else {
+			won["cancel"]++
+			rec := recorded(t, b, run)
+			if rec.State != runs.StateCancelled || rec.StartedAt != 0 || rec.EndedAt != 2000 {
+				t.Fatalf("%s: %+v", run, rec)
+			}
+		}
+	}
+	t.Log("won:", won)
+}
+
+// recorded waits until a run is recorded as ended.
+func recorded(t testing.TB, b *Bus, run string) *runs.Record {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+		rec, ok, err := b.Record(t.Context(), run)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case ok && rec.State.Final():
+			return rec
+		case time.Now().After(end):
+			t.Fatalf("%s has not ended: %+v", run, rec)
+		}
+	}
+}
+
+func TestATaskThatNobodyBeganComesAgain(t *testing.T) {
+	s, _ := serve(t)
+	r := connect(t, s, ResponderUser)
+	submit(t, r, "T-1")
+	first := connect(t, s, WorkerUser)
+	if err := take(t, first).Later(10 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	d := take(t, connect(t, s, WorkerUser))
+	if got, err := d.Task(); err != nil || got.Run != "T-1" {
+		t.Fatalf("%+v %v", got, err)
+	}
+}
+
+func TestAnUnqueuedTaskIsGone(t *testing.T) {
+	s, _ := serve(t)
+	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
+	submit(t, r, "T-1")
+	submit(t, r, "T-2")
+	if err := r.Unqueue(t.Context(), DefaultQueue, "T-1"); err != nil {
+		t.Fatal(err)
+	}
+	for run, want := range map[string]bool{"T-1": false, "T-2": true} {
+		if got, err := r.Queued(t.Context(), DefaultQueue, run); err != nil || got != want {
+			t.Errorf("%s queued: %v %v", run, got, err)
+		}
+	}
+	if got, err := take(t, w).Task(); err != nil || got.Run != "T-2" {
+		t.Fatalf("%+v %v", got, err)
+	}
+}
+
+func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
+	s, _ := serve(t)
+	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
+	if err := r.AskCancel(t.Context(), "T-1", "no"); !errors.Is(err, runs.ErrNoOwner) {
+		t.Fatalf("without an owner: %v", err)
+	}
+	asked := make(chan string, 1)
+	stop, err := w.Listen("T-1", func(_ context.Context, reason string) error { asked <- reason; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.inside.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.AskCancel(t.Context(), "T-1", "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-asked; got != "enough" {
+		t.Errorf("reason %q", got)
+	}
+	stop()
+	if err := w.inside.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.AskCancel(t.Context(), "T-1", "again"); !errors.Is(err, runs.ErrNoOwner) {
+		t.Errorf("after the owner has gone: %v", err)
+	}
+}
+
+func TestBeatsAreHeardAndEnd(t *testing.T) {
+	s, b := serve(t)
+	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		w.Beat(ctx, time.Second, func() runs.Beat { return runs.Beat{Name: "here", Slots: 2} })
+	})
+	heard := make(chan runs.Beat, 64)
+	all.Go(func() {
+		if err := r.WatchBeats(ctx, func(v runs.Beat, _ time.Time) { heard <- v }); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 2 {
+		if v := <-heard; v.Name != "here" || v.Slots != 2 {
+			t.Errorf("heard %+v", v)
+		}
+	}
+	cancel()
+	all.Wait()
+	stream, err := b.js.Stream(t.Context(), bucketStream(b.State()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := stream.GetLastMsgForSubject(t.Context(), bucketSubject(b.State(), workerKey("here")))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the last beat of a worker that is gone stays")
+		}
+	}
+}
+
+func TestTheTableHearsOfEveryRun(t *testing.T) {
+	s, b := serve(t)
+	office(t, s)
+	r := connect(t, s, ResponderUser)
+	submit(t, r, "T-1")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	news := make(chan runs.Change, 64)
+	watched := make(chan error, 1)
+	go func() { watched <- r.WatchRuns(ctx, func(c runs.Change) { news <- c }, func() {}) }()
+	wait := func(what string, is func(runs.Change) bool) runs.Change {
+		t.Helper()
+		late := time.After(20 * time.Second)
+		for {
+			select {
+			case c := <-news:
+				if is(c) {
+					return c
+				}
+			case <-late:
+				t.Fatalf("no news: %s", what)
+			}
+		}
+	}
+	wait("queued", func(c runs.Change) bool {
+		return c.Row.ID == "T-1" && c.Row.State == runs.StateQueued && c.Row.Work != 0 && c.Row.Queue == DefaultQueue
+	})
+	if _, err := r.AppendIf(t.Context(), "codex", "T-1", runs.Mark{}, func(m runs.Mark) *runs.Entry {
+		if m.Cancelled {
+			return nil
+		}
+		return &runs.Entry{Kind: runs.Cancelled, Time: 5, Body: runs.Encode(runs.Remark{})}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	last := wait("cancelled", func(c runs.Change) bool { return c.Row.State == runs.StateCancelled })
+	if err := r.RemoveRun(t.Context(), "T-1", last.Revision-1); err == nil {
+		t.Error("a record that changed was removed")
+	}
+	if err := r.RemoveRun(t.Context(), "T-1", last.Revision); err != nil {
+		t.Fatal(err)
+	}
+	wait("removed", func(c runs.Change) bool { return c.Removed && c.Row.ID == "T-1" })
+	if _, ok, err := r.Record(t.Context(), "T-1"); ok || err != nil {
+		t.Errorf("a removed record: %v %v", ok, err)
+	}
+	// What is removed stays so, whoever reads RAW again.
+	office(t, s)
+	found, err := b.Rebuild(t.Context(), []normalizer.Backend{codex.Backend{}}, 0, b.log)
+	if err != nil || len(found.Differences) != 0 {
+		t.Errorf("rebuild: %+v %v", found, err)
+	}
+	cancel()
+	if err := <-watched; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOutputIsTheBeginningAndTheEnd compares with what was written, for
+// streams and budgets of all sizes and all cuts into entries.
+func TestOutputIsTheBeginningAndTheEnd(t *testing.T) {
+	s, b := serve(t)
+	r := connect(t, s, ResponderUser)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i, c := range []struct{ out, err, chunk, most int }{
+		{0, 0, 10, 100},
+		{50, 0, 7, 100},
+		{100, 100, 33, 100},
+		{101, 0, 64, 100},
+		{0, 5000, 64, 100},
+		{5000, 3, 1, 100},
+		{3, 5000, 1, 100},
+		{100_000, 900, 100, 1024},
+		{40_000, 40_000, 3, 4096},
+		{3 << 20, 70_000, runs.MaxChunk, 65536},
+	} {
+		run := fmt.Sprintf("T-%d", i)
+		stream := map[runs.Kind][]byte{runs.Out: text(rnd, c.out), runs.ErrOut: text(rnd, c.err)}
+		log, err := b.OpenLog(t.Context(), "codex", run, runs.Mark{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		written := map[runs.Kind]int{}
+		for written[runs.Out] < c.out || written[runs.ErrOut] < c.err {
+			kind := runs.Out
+			if rnd.IntN(c.out+c.err) >= c.out && written[runs.ErrOut] < c.err || written[runs.Out] == c.out {
+				kind = runs.ErrOut
+			}
+			from := written[kind]
+			to := min(from+c.chunk, len(stream[kind]))
+			if err := log.Append(t.Context(), runs.Entry{Kind: kind, Time: 1, Offset: int64(from), Body: stream[kind][from:to]}); err != nil {
+				t.Fatal(err)
+			}
+			written[kind] = to
+		}
+		out, errs, err := r.Output(t.Context(), "codex", run, c.most, c.err > 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kind, got := range map[runs.Kind]runs.Excerpt{runs.Out: out, runs.ErrOut: errs} {
+			want := stream[kind]
+			if got.Size != int64(len(want)) {
+				t.Errorf("%+v, %s: size %d, want %d", c, kind, got.Size, len(want))
+			}
+			if len(want) <= c.most {
+				if !bytes.Equal(got.Head, want) || len(got.Tail) > 0 {
+					t.Errorf("%+v, %s: %d and %d bytes, want all", c, kind, len(got.Head), len(got.Tail))
+				}
+				continue
+			}
+			half := c.most / 2
+			if !bytes.Equal(got.Head, want[:half]) {
+				t.Errorf("%+v, %s: the beginning differs (%d bytes)", c, kind, len(got.Head))
+			}
+			if !bytes.Equal(got.Tail, want[len(want)-half:]) {
+				t.Errorf("%+v, %s: the end differs (%d bytes)", c, kind, len(got.Tail))
+			}
+		}
+	}
+}
+
+func text(rnd *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte('a' + rnd.IntN(26))
+	}
+	return b
+}
+
+func TestLastEventsAreTheNewest(t *testing.T) {
+	s, b := serve(t)
+	logs := map[string][]runs.Entry{"T-1": corpusLog(t, "shell-ok", 512), "T-2": corpusLog(t, "patch", 512)}
+	interleave(t, b, logs, "T-1", "T-2")
+	office(t, s)
+	ended(t, b, "T-1")
+	ended(t, b, "T-2")
+	r := connect(t, s, ResponderUser)
+	var all []string
+	if err := r.Read(t.Context(), Filter{Run: "T-1"}, func(e Stored) error { all = append(all, string(e.Body)); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 3, len(all), 1000} {
+		got, err := r.LastEvents(t.Context(), "codex", "T-1", n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := all[max(len(all)-n, 0):]
+		if len(got) != len(want) {
+			t.Fatalf("the last %d: %d events, want %d", n, len(got), len(want))
+		}
+		for i := range got {
+			if string(got[i]) != want[i] {
+				t.Errorf("the last %d: event %d differs: %.80s", n, i, got[i])
+			}
+		}
+	}
+}
+
+func TestAWorkerSeesNoOtherStream(t *testing.T) {
+	s, _ := serve(t)
+	w := connect(t, s, WorkerUser)
+	for _, subject := range []string{
+		w.WorkSubject(DefaultQueue, "T-1"), w.ControlSubject("T-1"), bucketSubject(w.Runs(), "T-1"),
+		bucketSubject(w.State(), checkpointKey), w.EventSubject("codex", "T-1", "status"),
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if _, err := w.js.Publish(ctx, subject, []byte("x")); err == nil {
+			t.Errorf("a worker may publish to %s", subject)
+		}
+		cancel()
+	}
+	if !strings.HasPrefix(w.WorkSubject("q", "r"), DefaultPrefix+".work.") {
+		t.Error("subject")
+	}
+}

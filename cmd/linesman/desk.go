@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/mcp"
+	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/responder/web"
+	"github.com/linesman/linesman/runs"
+)
+
+// desk is a responder with its surfaces.
+type desk struct {
+	*responder.Responder
+	app   *app
+	bus   *bus.Bus
+	tools *delegator.Delegator
+	cloud *cloud.Driver
+	web   *web.Server // nil: no HTTP
+	addr  net.Addr
+	mcp   *mcp.Endpoint
+}
+
+// newDesk makes a responder that works over a bus. With listen it serves HTTP
+// there, and has the address when it returns.
+func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
+	c := a.config
+	d := &desk{app: a, bus: b}
+	d.Responder = responder.New(responder.Config{
+		Streams: b, Queue: c.Work.Queue, LostAfter: c.LostAfter, StuckAfter: c.StuckAfter,
+		MaxIdle: c.Work.MaxLimit, MaxHard: c.Work.MaxLimit, Danger: c.Work.Danger, Log: a.log,
+	})
+	var err error
+	d.cloud, err = cloud.New(cloud.Config{Command: c.Agents.Codex.Command, Scratch: filepath.Join(c.DataDir, "cloud"), Logs: cloudLogs{b}, Log: a.log})
+	if err != nil {
+		return nil, err
+	}
+	d.tools = delegator.New(delegator.Config{
+		Responder: d.Responder, Cloud: d.cloud, Environments: c.Environments, Idle: c.Work.Idle, Hard: c.Work.Hard, Log: a.log,
+	})
+	if listen == "" {
+		return d, nil
+	}
+	token, err := web.TokenFile(a.tokenFile())
+	if err != nil {
+		return nil, err
+	}
+	if d.web, err = web.New(web.Config{Listen: listen, Token: token, Ready: d.ready, Log: a.log}); err != nil {
+		return nil, err
+	}
+	if d.addr, err = d.web.Listen(); err != nil {
+		return nil, fmt.Errorf("--http: %w; choose another address, or port 0 for a free one", err)
+	}
+	d.mcp = mcp.Handler(mcp.NewServer(d.mcpConfig()))
+	d.web.Handle("/mcp", d.mcp)
+	return d, nil
+}
+
+func (a *app) tokenFile() string { return filepath.Join(a.config.DataDir, "token") }
+
+func (d *desk) mcpConfig() mcp.Config {
+	return mcp.Config{Tools: d.tools, List: delegator.Tools(), Schemas: delegator.Schemas(), Version: build().Version, Log: d.app.log}
+}
+
+// ready says what is missing for requests to be answered.
+func (d *desk) ready(ctx context.Context) error {
+	if !d.bus.Connected() {
+		return errors.New("NATS is away")
+	}
+	return d.Ready(ctx)
+}
+
+// url is where HTTP is served, "" where it is not.
+func (d *desk) url() string {
+	if d.addr == nil {
+		return ""
+	}
+	return "http://" + d.addr.String()
+}
+
+// serve answers requests until ctx ends: then it returns nil.
+func (d *desk) serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.Run(ctx) })
+	group.Go(func() error {
+		return natsapi.Serve(ctx, natsapi.Config{
+			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: delegator.Tools(), Version: build().Version, Log: d.app.log,
+		})
+	})
+	group.Go(func() error {
+		return d.bus.AskCloud(ctx, func(ctx context.Context) error { return d.cloud.Follow(ctx, d.openCloud) })
+	})
+	if d.web != nil {
+		group.Go(func() error {
+			defer d.mcp.Close()
+			return d.web.Serve(ctx)
+		})
+	}
+	return group.Wait()
+}
+
+// openCloud are the runs in the cloud that have not ended.
+func (d *desk) openCloud(ctx context.Context) ([]cloud.Open, error) {
+	if err := d.Ready(ctx); err != nil {
+		return nil, err
+	}
+	var all []cloud.Open
+	for _, v := range d.Snapshot(0, func(r runs.Row) bool { return r.Agent == cloud.Agent }).Working {
+		record, err := d.Record(ctx, v.ID)
+		if errors.Is(err, runs.ErrNoRun) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		one := cloud.Open{Run: v.ID, Bytes: record.Bytes}
+		if record.Cloud != nil {
+			one.ID = record.Cloud.ID
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// cloudLogs lets the cloud driver write to a bus.
+type cloudLogs struct{ bus *bus.Bus }
+
+func (l cloudLogs) Open(ctx context.Context, agent, run string, m runs.Mark) (cloud.Log, error) {
+	return l.bus.OpenLog(ctx, agent, run, m)
+}
+
+func (l cloudLogs) Output(ctx context.Context, agent, run string) ([]byte, error) {
+	out, _, err := l.bus.Output(ctx, agent, run, cloud.MaxOutput, false)
+	return out.Head, err
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/bus"
+)
+
+type responderCmd struct {
+	HTTP string `name:"http" setting:"http" placeholder:"HOST:PORT" help:"${http}"`
+}
+
+// Help is printed by `linesman responder --help`.
+func (responderCmd) Help() string {
+	return `Answers requests about runs, and puts tasks on the work queue: over MCP at /mcp of its HTTP server, and as the NATS service
+linesman. Any number can run against one NATS cluster and share the requests. Once it is ready it prints one line,
+
+    ready http=URL
+
+Examples:
+
+    linesman responder --nats nats://cluster:4222 --creds responder.creds --public-creds responder-public.creds
+
+Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
+}
+
+func (c *responderCmd) Run(ctx context.Context, a *app) error {
+	b, err := a.connect(ctx, bus.ResponderUser)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	d, err := a.newDesk(b, a.config.HTTP)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.serve(ctx) })
+	group.Go(func() error {
+		if d.Ready(ctx) == nil {
+			fmt.Fprintf(a.stdout, "ready http=%s\n", d.url())
+			a.log.Info("responder ready", zap.String("http", d.url()))
+		}
+		return nil
+	})
+	return group.Wait()
+}

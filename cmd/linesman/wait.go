@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+type waitCmd struct {
+	Run_    runID         `arg:"" name:"run" help:"Id of the run."`
+	Timeout time.Duration `placeholder:"DURATION" help:"Wait no longer than this, in whole seconds; the run goes on. By default for ever."`
+	JSON    bool          `name:"json" help:"Print the responder's answer, a v3.6 envelope, on one line."`
+}
+
+// Help is printed by `linesman wait --help`.
+func (waitCmd) Help() string {
+	return `Waits until a run has ended and tells what came of it. On a terminal a line at the bottom says how far it is. Ctrl-C ends
+the waiting, not the run. A responder that goes away meanwhile is waited for, as long as half a minute.
+
+Examples:
+
+    linesman wait T-local-0mwqeheq41ojmir && git diff
+    linesman wait --timeout 10m --json T-local-0mwqeheq41ojmir | jq -r .data.state
+
+Exit status: 0 the run completed, 1 it ended otherwise, or something failed, 2 bad flags or settings, 3 NATS or the
+responder is out of reach, 4 there is no such run, 124 --timeout passed.`
+}
+
+func (c *waitCmd) Run(ctx context.Context, a *app) error {
+	a.whisper()
+	if c.Timeout < 0 {
+		return exitWith(exitUsage, fmt.Errorf("--timeout: must not be negative, got %s", c.Timeout))
+	}
+	caller, err := a.caller(ctx)
+	if err != nil {
+		return err
+	}
+	defer caller.bus.Close()
+	return caller.wait(ctx, c.Run_, c.Timeout, c.JSON)
+}
+
+// A wait asks anew every waitSlice, for an answer can be lost with the
+// responder that owed it, and bears nobody being there for waitPatience.
+const (
+	waitSlice    = 30 * time.Second
+	waitPatience = 30 * time.Second
+)
+
+// wait waits for the end of a run, at most for timeout unless that is 0, and
+// tells what came of it.
+func (c *caller) wait(ctx context.Context, run runID, timeout time.Duration, asJSON bool) error {
+	type outcome struct {
+		answer
+		err error
+	}
+	ended := make(chan outcome, 1)
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		a, err := c.end(waiting, run, timeout)
+		ended <- outcome{a, err}
+	}()
+	line := c.progressLine(run)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case o := <-ended:
+			line.erase()
+			if ctx.Err() != nil {
+				return exitWith(exitFailed, fmt.Errorf("no longer waiting; run %s goes on", run))
+			}
+			if o.err != nil {
+				return o.err
+			}
+			return c.tellEnd(o.answer, run, asJSON)
+		case <-tick.C:
+			line.draw(ctx)
+		}
+	}
+}
+
+// end asks until the run has ended or the time is over, and returns the last
+// answer.
+func (c *caller) end(ctx context.Context, run runID, timeout time.Duration) (answer, error) {
+	began := time.Now()
+	heard := time.Time{} // when a responder last gave an answer
+	for {
+		slice := waitSlice
+		if timeout > 0 {
+			slice = min(slice, max(timeout-time.Since(began), time.Second))
+		}
+		asked := time.Now()
+		a, err := c.ask(ctx, slice+5*time.Second, run.tool("wait"), map[string]any{"task_id": run, "timeout_sec": wholeSeconds(slice)})
+		over := timeout > 0 && time.Since(began) >= timeout
+		switch {
+		case err == nil && (a.Error == nil || !a.Error.late() || over):
+			return a, nil
+		case err == nil:
+			heard = time.Now()
+			continue
+		case ctx.Err() != nil || exitCode(err) != exitNATS || heard.IsZero() && time.Since(asked) < slice:
+			return answer{}, err
+		case over:
+			return answer{}, exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))
+		case time.Since(heard) > waitPatience+slice:
+			return answer{}, err
+		}
+		select { // it may be on its way back
+		case <-ctx.Done():
+			return answer{}, ctx.Err()
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// late reports whether an error says that a run has not ended within the time
+// that was to be waited.
+func (p *problem) late() bool { return p.Code == "TIMEOUT" && p.Details.TimeoutType == "wait" }
+
+// tellEnd prints the answer of a wait.
+func (c *caller) tellEnd(a answer, run runID, asJSON bool) error {
+	if a.Error != nil && a.Error.late() {
+		if asJSON {
+			if err := a.writeEnvelope(c.app.stdout); err != nil {
+				return err
+			}
+		}
+		return exitWith(exitTimeout, fmt.Errorf("run %s has not ended: it is %s", run, safeWord(a.Error.Details.State)))
+	}
+	var r result
+	err := c.finish(a, asJSON, nil, run, func() error {
+		if err := a.read(&r); err != nil {
+			return err
+		}
+		return r.print(newRenderer(c.app.stdout, c.app.environ))
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.read(&r); err != nil {
+		return err
+	}
+	if r.State != "completed" {
+		return exitWith(exitFailed, nil) // the answer says it all
+	}
+	return nil
+}
+
+// progressLine is the line on a terminal that says how far a run is. On
+// anything but a terminal it does nothing.
+type progressLine struct {
+	caller *caller
+	run    runID
+	*renderer
+}
+
+// progressLine is on stderr: what comes of the run goes to stdout, and may go
+// elsewhere.
+func (c *caller) progressLine(run runID) *progressLine {
+	p := &progressLine{caller: c, run: run, renderer: newRenderer(c.app.stderr, c.app.environ)}
+	return p
+}
+
+func (p *progressLine) draw(ctx context.Context) {
+	if !p.terminal {
+		return
+	}
+	a, err := p.caller.ask(ctx, 2*time.Second, p.run.tool("status"), p.run.lookup())
+	var s snapshot
+	if err != nil || a.Error != nil || a.read(&s) != nil {
+		return
+	}
+	rows := s.rows(time.Now(), 0)
+	if len(rows) != 1 {
+		return
+	}
+	line := fold(rows[0].words(), max(p.width()-1, 8))[0]
+	fmt.Fprint(p.out, "\r\x1b[K"+p.paint(dim, line))
+	p.status = true
+}
+
+func (p *progressLine) erase() {
+	if err := p.close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		p.caller.app.log.Debug("terminal")
+	}
+}
+
+var _ = term.IsTerminal

@@ -1,0 +1,224 @@
+// Package delegator is the fifteen tools of the v3.6 delegator: their names,
+// their arguments, and answers to them, as an envelope for programs and as
+// markdown for whoever reads. It owns what an answer looks like; what it says
+// comes from the responder, and so from the streams.
+//
+//	tool, args ──▶ read ──▶ handler ──▶ data ──┬─▶ envelope (JSON)
+//	              (params)  (Responder, Cloud)  └─▶ markdown
+//
+// The one rule: every call of a known tool is answered, with an envelope that
+// fits its schema. What is wrong with the arguments is told at once and in the
+// format that was asked for, and no value of a caller comes back in an error,
+// but for short words of plain ASCII.
+package delegator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/cloud"
+)
+
+// Cloud hands tasks over to Codex Cloud. How they stand is read from their
+// runs, like everything else.
+type Cloud interface {
+	Submit(ctx context.Context, r cloud.Request) (cloud.Submitted, error)
+}
+
+// Config is what a [Delegator] needs.
+type Config struct {
+	Responder *responder.Responder
+
+	// Cloud is nil where Codex Cloud is not driven: the tools that need it
+	// then answer UNSUPPORTED.
+	Cloud Cloud
+	// Environments is the path of the file that lists the environments of
+	// Codex Cloud; one that is not there lists none.
+	Environments string
+
+	// Idle and Hard are the limits of a task that asks for none, for the texts
+	// that name them; 0: not told.
+	Idle, Hard time.Duration
+	// GitGate refuses tasks whose text names a git command that may lose work,
+	// unless the caller allows it.
+	GitGate bool
+
+	Log *zap.Logger // default: none
+}
+
+// Delegator answers calls of the tools. Its methods may be called from several
+// goroutines.
+type Delegator struct {
+	Config
+	log   *zap.Logger
+	tools map[string]*tool
+	list  []*tool
+	cloud *cloudIndex
+}
+
+// New returns a delegator. The responder must be at work before it is called.
+func New(cfg Config) *Delegator {
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	d := &Delegator{Config: cfg, log: cfg.Log.Named("delegator"), tools: map[string]*tool{}, cloud: newCloudIndex()}
+	d.list = d.all()
+	for _, t := range d.list {
+		d.tools[t.name] = t
+	}
+	return d
+}
+
+// patience is how long a call waits for the responder to have read the run
+// table after its start.
+const patience = 10 * time.Second
+
+// Call runs a tool. The error is [ErrUnknownTool] alone; whatever else goes
+// wrong is an answer. Progress, unless it is nil, is told by the tools that
+// wait, from the goroutine of the call. A call whose ctx ends while it waits
+// for a task is answered with an error TIMEOUT; the task goes on.
+func (d *Delegator) Call(ctx context.Context, name string, args json.RawMessage, progress func(Progress)) (Answer, error) {
+	t := d.tools[name]
+	if t == nil {
+		return Answer{}, ErrUnknownTool
+	}
+	begun := time.Now()
+	c := &call{Delegator: d, tool: t, begun: begun, json: wantsJSON(args), tell: rising(progress)}
+	r, err := c.run(ctx, args)
+	if err != nil {
+		return c.fail(err), nil
+	}
+	return c.succeed(r), nil
+}
+
+// call is one call of a tool.
+type call struct {
+	*Delegator
+	tool  *tool
+	begun time.Time
+	json  bool // the envelope is what the caller reads
+	args  *arguments
+	tell  func(percent float64, message string)
+}
+
+// reply is what a tool has to say.
+type reply struct {
+	meta any // small scalars alone
+	data data
+}
+
+// data is the payload of an envelope, which can tell itself to a reader, too.
+type data interface {
+	markdown(p *page)
+}
+
+func (c *call) run(ctx context.Context, args json.RawMessage) (*reply, error) {
+	c.args = readArguments(c.tool.params, args)
+	if c.tool.check != nil {
+		c.tool.check(c)
+	}
+	if err := c.args.err(); err != nil {
+		return nil, err
+	}
+	if c.tool.reads {
+		ready, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		if err := c.Responder.Ready(ready); err != nil {
+			return nil, err
+		}
+	}
+	return c.tool.handle(c, ctx)
+}
+
+// envelope is the answer to a call, field by field in the order of v3.6.
+type envelope struct {
+	Version   string     `json:"version"`
+	SchemaID  string     `json:"schema_id"`
+	Tool      string     `json:"tool"`
+	Category  string     `json:"tool_category"`
+	RequestID string     `json:"request_id"`
+	TS        string     `json:"ts"`
+	Status    string     `json:"status"`
+	Meta      any        `json:"meta"`
+	Data      any        `json:"data,omitempty"`
+	Error     *wireError `json:"error,omitempty"`
+}
+
+const version = "3.6"
+
+func (c *call) succeed(r *reply) Answer {
+	e := c.envelope("ok")
+	e.Meta, e.Data = r.meta, r.data
+	p := &page{}
+	r.data.markdown(p)
+	return c.answer(e, p)
+}
+
+func (c *call) fail(err error) Answer {
+	e := c.envelope("error")
+	f := c.explain(err)
+	e.Error = &f.wireError
+	p := &page{}
+	f.markdown(p)
+	return c.answer(e, p)
+}
+
+func (c *call) envelope(status string) envelope {
+	return envelope{
+		Version: version, SchemaID: schemaID(c.tool.category), Tool: c.tool.name, Category: c.tool.category,
+		RequestID: newUUID(), TS: stamp(time.Now()), Status: status, Meta: struct{}{},
+	}
+}
+
+func (c *call) answer(e envelope, p *page) Answer {
+	body, err := bounds.Encode(e)
+	if err != nil { // strings, numbers, and JSON that was read before
+		panic("delegator: encode an envelope: " + err.Error())
+	}
+	a := Answer{Envelope: body, JSON: c.json, IsError: e.Error != nil}
+	if a.JSON {
+		a.Text = string(body)
+	} else {
+		a.Text = p.String()
+	}
+	return a
+}
+
+func schemaID(category string) string { return "codex/v3.6/" + category + "/v1" }
+
+// newUUID is a random UUID, version 4.
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:]) // it never fails
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// stamp is a time as answers show it: UTC, milliseconds.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// moment is [stamp] of a time in Unix milliseconds.
+func moment(ms int64) string { return stamp(time.UnixMilli(ms)) }
+
+// rising is progress that never falls, and is told only when it changes.
+func rising(progress func(Progress)) func(float64, string) {
+	if progress == nil {
+		return func(float64, string) {}
+	}
+	last := Progress{Percent: -1}
+	return func(percent float64, message string) {
+		next := Progress{Percent: max(last.Percent, percent, 0), Message: message}
+		if next != last {
+			last = next
+			progress(next)
+		}
+	}
+}

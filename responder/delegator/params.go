@@ -1,0 +1,184 @@
+package delegator
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/linesman/linesman/bounds"
+)
+
+// kind is the type of a parameter.
+type kind uint8
+
+const (
+	text    kind = iota
+	choice       // one of some words
+	integer      // a JSON number without a fraction
+	boolean
+	object
+	names // an array of strings
+)
+
+// param is one parameter of a tool. Its other spelling, camelCase for
+// snake_case and the reverse, is an alias.
+type param struct {
+	name     string
+	kind     kind
+	required bool
+	about    string // for whoever calls
+	words    []string
+	least    int64 // of an integer
+	most     int64 // of an integer; of a text: bytes
+	chars    int64 // of a text: characters, instead of bytes
+	lines    bool  // a text may have several lines
+	def      any   // nil: none
+}
+
+// alias is the other spelling of a name, or "".
+func alias(name string) string {
+	var b strings.Builder
+	upper := false
+	for _, c := range name {
+		switch {
+		case c == '_':
+			upper = true
+		case 'A' <= c && c <= 'Z':
+			b.WriteByte('_')
+			b.WriteRune(c + 'a' - 'A')
+		case upper:
+			b.WriteRune(c + 'A' - 'a')
+			upper = false
+		default:
+			b.WriteRune(c)
+		}
+	}
+	if b.String() == name {
+		return ""
+	}
+	return b.String()
+}
+
+// schema is the JSON Schema of the parameters. It does not close the object:
+// a host that checks arguments by it must let an alias through. Unknown names
+// are refused by the call.
+func schema(params []param) json.RawMessage {
+	var b strings.Builder
+	b.WriteString(`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{`)
+	var required []string
+	for i, p := range params {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:%s", p.name, p.schema())
+		if p.required {
+			required = append(required, p.name)
+		}
+	}
+	b.WriteByte('}')
+	if len(required) > 0 {
+		fmt.Fprintf(&b, `,"required":%s`, encode(required))
+	}
+	b.WriteByte('}')
+	return json.RawMessage(b.String())
+}
+
+func (p *param) schema() []byte {
+	about := p.about
+	if a := alias(p.name); a != "" {
+		about += " Also accepted as " + a + "."
+	}
+	s := struct {
+		Type        string   `json:"type"`
+		Description string   `json:"description"`
+		Enum        []string `json:"enum,omitempty"`
+		Items       any      `json:"items,omitempty"`
+		MinLength   int64    `json:"minLength,omitempty"`
+		MaxLength   int64    `json:"maxLength,omitempty"`
+		Minimum     *int64   `json:"minimum,omitempty"`
+		Maximum     *int64   `json:"maximum,omitempty"`
+		MaxItems    int64    `json:"maxItems,omitempty"`
+		Default     any      `json:"default,omitempty"`
+	}{Description: about, Enum: p.words, Default: p.def}
+	switch p.kind {
+	case text:
+		s.Type, s.MinLength, s.MaxLength = "string", 1, max(p.most, p.chars)
+	case choice:
+		s.Type = "string"
+	case integer:
+		s.Type, s.Minimum, s.Maximum = "integer", &p.least, &p.most
+	case boolean:
+		s.Type = "boolean"
+	case object:
+		s.Type = "object"
+	case names:
+		s.Type, s.MaxItems = "array", p.most
+		s.Items = struct {
+			Type string `json:"type"`
+		}{"string"}
+	}
+	return encode(s)
+}
+
+// nearest is the name that a caller most likely meant, or "".
+func nearest(params []param, name string) string {
+	best, at := "", 0
+	for _, p := range params {
+		for _, known := range []string{p.name, alias(p.name)} {
+			if known == "" {
+				continue
+			}
+			n := distance(fold(known), fold(name))
+			if n <= max(2, len(known)/3) && (best == "" || n < at) {
+				best, at = known, n
+			}
+		}
+	}
+	return best
+}
+
+// fold makes the spellings of a name one.
+func fold(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
+
+// distance is how many bytes must change to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := before
+			if a[i] != b[j] {
+				cost++
+			}
+			before = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// plainWord reports whether s is short and harmless enough to be shown to
+// whoever sent it: what the names and the words of parameters are made of.
+func plainWord(s string) bool {
+	const most = 40
+	return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.')
+	})
+}
+
+func oneOf(words []string) string {
+	return "must be one of " + strings.Join(slices.Clone(words), ", ")
+}
+
+func encode(v any) []byte {
+	b, err := bounds.Encode(v)
+	if err != nil { // what is encoded here are strings and numbers
+		panic("delegator: " + err.Error())
+	}
+	return b
+}

@@ -1,0 +1,131 @@
+package delegator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
+)
+
+// cancelData says what became of a cancel.
+type cancelData struct {
+	Operation string  `json:"operation"`
+	TaskID    string  `json:"task_id"`
+	State     string  `json:"state"` // cancelled, or cancelling while the agent is being ended
+	Before    string  `json:"previous_state,omitempty"`
+	Reason    string  `json:"reason,omitempty"`
+	Ext       *extAll `json:"ext,omitempty"`
+}
+
+type extAll struct {
+	Stream *basis `json:"stream,omitempty"`
+}
+
+func (c *call) ext() *extAll {
+	if b := c.basis(); b != nil {
+		return &extAll{b}
+	}
+	return nil
+}
+
+type cancelMeta struct {
+	AckTS string `json:"ack_ts"`
+}
+
+func localCancel(c *call, ctx context.Context) (*reply, error) {
+	v, err := c.local(ctx, "task_id")
+	if err != nil {
+		return nil, err
+	}
+	reason := c.args.text("reason")
+	done, err := c.Responder.Cancel(ctx, v.ID, reason)
+	var ended *responder.EndedError
+	if errors.As(err, &ended) {
+		return nil, invalid(c.args.spelled("task_id"), "the task has ended: it is "+string(ended.State),
+			details{TaskID: v.ID, State: string(ended.State)})
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := &cancelData{Operation: "cancel", TaskID: v.ID, State: "cancelling", Before: string(done.Before), Reason: reason, Ext: c.ext()}
+	if done.State == runs.StateCancelled {
+		d.State = "cancelled"
+	}
+	return &reply{cancelMeta{stamp(time.Now())}, d}, nil
+}
+
+func (d *cancelData) markdown(p *page) {
+	p.heading("Task " + d.State)
+	p.fact("Task", code(d.TaskID))
+	p.fact("Before", d.Before)
+	p.fact("Reason", plain(d.Reason))
+	if d.State == "cancelling" {
+		p.gap()
+		p.line("Its agent is being ended: see " + code("_codex_local_status"))
+	}
+}
+
+type cleanupMeta struct {
+	DryRun bool  `json:"dry_run"`
+	Stuck  int64 `json:"stuck_threshold_seconds"`
+	Old    int64 `json:"old_threshold_hours"`
+}
+
+// cleanupData says what a cleanup found and did.
+type cleanupData struct {
+	Stuck struct {
+		Found   int      `json:"found"`
+		Cleaned int      `json:"cleaned"`
+		IDs     []string `json:"task_ids"` // of those found, at most maxStuckIDs
+	} `json:"stuck_tasks"`
+	Old struct {
+		Found   int   `json:"found"`
+		Deleted int   `json:"deleted"`
+		Oldest  int64 `json:"oldest_age_hours"` // 0 where none was found
+	} `json:"old_tasks"`
+	Summary string  `json:"summary"`
+	Ext     *extAll `json:"ext,omitempty"`
+}
+
+const maxStuckIDs = 50
+
+func cleanup(c *call, ctx context.Context) (*reply, error) {
+	m := cleanupMeta{c.args.flag("dryRun"), c.args.number("stuckTaskMaxAgeSeconds"), c.args.number("oldTaskMaxAgeHours")}
+	report, err := c.Responder.Cleanup(ctx, responder.CleanupSpec{
+		Stuck: time.Duration(m.Stuck) * time.Second, Old: time.Duration(m.Old) * time.Hour, DryRun: m.DryRun,
+	})
+	if err != nil {
+		f := c.explain(err)
+		f.Message += fmt.Sprintf("; until then %d stuck tasks were ended, and %d old ones removed", len(report.Ended), report.Gone)
+		return nil, f
+	}
+	d := &cleanupData{Ext: c.ext()}
+	d.Stuck.Found, d.Stuck.Cleaned = len(report.Stuck), len(report.Ended)
+	d.Stuck.IDs = append([]string{}, report.Stuck[:min(len(report.Stuck), maxStuckIDs)]...)
+	d.Old.Found, d.Old.Deleted, d.Old.Oldest = report.Old, report.Gone, int64(report.Oldest/time.Hour)
+	d.Summary = fmt.Sprintf("Cleaned %d stuck tasks, deleted %d old tasks", d.Stuck.Cleaned, d.Old.Deleted)
+	if m.DryRun {
+		d.Summary = fmt.Sprintf("Would clean %d stuck tasks, and delete %d old tasks", d.Stuck.Found, d.Old.Found)
+	}
+	return &reply{m, d}, nil
+}
+
+func (d *cleanupData) markdown(p *page) {
+	p.heading("Cleanup")
+	p.line(d.Summary)
+	p.heading("Stuck tasks")
+	p.fact("Found", number(int64(d.Stuck.Found)))
+	p.fact("Ended", number(int64(d.Stuck.Cleaned)))
+	for _, id := range d.Stuck.IDs {
+		p.item(code(id))
+	}
+	p.heading("Old tasks")
+	p.fact("Found", number(int64(d.Old.Found)))
+	p.fact("Removed", number(int64(d.Old.Deleted)))
+	if d.Old.Found > 0 {
+		p.fact("Age of the oldest", number(d.Old.Oldest)+" h")
+	}
+}

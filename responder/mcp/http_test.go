@@ -1,0 +1,136 @@
+package mcp
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestBodyOverTheBoundIsRefused(t *testing.T) {
+	url := serve(t, Handler(NewServer(config(nil))))
+	body := func(size int) string {
+		const begin, end = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"`, `","version":"0"}}}`
+		return begin + strings.Repeat("x", size-len(begin)-len(end)) + end
+	}
+	for size, want := range map[int]int{MaxMessage: http.StatusOK, MaxMessage + 1: http.StatusRequestEntityTooLarge} {
+		for _, header := range [][]string{nil, {versionHeader, legacy}} {
+			res := post(t.Context(), t, url, body(size), header...)
+			b, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if err != nil || res.StatusCode != want {
+				t.Errorf("%d bytes: status %d, %v; want %d", size, res.StatusCode, err, want)
+			}
+			if want != http.StatusOK && !json.Valid(b) {
+				t.Errorf("the refusal is not JSON: %s", b)
+			}
+		}
+	}
+	res := post(t.Context(), t, url, body(MaxMessage+1), versionHeader, stateless)
+	res.Body.Close()
+	if res.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("%s: status %d, want 413", stateless, res.StatusCode)
+	}
+}
+
+// A client that says 2026-07-28 in the body alone has to hear that its header
+// is missing, not that the revision is unknown.
+func TestRevisionIsFoundInHeaderAndBody(t *testing.T) {
+	url := serve(t, Handler(NewServer(config(nil))))
+	for name, c := range map[string]struct {
+		header []string
+		status int
+		want   string
+	}{
+		"both":       {[]string{versionHeader, stateless, "Mcp-Method", "tools/list"}, http.StatusOK, `"tools":[]`},
+		"body alone": {nil, http.StatusBadRequest, "-32020"},
+		"old header": {[]string{versionHeader, legacy}, http.StatusBadRequest, "-32020"},
+	} {
+		res := post(t.Context(), t, url, modernList, c.header...)
+		b, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != c.status || !strings.Contains(string(b), c.want) {
+			t.Errorf("%s: got %d %s %v; want %d and %s", name, res.StatusCode, b, err, c.status, c.want)
+		}
+	}
+}
+
+func TestAtTheBoundTheLongestRestedSessionMakesRoom(t *testing.T) {
+	c, begun, ended := waiting()
+	url := serve(t, newEndpoint(NewServer(c), 2, time.Hour))
+	ping := func(session string) int {
+		res := post(t.Context(), t, url, `{"jsonrpc":"2.0","id":9,"method":"ping"}`, sessionHeader, session, versionHeader, legacy)
+		defer res.Body.Close()
+		_, _ = io.Copy(io.Discard, res.Body)
+		return res.StatusCode
+	}
+	first, second := open(t, url), open(t, url)
+	if got := ping(first); got != http.StatusOK { // now second rested longer
+		t.Fatalf("status %d", got)
+	}
+	third := open(t, url)
+	for session, want := range map[string]int{first: http.StatusOK, second: http.StatusNotFound, third: http.StatusOK} {
+		if got := ping(session); got != want {
+			t.Errorf("session %s: status %d, want %d", session, got, want)
+		}
+	}
+
+	// With both of them busy nobody makes room.
+	done := make(chan struct{}, 2)
+	for _, session := range []string{first, third} {
+		go func() {
+			if res, err := try(t.Context(), url, callWait, sessionHeader, session, versionHeader, legacy); err == nil {
+				_, _ = io.Copy(io.Discard, res.Body)
+				res.Body.Close()
+			}
+			done <- struct{}{}
+		}()
+		<-begun
+	}
+	res := post(t.Context(), t, url, initialize)
+	res.Body.Close()
+	if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
+		t.Errorf("status %d, Retry-After %q; want 503 and a time", res.StatusCode, res.Header.Get("Retry-After"))
+	}
+	for _, session := range []string{first, third} {
+		res := post(t.Context(), t, url, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, sessionHeader, session, versionHeader, legacy)
+		res.Body.Close()
+		<-ended
+		<-done
+	}
+	open(t, url)
+}
+
+func TestSessionEndsAfterItsRest(t *testing.T) {
+	server := NewServer(config(nil))
+	url := serve(t, newEndpoint(server, 2, 10*time.Millisecond))
+	open(t, url)
+	deadline, tick := time.After(10*time.Second), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for {
+		left := 0
+		for range server.Sessions() {
+			left++
+		}
+		if left == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the session is still there")
+		}
+	}
+}
+
+func TestSessionsThatNeverBeganTakeNoRoom(t *testing.T) {
+	url := serve(t, newEndpoint(NewServer(config(nil)), 1, time.Hour))
+	for range 3 {
+		res := post(t.Context(), t, url, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		_, _ = io.Copy(io.Discard, res.Body) // its end comes once it is served
+		res.Body.Close()
+	}
+	open(t, url)
+}

@@ -1,0 +1,135 @@
+// Package mcp lets MCP clients call the tools: over stdio and over streamable
+// HTTP, in the revisions 2025-11-25 (a session, opened by a handshake) and
+// 2026-07-28 (no session, every request speaks for itself). It owns the
+// protocol and nothing else: what a tool does, what its arguments mean and
+// what an answer looks like is told to it.
+//
+//	stdin ──▶ ServeStdio ─┐
+//	                      ├─▶ SDK server ──▶ Tools.Call ──▶ Answer ──▶ text, structuredContent
+//	POST ───▶ Handler ────┘
+//
+// The one rule: a client gets a protocol error only for what is wrong with the
+// protocol (an unknown tool, broken JSON-RPC). Whatever a tool has to say, bad
+// arguments and its own panics included, is a result that holds an envelope.
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/responder/delegator"
+)
+
+const (
+	// MaxMessage bounds what a client may send at once, in bytes: the body of
+	// a POST, or a line on stdin. What is longer is refused unread.
+	MaxMessage = 1 << 20
+
+	// maxCalls bounds the tool calls in flight over all clients of a server.
+	// One more is answered at once with an INTERNAL error that says so.
+	maxCalls = 1024
+
+	// fresh is how long a client of 2026-07-28 may keep a list or a schema
+	// before it asks again. They change with the program, not while it runs.
+	fresh = 5 * time.Minute
+)
+
+// Tools is what can be called.
+type Tools interface {
+	// Call runs one tool. The error is [delegator.ErrUnknownTool] alone; all
+	// else, bad arguments too, is an answer. Progress may be reported from any
+	// goroutine, and is dropped once Call has returned. Call returns soon after
+	// ctx ends: by then nobody waits for the answer.
+	Call(ctx context.Context, tool string, args json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error)
+}
+
+// Config is what a server offers.
+type Config struct {
+	Tools   Tools
+	List    []delegator.Tool   // announced; each InputSchema must be an object schema
+	Schemas []delegator.Schema // served as resources
+	Version string             // of linesman
+	Log     *zap.Logger        // nil: no log
+}
+
+// NewServer returns a server that offers the tools and schemas. It serves any
+// number of clients over [ServeStdio] and [Handler]. It panics when a tool has
+// no input schema or a schema no URI: the lists are part of the program.
+func NewServer(c Config) *sdk.Server { return newServer(c, maxCalls) }
+
+func newServer(c Config, most int) *sdk.Server {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	s := &server{
+		tools:      c.Tools,
+		categories: make(map[string]string, len(c.List)),
+		calls:      make(chan struct{}, most),
+		log:        c.Log.Named("mcp"),
+	}
+	// The SDK's own log is left off: its errors can quote what a client sent.
+	out := sdk.NewServer(&sdk.Implementation{Name: "linesman", Title: "linesman", Version: c.Version}, &sdk.ServerOptions{
+		// No list changes while the program runs, and no log messages are sent
+		// to clients, so neither is announced. Prompts are: there are none, but
+		// clients ask for them whether announced or not, and 2026-07-28 wants
+		// who answers to have said so.
+		Capabilities: &sdk.ServerCapabilities{
+			Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}, Prompts: &sdk.PromptCapabilities{},
+		},
+		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) {
+			c.TTLMs, c.CacheScope = int(fresh.Milliseconds()), "public"
+		},
+	})
+	for _, t := range c.List {
+		s.categories[t.Name] = t.Category
+		out.AddTool(describe(t), s.call)
+	}
+	for _, schema := range c.Schemas {
+		out.AddResource(&sdk.Resource{
+			URI: schema.URI, Name: schema.Name, Description: schema.Description,
+			MIMEType: schemaType, Size: int64(len(schema.Body)),
+		}, serveSchema(schema))
+	}
+	out.AddReceivingMiddleware(s.guard, missingResource)
+	return out
+}
+
+const schemaType = "application/schema+json"
+
+// server is what the handlers of one SDK server share.
+type server struct {
+	tools      Tools
+	categories map[string]string // of the answers, by tool
+	calls      chan struct{}     // one slot a call in flight
+	log        *zap.Logger
+}
+
+// describe is how a tool is announced. There is no output schema: it would
+// force structured content on the callers who ask for markdown.
+func describe(t delegator.Tool) *sdk.Tool {
+	return &sdk.Tool{
+		Name:        t.Name,
+		Title:       t.Title,
+		Description: t.Description,
+		InputSchema: t.InputSchema,
+		Annotations: &sdk.ToolAnnotations{
+			Title:           t.Title,
+			ReadOnlyHint:    t.ReadOnly,
+			DestructiveHint: &t.Destructive,
+			IdempotentHint:  t.Idempotent,
+			OpenWorldHint:   &t.OpenWorld,
+		},
+	}
+}
+
+func serveSchema(s delegator.Schema) sdk.ResourceHandler {
+	return func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{
+			{URI: s.URI, MIMEType: schemaType, Text: string(s.Body)},
+		}}, nil
+	}
+}

@@ -1,0 +1,185 @@
+// Package natsapi offers the tools as a NATS micro service, named linesman:
+// `nats service ls`, `info` and `stats` show it. A request's body is the
+// tool's arguments as JSON, its answer the envelope that every surface gives.
+//
+//	PREFIX.api.TOOL    each tool under its own name
+//	PREFIX.api.VERB    status, results, wait, submit, cancel, cleanup
+//
+// Where the envelope holds an error the answer has the headers
+// Nats-Service-Error-Code and Nats-Service-Error, too. Several responders
+// share the requests.
+package natsapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/responder/delegator"
+)
+
+// Verbs are the short names of the tools that people ask for most.
+var Verbs = map[string]string{
+	"status":  "_codex_local_status",
+	"results": "_codex_local_results",
+	"wait":    "_codex_local_wait",
+	"submit":  "_codex_local_exec",
+	"cancel":  "_codex_local_cancel",
+	"cleanup": "_codex_cleanup_registry",
+}
+
+// maxCalls bounds the requests in flight; one more is refused with code 503.
+const maxCalls = 4096
+
+// Tools is what can be called.
+type Tools interface {
+	// Call runs one tool; see [delegator.Delegator.Call].
+	Call(ctx context.Context, tool string, args json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error)
+}
+
+// Config is what the service needs.
+type Config struct {
+	Conn    *nats.Conn // to the inside account
+	Root    string     // subject that the endpoints are below: PREFIX.api
+	Tools   Tools
+	List    []delegator.Tool
+	Version string // of linesman
+	Log     *zap.Logger
+}
+
+// Serve answers requests until ctx ends; then those in flight are given up,
+// and it returns nil.
+func Serve(ctx context.Context, c Config) error {
+	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls)}
+	defer s.calls.Wait()
+	m, err := micro.AddService(c.Conn, micro.Config{
+		Name: "linesman", Version: semver(c.Version), Description: "runs of coding agents: how they stand, what came of them",
+		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
+			c.Log.Warn("NATS service", zap.String("subject", err.Subject), zap.String("why", err.Description))
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("NATS service: %w", err)
+	}
+	defer func() { _ = m.Stop() }()
+	group := m.AddGroup(c.Root)
+	add := func(name, tool string, t delegator.Tool) {
+		if err == nil {
+			err = group.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) { s.request(tool, r) }),
+				micro.WithEndpointMetadata(map[string]string{"description": t.Title, "tool": tool, "category": t.Category}))
+		}
+	}
+	byName := map[string]delegator.Tool{}
+	for _, t := range c.List {
+		byName[t.Name] = t
+		add(t.Name, t.Name, t)
+	}
+	for verb, tool := range Verbs {
+		add(verb, tool, byName[tool])
+	}
+	if err != nil {
+		return fmt.Errorf("NATS service: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+type service struct {
+	Config
+	ctx   context.Context // ends all calls
+	calls sync.WaitGroup
+	slots chan struct{}
+}
+
+func (s *service) request(tool string, r micro.Request) {
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		s.fail(r, "503", "too many requests are in flight", nil)
+		return
+	}
+	s.calls.Go(func() { // the next request need not wait for a slow one
+		defer func() { <-s.slots }()
+		s.answer(tool, r)
+	})
+}
+
+func (s *service) answer(tool string, r micro.Request) {
+	args := r.Data()
+	if len(args) == 0 || string(args) == "null" {
+		args = []byte("{}")
+	}
+	a, err := s.Tools.Call(s.ctx, tool, args, nil)
+	switch {
+	case errors.Is(err, delegator.ErrUnknownTool): // the list names only those that there are
+		s.fail(r, "404", "unknown tool", nil)
+	case err != nil:
+		s.fail(r, "500", "internal error", nil)
+	case int64(len(a.Envelope)) > s.Conn.MaxPayload()-1024:
+		s.fail(r, "413", fmt.Sprintf("the answer has %d bytes, more than a message may: ask for less, with max_output_bytes or without events", len(a.Envelope)), nil)
+	case a.IsError:
+		code, text := problem(a.Envelope)
+		s.fail(r, code, text, a.Envelope)
+	default:
+		if err := r.Respond(a.Envelope); err != nil {
+			s.Log.Debug("answer", zap.String("tool", tool), zap.Error(err))
+		}
+	}
+}
+
+func (s *service) fail(r micro.Request, code, text string, body []byte) {
+	if err := r.Error(code, text, body); err != nil {
+		s.Log.Debug("answer", zap.Error(err))
+	}
+}
+
+// codes are what an error's code is in the headers, after those of HTTP.
+var codes = map[string]string{
+	"VALIDATION": "400", "NOT_FOUND": "404", "TIMEOUT": "408", "INTERNAL": "500", "UNSUPPORTED": "501", "TOOL_ERROR": "502",
+}
+
+// problem is an envelope's error as headers say it: a code, and one line.
+func problem(envelope []byte) (code, text string) {
+	var e struct {
+		Error struct {
+			Code, Message string
+		}
+	}
+	if json.Unmarshal(envelope, &e) != nil || codes[e.Error.Code] == "" {
+		return "500", "internal error"
+	}
+	return codes[e.Error.Code], e.Error.Code + ": " + line(e.Error.Message)
+}
+
+// semver is a version as a service must have it.
+func semver(s string) string {
+	s = strings.TrimPrefix(s, "v")
+	if !semantic.MatchString(s) {
+		return "0.0.0"
+	}
+	return s
+}
+
+var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+// line is s as a header takes it.
+func line(s string) string {
+	const most = 512
+	b := make([]byte, 0, min(len(s), most))
+	for i := 0; i < len(s) && len(b) < most; i++ {
+		c := s[i]
+		if c < ' ' || c >= 0x7f {
+			c = ' '
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}

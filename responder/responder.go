@@ -1,0 +1,406 @@
+// Package responder answers requests about runs: how they stand, what came of
+// them, and that one is to be done or ended. It answers from what the streams
+// hold, and asks no process anything but an owner to end its run.
+//
+//	RUNS ──watch──▶ table ──▶ Status, Wait        (memory)
+//	RUNS, RAW, EVENTS ──────▶ Record, Output, Events   (read when asked)
+//	Submit ──▶ WORK, RAW      Cancel ──▶ control, RAW      Cleanup ──▶ RAW, RUNS
+//
+// Any number of responders may run; each has the whole table. Its surfaces
+// (delegator, mcp, natsapi) are encoders, and have packages of their own.
+package responder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Streams is what a responder needs of the bus.
+type Streams interface {
+	WatchRuns(ctx context.Context, each func(runs.Change), empty func()) error
+	WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.Time)) error
+	FirstRun(ctx context.Context) (uint64, error)
+	RemoveRun(ctx context.Context, run string, revision uint64) error
+
+	Record(ctx context.Context, run string) (*runs.Record, bool, error)
+	Output(ctx context.Context, agent, run string, most int, hasErr bool) (stdout, stderr runs.Excerpt, err error)
+	LastEvents(ctx context.Context, agent, run string, n int) ([]json.RawMessage, error)
+	AgentOf(ctx context.Context, run string) (agent string, err error)
+
+	Submit(ctx context.Context, queue string, t runs.Task, at int64) (work, raw uint64, err error)
+	Queued(ctx context.Context, queue, run string) (bool, error)
+	Unqueue(ctx context.Context, queue, run string) error
+	AskCancel(ctx context.Context, run, reason string) error
+	AppendIf(ctx context.Context, agent, run string, known runs.Mark, decide func(runs.Mark) *runs.Entry) (runs.Mark, error)
+}
+
+// Config is what a [Responder] needs.
+type Config struct {
+	Streams    Streams
+	Queue      string        // where tasks are submitted
+	LostAfter  time.Duration // a worker that is silent for so long is gone
+	StuckAfter time.Duration // a run whose worker is gone, and that gave no sign for so long, is ended; 0: only when asked
+	MaxIdle    time.Duration // most that a task may ask for; 0: as much as it likes
+	MaxHard    time.Duration
+	Danger     bool        // tasks without a sandbox may be submitted
+	Log        *zap.Logger // default: none
+}
+
+// Responder answers requests. Its methods may be called from several
+// goroutines, once Run is at work.
+type Responder struct {
+	cfg     Config
+	log     *zap.Logger
+	table   *table
+	workers *workers
+}
+
+// New returns a responder. It reads nothing before Run.
+func New(cfg Config) *Responder {
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	return &Responder{cfg: cfg, log: cfg.Log.Named("responder"), table: newTable(), workers: newWorkers()}
+}
+
+// Run keeps the table until ctx ends; then it returns nil. The error says that
+// there is no run table.
+func (r *Responder) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.table.change(c, time.Now()) }, r.table.empty)
+	})
+	group.Go(func() error { return r.cfg.Streams.WatchBeats(ctx, r.workers.heard) })
+	group.Go(func() error { return r.keepHouse(ctx) })
+	return group.Wait()
+}
+
+// Ready waits until the table holds what there was when Run began.
+func (r *Responder) Ready(ctx context.Context) error {
+	select {
+	case <-r.table.filled:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the run table is not read yet: %w", ctx.Err())
+	}
+}
+
+// Basis is what an answer is based on: the newest sequence of RAW that the
+// table knows of, and when the last news came; zero if none came yet.
+func (r *Responder) Basis() (seq uint64, at time.Time) { return r.table.based() }
+
+// Get returns the row of a run: what is known without reading anything.
+func (r *Responder) Get(run string) (View, bool) {
+	row, _, ok := r.table.get(run)
+	if !ok {
+		return View{}, false
+	}
+	return r.view(row), true
+}
+
+// View is a row, and what only a look around tells.
+type View struct {
+	runs.Row
+	Position int  // of a queued run: how many wait before it
+	Lost     bool // it should be working, but its worker has not been heard of
+}
+
+func (r *Responder) view(row runs.Row) View {
+	v := View{Row: row}
+	switch row.State {
+	case runs.StateQueued:
+		v.Position = r.table.position(row)
+	case runs.StateWorking:
+		v.Lost = row.Worker != "" && r.workers.gone(row.Worker, r.cfg.LostAfter, time.Now())
+	}
+	return v
+}
+
+// Look is Get for a run that may have begun a moment ago: where the raw log
+// knows it, its row is waited for. The error is [runs.ErrNoRun] for others.
+func (r *Responder) Look(ctx context.Context, run string) (View, error) {
+	if v, ok := r.Get(run); ok {
+		return v, nil
+	}
+	if runs.CheckID(run) != nil {
+		return View{}, runs.ErrNoRun
+	}
+	news, stop := r.table.listen(run)
+	defer stop()
+	if _, err := r.cfg.Streams.AgentOf(ctx, run); err != nil {
+		return View{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	for {
+		if v, ok := r.Get(run); ok {
+			return v, nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return View{}, runs.ErrNoRun // its record was removed, or nobody makes records
+		}
+	}
+}
+
+// Thread returns the newest run of a thread.
+func (r *Responder) Thread(thread string) (View, bool) {
+	row, ok := r.table.ofThread(thread)
+	if !ok {
+		return View{}, false
+	}
+	return r.view(row), true
+}
+
+// Snapshot is how all runs stand.
+type Snapshot struct {
+	Working []View // by beginning
+	Queued  []View // by place in the queue
+	Ended   []View // the last one first, at most as many as asked for
+	Total   int    // of the runs that have ended, how many are kept
+}
+
+// Snapshot lists the runs that keep lets through, nil being all.
+func (r *Responder) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
+	var s Snapshot
+	working, queued := r.table.open()
+	now := time.Now()
+	for _, row := range working {
+		if keep == nil || keep(row) {
+			s.Working = append(s.Working, View{Row: row, Lost: row.Worker != "" && r.workers.gone(row.Worker, r.cfg.LostAfter, now)})
+		}
+	}
+	before := map[string]int{} // by queue
+	for _, row := range queued {
+		if keep == nil || keep(row) {
+			s.Queued = append(s.Queued, View{Row: row, Position: before[row.Queue]})
+		}
+		before[row.Queue]++
+	}
+	r.table.recent(func(row runs.Row, _ uint64) bool {
+		if keep == nil || keep(row) {
+			if s.Total++; len(s.Ended) < limit {
+				s.Ended = append(s.Ended, View{Row: row})
+			}
+		}
+		return keep != nil || len(s.Ended) < limit
+	})
+	if keep == nil {
+		s.Total = r.table.endedCount()
+	}
+	return s
+}
+
+// Record reads the whole record of a run. The error is [runs.ErrNoRun] where
+// there is none.
+func (r *Responder) Record(ctx context.Context, run string) (*runs.Record, error) {
+	if runs.CheckID(run) != nil {
+		return nil, runs.ErrNoRun
+	}
+	record, ok, err := r.cfg.Streams.Record(ctx, run)
+	if err == nil && !ok {
+		err = runs.ErrNoRun
+	}
+	return record, err
+}
+
+// Output reads what a run's agent wrote: of stdout and stderr together at most
+// about most bytes, half of them for each.
+func (r *Responder) Output(ctx context.Context, record *runs.Record, most int) (stdout, stderr runs.Excerpt, err error) {
+	return r.cfg.Streams.Output(ctx, record.Agent, record.ID, most/2, record.ErrBytes > 0)
+}
+
+// Events reads the newest n events of a run.
+func (r *Responder) Events(ctx context.Context, record *runs.Record, n int) ([]json.RawMessage, error) {
+	return r.cfg.Streams.LastEvents(ctx, record.Agent, record.ID, n)
+}
+
+// Wait returns how a run ended, once it has. Each, unless it is nil, is told
+// how it stands at the beginning and whenever that changes. Where ctx ends
+// before, the view is the last one, and the error ctx's.
+func (r *Responder) Wait(ctx context.Context, run string, each func(View)) (View, error) {
+	news, stop := r.table.listen(run)
+	defer stop()
+	v, err := r.Look(ctx, run)
+	if err != nil {
+		return v, err
+	}
+	for {
+		if each != nil {
+			each(v)
+		}
+		if v.State.Final() {
+			return v, nil
+		}
+		select {
+		case <-ctx.Done():
+			return v, ctx.Err()
+		case <-news:
+		}
+		next, ok := r.Get(run)
+		if !ok { // ended, and removed
+			return v, runs.ErrNoRun
+		}
+		v = next
+	}
+}
+
+// Ticket is what a submission got.
+type Ticket struct {
+	Run      string
+	At       int64 // when it was accepted, Unix milliseconds
+	Position int   // how many wait before it
+	Seq      uint64
+}
+
+// Submit puts a task on the queue. A task without a run id gets one. The error
+// is one or several [runs.FieldError], [runs.ErrQueueFull] or
+// [runs.ErrKnownRun], or says what is wrong with NATS.
+func (r *Responder) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
+	now := time.Now().UnixMilli()
+	if t.Run == "" {
+		t.Run = runs.LocalID(now, rand.Uint64())
+	}
+	if err := errors.Join(t.Check(), r.allow(t)); err != nil {
+		return Ticket{}, err
+	}
+	if _, _, ok := r.table.get(t.Run); ok {
+		return Ticket{}, runs.ErrKnownRun
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	work, raw, err := r.cfg.Streams.Submit(ctx, r.cfg.Queue, t, now)
+	if err != nil {
+		return Ticket{}, err
+	}
+	row := runs.Row{
+		ID: t.Run, Agent: t.Agent, State: runs.StateQueued, Source: "queue", Queue: r.cfg.Queue, Work: work, Dir: t.Dir,
+		QueuedAt: now, Seq: raw,
+	}
+	r.table.submitted(row)
+	return Ticket{Run: t.Run, At: now, Position: r.table.position(row), Seq: raw}, nil
+}
+
+func (r *Responder) allow(t runs.Task) error {
+	var errs []error
+	if t.Mode == runs.DangerFull && !r.cfg.Danger {
+		errs = append(errs, &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) + " is not allowed here: see the setting work.danger"})
+	}
+	for _, l := range []struct {
+		field string
+		asked int64
+		most  time.Duration
+	}{{"idle_s", t.Idle, r.cfg.MaxIdle}, {"hard_s", t.Hard, r.cfg.MaxHard}} {
+		if most := int64(l.most / time.Second); most > 0 && l.asked > most {
+			errs = append(errs, &runs.FieldError{Field: l.field, Problem: fmt.Sprintf("at most %d seconds, got %d", most, l.asked)})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Cancelled is what became of a cancel.
+type Cancelled struct {
+	Before runs.State // how the run stood
+	State  runs.State // cancelled, or working while its agent is being ended
+}
+
+// EndedError reports a run that has ended already.
+type EndedError struct{ State runs.State }
+
+func (e *EndedError) Error() string { return "the run has ended: it is " + string(e.State) }
+
+// Cancel asks for the end of a run. Of a cancel and a start one wins: a queued
+// run that is cancelled is never started, and one that was started is ended by
+// its worker; without one, by the next that has it. The error is an
+// [EndedError] for a run that has ended, and [runs.ErrNoRun] for none.
+func (r *Responder) Cancel(ctx context.Context, run, reason string) (Cancelled, error) {
+	v, err := r.Look(ctx, run)
+	if err != nil {
+		return Cancelled{}, err
+	}
+	c := Cancelled{Before: v.State, State: v.State}
+	if v.State.Final() {
+		return c, &EndedError{v.State}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if v.State == runs.StateWorking {
+		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err == nil {
+			return r.cancelling(ctx, c, run)
+		} else if !errors.Is(err, runs.ErrNoOwner) {
+			r.log.Warn("the owner did not end a run, its log is written instead", zap.String("run", run), zap.Error(err))
+		}
+	}
+	m, err := r.cfg.Streams.AppendIf(ctx, v.Agent, run, v.Mark(), func(m runs.Mark) *runs.Entry {
+		if m.Started && v.State == runs.StateQueued { // it has an owner now: ask that
+			return nil
+		}
+		return cancelEntry(m, reason)
+	})
+	switch {
+	case err != nil:
+		return c, err
+	case m.Exited:
+		after, err := r.Wait(ctx, run, nil)
+		if err != nil {
+			return c, err
+		}
+		return c, &EndedError{after.State}
+	case m.Started && !m.Cancelled:
+		c.Before = runs.StateWorking
+		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err != nil && !errors.Is(err, runs.ErrNoOwner) {
+			return c, err
+		} else if err != nil { // it has gone meanwhile
+			_, err := r.cfg.Streams.AppendIf(ctx, v.Agent, run, m, func(m runs.Mark) *runs.Entry { return cancelEntry(m, reason) })
+			if err != nil {
+				return c, err
+			}
+		}
+		return r.cancelling(ctx, c, run)
+	case !m.Started:
+		if err := r.cfg.Streams.Unqueue(ctx, v.Queue, run); err != nil { // a worker finds it, and that it was cancelled
+			r.log.Warn("a cancelled task stays queued for now", zap.String("run", run), zap.Error(err))
+		}
+		c.State = runs.StateCancelled
+		return c, nil
+	}
+	return r.cancelling(ctx, c, run)
+}
+
+// cancelling waits a moment for the end of a run that was asked to end.
+func (r *Responder) cancelling(ctx context.Context, c Cancelled, run string) (Cancelled, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	v, err := r.Wait(ctx, run, nil)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return c, err
+	}
+	c.State = v.State
+	if v.State.Final() && v.State != runs.StateCancelled {
+		return c, &EndedError{v.State}
+	}
+	return c, nil
+}
+
+// cancelEntry is what ends the run of a log, nil where that has been said.
+func cancelEntry(m runs.Mark, reason string) *runs.Entry {
+	if m.Exited || m.Cancelled {
+		return nil
+	}
+	if len(reason) > runs.MaxReason {
+		reason = reason[:runs.MaxReason]
+	}
+	body := runs.Encode(runs.Remark{Reason: strings.ToValidUTF8(reason, "")})
+	return &runs.Entry{Kind: runs.Cancelled, Time: time.Now().UnixMilli(), Body: body}
+}

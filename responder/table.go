@@ -1,0 +1,250 @@
+package responder
+
+import (
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// table holds a row for every run that has a record, and tells those who wait
+// for one of them. It is bounded by the run bucket, which it mirrors.
+type table struct {
+	mu       sync.Mutex
+	rows     map[string]*entry
+	working  map[string]*entry
+	queued   map[string]*entry
+	ended    []*entry // by end, but for the last few; gone ones too
+	unsorted bool
+	gone     int // entries of ended that are no longer in rows
+	seq      uint64
+	at       time.Time // when the last news came
+	news     map[string]map[chan struct{}]bool
+	filled   chan struct{} // closed once the table holds what there was at the start
+	full     sync.Once
+}
+
+type entry struct {
+	runs.Row
+	revision uint64 // 0: nobody has recorded it yet, it was submitted here
+	gone     bool
+}
+
+func newTable() *table {
+	return &table{
+		rows: map[string]*entry{}, working: map[string]*entry{}, queued: map[string]*entry{},
+		news: map[string]map[chan struct{}]bool{}, filled: make(chan struct{}),
+	}
+}
+
+// change takes in news.
+func (t *table) change(c runs.Change, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at = now
+	if c.Row.ID != "" {
+		have := t.rows[c.Row.ID]
+		switch {
+		case have != nil && have.revision >= c.Revision: // told again
+		case c.Removed:
+			t.remove(c.Row.ID)
+		default:
+			t.put(c.Row, c.Revision)
+		}
+	}
+	if c.Last {
+		t.full.Do(func() { close(t.filled) })
+	}
+}
+
+// empty says that there was nothing at the start.
+func (t *table) empty() { t.full.Do(func() { close(t.filled) }) }
+
+// submitted shows a run whose record nobody has made yet.
+func (t *table) submitted(row runs.Row) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rows[row.ID] == nil {
+		t.put(row, 0)
+	}
+}
+
+func (t *table) put(row runs.Row, revision uint64) {
+	e := &entry{Row: row, revision: revision}
+	if have := t.rows[row.ID]; have != nil {
+		t.drop(have)
+	}
+	t.rows[e.ID] = e
+	t.seq = max(t.seq, e.Seq)
+	switch {
+	case e.State.Final():
+		if n := len(t.ended); n > 0 && t.ended[n-1].EndedAt > e.EndedAt {
+			t.unsorted = true
+		}
+		t.ended = append(t.ended, e)
+	case e.State == runs.StateQueued:
+		t.queued[e.ID] = e
+	default:
+		t.working[e.ID] = e
+	}
+	t.tell(e.ID)
+}
+
+func began(r runs.Row) int64 { return max(r.StartedAt, r.QueuedAt) }
+
+func (t *table) remove(id string) {
+	e := t.rows[id]
+	if e == nil {
+		return
+	}
+	t.drop(e)
+	delete(t.rows, id)
+	t.tell(id)
+}
+
+// drop takes an entry out of the lists.
+func (t *table) drop(e *entry) {
+	delete(t.queued, e.ID)
+	delete(t.working, e.ID)
+	if !e.State.Final() {
+		return
+	}
+	e.gone = true
+	if t.gone++; t.gone > 1000 && t.gone > len(t.ended)/2 {
+		t.ended = slices.DeleteFunc(t.ended, func(e *entry) bool { return e.gone })
+		t.gone = 0
+	}
+}
+
+// expire forgets the runs whose records have aged out: those before first.
+func (t *table) expire(first uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, e := range t.rows {
+		if e.revision != 0 && e.revision < first {
+			t.remove(id)
+		}
+	}
+}
+
+func (t *table) get(id string) (runs.Row, uint64, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.rows[id]
+	if e == nil {
+		return runs.Row{}, 0, false
+	}
+	return e.Row, e.revision, true
+}
+
+// ofThread is the newest run of a thread.
+func (t *table) ofThread(thread string) (newest runs.Row, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.rows {
+		if e.Thread == thread && (!ok || less(began(newest), began(e.Row), newest.ID, e.ID)) {
+			newest, ok = e.Row, true
+		}
+	}
+	return newest, ok
+}
+
+// position is how many runs of the same queue wait before this one.
+func (t *table) position(r runs.Row) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, e := range t.queued {
+		if e.Queue == r.Queue && e.Work < r.Work {
+			n++
+		}
+	}
+	return n
+}
+
+// open is every run that has not ended: what works, by its beginning, and
+// what waits, by its place in the queue.
+func (t *table) open() (working, queued []runs.Row) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.working {
+		working = append(working, e.Row)
+	}
+	for _, e := range t.queued {
+		queued = append(queued, e.Row)
+	}
+	sort.Slice(working, func(i, j int) bool {
+		return less(working[i].StartedAt, working[j].StartedAt, working[i].ID, working[j].ID)
+	})
+	sort.Slice(queued, func(i, j int) bool {
+		a, b := queued[i], queued[j]
+		if a.Work != b.Work {
+			return a.Work < b.Work
+		}
+		return less(a.QueuedAt, b.QueuedAt, a.ID, b.ID)
+	})
+	return working, queued
+}
+
+func less(a, b int64, x, y string) bool { return a < b || a == b && x < y }
+
+// recent lists runs that have ended, the last one first, until each returns
+// false.
+func (t *table) recent(each func(r runs.Row, revision uint64) bool) {
+	t.mu.Lock()
+	if t.unsorted {
+		sort.SliceStable(t.ended, func(i, j int) bool {
+			return less(t.ended[i].EndedAt, t.ended[j].EndedAt, t.ended[i].ID, t.ended[j].ID)
+		})
+		t.unsorted = false
+	}
+	defer t.mu.Unlock()
+	for _, e := range slices.Backward(t.ended) {
+		if !e.gone && !each(e.Row, e.revision) {
+			return
+		}
+	}
+}
+
+func (t *table) endedCount() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.rows) - len(t.working) - len(t.queued)
+}
+
+// based is the newest sequence of RAW that the table has news of, and when
+// the last news came.
+func (t *table) based() (uint64, time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.seq, t.at
+}
+
+// listen returns a channel that gets a value when there is news of a run.
+func (t *table) listen(id string) (news <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.news[id] == nil {
+		t.news[id] = map[chan struct{}]bool{}
+	}
+	t.news[id][c] = true
+	return c, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if delete(t.news[id], c); len(t.news[id]) == 0 {
+			delete(t.news, id)
+		}
+	}
+}
+
+func (t *table) tell(id string) {
+	for c := range t.news[id] {
+		select {
+		case c <- struct{}{}:
+		default: // who listens has news already
+		}
+	}
+}

@@ -1,0 +1,180 @@
+// Package web is the HTTP server that the responder's surfaces hang their
+// handlers on. It owns what they have in common: who may ask (a bearer token,
+// and on loopback a host and an origin that are this machine), how much at
+// once, the health checks, and the end.
+//
+//	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz
+//	                                  └──▶ token ──▶ handler of a surface
+//
+// The one rule: nothing but the two health checks is answered without the
+// token.
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	maxConns  = 512      // further ones wait in the kernel's queue
+	maxHeader = 32 << 10 // bytes of the request line and headers, else 431
+	maxReason = 256      // bytes of what /readyz says
+	minToken  = 16       // characters
+
+	idleTime  = 2 * time.Minute
+	readyTime = 2 * time.Second
+)
+
+// patience is how long the server waits.
+type patience struct {
+	header  time.Duration // for the head of a request
+	request time.Duration // for the whole of it; the answer may take longer
+
+	// From the end of Serve's context on, requests have polite to end by
+	// themselves. Then their contexts end, which cuts streams; at stop their
+	// connections are closed.
+	polite, stop time.Duration
+}
+
+var patient = patience{header: 5 * time.Second, request: 30 * time.Second, polite: time.Second, stop: 5 * time.Second}
+
+// Config is where to listen and whom to answer.
+type Config struct {
+	// Listen is host:port; port 0 takes a free one. With a loopback host only
+	// requests to and from loopback names are answered. With another one any
+	// Host is, and an Origin has to be the same as the Host.
+	Listen string
+
+	// Token is what a caller shows, at least 16 characters. [TokenFile] makes one.
+	Token string
+
+	// Ready says what is missing for requests to be answered, nil when nothing
+	// is. It is asked without a token and its text is shown, so it must hold no
+	// secret. Its context ends after two seconds; it must return then.
+	Ready func(context.Context) error
+
+	Log *zap.Logger // nil: no log
+}
+
+// Server is the HTTP server.
+type Server struct {
+	listen   string
+	token    [sha256.Size]byte
+	loopback bool
+	ready    func(context.Context) error
+	log      *zap.Logger
+	mux      *http.ServeMux
+	wait     patience
+
+	mu       sync.Mutex
+	listener net.Listener
+}
+
+// New returns a server that does not listen yet. The error names the settings
+// that are wrong.
+func New(c Config) (*Server, error) {
+	host, _, err := net.SplitHostPort(c.Listen)
+	var errs []error
+	if err != nil {
+		errs = append(errs, fmt.Errorf("listen: must be host:port, got %q", c.Listen))
+	}
+	if len(c.Token) < minToken {
+		errs = append(errs, fmt.Errorf("token: must have at least %d characters, got %d", minToken, len(c.Token)))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	if c.Ready == nil {
+		c.Ready = func(context.Context) error { return nil }
+	}
+	return &Server{
+		listen:   c.Listen,
+		token:    sha256.Sum256([]byte(c.Token)),
+		loopback: isLoopback(host),
+		ready:    c.Ready,
+		log:      c.Log.Named("web"),
+		mux:      http.NewServeMux(),
+		wait:     patient,
+	}, nil
+}
+
+// Handle hangs a handler on a pattern of [http.ServeMux], before Serve. It
+// panics when the pattern is taken.
+func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
+
+// Listen takes the address and returns it, with the port that was free. After
+// the first time it returns the same. Connections wait for Serve.
+func (s *Server) Listen() (net.Addr, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		l, err := net.Listen("tcp", s.listen)
+		if err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", s.listen, err)
+		}
+		s.listener = limit(l, maxConns)
+	}
+	return s.listener.Addr(), nil
+}
+
+// Serve serves until ctx ends, and returns within five seconds of it. It calls
+// Listen where nobody has, and can be called once.
+func (s *Server) Serve(ctx context.Context) error {
+	if _, err := s.Listen(); err != nil {
+		return err
+	}
+	after := context.WithoutCancel(ctx) // what is being answered, we finish
+	base, cut := context.WithCancel(after)
+	defer cut()
+	srv := &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: s.wait.header,
+		ReadTimeout:       s.wait.request,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeader,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ErrorLog:          quiet(s.log),
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(s.listener) }()
+	s.log.Info("serving", zap.Stringer("addr", s.listener.Addr()))
+
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve on %s: %w", s.listen, err)
+	case <-ctx.Done():
+	}
+	defer time.AfterFunc(s.wait.polite, cut).Stop()
+	end, cancel := context.WithTimeout(after, s.wait.stop)
+	defer cancel()
+	if err := srv.Shutdown(end); err != nil {
+		s.log.Warn("requests did not end", zap.Duration("after", s.wait.stop))
+		_ = srv.Close()
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", s.listen, err)
+	}
+	return nil
+}
+
+// isLoopback reports whether a host can only mean this machine.
+func isLoopback(host string) bool {
+	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.Unmap().IsLoopback()
+}

@@ -1,0 +1,85 @@
+package runs_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/linesman/linesman/runs"
+)
+
+func TestSecretsAreRedacted(t *testing.T) {
+	const x = runs.Redacted
+	for _, c := range []struct{ text, want string }{
+		{"", ""},
+		{"go test ./... -run TestTask", "go test ./... -run TestTask"},
+		{"key sk-abcdefgh12345678 used", "key " + x + " used"},
+		{"OPENAI=sk-proj-Abc_def-1234567890", "OPENAI=" + x},
+		{"sk_live_0123456789abcdef", x},
+		{"ghp_0123456789abcdefABCDEF gho_0123456789abcdef github_pat_11ABC_def0123456789", x + " " + x + " " + x},
+		{"glpat-0123456789abcdef", x},
+		{"AKIAIOSFODNN7EXAMPLE and ASIAIOSFODNN7EXAMPLE", x + " and " + x},
+		{"xoxb-123456789012-abcdef", x},
+		{"curl -H 'Authorization: Bearer abc.def-123' https://x", "curl -H 'Authorization: Bearer " + x + "' https://x"},
+		{"authorization: basic dXNlcjpwYXNz", "authorization: basic " + x},
+		{"password=hunter2 next", "password=" + x + " next"},
+		{`PGPASSWORD='hunter 2' psql`, `PGPASSWORD=` + x + ` psql`},
+		{`{"api_key": "abc", "user": "me"}`, `{"api_key": ` + x + `, "user": "me"}`},
+		{`{\"token\":\"abc\"}`, `{\"token\":` + x + `}`},
+		{"export GITHUB_TOKEN=abc; make", "export GITHUB_TOKEN=" + x + "; make"},
+		{"tool --token abc --password=def --verbose", "tool --token " + x + " --password=" + x + " --verbose"},
+		{"secret_key: abc", "secret_key: " + x},
+		{"max_tokens=4096 input_tokens: 12", "max_tokens=4096 input_tokens: 12"},
+		{"the token is lost, the secret of it", "the token is lost, the secret of it"},
+		{"the secret token=abc", "the secret token=" + x},
+		{"-token abc -e API_KEY=def", "-token " + x + " -e API_KEY=" + x},
+		{"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl end", x + " end"},
+		{"git clone https://user:p@ss@host/repo.git", "git clone https://" + x + "@host/repo.git"},
+		{"https://host/path?mail=a@b", "https://host/path?mail=a@b"},
+		{"-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----\nafter", x + "\nafter"},
+		{"-----BEGIN PRIVATE KEY-----\nMIIE cut off", x},
+		{"postgres://app:pw@db/x then redis://:pw@cache", "postgres://" + x + "@db/x then redis://" + x + "@cache"},
+	} {
+		if got := runs.Redact(c.text); got != c.want {
+			t.Errorf("%q: %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// TestSecretsDoNotReachTheRecord puts a secret wherever a record keeps text.
+func TestSecretsDoNotReachTheRecord(t *testing.T) {
+	forms := []string{"sk-%s", "ghp_%s", "AKIA%s", "Bearer %s", "password=%s", "api_key: %s", "https://u:%s@h/", "eyJ%s.%s", "--token %s"}
+	rapid.Check(t, func(t *rapid.T) {
+		secret := rapid.StringMatching(`[A-Z0-9]{16}`).Draw(t, "secret")
+		text := func(label string) string {
+			form := rapid.SampledFrom(forms).Draw(t, label)
+			return rapid.SampledFrom([]string{"", "x ", "a=b; ", "é"}).Draw(t, label+" before") + strings.ReplaceAll(form, "%s", secret)
+		}
+		r := runs.NewRecord("T-local-x", "codex")
+		findings := read("Error: "+text("line")+"\n--- FAIL: TestA/"+text("test")+" (0s)\n", true)
+		r.Line(runs.Facts{Activity: "Running " + text("activity"), Command: &findings}, 1)
+		open := string(r.JSON()) + r.Summary()
+		r.Line(runs.Facts{Error: text("error"), ErrorSource: runs.ErrorTurn, Turn: runs.TurnFailed}, 1)
+		r.End(runs.Exit{Reason: runs.ReasonEOF}, 2)
+		if all := open + string(r.JSON()) + r.Summary() + r.ErrorContext().Message; strings.Contains(all, secret) {
+			t.Fatalf("%s is in %s", secret, all)
+		}
+	})
+}
+
+func FuzzRedact(f *testing.F) {
+	for _, s := range []string{"password=x", "-----BEGIN A-----", "a://b@", `token\"`, "--token ", "bearer xxxx", "secret:\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		once := runs.Redact(s)
+		if utf8.ValidString(s) && !utf8.ValidString(once) {
+			t.Errorf("%q is no text any more: %q", s, once)
+		}
+		if len(once) > len(s)+len(runs.Redacted)*(len(s)+1) {
+			t.Errorf("%d bytes became %d", len(s), len(once))
+		}
+	})
+}

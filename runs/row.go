@@ -1,0 +1,147 @@
+package runs
+
+import (
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Row is the little of a [Record] that a table of many runs holds. It travels
+// as one line of text beside the record, so that a table is filled without
+// reading records.
+type Row struct {
+	ID    string
+	Agent string
+	State State
+
+	Source string
+	Queue  string // the work queue that it came by
+	Work   uint64 // its place in the queue: what is smaller comes first
+	Worker string // who has it
+	Dir    string
+	Thread string
+	Reason string
+	Cancel bool // somebody asked for its end
+
+	QueuedAt, StartedAt, ActiveAt, EndedAt int64 // Unix milliseconds, 0: not yet
+
+	Progress *Progress // nil: not known
+	Activity string
+
+	Seq uint64 // the sequence in RAW that it is based on
+}
+
+// Row is what a table holds of the record.
+func (r *Record) Row() Row {
+	row := Row{
+		ID: r.ID, Agent: r.Agent, State: r.State, Source: r.Source, Queue: r.Queue, Work: r.Work, Worker: r.Worker, Dir: r.Dir,
+		Thread: r.Thread, Reason: r.Reason, Cancel: r.Cancel,
+		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
+		Activity: r.Activity, Seq: r.Seq,
+	}
+	if r.Progress != nil {
+		p := *r.Progress
+		row.Progress = &p
+	}
+	return row
+}
+
+// Mark is what the run's raw log held when the row was made.
+func (r Row) Mark() Mark {
+	return Mark{Seq: r.Seq, Started: r.StartedAt != 0, Cancelled: r.Cancel, Exited: r.State.Final()}
+}
+
+// rowFields is how many fields the text of a row has; a later version may add some.
+const rowFields = 20
+
+var errRow = errors.New("not the text of a row")
+
+// Text is the row as one line: fields with spaces between them, free text
+// escaped as in a URL's query, "-" for nothing.
+func (r Row) Text() string {
+	b := make([]byte, 0, 256)
+	text := func(s string) {
+		switch s {
+		case "":
+			b = append(b, '-')
+		case "-":
+			b = append(b, "%2D"...)
+		default:
+			b = append(b, url.QueryEscape(s)...)
+		}
+		b = append(b, ' ')
+	}
+	number := func(n int64) { b = append(strconv.AppendInt(b, n, 10), ' ') }
+	text(r.ID)
+	text(r.Agent)
+	text(string(r.State))
+	text(r.Source)
+	text(r.Queue)
+	number(int64(r.Work))
+	text(r.Worker)
+	text(r.Dir)
+	text(r.Thread)
+	text(r.Reason)
+	number(int64(map[bool]int{true: 1}[r.Cancel]))
+	number(r.QueuedAt)
+	number(r.StartedAt)
+	number(r.ActiveAt)
+	number(r.EndedAt)
+	percent, done, total := -1, 0, 0
+	if p := r.Progress; p != nil {
+		percent, done, total = p.Percent, p.Done, p.Total
+	}
+	number(int64(percent))
+	number(int64(done))
+	number(int64(total))
+	text(r.Activity)
+	number(int64(r.Seq))
+	return string(b[:len(b)-1])
+}
+
+// ParseRow reads what [Row.Text] wrote.
+func ParseRow(s string) (Row, error) {
+	var field [rowFields]string
+	for i := range field {
+		var more bool
+		field[i], s, more = strings.Cut(s, " ")
+		if !more && i < rowFields-1 {
+			return Row{}, errRow
+		}
+	}
+	bad := false
+	next := 0
+	text := func() string {
+		f := field[next]
+		next++
+		if f == "-" {
+			return ""
+		}
+		if strings.IndexByte(f, '%') < 0 && strings.IndexByte(f, '+') < 0 {
+			return f
+		}
+		t, err := url.QueryUnescape(f)
+		bad = bad || err != nil
+		return t
+	}
+	number := func() int64 {
+		n, err := strconv.ParseInt(field[next], 10, 64)
+		next++
+		bad = bad || err != nil
+		return n
+	}
+	r := Row{ID: text(), Agent: text(), State: State(text()), Source: text(), Queue: text(), Work: uint64(number()),
+		Worker: text(), Dir: text(), Thread: text(), Reason: text(), Cancel: number() == 1,
+		QueuedAt: number(), StartedAt: number(), ActiveAt: number(), EndedAt: number()}
+	percent, done, total := number(), number(), number()
+	if percent >= 0 {
+		r.Progress = &Progress{Percent: int(percent), Done: int(done), Total: int(total)}
+	}
+	r.Activity = text()
+	r.Seq = uint64(number())
+	if bad || CheckID(r.ID) != nil {
+		return Row{}, errRow
+	}
+	return r, nil
+}

@@ -1,0 +1,127 @@
+package launch_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/launch"
+)
+
+func TestEnvironmentByPolicy(t *testing.T) {
+	environ := []string{
+		"PATH=/bin", "HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/bin/sh", "TMPDIR=/t", "LANG=C", "LANGUAGE=en", "LC_ALL=C", "LC_TIME=C",
+		"TZ=UTC", "TERM=dumb", "CODEX_HOME=/h/.codex", "PWD=/w", "OLDPWD=/",
+		"OPENAI_API_KEY=k", "EXTRA=a=b\nc", "EMPTY=", "LCX=1", "LINESMAN_NATS=nats://u:p@h", "LINESMAN_X=1",
+	}
+	essential := environ[:13:13]
+	with := func(more ...string) []string { return append(essential, more...) }
+	for name, row := range map[string]struct {
+		policy runs.EnvPolicy
+		always []string
+		want   []string
+	}{
+		"none": {
+			policy: runs.EnvPolicy{Policy: runs.InheritNone},
+			want:   with(),
+		},
+		"no policy is none": {
+			want: with(),
+		},
+		"an unknown policy is none": {
+			policy: runs.EnvPolicy{Policy: "everything", Allow: []string{"EXTRA"}},
+			want:   with(),
+		},
+		"none and what is configured": {
+			policy: runs.EnvPolicy{Policy: runs.InheritNone},
+			always: []string{"OPENAI_API_KEY", "LINESMAN_X", "ABSENT"},
+			want:   with("OPENAI_API_KEY=k", "LINESMAN_X=1"),
+		},
+		"none does not look at the list": {
+			policy: runs.EnvPolicy{Policy: runs.InheritNone, Allow: []string{"EXTRA"}},
+			want:   with(),
+		},
+		"list": {
+			policy: runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{"EXTRA", "EMPTY", "ABSENT", "PATH"}},
+			always: []string{"OPENAI_API_KEY"},
+			want:   with("OPENAI_API_KEY=k", "EXTRA=a=b\nc", "EMPTY="),
+		},
+		"list names one of linesman's own": {
+			policy: runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{"LINESMAN_X", "PWD"}},
+			want:   with("PWD=/w", "LINESMAN_X=1"),
+		},
+		"a name is no pattern": {
+			policy: runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{"LINESMAN_", "EXT", "*", "extra", ""}},
+			want:   with(),
+		},
+		"all": {
+			policy: runs.EnvPolicy{Policy: runs.InheritAll},
+			want:   with("OPENAI_API_KEY=k", "EXTRA=a=b\nc", "EMPTY=", "LCX=1"),
+		},
+		"all does not look at the list": {
+			policy: runs.EnvPolicy{Policy: runs.InheritAll, Allow: []string{"LINESMAN_X"}},
+			want:   with("OPENAI_API_KEY=k", "EXTRA=a=b\nc", "EMPTY=", "LCX=1"),
+		},
+		"all and what is configured": {
+			policy: runs.EnvPolicy{Policy: runs.InheritAll},
+			always: []string{"LINESMAN_X"},
+			want:   with("OPENAI_API_KEY=k", "EXTRA=a=b\nc", "EMPTY=", "LCX=1", "LINESMAN_X=1"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := launch.Environ(row.policy, row.always, environ); !slices.Equal(got, row.want) {
+				t.Errorf("got  %q\nwant %q", got, row.want)
+			}
+		})
+	}
+}
+
+// A nil environment means the worker's whole one to exec and to a Spec.
+func TestEmptyEnvironmentIsNotNil(t *testing.T) {
+	if got := launch.Environ(runs.EnvPolicy{}, nil, nil); got == nil || len(got) != 0 {
+		t.Errorf("got %#v, want an empty one that is not nil", got)
+	}
+}
+
+func TestLastValueOfANameCounts(t *testing.T) {
+	got := launch.Environ(runs.EnvPolicy{Policy: runs.InheritAll}, nil, []string{"A=1", "B=1", "A=2", "nonsense", "=C:=c", "A=3"})
+	if want := []string{"A=3", "B=1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestOwnVariablesPassOnlyWhenNamed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"PATH", "LC_ALL", "A", "LINESMAN_A", "LINESMAN_NATS", "CODEX_HOME", "PWD"})
+		names := rapid.SliceOf(name)
+		policy := runs.EnvPolicy{
+			Policy: rapid.SampledFrom([]string{"", "x", runs.InheritNone, runs.InheritAll, runs.InheritList}).Draw(t, "policy"),
+			Allow:  names.Draw(t, "allow"),
+		}
+		always := names.Draw(t, "always")
+		var environ []string
+		for i, n := range names.Draw(t, "environ") {
+			environ = append(environ, n+"="+strings.Repeat("x", i))
+		}
+		seen := map[string]bool{}
+		for _, variable := range launch.Environ(policy, always, environ) {
+			n, _, _ := strings.Cut(variable, "=")
+			if seen[n] || !slices.Contains(environ, variable) {
+				t.Errorf("%q twice, or made up", variable)
+			}
+			seen[n] = true
+			named := slices.Contains(always, n) || policy.Policy == runs.InheritList && slices.Contains(policy.Allow, n)
+			if strings.HasPrefix(n, "LINESMAN_") && !named {
+				t.Errorf("%q passes under %+v, always %q", n, policy, always)
+			}
+		}
+		for _, variable := range environ {
+			if n, _, _ := strings.Cut(variable, "="); slices.Contains(always, n) && !seen[n] {
+				t.Errorf("%q does not pass, always %q", n, always)
+			}
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package launch
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Rules are what a worker lets tasks do to its machine.
+type Rules struct {
+	// Dir is where the worker was started, absolute: the working directory of
+	// a task that names none.
+	Dir string
+
+	// Roots are the directories, absolute, in or below which a task may work.
+	// One that does not exist allows nothing. None at all means Dir and the
+	// home directory of the worker's user, but not the root of the file
+	// system, where a service is started that was not told otherwise: who
+	// wants that says so.
+	Roots []string
+
+	// Danger allows tasks without a sandbox.
+	Danger bool
+}
+
+// Allow reports, as a [runs.FieldError], why t may not run here in its mode.
+func (r Rules) Allow(t runs.Task) error {
+	switch t.Mode {
+	case runs.ReadOnly, runs.WorkspaceWrite:
+		return nil
+	case runs.DangerFull:
+		if r.Danger {
+			return nil
+		}
+		return &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) + " is not allowed by this worker"}
+	}
+	return &runs.FieldError{Field: "mode", Problem: "is none that this worker knows"}
+}
+
+// Directory returns the working directory of t: absolute, without symbolic
+// links, and inside one of the roots. The agent must be started there and not
+// where t says, which may come to lead elsewhere meanwhile. The error is a
+// [runs.FieldError] of the field workingDir, and does not quote the path.
+func (r Rules) Directory(t runs.Task) (string, error) {
+	given, whose := t.Dir, ""
+	if given == "" {
+		given, whose = r.Dir, "none given, and the worker's own "
+	}
+	wrong := func(problem string) (string, error) {
+		return "", &runs.FieldError{Field: "workingDir", Problem: whose + problem}
+	}
+	if !filepath.IsAbs(given) {
+		return wrong("is not an absolute path")
+	}
+	dir, err := filepath.EvalSymlinks(given)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(dir)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return wrong("does not exist")
+	case errors.Is(err, fs.ErrPermission):
+		return wrong("cannot be reached: permission denied")
+	case errors.Is(err, syscall.ENOTDIR):
+		return wrong("is not a directory")
+	case err != nil:
+		return wrong("cannot be looked up")
+	case !info.IsDir():
+		return wrong("is not a directory")
+	case !r.inside(dir):
+		return wrong("is not in a directory that this worker allows")
+	}
+	return dir, nil
+}
+
+// inside reports whether dir, which has no symbolic links, is in or below a root.
+func (r Rules) inside(dir string) bool {
+	roots, byDefault := r.Roots, len(r.Roots) == 0
+	if byDefault {
+		home, _ := os.UserHomeDir() // without one, Dir alone
+		roots = []string{r.Dir, home}
+	}
+	for _, root := range roots {
+		if !filepath.IsAbs(root) {
+			continue
+		}
+		root, err := filepath.EvalSymlinks(root)
+		if err != nil || byDefault && root == "/" {
+			continue
+		}
+		if rel, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(rel) {
+			return true
+		}
+	}
+	return false
+}

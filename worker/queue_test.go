@@ -1,0 +1,175 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/launch"
+)
+
+// queued is the directory of a task, and the log entry of its submission.
+func (l *lab) queued(run string) *Dir {
+	l.t.Helper()
+	l.foreign(run, runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 7})
+	spec := shell(run, ": >ran")
+	spec.Source, spec.Dir = SourceQueue, l.t.TempDir()
+	spec.Queue, spec.Work = "q", 7
+	return l.create(spec)
+}
+
+func ran(d *Dir) bool { return exists(filepath.Join(d.Spec.Dir, "ran")) }
+
+func TestATaskIsStartedOnce(t *testing.T) {
+	started := func(by string) func(*lab, *Dir) {
+		return func(l *lab, _ *Dir) { l.foreign("r", runs.Started, runs.Start{Source: SourceQueue, Worker: by}) }
+	}
+	cancelled := func(l *lab, _ *Dir) { l.foreign("r", runs.Cancelled, runs.Remark{}) }
+	lost := func(l *lab, _ *Dir) { l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonLost}) }
+	// begun: we were killed on the way to the start entry, before or after.
+	begun := func(l *lab, d *Dir) {
+		d.mark.Begun = true
+		if err := d.mark.save(); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		before []func(*lab, *Dir)
+		want   error
+		ran    bool
+	}{
+		{"nothing else happened", nil, nil, true},
+		{"killed before the start entry", []func(*lab, *Dir){begun}, nil, true},
+		{"killed after it", []func(*lab, *Dir){begun, started("here")}, nil, true},
+		{"another worker has it", []func(*lab, *Dir){started("there")}, ErrKnown, false},
+		{"another worker got it after we were killed", []func(*lab, *Dir){begun, started("there")}, ErrKnown, false},
+		{"cancelled", []func(*lab, *Dir){cancelled}, ErrKnown, false},
+		{"cancelled after we were killed", []func(*lab, *Dir){begun, cancelled}, ErrKnown, false},
+		{"ended as lost", []func(*lab, *Dir){lost}, ErrKnown, false},
+		{"ended as lost after we had started", []func(*lab, *Dir){begun, started("here"), lost}, ErrEnded, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t)
+			d := l.queued("r")
+			for _, f := range test.before {
+				f(l, d)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			d, err := Open(d.Path()) // as after a restart
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = l.w.Run(d).Drive(t.Context())
+			if !errors.Is(err, test.want) || test.want == nil && err != nil {
+				t.Errorf("drive: %v, want %v", err, test.want)
+			}
+			if ran(d) != test.ran {
+				t.Errorf("the agent ran: %v", ran(d))
+			}
+			if !l.empty() {
+				t.Error("the directory is still there")
+			}
+		})
+	}
+}
+
+// slip is a queue of tasks in memory, and what became of them.
+type slip struct {
+	tasks chan runs.Task
+	done  chan string
+	later chan string
+}
+
+func (s *slip) Next(ctx context.Context) (Delivery, error) {
+	select {
+	case t := <-s.tasks:
+		return &slipTask{t, s}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type slipTask struct {
+	task runs.Task
+	s    *slip
+}
+
+func (d *slipTask) Task() (runs.Task, error) { return d.task, d.task.Check() }
+func (d *slipTask) Work() uint64             { return 1 }
+func (d *slipTask) Done() error              { d.s.done <- d.task.Run; return nil }
+func (d *slipTask) Later(time.Duration) error {
+	d.s.later <- d.task.Run
+	return nil
+}
+
+func (l *lab) serve(command ...string) *slip {
+	l.t.Helper()
+	s := &slip{tasks: make(chan runs.Task), done: make(chan string, 16), later: make(chan string, 16)}
+	dir := l.t.TempDir()
+	l.adopt()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- l.w.Serve(ctx, Tasks{
+			Queue: s, Name: "q", Slots: 1, Commands: map[string][]string{"codex": command},
+			Rules: launch.Rules{Dir: dir, Roots: []string{dir}}, Environ: os.Environ(), MaxLimit: time.Hour,
+		})
+	}()
+	l.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			l.t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestATaskThatComesAgainIsDone(t *testing.T) {
+	l := newLab(t)
+	s := l.serve("/bin/sh", "-c", "exit 0")
+	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Schema: []byte(`{"type":"object"}`)}
+	for range 2 { // its run is over when it comes again, or not
+		s.tasks <- task
+		if got := <-s.done; got != "r" {
+			t.Fatalf("done with %q", got)
+		}
+	}
+	waitFor(t, "the end", l.empty)
+	if got := l.kinds("r"); got != "start exit" {
+		t.Errorf("log %q", got)
+	}
+}
+
+func TestATaskWhoseDirectoryIsOursComesLater(t *testing.T) {
+	l := newLab(t)
+	d := l.queued("r") // somebody here is about to begin it
+	defer d.Close()
+	s := l.serve("/bin/true")
+	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
+	if got := <-s.later; got != "r" {
+		t.Fatalf("later: %q", got)
+	}
+}
+
+func TestTheSchemaIsAFileAndGoesWithTheRun(t *testing.T) {
+	l := newLab(t)
+	copied := filepath.Join(t.TempDir(), "schema")
+	s := l.serve("/bin/sh", "-c", `for a; do case $a in --output-schema=*) cat "${a#*=}";; esac; done >`+copied, "sh")
+	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Schema: []byte(`{"type":"object"}`)}
+	<-s.done
+	waitFor(t, "the end", func() bool { return l.ended("r") && l.empty() })
+	if got := contents(t, copied); got != `{"type":"object"}` {
+		t.Errorf("the agent saw %q", got)
+	}
+	if _, err := os.Stat(SchemaFile(l.root, "r")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
