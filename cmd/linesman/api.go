@@ -72,7 +72,7 @@ func (c *caller) ask(ctx context.Context, patience time.Duration, tool string, a
 	body, err = c.bus.Ask(asking, tool, body)
 	switch {
 	case errors.Is(err, bus.ErrNoResponder):
-		return answer{}, exitWith(exitNATS, fmt.Errorf("%w: start `linesman up`, or `linesman responder` for a NATS cluster", err))
+		return answer{}, exitWith(exitNATS, fmt.Errorf("%w: start `linesman up`, or `linesman responder` beside a server of its own", err))
 	case ctx.Err() != nil:
 		return answer{}, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
@@ -187,6 +187,14 @@ func (id runID) tool(verb string) string {
 		return "_codex_cloud_" + verb
 	}
 	return "_codex_local_" + verb
+}
+
+// named are the arguments that name a run to its status and results tools.
+func (id runID) named() map[string]any {
+	if id.inCloud() {
+		return map[string]any{"taskId": id}
+	}
+	return map[string]any{"task_id": id}
 }
 
 func (id runID) inCloud() bool { return strings.HasPrefix(string(id), "T-cloud-") }

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -69,7 +70,10 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	}
 	defer caller.bus.Close()
 	ack, err := caller.ask(ctx, answerTime, tool, args)
-	if err != nil {
+	switch {
+	case errors.Is(err, bus.ErrNoResponder), errors.Is(err, bus.ErrUnreachable):
+		return err
+	case err != nil:
 		return fmt.Errorf("whether the task was taken is not known: %w", err)
 	}
 	if !c.Wait || ack.Error != nil {

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
-	"golang.org/x/term"
+	"github.com/linesman/linesman/bus"
 )
 
 type waitCmd struct {
@@ -88,27 +87,31 @@ func (c *caller) wait(ctx context.Context, run runID, timeout time.Duration, asJ
 // answer.
 func (c *caller) end(ctx context.Context, run runID, timeout time.Duration) (answer, error) {
 	began := time.Now()
-	heard := time.Time{} // when a responder last gave an answer
+	var met bool       // a responder has answered
+	var lost time.Time // since when none does
 	for {
 		slice := waitSlice
 		if timeout > 0 {
 			slice = min(slice, max(timeout-time.Since(began), time.Second))
 		}
-		asked := time.Now()
 		a, err := c.ask(ctx, slice+5*time.Second, run.tool("wait"), map[string]any{"task_id": run, "timeout_sec": wholeSeconds(slice)})
 		over := timeout > 0 && time.Since(began) >= timeout
-		switch {
-		case err == nil && (a.Error == nil || !a.Error.late() || over):
-			return a, nil
-		case err == nil:
-			heard = time.Now()
+		if err == nil {
+			if a.Error == nil || !a.Error.late() || over {
+				return a, nil
+			}
+			met, lost = true, time.Time{}
 			continue
-		case ctx.Err() != nil || exitCode(err) != exitNATS || heard.IsZero() && time.Since(asked) < slice:
+		}
+		if lost.IsZero() {
+			lost = time.Now()
+		}
+		nobody := errors.Is(err, bus.ErrNoResponder) || errors.Is(err, bus.ErrUnreachable)
+		switch {
+		case ctx.Err() != nil, exitCode(err) != exitNATS, nobody && !met, time.Since(lost) > waitPatience:
 			return answer{}, err
 		case over:
 			return answer{}, exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))
-		case time.Since(heard) > waitPatience+slice:
-			return answer{}, err
 		}
 		select { // it may be on its way back
 		case <-ctx.Done():
@@ -151,43 +154,38 @@ func (c *caller) tellEnd(a answer, run runID, asJSON bool) error {
 	return nil
 }
 
-// progressLine is the line on a terminal that says how far a run is. On
-// anything but a terminal it does nothing.
+// progressLine is the line at the bottom of a terminal that says how far a run
+// is. It is on stderr, for what comes of the run goes to stdout, which may lead
+// elsewhere. On anything but a terminal there is none.
 type progressLine struct {
 	caller *caller
 	run    runID
-	*renderer
+	on     *renderer
 }
 
-// progressLine is on stderr: what comes of the run goes to stdout, and may go
-// elsewhere.
 func (c *caller) progressLine(run runID) *progressLine {
-	p := &progressLine{caller: c, run: run, renderer: newRenderer(c.app.stderr, c.app.environ)}
-	return p
+	return &progressLine{c, run, newRenderer(c.app.stderr, c.app.environ)}
 }
 
+// draw asks how the run stands and says so; without an answer the line stays
+// as it is.
 func (p *progressLine) draw(ctx context.Context) {
-	if !p.terminal {
+	if !p.on.terminal {
 		return
 	}
-	a, err := p.caller.ask(ctx, 2*time.Second, p.run.tool("status"), p.run.lookup())
+	a, err := p.caller.ask(ctx, 2*time.Second, p.run.tool("status"), p.run.named())
 	var s snapshot
 	if err != nil || a.Error != nil || a.read(&s) != nil {
 		return
 	}
-	rows := s.rows(time.Now(), 0)
+	rows := s.rows(time.Now())
 	if len(rows) != 1 {
 		return
 	}
-	line := fold(rows[0].words(), max(p.width()-1, 8))[0]
-	fmt.Fprint(p.out, "\r\x1b[K"+p.paint(dim, line))
-	p.status = true
+	line := fold(rows[0].state+"  "+rows[0].about, max(p.on.width()-1, 8))[0]
+	fmt.Fprint(p.on.out, "\r\x1b[K", p.on.paint(dim, line))
+	p.on.status = true
 }
 
-func (p *progressLine) erase() {
-	if err := p.close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		p.caller.app.log.Debug("terminal")
-	}
-}
-
-var _ = term.IsTerminal
+// erase takes the line away. A terminal that has gone needs none.
+func (p *progressLine) erase() { _ = p.on.close() }

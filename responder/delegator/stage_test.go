@@ -57,6 +57,9 @@ func newStage(t testing.TB, change func(*delegator.Config)) *stage {
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour, Danger: true,
 	})}
 	during(t, "responder", s.responder.Run)
+	if err := s.responder.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	cfg := delegator.Config{Responder: s.responder, Idle: 5 * time.Minute, Hard: 20 * time.Minute}
 	if change != nil {
 		change(&cfg)

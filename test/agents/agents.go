@@ -134,19 +134,31 @@ func requestLog(dir string) string { return filepath.Join(dir, "requests.jsonl")
 // skipped, or fails when TEST_REQUIRE_AGENTS is 1.
 func Codex(tb testing.TB) string {
 	tb.Helper()
-	if given := os.Getenv("CODEX_BIN"); given != "" {
+	return installed(tb, "codex")
+}
+
+// Claude is the path of the claude command line, found as [Codex] is.
+func Claude(tb testing.TB) string {
+	tb.Helper()
+	return installed(tb, "claude")
+}
+
+func installed(tb testing.TB, name string) string {
+	tb.Helper()
+	variable := strings.ToUpper(name) + "_BIN"
+	if given := os.Getenv(variable); given != "" {
 		path, err := exec.LookPath(given)
 		if err != nil {
-			tb.Fatalf("agents: CODEX_BIN: %v", err)
+			tb.Fatalf("agents: %s: %v", variable, err)
 		}
 		return absolute(tb, path)
 	}
-	if path, err := exec.LookPath(filepath.Join(folder(tb), "node_modules", ".bin", "codex")); err == nil {
+	if path, err := exec.LookPath(filepath.Join(folder(tb), "node_modules", ".bin", name)); err == nil {
 		return path
 	}
-	path, err := exec.LookPath("codex")
+	path, err := exec.LookPath(name)
 	if err != nil {
-		missing(tb, "codex is not installed: run `make agents`, or set CODEX_BIN")
+		missing(tb, name+" is not installed: run `make agents`, or set "+variable)
 	}
 	return absolute(tb, path)
 }
