@@ -173,3 +173,21 @@ func TestTheSchemaIsAFileAndGoesWithTheRun(t *testing.T) {
 		t.Errorf("it is still there: %v", err)
 	}
 }
+
+// The queue gives a task out although it was cancelled meanwhile, as when it
+// was in the hands of a worker that died.
+func TestACancelledTaskThatComesAgainIsNotStarted(t *testing.T) {
+	l := newLab(t)
+	ran := filepath.Join(t.TempDir(), "ran")
+	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 1})
+	l.foreign("r", runs.Cancelled, runs.Remark{Reason: "no"})
+	s := l.serve("/bin/sh", "-c", ": >"+ran)
+	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
+	if got := <-s.done; got != "r" {
+		t.Fatalf("done with %q", got)
+	}
+	waitFor(t, "the directory", l.empty)
+	if got := l.kinds("r"); got != "queued cancel" || exists(ran) {
+		t.Errorf("log %q, ran %v", got, exists(ran))
+	}
+}

@@ -202,6 +202,14 @@ func (id runID) inCloud() bool { return strings.HasPrefix(string(id), "T-cloud-"
 // wholeSeconds is a duration as the tools take it, rounded up.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
+// inSeconds is a number of whole seconds for people.
+func inSeconds(n int64) string {
+	if n < 60 {
+		return fmt.Sprintf("%ds", max(n, 0))
+	}
+	return shortTime(time.Duration(n) * time.Second)
+}
+
 // ago says how long ago a time of an envelope was, "" for none.
 func ago(stamp string, now time.Time) string {
 	at, err := time.Parse(time.RFC3339, stamp)

@@ -31,6 +31,11 @@ type grammar struct {
 	Tail       tailCmd       `cmd:"" help:"Follow JSONL files that others write, each file one run."`
 	Pipe       pipeCmd       `cmd:"" help:"Take JSONL from stdin as one run."`
 	Normalize  normalizeCmd  `cmd:"" help:"Turn JSONL on stdin into events on stdout, without NATS."`
+	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
+	Status     statusCmd     `cmd:"" help:"Say which runs work, wait, and have ended."`
+	Results    resultsCmd    `cmd:"" help:"Tell what came of a run."`
+	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
+	Cancel     cancelCmd     `cmd:"" help:"End a run."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
 	Worker     workerCmd     `cmd:"" help:"Be a worker for a NATS cluster: take tasks and run them."`
 	Normalizer normalizerCmd `cmd:"" help:"Be the normalizer of a NATS cluster, or its standby."`
@@ -38,6 +43,8 @@ type grammar struct {
 	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Answer an MCP client over stdin and stdout."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
 	Health     healthCmd     `cmd:"" help:"Say whether linesman takes and stores."`
+	Doctor     doctorCmd     `cmd:"" help:"Look at all that linesman needs, and say what to do."`
+	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
 	Completion completionCmd `cmd:"" settings:"none" help:"Print a completion script for a shell."`
 

@@ -11,7 +11,8 @@ import (
 )
 
 type responderCmd struct {
-	HTTP string `name:"http" setting:"http" placeholder:"HOST:PORT" help:"${http}"`
+	HTTP      string `name:"http" setting:"http" placeholder:"HOST:PORT" help:"${http}"`
+	LostAfter string `name:"lost-after" setting:"lost_after" placeholder:"DURATION" help:"${lost_after}"`
 }
 
 // Help is printed by `linesman responder --help`.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -111,14 +110,23 @@ func (r *result) print(on *renderer) error {
 	}
 	r.printOutput(&b, on)
 	if r.Events != nil && r.Events.Included {
-		fmt.Fprintf(&b, "\n%s\n", on.paint(bold, fmt.Sprintf("last %d of %d events", len(r.Events.Items), r.Events.Count)))
+		fmt.Fprintf(&b, "\n%s\n", on.paint(bold, "events, the last ones"))
 		for _, item := range r.Events.Items {
-			v := look(record{Run: r.TaskID, Event: item})
+			v := lookAt(item)
 			b.WriteString(strings.Join(append([]string{v.kind}, plainBody(v)...), " ") + "\n")
 		}
 	}
 	_, err := on.out.Write([]byte(b.String()))
 	return err
+}
+
+// lookAt reads an item of the event stream: an event, or a completion.
+func lookAt(item json.RawMessage) view {
+	var event struct{ Kind *string }
+	if json.Unmarshal(item, &event) == nil && event.Kind == nil {
+		return look(record{Completion: item})
+	}
+	return look(record{Event: item})
 }
 
 func (r *result) facts() [][2]string {
@@ -132,7 +140,7 @@ func (r *result) facts() [][2]string {
 	fact("state", safeWord(r.State))
 	fact("summary", safe(r.Summary))
 	fact("reason", safe(r.Ext.Reason))
-	fact("took", shortTime(time.Duration(r.Metadata.Duration)*time.Second))
+	fact("took", inSeconds(r.Metadata.Duration))
 	fact("ended", safe(r.Completed))
 	if t := r.Metadata.Tests; t != nil {
 		fact("tests", fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped))

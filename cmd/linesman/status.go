@@ -117,7 +117,7 @@ func (s *snapshot) rows(now time.Time) []statusRow {
 	var all []statusRow
 	for _, t := range s.Tasks {
 		r := statusRow{state: "working", run: safeWord(t.TaskID)}
-		elapsed := shortTime(time.Duration(t.Elapsed) * time.Second)
+		elapsed := inSeconds(t.Elapsed)
 		r.fact("started", safe(t.Started)+", "+elapsed+" ago")
 		if p := t.Progress; p != nil {
 			r.about = fmt.Sprintf("%s %3d%%  %d/%d  %s", bar(p.Percent), p.Percent, p.Done, p.Total, elapsed)
@@ -145,10 +145,9 @@ func (s *snapshot) rows(now time.Time) []statusRow {
 		all = append(all, r)
 	}
 	for _, t := range s.Ended {
-		took := shortTime(time.Duration(t.Duration) * time.Second)
-		r := statusRow{state: safeWord(t.State), run: safeWord(t.TaskID), about: ago(t.At, now) + "  took " + took}
+		r := statusRow{state: safeWord(t.State), run: safeWord(t.TaskID), about: ago(t.At, now) + "  took " + inSeconds(t.Duration)}
 		r.fact("ended", safe(t.At)+", "+ago(t.At, now))
-		r.fact("took", took)
+		r.fact("took", inSeconds(t.Duration))
 		if t.Ext.Reason != "" {
 			r.about += "  " + safe(t.Ext.Reason)
 			r.fact("reason", safe(t.Ext.Reason))

@@ -71,7 +71,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	defer caller.bus.Close()
 	ack, err := caller.ask(ctx, answerTime, tool, args)
 	switch {
-	case errors.Is(err, bus.ErrNoResponder), errors.Is(err, bus.ErrUnreachable):
+	case errors.Is(err, bus.ErrNoResponder):
 		return err
 	case err != nil:
 		return fmt.Errorf("whether the task was taken is not known: %w", err)
@@ -105,9 +105,12 @@ func (c *submitCmd) arguments(a *app) (tool string, args map[string]any, err err
 	schema, err := c.schema()
 	wrong = append(wrong, err)
 	set("outputSchema", schema, schema != nil)
-	for flag, d := range map[string]time.Duration{"--idle-timeout": c.IdleTimeout, "--timeout": c.Timeout, "--wait-timeout": c.WaitTimeout} {
-		if d < 0 {
-			wrong = append(wrong, fmt.Errorf("%s: must not be negative, got %s", flag, d))
+	for _, l := range []struct {
+		flag string
+		d    time.Duration
+	}{{"--idle-timeout", c.IdleTimeout}, {"--timeout", c.Timeout}, {"--wait-timeout", c.WaitTimeout}} {
+		if l.d < 0 {
+			wrong = append(wrong, fmt.Errorf("%s: must not be negative, got %s", l.flag, l.d))
 		}
 	}
 	set("idleTimeoutSec", wholeSeconds(c.IdleTimeout), c.IdleTimeout > 0)
@@ -117,11 +120,12 @@ func (c *submitCmd) arguments(a *app) (tool string, args map[string]any, err err
 	}
 	if c.Resume != "" {
 		tool, args["threadId"] = "_codex_local_resume", c.Resume
-		for flag, given := range map[string]bool{
-			"--dir": c.Dir != "", "--skip-git-repo-check": c.SkipGit, "--env": c.Env != "", "--allow-env": c.AllowEnv != nil,
-		} {
-			if given {
-				wrong = append(wrong, fmt.Errorf("%s: not with --resume, which goes on as the thread began", flag))
+		for _, o := range []struct {
+			flag  string
+			given bool
+		}{{"--dir", c.Dir != ""}, {"--skip-git-repo-check", c.SkipGit}, {"--env", c.Env != ""}, {"--allow-env", c.AllowEnv != nil}} {
+			if o.given {
+				wrong = append(wrong, fmt.Errorf("%s: not with --resume, which goes on as the thread began", o.flag))
 			}
 		}
 		return tool, args, errors.Join(wrong...)

@@ -18,6 +18,7 @@ type upCmd struct {
 	NATSListen string `name:"nats-listen" setting:"nats_listen" placeholder:"HOST:PORT" help:"${nats_listen}"`
 	HTTP       string `name:"http" setting:"http" placeholder:"HOST:PORT" help:"${http}"`
 	MaxRuns    string `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
+	LostAfter  string `name:"lost-after" setting:"lost_after" placeholder:"DURATION" help:"${lost_after}"`
 	Demo       bool   `help:"Show what it does: play a recorded agent run once everything is ready."`
 }
 

@@ -9,7 +9,8 @@ import (
 )
 
 type workerCmd struct {
-	MaxRuns string `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
+	MaxRuns   string `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
+	LostAfter string `name:"lost-after" setting:"lost_after" placeholder:"DURATION" help:"${lost_after}"`
 }
 
 // Help is printed by `linesman worker --help`.

@@ -30,7 +30,8 @@ type arguments struct {
 	values map[string]any    // string, int64, bool, json.RawMessage or []string
 	given  map[string]string // how the caller spelled a parameter
 	issues []issue
-	more   int // issues that are not listed
+	more   int  // issues that are not listed
+	broken bool // they are no object
 }
 
 // issue is one mistake in the arguments.
@@ -42,12 +43,12 @@ type issue struct {
 
 func readArguments(params []param, raw json.RawMessage) *arguments {
 	a := &arguments{params: params, values: map[string]any{}, given: map[string]string{}}
-	if a.object(raw) {
-		for i := range params {
-			p := &params[i]
-			if _, given := a.given[p.name]; !given && p.required {
-				a.wrong(p.name, "is required")
-			}
+	if a.broken = !a.object(raw); a.broken {
+		return a
+	}
+	for _, p := range params {
+		if p.required && !a.has(p.name) {
+			a.wrong(p.name, "is required")
 		}
 	}
 	return a
@@ -128,7 +129,7 @@ func (a *arguments) argument(name string, value json.RawMessage, first map[strin
 
 func (a *arguments) param(name string) *param {
 	for i := range a.params {
-		if p := &a.params[i]; name == p.name || name == alias(p.name) {
+		if p := &a.params[i]; name == p.name || name != "" && name == alias(p.name) {
 			return p
 		}
 	}

@@ -121,7 +121,7 @@ type data interface {
 
 func (c *call) run(ctx context.Context, args json.RawMessage) (*reply, error) {
 	c.args = readArguments(c.tool.params, args)
-	if c.tool.check != nil {
+	if c.tool.check != nil && !c.args.broken {
 		c.tool.check(c)
 	}
 	if err := c.args.err(); err != nil {

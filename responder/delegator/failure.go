@@ -113,7 +113,7 @@ func (c *call) explain(err error) *failure {
 
 func explainProgram(f *cloud.Failure) *failure {
 	e := &failure{wireError{
-		Code: codeTool, Message: "the Codex CLI did not do it: " + f.Reason,
+		Code: codeTool, Message: "the Codex CLI failed: " + f.Reason,
 		Details: details{Stderr: f.Stderr, Reason: f.Reason, Suggestion: f.Suggestion},
 	}}
 	if f.Exit >= 0 {

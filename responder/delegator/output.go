@@ -142,7 +142,7 @@ func last(x runs.Excerpt) string {
 
 // eventsOf are the last events of a run, where they are wanted.
 func (c *call) eventsOf(ctx context.Context, r *runs.Record, wanted bool) (*eventsData, error) {
-	d := &eventsData{Included: wanted}
+	d := &eventsData{Included: wanted, Count: 1} // the completion, which the record does not count
 	for _, n := range r.Events {
 		d.Count += n
 	}

@@ -24,6 +24,12 @@ type extAll struct {
 	Stream *basis `json:"stream,omitempty"`
 }
 
+func (x *extAll) markdown(p *page) {
+	if x != nil {
+		p.stream(x.Stream)
+	}
+}
+
 func (c *call) ext() *extAll {
 	if b := c.basis(); b != nil {
 		return &extAll{b}
@@ -66,6 +72,7 @@ func (d *cancelData) markdown(p *page) {
 		p.gap()
 		p.line("Its agent is being ended: see " + code("_codex_local_status"))
 	}
+	d.Ext.markdown(p)
 }
 
 type cleanupMeta struct {
@@ -128,4 +135,5 @@ func (d *cleanupData) markdown(p *page) {
 	if d.Old.Found > 0 {
 		p.fact("Age of the oldest", number(d.Old.Oldest)+" h")
 	}
+	d.Ext.markdown(p)
 }

@@ -182,17 +182,19 @@ func (c *call) result(ctx context.Context, r *runs.Record, o resultOptions) (*re
 // files tells what became of files. A run of this machine always does.
 func (d *resultData) files(r *runs.Record) {
 	f := fileData{Modified: []string{}, Added: []string{}, Deleted: []string{}}
-	switch {
-	case r.Files != nil:
+	if r.Files != nil {
 		f.Modified, f.Added, f.Deleted, f.LinesChanged = r.Files.Modified, r.Files.Added, r.Files.Deleted, r.Files.LinesChanged
 		d.Ext.FilesUnlisted = r.Files.Unlisted
-	case ofCloud(r.Row()):
+	}
+	if ofCloud(r.Row()) {
 		if r.Cloud == nil || r.Cloud.FilesChanged == 0 {
 			return
 		}
 		changed := int64(r.Cloud.Added) + int64(r.Cloud.Removed)
 		f.LinesChanged = &changed
-		d.Ext.FilesUnlisted = r.Cloud.FilesChanged
+		if r.Files == nil {
+			d.Ext.FilesUnlisted = r.Cloud.FilesChanged
+		}
 	}
 	d.Metadata.Files = &f
 }
@@ -272,8 +274,11 @@ func (d *resultData) body(p *page) {
 		}
 	}
 	d.Output.markdown(p)
-	if d.Events != nil {
+	switch e := d.Metadata.Error; {
+	case d.Events != nil && d.Events.Included:
 		p.events(d.Events.Items)
+	case e != nil && e.Partial != nil:
+		p.events(e.Partial.Events)
 	}
 }
 

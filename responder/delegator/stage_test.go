@@ -102,16 +102,32 @@ const largest = 16 << 20
 // ask calls a tool, and checks what holds for every answer.
 func ask(t testing.TB, d *delegator.Delegator, tool string, args string) answer {
 	t.Helper()
-	return askUntil(t.Context(), t, d, tool, args, nil)
-}
-
-func askUntil(ctx context.Context, t testing.TB, d *delegator.Delegator, tool, args string, progress func(delegator.Progress)) answer {
-	t.Helper()
-	got, err := d.Call(ctx, tool, json.RawMessage(args), progress)
+	got, err := d.Call(t.Context(), tool, json.RawMessage(args), nil)
 	if err != nil {
 		t.Fatalf("%s: %v", tool, err)
 	}
 	return check(t, tool, got)
+}
+
+// start calls a tool that waits; end is its answer.
+func start(ctx context.Context, t testing.TB, d *delegator.Delegator, tool, args string, progress func(delegator.Progress)) (end func() answer) {
+	type result struct {
+		delegator.Answer
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		a, err := d.Call(ctx, tool, json.RawMessage(args), progress)
+		done <- result{a, err}
+	}()
+	return func() answer {
+		t.Helper()
+		r := <-done
+		if r.err != nil {
+			t.Fatalf("%s: %v", tool, r.err)
+		}
+		return check(t, tool, r.Answer)
+	}
 }
 
 func check(t testing.TB, tool string, got delegator.Answer) answer {

@@ -223,7 +223,9 @@ func (d *ackData) markdown(p *page) {
 	p.heading(d.title)
 	p.fact("Task", code(d.TaskID))
 	p.fact("Capability", d.Capability)
-	p.fact("Thread", code(d.ThreadID))
+	if d.result == nil { // it tells that itself
+		p.fact("Thread", code(d.ThreadID))
+	}
 	if d.queue != nil {
 		p.fact("Tasks waiting before it", number(int64(*d.queue)))
 	}
@@ -236,13 +238,12 @@ func (d *ackData) markdown(p *page) {
 	if d.result != nil {
 		d.result.body(p)
 	}
-	if d.wait == "" {
-		return
+	if d.wait != "" {
+		p.heading("Next")
+		p.item("Wait for its end: " + code("_codex_"+d.wait+"_wait"))
+		p.item("See how it stands: " + code("_codex_"+d.wait+"_status"))
+		p.item("What came of it: " + code("_codex_"+d.wait+"_results"))
 	}
-	p.heading("Next")
-	p.item("Wait for its end: " + code("_codex_"+d.wait+"_wait"))
-	p.item("See how it stands: " + code("_codex_"+d.wait+"_status"))
-	p.item("What came of it: " + code("_codex_"+d.wait+"_results"))
 	if d.Ext != nil {
 		p.stream(d.Ext.Stream)
 	}

@@ -118,7 +118,7 @@ func TestResumeTakesThreadsOnly(t *testing.T) {
 
 func TestLimitsOfTheResponderNameTheParameter(t *testing.T) {
 	s := newStage(t, nil)
-	refused(t, ask(t, s.tools, "_codex_local_exec", args("task", "x", "timeout_sec", 1)), "timeout_sec", false) // timeoutSec's other name, as it happens; an hour is the most
+	refused(t, ask(t, s.tools, "_codex_local_exec", args("task", "x", "timeout_sec", 7200)), "timeout_sec", false)
 	refused(t, ask(t, s.tools, "_codex_local_exec", args("task", "x", "timeoutSec", 7200)), "timeoutSec", false)
 }
 
@@ -137,17 +137,14 @@ func TestForegroundRunAnswersAtTheEnd(t *testing.T) {
 	s := newStage(t, nil)
 	out, stderr := recording(t, "patch")
 	var told []delegator.Progress
-	done := make(chan answer)
-	go func() {
-		done <- askUntil(t.Context(), t, s.tools, "_codex_local_run", `{"task":"Patch it.","mode":"workspace-write","confirm":true,"format":"json"}`,
-			func(p delegator.Progress) { told = append(told, p) })
-	}()
+	end := start(t.Context(), t, s.tools, "_codex_local_run", `{"task":"Patch it.","mode":"workspace-write","confirm":true,"format":"json"}`,
+		func(p delegator.Progress) { told = append(told, p) })
 	id := s.take(t).Run
 	l := s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"})
 	l.out(out[:len(out)/2])
 	s.awaitActivity(t, id)
 	l.out(out[len(out)/2:]).err(stderr).exit(exited(0))
-	a := <-done
+	a := end()
 	ext, _ := a.Data["ext"].(map[string]any)
 	if a.IsError || a.Data["task_id"] != id || a.Data["capability"] != "foreground" || ext["state"] != "completed" || a.Data["thread_id"] == nil {
 		t.Errorf("got %s", a.Envelope)
@@ -171,12 +168,11 @@ func TestForegroundTimeoutIsAnErrorAndBackgroundTimeoutAState(t *testing.T) {
 	s := newStage(t, nil)
 	out, _ := recording(t, "shell-large")
 	for _, reason := range []runs.Reason{runs.ReasonIdle, runs.ReasonHard} {
-		done := make(chan answer)
-		go func() { done <- ask(t, s.tools, "_codex_local_run", `{"task":"Count.","format":"json"}`) }()
+		end := start(t.Context(), t, s.tools, "_codex_local_run", `{"task":"Count.","format":"json"}`, nil)
 		id := s.take(t).Run
 		s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"}).out(out[:300_000]).err([]byte("warning\n")).
 			exit(runs.Exit{Reason: reason, Signal: 15})
-		a := <-done
+		a := end()
 		if a.Error.Code != "TIMEOUT" || a.Error.Retryable || a.Error.Details["timeout_type"] != string(reason) || a.Error.Details["task_id"] != id || a.Error.Duration == 0 {
 			t.Errorf("%s: %.500s", reason, a.Envelope)
 		}
@@ -202,13 +198,12 @@ func TestForegroundTimeoutIsAnErrorAndBackgroundTimeoutAState(t *testing.T) {
 func TestCallerWhoLeavesEndsTheWaitAndNotTheTask(t *testing.T) {
 	s := newStage(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan answer)
-	go func() { done <- askUntil(ctx, t, s.tools, "_codex_local_run", `{"task":"Wait."}`, nil) }()
+	end := start(ctx, t, s.tools, "_codex_local_run", `{"task":"Wait."}`, nil)
 	id := s.take(t).Run
 	s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"})
 	s.await(t, id, func(st runs.State) bool { return st == runs.StateWorking })
 	cancel()
-	a := <-done
+	a := end()
 	if a.Error.Code != "TIMEOUT" || a.Error.Details["timeout_type"] != "wait" || a.Error.Details["task_id"] != id || !a.Error.Retryable {
 		t.Errorf("got %s", a.Envelope)
 	}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/linesman/linesman/bus"
+)
+
+type contextCmd struct {
+	User string `arg:"" optional:"" default:"subscriber" enum:"subscriber,operator,worker,normalizer,responder,operator_public,normalizer_public,responder_public" help:"Whom to be: subscriber (default), operator, worker, normalizer or responder; operator_public, normalizer_public and responder_public are who these are in the account of the events."`
+}
+
+// Help is printed by `linesman context --help`.
+func (contextCmd) Help() string {
+	return `Prints a context for the nats CLI, or for any program that reads them: where the server is, who to be, and below which
+prefix that user may listen for answers. It holds a password: whoever reads the file is that user. The subscriber can
+read the events and nothing else; the operator can do everything, and start programs here by it. Save it with
+
+    mkdir -p ~/.config/nats/context
+    (umask 077 && linesman context >~/.config/nats/context/linesman.json)
+
+With --nats it names that server and the credentials file of --creds, or for the subscriber and the public users that of
+LINESMAN_PUBLIC_CREDS.
+
+Examples:
+
+    nats --context linesman subscribe 'linesman.live.>'
+    linesman context operator | jq -r .url
+
+Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 no linesman is running here.`
+}
+
+// natsContext is the file of a context of the nats CLI, as far as linesman has
+// something to say in it.
+type natsContext struct {
+	Description string `json:"description"`
+	URL         string `json:"url"`
+	User        string `json:"user,omitempty"`
+	Password    string `json:"password,omitempty"`
+	Creds       string `json:"creds,omitempty"`
+	InboxPrefix string `json:"inbox_prefix,omitempty"`
+}
+
+func (c *contextCmd) Run(_ context.Context, a *app) error {
+	one, err := c.context(a)
+	if err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(one, "", "  ")
+	if err != nil {
+		return err
+	}
+	if newRenderer(a.stdout, a.environ).terminal && one.Password != "" {
+		fmt.Fprintln(a.stderr, "linesman: what follows holds a password; keep it to yourself")
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s\n", b)
+	return err
+}
+
+func (c *contextCmd) context(a *app) (natsContext, error) {
+	one := natsContext{Description: "linesman: " + c.User}
+	public := c.User == bus.SubscriberUser || strings.HasSuffix(c.User, "_public")
+	if a.config.NATS != "" {
+		one.URL, one.Creds = a.config.NATS, a.config.Creds
+		if public && a.config.PublicCreds != "" {
+			one.Creds = a.config.PublicCreds
+		}
+		if one.Creds == "" {
+			return one, nil
+		}
+		var err error
+		one.Creds, err = filepath.Abs(one.Creds) // it will be read from elsewhere
+		return one, err
+	}
+	login, _, err := a.logins(c.User)
+	if err != nil {
+		return one, err
+	}
+	one.URL, one.User, one.Password, one.InboxPrefix = login.URL, login.User, login.Password, bus.InboxPrefix(c.User)
+	return one, nil
+}

@@ -1,0 +1,277 @@
+package natsapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/tidwall/gjson"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/natsapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lab is a server with a normalizer, responders that serve, and somebody who asks.
+type lab struct {
+	*testing.T
+	server *bus.Server
+	asker  *nats.Conn
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	s, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	l := &lab{T: t, server: s}
+	operator := l.bus(bus.OperatorUser)
+	limits := bus.DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<27
+	if _, err := operator.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	l.asker = operator.Inside()
+	office := l.bus(bus.NormalizerUser)
+	l.start(func(ctx context.Context) error {
+		return (&bus.Normalizer{Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}).Run(ctx)
+	})
+	return l
+}
+
+func (l *lab) bus(user string) *bus.Bus {
+	l.Helper()
+	b, err := l.server.Connect(l.Context(), user, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(b.Close)
+	return b
+}
+
+func (l *lab) start(f func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	ended := false
+	stop = func() {
+		cancel()
+		if !ended {
+			ended = true
+			if err := <-done; err != nil {
+				l.Error(err)
+			}
+		}
+	}
+	l.Cleanup(stop)
+	return stop
+}
+
+// serve runs a responder with its NATS service, until it answers.
+func (l *lab) serve() (stop func()) {
+	l.Helper()
+	b := l.bus(bus.ResponderUser)
+	desk := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute})
+	l.start(desk.Run)
+	tools := delegator.New(delegator.Config{Responder: desk})
+	stop = l.start(func(ctx context.Context) error {
+		return natsapi.Serve(ctx, natsapi.Config{
+			Conn: b.Inside(), Root: b.API(), Tools: tools, List: delegator.Tools(), Version: "v1.2.3", Log: zap.NewNop(),
+		})
+	})
+	for end := time.Now().Add(20 * time.Second); ; {
+		if m, err := l.asker.Request("linesman.api.status", nil, time.Second); err == nil && len(m.Data) > 0 {
+			return stop
+		} else if time.Now().After(end) {
+			l.Fatal(err)
+		}
+	}
+}
+
+func (l *lab) ask(verb, args string) *nats.Msg {
+	l.Helper()
+	m, err := l.asker.Request("linesman.api."+verb, []byte(args), 30*time.Second)
+	if err != nil {
+		l.Fatalf("%s: %v", verb, err)
+	}
+	return m
+}
+
+func TestEveryToolAndVerbIsAnEndpoint(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	m, err := l.asker.Request("$SRV.INFO.linesman", nil, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info micro.Info
+	if err := json.Unmarshal(m.Data, &info); err != nil {
+		t.Fatal(err)
+	}
+	subjects := map[string]bool{}
+	for _, e := range info.Endpoints {
+		subjects[e.Subject] = true
+	}
+	for _, tool := range delegator.Tools() {
+		if !subjects["linesman.api."+tool.Name] {
+			t.Errorf("%s is no endpoint", tool.Name)
+		}
+	}
+	for verb := range natsapi.Verbs {
+		if !subjects["linesman.api."+verb] {
+			t.Errorf("%s is no endpoint", verb)
+		}
+	}
+	if info.Name != "linesman" || info.Version != "1.2.3" {
+		t.Errorf("%s %s", info.Name, info.Version)
+	}
+	for _, question := range []string{"$SRV.PING", "$SRV.STATS.linesman"} {
+		if _, err := l.asker.Request(question, nil, 10*time.Second); err != nil {
+			t.Errorf("%s: %v", question, err)
+		}
+	}
+}
+
+func TestErrorsAreInTheHeadersToo(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	for _, c := range []struct{ verb, args, code, word string }{
+		{"status", `{}`, "", ""},
+		{"status", ``, "", ""},
+		{"results", `{"task_id":"T-local-none"}`, "404", "NOT_FOUND"},
+		{"results", `{}`, "400", "VALIDATION"},
+		{"wait", `nonsense`, "400", "VALIDATION"},
+		{"_codex_cloud_submit", `{"task":"x","envId":"e"}`, "501", "UNSUPPORTED"},
+	} {
+		m := l.ask(c.verb, c.args)
+		if got := m.Header.Get(micro.ErrorCodeHeader); got != c.code {
+			t.Errorf("%s %s: code %q, want %q", c.verb, c.args, got, c.code)
+		}
+		e := gjson.ParseBytes(m.Data)
+		if got := e.Get("error.code").String(); got != c.word || e.Get("version").String() != "3.6" {
+			t.Errorf("%s %s: %s", c.verb, c.args, m.Data)
+		}
+		if text := m.Header.Get(micro.ErrorHeader); !strings.HasPrefix(text, c.word) || strings.ContainsAny(text, "\r\n") {
+			t.Errorf("%s %s: text %q", c.verb, c.args, text)
+		}
+	}
+}
+
+func TestAWaitKeepsNobodyFromAsking(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	run := gjson.GetBytes(l.ask("submit", `{"task":"x"}`).Data, "data.task_id").String()
+	if run == "" {
+		t.Fatal("nothing was submitted")
+	}
+	waits := make(chan *nats.Msg, 1)
+	go func() {
+		m, err := l.asker.Request("linesman.api.wait", []byte(`{"task_id":"`+run+`"}`), 30*time.Second)
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- m
+	}()
+	for range 50 {
+		l.ask("status", `{}`)
+	}
+	if state := gjson.GetBytes(l.ask("cancel", `{"task_id":"`+run+`"}`).Data, "data.state").String(); state != "cancelled" {
+		t.Errorf("cancel: %s", state)
+	}
+	if m := <-waits; m != nil && gjson.GetBytes(m.Data, "data.state").String() != "cancelled" {
+		t.Errorf("wait: %s", m.Data)
+	}
+}
+
+func TestRespondersShareTheRequests(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	stop := l.serve()
+	count := func() map[string]int {
+		inbox := l.asker.NewRespInbox()
+		sub, err := l.asker.SubscribeSync(inbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = sub.Unsubscribe() }()
+		if err := l.asker.PublishRequest("$SRV.STATS.linesman", inbox, nil); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]int{}
+		for {
+			m, err := sub.NextMsg(300 * time.Millisecond)
+			if errors.Is(err, nats.ErrTimeout) {
+				return seen
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var s micro.Stats
+			if err := json.Unmarshal(m.Data, &s); err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range s.Endpoints {
+				if e.Name == "status" {
+					seen[s.ID] = e.NumRequests
+				}
+			}
+		}
+	}
+	for range 200 {
+		l.ask("status", `{}`)
+	}
+	seen := count()
+	if len(seen) != 2 {
+		t.Fatalf("%d responders, want 2", len(seen))
+	}
+	for id, n := range seen {
+		if n < 20 {
+			t.Errorf("%s answered %d of 200", id, n)
+		}
+	}
+	stop()
+	for range 20 { // one that ends takes nothing with it
+		l.ask("status", `{}`)
+	}
+}
+
+func TestALargeAnswerIsRefusedAndNotLost(t *testing.T) {
+	l := newLab(t)
+	b := l.bus(bus.ResponderUser)
+	l.start(func(ctx context.Context) error {
+		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Tools: large{}, List: delegator.Tools(), Log: zap.NewNop()})
+	})
+	for end := time.Now().Add(20 * time.Second); ; {
+		m, err := l.asker.Request("linesman.api.status", nil, time.Second)
+		if err == nil {
+			if got := m.Header.Get(micro.ErrorCodeHeader); got != "413" {
+				t.Errorf("code %q with %d bytes", got, len(m.Data))
+			}
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// large answers with more than a message holds.
+type large struct{}
+
+func (large) Call(context.Context, string, json.RawMessage, func(delegator.Progress)) (delegator.Answer, error) {
+	return delegator.Answer{Envelope: make([]byte, 2<<20)}, nil
+}
