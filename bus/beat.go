@@ -52,7 +52,7 @@ func (b *Bus) beat(ctx context.Context, v runs.Beat, ttl time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	m := nats.NewMsg(bucketSubject(b.State(), workerKey(v.Name)))
+	m := nats.NewMsg(bucketSubject(b.State(), workerKey(v.ID)))
 	m.Data = body
 	_, err = b.js.PublishMsg(ctx, m, jetstream.WithMsgTTL(max(ttl, time.Second).Round(time.Second)), jetstream.WithRetryAttempts(0))
 	return err
@@ -67,7 +67,7 @@ func (b *Bus) WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.
 		FilterSubjects: []string{prefix + "*"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		var v runs.Beat
-		if json.Unmarshal(m.Data(), &v) == nil && v.Name == strings.TrimPrefix(m.Subject(), prefix) {
+		if json.Unmarshal(m.Data(), &v) == nil && v.ID == strings.TrimPrefix(m.Subject(), prefix) {
 			each(v, meta.Timestamp)
 		}
 	})

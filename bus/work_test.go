@@ -243,7 +243,7 @@ func TestBeatsAreHeardAndEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() {
-		w.Beat(ctx, time.Second, func() runs.Beat { return runs.Beat{Name: "here", Slots: 2} })
+		w.Beat(ctx, time.Second, func() runs.Beat { return runs.Beat{ID: "here", Name: "here", Slots: 2} })
 	})
 	heard := make(chan runs.Beat, 64)
 	all.Go(func() {

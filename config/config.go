@@ -80,6 +80,9 @@ type Work struct {
 	Roots List
 	// Danger allows tasks without a sandbox.
 	Danger bool
+	// GitGate refuses tasks whose text names a git command that may lose work,
+	// unless the caller allows it.
+	GitGate bool
 }
 
 // Agents says how each kind of agent is started.

@@ -88,6 +88,8 @@ func (c *Config) settings() []Setting {
 			Help: "Directories in and below which tasks may work. None: where the worker was started, and the user's home."},
 		Setting{Key: "work.danger", target: &c.Work.Danger,
 			Help: "Allow tasks without a sandbox, mode danger-full-access."},
+		Setting{Key: "work.git_gate", target: &c.Work.GitGate,
+			Help: "Refuse tasks whose text names a git command that may lose work, unless allow_destructive_git is given."},
 		Setting{Key: "agents.codex.command", target: &c.Agents.Codex.Command, check: func() string {
 			if len(c.Agents.Codex.Command) == 0 || c.Agents.Codex.Command[0] == "" {
 				return "must name a program"

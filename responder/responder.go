@@ -73,16 +73,19 @@ func New(cfg Config) *Responder {
 	return &Responder{cfg: cfg, log: cfg.Log.Named("responder"), table: newTable(), workers: newWorkers()}
 }
 
-// Run keeps the table until ctx ends; then it returns nil. The error says that
+// Run keeps the table until outer ends; then it returns nil. The error says that
 // there is no run table.
-func (r *Responder) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+func (r *Responder) Run(outer context.Context) error {
+	group, ctx := errgroup.WithContext(outer)
 	group.Go(func() error {
 		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.table.change(c, time.Now()) }, r.table.empty)
 	})
 	group.Go(func() error { return r.cfg.Streams.WatchBeats(ctx, r.workers.heard) })
 	group.Go(func() error { return r.keepHouse(ctx) })
-	return group.Wait()
+	if err := group.Wait(); err != nil && outer.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // Ready waits until the table holds what there was when Run began.
@@ -93,6 +96,18 @@ func (r *Responder) Ready(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the run table is not read yet: %w", ctx.Err())
 	}
+}
+
+// ReadyWithin is Ready with patience for so long.
+func (r *Responder) ReadyWithin(ctx context.Context, patience time.Duration) error {
+	select {
+	case <-r.table.filled:
+		return nil
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return r.Ready(ctx)
 }
 
 // Basis is what an answer is based on: the newest sequence of RAW that the

@@ -157,7 +157,9 @@ func (l *lab) work(name string, slots int, script string) (stop func()) {
 			})
 		}),
 		l.start(func(ctx context.Context) error {
-			b.Beat(ctx, time.Minute, func() runs.Beat { return runs.Beat{Name: name, Slots: slots, Busy: w.Tasks()} })
+			b.Beat(ctx, time.Minute, func() runs.Beat {
+				return runs.Beat{ID: name, Name: name, Queue: bus.DefaultQueue, Slots: slots, Busy: w.Tasks()}
+			})
 			return nil
 		}),
 	}

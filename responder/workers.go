@@ -8,15 +8,16 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// mostWorkers bounds how many workers are remembered; at the bound those that
-// were silent the longest are forgotten.
+// mostWorkers bounds how many processes are remembered; at the bound those
+// that were silent the longest are forgotten.
 const mostWorkers = 4096
 
-// workers remembers when each worker was last heard of.
+// workers remembers when each worker was last heard of. A worker is whoever
+// has a data directory; it may be several processes at a time.
 type workers struct {
 	mu    sync.Mutex
 	since time.Time
-	heat  map[string]sign
+	said  map[string]sign // by the process's id
 }
 
 type sign struct {
@@ -24,7 +25,7 @@ type sign struct {
 	at time.Time
 }
 
-func newWorkers() *workers { return &workers{since: time.Now(), heat: map[string]sign{}} }
+func newWorkers() *workers { return &workers{since: time.Now(), said: map[string]sign{}} }
 
 // heard notes what a worker said at some time by the server's clock. What was
 // said before we listened is as old as it claims; what comes now, is new.
@@ -32,53 +33,56 @@ func (w *workers) heard(b runs.Beat, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	if _, known := w.heat[b.Name]; known || at.After(now) {
+	if _, known := w.said[b.ID]; known || at.After(now) {
 		at = now
 	}
-	w.heat[b.Name] = sign{b, at}
-	if len(w.heat) > mostWorkers {
-		oldest := ""
-		for name, s := range w.heat {
-			if oldest == "" || s.at.Before(w.heat[oldest].at) {
-				oldest = name
+	w.said[b.ID] = sign{b, at}
+	if len(w.said) > mostWorkers {
+		oldest := b.ID
+		for id, s := range w.said {
+			if s.at.Before(w.said[oldest].at) {
+				oldest = id
 			}
 		}
-		delete(w.heat, oldest)
+		delete(w.said, oldest)
 	}
 }
 
 // gone reports whether a worker has been silent for so long. Of one that was
 // never heard of that can be said only after listening for so long.
 func (w *workers) gone(name string, after time.Duration, now time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	at, ok := w.heat[name]
-	if !ok {
-		return now.Sub(w.since) > after
+	at := w.last(name)
+	if at.IsZero() {
+		at = w.since
 	}
-	return now.Sub(at.at) > after
+	return now.Sub(at) > after
 }
 
 // last is when a worker was last heard of; zero: never.
-func (w *workers) last(name string) time.Time {
+func (w *workers) last(name string) (at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.heat[name].at
+	for _, s := range w.said {
+		if s.Name == name && s.at.After(at) {
+			at = s.at
+		}
+	}
+	return at
 }
 
-// Worker is a worker that was heard of lately.
+// Worker is a worker that takes tasks and was heard of lately.
 type Worker struct {
 	runs.Beat
 	At time.Time
 }
 
-// Workers are those that are at work, by name.
+// Workers are those that take tasks, by name.
 func (r *Responder) Workers() []Worker {
 	r.workers.mu.Lock()
 	defer r.workers.mu.Unlock()
 	var all []Worker
-	for _, s := range r.workers.heat {
-		if time.Since(s.at) <= r.cfg.LostAfter {
+	for _, s := range r.workers.said {
+		if s.Queue != "" && time.Since(s.at) <= r.cfg.LostAfter {
 			all = append(all, Worker{s.Beat, s.at})
 		}
 	}

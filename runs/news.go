@@ -22,7 +22,8 @@ func (e Excerpt) Whole() bool { return e.Size == int64(len(e.Head)) }
 
 // Beat is what a worker says of itself, again and again.
 type Beat struct {
-	Name    string   `json:"name"`
+	ID      string   `json:"id"`   // of who says it: a worker may be several processes
+	Name    string   `json:"name"` // of the worker, as in start entries
 	Version string   `json:"version,omitempty"`
 	Queue   string   `json:"queue,omitempty"` // "": it takes no tasks
 	Slots   int      `json:"slots"`

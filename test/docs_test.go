@@ -15,6 +15,8 @@ import (
 	"unicode"
 
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/runs"
 )
 
 // documents are all pages that users read, by their path in the tree.
@@ -245,6 +247,42 @@ func TestUsersAreDescribed(t *testing.T) {
 	slices.Sort(described)
 	if users := slices.Sorted(maps.Keys(i.credentials)); !slices.Equal(described, users) {
 		t.Errorf("docs/operations.md has the users %q, the server %q", described, users)
+	}
+}
+
+// Each verb of the NATS service is in the table of docs/subjects.md with its tool.
+func TestVerbsAreDescribed(t *testing.T) {
+	described := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `linesman\\.api\\.([a-z]+)` \\| `(\\w+)` \\|$").FindAllStringSubmatch(text(t, "docs/subjects.md"), -1) {
+		described[m[1]] = m[2]
+	}
+	if !maps.Equal(described, natsapi.Verbs) {
+		t.Errorf("docs/subjects.md has the verbs %v, the service %v", described, natsapi.Verbs)
+	}
+}
+
+// The fields of a row are told in their order: here each has a value that is
+// found by its name.
+func TestFieldsOfARowAreDescribed(t *testing.T) {
+	row := runs.Row{
+		ID: "id", Agent: "agent", State: "state", Source: "source", Queue: "queue", Work: 6, Worker: "worker", Dir: "dir",
+		Thread: "thread_id", Reason: "reason", Cancel: true, QueuedAt: 12, StartedAt: 13, ActiveAt: 14, EndedAt: 15,
+		Progress: &runs.Progress{Percent: 16, Done: 17, Total: 18}, Activity: "activity", Seq: 20,
+	}
+	numbers := map[string]string{
+		"work_seq": "6", "cancel_requested": "1", "queued_at": "12", "started_at": "13", "active_at": "14", "ended_at": "15",
+		"percent": "16", "steps_done": "17", "steps_total": "18", "raw_seq": "20",
+	}
+	_, list, _ := strings.Cut(text(t, "docs/subjects.md"), "    id agent state ")
+	list, _, _ = strings.Cut(list, "\n\n")
+	fields := strings.Fields("id agent state " + list)
+	for i, name := range fields {
+		if n := numbers[name]; n != "" {
+			fields[i] = n
+		}
+	}
+	if got := strings.Join(fields, " "); got != row.Text() {
+		t.Errorf("docs/subjects.md has %q, a row %q", got, row.Text())
 	}
 }
 

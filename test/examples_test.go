@@ -67,6 +67,37 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// A task ends well, or badly, or is refused: the example says which.
+func TestSubmitTaskExample(t *testing.T) {
+	bin, lab := install(t, "./cmd/linesman", "./examples/submit-task"), t.TempDir()
+	for name, body := range map[string]string{
+		"good.jsonl":    text(t, "test/corpus/codex/shell-ok.jsonl"),
+		"bad.jsonl":     text(t, "test/corpus/codex/failed.jsonl"),
+		"agent.sh":      "for prompt; do :; done\ncat '" + lab + "'/\"$prompt\".jsonl\n[ \"$prompt\" = good ]\n",
+		"linesman.toml": fmt.Sprintf("[agents.codex]\ncommand = ['/bin/sh', %q]\n", filepath.Join(lab, "agent.sh")),
+	} {
+		if err := os.WriteFile(filepath.Join(lab, name), []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i := up(t, filepath.Join(bin, "linesman"), t.TempDir(), "--config", filepath.Join(lab, "linesman.toml"))
+	for _, tt := range []struct{ prompt, stdout, stderr string }{
+		{"good", "Two files.\n", ""},
+		{"bad", "Failed: exit status 1: Codex ran out of room", "submit-task: the task is failed\n"},
+		{" ", "", "submit-task: submit: VALIDATION: task: must not be blank\n"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var stdout, stderr bytes.Buffer
+		cmd := exec.CommandContext(ctx, filepath.Join(bin, "submit-task"), tt.prompt)
+		cmd.Env, cmd.Stdout, cmd.Stderr = i.as("operator"), &stdout, &stderr
+		err := cmd.Run()
+		if (err == nil) != (tt.stderr == "") || !strings.HasPrefix(stdout.String(), tt.stdout) || !strings.HasSuffix(stderr.String(), tt.stderr) {
+			t.Errorf("%q: %v\n%s%s", tt.prompt, err, stdout.String(), stderr.String())
+		}
+	}
+}
+
 // sendRaw publishes the output of a run without a fence, in the given pieces,
 // and then its end.
 func sendRaw(t *testing.T, i *instance, run string, output []byte, pieces [][2]int) {

@@ -29,7 +29,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "TIME"},
 	{regexp.MustCompile(`T-local-[0-9a-z]{15}`), "RUN"},
 	{regexp.MustCompile(`took=\d\.\d{3}s`), "took=N"},
-	{regexp.MustCompile(`(?m)^ready nats=nats://127\.0\.0\.1:\d+ data=/\S+$`), "READY"},
+	{regexp.MustCompile(`(?m)^ready nats=nats://127\.0\.0\.1:\d+ http=http://127\.0\.0\.1:\d+ data=/\S+$`), "READY"},
 }
 
 func TestTranscriptIsWhatTheDemoPrints(t *testing.T) {

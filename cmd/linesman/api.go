@@ -84,15 +84,18 @@ func (c *caller) ask(ctx context.Context, patience time.Duration, tool string, a
 	}
 	a := answer{body: body}
 	if err := json.Unmarshal(body, &a); err != nil || a.Status != "ok" && a.Error == nil {
-		return answer{}, errors.New("the responder's answer is no envelope of the known form: is it of another version?")
+		return answer{}, errForm
 	}
 	return a, nil
 }
 
+// errForm reports an answer that cannot be read.
+var errForm = errors.New("the responder's answer is not of the known form: is it of another version?")
+
 // read takes the payload of an answer.
 func (a answer) read(data any) error {
-	if err := json.Unmarshal(a.Data, data); err != nil {
-		return errors.New("the responder's answer is not of the known form: is it of another version?")
+	if json.Unmarshal(a.Data, data) != nil {
+		return errForm
 	}
 	return nil
 }
@@ -159,8 +162,11 @@ func (p *problem) text(run runID) string {
 // mistakes are all that is wrong with the arguments.
 func (p *problem) mistakes(flags map[string]string) error {
 	name := func(field string) string {
-		if flag := flags[field]; flag != "" {
+		switch flag := flags[field]; {
+		case flag != "":
 			return flag
+		case field == "task_id", field == "taskId":
+			return "RUN"
 		}
 		return safeWord(field)
 	}

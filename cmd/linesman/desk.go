@@ -46,7 +46,7 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 		return nil, err
 	}
 	d.tools = delegator.New(delegator.Config{
-		Responder: d.Responder, Cloud: d.cloud, Environments: c.Environments, Idle: c.Work.Idle, Hard: c.Work.Hard, Log: a.log,
+		Responder: d.Responder, Cloud: d.cloud, Environments: c.Environments, Idle: c.Work.Idle, Hard: c.Work.Hard, GitGate: c.Work.GitGate, Log: a.log,
 	})
 	if listen == "" {
 		return d, nil
@@ -69,7 +69,7 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 func (a *app) tokenFile() string { return filepath.Join(a.config.DataDir, "token") }
 
 func (d *desk) mcpConfig() mcp.Config {
-	return mcp.Config{Tools: d.tools, List: delegator.Tools(), Schemas: delegator.Schemas(), Version: build().Version, Log: d.app.log}
+	return mcp.Config{Tools: d.tools, List: d.tools.Tools(), Schemas: delegator.Schemas(), Version: build().Version, Log: d.app.log}
 }
 
 // ready says what is missing for requests to be answered.
@@ -94,7 +94,7 @@ func (d *desk) serve(ctx context.Context) error {
 	group.Go(func() error { return d.Run(ctx) })
 	group.Go(func() error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: delegator.Tools(), Version: build().Version, Log: d.app.log,
+			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: d.tools.Tools(), Version: build().Version, Log: d.app.log,
 		})
 	})
 	group.Go(func() error {

@@ -230,6 +230,7 @@ func (d *doctor) server(ctx context.Context) {
 // users tries the logins of a server of our own.
 func (d *doctor) users(ctx context.Context) {
 	if d.here.PID == 0 {
+		d.note("users", levelSkip, "those of a server of its own are not known", "")
 		return
 	}
 	ctx, cancel := soon(ctx)
@@ -256,7 +257,7 @@ func (d *doctor) streams(ctx context.Context) {
 	b := d.caller.bus
 	if err := b.Health(ctx); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
-			d.note(name, levelFail, line, "is a `linesman normalizer`, or an `up`, at work, with this prefix?")
+			d.note(name, levelFail, line, "the log of the normalizer, or of `linesman up`, may say more")
 		}
 		return
 	}

@@ -20,13 +20,17 @@ import (
 	"github.com/linesman/linesman/worker"
 )
 
-// backends are the agents that linesman understands.
+// backends are all that a normalizer understands: the agents, and what our own
+// driver of the cloud writes.
 var backends = []normalizer.Backend{codex.Backend{}, cloud.Backend{}}
+
+// agents are the backends that a command line can name.
+var agents = backends[:1]
 
 // backend is that of an agent, or a mistake of the command line.
 func backend(agent agentKind) (normalizer.Backend, error) {
 	var known string
-	for _, b := range backends {
+	for _, b := range agents {
 		if b.Agent() == string(agent) {
 			return b, nil
 		}

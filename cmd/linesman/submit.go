@@ -23,8 +23,8 @@ type submitCmd struct {
 	Resume       string        `placeholder:"THREAD" help:"Go on with the thread of an earlier run, in the directory of that run."`
 	OutputSchema string        `placeholder:"FILE" help:"JSON Schema of the agent's final answer."`
 	SkipGit      bool          `name:"skip-git-repo-check" help:"Work outside of a git repository, too."`
-	Env          string        `enum:",inherit-none,inherit-all,allow-list" default:"" placeholder:"POLICY" help:"Which of the worker's variables the agent gets beyond what every program needs: inherit-none, inherit-all or allow-list (default inherit-none)."`
-	AllowEnv     []string      `placeholder:"NAME" help:"Variable for the policy allow-list. Repeat it or separate names with commas."`
+	Env          string        `default:"inherit-none" enum:"inherit-none,inherit-all,allow-list" placeholder:"POLICY" help:"Which of the worker's variables the agent gets beyond what every program needs: inherit-none, inherit-all or allow-list (default inherit-none)."`
+	AllowEnv     []string      `placeholder:"NAME" help:"Give the agent this variable of the worker's: the policy is then allow-list. Repeat it or separate names with commas."`
 	IdleTimeout  time.Duration `placeholder:"DURATION" help:"End the run when it has printed nothing for so long."`
 	Timeout      time.Duration `placeholder:"DURATION" help:"End the run so long after its start."`
 	Wait         bool          `help:"Wait for the end of the run, and tell what came of it."`
@@ -79,12 +79,12 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	if !c.Wait || ack.Error != nil {
 		return caller.finish(ack, c.JSON, taskFlags, "", func() error { return a.tellTicket(ack) })
 	}
-	var ticket ticket
-	if err := ack.read(&ticket); err != nil {
+	run, _, err := ticketOf(ack)
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stderr, "linesman: run %s\n", ticket.TaskID)
-	return caller.wait(ctx, ticket.TaskID, c.WaitTimeout, c.JSON)
+	fmt.Fprintf(a.stderr, "linesman: run %s\n", run)
+	return caller.wait(ctx, run, c.WaitTimeout, c.JSON)
 }
 
 // arguments are the tool to call and its arguments. The error has all that is
@@ -123,7 +123,7 @@ func (c *submitCmd) arguments(a *app) (tool string, args map[string]any, err err
 		for _, o := range []struct {
 			flag  string
 			given bool
-		}{{"--dir", c.Dir != ""}, {"--skip-git-repo-check", c.SkipGit}, {"--env", c.Env != ""}, {"--allow-env", c.AllowEnv != nil}} {
+		}{{"--dir", c.Dir != ""}, {"--skip-git-repo-check", c.SkipGit}, {"--env", c.Env != runs.InheritNone}, {"--allow-env", c.AllowEnv != nil}} {
 			if o.given {
 				wrong = append(wrong, fmt.Errorf("%s: not with --resume, which goes on as the thread began", o.flag))
 			}
@@ -137,11 +137,13 @@ func (c *submitCmd) arguments(a *app) (tool string, args map[string]any, err err
 	}
 	args["workingDir"] = dir
 	set("skipGitRepoCheck", true, c.SkipGit)
-	if c.Env == "" && c.AllowEnv != nil {
-		c.Env = runs.InheritList
+	args["envPolicy"] = c.Env
+	if c.AllowEnv != nil {
+		args["envAllowList"] = c.AllowEnv
+		if c.Env == runs.InheritNone {
+			args["envPolicy"] = runs.InheritList
+		}
 	}
-	set("envPolicy", c.Env, c.Env != "")
-	set("envAllowList", c.AllowEnv, c.AllowEnv != nil)
 	return tool, args, errors.Join(wrong...)
 }
 
@@ -186,30 +188,32 @@ func (c *submitCmd) schema() (any, error) {
 	return json.RawMessage(b), nil
 }
 
-// ticket is what an answer says of a task that was taken.
-type ticket struct {
-	TaskID runID `json:"task_id"`
+// ticketOf is the run that a task became.
+func ticketOf(ack answer) (run runID, position int, err error) {
+	var data struct {
+		TaskID runID `json:"task_id"`
+	}
+	var meta struct {
+		Position int `json:"queue_position"`
+	}
+	if err := errors.Join(ack.read(&data), json.Unmarshal(ack.Meta, &meta), data.TaskID.Validate()); err != nil {
+		return "", 0, errForm
+	}
+	return data.TaskID, meta.Position, nil
 }
 
 // tellTicket prints the id of a run that waits now and, on a terminal, what
 // can be done next.
 func (a *app) tellTicket(ack answer) error {
-	var t ticket
-	var meta struct {
-		Position int `json:"queue_position"`
-	}
-	if err := ack.read(&t); err != nil {
+	id, position, err := ticketOf(ack)
+	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(ack.Meta, &meta); err != nil {
-		return fmt.Errorf("read the responder's answer: %w", err)
-	}
-	id := safeWord(string(t.TaskID))
 	if _, err := fmt.Fprintln(a.stdout, id); err != nil {
 		return err
 	}
 	if newRenderer(a.stdout, a.environ).terminal {
-		fmt.Fprintf(a.stderr, "\nIt waits %s.\n\n    linesman status %s\n    linesman wait %[2]s\n    linesman events --run %[2]s --follow\n", behind(meta.Position), id)
+		fmt.Fprintf(a.stderr, "\nIt waits %s.\n\n    linesman status %s\n    linesman wait %[2]s\n    linesman events --run %[2]s --follow\n", behind(position), id)
 	}
 	return nil
 }

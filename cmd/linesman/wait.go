@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/linesman/linesman/bus"
 )
 
@@ -63,6 +65,7 @@ func (c *caller) wait(ctx context.Context, run runID, timeout time.Duration, asJ
 		a, err := c.end(waiting, run, timeout)
 		ended <- outcome{a, err}
 	}()
+	c.app.log.Debug("waiting", zap.String("run", string(run)))
 	line := c.progressLine(run)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -87,7 +90,7 @@ func (c *caller) wait(ctx context.Context, run runID, timeout time.Duration, asJ
 // answer.
 func (c *caller) end(ctx context.Context, run runID, timeout time.Duration) (answer, error) {
 	began := time.Now()
-	var met bool       // a responder has answered
+	var met bool       // there was a responder
 	var lost time.Time // since when none does
 	for {
 		slice := waitSlice
@@ -106,13 +109,14 @@ func (c *caller) end(ctx context.Context, run runID, timeout time.Duration) (ans
 		if lost.IsZero() {
 			lost = time.Now()
 		}
-		nobody := errors.Is(err, bus.ErrNoResponder) || errors.Is(err, bus.ErrUnreachable)
+		nobody := errors.Is(err, bus.ErrNoResponder)
 		switch {
 		case ctx.Err() != nil, exitCode(err) != exitNATS, nobody && !met, time.Since(lost) > waitPatience:
 			return answer{}, err
 		case over:
 			return answer{}, exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))
 		}
+		met = met || !nobody
 		select { // it may be on its way back
 		case <-ctx.Done():
 			return answer{}, ctx.Err()
@@ -136,22 +140,16 @@ func (c *caller) tellEnd(a answer, run runID, asJSON bool) error {
 		return exitWith(exitTimeout, fmt.Errorf("run %s has not ended: it is %s", run, safeWord(a.Error.Details.State)))
 	}
 	var r result
-	err := c.finish(a, asJSON, nil, run, func() error {
+	if a.Error == nil {
 		if err := a.read(&r); err != nil {
 			return err
 		}
-		return r.print(newRenderer(c.app.stdout, c.app.environ))
-	})
-	if err != nil {
-		return err
 	}
-	if err := a.read(&r); err != nil {
-		return err
+	err := c.finish(a, asJSON, nil, run, func() error { return r.print(newRenderer(c.app.stdout, c.app.environ)) })
+	if err == nil && r.State != "completed" {
+		err = exitWith(exitFailed, nil) // the answer says it all
 	}
-	if r.State != "completed" {
-		return exitWith(exitFailed, nil) // the answer says it all
-	}
-	return nil
+	return err
 }
 
 // progressLine is the line at the bottom of a terminal that says how far a run

@@ -99,9 +99,9 @@ func (a *app) alive(ctx context.Context, b *bus.Bus, w *worker.Worker, tasks wor
 	var beat sync.WaitGroup
 	beat.Go(func() {
 		b.Beat(ctx, a.config.LostAfter, func() runs.Beat {
-			v := runs.Beat{Name: w.Name(), Version: build().Version}
+			v := runs.Beat{ID: fmt.Sprintf("%s-%d", w.Name(), os.Getpid()), Name: w.Name(), Version: build().Version}
 			if tasks.Slots > 0 {
-				v.Queue, v.Slots, v.Busy, v.Agents = tasks.Name, tasks.Slots, w.Tasks(), []string{"codex"}
+				v.ID, v.Queue, v.Slots, v.Busy, v.Agents = w.Name(), tasks.Name, tasks.Slots, w.Tasks(), []string{"codex"}
 			}
 			return v
 		})

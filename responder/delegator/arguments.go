@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
-	"strconv"
-	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -27,11 +25,17 @@ const (
 // all that is wrong with them.
 type arguments struct {
 	params []param
-	values map[string]any    // string, int64, bool, json.RawMessage or []string
-	given  map[string]string // how the caller spelled a parameter
+	given  map[string]given // by the declared name of the parameter
 	issues []issue
 	more   int  // issues that are not listed
 	broken bool // they are no object
+}
+
+// given is one argument.
+type given struct {
+	name  string          // as the caller spelled it
+	raw   json.RawMessage // as the caller wrote it
+	value any             // string, int64, bool, json.RawMessage or []string; nil: a mistake
 }
 
 // issue is one mistake in the arguments.
@@ -42,7 +46,7 @@ type issue struct {
 }
 
 func readArguments(params []param, raw json.RawMessage) *arguments {
-	a := &arguments{params: params, values: map[string]any{}, given: map[string]string{}}
+	a := &arguments{params: params, given: map[string]given{}}
 	if a.broken = !a.object(raw); a.broken {
 		return a
 	}
@@ -70,33 +74,25 @@ func (a *arguments) object(raw json.RawMessage) bool {
 		a.wrong(whole, "must be JSON, not nested too deep")
 		return false
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	if bytes.TrimSpace(raw)[0] != '{' {
 		a.wrong(whole, "must be a JSON object")
 		return false
 	}
-	first := map[string]json.RawMessage{}
-	for n := 0; d.More(); n++ {
-		key, err := d.Token()
-		var value json.RawMessage
-		if err == nil {
-			err = d.Decode(&value)
+	n := 0
+	gjson.ParseBytes(raw).ForEach(func(key, value gjson.Result) bool {
+		if n++; n <= maxNames {
+			a.argument(key.String(), json.RawMessage(value.Raw))
 		}
-		name, ok := key.(string)
-		if err != nil || !ok { // it was valid a moment ago
-			a.wrong(whole, "must be a JSON object")
-			return false
-		}
-		if n >= maxNames {
-			a.wrong(whole, "at most %d names", maxNames)
-			return false
-		}
-		a.argument(name, value, first)
+		return n <= maxNames
+	})
+	if n > maxNames {
+		a.wrong(whole, "at most %d names", maxNames)
+		return false
 	}
 	return true
 }
 
-func (a *arguments) argument(name string, value json.RawMessage, first map[string]json.RawMessage) {
+func (a *arguments) argument(name string, raw json.RawMessage) {
 	p := a.param(name)
 	if p == nil {
 		i := issue{Field: "arguments", Problem: "there is no parameter of one of the names"}
@@ -109,27 +105,31 @@ func (a *arguments) argument(name string, value json.RawMessage, first map[strin
 		a.add(i)
 		return
 	}
-	if before, twice := first[p.name]; twice {
-		switch spelled := a.given[p.name]; {
-		case spelled == name:
+	if before, twice := a.given[p.name]; twice {
+		switch {
+		case before.name == name:
 			a.wrong(name, "is given twice")
-		case !same(before, value):
-			a.wrong(name, "is given as %s too, with another value", spelled)
+		case !same(before.raw, raw):
+			a.wrong(name, "is given as %s too, with another value", before.name)
 		}
 		return
 	}
-	first[p.name], a.given[p.name] = value, name
-	v, problem := p.read(value)
+	value, problem := p.read(raw)
 	if problem != "" {
 		a.wrong(name, "%s", problem)
-		return
+		value = nil
 	}
-	a.values[p.name] = v
+	a.given[p.name] = given{name, raw, value}
 }
 
 func (a *arguments) param(name string) *param {
 	for i := range a.params {
-		if p := &a.params[i]; name == p.name || name != "" && name == alias(p.name) {
+		if name == a.params[i].name {
+			return &a.params[i]
+		}
+	}
+	for i := range a.params {
+		if p := &a.params[i]; name != "" && name == alias(p.name) {
 			return p
 		}
 	}
@@ -139,119 +139,6 @@ func (a *arguments) param(name string) *param {
 func same(a, b json.RawMessage) bool {
 	var x, y bytes.Buffer
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
-}
-
-// read is the value of a parameter, or what is wrong with it.
-func (p *param) read(raw json.RawMessage) (v any, problem string) {
-	raw = bytes.TrimSpace(raw)
-	switch p.kind {
-	case text, choice:
-		var s string
-		if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-			return nil, "must be a string"
-		}
-		if p.kind == choice {
-			return p.word(s)
-		}
-		return s, p.text(s)
-	case integer:
-		if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
-			return nil, "must be a number"
-		}
-		f, err := strconv.ParseFloat(string(raw), 64)
-		switch {
-		case err != nil && !errors.Is(err, strconv.ErrRange):
-			return nil, "must be a number"
-		case f < float64(p.least) || f > float64(p.most):
-			return nil, fmt.Sprintf("must be %d to %d", p.least, p.most)
-		case f != math.Trunc(f):
-			return nil, "must be a whole number"
-		}
-		return int64(f), ""
-	case boolean:
-		if s := string(raw); s == "true" || s == "false" {
-			return s == "true", ""
-		}
-		return nil, "must be true or false"
-	case object:
-		if raw[0] != '{' {
-			return nil, "must be an object"
-		}
-		if depth(raw) > MaxDepth {
-			return nil, fmt.Sprintf("must not be nested deeper than %d", MaxDepth)
-		}
-		return json.RawMessage(raw), ""
-	}
-	var list []string
-	if raw[0] != '[' {
-		return nil, "must be an array of strings"
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	_, _ = d.Token()
-	for d.More() {
-		t, err := d.Token()
-		s, ok := t.(string)
-		if err != nil || !ok {
-			return nil, "must be an array of strings"
-		}
-		if int64(len(list)) == p.most {
-			return nil, fmt.Sprintf("at most %d names", p.most)
-		}
-		list = append(list, s)
-	}
-	return list, ""
-}
-
-func (p *param) word(s string) (any, string) {
-	for _, word := range p.words {
-		if s == word {
-			return s, ""
-		}
-	}
-	problem := oneOf(p.words)
-	if plainWord(s) {
-		problem += ", not " + s
-	}
-	return nil, problem
-}
-
-func (p *param) text(s string) string {
-	control := func(c rune) bool {
-		return unicode.IsControl(c) && !(p.lines && (c == '\n' || c == '\r' || c == '\t'))
-	}
-	switch n := int64(utf8.RuneCountInString(s)); {
-	case p.chars > 0 && n > p.chars:
-		return fmt.Sprintf("at most %d characters, got %d", p.chars, n)
-	case p.most > 0 && int64(len(s)) > p.most:
-		return fmt.Sprintf("at most %d bytes, got %d", p.most, len(s))
-	case strings.TrimSpace(s) == "":
-		return "must not be blank"
-	case strings.ContainsRune(s, 0):
-		return "must be text without NUL"
-	case p.chars == 0 && strings.ContainsFunc(s, control):
-		return "must be text without control characters"
-	}
-	return ""
-}
-
-// depth is how deep valid JSON is nested.
-func depth(raw []byte) int {
-	now, deepest, quoted := 0, 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			now++
-			deepest = max(deepest, now)
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return deepest
 }
 
 func (a *arguments) wrong(field, format string, args ...any) {
@@ -279,7 +166,7 @@ func (a *arguments) refuse(param, format string, args ...any) {
 
 // spelled is how the caller calls a parameter.
 func (a *arguments) spelled(param string) string {
-	if name := a.given[param]; name != "" {
+	if name := a.given[param].name; name != "" {
 		return name
 	}
 	return param
@@ -354,11 +241,11 @@ func (a *arguments) list(name string) []string {
 	return l
 }
 
-func (a *arguments) has(name string) bool { return a.given[name] != "" }
+func (a *arguments) has(name string) bool { return a.given[name].name != "" }
 
 // value is what was given, else the default.
 func (a *arguments) value(name string) any {
-	if v, ok := a.values[name]; ok {
+	if v := a.given[name].value; v != nil {
 		return v
 	}
 	for i := range a.params {
@@ -376,6 +263,14 @@ var asked = regexp.MustCompile(`"format"\s*:\s*"json"`)
 // is no format, or the arguments are broken, a caller that speaks of JSON gets JSON.
 func wantsJSON(raw json.RawMessage) bool {
 	raw = raw[:min(len(raw), MaxArguments)]
+	if json.Valid(raw) {
+		found := false
+		gjson.ParseBytes(raw).ForEach(func(key, value gjson.Result) bool {
+			found = key.String() == "format" && sayJSON([]byte(value.Raw))
+			return !found
+		})
+		return found
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	t, err := d.Token()
 	for whole := err == nil && t == json.Delim('{'); whole; {
@@ -390,9 +285,13 @@ func wantsJSON(raw json.RawMessage) bool {
 		if err != nil || d.Decode(&value) != nil {
 			break
 		}
-		if key == "format" && bytes.Contains(bytes.ToLower(value[:min(len(value), 256)]), []byte("json")) {
+		if key == "format" && sayJSON(value) {
 			return true
 		}
 	}
 	return asked.Match(raw)
+}
+
+func sayJSON(value []byte) bool {
+	return bytes.Contains(bytes.ToLower(value[:min(len(value), 256)]), []byte("json"))
 }

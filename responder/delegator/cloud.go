@@ -95,7 +95,7 @@ func (x *cloudExt) facts(p *page) {
 		p.fact("Attempts", number(int64(x.Attempts)))
 	}
 	if x.FilesChanged > 0 {
-		p.fact("Changes", number(int64(x.FilesChanged))+" files, +"+number(int64(x.Added))+" -"+number(int64(x.Removed))+" lines")
+		p.fact("Changes", files(x.FilesChanged)+", +"+number(int64(x.Added))+" -"+number(int64(x.Removed))+" lines")
 	}
 	if x.Applied {
 		p.fact("Applied", "yes")
@@ -140,7 +140,7 @@ func cloudStatus(c *call, ctx context.Context) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.cloudSnapshot(ctx, c.one(v), map[string]cloudExt{})
+		return c.cloudSnapshot(ctx, one(v), map[string]cloudExt{})
 	}
 	const few = 5
 	if !a.flag("list") {
@@ -259,4 +259,11 @@ type statistics struct {
 	Completed int `json:"completed"`
 	Failed    int `json:"failed"`
 	Cancelled int `json:"cancelled"`
+}
+
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return number(int64(n)) + " files"
 }

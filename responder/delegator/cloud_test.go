@@ -2,6 +2,7 @@ package delegator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -288,5 +289,30 @@ func TestCloudThatIsNotDrivenIsUnsupported(t *testing.T) {
 		if a.Error.Code != "UNSUPPORTED" || a.Error.Retryable || a.Error.Details["suggestion"] == nil {
 			t.Errorf("%s: %s", tool, a.Envelope)
 		}
+	}
+}
+
+// forgetful cannot begin a log.
+type forgetful struct{ logs }
+
+func (forgetful) Open(context.Context, string, string, runs.Mark) (cloud.Log, error) {
+	return nil, errors.New("the streams are gone")
+}
+
+func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
+	c := newCloudStage(t)
+	command, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver, err := cloud.New(cloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: forgetful{logs{c.bus}}, Env: c.service.Env()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := delegator.New(delegator.Config{Responder: c.responder, Cloud: driver})
+	a := ask(t, d, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)
+	if a.Error.Code != "TOOL_ERROR" || a.Error.Retryable || a.Error.Details["reason"] != "not_recorded" || a.Error.Details["cloud_id"] == nil ||
+		a.Error.Details["web_ui_url"] == nil {
+		t.Errorf("%s", a.Envelope)
 	}
 }

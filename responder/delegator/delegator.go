@@ -13,15 +13,15 @@
 package delegator
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/cloud"
 )
@@ -128,9 +128,7 @@ func (c *call) run(ctx context.Context, args json.RawMessage) (*reply, error) {
 		return nil, err
 	}
 	if c.tool.reads {
-		ready, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		if err := c.Responder.Ready(ready); err != nil {
+		if err := c.Responder.ReadyWithin(ctx, patience); err != nil {
 			return nil, err
 		}
 	}
@@ -156,18 +154,14 @@ const version = "3.6"
 func (c *call) succeed(r *reply) Answer {
 	e := c.envelope("ok")
 	e.Meta, e.Data = r.meta, r.data
-	p := &page{}
-	r.data.markdown(p)
-	return c.answer(e, p)
+	return c.answer(e, r.data)
 }
 
 func (c *call) fail(err error) Answer {
 	e := c.envelope("error")
 	f := c.explain(err)
 	e.Error = &f.wireError
-	p := &page{}
-	f.markdown(p)
-	return c.answer(e, p)
+	return c.answer(e, f)
 }
 
 func (c *call) envelope(status string) envelope {
@@ -177,17 +171,21 @@ func (c *call) envelope(status string) envelope {
 	}
 }
 
-func (c *call) answer(e envelope, p *page) Answer {
-	body, err := bounds.Encode(e)
-	if err != nil { // strings, numbers, and JSON that was read before
+func (c *call) answer(e envelope, said data) Answer {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(e); err != nil { // strings, numbers, and JSON that was read before
 		panic("delegator: encode an envelope: " + err.Error())
 	}
-	a := Answer{Envelope: body, JSON: c.json, IsError: e.Error != nil}
+	a := Answer{Envelope: bytes.TrimSuffix(body.Bytes(), []byte("\n")), JSON: c.json, IsError: e.Error != nil}
 	if a.JSON {
-		a.Text = string(body)
-	} else {
-		a.Text = p.String()
+		a.Text = string(a.Envelope)
+		return a
 	}
+	p := &page{}
+	said.markdown(p)
+	a.Text = p.String()
 	return a
 }
 
@@ -199,7 +197,14 @@ func newUUID() string {
 	rand.Read(b[:]) // it never fails
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	x := make([]byte, 0, 36)
+	for i, end := range [...]int{4, 6, 8, 10, 16} {
+		if i > 0 {
+			x = append(x, '-')
+		}
+		x = hex.AppendEncode(x, b[[...]int{0, 4, 6, 8, 10}[i]:end])
+	}
+	return string(x)
 }
 
 // stamp is a time as answers show it: UTC, milliseconds.

@@ -3,7 +3,6 @@ package delegator
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/linesman/linesman/bounds"
@@ -171,9 +170,7 @@ func plainWord(s string) bool {
 	})
 }
 
-func oneOf(words []string) string {
-	return "must be one of " + strings.Join(slices.Clone(words), ", ")
-}
+func oneOf(words []string) string { return "must be one of " + strings.Join(words, ", ") }
 
 func encode(v any) []byte {
 	b, err := bounds.Encode(v)

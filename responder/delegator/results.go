@@ -3,6 +3,7 @@ package delegator
 import (
 	"context"
 	"encoding/json"
+	"math"
 
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
@@ -243,7 +244,11 @@ func (d *resultData) body(p *page) {
 	if t := d.Metadata.Thread; t != nil {
 		p.fact("Thread", code(t.ID))
 		if u := t.Usage; u != nil {
-			p.fact("Tokens", number(u.Input)+" in ("+number(u.Cached)+" cached), "+number(u.Output)+" out")
+			cached := number(u.Cached) + " cached"
+			if t.Rate != nil {
+				cached += ", " + number(int64(math.Round(100**t.Rate))) + " %"
+			}
+			p.fact("Tokens", number(u.Input)+" in ("+cached+"), "+number(u.Output)+" out")
 		}
 	}
 	if e := d.Events; e != nil {

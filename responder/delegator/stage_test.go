@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.uber.org/zap"
 
@@ -28,6 +30,8 @@ import (
 // stage is a server with its streams, a normalizer and a responder at work,
 // and the tools.
 type stage struct {
+	dir       string // of the server
+	server    *bus.Server
 	bus       *bus.Bus
 	responder *responder.Responder
 	tools     *delegator.Delegator
@@ -36,7 +40,8 @@ type stage struct {
 func newStage(t testing.TB, change func(*delegator.Config)) *stage {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	dir := t.TempDir()
+	server, err := bus.StartServer(dir, "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +58,7 @@ func newStage(t testing.TB, change func(*delegator.Config)) *stage {
 	}
 	n := &bus.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
 	during(t, "normalizer", n.Run)
-	s := &stage{bus: b, responder: responder.New(responder.Config{
+	s := &stage{dir: dir, server: server, bus: b, responder: responder.New(responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour, Danger: true,
 	})}
 	during(t, "responder", s.responder.Run)
@@ -66,6 +71,26 @@ func newStage(t testing.TB, change func(*delegator.Config)) *stage {
 	}
 	s.tools = delegator.New(cfg)
 	return s
+}
+
+// jetstream is the server's, for what nobody does in peace.
+func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	credentials, err := bus.LoadCredentials(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	login, _ := credentials.Logins(s.server.URL(), bus.OperatorUser)
+	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // during runs something until the test ends.

@@ -34,7 +34,7 @@ func localStatus(c *call, ctx context.Context) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		s = c.one(v)
+		s = one(v)
 	} else {
 		dir, all := a.text("workingDir"), a.flag("showAll")
 		if dir != "" {
@@ -52,7 +52,7 @@ func localStatus(c *call, ctx context.Context) (*reply, error) {
 }
 
 // one is the snapshot of a single run.
-func (c *call) one(v responder.View) responder.Snapshot {
+func one(v responder.View) responder.Snapshot {
 	one := []responder.View{v}
 	switch {
 	case v.State.Final():

@@ -11,6 +11,7 @@
 package natsapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,9 +19,11 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/responder/delegator"
@@ -58,7 +61,7 @@ type Config struct {
 // Serve answers requests until ctx ends; then those in flight are given up,
 // and it returns nil.
 func Serve(ctx context.Context, c Config) error {
-	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls)}
+	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls), idle: make(chan job)}
 	defer s.calls.Wait()
 	m, err := micro.AddService(c.Conn, micro.Config{
 		Name: "linesman", Version: semver(c.Version), Description: "runs of coding agents: how they stand, what came of them",
@@ -97,6 +100,9 @@ type service struct {
 	ctx   context.Context // ends all calls
 	calls sync.WaitGroup
 	slots chan struct{}
+
+	idle    chan job // to those who rest; nobody waits to send
+	resting atomic.Int64
 }
 
 func (s *service) request(tool string, r micro.Request) {
@@ -106,18 +112,44 @@ func (s *service) request(tool string, r micro.Request) {
 		s.fail(r, "503", "too many requests are in flight", nil)
 		return
 	}
-	s.calls.Go(func() { // the next request need not wait for a slow one
-		defer func() { <-s.slots }()
-		s.answer(tool, r)
-	})
+	job := job{tool, r}
+	select {
+	case s.idle <- job: // who has done one before needs no new stack
+	default:
+		s.calls.Go(func() { s.work(job) })
+	}
+}
+
+// maxIdle is how many goroutines are kept for the next requests.
+const maxIdle = 64
+
+// job is a request that has a slot.
+type job struct {
+	tool    string
+	request micro.Request
+}
+
+// work answers a request, so that the next need not wait for it, and then
+// others, unless enough are there for them.
+func (s *service) work(j job) {
+	for {
+		s.answer(j.tool, j.request)
+		<-s.slots
+		if s.resting.Add(1) > maxIdle {
+			s.resting.Add(-1)
+			return
+		}
+		select {
+		case j = <-s.idle:
+			s.resting.Add(-1)
+		case <-s.ctx.Done():
+			return
+		}
+	}
 }
 
 func (s *service) answer(tool string, r micro.Request) {
-	args := r.Data()
-	if len(args) == 0 || string(args) == "null" {
-		args = []byte("{}")
-	}
-	a, err := s.Tools.Call(s.ctx, tool, args, nil)
+	a, err := s.Tools.Call(s.ctx, tool, arguments(r.Data()), nil)
 	switch {
 	case errors.Is(err, delegator.ErrUnknownTool): // the list names only those that there are
 		s.fail(r, "404", "unknown tool", nil)
@@ -133,6 +165,25 @@ func (s *service) answer(tool string, r micro.Request) {
 			s.Log.Debug("answer", zap.String("tool", tool), zap.Error(err))
 		}
 	}
+}
+
+// arguments are a request's, which wants JSON unless it says something else:
+// no page is made then that nobody sees.
+func arguments(body []byte) []byte {
+	const format = `{"format":"json"`
+	body = bytes.TrimSpace(body)
+	switch {
+	case len(body) == 0, string(body) == "null":
+		return []byte(format + "}")
+	case body[0] != '{' || gjson.GetBytes(body, "format").Exists():
+		return body
+	}
+	rest := bytes.TrimSpace(body[1:])
+	out := append(make([]byte, 0, len(format)+1+len(rest)), format...)
+	if len(rest) > 0 && rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, rest...)
 }
 
 func (s *service) fail(r micro.Request, code, text string, body []byte) {

@@ -1,0 +1,356 @@
+package responder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker"
+	"github.com/linesman/linesman/worker/launch"
+)
+
+// site is a lab whose server can be away for a while, whose normalizer can be
+// stopped, and makes streams that are missing, as that of `linesman up` does.
+type site struct {
+	*lab
+	store     string
+	address   string
+	operator  *bus.Bus
+	admin     jetstream.JetStream
+	normalize func() (stop func())
+	halt      func() // the first normalizer
+}
+
+func newSite(t *testing.T, change func(*responder.Config)) *site {
+	t.Helper()
+	s := &site{lab: &lab{T: t, log: zap.NewNop(), dir: t.TempDir()}, store: t.TempDir()}
+	if testing.Verbose() {
+		s.log = zaptest.NewLogger(t)
+	}
+	var err error
+	if s.server, err = bus.StartServer(s.store, "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.server.Stop() })
+	s.address = strings.TrimPrefix(s.server.URL(), "nats://")
+	s.operator = s.bus(bus.OperatorUser)
+	if s.admin, err = jetstream.New(s.operator.Inside()); err != nil {
+		t.Fatal(err)
+	}
+	s.ensure()
+	office := s.bus(bus.NormalizerUser)
+	s.normalize = func() func() {
+		return s.start(func(ctx context.Context) error {
+			return (&bus.Normalizer{
+				Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}}, Log: s.log,
+				Prepare: func(ctx context.Context) error { _, err := s.operator.Ensure(ctx, s.limits()); return err },
+			}).Run(ctx)
+		})
+	}
+	s.halt = s.normalize()
+	s.desk = s.respond(change)
+	return s
+}
+
+func (s *site) limits() bus.Limits {
+	limits := bus.DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<27
+	return limits
+}
+
+func (s *site) ensure() {
+	s.Helper()
+	if _, err := s.operator.Ensure(s.Context(), s.limits()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// age removes from RAW all that it holds, as after its 72 hours, or by its
+// size under load, once the normalizer has read it.
+func (s *site) age() {
+	s.Helper()
+	raw, err := s.admin.Stream(s.Context(), s.operator.Raw())
+	if err == nil {
+		err = raw.Purge(s.Context())
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// until polls what holds.
+func (s *site) until(what string, holds func() bool) {
+	s.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(30 * time.Second); !holds(); <-tick.C {
+		if time.Now().After(end) {
+			s.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func (s *site) has(name string) bool {
+	_, err := os.Stat(filepath.Join(s.dir, name))
+	return err == nil
+}
+
+// beating is a worker that says that it lives as often as ttl asks for.
+func (s *site) beating(name string, ttl time.Duration, script string) {
+	s.Helper()
+	agent := filepath.Join(s.dir, name+".sh")
+	if err := os.WriteFile(agent, []byte("for prompt; do :; done\n"+script), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	b := s.bus(bus.WorkerUser)
+	w, err := worker.New(worker.Config{
+		Root: filepath.Join(s.dir, name), Logs: logs{b}, Control: b, Shim: []string{os.Args[0], "shim"}, Name: name, Log: s.log,
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.start(w.Adopt)
+	s.start(func(ctx context.Context) error {
+		return w.Serve(ctx, worker.Tasks{
+			Queue: queue{b.Queue(bus.DefaultQueue)}, Name: bus.DefaultQueue, Slots: 1,
+			Commands: map[string][]string{"codex": {"/bin/sh", agent}}, Rules: launch.Rules{Dir: s.dir, Roots: []string{s.dir}},
+			Environ: os.Environ(), Limits: worker.Limits{Idle: time.Minute, Hard: time.Minute, Grace: time.Second}, MaxLimit: time.Hour,
+		})
+	})
+	s.start(func(ctx context.Context) error {
+		b.Beat(ctx, ttl, func() runs.Beat { return runs.Beat{ID: name, Name: name, Queue: bus.DefaultQueue, Slots: 1, Busy: w.Tasks()} })
+		return nil
+	})
+}
+
+// 1. A worker runs an agent and beats. 2. NATS goes away, for longer than
+// LostAfter and StuckAfter; the agent does its work and ends well, its output
+// is in the spool. 3. The responder, which has heard nobody because it was cut
+// off itself, does what keepHouse does every minute: the run is taken for
+// stuck, and its exit entry (lost) waits up to 5 s for RAW. 4. NATS comes back.
+//
+// Consequence: a healthy run is failed (lost); its worker finds the exit entry
+// and throws the spool away: the whole result is gone. An agent that still ran
+// would be killed. With a dozen silent runs the attempts follow each other
+// without a pause, so that one of them hits every outage of an hour.
+func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
+	const lost = 2 * time.Second
+	s := newSite(t, func(c *responder.Config) { c.LostAfter = lost })
+	s.beating("w", lost, gate+done+": >ended\n")
+	ticket := s.submit("go")
+	s.reaches(ticket.Run, in(runs.StateWorking))
+	s.until("the worker is heard", func() bool { return len(s.desk.Workers()) == 1 })
+
+	s.server.Stop()
+	s.lab.open("go")
+	s.until("the agent's end", func() bool { return s.has("ended") })
+	s.until("silence", func() bool { v, _ := s.desk.Get(ticket.Run); return v.Lost })
+	cleaned := make(chan error, 1)
+	go func() { // what keepHouse does
+		_, err := s.desk.Cleanup(context.Background(), responder.CleanupSpec{Stuck: lost, Old: time.Hour})
+		cleaned <- err
+	}()
+	var err error
+	if s.server, err = bus.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-cleaned; err != nil {
+		t.Logf("cleanup: %v", err)
+	}
+	v, err := s.desk.Wait(s.soon(), ticket.Run, nil)
+	if err != nil || v.State != runs.StateCompleted {
+		record, _ := s.desk.Record(s.soon(), ticket.Run)
+		t.Errorf("the run is %s (%s), %v, with %d bytes of output; its worker was alive all the time", v.State, v.Reason, err, record.Bytes)
+	}
+}
+
+// 1. Some runs; the table has their rows with revisions up to R. 2. RUNS is
+// deleted, and made anew by the normalizer ("later") or by somebody quicker
+// ("at once"); all records are made again, with revisions from 1. 3. A run
+// that worked ends.
+//
+// Consequence: the table takes every row for one "told again", since its
+// revision is below the old one; at once, moreover, the ordered consumer goes
+// on beyond the new stream's end and brings nothing. The run works for ever in
+// every answer, Wait never returns, Cleanup fails at each revision, until the
+// responder is started again.
+func TestTheTableFollowsARunTableThatWasMadeAnew(t *testing.T) {
+	for _, how := range []string{"later", "at once"} {
+		t.Run(how, func(t *testing.T) {
+			s := newSite(t, nil)
+			s.work("w", 1, `case $prompt in go) `+strings.TrimSpace(gate)+";; esac\n"+done)
+			for i := range 8 {
+				if _, err := s.desk.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.age() // so that the records made again are fewer than those there were
+			ticket := s.submit("go")
+			s.reaches(ticket.Run, in(runs.StateWorking))
+			if err := s.admin.DeleteStream(t.Context(), "KV_linesman_runs"); err != nil {
+				t.Fatal(err)
+			}
+			if how == "at once" {
+				s.ensure()
+			}
+			s.until("the record is made again", func() bool {
+				r, ok, err := s.operator.Record(t.Context(), ticket.Run)
+				return err == nil && ok && r.State == runs.StateWorking
+			})
+			s.lab.open("go")
+			s.until("the record says that it ended", func() bool {
+				r, ok, err := s.operator.Record(t.Context(), ticket.Run)
+				return err == nil && ok && r.State == runs.StateCompleted
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if v, err := s.desk.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+				t.Errorf("20 s after the record says completed the responder says %s (%v)", v.State, err)
+			}
+		})
+	}
+}
+
+// 1. Responder A takes a submission. 2. No normalizer works for more than 3 s:
+// it restarts, or its lease (4 s) passes to a standby. 3. The client's next
+// request comes to responder B, as natsapi shares them out.
+//
+// Consequence: RAW knows the run, and B says that there is no such run: status
+// is NOT_FOUND, and a cancel is refused although it could be written to the
+// log: the task is started later.
+func TestARunThatRawKnowsIsNeverUnknown(t *testing.T) {
+	s := newSite(t, nil)
+	other := s.respond(nil)
+	s.halt()
+	ticket := s.submit("x")
+	if v, err := other.Look(s.soon(), ticket.Run); errors.Is(err, runs.ErrNoRun) {
+		t.Errorf("look: %+v %v", v, err)
+	}
+	if c, err := other.Cancel(s.soon(), ticket.Run, "no"); err != nil {
+		t.Errorf("cancel: %+v %v", c, err)
+	}
+	s.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
+	s.normalize()
+	s.until("its end", func() bool { v, ok := s.desk.Get(ticket.Run); return ok && v.State.Final() })
+	if s.has("ran-x") {
+		t.Error("the task that was to be cancelled ran")
+	}
+}
+
+// 1. RAW is full (spools wait, as designed), a worker has a free slot. 2. A
+// task is submitted: it is in WORK at once, and in the worker's hands. 3. The
+// queued entry is not stored within 5 s: the submission fails, its task is
+// taken off WORK. 4. RAW takes entries again.
+//
+// Consequence: the worker, which has the run directory and waits with its start
+// entry, starts the agent of a submission that was refused. Who was told that
+// it failed has submitted it again: the work is done twice.
+func TestASubmissionThatFailedIsNotRun(t *testing.T) {
+	s := newSite(t, nil)
+	s.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
+	room := func(bytes int64) {
+		raw, err := s.admin.Stream(t.Context(), s.operator.Raw())
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := raw.CachedInfo().Config
+		config.MaxBytes = bytes
+		if _, err := s.admin.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	room(1)
+	if _, err := s.desk.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "one", Mode: runs.ReadOnly}); err == nil {
+		t.Fatal("a submission to a full RAW is taken")
+	} else {
+		t.Logf("told to the caller: %v", err)
+	}
+	room(1 << 28)
+	second := s.submit("two")
+	if _, err := s.desk.Wait(s.soon(), second.Run, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s.has("ran-one") {
+		t.Error("the task of the submission that failed was run")
+	}
+}
+
+// 1. A queued task is cancelled; the responder is killed, or cut off, between
+// the cancel entry and the purge of WORK (Cancel only logs that). Nobody else
+// ever takes the task off WORK, which keeps it without limit. 2. No worker
+// comes until RAW has aged out (72 h, or sooner by size). 3. A worker comes.
+//
+// Consequence: the log that decides is empty, the agent of a cancelled task is
+// started. Its record says cancelled, so nothing of what it does is recorded,
+// nor can it be cancelled. Until then it takes one of the 10 000 places.
+func TestACancelledTaskIsNotStartedWhenRawHasAgedOut(t *testing.T) {
+	s := newSite(t, nil)
+	first := s.submit("one")
+	if _, err := s.operator.AppendIf(t.Context(), "codex", first.Run, runs.Mark{}, func(m runs.Mark) *runs.Entry {
+		if m.Cancelled {
+			return nil
+		}
+		return &runs.Entry{Kind: runs.Cancelled, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Remark{})}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.reaches(first.Run, in(runs.StateCancelled))
+	s.age()
+	second := s.submit("two")
+	s.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
+	if v, err := s.desk.Wait(s.soon(), second.Run, nil); err != nil || v.State != runs.StateCompleted {
+		t.Fatalf("%+v %v", v, err)
+	}
+	if v, _ := s.desk.Get(first.Run); s.has("ran-one") {
+		t.Errorf("the agent of a task that is %s was started", v.State)
+	}
+}
+
+// 1. Worker A gets a task, makes its directory and is killed, switched off or
+// suspended before its start entry (the time in between is as long as RAW is
+// full or away). 2. The task comes to worker B, which runs it to its end. 3.
+// RAW ages out. 4. A comes back and adopts the directory.
+//
+// Consequence: A's log is empty, so A starts the agent: a task is run twice, by
+// two workers, and nothing of the second time is recorded.
+func TestATaskThatRanElsewhereIsNotStartedWhenRawHasAgedOut(t *testing.T) {
+	s := newSite(t, nil)
+	ticket := s.submit("x")
+	d, err := worker.Create(filepath.Join(s.dir, "a"), worker.Spec{ // as A's Serve does, and is killed
+		Run: ticket.Run, Agent: "codex", Source: worker.SourceQueue, Queue: bus.DefaultQueue, Work: 1,
+		Argv: []string{"/bin/sh", "-c", ": >twice"}, Dir: s.dir, Env: []string{"PATH=" + os.Getenv("PATH")},
+	})
+	if err == nil {
+		err = d.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.work("b", 1, done)
+	if v, err := s.desk.Wait(s.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+		t.Fatalf("%+v %v", v, err)
+	}
+	s.age()
+	s.work("a", 1, done)
+	s.until("A has dealt with its directory", func() bool {
+		entries, err := os.ReadDir(filepath.Join(s.dir, "a"))
+		return err == nil && len(entries) == 0
+	})
+	if s.has("twice") {
+		t.Error("the task was run a second time")
+	}
+}

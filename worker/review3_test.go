@@ -1,0 +1,79 @@
+package worker
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// 1. A worker has started a task; its agent runs. The worker ends, as for an
+// upgrade. 2. The data directory's file `worker` is gone, or was removed as the
+// message "is damaged; remove it, and a new name is made" says (or its name was
+// lost with the power: makeName does not sync the directory). 3. The next
+// worker has another name: in the log it sees a start entry of somebody else.
+//
+// Consequence: it takes its own run for one that another worker has, and
+// removes the directory under the living agent: the agent goes on, nobody reads
+// what it writes, no exit is recorded, nobody can cancel it, and the slot is
+// given to another task.
+func TestAWorkerWithANewNameDoesNotDropARunThatLives(t *testing.T) {
+	l := newLab(t)
+	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 7})
+	spec := shell("r", "echo $$ >pid; echo begun; exec sleep 1000")
+	spec.Source, spec.Dir, spec.Queue, spec.Work = SourceQueue, t.TempDir(), "q", 7
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	r := l.w.Run(l.create(spec))
+	go func() { _, err := r.Drive(ctx); done <- err }()
+	l.await("r", "begun")
+	cancel()
+	<-done
+
+	pid, err := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(spec.Dir, "pid"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lives := func() bool {
+		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		return err == nil && !strings.Contains(string(state), ") Z ")
+	}
+	t.Cleanup(func() {
+		if lives() {
+			_ = unix.Kill(pid, unix.SIGKILL) // it is ours, by its pid file
+		}
+		waitFor(t, "the agent's end", func() bool { return !lives() })
+	})
+
+	next, err := New(Config{Root: l.root, Logs: l.logs, Shim: []string{os.Args[0], "shim"}, Name: "there", Log: l.w.log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open(filepath.Join(l.root, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := next.Run(d)
+	ctx, cancel = context.WithCancel(t.Context())
+	go func() { _, err := again.Drive(ctx); done <- err }()
+	var dropped bool
+	waitFor(t, "the next worker", func() bool {
+		select {
+		case err := <-done:
+			done <- err
+			dropped = true
+		default:
+		}
+		return dropped || l.has("adopted")
+	})
+	cancel()
+	if err := <-done; dropped && l.empty() && lives() {
+		t.Errorf("the run directory is removed, its agent %d lives on (%v); log: %s", pid, err, l.kinds("r"))
+	}
+}
