@@ -70,13 +70,13 @@ func grants(n Names) []grant {
 	askers := []string{InboxPrefix(ResponderUser) + ".>", InboxPrefix(OperatorUser) + ".>"}
 	return []grant{
 		{InsideAccount, WorkerUser,
-			all(askers, []string{n.Prefix + ".raw.*.*", bucketSubject(n.State(), workerKey("*"))}, info(raw), get(raw), info(work), consume(work),
+			all(askers, []string{n.Prefix + ".raw.*.*", bucketSubject(n.State(), workerKey("*"))}, info(raw), get(raw), info(runs), get(runs), info(work), consume(work),
 				[]string{"$JS.ACK." + work + ".>"}),
 			[]string{n.Prefix + ".control.*"}},
 		{InsideAccount, NormalizerUser,
 			all(info(raw), get(raw), consume(raw), []string{"$JS.API.STREAM.PURGE." + raw},
 				[]string{bucketSubject(n.Runs(), "*"), bucketSubject(n.State(), "*"), bucketSubject(n.Threads(), "*")},
-				info(runs), get(runs), info(state), get(state), info(threads), get(threads)),
+				info(runs), get(runs), info(state), get(state), info(threads), get(threads), info(work)),
 			nil},
 		{PublicAccount, NormalizerUser + publicSuffix,
 			all([]string{n.Prefix + ".events.>"}, info(events), get(events), consume(events)),

@@ -21,6 +21,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -78,6 +79,7 @@ type Bus struct {
 	js     jetstream.JetStream
 	jsPub  jetstream.JetStream
 	log    *zap.Logger
+	since  atomic.Int64 // when the inside connection began that there is, Unix nanoseconds
 }
 
 // Connect connects to the inside account and, unless public is the zero
@@ -85,6 +87,7 @@ type Bus struct {
 // one that is away is ErrUnreachable. Later it reconnects for ever.
 func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Logger) (*Bus, error) {
 	b := &Bus{Names: names, log: log.Named("bus")}
+	b.since.Store(time.Now().UnixNano())
 	var err error
 	if b.inside, err = b.dial(ctx, inside); err != nil {
 		return nil, err
@@ -120,7 +123,10 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 				b.log.Warn("connection lost", zap.Error(err))
 			}
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { b.log.Info("connected again") }),
+		nats.ReconnectHandler(func(*nats.Conn) {
+			b.since.Store(time.Now().UnixNano())
+			b.log.Info("connected again")
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.log.Warn("connection", zap.Error(err)) }),
 	}
 	if l.User != "" {
@@ -195,6 +201,15 @@ func (b *Bus) Close() {
 			nc.Close()
 		}
 	}
+}
+
+// Since is when the connection began that there is: from then on, what was
+// said was heard. It is zero while there is none.
+func (b *Bus) Since() time.Time {
+	if !b.Connected() {
+		return time.Time{}
+	}
+	return time.Unix(0, b.since.Load())
 }
 
 // Inside is the connection to the inside account, for a service on it.

@@ -3,6 +3,7 @@ package bus
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -18,9 +19,11 @@ import (
 // RawLog is the raw log of one run, for its one writer.
 type RawLog struct {
 	bus     *Bus
+	run     string
 	subject string
 	stream  jetstream.Stream
 	mark    runs.Mark
+	hasty   bool   // do not wait for NATS
 	fence   uint64 // sequence of the last entry that RAW still holds, 0: none
 	log     *zap.Logger
 }
@@ -28,8 +31,12 @@ type RawLog struct {
 // OpenLog opens the raw log of a run, of which the caller knows what mark
 // tells: only what came later is read. It waits while NATS is away.
 func (b *Bus) OpenLog(ctx context.Context, agent, run string, mark runs.Mark) (*RawLog, error) {
+	return b.openLog(ctx, agent, run, mark, false)
+}
+
+func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, hasty bool) (*RawLog, error) {
 	l := &RawLog{
-		bus: b, subject: b.RawSubject(agent, run), mark: mark,
+		bus: b, hasty: hasty, run: run, subject: b.RawSubject(agent, run), mark: mark,
 		log: b.log.With(zap.String("agent", agent), zap.String("run", run)),
 	}
 	err := l.patiently(ctx, func() error {
@@ -83,9 +90,10 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 // AppendIf stores an entry in the log of a run for somebody who does not drive
 // it: decide is told what the log holds, and returns the entry, or nil to
 // leave it at that. It is asked again whenever somebody was quicker. The mark
-// says what the log held in the end; known is what the caller knows of it.
+// says what the log held in the end; known is what the caller knows of it. It
+// waits for nobody: what was decided before NATS was away may be wrong after.
 func (b *Bus) AppendIf(ctx context.Context, agent, run string, known runs.Mark, decide func(runs.Mark) *runs.Entry) (runs.Mark, error) {
-	l, err := b.OpenLog(ctx, agent, run, known)
+	l, err := b.openLog(ctx, agent, run, known, true)
 	if err != nil {
 		return runs.Mark{}, err
 	}
@@ -99,6 +107,60 @@ func (b *Bus) AppendIf(ctx context.Context, agent, run string, known runs.Mark, 
 			return l.Mark(), err
 		}
 	}
+}
+
+// remembered is what a log held that has aged out, as far as the run's record
+// tells; nothing where there is none. Of a removed one it is the end.
+func (b *Bus) remembered(ctx context.Context, run string) (runs.Mark, error) {
+	stream, err := b.js.Stream(ctx, bucketStream(b.Runs()))
+	if err != nil {
+		return runs.Mark{}, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.Runs(), run))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return runs.Mark{}, nil
+	case err != nil:
+		return runs.Mark{}, err
+	case m.Header.Get(headerOperation) != "":
+		return runs.Mark{Seq: 1, Started: true, Exited: true}, nil
+	}
+	row, err := runs.ParseRow(m.Header.Get(HeaderRow))
+	if err != nil {
+		return runs.Mark{}, fmt.Errorf("%w: the row of run %s cannot be read", ErrUnfit, run)
+	}
+	return row.Mark(), nil
+}
+
+// Peek is what the raw log says of a run that has no record yet: whether it
+// waits, or somebody has it. The error is [runs.ErrNoRun] where RAW has none.
+func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
+	stream, err := b.js.Stream(ctx, b.Raw())
+	if err != nil {
+		return runs.Row{}, fmt.Errorf("stream %s: %w", b.Raw(), err)
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, b.RawSubject("*", run))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return runs.Row{}, runs.ErrNoRun
+	}
+	if err != nil {
+		return runs.Row{}, fmt.Errorf("run %s: %w", run, err)
+	}
+	agent, _, ok := b.parseRaw(m.Subject)
+	e, readable := decodeEntry(m.Header, m.Data)
+	if !ok {
+		return runs.Row{}, runs.ErrNoRun
+	}
+	if removed, err := b.removed(ctx, run); removed || err != nil {
+		return runs.Row{}, errors.Join(err, runs.ErrNoRun)
+	}
+	row := runs.Row{ID: run, Agent: agent, State: runs.StateWorking, StartedAt: max(e.Time, 1), Seq: m.Sequence}
+	var start runs.Start
+	if readable && e.Kind == runs.Queued && json.Unmarshal(e.Body, &start) == nil {
+		row.State, row.QueuedAt, row.StartedAt = runs.StateQueued, e.Time, 0
+		row.Source, row.Queue, row.Work, row.Dir = start.Source, start.Queue, start.Work, start.Dir
+	}
+	return row, nil
 }
 
 var errAgain = errors.New("try again at once")
@@ -118,13 +180,17 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	last, err := l.stream.GetLastMsgForSubject(ctx, l.subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // none yet, or all have aged out
 		l.fence = 0
+		if l.mark.Seq == 0 {
+			l.mark, err = l.bus.remembered(ctx, l.run)
+			return false, err
+		}
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if last.Sequence < l.mark.Seq { // RAW was made anew
-		l.mark.Seq = 0
+	if last.Sequence < l.mark.Seq { // RAW was made anew, or lost its end: what it holds now counts
+		l.mark = runs.Mark{}
 	}
 	l.fence = last.Sequence
 	for l.mark.Seq < last.Sequence {
@@ -164,8 +230,8 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 		if errors.Is(err, errAgain) {
 			continue
 		}
-		if fatal := hopeless(err); fatal != nil {
-			return fatal
+		if fatal := hopeless(err); fatal != nil || l.hasty {
+			return err
 		}
 		if time.Since(said) > time.Minute {
 			said = time.Now()

@@ -150,7 +150,7 @@ func (b *Bus) compareRun(ctx context.Context, made *Bus, run string, firstRaw ui
 		differ("has no record")
 		return nil
 	}
-	if firstRaw > 1 && want.Gaps > have.Gaps || want.StartedAt != have.StartedAt && want.QueuedAt == 0 && firstRaw > 1 {
+	if firstRaw > 1 && (want.Gaps > have.Gaps || want.QueuedAt != have.QueuedAt || want.StartedAt != have.StartedAt && want.QueuedAt == 0) {
 		r.Partial++ // its beginning has aged out
 		return nil
 	}

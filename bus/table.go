@@ -17,28 +17,29 @@ import (
 
 // WatchRuns calls each with the row of every run's record, in the order in
 // which they were stored, and then with what changes, until ctx ends: then it
-// returns nil. It reads no record. After a loss of the stream or of the
-// connection it may tell again what was told. Where there is no
-// record at all, empty is called.
-func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change), empty func()) error {
+// returns nil. It reads no record. After a loss of the connection it may tell
+// again what was told; where the run table was made anew it says so first.
+func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	prefix := bucketSubject(b.Runs(), "")
-	stream, err := b.js.Stream(ctx, bucketStream(b.Runs()))
-	if err != nil {
+	if _, err := b.js.Stream(ctx, bucketStream(b.Runs())); err != nil {
 		return fmt.Errorf("bucket %s: %w", b.Runs(), err)
 	}
-	if stream.CachedInfo().State.Msgs == 0 {
-		empty()
-	}
+	var known time.Time
 	return b.follow(ctx, b.js, bucketStream(b.Runs()), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{prefix + ">"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		c := runs.Change{Revision: meta.Sequence.Stream, Last: meta.NumPending == 0}
+		var err error
 		if m.Headers().Get(headerOperation) != "" {
 			c.Row.ID, c.Removed = m.Subject()[len(prefix):], true
 		} else if c.Row, err = runs.ParseRow(m.Headers().Get(HeaderRow)); err != nil {
 			b.log.Warn("a run record without a row", zap.Uint64("sequence", c.Revision))
 			c = runs.Change{Revision: c.Revision, Last: c.Last}
 		}
+		each(c)
+	}, func(created time.Time, empty bool) {
+		c := runs.Change{Anew: !known.IsZero() && !created.Equal(known), Last: empty}
+		known = created
 		each(c)
 	})
 }
@@ -71,13 +72,13 @@ func (b *Bus) RemoveRun(ctx context.Context, run string, revision uint64) error 
 // follow calls each with the messages of an ordered consumer until ctx ends:
 // then it returns nil. Where the consumer breaks it is made again.
 func (b *Bus) follow(ctx context.Context, js jetstream.JetStream, stream string, config jetstream.OrderedConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata),
+	each func(jetstream.Msg, *jetstream.MsgMetadata), begin func(created time.Time, empty bool),
 ) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
 	for {
 		began := time.Now()
-		err := b.followOnce(ctx, js, stream, config, each)
+		err := b.followOnce(ctx, js, stream, config, each, begin)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -94,8 +95,14 @@ func (b *Bus) follow(ctx context.Context, js jetstream.JetStream, stream string,
 }
 
 func (b *Bus) followOnce(ctx context.Context, js jetstream.JetStream, stream string, config jetstream.OrderedConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata),
+	each func(jetstream.Msg, *jetstream.MsgMetadata), begin func(created time.Time, empty bool),
 ) error {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	created := s.CachedInfo().Created
+	begin(created, s.CachedInfo().State.Msgs == 0)
 	consumer, err := js.OrderedConsumer(ctx, stream, config)
 	if err != nil {
 		return err
@@ -120,28 +127,22 @@ func (b *Bus) followOnce(ctx context.Context, js jetstream.JetStream, stream str
 		consuming.Stop()
 		<-consuming.Closed()
 	}()
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-broken:
-		return err
+	// A consumer of a stream that was made anew may stand beyond its end, and
+	// bring nothing, without an error.
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-broken:
+			return err
+		case <-tick.C:
+		}
+		s, err := js.Stream(ctx, stream)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound), err == nil && !s.CachedInfo().Created.Equal(created):
+			return errOtherStream
+		}
 	}
-}
-
-// AgentOf is the agent whose run this is, by its raw log. The error is
-// [runs.ErrNoRun] where RAW has none.
-func (b *Bus) AgentOf(ctx context.Context, run string) (string, error) {
-	stream, err := b.js.Stream(ctx, b.Raw())
-	if err != nil {
-		return "", fmt.Errorf("stream %s: %w", b.Raw(), err)
-	}
-	m, err := stream.GetLastMsgForSubject(ctx, b.RawSubject("*", run))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return "", runs.ErrNoRun
-	}
-	if err != nil {
-		return "", fmt.Errorf("run %s: %w", run, err)
-	}
-	agent, _, _ := b.parseRaw(m.Subject)
-	return agent, nil
 }

@@ -28,6 +28,11 @@ func (s *session) lookAround(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", s.Out.Runs(), err)
 	}
+	if s.Out == s.Bus.Names {
+		if _, err := s.Bus.js.Stream(ctx, s.Bus.Work()); err != nil { // it is made again at the beginning of a term
+			return fmt.Errorf("stream %s: %w", s.Bus.Work(), err)
+		}
+	}
 	info := raw.CachedInfo()
 	if (identity{continued(s.streams.raw, info.Created), continued(s.streams.events, events.CachedInfo().Created), streamID(runs.CachedInfo().Created)}) != s.streams {
 		return errOtherStream

@@ -21,8 +21,8 @@ const DefaultQueue = "default"
 // given time in Unix milliseconds. It returns the task's place in the queue,
 // which later ones are above, and the sequence of the entry in RAW.
 //
-// Killed in between it leaves a task that a worker starts all the same. An
-// error means that the task is not queued, unless it wraps a context's.
+// No worker begins a task without a queued entry that names its place: killed
+// in between, or told an error, the caller can submit it again.
 func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (work, raw uint64, err error) {
 	fail := func(err error) (uint64, uint64, error) {
 		return 0, 0, fmt.Errorf("run %s: submit: %w", t.Run, err)
@@ -35,7 +35,7 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 	if err != nil {
 		return fail(err)
 	}
-	if entries.Mark().Seq != 0 {
+	if entries.Mark().Seq != 0 { // or had a log, that has aged out
 		return fail(runs.ErrKnownRun)
 	}
 	subject := b.WorkSubject(queue, t.Run)
@@ -47,9 +47,10 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 	err = entries.Append(ctx, runs.Entry{Kind: runs.Queued, Time: at, Body: runs.Encode(runs.Start{
 		Source: "queue", Dir: t.Dir, Labels: t.Labels, Queue: queue, Work: work,
 	})})
-	switch {
-	case errors.Is(err, runs.ErrMoved): // a worker was quicker
-	case err != nil:
+	if errors.Is(err, runs.ErrMoved) { // somebody else took the id meanwhile
+		err = runs.ErrKnownRun
+	}
+	if err != nil {
 		// Who is told that it failed may submit it again: take it back.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
@@ -190,6 +191,15 @@ func (d *Delivery) Work() uint64 {
 		return 0
 	}
 	return meta.Sequence.Stream
+}
+
+// Times is how often it was given out, this time counted.
+func (d *Delivery) Times() int {
+	meta, err := d.m.Metadata()
+	if err != nil {
+		return 1
+	}
+	return int(meta.NumDelivered)
 }
 
 // Done takes the task off the queue. If that is lost the task comes again,

@@ -98,7 +98,7 @@ func TestAFullQueueRefusesTheNextTask(t *testing.T) {
 	if _, _, err := r.Submit(t.Context(), DefaultQueue, task("T-3"), 2); !errors.Is(err, runs.ErrQueueFull) {
 		t.Fatalf("a full queue: %v", err)
 	}
-	if _, err := r.AgentOf(t.Context(), "T-3"); !errors.Is(err, runs.ErrNoRun) {
+	if _, err := r.Peek(t.Context(), "T-3"); !errors.Is(err, runs.ErrNoRun) {
 		t.Errorf("what was refused has a log: %v", err)
 	}
 }
@@ -287,7 +287,7 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 	defer cancel()
 	news := make(chan runs.Change, 64)
 	watched := make(chan error, 1)
-	go func() { watched <- r.WatchRuns(ctx, func(c runs.Change) { news <- c }, func() {}) }()
+	go func() { watched <- r.WatchRuns(ctx, func(c runs.Change) { news <- c }) }()
 	wait := func(what string, is func(runs.Change) bool) runs.Change {
 		t.Helper()
 		late := time.After(20 * time.Second)

@@ -70,7 +70,7 @@ func (r *Responder) endStuck(ctx context.Context, after time.Duration, dryRun bo
 	for _, row := range working {
 		sign := time.UnixMilli(max(row.ActiveAt, row.StartedAt))
 		if row.Worker != "" {
-			if !r.workers.gone(row.Worker, r.cfg.LostAfter, now) {
+			if !r.lost(row, now) {
 				continue
 			}
 			if at := r.workers.last(row.Worker); at.After(sign) {

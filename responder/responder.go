@@ -27,7 +27,7 @@ import (
 
 // Streams is what a responder needs of the bus.
 type Streams interface {
-	WatchRuns(ctx context.Context, each func(runs.Change), empty func()) error
+	WatchRuns(ctx context.Context, each func(runs.Change)) error
 	WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.Time)) error
 	FirstRun(ctx context.Context) (uint64, error)
 	RemoveRun(ctx context.Context, run string, revision uint64) error
@@ -35,7 +35,8 @@ type Streams interface {
 	Record(ctx context.Context, run string) (*runs.Record, bool, error)
 	Output(ctx context.Context, agent, run string, most int, hasErr bool) (stdout, stderr runs.Excerpt, err error)
 	LastEvents(ctx context.Context, agent, run string, n int) ([]json.RawMessage, error)
-	AgentOf(ctx context.Context, run string) (agent string, err error)
+	Peek(ctx context.Context, run string) (runs.Row, error)
+	Since() time.Time
 
 	Submit(ctx context.Context, queue string, t runs.Task, at int64) (work, raw uint64, err error)
 	Queued(ctx context.Context, queue, run string) (bool, error)
@@ -78,7 +79,7 @@ func New(cfg Config) *Responder {
 func (r *Responder) Run(outer context.Context) error {
 	group, ctx := errgroup.WithContext(outer)
 	group.Go(func() error {
-		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.table.change(c, time.Now()) }, r.table.empty)
+		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.table.change(c, time.Now()) })
 	})
 	group.Go(func() error { return r.cfg.Streams.WatchBeats(ctx, r.workers.heard) })
 	group.Go(func() error { return r.keepHouse(ctx) })
@@ -136,13 +137,29 @@ func (r *Responder) view(row runs.Row) View {
 	case runs.StateQueued:
 		v.Position = r.table.position(row)
 	case runs.StateWorking:
-		v.Lost = row.Worker != "" && r.workers.gone(row.Worker, r.cfg.LostAfter, time.Now())
+		v.Lost = r.lost(row, time.Now())
 	}
 	return v
 }
 
+// lost reports whether the worker of a run has not been heard of for so long
+// that it counts as gone. Who was cut off himself has nothing to say about it.
+func (r *Responder) lost(row runs.Row, now time.Time) bool {
+	since := r.cfg.Streams.Since()
+	if row.Worker == "" || since.IsZero() {
+		return false
+	}
+	for _, at := range []time.Time{r.workers.last(row.Worker), r.workers.since} {
+		if at.After(since) {
+			since = at
+		}
+	}
+	return now.Sub(since) > r.cfg.LostAfter
+}
+
 // Look is Get for a run that may have begun a moment ago: where the raw log
-// knows it, its row is waited for. The error is [runs.ErrNoRun] for others.
+// knows it, its row is waited for; if nobody makes records, the view is what
+// the log says. The error is [runs.ErrNoRun] for others.
 func (r *Responder) Look(ctx context.Context, run string) (View, error) {
 	if v, ok := r.Get(run); ok {
 		return v, nil
@@ -152,10 +169,11 @@ func (r *Responder) Look(ctx context.Context, run string) (View, error) {
 	}
 	news, stop := r.table.listen(run)
 	defer stop()
-	if _, err := r.cfg.Streams.AgentOf(ctx, run); err != nil {
+	row, err := r.cfg.Streams.Peek(ctx, run)
+	if err != nil {
 		return View{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	patience, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	for {
 		if v, ok := r.Get(run); ok {
@@ -163,8 +181,8 @@ func (r *Responder) Look(ctx context.Context, run string) (View, error) {
 		}
 		select {
 		case <-news:
-		case <-ctx.Done():
-			return View{}, runs.ErrNoRun // its record was removed, or nobody makes records
+		case <-patience.Done():
+			return r.view(row), ctx.Err()
 		}
 	}
 }
@@ -193,7 +211,7 @@ func (r *Responder) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 	now := time.Now()
 	for _, row := range working {
 		if keep == nil || keep(row) {
-			s.Working = append(s.Working, View{Row: row, Lost: row.Worker != "" && r.workers.gone(row.Worker, r.cfg.LostAfter, now)})
+			s.Working = append(s.Working, View{Row: row, Lost: r.lost(row, now)})
 		}
 	}
 	before := map[string]int{} // by queue
@@ -264,8 +282,10 @@ func (r *Responder) Wait(ctx context.Context, run string, each func(View)) (View
 		case <-news:
 		}
 		next, ok := r.Get(run)
-		if !ok { // ended, and removed
-			return v, runs.ErrNoRun
+		if !ok { // removed, or the table is being made anew
+			if next, err = r.Look(ctx, run); err != nil {
+				return v, err
+			}
 		}
 		v = next
 	}

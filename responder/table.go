@@ -18,7 +18,8 @@ type table struct {
 	queued   map[string]*entry
 	ended    []*entry // by end, but for the last few; gone ones too
 	unsorted bool
-	gone     int // entries of ended that are no longer in rows
+	anew     bool // some entries are stale
+	gone     int  // entries of ended that are no longer in rows
 	seq      uint64
 	at       time.Time // when the last news came
 	news     map[string]map[chan struct{}]bool
@@ -30,6 +31,7 @@ type entry struct {
 	runs.Row
 	revision uint64 // 0: nobody has recorded it yet, it was submitted here
 	gone     bool
+	stale    bool // of a run table that is no more
 }
 
 func newTable() *table {
@@ -44,10 +46,16 @@ func (t *table) change(c runs.Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at = now
+	if c.Anew {
+		t.anew = true
+		for _, e := range t.rows {
+			e.revision, e.stale = 0, true
+		}
+	}
 	if c.Row.ID != "" {
 		have := t.rows[c.Row.ID]
 		switch {
-		case have != nil && have.revision >= c.Revision: // told again
+		case have != nil && have.revision >= c.Revision && !have.stale: // told again
 		case c.Removed:
 			t.remove(c.Row.ID)
 		default:
@@ -55,12 +63,17 @@ func (t *table) change(c runs.Change, now time.Time) {
 		}
 	}
 	if c.Last {
+		if t.anew {
+			t.anew = false
+			for id, e := range t.rows {
+				if e.stale {
+					t.remove(id)
+				}
+			}
+		}
 		t.full.Do(func() { close(t.filled) })
 	}
 }
-
-// empty says that there was nothing at the start.
-func (t *table) empty() { t.full.Do(func() { close(t.filled) }) }
 
 // submitted shows a run whose record nobody has made yet.
 func (t *table) submitted(row runs.Row) {

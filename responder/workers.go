@@ -48,16 +48,6 @@ func (w *workers) heard(b runs.Beat, at time.Time) {
 	}
 }
 
-// gone reports whether a worker has been silent for so long. Of one that was
-// never heard of that can be said only after listening for so long.
-func (w *workers) gone(name string, after time.Duration, now time.Time) bool {
-	at := w.last(name)
-	if at.IsZero() {
-		at = w.since
-	}
-	return now.Sub(at) > after
-}
-
 // last is when a worker was last heard of; zero: never.
 func (w *workers) last(name string) (at time.Time) {
 	w.mu.Lock()

@@ -116,6 +116,7 @@ type Mark struct {
 	Cancelled bool   // has a cancel entry
 	Exited    bool   // has an exit entry: nothing more may follow
 	By        string // worker of the first start entry, as far as it can be told
+	Work      uint64 // place in the queue, as the first entry has it
 }
 
 // After returns the mark once e is stored at sequence seq.
@@ -123,9 +124,13 @@ func (m Mark) After(e Entry, seq uint64) Mark {
 	m.Seq = seq
 	end := e.Offset + int64(len(e.Body))
 	switch e.Kind {
+	case Queued:
+		_, work := starter(e.Body)
+		m.Work = max(m.Work, work)
 	case Started:
 		if !m.Started {
-			m.By = starter(e.Body)
+			by, work := starter(e.Body)
+			m.By, m.Work = by, max(m.Work, work)
 		}
 		m.Started = true
 	case Out:
@@ -140,19 +145,22 @@ func (m Mark) After(e Entry, seq uint64) Mark {
 	return m
 }
 
-// starter is the worker that a start entry names. Of a name that is no plain
-// word of at most MaxWorker bytes only this is told.
-func starter(body []byte) string {
+// starter is the worker that a start entry names, and the place in the queue.
+// Of a name that is no plain word of at most MaxWorker bytes only this is told.
+func starter(body []byte) (by string, work uint64) {
 	var s Start
-	if json.Unmarshal(body, &s) != nil || len(s.Worker) > MaxWorker {
-		return "?"
+	if json.Unmarshal(body, &s) != nil {
+		return "?", 0
 	}
-	for i := range len(s.Worker) {
-		if c := s.Worker[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			return "?"
-		}
+	plain := len(s.Worker) <= MaxWorker
+	for i := 0; plain && i < len(s.Worker); i++ {
+		c := s.Worker[i]
+		plain = c > ' ' && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
 	}
-	return s.Worker
+	if !plain {
+		return "?", s.Work
+	}
+	return s.Worker, s.Work
 }
 
 // ErrMoved reports that somebody else wrote to the raw log of the run: the

@@ -8,6 +8,7 @@ type Change struct {
 	Revision uint64 // of the record; it grows with every change of any run
 	Removed  bool   // there is no record any more; only Row.ID is set
 	Last     bool   // no other news is known at the moment
+	Anew     bool   // all that was told before counts no more: the run table was made anew
 }
 
 // Excerpt is what an agent wrote to one of its streams: all of it, or its

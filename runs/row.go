@@ -49,7 +49,7 @@ func (r *Record) Row() Row {
 
 // Mark is what the run's raw log held when the row was made.
 func (r Row) Mark() Mark {
-	return Mark{Seq: r.Seq, Started: r.StartedAt != 0, Cancelled: r.Cancel, Exited: r.State.Final()}
+	return Mark{Seq: r.Seq, Started: r.StartedAt != 0, Cancelled: r.Cancel, Exited: r.State.Final(), By: r.Worker, Work: r.Work}
 }
 
 // rowFields is how many fields the text of a row has; a later version may add some.

@@ -158,7 +158,7 @@ func (r *Run) begin(ctx context.Context) error {
 			return r.dir.mark.save()
 		}
 		// Said first: after a kill, a log that has a start entry has ours.
-		r.place.Begun = true
+		r.place.Begun, r.place.As = true, r.w.cfg.Name
 		if err := r.dir.mark.save(); err != nil {
 			return err
 		}
@@ -172,6 +172,22 @@ func (r *Run) begin(ctx context.Context) error {
 	}
 }
 
+// moved sees to it that the run is still ours, once somebody else wrote to
+// its log: a log that has lost its end may have lost our start entry, and got
+// another's.
+func (r *Run) moved(ctx context.Context) error {
+	m := r.place.Log
+	if r.dir.Spec.Source != SourceQueue || m.Started && !r.lost(m) {
+		return nil
+	}
+	err := r.begin(ctx)
+	if errors.Is(err, ErrKnown) {
+		r.fenced = true
+		return ErrEnded
+	}
+	return err
+}
+
 // taken reports whether a log that holds m before our first entry belongs to
 // another run, or to another worker that was faster.
 func (r *Run) taken(m runs.Mark) bool {
@@ -182,9 +198,17 @@ func (r *Run) taken(m runs.Mark) bool {
 }
 
 // lost reports whether the task went to another worker, or was cancelled,
-// while we were on the way to our start entry, or dead.
+// while we were on the way to our start entry, or dead; or whether it is
+// another one of the same id.
 func (r *Run) lost(m runs.Mark) bool {
-	return m.Started && m.By != r.w.cfg.Name || m.Cancelled && !m.Started
+	ours := r.place.As
+	if ours == "" { // we did not come to it, or cannot tell any more
+		ours = r.w.cfg.Name
+		if exists(r.dir.file(startedFile)) {
+			return false
+		}
+	}
+	return m.Started && m.By != ours || m.Cancelled && !m.Started || m.Work != 0 && m.Work != r.dir.Spec.Work
 }
 
 // carry sends the output until the source has ended. What is left then is for
@@ -205,6 +229,9 @@ func (r *Run) carry(ctx context.Context) (*runs.Exit, error) {
 			err = r.remark(ctx)
 		}
 		if errors.Is(err, runs.ErrMoved) {
+			if err := r.moved(ctx); err != nil {
+				return nil, err
+			}
 			continue // the log tells where to go on
 		}
 		if err != nil {

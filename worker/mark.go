@@ -13,9 +13,10 @@ import (
 
 // place is where a run stands: what the mark file holds.
 type place struct {
-	Log   runs.Mark `json:"log"`   // what the raw log was known to hold
-	Begun bool      `json:"begun"` // the start entry may have been sent: a log with entries is ours
-	Noted int64     `json:"noted"` // 1 + the bytes written when the last idle note was made; 0: none
+	Log   runs.Mark `json:"log"`          // what the raw log was known to hold
+	Begun bool      `json:"begun"`        // the start entry may have been sent: a log with entries is ours
+	As    string    `json:"as,omitempty"` // and names this worker
+	Noted int64     `json:"noted"`        // 1 + the bytes written when the last idle note was made; 0: none
 	Out   spot      `json:"out"`
 	Err   spot      `json:"err"`
 }

@@ -24,6 +24,7 @@ type Queue interface {
 type Delivery interface {
 	Task() (runs.Task, error) // the error says that it cannot be read
 	Work() uint64             // its place in the queue
+	Times() int               // how often it was given out, this time counted
 	Done() error              // it need not be given out again
 	Later(after time.Duration) error
 }
@@ -88,6 +89,9 @@ func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 		w.log.Error("a task that nobody can run", zap.Uint64("work", d.Work()), zap.Error(err))
 		return nil, d.Done()
 	}
+	if wanted, err := w.wanted(ctx, task, d); !wanted || err != nil {
+		return nil, err
+	}
 	spec, err := t.spec(w.cfg.Root, task)
 	if err != nil {
 		w.log.Warn("task refused", zap.String("run", task.Run), zap.Error(err))
@@ -95,8 +99,8 @@ func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 	}
 	spec.Queue, spec.Work = t.Name, d.Work()
 	dir, err := Create(w.cfg.Root, spec)
-	if errors.Is(err, fs.ErrExist) { // it came before
-		return nil, w.again(ctx, task, d)
+	if errors.Is(err, fs.ErrExist) { // it came before, and somebody here is about to begin it
+		return nil, d.Later(retryTask)
 	}
 	if err != nil {
 		return nil, err
@@ -119,17 +123,35 @@ func (w *Worker) task(ctx context.Context, r *Run, d Delivery) {
 	}
 }
 
-// again sees to a task whose directory is here already: where its log shows
-// that it was begun it need not come any more.
-func (w *Worker) again(ctx context.Context, task runs.Task, d Delivery) error {
-	log, err := w.cfg.Logs.Open(ctx, task.Agent, task.Run, runs.Mark{})
-	if err != nil {
-		return err
+// mostTries is how often a task is looked at that has no queued entry: for
+// about as many seconds. Who submitted it has been told long ago that it failed.
+const mostTries = 30
+
+// wanted reports whether a task is to be begun, as far as its log says: it was
+// submitted, and nobody has begun it, or wants it no more. Otherwise it sees
+// to it that it comes no more, or later.
+func (w *Worker) wanted(ctx context.Context, task runs.Task, d Delivery) (bool, error) {
+	const looks, pause = 10, 20 * time.Millisecond
+	for range looks {
+		log, err := w.cfg.Logs.Open(ctx, task.Agent, task.Run, runs.Mark{})
+		if err != nil {
+			return false, err
+		}
+		switch m := log.Mark(); {
+		case m.Started, m.Cancelled, m.Exited, m.Work != 0 && m.Work != d.Work():
+			return false, d.Done()
+		case m.Seq != 0:
+			return true, nil
+		}
+		if err := sleep(ctx, pause); err != nil { // its entry is stored right after the task
+			return false, err
+		}
 	}
-	if m := log.Mark(); m.Started || m.Cancelled || m.Exited {
-		return d.Done()
+	if d.Times() > mostTries {
+		w.log.Warn("a task whose submission failed is dropped", zap.String("run", task.Run))
+		return false, d.Done()
 	}
-	return d.Later(retryTask)
+	return false, d.Later(time.Second)
 }
 
 // refuse ends a run that the rules of this worker do not allow.

@@ -14,12 +14,12 @@ import (
 )
 
 // queued is the directory of a task, and the log entry of its submission.
-func (l *lab) queued(run string) *Dir {
+func (l *lab) queued(run string, work uint64) *Dir {
 	l.t.Helper()
-	l.foreign(run, runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 7})
+	l.foreign(run, runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: work})
 	spec := shell(run, ": >ran")
 	spec.Source, spec.Dir = SourceQueue, l.t.TempDir()
-	spec.Queue, spec.Work = "q", 7
+	spec.Queue, spec.Work = "q", work
 	return l.create(spec)
 }
 
@@ -56,7 +56,7 @@ func TestATaskIsStartedOnce(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := newLab(t)
-			d := l.queued("r")
+			d := l.queued("r", 7)
 			for _, f := range test.before {
 				f(l, d)
 			}
@@ -78,6 +78,30 @@ func TestATaskIsStartedOnce(t *testing.T) {
 				t.Error("the directory is still there")
 			}
 		})
+	}
+}
+
+// submitted is the log entry of the task that a slip gives out.
+func (l *lab) submitted(run string) {
+	l.t.Helper()
+	l.foreign(run, runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 1})
+}
+
+func TestATaskWithoutAQueuedEntryIsNotBegun(t *testing.T) {
+	l := newLab(t)
+	s := l.serve("/bin/true")
+	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
+	s.tasks <- task
+	if got := <-s.later; got != "r" {
+		t.Fatalf("later: %q", got)
+	}
+	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 2}) // another of the same id
+	s.tasks <- task
+	if got := <-s.done; got != "r" {
+		t.Fatalf("done with %q", got)
+	}
+	if got := l.kinds("r"); got != "queued" || !l.empty() {
+		t.Errorf("log %q", got)
 	}
 }
 
@@ -104,6 +128,7 @@ type slipTask struct {
 
 func (d *slipTask) Task() (runs.Task, error) { return d.task, d.task.Check() }
 func (d *slipTask) Work() uint64             { return 1 }
+func (d *slipTask) Times() int               { return 1 }
 func (d *slipTask) Done() error              { d.s.done <- d.task.Run; return nil }
 func (d *slipTask) Later(time.Duration) error {
 	d.s.later <- d.task.Run
@@ -134,6 +159,7 @@ func (l *lab) serve(command ...string) *slip {
 
 func TestATaskThatComesAgainIsDone(t *testing.T) {
 	l := newLab(t)
+	l.submitted("r")
 	s := l.serve("/bin/sh", "-c", "exit 0")
 	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Schema: []byte(`{"type":"object"}`)}
 	for range 2 { // its run is over when it comes again, or not
@@ -143,14 +169,14 @@ func TestATaskThatComesAgainIsDone(t *testing.T) {
 		}
 	}
 	waitFor(t, "the end", l.empty)
-	if got := l.kinds("r"); got != "start exit" {
+	if got := l.kinds("r"); got != "queued start exit" {
 		t.Errorf("log %q", got)
 	}
 }
 
 func TestATaskWhoseDirectoryIsOursComesLater(t *testing.T) {
 	l := newLab(t)
-	d := l.queued("r") // somebody here is about to begin it
+	d := l.queued("r", 1) // somebody here is about to begin it
 	defer d.Close()
 	s := l.serve("/bin/true")
 	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
@@ -161,6 +187,7 @@ func TestATaskWhoseDirectoryIsOursComesLater(t *testing.T) {
 
 func TestTheSchemaIsAFileAndGoesWithTheRun(t *testing.T) {
 	l := newLab(t)
+	l.submitted("r")
 	copied := filepath.Join(t.TempDir(), "schema")
 	s := l.serve("/bin/sh", "-c", `for a; do case $a in --output-schema=*) cat "${a#*=}";; esac; done >`+copied, "sh")
 	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Schema: []byte(`{"type":"object"}`)}
@@ -179,7 +206,7 @@ func TestTheSchemaIsAFileAndGoesWithTheRun(t *testing.T) {
 func TestACancelledTaskThatComesAgainIsNotStarted(t *testing.T) {
 	l := newLab(t)
 	ran := filepath.Join(t.TempDir(), "ran")
-	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 1})
+	l.submitted("r")
 	l.foreign("r", runs.Cancelled, runs.Remark{Reason: "no"})
 	s := l.serve("/bin/sh", "-c", ": >"+ran)
 	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}

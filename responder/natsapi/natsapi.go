@@ -62,7 +62,7 @@ type Config struct {
 // and it returns nil.
 func Serve(ctx context.Context, c Config) error {
 	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls), idle: make(chan job)}
-	defer s.calls.Wait()
+	defer s.end()
 	m, err := micro.AddService(c.Conn, micro.Config{
 		Name: "linesman", Version: semver(c.Version), Description: "runs of coding agents: how they stand, what came of them",
 		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
@@ -98,6 +98,8 @@ func Serve(ctx context.Context, c Config) error {
 type service struct {
 	Config
 	ctx   context.Context // ends all calls
+	mu    sync.Mutex // for over, and for calls that begin
+	over  bool
 	calls sync.WaitGroup
 	slots chan struct{}
 
@@ -105,7 +107,22 @@ type service struct {
 	resting atomic.Int64
 }
 
+// end refuses what comes from now on, for a service that is stopped still gets
+// some requests, and waits for the calls in flight.
+func (s *service) end() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.calls.Wait()
+}
+
 func (s *service) request(tool string, r micro.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		s.fail(r, "503", "this responder ends: ask again", nil)
+		return
+	}
 	select {
 	case s.slots <- struct{}{}:
 	default:
