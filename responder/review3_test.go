@@ -381,20 +381,7 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 	s := newSite(t, nil)
 	ticket := s.submit("go")
 	s.reaches(ticket.Run, in(runs.StateQueued))
-	back := func() {
-		t.Helper()
-		var err error
-		if s.server, err = bus.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
-			t.Fatal(err)
-		}
-		s.until("the connection", s.operator.Connected)
-	}
-	s.server.Stop()
-	synced := filepath.Join(t.TempDir(), "synced")
-	if err := os.CopyFS(synced, os.DirFS(s.store)); err != nil {
-		t.Fatal(err)
-	}
-	back()
+	lose := s.sync()
 	agent := func(name string) string {
 		return "echo '{\"from\":\"" + name + "\"}'; : >ran-" + name + "-$prompt\n" + gate + done
 	}
@@ -402,14 +389,7 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 	s.until("the agent of A", func() bool { return s.has("ran-a-go") })
 	s.reaches(ticket.Run, in(runs.StateWorking))
 
-	s.server.Stop()
-	if err := os.RemoveAll(filepath.Join(s.store, "jetstream")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(filepath.Join(s.store, "jetstream"), os.DirFS(filepath.Join(synced, "jetstream"))); err != nil {
-		t.Fatal(err)
-	}
-	back()
+	lose()
 	s.beating("b", time.Minute, agent("b"))
 	second := s.submit("two") // B's one slot comes to it when it is done with the first
 	s.lab.open("two")
@@ -428,6 +408,78 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 	out, _, err := s.operator.Output(t.Context(), "codex", ticket.Run, 1<<16, false)
 	if a, b := strings.Count(string(out.Head), `"a"`), strings.Count(string(out.Head), `"b"`); err != nil || a+b != 1 || record.Gaps != 0 {
 		t.Errorf("its output: %q (%v), %d gaps, worker %s", out.Head, err, record.Gaps, record.Worker)
+	}
+}
+
+// 1. The server's disk is as of now. 2. Some runs; the responder's table and its
+// ordered consumer have come to revision N. 3. The server's machine loses its
+// power, and comes back with the disk as it was: RUNS is the same stream, made
+// at the same time, and ends before N. The responder is on another machine. 4. A
+// task is submitted, done and recorded.
+//
+// Consequence: the client library makes the consumer again at N+1, beyond the
+// stream's end: nothing comes, and no error; what comes has revisions that the
+// table takes for known. The task is queued in every answer, for as long as it
+// takes RUNS to pass N, and Wait does not return. The beats' watch is as deaf.
+func TestTheTableFollowsARunTableThatLostItsEnd(t *testing.T) {
+	s := newSite(t, nil)
+	lose := s.sync()
+	s.work("w", 1, done)
+	for i := range 8 {
+		if _, err := s.desk.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose()
+	var ticket responder.Ticket
+	s.until("a submission", func() bool {
+		var err error
+		ticket, err = s.desk.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly})
+		return err == nil
+	})
+	s.until("the record says that it ended", func() bool {
+		r, ok, err := s.operator.Record(t.Context(), ticket.Run)
+		return err == nil && ok && r.State == runs.StateCompleted
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if v, err := s.desk.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+		t.Errorf("20 s after the record says completed the responder says %s (%v)", v.State, err)
+	}
+	if n := len(s.desk.Snapshot(100, nil).Ended); n != 1 {
+		t.Errorf("%d runs have ended, of which the streams know 1", n)
+	}
+}
+
+// sync remembers the server's disk as of now. The returned function has the
+// server lose its power: it comes back with that disk.
+func (s *site) sync() (lose func()) {
+	s.Helper()
+	back := func() {
+		s.Helper()
+		var err error
+		if s.server, err = bus.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
+			s.Fatal(err)
+		}
+		s.until("the connection", s.operator.Connected)
+	}
+	store, synced := filepath.Join(s.store, "jetstream"), filepath.Join(s.TempDir(), "synced")
+	s.server.Stop()
+	if err := os.CopyFS(synced, os.DirFS(store)); err != nil {
+		s.Fatal(err)
+	}
+	back()
+	return func() {
+		s.Helper()
+		s.server.Stop()
+		err := os.RemoveAll(store)
+		if err == nil {
+			err = os.CopyFS(store, os.DirFS(synced))
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		back()
 	}
 }
 

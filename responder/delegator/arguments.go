@@ -25,14 +25,16 @@ const (
 // all that is wrong with them.
 type arguments struct {
 	params []param
-	given  map[string]given // by the declared name of the parameter
+	given  []given
 	issues []issue
 	more   int  // issues that are not listed
 	broken bool // they are no object
+	json   bool // the envelope is what the caller reads
 }
 
 // given is one argument.
 type given struct {
+	param string          // the declared name
 	name  string          // as the caller spelled it
 	raw   json.RawMessage // as the caller wrote it
 	value any             // string, int64, bool, json.RawMessage or []string; nil: a mistake
@@ -46,8 +48,9 @@ type issue struct {
 }
 
 func readArguments(params []param, raw json.RawMessage) *arguments {
-	a := &arguments{params: params, given: map[string]given{}}
+	a := &arguments{params: params}
 	if a.broken = !a.object(raw); a.broken {
+		a.json = a.json || asksForJSON(raw)
 		return a
 	}
 	for _, p := range params {
@@ -105,7 +108,10 @@ func (a *arguments) argument(name string, raw json.RawMessage) {
 		a.add(i)
 		return
 	}
-	if before, twice := a.given[p.name]; twice {
+	if p.name == "format" && sayJSON(raw) {
+		a.json = true
+	}
+	if before := a.found(p.name); before != nil {
 		switch {
 		case before.name == name:
 			a.wrong(name, "is given twice")
@@ -119,7 +125,7 @@ func (a *arguments) argument(name string, raw json.RawMessage) {
 		a.wrong(name, "%s", problem)
 		value = nil
 	}
-	a.given[p.name] = given{name, raw, value}
+	a.given = append(a.given, given{p.name, name, raw, value})
 }
 
 func (a *arguments) param(name string) *param {
@@ -166,8 +172,8 @@ func (a *arguments) refuse(param, format string, args ...any) {
 
 // spelled is how the caller calls a parameter.
 func (a *arguments) spelled(param string) string {
-	if name := a.given[param].name; name != "" {
-		return name
+	if g := a.found(param); g != nil {
+		return g.name
 	}
 	return param
 }
@@ -241,12 +247,22 @@ func (a *arguments) list(name string) []string {
 	return l
 }
 
-func (a *arguments) has(name string) bool { return a.given[name].name != "" }
+func (a *arguments) has(name string) bool { return a.found(name) != nil }
+
+// found is what was given for a parameter, or nil.
+func (a *arguments) found(param string) *given {
+	for i := range a.given {
+		if a.given[i].param == param {
+			return &a.given[i]
+		}
+	}
+	return nil
+}
 
 // value is what was given, else the default.
 func (a *arguments) value(name string) any {
-	if v := a.given[name].value; v != nil {
-		return v
+	if g := a.found(name); g != nil && g.value != nil {
+		return g.value
 	}
 	for i := range a.params {
 		if a.params[i].name == name {
@@ -259,18 +275,10 @@ func (a *arguments) value(name string) any {
 // asked finds a format in what is no object, or not JSON.
 var asked = regexp.MustCompile(`"format"\s*:\s*"json"`)
 
-// wantsJSON reports whether the answer is to be the envelope. Where the format
-// is no format, or the arguments are broken, a caller that speaks of JSON gets JSON.
-func wantsJSON(raw json.RawMessage) bool {
+// asksForJSON reports whether a caller whose arguments are broken speaks of
+// JSON all the same: then it gets JSON.
+func asksForJSON(raw json.RawMessage) bool {
 	raw = raw[:min(len(raw), MaxArguments)]
-	if json.Valid(raw) {
-		found := false
-		gjson.ParseBytes(raw).ForEach(func(key, value gjson.Result) bool {
-			found = key.String() == "format" && sayJSON([]byte(value.Raw))
-			return !found
-		})
-		return found
-	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	t, err := d.Token()
 	for whole := err == nil && t == json.Delim('{'); whole; {

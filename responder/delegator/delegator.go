@@ -90,8 +90,8 @@ func (d *Delegator) Call(ctx context.Context, name string, args json.RawMessage,
 		return Answer{}, ErrUnknownTool
 	}
 	begun := time.Now()
-	c := &call{Delegator: d, tool: t, begun: begun, json: wantsJSON(args), tell: rising(progress)}
-	r, err := c.run(ctx, args)
+	c := &call{Delegator: d, tool: t, begun: begun, args: readArguments(t.params, args), tell: rising(progress)}
+	r, err := c.run(ctx)
 	if err != nil {
 		return c.fail(err), nil
 	}
@@ -103,7 +103,6 @@ type call struct {
 	*Delegator
 	tool  *tool
 	begun time.Time
-	json  bool // the envelope is what the caller reads
 	args  *arguments
 	tell  func(percent float64, message string)
 }
@@ -119,8 +118,7 @@ type data interface {
 	markdown(p *page)
 }
 
-func (c *call) run(ctx context.Context, args json.RawMessage) (*reply, error) {
-	c.args = readArguments(c.tool.params, args)
+func (c *call) run(ctx context.Context) (*reply, error) {
 	if c.tool.check != nil && !c.args.broken {
 		c.tool.check(c)
 	}
@@ -178,7 +176,7 @@ func (c *call) answer(e envelope, said data) Answer {
 	if err := encoder.Encode(e); err != nil { // strings, numbers, and JSON that was read before
 		panic("delegator: encode an envelope: " + err.Error())
 	}
-	a := Answer{Envelope: bytes.TrimSuffix(body.Bytes(), []byte("\n")), JSON: c.json, IsError: e.Error != nil}
+	a := Answer{Envelope: bytes.TrimSuffix(body.Bytes(), []byte("\n")), JSON: c.args.json, IsError: e.Error != nil}
 	if a.JSON {
 		a.Text = string(a.Envelope)
 		return a
@@ -208,7 +206,12 @@ func newUUID() string {
 }
 
 // stamp is a time as answers show it: UTC, milliseconds.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+func stamp(t time.Time) string {
+	b := t.UTC().AppendFormat(make([]byte, 0, 32), time.RFC3339) // the format that package time is quick with
+	ms := t.Nanosecond() / 1e6
+	b = append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+	return string(b)
+}
 
 // moment is [stamp] of a time in Unix milliseconds.
 func moment(ms int64) string { return stamp(time.UnixMilli(ms)) }

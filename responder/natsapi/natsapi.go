@@ -98,7 +98,7 @@ func Serve(ctx context.Context, c Config) error {
 type service struct {
 	Config
 	ctx   context.Context // ends all calls
-	mu    sync.Mutex // for over, and for calls that begin
+	mu    sync.Mutex      // for over, and for calls that begin
 	over  bool
 	calls sync.WaitGroup
 	slots chan struct{}
