@@ -70,5 +70,5 @@ func (b *Bus) WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.
 		if json.Unmarshal(m.Data(), &v) == nil && v.ID == strings.TrimPrefix(m.Subject(), prefix) {
 			each(v, meta.Timestamp)
 		}
-	}, func(time.Time, bool) {})
+	}, func(bool, bool) {})
 }

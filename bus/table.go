@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -24,7 +25,6 @@ func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	if _, err := b.js.Stream(ctx, bucketStream(b.Runs())); err != nil {
 		return fmt.Errorf("bucket %s: %w", b.Runs(), err)
 	}
-	var known time.Time
 	return b.follow(ctx, b.js, bucketStream(b.Runs()), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{prefix + ">"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
@@ -37,11 +37,7 @@ func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 			c = runs.Change{Revision: c.Revision, Last: c.Last}
 		}
 		each(c)
-	}, func(created time.Time, empty bool) {
-		c := runs.Change{Anew: !known.IsZero() && !created.Equal(known), Last: empty}
-		known = created
-		each(c)
-	})
+	}, func(anew, empty bool) { each(runs.Change{Anew: anew, Last: empty}) })
 }
 
 // headerOperation marks a key of a bucket that was removed.
@@ -58,27 +54,35 @@ func (b *Bus) FirstRun(ctx context.Context) (uint64, error) {
 }
 
 // RemoveRun removes the record of a run that has ended, if it is still that
-// of the given revision. Its events stay.
+// of the given revision; else the error is [runs.ErrMoved]. Its events stay.
 func (b *Bus) RemoveRun(ctx context.Context, run string, revision uint64) error {
 	m := nats.NewMsg(bucketSubject(b.Runs(), run))
 	m.Header.Set(headerOperation, "DEL")
 	m.Header.Set(headerLastSubject, strconv.FormatUint(revision, 10))
-	if _, err := b.js.PublishMsg(ctx, m); err != nil {
+	_, err := b.js.PublishMsg(ctx, m)
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.ErrorCode == wrongLastSequence {
+		err = runs.ErrMoved
+	}
+	if err != nil {
 		return fmt.Errorf("run %s: remove its record: %w", run, err)
 	}
 	return nil
 }
 
 // follow calls each with the messages of an ordered consumer until ctx ends:
-// then it returns nil. Where the consumer breaks it is made again.
+// then it returns nil. Where the consumer breaks it is made again; begin is
+// told before whether the stream was made anew, or lost its end, and whether
+// there is nothing in it.
 func (b *Bus) follow(ctx context.Context, js jetstream.JetStream, stream string, config jetstream.OrderedConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata), begin func(created time.Time, empty bool),
+	each func(jetstream.Msg, *jetstream.MsgMetadata), begin func(anew, empty bool),
 ) error {
+	f := &follower{bus: b, js: js, stream: stream, config: config, each: each, begin: begin}
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
 	for {
 		began := time.Now()
-		err := b.followOnce(ctx, js, stream, config, each, begin)
+		err := f.once(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -94,23 +98,45 @@ func (b *Bus) follow(ctx context.Context, js jetstream.JetStream, stream string,
 	}
 }
 
-func (b *Bus) followOnce(ctx context.Context, js jetstream.JetStream, stream string, config jetstream.OrderedConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata), begin func(created time.Time, empty bool),
-) error {
-	s, err := js.Stream(ctx, stream)
+// follower follows one stream.
+type follower struct {
+	bus    *Bus
+	js     jetstream.JetStream
+	stream string
+	config jetstream.OrderedConsumerConfig
+	each   func(jetstream.Msg, *jetstream.MsgMetadata)
+	begin  func(anew, empty bool)
+
+	created time.Time     // of the stream
+	seen    atomic.Uint64 // the newest sequence that came
+}
+
+// other reports whether the stream is not the one that was followed, or has
+// lost its end: a consumer may stand beyond that, and bring nothing, without
+// an error.
+func (f *follower) other(info *jetstream.StreamInfo) bool {
+	return !info.Created.Equal(f.created) || info.State.LastSeq < f.seen.Load()
+}
+
+func (f *follower) once(ctx context.Context) error {
+	s, err := f.js.Stream(ctx, f.stream)
 	if err != nil {
 		return err
 	}
-	created := s.CachedInfo().Created
-	begin(created, s.CachedInfo().State.Msgs == 0)
-	consumer, err := js.OrderedConsumer(ctx, stream, config)
+	info := s.CachedInfo()
+	anew := !f.created.IsZero() && f.other(info)
+	f.created = info.Created
+	f.seen.Store(0)
+	f.begin(anew, info.State.Msgs == 0)
+	consumer, err := f.js.OrderedConsumer(ctx, f.stream, f.config)
 	if err != nil {
 		return err
 	}
 	broken := make(chan error, 1)
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {
-			each(m, meta)
+			f.seen.Store(meta.Sequence.Stream)
+			f.each(m, meta)
 		}
 	}, jetstream.PullMaxMessages(1024), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrOrderedConsumerNotCreated) || errors.Is(err, jetstream.ErrOrderedConsumerReset) {
@@ -127,8 +153,6 @@ func (b *Bus) followOnce(ctx context.Context, js jetstream.JetStream, stream str
 		consuming.Stop()
 		<-consuming.Closed()
 	}()
-	// A consumer of a stream that was made anew may stand beyond its end, and
-	// bring nothing, without an error.
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {
@@ -139,9 +163,8 @@ func (b *Bus) followOnce(ctx context.Context, js jetstream.JetStream, stream str
 			return err
 		case <-tick.C:
 		}
-		s, err := js.Stream(ctx, stream)
-		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound), err == nil && !s.CachedInfo().Created.Equal(created):
+		s, err := f.js.Stream(ctx, f.stream)
+		if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && f.other(s.CachedInfo()) {
 			return errOtherStream
 		}
 	}

@@ -62,9 +62,11 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 	return work, entries.Mark().Seq, nil
 }
 
+// wrongLastSequence is the server's code for a fence that refuses.
+const wrongLastSequence = 10071
+
 // refused says what it means that WORK did not take a message.
 func refused(err error) error {
-	const wrongLastSequence = 10071
 	var api *jetstream.APIError
 	switch {
 	case !errors.As(err, &api):

@@ -54,6 +54,9 @@ func (r *Responder) Cleanup(ctx context.Context, spec CleanupSpec) (CleanupRepor
 	}
 	for _, o := range all {
 		if removeErr := r.cfg.Streams.RemoveRun(ctx, o.id, o.revision); removeErr != nil {
+			if errors.Is(removeErr, runs.ErrMoved) { // somebody else removed it
+				continue
+			}
 			err = errors.Join(err, removeErr)
 			break // most likely all fail alike
 		}
@@ -146,7 +149,11 @@ func (r *Responder) endUnqueued(ctx context.Context, after time.Duration) {
 		if time.Since(time.UnixMilli(row.QueuedAt)) < after {
 			continue
 		}
-		if waits, err := r.cfg.Streams.Queued(ctx, row.Queue, row.ID); waits || err != nil {
+		waits, err := r.cfg.Streams.Queued(ctx, row.Queue, row.ID)
+		if err != nil {
+			return // the next will most likely fail, too
+		}
+		if waits {
 			continue
 		}
 		if ended, err := r.lose(ctx, row); err != nil && ctx.Err() == nil {
