@@ -34,7 +34,9 @@ func TestAWorkerWithANewNameDoesNotDropARunThatLives(t *testing.T) {
 	go func() { _, err := r.Drive(ctx); done <- err }()
 	l.await("r", "begun")
 	cancel()
-	<-done
+	if err := <-done; err == nil {
+		t.Error("it ended with the worker")
+	}
 
 	pid, err := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(spec.Dir, "pid"))))
 	if err != nil {
