@@ -24,6 +24,7 @@ type RawLog struct {
 	stream  jetstream.Stream
 	mark    runs.Mark
 	hasty   bool   // do not wait for NATS
+	since   int64  // of the connection in which the log was read
 	fence   uint64 // sequence of the last entry that RAW still holds, 0: none
 	log     *zap.Logger
 }
@@ -44,7 +45,7 @@ func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, ha
 		if err != nil {
 			return err
 		}
-		l.stream = s
+		l.stream, l.since = s, b.since.Load()
 		_, err = l.catchUp(ctx, nil)
 		return err
 	})
@@ -63,6 +64,18 @@ func (l *RawLog) Mark() runs.Mark { return l.mark }
 func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 	return l.patiently(ctx, func() error {
 		before, fence := l.mark, l.fence
+		if since := l.bus.since.Load(); since != l.since {
+			// The server may have come back without its end, and the numbers of
+			// what it lost are given again: the fence alone would not tell.
+			if _, err := l.catchUp(ctx, nil); err != nil {
+				return err
+			}
+			l.since = since
+			if l.mark != before {
+				return runs.ErrMoved
+			}
+			fence = l.fence
+		}
 		ack, err := l.publish(ctx, e)
 		if err == nil {
 			l.mark, l.fence = l.mark.After(e, ack.Sequence), ack.Sequence
@@ -189,7 +202,9 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	if err != nil {
 		return false, err
 	}
-	if last.Sequence < l.mark.Seq { // RAW was made anew, or lost its end: what it holds now counts
+	if other, err := l.other(ctx, last.Sequence); err != nil {
+		return false, err
+	} else if other { // what it holds now counts
 		l.mark = runs.Mark{}
 	}
 	l.fence = last.Sequence
@@ -208,6 +223,30 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 		}
 	}
 	return stored, nil
+}
+
+// other reports whether RAW was made anew, or lost its end in a power failure:
+// the entry that we know as the last is not there, and has not aged out.
+func (l *RawLog) other(ctx context.Context, last uint64) (bool, error) {
+	switch {
+	case l.mark.Seq == 0:
+		return false, nil
+	case last < l.mark.Seq:
+		return true, nil
+	}
+	m, err := l.stream.GetMsg(ctx, l.mark.Seq)
+	if err == nil {
+		e, _ := decodeEntry(m.Header, nil)
+		return m.Subject != l.subject || l.mark.At != 0 && e.Time != l.mark.At, nil
+	}
+	if !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, err
+	}
+	info, err := l.stream.Info(ctx)
+	if err != nil {
+		return false, err
+	}
+	return info.State.FirstSeq <= l.mark.Seq, nil
 }
 
 // patiently tries until try succeeds, somebody else turns out to have

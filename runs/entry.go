@@ -51,6 +51,8 @@ type Start struct {
 	Worker string            `json:"worker,omitempty"`   // who took it; at most MaxWorker bytes
 	Queue  string            `json:"queue,omitempty"`    // the work queue that it came by
 	Work   uint64            `json:"work_seq,omitempty"` // its place there: what is smaller comes first
+
+	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
 }
 
 // Remark is the body of a note and of a cancel entry.
@@ -110,6 +112,7 @@ func Encode(body any) []byte {
 // run directory, so that after a restart it reads no more than what came later.
 type Mark struct {
 	Seq       uint64 // stream sequence of the last entry; 0: none yet
+	At        int64  // when that was captured, if it is known: tells it from another one there
 	Out       int64  // bytes of stdout stored
 	Err       int64  // bytes of stderr stored
 	Started   bool   // has a start entry
@@ -121,7 +124,7 @@ type Mark struct {
 
 // After returns the mark once e is stored at sequence seq.
 func (m Mark) After(e Entry, seq uint64) Mark {
-	m.Seq = seq
+	m.Seq, m.At = seq, e.Time
 	end := e.Offset + int64(len(e.Body))
 	switch e.Kind {
 	case Queued:

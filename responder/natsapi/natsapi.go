@@ -178,9 +178,7 @@ func (s *service) answer(tool string, r micro.Request) {
 		code, text := problem(a.Envelope)
 		s.fail(r, code, text, a.Envelope)
 	default:
-		if err := r.Respond(a.Envelope); err != nil {
-			s.Log.Debug("answer", zap.String("tool", tool), zap.Error(err))
-		}
+		s.respond(r, &nats.Msg{Data: a.Envelope})
 	}
 }
 
@@ -204,7 +202,16 @@ func arguments(body []byte) []byte {
 }
 
 func (s *service) fail(r micro.Request, code, text string, body []byte) {
-	if err := r.Error(code, text, body); err != nil {
+	s.respond(r, &nats.Msg{Data: body, Header: nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}})
+}
+
+// respond answers by itself: a [micro.Request] belongs to the goroutine that
+// brought it.
+func (s *service) respond(r micro.Request, m *nats.Msg) {
+	if m.Subject = r.Reply(); m.Subject == "" {
+		return
+	}
+	if err := s.Conn.PublishMsg(m); err != nil {
 		s.Log.Debug("answer", zap.Error(err))
 	}
 }
