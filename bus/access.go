@@ -44,7 +44,7 @@ type grant struct {
 // grants is the table of who may do what.
 func grants(n Names) []grant {
 	raw, events, work := n.Raw(), n.Events(), n.Work()
-	runs, state, threads := bucketStream(n.Runs()), bucketStream(n.State()), bucketStream(n.Threads())
+	runs, state, threads, requests := bucketStream(n.Runs()), bucketStream(n.State()), bucketStream(n.Threads()), bucketStream(n.Requests())
 	all := func(lists ...[]string) (out []string) {
 		for _, l := range lists {
 			out = append(out, l...)
@@ -85,6 +85,7 @@ func grants(n Names) []grant {
 			all(askers, []string{n.Prefix + ".raw.*.*", n.Prefix + ".work.*.*", n.Prefix + ".control.*"}, info(raw), get(raw), consume(raw),
 				info(runs), get(runs), consume(runs), []string{bucketSubject(n.Runs(), "*")}, // only to remove what has ended
 				info(state), get(state), consume(state), []string{bucketSubject(n.State(), cloudKey)},
+				info(requests), get(requests), []string{bucketSubject(n.Requests(), "*")},
 				info(work), get(work), []string{"$JS.API.STREAM.PURGE." + work}),
 			[]string{n.Prefix + ".api.>", "$SRV.>"}},
 		{PublicAccount, ResponderUser + publicSuffix,

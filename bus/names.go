@@ -58,6 +58,9 @@ func (n Names) State() string { return n.Prefix + "_state" }
 // Threads is the bucket of what each thread has used so far.
 func (n Names) Threads() string { return n.Prefix + "_threads" }
 
+// Requests is the bucket of requests that were carried out, or are: see [Requests].
+func (n Names) Requests() string { return n.Prefix + "_requests" }
+
 func bucketStream(bucket string) string       { return "KV_" + bucket }
 func bucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }
 

@@ -106,14 +106,20 @@ func (b *Bus) wanted(l Limits) []wanted {
 	threads.MaxMsgsPerSubject, threads.AllowRollup, threads.DenyDelete = 1, true, true
 	threads.Discard = jetstream.DiscardOld
 
+	requests := base(bucketStream(b.Requests()), "requests that carry an idempotency key, and what came of them", 0, MostRequests,
+		bucketSubject(b.Requests(), "*"))
+	requests.MaxMsgsPerSubject, requests.AllowRollup, requests.DenyDelete = 1, true, true
+	requests.Discard, requests.AllowMsgTTL, requests.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
+
 	// A replica may lag: a term that began from an old record would take what it
 	// lacks for a hole in the output. So these are read from their leader.
-	runs.AllowDirect, state.AllowDirect, threads.AllowDirect = false, false, false
+	runs.AllowDirect, state.AllowDirect, threads.AllowDirect, requests.AllowDirect = false, false, false, false
 
 	return []wanted{
 		{b.js, state, false},
 		{b.js, work, false},
 		{b.js, threads, false},
+		{b.js, requests, false},
 		{b.js, runs, l.RunsBytes == 0},
 		{b.jsPub, events, l.EventsBytes == 0},
 		{b.js, raw, l.RawBytes == 0},

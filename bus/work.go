@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,9 @@ const DefaultQueue = "default"
 // which later ones are above, and the sequence of the entry in RAW.
 //
 // No worker begins a task without a queued entry that names its place: killed
-// in between, or told an error, the caller can submit it again.
+// in between, or told an error, the caller can submit it again: under the same
+// run id, too, for a task that waits without its entry, and is the same byte
+// for byte, gets the entry that it lacks.
 func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (work, raw uint64, err error) {
 	fail := func(err error) (uint64, uint64, error) {
 		return 0, 0, fmt.Errorf("run %s: submit: %w", t.Run, err)
@@ -40,15 +43,22 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 	}
 	subject := b.WorkSubject(queue, t.Run)
 	ack, err := b.js.Publish(ctx, subject, body, jetstream.WithExpectLastSequencePerSubject(0))
-	if err != nil {
-		return fail(refused(err))
+	if err = refused(err); err == nil {
+		work = ack.Sequence
+	} else if errors.Is(err, runs.ErrKnownRun) {
+		work, err = b.waiting(ctx, subject, body)
 	}
-	work = ack.Sequence
+	if err != nil {
+		return fail(err)
+	}
 	err = entries.Append(ctx, runs.Entry{Kind: runs.Queued, Time: at, Body: runs.Encode(runs.Start{
-		Source: "queue", Dir: t.Dir, Labels: t.Labels, Queue: queue, Work: work,
+		Source: "queue", Dir: t.Dir, Labels: t.Labels, Queue: queue, Work: work, Governance: t.Governance,
 	})})
 	if errors.Is(err, runs.ErrMoved) { // somebody else took the id meanwhile
 		err = runs.ErrKnownRun
+		if entries.Mark().Work == work { // for this very task: the entry is there
+			return fail(err)
+		}
 	}
 	if err != nil {
 		// Who is told that it failed may submit it again: take it back.
@@ -60,6 +70,25 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 		return fail(err)
 	}
 	return work, entries.Mark().Seq, nil
+}
+
+// waiting is the place of a task that is in the queue already. The error is
+// [runs.ErrKnownRun] where it is another one.
+func (b *Bus) waiting(ctx context.Context, subject string, body []byte) (uint64, error) {
+	stream, err := b.js.Stream(ctx, b.Work())
+	if err != nil {
+		return 0, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, subject)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return 0, runs.ErrKnownRun // a worker has taken it just now
+	case err != nil:
+		return 0, err
+	case !bytes.Equal(m.Data, body):
+		return 0, runs.ErrKnownRun
+	}
+	return m.Sequence, nil
 }
 
 // wrongLastSequence is the server's code for a fence that refuses.

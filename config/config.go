@@ -47,6 +47,9 @@ type Config struct {
 	// StuckAfter is how long a run whose worker is gone may give no sign
 	// before it is ended as lost.
 	StuckAfter time.Duration
+	// IdempotencyTTL is how long the outcome of a request with an idempotency
+	// key is remembered: one hour to seven days.
+	IdempotencyTTL time.Duration
 	// Environments is the path of the file that lists cloud environments.
 	// Absolute after [Load].
 	Environments string
@@ -179,6 +182,9 @@ func Default() Config {
 		HTTP:         "127.0.0.1:8422",
 		LostAfter:    2 * time.Minute,
 		StuckAfter:   time.Hour,
+
+		IdempotencyTTL: 24 * time.Hour,
+
 		Work: Work{
 			Queue: "default", MaxRuns: 2, Idle: 5 * time.Minute, Hard: 20 * time.Minute, MaxLimit: 24 * time.Hour,
 		},

@@ -39,6 +39,12 @@ func (c *Config) settings() []Setting {
 			Help: "How long a worker may be silent before it counts as gone."},
 		{Key: "stuck_after", target: &c.StuckAfter, check: positive(&c.StuckAfter),
 			Help: "A run whose worker is gone, and that has given no sign for so long, is ended as lost."},
+		{Key: "idempotency_ttl", target: &c.IdempotencyTTL, check: func() string {
+			if c.IdempotencyTTL < time.Hour || c.IdempotencyTTL > 7*24*time.Hour {
+				return "must be 1h to 168h"
+			}
+			return ""
+		}, Help: "How long the outcome of a request with an idempotency key is remembered: 1h to 168h."},
 		{Key: "environments", target: &c.Environments,
 			Help: "File that lists the environments of Codex Cloud. Empty: ~/.config/mcp-delegator/environments.json."},
 		{Key: "max_line_bytes", target: &c.MaxLineBytes, check: between(&c.MaxLineBytes, 64<<10, 64<<20),

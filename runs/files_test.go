@@ -144,7 +144,7 @@ func largest() *runs.Record {
 	}
 	r.Entry(runs.Entry{Kind: runs.Started, Time: 1 << 62, Body: runs.Encode(runs.Start{
 		Source: "queue", Labels: labels, Dir: "/" + strings.Repeat("x", 4090), Worker: strings.Repeat("w", runs.MaxWorker),
-		Queue: strings.Repeat("q", runs.MaxID), Work: 1<<64 - 1,
+		Queue: strings.Repeat("q", runs.MaxID), Work: 1<<64 - 1, Governance: strings.Repeat(`"`, runs.MaxGovernance),
 	})})
 	text := strings.Repeat("t", runs.MaxCloudText-2)
 	for i := range runs.MaxOpenCalls + 10 {

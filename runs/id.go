@@ -95,6 +95,22 @@ func CheckLabels(labels map[string]string) error {
 	return errors.Join(errs...)
 }
 
+// MaxGovernance bounds a governance token, in bytes.
+const MaxGovernance = 4096
+
+// CheckGovernance reports why token is no governance token: 1 to MaxGovernance
+// bytes of printable ASCII. It never quotes the token.
+func CheckGovernance(token string) error {
+	ok := token != "" && len(token) <= MaxGovernance
+	for i := 0; ok && i < len(token); i++ {
+		ok = ' ' <= token[i] && token[i] <= '~'
+	}
+	if !ok {
+		return fmt.Errorf("governance token: must be 1 to %d bytes of printable ASCII", MaxGovernance)
+	}
+	return nil
+}
+
 func printable(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
 }

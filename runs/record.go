@@ -43,6 +43,9 @@ const (
 	maxDir         = 4 << 10  // bytes of JSON of the working directory
 	maxCallField   = 64       // bytes of JSON of each field of a listed call
 	maxFinalEscape = 20 << 10 // bytes of JSON of the final text
+
+	// What a governance token takes beyond that is taken from the final text.
+	maxGovernanceSize = MaxGovernance + 2 // bytes of JSON
 )
 
 // Record says how a run is doing. Times are Unix milliseconds as captured;
@@ -98,6 +101,8 @@ type Record struct {
 	Trouble *Trouble `json:"trouble,omitempty"`         // see [Record.ErrorContext]
 
 	Cloud *Cloud `json:"cloud,omitempty"` // of a run in the cloud
+
+	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
 
 	OpenCalls []Call `json:"open_calls,omitempty"` // at most MaxOpenCalls
 	MoreCalls int64  `json:"open_calls_unlisted,omitempty"`
@@ -163,6 +168,9 @@ func (r *Record) begin(e Entry) {
 	}
 	if len(start.Labels) > 0 && CheckLabels(start.Labels) == nil {
 		r.Labels = start.Labels
+	}
+	if CheckGovernance(start.Governance) == nil {
+		r.Governance = start.Governance
 	}
 }
 
@@ -275,7 +283,11 @@ func (r *Record) close(id string) {
 func (r *Record) Final(text string) {
 	r.FinalTextBytes = int64(len(text))
 	text = text[:bounds.Cut(text, MaxFinalText)]
-	for bounds.StringSize(text) > maxFinalEscape { // control characters take six bytes
+	most := maxFinalEscape
+	if n := bounds.StringSize(r.Governance) - maxGovernanceSize; n > 0 { // a token full of quotes takes twice its bytes
+		most -= n
+	}
+	for bounds.StringSize(text) > most { // control characters take six bytes
 		text = text[:bounds.Cut(text, len(text)*3/4)]
 	}
 	if int64(len(text)) < r.FinalTextBytes {
@@ -284,9 +296,16 @@ func (r *Record) Final(text string) {
 	r.FinalText = &text
 }
 
+// NeedsAgent is the reason of a run whose program wants an agent's answer
+// before it can go on: it ended with the status 42, and is to be started again
+// once it has the answer. Surfaces that can ask for input say so.
+const NeedsAgent = "needs agent"
+
+const exitNeedsAgent = 42
+
 // End folds the exit entry: its reason decides the state. Reason is, for a
 // run that failed, "spawn", "lost", "spool", "signal", "exit status", "turn
-// failed", "silent" or "no terminal event"; "idle" or "hard" for a timeout.
+// failed", "silent", "no terminal event" or [NeedsAgent]; "idle" or "hard" for a timeout.
 // A cancel that was asked for wins over every end but one that nobody knows,
 // and over what was never started. Tool calls that are still open stay listed:
 // they never ended.
@@ -321,6 +340,8 @@ func (r *Record) outcome(x Exit) (State, string) {
 		return StateFailed, string(x.Reason)
 	case x.Reason == ReasonExited && x.Signal != 0:
 		return StateFailed, "signal"
+	case x.Reason == ReasonExited && *x.Code == exitNeedsAgent:
+		return StateFailed, NeedsAgent
 	case x.Reason == ReasonExited && *x.Code != 0:
 		return StateFailed, "exit status"
 	case x.Reason == ReasonEOF && r.LastTurn == TurnNone:

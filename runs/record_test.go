@@ -69,6 +69,8 @@ func TestEndDecidesTheState(t *testing.T) {
 		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnFailed, runs.TurnCompleted}, false, runs.StateCompleted, "completed"},
 		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, nil, false, runs.StateFailed, "failed (silent)"},
 		{runs.Exit{Reason: runs.ReasonExited, Code: code(7)}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed, "failed (exit status 7)"},
+		{runs.Exit{Reason: runs.ReasonExited, Code: code(42)}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed, "failed (needs agent)"},
+		{runs.Exit{Reason: runs.ReasonExited, Code: code(42)}, nil, true, runs.StateCancelled, "cancelled"},
 		{runs.Exit{Reason: runs.ReasonExited, Code: code(-1)}, nil, false, runs.StateFailed, "failed (exit status -1)"},
 		{runs.Exit{Reason: runs.ReasonExited, Signal: 9}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed, "failed (signal 9)"},
 		{runs.Exit{Reason: runs.ReasonExited, Signal: 9, Code: code(0)}, nil, false, runs.StateFailed, "failed (signal 9)"},
@@ -386,7 +388,9 @@ func TestLargestRecord(t *testing.T) {
 	for i := range runs.MaxLabels {
 		labels[fmt.Sprintf("%02d", i)+strings.Repeat(`"`, runs.MaxLabelKey-2)] = strings.Repeat(`\`, runs.MaxLabelValue)
 	}
-	r.Entry(runs.Entry{Kind: runs.Started, Time: 1 << 62, Body: runs.Encode(runs.Start{Source: "queue", Labels: labels})})
+	r.Entry(runs.Entry{Kind: runs.Started, Time: 1 << 62, Body: runs.Encode(runs.Start{
+		Source: "queue", Labels: labels, Governance: strings.Repeat(`\`, runs.MaxGovernance),
+	})})
 	for i := range runs.MaxOpenCalls + 10 {
 		r.Line(runs.Facts{
 			Thread: strings.Repeat("\x00", 1024), Turn: runs.TurnFailed,

@@ -30,6 +30,10 @@ type Row struct {
 	Activity string
 
 	Seq uint64 // the sequence in RAW that it is based on
+
+	// Governance is the token of a run that has no record yet. It is not in the
+	// text of a row: the record has it.
+	Governance string
 }
 
 // Row is what a table holds of the record.

@@ -26,6 +26,10 @@ type Task struct {
 	Idle   int64             `json:"idle_s,omitempty"` // limits in seconds; 0: the worker's own
 	Hard   int64             `json:"hard_s,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
+
+	// Governance is a caller's opaque token, see [CheckGovernance]; "": none.
+	// It is kept with the run and given back, and nothing is read from it.
+	Governance string `json:"governance_context,omitempty"`
 }
 
 // Limits of a task.
@@ -117,6 +121,9 @@ func (t *Task) Check() error {
 		wrong("output_schema", "must be a JSON object")
 	}
 	t.Env.check(wrong)
+	if t.Governance != "" && CheckGovernance(t.Governance) != nil {
+		wrong("governance_context", "must be printable ASCII, at most %d bytes", MaxGovernance)
+	}
 	if t.Idle < 0 {
 		wrong("idle_s", "must not be negative")
 	}

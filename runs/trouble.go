@@ -173,6 +173,8 @@ func (r *Record) why() string {
 		return "nobody knows how the agent ended"
 	case string(ReasonSpool):
 		return "the agent's output passed its limit"
+	case NeedsAgent:
+		return "the program waits for an agent's answer, to be started again with it"
 	case string(ReasonIdle):
 		return "the agent was silent for longer than the idle limit"
 	case string(ReasonHard):

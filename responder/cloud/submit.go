@@ -23,6 +23,7 @@ type Request struct {
 	Branch      string            // of the repository; default: main
 	Attempts    int               // 1 to MaxAttempts; 0 is 1
 	Labels      map[string]string // of the run, see runs.CheckLabels
+	Governance  string            // kept with the run, see runs.CheckGovernance; "": none
 }
 
 // Limits of a [Request].
@@ -74,6 +75,9 @@ func (r *Request) Check() error {
 	if err := runs.CheckLabels(r.Labels); err != nil {
 		wrong("labels", "%s", strings.TrimPrefix(err.Error(), "labels: "))
 	}
+	if r.Governance != "" && runs.CheckGovernance(r.Governance) != nil {
+		wrong("governance_context", "must be printable ASCII, at most %d bytes", runs.MaxGovernance)
+	}
 	return errors.Join(errs...)
 }
 
@@ -108,7 +112,7 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	const patience = time.Minute
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	s.Run, err = d.begin(write, s, r.Labels, submittedLine{
+	s.Run, err = d.begin(write, s, runs.Start{Source: "cloud", Labels: r.Labels, Governance: r.Governance}, submittedLine{
 		Type: "cloud.submitted", ID: id, URL: url, Environment: r.Environment, Attempts: attempts,
 	})
 	if err != nil {
@@ -119,8 +123,8 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 }
 
 // begin begins the log of a new run and returns its id.
-func (d *Driver) begin(ctx context.Context, s Submitted, labels map[string]string, line submittedLine) (string, error) {
-	start := runs.Entry{Kind: runs.Started, Time: s.At, Body: runs.Encode(runs.Start{Source: "cloud", Labels: labels})}
+func (d *Driver) begin(ctx context.Context, s Submitted, body runs.Start, line submittedLine) (string, error) {
+	start := runs.Entry{Kind: runs.Started, Time: s.At, Body: runs.Encode(body)}
 	for {
 		run := runs.CloudID(s.At, rand.Uint64())
 		log, err := d.logs.Open(ctx, Agent, run, runs.Mark{})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
@@ -29,7 +30,8 @@ type arguments struct {
 	issues []issue
 	more   int  // issues that are not listed
 	broken bool // they are no object
-	json   bool // the envelope is what the caller reads
+	json   bool // an envelope is what the caller reads
+	adcp   bool // it is that of AdCP
 }
 
 // given is one argument.
@@ -50,7 +52,7 @@ type issue struct {
 func readArguments(params []param, raw json.RawMessage) *arguments {
 	a := &arguments{params: params}
 	if a.broken = !a.object(raw); a.broken {
-		a.json = a.json || asksForJSON(raw)
+		a.asks(asksFor(raw, "json"), asksFor(raw, "adcp"))
 		return a
 	}
 	for _, p := range params {
@@ -108,8 +110,8 @@ func (a *arguments) argument(name string, raw json.RawMessage) {
 		a.add(i)
 		return
 	}
-	if p.name == "format" && sayJSON(raw) {
-		a.json = true
+	if p.name == "format" {
+		a.asks(says(raw, "json"), says(raw, "adcp"))
 	}
 	if before := a.found(p.name); before != nil {
 		switch {
@@ -272,12 +274,21 @@ func (a *arguments) value(name string) any {
 	panic("delegator: no parameter " + name)
 }
 
-// asked finds a format in what is no object, or not JSON.
-var asked = regexp.MustCompile(`"format"\s*:\s*"json"`)
+// asks notes the format that a caller wants. Who wants AdCP of a tool that does
+// not speak it can read JSON, so that is what tells it so.
+func (a *arguments) asks(json, adcp bool) {
+	a.json = a.json || json || adcp
+	if p := a.param("format"); adcp && p != nil && slices.Contains(p.words, "adcp") {
+		a.adcp = true
+	}
+}
 
-// asksForJSON reports whether a caller whose arguments are broken speaks of
-// JSON all the same: then it gets JSON.
-func asksForJSON(raw json.RawMessage) bool {
+// asked finds a format in what is no object, or not JSON.
+var asked = regexp.MustCompile(`"format"\s*:\s*"(json|adcp)"`)
+
+// asksFor reports whether a caller whose arguments are broken speaks of a
+// format all the same: then it gets it.
+func asksFor(raw json.RawMessage, format string) bool {
 	raw = raw[:min(len(raw), MaxArguments)]
 	d := json.NewDecoder(bytes.NewReader(raw))
 	t, err := d.Token()
@@ -293,13 +304,14 @@ func asksForJSON(raw json.RawMessage) bool {
 		if err != nil || d.Decode(&value) != nil {
 			break
 		}
-		if key == "format" && sayJSON(value) {
+		if key == "format" && says(value, format) {
 			return true
 		}
 	}
-	return asked.Match(raw)
+	m := asked.FindSubmatch(raw)
+	return m != nil && string(m[1]) == format
 }
 
-func sayJSON(value []byte) bool {
-	return bytes.Contains(bytes.ToLower(value[:min(len(value), 256)]), []byte("json"))
+func says(value []byte, format string) bool {
+	return bytes.Contains(bytes.ToLower(value[:min(len(value), 256)]), []byte(format))
 }

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/cloud"
 	"github.com/linesman/linesman/runs"
 )
@@ -22,6 +23,9 @@ func noCloud() error {
 // checkCloudTask adds what is wrong with a task for the cloud as a whole.
 func checkCloudTask(c *call) {
 	a := c.args
+	if a.has("context_id") {
+		a.refuse("context_id", "is for tasks of this machine: Codex Cloud goes on with no thread")
+	}
 	r := c.request()
 	if err := a.fields(r.Check(), requestFields); err != nil {
 		a.wrong("arguments", "ask for a task that cannot be submitted")
@@ -30,10 +34,12 @@ func checkCloudTask(c *call) {
 }
 
 // requestFields are the fields of a [cloud.Request] by the parameters they come from.
-var requestFields = map[string]string{"prompt": "task", "environment": "envId", "attempts": "attempts"}
+var requestFields = map[string]string{"prompt": "task", "environment": "envId", "attempts": "attempts",
+	"governance_context": "governance_context"}
 
 func (c *call) request() cloud.Request {
-	return cloud.Request{Prompt: c.args.text("task"), Environment: c.args.text("envId"), Attempts: int(c.args.number("attempts"))}
+	return cloud.Request{Prompt: c.args.text("task"), Environment: c.args.text("envId"), Attempts: int(c.args.number("attempts")),
+		Governance: c.args.text("governance_context")}
 }
 
 func cloudSubmit(c *call, ctx context.Context) (*reply, error) {
@@ -45,25 +51,41 @@ func cloudSubmit(c *call, ctx context.Context) (*reply, error) {
 	if c.Cloud == nil {
 		return nil, noCloud()
 	}
+	done, err := c.once(ctx, "", cloudLease, func(claim adcp.Claim) (outcome, error) {
+		if claim.Again {
+			return outcome{}, outcomeUnknown()
+		}
+		return c.handOver(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &reply{meta: ackMeta{}, of: ofSubmission(done), data: &ackData{
+		TaskID: done.Run, Accepted: true, Capability: "background", StartedAt: moment(done.At), title: "Cloud task submitted", wait: "cloud",
+		Ext: &ackExt{Stream: done.Stream, CloudID: done.CloudID, WebURL: done.WebURL, Environment: c.args.text("envId")},
+	}}, nil
+}
+
+// handOver submits a task to the cloud.
+func (c *call) handOver(ctx context.Context) (outcome, error) {
 	s, err := c.Cloud.Submit(ctx, c.request())
 	if err != nil && s.ID != "" {
 		c.log.Error("a task of the cloud has no run", zap.String("task", s.ID), zap.Error(err))
-		return nil, &failure{wireError{
+		return outcome{}, &failure{wireError{
 			Code: codeTool, Message: "Codex Cloud took the task, but it cannot be followed here: do not submit it again",
 			Details: details{Reason: "not_recorded", CloudID: s.ID, WebURL: s.URL},
 		}}
 	}
 	if err != nil {
 		if rest := c.args.fields(err, requestFields); rest != nil {
-			return nil, rest
+			return outcome{}, rest
 		}
-		return nil, c.args.err()
+		return outcome{}, c.args.err()
 	}
 	c.cloud.add(s.ID, s.Run)
-	return &reply{ackMeta{}, &ackData{
-		TaskID: s.Run, Accepted: true, Capability: "background", StartedAt: moment(s.At), title: "Cloud task submitted", wait: "cloud",
-		Ext: &ackExt{Stream: c.basis(), CloudID: s.ID, WebURL: s.URL, Environment: c.args.text("envId")},
-	}}, nil
+	return outcome{
+		Run: s.Run, At: s.At, CloudID: s.ID, WebURL: s.URL, Stream: c.basis(), Governance: c.args.text("governance_context"),
+	}, nil
 }
 
 // cloudExt is what only a task in the cloud has.
@@ -124,6 +146,9 @@ func checkCloudStatus(c *call) {
 	if c.args.has("taskId") && c.args.flag("list") {
 		c.args.refuse("taskId", "is for one task: leave list out")
 	}
+	if c.args.has("context_id") && !c.args.has("taskId") {
+		c.args.refuse("context_id", "is for tasks of this machine: those of Codex Cloud have no thread here")
+	}
 }
 
 // mostRead bounds how many records one status reads.
@@ -140,7 +165,11 @@ func cloudStatus(c *call, ctx context.Context) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.cloudSnapshot(ctx, one(v), map[string]cloudExt{})
+		r, err := c.cloudSnapshot(ctx, one(v), map[string]cloudExt{})
+		if err == nil {
+			r.of = ofView(v)
+		}
+		return r, err
 	}
 	const few = 5
 	if !a.flag("list") {
@@ -249,7 +278,7 @@ func (c *call) cloudSnapshot(ctx context.Context, s responder.Snapshot, read map
 		d.Ext.Statistics = st
 	}
 	d.title = "Codex Cloud tasks"
-	return &reply{m, d}, nil
+	return &reply{meta: m, data: d}, nil
 }
 
 // statistics is how many tasks of Codex Cloud are in each state.

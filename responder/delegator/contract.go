@@ -44,7 +44,8 @@ type Progress struct {
 
 // An Answer is what a call came to, whether it went well or not.
 type Answer struct {
-	// Envelope is the v3.6 envelope as compact JSON. It is always there.
+	// Envelope is the v3.6 envelope as compact JSON, or, where that was asked
+	// for, that of AdCP. It is always there.
 	Envelope []byte
 
 	// Text is what the caller reads: markdown, or the envelope when JSON is
@@ -53,6 +54,6 @@ type Answer struct {
 	JSON bool
 
 	// IsError says that the envelope holds an error. A task that failed is
-	// none: its status was asked for, and told.
+	// none: its status was asked for, and told. On AdCP it is one.
 	IsError bool
 }

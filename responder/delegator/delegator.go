@@ -4,7 +4,8 @@
 // comes from the responder, and so from the streams.
 //
 //	tool, args ──▶ read ──▶ handler ──▶ data ──┬─▶ envelope (JSON)
-//	              (params)  (Responder, Cloud)  └─▶ markdown
+//	              (params)  (Responder, Cloud)  ├─▶ markdown
+//	                                            └─▶ AdCP (package adcp)
 //
 // The one rule: every call of a known tool is answered, with an envelope that
 // fits its schema. What is wrong with the arguments is told at once and in the
@@ -23,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/cloud"
 )
 
@@ -49,6 +51,10 @@ type Config struct {
 	// GitGate refuses tasks whose text names a git command that may lose work,
 	// unless the caller allows it.
 	GitGate bool
+
+	// Requests sees to it that what a key comes with is done once. Where it is
+	// nil, calls with a key are refused.
+	Requests *adcp.Requests
 
 	Log *zap.Logger // default: none
 }
@@ -92,7 +98,10 @@ func (d *Delegator) Call(ctx context.Context, name string, args json.RawMessage,
 	begun := time.Now()
 	c := &call{Delegator: d, tool: t, begun: begun, args: readArguments(t.params, args), tell: rising(progress)}
 	r, err := c.run(ctx)
-	if err != nil {
+	switch {
+	case c.args.adcp:
+		return c.adcp(ctx, r, err), nil
+	case err != nil:
 		return c.fail(err), nil
 	}
 	return c.succeed(r), nil
@@ -104,6 +113,7 @@ type call struct {
 	tool  *tool
 	begun time.Time
 	args  *arguments
+	again bool // it tells what an earlier call with the same key came to
 	tell  func(percent float64, message string)
 }
 
@@ -111,6 +121,7 @@ type call struct {
 type reply struct {
 	meta any // small scalars alone
 	data data
+	of   *subject // the one run that it is about; nil: none, or several
 }
 
 // data is the payload of an envelope, which can tell itself to a reader, too.
@@ -121,6 +132,9 @@ type data interface {
 func (c *call) run(ctx context.Context) (*reply, error) {
 	if c.tool.check != nil && !c.args.broken {
 		c.tool.check(c)
+	}
+	if c.args.adcp && c.tool.changes && !c.args.broken && !c.args.has("idempotency_key") {
+		c.args.refuse("idempotency_key", "is required with format adcp")
 	}
 	if err := c.args.err(); err != nil {
 		return nil, err

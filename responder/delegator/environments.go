@@ -49,7 +49,7 @@ func listEnvironments(c *call, _ context.Context) (*reply, error) {
 	m := environmentsMeta{Source: c.Environments}
 	body, err := readFile(c.Environments)
 	if errors.Is(err, fs.ErrNotExist) || c.Environments == "" {
-		return &reply{m, d}, nil
+		return &reply{meta: m, data: d}, nil
 	}
 	if err == nil {
 		d.Environments, err = parseEnvironments(body)
@@ -66,7 +66,7 @@ func listEnvironments(c *call, _ context.Context) (*reply, error) {
 		return nil, f
 	}
 	m.Count = len(d.Environments)
-	return &reply{m, d}, nil
+	return &reply{meta: m, data: d}, nil
 }
 
 // brokenFile says what is wrong with the content of a file, and where.

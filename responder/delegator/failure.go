@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/cloud"
 	"github.com/linesman/linesman/runs"
 )
@@ -86,6 +88,7 @@ func (c *call) explain(err error) *failure {
 	var known *failure
 	var ended *responder.EndedError
 	var program *cloud.Failure
+	var refused *adcp.Error
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -97,6 +100,8 @@ func (c *call) explain(err error) *failure {
 		}}
 	case errors.As(err, &program):
 		return explainProgram(program)
+	case errors.As(err, &refused):
+		return explainRefusal(refused)
 	case errors.Is(err, runs.ErrQueueFull):
 		return &failure{wireError{
 			Code: codeInternal, Message: "the work queue is full", Retryable: true,
@@ -107,6 +112,25 @@ func (c *call) explain(err error) *failure {
 	f := &failure{wireError{Code: codeInternal, Message: "the streams did not do what was asked of them", Retryable: true}}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		f.Message = "the streams did not answer in time"
+	}
+	return f
+}
+
+// explainRefusal is an error of AdCP's own in the words of v3.6, which has none
+// for keys.
+func explainRefusal(e *adcp.Error) *failure {
+	f := &failure{wireError{
+		Code: codeValidation, Message: e.Message, Retryable: e.Recovery == adcp.Transient,
+		Details: details{Field: e.Field, Reason: strings.ToLower(string(e.Code)), Suggestion: e.Suggestion},
+	}}
+	if e.Field != "" {
+		f.Message = e.Field + ": " + e.Message
+	}
+	switch e.Code {
+	case adcp.OutcomeUnknown:
+		f.Code = codeTool
+	case adcp.Unsupported:
+		f.Code = codeUnsupported
 	}
 	return f
 }

@@ -82,7 +82,7 @@ func gitHubSetup(c *call, _ context.Context) (*reply, error) {
 	}
 	b.WriteString("\n## Check it\n\nSubmit this task to the environment: " + d.Check + "\n")
 	d.Guide = b.String()
-	return &reply{guideMeta{repo, stack}, d}, nil
+	return &reply{meta: guideMeta{repo, stack}, data: d}, nil
 }
 
 // quote is s as one word of a shell.

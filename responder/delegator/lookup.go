@@ -69,7 +69,16 @@ func (c *call) local(ctx context.Context, param string) (responder.View, error) 
 	case ofCloud(v.Row):
 		return v, other()
 	}
-	return v, nil
+	return v, c.onIts(v)
+}
+
+// onIts refuses a run of another thread than the caller says.
+func (c *call) onIts(v responder.View) error {
+	const name = "context_id"
+	if c.args.param(name) == nil || !c.args.has(name) || v.Thread == "" || strings.EqualFold(v.Thread, c.args.text(name)) {
+		return nil
+	}
+	return invalid(c.args.spelled(name), "the task belongs to another thread", details{})
 }
 
 // ofTheCloud finds the run of a task of Codex Cloud by our id, the service's,

@@ -3,6 +3,7 @@ package delegator
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/linesman/linesman/bounds"
@@ -28,11 +29,13 @@ type param struct {
 	required bool
 	about    string // for whoever calls
 	words    []string
-	least    int64 // of an integer
-	most     int64 // of an integer; of a text: bytes
-	chars    int64 // of a text: characters, instead of bytes
-	lines    bool  // a text may have several lines
-	def      any   // nil: none
+	least    int64          // of an integer
+	most     int64          // of an integer; of a text or an object: bytes, 0 being what the arguments may have
+	chars    int64          // of a text: characters, instead of bytes
+	lines    bool           // a text may have several lines
+	form     *regexp.Regexp // of a text; nil: any
+	rule     string         // form, for whoever broke it
+	def      any            // nil: none
 }
 
 // alias is the other spelling of a name, or "".
@@ -95,6 +98,7 @@ func (p *param) schema() []byte {
 		Items       any      `json:"items,omitempty"`
 		MinLength   int64    `json:"minLength,omitempty"`
 		MaxLength   int64    `json:"maxLength,omitempty"`
+		Pattern     string   `json:"pattern,omitempty"`
 		Minimum     *int64   `json:"minimum,omitempty"`
 		Maximum     *int64   `json:"maximum,omitempty"`
 		MaxItems    int64    `json:"maxItems,omitempty"`
@@ -103,6 +107,9 @@ func (p *param) schema() []byte {
 	switch p.kind {
 	case text:
 		s.Type, s.MinLength, s.MaxLength = "string", 1, max(p.most, p.chars)
+		if p.form != nil {
+			s.Pattern = p.form.String()
+		}
 	case choice:
 		s.Type = "string"
 	case integer:

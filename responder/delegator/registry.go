@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -47,7 +48,14 @@ func localCancel(c *call, ctx context.Context) (*reply, error) {
 		return nil, err
 	}
 	reason := c.args.text("reason")
-	done, err := c.Responder.Cancel(ctx, v.ID, reason)
+	done, err := c.once(ctx, v.ID, cancelLease, func(claim adcp.Claim) (outcome, error) {
+		done, err := c.Responder.Cancel(ctx, v.ID, reason)
+		if ended := (*responder.EndedError)(nil); claim.Again && errors.As(err, &ended) && ended.State == runs.StateCancelled {
+			c.again = true
+			done.State, err = ended.State, nil // by whoever began this and did not come to tell
+		}
+		return outcome{Run: v.ID, At: time.Now().UnixMilli(), State: done.State, Before: done.Before, Stream: c.basis()}, err
+	})
 	var ended *responder.EndedError
 	if errors.As(err, &ended) {
 		return nil, invalid(c.args.spelled("task_id"), "the task has ended: it is "+string(ended.State),
@@ -56,11 +64,16 @@ func localCancel(c *call, ctx context.Context) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &cancelData{Operation: "cancel", TaskID: v.ID, State: "cancelling", Before: string(done.Before), Reason: reason, Ext: c.ext()}
+	d := &cancelData{Operation: "cancel", TaskID: v.ID, State: "cancelling", Before: string(done.Before), Reason: reason}
+	if done.Stream != nil {
+		d.Ext = &extAll{done.Stream}
+	}
 	if done.State == runs.StateCancelled {
 		d.State = "cancelled"
 	}
-	return &reply{cancelMeta{stamp(time.Now())}, d}, nil
+	of := ofView(v)
+	of.status = adcp.StatusOf(done.State)
+	return &reply{meta: cancelMeta{moment(done.At)}, data: d, of: of}, nil
 }
 
 func (d *cancelData) markdown(p *page) {
@@ -117,7 +130,7 @@ func cleanup(c *call, ctx context.Context) (*reply, error) {
 	if m.DryRun {
 		d.Summary = fmt.Sprintf("Would clean %d stuck tasks, and delete %d old tasks", d.Stuck.Found, d.Old.Found)
 	}
-	return &reply{m, d}, nil
+	return &reply{meta: m, data: d}, nil
 }
 
 func (d *cleanupData) markdown(p *page) {

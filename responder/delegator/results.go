@@ -55,7 +55,7 @@ func (c *call) results(ctx context.Context, v responder.View, param string) (*re
 			return nil, err
 		}
 	}
-	return &reply{countMeta{1}, d}, nil
+	return &reply{meta: countMeta{1}, data: d, of: ofRecord(record)}, nil
 }
 
 type countMeta struct {
@@ -97,7 +97,7 @@ type metadata struct {
 	Tests      *runs.Tests `json:"test_results,omitempty"`
 	Thread     *threadData `json:"thread_info,omitempty"`
 	Error      *errorData  `json:"error_context,omitempty"`
-	TaskStatus string      `json:"task_status"`
+	TaskStatus string      `json:"task_status,omitempty"` // always, but on AdCP, which forbids the name
 }
 
 type fileData struct {

@@ -29,26 +29,28 @@ func checkDir(c *call) {
 func localStatus(c *call, ctx context.Context) (*reply, error) {
 	a := c.args
 	var s responder.Snapshot
+	var of *subject
 	if a.has("task_id") {
 		v, err := c.local(ctx, "task_id")
 		if err != nil {
 			return nil, err
 		}
-		s = one(v)
+		s, of = one(v), ofView(v)
 	} else {
-		dir, all := a.text("workingDir"), a.flag("showAll")
+		dir, all, thread := a.text("workingDir"), a.flag("showAll"), a.text("context_id")
 		if dir != "" {
 			dir = path.Clean(dir)
 		}
 		s = c.Responder.Snapshot(int(a.number("limit")), func(r runs.Row) bool {
-			return !ofCloud(r) && (all || r.Source == "queue") && (dir == "" || path.Clean(r.Dir) == dir)
+			return !ofCloud(r) && (all || r.Source == "queue") && (dir == "" || path.Clean(r.Dir) == dir) &&
+				(thread == "" || strings.EqualFold(r.Thread, thread))
 		})
 	}
 	m, d := c.snapshot(s)
 	if a.flag("verbose") {
 		c.lastLines(ctx, d.Tasks)
 	}
-	return &reply{m, d}, nil
+	return &reply{meta: m, data: d, of: of}, nil
 }
 
 // one is the snapshot of a single run.

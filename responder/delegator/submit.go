@@ -2,14 +2,16 @@ package delegator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,7 +24,8 @@ const preview = "Plan only: say which steps you would take and which files you w
 // taskFields are the fields of a [runs.Task] by the parameters they come from.
 var taskFields = map[string]string{
 	"prompt": "task", "mode": "mode", "dir": "workingDir", "model": "model", "thread": "threadId", "output_schema": "outputSchema",
-	"env.policy": "envPolicy", "env.allow": "envAllowList", "idle_s": "idleTimeoutSec", "hard_s": "timeoutSec",
+	"governance_context": "governance_context",
+	"env.policy":         "envPolicy", "env.allow": "envAllowList", "idle_s": "idleTimeoutSec", "hard_s": "timeoutSec",
 }
 
 // checkTask adds what is wrong with a task as a whole.
@@ -48,6 +51,14 @@ func checkTask(c *call) {
 	if a.param("threadId") != nil && a.text("threadId") != "" && !uuid.MatchString(a.text("threadId")) {
 		// Codex takes any other text for a name, and begins a new thread where none has it.
 		a.refuse("threadId", "must be the id of a thread, a UUID")
+	}
+	if thread := a.text("context_id"); thread != "" {
+		switch {
+		case !uuid.MatchString(thread):
+			a.refuse("context_id", "must be the id of a thread, a UUID")
+		case a.param("threadId") != nil && !strings.EqualFold(thread, a.text("threadId")):
+			a.refuse("context_id", "is another thread than threadId")
+		}
 	}
 	c.checkGit()
 }
@@ -82,20 +93,33 @@ func (c *call) task() runs.Task {
 	}
 	if a.param("threadId") != nil {
 		t.Thread = a.text("threadId")
+	} else if thread := a.text("context_id"); uuid.MatchString(thread) {
+		t.Thread = thread
 	}
+	t.Governance = a.text("governance_context")
 	return t
 }
 
-// submit puts a task on the queue.
-func (c *call) submit(ctx context.Context, t runs.Task) (responder.Ticket, error) {
-	ticket, err := c.Responder.Submit(ctx, t)
-	if err == nil {
-		return ticket, nil
-	}
-	if rest := c.args.fields(err, taskFields); rest != nil {
-		return ticket, rest
-	}
-	return ticket, c.args.err()
+// submit puts a task on the queue, once where the caller has a key for it.
+func (c *call) submit(ctx context.Context, t runs.Task) (outcome, error) {
+	return c.once(ctx, runs.LocalID(c.begun.UnixMilli(), rand.Uint64()), submitLease, func(claim adcp.Claim) (outcome, error) {
+		t.Run = claim.Run
+		ticket, err := c.Responder.Submit(ctx, t)
+		done := outcome{Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Stream: c.basis(), Governance: t.Governance}
+		if err == nil {
+			return done, nil
+		}
+		if claim.Again && errors.Is(err, runs.ErrKnownRun) { // whoever began it was killed, or cut off, once it was there
+			c.again = true
+			v, err := c.Responder.Look(ctx, claim.Run)
+			done.Run, done.At, done.Position = claim.Run, started(v.Row), v.Position
+			return done, err
+		}
+		if rest := c.args.fields(err, taskFields); rest != nil {
+			return outcome{}, rest
+		}
+		return outcome{}, c.args.err()
+	})
 }
 
 // ackData says that a task was taken.
@@ -130,32 +154,39 @@ type ackMeta struct {
 }
 
 func exec(c *call, ctx context.Context) (*reply, error) {
-	ticket, err := c.submit(ctx, c.task())
+	done, err := c.submit(ctx, c.onThread(c.task()))
 	if err != nil {
 		return nil, err
 	}
-	return c.queued(ticket, ""), nil
+	return c.queued(done), nil
+}
+
+// onThread is a task in the directory of the thread that it goes on with,
+// unless it names one.
+func (c *call) onThread(t runs.Task) runs.Task {
+	if t.Thread != "" && t.Dir == "" {
+		if v, ok := c.Responder.Thread(strings.ToLower(t.Thread)); ok {
+			t.Dir = v.Dir
+		}
+	}
+	return t
 }
 
 func resume(c *call, ctx context.Context) (*reply, error) {
-	t := c.task()
-	if v, ok := c.Responder.Thread(strings.ToLower(t.Thread)); ok {
-		t.Dir = v.Dir
-	}
-	ticket, err := c.submit(ctx, t)
+	done, err := c.submit(ctx, c.onThread(c.task()))
 	if err != nil {
 		return nil, err
 	}
-	return c.queued(ticket, t.Thread), nil
+	return c.queued(done), nil
 }
 
 func run(c *call, ctx context.Context) (*reply, error) {
-	ticket, err := c.submit(ctx, c.task())
+	ticket, err := c.submit(ctx, c.onThread(c.task()))
 	if err != nil {
 		return nil, err
 	}
 	if c.args.flag("async") {
-		return c.queued(ticket, ""), nil
+		return c.queued(ticket), nil
 	}
 	v, err := c.follow(ctx, ticket.Run)
 	if v.State == "" {
@@ -186,15 +217,15 @@ func run(c *call, ctx context.Context) (*reply, error) {
 	if c.args.text("mode") == "preview" {
 		d.title = "Plan (Preview)"
 	}
-	return &reply{ackMeta{}, d}, nil
+	return &reply{meta: ackMeta{}, data: d, of: ofRecord(record)}, nil
 }
 
 // queued is the answer to a task that goes on in the background.
-func (c *call) queued(ticket responder.Ticket, thread string) *reply {
-	position := ticket.Position
-	return &reply{ackMeta{&position}, &ackData{
-		TaskID: ticket.Run, ThreadID: thread, Accepted: true, Capability: "background", StartedAt: moment(ticket.At),
-		title: "Task queued", wait: "local", queue: &position, Ext: extOf(c.basis()),
+func (c *call) queued(done outcome) *reply {
+	position := done.Position
+	return &reply{meta: ackMeta{&position}, of: ofSubmission(done), data: &ackData{
+		TaskID: done.Run, ThreadID: done.Thread, Accepted: true, Capability: "background", StartedAt: moment(done.At),
+		title: "Task queued", wait: "local", queue: &position, Ext: extOf(done.Stream),
 	}}
 }
 

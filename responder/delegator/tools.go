@@ -2,7 +2,9 @@ package delegator
 
 import (
 	"context"
+	"regexp"
 
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/cloud"
 	"github.com/linesman/linesman/runs"
 )
@@ -13,6 +15,7 @@ type tool struct {
 	params                       []param
 	hints                        hints
 	reads                        bool        // the run table must have been read
+	changes                      bool        // on AdCP it needs an idempotency key
 	check                        func(*call) // what params cannot say; adds issues
 	handle                       func(*call, context.Context) (*reply, error)
 }
@@ -54,10 +57,10 @@ var (
 // all is every tool.
 func (d *Delegator) all() []*tool {
 	list := []*tool{
-		{name: "_codex_local_run", title: "Run a Codex task", category: executionAck, hints: working, reads: true,
+		{name: "_codex_local_run", title: "Run a Codex task", changes: true, category: executionAck, hints: working, reads: true,
 			about: "Runs a coding task with codex on this machine and waits for its end, or with async only for its acceptance. " +
 				"What came of it is told by _codex_local_results under the same task id. " + d.limits(),
-			params: params(taskParam, mode("read-only", "preview", "workspace-write", "danger-full-access"), confirmParam, schemaParam,
+			params: adcpParams(taskParam, mode("read-only", "preview", "workspace-write", "danger-full-access"), confirmParam, schemaParam,
 				modelParam, dirParam, skipParam,
 				param{name: "envPolicy", kind: choice, words: []string{runs.InheritNone, runs.InheritAll, runs.InheritList}, def: runs.InheritNone,
 					about: "Which environment variables of the worker the agent gets, beyond what every program needs."},
@@ -65,21 +68,21 @@ func (d *Delegator) all() []*tool {
 				param{name: "async", kind: boolean, def: false, about: "Answer once the task is queued, not when it has ended."},
 				idleParam, hardParam, gitParam),
 			check: checkTask, handle: run},
-		{name: "_codex_local_exec", title: "Start a Codex task", category: executionAck, hints: working, reads: true,
+		{name: "_codex_local_exec", title: "Start a Codex task", changes: true, category: executionAck, hints: working, reads: true,
 			about: "Starts a coding task with codex in the background and answers at once with its task id. " +
 				"Wait for it with _codex_local_wait, or look with _codex_local_status. " + d.limits(),
-			params: params(taskParam, dirParam, mode("read-only", "workspace-write", "danger-full-access"), confirmParam, schemaParam,
+			params: adcpParams(taskParam, dirParam, mode("read-only", "workspace-write", "danger-full-access"), confirmParam, schemaParam,
 				skipParam, modelParam, idleParam, hardParam, gitParam),
 			check: checkTask, handle: exec},
-		{name: "_codex_local_resume", title: "Go on with a Codex thread", category: executionAck, hints: working, reads: true,
+		{name: "_codex_local_resume", title: "Go on with a Codex thread", changes: true, category: executionAck, hints: working, reads: true,
 			about: "Starts a new turn on a thread of codex that an earlier task began, in the background and in the directory of that task.",
-			params: params(
+			params: adcpParams(
 				param{name: "threadId", kind: text, required: true, most: runs.MaxThread, about: "Id of the thread, a UUID: thread_id of an earlier result."},
 				taskParam, mode("read-only", "workspace-write", "danger-full-access"), confirmParam, schemaParam, modelParam, idleParam, hardParam, gitParam),
 			check: checkTask, handle: resume},
 		{name: "_codex_local_status", title: "Status of local tasks", category: statusSnapshot, hints: reading, reads: true,
 			about: "Says which tasks run on this machine and how far they are, which wait, and which ended lately. Never shows outputs.",
-			params: params(
+			params: adcpParams(
 				param{name: "workingDir", kind: text, most: runs.MaxDir, about: "Only tasks that work in this directory, an absolute path."},
 				param{name: "showAll", kind: boolean, def: true, about: "All runs; false: only those that came by the work queue."},
 				param{name: "limit", kind: integer, least: 1, most: 100, def: int64(5), about: "How many ended tasks to list."},
@@ -89,20 +92,20 @@ func (d *Delegator) all() []*tool {
 		{name: "_codex_local_results", title: "Results of a local task", category: resultSet, hints: reading, reads: true,
 			about: "Tells what came of a task that has ended: summary, files, tests, tokens, error. " +
 				"The output of one that failed or timed out is always there.",
-			params: params(idParam("task_id"), includeParam, maxBytesParam,
+			params: adcpParams(idParam("task_id"), includeParam, maxBytesParam,
 				param{name: "include_events", kind: boolean, def: false, about: "Adds the last events, at most 50."}),
 			handle: localResults},
 		{name: "_codex_local_wait", title: "Wait for a local task", category: waitResult, hints: reading, reads: true,
 			about:  "Waits until a task has ended, and tells what came of it. After timeout_sec it answers TIMEOUT; the task goes on.",
-			params: params(idParam("task_id"), timeoutParam(300), includeParam, maxBytesParam),
+			params: adcpParams(idParam("task_id"), timeoutParam(300), includeParam, maxBytesParam),
 			handle: localWait},
-		{name: "_codex_local_cancel", title: "Cancel a local task", category: registryInfo, hints: hints{destructive: true}, reads: true,
+		{name: "_codex_local_cancel", title: "Cancel a local task", changes: true, category: registryInfo, hints: hints{destructive: true}, reads: true,
 			about:  "Ends a task: one that waits is never started, one that runs is ended with its process group.",
-			params: params(idParam("task_id"), reasonParam),
+			params: adcpParams(idParam("task_id"), reasonParam),
 			handle: localCancel},
-		{name: "_codex_cloud_submit", title: "Submit a Codex Cloud task", category: executionAck, hints: working,
+		{name: "_codex_cloud_submit", title: "Submit a Codex Cloud task", changes: true, category: executionAck, hints: working,
 			about: "Hands a coding task over to Codex Cloud and answers with its task id.",
-			params: params(taskParam,
+			params: adcpParams(taskParam,
 				param{name: "envId", kind: text, required: true, most: cloud.MaxEnvironment, about: "Environment of Codex Cloud: its id or its unique label."},
 				param{name: "attempts", kind: integer, least: 1, most: cloud.MaxAttempts, def: int64(1), about: "How many solutions to make."},
 				param{name: "model", kind: text, most: runs.MaxModel, about: "Not supported: Codex Cloud lets nobody choose."},
@@ -110,7 +113,7 @@ func (d *Delegator) all() []*tool {
 			check: checkCloudTask, handle: cloudSubmit},
 		{name: "_codex_cloud_status", title: "Status of Codex Cloud tasks", category: statusSnapshot, hints: reading, reads: true,
 			about: "Says how tasks in Codex Cloud stand: those that are pending; one with taskId; with list all that fit the filters.",
-			params: params(
+			params: adcpParams(
 				param{name: "taskId", kind: text, most: maxRef, about: refAbout},
 				param{name: "list", kind: boolean, def: false, about: "List tasks by the filters."},
 				param{name: "workingDir", kind: text, most: runs.MaxDir, about: "Filter: the working directory."},
@@ -121,15 +124,15 @@ func (d *Delegator) all() []*tool {
 			check: checkCloudStatus, handle: cloudStatus},
 		{name: "_codex_cloud_results", title: "Results of a Codex Cloud task", category: resultSet, hints: reading, reads: true,
 			about:  "Tells what came of a task in Codex Cloud, with a link to its page; with include_output its diff, too.",
-			params: params(idParam("taskId"), includeParam, maxBytesParam),
+			params: adcpParams(idParam("taskId"), includeParam, maxBytesParam),
 			handle: cloudResults},
 		{name: "_codex_cloud_wait", title: "Wait for a Codex Cloud task", category: waitResult, hints: reading, reads: true,
 			about:  "Waits until a task in Codex Cloud has ended, and tells what came of it.",
-			params: params(idParam("task_id"), timeoutParam(600), includeParam, maxBytesParam),
+			params: adcpParams(idParam("task_id"), timeoutParam(600), includeParam, maxBytesParam),
 			handle: cloudWait},
-		{name: "_codex_cloud_cancel", title: "Cancel a Codex Cloud task", category: registryInfo, hints: reading, reads: true,
+		{name: "_codex_cloud_cancel", title: "Cancel a Codex Cloud task", changes: true, category: registryInfo, hints: reading, reads: true,
 			about:  "Codex Cloud can be asked to end a task on its web page only: the answer is UNSUPPORTED, with the address of that page.",
-			params: params(idParam("task_id"), reasonParam),
+			params: adcpParams(idParam("task_id"), reasonParam),
 			handle: cloudCancel},
 		{name: "_codex_cloud_list_environments", title: "List Codex Cloud environments", category: registryInfo, hints: reading,
 			about:  "Lists the environments of Codex Cloud that a local file names.",
@@ -156,6 +159,27 @@ func (d *Delegator) all() []*tool {
 
 // params are those of a tool, and format.
 func params(list ...param) []param { return append(list, formatParam) }
+
+// adcpParams are those of a tool that speaks AdCP, too.
+func adcpParams(list ...param) []param {
+	format := formatParam
+	format.words = []string{"markdown", "json", "adcp"}
+	format.about = "How to answer: text to read, the v3.6 envelope, or that of AdCP 3.1."
+	return append(list, keyParam, contextParam, contextIDParam, governanceParam, format)
+}
+
+var (
+	keyParam = param{name: "idempotency_key", kind: text, most: adcp.MaxKey,
+		form: regexp.MustCompile(adcp.KeyPattern), rule: "must be 16 to 255 letters, digits, '_', '.', ':' and '-'",
+		about: "The same request with the same key is carried out once. Required with format adcp for what changes something; reads change nothing."}
+	contextParam = param{name: "context", kind: object, most: adcp.MaxContext,
+		about: "Comes back as it is in format adcp, at most 64 KiB; nothing is read from it."}
+	contextIDParam = param{name: "context_id", kind: text, most: runs.MaxThread,
+		about: "Thread of the task, a UUID: a new task goes on with it, others must belong to it, once they have one."}
+	governanceParam = param{name: "governance_context", kind: text, most: runs.MaxGovernance,
+		form: regexp.MustCompile(`^[\x20-\x7E]+$`), rule: "must be printable ASCII",
+		about: "Opaque token that is kept with a new task, and is in every answer of format adcp about it."}
+)
 
 var (
 	taskParam = param{name: "task", kind: text, required: true, chars: runs.MaxPrompt, lines: true, about: "What the agent is to do."}

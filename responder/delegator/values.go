@@ -48,6 +48,9 @@ func (p *param) read(raw json.RawMessage) (v any, problem string) {
 		if raw[0] != '{' {
 			return nil, "must be an object"
 		}
+		if p.most > 0 && int64(len(raw)) > p.most {
+			return nil, fmt.Sprintf("at most %d bytes, got %d", p.most, len(raw))
+		}
 		if depth(raw) > MaxDepth {
 			return nil, fmt.Sprintf("must not be nested deeper than %d", MaxDepth)
 		}
@@ -101,6 +104,8 @@ func (p *param) text(s string) string {
 		return "must be text without NUL"
 	case p.chars == 0 && strings.ContainsFunc(s, control):
 		return "must be text without control characters"
+	case p.form != nil && !p.form.MatchString(s):
+		return p.rule
 	}
 	return ""
 }

@@ -63,7 +63,7 @@ func (c *call) wait(ctx context.Context, v responder.View) (*reply, error) {
 	if record.Exit != nil {
 		m.ExitCode = record.Exit.Code
 	}
-	return &reply{m, d}, nil
+	return &reply{meta: m, data: d, of: ofRecord(record)}, nil
 }
 
 // follow waits for the end of a task, and tells how far it is.

@@ -1,0 +1,128 @@
+package bus
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/runs"
+)
+
+func TestOfTwoWritersOfARequestTheFirstWins(t *testing.T) {
+	s, _ := serve(t)
+	a, b := connect(t, s, ResponderUser).RequestStore(), connect(t, s, ResponderUser).RequestStore()
+	if value, revision, err := a.Get(t.Context(), "key"); value != nil || revision != 0 || err != nil {
+		t.Fatalf("before: %s %d %v", value, revision, err)
+	}
+	first, ok, err := a.Put(t.Context(), "key", []byte("a"), time.Hour, 0)
+	if !ok || err != nil {
+		t.Fatalf("the first: %v %v", ok, err)
+	}
+	if _, ok, err := b.Put(t.Context(), "key", []byte("b"), time.Hour, 0); ok || err != nil {
+		t.Errorf("the second: %v %v", ok, err)
+	}
+	if value, revision, err := b.Get(t.Context(), "key"); string(value) != "a" || revision != first || err != nil {
+		t.Errorf("it holds %s at %d, %v", value, revision, err)
+	}
+	if _, ok, err := b.Put(t.Context(), "key", []byte("c"), time.Hour, first); !ok || err != nil {
+		t.Errorf("in place of the first: %v %v", ok, err)
+	}
+	if _, ok, err := a.Put(t.Context(), "key", []byte("d"), time.Hour, first); ok || err != nil {
+		t.Errorf("in place of one that is gone: %v %v", ok, err)
+	}
+}
+
+func TestARequestGoesWhenItsTimeIsOver(t *testing.T) {
+	s, _ := serve(t)
+	r := connect(t, s, ResponderUser).RequestStore()
+	if _, ok, err := r.Put(t.Context(), "key", []byte("a"), time.Second, 0); !ok || err != nil {
+		t.Fatalf("%v %v", ok, err)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+		_, revision, err := r.Get(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if revision == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it is still there")
+		}
+	}
+	if _, ok, err := r.Put(t.Context(), "key", []byte("b"), time.Hour, 0); !ok || err != nil {
+		t.Errorf("the key is not free: %v %v", ok, err)
+	}
+}
+
+func TestTheBucketOfRequestsIsBounded(t *testing.T) {
+	_, b := serve(t)
+	stream, err := b.js.Stream(t.Context(), bucketStream(b.Requests()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := stream.CachedInfo().Config
+	if c.MaxBytes != MostRequests || c.Discard != jetstream.DiscardNew || c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestWorkersCannotSeeRequests(t *testing.T) {
+	s, _ := serve(t)
+	if _, _, err := connect(t, s, WorkerUser).RequestStore().Get(t.Context(), "key"); err == nil {
+		t.Error("a worker reads them")
+	}
+}
+
+// TestASubmissionThatWasKilledHalfwayIsCompleted is a responder that is killed
+// between its two writes, and one that submits the same task again.
+func TestASubmissionThatWasKilledHalfwayIsCompleted(t *testing.T) {
+	s, _ := serve(t)
+	b := connect(t, s, ResponderUser)
+	body, err := json.Marshal(task("T-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ack, err := b.js.Publish(t.Context(), b.WorkSubject(DefaultQueue, "T-1"), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := task("T-1")
+	other.Prompt = "Break it."
+	if _, _, err := b.Submit(t.Context(), DefaultQueue, other, 1); !errors.Is(err, runs.ErrKnownRun) {
+		t.Errorf("another task under its id: %v", err)
+	}
+	work, raw, err := b.Submit(t.Context(), DefaultQueue, task("T-1"), 2)
+	if err != nil || work != ack.Sequence || raw == 0 {
+		t.Fatalf("the same task: %d %d %v, want place %d", work, raw, err, ack.Sequence)
+	}
+	if _, _, err := b.Submit(t.Context(), DefaultQueue, task("T-1"), 3); !errors.Is(err, runs.ErrKnownRun) {
+		t.Errorf("once more: %v", err)
+	}
+	d := take(t, connect(t, s, WorkerUser))
+	if got, err := d.Task(); err != nil || got.Run != "T-1" || got.Prompt != "Fix it." || d.Work() != work {
+		t.Errorf("a worker gets %+v, %v", got, err)
+	}
+}
+
+func TestTheGovernanceTokenIsKeptWithTheRun(t *testing.T) {
+	s, b := serve(t)
+	token := `e30.e30.c2ln "\<&>`
+	one := task("T-1")
+	one.Governance = token
+	if _, _, err := connect(t, s, ResponderUser).Submit(t.Context(), DefaultQueue, one, 1); err != nil {
+		t.Fatal(err)
+	}
+	if row, err := b.Peek(t.Context(), "T-1"); err != nil || row.Governance != token {
+		t.Errorf("before it has a record: %q %v", row.Governance, err)
+	}
+	normalize(t, b)
+	if record, ok, err := b.Record(t.Context(), "T-1"); err != nil || !ok || record.Governance != token {
+		t.Errorf("%+v %v %v", record, ok, err)
+	}
+}

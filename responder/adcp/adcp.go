@@ -1,0 +1,145 @@
+// Package adcp puts what is known of a task into the envelope of AdCP 3.1, and
+// sees to it that a request with an idempotency key is carried out once. It
+// decides where a fact stands, and what the contract calls it; the facts come
+// from whoever asks, and are the same on every surface.
+//
+//	facts ──▶ Response ──▶ one flat JSON object
+//	request ──▶ Hash, Requests.Begin ──▶ carry it out, or give back what came of it
+//
+// The one rule: a caller's context is echoed byte for byte, and neither it nor
+// a governance token is ever looked into.
+package adcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/runs"
+)
+
+// Status is the state of a task in the words of the contract.
+type Status string
+
+// The statuses that linesman gives.
+const (
+	Submitted     Status = "submitted"
+	Working       Status = "working"
+	InputRequired Status = "input-required"
+	Completed     Status = "completed"
+	Canceled      Status = "canceled"
+	Failed        Status = "failed"
+	Rejected      Status = "rejected"      // refused at the door: nothing was begun
+	AuthRequired  Status = "auth-required" // nobody is signed in where the task would run
+	Unknown       Status = "unknown"       // no stream tells of the task
+)
+
+// StatusOf is how a run stands.
+func StatusOf(s runs.State) Status {
+	switch s {
+	case runs.StateQueued:
+		return Submitted
+	case runs.StateWorking:
+		return Working
+	case runs.StateCompleted:
+		return Completed
+	case runs.StateCancelled:
+		return Canceled
+	case runs.StateFailed, runs.StateTimeout:
+		return Failed
+	}
+	return Unknown
+}
+
+// MaxContext bounds the context that a caller may send, in bytes.
+const MaxContext = 64 << 10
+
+// Response is what an answer says, before it has a form.
+type Response struct {
+	Status     Status
+	TaskID     string // "": of no one task
+	ContextID  string // thread of the task; "": not known
+	Message    string // for people
+	At         time.Time
+	Replayed   bool            // it tells of an earlier request with the same key
+	Context    json.RawMessage // the caller's, an object; nil: none
+	Governance string          // kept with the run; "": none
+
+	// Error is why the task, or the request, failed. Warnings are what else
+	// there is to say; they make nothing fail.
+	Error    *Error
+	Warnings []Error
+
+	// Body is an object whose members stand beside the envelope's. Those with a
+	// name of the envelope, or one that the contract forbids, are left out.
+	Body json.RawMessage
+}
+
+// envelope is the fields of the contract in the order in which they are written.
+type envelope struct {
+	Status     Status  `json:"status"`
+	TaskID     string  `json:"task_id,omitempty"`
+	ContextID  string  `json:"context_id,omitempty"`
+	Message    string  `json:"message,omitempty"`
+	Timestamp  string  `json:"timestamp"`
+	Replayed   bool    `json:"replayed,omitempty"`
+	Governance string  `json:"governance_context,omitempty"`
+	Error      *Error  `json:"adcp_error,omitempty"`
+	Errors     []Error `json:"errors,omitempty"`
+}
+
+// reserved are the names that a body cannot have: those of the envelope, and
+// three that must not be on the wire.
+var reserved = []string{
+	"status", "task_id", "context_id", "message", "timestamp", "replayed", "governance_context", "adcp_error", "errors", "context",
+	"push_notification_config", "payload", "task_status", "response_status",
+}
+
+// Encode renders the response: one flat object without a name twice, compact
+// but for the context, which is as the caller wrote it. Serve it as it is: an
+// encoder of JSON may write the context otherwise.
+func (r Response) Encode() []byte {
+	e := envelope{
+		Status: r.Status, TaskID: r.TaskID, ContextID: r.ContextID, Message: r.Message, Replayed: r.Replayed, Governance: r.Governance,
+		Timestamp: r.At.UTC().Format("2006-01-02T15:04:05.000Z"), Error: r.Error,
+	}
+	if r.Error != nil {
+		e.Errors = append(e.Errors, r.Error.as("error"))
+		if r.Error.Code == IdempotencyClash { // the SDK lets it say no more, so that nothing of the other request can leak
+			e.Error = &Error{Code: r.Error.Code, Message: r.Error.Message}
+		}
+	}
+	for _, w := range r.Warnings {
+		e.Errors = append(e.Errors, w.as("warning"))
+	}
+	b, err := bounds.Encode(e)
+	if err != nil { // strings, numbers, and JSON that was read before
+		panic(fmt.Sprintf("adcp: encode an envelope: %v", err))
+	}
+	b = b[:len(b)-1]
+	if len(r.Context) > 0 {
+		b = append(append(b, `,"context":`...), r.Context...)
+	}
+	var seen []string
+	gjson.ParseBytes(r.Body).ForEach(func(key, value gjson.Result) bool {
+		if name := key.String(); !slices.Contains(reserved, name) && !slices.Contains(seen, name) {
+			seen = append(seen, name)
+			b = append(append(append(append(b, ','), key.Raw...), ':'), compact(value.Raw)...)
+		}
+		return true
+	})
+	return append(b, '}')
+}
+
+func compact(raw string) []byte {
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(raw)); err != nil { // the body was encoded by us
+		panic(fmt.Sprintf("adcp: the body of a response is no JSON: %v", err))
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,172 @@
+package adcp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/runs"
+)
+
+// contract is where the schemas of AdCP are, which are not part of this
+// repository: ADCP_SCHEMAS, or beside it.
+func contract() string {
+	if dir := os.Getenv("ADCP_SCHEMAS"); dir != "" {
+		return dir
+	}
+	return filepath.Join("..", "..", "..", "shared", "schemas", "adcp", "3.1.0-beta.3")
+}
+
+var envelope = sync.OnceValues(func() (*jsonschema.Schema, error) {
+	const base = "https://adcp.test"
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	root := contract()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		return c.AddResource(base+"/schemas/3.1.0-beta.3/"+filepath.ToSlash(rel), doc)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.Compile(base + "/schemas/3.1.0-beta.3/core/protocol-envelope.json")
+})
+
+// validate checks an answer against the contract's schema, where it is there.
+func validate(t *testing.T, b []byte) {
+	t.Helper()
+	schema, err := envelope()
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the schemas of AdCP are not there: set ADCP_SCHEMAS to their directory")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	if err := schema.Validate(v); err != nil {
+		t.Errorf("%v\n%s", err, b)
+	}
+}
+
+var at = time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.FixedZone("", 3600))
+
+func TestContextComesBackByteForByte(t *testing.T) {
+	for _, context := range []string{
+		`{}`, `{ "a" : "<&>\u003c" , "b":[1.0, 1e2,  -0] }`, "{\n\t\"é\": \"\\u00e9\"\r\n}", `{"a":1,"a":2}`, `{"n":12345678901234567890.000}`,
+	} {
+		b := adcp.Response{Status: adcp.Completed, At: at, Context: json.RawMessage(context), Body: json.RawMessage(`{"x":1}`)}.Encode()
+		if !bytes.Contains(b, []byte(`,"context":`+context+`,`)) {
+			t.Errorf("%s is not in %s", context, b)
+		}
+		validate(t, b)
+	}
+}
+
+func TestBodyStandsBesideTheEnvelope(t *testing.T) {
+	b := adcp.Response{
+		Status: adcp.Working, TaskID: "T-1", At: at, Governance: `a"\<&>`, Message: "<b>",
+		Body: json.RawMessage(`{"summary": "<&>", "task_id":"x","status":"x","payload":{},"task_status":"x","response_status":"x","context":1,"list":[ 1 ],"list":2}`),
+	}.Encode()
+	want := `{"status":"working","task_id":"T-1","message":"<b>","timestamp":"2026-11-21T11:00:00.005Z","governance_context":"a\"\\<&>",` +
+		`"summary":"<&>","list":[1]}`
+	if string(b) != want {
+		t.Errorf("\n got %s\nwant %s", b, want)
+	}
+	validate(t, b)
+}
+
+func TestErrorsHaveTwoLayers(t *testing.T) {
+	e := &adcp.Error{
+		Code: adcp.ValidationError, Message: "no", Recovery: adcp.Correctable, RetryAfter: 3, Field: "f",
+		Issues: []adcp.Issue{{Pointer: "/f", Message: "no", Keyword: "type"}}, Details: json.RawMessage(`{"a":1}`),
+	}
+	fatal := adcp.Response{Status: adcp.Rejected, At: at, Error: e}.Encode()
+	warned := adcp.Response{Status: adcp.Working, At: at, Warnings: []adcp.Error{*e}}.Encode()
+	for _, c := range []struct {
+		b        []byte
+		envelope bool
+		severity string
+	}{{fatal, true, "error"}, {warned, false, "warning"}} {
+		var v struct {
+			Error  *adcp.Error `json:"adcp_error"`
+			Errors []adcp.Error
+		}
+		if err := json.Unmarshal(c.b, &v); err != nil {
+			t.Fatal(err)
+		}
+		if (v.Error != nil) != c.envelope || len(v.Errors) != 1 || v.Errors[0].Severity != c.severity || v.Errors[0].Code != adcp.ValidationError {
+			t.Errorf("%s", c.b)
+		}
+		if v.Error != nil && v.Error.Severity != "" {
+			t.Errorf("a severity where the contract has none: %s", c.b)
+		}
+		validate(t, c.b)
+	}
+}
+
+func TestEveryStateAndEveryErrorHasItsWord(t *testing.T) {
+	for state, want := range map[runs.State]adcp.Status{
+		runs.StateQueued: "submitted", runs.StateWorking: "working", runs.StateCompleted: "completed", runs.StateFailed: "failed",
+		runs.StateTimeout: "failed", runs.StateCancelled: "canceled", "": "unknown", "other": "unknown",
+	} {
+		if got := adcp.StatusOf(state); got != want {
+			t.Errorf("%q is %s, want %s", state, got, want)
+		}
+		validate(t, adcp.Response{Status: adcp.StatusOf(state), At: at}.Encode())
+	}
+	for _, c := range []struct {
+		code             string
+		retryable, whole bool
+		want             adcp.Code
+		recovery         adcp.Recovery
+	}{
+		{"VALIDATION", false, false, "VALIDATION_ERROR", "correctable"}, {"VALIDATION", false, true, "INVALID_REQUEST", "correctable"},
+		{"NOT_FOUND", false, false, "REFERENCE_NOT_FOUND", "correctable"}, {"UNSUPPORTED", false, false, "UNSUPPORTED_FEATURE", "correctable"},
+		{"TIMEOUT", true, false, "TASK_TIMEOUT", "transient"}, {"TIMEOUT", false, false, "TASK_TIMEOUT", "terminal"},
+		{"TOOL_ERROR", true, false, "TOOL_ERROR", "transient"}, {"TOOL_ERROR", false, false, "TOOL_ERROR", "terminal"},
+		{"INTERNAL", true, false, "SERVICE_UNAVAILABLE", "transient"},
+	} {
+		if code, recovery := adcp.FromV36(c.code, c.retryable, c.whole); code != c.want || recovery != c.recovery {
+			t.Errorf("%s: %s, %s", c.code, code, recovery)
+		}
+	}
+}
+
+func TestKeysAreChecked(t *testing.T) {
+	for key, ok := range map[string]bool{
+		strings.Repeat("a", 16): true, strings.Repeat("Z9_.:-", 42) + "abc": true, strings.Repeat("a", 15): false, strings.Repeat("a", 256): false,
+		strings.Repeat("a", 16) + " ": false, strings.Repeat("é", 10): false, "": false,
+	} {
+		if regexp.MustCompile(adcp.KeyPattern).MatchString(key) != ok {
+			t.Errorf("%d bytes: want %v", len(key), ok)
+		}
+	}
+}
