@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/cloud"
 	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 )
@@ -47,6 +50,7 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 	}
 	d.tools = delegator.New(delegator.Config{
 		Responder: d.Responder, Cloud: d.cloud, Environments: c.Environments, Idle: c.Work.Idle, Hard: c.Work.Hard, GitGate: c.Work.GitGate, Log: a.log,
+		Requests: &adcp.Requests{Store: b.RequestStore(), TTL: c.IdempotencyTTL},
 	})
 	if listen == "" {
 		return d, nil
@@ -55,7 +59,7 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.web, err = web.New(web.Config{Listen: listen, Token: token, Ready: d.ready, Log: a.log}); err != nil {
+	if d.web, err = web.New(web.Config{Listen: listen, Token: token, Tokens: a.tokensFile(), Ready: d.ready, Log: a.log}); err != nil {
 		return nil, err
 	}
 	if d.addr, err = d.web.Listen(); err != nil {
@@ -63,7 +67,27 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 	}
 	d.mcp = mcp.Handler(mcp.NewServer(d.mcpConfig()))
 	d.web.Handle("/mcp", d.mcp)
+	if err := d.serveREST(); err != nil {
+		return nil, err
+	}
 	return d, nil
+}
+
+// serveREST hangs the REST API on the server, each operation for its scope.
+func (d *desk) serveREST() error {
+	api := rest.New(rest.Config{
+		Responder: d.Responder, Streams: d.bus, Tools: d.tools, Away: func() bool { return !d.bus.Connected() }, Log: d.app.log,
+	})
+	for _, r := range api.Routes() {
+		scope, err := web.ScopeOf(r.Scope)
+		if err != nil {
+			return err
+		}
+		d.web.HandleFor(scope, r.Pattern, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			r.Handler.ServeHTTP(w, q.WithContext(delegator.WithCaller(q.Context(), web.Caller(q.Context())))) // keys are each caller's own
+		}))
+	}
+	return nil
 }
 
 func (a *app) tokenFile() string { return filepath.Join(a.config.DataDir, "token") }

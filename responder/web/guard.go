@@ -24,7 +24,7 @@ func (s *Server) handler() http.Handler {
 		defer s.recover(w, r)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if s.foreign(r) {
-			refuse(w, http.StatusForbidden, "forbidden", "the Host or Origin header names another machine")
+			refuse(w, http.StatusForbidden, "FORBIDDEN", "the Host or Origin header names another machine")
 			return
 		}
 		switch r.URL.Path {
@@ -35,9 +35,11 @@ func (s *Server) handler() http.Handler {
 			s.readyz(w, r)
 			return
 		}
-		if !s.known(r) {
+		who := s.known(r)
+		there := who.scopes
+		if there == 0 {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman"`)
-			refuse(w, http.StatusUnauthorized, "unauthorized", "a bearer token is missing or wrong")
+			refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
 			return
 		}
 		h, pattern := s.mux.Handler(r)
@@ -45,8 +47,22 @@ func (s *Server) handler() http.Handler {
 			s.unmatched(w, r, h)
 			return
 		}
-		s.mux.ServeHTTP(w, r)
+		if needed := s.needs[pattern]; needed&^there != 0 {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman", error="insufficient_scope", scope="`+strings.Join(needed.Names(), " ")+`"`)
+			refuse(w, http.StatusForbidden, "FORBIDDEN", lacking(needed, there))
+			return
+		}
+		s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who.name)))
 	})
+}
+
+type callerKey struct{}
+
+// Caller is the name of the token that a request was made with, by the
+// request's context; "" is the token of the token file.
+func Caller(ctx context.Context) string {
+	name, _ := ctx.Value(callerKey{}).(string)
+	return name
 }
 
 // foreign reports whether a page of another site may have made the request:
@@ -76,12 +92,19 @@ func hostname(host string) string {
 	return host
 }
 
-// known reports whether the request shows the token. Hashes are compared, so
-// that the time tells nothing of its length either.
-func (s *Server) known(r *http.Request) bool {
+// known is who shows a token with the request, without scopes where it is none
+// that counts. Hashes are compared, so that the time tells nothing of its
+// length either.
+func (s *Server) known(r *http.Request) caller {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return caller{}
+	}
 	got := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	return subtle.ConstantTimeCompare(got[:], s.token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	if subtle.ConstantTimeCompare(got[:], s.token[:]) == 1 {
+		return caller{scopes: All}
+	}
+	return s.tokens.of(got)
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
@@ -101,10 +124,10 @@ func (s *Server) unmatched(w http.ResponseWriter, r *http.Request, h http.Handle
 	verdict := &status{header: w.Header()}
 	h.ServeHTTP(verdict, r)
 	if verdict.code == http.StatusMethodNotAllowed {
-		refuse(w, verdict.code, "method_not_allowed", "this path does not take "+r.Method)
+		refuse(w, verdict.code, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
 		return
 	}
-	refuse(w, http.StatusNotFound, "not_found", "there is nothing at this path")
+	refuse(w, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
 }
 
 // recover answers for a handler that panicked. The value of a panic can hold
@@ -118,16 +141,22 @@ func (s *Server) recover(w http.ResponseWriter, r *http.Request) {
 		panic(p)
 	}
 	s.log.Error("panic", zap.String("pattern", r.Pattern), zap.String("type", fmt.Sprintf("%T", p)), zap.ByteString("stack", debug.Stack()))
-	refuse(w, http.StatusInternalServerError, "internal", "linesman broke off; its log says where")
+	refuse(w, http.StatusInternalServerError, "INTERNAL", "linesman broke off; its log says where")
 }
 
-// refuse answers with an error.
+// refuse answers with an error: the problem details of RFC 9457.
 func refuse(w http.ResponseWriter, code int, name, message string) {
-	body, err := json.Marshal(map[string]any{"error": map[string]string{"code": name, "message": message}})
+	body, err := json.Marshal(struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+		Code   string `json:"code"`
+	}{"about:blank", http.StatusText(code), code, message, name})
 	if err != nil {
 		panic(err) // strings
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(code)
 	_, _ = w.Write(append(body, '\n'))
 }

@@ -1,13 +1,13 @@
 // Package web is the HTTP server that the responder's surfaces hang their
-// handlers on. It owns what they have in common: who may ask (a bearer token,
-// and on loopback a host and an origin that are this machine), how much at
+// handlers on. It owns what they have in common: who may ask what (a bearer
+// token with scopes, and on loopback a host and an origin that are this machine), how much at
 // once, the health checks, and the end.
 //
 //	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz
-//	                                  └──▶ token ──▶ handler of a surface
+//	                                  └──▶ token ──▶ scopes ──▶ handler of a surface
 //
-// The one rule: nothing but the two health checks is answered without the
-// token.
+// The one rule: nothing but the two health checks is answered without a
+// token, and a handler is reached only by one that has all its scopes.
 package web
 
 import (
@@ -55,8 +55,13 @@ type Config struct {
 	// Host is, and an Origin has to be the same as the Host.
 	Listen string
 
-	// Token is what a caller shows, at least 16 characters. [TokenFile] makes one.
+	// Token is what a caller shows who may do everything, at least 16
+	// characters. [TokenFile] makes one.
 	Token string
+
+	// Tokens is the path of the file that [CreateToken] writes: further tokens,
+	// each with its scopes. It is read again when it changes. "": there are none.
+	Tokens string
 
 	// Ready says what is missing for requests to be answered, nil when nothing
 	// is. It is asked without a token and its text is shown, so it must hold no
@@ -70,6 +75,8 @@ type Config struct {
 type Server struct {
 	listen   string
 	token    [sha256.Size]byte
+	tokens   *tokens
+	needs    map[string]Scopes // by pattern
 	loopback bool
 	ready    func(context.Context) error
 	log      *zap.Logger
@@ -103,6 +110,8 @@ func New(c Config) (*Server, error) {
 	return &Server{
 		listen:   c.Listen,
 		token:    sha256.Sum256([]byte(c.Token)),
+		tokens:   &tokens{path: c.Tokens, log: c.Log.Named("web")},
+		needs:    map[string]Scopes{},
 		loopback: isLoopback(host),
 		ready:    c.Ready,
 		log:      c.Log.Named("web"),
@@ -111,9 +120,15 @@ func New(c Config) (*Server, error) {
 	}, nil
 }
 
-// Handle hangs a handler on a pattern of [http.ServeMux], before Serve. It
-// panics when the pattern is taken.
-func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
+// Handle hangs a handler on a pattern of [http.ServeMux], before Serve, for
+// tokens with all scopes. It panics when the pattern is taken.
+func (s *Server) Handle(pattern string, h http.Handler) { s.HandleFor(All, pattern, h) }
+
+// HandleFor is Handle for tokens that have at least the needed scopes.
+func (s *Server) HandleFor(needed Scopes, pattern string, h http.Handler) {
+	s.mux.Handle(pattern, h)
+	s.needs[pattern] = needed
+}
 
 // Listen takes the address and returns it, with the port that was free. After
 // the first time it returns the same. Connections wait for Serve.

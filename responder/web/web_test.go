@@ -89,10 +89,13 @@ func ask(s *Server, method, path string, header ...string) *httptest.ResponseRec
 func wantError(t *testing.T, w *httptest.ResponseRecorder, status int, code string) {
 	t.Helper()
 	var body struct {
-		Error struct{ Code, Message string }
+		Type, Title, Detail, Code string
+		Status                    int
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != status || body.Error.Code != code || body.Error.Message == "" {
-		t.Errorf("got %d %s, want %d and the JSON of %s", w.Code, w.Body, status, code)
+	err := json.Unmarshal(w.Body.Bytes(), &body)
+	if err != nil || w.Code != status || body.Status != status || body.Code != code || body.Detail == "" || body.Title != http.StatusText(status) ||
+		body.Type != "about:blank" || w.Header().Get("Content-Type") != "application/problem+json" {
+		t.Errorf("got %d %s, want %d and the problem %s", w.Code, w.Body, status, code)
 	}
 }
 
@@ -118,13 +121,13 @@ func TestNothingIsAnsweredWithoutTheToken(t *testing.T) {
 			t.Errorf("%q: status %d, want 200", header, w.Code)
 		}
 		if !known {
-			wantError(t, w, http.StatusUnauthorized, "unauthorized")
+			wantError(t, w, http.StatusUnauthorized, "UNAUTHORIZED")
 			if got := w.Header().Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer ") {
 				t.Errorf("%q: WWW-Authenticate is %q", header, got)
 			}
 		}
 	}
-	wantError(t, ask(s, "GET", "/absent", "Authorization", ""), http.StatusUnauthorized, "unauthorized")
+	wantError(t, ask(s, "GET", "/absent", "Authorization", ""), http.StatusUnauthorized, "UNAUTHORIZED")
 }
 
 func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
@@ -164,7 +167,7 @@ func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 		for _, path := range []string{"/x", "/healthz", "/readyz"} {
 			w := ask(s, "GET", path, "Host", c.host, "Origin", c.origin)
 			if c.refused {
-				wantError(t, w, http.StatusForbidden, "forbidden")
+				wantError(t, w, http.StatusForbidden, "FORBIDDEN")
 			} else if w.Code != http.StatusOK {
 				t.Errorf("%+v: status %d, want 200", c, w.Code)
 			}
@@ -175,7 +178,7 @@ func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 	r.Host, r.Header["Origin"] = "localhost", []string{"http://localhost", "http://evil.example"}
 	w := httptest.NewRecorder()
 	s.handler().ServeHTTP(w, r)
-	wantError(t, w, http.StatusForbidden, "forbidden")
+	wantError(t, w, http.StatusForbidden, "FORBIDDEN")
 }
 
 func TestHealthNeedsNoTokenAndReadinessSaysWhy(t *testing.T) {
@@ -219,9 +222,9 @@ func TestReadinessIsAskedForTwoSeconds(t *testing.T) {
 func TestUnknownPathsAndMethodsAreSaidInJSON(t *testing.T) {
 	s := server(t, Config{})
 	s.Handle("GET /x", ok)
-	wantError(t, ask(s, "GET", "/absent"), http.StatusNotFound, "not_found")
+	wantError(t, ask(s, "GET", "/absent"), http.StatusNotFound, "NOT_FOUND")
 	w := ask(s, "POST", "/x")
-	wantError(t, w, http.StatusMethodNotAllowed, "method_not_allowed")
+	wantError(t, w, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 	if got := w.Header().Get("Allow"); got != "GET, HEAD" {
 		t.Errorf("Allow is %q, want GET, HEAD", got)
 	}
@@ -232,7 +235,7 @@ func TestPanicIsAnErrorAndKeptFromTheLog(t *testing.T) {
 	s := server(t, Config{Log: zap.New(core)})
 	const secret = "sentinel-4711"
 	s.Handle("/x", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { panic("cannot take " + r.URL.RawQuery) }))
-	wantError(t, ask(s, "GET", "/x?"+secret), http.StatusInternalServerError, "internal")
+	wantError(t, ask(s, "GET", "/x?"+secret), http.StatusInternalServerError, "INTERNAL")
 	if logs.FilterMessage("panic").Len() != 1 {
 		t.Fatal("the panic is not in the log")
 	}

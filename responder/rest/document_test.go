@@ -1,0 +1,274 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/responder/web"
+	"github.com/linesman/linesman/runs"
+)
+
+// Each status that the document names is given by each operation that it names
+// it for, and every answer fits.
+func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
+	s := newStage(t, nil)
+	s.play("done", "shell-ok", 0)
+	s.play("bad", "failed", 1)
+	cloudRun := s.begin("codex_cloud", "T-cloud-1", begun, runs.Start{Source: "cloud"})
+	cloudRun.s.await("T-cloud-1", func(responder.View) bool { return true })
+	working := s.begin("codex", "working", begun, runs.Start{Source: "run"}).out([]byte("{}\n"), 10)
+	working.s.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	thread := ""
+	s.await("done", func(v responder.View) bool { thread = v.Thread; return v.Thread != "" })
+
+	// What goes well.
+	s.want(200, "GET", "/v1/openapi.json", "")
+	s.want(200, "GET", "/v1/runs?state=failed&agent=codex&limit=5", "")
+	s.want(200, "GET", "/v1/workers", "")
+	for _, id := range []string{"done", "bad", "working", "T-cloud-1"} {
+		s.want(200, "GET", "/v1/runs/"+id, "")
+		s.want(200, "GET", "/v1/runs/"+id+"/events", "")
+		s.want(200, "GET", "/v1/runs/"+id+"/output", "")
+		s.want(200, "GET", "/v1/runs/"+id+"/wait?timeout=0", "")
+	}
+	tag := s.want(200, "GET", "/v1/runs/done", "").header.Get("ETag")
+	s.want(304, "GET", "/v1/runs/done", "", "If-None-Match", tag)
+	s.want(200, "GET", "/v1/runs/done", "", "If-None-Match", `"other"`)
+	s.want(200, "GET", "/v1/runs/done/events", "", "Accept", "text/event-stream")
+	var page rest.EventPage
+	s.want(200, "GET", "/v1/runs/done/events?limit=1000", "").read(t, &page)
+	s.want(204, "GET", fmt.Sprintf("/v1/runs/done/events?after=%d", page.Next), "", "Accept", "text/event-stream")
+	submitted := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv","outputSchema":{"type":"object"}}`)
+	s.want(200, "GET", submitted.header.Get("Location"), "")
+	s.want(200, "POST", submitted.header.Get("Location")+"/cancel", `{"reason":"enough"}`)
+	var resumed rest.Run
+	again := s.want(202, "POST", "/v1/runs/done/resume", `{"task":"go on"}`)
+	again.read(t, &resumed)
+	if resumed.WorkingDir != "/home/dev/project" || again.header.Get("Location") != "/v1/runs/"+resumed.ID {
+		t.Errorf("resumed %s at %q", again.body, again.header.Get("Location"))
+	}
+	if resumed.ID == "done" || thread == "" {
+		t.Errorf("the new turn has no run of its own")
+	}
+	s.want(202, "POST", "/v1/runs/working/cancel", "")
+
+	// A key makes of two requests one, and is refused for another.
+	const keyed = `"idempotencyKey":"0123456789abcdef"}`
+	twice := s.want(202, "POST", "/v1/runs", `{"task":"once",`+keyed).header.Get("Location")
+	if got := s.want(202, "POST", "/v1/runs", `{"task":"once",`+keyed).header.Get("Location"); got != twice {
+		t.Errorf("one request is the runs %s and %s", twice, got)
+	}
+	s.want(409, "POST", "/v1/runs", `{"task":"other",`+keyed)
+
+	// What does not.
+	runPaths := []string{"GET ", "GET /events", "GET /output", "GET /wait", "POST /cancel", "POST /resume"}
+	ask := func(status int, op, id, body string, header ...string) reply {
+		method, tail, _ := strings.Cut(op, " ")
+		return s.want(status, method, "/v1/runs/"+id+tail, body, header...)
+	}
+	body := map[bool]string{true: `{"task":"go"}`}
+	for _, op := range runPaths {
+		post := body[strings.HasPrefix(op, "POST")]
+		ask(404, op, "none", post)
+		ask(400, op+"?no=such", "done", post)
+	}
+	var all []string
+	for path, methods := range s.document.paths {
+		for method, o := range methods {
+			all = append(all, method+" "+strings.ReplaceAll(path, "{id}", "done"))
+			if len(o.Security) != 1 || o.Security[0]["token"] == nil {
+				t.Errorf("%s %s does not say its scope", method, path)
+			}
+		}
+	}
+	reader, err := web.CreateToken(filepath.Join(s.dir, "tokens.json"), "reader", web.Read, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range all {
+		method, path, _ := strings.Cut(op, " ")
+		post := body[method == "POST"]
+		s.want(401, method, path, post, "Authorization", "Bearer wrong")
+		s.want(406, method, path, post, "Accept", "image/png")
+		s.want(400, method, path+"?no=such", post)
+		scope := "read"
+		for _, r := range s.api.Routes() {
+			if r.Pattern == method+" "+template(path) {
+				scope = r.Scope
+			}
+		}
+		if want, _ := s.document.paths[template(path)][method].Security[0]["token"].([]any); len(want) != 1 || want[0] != scope {
+			t.Errorf("%s is for %v in the document, and for %s", op, want, scope)
+		}
+		if scope != "read" {
+			if r := s.want(403, method, path, post, "Authorization", "Bearer "+reader); !strings.Contains(string(r.body), "scope "+scope) {
+				t.Errorf("%s: the scope is not named: %s", op, r.body)
+			}
+		}
+		if method == "POST" {
+			s.want(413, method, path, `{"task":"`+strings.Repeat("x", rest.MaxBody)+`"}`)
+			s.want(415, method, path, "task=go", "Content-Type", "application/x-www-form-urlencoded")
+		}
+		s.want(403, method, path, post, "Origin", "https://evil.example")
+	}
+	s.want(409, "GET", "/v1/runs/done/events?after=999999999", "")
+	s.want(409, "POST", "/v1/runs/done/cancel", "")
+	s.want(409, "POST", "/v1/runs/T-none-thread/resume", `{"task":"x"}`, silent(s)...)
+	s.want(501, "POST", "/v1/runs/T-cloud-1/cancel", "")
+	s.want(501, "POST", "/v1/runs/T-cloud-1/resume", `{"task":"x"}`)
+
+	// A record that nobody can read is a fault of ours, and says so.
+	damage(s, "done")
+	if r := s.want(500, "GET", "/v1/runs/done", ""); strings.Contains(string(r.body), "KV_") {
+		t.Errorf("what is inside is told: %s", r.body)
+	}
+
+	// A responder that has not read its table.
+	young := prepare(t, false, func(c *rest.Config) { c.Patience = time.Millisecond })
+	for _, op := range all {
+		if method, path, _ := strings.Cut(op, " "); path != "/v1/openapi.json" {
+			r := young.want(503, method, path, body[method == "POST"])
+			if r.header.Get("Retry-After") == "" {
+				t.Errorf("%s: 503 without Retry-After", op)
+			}
+		}
+	}
+
+	maps.Copy(s.document.reached, young.document.reached)
+	for path, methods := range s.document.paths {
+		for method, o := range methods {
+			for status := range o.Responses {
+				if _, listed := o.Responses["403"]; listed && status == "default" {
+					continue // a foreign page is the 403 there
+				}
+				if !s.document.reached[method+" "+path+" "+status] {
+					t.Errorf("%s %s %s is in the document and was not given", method, path, status)
+				}
+			}
+		}
+	}
+}
+
+// silent makes a run without a thread.
+func silent(s *stage) []string {
+	l := s.begin("codex", "T-none-thread", begun, runs.Start{Source: "run"})
+	l.exit(0)
+	return nil
+}
+
+// damage overwrites the record of a run.
+func damage(s *stage, run string) {
+	s.t.Helper()
+	credentials, err := bus.LoadCredentials(s.dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	login, _ := credentials.Logins(s.server.URL(), bus.OperatorUser)
+	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	m, err := conn.Request("$KV.linesman_runs."+run, []byte("no record"), 10*time.Second)
+	if err != nil || strings.Contains(string(m.Data), "error") {
+		s.t.Fatalf("damage: %v %s", err, m.Data)
+	}
+}
+
+func TestDocumentAndHandlersAreTheSame(t *testing.T) {
+	var handled, described []string
+	for _, r := range rest.New(rest.Config{}).Routes() {
+		handled = append(handled, r.Pattern)
+	}
+	ids := map[string]bool{}
+	for path, methods := range readDocument(t).paths {
+		for method, o := range methods {
+			described = append(described, method+" "+path)
+			if o.ID == "" || ids[o.ID] {
+				t.Errorf("%s %s: operationId %q", method, path, o.ID)
+			}
+			ids[o.ID] = true
+		}
+	}
+	slices.Sort(handled)
+	slices.Sort(described)
+	if !slices.Equal(handled, described) {
+		t.Errorf("handlers %q\ndocument %q", handled, described)
+	}
+}
+
+// A body has the parameters of the tool, under the same names or in camel case,
+// but for what the path and the headers say.
+func TestBodiesHaveTheParametersOfTheTools(t *testing.T) {
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]any
+				Required   []string
+			}
+		}
+	}
+	if err := json.Unmarshal(rest.Document, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for schema, tool := range map[string]string{
+		"RunRequest": "_codex_local_exec", "ResumeRequest": "_codex_local_resume", "CancelRequest": "_codex_local_cancel",
+	} {
+		for _, known := range delegator.Tools() {
+			if known.Name != tool {
+				continue
+			}
+			var input struct{ Properties map[string]any }
+			if err := json.Unmarshal(known.InputSchema, &input); err != nil {
+				t.Fatal(err)
+			}
+			for _, own := range []string{"format", "threadId", "task_id"} {
+				delete(input.Properties, own)
+			}
+			maps.DeleteFunc(input.Properties, func(name string, _ any) bool { return slices.Contains(ofAdCP, name) })
+			var want []string
+			for name := range input.Properties {
+				switch name {
+				case "allow_destructive_git":
+					name = "allowDestructiveGit"
+				case "idempotency_key":
+					name = "idempotencyKey"
+				}
+				want = append(want, name)
+			}
+			slices.Sort(want)
+			if got := slices.Sorted(maps.Keys(doc.Components.Schemas[schema].Properties)); !slices.Equal(got, want) {
+				t.Errorf("%s has %q, and %s takes %q", schema, got, tool, want)
+			}
+		}
+	}
+}
+
+// ofAdCP are parameters of the AdCP envelope, which the tools take too.
+var ofAdCP = []string{"context", "context_id", "governance_context", "push_notification_config", "adcp_version", "adcp_major_version", "account"}
+
+// The page lists every operation, with its scope.
+func TestPageListsEveryOperation(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rest.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rest.New(rest.Config{}).Routes() {
+		if row := "| `" + r.Pattern + "` | " + r.Scope + " | "; !strings.Contains(string(page), row) {
+			t.Errorf("docs/rest.md has no row %s", row)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAcceptChoosesWhatItLikesBest(t *testing.T) {
+	const adcp = "application/adcp+json"
+	for _, c := range []struct{ accept, want string }{
+		{"", "application/json"},
+		{" ", "application/json"},
+		{"*/*", "application/json"},
+		{"application/*", "application/json"},
+		{"application/json", "application/json"},
+		{"Application/JSON; charset=utf-8", "application/json"},
+		{"text/event-stream", streamType},
+		{"text/*", streamType},
+		{"text/event-stream, */*;q=0.1", streamType},
+		{"application/json;q=0.5, text/event-stream;q=0.4", "application/json"},
+		{"application/json;q=0.3, text/event-stream;q=0.4", streamType},
+		{"application/adcp+json", adcp},
+		{"application/adcp+json, application/json;q=0.9", adcp},
+		{"*/*, application/json;q=0", streamType},
+		{"*/*;q=0.1, application/adcp+json", adcp},
+		{"application/json;q=0", ""},
+		{"application/json;q=2", ""},
+		{"application/json;q=x", ""},
+		{"image/png", ""},
+		{"image/*", ""},
+		{"application/xml, ;;, text", ""},
+	} {
+		got, ok := choose(c.accept, []string{"application/json", streamType, adcp})
+		if got != c.want || ok != (c.want != "") {
+			t.Errorf("%q: %q, %v; want %q", c.accept, got, ok, c.want)
+		}
+	}
+}
+
+// shout is another form.
+type shout struct{ err error }
+
+func (shout) Type() string { return "text/x-shout" }
+
+func (s shout) Encode(a Answer) ([]byte, error) {
+	what := "fine"
+	if a.Problem != nil {
+		what = a.Problem.Code
+	}
+	return fmt.Appendf(nil, "%s %s %s!", a.Operation, what, a.Request), s.err
+}
+
+func TestEncoderGetsAnswersAndProblemsOfThoseWhoAskForIt(t *testing.T) {
+	ask := func(e Encoder, accept string, err error) *httptest.ResponseRecorder {
+		q := &request{API: New(Config{Encoders: []Encoder{e}}), operation: "submitRun", body: json.RawMessage(`{"task":"x"}`)}
+		q.r = httptest.NewRequest("POST", "/v1/runs", nil)
+		q.r.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		q.w = w
+		if err := q.accept(); err != nil {
+			t.Fatal(err)
+		}
+		a := &Answer{Status: 202, Body: &Run{ID: "r"}}
+		if err != nil {
+			p := q.explain(err)
+			a = &Answer{Status: p.Status, Problem: p}
+		}
+		q.write(a)
+		return w
+	}
+	for _, c := range []struct {
+		encoder     Encoder
+		accept      string
+		err         error
+		status      int
+		media, body string
+	}{
+		{shout{}, "text/x-shout", nil, 202, "text/x-shout", `submitRun fine {"task":"x"}!`},
+		{shout{}, "text/x-shout", noRun(), 404, "text/x-shout", `submitRun NOT_FOUND {"task":"x"}!`},
+		{shout{}, "*/*", noRun(), 404, "application/problem+json", `"code":"NOT_FOUND"`},
+		{shout{errors.New("no")}, "text/x-shout", nil, 500, "application/problem+json", `"code":"INTERNAL"`},
+	} {
+		w := ask(c.encoder, c.accept, c.err)
+		if w.Code != c.status || w.Header().Get("Content-Type") != c.media || !strings.Contains(w.Body.String(), c.body) {
+			t.Errorf("%s: %d %s %s; want %d %s %s", c.accept, w.Code, w.Header().Get("Content-Type"), w.Body, c.status, c.media, c.body)
+		}
+	}
+}
+
+// deadlines makes every deadline for writing a near one.
+type deadlines struct {
+	http.ResponseWriter
+	near time.Duration
+}
+
+func (d deadlines) Unwrap() http.ResponseWriter { return d.ResponseWriter }
+
+func (d deadlines) SetWriteDeadline(at time.Time) error {
+	if !at.IsZero() {
+		at = time.Now().Add(d.near)
+	}
+	return http.NewResponseController(d.ResponseWriter).SetWriteDeadline(at)
+}
+
+// A client that takes nothing holds a stream for a while, and not for ever.
+func TestStreamGivesUpOnWhoTakesNothing(t *testing.T) {
+	ended := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		near := deadlines{w, 50 * time.Millisecond}
+		s := &sse{w: w, control: http.NewResponseController(near)}
+		events, done := make(chan Event), make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				select {
+				case events <- Event{1, "status", []byte(strings.Repeat("x", 64<<10))}:
+				case <-r.Context().Done():
+					return
+				}
+			}
+		}()
+		ended <- s.copy(events, time.Hour)
+		for open := true; open; { // the connection's end ends the request
+			select {
+			case <-done:
+				open = false
+			case <-events:
+			}
+		}
+	}))
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it ends without an error")
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for ever")
+	}
+	_ = conn.Close()
+	server.Close()
+}

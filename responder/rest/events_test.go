@@ -1,0 +1,303 @@
+package rest_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/runs"
+)
+
+// frame is a server-sent event, or a comment.
+type frame struct{ id, event, data, comment string }
+
+// frames reads server-sent events until each returns false or there are no more.
+func frames(t *testing.T, body io.Reader, each func(frame) bool) {
+	t.Helper()
+	lines := bufio.NewReader(body)
+	var f frame
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch name {
+		case "id":
+			f.id = value
+		case "event":
+			f.event = value
+		case "data":
+			f.data += value
+		case "":
+			if value != "" {
+				f.comment = value
+			} else if f != (frame{}) {
+				if !each(f) {
+					return
+				}
+				f = frame{}
+			}
+		case "retry":
+		default:
+			t.Errorf("a line %q", line)
+		}
+	}
+}
+
+// stream opens a stream of events behind one, by header or query.
+func (s *stage) stream(ctx context.Context, run, after string, byHeader bool) *http.Response {
+	s.t.Helper()
+	path, header := "/v1/runs/"+run+"/events", []string{"Accept", "text/event-stream"}
+	switch {
+	case after == "":
+	case byHeader:
+		header = append(header, "Last-Event-ID", after)
+		path += "?after=0" // an EventSource asks the same again; the header says more
+	default:
+		path += "?after=" + after
+	}
+	answer := s.open(ctx, "GET", path, "", header...)
+	if got := answer.Header.Get("Content-Type"); answer.StatusCode == 200 && got != "text/event-stream" {
+		s.t.Errorf("a stream as %q", got)
+	}
+	return answer
+}
+
+func (s *stage) pages(run string, limit int) (all []rest.Event) {
+	s.t.Helper()
+	for after := uint64(0); ; {
+		var page rest.EventPage
+		s.want(200, "GET", fmt.Sprintf("/v1/runs/%s/events?after=%d&limit=%d", run, after, limit), "").read(s.t, &page)
+		all, after = append(all, page.Events...), page.Next
+		if page.Done {
+			return all
+		}
+		if len(page.Events) == 0 {
+			s.t.Fatalf("a page of %s without events, and not the last", run)
+		}
+	}
+}
+
+func TestStreamCutAnywhereGoesOnWithoutGapOrRepeat(t *testing.T) {
+	s := newStage(t, nil)
+	s.play("other", "failed", 1)
+	s.play("one", "shell-ok", 0)
+	var want []frame
+	for _, e := range s.pages("one", 3) {
+		want = append(want, frame{id: strconv.FormatUint(e.Seq, 10), event: e.Kind, data: string(e.Body)})
+	}
+	if len(want) < 8 || want[len(want)-1].event != "completion" {
+		t.Fatalf("%d events", len(want))
+	}
+	// Cut once at every event, both ways.
+	for cut := range want {
+		for _, byHeader := range []bool{false, true} {
+			got := s.cutAt(t, "one", []int{cut + 1}, byHeader)
+			if !slices.Equal(got, want) {
+				t.Fatalf("cut behind event %d: %d events, want %d", cut, len(got), len(want))
+			}
+		}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		cuts := rapid.SliceOfN(rapid.IntRange(1, 4), 1, 6).Draw(rt, "cuts")
+		if got := s.cutAt(t, "one", cuts, rapid.Bool().Draw(rt, "by header")); !slices.Equal(got, want) {
+			rt.Errorf("cuts %v: %d events, want %d", cuts, len(got), len(want))
+		}
+	})
+}
+
+// cutAt reads a run's events, and leaves and comes again after so many.
+func (s *stage) cutAt(t *testing.T, run string, cuts []int, byHeader bool) (got []frame) {
+	t.Helper()
+	last := ""
+	for {
+		ctx, leave := context.WithCancel(t.Context())
+		answer := s.stream(ctx, run, last, byHeader)
+		if answer.StatusCode == http.StatusNoContent {
+			_ = answer.Body.Close()
+			leave()
+			return got
+		}
+		n, left := 0, false
+		frames(t, answer.Body, func(f frame) bool {
+			got, last = append(got, f), f.id
+			n++
+			left = len(cuts) > 0 && n == cuts[0]
+			return !left
+		})
+		leave()
+		_ = answer.Body.Close()
+		if !left {
+			return got
+		}
+		cuts = cuts[1:]
+	}
+}
+
+func TestStreamFollowsARunToItsCompletion(t *testing.T) {
+	s := newStage(t, nil)
+	out := corpus(t, "shell-ok.jsonl")
+	l := s.begin("codex", "live", begun, runs.Start{Source: "run"}).out(out[:len(out)/2], 300)
+	s.await("live", func(v responder.View) bool { return v.State == runs.StateWorking })
+	answer := s.stream(t.Context(), "live", "", false)
+	defer answer.Body.Close()
+	var got []frame
+	frames(t, answer.Body, func(f frame) bool {
+		if got = append(got, f); len(got) == 1 { // it is read while the run goes on
+			l.out(out[len(out)/2:], 300).exit(0)
+		}
+		return true
+	})
+	var want []frame
+	for _, e := range s.pages("live", 1000) {
+		want = append(want, frame{id: strconv.FormatUint(e.Seq, 10), event: e.Kind, data: string(e.Body)})
+	}
+	if !slices.Equal(got, want) || got[len(got)-1].event != "completion" {
+		t.Errorf("%d events, want %d", len(got), len(want))
+	}
+}
+
+func TestSilentStreamSaysThatItIsThere(t *testing.T) {
+	s := newStage(t, func(c *rest.Config) { c.Beat = 20 * time.Millisecond })
+	s.begin("codex", "quiet", begun, runs.Start{Source: "run"})
+	s.await("quiet", func(v responder.View) bool { return true })
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	answer := s.stream(ctx, "quiet", "", false)
+	defer answer.Body.Close()
+	beats := 0
+	frames(t, answer.Body, func(f frame) bool {
+		if f.comment != "" {
+			beats++
+		}
+		return beats < 3
+	})
+	if beats != 3 {
+		t.Errorf("%d comments", beats)
+	}
+}
+
+// The time that a request may take to be read is none for its answer.
+func TestStreamAndWaitOutliveTheTimeToReadARequest(t *testing.T) {
+	s := newStage(t, func(c *rest.Config) { c.Beat = 200 * time.Millisecond })
+	s.begin("codex", "quiet", begun, runs.Start{Source: "run"})
+	s.await("quiet", func(v responder.View) bool { return true })
+	mux := http.NewServeMux()
+	for _, r := range s.api.Routes() {
+		mux.Handle(r.Pattern, r.Handler)
+	}
+	server := httptest.NewUnstartedServer(mux)
+	server.Config.ReadTimeout = 50 * time.Millisecond
+	server.Start()
+	defer server.Close()
+	s.url = server.URL
+	ctx, leave := context.WithCancel(t.Context())
+	answer := s.stream(ctx, "quiet", "", false)
+	beats := 0
+	frames(t, answer.Body, func(frame) bool { beats++; return beats < 2 })
+	leave()
+	_ = answer.Body.Close()
+	if beats != 2 {
+		t.Errorf("the stream was cut after %d comments", beats)
+	}
+	begin := time.Now()
+	s.want(200, "GET", "/v1/runs/quiet/wait?timeout=1", "")
+	if took := time.Since(begin); took < time.Second {
+		t.Errorf("the wait was cut after %v", took)
+	}
+}
+
+// A stream and a wait take a slot each while they last, and give it back.
+func TestHeldRequestsAreBounded(t *testing.T) {
+	s := newStage(t, func(c *rest.Config) { c.Held = 2 })
+	l := s.begin("codex", "long", begun, runs.Start{Source: "run"})
+	s.await("long", func(v responder.View) bool { return true })
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var open []*http.Response
+	for range 2 {
+		open = append(open, s.stream(ctx, "long", "", false))
+	}
+	s.want(503, "GET", "/v1/runs/long/events", "", "Accept", "text/event-stream")
+	s.want(503, "GET", "/v1/runs/long/wait?timeout=5", "")
+	s.want(200, "GET", "/v1/runs/long/wait?timeout=0", "") // this is no waiting
+	s.want(200, "GET", "/v1/runs/long/events", "")         // a page takes no slot
+	leave()
+	for _, answer := range open {
+		_ = answer.Body.Close()
+	}
+	end := time.After(time.Minute)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for status := 0; status != 200; { // the server sees that they left
+		select {
+		case <-tick.C:
+			status = s.ask("GET", "/v1/runs/long/wait?timeout=1", "").status
+		case <-end:
+			t.Fatal("the slots are not given back")
+		}
+	}
+	l.exit(0)
+}
+
+// While NATS is away, what is in memory is told, and of the rest that it is away.
+func TestAwayIsSaidAtOnce(t *testing.T) {
+	s := newStage(t, nil)
+	s.play("done", "shell-ok", 0)
+	s.server.Stop()
+	end := time.After(time.Minute)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for s.bus.Connected() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal("the connection lives on")
+		}
+	}
+	s.serve(func(c *rest.Config) { c.Away = func() bool { return !s.bus.Connected() } })
+	begin := time.Now()
+	s.want(200, "GET", "/v1/runs", "")
+	for _, path := range []string{"", "/events", "/output", "/wait"} {
+		s.want(503, "GET", "/v1/runs/done"+path, "")
+	}
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("it takes %v to say that NATS is away", took)
+	}
+}
+
+func TestWaitEndsWithTheRunOrItsTime(t *testing.T) {
+	s := newStage(t, nil)
+	l := s.begin("codex", "one", begun, runs.Start{Source: "run"})
+	s.await("one", func(v responder.View) bool { return true })
+	var r rest.Run
+	s.want(200, "GET", "/v1/runs/one/wait?timeout=1", "").read(t, &r)
+	if r.State != runs.StateWorking {
+		t.Errorf("state %s when the time is over", r.State)
+	}
+	answered := make(chan reply, 1)
+	go func() { answered <- s.ask("GET", "/v1/runs/one/wait?timeout=3600", "") }()
+	select {
+	case got := <-answered:
+		t.Fatalf("it does not wait: %s", got.body)
+	default:
+	}
+	l.out(corpus(t, "shell-ok.jsonl"), 500).exit(0)
+	(<-answered).read(t, &r)
+	if r.State != runs.StateCompleted || r.EndedAt == "" || r.Detail == nil || r.FinalText == nil {
+		t.Errorf("the end: %+v", r)
+	}
+}

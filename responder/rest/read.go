@@ -1,0 +1,87 @@
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// query is the part of a URL behind the question mark, by declared names.
+type query struct{ values url.Values }
+
+// readQuery refuses what no parameter is, and what is given twice.
+func readQuery(raw string, known []string) (*query, error) {
+	if len(raw) > maxQuery {
+		return nil, invalid("query", "at most "+strconv.Itoa(maxQuery)+" bytes")
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, invalid("query", "must be escaped as in a URL")
+	}
+	for name, given := range values {
+		if !slices.Contains(known, name) {
+			return nil, unknown(known)
+		}
+		if len(given) > 1 {
+			return nil, invalid(name, "is given twice")
+		}
+	}
+	return &query{values}, nil
+}
+
+func unknown(known []string) *Problem {
+	if len(known) == 0 {
+		return invalid("query", "this path takes no parameters")
+	}
+	return invalid("query", "the parameters are "+strings.Join(known, ", "))
+}
+
+func (q *query) text(name string) string { return q.values.Get(name) }
+
+// number is a parameter that counts something.
+func (q *query) number(name string, least, most, otherwise int64) (int64, error) {
+	if !q.values.Has(name) {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(q.values.Get(name), 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, invalid(name, "must be a whole number, "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
+	}
+	return n, nil
+}
+
+// word is a parameter that is one of some words.
+func (q *query) word(name string, words ...string) (string, error) {
+	if !q.values.Has(name) {
+		return "", nil
+	}
+	if w := q.values.Get(name); slices.Contains(words, w) {
+		return w, nil
+	}
+	return "", invalid(name, "must be one of "+strings.Join(words, ", "))
+}
+
+// readBody reads the body of a POST; an empty one is an empty object.
+func (q *request) readBody() (json.RawMessage, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, MaxBody))
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Code: "TOO_LARGE", Detail: "the body is over " + strconv.Itoa(MaxBody) + " bytes"}
+	case err != nil:
+		return nil, invalid("body", "broke off")
+	case len(body) == 0:
+		return nil, nil
+	}
+	media, _, err := mime.ParseMediaType(q.r.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return nil, &Problem{Status: http.StatusUnsupportedMediaType, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "the body must be application/json"}
+	}
+	return body, nil
+}

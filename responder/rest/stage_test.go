@@ -1,0 +1,409 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/responder/web"
+	"github.com/linesman/linesman/runs"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1"))
+}
+
+const token = "0123456789abcdef"
+
+// stage is a NATS server with its streams, a normalizer and a responder at
+// work, and the API on an HTTP server.
+type stage struct {
+	t         testing.TB
+	dir       string
+	server    *bus.Server
+	bus       *bus.Bus
+	responder *responder.Responder
+	api       *rest.API
+	client    *http.Client
+	url       string
+	document  *document
+}
+
+func newStage(t testing.TB, change func(*rest.Config)) *stage { return prepare(t, true, change) }
+
+// prepare makes a stage; a responder that does not work has read nothing.
+func prepare(t testing.TB, work bool, change func(*rest.Config)) *stage {
+	t.Helper()
+	names := bus.Names{Prefix: bus.DefaultPrefix}
+	s := &stage{t: t, dir: t.TempDir(), document: readDocument(t)}
+	var err error
+	if s.server, err = bus.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.server.Stop)
+	maker, err := s.server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(maker.Close)
+	limits := bus.DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
+	if _, err := maker.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	// The API has the rights of a responder, and no more.
+	if s.bus, err = s.server.Connect(t.Context(), bus.ResponderUser, names, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.bus.Close)
+	n := &bus.Normalizer{Bus: maker, Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
+	during(t, "normalizer", n.Run)
+	s.responder = responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour})
+	if work {
+		during(t, "responder", s.responder.Run)
+		if err := s.responder.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.serve(change)
+	return s
+}
+
+func (s *stage) serve(change func(*rest.Config)) {
+	s.t.Helper()
+	cfg := rest.Config{Responder: s.responder, Streams: s.bus, Tools: delegator.New(delegator.Config{
+		Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore()},
+	})}
+	if change != nil {
+		change(&cfg)
+	}
+	s.api = rest.New(cfg)
+	server, err := web.New(web.Config{Listen: "127.0.0.1:0", Token: token, Tokens: filepath.Join(s.dir, "tokens.json")})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, r := range s.api.Routes() {
+		scope, err := web.ScopeOf(r.Scope)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		server.HandleFor(scope, r.Pattern, r.Handler)
+	}
+	addr, err := server.Listen()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.url = "http://" + addr.String()
+	during(s.t, "web", server.Serve)
+	transport := &http.Transport{}
+	s.client = &http.Client{Transport: transport}
+	s.t.Cleanup(transport.CloseIdleConnections)
+}
+
+// during runs something until the test ends.
+func during(t testing.TB, what string, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	})
+}
+
+// reply is an answer that was checked against the document.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// read decodes the body.
+func (r reply) read(t testing.TB, v any) {
+	t.Helper()
+	if err := json.Unmarshal(r.body, v); err != nil {
+		t.Fatalf("%v: %s", err, r.body)
+	}
+}
+
+// open sends a request; header are pairs. "Authorization" is the whole token's
+// unless it is given.
+func (s *stage) open(ctx context.Context, method, path, body string, header ...string) *http.Response {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	answer, err := s.client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer
+}
+
+// ask sends a request and checks the answer against the document.
+func (s *stage) ask(method, path, body string, header ...string) reply {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	answer := s.open(ctx, method, path, body, header...)
+	defer answer.Body.Close()
+	got, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	r := reply{answer.StatusCode, answer.Header, got}
+	s.document.check(s.t, method, path, r)
+	return r
+}
+
+// want is ask, for a status.
+func (s *stage) want(status int, method, path, body string, header ...string) reply {
+	s.t.Helper()
+	r := s.ask(method, path, body, header...)
+	if r.status != status {
+		s.t.Errorf("%s %s: %d, want %d: %.600s", method, path, r.status, status, r.body)
+	}
+	return r
+}
+
+// log is the raw log of a run that a test writes.
+type log struct {
+	s   *stage
+	id  string
+	raw *bus.RawLog
+	at  int64
+}
+
+const begun = int64(1_763_461_800_000)
+
+func (s *stage) begin(agent, id string, at int64, start runs.Start) *log {
+	s.t.Helper()
+	raw, err := s.bus.OpenLog(s.t.Context(), agent, id, runs.Mark{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	l := &log{s: s, id: id, raw: raw, at: at}
+	return l.append(runs.Entry{Kind: runs.Started, Body: runs.Encode(start)})
+}
+
+func (l *log) append(e runs.Entry) *log {
+	l.s.t.Helper()
+	e.Time = l.at
+	l.at += 1000
+	if err := l.raw.Append(l.s.t.Context(), e); err != nil {
+		l.s.t.Fatal(err)
+	}
+	return l
+}
+
+// out appends stdout, in chunks of n bytes.
+func (l *log) out(b []byte, n int) *log {
+	l.s.t.Helper()
+	for len(b) > 0 {
+		k := min(len(b), n)
+		l.append(runs.Entry{Kind: runs.Out, Offset: l.raw.Mark().Out, Body: b[:k]})
+		b = b[k:]
+	}
+	return l
+}
+
+func (l *log) err(b []byte) *log {
+	l.s.t.Helper()
+	return l.append(runs.Entry{Kind: runs.ErrOut, Offset: l.raw.Mark().Err, Body: b})
+}
+
+func (l *log) exit(code int) {
+	l.s.t.Helper()
+	l.append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
+	l.s.await(l.id, func(v responder.View) bool { return v.State.Final() })
+}
+
+// await waits until the responder knows a run to be so.
+func (s *stage) await(id string, is func(responder.View) bool) {
+	s.t.Helper()
+	end := time.After(time.Minute)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if v, found := s.responder.Get(id); found && is(v) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			s.t.Fatalf("run %s does not get there", id)
+		}
+	}
+}
+
+func corpus(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "..", "test", "corpus", "codex", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// play makes a run of a recording.
+func (s *stage) play(id, name string, code int) {
+	s.t.Helper()
+	l := s.begin("codex", id, begun, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1", Labels: map[string]string{"team": "a"}})
+	l.out(corpus(s.t, name+".jsonl"), 700).err(corpus(s.t, name+".stderr")).exit(code)
+}
+
+// document is openapi.json, compiled, and what of it was answered.
+type document struct {
+	compiler *jsonschema.Compiler
+	paths    map[string]map[string]operation
+
+	mu      sync.Mutex
+	reached map[string]bool
+}
+
+type operation struct {
+	ID        string              `json:"operationId"`
+	Security  []map[string]any    `json:"security"`
+	Responses map[string]response `json:"responses"`
+}
+
+type response struct {
+	Headers map[string]struct {
+		Required bool `json:"required"`
+	} `json:"headers"`
+	Content map[string]json.RawMessage `json:"content"`
+}
+
+func readDocument(t testing.TB) *document {
+	t.Helper()
+	d := &document{compiler: jsonschema.NewCompiler(), paths: map[string]map[string]operation{}, reached: map[string]bool{}}
+	d.compiler.DefaultDraft(jsonschema.Draft2020)
+	d.compiler.AssertFormat()
+	whole, err := jsonschema.UnmarshalJSON(bytes.NewReader(rest.Document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.compiler.AddResource("http://linesman/openapi.json", whole); err != nil {
+		t.Fatal(err)
+	}
+	var paths struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(rest.Document, &paths); err != nil {
+		t.Fatal(err)
+	}
+	for path, item := range paths.Paths {
+		d.paths[path] = map[string]operation{}
+		for method, raw := range item {
+			if method == "parameters" {
+				continue
+			}
+			var o operation
+			if err := json.Unmarshal(raw, &o); err != nil {
+				t.Fatal(err)
+			}
+			d.paths[path][strings.ToUpper(method)] = o
+		}
+	}
+	return d
+}
+
+// template is the path of the document that a request fits.
+func template(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	part := strings.Split(path, "/")
+	if len(part) > 3 && part[2] == "runs" {
+		part[3] = "{id}"
+	}
+	return strings.Join(part, "/")
+}
+
+func escape(s string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(s) }
+
+// check holds an answer against what the document says of it.
+func (d *document) check(t testing.TB, method, path string, r reply) {
+	t.Helper()
+	at := template(path)
+	o, known := d.paths[at][method]
+	if !known {
+		return // what is not there is answered by the HTTP server
+	}
+	status := fmt.Sprint(r.status)
+	answer, listed := o.Responses[status]
+	if !listed {
+		status = "default"
+		if answer, listed = o.Responses[status]; !listed || r.status < 400 {
+			t.Errorf("%s %s: the document does not know status %d: %.300s", method, path, r.status, r.body)
+			return
+		}
+	}
+	d.mu.Lock()
+	d.reached[method+" "+at+" "+status] = true
+	d.mu.Unlock()
+	for name, header := range answer.Headers {
+		if header.Required && r.header.Get(name) == "" {
+			t.Errorf("%s %s: %d without %s", method, path, r.status, name)
+		}
+	}
+	media := r.header.Get("Content-Type")
+	if len(answer.Content) == 0 {
+		if len(r.body) > 0 {
+			t.Errorf("%s %s: %d with a body: %.300s", method, path, r.status, r.body)
+		}
+		return
+	}
+	if _, listed := answer.Content[media]; !listed {
+		t.Errorf("%s %s: %d as %q, which the document does not know", method, path, r.status, media)
+		return
+	}
+	if !strings.HasSuffix(media, "json") {
+		return
+	}
+	schema, err := d.compiler.Compile(fmt.Sprintf("http://linesman/openapi.json#/paths/%s/%s/responses/%s/content/%s/schema",
+		escape(at), strings.ToLower(method), status, escape(media)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := jsonschema.UnmarshalJSON(bytes.NewReader(r.body))
+	if err != nil {
+		t.Errorf("%s %s: %d is no JSON: %v", method, path, r.status, err)
+		return
+	}
+	if err := schema.Validate(body); err != nil {
+		t.Errorf("%s %s: %d does not fit the document: %v\n%.2000s", method, path, r.status, err, r.body)
+	}
+	if r.status >= 400 && (!strings.Contains(string(r.body), fmt.Sprintf(`"status":%d`, r.status))) {
+		t.Errorf("%s %s: the problem does not tell status %d: %s", method, path, r.status, r.body)
+	}
+}
