@@ -71,7 +71,7 @@ docker: ## build the container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 clean: ## remove what was built and installed
-	rm -rf $(BIN) test/agents/node_modules test/mcp/node_modules
+	rm -rf $(BIN) test/agents/node_modules test/mcp/node_modules test/adcp/node_modules
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile

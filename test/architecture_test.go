@@ -27,15 +27,18 @@ var layers = map[string][]string{
 	"worker/launch":          {"runs"},
 	"worker":                 {"bounds", "runs", "worker/launch"},
 	"bus":                    {"bounds", "runs", "normalizer"},
+	"bridge":                 {"runs"},
 	"responder":              {"runs"},
 	"responder/cloud":        {"bounds", "runs"},
-	"responder/delegator":    {"bounds", "runs", "responder", "responder/cloud"},
+	"responder/adcp":         {"bounds", "runs"},
+	"responder/delegator":    {"bounds", "runs", "responder", "responder/adcp", "responder/cloud"},
 	"responder/mcp":          {"responder/delegator"},
 	"responder/web":          {},
+	"responder/rest":         {"runs", "responder", "responder/cloud", "responder/delegator"},
 	"responder/natsapi":      {"responder/delegator"},
 	"cmd/linesman": {
-		"bus", "config", "normalizer", "normalizer/codex", "normalizer/cloud", "runs", "worker", "worker/launch",
-		"responder", "responder/cloud", "responder/delegator", "responder/mcp", "responder/natsapi", "responder/web",
+		"bridge", "bus", "config", "normalizer", "normalizer/codex", "normalizer/cloud", "runs", "worker", "worker/launch",
+		"responder", "responder/adcp", "responder/cloud", "responder/delegator", "responder/mcp", "responder/natsapi", "responder/rest", "responder/web",
 	},
 }
 

@@ -41,9 +41,11 @@ type grammar struct {
 	Normalizer normalizerCmd `cmd:"" help:"Be the normalizer of a NATS cluster, or its standby."`
 	Responder  responderCmd  `cmd:"" help:"Answer requests about runs, for a NATS cluster."`
 	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Answer an MCP client over stdin and stdout."`
+	Bridge     bridgeCmd     `cmd:"" help:"Answer requests that programs leave as files."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
 	Health     healthCmd     `cmd:"" help:"Say whether linesman takes and stores."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at all that linesman needs, and say what to do."`
+	Token      tokenCmd      `cmd:"" help:"Make, list and remove tokens for callers over HTTP."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
 	Completion completionCmd `cmd:"" settings:"none" help:"Print a completion script for a shell."`

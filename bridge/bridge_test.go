@@ -1,0 +1,408 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	request  = ".agent-request.json"
+	response = ".agent-response.json"
+)
+
+func TestRequestIsAnsweredAndRemoved(t *testing.T) {
+	l := newLab(t)
+	l.start(l.config())
+	const said = `{"sections": ["<a> & \"b\""], "rule": "✅  x"}`
+	l.request(request, "id-1", "say "+said)
+	r := l.response(response)
+	if r["request_id"] != "id-1" || r["status"] != "success" || r["response"] != said || r["duration_seconds"] != 1.5 {
+		t.Errorf("got %v", r)
+	}
+	l.until("the request is removed", func() bool { return !l.has(request) })
+	info, err := os.Stat(l.path(response))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the response has mode %v", info.Mode())
+	}
+	l.until("nothing else is left", func() bool { return slices.Equal(l.names(l.dir), []string{response}) })
+}
+
+func TestPhasesHaveFilesOfTheirOwn(t *testing.T) {
+	l := newLab(t)
+	l.request(".agent-request-phase1.json", "id-1", "say one")
+	l.request(".agent-request-phase5.json", "id-5", "say five")
+	l.start(l.config())
+	if r := l.response(".agent-response-phase1.json"); r["request_id"] != "id-1" || r["response"] != "one" {
+		t.Errorf("got %v", r)
+	}
+	if r := l.response(".agent-response-phase5.json"); r["request_id"] != "id-5" || r["response"] != "five" {
+		t.Errorf("got %v", r)
+	}
+}
+
+func TestWhatGoesWrongIsTheAnswer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		body, status, kind, message string
+	}{
+		"the agent fails":   {`{"request_id":"x","prompt":"fail"}`, "error", TypeInvocation, "the agent failed (exit status 3)"},
+		"refused":           {`{"request_id":"x","prompt":"refuse"}`, "error", TypeInvocation, "this is not allowed here"},
+		"time over":         {`{"request_id":"x","prompt":"hang","timeout_seconds":0.2}`, "timeout", TypeTimeout, "Agent execution timeout after 0.2 seconds"},
+		"capped":            {`{"request_id":"x","prompt":"hang","timeout_seconds":999999}`, "timeout", TypeTimeout, "Agent execution timeout after 1 seconds"},
+		"never taken":       {`{"request_id":"x","prompt":"away","timeout_seconds":0.2}`, "timeout", TypeTimeout, "Agent execution timeout after 0.2 seconds"},
+		"no prompt":         {`{"request_id":"x"}`, "error", TypeInvocation, "invalid request: prompt: must be text that is not blank"},
+		"types that matter": {`{"request_id":"x","prompt":7,"timeout_seconds":"2","model":[]}`, "error", TypeInvocation, "invalid request: prompt: must be text that is not blank; timeout_seconds: must be a number above 0; model: must be text or null"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			c := l.config()
+			c.MaxTimeout = time.Second
+			l.start(c)
+			l.write(request, tt.body)
+			r := l.response(response)
+			if r["status"] != tt.status || r["error_type"] != tt.kind || r["error_message"] != tt.message || r["response"] != nil {
+				t.Errorf("got %v", r)
+			}
+			l.until("the request is removed", func() bool { return !l.has(request) })
+			if strings.Contains(tt.body, "hang") {
+				l.until("the run is cancelled", func() bool { return strings.HasSuffix(strings.Join(l.names(l.runs), " "), ".cancelled") })
+			}
+		})
+	}
+}
+
+func TestHalfARequestIsWaitedFor(t *testing.T) {
+	l := newLab(t)
+	c := l.config()
+	c.Patience = time.Hour
+	l.start(c)
+	f, err := os.Create(l.path(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, part := range []string{`{"request_id": "id-`, `1", "prompt": "say `, `yes"}`} {
+		if _, err := f.WriteString(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := l.response(response); r["request_id"] != "id-1" || r["response"] != "yes" {
+		t.Errorf("got %v", r)
+	}
+}
+
+func TestNoRequestIsMovedAsideWithTheReason(t *testing.T) {
+	for name, tt := range map[string]struct{ body, why string }{
+		"no JSON": {`{"request_id": "id-1", "prompt`, "it is not a JSON object\n"},
+		"empty":   {"", "it is not a JSON object\n"},
+		"null":    {"null", "it is not a JSON object\n"},
+		"no id":   {`{"prompt": "say x"}`, "its request_id is not text of 1 to 128 bytes\n"},
+		"huge":    {strings.Repeat(" ", MaxRequest) + `{"request_id": "x", "prompt": "y"}`, "it has more than 1048576 bytes\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.start(l.config())
+			l.write(request, tt.body)
+			l.until("it is moved", func() bool { return !l.has(request) })
+			names := l.names(l.dir)
+			if len(names) != 2 || names[1] != names[0]+".txt" || !strings.HasPrefix(names[0], request+".bad-") {
+				t.Fatalf("left: %q", names)
+			}
+			if b, err := os.ReadFile(l.path(names[0])); err != nil || string(b) != tt.body {
+				t.Errorf("what was moved is not what was there (%v)", err)
+			}
+			if b, err := os.ReadFile(l.path(names[1])); err != nil || string(b) != tt.why {
+				t.Errorf("the reason is %q, %v", b, err)
+			}
+		})
+	}
+}
+
+func TestNewRequestReplacesAWaitingOne(t *testing.T) {
+	l := newLab(t)
+	l.start(l.config())
+	l.request(request, "old", "hang")
+	l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
+	l.request(request, "new", "say new")
+	if r := l.response(response); r["request_id"] != "new" {
+		t.Errorf("got %v", r)
+	}
+	l.until("the old run is cancelled", func() bool { return len(l.names(l.runs)) == 3 })
+}
+
+func TestNewRequestReplacesOneFromBeforeARestart(t *testing.T) {
+	l := newLab(t)
+	stop := l.start(l.config())
+	l.request(request, "old", "hang")
+	l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
+	stop()
+	l.request(request, "new", "say new")
+	l.start(l.config())
+	if r := l.response(response); r["request_id"] != "new" {
+		t.Errorf("got %v", r)
+	}
+	l.until("the old run is cancelled", func() bool { return len(l.names(l.runs)) == 3 })
+}
+
+func TestRequestThatIsGoneIsGivenUp(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		l := newLab(t)
+		stop := l.start(l.config())
+		l.request(request, "id-1", "hang")
+		l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
+		if restart {
+			stop()
+		}
+		if err := os.Remove(l.path(request)); err != nil {
+			t.Fatal(err)
+		}
+		if restart {
+			l.start(l.config())
+		}
+		l.until("its run is cancelled", func() bool { return len(l.names(l.runs)) == 2 })
+		if names := l.names(l.dir); len(names) != 0 {
+			t.Errorf("left: %q", names)
+		}
+	}
+}
+
+func TestStaleResponseIsMovedAside(t *testing.T) {
+	for name, old := range map[string]string{"another id": `{"request_id":"old","response":"x"}`, "no JSON": "{", "huge": strings.Repeat(" ", 1<<10)} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.write(response, old)
+			l.request(request, "id-1", "say x")
+			l.start(l.config())
+			l.until("the request is removed", func() bool { return !l.has(request) })
+			if r := l.response(response); r["request_id"] != "id-1" {
+				t.Errorf("got %v", r)
+			}
+			names := l.names(l.dir)
+			if len(names) != 2 || !strings.HasPrefix(names[1], response+".stale-") {
+				t.Fatalf("left: %q", names)
+			}
+			if b, err := os.ReadFile(l.path(names[1])); err != nil || string(b) != old {
+				t.Errorf("it is %q, %v", b, err)
+			}
+		})
+	}
+}
+
+// A response may be there already: of a bridge with other state, or of somebody
+// who answered by hand.
+func TestAnswerOfSomebodyElseStays(t *testing.T) {
+	l := newLab(t)
+	const mine = `{"request_id":"id-1","mine":true}`
+	l.write(response, mine)
+	l.request(request, "id-1", "say x")
+	l.start(l.config())
+	l.until("the request is removed", func() bool { return !l.has(request) })
+	if b, err := os.ReadFile(l.path(response)); err != nil || string(b) != mine {
+		t.Errorf("it is %q, %v", b, err)
+	}
+	if names := l.names(l.runs); len(names) != 0 {
+		t.Errorf("it was run: %q", names)
+	}
+}
+
+func TestAnIDIsAnsweredOnce(t *testing.T) {
+	l := newLab(t)
+	l.start(l.config())
+	l.request(request, "id-1", "say x")
+	l.until("the request is removed", func() bool { return !l.has(request) })
+	if err := os.Remove(l.path(response)); err != nil {
+		t.Fatal(err)
+	}
+	l.request(request, "id-1", "say x")
+	l.until("the request is removed", func() bool { return !l.has(request) })
+	if l.has(response) || len(l.names(l.runs)) != 1 {
+		t.Errorf("answered again: %q %q", l.names(l.dir), l.names(l.runs))
+	}
+}
+
+func TestLinksAndPipesAreLeftAlone(t *testing.T) {
+	l := newLab(t)
+	outside := filepath.Join(t.TempDir(), "secret.json")
+	if err := os.WriteFile(outside, []byte(`{"request_id":"x","prompt":"say x"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, l.path(".agent-request-a.json")); err != nil {
+		t.Fatal(err)
+	}
+	l.write("inside.json", `{"request_id":"y","prompt":"say y"}`)
+	if err := os.Symlink("inside.json", l.path(".agent-request-b.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(l.path(".agent-request-c.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, l.path(response)); err != nil { // where an answer goes
+		t.Fatal(err)
+	}
+	before := l.names(l.dir)
+	l.start(l.config())
+	l.request(request, "id-1", "say x")
+	l.until("the request is removed", func() bool { return !l.has(request) })
+	if info, err := os.Lstat(l.path(response)); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("the response: %v, %v", info, err)
+	}
+	if b, err := os.ReadFile(outside); err != nil || !strings.Contains(string(b), "say x") {
+		t.Errorf("what the link leads to is %q, %v", b, err)
+	}
+	if len(l.names(l.runs)) != 1 || len(l.names(l.dir)) != len(before)+1 {
+		t.Errorf("runs %q, files %q", l.names(l.runs), l.names(l.dir))
+	}
+}
+
+func TestDirectoryMayComeLater(t *testing.T) {
+	l := newLab(t)
+	if err := os.Rename(l.dir, l.dir+".not-yet"); err != nil {
+		t.Fatal(err)
+	}
+	c := l.config()
+	if err := New(c).Run(t.Context()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory that must be there: %v", err)
+	}
+	c.Dirs[0].Must = false
+	l.start(c)
+	if err := os.Rename(l.dir+".not-yet", l.dir); err != nil {
+		t.Fatal(err)
+	}
+	l.request(request, "id-1", "say x")
+	l.response(response)
+}
+
+func TestOneBridgeADirectory(t *testing.T) {
+	l := newLab(t)
+	stop := l.start(l.config())
+	if err := New(l.config()).Run(t.Context()); !errors.Is(err, errBusy) {
+		t.Errorf("a second bridge: %v", err)
+	}
+	stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := l.config()
+	c.Ready = cancel
+	if err := New(c).Run(ctx); err != nil {
+		t.Errorf("after the first has ended: %v", err)
+	}
+}
+
+func TestLogsSayNothingOfWhatWasSaid(t *testing.T) {
+	l := newLab(t)
+	c := l.config()
+	l.start(c)
+	l.request(request, "id-1", "say SENTINEL")
+	l.request(".agent-request-2.json", "id-2", "fail")
+	l.write(".agent-request-3.json", `{"prompt":"SENTINEL`)
+	l.until("all are done", func() bool {
+		return !l.has(request) && !l.has(".agent-request-2.json") && !l.has(".agent-request-3.json")
+	})
+	l.until("all is logged", func() bool { return l.logs.Len() >= 5 })
+	for _, e := range l.logs.All() {
+		if text := e.Message + " " + strings.Join(values(e.ContextMap()), " "); strings.Contains(text, "SENTINEL") {
+			t.Errorf("logged: %s", text)
+		}
+	}
+	for _, dir := range l.names(l.state) {
+		for _, name := range l.names(filepath.Join(l.state, dir)) {
+			if b, err := os.ReadFile(filepath.Join(l.state, dir, name)); err != nil || strings.Contains(string(b), "SENTINEL") {
+				t.Errorf("remembered: %s, %v", b, err)
+			}
+		}
+	}
+}
+
+func TestDirectoryIsFollowedByItsPath(t *testing.T) {
+	l := newLab(t)
+	l.start(l.config())
+	l.request(request, "old", "hang")
+	l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
+	if err := os.Rename(l.dir, l.dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(l.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l.request(request, "new", "say new")
+	if r := l.response(response); r["request_id"] != "new" {
+		t.Errorf("got %v", r)
+	}
+	l.until("the old run is cancelled", func() bool { return len(l.names(l.runs)) == 3 })
+	if names := l.names(l.dir + ".old"); !slices.Equal(names, []string{request}) {
+		t.Errorf("the directory that went away holds %q", names)
+	}
+}
+
+func TestAnswerThatNobodyWaitsForIsNotGiven(t *testing.T) {
+	l := newLab(t)
+	l.request(request, "old", "say old")
+	l.crash("answered")
+	l.request(request, "new", "say new")
+	l.start(l.config())
+	l.until("the request is removed", func() bool { return !l.has(request) })
+	if r := l.response(response); r["request_id"] != "new" {
+		t.Errorf("got %v", r)
+	}
+	l.until("nothing else is left", func() bool { return slices.Equal(l.names(l.dir), []string{response}) })
+}
+
+func TestOnlyTheNewestAreKeptAside(t *testing.T) {
+	l := newLab(t)
+	p, err := openPlace(l.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	l.write("mine.json.bad-1", "")
+	for i := range 3 * maxAside {
+		l.write(request, "")
+		if _, err := p.aside(request, "bad", "why", time.UnixMilli(int64(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(l.names(l.dir)); n != 2*maxAside+1 {
+		t.Errorf("%d files are left, want %d", n, 2*maxAside+1)
+	}
+	if !l.has(request+".bad-19700101T000000095Z") || l.has(request+".bad-19700101T000000001Z") {
+		t.Errorf("left: %q", l.names(l.dir))
+	}
+}
+
+func TestJournalForgetsTheOldest(t *testing.T) {
+	j, err := openJournal(filepath.Join(t.TempDir(), "a", "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UnixMilli()
+	long := time.UnixMilli(now).Add(-remembered - time.Hour).UnixMilli()
+	for id, e := range map[string]entry{"old": {At: long, Answered: long}, "open": {At: long}, "new": {At: now, Answered: now}} {
+		e.ID, e.Name, e.Run = id, request, "T-local-1"
+		if err := j.put(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.put(entry{ID: "x", Name: request, Run: "T-local-2", At: now}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openJournal(j.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range []*journal{j, again} {
+		_, old := j.get("old")
+		_, open := j.get("open")
+		_, recent := j.get("new")
+		if old || !open || !recent {
+			t.Errorf("remembered: old %v, open %v, new %v", old, open, recent)
+		}
+	}
+}

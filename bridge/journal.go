@@ -1,0 +1,215 @@
+package bridge
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Bounds of what is remembered of requests that were answered.
+const (
+	maxRemembered = 10_000
+	maxEntry      = 4 << 10 // bytes of the file of one
+	remembered    = 30 * 24 * time.Hour
+)
+
+// entry is what a journal holds of one request: nothing of what it says.
+type entry struct {
+	ID       string `json:"request_id"`
+	Name     string `json:"file"`                  // of the request
+	Run      string `json:"run"`                   // that does it
+	At       int64  `json:"claimed_at"`            // Unix milliseconds
+	Timeout  int64  `json:"timeout_ms"`            // from then on
+	Answered int64  `json:"answered_at,omitempty"` // 0: not yet
+}
+
+func (e entry) deadline() time.Time { return time.UnixMilli(e.At + e.Timeout) }
+
+// journal remembers which requests of one directory were taken, and answered:
+// a file each, that is replaced at once, and is on the disk before a method
+// returns. Who starts again after a crash goes on from there.
+type journal struct {
+	dir string
+
+	mu      sync.Mutex
+	entries map[string]entry // by request id
+}
+
+// openJournal reads the journal in dir, and makes it where there is none.
+func openJournal(dir string) (*journal, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("bridge state: %w", err)
+	}
+	for _, parent := range []string{filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
+		if err := syncDir(parent); err != nil { // which may have a new entry
+			return nil, fmt.Errorf("bridge state: %w", err)
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("bridge state: %w", err)
+	}
+	j := &journal{dir: dir, entries: map[string]entry{}}
+	for _, f := range files {
+		path := filepath.Join(dir, f.Name())
+		if strings.HasSuffix(path, ".tmp") { // a crash came before its rename
+			_ = os.Remove(path)
+			continue
+		}
+		e, err := readEntry(path)
+		if err != nil {
+			return nil, fmt.Errorf("bridge state: %s: %w", path, err)
+		}
+		j.entries[e.ID] = e
+	}
+	return j, nil
+}
+
+func readEntry(path string) (entry, error) {
+	var e entry
+	info, err := os.Lstat(path)
+	if err != nil {
+		return e, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxEntry {
+		return e, errors.New("not a file of the bridge")
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return e, err
+	}
+	if json.Unmarshal(b, &e) != nil || e.ID == "" || runs.CheckID(e.Run) != nil || filepath.Base(path) != fileOf(e.ID) {
+		return e, errors.New("damaged; remove it, and its request is taken for a new one")
+	}
+	return e, nil
+}
+
+// fileOf is the name of the file of a request id, which may be any text.
+func fileOf(id string) string { return digest(id) + ".json" }
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (j *journal) get(id string) (entry, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e, ok := j.entries[id]
+	return e, ok
+}
+
+// open are the entries that have no answer yet.
+func (j *journal) open() []entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []entry
+	for _, e := range j.entries {
+		if e.Answered == 0 {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// waiting are all entries by the name of their answer before it is published.
+func (j *journal) waiting() map[string]entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := make(map[string]entry, len(j.entries))
+	for _, e := range j.entries {
+		all[waiting(e)] = e
+	}
+	return all
+}
+
+// put stores an entry.
+func (j *journal) put(e entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	b, err := json.Marshal(e)
+	if err == nil {
+		err = replace(filepath.Join(j.dir, fileOf(e.ID)), b)
+	}
+	if err != nil {
+		return fmt.Errorf("bridge state: %w", err)
+	}
+	j.entries[e.ID] = e
+	return j.prune(time.UnixMilli(e.At))
+}
+
+// forget removes the entry of an id.
+func (j *journal) forget(id string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.remove(id)
+}
+
+func (j *journal) remove(id string) error {
+	err := os.Remove(filepath.Join(j.dir, fileOf(id)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("bridge state: %w", err)
+	}
+	delete(j.entries, id)
+	return syncDir(j.dir)
+}
+
+// prune forgets what was answered long ago and, past the bound, what was
+// answered first.
+func (j *journal) prune(now time.Time) error {
+	var old []entry
+	for _, e := range j.entries {
+		if e.Answered != 0 {
+			old = append(old, e)
+		}
+	}
+	slices.SortFunc(old, func(a, b entry) int { return cmp.Compare(a.Answered, b.Answered) })
+	for i, e := range old {
+		if i >= len(old)-maxRemembered && now.Sub(time.UnixMilli(e.Answered)) < remembered {
+			return nil
+		}
+		if err := j.remove(e.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace writes a file so that no reader and no crash sees half of it.
+func replace(path string, b []byte) error {
+	tmp := path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(b); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

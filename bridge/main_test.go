@@ -1,0 +1,247 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// The test binary is a bridge itself when crash tests start it.
+func TestMain(m *testing.M) {
+	if os.Getenv("BRIDGE_DIR") == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	b := New(Config{
+		Dirs: []Dir{{Path: os.Getenv("BRIDGE_DIR"), Must: true}}, State: os.Getenv("BRIDGE_STATE"),
+		Runner: &fileRunner{os.Getenv("BRIDGE_RUNS")}, Poll: 20 * time.Millisecond, Settle: 50 * time.Millisecond,
+	})
+	b.step = func(at string) {
+		if at == os.Getenv("BRIDGE_KILL") {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	if err := b.Run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// fileRunner keeps runs as files, so that they outlive a bridge: one that was
+// submitted, and one beside it when its end was asked for. The prompt says what
+// comes of a run.
+type fileRunner struct{ dir string }
+
+func (r *fileRunner) Submit(_ context.Context, j Job) error {
+	if j.Prompt == "refuse" {
+		return &RefusedError{"this is not allowed here"}
+	}
+	if j.Prompt == "away" {
+		return errors.New("NATS is away")
+	}
+	f, err := os.OpenFile(filepath.Join(r.dir, j.Run), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = f.WriteString(j.Prompt)
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+func (r *fileRunner) Wait(ctx context.Context, run string) (Outcome, error) {
+	b, err := os.ReadFile(filepath.Join(r.dir, run))
+	if err != nil {
+		return Outcome{}, err
+	}
+	switch prompt := string(b); {
+	case strings.HasPrefix(prompt, "hang"):
+		<-ctx.Done()
+		return Outcome{}, ctx.Err()
+	case prompt == "fail":
+		return Outcome{Status: StatusError, Message: "the agent failed (exit status 3)", Took: time.Second}, nil
+	default:
+		return Outcome{Status: StatusSuccess, Text: strings.TrimPrefix(prompt, "say "), Took: 1500 * time.Millisecond}, nil
+	}
+}
+
+func (r *fileRunner) Cancel(_ context.Context, run, _ string) error {
+	return os.WriteFile(filepath.Join(r.dir, run+".cancelled"), nil, 0o600)
+}
+
+// lab is a directory with a bridge.
+type lab struct {
+	t                *testing.T
+	dir, state, runs string
+	logs             *observer.ObservedLogs
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	root := t.TempDir()
+	l := &lab{t: t, dir: filepath.Join(root, "dir"), state: filepath.Join(root, "state"), runs: filepath.Join(root, "runs")}
+	for _, dir := range []string{l.dir, l.runs} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+func (l *lab) config() Config {
+	core, logs := observer.New(zap.DebugLevel)
+	l.logs = logs
+	return Config{
+		Dirs: []Dir{{Path: l.dir, Must: true}}, State: l.state, Runner: &fileRunner{l.runs},
+		Poll: 20 * time.Millisecond, Patience: 200 * time.Millisecond, Settle: 50 * time.Millisecond, Retry: 10 * time.Millisecond,
+		Log: zap.New(core),
+	}
+}
+
+// start runs a bridge until the test ends or stop is called.
+func (l *lab) start(c Config) (stop func()) {
+	l.t.Helper()
+	ctx, cancel := context.WithCancel(l.t.Context())
+	ended := make(chan error, 1)
+	ready := make(chan struct{})
+	c.Ready = func() { close(ready) }
+	go func() { ended <- New(c).Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			l.t.Errorf("the bridge ended with %v", err)
+		}
+	}
+	l.t.Cleanup(stop)
+	select {
+	case <-ready:
+	case err := <-ended:
+		l.t.Fatalf("the bridge ended with %v", err)
+	}
+	return stop
+}
+
+// crash runs a bridge in a process of its own, which must die at a step.
+func (l *lab) crash(step string) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), deadline)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), "BRIDGE_DIR="+l.dir, "BRIDGE_STATE="+l.state, "BRIDGE_RUNS="+l.runs, "BRIDGE_KILL="+step)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || ctx.Err() != nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		l.t.Fatalf("the bridge was to die at %q: %v\n%s", step, err, out)
+	}
+}
+
+func (l *lab) path(name string) string { return filepath.Join(l.dir, name) }
+
+func (l *lab) write(name, text string) {
+	l.t.Helper()
+	if err := os.WriteFile(l.path(name), []byte(text), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// request writes a request at once.
+func (l *lab) request(name, id, prompt string) {
+	l.t.Helper()
+	b, err := json.Marshal(map[string]any{
+		"request_id": id, "version": "1.0", "phase": 1, "phase_name": "analysis", "agent_name": "reviewer", "prompt": prompt,
+		"timeout_seconds": 120, "created_at": "2025-11-24T14:22:45.123456+00:00", "context": map[string]any{"x": 1}, "model": nil,
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.write(name+".new", string(b))
+	if err := os.Rename(l.path(name+".new"), l.path(name)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// response waits for a response and reads it.
+func (l *lab) response(name string) map[string]any {
+	l.t.Helper()
+	l.until(name+" is there", func() bool { return l.has(name) })
+	b, err := os.ReadFile(l.path(name))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if mistakes := Check(b); mistakes != nil {
+		l.t.Errorf("the response is wrong: %q\n%s", mistakes, b)
+	}
+	var r map[string]any
+	if err := json.Unmarshal(b, &r); err != nil {
+		l.t.Fatal(err)
+	}
+	return r
+}
+
+func (l *lab) has(name string) bool {
+	_, err := os.Lstat(l.path(name))
+	return err == nil
+}
+
+// names are what a directory holds.
+func (l *lab) names(dir string) []string {
+	l.t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+const deadline = 20 * time.Second
+
+// until waits until something holds, and looks whenever a file changes.
+func (l *lab) until(what string, holds func() bool) {
+	l.t.Helper()
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer w.Close()
+	for _, dir := range []string{l.dir, l.runs} {
+		if err := w.Add(dir); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	late := time.After(deadline)
+	tick := time.NewTicker(10 * time.Millisecond) // for what is no file
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-w.Events:
+		case <-tick.C:
+		case <-late:
+			l.t.Fatalf("not within %v: %s\n%q %q\n%v", deadline, what, l.names(l.dir), l.names(l.runs), l.logs.All())
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
+)
+
+type bridgeCmd struct {
+	Watch bridgeWatchCmd `cmd:"" default:"withargs" help:"Watch directories, and answer the requests in them (default)."`
+	Check bridgeCheckCmd `cmd:"" settings:"none" help:"Name every mistake of a response file."`
+}
+
+type bridgeWatchCmd struct {
+	Dir        []string      `sep:"none" placeholder:"DIR" help:"Directory to watch; can be repeated. By default ~/.agentecflow/state and the current one."`
+	Mode       string        `default:"read-only" enum:"read-only,workspace-write,danger-full-access" placeholder:"MODE" help:"What agents may do: read-only, workspace-write or danger-full-access (default read-only)."`
+	WorkingDir string        `placeholder:"DIR" help:"Where agents work: a directory on the worker's machine. By default the current one."`
+	Model      string        `placeholder:"MODEL" help:"Model of the agents, whatever a request asks for. By default that, or their own choice."`
+	SkipGit    bool          `name:"skip-git-repo-check" help:"Work outside of a git repository, too."`
+	Env        string        `default:"inherit-none" enum:"inherit-none,inherit-all,allow-list" placeholder:"POLICY" help:"Which of the worker's variables agents get beyond what every program needs: inherit-none, inherit-all or allow-list (default inherit-none)."`
+	AllowEnv   []string      `placeholder:"NAME" help:"Give agents this variable of the worker's: the policy is then allow-list. Repeat it or separate names with commas."`
+	MaxTimeout time.Duration `placeholder:"DURATION" help:"Most time that a request gets, whatever it asks for. By default work.hard."`
+	AtOnce     int           `default:"16" placeholder:"N" help:"Requests of one directory that wait for their answers at a time, 1 to 256 (default 16)."`
+}
+
+// Help is printed by `linesman bridge --help`.
+func (bridgeCmd) Help() string {
+	return `A program that needs an agent writes .agent-request*.json and ends with the status 42. This has Codex do what the file
+asks for, writes .agent-response*.json beside it, and removes the request; the program, started again, goes on from there.
+It works with the "linesman up" of this data directory, or the NATS server of --nats; where nothing runs it is an "up"
+itself, as long as it lives. Once it watches it prints one line,
+
+    ready dir=DIR dir=DIR
+
+A request is answered once: after a crash the next bridge on this data directory goes on. Who can write files as you into
+a watched directory gives tasks as you; files of others are left alone.
+
+Examples:
+
+    linesman bridge
+    linesman bridge --dir ~/.agentecflow/state --working-dir ~/src/project --mode workspace-write
+    linesman bridge check .agent-response.json
+
+What can be asked for is told by "linesman bridge watch --help".
+
+Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 NATS is out of reach. Of check: 0 no mistake,
+1 mistakes.`
+}
+
+// Help is printed by `linesman bridge watch --help`.
+func (bridgeWatchCmd) Help() string {
+	return `What "linesman bridge" does without another word; see its help. An explicit --dir must be there; the default in the home
+directory is waited for.
+
+Examples:
+
+    linesman bridge --dir ~/.agentecflow/state --working-dir ~/src/project --mode workspace-write
+    linesman bridge --max-timeout 10m --skip-git-repo-check
+
+Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
+}
+
+func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
+	dirs, task, err := c.plan(a)
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
+	if a.config.NATS == "" {
+		lock, err := lockData(a.config.DataDir)
+		switch {
+		case err == nil:
+			defer lock.Close()
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			return a.everything(ctx, "127.0.0.1:0", "", func(ctx context.Context, _ instance, d *desk) error {
+				defer cancel()
+				return c.watch(ctx, d, dirs, task)
+			})
+		case !errors.Is(err, errLocked):
+			return err
+		}
+	}
+	b, err := a.connectSoon(ctx, bus.ResponderUser)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	d, err := a.newDesk(b, "")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.Run(ctx) })
+	group.Go(func() error {
+		defer cancel()
+		return c.watch(ctx, d, dirs, task)
+	})
+	return group.Wait()
+}
+
+// plan is what the flags ask for: where requests are, and what tasks have in
+// common. The error has all that is wrong.
+func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, task runs.Task, err error) {
+	var wrong []error
+	for _, dir := range c.Dir {
+		info, err := os.Stat(dir)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("--dir: %w", err))
+		} else if !info.IsDir() {
+			wrong = append(wrong, fmt.Errorf("--dir: %s is not a directory", dir))
+		}
+		dirs = append(dirs, bridge.Dir{Path: dir, Must: true})
+	}
+	if c.Dir == nil {
+		if home := lookup(a.environ, "HOME"); filepath.IsAbs(home) {
+			dirs = append(dirs, bridge.Dir{Path: filepath.Join(home, ".agentecflow", "state")})
+		}
+		dirs = append(dirs, bridge.Dir{Path: ".", Must: true})
+	}
+	task = runs.Task{Agent: "codex", Mode: runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit, Env: runs.EnvPolicy{Policy: c.Env, Allow: c.AllowEnv}}
+	if task.Dir, err = filepath.Abs(c.WorkingDir); err != nil { // "" is the current one
+		wrong = append(wrong, fmt.Errorf("--working-dir: %w", err))
+	}
+	if c.AllowEnv != nil && c.Env == runs.InheritNone {
+		task.Env.Policy = runs.InheritList
+	}
+	if task.Mode == runs.DangerFull && !a.config.Work.Danger {
+		wrong = append(wrong, errors.New("--mode: danger-full-access is not allowed here: see the setting work.danger"))
+	}
+	if c.MaxTimeout < 0 {
+		wrong = append(wrong, fmt.Errorf("--max-timeout: must not be negative, got %s", c.MaxTimeout))
+	}
+	if most := a.config.Work.MaxLimit; c.MaxTimeout > most {
+		wrong = append(wrong, fmt.Errorf("--max-timeout: at most %s, which is work.max_limit, got %s", most, c.MaxTimeout))
+	}
+	if c.AtOnce < 1 || c.AtOnce > 256 {
+		wrong = append(wrong, fmt.Errorf("--at-once: must be 1 to 256, got %d", c.AtOnce))
+	}
+	example := task
+	example.Run, example.Prompt = "T-local-unnamed", "x"
+	names := map[string]string{"model": "--model", "dir": "--working-dir", "env.policy": "--env", "env.allow": "--allow-env"}
+	if bad := example.Check(); bad != nil {
+		for line := range strings.SplitSeq(bad.Error(), "\n") {
+			field, problem, _ := strings.Cut(line, ": ")
+			if flag := names[field]; flag != "" {
+				field = flag
+			}
+			wrong = append(wrong, fmt.Errorf("%s: %s", field, problem))
+		}
+	}
+	return dirs, task, errors.Join(wrong...)
+}
+
+// watch answers requests until ctx ends.
+func (c *bridgeWatchCmd) watch(ctx context.Context, d *desk, dirs []bridge.Dir, task runs.Task) error {
+	most := c.MaxTimeout
+	if most == 0 {
+		most = d.app.config.Work.Hard
+	}
+	err := bridge.New(bridge.Config{
+		Dirs: dirs, State: filepath.Join(d.app.config.DataDir, "bridge"), Runner: &bridgeRunner{d, task},
+		MaxTimeout: most, MaxAtOnce: c.AtOnce, Log: d.app.log,
+		Ready: func() {
+			line := "ready"
+			for _, dir := range dirs {
+				path, err := filepath.Abs(dir.Path)
+				if err != nil { // it was absolute a moment ago
+					path = dir.Path
+				}
+				line += " dir=" + path
+			}
+			fmt.Fprintln(d.app.stdout, line)
+		},
+	}).Run(ctx)
+	if err != nil {
+		return fmt.Errorf("bridge: %w", err)
+	}
+	return nil
+}
+
+// bridgeRunner has the requests of a bridge done as tasks of the work queue.
+type bridgeRunner struct {
+	desk *desk
+	task runs.Task // what all have in common
+}
+
+func (r *bridgeRunner) Submit(ctx context.Context, j bridge.Job) error {
+	if err := r.desk.Ready(ctx); err != nil {
+		return err
+	}
+	t := r.task
+	t.Run, t.Prompt, t.Labels, t.Hard = j.Run, j.Prompt, j.Labels, max(wholeSeconds(j.Timeout), 1)
+	if t.Model == "" {
+		t.Model = j.Model
+	}
+	_, err := r.desk.Submit(ctx, t)
+	var field *runs.FieldError
+	switch {
+	case errors.Is(err, runs.ErrKnownRun):
+		return nil
+	case errors.As(err, &field):
+		return &bridge.RefusedError{Why: strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	return err
+}
+
+func (r *bridgeRunner) Wait(ctx context.Context, run string) (bridge.Outcome, error) {
+	if err := r.desk.Ready(ctx); err != nil {
+		return bridge.Outcome{}, err
+	}
+	if _, err := r.desk.Wait(ctx, run, nil); err != nil {
+		return bridge.Outcome{}, err
+	}
+	record, err := r.desk.Record(ctx, run)
+	if err != nil {
+		return bridge.Outcome{}, err
+	}
+	o := bridge.Outcome{Status: bridge.StatusError, Meta: map[string]string{"agent": record.Agent}}
+	if record.Thread != "" {
+		o.Meta["thread_id"] = record.Thread
+	}
+	if record.StartedAt > 0 {
+		o.Took = time.Duration(max(record.EndedAt-record.StartedAt, 1)) * time.Millisecond
+	}
+	switch record.State {
+	case runs.StateCompleted:
+		text, err := r.desk.finalText(ctx, record)
+		if errors.Is(err, errNoText) {
+			o.Message = err.Error()
+			return o, nil
+		}
+		if err != nil {
+			return o, err
+		}
+		o.Status, o.Text = bridge.StatusSuccess, text
+	case runs.StateTimeout:
+		o.Status = bridge.StatusTimeout
+		if record.Reason == string(runs.ReasonIdle) {
+			o.Message = "Agent execution timeout: " + record.Summary()
+		}
+	case runs.StateCancelled:
+		o.Message = "the run was cancelled"
+	default:
+		o.Message = record.Summary()
+	}
+	return o, nil
+}
+
+func (r *bridgeRunner) Cancel(ctx context.Context, run, reason string) error {
+	if err := r.desk.Ready(ctx); err != nil {
+		return err
+	}
+	_, err := r.desk.Responder.Cancel(ctx, run, reason)
+	if errors.Is(err, runs.ErrNoRun) || isEnded(err) {
+		return nil
+	}
+	return err
+}
+
+type bridgeCheckCmd struct {
+	File string `arg:"" help:"The response file. \"-\" is stdin."`
+}
+
+// Help is printed by `linesman bridge check --help`.
+func (bridgeCheckCmd) Help() string {
+	return `Says what is wrong with a response file by the contract, one line for each mistake.
+
+Examples:
+
+    linesman bridge check .agent-response.json
+
+Exit status: 0 no mistake, 1 mistakes, or the file cannot be read.`
+}
+
+func (c *bridgeCheckCmd) Run(a *app) error {
+	in, name := a.stdin, "stdin"
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in, name = f, c.File
+	}
+	b, err := io.ReadAll(io.LimitReader(in, bridge.MaxResponse+1))
+	var path *fs.PathError
+	switch {
+	case errors.As(err, &path):
+		return err
+	case err != nil:
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var mistakes []error
+	for _, m := range bridge.Check(b) {
+		mistakes = append(mistakes, fmt.Errorf("%s: %s", name, m))
+	}
+	return errors.Join(mistakes...)
+}
