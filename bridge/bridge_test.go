@@ -251,7 +251,7 @@ func TestLinksAndPipesAreLeftAlone(t *testing.T) {
 	before := l.names(l.dir)
 	l.start(l.config())
 	l.request(request, "id-1", "say x")
-	l.until("the request is removed", func() bool { return !l.has(request) })
+	l.until("the request is removed", func() bool { return !l.has(request) && !l.has(request+".taken") })
 	if info, err := os.Lstat(l.path(response)); err != nil || !info.Mode().IsRegular() {
 		t.Errorf("the response: %v, %v", info, err)
 	}

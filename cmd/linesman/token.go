@@ -18,6 +18,20 @@ type tokenCmd struct {
 	Remove tokenRemoveCmd `cmd:"" help:"Remove a token: it counts no more."`
 }
 
+// Help is printed by `linesman token --help`.
+func (tokenCmd) Help() string {
+	return `Further tokens for callers over HTTP, beside the one in the data directory that may do everything: one for each caller,
+with no more scopes than it needs, and removed without touching the others.
+
+Examples:
+
+    linesman token create dashboard --scope read
+    linesman token list
+    linesman token remove dashboard
+
+Exit status: 0 done, 1 failed, 2 bad flags or settings.`
+}
+
 type tokenCreateCmd struct {
 	Name  string `arg:"" help:"What to call it: 1 to 64 letters, digits, '-' and '_'."`
 	Scope scopes `placeholder:"LIST" default:"read" help:"What it may do: read, and behind commas submit and raw (default read)."`
