@@ -69,10 +69,10 @@ func TestWhatHasNoCanonicalFormIsRefused(t *testing.T) {
 // form is its own.
 func TestCanonicalIsOneOfAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := rapid.MapOf(rapid.String(), rapid.SliceOf(rapid.Float64())).Draw(t, "v")
+		v := rapid.MapOf(rapid.String(), rapid.SliceOf(rapid.Float64Range(-1e300, 1e300))).Draw(t, "v")
 		indented, err := json.MarshalIndent(v, "", " ")
 		if err != nil {
-			t.Skip()
+			t.Fatal(err)
 		}
 		plain, _ := json.Marshal(v)
 		a, errA := adcp.Canonical(indented)
