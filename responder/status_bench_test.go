@@ -33,6 +33,7 @@ func BenchmarkStatus(b *testing.B) {
 			if err := desk.Ready(ctx); err != nil {
 				b.Fatal(err)
 			}
+			var answer []byte // as long as a status of one run
 			bare, err := o.desk.Inside().Subscribe(o.desk.API()+".bare", func(m *nats.Msg) { _ = m.Respond(answer) })
 			if err != nil {
 				b.Fatal(err)
@@ -48,7 +49,9 @@ func BenchmarkStatus(b *testing.B) {
 				return time.Since(begin)
 			}
 			for end := time.Now().Add(10 * time.Second); ; { // until the service is there
-				if _, err := o.client.Request(o.desk.API()+".status", nil, time.Second); err == nil {
+				m, err := o.client.Request(o.desk.API()+".status", fmt.Appendf(nil, `{"task_id":%q}`, runID(1)), time.Second)
+				if err == nil {
+					answer = make([]byte, len(m.Data))
 					break
 				} else if time.Now().After(end) {
 					b.Fatal(err)
@@ -74,6 +77,3 @@ func BenchmarkStatus(b *testing.B) {
 		})
 	}
 }
-
-// answer is as long as a status of one run.
-var answer = make([]byte, 700)

@@ -60,8 +60,7 @@ func (c *call) adcp(ctx context.Context, r *reply, err error) Answer {
 			a.Error = failed(of)
 		}
 	}
-	b := a.Encode()
-	return Answer{Envelope: b, Text: string(b), JSON: true, IsError: a.Error != nil}
+	return Answer{Envelope: a.Encode(), JSON: true, IsError: a.Error != nil}
 }
 
 // echo is the caller's context, as it was written. One that was refused does

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
@@ -27,6 +28,7 @@ const (
 type arguments struct {
 	params []param
 	given  []given
+	few    [4]given // what given begins with
 	issues []issue
 	more   int  // issues that are not listed
 	broken bool // they are no object
@@ -36,10 +38,10 @@ type arguments struct {
 
 // given is one argument.
 type given struct {
-	param string          // the declared name
-	name  string          // as the caller spelled it
-	raw   json.RawMessage // as the caller wrote it
-	value any             // string, int64, bool, json.RawMessage or []string; nil: a mistake
+	param string // the declared name
+	name  string // as the caller spelled it
+	raw   string // as the caller wrote it
+	value any    // string, int64, bool, json.RawMessage or []string; nil: a mistake
 }
 
 // issue is one mistake in the arguments.
@@ -51,6 +53,7 @@ type issue struct {
 
 func readArguments(params []param, raw json.RawMessage) *arguments {
 	a := &arguments{params: params}
+	a.given = a.few[:0]
 	if a.broken = !a.object(raw); a.broken {
 		a.asks(asksFor(raw, "json"), asksFor(raw, "adcp"))
 		return a
@@ -75,7 +78,7 @@ func (a *arguments) object(raw json.RawMessage) bool {
 	case !utf8.Valid(raw):
 		a.wrong(whole, "must be UTF-8")
 		return false
-	case !json.Valid(raw):
+	case !valid(raw):
 		a.wrong(whole, "must be JSON, not nested too deep")
 		return false
 	}
@@ -86,7 +89,7 @@ func (a *arguments) object(raw json.RawMessage) bool {
 	n := 0
 	gjson.ParseBytes(raw).ForEach(func(key, value gjson.Result) bool {
 		if n++; n <= maxNames {
-			a.argument(key.String(), json.RawMessage(value.Raw))
+			a.argument(key.String(), value.Raw)
 		}
 		return n <= maxNames
 	})
@@ -97,7 +100,16 @@ func (a *arguments) object(raw json.RawMessage) bool {
 	return true
 }
 
-func (a *arguments) argument(name string, raw json.RawMessage) {
+// valid reports whether raw is JSON. What is short is checked the quick way,
+// which takes stack for each level.
+func valid(raw []byte) bool {
+	if len(raw) <= 4<<10 {
+		return gjson.ValidBytes(raw)
+	}
+	return json.Valid(raw)
+}
+
+func (a *arguments) argument(name, raw string) {
 	p := a.param(name)
 	if p == nil {
 		i := issue{Field: "arguments", Problem: "there is no parameter of one of the names"}
@@ -144,9 +156,9 @@ func (a *arguments) param(name string) *param {
 	return nil
 }
 
-func same(a, b json.RawMessage) bool {
+func same(a, b string) bool {
 	var x, y bytes.Buffer
-	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+	return json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
 func (a *arguments) wrong(field, format string, args ...any) {
@@ -304,7 +316,7 @@ func asksFor(raw json.RawMessage, format string) bool {
 		if err != nil || d.Decode(&value) != nil {
 			break
 		}
-		if key == "format" && says(value, format) {
+		if key == "format" && says(string(value), format) {
 			return true
 		}
 	}
@@ -312,6 +324,9 @@ func asksFor(raw json.RawMessage, format string) bool {
 	return m != nil && string(m[1]) == format
 }
 
-func says(value []byte, format string) bool {
-	return bytes.Contains(bytes.ToLower(value[:min(len(value), 256)]), []byte(format))
+func says(value, format string) bool {
+	if value == `"`+format+`"` { // as most have it
+		return true
+	}
+	return strings.Contains(strings.ToLower(value[:min(len(value), 256)]), format)
 }

@@ -105,11 +105,11 @@ func refused(t *testing.T, a answer, field string, json bool) {
 	if a.JSON != json {
 		t.Errorf("JSON is %v, want %v", a.JSON, json)
 	}
-	if len(a.Envelope) > 16<<10 || len(a.Text) > 16<<10 {
-		t.Errorf("a refusal of %d and %d bytes", len(a.Envelope), len(a.Text))
+	if len(a.Envelope) > 16<<10 || len(a.Text()) > 16<<10 {
+		t.Errorf("a refusal of %d and %d bytes", len(a.Envelope), len(a.Text()))
 	}
-	if !a.JSON && (!strings.Contains(a.Text, "VALIDATION") || !strings.Contains(a.Text, field)) {
-		t.Errorf("the page does not name %s: %s", field, a.Text)
+	if !a.JSON && (!strings.Contains(a.Text(), "VALIDATION") || !strings.Contains(a.Text(), field)) {
+		t.Errorf("the page does not name %s: %s", field, a.Text())
 	}
 }
 
@@ -131,7 +131,7 @@ func TestEveryToolRefusesBadArguments(t *testing.T) {
 				calls++
 				a := ask(t, s.tools, tool.Name, args(pairs...))
 				refused(t, a, field, format == "json")
-				if bytes.Contains(a.Envelope, []byte(sentinel)) || strings.Contains(a.Text, sentinel) {
+				if bytes.Contains(a.Envelope, []byte(sentinel)) || strings.Contains(a.Text(), sentinel) {
 					t.Errorf("%s: what was sent comes back: %s", tool.Name, a.Envelope)
 				}
 			}
@@ -284,10 +284,10 @@ func TestHostileArgumentsAreRefused(t *testing.T) {
 				if a.JSON != json {
 					t.Errorf("%s, %s: JSON is %v, want %v", tool.Name, name, a.JSON, json)
 				}
-				if len(a.Envelope)+len(a.Text) > 32<<10 {
-					t.Errorf("%s, %s: an answer of %d and %d bytes", tool.Name, name, len(a.Envelope), len(a.Text))
+				if len(a.Envelope)+len(a.Text()) > 32<<10 {
+					t.Errorf("%s, %s: an answer of %d and %d bytes", tool.Name, name, len(a.Envelope), len(a.Text()))
 				}
-				if strings.Contains(a.Text+string(a.Envelope), sentinel) {
+				if strings.Contains(a.Text()+string(a.Envelope), sentinel) {
 					t.Errorf("%s, %s: what was sent comes back: %.300s", tool.Name, name, a.Envelope)
 				}
 			}

@@ -161,7 +161,7 @@ func TestCloudTaskIsFoundByAllItsNames(t *testing.T) {
 		a := ask(t, c.tools, tool, args(param, id))
 		meta := a.Data["metadata"].(map[string]any)
 		if a.Data["state"] != "completed" || meta["task_status"] != "completed" || a.Data["output"].(map[string]any)["included"] != false ||
-			a.Data["ext"].(map[string]any)["web_ui_url"] != url || !strings.Contains(a.Text, url) {
+			a.Data["ext"].(map[string]any)["web_ui_url"] != url || !strings.Contains(a.Text(), url) {
 			t.Errorf("%s: %s", tool, a.Envelope)
 		}
 		if changed := meta["file_operations"].(map[string]any)["lines_changed"]; changed != 3.0 {

@@ -48,12 +48,19 @@ type Answer struct {
 	// for, that of AdCP. It is always there.
 	Envelope []byte
 
-	// Text is what the caller reads: markdown, or the envelope when JSON is
-	// true.
-	Text string
-	JSON bool
+	// JSON says that the envelope is what the caller reads; else it is Markdown.
+	JSON     bool
+	Markdown string
 
 	// IsError says that the envelope holds an error. A task that failed is
 	// none: its status was asked for, and told. On AdCP it is one.
 	IsError bool
+}
+
+// Text is what the caller reads.
+func (a Answer) Text() string {
+	if a.JSON {
+		return string(a.Envelope)
+	}
+	return a.Markdown
 }

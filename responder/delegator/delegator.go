@@ -14,10 +14,7 @@
 package delegator
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -77,6 +74,7 @@ func New(cfg Config) *Delegator {
 	d := &Delegator{Config: cfg, log: cfg.Log.Named("delegator"), tools: map[string]*tool{}, cloud: newCloudIndex()}
 	d.list = d.all()
 	for _, t := range d.list {
+		t.begin = t.head()
 		d.tools[t.name] = t
 	}
 	return d
@@ -146,89 +144,6 @@ func (c *call) run(ctx context.Context) (*reply, error) {
 	}
 	return c.tool.handle(c, ctx)
 }
-
-// envelope is the answer to a call, field by field in the order of v3.6.
-type envelope struct {
-	Version   string     `json:"version"`
-	SchemaID  string     `json:"schema_id"`
-	Tool      string     `json:"tool"`
-	Category  string     `json:"tool_category"`
-	RequestID string     `json:"request_id"`
-	TS        string     `json:"ts"`
-	Status    string     `json:"status"`
-	Meta      any        `json:"meta"`
-	Data      any        `json:"data,omitempty"`
-	Error     *wireError `json:"error,omitempty"`
-}
-
-const version = "3.6"
-
-func (c *call) succeed(r *reply) Answer {
-	e := c.envelope("ok")
-	e.Meta, e.Data = r.meta, r.data
-	return c.answer(e, r.data)
-}
-
-func (c *call) fail(err error) Answer {
-	e := c.envelope("error")
-	f := c.explain(err)
-	e.Error = &f.wireError
-	return c.answer(e, f)
-}
-
-func (c *call) envelope(status string) envelope {
-	return envelope{
-		Version: version, SchemaID: schemaID(c.tool.category), Tool: c.tool.name, Category: c.tool.category,
-		RequestID: newUUID(), TS: stamp(time.Now()), Status: status, Meta: struct{}{},
-	}
-}
-
-func (c *call) answer(e envelope, said data) Answer {
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(e); err != nil { // strings, numbers, and JSON that was read before
-		panic("delegator: encode an envelope: " + err.Error())
-	}
-	a := Answer{Envelope: bytes.TrimSuffix(body.Bytes(), []byte("\n")), JSON: c.args.json, IsError: e.Error != nil}
-	if a.JSON {
-		a.Text = string(a.Envelope)
-		return a
-	}
-	p := &page{}
-	said.markdown(p)
-	a.Text = p.String()
-	return a
-}
-
-func schemaID(category string) string { return "codex/v3.6/" + category + "/v1" }
-
-// newUUID is a random UUID, version 4.
-func newUUID() string {
-	var b [16]byte
-	rand.Read(b[:]) // it never fails
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	x := make([]byte, 0, 36)
-	for i, end := range [...]int{4, 6, 8, 10, 16} {
-		if i > 0 {
-			x = append(x, '-')
-		}
-		x = hex.AppendEncode(x, b[[...]int{0, 4, 6, 8, 10}[i]:end])
-	}
-	return string(x)
-}
-
-// stamp is a time as answers show it: UTC, milliseconds.
-func stamp(t time.Time) string {
-	b := t.UTC().AppendFormat(make([]byte, 0, 32), time.RFC3339) // the format that package time is quick with
-	ms := t.Nanosecond() / 1e6
-	b = append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
-	return string(b)
-}
-
-// moment is [stamp] of a time in Unix milliseconds.
-func moment(ms int64) string { return stamp(time.UnixMilli(ms)) }
 
 // rising is progress that never falls, and is told only when it changes.
 func rising(progress func(Progress)) func(float64, string) {

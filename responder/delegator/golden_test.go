@@ -33,7 +33,7 @@ func goldenAnswer(t *testing.T, name string, a answer) {
 	if err := json.Indent(&pretty, a.Envelope, "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	for ending, text := range map[string]string{".json": mask(name, pretty.String()) + "\n", ".md": mask(name, a.Text)} {
+	for ending, text := range map[string]string{".json": mask(name, pretty.String()) + "\n", ".md": mask(name, a.Text())} {
 		path := filepath.Join("testdata", name+ending)
 		if *update {
 			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -52,10 +52,13 @@ func (c *call) local(ctx context.Context, param string) (responder.View, error) 
 		}
 		return invalid(field, problem, details{})
 	}
-	if _, isRef := cloud.Ref(id); strings.HasPrefix(id, "T-cloud-") || strings.Contains(id, "/") && isRef {
+	if strings.HasPrefix(id, "T-cloud-") {
 		return responder.View{}, other()
 	}
 	if runs.CheckID(id) != nil {
+		if _, isRef := cloud.Ref(id); isRef {
+			return responder.View{}, other()
+		}
 		return responder.View{}, invalid(field, "must be the id of a task: 1 to 64 letters, digits, '-' and '_'", details{})
 	}
 	v, err := c.Responder.Look(ctx, id)

@@ -106,7 +106,7 @@ func (c *call) hash() (string, error) {
 		switch g.param {
 		case "idempotency_key", "context", "governance_context", "format":
 		default:
-			arguments[g.param] = g.raw
+			arguments[g.param] = json.RawMessage(g.raw)
 		}
 	}
 	return adcp.Hash(encode(map[string]any{"tool": c.tool.name, "arguments": arguments}))

@@ -151,7 +151,7 @@ func TestAgentCannotBreakOutOfThePage(t *testing.T) {
 	out = fmt.Appendf(out, `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":%s}}`+"\n", text)
 	out = append(out, `{"type":"turn.failed","error":{"message":"bad\n# OWNED `+"```"+`"}}`+"\n"...)
 	s.begin(t, "codex", "T-1", runs.Start{Source: "run"}).out(out).err([]byte(evil + "\x1b[2J")).exit(exited(1))
-	page := ask(t, s.tools, "_codex_local_results", `{"task_id":"T-1","include_events":true}`).Text
+	page := ask(t, s.tools, "_codex_local_results", `{"task_id":"T-1","include_events":true}`).Text()
 	fence := ""
 	for line := range strings.Lines(page) {
 		line = strings.TrimRight(line, "\n")

@@ -35,7 +35,10 @@ func localStatus(c *call, ctx context.Context) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, of = one(v), ofView(v)
+		s = one(v)
+		if a.adcp {
+			of = ofView(v)
+		}
 	} else {
 		dir, all, thread := a.text("workingDir"), a.flag("showAll"), a.text("context_id")
 		if dir != "" {

@@ -98,8 +98,8 @@ func TestTaskOfALostWorkerSaysSo(t *testing.T) {
 	other.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
 	a := ask(t, delegator.New(delegator.Config{Responder: impatient}), "_codex_local_status", `{}`)
 	ext, _ := a.Data["tasks"].([]any)[0].(map[string]any)["ext"].(map[string]any)
-	if ext["lost"] != true || ext["worker"] != "w`1" || !strings.Contains(a.Text, "lost: worker `` w`1 `` is silent") {
-		t.Errorf("%s\n%s", a.Envelope, a.Text)
+	if ext["lost"] != true || ext["worker"] != "w`1" || !strings.Contains(a.Text(), "lost: worker `` w`1 `` is silent") {
+		t.Errorf("%s\n%s", a.Envelope, a.Text())
 	}
 }
 
@@ -141,7 +141,7 @@ func TestManyTasksAreBounded(t *testing.T) {
 	if n := len(ids(a, "tasks")); n != 1000 || a.Meta["total"] != float64(all) || a.Data["ext"].(map[string]any)["tasks_unlisted"] != 40.0 {
 		t.Errorf("%d tasks, %v in all", n, a.Meta["total"])
 	}
-	if len(a.Envelope) > 300<<10 || !strings.Contains(a.Text, "- 40 more\n") {
+	if len(a.Envelope) > 300<<10 || !strings.Contains(a.Text(), "- 40 more\n") {
 		t.Errorf("an answer of %d bytes", len(a.Envelope))
 	}
 }

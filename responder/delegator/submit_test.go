@@ -186,8 +186,8 @@ func TestForegroundTimeoutIsAnErrorAndBackgroundTimeoutAState(t *testing.T) {
 		if o := r.Data["output"].(map[string]any); o["included"] != true || o["truncated"] != true || o["original_size"].(float64) != 300_008 {
 			t.Errorf("%s: output of %v bytes, truncated %v", reason, o["original_size"], o["truncated"])
 		}
-		if page := ask(t, s.tools, "_codex_local_results", args("task_id", id)); !strings.Contains(page.Text, "Task timeout") {
-			t.Errorf("%.200s", page.Text)
+		if page := ask(t, s.tools, "_codex_local_results", args("task_id", id)); !strings.Contains(page.Text(), "Task timeout") {
+			t.Errorf("%.200s", page.Text())
 		}
 	}
 }

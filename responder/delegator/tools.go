@@ -18,6 +18,7 @@ type tool struct {
 	changes                      bool        // on AdCP it needs an idempotency key
 	check                        func(*call) // what params cannot say; adds issues
 	handle                       func(*call, context.Context) (*reply, error)
+	begin                        []byte // of its envelopes
 }
 
 type hints struct{ readOnly, destructive, idempotent, open bool }

@@ -1,7 +1,6 @@
 package delegator
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,8 +12,7 @@ import (
 )
 
 // read is the value of a parameter, or what is wrong with it.
-func (p *param) read(raw json.RawMessage) (v any, problem string) {
-	raw = bytes.TrimSpace(raw)
+func (p *param) read(raw string) (v any, problem string) {
 	switch p.kind {
 	case text, choice:
 		s, ok := readString(raw)
@@ -29,7 +27,7 @@ func (p *param) read(raw json.RawMessage) (v any, problem string) {
 		if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
 			return nil, "must be a number"
 		}
-		f, err := strconv.ParseFloat(string(raw), 64)
+		f, err := strconv.ParseFloat(raw, 64)
 		switch {
 		case err != nil && !errors.Is(err, strconv.ErrRange):
 			return nil, "must be a number"
@@ -40,8 +38,8 @@ func (p *param) read(raw json.RawMessage) (v any, problem string) {
 		}
 		return int64(f), ""
 	case boolean:
-		if s := string(raw); s == "true" || s == "false" {
-			return s == "true", ""
+		if raw == "true" || raw == "false" {
+			return raw == "true", ""
 		}
 		return nil, "must be true or false"
 	case object:
@@ -60,7 +58,7 @@ func (p *param) read(raw json.RawMessage) (v any, problem string) {
 	if raw[0] != '[' {
 		return nil, "must be an array of strings"
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
+	d := json.NewDecoder(strings.NewReader(raw))
 	_, _ = d.Token()
 	for d.More() {
 		t, err := d.Token()
@@ -111,7 +109,7 @@ func (p *param) text(s string) string {
 }
 
 // depth is how deep valid JSON is nested.
-func depth(raw []byte) int {
+func depth(raw string) int {
 	now, deepest, quoted := 0, 0, false
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
@@ -131,13 +129,13 @@ func depth(raw []byte) int {
 }
 
 // readString reads a string of valid JSON.
-func readString(raw []byte) (s string, ok bool) {
+func readString(raw string) (s string, ok bool) {
 	if raw[0] != '"' {
 		return "", false
 	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1]), true
+	if strings.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], true
 	}
-	err := json.Unmarshal(raw, &s)
+	err := json.Unmarshal([]byte(raw), &s)
 	return s, err == nil
 }

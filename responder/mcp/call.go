@@ -89,11 +89,11 @@ func (s *server) internal(tool, message string) delegator.Answer {
 	if err != nil {
 		panic(err) // strings and a bool
 	}
-	return delegator.Answer{Envelope: envelope, Text: string(envelope), JSON: true, IsError: true}
+	return delegator.Answer{Envelope: envelope, JSON: true, IsError: true}
 }
 
 func result(a delegator.Answer) *sdk.CallToolResult {
-	r := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: a.Text}}, IsError: a.IsError}
+	r := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: a.Text()}}, IsError: a.IsError}
 	if a.JSON {
 		r.StructuredContent = json.RawMessage(a.Envelope)
 	}

@@ -32,14 +32,14 @@ func TestProgressRisesUnderTheCallersToken(t *testing.T) {
 	}}
 	c := config(tools{"run": func(_ context.Context, _ json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error) {
 		if progress == nil {
-			return delegator.Answer{Envelope: []byte(`{}`), Text: "nobody listens"}, nil
+			return delegator.Answer{Envelope: []byte(`{}`), Markdown: "nobody listens"}, nil
 		}
 		var wg sync.WaitGroup
 		for _, p := range reports {
 			wg.Go(func() { progress(p) }) // from any goroutine
 			wg.Wait()
 		}
-		return delegator.Answer{Envelope: []byte(`{}`), Text: "done"}, nil
+		return delegator.Answer{Envelope: []byte(`{}`), Markdown: "done"}, nil
 	}})
 	everywhere(t, c, opts, func(t *testing.T, client *sdk.ClientSession) {
 		if got := text(t, call(t, client, "run", nil)); got != "nobody listens" {
@@ -74,7 +74,7 @@ func TestNoProgressFollowsTheResponse(t *testing.T) {
 	c := config(tools{"run": func(_ context.Context, _ json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error) {
 		progress(delegator.Progress{Percent: 1, Message: "in time"})
 		late = progress
-		return delegator.Answer{Envelope: []byte(`{}`), Text: "done"}, nil
+		return delegator.Answer{Envelope: []byte(`{}`), Markdown: "done"}, nil
 	}})
 	in, out := serveStdio(t, t.Context(), NewServer(c))
 	lines := bufio.NewScanner(out)
@@ -99,7 +99,7 @@ func waiting() (c Config, begun, ended chan struct{}) {
 		begun <- struct{}{}
 		<-ctx.Done()
 		ended <- struct{}{}
-		return delegator.Answer{Envelope: []byte(`{}`), Text: "nobody waits"}, nil
+		return delegator.Answer{Envelope: []byte(`{}`), Markdown: "nobody waits"}, nil
 	}}), begun, ended
 }
 

@@ -190,7 +190,7 @@ func arguments(body []byte) []byte {
 	switch {
 	case len(body) == 0, string(body) == "null":
 		return []byte(format + "}")
-	case body[0] != '{' || gjson.GetBytes(body, "format").Exists():
+	case body[0] != '{', mayHave(body, "format") && gjson.GetBytes(body, "format").Exists():
 		return body
 	}
 	rest := bytes.TrimSpace(body[1:])
@@ -199,6 +199,12 @@ func arguments(body []byte) []byte {
 		out = append(out, ',')
 	}
 	return append(out, rest...)
+}
+
+// mayHave reports whether a name stands somewhere in JSON: it is quick where
+// there is none.
+func mayHave(body []byte, name string) bool {
+	return bytes.IndexByte(body, '\\') >= 0 || bytes.Contains(body, []byte(name))
 }
 
 func (s *service) fail(r micro.Request, code, text string, body []byte) {
