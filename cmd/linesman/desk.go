@@ -66,7 +66,7 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 		return nil, fmt.Errorf("--http: %w; choose another address, or port 0 for a free one", err)
 	}
 	d.mcp = mcp.Handler(mcp.NewServer(d.mcpConfig()))
-	d.web.Handle("/mcp", d.mcp)
+	d.web.Handle("/mcp", named(d.mcp))
 	if err := d.serveREST(); err != nil {
 		return nil, err
 	}
@@ -83,9 +83,7 @@ func (d *desk) serveREST() error {
 		if err != nil {
 			return err
 		}
-		d.web.HandleFor(scope, r.Pattern, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			r.Handler.ServeHTTP(w, q.WithContext(delegator.WithCaller(q.Context(), web.Caller(q.Context())))) // keys are each caller's own
-		}))
+		d.web.HandleFor(scope, r.Pattern, named(r.Handler))
 	}
 	return nil
 }
@@ -97,6 +95,13 @@ func (d *desk) mcpConfig() mcp.Config {
 }
 
 // ready says what is missing for requests to be answered.
+// named tells a surface who calls: idempotency keys are each caller's own.
+func named(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(delegator.WithCaller(r.Context(), web.Caller(r.Context()))))
+	})
+}
+
 func (d *desk) ready(ctx context.Context) error {
 	if !d.bus.Connected() {
 		return errors.New("NATS is away")

@@ -3,78 +3,15 @@ package adcp_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/runs"
 )
-
-// contract is where the schemas of AdCP are, which are not part of this
-// repository: ADCP_SCHEMAS, or beside it.
-func contract() string {
-	if dir := os.Getenv("ADCP_SCHEMAS"); dir != "" {
-		return dir
-	}
-	return filepath.Join("..", "..", "..", "shared", "schemas", "adcp", "3.1.0-beta.3")
-}
-
-var envelope = sync.OnceValues(func() (*jsonschema.Schema, error) {
-	const base = "https://adcp.test"
-	c := jsonschema.NewCompiler()
-	c.AssertFormat()
-	root := contract()
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		return c.AddResource(base+"/schemas/3.1.0-beta.3/"+filepath.ToSlash(rel), doc)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c.Compile(base + "/schemas/3.1.0-beta.3/core/protocol-envelope.json")
-})
-
-// validate checks an answer against the contract's schema, where it is there.
-func validate(t *testing.T, b []byte) {
-	t.Helper()
-	schema, err := envelope()
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("the schemas of AdCP are not there: set ADCP_SCHEMAS to their directory")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
-	if err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
-	if err := schema.Validate(v); err != nil {
-		t.Errorf("%v\n%s", err, b)
-	}
-}
 
 var at = time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.FixedZone("", 3600))
 
@@ -86,7 +23,7 @@ func TestContextComesBackByteForByte(t *testing.T) {
 		if !bytes.Contains(b, []byte(`,"context":`+context+`,`)) {
 			t.Errorf("%s is not in %s", context, b)
 		}
-		validate(t, b)
+		adcptest.Envelope(t, b)
 	}
 }
 
@@ -100,7 +37,7 @@ func TestBodyStandsBesideTheEnvelope(t *testing.T) {
 	if string(b) != want {
 		t.Errorf("\n got %s\nwant %s", b, want)
 	}
-	validate(t, b)
+	adcptest.Envelope(t, b)
 }
 
 func TestErrorsHaveTwoLayers(t *testing.T) {
@@ -128,7 +65,7 @@ func TestErrorsHaveTwoLayers(t *testing.T) {
 		if v.Error != nil && v.Error.Severity != "" {
 			t.Errorf("a severity where the contract has none: %s", c.b)
 		}
-		validate(t, c.b)
+		adcptest.Envelope(t, c.b)
 	}
 }
 
@@ -140,7 +77,7 @@ func TestEveryStateAndEveryErrorHasItsWord(t *testing.T) {
 		if got := adcp.StatusOf(state); got != want {
 			t.Errorf("%q is %s, want %s", state, got, want)
 		}
-		validate(t, adcp.Response{Status: adcp.StatusOf(state), At: at}.Encode())
+		adcptest.Envelope(t, adcp.Response{Status: adcp.StatusOf(state), At: at}.Encode())
 	}
 	for _, c := range []struct {
 		code             string

@@ -1,6 +1,10 @@
 package adcp
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+)
 
 // Code is why something went wrong, in the words of the contract, or in ours
 // where it has none.
@@ -60,6 +64,31 @@ type Issue struct {
 	Keyword string `json:"keyword"` // of JSON Schema
 }
 
+// IssueOf is a mistake in a field, "" being the whole request, with the keyword
+// of JSON Schema that comes closest to our words for it.
+func IssueOf(field, problem string) Issue {
+	i := Issue{Message: problem, Keyword: "format"}
+	if field != "" {
+		i.Pointer = "/" + pointers.Replace(field)
+	}
+	for _, k := range keywords {
+		if strings.HasPrefix(problem, k.begins) {
+			i.Keyword = k.keyword
+			break
+		}
+	}
+	return i
+}
+
+var pointers = strings.NewReplacer("~", "~0", "/", "~1")
+
+var keywords = []struct{ begins, keyword string }{
+	{"is required", "required"}, {"is no parameter", "additionalProperties"}, {"there is no parameter", "additionalProperties"},
+	{"must be one of", "enum"}, {"at most", "maxLength"}, {"must be a string", "type"}, {"must be a number", "type"},
+	{"must be true or false", "type"}, {"must be an object", "type"}, {"must be an array", "type"}, {"must not be blank", "minLength"},
+	{"must be true", "const"},
+}
+
 // FromV36 is the code and the recovery of an error of the v3.6 delegator.
 // Whole says that the request as a whole cannot be read.
 func FromV36(code string, retryable, whole bool) (Code, Recovery) {
@@ -83,4 +112,29 @@ func FromV36(code string, retryable, whole bool) (Code, Recovery) {
 		return ToolError, again
 	}
 	return Unavailable, Transient
+}
+
+// HTTP is the status code of HTTP that fits an error; 500 where none does.
+func (c Code) HTTP() int {
+	switch c {
+	case InvalidRequest, ValidationError:
+		return http.StatusBadRequest
+	case AuthRequiredError:
+		return http.StatusUnauthorized
+	case NotFound:
+		return http.StatusNotFound
+	case TaskTimeout:
+		return http.StatusRequestTimeout
+	case IdempotencyClash, IdempotencyFlight:
+		return http.StatusConflict
+	case IdempotencyExpired:
+		return http.StatusGone
+	case Unsupported:
+		return http.StatusNotImplemented
+	case ToolError:
+		return http.StatusBadGateway
+	case Unavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }

@@ -57,7 +57,7 @@ func (c *call) adcp(ctx context.Context, r *reply, err error) Answer {
 			a.Status = of.status
 		}
 		if err == nil && a.Status == adcp.Failed {
-			a.Error = failed(of)
+			a.Error = adcp.FailureOf(of.record)
 		}
 	}
 	return Answer{Envelope: a.Encode(), JSON: true, IsError: a.Error != nil}
@@ -93,27 +93,6 @@ func (c *call) complete(ctx context.Context, of *subject) {
 	}
 }
 
-// failed is the error of a run that has failed.
-func failed(of *subject) *adcp.Error {
-	e := &adcp.Error{Code: adcp.ToolError, Message: "the task has failed", Recovery: adcp.Terminal}
-	r := of.record
-	if r == nil {
-		return e
-	}
-	d := details{State: string(r.State), Reason: r.Reason}
-	if r.State == runs.StateTimeout {
-		e.Code, e.Message = adcp.TaskTimeout, "the task exceeded its "+r.Reason+" limit"
-		d.TimeoutType = r.Reason
-	} else if s := r.Summary(); s != "" {
-		e.Message = s
-	}
-	if r.Exit != nil {
-		d.ExitCode = r.Exit.Code
-	}
-	e.Details = encode(d)
-	return e
-}
-
 // tellFailure puts why a call got nothing into its answer, and returns the run
 // that it was about, nil where there is none. That a run has not ended is no
 // failure: the answer tells how it stands, with a warning.
@@ -147,7 +126,7 @@ func (c *call) tellFailure(a *adcp.Response, err error) *subject {
 		}
 		of.status = adcp.StatusOf(runs.State(f.Details.State))
 	}
-	if of != nil && !c.tool.changesRun() && (of.status == adcp.Submitted || of.status == adcp.Working) {
+	if of != nil && !c.tool.changesRun() && (of.status == adcp.Submitted || of.status == adcp.Working || of.status == adcp.InputRequired) {
 		a.Status, a.Warnings = of.status, []adcp.Error{e}
 		return of
 	}
@@ -168,28 +147,15 @@ func (c *call) tellFailure(a *adcp.Response, err error) *subject {
 // changesRun reports whether a tool changes a run that is there.
 func (t *tool) changesRun() bool { return strings.HasSuffix(t.name, "_cancel") }
 
-// issues are the mistakes in the arguments, with the keyword of JSON Schema
-// that comes closest.
+// issues are the mistakes in the arguments.
 func issues(list []issue) []adcp.Issue {
-	pointer := strings.NewReplacer("~", "~0", "/", "~1")
 	var all []adcp.Issue
 	for _, i := range list {
-		one := adcp.Issue{Pointer: "/" + pointer.Replace(i.Field), Message: i.Problem, Keyword: "format"}
-		if i.Field == "arguments" {
-			one.Pointer = ""
+		field := i.Field
+		if field == "arguments" {
+			field = ""
 		}
-		for _, k := range []struct{ begins, keyword string }{
-			{"is required", "required"}, {"is no parameter", "additionalProperties"}, {"there is no parameter", "additionalProperties"},
-			{"must be one of", "enum"}, {"at most", "maxLength"}, {"must be a string", "type"}, {"must be a number", "type"},
-			{"must be true or false", "type"}, {"must be an object", "type"}, {"must be an array", "type"}, {"must not be blank", "minLength"},
-			{"must be true", "const"},
-		} {
-			if strings.HasPrefix(i.Problem, k.begins) {
-				one.Keyword = k.keyword
-				break
-			}
-		}
-		all = append(all, one)
+		all = append(all, adcp.IssueOf(field, i.Problem))
 	}
 	return all
 }

@@ -5,56 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/runs"
 )
-
-// contract is the schema of AdCP's envelope, which is not part of this
-// repository: at ADCP_SCHEMAS, or beside it.
-var contract = sync.OnceValues(func() (*jsonschema.Schema, error) {
-	root := os.Getenv("ADCP_SCHEMAS")
-	if root == "" {
-		root = filepath.Join("..", "..", "..", "shared", "schemas", "adcp", "3.1.0-beta.3")
-	}
-	c := jsonschema.NewCompiler()
-	c.AssertFormat()
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		return c.AddResource("https://adcp.test/schemas/3.1.0-beta.3/"+filepath.ToSlash(rel), doc)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c.Compile("https://adcp.test/schemas/3.1.0-beta.3/core/protocol-envelope.json")
-})
 
 // enveloped is an answer in the envelope of AdCP that was checked.
 type enveloped struct {
@@ -109,20 +73,7 @@ func enveloping(t testing.TB, tool string, got delegator.Answer) enveloped {
 	if d := time.Since(a.Timestamp); d < -time.Minute || d > time.Minute {
 		t.Errorf("%s: timestamp %v", tool, a.Timestamp)
 	}
-	schema, err := contract()
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("the schemas of AdCP are not there: set ADCP_SCHEMAS to their directory")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(got.Envelope))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := schema.Validate(v); err != nil {
-		t.Errorf("%s: %v\n%s", tool, err, got.Envelope)
-	}
+	adcptest.Envelope(t, got.Envelope)
 	return a
 }
 

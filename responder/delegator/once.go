@@ -45,7 +45,8 @@ func WithCaller(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, callerKey{}, name)
 }
 
-func caller(ctx context.Context) string {
+// Caller is who calls.
+func Caller(ctx context.Context) string {
 	if name, _ := ctx.Value(callerKey{}).(string); name != "" {
 		return name
 	}
@@ -66,7 +67,7 @@ func (c *call) once(ctx context.Context, run string, lease time.Duration, do fun
 	if err != nil {
 		return outcome{}, invalid("arguments", "have no canonical form: no name may stand twice in an object, nor a number be too large", details{})
 	}
-	claim, err := c.Requests.Begin(ctx, adcp.Request{Caller: caller(ctx), Key: key, Hash: hash, Run: run, Lease: lease}, time.Now())
+	claim, err := c.Requests.Begin(ctx, adcp.Request{Caller: Caller(ctx), Key: key, Hash: hash, Run: run, Lease: lease}, time.Now())
 	if err != nil {
 		return outcome{}, err
 	}

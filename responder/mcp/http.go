@@ -16,6 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/responder/delegator"
 )
 
 const (
@@ -54,6 +56,7 @@ type Endpoint struct {
 // request is an HTTP request that is being served.
 type request struct {
 	session string
+	caller  string
 	end     context.CancelFunc
 	onEnd   func(func()) (stop func() bool)
 }
@@ -147,7 +150,7 @@ func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set(requestHeader, key)
-	o := &request{end: cancel, onEnd: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}
+	o := &request{caller: delegator.Caller(ctx), end: cancel, onEnd: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}
 	if r.Method != http.MethodDelete { // which ends the others of its session
 		o.session = r.Header.Get(sessionHeader)
 	}
@@ -158,8 +161,8 @@ func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
 	}
 }
 
-// tie ends the context of a call when the request that brought it ends. The
-// SDK does so for the revision without sessions only.
+// tie ends the context of a call when the request that brought it ends, which
+// the SDK does for the revision without sessions only, and names its caller.
 func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		extra := req.GetExtra()
@@ -170,9 +173,10 @@ func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 		if !ok {
 			return nil, context.Canceled // it ended before the call began
 		}
-		ctx, cancel := context.WithCancel(ctx)
+		o := found.(*request)
+		ctx, cancel := context.WithCancel(delegator.WithCaller(ctx, o.caller))
 		defer cancel()
-		defer found.(*request).onEnd(cancel)()
+		defer o.onEnd(cancel)()
 		return next(ctx, method, req)
 	}
 }

@@ -1,12 +1,19 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/linesman/linesman/responder/delegator"
 )
 
 func TestBodyOverTheBoundIsRefused(t *testing.T) {
@@ -133,4 +140,39 @@ func TestSessionsThatNeverBeganTakeNoRoom(t *testing.T) {
 		res.Body.Close()
 	}
 	open(t, url)
+}
+
+// Keys are each caller's own, so a call must know who made the request that
+// brought it, and not who opened the session.
+func TestCallKnowsWhoMadeItsRequest(t *testing.T) {
+	said := make(chan string, 1)
+	c := config(tools{"echo": func(ctx context.Context, _ json.RawMessage, _ func(delegator.Progress)) (delegator.Answer, error) {
+		said <- delegator.Caller(ctx)
+		return delegator.Answer{Envelope: []byte(`{}`), Markdown: "done"}, nil
+	}})
+	endpoint := Handler(NewServer(c))
+	var name atomic.Value
+	name.Store("first")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		endpoint.ServeHTTP(w, r.WithContext(delegator.WithCaller(r.Context(), name.Load().(string))))
+	}))
+	defer server.Close()
+	defer endpoint.Close()
+	for _, revision := range []string{legacy, stateless} {
+		client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "0"}, nil).Connect(t.Context(),
+			&sdk.StreamableClientTransport{Endpoint: server.URL, MaxRetries: -1, HTTPClient: server.Client()}, &sdk.ClientSessionOptions{ProtocolVersion: revision})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, who := range []string{"first", "second"} {
+			name.Store(who)
+			call(t, client, "echo", nil)
+			if got := <-said; got != who {
+				t.Errorf("%s: the caller is %q, want %q", revision, got, who)
+			}
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

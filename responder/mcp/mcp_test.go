@@ -43,13 +43,13 @@ func (t tools) Call(ctx context.Context, name string, args json.RawMessage, prog
 func echo(_ context.Context, args json.RawMessage, _ func(delegator.Progress)) (delegator.Answer, error) {
 	var in struct{ Format string }
 	if err := json.Unmarshal(args, &in); err != nil {
-		return delegator.Answer{Envelope: []byte(`{"status":"error"}`), Text: "bad arguments: " + string(args), IsError: true}, nil
+		return delegator.Answer{Envelope: []byte(`{"status":"error"}`), Markdown: "bad arguments: " + string(args), IsError: true}, nil
 	}
 	envelope := []byte(`{"status":"ok","data":` + string(args) + `}`)
 	if in.Format == "json" {
-		return delegator.Answer{Envelope: envelope, Text: string(envelope), JSON: true}, nil
+		return delegator.Answer{Envelope: envelope, JSON: true}, nil
 	}
-	return delegator.Answer{Envelope: envelope, Text: "**said** " + string(args)}, nil
+	return delegator.Answer{Envelope: envelope, Markdown: "**said** " + string(args)}, nil
 }
 
 var schema = delegator.Schema{
@@ -317,7 +317,7 @@ func TestCallsAtOnceAreBounded(t *testing.T) {
 	server := newServer(config(tools{"echo": echo, "hold": func(context.Context, json.RawMessage, func(delegator.Progress)) (delegator.Answer, error) {
 		entered <- struct{}{}
 		<-leave
-		return delegator.Answer{Envelope: []byte(`{}`), Text: "held"}, nil
+		return delegator.Answer{Envelope: []byte(`{}`), Markdown: "held"}, nil
 	}}), 1)
 	client := connect(t, server, nil)
 	held := make(chan error, 1)

@@ -87,10 +87,10 @@ func TestWhatWasAskedBeforeTheEndOfInputIsAnswered(t *testing.T) {
 			case <-ctx.Done():
 			case <-time.After(lastAnswers / 2):
 			}
-			return delegator.Answer{Envelope: []byte(`{}`), Text: "slow"}, nil
+			return delegator.Answer{Envelope: []byte(`{}`), Markdown: "slow"}, nil
 		}, "wait": func(ctx context.Context, _ json.RawMessage, _ func(delegator.Progress)) (delegator.Answer, error) {
 			<-ctx.Done()
-			return delegator.Answer{Envelope: []byte(`{}`), Text: "wait"}, nil
+			return delegator.Answer{Envelope: []byte(`{}`), Markdown: "wait"}, nil
 		}})
 		for name, took := range map[string]time.Duration{"slow": lastAnswers / 2, "wait": lastAnswers} {
 			begin := time.Now()

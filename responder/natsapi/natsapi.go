@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/delegator"
 )
 
@@ -225,11 +227,6 @@ func (s *service) respond(r micro.Request, m *nats.Msg) {
 // codes are what an error's code is in the headers, after those of HTTP.
 var codes = map[string]string{
 	"VALIDATION": "400", "NOT_FOUND": "404", "TIMEOUT": "408", "INTERNAL": "500", "UNSUPPORTED": "501", "TOOL_ERROR": "502",
-
-	// Of AdCP.
-	"INVALID_REQUEST": "400", "VALIDATION_ERROR": "400", "AUTH_REQUIRED": "401", "REFERENCE_NOT_FOUND": "404", "TASK_TIMEOUT": "408",
-	"IDEMPOTENCY_CONFLICT": "409", "IDEMPOTENCY_IN_FLIGHT": "409", "IDEMPOTENCY_EXPIRED": "410", "OUTCOME_UNKNOWN": "500",
-	"UNSUPPORTED_FEATURE": "501", "SERVICE_UNAVAILABLE": "503",
 }
 
 // problem is an envelope's error as headers say it: a code, and one line.
@@ -242,8 +239,8 @@ func problem(envelope []byte) (code, text string) {
 		ADCP  said `json:"adcp_error"`
 	}
 	err := json.Unmarshal(envelope, &e)
-	if e.ADCP.Code != "" {
-		e.Error = e.ADCP
+	if c := e.ADCP.Code; c != "" {
+		return strconv.Itoa(adcp.Code(c).HTTP()), c + ": " + line(e.ADCP.Message)
 	}
 	if err != nil || codes[e.Error.Code] == "" {
 		return "500", "internal error"

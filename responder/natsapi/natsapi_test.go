@@ -156,13 +156,19 @@ func TestErrorsAreInTheHeadersToo(t *testing.T) {
 		{"results", `{}`, "400", "VALIDATION"},
 		{"wait", `nonsense`, "400", "VALIDATION"},
 		{"_codex_cloud_submit", `{"task":"x","envId":"e"}`, "501", "UNSUPPORTED"},
+		{"status", `{"format":"adcp"}`, "", ""},
+		{"results", `{"format":"adcp","task_id":"T-local-none"}`, "404", "REFERENCE_NOT_FOUND"},
+		{"results", `{"for\u006dat":"adcp"}`, "400", "VALIDATION_ERROR"},
+		{"wait", `{"format":"adcp", nonsense`, "400", "INVALID_REQUEST"},
+		{"submit", `{"format":"adcp","task":"x","idempotency_key":"0123456789abcdef"}`, "501", "UNSUPPORTED_FEATURE"}, // keys are not remembered here
 	} {
 		m := l.ask(c.verb, c.args)
 		if got := m.Header.Get(micro.ErrorCodeHeader); got != c.code {
 			t.Errorf("%s %s: code %q, want %q", c.verb, c.args, got, c.code)
 		}
 		e := gjson.ParseBytes(m.Data)
-		if got := e.Get("error.code").String(); got != c.word || e.Get("version").String() != "3.6" {
+		form := map[bool]string{true: "3.6"}[!strings.Contains(c.args, "adcp")]
+		if got := e.Get("error.code").String() + e.Get("adcp_error.code").String(); got != c.word || e.Get("version").String() != form {
 			t.Errorf("%s %s: %s", c.verb, c.args, m.Data)
 		}
 		if text := m.Header.Get(micro.ErrorHeader); !strings.HasPrefix(text, c.word) || strings.ContainsAny(text, "\r\n") {

@@ -12,35 +12,30 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
 )
 
-// Answer is what a request came to, before it is written in some form.
-type Answer struct {
-	Operation string          // as in openapi.json: getRun, …
-	Request   json.RawMessage // the body of a POST, nil where there was none
-	Status    int
-	Body      any      // a *Run, *RunList, *EventPage, *WorkerList or json.RawMessage; nil with a problem
-	Problem   *Problem // what went wrong; nil: nothing
+// retryAfter is in how many seconds to ask again what cannot be answered now.
+const retryAfter = 2
 
+// Answer is what a request came to, before it has a form.
+type Answer struct {
+	Status  int
+	Body    any      // a *Run, *RunList, *EventPage, *WorkerList or json.RawMessage; nil with a problem
+	Problem *Problem // what went wrong; nil: nothing
+
+	record   *runs.Record    // of the run that the body is; all that is known of it where it has none
+	envelope json.RawMessage // of AdCP, where a tool made it
+	request  json.RawMessage // the body of a POST
 	location string
 	tagged   bool // it has an ETag
 }
 
-// Encoder writes answers in another form than plain JSON, for requests whose
-// Accept asks for it.
-type Encoder interface {
-	// Type is the media type, without parameters.
-	Type() string
-	// Encode returns the body of an answer. The status stays.
-	Encode(Answer) ([]byte, error)
-}
-
-// plain is the form of openapi.json.
-type plain struct{}
-
-func (plain) Type() string { return "application/json" }
-
-func (plain) Encode(a Answer) ([]byte, error) {
+func (a *Answer) encode(form string) ([]byte, error) {
+	if form == adcpType {
+		return envelop(a)
+	}
 	if raw, ok := a.Body.(json.RawMessage); ok {
 		return raw, nil
 	}
@@ -55,8 +50,10 @@ func (plain) Encode(a Answer) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Media types of answers that are no [Answer].
+// Media types: the form of an [Answer] is JSON or [adcpType], and the others
+// are no answers.
 const (
+	jsonType   = "application/json"
 	streamType = "text/event-stream"
 	bytesType  = "application/octet-stream"
 )
@@ -64,27 +61,22 @@ const (
 // accept chooses the form of the answer. What is written as it is can be asked
 // for by its own type; its errors are JSON.
 func (q *request) accept() error {
-	q.encoder = plain{}
-	offers := []string{plain{}.Type()}
+	offers := []string{jsonType, adcpType}
 	switch q.operation {
+	case "describe":
+		offers = offers[:1]
 	case "getOutput":
 		offers = []string{bytesType}
 	case "getEvents":
 		offers = append(offers, streamType)
 	}
-	if q.operation != "getOutput" && q.operation != "describe" {
-		for _, e := range q.Encoders {
-			offers = append(offers, e.Type())
-		}
-	}
+	q.form = jsonType // of an error
 	got, ok := choose(strings.Join(q.r.Header.Values("Accept"), ","), offers)
 	if !ok {
 		return &Problem{Status: http.StatusNotAcceptable, Code: "NOT_ACCEPTABLE", Detail: "this is given as " + strings.Join(offers, " or ")}
 	}
-	for _, e := range q.Encoders {
-		if e.Type() == got {
-			q.encoder = e
-		}
+	if got == adcpType {
+		q.form = got
 	}
 	q.stream = got == streamType
 	return nil
@@ -131,17 +123,17 @@ func quality(accept, offer string) (likes float64) {
 
 // write writes an answer.
 func (q *request) write(a *Answer) {
-	a.Operation, a.Request = q.operation, q.body
-	media := q.encoder.Type()
-	if a.Problem != nil && q.encoder == (plain{}) {
+	a.request = q.body
+	media := q.form
+	if a.Problem != nil && media == jsonType {
 		media = "application/problem+json"
 	}
-	body, err := q.encoder.Encode(*a)
+	body, err := a.encode(q.form)
 	if err != nil {
 		q.log.Error("an answer cannot be written", zap.String("operation", q.operation), zap.String("type", media), zap.Error(err))
-		a = &Answer{Operation: q.operation, Status: http.StatusInternalServerError, Problem: internal()}
+		a = &Answer{Status: http.StatusInternalServerError, Problem: internal()}
 		media = "application/problem+json"
-		body, _ = plain{}.Encode(*a) // strings
+		body, _ = a.encode(jsonType) // strings
 	}
 	h := q.w.Header()
 	h.Set("Content-Type", media)
@@ -149,7 +141,11 @@ func (q *request) write(a *Answer) {
 	h.Set("Cache-Control", "no-store")
 	h.Add("Vary", "Accept")
 	if a.tagged {
-		sum := sha256.Sum256(body)
+		told := body
+		if q.form != jsonType { // it has the time in it
+			told, _ = a.encode(jsonType) // strings and numbers
+		}
+		sum := sha256.Sum256(append([]byte(q.form), told...))
 		etag := `"` + hex.EncodeToString(sum[:12]) + `"`
 		h.Set("ETag", etag)
 		h.Set("Cache-Control", "no-cache")
@@ -164,7 +160,7 @@ func (q *request) write(a *Answer) {
 		h.Set("Location", a.location)
 	}
 	if a.Status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", "2")
+		h.Set("Retry-After", strconv.Itoa(retryAfter))
 	}
 	q.send(a.Status, body)
 }

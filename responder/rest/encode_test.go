@@ -1,8 +1,6 @@
 package rest
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -40,56 +38,6 @@ func TestAcceptChoosesWhatItLikesBest(t *testing.T) {
 		got, ok := choose(c.accept, []string{"application/json", streamType, adcp})
 		if got != c.want || ok != (c.want != "") {
 			t.Errorf("%q: %q, %v; want %q", c.accept, got, ok, c.want)
-		}
-	}
-}
-
-// shout is another form.
-type shout struct{ err error }
-
-func (shout) Type() string { return "text/x-shout" }
-
-func (s shout) Encode(a Answer) ([]byte, error) {
-	what := "fine"
-	if a.Problem != nil {
-		what = a.Problem.Code
-	}
-	return fmt.Appendf(nil, "%s %s %s!", a.Operation, what, a.Request), s.err
-}
-
-func TestEncoderGetsAnswersAndProblemsOfThoseWhoAskForIt(t *testing.T) {
-	ask := func(e Encoder, accept string, err error) *httptest.ResponseRecorder {
-		q := &request{API: New(Config{Encoders: []Encoder{e}}), operation: "submitRun", body: json.RawMessage(`{"task":"x"}`)}
-		q.r = httptest.NewRequest("POST", "/v1/runs", nil)
-		q.r.Header.Set("Accept", accept)
-		w := httptest.NewRecorder()
-		q.w = w
-		if err := q.accept(); err != nil {
-			t.Fatal(err)
-		}
-		a := &Answer{Status: 202, Body: &Run{ID: "r"}}
-		if err != nil {
-			p := q.explain(err)
-			a = &Answer{Status: p.Status, Problem: p}
-		}
-		q.write(a)
-		return w
-	}
-	for _, c := range []struct {
-		encoder     Encoder
-		accept      string
-		err         error
-		status      int
-		media, body string
-	}{
-		{shout{}, "text/x-shout", nil, 202, "text/x-shout", `submitRun fine {"task":"x"}!`},
-		{shout{}, "text/x-shout", noRun(), 404, "text/x-shout", `submitRun NOT_FOUND {"task":"x"}!`},
-		{shout{}, "*/*", noRun(), 404, "application/problem+json", `"code":"NOT_FOUND"`},
-		{shout{errors.New("no")}, "text/x-shout", nil, 500, "application/problem+json", `"code":"INTERNAL"`},
-	} {
-		w := ask(c.encoder, c.accept, c.err)
-		if w.Code != c.status || w.Header().Get("Content-Type") != c.media || !strings.Contains(w.Body.String(), c.body) {
-			t.Errorf("%s: %d %s %s; want %d %s %s", c.accept, w.Code, w.Header().Get("Content-Type"), w.Body, c.status, c.media, c.body)
 		}
 	}
 }

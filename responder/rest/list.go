@@ -77,7 +77,7 @@ func listRuns(q *request) (*Answer, error) {
 
 // filter is what the query asks of a run.
 func (q *request) filter() (func(runs.Row) bool, error) {
-	word, err := q.query.word("state", string(runs.StateQueued), string(runs.StateWorking), string(runs.StateCompleted), string(runs.StateFailed),
+	word, err := q.query.word("state", string(runs.StateQueued), string(runs.StateWorking), string(runs.StateInputRequired), string(runs.StateCompleted), string(runs.StateFailed),
 		string(runs.StateCancelled), string(runs.StateTimeout))
 	if err != nil {
 		return nil, err

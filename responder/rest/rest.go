@@ -3,8 +3,8 @@
 // responder, and so from the streams. What begins, ends or goes on with a run
 // is asked of the tools, so that all surfaces take and refuse the same.
 //
-//	request ──▶ query, body ──▶ Responder, Streams, Tools ──▶ Answer ──▶ Encoder
-//	            (400, 406, …)                                            JSON, problem details
+//	request ──▶ query, body ──▶ Responder, Streams, Tools ──▶ Answer ──▶ JSON, problem details,
+//	            (400, 406, …)                                            AdCP envelope
 //	                                    events, output ──▶ written as they are
 //
 // The one rule: openapi.json comes first, and every answer is one that it
@@ -70,7 +70,6 @@ type Config struct {
 	Streams   Streams
 	Tools     Tools
 	Away      func() bool   // whether NATS is away; nil: nobody knows
-	Encoders  []Encoder     // beyond plain JSON
 	Patience  time.Duration // to wait for the run table after the responder's start; default 10 s
 	Beat      time.Duration // between comments in a silent stream of events; default 15 s
 	Held      int           // instead of MaxHeld, unless it is 0
@@ -131,7 +130,7 @@ type request struct {
 	r         *http.Request
 	operation string
 	query     *query
-	encoder   Encoder
+	form      string          // of the answer: jsonType or adcpType
 	stream    bool            // server-sent events are wanted
 	body      json.RawMessage // of a POST
 }

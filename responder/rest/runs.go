@@ -34,7 +34,11 @@ func (q *request) answerRun(ctx context.Context, status int, v responder.View) (
 	if err != nil && !errors.Is(err, runs.ErrNoRun) { // nobody has made it yet
 		return nil, err
 	}
-	return &Answer{Status: status, Body: describeRun(v, record)}, nil
+	a := &Answer{Status: status, Body: describeRun(v, record), record: record}
+	if record == nil {
+		a.record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Thread: v.Thread, Governance: v.Governance}
+	}
+	return a, nil
 }
 
 func waitForRun(q *request) (*Answer, error) {
@@ -72,11 +76,7 @@ func submitRun(q *request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := q.call(q.r.Context(), "_codex_local_exec", args)
-	if err != nil {
-		return nil, err
-	}
-	return q.queued(e.Data.TaskID)
+	return q.begin(q.r.Context(), "_codex_local_exec", args)
 }
 
 func resumeRun(q *request) (*Answer, error) {
@@ -99,18 +99,22 @@ func resumeRun(q *request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := q.call(ctx, "_codex_local_resume", args)
-	if err != nil {
-		return nil, err
-	}
-	return q.queued(e.Data.TaskID)
+	return q.begin(ctx, "_codex_local_resume", args)
 }
 
 // agent is whom the local tools give their tasks.
 const agent = "codex"
 
-// queued is the answer to a task that was taken.
-func (q *request) queued(run string) (*Answer, error) {
+// begin submits a task.
+func (q *request) begin(ctx context.Context, tool string, args json.RawMessage) (*Answer, error) {
+	if q.form == adcpType {
+		return q.callADCP(ctx, tool, args)
+	}
+	e, err := q.call(ctx, tool, args)
+	if err != nil {
+		return nil, err
+	}
+	run := e.Data.TaskID
 	v, ok := q.Responder.Get(run)
 	if !ok { // removed already
 		v = responder.View{Row: runs.Row{ID: run, Agent: agent, State: runs.StateQueued}}
@@ -132,6 +136,9 @@ func cancelRun(q *request) (*Answer, error) {
 	args, err := q.arguments(map[string]string{id: v.ID}, "format", "task_id", "taskId")
 	if err != nil {
 		return nil, err
+	}
+	if q.form == adcpType {
+		return q.callADCP(ctx, tool, args)
 	}
 	e, err := q.call(ctx, tool, args)
 	if err != nil {
@@ -173,6 +180,12 @@ func (q *request) arguments(add map[string]string, taken ...string) (json.RawMes
 			return nil, invalid(name, "is no parameter of this request")
 		}
 	}
+	if q.form == adcpType {
+		if add == nil {
+			add = map[string]string{}
+		}
+		add["format"] = "adcp"
+	}
 	args := []byte{'{'}
 	for name, value := range add {
 		text, err := json.Marshal(value)
@@ -180,10 +193,10 @@ func (q *request) arguments(add map[string]string, taken ...string) (json.RawMes
 			return nil, err
 		}
 		args = append(append(append(args, '"'), name...), `":`...)
-		args = append(args, text...)
-		if len(members) > 0 {
-			args = append(args, ',')
-		}
+		args = append(append(args, text...), ',')
+	}
+	if len(members) == 0 && len(add) > 0 {
+		args = args[:len(args)-1]
 	}
 	return append(args, body[1:]...), nil
 }

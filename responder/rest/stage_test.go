@@ -24,6 +24,7 @@ import (
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/responder/web"
@@ -403,7 +404,9 @@ func (d *document) check(t testing.TB, method, path string, r reply) {
 	if err := schema.Validate(body); err != nil {
 		t.Errorf("%s %s: %d does not fit the document: %v\n%.2000s", method, path, r.status, err, r.body)
 	}
-	if r.status >= 400 && (!strings.Contains(string(r.body), fmt.Sprintf(`"status":%d`, r.status))) {
+	if media == "application/adcp+json" {
+		adcptest.Envelope(t, r.body)
+	} else if r.status >= 400 && (!strings.Contains(string(r.body), fmt.Sprintf(`"status":%d`, r.status))) {
 		t.Errorf("%s %s: the problem does not tell status %d: %s", method, path, r.status, r.body)
 	}
 }

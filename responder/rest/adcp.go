@@ -1,0 +1,110 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder/adcp"
+)
+
+// adcpType is the media type of the AdCP envelope.
+const adcpType = "application/adcp+json"
+
+// envelop renders an answer as the envelope of AdCP: what plain JSON says
+// stands beside the envelope's fields.
+func envelop(a *Answer) ([]byte, error) {
+	if a.envelope != nil {
+		return a.envelope, nil
+	}
+	r := adcp.Response{Status: adcp.Completed}
+	switch {
+	case a.Problem != nil:
+		r = refusal(a.Problem)
+		r.Context = contextOf(a.request)
+	case a.record != nil:
+		r = adcp.Of(a.record)
+	}
+	r.At = time.Now()
+	if a.Body != nil {
+		var err error
+		if r.Body, err = bounds.Encode(a.Body); err != nil {
+			return nil, err
+		}
+	}
+	return r.Encode(), nil
+}
+
+// refusal is a problem in the words of AdCP.
+func refusal(p *Problem) adcp.Response {
+	e := &adcp.Error{Code: adcp.InvalidRequest, Message: p.Detail, Field: p.Field, Recovery: adcp.Correctable}
+	for _, i := range p.Issues {
+		if i.Field == "body" {
+			i.Field = ""
+		}
+		e.Issues = append(e.Issues, adcp.IssueOf(i.Field, i.Problem))
+	}
+	r := adcp.Response{Status: adcp.Rejected, Message: p.Detail, Error: e}
+	switch {
+	case p.Status == http.StatusNotFound:
+		r.Status, e.Code = adcp.Unknown, adcp.NotFound
+	case p.Status == http.StatusNotImplemented:
+		e.Code = adcp.Unsupported
+	case p.Status >= 500:
+		r.Status, e.Code, e.Recovery = adcp.Failed, adcp.Unavailable, adcp.Transient
+		if p.Status == http.StatusServiceUnavailable {
+			e.RetryAfter = retryAfter
+		}
+	case p.Code == "VALIDATION" && p.Field != "body", p.Code == "CONFLICT":
+		e.Code = adcp.ValidationError
+	}
+	if p.RunID != "" {
+		r.TaskID = p.RunID
+	}
+	return r
+}
+
+// contextOf is the caller's context in a body that was refused, where it can
+// be read.
+func contextOf(body json.RawMessage) json.RawMessage {
+	var said struct {
+		Context json.RawMessage `json:"context"`
+	}
+	if json.Unmarshal(body, &said) != nil || len(said.Context) == 0 || said.Context[0] != '{' || len(said.Context) > adcp.MaxContext {
+		return nil
+	}
+	return said.Context
+}
+
+// callADCP has a tool answer in the envelope itself: it knows of keys and of
+// what an earlier request came to.
+func (q *request) callADCP(ctx context.Context, tool string, args json.RawMessage) (*Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	got, err := q.Tools.Call(ctx, tool, args, nil)
+	if err != nil {
+		return nil, err
+	}
+	var said struct {
+		Status adcp.Status `json:"status"`
+		TaskID string      `json:"task_id"`
+		Error  *struct {
+			Code adcp.Code `json:"code"`
+		} `json:"adcp_error"`
+	}
+	if err := json.Unmarshal(got.Envelope, &said); err != nil {
+		return nil, err
+	}
+	a := &Answer{Status: http.StatusAccepted, envelope: got.Envelope}
+	switch {
+	case said.Error != nil:
+		a.Status = said.Error.Code.HTTP()
+	case said.Status == adcp.Canceled:
+		a.Status = http.StatusOK
+	case said.Status == adcp.Submitted && said.TaskID != "":
+		a.location = "/v1/runs/" + said.TaskID
+	}
+	return a, nil
+}

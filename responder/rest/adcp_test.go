@@ -1,0 +1,136 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/runs"
+)
+
+// enveloped is an answer in the envelope of AdCP.
+type enveloped struct {
+	Status     string
+	TaskID     string          `json:"task_id"`
+	ContextID  string          `json:"context_id"`
+	Message    string          `json:"message"`
+	Governance string          `json:"governance_context"`
+	Context    json.RawMessage `json:"context"`
+	Replayed   bool
+	Error      *struct {
+		Code       string
+		Field      string
+		RetryAfter int `json:"retry_after"`
+		Issues     []struct{ Pointer, Keyword string }
+	} `json:"adcp_error"`
+}
+
+// adcp asks in the envelope of AdCP, and wants a status of HTTP and one of it.
+func (s *stage) adcp(status int, stands, method, path, body string) enveloped {
+	s.t.Helper()
+	r := s.want(status, method, path, body, "Accept", "application/adcp+json")
+	if media := r.header.Get("Content-Type"); media != "application/adcp+json" {
+		s.t.Errorf("%s %s: as %q", method, path, media)
+	}
+	var e enveloped
+	r.read(s.t, &e)
+	if e.Status != stands {
+		s.t.Errorf("%s %s: %q, want %q: %s", method, path, e.Status, stands, r.body)
+	}
+	return e
+}
+
+func TestALifeInAdCPOverREST(t *testing.T) {
+	s := newStage(t, nil)
+	const token, context = "opaque-governance", `{"z": "<&>",  "a":[1.0,2]}`
+	const request = `{"task":"go","idempotency_key":"0123456789abcdef","governance_context":"` + token + `","context":` + context + `}`
+	first := s.adcp(http.StatusAccepted, "submitted", "POST", "/v1/runs", request)
+	if string(first.Context) != context || first.Governance != token || first.Replayed || first.TaskID == "" {
+		t.Errorf("%+v", first)
+	}
+	again := s.adcp(http.StatusAccepted, "submitted", "POST", "/v1/runs", request)
+	if !again.Replayed || again.TaskID != first.TaskID {
+		t.Errorf("%+v", again)
+	}
+	if e := s.adcp(http.StatusConflict, "rejected", "POST", "/v1/runs", strings.Replace(request, "go", "other", 1)); e.Error.Code != "IDEMPOTENCY_CONFLICT" {
+		t.Errorf("%+v", e)
+	}
+	path := "/v1/runs/" + first.TaskID
+	s.await(first.TaskID, func(v responder.View) bool { return v.Mark().Seq != 0 })
+	for _, at := range []string{path, path + "/wait?timeout=0"} {
+		if e := s.adcp(http.StatusOK, "submitted", "GET", at, ""); e.TaskID != first.TaskID || e.Governance != token {
+			t.Errorf("%s: %+v", at, e)
+		}
+	}
+	s.adcp(http.StatusOK, "canceled", "POST", path+"/cancel", `{"idempotency_key":"0123456789abcdeg"}`)
+	s.await(first.TaskID, func(v responder.View) bool { return v.State == runs.StateCancelled })
+	s.adcp(http.StatusOK, "canceled", "GET", path, "")
+}
+
+// What plain JSON says stands beside the envelope, and nothing else.
+func TestAdCPSaysWhatPlainJSONSays(t *testing.T) {
+	s := newStage(t, nil)
+	s.play("done", "shell-ok", 0)
+	s.play("bad", "failed", 1)
+	s.begin("codex", "working", begun, runs.Start{Source: "run"}).out([]byte("{}\n"), 10)
+	s.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	for path, stands := range map[string]string{
+		"/v1/runs/done": "completed", "/v1/runs/bad": "failed", "/v1/runs/working": "working", "/v1/runs/done/wait?timeout=0": "completed",
+		"/v1/runs": "completed", "/v1/workers": "completed", "/v1/runs/done/events": "completed",
+	} {
+		var plain, in map[string]any
+		s.want(200, "GET", path, "").read(t, &plain)
+		e := s.adcp(200, stands, "GET", path, "")
+		s.want(200, "GET", path, "", "Accept", "application/adcp+json").read(t, &in)
+		for name := range plain {
+			if in[name] == nil {
+				t.Errorf("%s: %s is missing", path, name)
+			}
+		}
+		if (e.Error != nil) != (stands == "failed") {
+			t.Errorf("%s: %+v", path, e.Error)
+		}
+		if thread, _ := plain["threadId"].(string); thread != e.ContextID {
+			t.Errorf("%s: context_id %q, the thread is %q", path, e.ContextID, thread)
+		}
+	}
+}
+
+func TestRefusalsInAdCPOverREST(t *testing.T) {
+	s := newStage(t, nil)
+	s.play("done", "shell-ok", 0)
+	s.begin("codex_cloud", "T-cloud-1", begun, runs.Start{Source: "cloud"}).s.await("T-cloud-1", func(responder.View) bool { return true })
+	const key = `"idempotency_key":"0123456789abcdef"`
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		stands, code       string
+	}{
+		{"POST", "/v1/runs", `{"task":"x"}`, 400, "rejected", "VALIDATION_ERROR"}, // no key
+		{"POST", "/v1/runs", `{` + key + `}`, 400, "rejected", "VALIDATION_ERROR"},
+		{"POST", "/v1/runs", `{"task":"x","format":"json",` + key + `}`, 400, "rejected", "VALIDATION_ERROR"},
+		{"POST", "/v1/runs", `[1]`, 400, "rejected", "INVALID_REQUEST"},
+		{"POST", "/v1/runs", `{"task":"` + strings.Repeat("x", rest.MaxBody) + `"}`, 413, "rejected", "INVALID_REQUEST"},
+		{"GET", "/v1/runs?limit=0", ``, 400, "rejected", "VALIDATION_ERROR"},
+		{"GET", "/v1/runs/none", ``, 404, "unknown", "REFERENCE_NOT_FOUND"},
+		{"POST", "/v1/runs/none/cancel", `{` + key + `}`, 404, "unknown", "REFERENCE_NOT_FOUND"},
+		{"POST", "/v1/runs/done/cancel", `{` + key + `}`, 400, "rejected", "VALIDATION_ERROR"},
+		{"POST", "/v1/runs/T-cloud-1/cancel", `{` + key + `}`, 501, "rejected", "UNSUPPORTED_FEATURE"},
+		{"POST", "/v1/runs/T-cloud-1/resume", `{"task":"x",` + key + `}`, 501, "rejected", "UNSUPPORTED_FEATURE"},
+		{"GET", "/v1/runs/done/events?after=99999999", ``, 409, "rejected", "VALIDATION_ERROR"},
+	} {
+		if e := s.adcp(c.status, c.stands, c.method, c.path, c.body); e.Error == nil || e.Error.Code != c.code {
+			t.Errorf("%s %s: %+v, want %s", c.method, c.path, e.Error, c.code)
+		}
+	}
+	e := s.adcp(400, "rejected", "POST", "/v1/runs/done/resume", `{"no":1,"context":{"a": 1},`+key+`}`)
+	if string(e.Context) != `{"a": 1}` {
+		t.Errorf("the context of a refused request is %s", e.Context)
+	}
+	if e := s.adcp(404, "unknown", "POST", "/v1/runs/none/resume", `{"context":{"a": 2}}`); string(e.Context) != `{"a": 2}` {
+		t.Errorf("the context of a request about no run is %s", e.Context)
+	}
+}
