@@ -12,13 +12,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/runs"
 )
 
 // BenchmarkStatusUnderLoad asks a thousand times a second how a run stands,
-// while 50 runs stream, and tells the 99th percentile of the answers' times and
-// its ratio to that of a handler that does nothing, on a server of its own.
+// over HTTP and over NATS, while 50 runs stream, and tells the 99th percentile
+// of the answers' times and its ratio to that of a handler that does nothing:
+// on an HTTP server of its own, and on a subject of the same NATS server.
 // Requests are sent by the clock, whether answers came or not.
 func BenchmarkStatusUnderLoad(b *testing.B) {
 	const perSecond, streaming = 1000, 50
@@ -60,7 +68,53 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 		return nil
 	})
 	s.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 256
-	measure := func(url string) time.Duration {
+	tools := delegator.New(delegator.Config{Responder: s.responder})
+	during(b, "NATS service", func(ctx context.Context) error {
+		return natsapi.Serve(ctx, natsapi.Config{
+			Conn: s.bus.Inside(), Root: s.bus.API(), Tools: tools, List: delegator.Tools(), Version: "1.0.0", Log: zap.NewNop(),
+		})
+	})
+	nothing, err := s.bus.Inside().Subscribe(s.bus.API()+".bare", func(m *nats.Msg) { _ = m.Respond([]byte("{}")) })
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = nothing.Unsubscribe() }()
+	operator, err := s.server.Connect(b.Context(), bus.OperatorUser, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer operator.Close()
+	asker := operator.Inside()
+
+	get := func(url string) func() error {
+		return func() error {
+			r, err := http.NewRequest("GET", url, nil)
+			if err != nil {
+				return err
+			}
+			r.Header.Set("Authorization", "Bearer "+token)
+			answer, err := s.client.Do(r)
+			if err != nil {
+				return err
+			}
+			defer answer.Body.Close()
+			if answer.StatusCode != http.StatusOK {
+				return errors.New(answer.Status)
+			}
+			_, err = io.Copy(io.Discard, answer.Body)
+			return err
+		}
+	}
+	request := func(name, body string) func() error {
+		return func() error {
+			m, err := asker.Request(s.bus.API()+"."+name, []byte(body), 10*time.Second)
+			if err == nil && m.Header.Get(micro.ErrorCodeHeader) != "" {
+				err = errors.New(m.Header.Get(micro.ErrorHeader))
+			}
+			return err
+		}
+	}
+	measure := func(ask func() error) time.Duration {
 		took := make([]time.Duration, perSecond)
 		var wg sync.WaitGroup
 		tick := time.NewTicker(time.Second / perSecond)
@@ -68,20 +122,8 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 		for i := range took {
 			due := <-tick.C
 			wg.Go(func() {
-				r, err := http.NewRequest("GET", url, nil)
-				if err != nil {
+				if err := ask(); err != nil {
 					b.Error(err)
-					return
-				}
-				r.Header.Set("Authorization", "Bearer "+token)
-				answer, err := s.client.Do(r)
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				defer answer.Body.Close()
-				if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != 200 {
-					b.Errorf("status %d, %v", answer.StatusCode, err)
 				}
 				took[i] = time.Since(due)
 			})
@@ -90,16 +132,32 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 		slices.Sort(took)
 		return took[len(took)*99/100]
 	}
-	var least, one, list time.Duration
-	for b.Loop() {
-		least += measure("http://" + listener.Addr().String())
-		one += measure(s.url + "/v1/runs/r7")
-		list += measure(s.url + "/v1/runs?limit=20")
+	each := []struct {
+		name string
+		ask  func() error
+		of   int // what it is compared with
+		took time.Duration
+	}{
+		{name: "http-bare", ask: get("http://" + listener.Addr().String())},
+		{name: "http-run", ask: get(s.url + "/v1/runs/r7")},
+		{name: "http-list", ask: get(s.url + "/v1/runs?limit=20")},
+		{name: "nats-bare", ask: request("bare", `{"task_id":"r7"}`), of: 3},
+		{name: "nats-status", ask: request("status", `{"task_id":"r7"}`), of: 3},
 	}
-	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(b.N) }
-	b.ReportMetric(per(least), "bare-p99-µs")
-	b.ReportMetric(per(one), "run-p99-µs")
-	b.ReportMetric(per(list), "list-p99-µs")
-	b.ReportMetric(float64(one)/float64(least), "run/bare")
-	b.ReportMetric(float64(list)/float64(least), "list/bare")
+	for end := time.Now().Add(10 * time.Second); each[4].ask() != nil; { // until the service is there
+		if time.Now().After(end) {
+			b.Fatal("no NATS service")
+		}
+	}
+	for b.Loop() {
+		for i := range each {
+			each[i].took += measure(each[i].ask)
+		}
+	}
+	for i, e := range each {
+		b.ReportMetric(float64(e.took.Microseconds())/float64(b.N), e.name+"-p99-µs")
+		if e.of != i {
+			b.ReportMetric(float64(e.took)/float64(each[e.of].took), e.name+"/bare")
+		}
+	}
 }
