@@ -1,0 +1,70 @@
+package test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The model of the append protocol holds within its bounds, and each fence that
+// is left out breaks it.
+func TestModelHoldsAndNeedsEachFence(t *testing.T) {
+	for _, program := range []string{"spin", "gcc"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%v: Debian has it as a package of that name", err)
+		}
+	}
+	model, err := filepath.Abs(filepath.Join("..", "docs", "model", "append.pml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const holds = "errors: 0"
+	for _, c := range []struct {
+		name, defines string
+		live          bool   // the formula instead of the assertions
+		want          string // in what the checker prints
+	}{
+		{"workers lose and double nothing", "WORKERS ENTRIES=3 DEATHS=2", false, holds},
+		{"workers come to an end", "WORKERS ENTRIES=2", true, holds},
+		{"normalizers lose and double nothing", "TROUBLES=1", false, holds},
+		{"normalizers come to an end", "DEATHS=1 TROUBLES=0", true, holds},
+		{"no fence at RAW", "WORKERS NO_RAW_FENCE", false, "assertion violated (what==(raw+1))"},
+		{"no look at RAW's end", "WORKERS NO_RAW_RESUME", true, "acceptance cycle"},
+		{"no fence at EVENTS", "NO_EVENT_FENCE TROUBLES=1", false, "assertion violated ((what==(events+1))"},
+		{"no look at the last event", "NO_EVENT_CURSOR TROUBLES=1", false, "assertion violated ((what==(events+1))"},
+		{"no fence at the checkpoint", "NO_CHECKPOINT_FENCE TROUBLES=1", false, "assertion violated ((what>=checkpoint)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			run := func(name string, args ...string) string {
+				cmd := exec.CommandContext(t.Context(), name, args...)
+				cmd.Dir = dir
+				out, err := cmd.CombinedOutput()
+				if err != nil && name != "./pan" { // which says so by its output
+					t.Fatalf("%s: %v\n%s", name, err, out)
+				}
+				return string(out)
+			}
+			args := []string{"-a"}
+			for d := range strings.FieldsSeq(c.defines) {
+				args = append(args, "-D"+d)
+			}
+			run("spin", append(args, model)...)
+			build, check := []string{"-w", "-O2", "-DCOLLAPSE", "-DNFAIR=3"}, []string{"-m100000"}
+			if c.live {
+				check = append(check, "-a", "-f")
+			} else {
+				build = append(build, "-DNOCLAIM", "-DSAFETY")
+			}
+			run("gcc", append(build, "-o", "pan", "pan.c")...)
+			if out := run("./pan", check...); !strings.Contains(out, c.want) || !whole.MatchString(out) {
+				t.Errorf("%s\n%.3000s", c.defines, out)
+			}
+		})
+	}
+}
+
+// whole is in what the checker prints at its end, unless it gave up.
+var whole = regexp.MustCompile(`errors: [01]\n`)
