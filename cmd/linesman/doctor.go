@@ -8,10 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker"
 )
 
 type doctorCmd struct {
@@ -81,10 +79,11 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 		defer d.caller.bus.Close()
 		d.users(ctx)
 		d.streams(ctx)
+		d.lags(ctx)
 		d.responder(ctx)
 		d.worker(ctx)
 	} else {
-		for _, name := range []string{"users", "streams", "responder", "worker"} {
+		for _, name := range []string{"users", "streams", "lags", "responder", "worker"} {
 			d.note(name, levelSkip, "NATS is out of reach", "")
 		}
 	}
@@ -297,6 +296,39 @@ func (d *doctor) streams(ctx context.Context) {
 	}
 }
 
+// Lags that are no matter of a moment.
+const (
+	longLag  = 10_000   // messages
+	longTail = 64 << 20 // bytes
+)
+
+// lags tells how far each step is behind the one before it.
+func (d *doctor) lags(ctx context.Context) {
+	const name = "lags"
+	ctx, cancel := soon(ctx)
+	defer cancel()
+	spool, err := worker.ReadBacklog(d.app.runsDir())
+	if err != nil {
+		d.note(name, levelWarn, fmt.Sprintf("the run directories cannot be read: %v", err), "")
+		return
+	}
+	lag, err := d.caller.bus.Lag(ctx)
+	if err != nil {
+		d.note(name, levelFail, first(err), "")
+		return
+	}
+	text := fmt.Sprintf("spools of %d runs %s ahead of RAW, RAW %d entries ahead of EVENTS, EVENTS %d ahead of RUNS",
+		spool.Runs, shortBytes(spool.Bytes), lag.Raw, lag.Events)
+	switch {
+	case spool.Bytes > longTail:
+		d.note(name, levelWarn, text, "look whether a worker is at work here, and RAW has room")
+	case lag.Raw > longLag || lag.Events > longLag:
+		d.note(name, levelWarn, text, "look again in a moment: if it grows, the log of the normalizer says why")
+	default:
+		d.note(name, levelOK, text, "")
+	}
+}
+
 func (d *doctor) responder(ctx context.Context) {
 	begun := time.Now()
 	a, err := d.caller.ask(ctx, answerTime, "status", map[string]any{"limit": 1})
@@ -375,100 +407,6 @@ func (d *doctor) http(ctx context.Context) {
 		return
 	}
 	d.note(name, levelOK, d.here.HTTP+", MCP at /mcp", "")
-}
-
-// testedCodex is the version of Codex that linesman was tested with.
-const testedCodex = "0.169.0"
-
-// agent looks at the program that tasks are given to.
-func (d *doctor) agent(ctx context.Context) {
-	const name = "codex"
-	command := d.app.config.Agents.Codex.Command
-	missing := levelFail
-	if d.app.config.NATS != "" || d.app.config.Work.MaxRuns == 0 { // tasks may run elsewhere
-		missing = levelWarn
-	}
-	path, err := exec.LookPath(command[0])
-	if err != nil {
-		d.note(name, missing, command[0]+" is not on the PATH", "npm install -g @openai/codex, or set agents.codex.command")
-		return
-	}
-	version, err := programVersion(ctx, append([]string{path}, command[1:]...))
-	switch {
-	case err != nil:
-		d.note(name, missing, fmt.Sprintf("%s --version: %v", path, err), "install it anew, or set agents.codex.command")
-	case version != testedCodex:
-		d.note(name, levelWarn, path+", version "+version, "linesman was tested with "+testedCodex)
-	default:
-		d.note(name, levelOK, path+", version "+version, "")
-	}
-}
-
-var versionNumber = regexp.MustCompile(`\b[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*`)
-
-// programVersion asks a program for its version, and waits at most five
-// seconds for it.
-func programVersion(ctx context.Context, command []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], append(command[1:len(command):len(command)], "--version")...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) } // npm's codex is a launcher
-	cmd.WaitDelay = time.Second
-	out := &beginning{limit: 4096}
-	cmd.Stdout = out
-	err := cmd.Run()
-	switch {
-	case ctx.Err() != nil:
-		return "", errors.New("no answer in 5 s")
-	case err != nil:
-		return "", err
-	}
-	version := versionNumber.FindString(string(out.b))
-	if version == "" {
-		return "", errors.New("what it prints has no version")
-	}
-	return version, nil
-}
-
-// beginning keeps the first bytes that are written to it.
-type beginning struct {
-	limit int
-	b     []byte
-}
-
-func (w *beginning) Write(b []byte) (int, error) {
-	w.b = append(w.b, b[:min(len(b), w.limit-len(w.b))]...)
-	return len(b), nil
-}
-
-func (d *doctor) git() {
-	if path, err := exec.LookPath("git"); err == nil {
-		d.note("git", levelOK, path, "")
-	} else {
-		d.note("git", levelWarn, "git is not on the PATH", "install it: agents want to work in repositories")
-	}
-}
-
-// inotify looks at the limits of Linux on who follows files; elsewhere there
-// are none of them.
-func (d *doctor) inotify() {
-	for _, l := range []struct {
-		key   string
-		least int
-	}{{"max_user_watches", 8192}, {"max_user_instances", 128}} {
-		b, err := os.ReadFile("/proc/sys/fs/inotify/" + l.key)
-		if err != nil {
-			return
-		}
-		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		if err == nil && n < l.least {
-			d.note("inotify", levelWarn, fmt.Sprintf("fs.inotify.%s is %d: files may be followed late", l.key, n),
-				fmt.Sprintf("sysctl fs.inotify.%s=%d", l.key, l.least))
-			return
-		}
-	}
-	d.note("inotify", levelOK, "its limits are wide enough", "")
 }
 
 // first is the first line of an error.

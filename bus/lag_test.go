@@ -1,0 +1,24 @@
+package bus
+
+import (
+	"testing"
+
+	"github.com/linesman/linesman/runs"
+)
+
+func TestLagIsWhatTheNormalizerHasNotRecorded(t *testing.T) {
+	_, b := serve(t)
+	log := corpusLog(t, "shell-fail", 700)
+	interleave(t, b, map[string][]runs.Entry{"a": log}, "a")
+	if l, err := b.Lag(t.Context()); err != nil || l != (Lag{Raw: uint64(len(log))}) {
+		t.Errorf("nobody works: %+v, %v", l, err)
+	}
+	stopAt(t, b, 5)
+	if l, err := b.Lag(t.Context()); err != nil || l.Raw == 0 || l.Events != 4 {
+		t.Errorf("killed before event 5: %+v, %v", l, err)
+	}
+	normalize(t, b)
+	if l, err := b.Lag(t.Context()); err != nil || l != (Lag{}) {
+		t.Errorf("all is recorded: %+v, %v", l, err)
+	}
+}

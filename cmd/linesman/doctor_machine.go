@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// testedCodex is the version of Codex that linesman was tested with.
+const testedCodex = "0.169.0"
+
+// agent looks at the program that tasks are given to.
+func (d *doctor) agent(ctx context.Context) {
+	const name = "codex"
+	command := d.app.config.Agents.Codex.Command
+	missing := levelFail
+	if d.app.config.NATS != "" || d.app.config.Work.MaxRuns == 0 { // tasks may run elsewhere
+		missing = levelWarn
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		d.note(name, missing, command[0]+" is not on the PATH", "npm install -g @openai/codex, or set agents.codex.command")
+		return
+	}
+	version, err := programVersion(ctx, append([]string{path}, command[1:]...))
+	switch {
+	case err != nil:
+		d.note(name, missing, fmt.Sprintf("%s --version: %v", path, err), "install it anew, or set agents.codex.command")
+	case version != testedCodex:
+		d.note(name, levelWarn, path+", version "+version, "linesman was tested with "+testedCodex)
+	default:
+		d.note(name, levelOK, path+", version "+version, "")
+	}
+}
+
+var versionNumber = regexp.MustCompile(`\b[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*`)
+
+// programVersion asks a program for its version, and waits at most five
+// seconds for it.
+func programVersion(ctx context.Context, command []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], append(command[1:len(command):len(command)], "--version")...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) } // npm's codex is a launcher
+	cmd.WaitDelay = time.Second
+	out := &beginning{limit: 4096}
+	cmd.Stdout = out
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return "", errors.New("no answer in 5 s")
+	case err != nil:
+		return "", err
+	}
+	version := versionNumber.FindString(string(out.b))
+	if version == "" {
+		return "", errors.New("what it prints has no version")
+	}
+	return version, nil
+}
+
+// beginning keeps the first bytes that are written to it.
+type beginning struct {
+	limit int
+	b     []byte
+}
+
+func (w *beginning) Write(b []byte) (int, error) {
+	w.b = append(w.b, b[:min(len(b), w.limit-len(w.b))]...)
+	return len(b), nil
+}
+
+func (d *doctor) git() {
+	if path, err := exec.LookPath("git"); err == nil {
+		d.note("git", levelOK, path, "")
+	} else {
+		d.note("git", levelWarn, "git is not on the PATH", "install it: agents want to work in repositories")
+	}
+}
+
+// inotify looks at the limits of Linux on who follows files; elsewhere there
+// are none of them.
+func (d *doctor) inotify() {
+	for _, l := range []struct {
+		key   string
+		least int
+	}{{"max_user_watches", 8192}, {"max_user_instances", 128}} {
+		b, err := os.ReadFile("/proc/sys/fs/inotify/" + l.key)
+		if err != nil {
+			return
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err == nil && n < l.least {
+			d.note("inotify", levelWarn, fmt.Sprintf("fs.inotify.%s is %d: files may be followed late", l.key, n),
+				fmt.Sprintf("sysctl fs.inotify.%s=%d", l.key, l.least))
+			return
+		}
+	}
+	d.note("inotify", levelOK, "its limits are wide enough", "")
+}

@@ -1,0 +1,47 @@
+package worker
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Backlog is what the run directories below a root hold that the raw log is
+// not known to have.
+type Backlog struct {
+	Runs  int   // directories of runs
+	Bytes int64 // of stdout that are not published yet, as far as the marks tell
+}
+
+// ReadBacklog looks at the run directories below root, whoever has them, and
+// changes nothing. The marks are written while it looks, so what it finds is
+// about right, and never less than there is. Tailed files are not counted.
+func ReadBacklog(root string) (b Backlog, err error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, nil
+	}
+	if err != nil {
+		return b, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		b.Runs++
+		dir := filepath.Join(root, e.Name())
+		out, err := os.Stat(filepath.Join(dir, outFile))
+		if err != nil { // it has none: it tails a file, or it went just now
+			continue
+		}
+		m := mark{}
+		line, err := readBounded(filepath.Join(dir, markFile), markSize)
+		if err != nil || copy(m.line[:], line) < markSize || !m.decode() {
+			m.place = place{}
+		}
+		b.Bytes += max(m.Out.Base+out.Size()-m.Log.Out, 0)
+	}
+	return b, nil
+}
