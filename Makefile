@@ -5,6 +5,8 @@ BIN      ?= bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 20s
 BENCH    ?= .
+ROUNDS   ?= 100
+SEED     ?= 0
 IMAGE    ?= linesman
 
 GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -14,7 +16,7 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 AGENTS = test/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build test lint vuln bench fuzz agents agents-if-npm docker clean help
+.PHONY: build test lint vuln bench fuzz soak agents agents-if-npm docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
@@ -54,6 +56,9 @@ fuzz: ## run every fuzz target for FUZZTIME each, one by one
 	  done; \
 	done
 
+soak: ## kill and break things ROUNDS times in each siege of test/chaos, about 3 s each; SEED=N repeats a schedule
+	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
+
 agents: $(AGENTS) ## install the pinned agent command lines into test/agents
 
 $(AGENTS): test/agents/package.json test/agents/package-lock.json
@@ -71,7 +76,7 @@ docker: ## build the container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 clean: ## remove what was built and installed
-	rm -rf $(BIN) test/agents/node_modules test/mcp/node_modules test/adcp/node_modules
+	rm -rf $(BIN) test/agents/node_modules test/mcp/node_modules test/adcp/node_modules test/a2a/node_modules
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile

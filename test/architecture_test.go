@@ -16,35 +16,40 @@ const module = "github.com/linesman/linesman"
 // layers says what each package of ours may import of ours. Those below test
 // and examples may import what they like; every other package is listed here.
 var layers = map[string][]string{
-	"bounds":                 {},
-	"runs":                   {"bounds"},
-	"normalizer/scan":        {},
-	"normalizer":             {"bounds", "runs", "normalizer/scan"},
-	"normalizer/codex":       {"bounds", "runs", "normalizer", "normalizer/scan"},
-	"normalizer/backendtest": {"bounds", "runs", "normalizer"},
-	"config":                 {},
-	"normalizer/cloud":       {"bounds", "runs", "normalizer", "normalizer/scan"},
-	"worker/launch":          {"runs"},
-	"worker":                 {"bounds", "runs", "worker/launch"},
-	"bus":                    {"bounds", "runs", "normalizer"},
-	"bridge":                 {"runs"},
-	"responder":              {"runs"},
-	"responder/cloud":        {"bounds", "runs"},
-	"responder/adcp":         {"bounds", "runs"},
-	"responder/delegator":    {"bounds", "runs", "responder", "responder/adcp", "responder/cloud"},
-	"responder/mcp":          {"responder/delegator"},
-	"responder/web":          {},
-	"responder/rest":         {"runs", "responder", "responder/cloud", "responder/delegator"},
-	"responder/natsapi":      {"responder/delegator"},
+	"bounds":                  {},
+	"runs":                    {"bounds"},
+	"normalizer/scan":         {},
+	"normalizer":              {"bounds", "runs", "normalizer/scan"},
+	"normalizer/codex":        {"bounds", "runs", "normalizer", "normalizer/scan"},
+	"normalizer/backendtest":  {"bounds", "runs", "normalizer"},
+	"config":                  {},
+	"normalizer/cloud":        {"bounds", "runs", "normalizer", "normalizer/scan"},
+	"normalizer/external":     {"runs", "normalizer", "normalizer/scan"},
+	"worker/launch":           {"runs"},
+	"worker":                  {"bounds", "runs", "worker/launch"},
+	"bus":                     {"bounds", "runs", "normalizer"},
+	"bridge":                  {"runs"},
+	"responder":               {"runs"},
+	"responder/cloud":         {"bounds", "runs"},
+	"responder/a2a":           {"runs", "responder", "responder/adcp", "responder/cloud", "responder/delegator", "responder/push"},
+	"responder/adcp":          {"bounds", "runs"},
+	"responder/adcp/adcptest": {},
+	"responder/push":          {"bounds", "runs", "responder/adcp"},
+	"responder/delegator":     {"bounds", "runs", "responder", "responder/adcp", "responder/cloud", "responder/push"},
+	"responder/mcp":           {"responder/delegator"},
+	"responder/web":           {},
+	"responder/rest":          {"bounds", "runs", "responder", "responder/adcp", "responder/cloud", "responder/delegator"},
+	"responder/natsapi":       {"responder/adcp", "responder/delegator"},
 	"cmd/linesman": {
-		"bridge", "bus", "config", "normalizer", "normalizer/codex", "normalizer/cloud", "runs", "worker", "worker/launch",
-		"responder", "responder/adcp", "responder/cloud", "responder/delegator", "responder/mcp", "responder/natsapi", "responder/rest", "responder/web",
+		"bridge", "bus", "config", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker", "worker/launch",
+		"responder", "responder/a2a", "responder/adcp", "responder/cloud", "responder/delegator", "responder/mcp", "responder/natsapi", "responder/push", "responder/rest",
+		"responder/web",
 	},
 }
 
 // pure packages are functions of their input. What would let them look at the
 // world is forbidden to them, and so is everything from outside this module.
-var pure = []string{"bounds", "runs", "normalizer", "normalizer/scan", "normalizer/codex", "normalizer/cloud"}
+var pure = []string{"bounds", "runs", "normalizer", "normalizer/scan", "normalizer/codex", "normalizer/cloud", "normalizer/external"}
 
 var impure = []string{
 	"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os",

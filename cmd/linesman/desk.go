@@ -12,11 +12,13 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/cloud"
 	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
@@ -29,6 +31,7 @@ type desk struct {
 	bus   *bus.Bus
 	tools *delegator.Delegator
 	cloud *cloud.Driver
+	push  *push.Pusher
 	web   *web.Server // nil: no HTTP
 	addr  net.Addr
 	mcp   *mcp.Endpoint
@@ -51,6 +54,11 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 	d.tools = delegator.New(delegator.Config{
 		Responder: d.Responder, Cloud: d.cloud, Environments: c.Environments, Idle: c.Work.Idle, Hard: c.Work.Hard, GitGate: c.Work.GitGate, Log: a.log,
 		Requests: &adcp.Requests{Store: b.RequestStore(), TTL: c.IdempotencyTTL},
+		Push:     push.NewRegistry(b.PushStore(), push.AdCP, c.Push.AllowPrivate),
+	})
+	d.push = push.New(push.Config{
+		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: b, Private: c.Push.AllowPrivate, GiveUp: c.Push.GiveUp, Log: a.log,
+		Encoders: map[string]push.Encoder{push.AdCP: push.NewAdCP(d.tools), push.A2A: a2a.NewNotices(d.tools)},
 	})
 	if listen == "" {
 		return d, nil
@@ -68,6 +76,9 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 	d.mcp = mcp.Handler(mcp.NewServer(d.mcpConfig()))
 	d.web.Handle("/mcp", named(d.mcp))
 	if err := d.serveREST(); err != nil {
+		return nil, err
+	}
+	if err := d.serveA2A(); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -88,13 +99,6 @@ func (d *desk) serveREST() error {
 	return nil
 }
 
-func (a *app) tokenFile() string { return filepath.Join(a.config.DataDir, "token") }
-
-func (d *desk) mcpConfig() mcp.Config {
-	return mcp.Config{Tools: d.tools, List: d.tools.Tools(), Schemas: delegator.Schemas(), Version: build().Version, Log: d.app.log}
-}
-
-// ready says what is missing for requests to be answered.
 // named tells a surface who calls: idempotency keys are each caller's own.
 func named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -102,6 +106,13 @@ func named(h http.Handler) http.Handler {
 	})
 }
 
+func (a *app) tokenFile() string { return filepath.Join(a.config.DataDir, "token") }
+
+func (d *desk) mcpConfig() mcp.Config {
+	return mcp.Config{Tools: d.tools, List: d.tools.Tools(), Schemas: delegator.Schemas(), Version: build().Version, Log: d.app.log}
+}
+
+// ready says what is missing for requests to be answered.
 func (d *desk) ready(ctx context.Context) error {
 	if !d.bus.Connected() {
 		return errors.New("NATS is away")
@@ -129,6 +140,7 @@ func (d *desk) serve(ctx context.Context) error {
 	group.Go(func() error {
 		return d.bus.AskCloud(ctx, func(ctx context.Context) error { return d.cloud.Follow(ctx, d.openCloud) })
 	})
+	group.Go(func() error { return d.push.Run(ctx) })
 	if d.web != nil {
 		group.Go(func() error {
 			defer d.mcp.Close()

@@ -22,8 +22,11 @@ import (
 func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.recover(w, r)
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+		for name, value := range standing {
+			w.Header().Set(name, value)
+		}
 		if s.foreign(r) {
+			turnAway(w, r)
 			refuse(w, http.StatusForbidden, "FORBIDDEN", "the Host or Origin header names another machine")
 			return
 		}
@@ -35,13 +38,19 @@ func (s *Server) handler() http.Handler {
 			s.readyz(w, r)
 			return
 		}
+		if h, pattern := s.public.Handler(r); pattern != "" {
+			h.ServeHTTP(w, r)
+			return
+		}
 		who := s.known(r)
 		there := who.scopes
 		if there == 0 {
+			turnAway(w, r)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman"`)
 			refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
 			return
 		}
+		defer busy(r.Context())()
 		h, pattern := s.mux.Handler(r)
 		if pattern == "" {
 			s.unmatched(w, r, h)
@@ -52,8 +61,26 @@ func (s *Server) handler() http.Handler {
 			refuse(w, http.StatusForbidden, "FORBIDDEN", lacking(needed, there))
 			return
 		}
-		s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who.name)))
+		s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
 	})
+}
+
+// standing are the headers of every answer. A handler may say otherwise of
+// its own. Nothing that is served is a page, so nothing may be loaded or framed.
+var standing = map[string]string{
+	"X-Content-Type-Options":       "nosniff",
+	"Cache-Control":                "no-store",
+	"Content-Security-Policy":      "default-src 'none'; frame-ancestors 'none'",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Referrer-Policy":              "no-referrer",
+}
+
+// turnAway has the connection closed behind the answer to a request with a
+// body: what nobody wants is not waited for.
+func turnAway(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 type callerKey struct{}
@@ -61,8 +88,16 @@ type callerKey struct{}
 // Caller is the name of the token that a request was made with, by the
 // request's context; "" is the token of the token file.
 func Caller(ctx context.Context) string {
-	name, _ := ctx.Value(callerKey{}).(string)
-	return name
+	who, _ := ctx.Value(callerKey{}).(caller)
+	return who.name
+}
+
+// Allows reports whether the token that a request was made with has all of some
+// scopes, by the request's context: for a handler that needs more than its
+// pattern does for a part of what it is asked.
+func Allows(ctx context.Context, needed Scopes) bool {
+	who, _ := ctx.Value(callerKey{}).(caller)
+	return needed&^who.scopes == 0
 }
 
 // foreign reports whether a page of another site may have made the request:

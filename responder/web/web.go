@@ -4,10 +4,12 @@
 // once, the health checks, and the end.
 //
 //	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz
+//	                                  ├──▶ what is public
 //	                                  └──▶ token ──▶ scopes ──▶ handler of a surface
 //
-// The one rule: nothing but the two health checks is answered without a
-// token, and a handler is reached only by one that has all its scopes.
+// The one rule: nothing but the two health checks, and what was hung on it as
+// public, is answered without a token, and a handler is reached only by one
+// that has all its scopes.
 package web
 
 import (
@@ -26,7 +28,7 @@ import (
 )
 
 const (
-	maxConns  = 512      // further ones wait in the kernel's queue
+	maxConns  = 512      // the next one takes the place of one that waits, see limit
 	maxHeader = 32 << 10 // bytes of the request line and headers, else 431
 	maxReason = 256      // bytes of what /readyz says
 	minToken  = 16       // characters
@@ -81,7 +83,9 @@ type Server struct {
 	ready    func(context.Context) error
 	log      *zap.Logger
 	mux      *http.ServeMux
+	public   *http.ServeMux // what anybody may ask
 	wait     patience
+	most     int // connections
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -116,7 +120,9 @@ func New(c Config) (*Server, error) {
 		ready:    c.Ready,
 		log:      c.Log.Named("web"),
 		mux:      http.NewServeMux(),
+		public:   http.NewServeMux(),
 		wait:     patient,
+		most:     maxConns,
 	}, nil
 }
 
@@ -130,6 +136,10 @@ func (s *Server) HandleFor(needed Scopes, pattern string, h http.Handler) {
 	s.needs[pattern] = needed
 }
 
+// HandlePublic is Handle for what anybody may ask who reaches the server, also
+// without a token: it must tell nothing of runs. Host and Origin are checked.
+func (s *Server) HandlePublic(pattern string, h http.Handler) { s.public.Handle(pattern, h) }
+
 // Listen takes the address and returns it, with the port that was free. After
 // the first time it returns the same. Connections wait for Serve.
 func (s *Server) Listen() (net.Addr, error) {
@@ -140,7 +150,7 @@ func (s *Server) Listen() (net.Addr, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listen on %s: %w", s.listen, err)
 		}
-		s.listener = limit(l, maxConns)
+		s.listener = limit(l, s.most)
 	}
 	return s.listener.Addr(), nil
 }
@@ -161,6 +171,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       withConn,
 		ErrorLog:          quiet(s.log),
 	}
 	done := make(chan error, 1)

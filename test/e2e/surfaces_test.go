@@ -1,9 +1,14 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -35,7 +40,7 @@ type surface struct {
 // One story on each surface: submit, wait, result, resume, cancel. Then every
 // surface is asked about the runs of all, and tells the same of them.
 func TestRealCodexIsSeenAlikeOnEverySurface(t *testing.T) {
-	const surfaces = 6
+	const surfaces = 7
 	var prompts []string // a scripted model is good for one story
 	for i := range surfaces {
 		prompts = append(prompts, fmt.Sprintf("go%d=resume", i), fmt.Sprintf("sleep%d=shell-sleep", i))
@@ -63,7 +68,7 @@ func TestRealCodexIsSeenAlikeOnEverySurface(t *testing.T) {
 	}
 	all := []surface{
 		tools(t, "NATS", overNATS), tools(t, "MCP", overMCP), adcpTools(t, "AdCP over NATS", overNATS), adcpTools(t, "AdCP over MCP", overMCP),
-		restful(site), adcpRestful(site),
+		restful(site), adcpRestful(site), overA2A(site),
 	}
 	runs := map[string]string{} // what each is to be, by its id
 	for i, s := range all {
@@ -242,6 +247,61 @@ func adcpRestful(s *site) surface {
 	}
 }
 
+// overA2A is A2A 1.0, JSON-RPC.
+func overA2A(s *site) surface {
+	n := 0
+	send := func(context, prompt, options string) string {
+		n++
+		result, failure := s.rpc("SendMessage", fmt.Sprintf(
+			`{"message":{"messageId":"story-%d","role":"ROLE_USER",%s"parts":[{"text":%q},{"data":%s}]},"configuration":{"returnImmediately":true}}`,
+			n, context, prompt, options))
+		if failure.Exists() {
+			s.t.Fatalf("SendMessage: %s", failure.Raw)
+		}
+		return result.Get("task.id").String()
+	}
+	call := func(method, run string) gjson.Result {
+		result, failure := s.rpc(method, fmt.Sprintf(`{"id":%q}`, run))
+		if failure.Exists() {
+			s.t.Fatalf("%s: %s", method, failure.Raw)
+		}
+		return result
+	}
+	return surface{
+		name:   "A2A",
+		submit: func(dir, prompt string) string { return send("", prompt, fmt.Sprintf(`{"workingDir":%q}`, dir)) },
+		resume: func(_, thread, prompt string) string {
+			return send(fmt.Sprintf(`"contextId":%q,`, thread), prompt, "{}")
+		},
+		wait: func(run string) { // a stream ends with its task; there is none of a task that has ended
+			answer := s.open("POST", "/a2a", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":%q}}`, run))
+			defer answer.Body.Close()
+			if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+				s.t.Fatal(err)
+			}
+		},
+		cancel: func(run string) { call("CancelTask", run) },
+		facts: func(run string) facts {
+			task := call("GetTask", run)
+			parts := task.Get("artifacts.0.parts").Array()
+			if len(parts) == 0 {
+				parts = task.Get("status.message.parts").Array()
+			}
+			var data gjson.Result
+			for _, p := range parts {
+				if d := p.Get("data"); d.Exists() {
+					data = d
+				}
+			}
+			state := strings.ToLower(strings.TrimPrefix(task.Get("status.state").String(), "TASK_STATE_"))
+			if state == "canceled" {
+				state = "cancelled"
+			}
+			return facts{State: state, Thread: task.Get("contextId").String(), Summary: data.Get("message").String()}
+		},
+	}
+}
+
 // raws are the members of a list, in one spelling: an MCP client reads an
 // object, and not how it was written.
 func raws(list gjson.Result) []string {
@@ -254,4 +314,32 @@ func raws(list gjson.Result) []string {
 		all = append(all, string(b))
 	}
 	return all
+}
+
+func TestAdCPExample(t *testing.T) {
+	t.Parallel()
+	example := filepath.Join(t.TempDir(), "adcp")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", example, "./examples/adcp")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	s := recordings(t, "shell-ok", "failed")
+	for _, tt := range []struct {
+		prompt, token, stdout, stderr string
+		ok                            bool
+	}{
+		{"shell-ok", s.token, "Two files.\n", ` submitted {"asked_by":"examples/adcp"}`, true},
+		{"failed", s.token, "", "adcp: the task is failed: ", false},
+		{" ", s.token, "", "adcp: VALIDATION_ERROR: task: must not be blank\n", false},
+		{"shell-ok", "wrong", "", "adcp: 401 Unauthorized: ", false},
+	} {
+		var stdout, stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), example, tt.prompt)
+		cmd.Env = append(os.Environ(), "ADCP_URL="+s.url, "ADCP_TOKEN="+tt.token)
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Run(); (err == nil) != tt.ok || stdout.String() != tt.stdout || !strings.Contains(stderr.String(), tt.stderr) {
+			t.Errorf("%q: %v\n%s%s", tt.prompt, err, stdout.String(), stderr.String())
+		}
+	}
 }

@@ -1,0 +1,127 @@
+// Command adcp gives Codex a task in the envelope of AdCP 3.1, over REST, so
+// that it is begun once however often it has to be asked for.
+//
+//	adcp "Explain what this package does."
+//
+// ADCP_URL and ADCP_TOKEN say where linesman serves HTTP, and what to show: a
+// token with the scopes read and submit. It exits with 1 unless the task
+// completed.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: adcp PROMPT")
+		os.Exit(2)
+	}
+	if err := run(ctx, os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "adcp:", err)
+		os.Exit(1)
+	}
+}
+
+// envelope is what is read of a response; the rest of it stands beside.
+type envelope struct {
+	Status  string
+	TaskID  string          `json:"task_id"`
+	Message string          `json:"message"`
+	Context json.RawMessage `json:"context"`
+	Error   *failure        `json:"adcp_error"`
+}
+
+// failure is the adcp_error of a response.
+type failure struct {
+	Code, Message, Recovery string
+	RetryAfter              int `json:"retry_after"` // seconds
+}
+
+func (f *failure) Error() string { return f.Code + ": " + f.Message }
+
+func run(ctx context.Context, prompt string) error {
+	// One key for one intention: whoever asks again with it, also after a
+	// crash, gets the same task. The context is ours, and comes back.
+	begun, err := ask(ctx, http.MethodPost, "/v1/runs", map[string]any{
+		"task": prompt, "idempotency_key": "adcp-example." + rand.Text(), "context": map[string]any{"asked_by": "examples/adcp"},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "task", begun.TaskID, begun.Status, string(begun.Context))
+	for {
+		e, err := ask(ctx, http.MethodGet, "/v1/runs/"+begun.TaskID+"/wait?timeout=60", nil)
+		switch {
+		case err != nil:
+			return err
+		case e.Status == "submitted" || e.Status == "working" || e.Status == "input-required":
+			continue
+		case e.Status != "completed":
+			return fmt.Errorf("the task is %s: %s", e.Status, e.Message)
+		}
+		fmt.Println(e.Message)
+		return nil
+	}
+}
+
+// ask sends a request until it is answered, or something else than time must
+// change: what is transient, and a connection that broke, is tried again.
+func ask(ctx context.Context, method, path string, body any) (e envelope, err error) {
+	var raw []byte
+	if body != nil {
+		if raw, err = json.Marshal(body); err != nil {
+			return e, err
+		}
+	}
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		e, err = once(ctx, method, path, raw)
+		if err == nil && (e.Error == nil || e.Status == "failed" && e.TaskID != "") {
+			return e, nil // of a task that has failed, the status says so
+		}
+		if err == nil && e.Error.Recovery != "transient" {
+			return e, e.Error
+		}
+		if err == nil && e.Error.RetryAfter > 0 {
+			wait = time.Duration(e.Error.RetryAfter) * time.Second
+		}
+		select {
+		case <-ctx.Done():
+			return e, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+func once(ctx context.Context, method, path string, body []byte) (e envelope, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, os.Getenv("ADCP_URL")+path, bytes.NewReader(body))
+	if err != nil {
+		return e, err
+	}
+	r.Header.Set("Authorization", "Bearer "+os.Getenv("ADCP_TOKEN"))
+	r.Header.Set("Accept", "application/adcp+json")
+	r.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return e, err
+	}
+	defer response.Body.Close()
+	if raw, err := io.ReadAll(io.LimitReader(response.Body, 16<<20)); err != nil {
+		return e, err
+	} else if json.Unmarshal(raw, &e) != nil || e.Status == "" { // a problem of HTTP: the token, say
+		return envelope{Status: "rejected", Error: &failure{Code: response.Status, Message: string(raw[:min(len(raw), 300)])}}, nil
+	}
+	return e, nil
+}

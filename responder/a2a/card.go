@@ -1,0 +1,105 @@
+package a2a
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+)
+
+// card says what is served at an address, for anybody who asks.
+func (h *Handler) card(url string) *sdk.AgentCard {
+	return &sdk.AgentCard{
+		Name: "linesman",
+		Description: "Runs Codex on the machine of its owner: a message is a task, whose text is the prompt. " +
+			"Options go in one data part: mode, workingDir, model, timeoutSec and the other arguments of _codex_local_exec.",
+		Version: h.Version,
+		SupportedInterfaces: []*sdk.AgentInterface{
+			{URL: url + pathRPC, ProtocolBinding: sdk.TransportProtocolJSONRPC, ProtocolVersion: sdk.Version},
+			{URL: url + pathREST, ProtocolBinding: sdk.TransportProtocolHTTPJSON, ProtocolVersion: sdk.Version},
+			{URL: url + pathRPC, ProtocolBinding: sdk.TransportProtocolJSONRPC, ProtocolVersion: a2av0.Version},
+		},
+		Capabilities: sdk.AgentCapabilities{
+			Streaming: true, PushNotifications: h.Push != nil,
+			Extensions: []sdk.AgentExtension{{URI: ProfileURI, Description: "AdCP structured task invocation, where a request asks for it"}},
+		},
+		DefaultInputModes:    []string{"text/plain", "application/json"},
+		DefaultOutputModes:   modes,
+		SecurityRequirements: sdk.SecurityRequirementsOptions{{"bearer": {}}},
+		Skills:               skills(),
+	}
+}
+
+// bothCard is a card that clients of 0.3 read too: what they look for stands
+// beside it. a2a-go's own union is one that its clients of 1.0 refuse.
+type bothCard struct {
+	*sdk.AgentCard
+	SecuritySchemes map[string]bothScheme `json:"securitySchemes"`
+
+	ProtocolVersion    string                  `json:"protocolVersion"`
+	URL                string                  `json:"url"`
+	PreferredTransport sdk.TransportProtocol   `json:"preferredTransport"`
+	Security           []map[string][]struct{} `json:"security"`
+}
+
+type bothScheme struct {
+	Type   string                     `json:"type"`
+	Scheme string                     `json:"scheme"`
+	HTTP   sdk.HTTPAuthSecurityScheme `json:"httpAuthSecurityScheme"`
+}
+
+func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
+	url, head := h.URL, w.Header()
+	if url == "" { // whoever lies here is the only one to get the answer
+		scheme := "http"
+		if r.Header.Get("X-Forwarded-Proto") == "https" {
+			scheme = "https"
+		}
+		url = scheme + "://" + r.Host
+		head.Set("Vary", "Host, X-Forwarded-Proto")
+	}
+	bearer := sdk.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "A token of linesman, as linesman token makes them"}
+	card := bothCard{
+		AgentCard: h.card(url), SecuritySchemes: map[string]bothScheme{"bearer": {"http", "bearer", bearer}},
+		ProtocolVersion: "0.3.0", URL: url + pathRPC, PreferredTransport: sdk.TransportProtocolJSONRPC,
+		Security: []map[string][]struct{}{{"bearer": {}}},
+	}
+	body, err := json.MarshalIndent(card, "", "  ")
+	if err != nil { // plain values
+		panic(err)
+	}
+	head.Set("Content-Type", "application/json")
+	head.Set("Content-Length", strconv.Itoa(len(body)))
+	head.Set("Cache-Control", "no-cache")
+	_, _ = w.Write(body)
+}
+
+func skills() []sdk.AgentSkill {
+	text := []string{"text/plain", "application/json"}
+	return []sdk.AgentSkill{
+		{
+			ID: "codex-run", Name: "Run a Codex task", Tags: []string{"codex", "coding"}, InputModes: text, OutputModes: text,
+			Description: "Runs a coding task with codex. What the agent says comes as it says it, and its last word is the result.",
+			Examples:    []string{"Explain what this package does."},
+		},
+		{
+			ID: "codex-resume", Name: "Go on with a Codex thread", Tags: []string{"codex", "coding"}, InputModes: text, OutputModes: text,
+			Description: "Goes on where an earlier task ended: send the message with the contextId of that task.",
+			Examples:    []string{"Now fix the test that fails."},
+		},
+		{
+			ID: "codex-status", Name: "Status of Codex tasks", Tags: []string{"codex", "status"}, InputModes: []string{"application/json"}, OutputModes: []string{"application/json"},
+			Description: "Says how tasks stand. It is what GetTask and ListTasks do; under the AdCP profile it is a skill to call.",
+		},
+		{
+			ID: "codex-cancel", Name: "Cancel a Codex task", Tags: []string{"codex"}, InputModes: []string{"application/json"}, OutputModes: []string{"application/json"},
+			Description: "Ends a task. It is what CancelTask does; under the AdCP profile it is a skill to call.",
+		},
+		{
+			ID: "get_task_status", Name: "Get AdCP task status", Tags: []string{"adcp"}, InputModes: []string{"application/json"}, OutputModes: []string{"application/json"},
+			Description: "How an AdCP task stands: for requests that ask for the AdCP profile.",
+		},
+	}
+}

@@ -1,0 +1,211 @@
+package a2a
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/runs"
+)
+
+// message is what a caller sent, as far as it is one that can be a task.
+type message struct {
+	id      string          // of the message
+	prompt  string          // its texts
+	options json.RawMessage // its data: arguments of _codex_local_exec; nil: none
+	context string          // the context that it goes on in, as the caller names it; "": a new one
+	thread  string          // of that context
+}
+
+// modes are the media types of what a task gives.
+var modes = []string{"text/plain", "application/json"}
+
+// readMessage checks what every message must be.
+func readMessage(q *sdk.SendMessageRequest) (*sdk.Message, error) {
+	wrong := func(why string) error { return fail(sdk.ErrInvalidParams, why) }
+	if q == nil || q.Message == nil {
+		return nil, wrong("message: is required")
+	}
+	m := q.Message
+	switch {
+	case m.ID == "":
+		return nil, wrong("message.messageId: is required")
+	case !utf8.ValidString(m.ID):
+		return nil, wrong("message.messageId: must be UTF-8")
+	case m.Role != sdk.MessageRoleUser:
+		return nil, wrong("message.role: must be ROLE_USER")
+	case len(m.Parts) == 0:
+		return nil, wrong("message.parts: are required")
+	case len(m.Parts) > MaxParts:
+		return nil, wrong("message.parts: at most " + strconv.Itoa(MaxParts))
+	case slices.Contains(m.Parts, nil):
+		return nil, wrong("message.parts: none may be null")
+	}
+	if q.Config == nil {
+		return m, nil
+	}
+	if err := checkHistory(q.Config.HistoryLength); err != nil {
+		return nil, err
+	}
+	if accepted := q.Config.AcceptedOutputModes; len(accepted) > 0 && !slices.ContainsFunc(accepted, gives) {
+		return nil, fail(sdk.ErrUnsupportedContentType, "acceptedOutputModes: a task gives "+strings.Join(modes, " and "))
+	}
+	return m, nil
+}
+
+// gives reports whether a task gives something of a media type.
+func gives(accepted string) bool {
+	media, _, _ := strings.Cut(strings.ToLower(accepted), ";")
+	media = strings.TrimSpace(media)
+	family, any := strings.CutSuffix(media, "*")
+	return media == "text" || slices.ContainsFunc(modes, func(m string) bool {
+		return m == media || any && (family == "*/" || strings.HasPrefix(m, family))
+	})
+}
+
+// read makes a task of a message: its texts are the prompt, its one data part
+// the options.
+func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message, error) {
+	m, err := readMessage(q)
+	if err != nil {
+		return nil, err
+	}
+	read := &message{id: m.ID, context: m.ContextID}
+	var texts []string
+	for i, p := range m.Parts {
+		switch p.Content.(type) {
+		case sdk.Text:
+			texts = append(texts, p.Text())
+		case sdk.Data:
+			if read.options != nil {
+				return nil, fail(sdk.ErrInvalidParams, "message.parts: one data part holds all options")
+			}
+			if read.options, err = dataOf(ctx, i, p); err != nil {
+				return nil, err
+			}
+			if err := checkOptions(read.options, len(texts) > 0); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, fail(sdk.ErrUnsupportedContentType, "message.parts: texts and one data part are taken, no files")
+		}
+	}
+	read.prompt = strings.Join(texts, "\n\n")
+	if m.TaskID != "" {
+		return nil, h.refuseTask(ctx, m)
+	}
+	if m.ContextID != "" {
+		if read.thread, err = h.thread(m.ContextID); err != nil {
+			return nil, err
+		}
+	}
+	return read, nil
+}
+
+// dataOf is the data of a part as it was written, where that is known: a
+// number may have more digits than a float.
+func dataOf(ctx context.Context, i int, p *sdk.Part) (json.RawMessage, error) {
+	raw := json.RawMessage(nil)
+	if parts := callOf(ctx).parts; i < len(parts) {
+		if data := parts[i].Get("data"); data.Exists() {
+			raw = json.RawMessage(data.Raw)
+		}
+	}
+	if raw == nil {
+		var err error
+		if raw, err = json.Marshal(p.Data()); err != nil {
+			return nil, fail(sdk.ErrInvalidParams, "message.parts: the data is no JSON")
+		}
+	}
+	if !gjson.ParseBytes(raw).IsObject() {
+		return nil, fail(sdk.ErrInvalidParams, "message.parts: the data must be an object")
+	}
+	return raw, nil
+}
+
+// elsewhere are the options that the message says in another place.
+var elsewhere = map[string]string{
+	"format": "the protocol", "idempotency_key": "messageId", "idempotencyKey": "messageId", "context_id": "contextId", "contextId": "contextId",
+}
+
+func checkOptions(options json.RawMessage, text bool) error {
+	var err error
+	gjson.ParseBytes(options).ForEach(func(key, _ gjson.Result) bool {
+		name := key.String()
+		where := elsewhere[name]
+		if name == "task" && text {
+			where = "the text part"
+		}
+		if where != "" {
+			err = fail(sdk.ErrInvalidParams, "message.parts: "+name+" is no option: "+where+" says it")
+		}
+		return err == nil
+	})
+	return err
+}
+
+// refuseTask says why a message for a task is not taken: a task of linesman
+// begins with its one message.
+func (h *Handler) refuseTask(ctx context.Context, m *sdk.Message) error {
+	v, err := h.find(ctx, m.TaskID)
+	switch {
+	case err != nil:
+		return err
+	case m.ContextID != "" && m.ContextID != v.ID && !strings.EqualFold(m.ContextID, v.Thread):
+		return fail(sdk.ErrInvalidParams, "message.contextId: is not that of the task")
+	case v.State.Final():
+		return fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+": go on in its context, without its taskId")
+	case v.State == runs.StateInputRequired:
+		return fail(sdk.ErrUnsupportedOperation, "the task waits for an answer that does not come over A2A")
+	}
+	return fail(sdk.ErrUnsupportedOperation, "a task takes no message while it is "+string(v.State)+": wait for its end, or cancel it")
+}
+
+// thread is that of a context, which is named by its thread, or by any of its
+// tasks. One that nobody knows is refused: a caller cannot make up contexts.
+func (h *Handler) thread(name string) (string, error) {
+	if v, ok := h.Responder.Get(name); ok {
+		switch {
+		case v.Agent != agent:
+			return "", fail(sdk.ErrUnsupportedOperation, "only contexts of "+agent+" on this machine can be gone on with")
+		case v.Thread == "" && v.State.Final():
+			return "", fail(sdk.ErrUnsupportedOperation, "message.contextId: its task ended before it had a thread: begin a new context")
+		case v.Thread == "":
+			return "", fail(sdk.ErrUnsupportedOperation, "message.contextId: its task has no thread yet: wait until it works, or has ended")
+		}
+		return v.Thread, nil
+	}
+	thread := strings.ToLower(name)
+	v, ok := h.Responder.Thread(thread)
+	if !ok {
+		return "", fail(sdk.ErrInvalidParams, "message.contextId: names no context that is known here; leave it out to begin one")
+	}
+	if v.Agent != agent {
+		return "", fail(sdk.ErrUnsupportedOperation, "only contexts of "+agent+" on this machine can be gone on with")
+	}
+	return v.Thread, nil
+}
+
+// agent is whom tasks are given to.
+const agent = "codex"
+
+var keyForm = regexp.MustCompile(adcp.KeyPattern)
+
+// keyOf is the idempotency key of a message: its id, where that can be one.
+func keyOf(messageID string) string {
+	if keyForm.MatchString(messageID) {
+		return messageID
+	}
+	sum := sha256.Sum256([]byte(messageID))
+	return "a2a-" + hex.EncodeToString(sum[:])
+}

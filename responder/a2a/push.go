@@ -1,0 +1,175 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/runs"
+)
+
+// PushConfigs keeps where callers want to be told of runs.
+type PushConfigs interface {
+	// Check reports what is wrong with a registration, each a [runs.FieldError]
+	// that quotes no value.
+	Check(push.Registration) error
+	Put(ctx context.Context, r push.Registration) error
+	Get(ctx context.Context, run, id string) (push.Registration, error)
+	List(ctx context.Context, run string) ([]push.Registration, error)
+	Delete(ctx context.Context, run, id string) error
+}
+
+// onlyConfig is the id of a configuration that was given none.
+const onlyConfig = "default"
+
+// CreateTaskPushConfig keeps where to tell of a task; one of the same id is
+// replaced.
+func (h *Handler) CreateTaskPushConfig(ctx context.Context, q *sdk.PushConfig) (*sdk.PushConfig, error) {
+	run, err := h.pushTask(ctx, q.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	r := registration(run, q)
+	if err := h.explainPush("create a push config", h.Push.Put(ctx, r)); err != nil {
+		return nil, err
+	}
+	return pushConfig(r), nil
+}
+
+// GetTaskPushConfig returns a configuration, without what is secret in it.
+func (h *Handler) GetTaskPushConfig(ctx context.Context, q *sdk.GetTaskPushConfigRequest) (*sdk.PushConfig, error) {
+	run, err := h.pushTask(ctx, q.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	r, err := h.Push.Get(ctx, run, configID(q.ID))
+	if err := h.explainPush("get a push config", err); err != nil {
+		return nil, err
+	}
+	return pushConfig(r), nil
+}
+
+// ListTaskPushConfigs returns all configurations of a task: they are few, and
+// fit one page.
+func (h *Handler) ListTaskPushConfigs(ctx context.Context, q *sdk.ListTaskPushConfigRequest) (*sdk.ListTaskPushConfigResponse, error) {
+	run, err := h.pushTask(ctx, q.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if q.PageToken != "" {
+		return nil, fail(sdk.ErrInvalidParams, "pageToken: there is one page only")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	list, err := h.Push.List(ctx, run)
+	if err := h.explainPush("list push configs", err); err != nil {
+		return nil, err
+	}
+	answer := &sdk.ListTaskPushConfigResponse{Configs: []*sdk.PushConfig{}}
+	for _, r := range list {
+		answer.Configs = append(answer.Configs, pushConfig(r))
+	}
+	return answer, nil
+}
+
+// DeleteTaskPushConfig removes a configuration. One that is not there is as
+// good as removed.
+func (h *Handler) DeleteTaskPushConfig(ctx context.Context, q *sdk.DeleteTaskPushConfigRequest) error {
+	run, err := h.pushTask(ctx, q.TaskID)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if err := h.Push.Delete(ctx, run, configID(q.ID)); !errors.Is(err, push.ErrUnknown) {
+		return h.explainPush("delete a push config", err)
+	}
+	return nil
+}
+
+// pushTask is the run whose configurations a request is about.
+func (h *Handler) pushTask(ctx context.Context, id sdk.TaskID) (string, error) {
+	if err := h.admit(ctx, scopeSubmit); err != nil {
+		return "", err
+	}
+	if h.Push == nil {
+		return "", noPush()
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	v, err := h.find(ctx, id)
+	return v.ID, err
+}
+
+func noPush() error {
+	return fail(sdk.ErrPushNotificationNotSupported, "there are no push notifications here")
+}
+
+// checkPush refuses a message whose push configuration cannot be kept, before
+// anything is begun.
+func (h *Handler) checkPush(q *sdk.SendMessageRequest) error {
+	if q.Config == nil || q.Config.PushConfig == nil {
+		return nil
+	}
+	if h.Push == nil {
+		return noPush()
+	}
+	return h.explainPush("check a push config", h.Push.Check(registration("T-local-unnamed", q.Config.PushConfig)))
+}
+
+// register keeps the push configuration that came with a message. Where a kill
+// comes before it, the same message sent again makes it.
+func (h *Handler) register(ctx context.Context, run string, q *sdk.SendMessageRequest) error {
+	if q.Config == nil || q.Config.PushConfig == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return h.explainPush("create a push config", h.Push.Put(ctx, registration(run, q.Config.PushConfig)))
+}
+
+func registration(run string, c *sdk.PushConfig) push.Registration {
+	r := push.Registration{ID: configID(c.ID), Run: run, Protocol: push.A2A, URL: c.URL, Token: c.Token}
+	if c.Auth != nil {
+		r.Scheme, r.Credentials = c.Auth.Scheme, c.Auth.Credentials
+	}
+	return r
+}
+
+// pushConfig is a registration without its token and its credentials: who may
+// ask is not always who knows them.
+func pushConfig(r push.Registration) *sdk.PushConfig {
+	c := &sdk.PushConfig{TaskID: sdk.TaskID(r.Run), ID: r.ID, URL: r.URL}
+	if r.Scheme != "" {
+		c.Auth = &sdk.PushAuthInfo{Scheme: r.Scheme}
+	}
+	return c
+}
+
+func configID(id string) string {
+	if id == "" {
+		return onlyConfig
+	}
+	return id
+}
+
+func (h *Handler) explainPush(what string, err error) error {
+	var field *runs.FieldError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &field):
+		return fail(sdk.ErrInvalidParams, "push notification config: "+field.Error())
+	case errors.Is(err, push.ErrTooMany):
+		return fail(sdk.ErrInvalidParams, "the task has as many push notification configs as it can have")
+	case errors.Is(err, push.ErrUnknown):
+		return fail(sdk.ErrTaskNotFound, "the task has no such push notification config")
+	}
+	return h.explain(what, err)
+}

@@ -1,0 +1,188 @@
+package a2a_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/adcp/adcptest"
+	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/web"
+	"github.com/linesman/linesman/runs"
+)
+
+const secretToken = "sentinel-token-of-a-receiver"
+
+func pushDesk(l *lab) *desk {
+	return l.desk(func(c *a2a.Config) { c.Push = push.NewRegistry(l.bus.PushStore(), push.A2A, true) })
+}
+
+func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
+	l := newLab(t)
+	d := pushDesk(l)
+	if _, card := d.ask("GET", "/.well-known/agent-card.json", ""); !card.Get("capabilities.pushNotifications").Bool() {
+		t.Error("the card does not tell of push notifications")
+	}
+	d.play("ended", "shell-ok", "", 0)
+	for _, s := range surfaces {
+		t.Run(s.name, func(t *testing.T) {
+			c := d.client(s, token)
+			id := "of-" + strings.ReplaceAll(s.name, ".", "-")
+			made, err := c.CreateTaskPushConfig(t.Context(), &sdk.PushConfig{
+				TaskID: "ended", ID: id, URL: "http://127.0.0.1:9/hook", Token: secretToken, Auth: &sdk.PushAuthInfo{Scheme: "Bearer", Credentials: secretToken},
+			})
+			if err != nil || made.ID != id {
+				t.Fatalf("created: %+v, %v", made, err)
+			}
+			got, err := c.GetTaskPushConfig(t.Context(), &sdk.GetTaskPushConfigRequest{TaskID: "ended", ID: id})
+			if err != nil || got.URL != "http://127.0.0.1:9/hook" || got.Auth == nil || got.Auth.Scheme != "Bearer" || got.Auth.Credentials != "" || got.Token != "" {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			list, err := c.ListTaskPushConfigs(t.Context(), &sdk.ListTaskPushConfigRequest{TaskID: "ended"})
+			if err != nil || len(list) != 1 {
+				t.Errorf("listed %+v, %v", list, err)
+			}
+			for range 2 { // what is not there is as good as deleted
+				if err := c.DeleteTaskPushConfig(t.Context(), &sdk.DeleteTaskPushConfigRequest{TaskID: "ended", ID: id}); err != nil {
+					t.Errorf("deleted: %v", err)
+				}
+			}
+			if got, err := c.GetTaskPushConfig(t.Context(), &sdk.GetTaskPushConfigRequest{TaskID: "ended", ID: id}); !errors.Is(err, sdk.ErrTaskNotFound) {
+				t.Errorf("got a deleted one: %+v, %v", got, err)
+			}
+			for what, bad := range map[string]*sdk.PushConfig{
+				"no url":    {TaskID: "ended", ID: "x"},
+				"a scheme":  {TaskID: "ended", ID: "x", URL: "http://127.0.0.1:9/hook", Auth: &sdk.PushAuthInfo{Scheme: "Basic", Credentials: "x"}},
+				"a file":    {TaskID: "ended", ID: "x", URL: "file:///etc/passwd"},
+				"a long id": {TaskID: "ended", ID: strings.Repeat("x", 300), URL: "http://127.0.0.1:9/hook"},
+			} {
+				if _, err := c.CreateTaskPushConfig(t.Context(), bad); !errors.Is(err, sdk.ErrInvalidParams) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if _, err := c.CreateTaskPushConfig(t.Context(), &sdk.PushConfig{TaskID: "nothing", URL: "http://127.0.0.1:9/hook"}); !errors.Is(err, sdk.ErrTaskNotFound) {
+				t.Errorf("of an unknown task: %v", err)
+			}
+		})
+	}
+	for method, want := range map[string]string{"DeleteTaskPushNotificationConfig": "{}", "tasks/pushNotificationConfig/delete": "null"} {
+		params := `{"taskId":"ended","id":"x","pushNotificationConfigId":"x"}`
+		if want == "null" {
+			params = `{"id":"ended","pushNotificationConfigId":"x"}`
+		}
+		if _, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`); got.Get("result").Raw != want {
+			t.Errorf("%s: %s, want a result", method, got.Raw)
+		}
+	}
+	reads, err := web.CreateToken(l.tokens(), "reader", web.Read, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.client(surfaces[0], reads).ListTaskPushConfigs(t.Context(), &sdk.ListTaskPushConfigRequest{TaskID: "ended"}); !errors.Is(err, sdk.ErrUnauthorized) {
+		t.Errorf("a reader lists addresses: %v", err)
+	}
+	m := user("go")
+	bad := &sdk.SendMessageRequest{Message: m, Config: &sdk.SendMessageConfig{ReturnImmediately: true, PushConfig: &sdk.PushConfig{URL: "nowhere"}}}
+	if _, err := d.client(surfaces[0], token).SendMessage(t.Context(), bad); !errors.Is(err, sdk.ErrInvalidParams) {
+		t.Errorf("a message with a bad address: %v", err)
+	}
+	if n := len(d.responder.Snapshot(0, nil).Queued); n != 0 {
+		t.Errorf("%d runs were begun", n)
+	}
+}
+
+// A receiver is told of the task that was sent with its address: that it works,
+// and the whole of it at the end.
+func TestReceiverIsToldOfTheTask(t *testing.T) {
+	type notice struct {
+		header http.Header
+		body   gjson.Result
+	}
+	came := make(chan notice, 8)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		came <- notice{r.Header, gjson.ParseBytes(body)}
+	}))
+	t.Cleanup(receiver.Close)
+	l := newLab(t)
+	d := pushDesk(l)
+	store := l.bus.PushStore()
+	pusher := push.New(push.Config{
+		Registrations: store, Outbox: store, Runs: l.bus, Private: true,
+		Encoders: map[string]push.Encoder{push.A2A: a2a.NewNotices(delegator.New(delegator.Config{Responder: d.responder}))},
+	})
+	during(t, "pusher", pusher.Run)
+	c := d.client(surfaces[0], token)
+	task := sent(t, c, &sdk.SendMessageRequest{Message: user("go"), Config: &sdk.SendMessageConfig{ReturnImmediately: true, PushConfig: &sdk.PushConfig{
+		URL: receiver.URL + "/hook", Token: secretToken, Auth: &sdk.PushAuthInfo{Scheme: "Bearer", Credentials: "letmein-letmein"},
+	}}})
+	d.work(string(task.ID)).out(begins, turns, says, secret, answers, ends).exit(runs.ReasonExited, 0)
+	var states []string
+	for end := time.After(time.Minute); !slices.Contains(states, "TASK_STATE_COMPLETED"); {
+		select {
+		case n := <-came:
+			if n.header.Get("X-A2A-Notification-Token") != secretToken || n.header.Get("Authorization") != "Bearer letmein-letmein" {
+				t.Errorf("header %v", n.header)
+			}
+			if strings.Contains(n.body.Raw, "sentinel") {
+				t.Errorf("the body tells too much: %s", n.body.Raw)
+			}
+			if u := n.body.Get("statusUpdate"); u.Exists() {
+				states = append(states, u.Get("status.state").String())
+				continue
+			}
+			got := n.body.Get("task")
+			states = append(states, got.Get("status.state").String())
+			if got.Get("id").String() != string(task.ID) || got.Get("contextId").String() != thread || got.Get("artifacts.0.parts.0.text").String() != "Two files." {
+				t.Errorf("the task: %s", n.body.Raw)
+			}
+			adcptest.Envelope(t, []byte(`{"status":"completed",`+got.Get("artifacts.0.parts.1.data").Raw[1:]))
+		case <-end:
+			t.Fatalf("told %q", states)
+		}
+	}
+}
+
+// Made again after a kill, a notification is the same byte for byte.
+func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
+	d := newLab(t).desk(nil)
+	encoder := a2a.NewNotices(delegator.New(delegator.Config{Responder: d.responder}))
+	l := d.work("x").out(begins, turns, says)
+	for _, final := range []bool{false, true} {
+		if final {
+			l.out(answers, ends).exit(runs.ReasonExited, 0)
+		}
+		d.await("x", func(v responder.View) bool { return v.Thread != "" && v.State.Final() == final })
+		record, err := d.responder.Record(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bodies []string
+		for tick := range time.Tick(2 * time.Millisecond) { // what depends on the clock shows
+			b, err := encoder.Encode(t.Context(), push.Registration{}, record, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bodies = append(bodies, string(b.Bytes)); len(bodies) == 3 || tick.IsZero() {
+				break
+			}
+		}
+		if len(slices.Compact(bodies)) != 1 || gjson.Get(bodies[0], "task").Exists() != final {
+			t.Errorf("final %v: %q", final, bodies)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package a2a
+
+import (
+	"testing"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/linesman/linesman/runs"
+)
+
+func TestEveryStateHasItsName(t *testing.T) {
+	for state, want := range map[runs.State]sdk.TaskState{
+		runs.StateQueued:        sdk.TaskStateSubmitted,
+		runs.StateWorking:       sdk.TaskStateWorking,
+		runs.StateInputRequired: sdk.TaskStateInputRequired,
+		runs.StateCompleted:     sdk.TaskStateCompleted,
+		runs.StateFailed:        sdk.TaskStateFailed,
+		runs.StateTimeout:       sdk.TaskStateFailed,
+		runs.StateCancelled:     sdk.TaskStateCanceled,
+		"of a later version":    sdk.TaskStateUnspecified,
+	} {
+		if got := stateOf(state); got != want || got.Terminal() != state.Final() {
+			t.Errorf("%s: %s, want %s, which ends when the run does", state, got, want)
+		}
+	}
+}
+
+func TestOutputIsTakenOutAndNothingElse(t *testing.T) {
+	for body, want := range map[string]string{
+		`{}`:                                   `{}`,
+		`{"a":1,"output":{"x":[1]},"b":"<é>"}`: `{"a":1,"b":"<é>"}`,
+		`{"output":1}`:                         `{}`,
+		`{"events":1,"metadata":{"output":2,"error_context":{"partial_results":{"last_output":"x"},"c":3}}}`: `{"metadata":{"output":2,"error_context":{"c":3}}}`,
+		`{"metadata":{"error_context":null}}`:                            `{"metadata":{"error_context":null}}`,
+		`{"n":12345678901234567890.10,"partial_results":1,"s":"\u0000"}`: `{"n":12345678901234567890.10,"partial_results":1,"s":"\u0000"}`,
+	} {
+		if got := string(withoutOutput([]byte(body))); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+	}
+}
+
+func TestAnyMessageIDMakesAKey(t *testing.T) {
+	for id, same := range map[string]bool{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d": true, "short": false, "with spaces in its words": false, "ünïcödé-ünïcödé-ünïcödé": false} {
+		if key := keyOf(id); (key == id) != same || !keyForm.MatchString(key) || keyOf(id+"x") == key {
+			t.Errorf("%q: key %q", id, key)
+		}
+	}
+}

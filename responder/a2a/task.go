@@ -1,0 +1,339 @@
+package a2a
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/runs"
+)
+
+// resultID is the artifact of a task: what its agent says, and at the end the
+// data of the result as the last part.
+const resultID = sdk.ArtifactID("result")
+
+// wanted is what a task is to tell beyond its status.
+type wanted struct {
+	context   string // the name of its context that the caller used; "": its own
+	artifacts bool
+	history   *int            // messages, the last ones; nil: none
+	room      *int            // bytes of history that the answer has left; nil: MaxHistoryBytes
+	echo      json.RawMessage // a context of AdCP that comes back; nil: none
+}
+
+// stateOf is a run's state in the words of A2A.
+func stateOf(s runs.State) sdk.TaskState {
+	switch s {
+	case runs.StateQueued:
+		return sdk.TaskStateSubmitted
+	case runs.StateWorking:
+		return sdk.TaskStateWorking
+	case runs.StateInputRequired:
+		return sdk.TaskStateInputRequired
+	case runs.StateCompleted:
+		return sdk.TaskStateCompleted
+	case runs.StateCancelled:
+		return sdk.TaskStateCanceled
+	case runs.StateFailed, runs.StateTimeout:
+		return sdk.TaskStateFailed
+	}
+	return sdk.TaskStateUnspecified
+}
+
+// contextOf is the context of a run: its thread or, until that is known, the
+// run itself, which goes on naming the context afterwards.
+func contextOf(r runs.Row) string { return cmp.Or(r.Thread, r.ID) }
+
+// statusTime is when a run came to its state, Unix milliseconds.
+func statusTime(r runs.Row) int64 {
+	switch {
+	case r.State.Final():
+		return cmp.Or(r.EndedAt, r.ActiveAt, r.StartedAt, r.QueuedAt)
+	case r.State == runs.StateQueued:
+		return r.QueuedAt
+	}
+	return cmp.Or(r.StartedAt, r.QueuedAt)
+}
+
+// task is a run as a task.
+func (h *Handler) task(ctx context.Context, v responder.View, w wanted) (*sdk.Task, error) {
+	v, record, err := h.record(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	return h.describe(ctx, v, record, w)
+}
+
+// describe is task where the record was read.
+func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.Record, w wanted) (*sdk.Task, error) {
+	t := &sdk.Task{ID: sdk.TaskID(v.ID), ContextID: cmp.Or(w.context, contextOf(v.Row))}
+	var err error
+	if t.Status, err = status(t, v, record, w.echo); err != nil {
+		return nil, err
+	}
+	if w.artifacts && v.State.Final() {
+		result, err := h.result(ctx, v, record, w.echo)
+		if err != nil {
+			return nil, h.explain("result", err)
+		}
+		t.Artifacts = []*sdk.Artifact{result}
+	}
+	if w.history != nil && *w.history > 0 {
+		room := MaxHistoryBytes
+		if w.room == nil {
+			w.room = &room
+		}
+		if t.History, err = h.history(ctx, t, v, min(*w.history, MaxHistory), w.room); err != nil {
+			return nil, h.explain("history", err)
+		}
+	}
+	return t, nil
+}
+
+// record reads the record of a run, which may be newer than its view; nil
+// where nobody has made one yet.
+func (h *Handler) record(ctx context.Context, v responder.View) (responder.View, *runs.Record, error) {
+	record, err := h.Responder.Record(ctx, v.ID)
+	if errors.Is(err, runs.ErrNoRun) {
+		return v, nil, nil
+	}
+	if err != nil {
+		return v, nil, h.explain("record", err)
+	}
+	if row := record.Row(); row.State != v.State {
+		v = responder.View{Row: row}
+	} else {
+		v.Row = row
+	}
+	return v, record, nil
+}
+
+// status says how a run stands. Until it has ended, the data of the message is
+// the envelope of AdCP, without what the task itself says.
+func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMessage) (sdk.TaskStatus, error) {
+	said := summary(v, record)
+	m := &sdk.Message{
+		ID: v.ID + "-" + string(v.State) + "-" + strconv.FormatUint(v.Seq, 10), Role: sdk.MessageRoleAgent,
+		TaskID: t.ID, ContextID: t.ContextID, Parts: sdk.ContentParts{sdk.NewTextPart(said)},
+	}
+	if !v.State.Final() {
+		data, err := rest(adcp.Response{
+			Status: adcp.StatusOf(v.State), Message: said, At: time.Now(), Governance: governance(v, record), Body: interim(v),
+		}.Encode(), echo)
+		if err != nil {
+			return sdk.TaskStatus{}, err
+		}
+		m.Parts = append(m.Parts, dataPart(data))
+	}
+	s := sdk.TaskStatus{State: stateOf(v.State), Message: m}
+	if ms := statusTime(v.Row); ms != 0 {
+		at := time.UnixMilli(ms).UTC()
+		s.Timestamp = &at
+	}
+	return s, nil
+}
+
+// summary says in one line how a run stands.
+func summary(v responder.View, record *runs.Record) string {
+	switch {
+	case v.State == runs.StateQueued:
+		return "Queued, " + strconv.Itoa(v.Position) + " before it"
+	case !v.State.Final() && v.Activity != "":
+		return v.Activity
+	case record != nil:
+		return record.Summary()
+	}
+	return "The task is " + string(v.State)
+}
+
+func governance(v responder.View, record *runs.Record) string {
+	if record != nil {
+		return record.Governance
+	}
+	return v.Governance
+}
+
+// interim is what there is to say of a run that has not ended.
+func interim(v responder.View) json.RawMessage {
+	body := struct {
+		Position  *int   `json:"queue_position,omitempty"`
+		Progress  any    `json:"progress,omitempty"`
+		Activity  string `json:"current_activity,omitempty"`
+		Cancelled bool   `json:"cancel_requested,omitempty"`
+		Lost      bool   `json:"worker_lost,omitempty"`
+		Seq       uint64 `json:"stream_seq,omitempty"`
+	}{Activity: v.Activity, Cancelled: v.Cancel, Lost: v.Lost, Seq: v.Seq}
+	if v.State == runs.StateQueued {
+		body.Position = &v.Position
+	}
+	if p := v.Progress; p != nil {
+		body.Progress = map[string]int{"percent": p.Percent, "completed_steps": p.Done, "total_steps": p.Total}
+	}
+	return runs.Encode(body)
+}
+
+// result is what came of a run: the final text, and what the tools say of it in
+// the envelope of AdCP. The agent's output as it was written is left out: it is
+// for those with the scope raw.
+func (h *Handler) result(ctx context.Context, v responder.View, record *runs.Record, echo json.RawMessage) (*sdk.Artifact, error) {
+	if record == nil { // it ended a moment ago, or nobody makes records
+		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Governance: v.Governance}
+	}
+	envelope, err := outcome(ctx, h.Tools, record, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return artifact(h.finalText(ctx, record), envelope, echo)
+}
+
+// artifact is a result: the data is its last part.
+func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact, error) {
+	data, err := rest(envelope, echo)
+	if err != nil {
+		return nil, err
+	}
+	a := &sdk.Artifact{ID: resultID, Name: "result"}
+	if text != "" {
+		a.Parts = append(a.Parts, sdk.NewTextPart(text))
+	}
+	a.Parts = append(a.Parts, dataPart(data))
+	return a, nil
+}
+
+// outcome is the envelope of AdCP of a run that has ended.
+func outcome(ctx context.Context, results push.Results, record *runs.Record, at time.Time) ([]byte, error) {
+	body, failed, err := results.Result(ctx, record)
+	if err != nil {
+		return nil, err
+	}
+	return adcp.Response{
+		Status: adcp.StatusOf(record.State), TaskID: record.ID, ContextID: record.Thread, Message: record.Summary(), At: at,
+		Governance: record.Governance, Error: failed, Body: withoutOutput(body),
+	}.Encode(), nil
+}
+
+// withoutOutput is a result without what the agent wrote as it wrote it.
+func withoutOutput(body json.RawMessage) json.RawMessage {
+	for _, path := range []string{"output", "events", "metadata.error_context.partial_results"} {
+		names := strings.Split(path, ".")
+		body = without(body, names[0], names[1:])
+	}
+	return body
+}
+
+// without is an object without a member, which stands at names below a name.
+func without(object json.RawMessage, name string, below []string) json.RawMessage {
+	o := gjson.ParseBytes(object)
+	if !o.IsObject() {
+		return object
+	}
+	out := []byte{'{'}
+	o.ForEach(func(key, value gjson.Result) bool {
+		raw := json.RawMessage(value.Raw)
+		if key.String() == name {
+			if len(below) == 0 {
+				return true
+			}
+			raw = without(raw, below[0], below[1:])
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, key.Raw...), ':'), raw...)
+		return true
+	})
+	return append(out, '}')
+}
+
+// finalText is the agent's last word: all of it is in the completion, while
+// that is kept.
+func (h *Handler) finalText(ctx context.Context, record *runs.Record) string {
+	if record.FinalText == nil {
+		return ""
+	}
+	if int64(len(*record.FinalText)) < record.FinalTextBytes {
+		last, err := h.Responder.Events(ctx, record, 1)
+		if err == nil && len(last) == 1 {
+			if text := gjson.GetBytes(last[0], "final_text"); text.Type == gjson.String {
+				return text.String()
+			}
+		}
+	}
+	return *record.FinalText
+}
+
+// rest is an envelope without what the task itself says. Numbers stay as they
+// were written.
+func rest(envelope []byte, echo json.RawMessage) (map[string]any, error) {
+	var data map[string]any
+	d := json.NewDecoder(bytes.NewReader(envelope))
+	d.UseNumber()
+	if err := d.Decode(&data); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"status", "task_id", "context_id"} {
+		delete(data, name)
+	}
+	if len(echo) > 0 {
+		data["context"] = echo
+	}
+	return data, nil
+}
+
+func dataPart(data map[string]any) *sdk.Part {
+	p := sdk.NewDataPart(data)
+	p.MediaType = "application/json"
+	return p
+}
+
+// history is the last messages of a run's agent, at most most of them, as far
+// as there is room, which they take. What it was asked is kept nowhere once it
+// has begun.
+func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, most int, room *int) ([]*sdk.Message, error) {
+	if *room == 0 {
+		return nil, nil
+	}
+	var last []*sdk.Message
+	size := 0
+	err := h.Streams.EventsAfter(ctx, v.Agent, v.ID, 0, false, func(seq uint64, token string, body []byte) error {
+		text, ok := spoken(token, body)
+		if !ok {
+			return nil
+		}
+		size += len(text)
+		last = append(last, &sdk.Message{
+			ID: v.ID + "-" + strconv.FormatUint(seq, 10), Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
+			Parts: sdk.ContentParts{sdk.NewTextPart(text)},
+		})
+		for len(last) > most || size > *room {
+			size -= len(last[0].Parts[0].Text())
+			last[0], last = nil, last[1:]
+		}
+		return nil
+	})
+	*room -= size
+	return last, err
+}
+
+// spoken is what an agent says to its user in an event.
+func spoken(token string, body []byte) (string, bool) {
+	if token != "text_output" {
+		return "", false
+	}
+	e := gjson.ParseBytes(body)
+	if e.Get("channel").String() != "assistant" {
+		return "", false
+	}
+	return e.Get("text").String(), true
+}
