@@ -7,15 +7,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 )
 
-// Accounts of the embedded server. Permissions alone would not keep the two
-// apart: who may create a consumer on EVENTS chooses where it delivers to.
+// Accounts of the embedded server. Permissions alone would not keep them
+// apart: who may create a consumer chooses where it delivers to, and who may
+// ask anything chooses where the answer goes, into a stream as well. So the
+// readers of EVENTS are not in its account. Their requests are imported into
+// it, and what is answered stays in theirs.
 const (
-	InsideAccount = "LINESMAN"
-	PublicAccount = "LINESMAN_PUBLIC"
+	InsideAccount  = "LINESMAN"
+	PublicAccount  = "LINESMAN_PUBLIC"  // EVENTS, and who writes it
+	ReadersAccount = "LINESMAN_READERS" // who reads it; without streams of its own
 )
 
 // Users of the embedded server. The normalizer, the responder and the
@@ -45,6 +47,7 @@ type grant struct {
 func grants(n Names) []grant {
 	raw, events, work := n.Raw(), n.Events(), n.Work()
 	runs, state, threads, requests := bucketStream(n.Runs()), bucketStream(n.State()), bucketStream(n.Threads()), bucketStream(n.Requests())
+	push, outbox := bucketStream(n.Push()), n.Outbox()
 	all := func(lists ...[]string) (out []string) {
 		for _, l := range lists {
 			out = append(out, l...)
@@ -57,11 +60,20 @@ func grants(n Names) []grant {
 	get := func(stream string) []string {
 		return []string{"$JS.API.DIRECT.GET." + stream, "$JS.API.DIRECT.GET." + stream + ".>", "$JS.API.STREAM.MSG.GET." + stream}
 	}
-	consume := func(stream string) []string {
+	share := func(stream string) []string { // a consumer that others use, too
 		return []string{
 			"$JS.API.CONSUMER.CREATE." + stream + ".>", "$JS.API.CONSUMER.INFO." + stream + ".*",
-			"$JS.API.CONSUMER.MSG.NEXT." + stream + ".*", "$JS.API.CONSUMER.DELETE." + stream + ".*",
+			"$JS.API.CONSUMER.MSG.NEXT." + stream + ".*",
 		}
+	}
+	consume := func(stream string) []string { // one's own, which is removed in the end
+		return append(share(stream), "$JS.API.CONSUMER.DELETE."+stream+".*")
+	}
+	build := func(streams ...string) (out []string) { // what [Bus.Ensure] does
+		for _, s := range streams {
+			out = append(out, "$JS.API.STREAM.INFO."+s, "$JS.API.STREAM.CREATE."+s, "$JS.API.STREAM.UPDATE."+s)
+		}
+		return out
 	}
 	// Who answers requests may publish to the inboxes of those who ask. The
 	// server's own way, allow_responses, notes every message that is delivered
@@ -70,37 +82,53 @@ func grants(n Names) []grant {
 	askers := []string{InboxPrefix(ResponderUser) + ".>", InboxPrefix(OperatorUser) + ".>"}
 	return []grant{
 		{InsideAccount, WorkerUser,
-			all(askers, []string{n.Prefix + ".raw.*.*", bucketSubject(n.State(), workerKey("*"))}, info(raw), get(raw), info(runs), get(runs), info(work), consume(work),
+			all(askers, []string{n.Prefix + ".raw.*.*", bucketSubject(n.State(), workerKey("*"))}, info(raw), get(raw), info(runs), get(runs), info(work), share(work),
 				[]string{"$JS.ACK." + work + ".>"}),
 			[]string{n.Prefix + ".control.*"}},
 		{InsideAccount, NormalizerUser,
 			all(info(raw), get(raw), consume(raw), []string{"$JS.API.STREAM.PURGE." + raw},
 				[]string{bucketSubject(n.Runs(), "*"), bucketSubject(n.State(), "*"), bucketSubject(n.Threads(), "*")},
-				info(runs), get(runs), info(state), get(state), info(threads), get(threads), info(work)),
+				get(runs), get(state), get(threads), build(raw, work, outbox, runs, state, threads, requests, push)),
 			nil},
 		{PublicAccount, NormalizerUser + publicSuffix,
-			all([]string{n.Prefix + ".events.>"}, info(events), get(events), consume(events)),
+			all([]string{n.Prefix + ".events.>"}, info(events), get(events), consume(events), build(events)),
 			nil},
 		{InsideAccount, ResponderUser,
 			all(askers, []string{n.Prefix + ".raw.*.*", n.Prefix + ".work.*.*", n.Prefix + ".control.*"}, info(raw), get(raw), consume(raw),
 				info(runs), get(runs), consume(runs), []string{bucketSubject(n.Runs(), "*")}, // only to remove what has ended
 				info(state), get(state), consume(state), []string{bucketSubject(n.State(), cloudKey)},
 				info(requests), get(requests), []string{bucketSubject(n.Requests(), "*")},
+				info(push), get(push), consume(push), []string{bucketSubject(n.Push(), "*"), bucketSubject(n.State(), pushKey)},
+				info(outbox), share(outbox), []string{n.PushSubjects(), "$JS.ACK." + outbox + ".>"},
 				info(work), get(work), []string{"$JS.API.STREAM.PURGE." + work}),
 			[]string{n.Prefix + ".api.>", "$SRV.>"}},
-		{PublicAccount, ResponderUser + publicSuffix,
-			all(info(events), get(events), consume(events)),
-			nil},
+		{ReadersAccount, ResponderUser + publicSuffix, reads(n), nil},
 		{InsideAccount, OperatorUser, []string{">"}, []string{n.Prefix + ".>"}},
 		{PublicAccount, OperatorUser + publicSuffix, []string{">"}, []string{n.Prefix + ".>"}},
-		{PublicAccount, SubscriberUser,
-			all(info(events), get(events), []string{
-				"$JS.API.CONSUMER.CREATE." + events + ".*." + n.Prefix + ".events.>", "$JS.API.CONSUMER.INFO." + events + ".*",
-				"$JS.API.CONSUMER.MSG.NEXT." + events + ".*", "$JS.API.CONSUMER.DELETE." + events + ".*",
-			}),
-			[]string{n.Prefix + ".live.>"}},
+		{ReadersAccount, SubscriberUser, reads(n), []string{n.Prefix + ".live.>"}},
 	}
 }
+
+// reads are the requests of who reads EVENTS: what its account lets in, and
+// that of its readers asks for.
+func reads(n Names) []string {
+	events := n.Events()
+	return []string{
+		accountInfo, "$JS.API.STREAM.INFO." + events, "$JS.API.STREAM.MSG.GET." + events,
+		directGet + events, directGet + events + ".>",
+		"$JS.API.CONSUMER.CREATE." + events + ".*." + n.Prefix + ".events.>", "$JS.API.CONSUMER.INFO." + events + ".*",
+		nextMessage + events + ".*", "$JS.API.CONSUMER.DELETE." + events + ".*",
+	}
+}
+
+const (
+	// accountInfo has to be among what readers import: in an account that
+	// does not import it the server itself answers all of the API, and says
+	// that there is no JetStream.
+	accountInfo = "$JS.API.INFO"
+	directGet   = "$JS.API.DIRECT.GET."
+	nextMessage = "$JS.API.CONSUMER.MSG.NEXT."
+)
 
 // Credentials are the passwords of the embedded server's users.
 type Credentials map[string]string
@@ -163,32 +191,4 @@ func writeFile(path string, b []byte) error {
 		return err
 	}
 	return os.Rename(f.Name(), path)
-}
-
-// accountsConfig renders both accounts, their users and what they may do, in
-// the server's configuration format.
-func accountsConfig(n Names, c Credentials) string {
-	var b strings.Builder
-	b.WriteString("accounts {\n")
-	for _, account := range []string{InsideAccount, PublicAccount} {
-		fmt.Fprintf(&b, "  %s {\n    jetstream: enabled\n    users = [\n", account)
-		for _, g := range grants(n) {
-			if g.account != account {
-				continue
-			}
-			fmt.Fprintf(&b, "      {user: %s, password: %s, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}\n",
-				strconv.Quote(g.user), strconv.Quote(c[g.user]), list(g.publish), list(append(g.subscribe, InboxPrefix(g.user)+".>")))
-		}
-		b.WriteString("    ]\n  }\n")
-	}
-	b.WriteString("}\n")
-	return b.String()
-}
-
-func list(subjects []string) string {
-	quoted := make([]string, len(subjects))
-	for i, s := range subjects {
-		quoted[i] = strconv.Quote(s)
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
 }

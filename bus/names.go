@@ -61,6 +61,20 @@ func (n Names) Threads() string { return n.Prefix + "_threads" }
 // Requests is the bucket of requests that were carried out, or are: see [Requests].
 func (n Names) Requests() string { return n.Prefix + "_requests" }
 
+// Push is the bucket of registrations for notifications: see [Push].
+func (n Names) Push() string { return n.Prefix + "_push" }
+
+// Outbox is the stream of notifications that wait for their receivers.
+func (n Names) Outbox() string { return strings.ToUpper(n.Prefix) + "_PUSH" }
+
+// PushSubject is where a notification waits.
+func (n Names) PushSubject(run, key string) string { return n.pushPrefix() + run + "." + key }
+
+// PushSubjects are all of them.
+func (n Names) PushSubjects() string { return n.pushPrefix() + "*.*" }
+
+func (n Names) pushPrefix() string { return n.Prefix + ".push." }
+
 func bucketStream(bucket string) string       { return "KV_" + bucket }
 func bucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }
 

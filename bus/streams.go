@@ -90,11 +90,11 @@ func (b *Bus) wanted(l Limits) []wanted {
 	events.RePublish = &jetstream.RePublish{Source: b.EventSubjects(), Destination: b.LiveSubjects()}
 
 	runs := base(bucketStream(b.Runs()), "one record a run", l.RunsAge, size(l.RunsBytes, DefaultRunsBytes, 20), bucketSubject(b.Runs(), ">"))
-	runs.MaxMsgsPerSubject, runs.AllowRollup, runs.DenyDelete = 1, true, true
+	runs.MaxMsgsPerSubject, runs.DenyDelete = 1, true
 	runs.Discard = jetstream.DiscardOld
 
 	state := base(bucketStream(b.State()), "checkpoint, leases, and who is at work", 0, 16<<20, bucketSubject(b.State(), ">"))
-	state.MaxMsgsPerSubject, state.AllowRollup, state.DenyDelete = 1, true, true
+	state.MaxMsgsPerSubject, state.DenyDelete = 1, true
 	state.Discard, state.AllowMsgTTL, state.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
 
 	work := base(b.Work(), "what waits for a worker", 0, 256<<20, b.WorkSubjects())
@@ -103,23 +103,38 @@ func (b *Bus) wanted(l Limits) []wanted {
 	work.Duplicates = 2 * time.Minute
 
 	threads := base(bucketStream(b.Threads()), "what each thread has used", l.RunsAge, 64<<20, bucketSubject(b.Threads(), ">"))
-	threads.MaxMsgsPerSubject, threads.AllowRollup, threads.DenyDelete = 1, true, true
+	threads.MaxMsgsPerSubject, threads.DenyDelete = 1, true
 	threads.Discard = jetstream.DiscardOld
 
 	requests := base(bucketStream(b.Requests()), "requests that carry an idempotency key, and what came of them", 0, MostRequests,
 		bucketSubject(b.Requests(), "*"))
-	requests.MaxMsgsPerSubject, requests.AllowRollup, requests.DenyDelete = 1, true, true
+	requests.MaxMsgsPerSubject, requests.DenyDelete = 1, true
 	requests.Discard, requests.AllowMsgTTL, requests.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
+
+	push := base(bucketStream(b.Push()), "who wants to be told of which run", 0, MostPush, bucketSubject(b.Push(), "*"))
+	push.MaxMsgsPerSubject, push.DenyDelete = 1, true
+	push.Discard, push.AllowMsgTTL, push.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
+
+	outbox := base(b.Outbox(), "notifications that wait for their receivers", noticeAge, maxNotices, b.PushSubjects())
+	outbox.Retention, outbox.Discard, outbox.AllowDirect = jetstream.WorkQueuePolicy, jetstream.DiscardNew, false
+	outbox.MaxMsgs, outbox.MaxMsgsPerSubject, outbox.DiscardNewPerSubject = MostNotices, 1, true
+
+	// No bucket allows rollups: with one, who may write a single key can remove
+	// all the others. Markers of the server's need it; who writes push writes all of it.
+	push.AllowRollup = push.SubjectDeleteMarkerTTL > 0
 
 	// A replica may lag: a term that began from an old record would take what it
 	// lacks for a hole in the output. So these are read from their leader.
 	runs.AllowDirect, state.AllowDirect, threads.AllowDirect, requests.AllowDirect = false, false, false, false
+	push.AllowDirect = false
 
 	return []wanted{
 		{b.js, state, false},
 		{b.js, work, false},
 		{b.js, threads, false},
 		{b.js, requests, false},
+		{b.js, push, false},
+		{b.js, outbox, false},
 		{b.js, runs, l.RunsBytes == 0},
 		{b.jsPub, events, l.EventsBytes == 0},
 		{b.js, raw, l.RawBytes == 0},
@@ -157,13 +172,14 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 	if want.AllowBatchPublish && !have.AllowBatchPublish {
 		change("allow_batched", "false", "true")
 	}
+	change("allow_rollup_hdrs", strconv.FormatBool(have.AllowRollup), strconv.FormatBool(want.AllowRollup))
 	change("allow_direct", strconv.FormatBool(have.AllowDirect), strconv.FormatBool(want.AllowDirect))
 	change("replicas", strconv.Itoa(have.Replicas), strconv.Itoa(want.Replicas))
 	if len(changed) == 0 {
 		return nil, nil
 	}
 	next.AllowBatchPublish = want.AllowBatchPublish || have.AllowBatchPublish
-	next.AllowDirect = want.AllowDirect
+	next.AllowDirect, next.AllowRollup = want.AllowDirect, want.AllowRollup
 	next.MaxAge, next.MaxBytes, next.Replicas, next.Duplicates = want.MaxAge, want.MaxBytes, want.Replicas, want.Duplicates
 	if _, err := js.UpdateStream(ctx, next); err != nil {
 		return nil, err

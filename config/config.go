@@ -20,8 +20,9 @@ type Config struct {
 	// NATS is the server's URL, or several with commas between them. Empty
 	// means the server that `linesman up` runs on this data directory.
 	NATS string
-	// Creds is the path of a NATS credentials file for the inside account,
-	// empty for what the data directory holds.
+	// Creds is the path of a NATS credentials file for the inside account, or
+	// of a directory with the keys of both accounts; empty for what the data
+	// directory holds.
 	Creds string
 	// PublicCreds is the path of a credentials file for the public account,
 	// that of the events. Empty means the same connection as Creds, which is
@@ -56,6 +57,9 @@ type Config struct {
 	// MaxLineBytes is the longest line that is still parsed, 64 KiB to 64 MiB.
 	// A longer one becomes one Error event; RAW keeps it whole all the same.
 	MaxLineBytes Size
+	// Scrub replaces what has the form of a secret in texts and messages of
+	// events by [REDACTED:kind].
+	Scrub bool
 	// Replicas of every stream, 1 or 3.
 	Replicas int
 
@@ -66,6 +70,16 @@ type Config struct {
 	Limits Limits
 	Work   Work
 	Agents Agents
+	Push   Push
+}
+
+// Push is about notifications: where callers want to be told of runs.
+type Push struct {
+	// AllowPrivate lets in receivers on private networks and this machine, and
+	// ones without TLS.
+	AllowPrivate bool
+	// GiveUp is how long a notification is tried: one minute to 72 hours.
+	GiveUp time.Duration
 }
 
 // Work is about tasks that were submitted, not about `linesman run`.
@@ -189,6 +203,7 @@ func Default() Config {
 			Queue: "default", MaxRuns: 2, Idle: 5 * time.Minute, Hard: 20 * time.Minute, MaxLimit: 24 * time.Hour,
 		},
 		Agents: Agents{Codex: Agent{Command: List{"codex"}}},
+		Push:   Push{GiveUp: 24 * time.Hour},
 	}
 }
 

@@ -20,7 +20,7 @@ func (c *Config) settings() []Setting {
 		{Key: "nats", target: &c.NATS, check: serverURLs(&c.NATS),
 			Help: "NATS server, or several with commas between them. Empty: the one that `linesman up` runs on this data directory."},
 		{Key: "creds", target: &c.Creds,
-			Help: "NATS credentials file for the inside account. Empty: the data directory's own."},
+			Help: "NATS credentials file for the inside account, or a directory with the keys of both: see `linesman context`. Empty: the data directory's own."},
 		{Key: "public_creds", target: &c.PublicCreds,
 			Help: "NATS credentials file for the public account, where the events are. Empty: the same connection as creds, which is weaker."},
 		{Key: "data_dir", target: &c.DataDir,
@@ -49,6 +49,8 @@ func (c *Config) settings() []Setting {
 			Help: "File that lists the environments of Codex Cloud. Empty: ~/.config/mcp-delegator/environments.json."},
 		{Key: "max_line_bytes", target: &c.MaxLineBytes, check: between(&c.MaxLineBytes, 64<<10, 64<<20),
 			Help: "Longest line that is parsed. A longer one becomes one Error event and is kept raw all the same."},
+		{Key: "scrub", target: &c.Scrub,
+			Help: "Replace what has the form of a secret (API keys, tokens, private keys, passwords in URLs) in the text of events by [REDACTED:kind]."},
 		{Key: "replicas", target: &c.Replicas, check: func() string {
 			if c.Replicas != 1 && c.Replicas != 3 {
 				return "must be 1 or 3"
@@ -104,6 +106,14 @@ func (c *Config) settings() []Setting {
 		}, Help: "What starts Codex for a task: a program on the worker's PATH, and its first arguments."},
 		Setting{Key: "agents.codex.env", target: &c.Agents.Codex.Env,
 			Help: "Environment variables that every task gets, beside what a program needs to run; for example OPENAI_API_KEY."},
+		Setting{Key: "push.allow_private", target: &c.Push.AllowPrivate,
+			Help: "Send notifications to private networks and this machine, and without TLS, too: any caller can then reach what this machine reaches."},
+		Setting{Key: "push.give_up", target: &c.Push.GiveUp, check: func() string {
+			if c.Push.GiveUp < time.Minute || c.Push.GiveUp > 72*time.Hour {
+				return "must be 1m to 72h"
+			}
+			return ""
+		}, Help: "How long a notification is tried before it is given up: 1m to 72h."},
 	)
 }
 

@@ -46,6 +46,8 @@ func StatusOf(s runs.State) Status {
 		return Submitted
 	case runs.StateWorking:
 		return Working
+	case runs.StateInputRequired:
+		return InputRequired
 	case runs.StateCompleted:
 		return Completed
 	case runs.StateCancelled:

@@ -19,6 +19,7 @@ const (
 	Unsupported        Code = "UNSUPPORTED_FEATURE"
 	AuthRequiredError  Code = "AUTH_REQUIRED"
 	Unavailable        Code = "SERVICE_UNAVAILABLE"
+	RateLimited        Code = "RATE_LIMITED"
 	TaskTimeout        Code = "TASK_TIMEOUT"    // ours
 	ToolError          Code = "TOOL_ERROR"      // ours
 	OutcomeUnknown     Code = "OUTCOME_UNKNOWN" // ours: whether the request was carried out cannot be told
@@ -129,6 +130,8 @@ func (c Code) HTTP() int {
 		return http.StatusConflict
 	case IdempotencyExpired:
 		return http.StatusGone
+	case RateLimited:
+		return http.StatusTooManyRequests
 	case Unsupported:
 		return http.StatusNotImplemented
 	case ToolError:

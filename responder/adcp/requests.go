@@ -43,6 +43,9 @@ const (
 type Requests struct {
 	Store Store
 	TTL   time.Duration // 0: DefaultTTL
+	Share int           // entries that one caller may have in the store; 0: DefaultShare
+
+	shares shares
 }
 
 func (r *Requests) ttl() time.Duration {
@@ -50,6 +53,13 @@ func (r *Requests) ttl() time.Duration {
 		return DefaultTTL
 	}
 	return r.TTL
+}
+
+func (r *Requests) share() int {
+	if r.Share == 0 {
+		return DefaultShare
+	}
+	return r.Share
 }
 
 // Request is what is to be carried out once.
@@ -86,14 +96,16 @@ type Claim struct {
 	Again bool
 
 	requests *Requests
+	caller   string
+	counted  bool // the entry is counted as the caller's
 	key      string
 	revision uint64
 	entry    entry
 }
 
 // Begin claims a request at a time. The error is an [*Error] where the key
-// cannot be used now: it is another request's, somebody is at it, or it has
-// expired. Any other says that the store cannot be used; then nothing may be
+// cannot be used now: it is another request's, somebody is at it, it has
+// expired, or the caller has used up its share. Any other says that the store cannot be used; then nothing may be
 // done.
 func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*Claim, error) {
 	key := storeKey(q)
@@ -102,7 +114,7 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*Claim,
 		if err != nil {
 			return nil, fmt.Errorf("request: %w", err)
 		}
-		c := &Claim{Run: q.Run, requests: r, key: key, revision: revision}
+		c := &Claim{Run: q.Run, requests: r, caller: q.Caller, key: key, revision: revision}
 		c.entry = entry{Hash: q.Hash, Run: q.Run, Until: now.Add(q.Lease).UnixMilli(), Expires: now.Add(r.ttl()).UnixMilli()}
 		if revision != 0 {
 			var e entry
@@ -119,11 +131,20 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*Claim,
 				c.Again, c.Run, c.entry.Run, c.entry.Expires = true, e.Run, e.Run, e.Expires
 			}
 		}
-		if ok, err := c.put(ctx, now); err != nil {
-			return nil, fmt.Errorf("request: %w", err)
-		} else if ok {
+		if !c.Again {
+			if wait := r.shares.take(q.Caller, r.share(), 2*r.ttl(), now); wait > 0 {
+				return nil, rateLimited(wait)
+			}
+			c.counted = true
+		}
+		ok, err := c.put(ctx, now)
+		if ok {
 			return c, nil
 		}
+		if err != nil { // it may be stored
+			return nil, fmt.Errorf("request: %w", err)
+		}
+		c.giveBack()
 	}
 	return nil, inFlight(time.Second)
 }
@@ -152,6 +173,11 @@ func inFlight(left time.Duration) *Error {
 		RetryAfter: min(max(int((left+time.Second-1)/time.Second), 1), most), Recovery: Transient}
 }
 
+func rateLimited(wait time.Duration) *Error {
+	return &Error{Code: RateLimited, Message: "too many requests with an idempotency key: they are remembered for some time, and the caller has its share",
+		Field: "idempotency_key", RetryAfter: min(max(int((wait+time.Second-1)/time.Second), 1), 3600), Recovery: Transient}
+}
+
 // Finish keeps what came of the request, at most MaxOutcome bytes of JSON.
 func (c *Claim) Finish(ctx context.Context, outcome json.RawMessage, now time.Time) error {
 	if len(outcome) > MaxOutcome {
@@ -161,10 +187,22 @@ func (c *Claim) Finish(ctx context.Context, outcome json.RawMessage, now time.Ti
 	return c.end(ctx, now)
 }
 
+// freeTTL is how long the entry of a key that was given back is kept: it says
+// no more than none.
+const freeTTL = 10 * time.Second
+
 // Release gives the key back: nothing was done.
 func (c *Claim) Release(ctx context.Context, now time.Time) error {
 	c.entry.Free, c.entry.Until = true, 0
+	c.giveBack()
 	return c.end(ctx, now)
+}
+
+func (c *Claim) giveBack() {
+	if c.counted {
+		c.counted = false
+		c.requests.shares.giveBack(c.caller)
+	}
 }
 
 // Leave lets the next one try at once, with the same run id: nobody knows
@@ -191,6 +229,9 @@ func (c *Claim) put(ctx context.Context, now time.Time) (bool, error) {
 		return false, err
 	}
 	left := time.UnixMilli(c.entry.Expires).Sub(now) + c.requests.ttl()
+	if c.entry.Free {
+		left = freeTTL
+	}
 	revision, ok, err := c.requests.Store.Put(ctx, c.key, value, left, c.revision)
 	if ok {
 		c.revision = revision

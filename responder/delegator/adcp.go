@@ -155,7 +155,11 @@ func issues(list []issue) []adcp.Issue {
 		if field == "arguments" {
 			field = ""
 		}
-		all = append(all, adcp.IssueOf(field, i.Problem))
+		one := adcp.IssueOf(field, i.Problem)
+		if within, ok := strings.CutPrefix(field, pushName+"."); ok {
+			one.Pointer = "/" + pushName + "/" + strings.ReplaceAll(within, ".", "/")
+		}
+		all = append(all, one)
 	}
 	return all
 }

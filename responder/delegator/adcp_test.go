@@ -388,7 +388,7 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &adcp.Requests{Store: store}
-			if _, err := r.Begin(t.Context(), adcp.Request{Caller: "local", Key: k, Hash: hash, Run: run}, time.Now()); err != nil {
+			if _, err := r.Begin(t.Context(), adcp.Request{Caller: delegator.Caller(t.Context()), Key: k, Hash: hash, Run: run}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			task := runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}

@@ -31,6 +31,7 @@ func checkCloudTask(c *call) {
 		a.wrong("arguments", "ask for a task that cannot be submitted")
 	}
 	c.checkGit()
+	c.checkPush()
 }
 
 // requestFields are the fields of a [cloud.Request] by the parameters they come from.
@@ -50,6 +51,9 @@ func cloudSubmit(c *call, ctx context.Context) (*reply, error) {
 	}
 	if c.Cloud == nil {
 		return nil, noCloud()
+	}
+	if err := c.canPush(); err != nil {
+		return nil, err
 	}
 	done, err := c.once(ctx, "", cloudLease, func(claim adcp.Claim) (outcome, error) {
 		if claim.Again {
@@ -83,6 +87,13 @@ func (c *call) handOver(ctx context.Context) (outcome, error) {
 		return outcome{}, c.args.err()
 	}
 	c.cloud.add(s.ID, s.Run)
+	if err := c.register(context.WithoutCancel(ctx), s.Run); err != nil { // its run id is not known before
+		c.log.Warn("nobody is told how a task ends", zap.String("run", s.Run), zap.Error(err))
+		return outcome{}, &failure{wireError{
+			Code: codeTool, Message: "Codex Cloud took the task, but nobody will be notified of it: do not submit it again, ask for its status",
+			Details: details{Reason: "not_registered", TaskID: s.Run, CloudID: s.ID, WebURL: s.URL},
+		}}
+	}
 	return outcome{
 		Run: s.Run, At: s.At, CloudID: s.ID, WebURL: s.URL, Stream: c.basis(), Governance: c.args.text("governance_context"),
 	}, nil

@@ -23,6 +23,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/push"
 )
 
 // Cloud hands tasks over to Codex Cloud. How they stand is read from their
@@ -52,6 +53,9 @@ type Config struct {
 	// Requests sees to it that what a key comes with is done once. Where it is
 	// nil, calls with a key are refused.
 	Requests *adcp.Requests
+	// Push keeps who is to be told of a run. Where it is nil, calls that ask
+	// for it are refused.
+	Push *push.Registry
 
 	Log *zap.Logger // default: none
 }

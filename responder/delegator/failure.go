@@ -129,6 +129,8 @@ func explainRefusal(e *adcp.Error) *failure {
 	switch e.Code {
 	case adcp.OutcomeUnknown:
 		f.Code = codeTool
+	case adcp.RateLimited:
+		f.Code = codeInternal
 	case adcp.Unsupported:
 		f.Code = codeUnsupported
 	}

@@ -39,18 +39,21 @@ type outcome struct {
 
 type callerKey struct{}
 
-// WithCaller says who calls: the name of a token, or a user. Idempotency keys
-// are each caller's own. Without it the caller is "local".
+// local is the caller that has no name. No token can have this one.
+const local = "(local)"
+
+// WithCaller says who calls: the name of a token, "" being whoever needs none.
+// Idempotency keys are each caller's own.
 func WithCaller(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, callerKey{}, name)
 }
 
-// Caller is who calls.
+// Caller is who calls, as [WithCaller] takes it.
 func Caller(ctx context.Context) string {
 	if name, _ := ctx.Value(callerKey{}).(string); name != "" {
 		return name
 	}
-	return "local"
+	return local
 }
 
 // once does what the call is for, unless the call's key says that it was done:
@@ -106,6 +109,8 @@ func (c *call) hash() (string, error) {
 	for _, g := range c.args.given {
 		switch g.param {
 		case "idempotency_key", "context", "governance_context", "format":
+		case pushName:
+			arguments[g.param] = withoutSecret(json.RawMessage(g.raw))
 		default:
 			arguments[g.param] = json.RawMessage(g.raw)
 		}

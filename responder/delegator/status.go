@@ -113,7 +113,8 @@ type progressData struct {
 }
 
 type entryExt struct {
-	Lost   bool   `json:"lost,omitempty"` // its worker has not been heard of
+	Lost   bool   `json:"lost,omitempty"`           // its worker has not been heard of
+	Input  bool   `json:"input_required,omitempty"` // nobody works: it waits for an answer from outside
 	Worker string `json:"worker,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
@@ -147,6 +148,7 @@ func (c *call) snapshot(s responder.Snapshot) (snapshotMeta, *snapshotData) {
 		if v.Lost {
 			e.Ext = entryExt{Lost: true, Worker: v.Worker}
 		}
+		e.Ext.Input = v.State == runs.StateInputRequired
 		d.Tasks = append(d.Tasks, e)
 	}
 	for _, v := range s.Queued[:min(len(s.Queued), maxListed)] {
@@ -215,6 +217,9 @@ func (d *snapshotData) markdown(p *page) {
 			if e.Progress.Activity != "" {
 				s += ", " + plain(e.Progress.Activity)
 			}
+		}
+		if e.Ext.Input {
+			s += ", waits for an answer from outside"
 		}
 		if e.Ext.Lost {
 			s += ", lost: worker " + code(e.Ext.Worker) + " is silent"

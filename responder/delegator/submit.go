@@ -61,6 +61,7 @@ func checkTask(c *call) {
 		}
 	}
 	c.checkGit()
+	c.checkPush()
 }
 
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
@@ -102,8 +103,16 @@ func (c *call) task() runs.Task {
 
 // submit puts a task on the queue, once where the caller has a key for it.
 func (c *call) submit(ctx context.Context, t runs.Task) (outcome, error) {
+	if err := c.canPush(); err != nil {
+		return outcome{}, err
+	}
 	return c.once(ctx, runs.LocalID(c.begun.UnixMilli(), rand.Uint64()), submitLease, func(claim adcp.Claim) (outcome, error) {
 		t.Run = claim.Run
+		if !c.foreground() { // before the run: nothing that becomes of it is missed, whatever is killed when
+			if err := c.register(ctx, t.Run); err != nil {
+				return outcome{}, err
+			}
+		}
 		ticket, err := c.Responder.Submit(ctx, t)
 		done := outcome{Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Stream: c.basis(), Governance: t.Governance}
 		if err == nil {
@@ -115,12 +124,19 @@ func (c *call) submit(ctx context.Context, t runs.Task) (outcome, error) {
 			done.Run, done.At, done.Position = claim.Run, started(v.Row), v.Position
 			return done, err
 		}
-		if rest := c.args.fields(err, taskFields); rest != nil {
+		rest := c.args.fields(err, taskFields)
+		if rest == nil || errors.Is(rest, runs.ErrQueueFull) {
+			c.unregister(ctx, t.Run)
+		}
+		if rest != nil {
 			return outcome{}, rest
 		}
 		return outcome{}, c.args.err()
 	})
 }
+
+// foreground reports whether the answer to the call tells how the task ended.
+func (c *call) foreground() bool { return c.args.param("async") != nil && !c.args.flag("async") }
 
 // ackData says that a task was taken.
 type ackData struct {
@@ -185,7 +201,7 @@ func run(c *call, ctx context.Context) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.args.flag("async") {
+	if !c.foreground() {
 		return c.queued(ticket), nil
 	}
 	v, err := c.follow(ctx, ticket.Run)
@@ -193,6 +209,9 @@ func run(c *call, ctx context.Context) (*reply, error) {
 		v.ID, v.State = ticket.Run, runs.StateQueued // it was taken, whatever the table says of it
 	}
 	if ctx.Err() != nil {
+		if err := c.register(context.WithoutCancel(ctx), v.ID); err != nil {
+			c.log.Warn("nobody is told how a task ends", zap.String("run", v.ID), zap.Error(err))
+		}
 		return nil, c.late(v)
 	}
 	if err != nil {

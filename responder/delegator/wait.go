@@ -82,6 +82,8 @@ func (c *call) follow(ctx context.Context, id string) (responder.View, error) {
 			message = v.Activity
 		case v.State == runs.StateWorking:
 			message = "Working"
+		case v.State == runs.StateInputRequired:
+			message = "Waiting for an answer from outside"
 		default:
 			message = "Ended: " + string(v.State)
 		}

@@ -1,0 +1,296 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func TestOfTwoWritersOfRegistrationsTheFirstWins(t *testing.T) {
+	s, _ := serve(t)
+	a, b := connect(t, s, ResponderUser).PushStore(), connect(t, s, ResponderUser).PushStore()
+	if value, revision, err := a.Get(t.Context(), "r"); value != nil || revision != 0 || err != nil {
+		t.Fatalf("before: %s %d %v", value, revision, err)
+	}
+	if ok, err := a.Put(t.Context(), "r", []byte("a"), 0, time.Hour, 0); !ok || err != nil {
+		t.Fatalf("the first: %v %v", ok, err)
+	}
+	if ok, err := b.Put(t.Context(), "r", []byte("b"), 0, time.Hour, 0); ok || err != nil {
+		t.Errorf("the second: %v %v", ok, err)
+	}
+	value, revision, err := b.Get(t.Context(), "r")
+	if string(value) != "a" || err != nil {
+		t.Errorf("it holds %s, %v", value, err)
+	}
+	if ok, err := b.Put(t.Context(), "r", nil, 0, time.Hour, revision); !ok || err != nil {
+		t.Errorf("remove: %v %v", ok, err)
+	}
+	value, revision, err = a.Get(t.Context(), "r")
+	if value != nil || revision == 0 || err != nil {
+		t.Errorf("it was removed and holds %s at %d, %v", value, revision, err)
+	}
+	if ok, err := a.Put(t.Context(), "r", []byte("c"), 0, time.Hour, revision); !ok || err != nil {
+		t.Errorf("anew: %v %v", ok, err)
+	}
+}
+
+// When the bucket is full a run's registrations can still be noted as told.
+func TestAFullBucketTakesChangesAndNothingNew(t *testing.T) {
+	s, b := serve(t)
+	p := connect(t, s, ResponderUser).PushStore()
+	stream, err := b.js.Stream(t.Context(), bucketStream(b.Push()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.MaxBytes = 64 << 10
+	if _, err := b.js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	value := []byte(strings.Repeat("x", 8<<10))
+	n := 0
+	for ; ; n++ {
+		if ok, err := p.Put(t.Context(), fmt.Sprintf("run-%03d", n), value, 0, time.Hour, 0); err != nil {
+			break
+		} else if !ok || n > 100 {
+			t.Fatalf("%d values of 8 KiB in 64 KiB", n)
+		}
+	}
+	for i := range n {
+		run := fmt.Sprintf("run-%03d", i)
+		_, revision, err := p.Get(t.Context(), run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value[0]++
+		if ok, err := p.Put(t.Context(), run, value, 2, time.Hour, revision); !ok || err != nil {
+			t.Errorf("%s in place of the old value: %v %v", run, ok, err)
+		}
+	}
+}
+
+func TestWatchTellsWhatThereIsAndWhatChanges(t *testing.T) {
+	s, _ := serve(t)
+	p := connect(t, s, ResponderUser).PushStore()
+	if ok, err := p.Put(t.Context(), "early", []byte("secret"), 1, time.Hour, 0); !ok || err != nil {
+		t.Fatalf("%v %v", ok, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var mu sync.Mutex
+	told := map[string]int{}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.Watch(ctx, func(run string, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			told[run] = n
+		})
+	}()
+	knows := func(run string, n int) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			got, there := told[run]
+			return there && got == n
+		}
+	}
+	until(t, "what there is", knows("early", 1))
+	if ok, err := p.Put(t.Context(), "late", []byte("x"), 0, time.Hour, 0); !ok || err != nil {
+		t.Fatalf("%v %v", ok, err)
+	}
+	until(t, "what comes", knows("late", 0))
+	_, revision, err := p.Get(t.Context(), "late")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := p.Put(t.Context(), "late", nil, 0, time.Hour, revision); !ok || err != nil {
+		t.Fatalf("%v %v", ok, err)
+	}
+	until(t, "what goes", knows("late", -1))
+	if ok, err := p.Put(t.Context(), "short", []byte("x"), 0, time.Second, 0); !ok || err != nil {
+		t.Fatalf("%v %v", ok, err)
+	}
+	until(t, "its time is not over", func() bool {
+		value, revision, err := p.Get(t.Context(), "short")
+		return value == nil && revision == 0 && err == nil
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// outbox counts what is delivered.
+func outbox(t *testing.T, b *Bus) *jetstream.StreamInfo {
+	t.Helper()
+	s, err := b.js.Stream(t.Context(), b.Outbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo()
+}
+
+func TestANoticeIsStoredOnceAndGoesWhenItIsDone(t *testing.T) {
+	s, b := serve(t)
+	p := connect(t, s, ResponderUser).PushStore()
+	for range 2 {
+		if ok, err := p.Add(t.Context(), notice{Run: "r", Key: "k1", About: `{"id":"x"}`, Body: []byte("body")}); !ok || err != nil {
+			t.Fatalf("%v %v", ok, err)
+		}
+	}
+	if n := outbox(t, b).State.Msgs; n != 1 {
+		t.Fatalf("%d of one notification", n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var got atomic.Pointer[notice]
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.Deliver(ctx, 2, func(_ context.Context, n notice) time.Duration {
+			got.Store(&n)
+			return 0
+		})
+	}()
+	until(t, "it goes", func() bool { return got.Load() != nil && outbox(t, b).State.Msgs == 0 })
+	if n := got.Load(); n.Run != "r" || n.Key != "k1" || n.About != `{"id":"x"}` || string(n.Body) != "body" || n.Times != 1 || time.Since(n.At) > time.Minute {
+		t.Errorf("got %+v", *n)
+	}
+	if ok, err := p.Add(t.Context(), notice{Run: "r", Key: "k1", Body: []byte("body")}); !ok || err != nil {
+		t.Errorf("again: %v %v", ok, err)
+	}
+	if n := outbox(t, b).State.Msgs; n != 0 {
+		t.Error("what was just done with is there again")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// One that is still there is not stored again, however long ago it came.
+func TestANoticeThatWaitsIsNotStoredAgain(t *testing.T) {
+	s, b := serve(t)
+	p := connect(t, s, ResponderUser).PushStore()
+	if _, err := b.js.Publish(t.Context(), b.PushSubject("r", "k1"), []byte("body")); err != nil { // the server knows no id of it
+		t.Fatal(err)
+	}
+	if ok, err := p.Add(t.Context(), notice{Run: "r", Key: "k1", Body: []byte("body")}); !ok || err != nil {
+		t.Errorf("%v %v", ok, err)
+	}
+	if n := outbox(t, b).State.Msgs; n != 1 {
+		t.Errorf("%d of one notification", n)
+	}
+}
+
+func TestAFullOutboxSaysSo(t *testing.T) {
+	s, b := serve(t)
+	p := connect(t, s, ResponderUser).PushStore()
+	config := outbox(t, b).Config
+	config.MaxMsgs = 3
+	if _, err := b.js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		ok, err := p.Add(t.Context(), notice{Run: "r", Key: fmt.Sprint("k", i), Body: []byte("x")})
+		if err != nil || ok != (i < 3) {
+			t.Errorf("notification %d: %v %v", i, ok, err)
+		}
+	}
+}
+
+// What is not taken comes again, and keeps nothing back meanwhile; a process
+// that ends gives back what it had.
+func TestWhatIsNotTakenComesAgainAndHoldsUpNothing(t *testing.T) {
+	s, b := serve(t)
+	p := connect(t, s, ResponderUser).PushStore()
+	const n = 20
+	for i := range n {
+		if ok, err := p.Add(t.Context(), notice{Run: "r", Key: fmt.Sprintf("k%02d", i), Body: []byte("x")}); !ok || err != nil {
+			t.Fatalf("%v %v", ok, err)
+		}
+	}
+	var mu sync.Mutex
+	times := map[string]int{}
+	held := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.Deliver(ctx, 4, func(ctx context.Context, n notice) time.Duration {
+			mu.Lock()
+			times[n.Key] = n.Times
+			mu.Unlock()
+			switch {
+			case n.Key == "k00" && n.Times == 1: // slow until the end
+				close(held)
+				<-ctx.Done()
+				return time.Millisecond
+			case n.Key == "k01" && n.Times < 3:
+				return 50 * time.Millisecond
+			}
+			return 0
+		})
+	}()
+	<-held
+	until(t, "the others are done", func() bool { return outbox(t, b).State.Msgs == 1 })
+	mu.Lock()
+	if times["k01"] != 3 || len(times) != n {
+		t.Errorf("given out: %v", times)
+	}
+	mu.Unlock()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+
+	again, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ended <- p.Deliver(again, 4, func(context.Context, notice) time.Duration { return 0 }) }()
+	until(t, "another one takes it", func() bool { return outbox(t, b).State.Msgs == 0 })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// Who is not a responder sees neither credentials nor notifications, and puts
+// none in.
+func TestNobodyElseSeesRegistrationsOrNotices(t *testing.T) {
+	s, b := serve(t)
+	p := connect(t, s, ResponderUser).PushStore()
+	if ok, err := p.Put(t.Context(), "r", []byte("secret"), 0, time.Hour, 0); !ok || err != nil {
+		t.Fatalf("%v %v", ok, err)
+	}
+	if ok, err := p.Add(t.Context(), notice{Run: "r", Key: "k", Body: []byte("secret")}); !ok || err != nil {
+		t.Fatalf("%v %v", ok, err)
+	}
+	for _, user := range []string{WorkerUser, NormalizerUser, SubscriberUser} {
+		account := connect(t, s, user)
+		for _, subject := range []string{
+			"$JS.API.STREAM.MSG.GET." + bucketStream(b.Push()), "$JS.API.DIRECT.GET." + bucketStream(b.Push()),
+			"$JS.API.STREAM.MSG.GET." + b.Outbox(), "$JS.API.CONSUMER.MSG.NEXT." + b.Outbox() + "." + deliverer,
+			"$JS.API.CONSUMER.CREATE." + bucketStream(b.Push()) + ".x", bucketSubject(b.Push(), "r"), b.PushSubject("r", "other"),
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+			m, err := account.inside.RequestWithContext(ctx, subject, []byte(`{"seq":1}`))
+			cancel()
+			if err == nil {
+				t.Errorf("%s on %s: %.100s", user, subject, m.Data)
+			} else if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "no responders") {
+				t.Errorf("%s on %s: %v", user, subject, err)
+			}
+		}
+	}
+	if value, _, err := p.Get(t.Context(), "r"); string(value) != "secret" || err != nil {
+		t.Errorf("the value is %q, %v", value, err)
+	}
+	if n := outbox(t, b).State.Msgs; n != 1 {
+		t.Errorf("%d notifications", n)
+	}
+}

@@ -1,0 +1,36 @@
+package delegator_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/delegator"
+)
+
+// No token can have a name by which it would be who has none: whoever uses
+// NATS, or the token of the token file.
+func TestNoTokenSharesTheKeysOfWhoHasNone(t *testing.T) {
+	s := newStage(t, nil)
+	d := delegator.New(delegator.Config{Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore()}})
+	request := json.RawMessage(args("task", "go", "format", "adcp", "idempotency_key", "order-4711-attempt"))
+	first, err := d.Call(t.Context(), "_codex_local_exec", request, nil)
+	if err != nil || first.IsError {
+		t.Fatalf("%v %s", err, first.Envelope)
+	}
+	for _, name := range []string{"local", "LOCAL", "token", "a"} {
+		got, err := d.Call(delegator.WithCaller(t.Context(), name), "_codex_local_exec", request, nil)
+		if err != nil || got.IsError || gjson.GetBytes(got.Envelope, "replayed").Bool() {
+			t.Errorf("the token %s: %v %s", name, err, got.Envelope)
+		}
+	}
+	again, err := d.Call(delegator.WithCaller(t.Context(), ""), "_codex_local_exec", request, nil)
+	if err != nil || gjson.GetBytes(again.Envelope, "task_id").String() != gjson.GetBytes(first.Envelope, "task_id").String() {
+		t.Errorf("the same caller: %v %s", err, again.Envelope)
+	}
+	if name := delegator.Caller(delegator.WithCaller(t.Context(), delegator.Caller(t.Context()))); name != delegator.Caller(t.Context()) {
+		t.Errorf("the name does not stay: %s", name)
+	}
+}

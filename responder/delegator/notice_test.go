@@ -1,0 +1,99 @@
+package delegator_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/responder/push"
+)
+
+const webhook = `{"url":"https://hooks.example.com/x","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"sentinel-0123456789-0123456789-0123"}}`
+
+// watchedStore is a store of registrations that says what is asked of it.
+type watchedStore struct {
+	push.Registrations
+	put func(run string) error
+}
+
+func (w watchedStore) Put(ctx context.Context, run string, value []byte, told int, ttl time.Duration, revision uint64) (bool, error) {
+	if err := w.put(run); err != nil {
+		return false, err
+	}
+	return w.Registrations.Put(ctx, run, value, told, ttl, revision)
+}
+
+func TestARegistrationIsWrittenBeforeItsRun(t *testing.T) {
+	s := newStage(t, nil)
+	var before []string
+	s.tools.Push = push.NewRegistry(watchedStore{s.bus.PushStore(), func(run string) error {
+		if known, err := s.bus.Known(t.Context(), run); known || err != nil {
+			t.Errorf("run %s is there, %v", run, err)
+		}
+		before = append(before, run)
+		return nil
+	}}, push.AdCP, false)
+	run := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","pushNotificationConfig":`+webhook+`}`))
+	if len(before) != 1 || before[0] != run {
+		t.Errorf("registered %q, submitted %s", before, run)
+	}
+	list, err := s.tools.Push.List(t.Context(), run)
+	if err != nil || len(list) != 1 || list[0].Tool != "_codex_local_exec" || list[0].URL != "https://hooks.example.com/x" {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+func TestATaskThatCannotBeRegisteredIsNotSubmitted(t *testing.T) {
+	s := newStage(t, nil)
+	s.tools.Push = push.NewRegistry(watchedStore{s.bus.PushStore(), func(string) error { return errors.New("the bucket is full") }}, push.AdCP, false)
+	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","push_notification_config":`+webhook+`}`)
+	if !a.IsError || a.Error.Code != "INTERNAL" || strings.Contains(string(a.Envelope), "sentinel") {
+		t.Errorf("got %s", a.Envelope)
+	}
+	if queued := s.responder.Snapshot(0, nil).Queued; len(queued) != 0 {
+		t.Errorf("%d tasks were queued", len(queued))
+	}
+}
+
+func TestATaskThatIsRefusedLeavesNoRegistration(t *testing.T) {
+	s := newStage(t, nil)
+	var runs []string
+	s.tools.Push = push.NewRegistry(watchedStore{s.bus.PushStore(), func(run string) error {
+		runs = append(runs, run)
+		return nil
+	}}, push.AdCP, false)
+	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","timeoutSec":86400,"push_notification_config":`+webhook+`}`)
+	if !a.IsError || a.Error.Code != "VALIDATION" || a.Error.Details["field"] != "timeoutSec" {
+		t.Fatalf("got %s", a.Envelope)
+	}
+	if len(runs) != 2 || runs[0] != runs[1] { // written, and removed
+		t.Fatalf("writes of %q", runs)
+	}
+	if list, err := s.tools.Push.List(t.Context(), runs[0]); len(list) != 0 || err != nil {
+		t.Errorf("%d registrations, %v", len(list), err)
+	}
+}
+
+func TestATaskOfTheCloudIsRegistered(t *testing.T) {
+	c := newCloudStage(t)
+	c.tools.Push = push.NewRegistry(c.bus.PushStore(), push.AdCP, false)
+	run := submitted(t, ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`))
+	if list, err := c.tools.Push.List(t.Context(), run); err != nil || len(list) != 1 || list[0].Tool != "_codex_cloud_submit" {
+		t.Errorf("%v, %v", list, err)
+	}
+	c.tools.Push = push.NewRegistry(watchedStore{c.bus.PushStore(), func(string) error { return errors.New("the bucket is full") }}, push.AdCP, false)
+	a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`)
+	if a.Error.Code != "TOOL_ERROR" || a.Error.Details["reason"] != "not_registered" || a.Error.Details["task_id"] == nil || a.Error.Retryable {
+		t.Errorf("got %s", a.Envelope)
+	}
+	c.tools.Push = nil
+	before := len(c.responder.Snapshot(0, nil).Working)
+	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`); a.Error.Code != "UNSUPPORTED" {
+		t.Errorf("got %s", a.Envelope)
+	}
+	if after := len(c.responder.Snapshot(0, nil).Working); after != before {
+		t.Errorf("%d tasks, and %d before", after, before)
+	}
+}

@@ -1,0 +1,109 @@
+package push_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/push"
+)
+
+// As a process of its own, the test is a responder that delivers until it is
+// killed.
+func TestMain(m *testing.M) {
+	if url := os.Getenv("PUSH_TEST_SERVER"); url != "" {
+		fmt.Fprintln(os.Stderr, process(context.Background(), url, os.Getenv("PUSH_TEST_DIR")))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func process(ctx context.Context, url, dir string) error {
+	credentials, err := bus.LoadCredentials(dir)
+	if err != nil {
+		return err
+	}
+	inside, public := credentials.Logins(url, bus.ResponderUser)
+	b, err := bus.Connect(ctx, inside, public, names, zap.NewNop())
+	if err != nil {
+		return err
+	}
+	r := newResponder(b, nil)
+	p := push.New(push.Config{
+		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: b, Private: true,
+		Encoders: map[string]push.Encoder{push.AdCP: push.NewAdCP(delegator.New(delegator.Config{Responder: r}))},
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.Run(ctx) })
+	group.Go(func() error { return p.Run(ctx) })
+	return group.Wait()
+}
+
+// A process that is killed while a receiver has its request leaves it to the
+// next one.
+func TestAProcessKilledInMidDeliveryLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the server waits half a minute for who was killed")
+	}
+	s := newStage(t)
+	var open atomic.Bool
+	held := make(chan struct{}, 100)
+	r := receive(t, func(_ int, _ http.ResponseWriter, _ []byte, gone <-chan struct{}) int {
+		if open.Load() {
+			return 200
+		}
+		held <- struct{}{}
+		<-gone
+		return -1
+	})
+	caller := s.node(nil)
+	caller.stop() // it takes tasks, and tells nobody
+	run := caller.submit("key-0123456789-1", r.URL, push.HMAC)
+	raw := s.start(run)
+
+	var stderr bytes.Buffer
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "PUSH_TEST_SERVER="+s.server.URL(), "PUSH_TEST_DIR="+s.dir)
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-held:
+	case err := <-ended:
+		t.Fatalf("it ended: %v\n%s", err, stderr.String())
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || cmd.ProcessState.Exited() {
+		t.Fatalf("it was not killed: %v", err)
+	}
+	if n := s.waiting(); n != 1 {
+		t.Fatalf("%d notifications wait", n)
+	}
+	open.Store(true)
+	s.node(nil)
+	s.end(raw, 0)
+	s.until("all is told", func() bool {
+		return len(r.taken()[run+" working"]) == 1 && len(r.taken()[run+" completed"]) == 1 && s.waiting() == 0
+	})
+	for _, q := range r.requests() {
+		if q.status != 200 && !bytes.Equal(q.body, []byte(r.taken()[run+" working"][0])) {
+			t.Errorf("what was cut off was another body: %s", q.body)
+		}
+	}
+	s.quiet()
+}
