@@ -37,12 +37,18 @@ func (f *folder) attend(ctx context.Context, name string, r Request) error {
 		}
 		return f.retire(name, r.ID)
 	}
+	if f.responseID(name) == r.ID { // an earlier bridge was not done with it
+		return f.yield(ctx, e)
+	}
 	if err := f.clear(name, r.ID); err != nil {
 		return err
 	}
 	o, err := f.outcome(ctx, r, e, known)
-	if why := context.Cause(ctx); errors.Is(why, errReplaced) || errors.Is(why, errWithdrawn) {
+	switch why := context.Cause(ctx); {
+	case errors.Is(why, errReplaced), errors.Is(why, errWithdrawn):
 		return f.release(context.WithoutCancel(ctx), e, why)
+	case errors.Is(why, errOvertaken):
+		return f.yield(context.WithoutCancel(ctx), e)
 	}
 	if err != nil { // ctx ended: the next bridge goes on
 		return nil
@@ -92,15 +98,23 @@ func (f *folder) outcome(ctx context.Context, r Request, e entry, earlier bool) 
 		case <-ctx.Done():
 			return Outcome{}, ctx.Err()
 		case <-working.Done():
-			ending, cancel := context.WithTimeout(ctx, late)
-			defer cancel()
-			if err := f.cfg.Runner.Cancel(ending, e.Run, "the request's time is over"); err != nil {
-				f.log.Warn("a run whose time is over could not be cancelled", zap.String("run", e.Run), zap.Error(err))
-			}
-			return f.timed(Outcome{Status: StatusTimeout}, e), nil
+			return f.expire(ctx, e), nil
 		case <-time.After(f.cfg.Retry):
 		}
 	}
+}
+
+// expire ends a run whose time is over. One that has an answer all the same,
+// because it came at the last moment, has it.
+func (f *folder) expire(ctx context.Context, e entry) Outcome {
+	ending, cancel := context.WithTimeout(ctx, late)
+	defer cancel()
+	if err := f.cfg.Runner.Expire(ending, e.Run); err != nil {
+		f.log.Warn("a run whose time is over could not be ended", zap.String("run", e.Run), zap.Error(err))
+	} else if o, err := f.cfg.Runner.Wait(ending, e.Run); err == nil && o.Status == StatusSuccess {
+		return f.timed(o, e)
+	}
+	return f.timed(Outcome{Status: StatusTimeout}, e)
 }
 
 // try submits the run, if there is time for it, and waits for its end.
@@ -158,4 +172,21 @@ func (f *folder) release(ctx context.Context, e entry, why error) error {
 	}
 	f.log.Info("request given up", zap.String("request", e.ID), zap.String("run", e.Run), zap.String("why", why.Error()))
 	return f.journal.forget(e.ID)
+}
+
+// yield leaves a request to somebody else, whose response is there.
+func (f *folder) yield(ctx context.Context, e entry) error {
+	ending, cancel := context.WithTimeout(ctx, 2*late)
+	defer cancel()
+	if err := f.cfg.Runner.Overtaken(ending, e.Run, f.found(e.Name)); err != nil {
+		return fmt.Errorf("tell run %s that its request is answered: %w", e.Run, err)
+	}
+	f.step("overtaken")
+	e.Answered = time.Now().UnixMilli()
+	if err := f.journal.put(e); err != nil {
+		return err
+	}
+	f.step("answered")
+	f.log.Info("answered by somebody else", zap.String("request", e.ID), zap.String("run", e.Run))
+	return f.retire(e.Name, e.ID)
 }

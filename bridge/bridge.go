@@ -10,7 +10,8 @@
 // the same state and directory goes on where the last one was: the run's id is
 // in the journal before the run is submitted, and the answer is on the disk
 // before the journal says so, so from then on the temporary name tells whether
-// readers have seen it.
+// readers have seen it. A response that somebody else writes meanwhile stays,
+// and the run is told of it.
 //
 // It reads files of its own user or root only, follows no symbolic link, and
 // logs nothing of what requests and responses say.
@@ -47,6 +48,11 @@ type Runner interface {
 	// Cancel has a run end. One that has ended, or that nobody knows, is no
 	// error.
 	Cancel(ctx context.Context, run, reason string) error
+	// Expire is Cancel for a run whose time is over.
+	Expire(ctx context.Context, run string) error
+	// Overtaken is Cancel for a run whose request somebody else has answered,
+	// and says with what.
+	Overtaken(ctx context.Context, run string, o Outcome) error
 }
 
 // RefusedError says why a job cannot be done, for the one who asked.

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,50 @@ func TestWhatGoesWrongIsTheAnswer(t *testing.T) {
 				l.until("the run is cancelled", func() bool { return strings.HasSuffix(strings.Join(l.names(l.runs), " "), ".cancelled") })
 			}
 		})
+	}
+}
+
+func TestAnswerOfTheLastMomentCounts(t *testing.T) {
+	l := newLab(t)
+	l.start(l.config())
+	l.write(request, `{"request_id":"x","prompt":"hang late","timeout_seconds":0.2}`)
+	if r := l.response(response); r["status"] != "success" || r["response"] != "late" {
+		t.Errorf("got %v", r)
+	}
+}
+
+// Somebody else writes the response, and removes the request or leaves it. The
+// run learns of it, and the file stays as it is.
+func TestAnswerOfSomebodyElseEndsTheRun(t *testing.T) {
+	const good = `{"request_id":"id-1","version":"1.0","status":"success","response":"by hand","error_message":null,"error_type":null,` +
+		`"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":12.7,"metadata":{}}`
+	for name, tt := range map[string]struct{ written, told string }{
+		"a response":                  {good, "success by hand"},
+		"an error":                    {strings.NewReplacer("success", "error", `"by hand"`, "null", `"error_message":null`, `"error_message":"no"`).Replace(good), "error no"},
+		"no response by the contract": {`{"request_id":"id-1","result":"x"}`, "error what somebody else wrote is no response by the contract"},
+	} {
+		for _, removed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/removed=%v", name, removed), func(t *testing.T) {
+				l := newLab(t)
+				l.start(l.config())
+				l.request(request, "id-1", "hang")
+				l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
+				l.write(response, tt.written)
+				if removed {
+					if err := os.Remove(l.path(request)); err != nil && !errors.Is(err, os.ErrNotExist) {
+						t.Fatal(err)
+					}
+				}
+				l.until("the run is told, and the request gone", func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
+				run := l.names(l.runs)[0]
+				if b, err := os.ReadFile(filepath.Join(l.runs, run+".overtaken")); err != nil || string(b) != tt.told {
+					t.Errorf("told %q, %v", b, err)
+				}
+				if b, err := os.ReadFile(l.path(response)); err != nil || string(b) != tt.written {
+					t.Errorf("the response is %q, %v", b, err)
+				}
+			})
+		}
 	}
 }
 

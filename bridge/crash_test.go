@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -64,6 +65,35 @@ func TestKilledEverywhereItAnswersOnce(t *testing.T) {
 	l.until("the request is removed", func() bool { return !l.has(request) })
 	if r := l.response(response); r["request_id"] != "id-1" || len(l.names(l.runs)) != 1 {
 		t.Errorf("got %v, runs %q", r, l.names(l.runs))
+	}
+}
+
+// The same with a response that somebody else writes: it is read once, and the
+// run is told of it.
+func TestKilledWhileSomebodyElseAnswers(t *testing.T) {
+	const mine = `{"request_id":"id-1","mine":true}`
+	for _, step := range []string{"submitted", "overtaken", "answered", "taken"} {
+		for _, removed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/removed=%v", step, removed), func(t *testing.T) {
+				l := newLab(t)
+				l.request(request, "id-1", "hang")
+				l.crash("submitted")
+				l.write(response, mine)
+				if step != "submitted" {
+					l.crash(step)
+				}
+				if removed {
+					if err := os.Remove(l.path(request)); err != nil && !errors.Is(err, os.ErrNotExist) {
+						t.Fatal(err)
+					}
+				}
+				l.start(l.config())
+				l.until("the run is told, and the request gone", func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
+				if b, err := os.ReadFile(l.path(response)); err != nil || string(b) != mine {
+					t.Errorf("the response is %q, %v", b, err)
+				}
+			})
+		}
 	}
 }
 

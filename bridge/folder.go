@@ -17,6 +17,7 @@ import (
 var (
 	errReplaced  = errors.New("another request has taken its place")
 	errWithdrawn = errors.New("the request was withdrawn")
+	errOvertaken = errors.New("somebody else has answered the request")
 	errMoved     = errors.New("the directory is another one")
 )
 
@@ -140,7 +141,7 @@ func (f *folder) news(ctx context.Context, poll <-chan time.Time, events <-chan 
 			f.log.Debug("the watch has a fault", zap.Error(err))
 			return nil
 		case e := <-events:
-			if _, ok := ResponseName(filepath.Base(e.Name)); ok {
+			if base := filepath.Base(e.Name); isRequest(base) || isResponse(base) {
 				return nil
 			}
 		case end := <-f.done:
@@ -206,8 +207,19 @@ func (f *folder) scan(ctx context.Context, now time.Time) error {
 			delete(f.later, name)
 		}
 	}
+	f.overtaken()
 	f.missing(ctx, there, now)
 	return nil
+}
+
+// overtaken ends attendances whose request has a response by now, be it their
+// own, with which they are done anyway.
+func (f *folder) overtaken() {
+	for name, a := range f.active {
+		if f.responseID(name) == a.id {
+			a.stop(errOvertaken)
+		}
+	}
 }
 
 // look looks at one request.
@@ -316,7 +328,12 @@ func (f *folder) missing(ctx context.Context, there map[string]bool, now time.Ti
 		if a := f.active[e.Name]; a != nil {
 			a.stop(errWithdrawn)
 		} else if len(f.active) < f.cfg.MaxAtOnce {
-			f.begin(ctx, e.Name, e.ID, version{}, func(ctx context.Context) error { return f.release(ctx, e, errWithdrawn) })
+			f.begin(ctx, e.Name, e.ID, version{}, func(ctx context.Context) error {
+				if f.responseID(e.Name) == e.ID {
+					return f.yield(ctx, e)
+				}
+				return f.release(ctx, e, errWithdrawn)
+			})
 		}
 	}
 	for id := range f.gone {

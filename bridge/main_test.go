@@ -72,8 +72,22 @@ func (r *fileRunner) Wait(ctx context.Context, run string) (Outcome, error) {
 	}
 	switch prompt := string(b); {
 	case strings.HasPrefix(prompt, "hang"):
-		<-ctx.Done()
-		return Outcome{}, ctx.Err()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return Outcome{}, ctx.Err()
+			case <-tick.C:
+			}
+			if _, err := os.Stat(filepath.Join(r.dir, run+".cancelled")); err != nil {
+				continue
+			}
+			if prompt == "hang late" { // its answer came while it was being ended
+				return Outcome{Status: StatusSuccess, Text: "late"}, nil
+			}
+			return failed("the run was cancelled"), nil
+		}
 	case prompt == "fail":
 		return Outcome{Status: StatusError, Message: "the agent failed (exit status 3)", Took: time.Second}, nil
 	default:
@@ -83,6 +97,14 @@ func (r *fileRunner) Wait(ctx context.Context, run string) (Outcome, error) {
 
 func (r *fileRunner) Cancel(_ context.Context, run, _ string) error {
 	return os.WriteFile(filepath.Join(r.dir, run+".cancelled"), nil, 0o600)
+}
+
+func (r *fileRunner) Expire(ctx context.Context, run string) error {
+	return r.Cancel(ctx, run, "")
+}
+
+func (r *fileRunner) Overtaken(_ context.Context, run string, o Outcome) error {
+	return os.WriteFile(filepath.Join(r.dir, run+".overtaken"), []byte(o.Status+" "+o.Text+o.Message), 0o600)
 }
 
 // lab is a directory with a bridge.

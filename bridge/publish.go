@@ -99,6 +99,21 @@ func (f *folder) responseID(name string) string {
 	return idOf(b)
 }
 
+// found is what the response file of a request says.
+func (f *folder) found(name string) Outcome {
+	response, _ := ResponseName(name)
+	b, _, err := f.place.read(response, MaxResponse)
+	var r struct {
+		Status  string
+		Text    string `json:"response"` // null is ""
+		Message string `json:"error_message"`
+	}
+	if err != nil || Check(b) != nil || json.Unmarshal(b, &r) != nil {
+		return failed("what somebody else wrote is no response by the contract")
+	}
+	return Outcome{Status: r.Status, Text: r.Text, Message: r.Message}
+}
+
 // requestID is the id in a request file, "" where there is no such file.
 func (f *folder) requestID(name string) (string, error) {
 	b, _, err := f.place.read(name, MaxRequest)

@@ -101,6 +101,13 @@ func ResponseName(request string) (string, bool) {
 	return ".agent-response" + suffix + ".json", true
 }
 
+func isRequest(name string) bool { _, ok := ResponseName(name); return ok }
+
+func isResponse(name string) bool {
+	suffix, ok := strings.CutPrefix(name, ".agent-response")
+	return ok && isRequest(".agent-request"+suffix)
+}
+
 func notInName(c rune) bool {
 	return c != '-' && c != '_' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 }

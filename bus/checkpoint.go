@@ -26,6 +26,7 @@ type checkpoint struct {
 	RunsID   string `json:"run_stream"`   // which RUNS: what its records covered is gone with them
 	Raw      uint64 `json:"raw_seq"`      // all before and at it need not be read again
 	Anew     uint64 `json:"anew,omitempty"`
+	Runs     uint64 `json:"run_seq,omitempty"` // RUNS reached at least so far: one that is shorter has lost its end
 
 	// The last cut that was begun: when EVENTS ended with CutEvents, it held
 	// all that RAW up to CutRaw gives. Records of that cut may be stored.
@@ -62,6 +63,7 @@ type stored struct {
 	Covers uint64          `json:"event_seq"`           // EVENTS holds the run's events up to here, as far as the record goes
 	Skip   uint64          `json:"skip,omitempty"`      // and as many more, from a RAW that is gone
 	Named  uint64          `json:"named_seq,omitempty"` // RAW sequence where it named its thread
+	Older  bool            `json:"older,omitempty"`     // one of the first builds made the beginning of the record: it says less
 	Record *runs.Record    `json:"record"`
 	State  json.RawMessage `json:"state,omitempty"` // while the run is open
 }
@@ -148,7 +150,10 @@ func (s *session) locate(ctx context.Context) error {
 		*c = checkpoint{Anew: c.Anew}
 	case c.RunsID != "" && c.RunsID != s.streams.runs: // make all records from RAW
 		s.log.Warn("the run records were made anew")
-		c.Raw = 0
+		c.Raw, c.Runs = 0, 0
+	case runs.State.LastSeq < c.Runs: // some are older than the checkpoint says, or gone: bring all up to date
+		s.log.Warn("the run records lost their end", zap.Uint64("last", runs.State.LastSeq), zap.Uint64("want", c.Runs))
+		c.Raw, c.Runs = 0, runs.State.LastSeq
 	}
 	c.RawID, c.EventsID, c.RunsID = s.streams.raw, s.streams.events, s.streams.runs
 	if known && (otherRaw || otherEvents) {
@@ -236,7 +241,7 @@ const checkpointKey = "checkpoint"
 
 func (s *session) loadCheckpoint(ctx context.Context) (checkpoint, uint64, error) {
 	var c checkpoint
-	revision, err := s.loadKey(ctx, s.Out.State(), checkpointKey, &c)
+	revision, _, err := s.loadKey(ctx, s.Out.State(), checkpointKey, &c)
 	return c, revision, err
 }
 
@@ -259,38 +264,40 @@ func (s *session) saveCheckpoint(ctx context.Context, c checkpoint) error {
 // nil, with the revision of that.
 func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, error) {
 	var v stored
-	revision, err := s.loadKey(ctx, s.Out.Runs(), id, &v)
+	revision, rowless, err := s.loadKey(ctx, s.Out.Runs(), id, &v)
 	if err != nil || v.Record == nil {
 		return nil, revision, err
 	}
+	v.Older = v.Older || rowless
 	if v.Format > Format {
 		return nil, 0, fmt.Errorf("%w: the record of run %s has format %d, and this linesman reads up to %d; use a newer one", ErrUnfit, id, v.Format, Format)
 	}
 	return &v, revision, nil
 }
 
-// loadKey reads a key's value into v, and tells its revision: 0 where there is none.
-func (s *session) loadKey(ctx context.Context, bucket, key string, v any) (uint64, error) {
+// loadKey reads a key's value into v, and tells its revision, 0 where there is
+// none, and whether there is no row beside it.
+func (s *session) loadKey(ctx context.Context, bucket, key string, v any) (revision uint64, rowless bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	stream, err := s.bucket(ctx, bucket)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(bucket, key))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, nil
+		return 0, false, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read %s of %s: %w", key, bucket, err)
+		return 0, false, fmt.Errorf("read %s of %s: %w", key, bucket, err)
 	}
 	if len(m.Data) == 0 { // a delete marker
-		return m.Sequence, nil
+		return m.Sequence, false, nil
 	}
 	if err := json.Unmarshal(m.Data, v); err != nil {
-		return 0, fmt.Errorf("%w: %s of %s is not of the known form", ErrUnfit, key, bucket)
+		return 0, false, fmt.Errorf("%w: %s of %s is not of the known form", ErrUnfit, key, bucket)
 	}
-	return m.Sequence, nil
+	return m.Sequence, m.Header.Get(HeaderRow) == "", nil
 }
 
 func (s *session) bucket(ctx context.Context, name string) (jetstream.Stream, error) {
@@ -342,7 +349,7 @@ func (s *session) beginCut(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v, err := bounds.Encode(stored{Format: Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers, Skip: r.skip, Named: r.named, Record: r.Record, State: state})
+		v, err := bounds.Encode(stored{Format: Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers, Skip: r.skip, Named: r.named, Older: r.older, Record: r.Record, State: state})
 		if err != nil {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}
@@ -385,6 +392,9 @@ func (s *session) storeCut(ctx context.Context, begun, done checkpoint, usages, 
 		if err := s.putAll(ctx, values); err != nil {
 			return err
 		}
+	}
+	for _, r := range records {
+		done.Runs = max(done.Runs, *r.revision)
 	}
 	return s.saveCheckpoint(ctx, done)
 }

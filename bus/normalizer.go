@@ -137,6 +137,7 @@ type run struct {
 	skip     uint64            // events that EVENTS has already, from a RAW that is gone
 	revision uint64            // of its record, 0: none
 	named    uint64            // RAW sequence where it named its thread
+	older    bool              // see stored
 	dirty    bool
 }
 
@@ -369,7 +370,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 		r.skip, err = s.surplus(ctx, agent, id, 0)
 	default:
 		r.Fold, err = normalizer.Restore(s.backend(stored.Record.Agent), stored.Record, stored.State, s.MaxLine)
-		r.skip, r.named = stored.Skip, stored.Named
+		r.skip, r.named, r.older = stored.Skip, stored.Named, stored.Older
 		if err == nil && stored.Raw != s.streams.raw && !r.Done() {
 			r.Forget()
 			var more uint64

@@ -20,6 +20,7 @@ type Rebuilt struct {
 	Entries     uint64   `json:"entries"`     // of RAW that were read
 	Runs        int      `json:"runs"`        // that RAW covers from their beginning, and were compared
 	Partial     int      `json:"partial"`     // that RAW covers in part, and were not
+	Older       int      `json:"older"`       // of those compared, whose records an older linesman made: they say less
 	Events      int      `json:"events"`      // that were compared
 	Differences []string `json:"differences"` // at most MaxDifferences sentences
 }
@@ -82,7 +83,7 @@ func (b *Bus) normalizerReached(ctx context.Context, seq uint64) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return errors.New("the normalizer is not at work, or far behind: there is nothing to compare with yet")
+			return errors.New("the normalizer is not at work, or far behind: try again when it is")
 		}
 		select {
 		case <-ctx.Done():
@@ -155,13 +156,35 @@ func (b *Bus) compareRun(ctx context.Context, made *Bus, run string, firstRaw ui
 		return nil
 	}
 	r.Runs++
-	if !have.State.Final() && want.Seq < have.Seq {
+	if !have.State.Final() && !have.Waits() && want.Seq < have.Seq {
 		return b.compareEvents(ctx, made, run, false, differ, r)
 	}
-	if got, want := comparable(have), comparable(want); !bytes.Equal(got, want) {
+	older, err := b.older(ctx, run)
+	if err != nil {
+		return err
+	}
+	if older {
+		r.Older++
+	} else if got, want := comparable(have), comparable(want); !bytes.Equal(got, want) {
 		differ("the record differs")
 	}
-	return b.compareEvents(ctx, made, run, have.State.Final(), differ, r)
+	return b.compareEvents(ctx, made, run, have.State.Final() || have.Waits(), differ, r)
+}
+
+// older reports whether one of the first builds made the beginning of a run's
+// record.
+func (b *Bus) older(ctx context.Context, run string) (bool, error) {
+	stream, err := b.js.Stream(ctx, bucketStream(b.Runs()))
+	if err != nil {
+		return false, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.Runs(), run))
+	if err != nil {
+		return false, err
+	}
+	var v stored
+	err = json.Unmarshal(m.Data, &v)
+	return v.Older || m.Header.Get(HeaderRow) == "", err
 }
 
 // removed reports whether the record of a run was removed, once it had ended.

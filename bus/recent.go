@@ -57,7 +57,7 @@ func (s *session) thread(ctx context.Context, r *run) error {
 	id := r.Record.Thread
 	u, ok := s.threads[id]
 	if !ok {
-		if _, err := s.loadKey(ctx, s.Out.Threads(), threadKey(id), &u); err != nil {
+		if _, _, err := s.loadKey(ctx, s.Out.Threads(), threadKey(id), &u); err != nil {
 			return err
 		}
 	}

@@ -32,12 +32,25 @@ func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 		var err error
 		if m.Headers().Get(headerOperation) != "" {
 			c.Row.ID, c.Removed = m.Subject()[len(prefix):], true
-		} else if c.Row, err = runs.ParseRow(m.Headers().Get(HeaderRow)); err != nil {
+		} else if c.Row, err = b.row(ctx, m, m.Subject()[len(prefix):]); err != nil {
 			b.log.Warn("a run record without a row", zap.Uint64("sequence", c.Revision))
 			c = runs.Change{Revision: c.Revision, Last: c.Last}
 		}
 		each(c)
 	}, func(anew, empty bool) { each(runs.Change{Anew: anew, Last: empty}) })
+}
+
+// row is the row of a run record. One of the first builds has none beside it:
+// then it is made from the record.
+func (b *Bus) row(ctx context.Context, m jetstream.Msg, run string) (runs.Row, error) {
+	if text := m.Headers().Get(HeaderRow); text != "" {
+		return runs.ParseRow(text)
+	}
+	record, ok, err := b.Record(ctx, run)
+	if err != nil || !ok {
+		return runs.Row{}, errors.Join(err, runs.ErrNoRun)
+	}
+	return record.Row(), nil
 }
 
 // headerOperation marks a key of a bucket that was removed.

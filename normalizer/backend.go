@@ -40,6 +40,7 @@ type Out struct {
 
 	events []Event
 	final  *string
+	end    bool
 }
 
 // Event adds an event.
@@ -47,6 +48,10 @@ func (o *Out) Event(e Event) { o.events = append(o.events, e) }
 
 // Final notes the answer so far: the last one is the run's final text.
 func (o *Out) Final(text string) { o.final = &text }
+
+// End says that the line is the whole end of a run that has no process: the
+// completion follows at once, without an exit entry.
+func (o *Out) End() { o.end = true }
 
 // reset forgets a line, of which nothing may be held until the next one
 // comes: there are many runs, and they can be silent for hours.

@@ -58,6 +58,7 @@ type Fold struct {
 	cr      bool   // with long: the last of them was a carriage return
 	torn    bool   // a hole ended just before the unfinished line: it may lack its beginning
 	missing int64  // bytes of holes that no event has told yet
+	last    bool   // the line that was folded last is the run's end
 	done    bool   // has its completion
 
 	handled bool   // the session handle was published, or left out
@@ -114,7 +115,7 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	f.emit, f.loose = emit, 0
 	f.pos = Pos{Raw: seq, Time: e.Time}
 	f.Record.Seq = f.seen
-	unstarted := f.Record.Unstarted()
+	unowned := f.Record.Unowned()
 	if !again {
 		f.gap()
 		f.Record.Entry(e)
@@ -122,7 +123,7 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	switch e.Kind {
 	case runs.Queued, runs.Started, runs.Note: // the record has it
 	case runs.Cancelled:
-		if unstarted {
+		if unowned {
 			f.end(runs.Exit{Reason: runs.ReasonCancelled})
 		}
 	case runs.Out:
@@ -195,6 +196,12 @@ func (f *Fold) output(offset int64, b []byte, again bool) {
 			f.hold(b[:end])
 			f.flush()
 		}
+		if f.last { // what is behind it counts for nothing
+			f.next -= int64(len(b) - end - 1)
+			f.Record.Bytes = f.next
+			f.end(runs.Exit{Reason: runs.ReasonEOF})
+			return
+		}
 		b = b[end+1:]
 	}
 }
@@ -262,6 +269,7 @@ func (f *Fold) line(line []byte) {
 		f.Record.Final(*f.out.final)
 	}
 	f.Record.Line(f.out.Facts, f.pos.Time)
+	f.last = f.out.end
 	f.publish(f.out.events)
 }
 

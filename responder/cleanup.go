@@ -71,6 +71,9 @@ func (r *Responder) endStuck(ctx context.Context, after time.Duration, dryRun bo
 	now := time.Now()
 	working, _ := r.table.open()
 	for _, row := range working {
+		if row.Link != "" {
+			continue // its own agent has ended
+		}
 		sign := time.UnixMilli(max(row.ActiveAt, row.StartedAt))
 		if row.Worker != "" {
 			if !r.lost(row, now) {
@@ -80,8 +83,8 @@ func (r *Responder) endStuck(ctx context.Context, after time.Duration, dryRun bo
 				sign = at
 			}
 		}
-		if row.Source == "cloud" || now.Sub(sign) < after {
-			continue // the cloud says itself when it ends
+		if row.Source == "cloud" || row.State == runs.StateInputRequired || now.Sub(sign) < after {
+			continue // the cloud says itself when it ends, and nobody works on what waits for an answer
 		}
 		report.Stuck = append(report.Stuck, row.ID)
 		if dryRun {
@@ -128,6 +131,7 @@ func (r *Responder) keepHouse(ctx context.Context) error {
 			r.table.expire(first)
 		}
 		r.endUnqueued(ctx, time.Minute)
+		r.endOverdue(ctx, time.Minute)
 		if r.cfg.StuckAfter == 0 {
 			continue
 		}
@@ -146,7 +150,7 @@ func (r *Responder) keepHouse(ctx context.Context) error {
 func (r *Responder) endUnqueued(ctx context.Context, after time.Duration) {
 	_, queued := r.table.open()
 	for _, row := range queued {
-		if time.Since(time.UnixMilli(row.QueuedAt)) < after {
+		if row.Link != "" || time.Since(time.UnixMilli(row.QueuedAt)) < after {
 			continue
 		}
 		waits, err := r.cfg.Streams.Queued(ctx, row.Queue, row.ID)

@@ -11,6 +11,7 @@
 package responder
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -241,28 +242,29 @@ func (r *Responder) Record(ctx context.Context, run string) (*runs.Record, error
 	if runs.CheckID(run) != nil {
 		return nil, runs.ErrNoRun
 	}
-	record, ok, err := r.cfg.Streams.Record(ctx, run)
-	if err == nil && !ok {
-		err = runs.ErrNoRun
-	}
-	return record, err
+	return r.recordOf(ctx, run)
 }
 
 // Output reads what a run's agent wrote: of stdout and stderr together at most
 // about most bytes, half of them for each.
 func (r *Responder) Output(ctx context.Context, record *runs.Record, most int) (stdout, stderr runs.Excerpt, err error) {
-	return r.cfg.Streams.Output(ctx, record.Agent, record.ID, most/2, record.ErrBytes > 0)
+	return r.cfg.Streams.Output(ctx, record.Agent, cmp.Or(record.Link, record.ID), most/2, record.ErrBytes > 0)
 }
 
 // Events reads the newest n events of a run.
 func (r *Responder) Events(ctx context.Context, record *runs.Record, n int) ([]json.RawMessage, error) {
-	return r.cfg.Streams.LastEvents(ctx, record.Agent, record.ID, n)
+	return r.cfg.Streams.LastEvents(ctx, record.Agent, cmp.Or(record.Link, record.ID), n)
 }
 
 // Wait returns how a run ended, once it has. Each, unless it is nil, is told
 // how it stands at the beginning and whenever that changes. Where ctx ends
 // before, the view is the last one, and the error ctx's.
 func (r *Responder) Wait(ctx context.Context, run string, each func(View)) (View, error) {
+	return r.until(ctx, run, each, func(v View) bool { return v.State.Final() })
+}
+
+// until is Wait for something else than the end.
+func (r *Responder) until(ctx context.Context, run string, each func(View), is func(View) bool) (View, error) {
 	news, stop := r.table.listen(run)
 	defer stop()
 	v, err := r.Look(ctx, run)
@@ -273,7 +275,7 @@ func (r *Responder) Wait(ctx context.Context, run string, each func(View)) (View
 		if each != nil {
 			each(v)
 		}
-		if v.State.Final() {
+		if is(v) {
 			return v, nil
 		}
 		select {
@@ -357,7 +359,8 @@ func (e *EndedError) Error() string { return "the run has ended: it is " + strin
 
 // Cancel asks for the end of a run. Of a cancel and a start one wins: a queued
 // run that is cancelled is never started, and one that was started is ended by
-// its worker; without one, by the next that has it. The error is an
+// its worker; without one, by the next that has it. A task that waits to be
+// gone on with is not gone on with any more. The error is an
 // [EndedError] for a run that has ended, and [runs.ErrNoRun] for none.
 func (r *Responder) Cancel(ctx context.Context, run, reason string) (Cancelled, error) {
 	v, err := r.Look(ctx, run)
@@ -370,6 +373,12 @@ func (r *Responder) Cancel(ctx context.Context, run, reason string) (Cancelled, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
+	switch {
+	case v.Waits():
+		return r.giveUp(ctx, v, reason)
+	case v.Link != "":
+		return r.Cancel(ctx, v.Link, reason)
+	}
 	if v.State == runs.StateWorking {
 		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err == nil {
 			return r.cancelling(ctx, c, run)
@@ -387,9 +396,12 @@ func (r *Responder) Cancel(ctx context.Context, run, reason string) (Cancelled, 
 	case err != nil:
 		return c, err
 	case m.Exited:
-		after, err := r.Wait(ctx, run, nil)
-		if err != nil {
+		after, err := r.until(ctx, run, nil, func(v View) bool { return v.State.Final() || v.Waits() })
+		switch {
+		case err != nil:
 			return c, err
+		case after.Waits():
+			return r.giveUp(ctx, after, reason)
 		}
 		return c, &EndedError{after.State}
 	case m.Started && !m.Cancelled:

@@ -18,6 +18,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
@@ -63,7 +64,7 @@ func newLab(t *testing.T, change func(*responder.Config)) *lab {
 	}
 	office := l.bus(bus.NormalizerUser)
 	l.start(func(ctx context.Context) error {
-		return (&bus.Normalizer{Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}}, Log: l.log}).Run(ctx)
+		return (&bus.Normalizer{Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}, external.Backend{}}, Log: l.log}).Run(ctx)
 	})
 	l.desk = l.respond(change)
 	return l

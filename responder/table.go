@@ -14,6 +14,7 @@ import (
 type table struct {
 	mu       sync.Mutex
 	rows     map[string]*entry
+	links    map[string][]string // by task: the runs that go on with it
 	working  map[string]*entry
 	queued   map[string]*entry
 	ended    []*entry // by end, but for the last few; gone ones too
@@ -28,15 +29,16 @@ type table struct {
 }
 
 type entry struct {
-	runs.Row
-	revision uint64 // 0: nobody has recorded it yet, it was submitted here
+	runs.Row           // as it is shown
+	own      *runs.Row // as it came, where that is another: see links.go
+	revision uint64    // 0: nobody has recorded it yet, it was submitted here
 	gone     bool
 	stale    bool // of a run table that is no more
 }
 
 func newTable() *table {
 	return &table{
-		rows: map[string]*entry{}, working: map[string]*entry{}, queued: map[string]*entry{},
+		rows: map[string]*entry{}, links: map[string][]string{}, working: map[string]*entry{}, queued: map[string]*entry{},
 		news: map[string]map[chan struct{}]bool{}, filled: make(chan struct{}),
 	}
 }
@@ -85,12 +87,20 @@ func (t *table) submitted(row runs.Row) {
 }
 
 func (t *table) put(row runs.Row, revision uint64) {
-	e := &entry{Row: row, revision: revision}
-	if have := t.rows[row.ID]; have != nil {
+	t.seq = max(t.seq, row.Seq)
+	t.link(row)
+	t.place(t.shown(&entry{Row: row, revision: revision}))
+	if row.Continues != "" {
+		t.follow(row.Continues, row.ID)
+	}
+}
+
+// place shows an entry, in the place of the one that there was of its run.
+func (t *table) place(e *entry) {
+	if have := t.rows[e.ID]; have != nil {
 		t.drop(have)
 	}
 	t.rows[e.ID] = e
-	t.seq = max(t.seq, e.Seq)
 	switch {
 	case e.State.Final():
 		if n := len(t.ended); n > 0 && t.ended[n-1].EndedAt > e.EndedAt {
@@ -115,6 +125,10 @@ func (t *table) remove(id string) {
 	t.drop(e)
 	delete(t.rows, id)
 	t.tell(id)
+	if task := e.Continues; task != "" {
+		t.unlink(task, id)
+		t.follow(task, id)
+	}
 }
 
 // drop takes an entry out of the lists.

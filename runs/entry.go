@@ -44,13 +44,15 @@ type Entry struct {
 
 // Start is the body of a queued and of a start entry.
 type Start struct {
-	Source string            `json:"source"`             // run, tail, pipe, queue or cloud
+	Source string            `json:"source"`             // run, tail, pipe, queue, cloud or external
 	Argv   []string          `json:"argv,omitempty"`     // what is run; absent where there is no process
 	Dir    string            `json:"dir,omitempty"`      // its working directory
 	Labels map[string]string `json:"labels,omitempty"`   // see [CheckLabels]
 	Worker string            `json:"worker,omitempty"`   // who took it; at most MaxWorker bytes
 	Queue  string            `json:"queue,omitempty"`    // the work queue that it came by
 	Work   uint64            `json:"work_seq,omitempty"` // its place there: what is smaller comes first
+
+	Due int64 `json:"due,omitempty"` // Unix ms; with SourceExternal: when nobody waits for the answer any more, 0: never
 
 	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
 }

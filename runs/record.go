@@ -3,6 +3,7 @@
 //
 //	raw log: queued? start (out | err | note | cancel)* exit ──▶ Record
 //	         queued cancel
+//	         start question (answer | cancel | exit)
 //
 // A [Record] is folded from the same entries and lines as the events are, in
 // the same order, so both can be made again from the raw log.
@@ -21,12 +22,13 @@ type State string
 
 // The states. The last four are final.
 const (
-	StateQueued    State = "queued"
-	StateWorking   State = "working"
-	StateCompleted State = "completed"
-	StateFailed    State = "failed"
-	StateCancelled State = "cancelled"
-	StateTimeout   State = "timeout"
+	StateQueued        State = "queued"
+	StateWorking       State = "working"
+	StateInputRequired State = "input-required" // nobody works: it waits for somebody outside, see [Record.Waits]
+	StateCompleted     State = "completed"
+	StateFailed        State = "failed"
+	StateCancelled     State = "cancelled"
+	StateTimeout       State = "timeout"
 )
 
 // Final reports whether a run in state s has ended.
@@ -54,7 +56,7 @@ type Record struct {
 	ID     string            `json:"id"`
 	Agent  string            `json:"agent"`
 	State  State             `json:"state"`
-	Source string            `json:"source,omitempty"` // run, tail, pipe, queue or cloud
+	Source string            `json:"source,omitempty"` // run, tail, pipe, queue, cloud or external
 	Labels map[string]string `json:"labels,omitempty"`
 	Dir    string            `json:"dir,omitempty"`    // its working directory, if its JSON takes at most maxDir bytes
 	Worker string            `json:"worker,omitempty"` // who has it, or had it
@@ -65,10 +67,14 @@ type Record struct {
 	StartedAt int64 `json:"started_at,omitempty"`
 	ActiveAt  int64 `json:"active_at,omitempty"` // the last output
 	EndedAt   int64 `json:"ended_at,omitempty"`
+	Due       int64 `json:"due_at,omitempty"` // see [Start]
 
 	Reason string `json:"reason,omitempty"` // why it ended as it did; see [Record.End]
 	Exit   *Exit  `json:"exit,omitempty"`
-	Cancel bool   `json:"cancel_requested,omitempty"`
+
+	Continues string `json:"continues,omitempty"` // the run that it goes on with as the same task, see [LabelContinues]
+
+	Cancel bool `json:"cancel_requested,omitempty"`
 
 	Thread    string `json:"thread_id,omitempty"` // at most 1024 bytes; a longer one is left out
 	TurnsDone int64  `json:"turns_completed"`
@@ -110,6 +116,10 @@ type Record struct {
 
 	FinalText      *string `json:"final_text,omitempty"` // its beginning; all of it is in the completion
 	FinalTextBytes int64   `json:"final_text_bytes,omitempty"`
+
+	// Link is the run whose facts these are, where that is another: see
+	// [Record.StandsFor]. It is not stored.
+	Link string `json:"-"`
 
 	// Seq is the sequence in RAW that the record is based on.
 	Seq uint64 `json:"raw_seq"`
@@ -154,8 +164,13 @@ func (r *Record) begin(e Entry) {
 		return
 	}
 	switch start.Source {
-	case "run", "tail", "pipe", "queue", "cloud":
+	case sourceRun, "tail", "pipe", "queue", "cloud":
 		r.Source = start.Source
+	case SourceExternal:
+		r.Source, r.Due = start.Source, max(start.Due, 0)
+		if e.Kind == Started && r.State == StateWorking {
+			r.State = StateInputRequired
+		}
 	}
 	if start.Dir != "" && bounds.StringSize(start.Dir) <= maxDir {
 		r.Dir = start.Dir
@@ -168,6 +183,9 @@ func (r *Record) begin(e Entry) {
 	}
 	if len(start.Labels) > 0 && CheckLabels(start.Labels) == nil {
 		r.Labels = start.Labels
+		if task := start.Labels[LabelContinues]; isLink(r.ID, task) {
+			r.Continues = task
+		}
 	}
 	if CheckGovernance(start.Governance) == nil {
 		r.Governance = start.Governance
@@ -298,14 +316,17 @@ func (r *Record) Final(text string) {
 
 // NeedsAgent is the reason of a run whose program wants an agent's answer
 // before it can go on: it ended with the status 42, and is to be started again
-// once it has the answer. Surfaces that can ask for input say so.
+// once it has the answer. One that somebody started by hand is open till then,
+// in the state input-required; nobody starts one again that came by a queue.
 const NeedsAgent = "needs agent"
 
-const exitNeedsAgent = 42
+// ExitNeedsAgent is the exit status that says so.
+const ExitNeedsAgent = 42
 
 // End folds the exit entry: its reason decides the state. Reason is, for a
 // run that failed, "spawn", "lost", "spool", "signal", "exit status", "turn
-// failed", "silent", "no terminal event" or [NeedsAgent]; "idle" or "hard" for a timeout.
+// failed", "silent", "no terminal event" or [NeedsAgent]; "idle" or "hard" for a timeout;
+// [NeedsAgent] for one that is open.
 // A cancel that was asked for wins over every end but one that nobody knows,
 // and over what was never started. Tool calls that are still open stay listed:
 // they never ended.
@@ -340,7 +361,9 @@ func (r *Record) outcome(x Exit) (State, string) {
 		return StateFailed, string(x.Reason)
 	case x.Reason == ReasonExited && x.Signal != 0:
 		return StateFailed, "signal"
-	case x.Reason == ReasonExited && *x.Code == exitNeedsAgent:
+	case x.Reason == ReasonExited && *x.Code == ExitNeedsAgent && r.Source == sourceRun:
+		return StateInputRequired, NeedsAgent
+	case x.Reason == ReasonExited && *x.Code == ExitNeedsAgent:
 		return StateFailed, NeedsAgent
 	case x.Reason == ReasonExited && *x.Code != 0:
 		return StateFailed, "exit status"
@@ -354,9 +377,11 @@ func (r *Record) outcome(x Exit) (State, string) {
 	return StateCompleted, ""
 }
 
-// Unstarted reports whether the run waits in a queue, and nobody has begun it:
-// a cancel then is its end.
-func (r *Record) Unstarted() bool { return r.State == StateQueued && r.QueuedAt != 0 }
+// Unowned reports whether nobody has the run who could end it: it waits in a
+// queue, or for an answer from outside. A cancel then is its end.
+func (r *Record) Unowned() bool {
+	return r.State == StateQueued && r.QueuedAt != 0 || r.State == StateInputRequired
+}
 
 // Outcome is a word for people: the state, and behind it why.
 func (r *Record) Outcome() string {

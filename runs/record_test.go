@@ -54,6 +54,22 @@ func TestStateFollowsTheLog(t *testing.T) {
 	}
 }
 
+// A program that somebody started by hand, and that needs an agent's answer,
+// has ended, and its task waits; where nobody starts it again it has failed.
+func TestNeedsAgentWaitsForWhoStartedIt(t *testing.T) {
+	for source, want := range map[string]runs.State{"run": runs.StateInputRequired, "queue": runs.StateFailed, "pipe": runs.StateFailed, "": runs.StateFailed} {
+		r := runs.NewRecord("T-local-x", "codex")
+		r.Entry(runs.Entry{Kind: runs.Started, Time: 10, Body: runs.Encode(runs.Start{Source: source})})
+		r.End(runs.Exit{Reason: runs.ReasonExited, Code: code(runs.ExitNeedsAgent)}, 20)
+		if r.State != want || r.Reason != runs.NeedsAgent || r.Waits() != (source == "run") || r.Unowned() && !r.Waits() {
+			t.Errorf("%q: %s", source, r.JSON())
+		}
+		if !r.Row().Mark().Exited {
+			t.Errorf("%q: the log counts as open", source)
+		}
+	}
+}
+
 // TestEndDecidesTheState has all ends, with what a run's lines said before.
 func TestEndDecidesTheState(t *testing.T) {
 	for _, c := range []struct {

@@ -24,6 +24,12 @@ type Row struct {
 	Reason string
 	Cancel bool // somebody asked for its end
 
+	Continues string // the run that it goes on with as the same task
+
+	// Link is the run that goes on with this one, and whose facts the row has;
+	// "": they are its own. It is not in the text of a row.
+	Link string
+
 	QueuedAt, StartedAt, ActiveAt, EndedAt int64 // Unix milliseconds, 0: not yet
 
 	Progress *Progress // nil: not known
@@ -40,7 +46,7 @@ type Row struct {
 func (r *Record) Row() Row {
 	row := Row{
 		ID: r.ID, Agent: r.Agent, State: r.State, Source: r.Source, Queue: r.Queue, Work: r.Work, Worker: r.Worker, Dir: r.Dir,
-		Thread: r.Thread, Reason: r.Reason, Cancel: r.Cancel,
+		Thread: r.Thread, Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link,
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
 		Activity: r.Activity, Seq: r.Seq,
 	}
@@ -53,7 +59,7 @@ func (r *Record) Row() Row {
 
 // Mark is what the run's raw log held when the row was made.
 func (r Row) Mark() Mark {
-	return Mark{Seq: r.Seq, Started: r.StartedAt != 0, Cancelled: r.Cancel, Exited: r.State.Final(), By: r.Worker, Work: r.Work}
+	return Mark{Seq: r.Seq, Started: r.StartedAt != 0, Cancelled: r.Cancel, Exited: r.State.Final() || r.Waits(), By: r.Worker, Work: r.Work}
 }
 
 // rowFields is how many fields the text of a row has; a later version may add some.
@@ -101,6 +107,9 @@ func (r Row) Text() string {
 	number(int64(total))
 	text(r.Activity)
 	number(int64(r.Seq))
+	if r.Continues != "" { // few do
+		text(r.Continues)
+	}
 	return string(b[:len(b)-1])
 }
 
@@ -144,6 +153,13 @@ func ParseRow(s string) (Row, error) {
 	}
 	r.Activity = text()
 	r.Seq = uint64(number())
+	more, _, _ := strings.Cut(s, " ")
+	if more == "%2D" {
+		more = "-"
+	}
+	if CheckID(more) == nil {
+		r.Continues = more
+	}
 	if bad || CheckID(r.ID) != nil {
 		return Row{}, errRow
 	}

@@ -36,6 +36,11 @@ func (r *Record) Summary() string {
 		s = "Cancelled"
 	case StateQueued:
 		s = "Queued"
+	case StateInputRequired:
+		s = "Waits for an answer from outside"
+		if r.Waits() {
+			s = "Waits for an agent's answer, to be started again with it"
+		}
 	default:
 		s = "Working"
 		if r.Activity != "" {

@@ -36,6 +36,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	if call.needsSettings {
 		var err error
 		a.config, err = config.Load(config.Sources{Flags: call.settings, File: call.file, Environ: environ})
+		if err == nil {
+			err = private(a.config.DataDir)
+		}
 		mistakes = errors.Join(mistakes, err)
 	}
 	if mistakes != nil {

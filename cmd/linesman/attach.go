@@ -39,6 +39,9 @@ func (a *app) attach(ctx context.Context, temporary bool) (_ *attachment, err er
 		if t.bus, err = a.connectSoon(ctx, bus.OperatorUser); err == nil {
 			return t, nil
 		}
+		t.lock, err = lockData(dir) // whoever was in the way may have been killed
+	}
+	if errors.Is(err, errLocked) {
 		if !temporary {
 			return t, exitWith(exitNATS, fmt.Errorf("%s is in use, and no `linesman up` answers there: start one, and try again", dir))
 		}

@@ -14,17 +14,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bridge"
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
 )
 
 type bridgeCmd struct {
-	Watch bridgeWatchCmd `cmd:"" default:"withargs" help:"Watch directories, and answer the requests in them (default)."`
-	Check bridgeCheckCmd `cmd:"" settings:"none" help:"Name every mistake of a response file."`
+	Watch  bridgeWatchCmd  `cmd:"" default:"withargs" help:"Watch directories, and answer what is asked there (default)."`
+	List   bridgeListCmd   `cmd:"" help:"List the requests that wait for an answer from outside."`
+	Answer bridgeAnswerCmd `cmd:"" help:"Answer a request from outside."`
+	Check  bridgeCheckCmd  `cmd:"" settings:"none" help:"Name every mistake of a response file."`
 }
 
 type bridgeWatchCmd struct {
 	Dir        []string      `sep:"none" placeholder:"DIR" help:"Directory to watch; can be repeated. By default ~/.agentecflow/state and the current one."`
+	External   bool          `help:"Have nobody work: requests wait for an answer from outside."`
 	Mode       string        `default:"read-only" enum:"read-only,workspace-write,danger-full-access" placeholder:"MODE" help:"What agents may do: read-only, workspace-write or danger-full-access (default read-only)."`
 	WorkingDir string        `placeholder:"DIR" help:"Where agents work: a directory on the worker's machine. By default the current one."`
 	Model      string        `placeholder:"MODEL" help:"Model of the agents, whatever a request asks for. By default that, or their own choice."`
@@ -51,6 +53,8 @@ Examples:
 
     linesman bridge
     linesman bridge --dir ~/.agentecflow/state --working-dir ~/src/project --mode workspace-write
+    linesman bridge --external
+    linesman bridge answer 32ecfadc-2b66-4daa-a7c0-a03c449fcea5 "Use the second one."
     linesman bridge check .agent-response.json
 
 What can be asked for is told by "linesman bridge watch --help".
@@ -68,6 +72,10 @@ Examples:
 
     linesman bridge --dir ~/.agentecflow/state --working-dir ~/src/project --mode workspace-write
     linesman bridge --max-timeout 10m --skip-git-repo-check
+    linesman bridge --external --dir ~/.agentecflow/state
+
+With --external each request is a run in the state input-required until somebody answers it: with "linesman bridge answer",
+a NATS request, or a response file beside the request. Its time counts all the same.
 
 Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
 }
@@ -77,39 +85,15 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	if a.config.NATS == "" {
-		lock, err := lockData(a.config.DataDir)
-		switch {
-		case err == nil:
-			defer lock.Close()
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			return a.everything(ctx, "127.0.0.1:0", "", func(ctx context.Context, _ instance, d *desk) error {
-				defer cancel()
-				return c.watch(ctx, d, dirs, task)
-			})
-		case !errors.Is(err, errLocked):
-			return err
+	return a.withDesk(ctx, "", func(ctx context.Context, d *desk) error {
+		if !c.External {
+			return c.watch(ctx, d, dirs, &bridgeRunner{d, task})
 		}
-	}
-	b, err := a.connectSoon(ctx, bus.ResponderUser)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	d, err := a.newDesk(b, "")
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.Run(ctx) })
-	group.Go(func() error {
-		defer cancel()
-		return c.watch(ctx, d, dirs, task)
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return d.takeAnswers(ctx) })
+		group.Go(func() error { return c.watch(ctx, d, dirs, &externalRunner{d}) })
+		return group.Wait()
 	})
-	return group.Wait()
 }
 
 // plan is what the flags ask for: where requests are, and what tasks have in
@@ -130,6 +114,9 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, task runs.Task, err er
 			dirs = append(dirs, bridge.Dir{Path: filepath.Join(home, ".agentecflow", "state")})
 		}
 		dirs = append(dirs, bridge.Dir{Path: ".", Must: true})
+	}
+	if c.External && (c.Mode != string(runs.ReadOnly) || c.WorkingDir != "" || c.Model != "" || c.SkipGit || c.Env != runs.InheritNone || c.AllowEnv != nil) {
+		wrong = append(wrong, errors.New("--external: nobody works here, so no other flag can say how"))
 	}
 	task = runs.Task{Agent: "codex", Mode: runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit, Env: runs.EnvPolicy{Policy: c.Env, Allow: c.AllowEnv}}
 	if task.Dir, err = filepath.Abs(c.WorkingDir); err != nil { // "" is the current one
@@ -166,13 +153,13 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, task runs.Task, err er
 }
 
 // watch answers requests until ctx ends.
-func (c *bridgeWatchCmd) watch(ctx context.Context, d *desk, dirs []bridge.Dir, task runs.Task) error {
+func (c *bridgeWatchCmd) watch(ctx context.Context, d *desk, dirs []bridge.Dir, runner bridge.Runner) error {
 	most := c.MaxTimeout
 	if most == 0 {
 		most = d.app.config.Work.Hard
 	}
 	err := bridge.New(bridge.Config{
-		Dirs: dirs, State: filepath.Join(d.app.config.DataDir, "bridge"), Runner: &bridgeRunner{d, task},
+		Dirs: dirs, State: filepath.Join(d.app.config.DataDir, "bridge"), Runner: runner,
 		MaxTimeout: most, MaxAtOnce: c.AtOnce, Log: d.app.log,
 		Ready: func() {
 			line := "ready"
@@ -190,85 +177,6 @@ func (c *bridgeWatchCmd) watch(ctx context.Context, d *desk, dirs []bridge.Dir, 
 		return fmt.Errorf("bridge: %w", err)
 	}
 	return nil
-}
-
-// bridgeRunner has the requests of a bridge done as tasks of the work queue.
-type bridgeRunner struct {
-	desk *desk
-	task runs.Task // what all have in common
-}
-
-func (r *bridgeRunner) Submit(ctx context.Context, j bridge.Job) error {
-	if err := r.desk.Ready(ctx); err != nil {
-		return err
-	}
-	t := r.task
-	t.Run, t.Prompt, t.Labels, t.Hard = j.Run, j.Prompt, j.Labels, max(wholeSeconds(j.Timeout), 1)
-	if t.Model == "" {
-		t.Model = j.Model
-	}
-	_, err := r.desk.Submit(ctx, t)
-	var field *runs.FieldError
-	switch {
-	case errors.Is(err, runs.ErrKnownRun):
-		return nil
-	case errors.As(err, &field):
-		return &bridge.RefusedError{Why: strings.ReplaceAll(err.Error(), "\n", "; ")}
-	}
-	return err
-}
-
-func (r *bridgeRunner) Wait(ctx context.Context, run string) (bridge.Outcome, error) {
-	if err := r.desk.Ready(ctx); err != nil {
-		return bridge.Outcome{}, err
-	}
-	if _, err := r.desk.Wait(ctx, run, nil); err != nil {
-		return bridge.Outcome{}, err
-	}
-	record, err := r.desk.Record(ctx, run)
-	if err != nil {
-		return bridge.Outcome{}, err
-	}
-	o := bridge.Outcome{Status: bridge.StatusError, Meta: map[string]string{"agent": record.Agent}}
-	if record.Thread != "" {
-		o.Meta["thread_id"] = record.Thread
-	}
-	if record.StartedAt > 0 {
-		o.Took = time.Duration(max(record.EndedAt-record.StartedAt, 1)) * time.Millisecond
-	}
-	switch record.State {
-	case runs.StateCompleted:
-		text, err := r.desk.finalText(ctx, record)
-		if errors.Is(err, errNoText) {
-			o.Message = err.Error()
-			return o, nil
-		}
-		if err != nil {
-			return o, err
-		}
-		o.Status, o.Text = bridge.StatusSuccess, text
-	case runs.StateTimeout:
-		o.Status = bridge.StatusTimeout
-		if record.Reason == string(runs.ReasonIdle) {
-			o.Message = "Agent execution timeout: " + record.Summary()
-		}
-	case runs.StateCancelled:
-		o.Message = "the run was cancelled"
-	default:
-		o.Message = record.Summary()
-	}
-	return o, nil
-}
-
-func (r *bridgeRunner) Cancel(ctx context.Context, run, reason string) error {
-	if err := r.desk.Ready(ctx); err != nil {
-		return err
-	}
-	_, err := r.desk.Responder.Cancel(ctx, run, reason)
-	if errors.Is(err, runs.ErrNoRun) || isEnded(err) {
-		return nil
-	}
-	return err
 }
 
 type bridgeCheckCmd struct {

@@ -42,6 +42,7 @@ type grammar struct {
 	Responder  responderCmd  `cmd:"" help:"Answer requests about runs, for a NATS cluster."`
 	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Answer an MCP client over stdin and stdout."`
 	Bridge     bridgeCmd     `cmd:"" help:"Answer requests that programs leave as files."`
+	Forget     forgetCmd     `cmd:"" help:"Erase a run that has ended."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
 	Health     healthCmd     `cmd:"" help:"Say whether linesman takes and stores."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at all that linesman needs, and say what to do."`

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
@@ -12,6 +14,11 @@ import (
 
 type contextCmd struct {
 	User string `arg:"" optional:"" default:"subscriber" enum:"subscriber,operator,worker,normalizer,responder,operator_public,normalizer_public,responder_public" help:"Whom to be: subscriber (default), operator, worker, normalizer or responder; operator_public, normalizer_public and responder_public are who these are in the account of the events."`
+
+	ServerConfig bool   `name:"server-config" help:"Print linesman's accounts, users and permissions as configuration of a nats-server instead."`
+	NKey         bool   `name:"nkey" help:"With --server-config: users show NKeys, not certificates."`
+	JWT          bool   `name:"jwt" help:"With --server-config: users show credentials files, not certificates."`
+	Keys         string `name:"keys" placeholder:"DIR" help:"With --nkey or --jwt: where the secret keys are kept. What is missing is made."`
 }
 
 // Help is printed by `linesman context --help`.
@@ -24,12 +31,17 @@ read the events and nothing else; the operator can do everything, and start prog
     (umask 077 && linesman context >~/.config/nats/context/linesman.json)
 
 With --nats it names that server and the credentials file of --creds, or for the subscriber and the public users that of
-LINESMAN_PUBLIC_CREDS.
+LINESMAN_PUBLIC_CREDS. Where --creds is a directory it names the user's files in there.
+
+With --server-config it prints the same accounts, users and permissions for a nats-server of your own, as a file for its
+configuration to include. Users show certificates, or with --nkey or --jwt the keys that are in DIR then. Each machine
+needs the files of its own user alone, in a directory that --creds names.
 
 Examples:
 
     nats --context linesman subscribe 'linesman.live.>'
     linesman context operator | jq -r .url
+    linesman context --server-config --nkey --keys keys >linesman.conf
 
 Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 no linesman is running here.`
 }
@@ -42,10 +54,25 @@ type natsContext struct {
 	User        string `json:"user,omitempty"`
 	Password    string `json:"password,omitempty"`
 	Creds       string `json:"creds,omitempty"`
+	NKey        string `json:"nkey,omitempty"`
+	Cert        string `json:"cert,omitempty"`
+	Key         string `json:"key,omitempty"`
+	CA          string `json:"ca,omitempty"`
 	InboxPrefix string `json:"inbox_prefix,omitempty"`
 }
 
 func (c *contextCmd) Run(_ context.Context, a *app) error {
+	if c.ServerConfig {
+		text, err := c.serverConfig(a)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(a.stdout, text)
+		return err
+	}
+	if c.NKey || c.JWT || c.Keys != "" {
+		return exitWith(exitUsage, errors.New("--nkey, --jwt and --keys: go with --server-config"))
+	}
 	one, err := c.context(a)
 	if err != nil {
 		return err
@@ -64,6 +91,12 @@ func (c *contextCmd) Run(_ context.Context, a *app) error {
 func (c *contextCmd) context(a *app) (natsContext, error) {
 	one := natsContext{Description: "linesman: " + c.User}
 	public := c.User == bus.SubscriberUser || strings.HasSuffix(c.User, "_public")
+	if a.config.NATS != "" && isDir(a.config.Creds) {
+		k, err := keysOf(a.config.Creds, c.User)
+		one.URL, one.Creds, one.NKey, one.CA, one.InboxPrefix = a.config.NATS, k.creds, k.nkey, k.ca, bus.InboxPrefix(c.User)
+		one.Cert, one.Key = k.cert, k.certKey
+		return one, err
+	}
 	if a.config.NATS != "" {
 		one.URL, one.Creds = a.config.NATS, a.config.Creds
 		if public && a.config.PublicCreds != "" {

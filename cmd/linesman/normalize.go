@@ -39,7 +39,7 @@ func (c *normalizeCmd) Validate() error {
 }
 
 func (c *normalizeCmd) Run(_ context.Context, a *app) error {
-	b, err := backend(c.Agent)
+	b, err := a.backend(c.Agent)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ Exit status: 0 done, 1 failed, or the run is known already, 2 bad flags or setti
 }
 
 func (c *pipeCmd) Run(ctx context.Context, a *app) error {
-	if _, err := backend(c.Agent); err != nil {
+	if _, err := a.backend(c.Agent); err != nil {
 		return err
 	}
 	a.whisper()

@@ -74,6 +74,24 @@ func lockData(data string) (*os.File, error) {
 	return f, nil
 }
 
+// lockDataSoon is lockData for who cannot do without it. A process that was
+// killed while it started a shim has a copy of the lock open until that shim
+// is the program it is to become, which on a busy machine takes a moment.
+func lockDataSoon(ctx context.Context, data string) (*os.File, error) {
+	const patience, pause = 2 * time.Second, 20 * time.Millisecond
+	for late := time.Now().Add(patience); ; {
+		f, err := lockData(data)
+		if !errors.Is(err, errLocked) || time.Now().After(late) {
+			return f, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+}
+
 // errNobody reports that there is nothing to connect to.
 var errNobody = errors.New("no linesman is running here")
 
@@ -97,6 +115,12 @@ func (a *app) connect(ctx context.Context, user string) (*bus.Bus, error) {
 func (a *app) names() bus.Names { return bus.Names{Prefix: a.config.Prefix} }
 
 func (a *app) logins(user string) (inside, public bus.Login, err error) {
+	if a.config.NATS != "" && isDir(a.config.Creds) {
+		if inside, public, err = keyLogins(a.config.Creds, a.config.NATS, user); err != nil {
+			err = exitWith(exitUsage, fmt.Errorf("creds: %w", err))
+		}
+		return inside, public, err
+	}
 	if a.config.NATS != "" {
 		inside = bus.Login{URL: a.config.NATS, Creds: a.config.Creds}
 		if a.config.PublicCreds != "" {

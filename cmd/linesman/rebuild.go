@@ -31,7 +31,7 @@ func (c *rebuildCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer b.Close()
-	r, err := b.Rebuild(ctx, backends, int(a.config.MaxLineBytes), a.log)
+	r, err := b.Rebuild(ctx, a.backends(), int(a.config.MaxLineBytes), a.log)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -24,6 +26,7 @@ import (
 type runCmd struct {
 	Agent       agentKind `default:"codex" placeholder:"KIND" help:"The dialect the command prints."`
 	Run_        runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
+	Resume      runID     `placeholder:"RUN" help:"Go on with this run as the same task: it has ended with the status 42, and has its answer now."`
 	Label       labels    `placeholder:"K=V" mapsep:"none" help:"Label of the run; can be repeated."`
 	IdleTimeout string    `name:"idle-timeout" setting:"limits.idle" placeholder:"DURATION" help:"${limits_idle}"`
 	Timeout     string    `name:"timeout" setting:"limits.hard" placeholder:"DURATION" help:"${limits_hard}"`
@@ -43,6 +46,10 @@ Examples:
 
     linesman run -- codex exec --json "Fix the failing test."
     linesman run --label ticket=42 --timeout 20m -- codex exec --json --sandbox workspace-write "Go."
+    linesman run --resume T-local-0mwqeheq41ojmir -- ./program --resume
+
+An agent that ends with the status 42 needs an answer first: its task is open, in the state input-required, until --resume
+goes on with it, by a run of its own, or "linesman cancel" gives it up.
 
 Exit status: the agent's own; 128+N when signal N ended it; 124 when a limit did; 125 when linesman itself failed;
 126 when the command cannot be executed; 127 when it is not found; 1 when the run is known already; 2 for bad flags or
@@ -54,6 +61,9 @@ settings.`
 func (c *runCmd) Validate(kctx *kong.Context) error {
 	if !slices.Contains(kctx.Args, "--") {
 		return errors.New("the agent's command line must come after --")
+	}
+	if c.Run_ != "" && c.Resume != "" {
+		return errors.New("--run and --resume: the id of a run that goes on with another is made of that one's")
 	}
 	return nil
 }
@@ -68,7 +78,7 @@ var (
 )
 
 func (c *runCmd) Run(ctx context.Context, a *app) error {
-	if _, err := backend(c.Agent); err != nil {
+	if _, err := a.backend(c.Agent); err != nil {
 		return err
 	}
 	a.whisper()
@@ -106,11 +116,25 @@ func (c *runCmd) run(ctx context.Context, a *app, t *attachment, dir string, sig
 	if id == "" {
 		id = newID()
 	}
+	marks := map[string]string(c.Label)
+	if c.Resume != "" {
+		link, task, err := a.nextLink(ctx, t.bus, string(c.Resume), string(c.Agent))
+		if err != nil {
+			return exitFailed, err
+		}
+		id, marks = link, maps.Clone(marks)
+		if marks == nil {
+			marks = map[string]string{}
+		}
+		marks[runs.LabelContinues] = task
+	}
 	d, err := a.createRun(ctx, t.bus, worker.Spec{
-		Run: id, Agent: string(c.Agent), Source: worker.SourceRun, Labels: c.Label, Attended: true,
+		Run: id, Agent: string(c.Agent), Source: worker.SourceRun, Labels: marks, Attended: true,
 		Argv: c.Command, Dir: dir, Env: a.environ, Limits: a.runLimits(),
 	})
 	switch {
+	case errors.Is(err, worker.ErrKnown) && c.Resume != "":
+		return exitFailed, fmt.Errorf("run %s: somebody else goes on with it already", c.Resume)
 	case errors.Is(err, worker.ErrKnown):
 		return exitFailed, err
 	case err != nil:
@@ -159,13 +183,17 @@ func (c *runCmd) run(ctx context.Context, a *app, t *attachment, dir string, sig
 	if err != nil {
 		return exitLinesman, err
 	}
-	return agentCode(exit), c.explain(exit)
+	return agentCode(exit), c.explain(id, exit)
 }
 
 // explain says what linesman knows of an end that the agent itself cannot have
 // spoken of.
-func (c *runCmd) explain(x runs.Exit) error {
+func (c *runCmd) explain(id string, x runs.Exit) error {
 	switch x.Reason {
+	case runs.ReasonExited:
+		if x.Code != nil && *x.Code == runs.ExitNeedsAgent {
+			return fmt.Errorf("the program needs an agent's answer; once it has that, go on with `linesman run --resume %s -- …`", cmp.Or(string(c.Resume), id))
+		}
 	case runs.ReasonSpawn:
 		switch x.Spawn {
 		case runs.SpawnNotFound:

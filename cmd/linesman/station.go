@@ -16,21 +16,34 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
 
-// backends are all that a normalizer understands: the agents, and what our own
-// driver of the cloud writes.
-var backends = []normalizer.Backend{codex.Backend{}, cloud.Backend{}}
+// backends are all that a normalizer understands: the agents, what our own
+// driver of the cloud writes, and what is asked outside.
+var backends = []normalizer.Backend{codex.Backend{}, cloud.Backend{}, external.Backend{}}
+
+// backends are those that the settings ask for.
+func (a *app) backends() []normalizer.Backend {
+	if !a.config.Scrub {
+		return backends
+	}
+	var all []normalizer.Backend
+	for _, b := range backends {
+		all = append(all, normalizer.Scrubbed(b, runs.Scrub))
+	}
+	return all
+}
 
 // agents are the backends that a command line can name.
 var agents = backends[:1]
 
 // backend is that of an agent, or a mistake of the command line.
-func backend(agent agentKind) (normalizer.Backend, error) {
+func (a *app) backend(agent agentKind) (normalizer.Backend, error) {
 	var known string
-	for _, b := range agents {
+	for _, b := range a.backends()[:len(agents)] {
 		if b.Agent() == string(agent) {
 			return b, nil
 		}
@@ -120,7 +133,7 @@ func (s *station) stop() error {
 }
 
 func (a *app) normalizer(b *bus.Bus) *bus.Normalizer {
-	return &bus.Normalizer{Bus: b, Out: b.Names, Backends: backends, MaxLine: int(a.config.MaxLineBytes), Log: a.log}
+	return &bus.Normalizer{Bus: b, Out: b.Names, Backends: a.backends(), MaxLine: int(a.config.MaxLineBytes), Log: a.log}
 }
 
 // ensure makes the streams, and says what it changed.

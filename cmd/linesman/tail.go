@@ -30,7 +30,7 @@ Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
 }
 
 func (c *tailCmd) Run(ctx context.Context, a *app) error {
-	if _, err := backend(c.Agent); err != nil {
+	if _, err := a.backend(c.Agent); err != nil {
 		return err
 	}
 	if c.Once {

@@ -46,7 +46,7 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 		return exitWith(exitUsage, errors.New("nats: `up` has a server of its own; for another one run `linesman worker`, `linesman normalizer` and `linesman responder`"))
 	}
 	data := a.config.DataDir
-	lock, err := lockData(data)
+	lock, err := lockDataSoon(ctx, data)
 	switch {
 	case errors.Is(err, errLocked):
 		return fmt.Errorf("%w: end it first, or choose another directory with --data-dir", err)

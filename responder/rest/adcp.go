@@ -100,7 +100,12 @@ func (q *request) callADCP(ctx context.Context, tool string, args json.RawMessag
 	a := &Answer{Status: http.StatusAccepted, envelope: got.Envelope}
 	switch {
 	case said.Error != nil:
-		a.Status = said.Error.Code.HTTP()
+		switch a.Status = said.Error.Code.HTTP(); said.Error.Code { // as in plain JSON
+		case adcp.IdempotencyExpired:
+			a.Status = http.StatusConflict
+		case adcp.RateLimited:
+			a.Status = http.StatusServiceUnavailable
+		}
 	case said.Status == adcp.Canceled:
 		a.Status = http.StatusOK
 	case said.Status == adcp.Submitted && said.TaskID != "":

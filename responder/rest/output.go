@@ -51,9 +51,10 @@ func getOutput(q *request) (*Answer, error) {
 	return nil, nil
 }
 
-// size is how much of a stream is known to the run's record.
+// size is how much of a stream is known to the run's own record: that of its
+// task may be the next run's.
 func (q *request) size(ctx context.Context, run string, kind runs.Kind) (int64, error) {
-	record, err := q.Responder.Record(ctx, run)
+	record, err := q.Responder.OwnRecord(ctx, run)
 	switch {
 	case errors.Is(err, runs.ErrNoRun): // nobody has made it yet
 		return 0, nil

@@ -21,6 +21,8 @@ type Run struct {
 	WorkerLost      bool       `json:"workerLost,omitempty"`
 	CancelRequested bool       `json:"cancelRequested,omitempty"`
 	Reason          string     `json:"reason,omitempty"`
+	Continues       string     `json:"continues,omitempty"`
+	ContinuedBy     string     `json:"continuedBy,omitempty"`
 	QueuedAt        string     `json:"queuedAt,omitempty"`
 	StartedAt       string     `json:"startedAt,omitempty"`
 	ActiveAt        string     `json:"activeAt,omitempty"`
@@ -139,7 +141,7 @@ type Cloud struct {
 func summarize(v responder.View) *Run {
 	r := &Run{
 		ID: v.ID, Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker, Queue: v.Queue,
-		WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Activity: v.Activity, Seq: v.Seq,
+		WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues, ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: moment(v.QueuedAt), StartedAt: moment(v.StartedAt), ActiveAt: moment(v.ActiveAt), EndedAt: moment(v.EndedAt),
 	}
 	if v.State == runs.StateQueued {

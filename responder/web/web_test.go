@@ -340,56 +340,6 @@ func TestAnswerMayTakeLongerThanTheRequest(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreBounded(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	bound := limit(l, 1)
-	for range 2 {
-		dial(t, l.Addr().String(), "x")
-	}
-	first, err := bound.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var closed atomic.Bool
-	second := make(chan error, 1)
-	go func() {
-		c, err := bound.Accept()
-		if err == nil && !closed.Load() {
-			err = errors.New("accepted while the first was open")
-		}
-		if c != nil {
-			c.Close()
-		}
-		second <- err
-	}()
-	closed.Store(true)
-	first.Close()
-	first.Close() // frees its place once
-	if err := <-second; err != nil {
-		t.Fatal(err)
-	}
-	if used := len(bound.(*limited).slots); used != 0 {
-		t.Errorf("%d places taken with no connection open", used)
-	}
-
-	third := dial(t, l.Addr().String(), "x") // at the bound Close still ends Accept
-	if _, err := bound.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_, err := bound.Accept()
-		second <- err
-	}()
-	bound.Close()
-	if err := <-second; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("got %v, want closed", err)
-	}
-	third.Close()
-}
-
 func TestEndLetsRequestsFinishAndCutsStreams(t *testing.T) {
 	s := server(t, Config{})
 	s.wait.polite = 50 * time.Millisecond

@@ -210,7 +210,7 @@ func TestProgramSeesNothingOfKilledBridges(t *testing.T) {
 	if _, code := w.program("slow", "slow"); code != 42 {
 		t.Fatalf("the program ended with %d", code)
 	}
-	kills := w.killing()
+	kills := w.killing("--working-dir", w.lab)
 	w.answered(1)
 	if _, code := w.program("slow", "slow", "--resume"); code != 42 {
 		t.Fatalf("the program ended with %d", code)
@@ -277,13 +277,13 @@ func (w *world) appears(name string) {
 // killing runs bridges one after another, each killed somewhat later than the
 // one before, until the test ends or stop is called, which says how many
 // there were.
-func (w *world) killing() (stop func() int) {
+func (w *world) killing(flags ...string) (stop func() int) {
 	over, count := make(chan struct{}), make(chan int, 1)
 	go func() {
 		n := 0
 		defer func() { count <- n }()
 		for life := 200 * time.Millisecond; ; life += 50 * time.Millisecond {
-			cmd := exec.Command(linesman, "bridge", "--dir", w.work, "--working-dir", w.lab, "--data-dir", w.data, "--config", filepath.Join(w.lab, "linesman.toml"))
+			cmd := exec.Command(linesman, append([]string{"bridge", "--dir", w.work, "--data-dir", w.data, "--config", filepath.Join(w.lab, "linesman.toml")}, flags...)...)
 			cmd.Env = append(os.Environ(), "HOME="+w.lab)
 			if err := cmd.Start(); err != nil {
 				w.t.Errorf("start a bridge: %v", err)

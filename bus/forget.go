@@ -1,0 +1,197 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// ErrOpen reports a run that cannot be forgotten, since it has not ended.
+var ErrOpen = errors.New("the run has not ended")
+
+// Forgotten is how much was erased of a run.
+type Forgotten struct {
+	Entries  uint64 `json:"entries"`  // of its raw log
+	Events   uint64 `json:"events"`   // the completion being one
+	Record   bool   `json:"record"`   // there was one
+	Requests uint64 `json:"requests"` // remembered with an idempotency key
+	Notices  uint64 `json:"notices"`  // that waited for their receivers
+}
+
+// Forget erases a run that has ended: its raw log, its events, its record, its
+// requests and its notifications. What stays is a mark under its id, so that
+// nothing makes a record of it again. It first waits until the normalizer has
+// recorded the run wholly, so that nobody misses what goes. Broken off, it can
+// be called again. The error is [runs.ErrNoRun] where nothing is known of it,
+// and [ErrOpen] where it has not ended. It needs the rights of an operator.
+func (b *Bus) Forget(ctx context.Context, run string) (Forgotten, error) {
+	return b.forget(ctx, run, func(string) error { return nil })
+}
+
+// forget calls each before every step, for tests to break off there.
+func (b *Bus) forget(ctx context.Context, run string, each func(step string) error) (f Forgotten, err error) {
+	known, err := b.Known(ctx, run)
+	if err != nil {
+		return f, err
+	}
+	if !known {
+		return f, runs.ErrNoRun
+	}
+	if err := b.recordedWholly(ctx, run); err != nil {
+		return f, err
+	}
+	steps := []struct {
+		name string
+		do   func() error
+	}{
+		{"record", func() (err error) { f.Record, err = b.mark(ctx, run); return err }},
+		{"raw", func() (err error) {
+			f.Entries, err = purge(ctx, b.js, b.Raw(), b.RawSubject("*", run))
+			return err
+		}},
+		{"events", func() (err error) {
+			f.Events, err = purge(ctx, b.jsPub, b.Names.Events(), b.EventSubject("*", run, "*"))
+			return err
+		}},
+		{"requests", func() (err error) { f.Requests, err = b.forgetRequests(ctx, run); return err }},
+		{"registrations", func() error {
+			_, err := purge(ctx, b.js, bucketStream(b.Push()), bucketSubject(b.Push(), run))
+			return err
+		}},
+		{"notices", func() (err error) {
+			f.Notices, err = purge(ctx, b.js, b.Outbox(), b.PushSubject(run, "*"))
+			return err
+		}},
+	}
+	for _, s := range steps {
+		if err = each(s.name); err == nil {
+			err = s.do()
+		}
+		if err != nil {
+			return f, fmt.Errorf("run %s: forget its %s: %w", run, s.name, err)
+		}
+	}
+	return f, nil
+}
+
+// recordedWholly returns once the normalizer has recorded all that RAW holds
+// of a run that has ended.
+func (b *Bus) recordedWholly(ctx context.Context, run string) error {
+	if removed, err := b.removed(ctx, run); removed || err != nil {
+		return err // an ended one, or one that was forgotten halfway
+	}
+	raw, err := b.js.Stream(ctx, b.Raw())
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", b.Raw(), err)
+	}
+	last, err := raw.GetLastMsgForSubject(ctx, b.RawSubject("*", run))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound): // aged out
+	case err != nil:
+		return fmt.Errorf("run %s: %w", run, err)
+	default:
+		if err := b.normalizerReached(ctx, last.Sequence); err != nil {
+			return err
+		}
+	}
+	record, ok, err := b.Record(ctx, run)
+	if err == nil && ok && !record.State.Final() && !record.Waits() {
+		err = ErrOpen
+	}
+	return err
+}
+
+// mark replaces the record of a run by the mark that it was removed.
+func (b *Bus) mark(ctx context.Context, run string) (had bool, err error) {
+	stream, err := b.js.Stream(ctx, bucketStream(b.Runs()))
+	if err != nil {
+		return false, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.Runs(), run))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return false, b.RemoveRun(ctx, run, 0)
+	case err != nil:
+		return false, err
+	case m.Header.Get(headerOperation) != "":
+		return false, nil
+	}
+	return true, b.RemoveRun(ctx, run, m.Sequence)
+}
+
+// forgetRequests erases the requests that made the run, or were about it.
+func (b *Bus) forgetRequests(ctx context.Context, run string) (n uint64, err error) {
+	stream := bucketStream(b.Requests())
+	s, err := b.js.Stream(ctx, stream)
+	if err != nil {
+		return 0, err
+	}
+	if s.CachedInfo().State.Msgs == 0 {
+		return 0, nil
+	}
+	consumer, err := b.js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+	if err != nil {
+		return 0, err
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(256))
+	if err != nil {
+		return 0, err
+	}
+	defer messages.Stop()
+	last := s.CachedInfo().State.LastSeq
+	for {
+		m, err := next(ctx, messages, false)
+		if ctx.Err() != nil {
+			return n, ctx.Err()
+		}
+		if errors.Is(err, context.DeadlineExceeded) { // the rest is gone meanwhile
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		var request struct {
+			Run     string `json:"run"`
+			Outcome struct {
+				Run string `json:"run"`
+			} `json:"outcome"`
+		}
+		if json.Unmarshal(m.Data(), &request) == nil && (request.Run == run || request.Outcome.Run == run) {
+			gone, err := purge(ctx, b.js, stream, m.Subject())
+			if n += gone; err != nil {
+				return n, err
+			}
+		}
+		if meta, err := m.Metadata(); err != nil || meta.NumPending == 0 || meta.Sequence.Stream >= last {
+			return n, err
+		}
+	}
+}
+
+// purge erases what a stream holds under a subject, and tells how much it was.
+func purge(ctx context.Context, js jetstream.JetStream, stream, subject string) (uint64, error) {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", stream, err)
+	}
+	before, err := s.Info(ctx, jetstream.WithSubjectFilter(subject))
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", stream, err)
+	}
+	var n uint64
+	for _, of := range before.State.Subjects {
+		n += of
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	if err := s.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+		return 0, fmt.Errorf("stream %s: purge: %w", stream, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,141 @@
+package bus
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/runs"
+)
+
+// A run that is forgotten is nowhere, whenever the forgetting broke off before,
+// and whatever the normalizer did meanwhile; the other runs are what they would
+// have been.
+func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
+	const secret = "sentinel-of-the-forgotten"
+	for _, broken := range []string{"", "record", "raw", "events", "requests", "registrations", "notices"} {
+		t.Run("broken off before "+broken, func(t *testing.T) {
+			_, b := serve(t)
+			ctx := t.Context()
+			gone, stays, later := corpusLog(t, "plan", 333), corpusLog(t, "shell-fail", 700), corpusLog(t, "shell-ok", 500)
+			line := `{"type":"item.completed","item":{"id":"item_9","type":"agent_message","text":"` + secret + `"}}` + "\n"
+			end := gone[len(gone)-1]
+			at := gone[len(gone)-2]
+			gone = append(gone[:len(gone)-1], runs.Entry{Kind: runs.Out, Time: 8_000, Offset: at.Offset + int64(len(at.Body)), Body: []byte(line)}, end)
+			half := len(stays) / 2
+			interleave(t, b, map[string][]runs.Entry{"stays": stays[:half], "gone": gone}, "stays", "gone") // the last event is a forgotten one
+			normalize(t, b)
+			remembered := func(key, form string) {
+				if _, ok, err := b.RequestStore().Put(ctx, key, fmt.Appendf(nil, form, "gone"), time.Hour, 0); err != nil || !ok {
+					t.Fatal(ok, err)
+				}
+			}
+			remembered("one", `{"run":%q}`)
+			remembered("two", `{"outcome":{"run":%q}}`)
+			remembered("other", `{"run":"stays","hash":%q}`)
+			if ok, err := b.PushStore().Put(ctx, "gone", []byte(`[]`), 0, time.Hour, 0); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+
+			if _, err := b.Forget(ctx, "stays"); !errors.Is(err, ErrOpen) {
+				t.Errorf("an open run: %v", err)
+			}
+			if _, err := b.Forget(ctx, "nobody"); !errors.Is(err, runs.ErrNoRun) {
+				t.Errorf("no run: %v", err)
+			}
+			if broken != "" {
+				_, err := b.forget(ctx, "gone", func(step string) error {
+					if step == broken {
+						return errDied
+					}
+					return nil
+				})
+				if !errors.Is(err, errDied) {
+					t.Fatalf("it did not break off: %v", err)
+				}
+				normalize(t, b)
+			}
+			f, err := b.Forget(ctx, "gone")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if broken == "" && (f.Entries != uint64(len(gone)) || f.Events == 0 || !f.Record || f.Requests != 2) {
+				t.Errorf("forgotten %+v", f)
+			}
+			if again, err := b.Forget(ctx, "gone"); err != nil || again != (Forgotten{}) {
+				t.Errorf("again %+v, %v", again, err)
+			}
+
+			l, err := b.OpenLog(ctx, "codex", "stays", runs.Mark{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range stays[half:] {
+				if err := l.Append(ctx, e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			interleave(t, b, map[string][]runs.Entry{"later": later}, "later")
+			normalize(t, b)
+
+			for id, log := range map[string][]runs.Entry{"stays": stays, "later": later} {
+				fold := normalizer.NewFold(codex.Backend{}, id, 0)
+				var want, have []string
+				for i, e := range log {
+					fold.Apply(uint64(i+1), e, func(m normalizer.Message) { want = append(want, m.Token+" "+string(m.Body)) })
+				}
+				if err := b.Read(ctx, Filter{Run: id}, func(s Stored) error {
+					have = append(have, s.Token+" "+string(s.Body))
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				diff(t, id, have, want)
+			}
+			for _, js := range []jetstream.JetStream{b.js, b.jsPub} {
+				for info := range js.ListStreams(ctx).Info() {
+					wholly(t, js, info, func(subject string, body []byte) {
+						usage := info.Config.Name == bucketStream(b.Threads()) // whoever goes on with its thread counts from there
+						if bytes.Contains(body, []byte(secret)) || bytes.Contains(body, []byte(`"gone"`)) && !usage && subject != bucketSubject(b.Requests(), "other") {
+							t.Errorf("%s still tells of it: %.200s", subject, body)
+						}
+					})
+				}
+			}
+			r, err := b.Rebuild(ctx, []normalizer.Backend{codex.Backend{}}, 0, b.log)
+			if err != nil || len(r.Differences) > 0 || r.Runs != 2 {
+				t.Errorf("rebuilt %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// wholly calls each with all that a stream holds, holes left out.
+func wholly(t *testing.T, js jetstream.JetStream, info *jetstream.StreamInfo, each func(subject string, body []byte)) {
+	t.Helper()
+	s, err := js.Stream(t.Context(), info.Config.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
+		m, err := s.GetMsg(t.Context(), seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := json.Marshal(m.Header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each(m.Subject, append(b, m.Data...))
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/runs"
+)
+
+// externalRunner has nobody work: its runs wait for an answer from outside.
+type externalRunner struct{ desk *desk }
+
+func (r *externalRunner) Submit(ctx context.Context, j bridge.Job) error {
+	if err := r.desk.Ready(ctx); err != nil {
+		return err
+	}
+	err := r.desk.Ask(ctx, j.Run, runs.Question{Prompt: j.Prompt, Model: j.Model}, j.Labels, time.Now().Add(j.Timeout))
+	var field *runs.FieldError
+	if errors.As(err, &field) {
+		return &bridge.RefusedError{Why: strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	return err
+}
+
+func (r *externalRunner) Wait(ctx context.Context, run string) (bridge.Outcome, error) {
+	if err := r.desk.Ready(ctx); err != nil {
+		return bridge.Outcome{}, err
+	}
+	if _, err := r.desk.Wait(ctx, run, nil); err != nil {
+		return bridge.Outcome{}, err
+	}
+	record, err := r.desk.Record(ctx, run)
+	if err != nil {
+		return bridge.Outcome{}, err
+	}
+	o := bridge.Outcome{
+		Status: bridge.StatusError, Message: record.Summary(), Meta: map[string]string{"agent": record.Agent},
+		Took: time.Duration(max(record.EndedAt-record.StartedAt, 1)) * time.Millisecond,
+	}
+	switch record.State {
+	case runs.StateTimeout:
+		o.Status, o.Message = bridge.StatusTimeout, ""
+		return o, nil
+	case runs.StateCancelled:
+		o.Message = "the run was cancelled"
+		return o, nil
+	}
+	reply, err := r.desk.Reply(ctx, run)
+	switch {
+	case errors.Is(err, runs.ErrNoReply) && record.State == runs.StateCompleted: // RAW has aged out
+		text, err := r.desk.finalText(ctx, record)
+		if errors.Is(err, errNoText) {
+			o.Message = err.Error()
+			return o, nil
+		}
+		o.Status, o.Text = bridge.StatusSuccess, text
+		return o, err
+	case errors.Is(err, runs.ErrNoReply):
+		return o, nil
+	case err != nil:
+		return o, err
+	}
+	o.Status, o.Text, o.Message = reply.Status, reply.Text, reply.Error // the words are the same
+	return o, nil
+}
+
+func (r *externalRunner) Cancel(ctx context.Context, run, reason string) error {
+	return (&bridgeRunner{desk: r.desk}).Cancel(ctx, run, reason)
+}
+
+func (r *externalRunner) Expire(ctx context.Context, run string) error {
+	if err := r.desk.Ready(ctx); err != nil {
+		return err
+	}
+	return r.desk.Responder.Expire(ctx, run)
+}
+
+// Overtaken gives the run the answer that somebody wrote into the response
+// file by hand.
+func (r *externalRunner) Overtaken(ctx context.Context, run string, o bridge.Outcome) error {
+	if err := r.desk.Ready(ctx); err != nil {
+		return err
+	}
+	reply := runs.Reply{Status: o.Status, Text: o.Text, Error: cmp.Or(o.Message, "no reason was given")}
+	_, err := r.desk.Answer(ctx, run, reply)
+	var field *runs.FieldError
+	if errors.As(err, &field) { // readers have it, whatever its size
+		_, err = r.desk.Answer(ctx, run, runs.Reply{Status: runs.ReplyError, Error: "answered by a file: " + field.Problem})
+	}
+	if errors.Is(err, runs.ErrNoRun) || isEnded(err) {
+		return nil
+	}
+	return err
+}

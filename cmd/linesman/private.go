@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// private refuses a data directory that others can write. Who can put files
+// there says which server gets the passwords, and which programs are run as
+// its owner. One that is not there yet is made so that they cannot. A group
+// that has the number of the user is the user's own, as many systems make one.
+func private(data string) error {
+	info, err := os.Stat(data)
+	if err != nil {
+		return nil // it is not there yet, or whoever needs it says what is wrong
+	}
+	others := fs.FileMode(0o022)
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Gid) == os.Getuid() {
+		others = 0o002
+	}
+	if info.Mode().Perm()&others != 0 {
+		return fmt.Errorf("data_dir: others can write to %s, and could have programs run as you; `chmod go-w` it, and look at what is in it", data)
+	}
+	return nil
+}

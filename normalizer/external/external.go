@@ -1,0 +1,117 @@
+// Package external reads the two lines of a run that has no agent of ours: a
+// question to somebody outside, and the reply to it, which is the run's end.
+//
+//	{"type":"external.question","prompt":…,"model":…}
+//	{"type":"external.reply","status":"success|error|timeout","text":…,"error":…}
+//
+// Events tell the reply, as they tell what any agent says to its user. The
+// question is the caller's own and stays in the raw log.
+package external
+
+import (
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/scan"
+	"github.com/linesman/linesman/runs"
+)
+
+// Backend is whoever answers from outside.
+type Backend struct{}
+
+// Agent is "external".
+func (Backend) Agent() string { return runs.AgentExternal }
+
+// Dialect reads one run.
+func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
+
+// dialect knows nothing of earlier lines: each one says all that it means.
+type dialect struct{ s scan.Scanner }
+
+// line is what is kept of one line. Where a key occurs twice the first one counts.
+type line struct{ typ, prompt, status, text, err scan.Value }
+
+// Line implements [normalizer.Dialect].
+func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
+	defer d.s.Reset(nil) // lets go of the line
+	var l line
+	switch l.scan(&d.s, raw) {
+	case scan.InvalidUTF8:
+		return normalizer.InvalidUTF8
+	case scan.InvalidJSON:
+		return normalizer.InvalidJSON
+	}
+	switch {
+	case !l.typ.IsString():
+		return normalizer.MissingType
+	case l.typ.Equal(runs.TypeQuestion):
+		return l.question(out)
+	case l.typ.Equal(runs.TypeReply):
+		return l.reply(out)
+	}
+	out.Facts.Unknown = true
+	out.Event(normalizer.Event{Kind: normalizer.Unknown})
+	return normalizer.NoFault
+}
+
+func (l *line) scan(s *scan.Scanner, raw []byte) scan.Fault {
+	s.Reset(raw)
+	ok := s.Object()
+	if !ok {
+		s.Skip()
+	}
+	for ok && s.Next() {
+		switch string(s.Key()) {
+		case "type":
+			s.First(&l.typ)
+		case "prompt":
+			s.First(&l.prompt)
+		case "status":
+			s.First(&l.status)
+		case "text":
+			s.First(&l.text)
+		case "error":
+			s.First(&l.err)
+		default:
+			s.Skip()
+		}
+	}
+	return s.End()
+}
+
+func (l *line) question(out *normalizer.Out) normalizer.Fault {
+	if !l.prompt.IsString() {
+		return normalizer.InvalidPayload
+	}
+	out.Facts.Turn = runs.TurnStarted
+	out.Event(normalizer.StatusMessage("input required", nil))
+	return normalizer.NoFault
+}
+
+// reply maps an answer, or why there is none. Either is the end.
+func (l *line) reply(out *normalizer.Out) normalizer.Fault {
+	switch {
+	case l.status.Equal(runs.ReplySuccess) && (l.text.IsString() || l.text.Kind == scan.Absent):
+		text := l.text.Text()
+		out.Facts.Turn = runs.TurnCompleted
+		out.Final(text)
+		if text == "" {
+			out.Event(normalizer.StatusMessage("answered without text", nil))
+			break
+		}
+		out.Event(normalizer.AssistantText(text))
+	case (l.status.Equal(runs.ReplyError) || l.status.Equal(runs.ReplyTimeout)) && l.err.IsString():
+		message := l.err.Text()
+		out.Facts.Turn = runs.TurnFailed
+		out.Facts.Error, out.Facts.ErrorSource = message, runs.ErrorTurn
+		out.Event(normalizer.ErrorMessage(message))
+	default:
+		return normalizer.InvalidPayload
+	}
+	out.End()
+	return normalizer.NoFault
+}
+
+// State implements [normalizer.Dialect]: there is none.
+func (d *dialect) State() ([]byte, error) { return nil, nil }
+
+// Restore implements [normalizer.Dialect].
+func (d *dialect) Restore([]byte) error { return nil }

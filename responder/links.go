@@ -1,0 +1,154 @@
+package responder
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// A run that waits to be gone on with is shown as the newest of its links
+// stands, and so is every link but that one: who follows a task by the id of
+// its first run sees the task.
+
+// link notes the run of a task.
+func (t *table) link(row runs.Row) {
+	if row.Continues != "" && !slices.Contains(t.links[row.Continues], row.ID) && len(t.links[row.Continues]) < runs.MaxLinks {
+		t.links[row.Continues] = append(t.links[row.Continues], row.ID)
+	}
+}
+
+func (t *table) unlink(task, id string) {
+	t.links[task] = slices.DeleteFunc(t.links[task], func(link string) bool { return link == id })
+	if len(t.links[task]) == 0 {
+		delete(t.links, task)
+	}
+}
+
+// newest is the newest link of a task, nil where it has none. Their ids count.
+func (t *table) newest(task string) *entry {
+	var newest *entry
+	for _, id := range t.links[task] {
+		if e := t.rows[id]; e != nil && (newest == nil || later(id, newest.ID)) {
+			newest = e
+		}
+	}
+	return newest
+}
+
+// came is a row as it came.
+func (e *entry) came() runs.Row {
+	if e.own != nil {
+		return *e.own
+	}
+	return e.Row
+}
+
+// shown is an entry, whose row is as it came, as it is shown.
+func (t *table) shown(e *entry) *entry {
+	own := e.Row
+	if !own.Waits() {
+		return e
+	}
+	newest := t.newest(cmp.Or(own.Continues, own.ID))
+	if newest == nil || !later(newest.ID, own.ID) {
+		return e
+	}
+	s := newest.came()
+	s.ID, s.Agent, s.Source, s.Governance, s.Continues, s.Link = own.ID, own.Agent, own.Source, own.Governance, own.Continues, newest.ID
+	s.QueuedAt, s.StartedAt = own.QueuedAt, cmp.Or(own.StartedAt, s.StartedAt)
+	s.Thread, s.Seq = cmp.Or(s.Thread, own.Thread), max(s.Seq, own.Seq)
+	e.Row, e.own = s, &own
+	return e
+}
+
+// later reports whether one run of a task comes behind another.
+func later(id, other string) bool {
+	return cmp.Or(cmp.Compare(len(id), len(other)), cmp.Compare(id, other)) > 0
+}
+
+// follow shows the runs of a task anew, all but one, of which there is news.
+func (t *table) follow(task, but string) {
+	for _, id := range append([]string{task}, t.links[task]...) {
+		e := t.rows[id]
+		if e == nil || id == but {
+			continue
+		}
+		if own := e.came(); own.Waits() {
+			t.place(t.shown(&entry{Row: own, revision: e.revision, stale: e.stale}))
+		}
+	}
+}
+
+// runs is how many runs a task has.
+func (t *table) runs(task string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n := 1; ; n++ {
+		id, err := runs.LinkID(task, n+1)
+		if e := t.rows[id]; err != nil || e == nil || e.Continues != task {
+			return n
+		}
+	}
+}
+
+// giveUp ends a task that waits to be gone on with: by a link of its own, which
+// nobody works on, and which is cancelled. Who goes on with the task at the
+// same time gets that link, and is cancelled, or comes too late.
+func (r *Responder) giveUp(ctx context.Context, v View, reason string) (Cancelled, error) {
+	task := cmp.Or(v.Continues, v.ID)
+	c := Cancelled{Before: v.State, State: v.State}
+	id, err := runs.LinkID(task, r.table.runs(task)+1)
+	if err != nil {
+		return c, err
+	}
+	start := runs.Start{Source: runs.SourceExternal, Labels: map[string]string{runs.LabelContinues: task}}
+	_, err = r.cfg.Streams.AppendIf(ctx, v.Agent, id, runs.Mark{}, func(m runs.Mark) *runs.Entry {
+		if m.Seq != 0 {
+			return nil
+		}
+		return &runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(start)}
+	})
+	if err != nil {
+		return c, err
+	}
+	done, err := r.Cancel(ctx, id, reason)
+	c.State = done.State
+	return c, err
+}
+
+// OwnRecord is Record of the run alone, whatever came of its task since.
+func (r *Responder) OwnRecord(ctx context.Context, run string) (*runs.Record, error) {
+	if runs.CheckID(run) != nil {
+		return nil, runs.ErrNoRun
+	}
+	record, ok, err := r.cfg.Streams.Record(ctx, run)
+	if err == nil && !ok {
+		err = runs.ErrNoRun
+	}
+	return record, err
+}
+
+// recordOf reads the record of a run; that of one whose task was gone on with
+// has the facts of the newest link.
+func (r *Responder) recordOf(ctx context.Context, run string) (*runs.Record, error) {
+	record, err := r.OwnRecord(ctx, run)
+	if err != nil || !record.Waits() {
+		return record, err
+	}
+	row, _, ok := r.table.get(run)
+	if !ok || row.Link == "" {
+		return record, nil
+	}
+	link, err := r.recordOf(ctx, row.Link)
+	if errors.Is(err, runs.ErrNoRun) { // nobody has made it yet, or it was removed
+		return record, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return link.StandsFor(record), nil
+}

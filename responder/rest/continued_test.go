@@ -1,0 +1,34 @@
+package rest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
+)
+
+// The output of a run whose task was gone on with is that of the run, and so is
+// its size: who reads up to it comes to an end.
+func TestOutputOfATaskThatWasGoneOnWithHasItsOwnSize(t *testing.T) {
+	s := newStage(t, nil)
+	const task, link = "T-local-task", "T-local-task-2"
+	const said = "I need somebody.\n"
+	first := s.begin("codex", task, begun, runs.Start{Source: "run", Worker: "w1"}).out([]byte(said), 700)
+	code := runs.ExitNeedsAgent
+	first.append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
+	s.await(task, func(v responder.View) bool { return v.State == runs.StateInputRequired })
+	s.begin("codex", link, begun, runs.Start{Source: "run", Worker: "w1", Labels: map[string]string{runs.LabelContinues: task}}).
+		out([]byte(strings.Repeat("more\n", 100)), 700).exit(0)
+	s.await(task, func(v responder.View) bool { return v.State == runs.StateCompleted && v.Link == link })
+	for path, want := range map[string]string{task: "17", link: "500"} {
+		r := s.want(http.StatusOK, "GET", "/v1/runs/"+path+"/output", "")
+		if got := r.header.Get("X-Linesman-Size"); got != want {
+			t.Errorf("%s: %d bytes, and a size of %s, want %s", path, len(r.body), got, want)
+		}
+	}
+	if got := s.want(http.StatusOK, "GET", "/v1/runs/"+task+"/output?offset=17", "").header.Get("X-Linesman-Size"); got != "17" {
+		t.Errorf("at its end the size is %s", got)
+	}
+}

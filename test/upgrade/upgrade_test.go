@@ -1,0 +1,219 @@
+// Package upgrade starts linesman on what older ones left behind. The fixtures
+// below testdata were made by make.sh.
+package upgrade
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/runs"
+)
+
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "upgrade")
+	if err == nil {
+		program = filepath.Join(dir, "linesman")
+		build := exec.Command("go", "build", "-o", program, "../../cmd/linesman")
+		build.Stderr = os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// What was stored stays as it was; what only the spool had comes after it, once;
+// the task that waited still does.
+func TestOlderDataIsGoneOnWith(t *testing.T) {
+	fixtures, err := filepath.Glob(filepath.Join("testdata", "*.tar.gz"))
+	if err != nil || len(fixtures) == 0 {
+		t.Fatalf("no fixtures: %v", err)
+	}
+	for _, fixture := range fixtures {
+		name := strings.TrimSuffix(filepath.Base(fixture), ".tar.gz")
+		t.Run(name, func(t *testing.T) {
+			data := unpack(t, fixture)
+			before, err := os.ReadFile(filepath.Join(data, "before.jsonl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			up(t, data)
+			var now string
+			for end := time.Now().Add(30 * time.Second); ; {
+				if now = linesman(t, data, "events", "--json"); strings.Contains(now, `"run":"open","line":0,"part":1,"completion"`) {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("the open run does not end:\n%s", now)
+				}
+			}
+			if !strings.HasPrefix(now, string(before)) {
+				t.Errorf("what was stored has changed:\n%s\n%s", before, now)
+			}
+			for run, recording := range map[string]string{"done": "shell-ok", "failed": "failed", "open": "patch"} {
+				exit := runs.Exit{Reason: runs.ReasonEOF}
+				if run == "open" {
+					code := 0
+					exit = runs.Exit{Reason: runs.ReasonExited, Code: &code}
+				}
+				same(t, run, of(now, run), fold(t, recording, exit))
+			}
+			said := gjson.Get(linesman(t, data, "status", "--json"), "data")
+			for run, state := range map[string]string{"done": "completed", "failed": "failed", "open": "completed"} {
+				if got := said.Get(`recently_completed.#(task_id=="` + run + `").state`).String(); got != state {
+					t.Errorf("run %s is %q, want %s: %s", run, got, state, said)
+				}
+			}
+			if name != "first" && len(said.Get("queue").Array()) != 1 {
+				t.Errorf("the task that waited does not wait: %s", said)
+			}
+			if said := linesman(t, data, "rebuild"); !strings.Contains(said, ", 0 differences\n") {
+				t.Errorf("rebuild: %s", said)
+			}
+			linesman(t, data, "health")
+		})
+	}
+}
+
+// unpack makes a data directory of a fixture.
+func unpack(t *testing.T, fixture string) string {
+	t.Helper()
+	f, err := os.Open(fixture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	plain, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	for files := tar.NewReader(plain); ; {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return data
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := filepath.Join(data, filepath.FromSlash(h.Name))
+		switch h.Typeflag {
+		case tar.TypeDir:
+			err = os.MkdirAll(at, h.FileInfo().Mode())
+		case tar.TypeFifo:
+			err = unix.Mkfifo(at, uint32(h.Mode))
+		case tar.TypeReg:
+			var body []byte
+			if body, err = io.ReadAll(files); err == nil {
+				err = os.WriteFile(at, body, h.FileInfo().Mode())
+			}
+		default:
+			t.Fatalf("%s is of type %q", h.Name, h.Typeflag)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// up starts `linesman up` on a data directory until the test ends.
+func up(t *testing.T, data string) {
+	t.Helper()
+	var log bytes.Buffer
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "up", "--data-dir", data)
+	cmd.Env = append(os.Environ(), "LINESMAN_NATS_LISTEN=127.0.0.1:0", "LINESMAN_HTTP=127.0.0.1:0", "LINESMAN_WORK_MAX_RUNS=0")
+	cmd.Stderr = &log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		err := cmd.Wait()
+		if err != nil || t.Failed() {
+			t.Errorf("up: %v\n%s", err, log.String())
+		}
+	})
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(line, "ready ") {
+		t.Fatalf("up says %q, %v", line, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+}
+
+func linesman(t *testing.T, data string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, append(args, "--data-dir", data)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("linesman %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// of are the events of a run.
+func of(printed, run string) (all []string) {
+	for line := range strings.Lines(printed) {
+		if r := gjson.Parse(line); r.Get("run").String() == run {
+			all = append(all, r.Get("event").Raw+r.Get("completion").Raw)
+		}
+	}
+	return all
+}
+
+// fold is what a recording gives.
+func fold(t *testing.T, recording string, exit runs.Exit) (all []string) {
+	t.Helper()
+	out, err := os.ReadFile(filepath.Join("..", "corpus", "codex", recording+".jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := normalizer.NewFold(codex.Backend{}, "x", 0)
+	for i, e := range []runs.Entry{{Kind: runs.Out, Body: out}, {Kind: runs.Exited, Body: runs.Encode(exit)}} {
+		f.Apply(uint64(i+1), e, func(m normalizer.Message) { all = append(all, string(m.Body)) })
+	}
+	return all
+}
+
+func same(t *testing.T, run string, got, want []string) {
+	t.Helper()
+	g, err := json.MarshalIndent(got, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := json.MarshalIndent(want, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(want) == 0 || !bytes.Equal(g, w) {
+		t.Errorf("run %s\n%s\nwant\n%s", run, g, w)
+	}
+}
