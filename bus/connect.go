@@ -54,6 +54,8 @@ type Login struct {
 	// Where is asked at each attempt to connect, if it is given: HOST:PORT of
 	// the server, which may come back on another port. "" means that of URL.
 	Where func() string
+
+	Options []nats.Option // further ones: other keys, certificates, the prefix of its inboxes
 }
 
 func (l Login) none() bool { return l.URL == "" }
@@ -138,7 +140,7 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	if l.Creds != "" {
 		opts = append(opts, nats.UserCredentials(l.Creds))
 	}
-	nc, err := nats.Connect(l.URL, opts...)
+	nc, err := nats.Connect(l.URL, append(opts, l.Options...)...)
 	switch {
 	case errors.Is(err, nats.ErrAuthorization):
 		return nil, fmt.Errorf("%w: the server at %s refused the credentials", ErrUnreachable, redact(l.URL))

@@ -182,7 +182,7 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 var errAgain = errors.New("try again at once")
 
 func (l *RawLog) publish(ctx context.Context, e runs.Entry) (*jetstream.PubAck, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	return l.bus.js.PublishMsg(ctx, encodeEntry(l.subject, e),
 		jetstream.WithExpectLastSequencePerSubject(l.fence), jetstream.WithRetryAttempts(0))
@@ -191,16 +191,18 @@ func (l *RawLog) publish(ctx context.Context, e runs.Entry) (*jetstream.PubAck, 
 // catchUp reads the entries that came after the mark, and reports whether
 // mine is among them.
 func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	last, err := l.stream.GetLastMsgForSubject(ctx, l.subject)
+	last, err := l.last(ctx)
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // none yet, or all have aged out
 		l.fence = 0
 		if l.mark.Seq == 0 {
 			l.mark, err = l.bus.remembered(ctx, l.run)
 			return false, err
 		}
-		return false, nil
+		aged, err := l.agedOut(ctx)
+		if err == nil && !aged { // RAW is another one: what it holds now counts, and that is nothing
+			l.mark = runs.Mark{}
+		}
+		return false, err
 	}
 	if err != nil {
 		return false, err
@@ -210,9 +212,8 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	} else if other { // what it holds now counts
 		l.mark = runs.Mark{}
 	}
-	l.fence = last.Sequence
 	for l.mark.Seq < last.Sequence {
-		m, err := l.stream.GetMsg(ctx, l.mark.Seq+1, jetstream.WithGetMsgSubject(l.subject))
+		m, err := l.get(ctx, l.mark.Seq+1, jetstream.WithGetMsgSubject(l.subject))
 		if err != nil {
 			return false, err
 		}
@@ -225,6 +226,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 			stored = true
 		}
 	}
+	l.fence = last.Sequence // not before: what is not read yet must refuse what comes next
 	return stored, nil
 }
 
@@ -237,7 +239,7 @@ func (l *RawLog) other(ctx context.Context, last uint64) (bool, error) {
 	case last < l.mark.Seq:
 		return true, nil
 	}
-	m, err := l.stream.GetMsg(ctx, l.mark.Seq)
+	m, err := l.get(ctx, l.mark.Seq)
 	if err == nil {
 		e, _ := decodeEntry(m.Header, nil)
 		return m.Subject != l.subject || l.mark.At != 0 && e.Time != l.mark.At, nil
@@ -245,11 +247,34 @@ func (l *RawLog) other(ctx context.Context, last uint64) (bool, error) {
 	if !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, err
 	}
+	aged, err := l.agedOut(ctx)
+	return err == nil && !aged, err
+}
+
+// agedOut reports whether RAW no longer reaches back to the entry that we know
+// as the last. Where it does, and has no such entry, it is another RAW.
+func (l *RawLog) agedOut(ctx context.Context) (bool, error) {
 	info, err := l.stream.Info(ctx)
 	if err != nil {
 		return false, err
 	}
-	return info.State.FirstSeq <= l.mark.Seq, nil
+	return info.State.FirstSeq > l.mark.Seq, nil
+}
+
+// answerTimeout bounds one request. One that is on its way when the connection
+// breaks gets no answer at all, and the connection is soon there again.
+const answerTimeout = 5 * time.Second
+
+func (l *RawLog) last(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return l.stream.GetLastMsgForSubject(ctx, l.subject)
+}
+
+func (l *RawLog) get(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return l.stream.GetMsg(ctx, seq, opts...)
 }
 
 // patiently tries until try succeeds, somebody else turns out to have

@@ -13,12 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
-	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
@@ -48,26 +44,7 @@ type lab struct {
 
 func newLab(t *testing.T, change func(*responder.Config)) *lab {
 	t.Helper()
-	l := &lab{T: t, log: zap.NewNop(), dir: t.TempDir()}
-	if testing.Verbose() {
-		l.log = zaptest.NewLogger(t)
-	}
-	var err error
-	if l.server, err = bus.StartServer(t.TempDir(), "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, l.log); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(l.server.Stop)
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<27
-	if _, err := l.bus(bus.OperatorUser).Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
-	office := l.bus(bus.NormalizerUser)
-	l.start(func(ctx context.Context) error {
-		return (&bus.Normalizer{Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}, external.Backend{}}, Log: l.log}).Run(ctx)
-	})
-	l.desk = l.respond(change)
-	return l
+	return newSite(t, change).lab
 }
 
 func (l *lab) respond(change func(*responder.Config)) *responder.Responder {
@@ -136,6 +113,12 @@ func (q queue) Next(ctx context.Context) (worker.Delivery, error) {
 // finds what it was asked in $prompt.
 func (l *lab) work(name string, slots int, script string) (stop func()) {
 	l.Helper()
+	return l.beating(name, slots, time.Minute, script)
+}
+
+// beating is one whose beats last for ttl.
+func (l *lab) beating(name string, slots int, ttl time.Duration, script string) (stop func()) {
+	l.Helper()
 	agent := filepath.Join(l.dir, name+".sh")
 	body := "for prompt; do :; done\n" + script
 	if err := os.WriteFile(agent, []byte(body), 0o600); err != nil {
@@ -158,7 +141,7 @@ func (l *lab) work(name string, slots int, script string) (stop func()) {
 			})
 		}),
 		l.start(func(ctx context.Context) error {
-			b.Beat(ctx, time.Minute, func() runs.Beat {
+			b.Beat(ctx, ttl, func() runs.Beat {
 				return runs.Beat{ID: name, Name: name, Queue: bus.DefaultQueue, Slots: slots, Busy: w.Tasks()}
 			})
 			return nil

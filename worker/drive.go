@@ -174,10 +174,10 @@ func (r *Run) begin(ctx context.Context) error {
 
 // moved sees to it that the run is still ours, once somebody else wrote to
 // its log: a log that has lost its end may have lost our start entry, and got
-// another's.
+// another's. One that has lost everything gets ours again.
 func (r *Run) moved(ctx context.Context) error {
 	m := r.place.Log
-	if r.dir.Spec.Source != SourceQueue || m.Started && !r.lost(m) {
+	if r.dir.Spec.Source != SourceQueue && m.Seq != 0 || m.Started && !r.lost(m) {
 		return nil
 	}
 	err := r.begin(ctx)

@@ -19,12 +19,12 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
-	"github.com/linesman/linesman/worker/launch"
 )
 
 // site is a lab whose server can be away for a while, whose normalizer can be
@@ -60,7 +60,7 @@ func newSite(t *testing.T, change func(*responder.Config)) *site {
 	s.normalize = func() func() {
 		return s.start(func(ctx context.Context) error {
 			return (&bus.Normalizer{
-				Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}}, Log: s.log,
+				Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}, external.Backend{}}, Log: s.log,
 				Prepare: func(ctx context.Context) error { _, err := s.operator.Ensure(ctx, s.limits()); return err },
 			}).Run(ctx)
 		})
@@ -113,36 +113,6 @@ func (s *site) has(name string) bool {
 	return err == nil
 }
 
-// beating is a worker that says that it lives as often as ttl asks for.
-func (s *site) beating(name string, ttl time.Duration, script string) {
-	s.Helper()
-	agent := filepath.Join(s.dir, name+".sh")
-	if err := os.WriteFile(agent, []byte("for prompt; do :; done\n"+script), 0o600); err != nil {
-		s.Fatal(err)
-	}
-	b := s.bus(bus.WorkerUser)
-	w, err := worker.New(worker.Config{
-		Root: filepath.Join(s.dir, name), Logs: logs{b}, Control: b, Shim: []string{os.Args[0], "shim"}, Name: name, Log: s.log,
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.start(w.Adopt)
-	s.start(func(ctx context.Context) error {
-		return w.Serve(ctx, worker.Tasks{
-			Queue: queue{b.Queue(bus.DefaultQueue)}, Name: bus.DefaultQueue, Slots: 1,
-			Commands: map[string][]string{"codex": {"/bin/sh", agent}}, Rules: launch.Rules{Dir: s.dir, Roots: []string{s.dir}},
-			Environ: os.Environ(), Limits: worker.Limits{Idle: time.Minute, Hard: time.Minute, Grace: time.Second}, MaxLimit: time.Hour,
-		})
-	})
-	s.start(func(ctx context.Context) error {
-		b.Beat(ctx, ttl, func() runs.Beat {
-			return runs.Beat{ID: name, Name: name, Queue: bus.DefaultQueue, Slots: 1, Busy: w.Tasks()}
-		})
-		return nil
-	})
-}
-
 // 1. A worker runs an agent and beats. 2. NATS goes away, for longer than
 // LostAfter and StuckAfter; the agent does its work and ends well, its output
 // is in the spool. 3. The responder, which has heard nobody because it was cut
@@ -156,7 +126,7 @@ func (s *site) beating(name string, ttl time.Duration, script string) {
 func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 	const lost = 2 * time.Second
 	s := newSite(t, func(c *responder.Config) { c.LostAfter = lost })
-	s.beating("w", lost, gate+done+": >ended\n")
+	s.beating("w", 1, lost, gate+done+": >ended\n")
 	ticket := s.submit("go")
 	s.reaches(ticket.Run, in(runs.StateWorking))
 	s.until("the worker is heard", func() bool { return len(s.desk.Workers()) == 1 })
@@ -388,12 +358,12 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 	agent := func(name string) string {
 		return "echo '{\"from\":\"" + name + "\"}'; : >ran-" + name + "-$prompt\n" + gate + done
 	}
-	s.beating("a", time.Minute, agent("a"))
+	s.beating("a", 1, time.Minute, agent("a"))
 	s.until("the agent of A", func() bool { return s.has("ran-a-go") })
 	s.reaches(ticket.Run, in(runs.StateWorking))
 
 	lose()
-	s.beating("b", time.Minute, agent("b"))
+	s.beating("b", 1, time.Minute, agent("b"))
 	second := s.submit("two") // B's one slot comes to it when it is done with the first
 	s.lab.open("two")
 	s.until("B's or A's turn at the first", func() bool {

@@ -1,0 +1,269 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// breaker stands before a server. Once armed it does not pass on the next piece
+// with some text, and ends the connection that it comes by, if it is to.
+type breaker struct {
+	listener net.Listener
+	conns    sync.WaitGroup
+
+	mu    sync.Mutex
+	on    []byte
+	end   bool // the connection, too
+	fired int
+}
+
+// arm makes the breaker wait for a text.
+func (b *breaker) arm(on string, end bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.on, b.end = []byte(on), end
+}
+
+// through is a bus whose requests pass a breaker, with its streams.
+func through(t *testing.T) (*breaker, *Bus) {
+	t.Helper()
+	b := startBreaker(t, plain(t, 1<<20)[len("nats://"):])
+	t.Cleanup(b.close)
+	bus, err := Connect(t.Context(), Login{URL: "nats://" + b.listener.Addr().String()}, Login{}, testNames, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bus.Close)
+	if _, err := bus.Ensure(t.Context(), DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	return b, bus
+}
+
+func startBreaker(t *testing.T, to string) *breaker {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &breaker{listener: l}
+	b.conns.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			b.conns.Go(func() { b.carry(server, client, true) })
+			b.conns.Go(func() { b.carry(client, server, false) })
+		}
+	})
+	return b
+}
+
+// close waits for the connections to end: who made them has closed them.
+func (b *breaker) close() {
+	_ = b.listener.Close()
+	b.conns.Wait()
+}
+
+func (b *breaker) carry(to, from net.Conn, upstream bool) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if upstream {
+			lost, end := b.lose(buf[:n])
+			if end {
+				return
+			}
+			if lost {
+				continue
+			}
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (b *breaker) lose(piece []byte) (lost, end bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.on == nil || !bytes.Contains(piece, b.on) {
+		return false, false
+	}
+	b.on = nil
+	b.fired++
+	return true, b.end
+}
+
+// A request that breaks off with its connection gets no answer. The log asks
+// again as soon as that is clear, not a minute later: until then its run would
+// stand still, and a worker that is looking at a task would take no other.
+func TestRequestLostWithItsConnectionIsAskedAgainSoon(t *testing.T) {
+	t.Parallel()
+	b, bus := through(t)
+	first, err := bus.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	b.arm("$JS.API.STREAM.MSG.GET."+testNames.Raw(), true)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	l, err := bus.OpenLog(ctx, "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatalf("the log cannot be read 20s after a request was lost: %v", err)
+	}
+	if m := l.Mark(); m.Seq != 1 || !m.Started {
+		t.Errorf("the log has %+v", m)
+	}
+	if b.fired != 1 {
+		t.Errorf("%d requests were lost, want 1", b.fired)
+	}
+}
+
+// Somebody else wrote to the log, and reading that breaks off in the middle:
+// nothing may be stored behind entries that were not read, a cancel for one.
+func TestNothingIsStoredBehindWhatWasNotRead(t *testing.T) {
+	t.Parallel()
+	b, bus := through(t)
+	open := func() *RawLog {
+		l, err := bus.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	ours := open()
+	if err := ours.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	theirs := open()
+	for _, kind := range []runs.Kind{runs.Note, runs.Cancelled} {
+		if err := theirs.Append(t.Context(), runs.Entry{Kind: kind, Time: 2, Body: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.arm(`{"seq":2,`, false)
+	err := ours.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")})
+	if m := ours.Mark(); !errors.Is(err, runs.ErrMoved) || !m.Cancelled || m.Seq != 3 {
+		t.Errorf("got %v and %+v, want that the log has moved, to the cancel at 3", err, m)
+	}
+	if b.fired != 1 {
+		t.Errorf("%d requests were lost, want 1", b.fired)
+	}
+}
+
+// RAW was lost and made anew, and nobody has written to this run's log since:
+// that is not a log whose entries have aged out. Its writer must know that all
+// is to be sent again.
+func TestLogInARawThatWasMadeAnewIsEmpty(t *testing.T) {
+	t.Parallel()
+	_, bus := through(t)
+	l, err := bus.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(3) {
+		if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: i + 1, Offset: 2 * i, Body: []byte("x\n")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := l.Mark()
+	if err := bus.js.DeleteStream(t.Context(), bus.Raw()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bus.Ensure(t.Context(), DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 4, Offset: 6, Body: []byte("x\n")}); !errors.Is(err, runs.ErrMoved) || l.Mark() != (runs.Mark{}) {
+		t.Errorf("got %v and %+v, want that the log has moved, to nothing", err, l.Mark())
+	}
+	again, err := bus.OpenLog(t.Context(), "codex", "a", known)
+	if err != nil || again.Mark() != (runs.Mark{}) {
+		t.Errorf("opened again: %v and %+v, want nothing", err, again.Mark())
+	}
+
+	// One that has aged out is known by its mark, as before.
+	if err := again.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 5, Body: []byte("x\n")}); err != nil {
+		t.Fatal(err)
+	}
+	known = again.Mark()
+	raw, err := bus.js.Stream(t.Context(), bus.Raw())
+	if err == nil {
+		err = raw.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if aged, err := bus.OpenLog(t.Context(), "codex", "a", known); err != nil || aged.Mark() != known {
+		t.Errorf("aged out: %v and %+v, want %+v", err, aged.Mark(), known)
+	}
+}
+
+// A power failure takes the end of RUNS alone: the checkpoint says more than
+// the records hold. They are brought up to date from RAW.
+func TestRecordsThatLostTheirEndAreMadeAgain(t *testing.T) {
+	logs := map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700), "b": corpusLog(t, "plan", 333)}
+	at := filepath.Join("jetstream", "jetstream", InsideAccount, "streams", bucketStream(testNames.Runs()))
+	for _, upTo := range []int{1, 3, len(logs["a"]) - 1} {
+		t.Run(fmt.Sprintf("from entry %d", upTo), func(t *testing.T) {
+			dir := t.TempDir()
+			openSession(t, dir, logs, upTo)
+			if err := os.CopyFS(filepath.Join(dir, "kept"), os.DirFS(filepath.Join(dir, at))); err != nil {
+				t.Fatal(err)
+			}
+			want, _ := openSession(t, dir, logs, len(logs["a"])+len(logs["b"]))
+			if err := os.RemoveAll(filepath.Join(dir, at)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(filepath.Join(dir, "kept"), filepath.Join(dir, at)); err != nil {
+				t.Fatal(err)
+			}
+			got, _ := openSession(t, dir, logs, 0)
+			for id := range logs {
+				diff(t, "run "+id, got[id], want[id])
+			}
+			s, err := StartServer(dir, "127.0.0.1:0", testNames, zap.NewNop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Stop()
+			b := connect(t, s, OperatorUser)
+			defer b.Close()
+			for id := range logs {
+				r, ok, err := b.Record(t.Context(), id)
+				if err != nil || !ok {
+					t.Fatalf("run %s has no record: %v", id, err)
+				}
+				if !r.State.Final() {
+					t.Errorf("run %s is %s, want a final state", id, r.State)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// The programs under test, built once.
+var (
+	program string // linesman
+	agent   string // the program in ./agent
+)
+
+var (
+	rounds = flag.Uint64("chaos.rounds", environ("CHAOS_ROUNDS", 0), "kills in each siege test; 0: a few")
+	seed   = flag.Uint64("chaos.seed", environ("CHAOS_SEED", 0), "what all schedules are drawn from; 0: another one each time")
+)
+
+func environ(name string, standard uint64) uint64 {
+	n, err := strconv.ParseUint(os.Getenv(name), 10, 64)
+	if err != nil {
+		return standard
+	}
+	return n
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = parallel.Value.Set("4") // they wait more than they work
+	}
+	if *seed == 0 {
+		*seed = rand.Uint64N(1e9) + 1
+	}
+	fmt.Printf("chaos: seed %d; the same schedules again: go test ./test/chaos -chaos.seed=%d -chaos.rounds=%d\n", *seed, *seed, *rounds)
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "linesman-chaos-")
+	if err != nil {
+		panic(err)
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	program, agent = filepath.Join(dir, "linesman"), filepath.Join(dir, "agent")
+	builds := map[string]string{program: "../../cmd/linesman", agent: "./agent"}
+	if built := os.Getenv("CHAOS_PROGRAM"); built != "" { // another build of linesman is to be tried
+		delete(builds, program)
+		program = built
+	}
+	for to, from := range builds {
+		if out, err := exec.Command("go", "build", "-o", to, from).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", from, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// drawn is where a test draws its choices from: the printed seed and its name.
+func drawn(t *testing.T, n uint64) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(t.Name())) // never fails
+	return rand.New(rand.NewPCG(*seed+n, h.Sum64()))
+}
+
+// patience is for what takes a moment, on a machine that has others to serve.
+// A task in the hands of a worker that is killed is given out again after 30 s,
+// and a submission that failed halfway is ended after two minutes at most.
+const patience = 150 * time.Second
+
+// eventually waits until a condition holds. After the patience it fails with
+// what the condition said last.
+func eventually(t *testing.T, what string, holds func() (bool, string)) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	const long = 20 * time.Second
+	began, told := time.Now(), false
+	for ; ; <-tick.C {
+		ok, why := holds()
+		if ok {
+			return
+		}
+		waited := time.Since(began)
+		if waited > patience {
+			t.Fatalf("%s after %v: %s", what, patience, why)
+		}
+		if waited > long && !told {
+			told = true
+			t.Logf("waiting for %v: %s: %.200s", long, what, why)
+		}
+	}
+}
