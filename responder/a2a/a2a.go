@@ -98,7 +98,7 @@ type Config struct {
 type Handler struct {
 	Config
 	log  *zap.Logger
-	held chan struct{} // a slot for each stream and blocking send
+	held *responder.Slots // one for each stream and blocking send
 }
 
 var _ a2asrv.RequestHandler = (*Handler)(nil)
@@ -120,7 +120,7 @@ func New(c Config) *Handler {
 	if c.Held == 0 {
 		c.Held = MaxHeld
 	}
-	return &Handler{Config: c, log: c.Log.Named("a2a"), held: make(chan struct{}, c.Held)}
+	return &Handler{Config: c, log: c.Log.Named("a2a"), held: responder.NewSlots(c.Held)}
 }
 
 // GetTask tells how a run stands, and what came of it.
@@ -221,13 +221,12 @@ func (h *Handler) find(ctx context.Context, id sdk.TaskID) (responder.View, erro
 }
 
 // hold takes a slot for a request that is answered for long.
-func (h *Handler) hold() (free func(), err error) {
-	select {
-	case h.held <- struct{}{}:
-		return func() { <-h.held }, nil
-	default:
+func (h *Handler) hold(ctx context.Context) (free func(), err error) {
+	free, ok := h.held.Take(delegator.Caller(ctx))
+	if !ok {
 		return nil, fail(sdk.ErrServerError, "there are as many streams and blocking sends as there may be")
 	}
+	return free, nil
 }
 
 // fail is an error that a caller sees: what it is to the protocol, and why.

@@ -1,6 +1,7 @@
 package a2a_test
 
 import (
+	"bufio"
 	"context"
 	"net/http"
 	"strings"
@@ -15,27 +16,36 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Who may read opens all the streams that there may be on both surfaces: the
+// Two who may read open all the streams that there may be on both surfaces: the
 // server has connections left for the others.
 func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	d := newLab(t).desk(nil)
 	d.work("working").out(begins, turns, says)
 	d.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
-	reader, err := web.CreateToken(d.tokens(), "reader", web.Read, time.Now())
-	if err != nil {
-		t.Fatal(err)
+	readers := map[string]int{} // by token: how many quarters of the streams it opens
+	for name, quarters := range map[string]int{"first": 3, "second": 1} {
+		reader, err := web.CreateToken(d.tokens(), name, web.Read, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		readers[reader] = quarters
 	}
 	tools := delegator.New(delegator.Config{Responder: d.responder})
 	server, err := web.New(web.Config{Listen: "127.0.0.1:0", Token: token, Tokens: d.tokens()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	named := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			h.ServeHTTP(w, q.WithContext(delegator.WithCaller(q.Context(), web.Caller(q.Context()))))
+		})
+	}
 	for _, r := range rest.New(rest.Config{Responder: d.responder, Streams: d.bus, Tools: tools}).Routes() {
-		server.HandleFor(web.Read, r.Pattern, r.Handler)
+		server.HandleFor(web.Read, r.Pattern, named(r.Handler))
 	}
 	for _, r := range a2a.New(a2a.Config{Responder: d.responder, Streams: d.bus, Tools: tools}).Routes() {
 		if r.Scope != "" {
-			server.HandleFor(web.Read, r.Pattern, r.Handler)
+			server.HandleFor(web.Read, r.Pattern, named(r.Handler))
 		}
 	}
 	addr, err := server.Listen()
@@ -46,7 +56,7 @@ func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	open := func(ctx context.Context, method, path, body string, header ...string) *http.Response {
+	open := func(ctx context.Context, reader, method, path, body string, header ...string) *http.Response {
 		t.Helper()
 		r, err := http.NewRequestWithContext(ctx, method, "http://"+addr.String()+path, strings.NewReader(body))
 		if err != nil {
@@ -65,20 +75,31 @@ func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	}
 	long, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for range rest.MaxHeld {
-		if answer := open(long, "GET", "/v1/runs/working/events", "", "Accept", "text/event-stream"); answer.StatusCode != http.StatusOK {
-			t.Fatalf("a stream of REST: %s", answer.Status)
-		}
+	begins := func(answer *http.Response) bool {
+		first, err := bufio.NewReader(answer.Body).ReadString('\n')
+		return err == nil && answer.StatusCode == http.StatusOK && first != ""
 	}
-	for range a2a.MaxHeld {
-		answer := open(long, "POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"working"}}`, "A2A-Version", "1.0")
-		if answer.StatusCode != http.StatusOK {
-			t.Fatalf("a stream of A2A: %s", answer.Status)
+	for reader, quarters := range readers {
+		for range rest.MaxHeld / 4 * quarters {
+			if answer := open(long, reader, "GET", "/v1/runs/working/events", "", "Accept", "text/event-stream"); !begins(answer) {
+				t.Fatalf("a stream of REST: %s", answer.Status)
+			}
+		}
+		for range a2a.MaxHeld / 4 * quarters {
+			answer := open(long, reader, "POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"working"}}`, "A2A-Version", "1.0")
+			if !begins(answer) {
+				t.Fatalf("a stream of A2A: %s", answer.Status)
+			}
 		}
 	}
 	soon, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
-	if answer := open(soon, "GET", "/v1/runs/working", ""); answer.StatusCode != http.StatusOK {
+	if answer := open(soon, token, "GET", "/v1/runs/working", ""); answer.StatusCode != http.StatusOK {
 		t.Errorf("another request: %s", answer.Status)
+	}
+	for reader := range readers { // that they did hold them all
+		if answer := open(soon, reader, "GET", "/v1/runs/working/wait?timeout=10", ""); answer.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("one more: %s", answer.Status)
+		}
 	}
 }

@@ -25,6 +25,7 @@ type message struct {
 	options json.RawMessage // its data: arguments of _codex_local_exec; nil: none
 	context string          // the context that it goes on in, as the caller names it; "": a new one
 	thread  string          // of that context
+	again   bool            // it came before, and the task is that of the first time
 }
 
 // modes are the media types of what a task gives.

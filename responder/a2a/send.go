@@ -29,7 +29,7 @@ func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (s
 	}
 	wait := q.Config == nil || !q.Config.ReturnImmediately
 	if wait {
-		free, err := h.hold()
+		free, err := h.hold(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (h *Handler) settle(ctx context.Context, run string) error {
 
 // wanted is how the task of a message is told to who sent it.
 func (m *message) wanted(q *sdk.SendMessageRequest) wanted {
-	w := wanted{context: m.context, artifacts: true}
+	w := wanted{context: m.context, artifacts: true, again: m.again}
 	if q.Config != nil {
 		w.history = q.Config.HistoryLength
 	}
@@ -96,7 +96,7 @@ func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *mess
 	}
 	switch e := gjson.ParseBytes(said); {
 	case !e.Get("adcp_error").Exists():
-		run = e.Get("task_id").String()
+		run, m.again = e.Get("task_id").String(), e.Get("replayed").Bool()
 	case e.Get("status").String() == string(adcp.Rejected):
 		refused, err := refusal(m, said)
 		return "", refused, err
@@ -161,8 +161,8 @@ func (h *Handler) callOnce(ctx context.Context, tool string, args json.RawMessag
 // refusal is the task of a message that was refused: nothing was begun, and no
 // stream tells of it, so nobody can ask about it later.
 func refusal(m *message, envelope []byte) (*sdk.Task, error) {
-	w := m.wanted(&sdk.SendMessageRequest{})
-	data, err := rest(envelope, w.echo)
+	echo := json.RawMessage(gjson.GetBytes(envelope, "context").Raw) // unless it is what was refused
+	data, err := rest(envelope, echo)
 	if err != nil {
 		return nil, err
 	}

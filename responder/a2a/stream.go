@@ -30,7 +30,7 @@ func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRe
 		}
 		var free func()
 		if err == nil {
-			free, err = h.hold()
+			free, err = h.hold(ctx)
 		}
 		if err != nil {
 			yield(nil, err)
@@ -89,7 +89,7 @@ func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskReq
 		}
 		var free func()
 		if err == nil {
-			free, err = h.hold()
+			free, err = h.hold(ctx)
 		}
 		if err != nil {
 			yield(nil, err)

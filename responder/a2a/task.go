@@ -30,6 +30,7 @@ type wanted struct {
 	history   *int            // messages, the last ones; nil: none
 	room      *int            // bytes of history that the answer has left; nil: MaxHistoryBytes
 	echo      json.RawMessage // a context of AdCP that comes back; nil: none
+	again     bool            // the answer is one to a message that came before
 }
 
 // stateOf is a run's state in the words of A2A.
@@ -88,6 +89,9 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 			return nil, h.explain("result", err)
 		}
 		t.Artifacts = []*sdk.Artifact{result}
+	}
+	if w.again {
+		replayed(t)
 	}
 	if w.history != nil && *w.history > 0 {
 		room := MaxHistoryBytes
@@ -289,6 +293,18 @@ func rest(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 		data["context"] = echo
 	}
 	return data, nil
+}
+
+// replayed says in the envelope of a task that it was begun by an earlier
+// message.
+func replayed(t *sdk.Task) {
+	parts := t.Status.Message.Parts
+	if len(t.Artifacts) > 0 {
+		parts = t.Artifacts[0].Parts
+	}
+	if data, ok := parts[len(parts)-1].Data().(map[string]any); ok {
+		data["replayed"] = true
+	}
 }
 
 func dataPart(data map[string]any) *sdk.Part {

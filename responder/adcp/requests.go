@@ -184,6 +184,9 @@ func (c *Claim) Finish(ctx context.Context, outcome json.RawMessage, now time.Ti
 		return fmt.Errorf("request: an outcome of at most %d bytes is kept, this has %d", MaxOutcome, len(outcome))
 	}
 	c.entry.Outcome, c.entry.Until = outcome, 0
+	if c.counted {
+		c.requests.shares.add(c.caller, float64(len(outcome)/entryBytes))
+	}
 	return c.end(ctx, now)
 }
 
@@ -201,7 +204,7 @@ func (c *Claim) Release(ctx context.Context, now time.Time) error {
 func (c *Claim) giveBack() {
 	if c.counted {
 		c.counted = false
-		c.requests.shares.giveBack(c.caller)
+		c.requests.shares.add(c.caller, -1)
 	}
 }
 

@@ -6,8 +6,12 @@ import (
 )
 
 // DefaultShare is how many entries one caller may have in the store, as one
-// process counts: there is room for about twice as many.
-const DefaultShare = 100_000
+// process counts: there is room for about twice as many. One with a long
+// outcome counts for several.
+const (
+	DefaultShare = 100_000
+	entryBytes   = 640 // of one, with a short outcome
+)
 
 // maxCallers bounds for how many callers shares are counted. Beyond it those
 // with nothing left to count are forgotten, and then all.
@@ -57,12 +61,13 @@ func (s *shares) take(caller string, share int, kept time.Duration, now time.Tim
 	return 0
 }
 
-// giveBack counts an entry less: nothing came of it.
-func (s *shares) giveBack(caller string) {
+// add counts an entry for more, or for less where nothing came of it. Who has
+// no more left by that waits the longer.
+func (s *shares) add(caller string, entries float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u, known := s.used[caller]; known {
-		u.entries = max(u.entries-1, 0)
+		u.entries = max(u.entries+entries, 0)
 		s.used[caller] = u
 	}
 }

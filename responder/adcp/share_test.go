@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,17 @@ func TestACallerHasAShareOfTheStore(t *testing.T) {
 	}
 	if stored < 19 || stored > 20 {
 		t.Errorf("it has stored %d entries, its share is 20", stored)
+	}
+	// A long outcome counts for more.
+	c, err := begin("wordy", 0, at)
+	if err == nil {
+		err = c.Finish(t.Context(), json.RawMessage(`"`+strings.Repeat("x", 10<<10)+`"`), at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := refusal(t, second(begin("wordy", 1, at))); code != adcp.RateLimited {
+		t.Errorf("behind a long outcome: %s", code)
 	}
 	// What was refused took nothing of it.
 	for key := range 50 {

@@ -448,3 +448,25 @@ func TestWithoutAMemoryKeysAreRefused(t *testing.T) {
 		t.Errorf("%d are queued", n)
 	}
 }
+
+// What came of a cancel is told again also when the run is gone meanwhile.
+func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
+	s := remembering(t)
+	first := envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", key("submit"))
+	request := []any{"task_id", first.TaskID, "idempotency_key", key("cancel")}
+	envelope(t, s.tools, "_codex_local_cancel", request...).is(t, "canceled", "")
+	s.await(t, first.TaskID, runs.State.Final)
+	v, _ := s.responder.Get(first.TaskID)
+	if _, err := s.responder.Cleanup(t.Context(), responder.CleanupSpec{Stuck: time.Hour, Old: 0}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.responder.Get(v.ID); ok {
+		t.Fatal("the run is still there")
+	}
+	again := envelope(t, s.tools, "_codex_local_cancel", request...)
+	again.is(t, "canceled", "")
+	if !again.Replayed || again.TaskID != first.TaskID {
+		t.Errorf("%s", again.Envelope)
+	}
+	envelope(t, s.tools, "_codex_local_cancel", "task_id", first.TaskID, "idempotency_key", key("another")).is(t, "unknown", "REFERENCE_NOT_FOUND")
+}

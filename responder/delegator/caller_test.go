@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/delegator"
 )
 
@@ -33,4 +34,25 @@ func TestNoTokenSharesTheKeysOfWhoHasNone(t *testing.T) {
 	if name := delegator.Caller(delegator.WithCaller(t.Context(), delegator.Caller(t.Context()))); name != delegator.Caller(t.Context()) {
 		t.Errorf("the name does not stay: %s", name)
 	}
+}
+
+// Who has used up its share of keys may try again later, in both envelopes.
+func TestACallerWithoutAShareMayTryAgain(t *testing.T) {
+	s := newStage(t, nil)
+	d := delegator.New(delegator.Config{Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore(), Share: 2}})
+	submitted(t, ask(t, d, "_codex_local_exec", args("task", "go", "format", "json", "idempotency_key", "order-4711-attempt")))
+	a := ask(t, d, "_codex_local_exec", args("task", "go", "format", "json", "idempotency_key", "order-4712-attempt"))
+	if a.Error.Code != "INTERNAL" || !a.Error.Retryable || a.Error.Details["reason"] != "rate_limited" {
+		t.Errorf("%s", a.Envelope)
+	}
+	got, err := d.Call(t.Context(), "_codex_local_exec", json.RawMessage(args("task", "go", "format", "adcp", "idempotency_key", "order-4712-attempt")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	adcptest.Envelope(t, got.Envelope)
+	e := gjson.GetBytes(got.Envelope, "adcp_error")
+	if e.Get("code").String() != "RATE_LIMITED" || e.Get("recovery").String() != "transient" || e.Get("retry_after").Int() < 1 {
+		t.Errorf("%s", got.Envelope)
+	}
+	submitted(t, ask(t, d, "_codex_local_exec", args("task", "go", "format", "json")))
 }

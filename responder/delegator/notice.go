@@ -103,9 +103,11 @@ func withoutSecret(raw json.RawMessage) json.RawMessage {
 
 // Result tells what came of a run that has ended as the results tools tell it,
 // but for where the streams stand: so it is the same whenever it is asked for.
+// It has nothing of what the agent printed: who hears of a run need not have
+// the right to read that.
 func (d *Delegator) Result(ctx context.Context, r *runs.Record) (json.RawMessage, *adcp.Error, error) {
 	c := &call{Delegator: d}
-	data, err := c.result(ctx, r, resultOptions{most: 64 << 10})
+	data, err := c.result(ctx, r, resultOptions{silent: true, most: 64 << 10})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/runs"
 )
 
 const webhook = `{"url":"https://hooks.example.com/x","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"sentinel-0123456789-0123456789-0123"}}`
@@ -95,5 +98,25 @@ func TestATaskOfTheCloudIsRegistered(t *testing.T) {
 	}
 	if after := len(c.responder.Snapshot(0, nil).Working); after != before {
 		t.Errorf("%d tasks, and %d before", after, before)
+	}
+}
+
+// Whoever may submit can name a webhook, and need not have the right to read
+// what agents print.
+func TestANotificationHasNothingOfTheOutput(t *testing.T) {
+	s := newStage(t, nil)
+	s.play(t, "bad", "failed", 1)
+	s.await(t, "bad", runs.State.Final)
+	record, err := s.responder.Record(t.Context(), "bad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, failed, err := s.tools.Result(t.Context(), record)
+	if err != nil || failed == nil {
+		t.Fatalf("%s, %v, %v", result, failed, err)
+	}
+	output := gjson.GetBytes(result, "output")
+	if output.Get("included").Bool() || output.Get("stdout").Exists() || output.Get("stderr").Exists() || strings.Contains(string(result), "thread.started") {
+		t.Errorf("the output is told: %s", result)
 	}
 }

@@ -125,7 +125,7 @@ func nothingDone(err error) bool {
 	var ended *responder.EndedError
 	switch {
 	case errors.As(err, &known):
-		return known.Code == codeValidation || known.Code == codeUnsupported
+		return known.Code == codeValidation || known.Code == codeUnsupported || known.Code == codeNotFound
 	case errors.As(err, &program):
 		switch program.Reason {
 		case cloud.ReasonSpawn, cloud.ReasonUsage, cloud.ReasonNotSignedIn, cloud.ReasonRateLimit, cloud.ReasonPermission, cloud.ReasonNotGit,

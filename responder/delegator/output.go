@@ -40,7 +40,7 @@ func (c *call) output(ctx context.Context, r *runs.Record, o resultOptions) (out
 	switch {
 	case !o.output && inCloud:
 		return outputData{Reason: "Output excluded by default (use include_output=true for the diff)"}, nil
-	case !o.output && !always:
+	case !o.output && (!always || o.silent):
 		return outputData{Reason: "Output excluded by default (use include_output=true)"}, nil
 	case inCloud:
 		return c.diff(ctx, r, o.most)

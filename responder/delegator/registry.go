@@ -43,12 +43,17 @@ type cancelMeta struct {
 }
 
 func localCancel(c *call, ctx context.Context) (*reply, error) {
-	v, err := c.local(ctx, "task_id")
-	if err != nil {
-		return nil, err
+	v, missing := c.local(ctx, "task_id")
+	if f := (*failure)(nil); missing != nil && !(errors.As(missing, &f) && f.Code == codeNotFound) {
+		return nil, missing
+	} else if missing != nil { // it may have been there when the key came first
+		v.ID = c.args.text("task_id")
 	}
 	reason := c.args.text("reason")
 	done, err := c.once(ctx, v.ID, cancelLease, func(claim adcp.Claim) (outcome, error) {
+		if missing != nil {
+			return outcome{}, missing
+		}
 		done, err := c.Responder.Cancel(ctx, v.ID, reason)
 		if ended := (*responder.EndedError)(nil); claim.Again && errors.As(err, &ended) && ended.State == runs.StateCancelled {
 			c.again = true

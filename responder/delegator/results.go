@@ -134,6 +134,7 @@ type eventsData struct {
 
 type resultOptions struct {
 	output bool // asked for
+	silent bool // none of it, not even of what has failed
 	most   int  // bytes of it
 	events bool
 }

@@ -27,6 +27,9 @@ func envelop(a *Answer) ([]byte, error) {
 	case a.record != nil:
 		r = adcp.Of(a.record)
 	}
+	if a.late {
+		r.Warnings = []adcp.Error{{Code: adcp.TaskTimeout, Message: "the run has not ended yet: it goes on", Recovery: adcp.Transient}}
+	}
 	r.At = time.Now()
 	if a.Body != nil {
 		var err error

@@ -134,3 +134,28 @@ func TestRefusalsInAdCPOverREST(t *testing.T) {
 		t.Errorf("the context of a request about no run is %s", e.Context)
 	}
 }
+
+// A wait that ran out is no failure, and says that it did.
+func TestAWaitThatRanOutSaysSoInAdCP(t *testing.T) {
+	s := newStage(t, nil)
+	s.begin("codex", "working", begun, runs.Start{Source: "run"})
+	s.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	for seconds, want := range map[string]string{"0": "", "1": "TASK_TIMEOUT"} {
+		r := s.want(http.StatusOK, "GET", "/v1/runs/working/wait?timeout="+seconds, "", "Accept", "application/adcp+json")
+		var e struct {
+			Status string
+			Fatal  json.RawMessage `json:"adcp_error"`
+			Errors []struct{ Code, Severity string }
+		}
+		r.read(t, &e)
+		got := ""
+		for _, one := range e.Errors {
+			if got += one.Code; one.Severity != "warning" {
+				t.Errorf("its severity is %s", one.Severity)
+			}
+		}
+		if e.Status != "working" || e.Fatal != nil || got != want {
+			t.Errorf("after %s s: %s", seconds, r.body)
+		}
+	}
+}

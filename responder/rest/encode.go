@@ -29,6 +29,7 @@ type Answer struct {
 	envelope json.RawMessage // of AdCP, where a tool made it
 	request  json.RawMessage // the body of a POST
 	location string
+	late     bool // it is of a wait that ran out
 	tagged   bool // it has an ETag
 }
 

@@ -69,6 +69,9 @@ func getEvents(q *request) (*Answer, error) {
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, err
 	}
+	if err == nil && completion == 0 && v.State.Final() { // it has aged out: see streamEvents
+		page.Done = true
+	}
 	return &Answer{Status: http.StatusOK, Body: page}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"hash/fnv"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,9 +92,12 @@ func (q *request) filter() (func(runs.Row) bool, error) {
 	if agent != "" && runs.CheckAgent(agent) != nil {
 		return nil, invalid("agent", "must be a kind of agent: a-z first, then a-z, 0-9 and '_', at most 64")
 	}
+	if dir != "" {
+		dir = path.Clean(dir)
+	}
 	return func(r runs.Row) bool {
-		return (word == "" || string(r.State) == word) && (agent == "" || r.Agent == agent) && (dir == "" || r.Dir == dir) &&
-			(thread == "" || r.Thread == thread)
+		return (word == "" || string(r.State) == word) && (agent == "" || r.Agent == agent) && (dir == "" || r.Dir != "" && path.Clean(r.Dir) == dir) &&
+			(thread == "" || strings.EqualFold(r.Thread, thread))
 	}, nil
 }
 

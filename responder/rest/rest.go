@@ -80,7 +80,7 @@ type Config struct {
 type API struct {
 	Config
 	log  *zap.Logger
-	held chan struct{} // a slot for each stream and wait
+	held *responder.Slots // one for each stream and wait
 }
 
 // New returns an API that answers once the responder is at work.
@@ -97,7 +97,7 @@ func New(c Config) *API {
 	if c.Held == 0 {
 		c.Held = MaxHeld
 	}
-	return &API{Config: c, log: c.Log.Named("rest"), held: make(chan struct{}, c.Held)}
+	return &API{Config: c, log: c.Log.Named("rest"), held: responder.NewSlots(c.Held)}
 }
 
 // Route is one operation of the API.
@@ -187,12 +187,11 @@ func (q *request) find(ctx context.Context) (responder.View, error) {
 
 // hold takes a slot for a request that is answered for long.
 func (q *request) hold() (free func(), err error) {
-	select {
-	case q.held <- struct{}{}:
-		return func() { <-q.held }, nil
-	default:
+	free, ok := q.held.Take(delegator.Caller(q.r.Context()))
+	if !ok {
 		return nil, unavailable("there are as many event streams and waits as there may be")
 	}
+	return free, nil
 }
 
 func describe(*request) (*Answer, error) {

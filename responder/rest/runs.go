@@ -68,7 +68,11 @@ func waitForRun(q *request) (*Answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	return q.answerRun(ctx, http.StatusOK, v)
+	a, err := q.answerRun(ctx, http.StatusOK, v)
+	if err == nil && seconds > 0 && !a.Body.(*Run).State.Final() {
+		a.late = true
+	}
+	return a, err
 }
 
 func submitRun(q *request) (*Answer, error) {
@@ -107,6 +111,9 @@ const agent = "codex"
 
 // begin submits a task.
 func (q *request) begin(ctx context.Context, tool string, args json.RawMessage) (*Answer, error) {
+	if q.Away != nil && q.Away() {
+		return nil, unavailable("NATS is away")
+	}
 	if q.form == adcpType {
 		return q.callADCP(ctx, tool, args)
 	}
@@ -126,7 +133,9 @@ func cancelRun(q *request) (*Answer, error) {
 	ctx, end := context.WithTimeout(q.r.Context(), askTime)
 	defer end()
 	v, err := q.find(ctx)
-	if err != nil {
+	if p := (*Problem)(nil); errors.As(err, &p) && p.Code == "NOT_FOUND" && bytes.Contains(q.body, []byte("idempotency")) && runs.CheckID(q.r.PathValue("id")) == nil {
+		v = responder.View{Row: runs.Row{ID: q.r.PathValue("id"), Agent: agent, State: runs.StateQueued}} // a key may tell of it yet
+	} else if err != nil {
 		return nil, err
 	}
 	tool, id := "_codex_local_cancel", "task_id"

@@ -1,0 +1,58 @@
+package a2a_test
+
+import (
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/delegator"
+)
+
+// A message and a call of the tool, as REST makes it, are one request where they
+// have one key and ask for the same: whichever comes first, and at whichever
+// responder.
+func TestAMessageAndACallWithOneKeyStartOneRun(t *testing.T) {
+	l := newLab(t)
+	first, second := l.desk(nil), l.desk(nil)
+	tools := delegator.New(delegator.Config{Responder: second.responder, Requests: &adcp.Requests{Store: l.bus.RequestStore()}})
+	var mu sync.Mutex
+	started := map[string]int{}
+	note := func(id string) {
+		mu.Lock()
+		defer mu.Unlock()
+		started[id]++
+	}
+	const message = `{"message":{"messageId":"order-4711-attempt","role":"ROLE_USER","parts":[{"text":"go"},{"data":{"workingDir":"/srv/shop","timeoutSec":60}}]},"configuration":{"returnImmediately":true}}`
+	const call = `{"timeoutSec":6e1,"workingDir":"/srv/shop","format":"adcp","context":{"a":1},"task":"\u0067o","idempotency_key":"order-4711-attempt"}`
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			if i%2 == 0 {
+				_, got := first.post("/a2a/v1/message:send", message, "A2A-Version", "1.0")
+				note(got.Get("task.id").String())
+				return
+			}
+			for {
+				got, err := tools.Call(t.Context(), "_codex_local_exec", json.RawMessage(call), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if gjson.GetBytes(got.Envelope, "adcp_error.code").String() == string(adcp.IdempotencyFlight) {
+					continue
+				}
+				note(gjson.GetBytes(got.Envelope, "task_id").String())
+				return
+			}
+		})
+	}
+	all.Wait()
+	for id, n := range started {
+		if id == "" || len(started) != 1 || n != 20 {
+			t.Errorf("runs %v, want one", started)
+		}
+	}
+}
