@@ -470,3 +470,37 @@ func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
 	}
 	envelope(t, s.tools, "_codex_local_cancel", "task_id", first.TaskID, "idempotency_key", key("another")).is(t, "unknown", "REFERENCE_NOT_FOUND")
 }
+
+// A full queue refuses what is new, and not what is in it already.
+func TestARequestThatIsInAFullQueueIsToldSo(t *testing.T) {
+	s := remembering(t)
+	js, run, k := s.jetstream(t), "T-in-the-queue", key("in-the-queue")
+	hash, err := adcp.Hash([]byte(`{"tool":"_codex_local_exec","arguments":{"task":"Fix it."}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &adcp.Requests{Store: s.bus.RequestStore()}
+	if _, err := r.Begin(t.Context(), adcp.Request{Caller: delegator.Caller(t.Context()), Key: k, Hash: hash, Run: run}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.responder.Submit(t.Context(), runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), s.bus.Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := stream.CachedInfo().Config
+	full.MaxMsgs = 1
+	if _, err := js.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	a := envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", k)
+	a.is(t, "submitted", "")
+	if a.TaskID != run || !a.Replayed {
+		t.Errorf("%s", a.Envelope)
+	}
+	if a := envelope(t, s.tools, "_codex_local_exec", "task", "Another.", "idempotency_key", key("another")); a.Error == nil {
+		t.Errorf("the queue is not full: %s", a.Envelope)
+	}
+}
