@@ -21,7 +21,7 @@ const (
 )
 
 // Users of the embedded server. The normalizer, the responder and the
-// operator work in both accounts, so they have a user in each.
+// operator work inside and on EVENTS, so they have a user for each.
 const (
 	WorkerUser     = "worker"
 	NormalizerUser = "normalizer"
@@ -57,9 +57,9 @@ func grants(n Names) []grant {
 	info := func(stream string) []string {
 		return []string{"$JS.API.INFO", "$JS.API.STREAM.INFO." + stream}
 	}
-	get := func(stream string) []string {
-		return []string{"$JS.API.DIRECT.GET." + stream, "$JS.API.DIRECT.GET." + stream + ".>", "$JS.API.STREAM.MSG.GET." + stream}
-	}
+	// Not directly: the answer to that is the message itself, and goes wherever
+	// the request says. Who can write RAW could so write a task.
+	get := func(stream string) []string { return []string{"$JS.API.STREAM.MSG.GET." + stream} }
 	share := func(stream string) []string { // a consumer that others use, too
 		return []string{
 			"$JS.API.CONSUMER.CREATE." + stream + ".>", "$JS.API.CONSUMER.INFO." + stream + ".*",
@@ -91,7 +91,7 @@ func grants(n Names) []grant {
 				get(runs), get(state), get(threads), build(raw, work, outbox, runs, state, threads, requests, push)),
 			nil},
 		{PublicAccount, NormalizerUser + publicSuffix,
-			all([]string{n.Prefix + ".events.>"}, info(events), get(events), consume(events), build(events)),
+			all([]string{n.Prefix + ".events.>"}, info(events), get(events), []string{directGet + events, directGet + events + ".>"}, consume(events), build(events)),
 			nil},
 		{InsideAccount, ResponderUser,
 			all(askers, []string{n.Prefix + ".raw.*.*", n.Prefix + ".work.*.*", n.Prefix + ".control.*"}, info(raw), get(raw), consume(raw),

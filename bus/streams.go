@@ -123,8 +123,10 @@ func (b *Bus) wanted(l Limits) []wanted {
 	// all the others. Markers of the server's need it; who writes push writes all of it.
 	push.AllowRollup = push.SubjectDeleteMarkerTTL > 0
 
-	// A replica may lag: a term that began from an old record would take what it
-	// lacks for a hole in the output. So these are read from their leader.
+	// A replica may lag: a term that began from an old record, or read a long
+	// line's pieces again without the last of them, would take what it lacks for a
+	// hole in the output. So these are read from their leader.
+	raw.AllowDirect = false
 	runs.AllowDirect, state.AllowDirect, threads.AllowDirect, requests.AllowDirect = false, false, false, false
 	push.AllowDirect = false
 
@@ -142,7 +144,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 }
 
 func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, auto bool) ([]string, error) {
-	s, err := js.Stream(ctx, want.Name)
+	s, err := look(ctx, js, want.Name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		_, err = create(ctx, js, want)

@@ -88,8 +88,12 @@ func accountClaims(a bus.Account, of map[string]identity) (*jwt.AccountClaims, e
 	claims := jwt.NewAccountClaims(of[a.Name].public)
 	claims.Name = a.Name
 	if a.JetStream {
+		consumers := int64(a.Consumers)
+		if consumers == 0 {
+			consumers = jwt.NoLimit
+		}
 		claims.Limits.JetStreamLimits = jwt.JetStreamLimits{
-			MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit, MaxAckPending: jwt.NoLimit,
+			MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: consumers, MaxAckPending: jwt.NoLimit,
 		}
 	}
 	kind := func(s bus.Share) jwt.ExportType {

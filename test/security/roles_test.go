@@ -1,0 +1,114 @@
+package security
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/linesman/linesman/bus"
+)
+
+// said is what a process has written so far; the last 64 KiB of it.
+type said struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.b = append(s.b, p...)
+	s.b = s.b[max(len(s.b)-64<<10, 0):]
+	return len(p), nil
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(s.b)
+}
+
+// role starts a role of linesman, until the test ends, and waits for what it
+// says when it is ready. What it says is returned.
+func role(t *testing.T, ready string, args ...string) *said {
+	t.Helper()
+	cmd := exec.Command(program(t, "linesman"), args...)
+	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	out := &said{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := <-ended; err != nil {
+			t.Errorf("linesman %s: %v\n%s", args[0], err, out)
+		}
+		if t.Failed() {
+			t.Logf("linesman %s:\n%s", args[0], out)
+		}
+	})
+	soon(t, args[0]+" to be ready", func() bool { return strings.Contains(out.String(), ready) })
+	return out
+}
+
+// Each role has what its own user shows, and that suffices for a task from its
+// submission to its events.
+func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
+	recording, err := filepath.Abs("../corpus/codex/hello.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, how := range identities {
+		t.Run(name, func(t *testing.T) {
+			s := startOwn(t, how)
+			lab := t.TempDir()
+			agent := filepath.Join(lab, "agent.sh")
+			for path, body := range map[string]string{
+				agent:                               "cat '" + recording + "'\n",
+				filepath.Join(lab, "linesman.toml"): fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", lab, agent),
+			} {
+				if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			at := func(command string, keys string, args ...string) []string {
+				return append([]string{command, "--nats", s.url, "--creds", keys, "--data-dir", t.TempDir()}, args...)
+			}
+			role(t, "normalizer reading", at("normalizer", s.only(t, bus.NormalizerUser, bus.NormalizerUser+"_public"))...)
+			role(t, "worker ready", at("worker", s.only(t, bus.WorkerUser), "--config", filepath.Join(lab, "linesman.toml"))...)
+			role(t, "ready http=", at("responder", s.only(t, bus.ResponderUser, bus.ResponderUser+"_public"), "--http", "127.0.0.1:0")...)
+
+			caller := s.only(t, bus.OperatorUser, bus.OperatorUser+"_public")
+			run := strings.TrimSpace(linesman(t, at("submit", caller, "--dir", lab, "--skip-git-repo-check", "Go.")...))
+			linesman(t, at("wait", caller, run)...)
+			var record struct {
+				Completion json.RawMessage `json:"completion"`
+			}
+			events := strings.Split(strings.TrimSpace(linesman(t, at("events", s.only(t, bus.SubscriberUser), "--run", run, "--json")...)), "\n")
+			if err := json.Unmarshal([]byte(events[len(events)-1]), &record); err != nil || record.Completion == nil || len(events) < 3 {
+				t.Errorf("the subscriber reads %d events, %v", len(events), err)
+			}
+			out := linesman(t, at("run", caller, "--run", "mine", "--json", "--", "/bin/sh", agent)...)
+			if !strings.Contains(out, `"completion"`) {
+				t.Errorf("run printed %q", out)
+			}
+			// A user without what shows who it is is not let in as another.
+			cmd := exec.Command(program(t, "linesman"), at("worker", s.only(t, bus.SubscriberUser))...)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(stderr.String(), "no keys of worker in ") {
+				t.Errorf("a worker with the subscriber's keys: %v\n%s", err, &stderr)
+			}
+		})
+	}
+}
