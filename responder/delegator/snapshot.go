@@ -21,9 +21,9 @@ func (d *snapshotData) appendJSON(b []byte) []byte {
 	b = appendList(b, `,"tasks":`, d.Tasks)
 	b = appendList(b, `,"queue":`, d.Queue)
 	b = appendList(b, `,"recently_completed":`, d.Recent)
-	switch x := d.Ext; {
-	case x == (snapshotExt{}):
-	case x == (snapshotExt{Stream: x.Stream}):
+	switch x := d.Ext; x {
+	case snapshotExt{}:
+	case snapshotExt{Stream: x.Stream}:
 		b = appendNumber(b, `,"ext":{"stream":{"seq":`, int64(x.Stream.Seq))
 		b = append(appendWord(b, `,"ts":`, x.Stream.TS), "}}"...)
 	default:

@@ -2,6 +2,7 @@ package push
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -76,7 +77,7 @@ func TestNamesThatStandTwice(t *testing.T) {
 		`{"a":1,"\u0061":2}`: true,
 		`{"a":"a","b":"a"}`:  false, `{"a":{"a":{"a":1}}}`: false, `[{"a":1},{"a":1}]`: false, `{"a":["a","a"],"b":{"a":1}}`: false, `"a"`: false, `{}`: false,
 	} {
-		if err := checkNames([]byte(body)); (err == errNames) != twice || !twice && err != nil {
+		if err := checkNames([]byte(body)); errors.Is(err, errNames) != twice || !twice && err != nil {
 			t.Errorf("%s: %v", body, err)
 		}
 	}

@@ -164,7 +164,7 @@ func (s *site) submit(behaviour string, settings ...string) {
 			if id != "" {
 				s.accepted = append(s.accepted, id)
 			} else if time.Now().After(late) {
-				s.failure = fmt.Errorf("nobody takes a task: %v %.300s", err, answer.Raw)
+				s.failure = errors.Join(err, fmt.Errorf("nobody takes a task: %.300s", answer.Raw))
 			}
 			over := id != "" || s.failure != nil
 			s.mu.Unlock()

@@ -99,7 +99,7 @@ func TestRealCodexOverA2A(t *testing.T) {
 	d.until(id, "its command", func(_, entry gjson.Result) bool {
 		return strings.Contains(entry.Get("progress.current_activity").String(), "echo begun")
 	})
-	if task, failure = s.rpc("CancelTask", fmt.Sprintf(`{"id":%q}`, id)); failure.Exists() {
+	if _, failure = s.rpc("CancelTask", fmt.Sprintf(`{"id":%q}`, id)); failure.Exists() {
 		t.Fatalf("cancel: %s", failure.Raw)
 	}
 	run, _ = s.want(200, "GET", "/v1/runs/"+id+"/wait?timeout=60", "")
