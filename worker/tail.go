@@ -265,8 +265,11 @@ func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
 func (t *tailed) stop() { t.stopped = true }
 
 func (t *tailed) next() time.Duration {
-	if !t.gone.IsZero() {
+	switch {
+	case !t.gone.IsZero():
 		return tailPause / 10
+	case time.Since(t.out.grown) > time.Minute: // there may be thousands; what happens now is told by the watch
+		return 5 * time.Second
 	}
 	return time.Second
 }
