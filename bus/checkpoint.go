@@ -132,10 +132,16 @@ func (s *session) locate(ctx context.Context) error {
 		raw: continued(c.RawID, raw.Created), events: continued(c.EventsID, events.Created), runs: streamID(runs.Created),
 	}
 	if s.streams.events == c.EventsID && last < c.CutEvents {
+		if err := followed(events); err != nil {
+			return err
+		}
 		s.log.Warn("the event stream lost its end", zap.Uint64("last", last), zap.Uint64("want", c.CutEvents))
 		s.streams.events = shortened(s.streams.events)
 	}
 	if s.streams.raw == c.RawID && raw.State.LastSeq < max(c.Raw, c.CutRaw) {
+		if err := followed(raw); err != nil {
+			return err
+		}
 		s.log.Warn("the raw stream lost its end", zap.Uint64("last", raw.State.LastSeq), zap.Uint64("want", max(c.Raw, c.CutRaw)))
 		s.streams.raw = shortened(s.streams.raw)
 	}
@@ -152,6 +158,9 @@ func (s *session) locate(ctx context.Context) error {
 		s.log.Warn("the run records were made anew")
 		c.Raw, c.Runs = 0, 0
 	case runs.State.LastSeq < c.Runs: // some are older than the checkpoint says, or gone: bring all up to date
+		if err := followed(runs); err != nil {
+			return err
+		}
 		s.log.Warn("the run records lost their end", zap.Uint64("last", runs.State.LastSeq), zap.Uint64("want", c.Runs))
 		c.Raw, c.Runs = 0, runs.State.LastSeq
 	}
@@ -194,18 +203,14 @@ func (s *session) cursor(ctx context.Context, last uint64) (normalizer.Pos, bool
 	if last == 0 {
 		return normalizer.Pos{}, false, nil
 	}
-	stream, err := s.Bus.jsPub.Stream(ctx, s.Out.Events())
-	if err != nil {
-		return normalizer.Pos{}, false, err
-	}
-	m, err := stream.GetMsg(ctx, last)
+	_, header, err := askLeader(ctx, s.Bus.public, s.Out.Events(), fmt.Appendf(nil, `{"seq":%d}`, last))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return normalizer.Pos{}, false, nil
 	}
 	if err != nil {
 		return normalizer.Pos{}, false, fmt.Errorf("read the last event: %w", err)
 	}
-	pos, ok := parsePos(m.Header.Get(HeaderPos))
+	pos, ok := parsePos(header.Get(HeaderPos))
 	if !ok {
 		return pos, false, fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, s.Out.Events(), last, HeaderPos)
 	}
@@ -278,7 +283,7 @@ func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, e
 // loadKey reads a key's value into v, and tells its revision, 0 where there is
 // none, and whether there is no row beside it.
 func (s *session) loadKey(ctx context.Context, bucket, key string, v any) (revision uint64, rowless bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	stream, err := s.bucket(ctx, bucket)
 	if err != nil {

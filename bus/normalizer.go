@@ -54,7 +54,9 @@ var errDied = errors.New("broken off by a test")
 func (n *Normalizer) Run(ctx context.Context) error {
 	log := n.Log.Named("normalizer")
 	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
+	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 2*time.Second
+	const often = 8 // what comes again after so many times is said once a minute
+	failures, said := 0, time.Time{}
 	for {
 		began := time.Now()
 		var err error
@@ -74,8 +76,12 @@ func (n *Normalizer) Run(ctx context.Context) error {
 		}
 		if time.Since(began) > time.Minute {
 			pause.Reset()
+			failures = 0
 		}
-		log.Warn("starting over from the streams", zap.String("why", why(err)))
+		if failures++; failures <= often || time.Since(said) > time.Minute {
+			said = time.Now()
+			log.Warn("starting over from the streams", zap.String("why", why(err)))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -119,10 +125,11 @@ type session struct {
 
 	canBurst bool // the event stream takes fast ingest
 
-	raw    uint64 // sequence of RAW that was folded last
-	held   int    // bytes of unfinished lines in memory
-	dirty  int    // runs whose records are out of date
-	urgent bool   // one of them has ended
+	raw    uint64  // sequence of RAW that was folded last
+	gone   absence // of what lies behind that; see lookAround
+	held   int     // bytes of unfinished lines in memory
+	dirty  int     // runs whose records are out of date
+	urgent bool    // one of them has ended
 	cut    chan error
 	cutAt  time.Time
 	cutRun []*run
@@ -186,7 +193,7 @@ func (s *session) work(ctx context.Context) error {
 		case messages <- m:
 		case <-reading.Done():
 		}
-	}, jetstream.PullMaxMessages(64), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+	}, jetstream.PullMaxMessages(64), jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrOrderedConsumerNotCreated) || errors.Is(err, jetstream.ErrOrderedConsumerReset) {
 			select {
 			case broken <- err:

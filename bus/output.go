@@ -33,7 +33,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bo
 	out, errs := &ends{most: most}, &ends{most: most}
 	bytes := 0
 	read := func(from uint64, entries int) error {
-		return b.scan(ctx, b.js, b.Raw(), subject, from, last, func(m jetstream.Msg) bool {
+		return b.scan(ctx, b.js, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
 			entries--
 			if bytes += len(m.Data()); out.begun() || errs.begun() {
 				entries = min(entries, 64) // for the other one
@@ -136,7 +136,7 @@ func (b *Bus) LastEvents(ctx context.Context, agent, run string, n int) ([]json.
 		return nil, err
 	}
 	var all []json.RawMessage
-	err = b.scan(ctx, b.jsPub, b.Names.Events(), subject, from, last, func(m jetstream.Msg) bool {
+	err = b.scan(ctx, b.jsPub, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
 		all = append(all, append(json.RawMessage(nil), m.Data()...))
 		if len(all) > n {
 			all = all[1:]
@@ -183,12 +183,17 @@ func (b *Bus) lastOf(ctx context.Context, js jetstream.JetStream, stream, subjec
 	return low, false, nil
 }
 
-// scan calls each with the messages of a subject from a sequence on, up to
-// last, until each returns false.
-func (b *Bus) scan(ctx context.Context, js jetstream.JetStream, stream, subject string, from, last uint64, each func(jetstream.Msg) bool) error {
+// scan calls each with the messages of a subject from a sequence on, up to the
+// end that the stream had, until each returns false.
+func (b *Bus) scan(ctx context.Context, js jetstream.JetStream, s *jetstream.StreamInfo, subject string, from uint64, each func(jetstream.Msg) bool) error {
+	if err := followed(s); err != nil { // the end may be another one
+		return err
+	}
+	stream, last := s.Config.Name, s.State.LastSeq
 	if from > last {
 		return nil
 	}
+	lagging := func() (bool, error) { return lags(ctx, js, s, subject, from, last) }
 	consumer, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 	})
@@ -196,7 +201,9 @@ func (b *Bus) scan(ctx context.Context, js jetstream.JetStream, stream, subject 
 		return fmt.Errorf("read %s: %w", stream, err)
 	}
 	if consumer.CachedInfo().NumPending == 0 {
-		return nil
+		if more, err := lagging(); !more {
+			return err
+		}
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(64))
 	if err != nil {
@@ -213,8 +220,13 @@ func (b *Bus) scan(ctx context.Context, js jetstream.JetStream, stream, subject 
 			continue
 		case errors.Is(err, context.DeadlineExceeded): // the rest was removed before it was read
 			info, err := consumer.Info(ctx)
-			if err != nil || info.NumPending == 0 {
+			if err != nil {
 				return err
+			}
+			if info.NumPending == 0 {
+				if more, err := lagging(); !more {
+					return err
+				}
 			}
 			continue
 		case err != nil:
@@ -224,8 +236,14 @@ func (b *Bus) scan(ctx context.Context, js jetstream.JetStream, stream, subject 
 		if err != nil {
 			return fmt.Errorf("read %s: %w", stream, err)
 		}
-		if meta.Sequence.Stream > last || !each(m) || meta.NumPending == 0 {
+		if meta.Sequence.Stream > last || !each(m) {
 			return nil
+		}
+		from = meta.Sequence.Stream + 1
+		if meta.NumPending == 0 {
+			if more, err := lagging(); !more {
+				return err
+			}
 		}
 	}
 }

@@ -65,8 +65,13 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 	}
 	last := stream.CachedInfo().State.LastSeq
 	first := max(f.FromSeq, 1)
-	if !f.Follow && (first > last || stream.CachedInfo().State.Msgs == 0) {
-		return nil
+	if !f.Follow {
+		if err := followed(stream.CachedInfo()); err != nil { // the end may be another one
+			return err
+		}
+		if first > last || stream.CachedInfo().State.Msgs == 0 {
+			return nil
+		}
 	}
 	config := jetstream.OrderedConsumerConfig{FilterSubjects: []string{f.subject(b.Names)}, DeliverPolicy: jetstream.DeliverAllPolicy}
 	switch {
@@ -81,8 +86,19 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 	if err != nil {
 		return fmt.Errorf("read %s: %w", b.Names.Events(), err)
 	}
+	// seen is behind what a reader from some time on begins with: that takes the
+	// replica's word for it.
+	seen := first - 1
+	if !f.Since.IsZero() {
+		seen = last
+	}
+	lagging := func() (bool, error) {
+		return lags(ctx, b.jsPub, stream.CachedInfo(), f.subject(b.Names), seen+1, last)
+	}
 	if !f.Follow && consumer.CachedInfo().NumPending == 0 {
-		return nil
+		if more, err := lagging(); !more {
+			return err
+		}
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(256))
 	if err != nil {
@@ -105,7 +121,9 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 			// Was the rest removed before it was read? What was sent before the
 			// answer has one more turn.
 			if drained {
-				return nil
+				if more, err := lagging(); !more {
+					return err
+				}
 			}
 			info, err := consumer.Info(ctx)
 			drained = err == nil && info.NumPending == 0
@@ -127,8 +145,16 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 				return err
 			}
 		}
-		if !f.Follow && (meta.NumPending == 0 || s.Seq >= last) {
+		if seen = max(seen, s.Seq); f.Follow {
+			continue
+		}
+		if s.Seq >= last {
 			return nil
+		}
+		if meta.NumPending == 0 {
+			if more, err := lagging(); !more {
+				return err
+			}
 		}
 	}
 }

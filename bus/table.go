@@ -22,7 +22,7 @@ import (
 // again what was told; where the run table was made anew it says so first.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	prefix := bucketSubject(b.Runs(), "")
-	if _, err := b.js.Stream(ctx, bucketStream(b.Runs())); err != nil {
+	if err := there(ctx, b.js, bucketStream(b.Runs())); err != nil {
 		return fmt.Errorf("bucket %s: %w", b.Runs(), err)
 	}
 	return b.follow(ctx, b.js, bucketStream(b.Runs()), jetstream.OrderedConsumerConfig{
@@ -128,7 +128,7 @@ type follower struct {
 // lost its end: a consumer may stand beyond that, and bring nothing, without
 // an error.
 func (f *follower) other(info *jetstream.StreamInfo) bool {
-	return !info.Created.Equal(f.created) || info.State.LastSeq < f.seen.Load()
+	return !info.Created.Equal(f.created) || info.State.LastSeq < f.seen.Load() && followed(info) == nil
 }
 
 func (f *follower) once(ctx context.Context) error {
@@ -151,7 +151,7 @@ func (f *follower) once(ctx context.Context) error {
 			f.seen.Store(meta.Sequence.Stream)
 			f.each(m, meta)
 		}
-	}, jetstream.PullMaxMessages(1024), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+	}, jetstream.PullMaxMessages(1024), jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrOrderedConsumerNotCreated) || errors.Is(err, jetstream.ErrOrderedConsumerReset) {
 			select {
 			case broken <- err:

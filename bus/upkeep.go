@@ -2,7 +2,6 @@ package bus
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -43,8 +42,17 @@ func (s *session) lookAround(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !more { // the end of RAW was removed before it was read
+		told := s.gone
+		s.gone = absence{s.raw, state.LastSeq}
+		switch {
+		case more:
+			s.gone = absence{}
+		case !replicated(info): // the end of RAW was removed before it was read
 			s.raw = state.LastSeq
+		case told.behind == s.raw && told.upTo != 0:
+			// Told twice, some seconds apart: of two leaders, while one does not know
+			// that it is none any more, one tells of an end that the other has not.
+			s.raw = told.upTo
 		}
 	}
 	if s.cut != nil || s.Out != s.Bus.Names || info.Config.MaxBytes <= 0 || state.Msgs == 0 {
@@ -71,28 +79,20 @@ func (s *session) lookAround(ctx context.Context) error {
 	return nil
 }
 
+// absence says that RAW had nothing behind one sequence, up to another; none
+// was told where both are 0.
+type absence struct{ behind, upTo uint64 }
+
 // moreRaw reports whether RAW holds an entry behind the one that was folded
-// last. It asks the stream's leader: a replica may not have what is new.
+// last, as its leader says.
 func (s *session) moreRaw(ctx context.Context) (bool, error) {
-	const notFound = 10037
-	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
-	defer cancel()
 	ask := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, s.raw+1, s.Bus.RawSubjects())
-	m, err := s.Bus.inside.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+s.Bus.Raw(), ask)
+	_, _, err := askLeader(ctx, s.Bus.inside, s.Bus.Raw(), ask)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
 	if err != nil {
 		return false, fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
 	}
-	var answer struct {
-		Error *jetstream.APIError `json:"error"`
-	}
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return false, fmt.Errorf("read %s from %d: the answer is not of the known form", s.Bus.Raw(), s.raw+1)
-	}
-	switch {
-	case answer.Error == nil:
-		return true, nil
-	case answer.Error.ErrorCode == notFound:
-		return false, nil
-	}
-	return false, fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, answer.Error)
+	return true, nil
 }

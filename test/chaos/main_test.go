@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/guard"
 )
 
 // The programs under test, built once.
@@ -33,6 +36,7 @@ func environ(name string, standard uint64) uint64 {
 }
 
 func TestMain(m *testing.M) {
+	guard.Work()
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		_ = parallel.Value.Set("4") // they wait more than they work
@@ -49,17 +53,30 @@ func run(m *testing.M) int {
 	if err != nil {
 		panic(err)
 	}
+	program, agent = filepath.Join(dir, "linesman"), filepath.Join(dir, "agent")
+	builds := map[string]string{program: "../../cmd/linesman", agent: "./agent"}
+	elsewhere := func(to *string, variable string) {
+		if built := os.Getenv(variable); built != "" {
+			delete(builds, *to)
+			*to = built
+		}
+	}
+	elsewhere(&program, "CHAOS_PROGRAM") // another build of linesman is to be tried
+	elsewhere(&agent, "CHAOS_AGENT")
+	// All that tests make is below dir, so the guard knows it as theirs.
+	kept := filepath.Join(dir, "tests")
+	watch, err := guard.Watch(dir, program, agent)
+	if err == nil {
+		err = errors.Join(os.Mkdir(kept, 0o700), os.Setenv("TMPDIR", kept))
+	}
+	if err != nil {
+		panic(err)
+	}
 	defer func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := watch.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}()
-	program, agent = filepath.Join(dir, "linesman"), filepath.Join(dir, "agent")
-	builds := map[string]string{program: "../../cmd/linesman", agent: "./agent"}
-	if built := os.Getenv("CHAOS_PROGRAM"); built != "" { // another build of linesman is to be tried
-		delete(builds, program)
-		program = built
-	}
 	for to, from := range builds {
 		if out, err := exec.Command("go", "build", "-o", to, from).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", from, err, out)

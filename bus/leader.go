@@ -1,0 +1,129 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// heartbeat is how often a consumer says that it lives. It lives on one node of
+// a cluster: where that dies another consumer is made after twice as long.
+const heartbeat = 2 * time.Second
+
+// errUnfollowed reports an answer of a leader that may not be the leader any more.
+var errUnfollowed = errors.New("its leader has not heard of its followers for some seconds")
+
+// look gets a stream. Where its leader is gone nobody answers, and the request
+// must be made again once there is another one.
+func look(ctx context.Context, js jetstream.JetStream, stream string) (jetstream.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return js.Stream(ctx, stream)
+}
+
+// there waits until a stream answers, for as long as an election may take. It
+// fails where there is none; where ctx ends it returns nil.
+func there(ctx context.Context, js jetstream.JetStream, stream string) error {
+	const patience, pause = 20 * time.Second, 200 * time.Millisecond
+	const unavailable = 10008 // what a server answers that knows of no leader
+	for late := time.Now().Add(patience); ; {
+		_, err := look(ctx, js, stream)
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		var api *jetstream.APIError
+		elects := errors.Is(err, context.DeadlineExceeded) || errors.As(err, &api) && api.ErrorCode == unavailable
+		if !elects || time.Now().After(late) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// followed tells whether to believe that a stream ends where its leader says.
+// One that was cut off, or stopped for a while, takes itself for the leader
+// until it learns better, and knows nothing of what was stored meanwhile. The
+// followers choose another one when they heard nothing for four seconds, so a
+// majority that was heard within three is enough. A stream with one copy has no other.
+func followed(info *jetstream.StreamInfo) error {
+	const recent = 3 * time.Second
+	if !replicated(info) {
+		return nil
+	}
+	heard := 1 // itself
+	for _, r := range info.Cluster.Replicas {
+		if !r.Offline && r.Active > 0 && r.Active < recent { // 0: never
+			heard++
+		}
+	}
+	if 2*heard <= len(info.Cluster.Replicas)+1 {
+		return fmt.Errorf("stream %s: %w", info.Config.Name, errUnfollowed)
+	}
+	return nil
+}
+
+// replicated reports whether a stream has more copies than one.
+func replicated(info *jetstream.StreamInfo) bool {
+	return info.Cluster != nil && len(info.Cluster.Replicas) > 0
+}
+
+// lags reports whether a stream has a message of a subject from one sequence up
+// to another, as its leader says. A consumer tells what its own replica holds,
+// which may lag; a stream with one copy is not asked.
+func lags(ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo, subject string, from, last uint64) (bool, error) {
+	if !replicated(info) || from > last {
+		return false, nil
+	}
+	seq, _, err := askLeader(ctx, js.Conn(), info.Config.Name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, from, subject))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s from %d: %w", info.Config.Name, from, err)
+	}
+	return seq <= last, nil
+}
+
+// askLeader gets the sequence and the headers of one message from a stream's
+// leader, also where the stream has allow_direct: a replica may not have yet
+// what is new. The error is [jetstream.ErrMsgNotFound] where there is none.
+func askLeader(ctx context.Context, nc *nats.Conn, stream string, ask []byte) (uint64, nats.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	m, err := nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+stream, ask)
+	if err != nil {
+		return 0, nil, err
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Seq    uint64 `json:"seq"`
+			Header []byte `json:"hdrs"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return 0, nil, errors.New("the answer is not of the known form")
+	}
+	switch {
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return 0, nil, jetstream.ErrMsgNotFound
+	case answer.Error != nil:
+		return 0, nil, answer.Error
+	case len(answer.Message.Header) == 0:
+		return answer.Message.Seq, nil, nil
+	}
+	h, err := nats.DecodeHeadersMsg(answer.Message.Header)
+	if err != nil {
+		return 0, nil, errors.New("its headers are not of the known form")
+	}
+	return answer.Message.Seq, h, nil
+}
