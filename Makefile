@@ -6,6 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 FUZZTIME ?= 20s
 BENCH    ?= .
 ROUNDS   ?= 100
+SOAK     ?= 8m
 SEED     ?= 0
 IMAGE    ?= linesman
 
@@ -56,8 +57,9 @@ fuzz: ## run every fuzz target for FUZZTIME each, one by one
 	  done; \
 	done
 
-soak: ## kill and break things ROUNDS times in each siege of test/chaos, about 3 s each; SEED=N repeats a schedule
-	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
+soak: ## kill and break things ROUNDS times in each siege of test/chaos, about 3 s each, then 200 runs at once for SOAK; SEED=N repeats a schedule
+	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
+	$(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
 agents: $(AGENTS) ## install the pinned agent command lines into test/agents
 

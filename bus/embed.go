@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // Server is a NATS server inside this process, with JetStream in a directory.
@@ -18,7 +20,13 @@ import (
 type Server struct {
 	Credentials Credentials
 	url         string
-	server      *server.Server
+	store       string
+	options     func() (*server.Options, error)
+	log         *zap.Logger
+
+	mu      sync.Mutex
+	server  *server.Server // the one that works, or the last one
+	stopped bool
 }
 
 // ErrListen reports that the embedded server's address cannot be had.
@@ -54,31 +62,68 @@ func StartServer(dir, address string, names Names, log *zap.Logger) (*Server, er
 	if err != nil {
 		return nil, err
 	}
-	opts := &server.Options{}
-	if err := opts.ProcessConfigString(accountsConfig(names, credentials)); err != nil {
+	s := &Server{
+		Credentials: credentials, url: "nats://" + net.JoinHostPort(host, strconv.Itoa(port)),
+		store: filepath.Join(dir, "jetstream"), log: log,
+	}
+	s.options = func() (*server.Options, error) { // a server changes what it is given
+		opts := &server.Options{}
+		if err := opts.ProcessConfigString(accountsConfig(names, credentials)); err != nil {
+			return nil, err
+		}
+		opts.ServerName = "linesman"
+		opts.Host, opts.Port = host, port
+		opts.NoSigs = true
+		opts.JetStream = true
+		opts.StoreDir = s.store
+		opts.JetStreamMaxStore = 1 << 50 // each stream has a cap of its own
+		opts.JetStreamMaxMemory = 64 << 20
+		return opts, nil
+	}
+	if err := os.MkdirAll(s.store, 0o700); err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}
-	opts.ServerName = "linesman"
-	opts.Host, opts.Port = host, port
-	opts.NoSigs = true
-	opts.JetStream = true
-	opts.StoreDir = filepath.Join(dir, "jetstream")
-	opts.JetStreamMaxStore = 1 << 50 // each stream has a cap of its own
-	opts.JetStreamMaxMemory = 64 << 20
-	if err := os.MkdirAll(opts.StoreDir, 0o700); err != nil {
+	if err := s.start(); err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}
-	s, err := server.NewServer(opts)
+	return s, nil
+}
+
+// start starts a server on the store.
+func (s *Server) start() error {
+	opts, err := s.options()
 	if err != nil {
-		return nil, fmt.Errorf("embedded server: %w", err)
+		return err
 	}
-	s.SetLoggerV2(&serverLog{log.Named("nats")}, false, false, false)
-	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
-		s.Shutdown()
-		return nil, fmt.Errorf("embedded server: %w on %s within 10s", ErrListen, address)
+	if s.server, err = server.NewServer(opts); err != nil {
+		return err
 	}
-	return &Server{Credentials: credentials, url: "nats://" + net.JoinHostPort(host, strconv.Itoa(port)), server: s}, nil
+	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), said: map[string]time.Time{}}, false, false, false)
+	s.server.Start()
+	if !s.server.ReadyForConnections(10 * time.Second) {
+		s.server.Shutdown()
+		return fmt.Errorf("%w on %s within 10s", ErrListen, s.url)
+	}
+	return nil
+}
+
+// restart ends the server and starts another one on the store and the address,
+// unless Stop was called. Whoever is connected connects again.
+func (s *Server) restart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil
+	}
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+	return s.start()
+}
+
+func (s *Server) now() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.server
 }
 
 // URL is where clients connect.
@@ -86,15 +131,26 @@ func (s *Server) URL() string { return s.url }
 
 // Stop shuts the server down and returns when its files are closed.
 func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
 }
 
-// serverLog passes the server's complaints on. What it says of its own life
-// is of no interest in an embedded one.
-type serverLog struct{ log *zap.Logger }
+// serverLog passes the server's complaints on, each once a minute. What it says
+// of its own life is of no interest in an embedded one.
+type serverLog struct {
+	log *zap.Logger
 
-const plaintext = "Plaintext passwords detected, use nkeys or bcrypt"
+	mu   sync.Mutex
+	said map[string]time.Time // when; of mostSaid at most
+}
+
+const (
+	plaintext = "Plaintext passwords detected, use nkeys or bcrypt"
+	mostSaid  = 100
+)
 
 func (l *serverLog) Noticef(string, ...any) {}
 func (l *serverLog) Debugf(string, ...any)  {}
@@ -103,11 +159,23 @@ func (l *serverLog) Warnf(format string, v ...any) {
 	if format == plaintext {
 		return // they are random, and never leave this process and the data directory
 	}
-	l.log.Warn("server", zap.String("says", fmt.Sprintf(format, v...)))
+	l.say(zap.WarnLevel, fmt.Sprintf(format, v...))
 }
-func (l *serverLog) Errorf(format string, v ...any) {
-	l.log.Error("server", zap.String("says", fmt.Sprintf(format, v...)))
-}
-func (l *serverLog) Fatalf(format string, v ...any) {
-	l.log.Error("server", zap.String("says", fmt.Sprintf(format, v...)))
+func (l *serverLog) Errorf(format string, v ...any) { l.say(zap.ErrorLevel, fmt.Sprintf(format, v...)) }
+func (l *serverLog) Fatalf(format string, v ...any) { l.say(zap.ErrorLevel, fmt.Sprintf(format, v...)) }
+
+func (l *serverLog) say(level zapcore.Level, what string) {
+	l.mu.Lock()
+	last, again := l.said[what]
+	fresh := again && time.Since(last) < time.Minute
+	if !fresh {
+		if len(l.said) >= mostSaid {
+			clear(l.said)
+		}
+		l.said[what] = time.Now()
+	}
+	l.mu.Unlock()
+	if !fresh {
+		l.log.Log(level, "server", zap.String("says", what))
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -13,6 +14,10 @@ import (
 
 // ErrOpen reports a run that cannot be forgotten, since it has not ended.
 var ErrOpen = errors.New("the run has not ended")
+
+// ErrNeeded reports a run that cannot be forgotten yet, since it is how its
+// task ended: without it an earlier run of the task would wait again.
+var ErrNeeded = errors.New("its task ended with it")
 
 // Forgotten is how much was erased of a run.
 type Forgotten struct {
@@ -24,11 +29,12 @@ type Forgotten struct {
 }
 
 // Forget erases a run that has ended: its raw log, its events, its record, its
-// requests and its notifications. What stays is a mark under its id, so that
+// task, its requests and its notifications. What stays is a mark under its id, so that
 // nothing makes a record of it again. It first waits until the normalizer has
 // recorded the run wholly, so that nobody misses what goes. Broken off, it can
 // be called again. The error is [runs.ErrNoRun] where nothing is known of it,
-// and [ErrOpen] where it has not ended. It needs the rights of an operator.
+// [ErrOpen] where it has not ended, and [ErrNeeded] where an earlier run of its
+// task is to be forgotten first. It needs the rights of an operator.
 func (b *Bus) Forget(ctx context.Context, run string) (Forgotten, error) {
 	return b.forget(ctx, run, func(string) error { return nil })
 }
@@ -45,6 +51,9 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 	if err := b.recordedWholly(ctx, run); err != nil {
 		return f, err
 	}
+	if err := b.notNeeded(ctx, run); err != nil {
+		return f, err
+	}
 	steps := []struct {
 		name string
 		do   func() error
@@ -56,6 +65,10 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 		}},
 		{"events", func() (err error) {
 			f.Events, err = purge(ctx, b.jsPub, b.Names.Events(), b.EventSubject("*", run, "*"))
+			return err
+		}},
+		{"task", func() error { // of one that was cancelled before it began
+			_, err := purge(ctx, b.js, b.Work(), b.WorkSubject("*", run))
 			return err
 		}},
 		{"requests", func() (err error) { f.Requests, err = b.forgetRequests(ctx, run); return err }},
@@ -92,6 +105,7 @@ func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 	last, err := raw.GetLastMsgForSubject(ctx, b.RawSubject("*", run))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound): // aged out
+		last = &jetstream.RawStreamMsg{}
 	case err != nil:
 		return fmt.Errorf("run %s: %w", run, err)
 	default:
@@ -99,11 +113,61 @@ func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 			return err
 		}
 	}
-	record, ok, err := b.Record(ctx, run)
-	if err == nil && ok && !record.State.Final() && !record.Waits() {
-		err = ErrOpen
+	return b.ended(ctx, run, last.Sequence)
+}
+
+// ended returns once the record of a run that has ended says so. What the
+// normalizer has reached is told before the records of that are stored: a
+// record that is older than the last entry, or is not there, is waited for. The
+// error is ErrOpen for a run that goes on.
+func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		record, ok, err := b.Record(ctx, run)
+		late := time.Now().After(deadline)
+		switch {
+		case err != nil:
+			return err
+		case ok && (record.State.Final() || record.Waits()):
+			return nil
+		case ok && (record.Seq >= last || late):
+			return ErrOpen
+		case !ok && (last == 0 || late): // it has aged out
+			return nil
+		case !ok:
+			if removed, err := b.removed(ctx, run); removed || err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
-	return err
+}
+
+// notNeeded returns ErrNeeded for a run that ended a task of which there are
+// earlier runs.
+func (b *Bus) notNeeded(ctx context.Context, run string) error {
+	record, ok, err := b.Record(ctx, run)
+	if err != nil || !ok || record.Continues == "" || record.Waits() {
+		return err
+	}
+	id := record.Continues
+	for n := 2; id != run; n++ {
+		earlier, ok, err := b.Record(ctx, id)
+		if err != nil {
+			return err
+		}
+		if ok && earlier.Waits() {
+			return fmt.Errorf("run %s: %w, and run %s would wait again: forget that first", run, ErrNeeded, id)
+		}
+		if id, err = runs.LinkID(record.Continues, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mark replaces the record of a run by the mark that it was removed.

@@ -20,7 +20,7 @@ import (
 // have been.
 func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 	const secret = "sentinel-of-the-forgotten"
-	for _, broken := range []string{"", "record", "raw", "events", "requests", "registrations", "notices"} {
+	for _, broken := range []string{"", "record", "raw", "events", "task", "requests", "registrations", "notices"} {
 		t.Run("broken off before "+broken, func(t *testing.T) {
 			_, b := serve(t)
 			ctx := t.Context()

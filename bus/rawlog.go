@@ -26,6 +26,7 @@ type RawLog struct {
 	hasty   bool   // do not wait for NATS
 	since   int64  // of the connection in which the log was read
 	fence   uint64 // sequence of the last entry that RAW still holds, 0: none
+	anew    bool   // RAW is another one than that of the run's record
 	log     *zap.Logger
 }
 
@@ -194,13 +195,16 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	last, err := l.last(ctx)
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // none yet, or all have aged out
 		l.fence = 0
+		if l.mark.Seq == 0 && l.anew {
+			return false, nil
+		}
 		if l.mark.Seq == 0 {
 			l.mark, err = l.bus.remembered(ctx, l.run)
 			return false, err
 		}
 		aged, err := l.agedOut(ctx)
 		if err == nil && !aged { // RAW is another one: what it holds now counts, and that is nothing
-			l.mark = runs.Mark{}
+			l.mark, l.anew = runs.Mark{}, true
 		}
 		return false, err
 	}

@@ -74,7 +74,12 @@ func (r *Responder) endStuck(ctx context.Context, after time.Duration, dryRun bo
 		if row.Link != "" {
 			continue // its own agent has ended
 		}
-		sign := time.UnixMilli(max(row.ActiveAt, row.StartedAt))
+		// When something was captured says whoever captured it, by a clock that may
+		// be wrong by hours. What came while we listened is as old as that.
+		sign := r.table.heard(row.ID)
+		if sign.IsZero() {
+			sign = time.UnixMilli(max(row.ActiveAt, row.StartedAt))
+		}
 		if row.Worker != "" {
 			if !r.lost(row, now) {
 				continue

@@ -83,41 +83,57 @@ func (t *table) follow(task, but string) {
 	}
 }
 
-// runs is how many runs a task has.
-func (t *table) runs(task string) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for n := 1; ; n++ {
-		id, err := runs.LinkID(task, n+1)
-		if e := t.rows[id]; err != nil || e == nil || e.Continues != task {
-			return n
-		}
-	}
-}
-
 // giveUp ends a task that waits to be gone on with: by a link of its own, which
 // nobody works on, and which is cancelled. Who goes on with the task at the
 // same time gets that link, and is cancelled, or comes too late.
 func (r *Responder) giveUp(ctx context.Context, v View, reason string) (Cancelled, error) {
 	task := cmp.Or(v.Continues, v.ID)
 	c := Cancelled{Before: v.State, State: v.State}
-	id, err := runs.LinkID(task, r.table.runs(task)+1)
-	if err != nil {
-		return c, err
-	}
 	start := runs.Start{Source: runs.SourceExternal, Labels: map[string]string{runs.LabelContinues: task}}
-	_, err = r.cfg.Streams.AppendIf(ctx, v.Agent, id, runs.Mark{}, func(m runs.Mark) *runs.Entry {
-		if m.Seq != 0 {
-			return nil
+	for n := 2; ; n++ {
+		id, err := runs.LinkID(task, n)
+		if err != nil {
+			return c, err
 		}
-		return &runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(start)}
-	})
-	if err != nil {
-		return c, err
+		if _, revision, ok := r.table.get(id); ok && revision != 0 {
+			continue // an older link, or a run of that id that is none
+		}
+		ours := false
+		_, err = r.cfg.Streams.AppendIf(ctx, v.Agent, id, runs.Mark{}, func(m runs.Mark) *runs.Entry {
+			if ours = m.Seq == 0; !ours {
+				return nil
+			}
+			return &runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(start)}
+		})
+		if err != nil {
+			return c, err
+		}
+		if !ours {
+			if ours, err = r.isLink(ctx, id, task); err != nil {
+				return c, err
+			}
+		}
+		if ours {
+			done, err := r.Cancel(ctx, id, reason)
+			c.State = done.State
+			return c, err
+		}
 	}
-	done, err := r.Cancel(ctx, id, reason)
-	c.State = done.State
-	return c, err
+}
+
+// isLink waits until a run that somebody has begun is recorded, and reports
+// whether it goes on with a task. One that was removed does not.
+func (r *Responder) isLink(ctx context.Context, id, task string) (bool, error) {
+	is := false
+	_, err := r.until(ctx, id, nil, func(View) bool {
+		row, revision, ok := r.table.get(id)
+		is = ok && row.Continues == task
+		return ok && revision != 0
+	})
+	if errors.Is(err, runs.ErrNoRun) {
+		return false, nil
+	}
+	return is, err
 }
 
 // OwnRecord is Record of the run alone, whatever came of its task since.

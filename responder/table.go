@@ -20,10 +20,12 @@ type table struct {
 	ended    []*entry // by end, but for the last few; gone ones too
 	unsorted bool
 	anew     bool // some entries are stale
+	watching bool // what comes is news
 	gone     int  // entries of ended that are no longer in rows
 	seq      uint64
 	at       time.Time // when the last news came
 	news     map[string]map[chan struct{}]bool
+	watchers map[*watcher]bool
 	filled   chan struct{} // closed once the table holds what there was at the start
 	full     sync.Once
 }
@@ -34,12 +36,13 @@ type entry struct {
 	revision uint64    // 0: nobody has recorded it yet, it was submitted here
 	gone     bool
 	stale    bool // of a run table that is no more
+	heard    time.Time
 }
 
 func newTable() *table {
 	return &table{
 		rows: map[string]*entry{}, links: map[string][]string{}, working: map[string]*entry{}, queued: map[string]*entry{},
-		news: map[string]map[chan struct{}]bool{}, filled: make(chan struct{}),
+		news: map[string]map[chan struct{}]bool{}, watchers: map[*watcher]bool{}, filled: make(chan struct{}),
 	}
 }
 
@@ -61,7 +64,11 @@ func (t *table) change(c runs.Change, now time.Time) {
 		case c.Removed:
 			t.remove(c.Row.ID)
 		default:
+			told := t.watching && (have == nil || c.Revision > have.revision && !have.stale)
 			t.put(c.Row, c.Revision)
+			if told {
+				t.rows[c.Row.ID].heard = now
+			}
 		}
 	}
 	if c.Last {
@@ -73,8 +80,20 @@ func (t *table) change(c runs.Change, now time.Time) {
 				}
 			}
 		}
+		t.watching = true
 		t.full.Do(func() { close(t.filled) })
 	}
+}
+
+// heard is when there was news of a run, by our clock; zero where there was
+// none since we listen.
+func (t *table) heard(id string) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.rows[id]; e != nil {
+		return e.heard
+	}
+	return time.Time{}
 }
 
 // submitted shows a run whose record nobody has made yet.
@@ -268,6 +287,9 @@ func (t *table) listen(id string) (news <-chan struct{}, stop func()) {
 }
 
 func (t *table) tell(id string) {
+	for w := range t.watchers {
+		w.tell(id)
+	}
 	for c := range t.news[id] {
 		select {
 		case c <- struct{}{}:

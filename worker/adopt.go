@@ -51,6 +51,8 @@ type adoption struct {
 	mu   sync.Mutex
 	busy map[string]bool // by directory name; at most MaxRuns
 	said bool            // that the root cannot be read
+
+	trouble trouble // with opening directories
 }
 
 func (a *adoption) scan(ctx context.Context) {
@@ -116,7 +118,10 @@ func (a *adoption) open(name string) *Dir {
 	case errors.Is(err, ErrOwned), errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		a.w.log.Error("adopt run", zap.String("run", name), zap.Error(err))
+		a.trouble.had()
+		if a.trouble.new() {
+			a.w.log.Error("adopt run", zap.String("run", name), zap.Error(err))
+		}
 		return nil
 	}
 	if d.Spec.Source == SourceTail {

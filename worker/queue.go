@@ -61,6 +61,9 @@ func (w *Worker) Serve(ctx context.Context, t Tasks) error {
 				return nil
 			}
 		}
+		if sleep(ctx, w.trouble.rest()) != nil { // what could not be driven is ours all the same
+			return nil
+		}
 		d, err := t.Queue.Next(ctx)
 		if err != nil {
 			return nil
@@ -68,11 +71,11 @@ func (w *Worker) Serve(ctx context.Context, t Tasks) error {
 		r, err := w.take(ctx, t, d)
 		switch {
 		case err != nil:
-			w.log.Error("take a task", zap.Uint64("work", d.Work()), zap.Error(err))
-			_ = d.Later(retryTask)
-			if sleep(ctx, time.Second) != nil { // what is in the way may be ours
-				return nil
+			w.trouble.had() // what is in the way may be ours
+			if w.trouble.new() {
+				w.log.Error("take a task", zap.Uint64("work", d.Work()), zap.Error(err))
 			}
+			_ = d.Later(retryTask)
 		case r != nil:
 			going.Go(func() { w.task(ctx, r, d) })
 		}
@@ -115,10 +118,13 @@ func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 func (w *Worker) task(ctx context.Context, r *Run, d Delivery) {
 	_, err := r.Drive(ctx)
 	switch {
-	case err == nil, ctx.Err() != nil:
+	case err == nil:
+		w.trouble.over()
+	case ctx.Err() != nil:
 	case errors.Is(err, ErrKnown), errors.Is(err, ErrEnded):
 		_ = d.Done() // somebody else has it, or nobody wants it any more
 	default: // Adopt finds the directory
+		w.trouble.had()
 		w.log.Error("drive task", zap.String("run", r.dir.Spec.Run), zap.Error(err))
 	}
 }

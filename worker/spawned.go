@@ -21,6 +21,7 @@ type spawned struct {
 	out, err *stream
 
 	tries   int       // to start a shim
+	again   time.Time // not before; zero: at once
 	child   int       // pid of the shim, if we are its parent and it lives; else 0
 	started time.Time // when the agent was; zero: not yet, as far as we know
 	exit    *runs.Exit
@@ -31,6 +32,10 @@ type spawned struct {
 // maxTries bounds how often a shim is started that ends without starting the
 // agent.
 const maxTries = 3
+
+// launchAgain is how long a shim waits that cannot be started because the
+// machine or this process is short of something. That passes, and is no try.
+const launchAgain = time.Second
 
 func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	s.running()
@@ -130,7 +135,7 @@ func (s *spawned) verdict() (*runs.Exit, error) {
 // it starts a shim or decides that there will be no agent.
 func (s *spawned) start() (bool, error) {
 	if info, err := os.Stat(s.dir.file(startedFile)); err == nil {
-		s.started = info.ModTime()
+		s.started = steady(time.Now(), info.ModTime())
 		return true, nil
 	}
 	if s.running() {
@@ -147,12 +152,33 @@ func (s *spawned) start() (bool, error) {
 	case s.tries == maxTries:
 		s.log.Error("shim does not start", zap.String("shim", s.lastWords()))
 		return false, s.settle(runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnOther})
+	case time.Now().Before(s.again):
+		return false, nil
+	}
+	err := s.launch()
+	if err != nil && short(err) {
+		if s.again.IsZero() {
+			s.log.Error("start shim: tried until it can be", zap.Error(err))
+		}
+		s.again = time.Now().Add(launchAgain)
+		return false, nil
 	}
 	s.tries++
-	if err := s.launch(); err != nil {
+	if err != nil {
 		s.log.Error("start shim", zap.Error(err))
 	}
 	return false, nil
+}
+
+// short reports whether an error says that something is used up: descriptors,
+// processes, memory, or the disk.
+func short(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // settle ends a run whose agent was never started, in such a way that no shim

@@ -118,11 +118,16 @@ func (s *stream) look(at int64, now time.Time) (change, error) {
 	if s.live {
 		s.grown = now
 	} else {
-		s.grown = info.ModTime()
+		s.grown = steady(now, info.ModTime())
 	}
 	s.live, s.size, s.mod = true, size, info.ModTime()
 	return found, nil
 }
+
+// steady is when something happened to a file, as far as its time of change
+// tells, on the clock of now, which does not jump: who looks at a file that was
+// changed "in the future" takes it for changed just now.
+func steady(now, changed time.Time) time.Time { return now.Add(-max(0, now.Sub(changed))) }
 
 // isHead reports whether head may begin the content that was there before.
 // An agent that truncates its output begins again, often with the same words,

@@ -64,9 +64,10 @@ type Config struct {
 
 // Worker drives runs. Its methods may be called from several goroutines.
 type Worker struct {
-	cfg   Config
-	log   *zap.Logger
-	files notifier
+	cfg     Config
+	log     *zap.Logger
+	files   notifier
+	trouble trouble // with tasks
 
 	mu      sync.Mutex
 	driven  map[string]*Run // by run id

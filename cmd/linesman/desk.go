@@ -57,7 +57,7 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 		Push:     push.NewRegistry(b.PushStore(), push.AdCP, c.Push.AllowPrivate),
 	})
 	d.push = push.New(push.Config{
-		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: b, Private: c.Push.AllowPrivate, GiveUp: c.Push.GiveUp, Log: a.log,
+		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: d.Standing(), Private: c.Push.AllowPrivate, GiveUp: c.Push.GiveUp, Log: a.log,
 		Encoders: map[string]push.Encoder{push.AdCP: push.NewAdCP(d.tools), push.A2A: a2a.NewNotices(d.tools)},
 	})
 	if listen == "" {

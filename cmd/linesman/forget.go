@@ -20,7 +20,8 @@ type forgetCmd struct {
 // Help is printed by `linesman forget --help`.
 func (forgetCmd) Help() string {
 	return `Erases a run that has ended: what its agent wrote, its events, its record, the requests that began it with a key, and its
-notifications. It cannot be undone. A run that has not ended is refused: cancel it first. Its id stays, as a mark that
+notifications. It cannot be undone. A run that has not ended is refused: cancel it first. Of a task
+of several runs the one that ended it goes last. Its id stays, as a mark that
 it was removed, and so does what its thread had used by then, as numbers. What subscribers have read already is theirs.
 
 Examples:

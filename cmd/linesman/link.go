@@ -16,7 +16,7 @@ import (
 func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link, task string, err error) {
 	ctx, cancel := soon(ctx)
 	defer cancel()
-	record, err := settled(ctx, b, run)
+	record, err := settled(ctx, b, run, "")
 	if err != nil {
 		return "", "", fmt.Errorf("--resume %s: %w", run, err)
 	}
@@ -25,14 +25,19 @@ func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link
 		if link, err = runs.LinkID(task, n); err != nil {
 			return "", "", fmt.Errorf("--resume %s: %w", run, err)
 		}
-		next, err := settled(ctx, b, link)
+		next, err := settled(ctx, b, link, task)
 		if errors.Is(err, runs.ErrNoRun) {
 			break
+		}
+		if errors.Is(err, errRemoved) {
+			continue // its number is used up
 		}
 		if err != nil {
 			return "", "", fmt.Errorf("--resume %s: %w", run, err)
 		}
-		record = next
+		if next.Continues == task { // else somebody has given that id to a run of their own
+			record = next
+		}
 	}
 	switch {
 	case record.Agent != agent:
@@ -43,9 +48,13 @@ func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link
 	return link, task, nil
 }
 
+// errRemoved reports a run of which no more is known than that it was there.
+var errRemoved = errors.New("its record was removed")
+
 // settled is the record of a run; that of one that may just be ending is waited
-// for a moment.
-func settled(ctx context.Context, b *bus.Bus, run string) (*runs.Record, error) {
+// for a moment, unless it is none of the task, "" being any. The error is [runs.ErrNoRun] where there never was one, as far
+// as anything tells, and errRemoved where it was removed.
+func settled(ctx context.Context, b *bus.Bus, run, task string) (*runs.Record, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; ; n++ {
@@ -54,12 +63,17 @@ func settled(ctx context.Context, b *bus.Bus, run string) (*runs.Record, error) 
 		if err == nil && !ok {
 			known, err = b.Known(ctx, run)
 		}
+		if err == nil && known && !ok { // it is late, or was removed
+			if _, err = b.Peek(ctx, run); errors.Is(err, runs.ErrNoRun) {
+				err = errRemoved
+			}
+		}
 		switch {
 		case err != nil:
 			return nil, err
 		case !known:
 			return nil, runs.ErrNoRun
-		case ok && (record.EndedAt != 0 || n >= 60):
+		case ok && (record.EndedAt != 0 || n >= 60 || task != "" && record.Continues != task):
 			return record, nil
 		case n >= 100:
 			return nil, errors.New("there is no record of it: is a normalizer at work?")

@@ -59,7 +59,7 @@ type station struct {
 	workBus *bus.Bus
 	cancel  context.CancelFunc
 	group   *errgroup.Group
-	ended   <-chan struct{} // closed when the normalizer has ended, as it should not
+	ended   <-chan struct{} // closed when the normalizer or the server has ended, as it should not
 }
 
 // newStation starts one that keeps its streams in dir. Its normalizer works
@@ -69,12 +69,18 @@ func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, e
 	if err != nil {
 		return nil, err
 	}
-	s := &station{server: server, cancel: func() {}}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it stops last
+	group, groupCtx := errgroup.WithContext(running)
+	s := &station{server: server, cancel: cancel, group: group, ended: groupCtx.Done()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.stop())
 		}
 	}()
+	if err := server.Room(); err != nil {
+		return nil, err
+	}
+	group.Go(func() error { return server.Keep(groupCtx) })
 	operator, err := s.connect(ctx, a, bus.OperatorUser)
 	if err != nil {
 		return nil, err
@@ -92,14 +98,11 @@ func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, e
 	if s.workBus, err = s.connect(ctx, a, bus.WorkerUser); err != nil {
 		return nil, err
 	}
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it stops last
-	group, groupCtx := errgroup.WithContext(running)
 	n := a.normalizer(office)
 	n.Prepare = func(ctx context.Context) error { return a.ensure(ctx, operator, a.limits(dir)) }
 	ready := make(chan struct{})
 	n.Ready = sync.OnceFunc(func() { close(ready) })
 	group.Go(func() error { return n.Run(groupCtx) })
-	s.cancel, s.group, s.ended = cancel, group, groupCtx.Done()
 	select { // nobody writes before it has seen where the streams stand
 	case <-ready:
 	case <-s.ended:
@@ -121,10 +124,7 @@ func (s *station) connect(ctx context.Context, a *app, user string) (*bus.Bus, e
 // stop ends the normalizer, once it has recorded what it folded, and then the server.
 func (s *station) stop() error {
 	s.cancel()
-	var err error
-	if s.group != nil {
-		err = s.group.Wait()
-	}
+	err := s.group.Wait()
 	for _, b := range s.buses {
 		b.Close()
 	}

@@ -125,7 +125,7 @@ func (c *call) submit(ctx context.Context, t runs.Task) (outcome, error) {
 			return done, err
 		}
 		rest := c.args.fields(err, taskFields)
-		if rest == nil || errors.Is(rest, runs.ErrQueueFull) {
+		if !claim.Again && (rest == nil || errors.Is(rest, runs.ErrQueueFull)) { // else an earlier attempt may have submitted it
 			c.unregister(ctx, t.Run)
 		}
 		if rest != nil {

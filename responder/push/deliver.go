@@ -57,7 +57,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 		return spread(3 * time.Second)
 	}
 	i := find(list, of.Protocol, of.ID)
-	if i < 0 {
+	if i < 0 || list[i].key(of.State) != n.Key { // or another one has its id
 		p.counts.dropped.Add(1)
 		log.Info("a notification is not sent: its registration is gone")
 		return 0

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 )
 
@@ -30,6 +31,13 @@ var (
 	nat64  = netip.MustParsePrefix("64:ff9b::/96") // an IPv4 address is in the last four bytes
 )
 
+// wrapped are the private addresses of IPv6 that lead to an IPv4 address: of a
+// network's own NAT64, and 6to4.
+var wrapped = []struct {
+	in netip.Prefix
+	at int // byte at which it begins
+}{{netip.MustParsePrefix("64:ff9b:1::/48"), 12}, {netip.MustParsePrefix("2002::/16"), 2}}
+
 func prefixes(list ...string) []netip.Prefix {
 	all := make([]netip.Prefix, len(list))
 	for i, s := range list {
@@ -49,20 +57,20 @@ func allowed(ip netip.Addr, local bool) bool {
 		b := ip.As16()
 		ip = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	in := func(list []netip.Prefix) bool {
-		for _, p := range list {
-			if p.Contains(ip) {
-				return true
-			}
+	in := func(list []netip.Prefix, ip netip.Addr) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
+	}
+	for _, w := range wrapped {
+		if b := ip.As16(); w.in.Contains(ip) && in(never, netip.AddrFrom4([4]byte(b[w.at:w.at+4]))) {
+			return false
 		}
-		return false
 	}
 	switch {
-	case in(never):
+	case in(never, ip):
 		return false
 	case local:
 		return true
-	case in(private):
+	case in(private, ip):
 		return false
 	}
 	return ip.Is4() || global.Contains(ip)

@@ -41,6 +41,7 @@ func TestAddressesThatAreCalled(t *testing.T) {
 		{"::ffff:169.254.169.254", false, false}, {"::ffff:0.0.0.0", false, false},
 		{"64:ff9b::8.8.8.8", true, true}, {"64:ff9b::127.0.0.1", false, true}, {"64:ff9b::10.1.1.1", false, true},
 		{"64:ff9b::169.254.169.254", false, false}, {"64:ff9b::100.64.0.1", false, true},
+		{"64:ff9b:1::169.254.169.254", false, false}, {"64:ff9b:1:2:3::100.100.100.200", false, false}, {"2002:a9fe:a9fe::1", false, false},
 	} {
 		ip := netip.MustParseAddr(tt.ip)
 		if got := allowed(ip, false); got != tt.public {

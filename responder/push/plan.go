@@ -2,7 +2,6 @@ package push
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -139,7 +139,7 @@ func (p *Pusher) tell(ctx context.Context, e *entry, record *runs.Record) error 
 		p.log.Error("a notification is too long and is not sent", zap.String("run", e.Run), zap.Int("bytes", len(body.Bytes)))
 		return nil
 	}
-	meta, err := json.Marshal(about{e.Protocol, e.ID, record.State, body.Type})
+	meta, err := bounds.Encode(about{e.Protocol, e.ID, record.State, body.Type}) // which lets an id take no more than twice its length
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func TestWhatIsRefusedForGoodIsGivenUpAtOnce(t *testing.T) {
 		run := n.submit(fmt.Sprintf("key-0123456789-%d", i), r.URL, push.Bearer)
 		s.end(s.start(run), 0)
 		s.until(fmt.Sprint(refused), func() bool {
-			return n.pusher.Counts().GivenUp > 0 && s.waiting() == 0 && told(t, n, run)
+			return n.pusher.Counts().GivenUp > 0 && told(t, n, run) && s.waiting() == 0
 		})
 		for _, q := range r.requests()[before:] {
 			if gjson.GetBytes(q.body, "task_id").String() != run {

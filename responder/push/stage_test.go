@@ -132,7 +132,7 @@ func (s *stage) node(change func(*push.Config)) *node {
 		Responder: n.responder, Push: n.registry, Requests: &adcp.Requests{Store: b.RequestStore(), TTL: time.Hour}, Log: s.logs,
 	})
 	cfg := push.Config{
-		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: b, Private: true, Log: s.logs,
+		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: n.responder.Standing(), Private: true, Log: s.logs,
 		Encoders: map[string]push.Encoder{push.AdCP: push.NewAdCP(n.tools)},
 	}
 	if change != nil {

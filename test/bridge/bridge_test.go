@@ -21,12 +21,18 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/linesman/linesman/test/agents"
+	"github.com/linesman/linesman/test/guard"
 )
 
 var linesman string // the program under test
 
 func TestMain(m *testing.M) {
+	guard.Work()
 	dir, err := os.MkdirTemp("", "linesman-bridge-")
+	if err != nil {
+		panic(err)
+	}
+	watch, err := guard.Watch(dir)
 	if err != nil {
 		panic(err)
 	}
@@ -36,7 +42,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	if err := os.RemoveAll(dir); err != nil {
+	if err := watch.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)

@@ -36,6 +36,10 @@ type Evidence struct {
 	Work   []string           // subjects of the tasks that wait
 	Others []Message          // what the other buckets hold
 	Logs   map[string][]byte  // by the name of the file
+
+	// Secrets are words that may be in no log: tokens, passwords, keys. Each is
+	// under what it is.
+	Secrets map[string]string
 }
 
 // Message is one stored message.
@@ -446,5 +450,10 @@ func (c *checker) sentinels() {
 	all("another bucket", c.Others)
 	for name, text := range c.Logs {
 		leak("log "+name, "of any name", text)
+		for what, word := range c.Secrets {
+			if bytes.Contains(text, []byte(word)) {
+				c.report("of any name", "log %s has %s", name, what)
+			}
+		}
 	}
 }

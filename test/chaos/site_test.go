@@ -62,7 +62,7 @@ func newSite(t *testing.T, rng *rand.Rand, settings string) *site {
 			t.Fatal(err)
 		}
 	}
-	text := fmt.Sprintf("%s\n[limits]\ngrace = '300ms'\n[work]\nmax_runs = 4\nroots = [%q]\n[agents.codex]\ncommand = [%q, %q]\n", settings, s.dir, agent, s.journals)
+	text := fmt.Sprintf("log_level = 'debug'\n%s\n[limits]\ngrace = '300ms'\n[work]\nmax_runs = 4\nroots = [%q]\n[agents.codex]\ncommand = [%q, %q]\n", settings, s.dir, agent, s.journals)
 	if err := os.WriteFile(filepath.Join(s.dir, "linesman.toml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -339,6 +339,7 @@ func (s *site) check() Evidence {
 			s.t.Fatal(err)
 		}
 	}
+	e.Secrets = s.secrets()
 	agents, problems := s.agents(e)
 	for _, problem := range append(problems, Check(e, agents)...) {
 		s.t.Error(problem)

@@ -25,12 +25,18 @@ import (
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/agents"
+	"github.com/linesman/linesman/test/guard"
 )
 
 var program string // the linesman under test
 
 func TestMain(m *testing.M) {
+	guard.Work()
 	dir, err := os.MkdirTemp("", "linesman-e2e-")
+	if err != nil {
+		panic(err)
+	}
+	watch, err := guard.Watch(dir)
 	if err != nil {
 		panic(err)
 	}
@@ -41,7 +47,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	if err := os.RemoveAll(dir); err != nil {
+	if err := watch.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)

@@ -14,13 +14,19 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/test/guard"
 	"github.com/linesman/linesman/test/mcp"
 )
 
 var program string // the linesman under test
 
 func TestMain(m *testing.M) {
+	guard.Work()
 	dir, err := os.MkdirTemp("", "linesman-mcp-")
+	if err != nil {
+		panic(err)
+	}
+	watch, err := guard.Watch(dir)
 	if err != nil {
 		panic(err)
 	}
@@ -30,7 +36,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	if err := os.RemoveAll(dir); err != nil {
+	if err := watch.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)

@@ -25,12 +25,18 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/guard"
 )
 
 var program string
 
 func TestMain(m *testing.M) {
+	guard.Work()
 	dir, err := os.MkdirTemp("", "upgrade")
+	var watch *guard.Guard
+	if err == nil {
+		watch, err = guard.Watch(dir)
+	}
 	if err == nil {
 		program = filepath.Join(dir, "linesman")
 		build := exec.Command("go", "build", "-o", program, "../../cmd/linesman")
@@ -42,7 +48,9 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	_ = os.RemoveAll(dir)
+	if err := watch.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	os.Exit(code)
 }
 

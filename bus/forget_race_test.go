@@ -1,0 +1,102 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// A checkpoint says how far a cut goes before its records are stored. A run
+// that ended within it is not forgotten before it has its record: the
+// normalizer, which has yet to store that, would be thrown out of its work, and
+// would refuse the run as one that has not ended.
+func TestForgetWaitsForTheRecordsOfACutThatIsUnderWay(t *testing.T) {
+	_, b := serve(t)
+	log := corpusLog(t, "shell-ok", 500)
+	interleave(t, b, map[string][]runs.Entry{"whole": log, "half": log[:2]}, "whole", "half")
+	normalize(t, b) // the record of half says that it works
+	interleave(t, b, map[string][]runs.Entry{"young": log}, "young")
+	half, err := b.OpenLog(t.Context(), "codex", "half", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range log[2:] {
+		if err := half.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// As a normalizer does at the beginning of a cut.
+	state, err := b.js.Stream(t.Context(), bucketStream(b.State()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := state.GetLastMsgForSubject(t.Context(), bucketSubject(b.State(), checkpointKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c checkpoint
+	if err := json.Unmarshal(m.Data, &c); err != nil {
+		t.Fatal(err)
+	}
+	old := m.Data
+	c.CutRaw = lastSeq(t, b.js, b.Raw())
+	begun, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := bucketSubject(b.State(), checkpointKey)
+	if _, err := b.js.Publish(t.Context(), subject, begun); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []string{"young", "half"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		f, err := b.Forget(ctx, run)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: forgotten before it was recorded: %+v, %v", run, f, err)
+		}
+	}
+
+	if _, err := b.js.Publish(t.Context(), subject, old); err != nil {
+		t.Fatal(err)
+	}
+	normalize(t, b)
+	for _, run := range []string{"young", "half", "whole"} {
+		if f, err := b.Forget(t.Context(), run); err != nil || !f.Record || f.Entries != uint64(len(log)) {
+			t.Errorf("%s: %+v, %v", run, f, err)
+		}
+	}
+}
+
+// A task that was cancelled while it waited is taken off its queue after that:
+// killed in between, whoever cancelled it leaves it there, prompt and all.
+func TestForgottenRunIsInNoQueue(t *testing.T) {
+	_, b := serve(t)
+	task := runs.Task{Run: "T-1", Agent: "codex", Mode: runs.ReadOnly, Prompt: "sentinel", Dir: "/"}
+	for _, run := range []string{"T-1", "T-2"} {
+		task.Run = run
+		if _, _, err := b.Submit(t.Context(), DefaultQueue, task, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := b.AppendIf(t.Context(), "codex", "T-1", runs.Mark{}, func(runs.Mark) *runs.Entry {
+		return &runs.Entry{Kind: runs.Cancelled, Time: 2, Body: runs.Encode(map[string]string{"reason": "enough"})}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	normalize(t, b)
+	if _, err := b.Forget(t.Context(), "T-1"); err != nil {
+		t.Fatal(err)
+	}
+	for run, want := range map[string]bool{"T-1": false, "T-2": true} {
+		if is, err := b.Queued(t.Context(), DefaultQueue, run); err != nil || is != want {
+			t.Errorf("%s is in the queue: %v, %v; want %v", run, is, err, want)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package bus
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// A server without room takes nothing, reads on, and takes all again once
+// there is room, with the limits that it had.
+func TestServerWithoutRoomTakesNothing(t *testing.T) {
+	s, b := serve(t)
+	log, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: "run"})}); err != nil {
+		t.Fatal(err)
+	}
+	limits := func() any {
+		account, err := s.now().LookupAccount(PublicAccount)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return account.JetStreamUsage().Limits
+	}
+	before := limits()
+	r := &room{server: s, log: zap.NewNop()}
+	r.close()
+	_, err = b.js.Publish(t.Context(), b.RawSubject("codex", "x"), nil)
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		t.Errorf("published: %v", err)
+	}
+	if err := hopeless(err); err != nil {
+		t.Errorf("%v would not be waited for", err)
+	}
+	if row, err := b.Peek(t.Context(), "x"); err != nil || row.ID != "x" {
+		t.Errorf("read: %+v, %v", row, err)
+	}
+	r.open()
+	if after := limits(); !reflect.DeepEqual(after, before) {
+		t.Errorf("limits %+v, want %+v", after, before)
+	}
+	if err := log.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 2, Body: []byte("one\n")}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that is started again keeps its address and its streams, and who
+// is connected finds it.
+func TestServerStartedAgainIsFoundAgain(t *testing.T) {
+	s, b := serve(t)
+	log, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := s.URL()
+	for i := range 3 {
+		if err := log.Append(t.Context(), runs.Entry{Kind: runs.Note, Time: int64(i), Body: runs.Encode(runs.Remark{Reason: "idle"})}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.restart(); err != nil || s.URL() != url {
+			t.Fatalf("%v, at %s", err, s.URL())
+		}
+	}
+	eventually := time.Now().Add(20 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
+		raw, err := b.js.Stream(t.Context(), b.Raw())
+		if err == nil && raw.CachedInfo().State.Msgs == 3 {
+			return
+		}
+		if time.Now().After(eventually) {
+			t.Fatalf("RAW is not as it was: %v", err)
+		}
+	}
+}

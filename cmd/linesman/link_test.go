@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/runs"
+)
+
+// A task is gone on with by the first id that nobody has had: not by that of a
+// link that was forgotten, and not by one that somebody gave to a run of their
+// own, which says nothing of the task either.
+func TestATaskIsGoneOnWithByAnIDThatNobodyHad(t *testing.T) {
+	_, server := serve(t)
+	b := as(t, server, bus.OperatorUser)
+	n := &bus.Normalizer{
+		Bus: as(t, server, bus.NormalizerUser), Out: bus.Names{Prefix: bus.DefaultPrefix},
+		Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop(),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	group.Go(func() {
+		if err := n.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	write := func(run, task string, code int) {
+		t.Helper()
+		s := runs.Start{Source: "run", Worker: "w"}
+		if task != "" {
+			s.Labels = map[string]string{runs.LabelContinues: task}
+		}
+		l, err := b.OpenLog(ctx, "codex", run, runs.Mark{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries := []runs.Entry{{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(s)}}
+		if code >= 0 {
+			entries = append(entries, runs.Entry{
+				Kind: runs.Exited, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code}),
+			})
+		}
+		for _, e := range entries {
+			if err := l.Append(ctx, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	next := func(run, want string) {
+		t.Helper()
+		link, task, err := (&app{}).nextLink(ctx, b, run, "codex")
+		if err != nil || link != want || task != "build" {
+			t.Errorf("%s is gone on with by %q of task %q, want %s; %v", run, link, task, want, err)
+		}
+	}
+	write("build", "", runs.ExitNeedsAgent)
+	write("build-2", "", -1) // works, for somebody else
+	next("build", "build-3")
+	write("build-3", "build", runs.ExitNeedsAgent)
+	next("build", "build-4")
+	if _, err := b.Forget(ctx, "build-3"); err != nil {
+		t.Fatal(err)
+	}
+	next("build", "build-4")
+	write("build-4", "build", 0)
+	if link, _, err := (&app{}).nextLink(ctx, b, "build", "codex"); err == nil {
+		t.Errorf("a task that is done is gone on with by %s", link)
+	}
+}

@@ -1,0 +1,68 @@
+package worker
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// The clock was set back by hours after the agent was started and wrote: its
+// files were changed in the future. Whoever holds its stdout in silence is
+// given up after the time that is meant for that, not hours later.
+func TestFilesFromTheFutureHoldNobodyUp(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "echo $PPID > shim; echo $$ > agent; echo one; exec sleep 60")
+	spec.Dir, spec.Limits.Linger = dir, 300*time.Millisecond
+	d := l.create(spec)
+	future := time.Now().Add(5 * time.Hour)
+	r := l.w.Run(d)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { _, err := r.Drive(ctx); done <- err }()
+	l.await("r", "one")
+	number := func(name string) int {
+		n, err := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, name))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	shim, agent := number("shim"), number("agent")
+	t.Cleanup(func() { _ = unix.Kill(agent, unix.SIGKILL) })
+	stop()
+	<-done
+	if err := unix.Kill(shim, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{startedFile, outFile, errFile} {
+		if err := os.Chtimes(filepath.Join(d.Path(), name), future, future); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.adopt()
+	waitFor(t, "the end", func() bool { return l.ended("r") && l.empty() })
+	if ex := l.exit("r"); ex.Reason != runs.ReasonLost || l.output("r") != "one\n" {
+		t.Errorf("exit %s, output %q", runs.Encode(ex), l.output("r"))
+	}
+}
+
+// Of times on two clocks the one that never jumps is gone by.
+func TestAgeOfAFileIsNeverNegative(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct{ changed, age time.Duration }{{0, 0}, {-time.Hour, time.Hour}, {9 * time.Hour, 0}, {time.Nanosecond, 0}} {
+		changed := time.Unix(0, now.Add(c.changed).UnixNano()) // as a file has it: without the other clock
+		if age := now.Sub(steady(now, changed)); age != c.age {
+			t.Errorf("changed %v from now: age %v, want %v", c.changed, age, c.age)
+		}
+	}
+}
