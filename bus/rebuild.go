@@ -116,8 +116,9 @@ func (b *Bus) compare(ctx context.Context, made *Bus, firstRaw uint64, r *Rebuil
 		return err
 	}
 	prefix := bucketSubject(made.Runs(), "")
+	late := time.Now().Add(5 * time.Second) // for the records of a cut that is under way
 	for subject := range info.State.Subjects {
-		if err := b.compareRun(ctx, made, subject[len(prefix):], firstRaw, r); err != nil {
+		if err := b.compareRun(ctx, made, subject[len(prefix):], firstRaw, late, r); err != nil {
 			return err
 		}
 		if len(r.Differences) >= MaxDifferences {
@@ -127,7 +128,7 @@ func (b *Bus) compare(ctx context.Context, made *Bus, firstRaw uint64, r *Rebuil
 	return nil
 }
 
-func (b *Bus) compareRun(ctx context.Context, made *Bus, run string, firstRaw uint64, r *Rebuilt) error {
+func (b *Bus) compareRun(ctx context.Context, made *Bus, run string, firstRaw uint64, late time.Time, r *Rebuilt) error {
 	differ := func(format string, a ...any) {
 		if len(r.Differences) < MaxDifferences {
 			r.Differences = append(r.Differences, "run "+run+": "+fmt.Sprintf(format, a...))
@@ -140,7 +141,7 @@ func (b *Bus) compareRun(ctx context.Context, made *Bus, run string, firstRaw ui
 	if want == nil {
 		return nil
 	}
-	have, ok, err := b.Record(ctx, run)
+	have, ok, err := b.recordUpTo(ctx, run, want.Seq, late)
 	if err != nil {
 		return err
 	}
@@ -169,6 +170,26 @@ func (b *Bus) compareRun(ctx context.Context, made *Bus, run string, firstRaw ui
 		differ("the record differs")
 	}
 	return b.compareEvents(ctx, made, run, have.State.Final() || have.Waits(), differ, r)
+}
+
+// recordUpTo is the record of a run once it covers RAW up to seq, or as it is
+// when it is too late. What the normalizer has reached is told before the
+// records of that are stored.
+func (b *Bus) recordUpTo(ctx context.Context, run string, seq uint64, late time.Time) (*runs.Record, bool, error) {
+	for {
+		record, ok, err := b.Record(ctx, run)
+		if err != nil || ok && record.Seq >= seq || time.Now().After(late) {
+			return record, ok, err
+		}
+		if removed, err := b.removed(ctx, run); removed || err != nil {
+			return nil, false, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // older reports whether one of the first builds made the beginning of a run's

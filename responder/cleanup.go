@@ -3,6 +3,7 @@ package responder
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -49,6 +50,7 @@ func (r *Responder) Cleanup(ctx context.Context, spec CleanupSpec) (CleanupRepor
 		return true
 	})
 	report.Old = len(all)
+	slices.Reverse(all) // the oldest first: broken off, no task lacks the run that ended it
 	if spec.DryRun {
 		return report, err
 	}

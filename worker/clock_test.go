@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,7 +41,9 @@ func TestFilesFromTheFutureHoldNobodyUp(t *testing.T) {
 	shim, agent := number("shim"), number("agent")
 	t.Cleanup(func() { _ = unix.Kill(agent, unix.SIGKILL) })
 	stop()
-	<-done
+	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 	if err := unix.Kill(shim, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
