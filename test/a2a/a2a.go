@@ -19,8 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CLI is the command line of a2a-go, at the version that linesman uses.
-const CLI = "github.com/a2aproject/a2a-go/v2/cmd/a2a@v2.3.1"
+// library is the module of a2a-go, whose command line is built at the version
+// that linesman uses.
+const library = "github.com/a2aproject/a2a-go/v2"
 
 const commandTime = 2 * time.Minute
 
@@ -46,21 +47,26 @@ func Story(tb testing.TB, args ...string) []byte {
 	return stdout.Bytes()
 }
 
-// BuildCLI installs the command line of a2a-go and returns its path. Where its
-// module cannot be had the test is skipped, or fails when TEST_REQUIRE_AGENTS
-// is 1.
+// BuildCLI builds the command line of a2a-go and returns its path. Where what it
+// needs cannot be had the test is skipped, or fails when TEST_REQUIRE_AGENTS is 1.
 func BuildCLI(tb testing.TB) string {
 	tb.Helper()
-	bin := tb.TempDir()
 	ctx, cancel := context.WithTimeout(tb.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "install", CLI)
-	cmd.Dir = bin // outside of any module
-	cmd.Env = append(os.Environ(), "GOBIN="+bin, "GOFLAGS=")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		missing(tb, fmt.Sprintf("go install %s: %v\n%s", CLI, err, out))
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", library).Output()
+	if err != nil {
+		tb.Fatalf("a2a: where is %s: %v", library, err)
 	}
-	return filepath.Join(bin, "a2a")
+	// Within the module, with its own list of what it needs. To install it by its
+	// version would ask the proxy for all versions, which not every proxy answers.
+	program := filepath.Join(tb.TempDir(), "a2a")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/a2a")
+	cmd.Dir = strings.TrimSpace(string(dir))
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		missing(tb, fmt.Sprintf("go build of %s/cmd/a2a: %v\n%s", library, err, out))
+	}
+	return program
 }
 
 // install makes sure that the pinned packages are there, and returns this
