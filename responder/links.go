@@ -16,7 +16,7 @@ import (
 
 // link notes the run of a task.
 func (t *table) link(row runs.Row) {
-	if row.Continues != "" && !slices.Contains(t.links[row.Continues], row.ID) && len(t.links[row.Continues]) < runs.MaxLinks {
+	if !slices.Contains(t.links[row.Continues], row.ID) && len(t.links[row.Continues]) < runs.MaxLinks {
 		t.links[row.Continues] = append(t.links[row.Continues], row.ID)
 	}
 }
@@ -49,6 +49,9 @@ func (e *entry) came() runs.Row {
 
 // shown is an entry, whose row is as it came, as it is shown.
 func (t *table) shown(e *entry) *entry {
+	if e.State != runs.StateInputRequired { // as nearly all: nothing is copied for them
+		return e
+	}
 	own := e.Row
 	if !own.Waits() {
 		return e

@@ -107,7 +107,9 @@ func (t *table) submitted(row runs.Row) {
 
 func (t *table) put(row runs.Row, revision uint64) {
 	t.seq = max(t.seq, row.Seq)
-	t.link(row)
+	if row.Continues != "" {
+		t.link(row)
+	}
 	t.place(t.shown(&entry{Row: row, revision: revision}))
 	if row.Continues != "" {
 		t.follow(row.Continues, row.ID)

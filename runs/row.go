@@ -157,7 +157,7 @@ func ParseRow(s string) (Row, error) {
 	if more == "%2D" {
 		more = "-"
 	}
-	if CheckID(more) == nil {
+	if more != "" && CheckID(more) == nil {
 		r.Continues = more
 	}
 	if bad || CheckID(r.ID) != nil {

@@ -69,14 +69,14 @@ func (c *call) local(ctx context.Context, param string) (responder.View, error) 
 		return v, notFound(id)
 	case err != nil:
 		return v, err
-	case ofCloud(v.Row):
+	case v.Agent == cloud.Agent:
 		return v, other()
 	}
-	return v, c.onIts(v)
+	return v, c.onIts(&v)
 }
 
 // onIts refuses a run of another thread than the caller says.
-func (c *call) onIts(v responder.View) error {
+func (c *call) onIts(v *responder.View) error {
 	const name = "context_id"
 	if c.args.param(name) == nil || !c.args.has(name) || v.Thread == "" || strings.EqualFold(v.Thread, c.args.text(name)) {
 		return nil

@@ -73,8 +73,11 @@ func (e recentEntry) appendJSON(b []byte) []byte {
 
 // appendJSON is the member ext, where there is something in it.
 func (x entryExt) appendJSON(b []byte) []byte {
-	if x == (entryExt{}) {
+	switch x {
+	case entryExt{}:
 		return b
+	case entryExt{Reason: x.Reason}:
+		return append(appendWord(b, `,"ext":{"reason":`, x.Reason), '}')
 	}
 	type plain entryExt
 	return appendJSON(append(b, `,"ext":`...), plain(x))

@@ -139,7 +139,8 @@ func (c *call) snapshot(s responder.Snapshot) (snapshotMeta, *snapshotData) {
 	d := &snapshotData{title: "Codex tasks", Ext: snapshotExt{Stream: c.basis()}}
 	d.Summary.Running, d.Summary.Queued, d.Summary.Recent = len(s.Working), len(s.Queued), s.Total
 	d.Ext.Tasks, d.Ext.Queue = max(len(s.Working)-maxListed, 0), max(len(s.Queued)-maxListed, 0)
-	for _, v := range s.Working[:min(len(s.Working), maxListed)] {
+	for i := range s.Working[:min(len(s.Working), maxListed)] {
+		v := &s.Working[i]
 		e := taskEntry{TaskID: v.ID, State: "working", Started: moment(started(v.Row)),
 			Elapsed: max(int64(now.Sub(time.UnixMilli(started(v.Row)))/time.Second), 0)}
 		if v.Progress != nil {
@@ -151,10 +152,12 @@ func (c *call) snapshot(s responder.Snapshot) (snapshotMeta, *snapshotData) {
 		e.Ext.Input = v.State == runs.StateInputRequired
 		d.Tasks = append(d.Tasks, e)
 	}
-	for _, v := range s.Queued[:min(len(s.Queued), maxListed)] {
+	for i := range s.Queued[:min(len(s.Queued), maxListed)] {
+		v := &s.Queued[i]
 		d.Queue = append(d.Queue, queueEntry{v.ID, v.Position})
 	}
-	for _, v := range s.Ended {
+	for i := range s.Ended {
+		v := &s.Ended[i]
 		d.Recent = append(d.Recent, recentEntry{TaskID: v.ID, State: string(v.State), Duration: lasted(v.Row) / 1000,
 			Completed: moment(v.EndedAt), Ext: entryExt{Reason: v.Reason}})
 	}
