@@ -48,6 +48,9 @@ const maxCalls = 4096
 type Tools interface {
 	// Call runs one tool; see [delegator.Delegator.Call].
 	Call(ctx context.Context, tool string, args json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error)
+	// Quick is Call for what takes no time; see [delegator.Delegator.Quick]. It
+	// is asked first, in the goroutine that brings the requests.
+	Quick(tool string, args json.RawMessage) (delegator.Answer, bool)
 }
 
 // Config is what the service needs.
@@ -119,15 +122,17 @@ func (s *service) end() {
 }
 
 func (s *service) request(tool string, r micro.Request) {
-	if a, done := s.quick(tool, r.Data()); done {
-		s.respond(r, &nats.Msg{Data: a.Envelope})
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
 		s.fail(r, "503", "this responder ends: ask again", nil)
 		return
+	}
+	if body := r.Data(); len(body) <= delegator.MaxQuick {
+		if a, done := s.Tools.Quick(tool, arguments(body)); done {
+			s.respond(r, &nats.Msg{Data: a.Envelope})
+			return
+		}
 	}
 	select {
 	case s.slots <- struct{}{}:
@@ -141,17 +146,6 @@ func (s *service) request(tool string, r micro.Request) {
 	default:
 		s.calls.Go(func() { s.work(job) })
 	}
-}
-
-// quick answers what takes no time, in the goroutine that brought the request.
-func (s *service) quick(tool string, body []byte) (delegator.Answer, bool) {
-	q, can := s.Tools.(interface {
-		Quick(tool string, args json.RawMessage) (delegator.Answer, bool)
-	})
-	if !can || len(body) == 0 {
-		return delegator.Answer{}, false
-	}
-	return q.Quick(tool, arguments(body))
 }
 
 // maxIdle is how many goroutines are kept for the next requests.

@@ -281,3 +281,7 @@ type large struct{}
 func (large) Call(context.Context, string, json.RawMessage, func(delegator.Progress)) (delegator.Answer, error) {
 	return delegator.Answer{Envelope: make([]byte, 2<<20)}, nil
 }
+
+func (large) Quick(string, json.RawMessage) (delegator.Answer, bool) {
+	return delegator.Answer{}, false
+}
