@@ -27,7 +27,7 @@ func TestRequestIsAnsweredAndRemoved(t *testing.T) {
 	if r["request_id"] != "id-1" || r["status"] != "success" || r["response"] != said || r["duration_seconds"] != 1.5 {
 		t.Errorf("got %v", r)
 	}
-	l.until("the request is removed", func() bool { return !l.has(request) })
+	l.removed()
 	info, err := os.Stat(l.path(response))
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestWhatGoesWrongIsTheAnswer(t *testing.T) {
 			if r["status"] != tt.status || r["error_type"] != tt.kind || r["error_message"] != tt.message || r["response"] != nil {
 				t.Errorf("got %v", r)
 			}
-			l.until("the request is removed", func() bool { return !l.has(request) })
+			l.removed()
 			if strings.Contains(tt.body, "hang") {
 				l.until("the run is cancelled", func() bool { return strings.HasSuffix(strings.Join(l.names(l.runs), " "), ".cancelled") })
 			}
@@ -227,7 +227,7 @@ func TestStaleResponseIsMovedAside(t *testing.T) {
 			l.write(response, old)
 			l.request(request, "id-1", "say x")
 			l.start(l.config())
-			l.until("the request is removed", func() bool { return !l.has(request) })
+			l.removed()
 			if r := l.response(response); r["request_id"] != "id-1" {
 				t.Errorf("got %v", r)
 			}
@@ -250,7 +250,7 @@ func TestAnswerOfSomebodyElseStays(t *testing.T) {
 	l.write(response, mine)
 	l.request(request, "id-1", "say x")
 	l.start(l.config())
-	l.until("the request is removed", func() bool { return !l.has(request) })
+	l.removed()
 	if b, err := os.ReadFile(l.path(response)); err != nil || string(b) != mine {
 		t.Errorf("it is %q, %v", b, err)
 	}
@@ -263,12 +263,12 @@ func TestAnIDIsAnsweredOnce(t *testing.T) {
 	l := newLab(t)
 	l.start(l.config())
 	l.request(request, "id-1", "say x")
-	l.until("the request is removed", func() bool { return !l.has(request) })
+	l.removed()
 	if err := os.Remove(l.path(response)); err != nil {
 		t.Fatal(err)
 	}
 	l.request(request, "id-1", "say x")
-	l.until("the request is removed", func() bool { return !l.has(request) })
+	l.removed()
 	if l.has(response) || len(l.names(l.runs)) != 1 {
 		t.Errorf("answered again: %q %q", l.names(l.dir), l.names(l.runs))
 	}
@@ -296,7 +296,7 @@ func TestLinksAndPipesAreLeftAlone(t *testing.T) {
 	before := l.names(l.dir)
 	l.start(l.config())
 	l.request(request, "id-1", "say x")
-	l.until("the request is removed", func() bool { return !l.has(request) && !l.has(request+".taken") })
+	l.removed()
 	if info, err := os.Lstat(l.path(response)); err != nil || !info.Mode().IsRegular() {
 		t.Errorf("the response: %v, %v", info, err)
 	}
@@ -393,7 +393,7 @@ func TestAnswerThatNobodyWaitsForIsNotGiven(t *testing.T) {
 	l.crash("answered")
 	l.request(request, "new", "say new")
 	l.start(l.config())
-	l.until("the request is removed", func() bool { return !l.has(request) })
+	l.removed()
 	if r := l.response(response); r["request_id"] != "new" {
 		t.Errorf("got %v", r)
 	}

@@ -62,7 +62,7 @@ func TestKilledEverywhereItAnswersOnce(t *testing.T) {
 		l.crash(step)
 	}
 	l.start(l.config())
-	l.until("the request is removed", func() bool { return !l.has(request) })
+	l.removed()
 	if r := l.response(response); r["request_id"] != "id-1" || len(l.names(l.runs)) != 1 {
 		t.Errorf("got %v, runs %q", r, l.names(l.runs))
 	}
@@ -104,7 +104,7 @@ func TestKilledWhileRemovingANewerRequestIsKept(t *testing.T) {
 	l.crash("taken")
 	l.request(request+".taken", "id-2", "say y") // what would have been taken in its stead
 	l.start(l.config())
-	l.until("the newer one is answered", func() bool { return len(l.names(l.runs)) == 2 && !l.has(request) })
+	l.until("the newer one is answered", func() bool { return len(l.names(l.runs)) == 2 && !l.has(request) && !l.has(request+takenSuffix) })
 	if r := l.response(response); r["request_id"] != "id-2" {
 		t.Errorf("got %v", r)
 	}

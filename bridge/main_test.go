@@ -221,6 +221,13 @@ func (l *lab) response(name string) map[string]any {
 	return r
 }
 
+// removed waits until the request is gone, under the name in which it is
+// removed too.
+func (l *lab) removed() {
+	l.t.Helper()
+	l.until("the request is removed", func() bool { return !l.has(request) && !l.has(request+takenSuffix) })
+}
+
 func (l *lab) has(name string) bool {
 	_, err := os.Lstat(l.path(name))
 	return err == nil
