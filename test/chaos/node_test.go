@@ -75,7 +75,7 @@ func startCluster(t *testing.T) *cluster {
 		for _, n := range c.nodes {
 			n.kill()
 			if said, err := os.ReadFile(n.log()); t.Failed() && err == nil {
-				t.Logf("%s:\n%s", n.name, said[max(0, len(said)-3000):])
+				t.Logf("%s:\n%s", n.name, said[max(0, len(said)-600):])
 			}
 		}
 	})
@@ -107,6 +107,9 @@ func addresses(t *testing.T, n int) (all []string) {
 func (n *node) config() string { return filepath.Join(n.dir, "nats.conf") }
 func (n *node) log() string    { return filepath.Join(n.dir, "log") }
 
+// lastWords is where it says what it cannot log.
+func (n *node) lastWords() string { return filepath.Join(n.dir, "stderr") }
+
 // settings are those of the server. The others are told an address for routes
 // at which there is nobody: no route may go past a proxy.
 func (n *node) settings(route string) string {
@@ -131,7 +134,13 @@ func (c *cluster) urls() string {
 // start starts a node, again or for the first time.
 func (c *cluster) start(n *node) {
 	c.t.Helper()
+	last, err := os.OpenFile(n.lastWords(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer last.Close()
 	n.cmd, n.ended = exec.Command(c.program, "-c", n.config()), make(chan struct{})
+	n.cmd.Stderr = last
 	if err := n.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
@@ -150,7 +159,8 @@ func (c *cluster) healthy() {
 		eventually(c.t, n.name+" is not healthy", func() (bool, string) {
 			select {
 			case <-n.ended:
-				c.t.Fatalf("%s has ended", n.name)
+				said, err := os.ReadFile(n.lastWords())
+				c.t.Fatalf("%s has ended: %v, %s%v", n.name, n.cmd.ProcessState, said, err)
 			default:
 			}
 			resp, err := client.Get("http://" + n.monitor + "/healthz")

@@ -427,7 +427,7 @@ func (s *site) close() {
 	if s.t.Failed() {
 		for role, p := range s.roles {
 			said := p.said()
-			s.t.Logf("%s:\n%s", role, said[max(0, len(said)-6000):])
+			s.t.Logf("%s:\n%s", role, said[max(0, len(said)-1200):])
 		}
 	}
 }
