@@ -183,7 +183,7 @@ func TestRawLostIsFilledAgainFromTheSpools(t *testing.T) {
 			s.direct[ended].code()
 			var open []string
 			for range 4 {
-				open = append(open, s.run("endless", nil, "pace=5"))
+				open = append(open, s.run("endless", nil, "pace=40"))
 			}
 			server := s.server()
 			written := func(what string) { // all of them have written more, and it was read
