@@ -153,7 +153,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	s.begin("up")
 	var agents []string
 	for range 4 {
-		key := s.run("endless", nil, "pace=5")
+		key := s.run("endless", nil, "pace=20")
 		s.may(key) // what becomes of its write is its own affair
 		agents = append(agents, key)
 	}
@@ -205,7 +205,7 @@ func TestStoreFullAtOnceIsFilledAgainFromTheSpools(t *testing.T) {
 	s.begin("up")
 	var agents []string
 	for range 4 {
-		agents = append(agents, s.run("endless", nil, "pace=5"))
+		agents = append(agents, s.run("endless", nil, "pace=20"))
 	}
 	server := s.server()
 	fired := 0

@@ -20,7 +20,7 @@ import (
 func TestForeignEventEndsTheNormalizerAndIsGotRidOf(t *testing.T) {
 	t.Parallel()
 	s := newRoles(t, drawn(t, 0), startNATS(t).url)
-	open := s.run("endless", nil, "pace=5")
+	open := s.run("endless", nil, "pace=20")
 	s.talked([]string{open}, 20_000)
 	server := s.server()
 	foreign := s.names.EventSubject("codex", "x", "status")

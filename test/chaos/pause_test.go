@@ -22,7 +22,7 @@ func TestPausedNormalizerIsRefusedWhenItComesBack(t *testing.T) {
 	s.begin("standby")
 	var agents []string
 	for range 4 {
-		agents = append(agents, s.run("endless", nil, "pace=8"))
+		agents = append(agents, s.run("endless", nil, "pace=20"))
 	}
 	server := s.server()
 	grow := func(what string) { // EVENTS is written to
