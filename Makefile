@@ -1,14 +1,15 @@
 # Everything that is done to this tree is done here. `make help` lists it.
 
-GO       ?= go
-BIN      ?= bin
-VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-FUZZTIME ?= 20s
-BENCH    ?= .
-ROUNDS   ?= 100
-SOAK     ?= 8m
-SEED     ?= 0
-IMAGE    ?= linesman
+GO        ?= go
+BIN       ?= bin
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+FUZZTIME  ?= 20s
+FUZZSPANS ?= 1
+BENCH     ?= .
+ROUNDS    ?= 100
+SOAK      ?= 8m
+SEED      ?= 0
+IMAGE     ?= linesman
 
 GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
@@ -46,16 +47,8 @@ vuln:
 bench: ## run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
-# Go spends up to a minute on making one interesting input smaller, during
-# which nothing else is tried: ten attempts are enough here.
-fuzz: ## run every fuzz target for FUZZTIME each, one by one
-	@set -e; for pkg in $$($(GO) list ./...); do \
-	  list=$$($(GO) test -list '^Fuzz' $$pkg); \
-	  for target in $$(echo "$$list" | grep '^Fuzz' || true); do \
-	    echo "== $$pkg $$target"; \
-	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
-	  done; \
-	done
+fuzz: ## run every fuzz target for FUZZTIME, one by one; with FUZZSPANS=10 up to so many times, until one finds no new coverage
+	test/fuzz.sh $(FUZZTIME) $(FUZZSPANS)
 
 soak: ## kill and break things ROUNDS times in each siege of test/chaos, about 3 s each, then 200 runs at once for SOAK; SEED=N repeats a schedule
 	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
