@@ -126,9 +126,10 @@ type follower struct {
 
 // other reports whether the stream is not the one that was followed, or has
 // lost its end: a consumer may stand beyond that, and bring nothing, without
-// an error.
-func (f *follower) other(info *jetstream.StreamInfo) bool {
-	return !info.Created.Equal(f.created) || info.State.LastSeq < f.seen.Load() && followed(info) == nil
+// an error. Seen is what had come before info was asked for: more may have
+// since.
+func (f *follower) other(info *jetstream.StreamInfo, seen uint64) bool {
+	return !info.Created.Equal(f.created) || info.State.LastSeq < seen && followed(info) == nil
 }
 
 func (f *follower) once(ctx context.Context) error {
@@ -137,7 +138,7 @@ func (f *follower) once(ctx context.Context) error {
 		return err
 	}
 	info := s.CachedInfo()
-	anew := !f.created.IsZero() && f.other(info)
+	anew := !f.created.IsZero() && f.other(info, f.seen.Load())
 	f.created = info.Created
 	f.seen.Store(0)
 	f.begin(anew, info.State.Msgs == 0)
@@ -176,8 +177,9 @@ func (f *follower) once(ctx context.Context) error {
 			return err
 		case <-tick.C:
 		}
+		seen := f.seen.Load()
 		s, err := f.js.Stream(ctx, f.stream)
-		if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && f.other(s.CachedInfo()) {
+		if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && f.other(s.CachedInfo(), seen) {
 			return errOtherStream
 		}
 	}

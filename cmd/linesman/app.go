@@ -41,6 +41,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		}
 		mistakes = errors.Join(mistakes, err)
 	}
+	if call.check != nil {
+		mistakes = errors.Join(mistakes, call.check(a))
+	}
 	if mistakes != nil {
 		complain(stderr, mistakes)
 		fmt.Fprintf(stderr, "Run \"%s --help\" for more information.\n", call.name)

@@ -74,8 +74,13 @@ type invocation struct {
 	needsSettings bool
 	settings      []config.Flag
 	file          string // of --config
+	check         func(a *app) error
 	run           func(ctx context.Context, a *app) error
 }
+
+// checker is a command that has more to check than each flag by itself: how
+// they go together, and with the settings. The error reports all mistakes.
+type checker interface{ check(a *app) error }
 
 // parse reads the command line. The error reports all mistakes at once; the
 // invocation then tells what could be read all the same. Help goes to stdout.
@@ -100,6 +105,11 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 		}
 		if err == nil {
 			call.read(kctx)
+			if node := kctx.Selected(); node != nil {
+				if c, ok := node.Target.Addr().Interface().(checker); ok {
+					call.check = c.check
+				}
+			}
 			return call, errors.Join(mistakes...)
 		}
 		var trace *kong.ParseError

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
 )
 
 type eventsCmd struct {
@@ -33,6 +35,13 @@ Examples:
 Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach, 4 there is no such run.`
 }
 
+func (c *eventsCmd) check(*app) error {
+	if c.Since < 0 {
+		return fmt.Errorf("--since: must not be negative, got %v", c.Since)
+	}
+	return nil
+}
+
 func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
 	b, err := a.connect(ctx, bus.SubscriberUser)
@@ -47,11 +56,27 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	if c.Since > 0 {
 		f.Since = time.Now().Add(-c.Since)
 	}
+	if f.Follow && f.Run != "" && (f.FromSeq > 0 || c.Since > 0) {
+		ended, err := hasEnded(ctx, b, f.Run)
+		if err != nil {
+			return err
+		}
+		f.Follow = !ended // its completion may lie before the start, and nothing comes behind it
+	}
 	_, n, err := a.printer(c.JSON).watch(ctx, b, f)
 	if err != nil || n > 0 || c.Run_ == "" || c.Follow || ctx.Err() != nil {
 		return err
 	}
 	return c.mustKnow(ctx, a)
+}
+
+// hasEnded reports whether the completion of a run is stored.
+func hasEnded(ctx context.Context, b *bus.Bus, run string) (bool, error) {
+	err := b.Read(ctx, bus.Filter{Run: run, Tokens: []string{normalizer.CompletionToken}}, func(bus.Stored) error { return errComplete })
+	if errors.Is(err, errComplete) {
+		return true, nil
+	}
+	return false, quiet(err)
 }
 
 // mustKnow tells a run without events to show from one that does not exist.

@@ -30,12 +30,12 @@ Examples:
 Exit status: 0 done, 1 failed, 2 bad flags or settings. A bad line is an Error event and no failure.`
 }
 
-// Validate is called by kong.
-func (c *normalizeCmd) Validate() error {
+func (c *normalizeCmd) check(a *app) error {
+	_, err := a.backend(c.Agent)
 	if c.ExitCode != nil && (*c.ExitCode < 0 || *c.ExitCode > 255) {
-		return fmt.Errorf("--exit-code: must be from 0 to 255, got %d", *c.ExitCode)
+		err = errors.Join(err, fmt.Errorf("--exit-code: must be from 0 to 255, got %d", *c.ExitCode))
 	}
-	return nil
+	return err
 }
 
 func (c *normalizeCmd) Run(_ context.Context, a *app) error {

@@ -32,10 +32,12 @@ Examples:
 Exit status: 0 done, 1 failed, or the run is known already, 2 bad flags or settings, 3 NATS is out of reach.`
 }
 
+func (c *pipeCmd) check(a *app) error {
+	_, err := a.backend(c.Agent)
+	return err
+}
+
 func (c *pipeCmd) Run(ctx context.Context, a *app) error {
-	if _, err := a.backend(c.Agent); err != nil {
-		return err
-	}
 	a.whisper()
 	t, err := a.attach(ctx, false)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/nats-io/nkeys"
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/bus"
@@ -122,6 +123,9 @@ func (a *app) logins(user string) (inside, public bus.Login, err error) {
 		return inside, public, err
 	}
 	if a.config.NATS != "" {
+		if err := a.credsAreThere(); err != nil {
+			return inside, public, exitWith(exitUsage, err)
+		}
 		inside = bus.Login{URL: a.config.NATS, Creds: a.config.Creds}
 		if a.config.PublicCreds != "" {
 			public = bus.Login{URL: a.config.NATS, Creds: a.config.PublicCreds}
@@ -141,6 +145,28 @@ func (a *app) logins(user string) (inside, public bus.Login, err error) {
 	where := func() string { return whereIs(data) } // it may come back on another port
 	inside.Where, public.Where = where, where
 	return inside, public, nil
+}
+
+// credsAreThere reports credentials files that cannot be read, or hold none,
+// each as a mistake of its setting. What a client says of them sounds like a
+// server that is away.
+func (a *app) credsAreThere() error {
+	look := func(key, path string) error {
+		if path == "" {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		keys, err := nkeys.ParseDecoratedUserNKey(b)
+		if err != nil { // its text may hold some of the file
+			return fmt.Errorf("%s: %s holds no credentials of a user (a .creds file)", key, path)
+		}
+		keys.Wipe()
+		return nil
+	}
+	return errors.Join(look("creds", a.config.Creds), look("public_creds", a.config.PublicCreds))
 }
 
 // whereIs is HOST:PORT of the server of a data directory, or "".

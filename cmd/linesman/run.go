@@ -32,6 +32,8 @@ type runCmd struct {
 	Timeout     string    `name:"timeout" setting:"limits.hard" placeholder:"DURATION" help:"${limits_hard}"`
 	JSON        bool      `name:"json" help:"Print the events as JSON lines, not for people."`
 	Command     []string  `arg:"" name:"cmd" help:"The agent's command line, after --."`
+
+	dashes bool
 }
 
 // Help is printed by `linesman run --help`.
@@ -56,16 +58,24 @@ Exit status: the agent's own; 128+N when signal N ended it; 124 when a limit did
 settings.`
 }
 
-// Validate is called by kong. Without the dashes, linesman would take flags of
-// the agent for its own.
+// Validate is called by kong, which knows whether there were dashes.
 func (c *runCmd) Validate(kctx *kong.Context) error {
-	if !slices.Contains(kctx.Args, "--") {
-		return errors.New("the agent's command line must come after --")
+	c.dashes = slices.Contains(kctx.Args, "--")
+	return nil
+}
+
+func (c *runCmd) check(a *app) error {
+	_, err := a.backend(c.Agent)
+	switch {
+	case !c.dashes: // without them, linesman would take flags of the agent for its own
+		err = errors.Join(err, errors.New("the agent's command line must come after --"))
+	case c.Command[0] == "":
+		err = errors.Join(err, errors.New("the agent's command line begins with an empty word"))
 	}
 	if c.Run_ != "" && c.Resume != "" {
-		return errors.New("--run and --resume: the id of a run that goes on with another is made of that one's")
+		err = errors.Join(err, errors.New("--run and --resume: the id of a run that goes on with another is made of that one's"))
 	}
-	return nil
+	return err
 }
 
 // away is how long NATS may be gone after the agent's end.
@@ -78,9 +88,6 @@ var (
 )
 
 func (c *runCmd) Run(ctx context.Context, a *app) error {
-	if _, err := a.backend(c.Agent); err != nil {
-		return err
-	}
 	a.whisper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -98,6 +105,9 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	defer signal.Stop(broken)
 
 	t, err := a.attach(ctx, true)
+	if exitCode(err) == exitUsage {
+		return err
+	}
 	if err != nil {
 		return exitWith(exitLinesman, err)
 	}

@@ -19,7 +19,8 @@ type tailCmd struct {
 // Help is printed by `linesman tail --help`.
 func (tailCmd) Help() string {
 	return `Every file is one run, which ends when the file is renamed or removed, once it is read to its end. Started again, it goes
-on where the stream ends: a line is published once. The id of each run and the path of its file are printed as a line.
+on with the runs that have not ended where the stream ends: a line of them is published once. A file whose run has ended,
+as all have after --once, begins another. The id of each run and the path of its file are printed as a line.
 
 Examples:
 
@@ -29,10 +30,12 @@ Examples:
 Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
 }
 
+func (c *tailCmd) check(a *app) error {
+	_, err := a.backend(c.Agent)
+	return err
+}
+
 func (c *tailCmd) Run(ctx context.Context, a *app) error {
-	if _, err := a.backend(c.Agent); err != nil {
-		return err
-	}
 	if c.Once {
 		a.whisper()
 	}

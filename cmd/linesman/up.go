@@ -41,10 +41,14 @@ Examples:
 Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings.`
 }
 
-func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
+func (c *upCmd) check(a *app) error {
 	if a.config.NATS != "" {
-		return exitWith(exitUsage, errors.New("nats: `up` has a server of its own; for another one run `linesman worker`, `linesman normalizer` and `linesman responder`"))
+		return errors.New("nats: `up` has a server of its own; for another one run `linesman worker`, `linesman normalizer` and `linesman responder`")
 	}
+	return nil
+}
+
+func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 	data := a.config.DataDir
 	lock, err := lockDataSoon(ctx, data)
 	switch {

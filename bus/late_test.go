@@ -1,0 +1,56 @@
+package bus
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// late answers what a stream is like only once after has returned.
+type late struct {
+	jetstream.JetStream
+	after func()
+}
+
+func (l late) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := l.JetStream.Stream(ctx, name)
+	l.after()
+	return s, err
+}
+
+// A busy server's answer may be older than the messages that came while it was
+// on its way. The stream has not lost its end because of that.
+func TestAnAnswerThatComesLateIsNoOtherStream(t *testing.T) {
+	_, b := serve(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	came := make(chan uint64, 1)
+	var asked, begun atomic.Int32
+	js := late{b.js, func() {
+		switch asked.Add(1) {
+		case 2: // the first look at a stream that is followed already
+			if _, err := b.js.Publish(ctx, bucketSubject(b.Runs(), "one"), []byte("{}")); err != nil {
+				t.Error(err)
+				return
+			}
+			select {
+			case <-came:
+			case <-ctx.Done():
+			}
+		case 4: // whoever begins again asks once for it, and then looks
+			cancel()
+		}
+	}}
+	err := b.follow(ctx, js, bucketStream(b.Runs()), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy},
+		func(_ jetstream.Msg, meta *jetstream.MsgMetadata) {
+			select {
+			case came <- meta.Sequence.Stream:
+			default:
+			}
+		}, func(bool, bool) { begun.Add(1) })
+	if err != nil || begun.Load() != 1 {
+		t.Errorf("begun %d times, want once; %v", begun.Load(), err)
+	}
+}
