@@ -36,6 +36,7 @@ func (c *rebuildCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.JSON {
+		r.Differences = append([]string{}, r.Differences...) // none is a list, too
 		if err := json.NewEncoder(a.stdout).Encode(r); err != nil {
 			return err
 		}
