@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // install builds packages of this module into a directory of the test's own.
@@ -41,6 +43,7 @@ func up(t *testing.T, program, data string, flags ...string) *instance {
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	quiet.Watch(t, cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

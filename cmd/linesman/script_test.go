@@ -2,16 +2,21 @@ package main
 
 import (
 	"errors"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	quietly "github.com/linesman/linesman/test/quiet"
 )
 
 // TestMain makes the test binary the program itself when a script calls it.
@@ -43,6 +48,12 @@ func TestScripts(t *testing.T) {
 			env.Setenv("CORPUS", corpus)
 			env.Setenv("HOME", home)
 			env.Values[background{}] = map[string]*exec.Cmd{}
+			env.Defer(func() { // all that it started has ended then
+				for _, leak := range leaks(env) {
+					env.T().Log(leak)
+					defer env.T().FailNow()
+				}
+			})
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else every program takes a second to end
 			return os.Mkdir(home, 0o700)
 		},
@@ -50,6 +61,36 @@ func TestScripts(t *testing.T) {
 			"exits": exits, "start": start, "await": await, "signal": signalOne, "ends": ends, "up": up,
 		},
 	})
+}
+
+// leaks are what a script's commands from start have said on stderr and no log
+// may have.
+func leaks(env *testscript.Env) (all []string) {
+	secrets := map[string]string{}
+	made, err := filepath.Glob(filepath.Join(env.WorkDir, "*", "credentials.json"))
+	errs := []error{err}
+	for _, path := range made {
+		some, err := quietly.Secrets(filepath.Dir(path))
+		errs = append(errs, err)
+		maps.Copy(secrets, some)
+	}
+	outs, err := filepath.Glob(filepath.Join(env.WorkDir, "*.out"))
+	errs = append(errs, err)
+	for _, out := range outs {
+		log := strings.TrimSuffix(out, "out") + "err"
+		b, err := os.ReadFile(log)
+		if errors.Is(err, fs.ErrNotExist) { // not of start, which makes both
+			continue
+		}
+		errs = append(errs, err)
+		for _, leak := range quietly.Leaks(b, secrets) {
+			all = append(all, filepath.Base(log)+": "+leak)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		all = append(all, err.Error())
+	}
+	return all
 }
 
 // exits runs a command that must end with a given code; stdout and stderr can

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // runner is the program of the SDK.
@@ -86,6 +88,7 @@ func up(t *testing.T) (url, token string) {
 	cmd := exec.Command(program, "up", "--data-dir", data, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "LINESMAN_WORK_MAX_RUNS=0")
 	cmd.Stderr = &stderr
+	quiet.Watch(t, cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/linesman/linesman/test/agents"
 	"github.com/linesman/linesman/test/guard"
+	"github.com/linesman/linesman/test/quiet"
 )
 
 var linesman string // the program under test
@@ -66,7 +67,10 @@ func newWorld(t *testing.T, scripts map[string]string) *world {
 	if out, err := exec.CommandContext(t.Context(), python, "-c", "import sys; sys.exit(sys.version_info < (3, 10))").CombinedOutput(); err != nil {
 		t.Skipf("python3 is older than 3.10: %v %s", err, out)
 	}
-	w := &world{t: t, lab: t.TempDir(), data: t.TempDir(), work: t.TempDir(), python: python}
+	w := &world{t: t, lab: filepath.Join(t.TempDir(), quiet.Sentinel+"lab"), data: t.TempDir(), work: t.TempDir(), python: python}
+	if err := os.Mkdir(w.lab, 0o700); err != nil { // where tasks work; it may be in no log
+		t.Fatal(err)
+	}
 	for prompt, script := range scripts {
 		w.write(prompt+".sh", script)
 	}
@@ -89,6 +93,7 @@ func (w *world) start(args ...string) *exec.Cmd {
 	cmd.Dir, cmd.Env = w.work, append(os.Environ(), "HOME="+w.lab)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	quiet.Watch(w.t, cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		w.t.Fatal(err)
@@ -182,7 +187,7 @@ func say(text string, status int) string {
 	}
 	return fmt.Sprintf(`cat <<'END'
 {"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}
-{"type":"turn.started"}
+{"type":"turn.started","unknown":"`+quiet.Sentinel+`said"}
 {"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":%s}}
 {"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":2}}
 END
@@ -192,11 +197,11 @@ exit %d
 
 func TestProgramGoesOnWithItsAnswers(t *testing.T) {
 	w := newWorld(t, map[string]string{
-		"sections": say("{\"sections\": [\"a\"], \"boundaries\": \"## ✅ <b> & \\u2028\\n\"}", 0), "broken": say("x", 3),
+		quiet.Sentinel + "sections": say("{\"sections\": [\"a\"], \"boundaries\": \"## ✅ <b> & \\u2028\\n\"}", 0), quiet.Sentinel + "broken": say("x", 3),
 	})
 	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	w.start("bridge", "--dir", w.work, "--working-dir", w.lab)
-	got := w.story("sections", "broken")
+	got := w.story(quiet.Sentinel+"sections", quiet.Sentinel+"broken")
 	first, _ := got[0].(map[string]any)
 	if first["boundaries"] != "## ✅ <b> & \u2028\n" {
 		t.Errorf("phase 1: %v", got[0])
@@ -291,6 +296,7 @@ func (w *world) killing(flags ...string) (stop func() int) {
 		for life := 200 * time.Millisecond; ; life += 50 * time.Millisecond {
 			cmd := exec.Command(linesman, append([]string{"bridge", "--dir", w.work, "--data-dir", w.data, "--config", filepath.Join(w.lab, "linesman.toml")}, flags...)...)
 			cmd.Env = append(os.Environ(), "HOME="+w.lab)
+			quiet.Watch(w.t, cmd)
 			if err := cmd.Start(); err != nil {
 				w.t.Errorf("start a bridge: %v", err)
 				return
@@ -341,14 +347,14 @@ func TestRealCodexAnswers(t *testing.T) {
 }
 
 func TestExampleGoesOnWithItsAnswer(t *testing.T) {
-	w := newWorld(t, map[string]string{"hello": say("Hello.", 0)})
-	program := filepath.Join(t.TempDir(), "example")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../examples/bridge").CombinedOutput(); err != nil {
+	w := newWorld(t, map[string]string{quiet.Sentinel + "hello": say("Hello.", 0)})
+	example := filepath.Join(t.TempDir(), "example")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", example, "../../examples/bridge").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	w.start("bridge", "--dir", w.work, "--working-dir", w.lab)
 	run := func(args ...string) (string, int) {
-		cmd := exec.CommandContext(t.Context(), program, args...)
+		cmd := exec.CommandContext(t.Context(), example, args...)
 		cmd.Dir = w.work
 		out, err := cmd.Output()
 		var exit *exec.ExitError
@@ -357,7 +363,7 @@ func TestExampleGoesOnWithItsAnswer(t *testing.T) {
 		}
 		return string(out), cmd.ProcessState.ExitCode()
 	}
-	if out, code := run("hello"); out != "" || code != 42 {
+	if out, code := run(quiet.Sentinel + "hello"); out != "" || code != 42 {
 		t.Fatalf("it said %q and ended with %d", out, code)
 	}
 	w.answered(1)

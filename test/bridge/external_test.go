@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // here is where the `up` of a world is reached.
@@ -141,12 +142,13 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	w.start("bridge", "--external", "--dir", w.work)
 	h := w.here()
-	if _, code := w.program("Which one?", "And then?"); code != 42 {
+	const which = quiet.Sentinel + "Which one?"
+	if _, code := w.program(which, "And then?"); code != 42 {
 		t.Fatalf("the program ended with %d", code)
 	}
 	asked := h.waiting()
 	run, _ := asked["task_id"].(string)
-	if asked["prompt"] != "Which one?" || asked["agent_name"] != "architectural-reviewer" || asked["phase"] != "1" || asked["due_at"] == nil {
+	if asked["prompt"] != which || asked["agent_name"] != "architectural-reviewer" || asked["phase"] != "1" || asked["due_at"] == nil {
 		t.Errorf("asked: %v", asked)
 	}
 	if v := h.rest("/v1/runs/"+run, "application/json"); v["state"] != "input-required" || v["source"] != "external" || v["agent"] != "external" {
@@ -198,7 +200,7 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 	if v := h.rest("/v1/runs/"+run, "application/json"); v["state"] != "completed" || v["finalText"] != `{"chosen": "the second"}` {
 		t.Errorf("REST: %v", v)
 	}
-	if _, code := w.program("Which one?", "And then?", "--resume"); code != 42 {
+	if _, code := w.program(which, "And then?", "--resume"); code != 42 {
 		t.Fatalf("the program ended with %d", code)
 	}
 	asked = h.waiting()
@@ -206,7 +208,7 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 		t.Errorf("answered: %v", v)
 	}
 	w.answered(5)
-	out, code := w.program("Which one?", "And then?", "--resume")
+	out, code := w.program(which, "And then?", "--resume")
 	if want := `[{"chosen": "the second"}, {"error_type": "AgentInvocationError", "error_message": "nobody knows"}]` + "\n"; code != 0 || out != want {
 		t.Errorf("the program said %q and ended with %d", out, code)
 	}
@@ -253,7 +255,9 @@ func (w *world) answerKilled(text string) (run string, kills int) {
 	call := func(life time.Duration, args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(w.t.Context(), life)
 		defer cancel()
-		out, err := exec.CommandContext(ctx, linesman, append(args, flags...)...).Output()
+		cmd := exec.CommandContext(ctx, linesman, append(args, flags...)...)
+		quiet.Watch(w.t, cmd)
+		out, err := cmd.Output()
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
@@ -297,6 +301,7 @@ func (w *world) run(flags []string, args ...string) (run, said string, code int)
 	cmd := exec.CommandContext(ctx, linesman, append(append(flags, w.python, "-B", script, w.work), args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	quiet.Watch(w.t, cmd)
 	if err := cmd.Run(); ctx.Err() != nil || cmd.ProcessState == nil {
 		w.t.Errorf("linesman run: %v", err)
 		return "", "", -1
@@ -389,8 +394,10 @@ func TestRequestWaitsThoughTheServerWasAway(t *testing.T) {
 	_ = up.Process.Kill()
 	_ = up.Wait()
 	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
-	out, err := exec.CommandContext(t.Context(), linesman, "bridge", "answer", fmt.Sprint(before["request_id"]), "the first",
-		"--data-dir", w.data, "--config", filepath.Join(w.lab, "linesman.toml")).CombinedOutput()
+	answer := exec.CommandContext(t.Context(), linesman, "bridge", "answer", fmt.Sprint(before["request_id"]), "the first",
+		"--data-dir", w.data, "--config", filepath.Join(w.lab, "linesman.toml"))
+	quiet.Watch(t, answer)
+	out, err := answer.Output()
 	if err != nil || string(out) != fmt.Sprint(before["task_id"], " completed\n") {
 		t.Fatalf("answered: %s, %v", out, err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // Evidence is all that the streams of a linesman hold, and what it has logged.
@@ -75,8 +76,8 @@ type Written struct {
 }
 
 // Sentinel begins each word that an agent writes where nothing may be copied
-// from: into fields that no table names, arguments, outputs, prompts.
-const Sentinel = "CHAOS-SENTINEL-"
+// from.
+const Sentinel = quiet.Sentinel
 
 // How much of an agent's stderr RAW keeps: its beginning, and its end.
 const (
@@ -449,11 +450,8 @@ func (c *checker) sentinels() {
 	all("RUNS", slices.Collect(maps.Values(c.Runs)))
 	all("another bucket", c.Others)
 	for name, text := range c.Logs {
-		leak("log "+name, "of any name", text)
-		for what, word := range c.Secrets {
-			if bytes.Contains(text, []byte(word)) {
-				c.report("of any name", "log %s has %s", name, what)
-			}
+		for _, leak := range quiet.Leaks(text, c.Secrets) {
+			c.report("of any name", "log %s: %s", name, leak)
 		}
 	}
 }

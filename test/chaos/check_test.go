@@ -168,10 +168,10 @@ func TestCheckerReportsEachKindOfDamage(t *testing.T) {
 		{"a leak into another bucket", func(e *Evidence, _ []Agent) {
 			e.Others = []Message{{Seq: 1, Subject: "$KV.linesman_state.x", Body: []byte(Sentinel)}}
 		}, "another bucket has bytes"},
-		{"a leak into a log", func(e *Evidence, _ []Agent) { e.Logs["up"] = []byte("bad line: " + Sentinel + "a") }, "log up has bytes that may be in RAW alone"},
+		{"a leak into a log", func(e *Evidence, _ []Agent) { e.Logs["up"] = []byte("bad line: " + Sentinel + "a") }, "log up: line 1 has a word that a test planted"},
 		{"a password in a log", func(e *Evidence, _ []Agent) {
 			e.Logs["up"], e.Secrets = []byte("user=x password=0123abc"), map[string]string{"the password of x": "0123abc"}
-		}, "log up has the password of x"},
+		}, "log up: line 1 has the password of x"},
 		{"nothing that could leak", func(e *Evidence, _ []Agent) {
 			for i := range e.Raw {
 				e.Raw[i].Body = []byte(strings.ReplaceAll(string(e.Raw[i].Body), Sentinel, "xxxxx-xxxxxxxxx"))

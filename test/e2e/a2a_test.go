@@ -119,7 +119,7 @@ func TestRealCodexOverA2A(t *testing.T) {
 // names, and for "slow" waits until it is ended.
 func recordings(t *testing.T, names ...string) *site {
 	t.Helper()
-	lab, data := t.TempDir(), t.TempDir()
+	lab, data := secretDir(t), t.TempDir()
 	for _, name := range names {
 		recording, err := os.ReadFile(filepath.Join("..", "corpus", "codex", name+".jsonl"))
 		if err != nil {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // halves prints one message, waits for the file go, prints the second and ends.
@@ -238,6 +240,7 @@ func TestRunWhoseReaderLeavesGoesOn(t *testing.T) {
 	cmd := exec.Command(program, "run", "--data-dir", data, "--run", "unread", "--json", "--", agent.path)
 	stderr := newText()
 	cmd.Stderr = stderr
+	quiet.Watch(t, cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

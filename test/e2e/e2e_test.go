@@ -26,6 +26,7 @@ import (
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/agents"
 	"github.com/linesman/linesman/test/guard"
+	"github.com/linesman/linesman/test/quiet"
 )
 
 var program string // the linesman under test
@@ -71,6 +72,7 @@ func up(t *testing.T, data string, flags ...string) *exec.Cmd {
 	cmd := exec.Command(program, append([]string{"up", "--data-dir", data, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"}, flags...)...)
 	stderr := &tail{}
 	cmd.Stderr = stderr
+	quiet.Watch(t, cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -120,6 +122,7 @@ func execute(t *testing.T, args ...string) (stdout string, code int) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	stderr := &tail{}
 	cmd.Stderr = stderr
+	quiet.Watch(t, cmd)
 	out, err := cmd.Output()
 	if err != nil && cmd.ProcessState.ExitCode() < 0 {
 		t.Fatalf("linesman %s: %v\n%s", strings.Join(args, " "), err, stderr)
@@ -140,6 +143,7 @@ func agentRun(t *testing.T, data, id string, env, argv []string, cwd, at string)
 	cmd.Env, cmd.Dir = env, cwd
 	stderr := &tail{}
 	cmd.Stderr = stderr
+	quiet.Watch(t, cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

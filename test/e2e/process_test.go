@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // deadline is for what takes a moment, on a busy machine.
@@ -27,11 +29,21 @@ type process struct {
 	ended  chan struct{}
 }
 
-// begin starts the program until the test ends.
+// begin starts the program until the test ends. It logs at the level debug.
 func begin(t *testing.T, stdin io.Reader, args ...string) *process {
+	t.Helper()
+	return beginIn(t, nil, stdin, args...)
+}
+
+// beginIn is begin in an environment, if that is not nil, and with its log level.
+func beginIn(t *testing.T, env []string, stdin io.Reader, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(program, args...), stdout: newText(), stderr: newText(), ended: make(chan struct{})}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, p.stdout, p.stderr
+	quiet.Watch(t, p.cmd)
+	if env != nil {
+		p.cmd.Env = env
+	}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,12 +155,12 @@ type script struct {
 
 func newScript(t *testing.T, body string) *script {
 	t.Helper()
-	dir := t.TempDir()
+	dir := secretDir(t)
 	s := &script{t: t, dir: dir, path: filepath.Join(dir, "agent")}
 	text := `#!/bin/sh
 cd "` + dir + `" || exit 99
 await() { until test -e "$1"; do sleep 0.02; done; }
-say() { echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"'"$1"'"}}'; }
+say() { echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"'"$1"'"},"unknown":"` + quiet.Sentinel + `said"}'; }
 ` + body
 	if err := os.WriteFile(s.path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
@@ -160,7 +172,7 @@ say() { echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_messa
 func said(texts ...string) []byte {
 	var b strings.Builder
 	for _, text := range texts {
-		b.WriteString(`{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"` + text + `"}}` + "\n")
+		b.WriteString(`{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"` + text + `"},"unknown":"` + quiet.Sentinel + `said"}` + "\n")
 	}
 	return []byte(b.String())
 }

@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // Workers are killed again and again while they take tasks, and come back:
 // every task is done, and no agent is started twice.
 func TestTasksSurviveTheirWorkers(t *testing.T) {
 	t.Parallel()
-	url, lab := startNATS(t), t.TempDir()
+	url, lab := startNATS(t), secretDir(t)
 	journal := filepath.Join(lab, "journal")
 	write(t, filepath.Join(lab, "agent.sh"), `for prompt; do :; done
 echo "$prompt" >>'`+journal+`'
@@ -45,7 +47,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 	const tasks = 60
 	var all []string
 	for i := range tasks {
-		e := d.ask("submit", map[string]any{"task": fmt.Sprintf("task-%02d", i), "workingDir": lab})
+		e := d.ask("submit", map[string]any{"task": fmt.Sprintf(quiet.Sentinel+"%02d", i), "workingDir": lab})
 		id := e.Get("data.task_id").String()
 		if id == "" {
 			t.Fatalf("submit: %s", e.Raw)
@@ -81,7 +83,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 		times[prompt]++
 	}
 	for i := range tasks {
-		if prompt := fmt.Sprintf("task-%02d", i); times[prompt] != 1 {
+		if prompt := fmt.Sprintf(quiet.Sentinel+"%02d", i); times[prompt] != 1 {
 			t.Errorf("%s was done %d times", prompt, times[prompt])
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/test/agents"
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // desk is a `linesman up` that takes tasks. What it starts for a task is the
@@ -35,7 +36,7 @@ type desk struct {
 func newDesk(t *testing.T, slots int, prompts ...string) *desk {
 	t.Helper()
 	agents.Codex(t)
-	lab := t.TempDir()
+	lab := secretDir(t)
 	d := &desk{t: t, data: t.TempDir(), dirs: map[string]string{}}
 	for _, p := range prompts {
 		prompt, scenario, _ := strings.Cut(p, "=")
@@ -56,6 +57,16 @@ func newDesk(t *testing.T, slots int, prompts ...string) *desk {
 	d.up = up(t, d.data, "--config", filepath.Join(lab, "linesman.toml"))
 	d.conn = operator(t, d.data)
 	return d
+}
+
+// secretDir is a directory whose path may be in no log.
+func secretDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), quiet.Sentinel+"dir")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func write(t *testing.T, path, text string) {
@@ -159,9 +170,11 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 	if got := entry.Get("position").Int(); got != 0 {
 		t.Errorf("position %d, want 0", got)
 	}
-	busy := d.until(one, "its command", func(_, entry gjson.Result) bool {
+	begun := func(_, entry gjson.Result) bool {
 		return strings.Contains(entry.Get("progress.current_activity").String(), "echo begun")
-	})
+	}
+	busy := d.until(one, "its command", begun)
+	d.until(two, "its command", begun)
 	if p := busy.Get("progress.percent").Int(); p <= 0 || p >= 100 {
 		t.Errorf("progress %s", busy.Raw)
 	}

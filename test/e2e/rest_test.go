@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // site is the HTTP of a `linesman up`.
@@ -29,7 +31,9 @@ func newSite(t *testing.T, data, scopes string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), program, "token", "create", "test", "--scope", scopes, "--data-dir", data).Output()
+	create := exec.CommandContext(t.Context(), program, "token", "create", "test", "--scope", scopes, "--data-dir", data)
+	quiet.Watch(t, create)
+	out, err := create.Output()
 	if err != nil {
 		t.Fatalf("token create: %v", err)
 	}
@@ -181,7 +185,7 @@ func TestRealCodexOverREST(t *testing.T) {
 
 func TestRESTExample(t *testing.T) {
 	t.Parallel()
-	lab := t.TempDir()
+	lab := secretDir(t)
 	example := filepath.Join(lab, "rest")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", example, "./examples/rest")
 	build.Dir = filepath.Join("..", "..")

@@ -18,7 +18,7 @@ trap 'say interrupted; exit 7' INT
 say one
 while :; do sleep 0.02; done
 `)
-	run := begin(t, nil, "run", "--data-dir", data, "--run", "polite", "--json", "--", agent.path)
+	run := beginIn(t, os.Environ(), nil, "run", "--data-dir", data, "--run", "polite", "--json", "--", agent.path)
 	run.await(run.stdout, `"text":"one"`)
 	run.signal(syscall.SIGINT)
 	if code := run.code(); code != 7 {

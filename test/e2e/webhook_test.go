@@ -12,9 +12,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/quiet"
 )
 
-const webhookSecret = "a-secret-that-only-the-receiver-knows"
+const webhookSecret = quiet.Sentinel + "that-only-the-receiver-knows"
 
 // webhook is the example receiver, and what it printed.
 type webhook struct {
@@ -101,9 +103,9 @@ func (w *webhook) told(run, status string) {
 func (w *webhook) submit(d *desk, prompt string) (run string) {
 	w.t.Helper()
 	ack := d.ask("_codex_local_exec", map[string]any{
-		"format": "adcp", "task": prompt, "workingDir": d.dirs[prompt], "skipGitRepoCheck": true, "idempotency_key": "webhook-test-of-" + prompt,
+		"format": "adcp", "task": prompt, "workingDir": d.dirs[prompt], "skipGitRepoCheck": true, "idempotency_key": quiet.Sentinel + "webhook-" + prompt,
 		"push_notification_config": map[string]any{
-			"url": "http://" + w.address + "/hook", "operation_id": "op:" + prompt,
+			"url": "http://" + w.address + "/" + quiet.Sentinel + "hook", "operation_id": "op:" + quiet.Sentinel + prompt,
 			"authentication": map[string]any{"schemes": []string{"HMAC-SHA256"}, "credentials": webhookSecret},
 		},
 	})

@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // commandTime is how long one scenario, or one command of the inspector, may
@@ -190,6 +192,7 @@ func run(tb testing.TB, node string, args ...string) (stdout []byte, exit int) {
 	cmd.Dir, cmd.Stderr = home, &stderr
 	cmd.Env = []string{"PATH=" + filepath.Dir(node) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8", "NO_COLOR=1"}
 	cmd.WaitDelay = 5 * time.Second
+	quiet.Watch(tb, cmd) // with what a linesman says that it starts
 	stdout, err := cmd.Output()
 	if stderr.Len() > 0 {
 		tb.Logf("%s", stderr.Bytes())

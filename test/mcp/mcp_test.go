@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/test/guard"
 	"github.com/linesman/linesman/test/mcp"
+	"github.com/linesman/linesman/test/quiet"
 )
 
 var program string // the linesman under test
@@ -52,6 +53,7 @@ func up(t *testing.T) *desk {
 	cmd := exec.Command(program, "up", "--data-dir", d.data, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	cmd.Stderr = &stderr
+	quiet.Watch(t, cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +95,7 @@ func (d *desk) targets() map[string][]string {
 	return map[string][]string{
 		"http 2025-11-25": mcp.OverHTTP(d.url, d.token, false),
 		"http 2026-07-28": mcp.OverHTTP(d.url, d.token, true),
-		"stdio":           {program, "-e", "LINESMAN_DATA_DIR=" + d.data, "mcp"},
+		"stdio":           {program, "-e", "LINESMAN_DATA_DIR=" + d.data, "-e", "LINESMAN_LOG_LEVEL=debug", "mcp"},
 	}
 }
 
@@ -138,7 +140,7 @@ func TestInspectorCallsEveryTool(t *testing.T) {
 	const nobody = `{"task_id":"T-local-none","format":"json"}`
 	calls := map[string]struct{ args, status, code string }{
 		"_codex_local_run":               {`{"task":"x","mode":"workspace-write","format":"json"}`, "error", "VALIDATION"},
-		"_codex_local_exec":              {`{"task":"Say hello.","format":"json"}`, "ok", ""},
+		"_codex_local_exec":              {`{"task":"` + quiet.Sentinel + `hello","format":"json"}`, "ok", ""},
 		"_codex_local_resume":            {`{"threadId":"x","task":"y","format":"json"}`, "error", "VALIDATION"},
 		"_codex_local_status":            {`{"format":"json"}`, "ok", ""},
 		"_codex_local_results":           {nobody, "error", "NOT_FOUND"},

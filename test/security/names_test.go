@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // strange are names that would be a wildcard, another subject, or another
@@ -89,14 +90,16 @@ func (h *house) linesmanAt(t *testing.T, stdin string, args ...string) (out stri
 	cmd := exec.CommandContext(ctx, program(t, "linesman"), append([]string{args[0], "--data-dir", h.data}, args[1:]...)...)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	cmd.Stdin = strings.NewReader(stdin)
-	b, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState.ExitCode() < 0 {
-		t.Fatalf("linesman %q: %v\n%s", args, err, b)
+	all := &said{}
+	cmd.Stdout, cmd.Stderr = all, all
+	quiet.Watch(t, cmd)
+	if err := cmd.Run(); err != nil && cmd.ProcessState.ExitCode() < 0 {
+		t.Fatalf("linesman %q: %v\n%s", args, err, all)
 	}
-	return string(b), cmd.ProcessState.ExitCode()
+	return all.String(), cmd.ProcessState.ExitCode()
 }
 
-const secret = "agents-secret-4711"
+const secret = quiet.Sentinel + "of-the-agent"
 
 // A name from outside is a run's id or a mistake, at every entry: it matches
 // no other run, becomes no subject, and leads out of no directory.

@@ -28,29 +28,28 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/test/quiet"
 )
 
-// programs are linesman and a nats-server, built once.
-var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "linesman-security-")
-	if err != nil {
-		return "", err
-	}
+// bin is where the programs are, and the guard knows what runs as ours.
+var bin string
+
+// build makes the programs, linesman and a nats-server, once.
+var build = sync.OnceValue(func() error {
 	for name, path := range map[string]string{"linesman": "github.com/linesman/linesman/cmd/linesman", "nats-server": "github.com/nats-io/nats-server/v2"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), path).CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("build %s: %w\n%s", path, err, out)
+		if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, name), path).CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", path, err, out)
 		}
 	}
-	return dir, nil
+	return nil
 })
 
 func program(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := programs()
-	if err != nil {
+	if err := build(); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, name)
+	return filepath.Join(bin, name)
 }
 
 // linesman runs the program to its end.
@@ -62,6 +61,7 @@ func linesman(t *testing.T, args ...string) string {
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	quiet.Watch(t, cmd)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("linesman %s: %v\n%s", args, err, stderr.Bytes())

@@ -19,12 +19,23 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/test/guard"
 )
 
 func TestMain(m *testing.M) {
+	guard.Work()
+	var err error
+	bin, err = os.MkdirTemp("", "linesman-security-")
+	if err != nil {
+		panic(err)
+	}
+	watch, err := guard.Watch(bin)
+	if err != nil {
+		panic(err)
+	}
 	code := m.Run()
-	if dir, _ := programs(); dir != "" {
-		_ = os.RemoveAll(dir)
+	if err := watch.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/test/quiet"
 )
 
 // said is what a process has written so far; the last 64 KiB of it.
@@ -43,6 +44,7 @@ func role(t *testing.T, ready string, args ...string) *said {
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	out := &said{}
 	cmd.Stdout, cmd.Stderr = out, out
+	quiet.Watch(t, cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +108,7 @@ func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
 			cmd := exec.Command(program(t, "linesman"), at("worker", s.only(t, bus.SubscriberUser))...)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
+			quiet.Watch(t, cmd)
 			if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(stderr.String(), "no keys of worker in ") {
 				t.Errorf("a worker with the subscriber's keys: %v\n%s", err, &stderr)
 			}

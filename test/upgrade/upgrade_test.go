@@ -26,6 +26,7 @@ import (
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/guard"
+	"github.com/linesman/linesman/test/quiet"
 )
 
 var program string
@@ -155,6 +156,7 @@ func up(t *testing.T, data string) {
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "up", "--data-dir", data)
 	cmd.Env = append(os.Environ(), "LINESMAN_NATS_LISTEN=127.0.0.1:0", "LINESMAN_HTTP=127.0.0.1:0", "LINESMAN_WORK_MAX_RUNS=0")
 	cmd.Stderr = &log
+	quiet.Watch(t, cmd)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -180,9 +182,13 @@ func linesman(t *testing.T, data string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, program, append(args, "--data-dir", data)...).CombinedOutput()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, append(args, "--data-dir", data)...)
+	cmd.Stderr = &stderr
+	quiet.Watch(t, cmd)
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("linesman %q: %v\n%s", args, err, out)
+		t.Fatalf("linesman %q: %v\n%s%s", args, err, out, stderr.Bytes())
 	}
 	return string(out)
 }
