@@ -105,13 +105,14 @@ func (f *folder) outcome(ctx context.Context, r Request, e entry, earlier bool) 
 }
 
 // expire ends a run whose time is over. One that has an answer all the same,
-// because it came at the last moment, has it.
+// because it came at the last moment, has it: what somebody was told is taken,
+// an error too, is what the response says.
 func (f *folder) expire(ctx context.Context, e entry) Outcome {
 	ending, cancel := context.WithTimeout(ctx, late)
 	defer cancel()
 	if err := f.cfg.Runner.Expire(ending, e.Run); err != nil {
 		f.log.Warn("a run whose time is over could not be ended", zap.String("run", e.Run), zap.Error(err))
-	} else if o, err := f.cfg.Runner.Wait(ending, e.Run); err == nil && o.Status == StatusSuccess {
+	} else if o, err := f.cfg.Runner.Wait(ending, e.Run); err == nil && (o.Status == StatusSuccess || o.Taken) {
 		return f.timed(o, e)
 	}
 	return f.timed(Outcome{Status: StatusTimeout}, e)

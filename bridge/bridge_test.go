@@ -84,8 +84,19 @@ func TestWhatGoesWrongIsTheAnswer(t *testing.T) {
 func TestAnswerOfTheLastMomentCounts(t *testing.T) {
 	l := newLab(t)
 	l.start(l.config())
-	l.write(request, `{"request_id":"x","prompt":"hang late","timeout_seconds":0.2}`)
+	l.write(request, `{"request_id":"x","prompt":"hang late","timeout_seconds":2}`)
 	if r := l.response(response); r["status"] != "success" || r["response"] != "late" {
+		t.Errorf("got %v", r)
+	}
+}
+
+// An error that somebody answered with, and was told that it counts, is the
+// answer as much as a text is.
+func TestErrorOfTheLastMomentCounts(t *testing.T) {
+	l := newLab(t)
+	l.start(l.config())
+	l.write(request, `{"request_id":"x","prompt":"hang taken","timeout_seconds":2}`)
+	if r := l.response(response); r["status"] != "error" || r["error_message"] != "nobody knows" {
 		t.Errorf("got %v", r)
 	}
 }

@@ -34,7 +34,7 @@ type folder struct {
 	done   chan finished
 	wait   sync.WaitGroup
 
-	foreign map[string]bool      // names that are left alone, which was said
+	foreign map[string]bool      // names that are left alone, which was said; at most 2*maxNames
 	unready map[string]*unready  // files that are no requests yet
 	gone    map[string]time.Time // by request id: since when its file is missing
 	later   map[string]time.Time // by name: not before, for something went wrong
@@ -183,11 +183,15 @@ func (f *folder) stopAll(why error) {
 
 // scan looks at every request in the directory, and for those that are gone.
 func (f *folder) scan(ctx context.Context, now time.Time) error {
-	names, err := f.place.requests()
+	names, foreign, err := f.place.requests()
 	if err != nil {
 		return err
 	}
-	there := make(map[string]bool, len(names))
+	there := make(map[string]bool, len(names)+len(foreign))
+	for name, why := range foreign {
+		there[name] = true
+		f.leave(name, why)
+	}
 	for _, name := range names {
 		there[name] = true
 		f.look(ctx, name, now)
@@ -237,11 +241,8 @@ func (f *folder) look(ctx context.Context, name string, now time.Time) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return
-	case errors.As(err, &foreign):
-		if !f.foreign[name] {
-			f.foreign[name] = true
-			f.log.Warn("not taken for a request", zap.String("file", name), zap.String("why", foreign.why))
-		}
+	case errors.As(err, &foreign): // only just
+		f.leave(name, foreign.why)
 		return
 	case err != nil:
 		f.later[name] = now.Add(f.cfg.Retry)
@@ -262,6 +263,14 @@ func (f *folder) look(ctx context.Context, name string, now time.Time) {
 		a.stop(errReplaced)
 	case len(f.active) < f.cfg.MaxAtOnce && !f.attended(r.ID) && !f.superseded(ctx, name, r.ID):
 		f.begin(ctx, name, r.ID, v, func(ctx context.Context) error { return f.attend(ctx, name, r) })
+	}
+}
+
+// leave leaves a file alone, and says so once.
+func (f *folder) leave(name, why string) {
+	if !f.foreign[name] {
+		f.foreign[name] = true
+		f.log.Warn("not taken for a request", zap.String("file", name), zap.String("why", why))
 	}
 }
 

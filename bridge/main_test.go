@@ -86,6 +86,9 @@ func (r *fileRunner) Wait(ctx context.Context, run string) (Outcome, error) {
 			if prompt == "hang late" { // its answer came while it was being ended
 				return Outcome{Status: StatusSuccess, Text: "late"}, nil
 			}
+			if prompt == "hang taken" {
+				return Outcome{Status: StatusError, Message: "nobody knows", Taken: true}, nil
+			}
 			return failed("the run was cancelled"), nil
 		}
 	case prompt == "fail":

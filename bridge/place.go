@@ -73,16 +73,22 @@ func (p *place) at(path string) bool {
 }
 
 // requests are the names of the files that look like requests, at most
-// maxNames of them.
-func (p *place) requests() ([]string, error) {
-	return p.names(maxNames, func(name string) bool {
-		_, ok := ResponseName(name)
-		return ok
+// maxNames of them. Of those that are left alone the first so many are told,
+// each with the reason.
+func (p *place) requests() (names []string, foreign map[string]string, err error) {
+	foreign = map[string]string{}
+	names, err = p.names(maxNames, isRequest, func(name, why string) {
+		if len(foreign) < maxNames {
+			foreign[name] = why
+		}
 	})
+	return names, foreign, err
 }
 
-// names are the names in the directory that match, sorted, at most most.
-func (p *place) names(most int, match func(string) bool) ([]string, error) {
+// names are the names in the directory that match, sorted, at most most. Files
+// that are left alone do not count, lest they hide others; who passes alone is
+// told of each.
+func (p *place) names(most int, match func(string) bool, alone func(name, why string)) ([]string, error) {
 	d, err := p.root.Open(".")
 	if err != nil {
 		return nil, err
@@ -92,8 +98,14 @@ func (p *place) names(most int, match func(string) bool) ([]string, error) {
 	for len(names) < most {
 		some, err := d.Readdirnames(1024)
 		for _, name := range some {
-			if match(name) && len(names) < most {
+			if len(names) == most || !match(name) {
+				continue
+			}
+			var foreign *foreignError
+			if _, err := p.stat(name); !errors.As(err, &foreign) {
 				names = append(names, name)
+			} else if alone != nil {
+				alone(name, foreign.why)
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -249,7 +261,7 @@ func (p *place) aside(name, kind, why string, now time.Time) (string, error) {
 }
 
 func (p *place) pruneAside() error {
-	names, err := p.names(maxLeft, asides.MatchString)
+	names, err := p.names(maxLeft, asides.MatchString, nil)
 	if err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func idOf(b []byte) string {
 func (f *folder) recover() error {
 	names, err := f.place.names(maxLeft, func(name string) bool {
 		return strings.HasSuffix(name, takenSuffix) || waitingName.MatchString(name)
-	})
+	}, nil)
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func TestEveryResponseFollowsTheContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o.Status == StatusSuccess && *r.Response != o.Text || o.Status != StatusSuccess && *r.ErrorMessage != o.Message {
-			t.Fatalf("%q became %s", o, b)
+			t.Fatalf("%+v became %s", o, b)
 		}
 	})
 }

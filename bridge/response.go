@@ -42,6 +42,7 @@ type Outcome struct {
 	Message string            // what went wrong, for people, of everything else
 	Took    time.Duration     // how long the agent worked; 0: not known
 	Meta    map[string]string // goes to the metadata
+	Taken   bool              // somebody outside has given it, and was told that it counts
 }
 
 // failed is the outcome of what cannot be done.

@@ -26,7 +26,6 @@ type RawLog struct {
 	hasty   bool   // do not wait for NATS
 	since   int64  // of the connection in which the log was read
 	fence   uint64 // sequence of the last entry that RAW still holds, 0: none
-	anew    bool   // RAW is another one than that of the run's record
 	log     *zap.Logger
 }
 
@@ -56,7 +55,9 @@ func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, ha
 	return l, nil
 }
 
-// Mark is how far the log reaches.
+// Mark is how far the log reaches. One of a log that is empty, because RAW is
+// another one than it was, has a time all the same: who opens the log with it
+// again is not told of the old one.
 func (l *RawLog) Mark() runs.Mark { return l.mark }
 
 // Append stores e behind the last entry. It waits while NATS is away or full,
@@ -195,7 +196,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	last, err := l.last(ctx)
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // none yet, or all have aged out
 		l.fence = 0
-		if l.mark.Seq == 0 && l.anew {
+		if l.mark.Seq == 0 && l.mark.At != 0 { // the run's record is of another RAW
 			return false, nil
 		}
 		if l.mark.Seq == 0 {
@@ -204,7 +205,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 		}
 		aged, err := l.agedOut(ctx)
 		if err == nil && !aged { // RAW is another one: what it holds now counts, and that is nothing
-			l.mark, l.anew = runs.Mark{}, true
+			l.mark = emptied(l.mark)
 		}
 		return false, err
 	}
@@ -214,7 +215,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	if other, err := l.other(ctx, last.Sequence); err != nil {
 		return false, err
 	} else if other { // what it holds now counts
-		l.mark = runs.Mark{}
+		l.mark = emptied(l.mark)
 	}
 	for l.mark.Seq < last.Sequence {
 		m, err := l.get(ctx, l.mark.Seq+1, jetstream.WithGetMsgSubject(l.subject))
@@ -233,6 +234,11 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	l.fence = last.Sequence // not before: what is not read yet must refuse what comes next
 	return stored, nil
 }
+
+// emptied is the mark of a log of which another RAW holds nothing yet, after m
+// in the old one. It differs from that of a log that nobody knows: a caller who
+// keeps it, and is killed, must not be told what the run's record remembers.
+func emptied(m runs.Mark) runs.Mark { return runs.Mark{At: max(m.At, 1)} }
 
 // other reports whether RAW was made anew, or lost its end in a power failure:
 // the entry that we know as the last is not there, and has not aged out.

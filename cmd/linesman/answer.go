@@ -18,7 +18,7 @@ import (
 )
 
 type bridgeAnswerCmd struct {
-	Request string  `arg:"" help:"Id of the run, or of the request."`
+	Request string  `arg:"" help:"Id of the request, or of its run: one of the two that \"linesman bridge list\" prints."`
 	Text    *string `arg:"" optional:"" help:"The answer, as it is. By default that of --file, or stdin."`
 	File    string  `placeholder:"FILE" help:"The answer is in this file."`
 	Error   string  `placeholder:"TEXT" help:"Answer with an error: why there is no answer."`
@@ -57,7 +57,10 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 	return a.withTable(ctx, func(ctx context.Context, r *responder.Responder) error {
 		run, err := findRequest(ctx, r, c.Request)
 		if err != nil {
-			return noRequest(err, c.Request)
+			return noRequest(err, fmt.Errorf("no request %s is known that asks somebody outside", safeWord(c.Request)))
+		}
+		if err := c.mixedUp(ctx, r, run); err != nil {
+			return err
 		}
 		state, err := r.Answer(ctx, run, reply)
 		switch {
@@ -71,6 +74,24 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 		_, err = fmt.Fprintf(a.stdout, "%s %s\n", run, state)
 		return err
 	})
+}
+
+// mixedUp refuses a TEXT that is an id of the very request: who copies both of
+// them, as bridge list prints them, has not said the answer.
+func (c *bridgeAnswerCmd) mixedUp(ctx context.Context, r *responder.Responder, run string) error {
+	if c.Text == nil {
+		return nil
+	}
+	record, err := r.Record(ctx, run)
+	switch {
+	case errors.Is(err, runs.ErrNoRun): // its record is late
+		return nil
+	case err != nil:
+		return fmt.Errorf("run %s: %w", run, err)
+	case *c.Text == run, *c.Text != "" && *c.Text == record.Labels["request_id"]:
+		return exitWith(exitUsage, errors.New("TEXT: is an id of this request, not an answer: give one of its ids, then the answer; where it is the answer all the same, give it by stdin"))
+	}
+	return nil
 }
 
 // answeredRun is what became of an answer.
@@ -134,7 +155,7 @@ func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 	return a.withTable(ctx, func(ctx context.Context, r *responder.Responder) error {
 		all, err := waitingRequests(ctx, r, c.Request)
 		if err != nil {
-			return noRequest(err, c.Request)
+			return noRequest(err, fmt.Errorf("no request %s waits for an answer from outside", safeWord(c.Request)))
 		}
 		for _, w := range all {
 			switch {
@@ -153,9 +174,10 @@ func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func noRequest(err error, id string) error {
+// noRequest says what to do next where a request was not found.
+func noRequest(err, none error) error {
 	if errors.Is(err, runs.ErrNoRun) {
-		return exitWith(exitNoRun, fmt.Errorf("no request %s is known that asks somebody outside", safeWord(id)))
+		return exitWith(exitNoRun, errors.Join(none, errors.New("linesman bridge list: lists those that wait, each by its run and its request id")))
 	}
 	return err
 }

@@ -64,7 +64,7 @@ func (r *externalRunner) Wait(ctx context.Context, run string) (bridge.Outcome, 
 	case err != nil:
 		return o, err
 	}
-	o.Status, o.Text, o.Message = reply.Status, reply.Text, reply.Error // the words are the same
+	o.Status, o.Text, o.Message, o.Taken = reply.Status, reply.Text, reply.Error, true // the words are the same
 	return o, nil
 }
 

@@ -197,20 +197,23 @@ func (s *service) answer(tool string, r micro.Request) {
 // no page is made then that nobody sees.
 func arguments(body []byte) []byte {
 	const format = `{"format":"json"`
-	body = bytes.TrimSpace(body)
+	body = bytes.Trim(body, space)
 	switch {
 	case len(body) == 0, string(body) == "null":
 		return []byte(format + "}")
 	case body[0] != '{', mayHave(body, "format") && gjson.GetBytes(body, "format").Exists():
 		return body
 	}
-	rest := bytes.TrimSpace(body[1:])
+	rest := bytes.Trim(body[1:], space)
 	out := append(make([]byte, 0, len(format)+1+len(rest)), format...)
 	if len(rest) > 0 && rest[0] != '}' {
 		out = append(out, ',')
 	}
 	return append(out, rest...)
 }
+
+// space is what JSON takes for that, and nothing else is.
+const space = " \t\r\n"
 
 // mayHave reports whether a name stands somewhere in JSON: it is quick where
 // there is none.

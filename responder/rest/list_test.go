@@ -170,6 +170,7 @@ func TestMistakesAreNamedByTheirField(t *testing.T) {
 		{"POST", "/v1/runs", "[]", "body", "must be a JSON object"},
 		{"POST", "/v1/runs", `{"task":`, "body", "must be a JSON object"},
 		{"POST", "/v1/runs", `"x"`, "body", "must be a JSON object"},
+		{"POST", "/v1/runs", "\v{\"task\":\"x\"}", "body", "must be a JSON object"},
 		{"POST", "/v1/runs", "{\"task\":\"\xff\"}", "body", "UTF-8"},
 		{"POST", "/v1/runs", `{"task":" "}`, "task", "must not be blank"},
 		{"POST", "/v1/runs", `{"task":7}`, "task", "must be a string"},

@@ -173,7 +173,7 @@ func cancelRun(q *request) (*Answer, error) {
 // arguments are those of a tool: the body, without what the path or the
 // headers say, and with what was added.
 func (q *request) arguments(add map[string]string, taken ...string) (json.RawMessage, error) {
-	body := bytes.TrimSpace(q.body)
+	body := bytes.Trim(q.body, " \t\r\n") // no other space is JSON
 	if len(body) == 0 {
 		body = []byte("{}")
 	}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/external"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
+)
+
+// lastMoment answers a run when the time of its request is over, right before
+// the bridge ends it.
+type lastMoment struct {
+	*externalRunner
+	answer func(run string)
+}
+
+func (r lastMoment) Expire(ctx context.Context, run string) error {
+	r.answer(run)
+	return r.externalRunner.Expire(ctx, run)
+}
+
+// outside is a responder at work, on streams of the test's own.
+func outside(t *testing.T) *desk {
+	t.Helper()
+	_, server := serve(t)
+	n := &bus.Normalizer{
+		Bus: as(t, server, bus.NormalizerUser), Out: bus.Names{Prefix: bus.DefaultPrefix},
+		Backends: []normalizer.Backend{external.Backend{}}, Log: zap.NewNop(),
+	}
+	d := &desk{Responder: responder.New(responder.Config{Streams: as(t, server, bus.ResponderUser), Queue: bus.DefaultQueue, LostAfter: time.Minute})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for _, run := range []func(context.Context) error{n.Run, d.Responder.Run} {
+		group.Go(func() {
+			if err := run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); group.Wait() })
+	if err := d.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Whoever answers as the request's time runs out, and is told that it counts,
+// finds that answer in the response: an error as well as a text.
+func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
+	d := outside(t)
+	for name, reply := range map[string]runs.Reply{
+		"text":  {Status: runs.ReplySuccess, Text: "the second"},
+		"error": {Status: runs.ReplyError, Error: "nobody knows"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, ctx := t.TempDir(), t.Context()
+			body, err := json.Marshal(map[string]any{"request_id": name, "prompt": "Which one?", "timeout_seconds": 2})
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, ".agent-request.json"), body, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			var told error
+			runner := lastMoment{&externalRunner{d}, func(run string) { _, told = d.Answer(ctx, run, reply) }}
+			done := make(chan error, 1)
+			go func() {
+				done <- bridge.New(bridge.Config{Dirs: []bridge.Dir{{Path: dir, Must: true}}, State: t.TempDir(), Runner: runner, Poll: 20 * time.Millisecond}).Run(ctx)
+			}()
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			late := time.After(30 * time.Second)
+			var got []byte
+			for got == nil {
+				select {
+				case <-tick.C:
+					got, _ = os.ReadFile(filepath.Join(dir, ".agent-response.json"))
+				case <-late:
+					t.Fatal("there is no response")
+				}
+			}
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			var r bridge.Response
+			if err := json.Unmarshal(got, &struct {
+				*bridge.Response
+				Duration any `json:"duration_seconds"`
+			}{Response: &r}); err != nil {
+				t.Fatal(err)
+			}
+			said := runs.Reply{Status: r.Status}
+			if r.Response != nil {
+				said.Text = *r.Response
+			}
+			if r.ErrorMessage != nil {
+				said.Error = *r.ErrorMessage
+			}
+			if told != nil || said != reply {
+				t.Errorf("who answered was told %v, and the response is %s", told, got)
+			}
+		})
+	}
+}
+
+// Who gives both ids of a request, as they are listed, has not said an answer.
+func TestAnIDOfTheRequestIsNoAnswer(t *testing.T) {
+	d := outside(t)
+	const run = "T-local-asked"
+	if err := d.Ask(t.Context(), run, runs.Question{Prompt: "Which one?"}, map[string]string{"request_id": "id-1"}, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(30 * time.Second); ; {
+		if _, err := d.Record(t.Context(), run); err == nil {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("the run has no record")
+		}
+	}
+	for text, want := range map[string]int{run: exitUsage, "id-1": exitUsage, "id-2": exitDone, "": exitDone} {
+		c := bridgeAnswerCmd{Request: run, Text: &text}
+		if err := c.mixedUp(t.Context(), d.Responder, run); exitCode(err) != want {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

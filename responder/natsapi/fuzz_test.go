@@ -1,0 +1,57 @@
+package natsapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var errorCode = regexp.MustCompile(`^[45][0-9][0-9]$`)
+
+// FuzzRequest reads a request's body: a tool gets what the caller sent, with a
+// format where none was named, and an error that quotes it is one bounded line
+// of the headers.
+func FuzzRequest(f *testing.F) {
+	for _, s := range []string{
+		``, ` null `, `{}`, ` { "task_id" : "x" } `, `{"format":"markdown"}`, `{"f\u006frmat":"markdown"}`, `{"a":{"format":1}}`, `{,}`, `{} x`, `{`, `[]`, `"x"`, "\xff",
+		"a\r\nNats-Service-Error-Code: 200\r\n\r\n", "\u2028\x00\x7f",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		sent := bytes.Clone(body)
+		got := arguments(body)
+		if !bytes.Equal(body, sent) {
+			t.Errorf("%q became %q under its owner", sent, body)
+		}
+		trimmed := bytes.Trim(body, space)
+		if none := len(trimmed) == 0 || string(trimmed) == "null"; json.Valid(got) != (none || json.Valid(body)) {
+			t.Errorf("%q became %q", body, got)
+		}
+		var asked, given map[string]any
+		if json.Unmarshal(body, &asked) == nil && asked != nil {
+			if err := json.Unmarshal(got, &given); err != nil {
+				t.Fatalf("%q became %q: %v", body, got, err)
+			}
+			if _, named := asked["format"]; !named {
+				asked["format"] = "json"
+			}
+			if !reflect.DeepEqual(asked, given) {
+				t.Errorf("%q became %q", body, got)
+			}
+		}
+		for _, member := range []string{"error", "adcp_error"} {
+			envelope, err := json.Marshal(map[string]any{member: map[string]string{"code": "VALIDATION", "message": string(body)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, text := problem(envelope)
+			if !errorCode.MatchString(code) || len(text) > 600 || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
+				t.Errorf("%q is told as %q %q", body, code, text)
+			}
+		}
+	})
+}
