@@ -3,6 +3,7 @@ package rest_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -141,7 +142,8 @@ func exchange(t *testing.T, patience time.Duration, method string, body []byte) 
 // would see it.
 func serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) (aborted bool) {
 	defer func() {
-		if p := recover(); p == http.ErrAbortHandler {
+		p := recover()
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			aborted = true
 		} else if p != nil {
 			panic(p)
