@@ -59,15 +59,15 @@ func TestEnvironmentByPolicy(t *testing.T) {
 		},
 		"all": {
 			policy: runs.EnvPolicy{Policy: runs.InheritAll},
-			want:   with("OPENAI_API_KEY=k", "EXTRA=a=b\nc", "EMPTY=", "LCX=1"),
+			want:   with("EXTRA=a=b\nc", "EMPTY=", "LCX=1"),
 		},
 		"all does not look at the list": {
-			policy: runs.EnvPolicy{Policy: runs.InheritAll, Allow: []string{"LINESMAN_X"}},
-			want:   with("OPENAI_API_KEY=k", "EXTRA=a=b\nc", "EMPTY=", "LCX=1"),
+			policy: runs.EnvPolicy{Policy: runs.InheritAll, Allow: []string{"LINESMAN_X", "OPENAI_API_KEY"}},
+			want:   with("EXTRA=a=b\nc", "EMPTY=", "LCX=1"),
 		},
 		"all and what is configured": {
 			policy: runs.EnvPolicy{Policy: runs.InheritAll},
-			always: []string{"LINESMAN_X"},
+			always: []string{"LINESMAN_X", "OPENAI_API_KEY"},
 			want:   with("OPENAI_API_KEY=k", "EXTRA=a=b\nc", "EMPTY=", "LCX=1", "LINESMAN_X=1"),
 		},
 	} {
@@ -76,6 +76,29 @@ func TestEnvironmentByPolicy(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, row.want)
 			}
 		})
+	}
+}
+
+// A credential is not what somebody meant who asked for everything.
+func TestCredentialsPassOnlyWhenNamed(t *testing.T) {
+	secrets := []string{"GITHUB_TOKEN", "OPENAI_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "npm_token", "X_PASSWD", "SECRETS_TOKEN_1", "DB_CREDENTIALS", "GHTOKEN", "APIKEY"}
+	plain := []string{"MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "GOPATH", "HTTPS_PROXY"}
+	all := runs.EnvPolicy{Policy: runs.InheritAll}
+	for _, name := range secrets {
+		for _, c := range []struct {
+			policy runs.EnvPolicy
+			always []string
+			want   int
+		}{{all, nil, 0}, {all, []string{name}, 1}, {runs.EnvPolicy{}, nil, 0}, {runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{name}}, nil, 1}} {
+			if got := launch.Environ(c.policy, c.always, []string{name + "=x"}); len(got) != c.want {
+				t.Errorf("%+v, always %q: got %q", c.policy, c.always, got)
+			}
+		}
+	}
+	for _, name := range plain {
+		if got := launch.Environ(all, nil, []string{name + "=x"}); len(got) != 1 {
+			t.Errorf("%s does not pass", name)
+		}
 	}
 }
 
