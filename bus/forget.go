@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,8 +13,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// ErrOpen reports a run that cannot be forgotten, since it has not ended.
-var ErrOpen = errors.New("the run has not ended")
+// ErrOpen reports a run that cannot be forgotten, since it has not ended, or
+// its task has not.
+var ErrOpen = errors.New("the run has not ended, or its task has not")
 
 // ErrNeeded reports a run that cannot be forgotten yet, since it is how its
 // task ended: without it an earlier run of the task would wait again.
@@ -52,6 +54,9 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 		return f, err
 	}
 	if err := b.notNeeded(ctx, run); err != nil {
+		return f, err
+	}
+	if err := b.notWaiting(ctx, run); err != nil {
 		return f, err
 	}
 	steps := []struct {
@@ -168,6 +173,42 @@ func (b *Bus) notNeeded(ctx context.Context, run string) error {
 		}
 	}
 	return nil
+}
+
+// notWaiting returns ErrOpen for a run of a task that is open: it waits to be
+// gone on with, and the newest of those that went on waits as well, or works.
+func (b *Bus) notWaiting(ctx context.Context, run string) error {
+	newest, ok, err := b.Record(ctx, run)
+	if err != nil || !ok || !newest.Waits() {
+		return err
+	}
+	task := cmp.Or(newest.Continues, run)
+	for n := 2; ; n++ {
+		id, err := runs.LinkID(task, n)
+		if err != nil {
+			break // no more can be
+		}
+		record, ok, err := b.Record(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			known, err := b.Known(ctx, id)
+			if err != nil {
+				return err
+			}
+			if !known {
+				break
+			}
+		}
+		if ok && record.Continues == task {
+			newest = record
+		}
+	}
+	if newest.State.Final() {
+		return nil
+	}
+	return ErrOpen
 }
 
 // mark replaces the record of a run by the mark that it was removed.

@@ -22,8 +22,8 @@ func TestATaskIsForgottenFromItsBeginning(t *testing.T) {
 		}
 	}
 	interleave(t, b, map[string][]runs.Entry{
-		"t": leg("", runs.ExitNeedsAgent), "t-2": leg("t", runs.ExitNeedsAgent), "t-3": leg("t", 0), "u": leg("", runs.ExitNeedsAgent),
-	}, "t", "t-2", "t-3", "u")
+		"t": leg("", runs.ExitNeedsAgent), "t-2": leg("t", runs.ExitNeedsAgent), "t-3": leg("t", 0),
+	}, "t", "t-2", "t-3")
 	normalize(t, b)
 	forget := func(run string, want error) {
 		t.Helper()
@@ -36,10 +36,45 @@ func TestATaskIsForgottenFromItsBeginning(t *testing.T) {
 	forget("t-3", ErrNeeded)
 	forget("t-2", nil)
 	forget("t-3", nil)
-	forget("u", nil) // nobody goes on with it
-	for _, run := range []string{"t", "t-2", "t-3", "u"} {
+	for _, run := range []string{"t", "t-2", "t-3"} {
 		if record, ok, err := b.Record(t.Context(), run); ok || err != nil {
 			t.Errorf("%s has the record %s, %v", run, record.JSON(), err)
+		}
+	}
+}
+
+// A task that waits to be gone on with is open: none of its runs is forgotten,
+// be it that they ended, before somebody goes on with it or gives it up.
+func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
+	_, b := serve(t)
+	entries := func(task string, more ...runs.Entry) []runs.Entry {
+		start := runs.Start{Source: "run"}
+		if task != "" {
+			start.Labels = map[string]string{runs.LabelContinues: task}
+		}
+		return append([]runs.Entry{{Kind: runs.Started, Time: 1_000, Body: runs.Encode(start)}}, more...)
+	}
+	code := runs.ExitNeedsAgent
+	asks := runs.Entry{Kind: runs.Exited, Time: 2_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})}
+	interleave(t, b, map[string][]runs.Entry{
+		"waits": entries("", asks),
+		"works": entries("", asks), "works-2": entries("works"),
+		"asks": entries("", asks), "asks-2": entries("asks", asks),
+		"alone": entries("", asks), "alone-2": entries(""), // the id is somebody's own
+	}, "waits", "works", "works-2", "asks", "asks-2", "alone", "alone-2")
+	normalize(t, b)
+	for _, run := range []string{"waits", "works", "works-2", "asks", "asks-2", "alone"} {
+		if f, err := b.Forget(t.Context(), run); !errors.Is(err, ErrOpen) || f != (Forgotten{}) {
+			t.Errorf("forget %s: %+v, %v; want %v", run, f, err, ErrOpen)
+		}
+	}
+
+	interleave(t, b, map[string][]runs.Entry{"waits-2": entries("waits", runs.Entry{Kind: runs.Cancelled, Time: 3_000, Body: runs.Encode(runs.Remark{})},
+		runs.Entry{Kind: runs.Exited, Time: 3_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonCancelled})})}, "waits-2")
+	normalize(t, b)
+	for _, run := range []string{"waits", "waits-2"} {
+		if f, err := b.Forget(t.Context(), run); err != nil || !f.Record {
+			t.Errorf("forget %s, given up: %+v, %v", run, f, err)
 		}
 	}
 }

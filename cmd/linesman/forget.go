@@ -20,9 +20,9 @@ type forgetCmd struct {
 // Help is printed by `linesman forget --help`.
 func (forgetCmd) Help() string {
 	return `Erases a run that has ended: what its agent wrote, its events, its record, the requests that began it with a key, and its
-notifications. It cannot be undone. A run that has not ended is refused: cancel it first. Of a task
-of several runs the one that ended it goes last. Its id stays, as a mark that
-it was removed, and so does what its thread had used by then, as numbers. What subscribers have read already is theirs.
+notifications. It cannot be undone. A run that has not ended is refused, and so is one whose task waits to be gone on with:
+cancel it first. Of a task of several runs the one that ended it goes last. Its id stays, as a mark that it was
+removed, and so does what its thread had used by then, as numbers. What subscribers have read already is theirs.
 
 Examples:
 
@@ -40,8 +40,14 @@ func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer b.Close()
+	open := func(err error) error {
+		return exitWith(exitFailed, fmt.Errorf("run %s: %w: `linesman cancel %s` ends it", run, err, run))
+	}
 	spool := filepath.Join(a.runsDir(), run)
 	if _, err := os.Lstat(spool); err == nil {
+		if record, ok, err := b.Record(ctx, run); err == nil && ok && record.EndedAt == 0 {
+			return open(bus.ErrOpen)
+		}
 		return exitWith(exitFailed, fmt.Errorf("run %s: its worker has not published all that is in %s: start it, with `linesman up` or `linesman worker`, and try again", run, spool))
 	}
 	f, err := b.Forget(ctx, run)
@@ -49,7 +55,7 @@ func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 	case errors.Is(err, runs.ErrNoRun):
 		return exitWith(exitNoRun, fmt.Errorf("there is no run %s", run))
 	case errors.Is(err, bus.ErrOpen):
-		return exitWith(exitFailed, fmt.Errorf("run %s: %w: `linesman cancel %s` ends it", run, err, run))
+		return open(err)
 	case err != nil:
 		return err
 	}

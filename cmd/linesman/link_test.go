@@ -14,9 +14,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A task is gone on with by the first id that nobody has had: not by that of a
-// link that was forgotten, and not by one that somebody gave to a run of their
-// own, which says nothing of the task either.
+// A task is gone on with by the first id that nobody has had: not by one that
+// somebody gave to a run of their own, which says nothing of the task either,
+// and not by that of a run that was forgotten.
 func TestATaskIsGoneOnWithByAnIDThatNobodyHad(t *testing.T) {
 	_, server := serve(t)
 	b := as(t, server, bus.OperatorUser)
@@ -67,11 +67,13 @@ func TestATaskIsGoneOnWithByAnIDThatNobodyHad(t *testing.T) {
 	next("build", "build-3")
 	write("build-3", "build", runs.ExitNeedsAgent)
 	next("build", "build-4")
-	if _, err := b.Forget(ctx, "build-3"); err != nil {
+	write("build-4", "", 0) // somebody else's, too
+	next("build", "build-5")
+	if _, err := b.Forget(ctx, "build-4"); err != nil {
 		t.Fatal(err)
 	}
-	next("build", "build-4")
-	write("build-4", "build", 0)
+	next("build", "build-5")
+	write("build-5", "build", 0)
 	if link, _, err := (&app{}).nextLink(ctx, b, "build", "codex"); err == nil {
 		t.Errorf("a task that is done is gone on with by %s", link)
 	}
