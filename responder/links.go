@@ -16,8 +16,10 @@ import (
 
 // link notes the run of a task.
 func (t *table) link(row runs.Row) {
-	if !slices.Contains(t.links[row.Continues], row.ID) && len(t.links[row.Continues]) < runs.MaxLinks {
-		t.links[row.Continues] = append(t.links[row.Continues], row.ID)
+	links := t.links[row.Continues]
+	at, known := slices.BinarySearchFunc(links, row.ID, byNumber)
+	if !known && len(links) < runs.MaxLinks {
+		t.links[row.Continues] = slices.Insert(links, at, row.ID)
 	}
 }
 
@@ -30,13 +32,12 @@ func (t *table) unlink(task, id string) {
 
 // newest is the newest link of a task, nil where it has none. Their ids count.
 func (t *table) newest(task string) *entry {
-	var newest *entry
-	for _, id := range t.links[task] {
-		if e := t.rows[id]; e != nil && (newest == nil || later(id, newest.ID)) {
-			newest = e
+	for _, id := range slices.Backward(t.links[task]) {
+		if e := t.rows[id]; e != nil { // all but the one that is being put
+			return e
 		}
 	}
-	return newest
+	return nil
 }
 
 // came is a row as it came.
@@ -68,13 +69,20 @@ func (t *table) shown(e *entry) *entry {
 	return e
 }
 
-// later reports whether one run of a task comes behind another.
-func later(id, other string) bool {
-	return cmp.Or(cmp.Compare(len(id), len(other)), cmp.Compare(id, other)) > 0
+// byNumber orders the runs of a task.
+func byNumber(id, other string) int {
+	return cmp.Or(cmp.Compare(len(id), len(other)), cmp.Compare(id, other))
 }
 
-// follow shows the runs of a task anew, all but one, of which there is news.
+// later reports whether one run of a task comes behind another.
+func later(id, other string) bool { return byNumber(id, other) > 0 }
+
+// follow shows the runs of a task anew, all but one, of which there is news:
+// unless there is a newer one, as which they stand already.
 func (t *table) follow(task, but string) {
+	if newest := t.newest(task); newest != nil && later(newest.ID, but) {
+		return
+	}
 	for _, id := range append([]string{task}, t.links[task]...) {
 		e := t.rows[id]
 		if e == nil || id == but {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -47,17 +48,17 @@ func TestGivingATaskUpLeavesAYoungRunOfAnotherAlone(t *testing.T) {
 	l.shows(task+"-2", runs.StateWorking, "")
 }
 
-// A link that was forgotten, or cleaned up, has used its number up: what is
-// left of the task can still be given up.
-func TestATaskWithoutItsLastLinkCanBeGivenUp(t *testing.T) {
+// A run that was forgotten has used its number up, also where it was none of
+// the task's: the task can still be given up.
+func TestATaskWhoseNextNumberIsUsedUpCanBeGivenUp(t *testing.T) {
 	l := newLab(t, nil).legs()
-	const task, link = "T-local-task", "T-local-task-2"
+	const task, other = "T-local-task", "T-local-task-2"
 	l.begin(task, "")
 	l.exit(task, runs.ExitNeedsAgent)
-	l.begin(link, task)
-	l.exit(link, runs.ExitNeedsAgent)
-	l.shows(task, runs.StateInputRequired, link)
-	if _, err := l.bus(bus.OperatorUser).Forget(l.soon(), link); err != nil {
+	l.begin(other, "")
+	l.exit(other, 0)
+	l.reaches(other, func(v responder.View) bool { return v.State.Final() })
+	if _, err := l.bus(bus.OperatorUser).Forget(l.soon(), other); err != nil {
 		t.Fatal(err)
 	}
 	l.shows(task, runs.StateInputRequired, "")

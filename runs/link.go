@@ -20,15 +20,18 @@ const LabelContinues = "linesman.continues"
 // sourceRun is the [Start.Source] of a run that somebody started by hand.
 const sourceRun = "run"
 
-// MaxLinks is how many runs a task can have.
+// MaxLinks is how many runs a task can have. The last one is for giving it up.
 const MaxLinks = 1000
+
+// ErrManyRuns reports a task that has had [MaxLinks] runs.
+var ErrManyRuns = fmt.Errorf("a task has at most %d runs", MaxLinks)
 
 // LinkID is the id of the nth run of a task, n being 2 or more. The error says
 // that it would be no id.
 func LinkID(task string, n int) (string, error) {
 	id := task + "-" + strconv.Itoa(n)
 	if n > MaxLinks {
-		return "", fmt.Errorf("a task has at most %d runs", MaxLinks)
+		return "", ErrManyRuns
 	}
 	return id, CheckID(id)
 }

@@ -21,7 +21,8 @@ func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link
 		return "", "", fmt.Errorf("--resume %s: %w", run, err)
 	}
 	task = cmp.Or(record.Continues, run)
-	for n := 2; ; n++ {
+	n := 2
+	for ; ; n++ {
 		if link, err = runs.LinkID(task, n); err != nil {
 			return "", "", fmt.Errorf("--resume %s: %w", run, err)
 		}
@@ -44,6 +45,8 @@ func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link
 		return "", "", fmt.Errorf("--resume %s: it is a run of %s: name that with --agent", run, record.Agent)
 	case !record.Waits():
 		return "", "", fmt.Errorf("--resume %s: nothing waits to be gone on with: run %s is %s", run, record.ID, record.Outcome())
+	case n == runs.MaxLinks: // the one that is left is for giving it up
+		return "", "", fmt.Errorf("--resume %s: %w: `linesman cancel %s` gives it up", run, runs.ErrManyRuns, task)
 	}
 	return link, task, nil
 }

@@ -98,6 +98,8 @@ func (c *call) explain(err error) *failure {
 		return &failure{wireError{
 			Code: codeValidation, Message: "the task has ended: it is " + string(ended.State), Details: details{Field: "task_id", State: string(ended.State)},
 		}}
+	case errors.Is(err, runs.ErrManyRuns):
+		return invalid("task_id", "the task cannot be given up: "+runs.ErrManyRuns.Error(), details{})
 	case errors.As(err, &program):
 		return explainProgram(program)
 	case errors.As(err, &refused):
