@@ -68,8 +68,8 @@ type stdio struct {
 	out     io.Writer
 
 	mu       sync.Mutex
-	open     map[jsonrpc.ID]struct{} // calls that were read and not answered
-	answered chan struct{}           // tells that open has shrunk
+	open     map[jsonrpc.ID]bool // calls that were read and not answered; true: nobody wants the answer any more
+	answered chan struct{}       // tells that open has shrunk
 
 	once   sync.Once
 	closed chan struct{}
@@ -78,7 +78,7 @@ type stdio struct {
 func newStdio(in io.Reader, out io.Writer, stop <-chan struct{}) *stdio {
 	return &stdio{
 		in: in, lines: make(chan line), stop: stop, out: out,
-		open: make(map[jsonrpc.ID]struct{}), answered: make(chan struct{}, 1), closed: make(chan struct{}),
+		open: make(map[jsonrpc.ID]bool), answered: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 }
 
@@ -147,10 +147,32 @@ func (c *stdio) Read(context.Context) (jsonrpc.Message, error) {
 		if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
 			c.await(maxOpen-1, nil)
 			c.mu.Lock()
-			c.open[req.ID] = struct{}{}
+			c.open[req.ID] = false
 			c.mu.Unlock()
+		} else if ok && req.Method == "notifications/cancelled" {
+			c.cancelled(req.Params)
 		}
 		return msg, nil
+	}
+}
+
+// cancelled notes that a call is not to be answered: the protocol wants so, and
+// clients take an answer for one that nobody asked for.
+func (c *stdio) cancelled(params json.RawMessage) {
+	var p struct {
+		ID any `json:"requestId"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return
+	}
+	id, err := jsonrpc.MakeID(p.ID)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.open[id]; ok {
+		c.open[id] = true
 	}
 }
 
@@ -175,14 +197,21 @@ func (c *stdio) await(most int, late <-chan time.Time) {
 	}
 }
 
-// Write writes one message.
+// Write writes one message, unless it is the answer to a call that was
+// cancelled.
 func (c *stdio) Write(_ context.Context, msg jsonrpc.Message) error {
 	b, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
-	err = c.print(b)
-	if res, ok := msg.(*jsonrpc.Response); ok {
+	res, ok := msg.(*jsonrpc.Response)
+	c.mu.Lock()
+	unwanted := ok && c.open[res.ID]
+	c.mu.Unlock()
+	if !unwanted {
+		err = c.print(b)
+	}
+	if ok {
 		c.mu.Lock()
 		delete(c.open, res.ID)
 		c.mu.Unlock()
