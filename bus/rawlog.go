@@ -174,6 +174,9 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 	if readable && e.Kind == runs.Queued && json.Unmarshal(e.Body, &start) == nil {
 		row.State, row.QueuedAt, row.StartedAt = runs.StateQueued, e.Time, 0
 		row.Source, row.Queue, row.Work, row.Dir = start.Source, start.Queue, start.Work, start.Dir
+		if len(start.Thread) <= runs.MaxThread {
+			row.Thread = start.Thread
+		}
 		if runs.CheckGovernance(start.Governance) == nil {
 			row.Governance = start.Governance
 		}
@@ -201,6 +204,11 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 		}
 		if l.mark.Seq == 0 {
 			l.mark, err = l.bus.remembered(ctx, l.run)
+			if err != nil || !l.mark.Started || l.mark.Exited {
+				return false, err
+			}
+			aged, err := l.agedOut(ctx)
+			l.mark.Gone = err == nil && !aged
 			return false, err
 		}
 		aged, err := l.agedOut(ctx)

@@ -60,10 +60,21 @@ func checkRun(run string, labels map[string]string) error {
 
 // Answer gives a run that waits for it an answer from outside: the run has
 // ended then, and its state is told. Of several answers the first counts. The
-// same one once more is no error; a different one, or one that comes too late,
-// is an [EndedError]. It is [ErrNotAsked] for a run that asks nobody outside,
+// same one once more is no error; a different one, or one that comes when the
+// run's time is over, is an [EndedError]: whoever asked may have given up, and
+// be out of reach. It is [ErrNotAsked] for a run that asks nobody outside,
 // [runs.ErrNoRun] for none, and a [runs.FieldError] for what is no answer.
 func (r *Responder) Answer(ctx context.Context, run string, reply runs.Reply) (runs.State, error) {
+	return r.take(ctx, run, reply, false)
+}
+
+// AnswerLate is Answer without a time: for an answer that whoever asked has
+// already.
+func (r *Responder) AnswerLate(ctx context.Context, run string, reply runs.Reply) (runs.State, error) {
+	return r.take(ctx, run, reply, true)
+}
+
+func (r *Responder) take(ctx context.Context, run string, reply runs.Reply, late bool) (runs.State, error) {
 	line, err := reply.Line()
 	if err != nil {
 		return "", err
@@ -82,7 +93,7 @@ func (r *Responder) Answer(ctx context.Context, run string, reply runs.Reply) (r
 		case v.State.Final():
 			return r.answered(ctx, run, reply, v.State)
 		}
-		state, err := r.answer(ctx, run, reply, line)
+		state, err := r.answer(ctx, run, reply, line, late)
 		if err != nil || state.Final() {
 			return state, err
 		}
@@ -96,8 +107,9 @@ func (r *Responder) Answer(ctx context.Context, run string, reply runs.Reply) (r
 }
 
 // answer writes a reply into the log of a run, unless that holds more than the
-// record tells of: then the state is that of a run that goes on.
-func (r *Responder) answer(ctx context.Context, run string, reply runs.Reply, line []byte) (runs.State, error) {
+// record tells of, or the run's time is over: then the state is that of a run
+// that goes on, or is about to end.
+func (r *Responder) answer(ctx context.Context, run string, reply runs.Reply, line []byte, late bool) (runs.State, error) {
 	record, err := r.Record(ctx, run)
 	switch {
 	case errors.Is(err, runs.ErrNoRun), err == nil && record.Lines == 0:
@@ -111,13 +123,18 @@ func (r *Responder) answer(ctx context.Context, run string, reply runs.Reply, li
 	case record.State.Final():
 		return r.answered(ctx, run, reply, record.State)
 	}
-	stored := false
+	stored, over := false, false
 	_, err = r.cfg.Streams.AppendIf(ctx, record.Agent, run, record.Row().Mark(), func(m runs.Mark) *runs.Entry {
-		if stored = m.Seq == record.Seq; !stored {
+		now := time.Now().UnixMilli()
+		over = !late && record.Due != 0 && now >= record.Due
+		if stored = m.Seq == record.Seq && !over; !stored {
 			return nil
 		}
-		return &runs.Entry{Kind: runs.Out, Time: time.Now().UnixMilli(), Offset: record.Bytes, Body: line}
+		return &runs.Entry{Kind: runs.Out, Time: now, Offset: record.Bytes, Body: line}
 	})
+	if over && err == nil {
+		err = r.Expire(ctx, run)
+	}
 	if err != nil || !stored {
 		return record.State, err
 	}

@@ -166,6 +166,28 @@ func TestOnlyOverdueQuestionsAreEnded(t *testing.T) {
 	}
 }
 
+// Whoever answers when the time is over is told so, at once and for ever: the
+// bridge may have given up on it, and be out of reach.
+func TestAnAnswerAfterItsTimeIsRefused(t *testing.T) {
+	l := newLab(t, nil)
+	for i, reply := range []runs.Reply{text("yes"), {Status: runs.ReplyError, Error: "nobody knows"}} {
+		run := l.ask(i, time.Now().Add(-time.Millisecond))
+		for range 2 {
+			state, err := l.desk.Answer(l.soon(), run, reply)
+			if ended := (*responder.EndedError)(nil); !errors.As(err, &ended) || state != runs.StateTimeout || ended.State != state {
+				t.Errorf("%s: the answer of the late: %s, %v", reply.Status, state, err)
+			}
+		}
+		if got, err := l.desk.Reply(l.soon(), run); !errors.Is(err, runs.ErrNoReply) {
+			t.Errorf("%s: it is stored: %+v, %v", reply.Status, got, err)
+		}
+	}
+	run := l.ask(2, time.Now().Add(-time.Millisecond))
+	if state, err := l.desk.AnswerLate(l.soon(), run, text("by a file")); err != nil || state != runs.StateCompleted {
+		t.Errorf("what its reader has already: %s, %v", state, err)
+	}
+}
+
 // A long answer is stored wholly, and read back byte for byte.
 func TestLongAnswerComesBackWhole(t *testing.T) {
 	l := newLab(t, nil)

@@ -323,7 +323,7 @@ func (r *Responder) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	}
 	row := runs.Row{
 		ID: t.Run, Agent: t.Agent, State: runs.StateQueued, Source: "queue", Queue: r.cfg.Queue, Work: work, Dir: t.Dir,
-		QueuedAt: now, Seq: raw, Governance: t.Governance,
+		QueuedAt: now, Seq: raw, Thread: t.Thread, Governance: t.Governance,
 	}
 	r.table.submitted(row)
 	return Ticket{Run: t.Run, At: now, Position: r.table.position(row), Seq: raw}, nil

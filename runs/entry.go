@@ -51,6 +51,7 @@ type Start struct {
 	Worker string            `json:"worker,omitempty"`   // who took it; at most MaxWorker bytes
 	Queue  string            `json:"queue,omitempty"`    // the work queue that it came by
 	Work   uint64            `json:"work_seq,omitempty"` // its place there: what is smaller comes first
+	Thread string            `json:"thread,omitempty"`   // that it is to go on with; at most MaxThread bytes
 
 	Due int64 `json:"due,omitempty"` // Unix ms; with SourceExternal: when nobody waits for the answer any more, 0: never
 
@@ -122,11 +123,12 @@ type Mark struct {
 	Exited    bool   // has an exit entry: nothing more may follow
 	By        string // worker of the first start entry, as far as it can be told
 	Work      uint64 // place in the queue, as the first entry has it
+	Gone      bool   `json:",omitempty"` // RAW was lost: the log is empty, and all else is what the run's record remembers
 }
 
 // After returns the mark once e is stored at sequence seq.
 func (m Mark) After(e Entry, seq uint64) Mark {
-	m.Seq, m.At = seq, e.Time
+	m.Seq, m.At, m.Gone = seq, e.Time, false
 	end := e.Offset + int64(len(e.Body))
 	switch e.Kind {
 	case Queued:

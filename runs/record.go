@@ -10,6 +10,7 @@
 package runs
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -77,6 +78,7 @@ type Record struct {
 	Cancel bool `json:"cancel_requested,omitempty"`
 
 	Thread    string `json:"thread_id,omitempty"` // at most 1024 bytes; a longer one is left out
+	Resumes   string `json:"resumes,omitempty"`   // the thread that it is to go on with, until it names one
 	TurnsDone int64  `json:"turns_completed"`
 	TurnsBad  int64  `json:"turns_failed"`
 	LastTurn  Turn   `json:"last_turn,omitempty"` // the last terminal line, 0: none yet
@@ -187,6 +189,9 @@ func (r *Record) begin(e Entry) {
 			r.Continues = task
 		}
 	}
+	if r.Thread == "" && start.Thread != "" && len(start.Thread) <= MaxThread {
+		r.Resumes = start.Thread
+	}
 	if CheckGovernance(start.Governance) == nil {
 		r.Governance = start.Governance
 	}
@@ -202,7 +207,7 @@ func (r *Record) Line(f Facts, at int64) {
 		r.Unknown++
 	}
 	if f.Thread != "" && len(f.Thread) <= maxThread {
-		r.Thread = f.Thread
+		r.Thread, r.Resumes = f.Thread, ""
 	}
 	switch f.Turn {
 	case TurnCompleted:
@@ -243,6 +248,10 @@ func (r *Record) tell(f *Facts) {
 }
 
 const maxThread = 1024
+
+// Context is the thread that the run belongs to: its own, or, until it has
+// named one, that which it is to go on with; "": none is known.
+func (r *Record) Context() string { return cmp.Or(r.Thread, r.Resumes) }
 
 // Resumed says what the thread had used when the run began. It counts from
 // the next usage on.

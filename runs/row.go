@@ -46,7 +46,7 @@ type Row struct {
 func (r *Record) Row() Row {
 	row := Row{
 		ID: r.ID, Agent: r.Agent, State: r.State, Source: r.Source, Queue: r.Queue, Work: r.Work, Worker: r.Worker, Dir: r.Dir,
-		Thread: r.Thread, Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link,
+		Thread: r.Context(), Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link,
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
 		Activity: r.Activity, Seq: r.Seq,
 	}

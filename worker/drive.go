@@ -154,7 +154,7 @@ func (r *Run) begin(ctx context.Context) error {
 		case m.Cancelled:
 			r.stop()
 		}
-		if m.Started {
+		if m.Started && !(ours && m.Gone) { // else a torn mark kept us from seeing that RAW was lost
 			return r.dir.mark.save()
 		}
 		// Said first: after a kill, a log that has a start entry has ours.

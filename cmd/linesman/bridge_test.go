@@ -19,15 +19,30 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// lastMoment answers a run when the time of its request is over, right before
-// the bridge ends it.
+// lastMoment sees nothing of its run until the time of the request is over.
+// Somebody answers before that, or right after it.
 type lastMoment struct {
 	*externalRunner
+	late   bool
 	answer func(run string)
+	over   bool
 }
 
-func (r lastMoment) Expire(ctx context.Context, run string) error {
-	r.answer(run)
+func (r *lastMoment) Wait(ctx context.Context, run string) (bridge.Outcome, error) {
+	if r.over {
+		return r.externalRunner.Wait(ctx, run)
+	}
+	if !r.late {
+		r.answer(run)
+	}
+	<-ctx.Done()
+	return bridge.Outcome{}, ctx.Err()
+}
+
+func (r *lastMoment) Expire(ctx context.Context, run string) error {
+	if r.over = true; r.late {
+		r.answer(run)
+	}
 	return r.externalRunner.Expire(ctx, run)
 }
 
@@ -57,12 +72,17 @@ func outside(t *testing.T) *desk {
 }
 
 // Whoever answers as the request's time runs out, and is told that it counts,
-// finds that answer in the response: an error as well as a text.
+// finds that answer in the response: an error as well as a text. Who comes later
+// is told that it does not count.
 func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
 	d := outside(t)
-	for name, reply := range map[string]runs.Reply{
-		"text":  {Status: runs.ReplySuccess, Text: "the second"},
-		"error": {Status: runs.ReplyError, Error: "nobody knows"},
+	for name, c := range map[string]struct {
+		reply runs.Reply
+		late  bool
+	}{
+		"text":  {reply: runs.Reply{Status: runs.ReplySuccess, Text: "the second"}},
+		"error": {reply: runs.Reply{Status: runs.ReplyError, Error: "nobody knows"}},
+		"late":  {reply: runs.Reply{Status: runs.ReplySuccess, Text: "the second"}, late: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, ctx := t.TempDir(), t.Context()
@@ -76,7 +96,7 @@ func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
 			var told error
-			runner := lastMoment{&externalRunner{d}, func(run string) { _, told = d.Answer(ctx, run, reply) }}
+			runner := &lastMoment{externalRunner: &externalRunner{d}, late: c.late, answer: func(run string) { _, told = d.Answer(ctx, run, c.reply) }}
 			done := make(chan error, 1)
 			go func() {
 				done <- bridge.New(bridge.Config{Dirs: []bridge.Dir{{Path: dir, Must: true}}, State: t.TempDir(), Runner: runner, Poll: 20 * time.Millisecond}).Run(ctx)
@@ -111,7 +131,7 @@ func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
 			if r.ErrorMessage != nil {
 				said.Error = *r.ErrorMessage
 			}
-			if told != nil || said != reply {
+			if c.late && (!isEnded(told) || r.Status != bridge.StatusTimeout) || !c.late && (told != nil || said != c.reply) {
 				t.Errorf("who answered was told %v, and the response is %s", told, got)
 			}
 		})

@@ -86,10 +86,10 @@ func (r *externalRunner) Overtaken(ctx context.Context, run string, o bridge.Out
 		return err
 	}
 	reply := runs.Reply{Status: o.Status, Text: o.Text, Error: cmp.Or(o.Message, "no reason was given")}
-	_, err := r.desk.Answer(ctx, run, reply)
+	_, err := r.desk.AnswerLate(ctx, run, reply)
 	var field *runs.FieldError
 	if errors.As(err, &field) { // readers have it, whatever its size
-		_, err = r.desk.Answer(ctx, run, runs.Reply{Status: runs.ReplyError, Error: "answered by a file: " + field.Problem})
+		_, err = r.desk.AnswerLate(ctx, run, runs.Reply{Status: runs.ReplyError, Error: "answered by a file: " + field.Problem})
 	}
 	if errors.Is(err, runs.ErrNoRun) || isEnded(err) {
 		return nil

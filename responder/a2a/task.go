@@ -222,7 +222,7 @@ func outcome(ctx context.Context, results push.Results, record *runs.Record, at 
 		return nil, err
 	}
 	return adcp.Response{
-		Status: adcp.StatusOf(record.State), TaskID: record.ID, ContextID: record.Thread, Message: record.Summary(), At: at,
+		Status: adcp.StatusOf(record.State), TaskID: record.ID, ContextID: record.Context(), Message: record.Summary(), At: at,
 		Governance: record.Governance, Error: failed, Body: withoutOutput(body),
 	}.Encode(), nil
 }

@@ -9,7 +9,7 @@ import (
 
 // Of is what every response about one run says.
 func Of(r *runs.Record) Response {
-	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Thread, Message: r.Summary(), Governance: r.Governance}
+	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Context(), Message: r.Summary(), Governance: r.Governance}
 	if a.Status == Failed {
 		a.Error = FailureOf(r)
 	}

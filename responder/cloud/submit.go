@@ -18,6 +18,7 @@ import (
 
 // Request is what a task in the cloud is asked to do.
 type Request struct {
+	Run         string            // run id that it gets; "": a new one
 	Prompt      string            // 1 to runs.MaxPrompt characters, not blank
 	Environment string            // id or unique label, at most MaxEnvironment bytes
 	Branch      string            // of the repository; default: main
@@ -72,6 +73,9 @@ func (r *Request) Check() error {
 	if r.Attempts < 0 || r.Attempts > MaxAttempts {
 		wrong("attempts", "must be 1 to %d, got %d", MaxAttempts, r.Attempts)
 	}
+	if r.Run != "" && runs.CheckID(r.Run) != nil {
+		wrong("run", "must be a run id")
+	}
 	if err := runs.CheckLabels(r.Labels); err != nil {
 		wrong("labels", "%s", strings.TrimPrefix(err.Error(), "labels: "))
 	}
@@ -112,7 +116,7 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	const patience = time.Minute
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	s.Run, err = d.begin(write, s, runs.Start{Source: "cloud", Labels: r.Labels, Governance: r.Governance}, submittedLine{
+	s.Run, err = d.begin(write, r.Run, s, runs.Start{Source: "cloud", Labels: r.Labels, Governance: r.Governance}, submittedLine{
 		Type: "cloud.submitted", ID: id, URL: url, Environment: r.Environment, Attempts: attempts,
 	})
 	if err != nil {
@@ -122,23 +126,31 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	return s, nil
 }
 
-// begin begins the log of a new run and returns its id.
-func (d *Driver) begin(ctx context.Context, s Submitted, body runs.Start, line submittedLine) (string, error) {
+// begin begins the log of a new run and returns its id: that which was asked
+// for, or one of ours.
+func (d *Driver) begin(ctx context.Context, asked string, s Submitted, body runs.Start, line submittedLine) (string, error) {
 	start := runs.Entry{Kind: runs.Started, Time: s.At, Body: runs.Encode(body)}
 	for {
-		run := runs.CloudID(s.At, rand.Uint64())
+		run := asked
+		if asked == "" {
+			run = runs.CloudID(s.At, rand.Uint64())
+		}
 		log, err := d.logs.Open(ctx, Agent, run, runs.Mark{})
 		if err != nil {
 			return "", err
 		}
-		if log.Mark().Seq != 0 {
-			continue // one in two thousand million has this id already
+		err = runs.ErrMoved
+		if log.Mark().Seq == 0 { // one in two thousand million has this id already
+			err = log.Append(ctx, start)
 		}
-		if err := log.Append(ctx, start); errors.Is(err, runs.ErrMoved) {
-			continue
-		} else if err != nil {
+		switch {
+		case errors.Is(err, runs.ErrMoved) && asked == "":
+		case errors.Is(err, runs.ErrMoved):
+			return "", runs.ErrKnownRun
+		case err != nil:
 			return "", err
+		default:
+			return run, log.Append(ctx, runs.Entry{Kind: runs.Out, Time: s.At, Body: encode(line)})
 		}
-		return run, log.Append(ctx, runs.Entry{Kind: runs.Out, Time: s.At, Body: encode(line)})
 	}
 }

@@ -26,7 +26,7 @@ type subject struct {
 }
 
 func ofRecord(r *runs.Record) *subject {
-	return &subject{run: r.ID, status: adcp.StatusOf(r.State), thread: r.Thread, governance: r.Governance, record: r}
+	return &subject{run: r.ID, status: adcp.StatusOf(r.State), thread: r.Context(), governance: r.Governance, record: r}
 }
 
 func ofView(v responder.View) *subject {
@@ -89,7 +89,7 @@ func (c *call) complete(ctx context.Context, of *subject) {
 	}
 	of.record, of.governance = record, record.Governance
 	if of.thread == "" {
-		of.thread = record.Thread
+		of.thread = record.Context()
 	}
 }
 

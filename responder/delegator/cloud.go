@@ -3,6 +3,7 @@ package delegator
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 
 	"go.uber.org/zap"
 
@@ -55,11 +56,11 @@ func cloudSubmit(c *call, ctx context.Context) (*reply, error) {
 	if err := c.canPush(); err != nil {
 		return nil, err
 	}
-	done, err := c.once(ctx, "", cloudLease, func(claim adcp.Claim) (outcome, error) {
+	done, err := c.once(ctx, runs.CloudID(c.begun.UnixMilli(), rand.Uint64()), cloudLease, func(claim adcp.Claim) (outcome, error) {
 		if claim.Again {
 			return outcome{}, outcomeUnknown()
 		}
-		return c.handOver(ctx)
+		return c.handOver(ctx, claim.Run)
 	})
 	if err != nil {
 		return nil, err
@@ -70,9 +71,18 @@ func cloudSubmit(c *call, ctx context.Context) (*reply, error) {
 	}}, nil
 }
 
-// handOver submits a task to the cloud.
-func (c *call) handOver(ctx context.Context) (outcome, error) {
-	s, err := c.Cloud.Submit(ctx, c.request())
+// handOver submits a task to the cloud, as a run. Who is to be notified is
+// written before: killed in between, nobody is notified of a run that is none.
+func (c *call) handOver(ctx context.Context, run string) (outcome, error) {
+	if err := c.register(ctx, run); err != nil {
+		return outcome{}, err
+	}
+	r := c.request()
+	r.Run = run
+	s, err := c.Cloud.Submit(ctx, r)
+	if s.Run == "" {
+		c.unregister(ctx, run)
+	}
 	if err != nil && s.ID != "" {
 		c.log.Error("a task of the cloud has no run", zap.String("task", s.ID), zap.Error(err))
 		return outcome{}, &failure{wireError{
@@ -87,13 +97,6 @@ func (c *call) handOver(ctx context.Context) (outcome, error) {
 		return outcome{}, c.args.err()
 	}
 	c.cloud.add(s.ID, s.Run)
-	if err := c.register(context.WithoutCancel(ctx), s.Run); err != nil { // its run id is not known before
-		c.log.Warn("nobody is told how a task ends", zap.String("run", s.Run), zap.Error(err))
-		return outcome{}, &failure{wireError{
-			Code: codeTool, Message: "Codex Cloud took the task, but nobody will be notified of it: do not submit it again, ask for its status",
-			Details: details{Reason: "not_registered", TaskID: s.Run, CloudID: s.ID, WebURL: s.URL},
-		}}
-	}
 	return outcome{
 		Run: s.Run, At: s.At, CloudID: s.ID, WebURL: s.URL, Stream: c.basis(), Governance: c.args.text("governance_context"),
 	}, nil

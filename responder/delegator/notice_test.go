@@ -11,6 +11,7 @@ import (
 
 	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/runs"
+	standin "github.com/linesman/linesman/test/cloud"
 )
 
 const webhook = `{"url":"https://hooks.example.com/x","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"sentinel-0123456789-0123456789-0123"}}`
@@ -79,25 +80,55 @@ func TestATaskThatIsRefusedLeavesNoRegistration(t *testing.T) {
 	}
 }
 
-func TestATaskOfTheCloudIsRegistered(t *testing.T) {
+func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 	c := newCloudStage(t)
-	c.tools.Push = push.NewRegistry(c.bus.PushStore(), push.AdCP, false)
+	tasks := func() int {
+		st, err := c.service.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(st.Tasks)
+	}
+	var before []string
+	c.tools.Push = push.NewRegistry(watchedStore{c.bus.PushStore(), func(run string) error {
+		if n := tasks(); n != 0 {
+			t.Errorf("%d tasks were handed over", n)
+		}
+		before = append(before, run)
+		return nil
+	}}, push.AdCP, false)
 	run := submitted(t, ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`))
+	if len(before) != 1 || before[0] != run {
+		t.Errorf("registered %q, submitted %s", before, run)
+	}
 	if list, err := c.tools.Push.List(t.Context(), run); err != nil || len(list) != 1 || list[0].Tool != "_codex_cloud_submit" {
 		t.Errorf("%v, %v", list, err)
 	}
 	c.tools.Push = push.NewRegistry(watchedStore{c.bus.PushStore(), func(string) error { return errors.New("the bucket is full") }}, push.AdCP, false)
 	a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`)
-	if a.Error.Code != "TOOL_ERROR" || a.Error.Details["reason"] != "not_registered" || a.Error.Details["task_id"] == nil || a.Error.Retryable {
+	if a.Error.Code != "INTERNAL" || tasks() != 1 {
+		t.Errorf("%d tasks, got %s", tasks(), a.Envelope)
+	}
+	// What the service did not take leaves none.
+	before = nil
+	c.tools.Push = push.NewRegistry(watchedStore{c.bus.PushStore(), func(run string) error { before = append(before, run); return nil }}, push.AdCP, false)
+	c.change(t, func(st *standin.State) { st.Behave["exec"] = standin.SignedOut })
+	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`); a.Error.Code != "TOOL_ERROR" {
 		t.Errorf("got %s", a.Envelope)
 	}
+	if len(before) != 2 || before[0] != before[1] { // written, and removed
+		t.Fatalf("writes of %q", before)
+	}
+	if list, err := c.tools.Push.List(t.Context(), before[0]); len(list) != 0 || err != nil {
+		t.Errorf("%d registrations, %v", len(list), err)
+	}
 	c.tools.Push = nil
-	before := len(c.responder.Snapshot(0, nil).Working)
+	known := len(c.responder.Snapshot(0, nil).Working)
 	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`); a.Error.Code != "UNSUPPORTED" {
 		t.Errorf("got %s", a.Envelope)
 	}
-	if after := len(c.responder.Snapshot(0, nil).Working); after != before {
-		t.Errorf("%d tasks, and %d before", after, before)
+	if after := len(c.responder.Snapshot(0, nil).Working); after != known {
+		t.Errorf("%d tasks, and %d before", after, known)
 	}
 }
 

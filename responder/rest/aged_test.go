@@ -1,15 +1,19 @@
 package rest_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/runs"
 )
 
 // The events of a run can age out before its record does: who reads pages of
@@ -22,32 +26,68 @@ func TestPagesOfEventsThatHaveAgedOutAreDone(t *testing.T) {
 	if page.Done || len(page.Events) != 2 {
 		t.Fatalf("%+v", page)
 	}
-	credentials, err := bus.LoadCredentials(s.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, login := credentials.Logins(s.server.URL(), bus.OperatorUser)
-	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	events, err := js.Stream(t.Context(), s.bus.Events())
-	if err == nil {
-		err = events.Purge(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.purge()
 	for _, after := range []uint64{0, page.Next} {
 		var rest rest.EventPage
 		s.want(http.StatusOK, "GET", fmt.Sprint("/v1/runs/done/events?after=", after), "").read(t, &rest)
 		if len(rest.Events) != 0 || !rest.Done || rest.Next != after {
 			t.Errorf("behind %d: %+v", after, rest)
 		}
+	}
+}
+
+// purge ages out all events.
+func (s *stage) purge() {
+	s.t.Helper()
+	credentials, err := bus.LoadCredentials(s.dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, login := credentials.Logins(s.server.URL(), bus.OperatorUser)
+	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	events, err := js.Stream(s.t.Context(), s.bus.Events())
+	if err == nil {
+		err = events.Purge(s.t.Context())
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// A task that was gone on with works, and the events of its first run, which
+// has ended, have aged out: who follows them is done, as far as they go.
+func TestStreamOfAnEarlierRunOfATaskEndsThoughItsEventsAgedOut(t *testing.T) {
+	s := newStage(t, nil)
+	asks := runs.ExitNeedsAgent
+	s.begin("codex", "T-local-task", begun, runs.Start{Source: "run"}).out(corpus(t, "shell-ok.jsonl"), 300).
+		append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &asks})})
+	s.await("T-local-task", func(v responder.View) bool { return v.Waits() })
+	s.purge()
+	for _, works := range []bool{false, true} {
+		if works {
+			s.begin("codex", "T-local-task-2", begun, runs.Start{Source: "run", Labels: map[string]string{runs.LabelContinues: "T-local-task"}})
+			s.await("T-local-task", func(v responder.View) bool { return v.State == runs.StateWorking })
+		}
+		var page rest.EventPage
+		s.want(http.StatusOK, "GET", "/v1/runs/T-local-task/events", "").read(t, &page)
+		if len(page.Events) != 0 || !page.Done {
+			t.Errorf("gone on with: %v: %+v", works, page)
+		}
+		ctx, leave := context.WithTimeout(t.Context(), 5*time.Second)
+		answer := s.stream(ctx, "T-local-task", "", false)
+		frames(t, answer.Body, func(frame) bool { return true })
+		if ctx.Err() != nil {
+			t.Errorf("gone on with: %v: the stream stays open", works)
+		}
+		leave()
+		_ = answer.Body.Close()
 	}
 }

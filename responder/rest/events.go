@@ -69,7 +69,7 @@ func getEvents(q *request) (*Answer, error) {
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, err
 	}
-	if err == nil && completion == 0 && v.State.Final() { // it has aged out: see streamEvents
+	if err == nil && completion == 0 && over(v) { // it has aged out
 		page.Done = true
 	}
 	return &Answer{Status: http.StatusOK, Body: page}, nil
@@ -121,9 +121,7 @@ func (q *request) streamEvents(v responder.View, after, completion uint64) error
 	if s.write([]byte("retry: 2000\n\n")) != nil {
 		panic(http.ErrAbortHandler)
 	}
-	// The completion of a run that has ended is stored before its record says
-	// so. If it is not there, it has aged out, and nothing will come.
-	follow := completion != 0 || !v.State.Final()
+	follow := completion != 0 || !over(v)
 	group, ctx := errgroup.WithContext(q.r.Context())
 	stored := make(chan Event)
 	group.Go(func() error {
@@ -146,6 +144,11 @@ func (q *request) streamEvents(v responder.View, after, completion uint64) error
 	}
 	return nil
 }
+
+// over reports whether a run itself has ended, however its task stands that
+// was gone on with, or can be. The completion of such a run is stored before
+// its record says so: if it is not there, it has aged out, and no event comes.
+func over(v responder.View) bool { return v.State.Final() || v.Waits() || v.Link != "" }
 
 // sse writes server-sent events.
 type sse struct {

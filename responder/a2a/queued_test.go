@@ -1,0 +1,38 @@
+package a2a_test
+
+import (
+	"testing"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+)
+
+// A task that goes on in a context is one of it from the start, whoever asks,
+// and stays one when it never begins to work.
+func TestQueuedTaskIsInTheContextThatItGoesOnIn(t *testing.T) {
+	l := newLab(t)
+	d := l.desk(nil)
+	c := d.client(surfaces[0], token)
+	first := sent(t, c, now(user("go")))
+	d.finish(string(first.ID))
+	m := user("more")
+	m.ContextID = thread
+	task := sent(t, c, now(m))
+	in := func(c *a2aclient.Client, state sdk.TaskState) {
+		t.Helper()
+		got, err := c.GetTask(t.Context(), &sdk.GetTaskRequest{ID: task.ID})
+		if err != nil || got.ContextID != thread || got.Status.State != state {
+			t.Errorf("the task is %+v, %v", got, err)
+		}
+		list, err := c.ListTasks(t.Context(), &sdk.ListTasksRequest{ContextID: thread})
+		if err != nil || len(list.Tasks) != 2 || list.Tasks[0].ID != task.ID {
+			t.Errorf("tasks of the context: %+v, %v", list, err)
+		}
+	}
+	in(c, sdk.TaskStateSubmitted)
+	in(l.desk(nil).client(surfaces[0], token), sdk.TaskStateSubmitted) // which knows it from the streams alone
+	if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: task.ID}); err != nil {
+		t.Fatal(err)
+	}
+	in(c, sdk.TaskStateCanceled)
+}
