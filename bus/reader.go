@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/normalizer"
@@ -57,35 +58,22 @@ func (f Filter) subject(n Names) string {
 // Read calls each with the messages of EVENTS that the filter lets through,
 // in the order of the stream, until each returns an error, which it passes
 // on, or there is no more to read. With Follow it goes on until ctx ends,
-// which is no error.
+// which is no error, and waits for a server that goes away.
 func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
-	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", b.Names.Events(), err)
+	stream, consumer, err := b.open(ctx, f)
+	for f.Follow && b.mayComeBack(err) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(100 * time.Millisecond):
+		}
+		stream, consumer, err = b.open(ctx, f)
+	}
+	if err != nil || consumer == nil {
+		return err
 	}
 	last := stream.CachedInfo().State.LastSeq
 	first := max(f.FromSeq, 1)
-	if !f.Follow {
-		if err := followed(stream.CachedInfo()); err != nil { // the end may be another one
-			return err
-		}
-		if first > last || stream.CachedInfo().State.Msgs == 0 {
-			return nil
-		}
-	}
-	config := jetstream.OrderedConsumerConfig{FilterSubjects: []string{f.subject(b.Names)}, DeliverPolicy: jetstream.DeliverAllPolicy}
-	switch {
-	case !f.Since.IsZero():
-		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
-	case f.FromSeq > 0:
-		// A consumer beyond the stream's end would wait for ever: begin with
-		// what comes next, and leave out what comes too early.
-		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, min(first, last+1)
-	}
-	consumer, err := b.jsPub.OrderedConsumer(ctx, b.Names.Events(), config)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", b.Names.Events(), err)
-	}
 	// seen is behind what a reader from some time on begins with: that takes the
 	// replica's word for it.
 	seen := first - 1
@@ -157,6 +145,45 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 			}
 		}
 	}
+}
+
+// open begins to read. There is no consumer where there is nothing to read.
+func (b *Bus) open(ctx context.Context, f Filter) (jetstream.Stream, jetstream.Consumer, error) {
+	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
+	if err != nil {
+		return nil, nil, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
+	}
+	last := stream.CachedInfo().State.LastSeq
+	first := max(f.FromSeq, 1)
+	if !f.Follow {
+		if err := followed(stream.CachedInfo()); err != nil { // the end may be another one
+			return nil, nil, err
+		}
+		if first > last || stream.CachedInfo().State.Msgs == 0 {
+			return stream, nil, nil
+		}
+	}
+	config := jetstream.OrderedConsumerConfig{FilterSubjects: []string{f.subject(b.Names)}, DeliverPolicy: jetstream.DeliverAllPolicy}
+	switch {
+	case !f.Since.IsZero():
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
+	case f.FromSeq > 0:
+		// A consumer beyond the stream's end would wait for ever: begin with
+		// what comes next, and leave out what comes too early.
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, min(first, last+1)
+	}
+	consumer, err := b.jsPub.OrderedConsumer(ctx, b.Names.Events(), config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", b.Names.Events(), err)
+	}
+	return stream, consumer, nil
+}
+
+// mayComeBack reports whether an error comes of a server that is away, for a
+// while as far as anybody knows.
+func (b *Bus) mayComeBack(err error) bool {
+	lost := errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) || err != nil && b.public.IsReconnecting()
+	return lost && !b.public.IsClosed()
 }
 
 // next is the next message. Where it is not followed, one that does not come
