@@ -21,7 +21,9 @@ func TestFollowingBeginsOnceTheServerIsBack(t *testing.T) {
 
 	enough := errors.New("enough")
 	read := make(chan error, 1)
-	go func() { read <- b.Read(t.Context(), Filter{Run: "a", Follow: true}, func(Stored) error { return enough }) }()
+	go func() {
+		read <- b.Read(t.Context(), Filter{Run: "a", Follow: true}, func(Stored) error { return enough })
+	}()
 	if err := b.Read(t.Context(), Filter{Run: "a"}, func(Stored) error { return nil }); err == nil {
 		t.Error("who does not follow is told nothing of a server that is away")
 	}
