@@ -32,7 +32,7 @@ func (s *Server) Room() error {
 		return fmt.Errorf("embedded server: %w", err)
 	}
 	if free < reserve {
-		return fmt.Errorf("the disk of the data directory is nearly full: %d bytes are free, and %d are needed", free, reserve)
+		return fmt.Errorf("the disk of the data directory is nearly full, or read-only: %d bytes are free, and %d are needed", free, reserve)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func (r *room) look(now time.Time) error {
 	switch closed := r.before != nil; {
 	case !closed && free < reserve:
 		r.close()
-		r.log.Error("the disk of the data directory is nearly full: nothing is stored until there is room",
+		r.log.Error("the disk of the data directory is nearly full, or read-only: nothing is stored until there is room",
 			zap.Uint64("free", free), zap.Uint64("needed", reserve*3/2))
 	case closed && free >= reserve*3/2:
 		if err := r.mend(now); err != nil {

@@ -265,12 +265,13 @@ func (s *shim) exit() runs.Exit {
 	return ex
 }
 
-// record writes exit.json. On a full disk it tries for a minute: somebody may
-// make room.
+// record writes exit.json. On a disk that is full, or cannot be written, it
+// tries for a minute: somebody may mend that.
 func (s *shim) record(ex runs.Exit) (err error) {
 	s.recorded = true
 	for range 60 {
-		if err = writeExit(s.dir, ex); err == nil || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		err = writeExit(s.dir, ex)
+		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) && !errors.Is(err, unix.EROFS) {
 			return err
 		}
 		time.Sleep(time.Second)

@@ -171,9 +171,9 @@ func (s *spawned) start() (bool, error) {
 }
 
 // short reports whether an error says that something is used up: descriptors,
-// processes, memory, or the disk.
+// processes, memory, or the disk, be it that it cannot be written.
 func short(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -274,3 +274,85 @@ func TestReadOnlyDataDirectoryIsSaid(t *testing.T) {
 	s.direct[s.run("talk", nil, "lines=20", "pace=1")].code()
 	s.check()
 }
+
+// frozen makes a directory read-only for all that opens something in it from
+// now on, until the returned function is called.
+func frozen(t *testing.T, path string) (thaw func()) {
+	t.Helper()
+	if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
+		t.Skipf("nothing can be mounted: %v", err)
+	}
+	if err := unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The spool turns read-only under a worker: what has begun goes on, nothing new
+// begins, which is said, and all of it is done once it can be written again.
+func TestSpoolThatTurnsReadOnlyOnlyCostsTime(t *testing.T) {
+	if !mounted(t) {
+		return
+	}
+	s := newSite(t, drawn(t, 0), "")
+	s.url = startNATS(t).url
+	s.data = []string{filepath.Join(s.dir, "worker-a")}
+	for _, role := range []string{"normalizer", "responder", "worker-a"} {
+		s.begin(role)
+	}
+	open := s.run("endless", nil, "pace=20")
+	s.submit("talk", "lines=200", "pace=20")
+	s.talked([]string{open}, 5_000)
+	s.waiting.Wait()
+	before := len(s.roles["worker-a"].said())
+	thaw := frozen(t, filepath.Join(s.data[0], "runs"))
+	for range 4 {
+		s.submit("talk", "lines=20", "pace=2")
+	}
+	refused := s.run("talk", nil, "lines=5")
+	if code := s.direct[refused].code(); code != 125 || !strings.Contains(s.direct[refused].said(), "read-only file system") {
+		t.Errorf("run: exit %d, and says %s", code, s.direct[refused].said())
+	}
+	s.talked([]string{open}, 20_000)
+	<-time.After(5 * time.Second) // how long it lasts
+	if said := s.roles["worker-a"].said()[before:]; !strings.Contains(said, "read-only file system") || strings.Count(said, "\n") > 40 {
+		t.Errorf("the worker says:\n%s", said)
+	}
+	thaw()
+	s.touch(open, "stop")
+	e := s.check()
+	t.Logf("%d runs, %d entries, %d events", len(e.Runs), len(e.Raw), len(e.Events))
+}
+
+// The same of the server's store: nothing is stored for as long, agents go on,
+// and what they write is stored from their spools.
+func TestStoreThatTurnsReadOnlyIsFilledFromTheSpools(t *testing.T) {
+	if !mounted(t) {
+		return
+	}
+	s := newUp(t, drawn(t, 0), "")
+	open := s.run("endless", nil, "pace=20")
+	s.submit("talk", "lines=200", "pace=20")
+	s.talked([]string{open}, 5_000)
+	s.waiting.Wait()
+	before := len(s.roles["up"].said())
+	thaw := frozen(t, filepath.Join(s.data[0], "jetstream"))
+	s.roles["up"].await(before, sayFull)
+	s.talked([]string{open}, 20_000)
+	if said := s.roles["up"].said()[before:]; strings.Count(said, sayFull) != 1 || strings.Count(said, "\n") > 40 {
+		t.Errorf("`up` says:\n%s", said)
+	}
+	for range 4 { // until they are taken
+		s.submit("talk", "lines=20", "pace=2")
+	}
+	thaw()
+	s.roles["up"].await(before, "there is room again")
+	s.touch(open, "stop")
+	e := s.check()
+	t.Logf("%d runs, %d entries, %d events", len(e.Runs), len(e.Raw), len(e.Events))
+}
