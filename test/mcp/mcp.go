@@ -167,6 +167,9 @@ func WithToken(tb testing.TB, address, token string) string {
 		tb.Fatal(err)
 	}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		// One connection a request: who goes away in the middle of a stream ends
+		// nobody else's.
+		Transport: &http.Transport{DisableKeepAlives: true},
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
 			r.Out.Host = r.In.Host
