@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -18,6 +19,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
 )
 
 // serve starts a server with its streams and nobody at work, as if an `up` had
@@ -274,4 +277,24 @@ func TestAgentThatDoesNotTellItsVersionHoldsNobodyUp(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", tt.prints, got, tt.want)
 		}
 	}
+}
+
+// normalize has a normalizer of Codex at work on a server until the test ends.
+func normalize(t *testing.T, server *bus.Server) {
+	t.Helper()
+	n := &bus.Normalizer{
+		Bus: as(t, server, bus.NormalizerUser), Out: bus.Names{Prefix: bus.DefaultPrefix},
+		Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop(),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := n.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		group.Wait()
+	})
 }

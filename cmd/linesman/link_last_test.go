@@ -1,18 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -21,19 +15,8 @@ import (
 func TestTheLastNumberIsForGivingATaskUp(t *testing.T) {
 	_, server := serve(t)
 	b := as(t, server, bus.OperatorUser)
-	n := &bus.Normalizer{
-		Bus: as(t, server, bus.NormalizerUser), Out: bus.Names{Prefix: bus.DefaultPrefix},
-		Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop(),
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer cancel()
-	group.Go(func() {
-		if err := n.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	normalize(t, server)
+	ctx := t.Context()
 	write := func(run string, kind runs.Kind, body []byte) {
 		t.Helper()
 		_, err := b.AppendIf(ctx, "codex", run, runs.Mark{}, func(runs.Mark) *runs.Entry {
