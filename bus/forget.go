@@ -236,46 +236,22 @@ func (b *Bus) forgetRequests(ctx context.Context, run string) (n uint64, err err
 	if err != nil {
 		return 0, err
 	}
-	if s.CachedInfo().State.Msgs == 0 {
-		return 0, nil
-	}
-	consumer, err := b.js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
-	if err != nil {
-		return 0, err
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(256))
-	if err != nil {
-		return 0, err
-	}
-	defer messages.Stop()
-	last := s.CachedInfo().State.LastSeq
-	for {
-		m, err := next(ctx, messages, false)
-		if ctx.Err() != nil {
-			return n, ctx.Err()
-		}
-		if errors.Is(err, context.DeadlineExceeded) { // the rest is gone meanwhile
-			return n, nil
-		}
-		if err != nil {
-			return n, err
-		}
+	t := &tail{js: b.js, stream: stream, subject: bucketSubject(b.Requests(), ">"), from: 1, batch: 256}
+	err = t.upTo(ctx, s.CachedInfo(), func(m jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
 		var request struct {
 			Run     string `json:"run"`
 			Outcome struct {
 				Run string `json:"run"`
 			} `json:"outcome"`
 		}
-		if json.Unmarshal(m.Data(), &request) == nil && (request.Run == run || request.Outcome.Run == run) {
-			gone, err := purge(ctx, b.js, stream, m.Subject())
-			if n += gone; err != nil {
-				return n, err
-			}
+		if json.Unmarshal(m.Data(), &request) != nil || request.Run != run && request.Outcome.Run != run {
+			return true, nil
 		}
-		if meta, err := m.Metadata(); err != nil || meta.NumPending == 0 || meta.Sequence.Stream >= last {
-			return n, err
-		}
-	}
+		gone, err := purge(ctx, b.js, stream, m.Subject())
+		n += gone
+		return true, err
+	})
+	return n, err
 }
 
 // purge erases what a stream holds under a subject, and tells how much it was.

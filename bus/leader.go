@@ -76,21 +76,20 @@ func replicated(info *jetstream.StreamInfo) bool {
 	return info.Cluster != nil && len(info.Cluster.Replicas) > 0
 }
 
-// lags reports whether a stream has a message of a subject from one sequence up
-// to another, as its leader says. A consumer tells what its own replica holds,
-// which may lag; a stream with one copy is not asked.
-func lags(ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo, subject string, from, last uint64) (bool, error) {
-	if !replicated(info) || from > last {
+// holds reports whether a stream has a message of a subject from one sequence
+// on, up to another where that is not 0, as its leader says.
+func holds(ctx context.Context, nc *nats.Conn, stream, subject string, from, last uint64) (bool, error) {
+	if last != 0 && from > last {
 		return false, nil
 	}
-	seq, _, err := askLeader(ctx, js.Conn(), info.Config.Name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, from, subject))
+	seq, _, err := askLeader(ctx, nc, stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, from, subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read %s from %d: %w", info.Config.Name, from, err)
+		return false, fmt.Errorf("read %s from %d: %w", stream, from, err)
 	}
-	return seq <= last, nil
+	return last == 0 || seq <= last, nil
 }
 
 // askLeader gets the sequence and the headers of one message from a stream's

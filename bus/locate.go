@@ -139,7 +139,7 @@ func (s *session) locate(ctx context.Context) error {
 	}
 	c.Anew = min(c.Anew, last)
 	s.anew, s.raw = c.Anew, c.Raw
-	if err := s.allOurs(ctx, max(c.CutEvents, c.Anew), last); err != nil {
+	if err := s.allOurs(ctx, max(c.CutEvents, c.Anew), events); err != nil {
 		return err
 	}
 	switch {
@@ -195,49 +195,17 @@ const mostLookedAt = 100_000
 // one sequence, up to another. A message of his in the midst of ours took the
 // number of one that was then refused, and the fences of those behind it fit:
 // so what comes last is ours, and one before it is missing.
-func (s *session) allOurs(ctx context.Context, behind, last uint64) error {
-	if last > mostLookedAt {
+func (s *session) allOurs(ctx context.Context, behind uint64, info *jetstream.StreamInfo) error {
+	if last := info.State.LastSeq; last > mostLookedAt {
 		behind = max(behind, last-mostLookedAt)
 	}
-	if behind >= last {
-		return nil
-	}
-	consumer, err := s.Bus.jsPub.OrderedConsumer(ctx, s.Out.Events(), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{s.Out.EventSubjects()}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: behind + 1, HeadersOnly: true,
-	})
-	if err != nil {
-		return fmt.Errorf("read %s from %d: %w", s.Out.Events(), behind+1, err)
-	}
-	if consumer.CachedInfo().NumPending == 0 {
-		return nil
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1024))
-	if err != nil {
-		return fmt.Errorf("read %s from %d: %w", s.Out.Events(), behind+1, err)
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
-	for {
-		m, err := next(ctx, messages, false)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, context.DeadlineExceeded): // the rest is gone meanwhile
-			return nil
-		case err != nil:
-			return fmt.Errorf("read %s from %d: %w", s.Out.Events(), behind+1, err)
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", s.Out.Events(), err)
-		}
+	t := &tail{js: s.Bus.jsPub, stream: s.Out.Events(), subject: s.Out.EventSubjects(), from: behind + 1, bare: true, batch: 1024}
+	return t.upTo(ctx, info, func(m jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		if _, ours := parsePos(m.Headers().Get(HeaderPos)); !ours {
-			return fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, s.Out.Events(), meta.Sequence.Stream, HeaderPos)
+			return false, fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, s.Out.Events(), meta.Sequence.Stream, HeaderPos)
 		}
-		if meta.NumPending == 0 || meta.Sequence.Stream >= last {
-			return nil
-		}
-	}
+		return true, nil
+	})
 }
 
 // surplus is how many events of the run EVENTS has from a RAW that is gone,

@@ -127,9 +127,10 @@ type session struct {
 
 	raw    uint64  // sequence of RAW that was folded last
 	gone   absence // of what lies behind that; see lookAround
-	held   int     // bytes of unfinished lines in memory
-	dirty  int     // runs whose records are out of date
-	urgent bool    // one of them has ended
+	still  stillness
+	held   int  // bytes of unfinished lines in memory
+	dirty  int  // runs whose records are out of date
+	urgent bool // one of them has ended
 	cut    chan error
 	cutAt  time.Time
 	cutRun []*run

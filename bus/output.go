@@ -3,7 +3,6 @@ package bus
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -186,64 +185,6 @@ func (b *Bus) lastOf(ctx context.Context, js jetstream.JetStream, stream, subjec
 // scan calls each with the messages of a subject from a sequence on, up to the
 // end that the stream had, until each returns false.
 func (b *Bus) scan(ctx context.Context, js jetstream.JetStream, s *jetstream.StreamInfo, subject string, from uint64, each func(jetstream.Msg) bool) error {
-	if err := followed(s); err != nil { // the end may be another one
-		return err
-	}
-	stream, last := s.Config.Name, s.State.LastSeq
-	if from > last {
-		return nil
-	}
-	lagging := func() (bool, error) { return lags(ctx, js, s, subject, from, last) }
-	consumer, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
-	})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", stream, err)
-	}
-	if consumer.CachedInfo().NumPending == 0 {
-		if more, err := lagging(); !more {
-			return err
-		}
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(64))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", stream, err)
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
-	for {
-		m, err := next(ctx, messages, false)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, jetstream.ErrNoHeartbeat):
-			continue
-		case errors.Is(err, context.DeadlineExceeded): // the rest was removed before it was read
-			info, err := consumer.Info(ctx)
-			if err != nil {
-				return err
-			}
-			if info.NumPending == 0 {
-				if more, err := lagging(); !more {
-					return err
-				}
-			}
-			continue
-		case err != nil:
-			return fmt.Errorf("read %s: %w", stream, err)
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", stream, err)
-		}
-		if meta.Sequence.Stream > last || !each(m) {
-			return nil
-		}
-		from = meta.Sequence.Stream + 1
-		if meta.NumPending == 0 {
-			if more, err := lagging(); !more {
-				return err
-			}
-		}
-	}
+	t := &tail{js: js, stream: s.Config.Name, subject: subject, from: from, batch: 64}
+	return t.upTo(ctx, s, func(m jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) { return each(m), nil })
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/normalizer"
@@ -60,141 +59,30 @@ func (f Filter) subject(n Names) string {
 // on, or there is no more to read. With Follow it goes on until ctx ends,
 // which is no error, and waits for a server that goes away.
 func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
-	stream, consumer, err := b.open(ctx, f)
-	for f.Follow && b.mayComeBack(err) {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(100 * time.Millisecond):
-		}
-		stream, consumer, err = b.open(ctx, f)
-	}
-	if err != nil || consumer == nil {
-		return err
-	}
-	last := stream.CachedInfo().State.LastSeq
 	first := max(f.FromSeq, 1)
-	// seen is behind what a reader from some time on begins with: that takes the
-	// replica's word for it.
-	seen := first - 1
-	if !f.Since.IsZero() {
-		seen = last
-	}
-	lagging := func() (bool, error) {
-		return lags(ctx, b.jsPub, stream.CachedInfo(), f.subject(b.Names), seen+1, last)
-	}
-	if !f.Follow && consumer.CachedInfo().NumPending == 0 {
-		if more, err := lagging(); !more {
-			return err
-		}
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(256))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", b.Names.Events(), err)
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)() // while the server is away Next does not look at ctx
-	drained := false
-	for {
-		m, err := next(ctx, messages, f.Follow)
-		switch {
-		case ctx.Err() != nil:
-			if f.Follow {
-				return nil
-			}
-			return ctx.Err()
-		case errors.Is(err, jetstream.ErrNoHeartbeat):
-			continue // the server is away, or slow: the consumer comes back
-		case errors.Is(err, context.DeadlineExceeded):
-			// Was the rest removed before it was read? What was sent before the
-			// answer has one more turn.
-			if drained {
-				if more, err := lagging(); !more {
-					return err
-				}
-			}
-			info, err := consumer.Info(ctx)
-			drained = err == nil && info.NumPending == 0
-			continue
-		case err != nil:
-			return fmt.Errorf("read %s: %w", b.Names.Events(), err)
-		}
-		drained = false
-		meta, err := m.Metadata()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", b.Names.Events(), err)
-		}
+	t := &tail{js: b.jsPub, stream: b.Names.Events(), subject: f.subject(b.Names), from: first, since: f.Since, batch: 256}
+	pass := func(m jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		s := Stored{Seq: meta.Sequence.Stream, Body: m.Data()}
 		agent, run, token, ok := b.parseEvent(m.Subject())
 		pos, isOurs := parsePos(m.Headers().Get(HeaderPos))
-		if ok && isOurs && s.Seq >= first && f.Wants(token) {
-			s.Agent, s.Run, s.Token, s.Pos = agent, run, token, pos
-			if err := each(s); err != nil {
-				return err
-			}
+		if !ok || !isOurs || s.Seq < first || !f.Wants(token) {
+			return true, nil
 		}
-		if seen = max(seen, s.Seq); f.Follow {
-			continue
-		}
-		if s.Seq >= last {
+		s.Agent, s.Run, s.Token, s.Pos = agent, run, token, pos
+		return true, each(s)
+	}
+	if f.Follow {
+		err := t.on(ctx, pass)
+		if ctx.Err() != nil {
 			return nil
 		}
-		if meta.NumPending == 0 {
-			if more, err := lagging(); !more {
-				return err
-			}
-		}
+		return err
 	}
-}
-
-// open begins to read. There is no consumer where there is nothing to read.
-func (b *Bus) open(ctx context.Context, f Filter) (jetstream.Stream, jetstream.Consumer, error) {
 	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
 	if err != nil {
-		return nil, nil, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
+		return fmt.Errorf("stream %s: %w", b.Names.Events(), err)
 	}
-	last := stream.CachedInfo().State.LastSeq
-	first := max(f.FromSeq, 1)
-	if !f.Follow {
-		if err := followed(stream.CachedInfo()); err != nil { // the end may be another one
-			return nil, nil, err
-		}
-		if first > last || stream.CachedInfo().State.Msgs == 0 {
-			return stream, nil, nil
-		}
-	}
-	config := jetstream.OrderedConsumerConfig{FilterSubjects: []string{f.subject(b.Names)}, DeliverPolicy: jetstream.DeliverAllPolicy}
-	switch {
-	case !f.Since.IsZero():
-		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
-	case f.FromSeq > 0:
-		// A consumer beyond the stream's end would wait for ever: begin with
-		// what comes next, and leave out what comes too early.
-		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, min(first, last+1)
-	}
-	consumer, err := b.jsPub.OrderedConsumer(ctx, b.Names.Events(), config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read %s: %w", b.Names.Events(), err)
-	}
-	return stream, consumer, nil
-}
-
-// mayComeBack reports whether an error comes of a server that is away, for a
-// while as far as anybody knows.
-func (b *Bus) mayComeBack(err error) bool {
-	lost := errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) || err != nil && b.public.IsReconnecting()
-	return lost && !b.public.IsClosed()
-}
-
-// next is the next message. Where it is not followed, one that does not come
-// within a second is [context.DeadlineExceeded].
-func next(ctx context.Context, messages jetstream.MessagesContext, follow bool) (jetstream.Msg, error) {
-	if !follow {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Second)
-		defer cancel()
-	}
-	return messages.Next(jetstream.NextContext(ctx))
+	return t.upTo(ctx, stream.CachedInfo(), pass)
 }
 
 // Record is the record of a run as stored, and whether there is one. It needs

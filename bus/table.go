@@ -169,6 +169,7 @@ func (f *follower) once(ctx context.Context) error {
 	}()
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
+	var still stillness
 	for {
 		select {
 		case <-ctx.Done():
@@ -181,6 +182,13 @@ func (f *follower) once(ctx context.Context) error {
 		s, err := f.js.Stream(ctx, f.stream)
 		if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && f.other(s.CachedInfo(), seen) {
 			return errOtherStream
+		}
+		if err != nil || s.CachedInfo().State.LastSeq <= seen {
+			still = stillness{}
+			continue
+		}
+		if more, err := holds(ctx, f.js.Conn(), f.stream, f.config.FilterSubjects[0], seen+1, 0); err == nil && more && still.at(seen) {
+			return errStill
 		}
 	}
 }

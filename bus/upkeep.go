@@ -12,8 +12,9 @@ import (
 var errOtherStream = errors.New("a stream was made anew")
 
 // lookAround notices streams that were made anew under the normalizer, and
-// entries that were removed, so that no consumer will bring them. It keeps RAW
-// below four fifths of its size: what is recorded can go, the oldest first.
+// entries that were removed, so that no consumer will bring them, and a
+// consumer that stands still. It keeps RAW below four fifths of its size: what
+// is recorded can go, the oldest first.
 func (s *session) lookAround(ctx context.Context) error {
 	raw, err := s.Bus.js.Stream(ctx, s.Bus.Raw())
 	if err != nil {
@@ -38,7 +39,7 @@ func (s *session) lookAround(ctx context.Context) error {
 	}
 	state := info.State
 	if state.LastSeq > s.raw {
-		more, err := s.moreRaw(ctx)
+		more, err := holds(ctx, s.Bus.inside, s.Bus.Raw(), s.Bus.RawSubjects(), s.raw+1, 0)
 		if err != nil {
 			return err
 		}
@@ -47,6 +48,9 @@ func (s *session) lookAround(ctx context.Context) error {
 		switch {
 		case more:
 			s.gone = absence{}
+			if s.still.at(s.raw) {
+				return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, errStill)
+			}
 		case !replicated(info): // the end of RAW was removed before it was read
 			s.raw = state.LastSeq
 		case told.behind == s.raw && told.upTo != 0:
@@ -82,17 +86,3 @@ func (s *session) lookAround(ctx context.Context) error {
 // absence says that RAW had nothing behind one sequence, up to another; none
 // was told where both are 0.
 type absence struct{ behind, upTo uint64 }
-
-// moreRaw reports whether RAW holds an entry behind the one that was folded
-// last, as its leader says.
-func (s *session) moreRaw(ctx context.Context) (bool, error) {
-	ask := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, s.raw+1, s.Bus.RawSubjects())
-	_, _, err := askLeader(ctx, s.Bus.inside, s.Bus.Raw(), ask)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
-	}
-	return true, nil
-}

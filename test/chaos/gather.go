@@ -143,8 +143,36 @@ func read(ctx context.Context, js jetstream.JetStream, name string) ([]Message, 
 			return all, nil
 		}
 		all = append(all, Message{meta.Sequence.Stream, m.Subject(), m.Headers(), m.Data()})
-		if meta.Sequence.Stream == state.LastSeq || meta.NumPending == 0 {
+		if meta.Sequence.Stream == state.LastSeq {
 			return all, nil
 		}
+		if meta.NumPending == 0 { // as far as the replica knows that the consumer is on
+			more, err := hasFrom(ctx, js, name, meta.Sequence.Stream+1)
+			if err != nil || !more {
+				return all, err
+			}
+		}
 	}
+}
+
+// hasFrom reports whether a stream has a message from a sequence on, as its
+// leader says.
+func hasFrom(ctx context.Context, js jetstream.JetStream, name string, seq uint64) (bool, error) {
+	m, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, seq))
+	if err != nil {
+		return false, fmt.Errorf("read %s from %d: %w", name, seq, err)
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return false, fmt.Errorf("read %s from %d: %w", name, seq, err)
+	}
+	switch {
+	case answer.Error == nil:
+		return true, nil
+	case answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return false, nil
+	}
+	return false, fmt.Errorf("read %s from %d: %w", name, seq, answer.Error)
 }

@@ -407,6 +407,9 @@ func (s *site) agents(e Evidence) (agents []Agent, problems []string) {
 
 // close ends what is left of a site, whatever the test came to.
 func (s *site) close() {
+	if s.t.Failed() {
+		s.t.Log(s.standing())
+	}
 	s.mu.Lock()
 	if s.conn != nil {
 		s.conn.Close()
@@ -430,6 +433,51 @@ func (s *site) close() {
 			s.t.Logf("%s:\n%s", role, said[max(0, len(said)-1200):])
 		}
 	}
+}
+
+// standing is how far each stream is, and who reads it, for somebody who wants
+// to know why a test failed.
+func (s *site) standing() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var all []string
+	for _, suffix := range []string{"", "_public"} {
+		conn, err := s.dial(suffix)
+		if err != nil {
+			return "there is no connection: " + err.Error()
+		}
+		defer conn.Close()
+		js, err := jetstream.New(conn)
+		if err != nil {
+			return err.Error()
+		}
+		for _, name := range []string{s.names.Raw(), stream(s.names.Runs()), s.names.Work(), s.names.Events()} {
+			st, err := js.Stream(ctx, name)
+			if err != nil {
+				continue // it is in the other account, or out of reach
+			}
+			info := st.CachedInfo()
+			line := fmt.Sprintf("%s: %d messages, %d to %d", name, info.State.Msgs, info.State.FirstSeq, info.State.LastSeq)
+			if c := info.Cluster; c != nil {
+				line += ", leader " + c.Leader
+				for _, r := range c.Replicas {
+					line += fmt.Sprintf(", %s current %v lag %d", r.Name, r.Current, r.Lag)
+				}
+			}
+			consumers := st.ListConsumers(ctx)
+			for c := range consumers.Info() {
+				line += fmt.Sprintf("\n  consumer of %q delivered %d, %d to come, %d wait", c.Config.FilterSubjects, c.Delivered.Stream, c.NumPending, c.NumWaiting)
+				if c.Config.FilterSubject != "" {
+					line += ", of " + c.Config.FilterSubject
+				}
+				if c.Cluster != nil {
+					line += ", on " + c.Cluster.Leader
+				}
+			}
+			all = append(all, line)
+		}
+	}
+	return strings.Join(all, "\n")
 }
 
 // shims are the living shims of the site's runs.
