@@ -21,11 +21,13 @@ import (
 // with some text, and ends the connection that it comes by, if it is to.
 type breaker struct {
 	listener net.Listener
+	to       string
 	conns    sync.WaitGroup
 
 	mu    sync.Mutex
 	on    []byte
 	end   bool // the connection, too
+	pass  bool // the piece is passed on before: only its answer is lost
 	fired int
 }
 
@@ -33,7 +35,14 @@ type breaker struct {
 func (b *breaker) arm(on string, end bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.on, b.end = []byte(on), end
+	b.on, b.end, b.pass = []byte(on), end, false
+}
+
+// armAnswer makes it wait for a text whose answer is to be lost.
+func (b *breaker) armAnswer(on string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.on, b.end, b.pass = []byte(on), true, true
 }
 
 // through is a bus whose requests pass a breaker, with its streams.
@@ -58,7 +67,7 @@ func startBreaker(t *testing.T, to string) *breaker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &breaker{listener: l}
+	b := &breaker{listener: l, to: to}
 	b.conns.Go(func() {
 		for {
 			client, err := l.Accept()
@@ -93,7 +102,10 @@ func (b *breaker) carry(to, from net.Conn, upstream bool) {
 			return
 		}
 		if upstream {
-			lost, end := b.lose(buf[:n])
+			lost, end, pass := b.lose(buf[:n])
+			if pass {
+				_, _ = to.Write(buf[:n])
+			}
 			if end {
 				return
 			}
@@ -107,15 +119,86 @@ func (b *breaker) carry(to, from net.Conn, upstream bool) {
 	}
 }
 
-func (b *breaker) lose(piece []byte) (lost, end bool) {
+func (b *breaker) lose(piece []byte) (lost, end, pass bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.on == nil || !bytes.Contains(piece, b.on) {
-		return false, false
+		return false, false, false
 	}
 	b.on = nil
 	b.fired++
-	return true, b.end
+	return true, b.end, b.pass
+}
+
+// waitFired waits until so many pieces were lost.
+func (b *breaker) waitFired(t *testing.T, n int) {
+	t.Helper()
+	until(t, fmt.Sprintf("%d pieces are not lost", n), func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.fired == n
+	})
+}
+
+// An entry is stored, and its answer is lost with the connection; so is the
+// first question after it. That the log has moved by this very entry, its writer
+// must not take for somebody else: a worker would leave a run that it has begun.
+func TestEntryWhoseAnswerIsLostIsOurs(t *testing.T) {
+	t.Parallel()
+	b, bus := through(t)
+	l, err := bus.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.armAnswer("PUB " + testNames.RawSubject("codex", "a"))
+	done := make(chan error, 1)
+	go func() { done <- l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte("{}")}) }()
+	b.waitFired(t, 1)
+	b.arm("$JS.API.STREAM.MSG.GET."+testNames.Raw(), true)
+	if err := <-done; err != nil {
+		t.Errorf("the entry that was stored: %v", err)
+	}
+	if m := l.Mark(); m.Seq != 1 || !m.Started || b.fired != 2 {
+		t.Errorf("the log has %+v after %d losses, want the entry, and 2", m, b.fired)
+	}
+}
+
+// As before, but somebody else wrote behind it, and it is reading that which
+// breaks off.
+func TestEntryWhoseAnswerIsLostIsOursWhateverFollows(t *testing.T) {
+	t.Parallel()
+	b, bus := through(t)
+	l, err := bus.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.armAnswer("PUB " + testNames.RawSubject("codex", "a"))
+	done := make(chan error, 1)
+	go func() { done <- l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte("{}")}) }()
+	b.waitFired(t, 1)
+	other, err := Connect(t.Context(), Login{URL: "nats://" + b.to}, Login{}, testNames, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	if _, err := other.AppendIf(t.Context(), "codex", "a", runs.Mark{}, func(m runs.Mark) *runs.Entry {
+		if m.Cancelled {
+			return nil
+		}
+		return &runs.Entry{Kind: runs.Cancelled, Time: 2, Body: []byte("{}")}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.arm(`{"seq":2,`, true)
+	if err := <-done; err != nil {
+		t.Errorf("the entry that was stored: %v", err)
+	}
+	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")}); !errors.Is(err, runs.ErrMoved) || !l.Mark().Cancelled {
+		t.Errorf("the next entry: %v, %+v; want that the log has moved, to the cancel", err, l.Mark())
+	}
+	if b.fired != 2 {
+		t.Errorf("%d pieces were lost, want 2", b.fired)
+	}
 }
 
 // A request that breaks off with its connection gets no answer. The log asks

@@ -180,11 +180,12 @@ func (s *session) work(ctx context.Context) error {
 	start := s.last.Raw + 1
 	consumer, err := s.Bus.js.OrderedConsumer(ctx, s.Bus.Raw(), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{s.Bus.RawSubjects()},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy, OptStartSeq: start,
+		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy, OptStartSeq: start, InactiveThreshold: lonely,
 	})
 	if err != nil {
 		return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), start, err)
 	}
+	defer drop(s.Bus.js, s.Bus.Raw(), consumer)
 	messages := make(chan jetstream.Msg, 16)
 	broken := make(chan error, 1)
 	reading, stop := context.WithCancel(ctx)

@@ -68,8 +68,13 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 		before, fence := l.mark, l.fence
 		if since := l.bus.since.Load(); since != l.since {
 			// The server may have come back without its end, and the numbers of
-			// what it lost are given again: the fence alone would not tell.
-			if _, err := l.catchUp(ctx, nil); err != nil {
+			// what it lost are given again: the fence alone would not tell. And
+			// what was tried before may have been stored.
+			stored, err := l.catchUp(ctx, &e)
+			if stored {
+				return nil
+			}
+			if err != nil {
 				return err
 			}
 			l.since = since
@@ -89,10 +94,10 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 		// Whatever went wrong, the log itself says what it holds.
 		stored, lookErr := l.catchUp(ctx, &e)
 		switch {
-		case lookErr != nil:
-			return err
 		case stored:
 			return nil
+		case lookErr != nil:
+			return err
 		case l.mark != before:
 			return runs.ErrMoved
 		case l.fence != fence: // the last entry aged out meanwhile
@@ -194,7 +199,8 @@ func (l *RawLog) publish(ctx context.Context, e runs.Entry) (*jetstream.PubAck, 
 }
 
 // catchUp reads the entries that came after the mark, and reports whether
-// mine is among them.
+// mine is among them: also where it breaks off behind that, for what was read
+// is not read again.
 func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, err error) {
 	last, err := l.last(ctx)
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // none yet, or all have aged out
@@ -228,7 +234,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	for l.mark.Seq < last.Sequence {
 		m, err := l.get(ctx, l.mark.Seq+1, jetstream.WithGetMsgSubject(l.subject))
 		if err != nil {
-			return false, err
+			return stored, err
 		}
 		e, ok := decodeEntry(m.Header, m.Data)
 		if !ok {

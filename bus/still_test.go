@@ -93,3 +93,42 @@ func TestConsumersThatStandStillAreReplaced(t *testing.T) {
 		}
 	}
 }
+
+// Who has read leaves no consumer behind: it would last for a while, and a
+// server that is asked often would hold thousands.
+func TestReadersLeaveNoConsumers(t *testing.T) {
+	s, b := serve(t)
+	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "shell-ok", 700)}, "a")
+	normalize(t, b)
+	subscriber := connect(t, s, SubscriberUser)
+	responder := connect(t, s, ResponderUser)
+	for range 3 {
+		if events, err := subscriber.collect(t.Context(), "a"); err != nil || len(events) == 0 {
+			t.Fatalf("%d events, %v", len(events), err)
+		}
+		if _, _, err := responder.Output(t.Context(), "codex", "a", 100, true); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := responder.LastEvents(t.Context(), "codex", "a", 2); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := subscriber.Read(ctx, Filter{Run: "a", Follow: true}, func(Stored) error { cancel(); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		if err := responder.WatchRuns(ctx, func(runs.Change) { cancel() }); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	for _, at := range []struct {
+		js     jetstream.JetStream
+		stream string
+	}{{b.js, b.Raw()}, {b.js, bucketStream(b.Runs())}, {b.jsPub, b.Names.Events()}} {
+		until(t, at.stream+" keeps consumers", func() bool {
+			stream, err := at.js.Stream(t.Context(), at.stream)
+			return err == nil && stream.CachedInfo().State.Consumers == 0
+		})
+	}
+}

@@ -142,10 +142,12 @@ func (f *follower) once(ctx context.Context) error {
 	f.created = info.Created
 	f.seen.Store(0)
 	f.begin(anew, info.State.Msgs == 0)
+	f.config.InactiveThreshold = lonely
 	consumer, err := f.js.OrderedConsumer(ctx, f.stream, f.config)
 	if err != nil {
 		return err
 	}
+	defer drop(f.js, f.stream, consumer)
 	broken := make(chan error, 1)
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {

@@ -99,7 +99,7 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, each func(j
 	var last, end uint64 // up to where to read, 0: on and on; where the stream ended
 	config := jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{t.subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.from,
-		HeadersOnly: t.bare, MaxResetAttempts: 5,
+		HeadersOnly: t.bare, MaxResetAttempts: 5, InactiveThreshold: lonely,
 	}
 	if info != nil {
 		last, end = info.State.LastSeq, info.State.LastSeq
@@ -140,6 +140,7 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, each func(j
 	if err != nil {
 		return fmt.Errorf("read %s: %w", t.stream, err)
 	}
+	defer drop(t.js, t.stream, consumer)
 	if yes, err := over(consumer.CachedInfo().NumPending); yes || err != nil {
 		return err
 	}
@@ -193,6 +194,16 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, each func(j
 			return err
 		}
 	}
+}
+
+// lonely is how long a consumer lasts that nobody asks, if it was not dropped:
+// longer than a connection is lost as a rule.
+const lonely = 30 * time.Second
+
+// drop removes a consumer that is needed no more, without waiting for it. In a
+// cluster each one is in the minds of all nodes: thousands slow it down.
+func drop(js jetstream.JetStream, stream string, consumer jetstream.Consumer) {
+	_ = js.Conn().Publish(jetstream.DefaultAPIPrefix+"CONSUMER.DELETE."+stream+"."+consumer.CachedInfo().Name, nil)
 }
 
 // next is the next message. One that does not come in time is

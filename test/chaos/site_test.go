@@ -464,8 +464,12 @@ func (s *site) standing() string {
 					line += fmt.Sprintf(", %s current %v lag %d", r.Name, r.Current, r.Lag)
 				}
 			}
-			consumers := st.ListConsumers(ctx)
-			for c := range consumers.Info() {
+			line += fmt.Sprintf(", %d consumers", info.State.Consumers)
+			listed := 0
+			for c := range st.ListConsumers(ctx).Info() {
+				if listed++; listed > 10 {
+					break
+				}
 				line += fmt.Sprintf("\n  consumer of %q delivered %d, %d to come, %d wait", c.Config.FilterSubjects, c.Delivered.Stream, c.NumPending, c.NumWaiting)
 				if c.Config.FilterSubject != "" {
 					line += ", of " + c.Config.FilterSubject
