@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 }
 
 // What was stored stays as it was; what only the spool had comes after it, once;
-// the task that waited still does.
+// the task that waited still does; and what else was left is there.
 func TestOlderDataIsGoneOnWith(t *testing.T) {
 	fixtures, err := filepath.Glob(filepath.Join("testdata", "*.tar.gz"))
 	if err != nil || len(fixtures) == 0 {
@@ -68,6 +69,12 @@ func TestOlderDataIsGoneOnWith(t *testing.T) {
 			data := unpack(t, fixture)
 			before, err := os.ReadFile(filepath.Join(data, "before.jsonl"))
 			if err != nil {
+				t.Fatal(err)
+			}
+			told := receive(t)
+			fresh(t, data, told.address)
+			outbox, err := os.ReadFile(filepath.Join(data, "jetstream", "jetstream", "LINESMAN", "streams", "LINESMAN_PUSH", "msgs", "1.blk"))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
 			}
 			up(t, data)
@@ -97,9 +104,10 @@ func TestOlderDataIsGoneOnWith(t *testing.T) {
 					t.Errorf("run %s is %q, want %s: %s", run, got, state, said)
 				}
 			}
-			if name != "first" && len(said.Get("queue").Array()) != 1 {
+			if name == "queue" && len(said.Get("queue").Array()) != 1 {
 				t.Errorf("the task that waited does not wait: %s", said)
 			}
+			(&left{t, data, told, string(outbox)}).check()
 			if said := linesman(t, data, "rebuild"); !strings.Contains(said, ", 0 differences\n") {
 				t.Errorf("rebuild: %s", said)
 			}
@@ -154,7 +162,7 @@ func up(t *testing.T, data string) {
 	t.Helper()
 	var log bytes.Buffer
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "up", "--data-dir", data)
-	cmd.Env = append(os.Environ(), "LINESMAN_NATS_LISTEN=127.0.0.1:0", "LINESMAN_HTTP=127.0.0.1:0", "LINESMAN_WORK_MAX_RUNS=0")
+	cmd.Env = append(os.Environ(), "LINESMAN_NATS_LISTEN=127.0.0.1:0", "LINESMAN_HTTP=127.0.0.1:0", "LINESMAN_WORK_MAX_RUNS=0", "LINESMAN_PUSH_ALLOW_PRIVATE=true")
 	cmd.Stderr = &log
 	quiet.Watch(t, cmd)
 	out, err := cmd.StdoutPipe()
@@ -183,7 +191,8 @@ func linesman(t *testing.T, data string, args ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, append(args, "--data-dir", data)...)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "LINESMAN_DATA_DIR="+data)
 	cmd.Stderr = &stderr
 	quiet.Watch(t, cmd)
 	out, err := cmd.Output()
