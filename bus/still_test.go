@@ -19,6 +19,7 @@ func TestConsumersThatStandStillAreReplaced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes ten seconds until a consumer is given up")
 	}
+	t.Parallel()
 	b, err := Connect(t.Context(), Login{URL: plain(t, 1<<20)}, Login{}, testNames, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
