@@ -229,6 +229,44 @@ func TestRequestLostWithItsConnectionIsAskedAgainSoon(t *testing.T) {
 	}
 }
 
+// An entry was stored, and its answer lost; while its writer was away somebody
+// else ended the run behind it. The writer's entry is its own, but whoever goes
+// on must be told that the log has moved: else it writes behind the exit, and
+// nobody stops the agent.
+func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
+	_, b := serve(t)
+	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	out := runs.Entry{Kind: runs.Out, Time: 2, Body: []byte("x\n")}
+	if _, err := l.publish(t.Context(), out); err != nil { // stored; the writer does not hear of it
+		t.Fatal(err)
+	}
+	if _, err := b.AppendIf(t.Context(), "codex", "a", runs.Mark{}, func(m runs.Mark) *runs.Entry {
+		if m.Exited {
+			return nil
+		}
+		return &runs.Entry{Kind: runs.Exited, Time: 3, Body: runs.Encode(runs.Exit{Reason: runs.ReasonLost})}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.since.Store(time.Now().UnixNano()) // it is connected again
+	if err := l.Append(t.Context(), out); err != nil {
+		t.Fatalf("the entry that was stored: %v", err)
+	}
+	err = l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 4, Offset: 2, Body: []byte("y\n")})
+	if !errors.Is(err, runs.ErrMoved) {
+		t.Errorf("the entry behind the exit: %v, want that the log has moved", err)
+	}
+	if last := lastSeq(t, b.js, b.Raw()); last != 3 {
+		t.Errorf("RAW ends at %d, want the exit at 3", last)
+	}
+}
+
 // Somebody else wrote to the log, and reading that breaks off in the middle:
 // nothing may be stored behind entries that were not read, a cancel for one.
 func TestNothingIsStoredBehindWhatWasNotRead(t *testing.T) {

@@ -26,6 +26,7 @@ type RawLog struct {
 	hasty   bool   // do not wait for NATS
 	since   int64  // of the connection in which the log was read
 	fence   uint64 // sequence of the last entry that RAW still holds, 0: none
+	news    bool   // something lies behind the entry that was appended last
 	log     *zap.Logger
 }
 
@@ -64,6 +65,10 @@ func (l *RawLog) Mark() runs.Mark { return l.mark }
 // as long as ctx lasts. [runs.ErrMoved] says that somebody else wrote: e is
 // not stored, and Mark tells what is.
 func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
+	if l.news {
+		l.news = false
+		return runs.ErrMoved
+	}
 	return l.patiently(ctx, func() error {
 		before, fence := l.mark, l.fence
 		if since := l.bus.since.Load(); since != l.since {
@@ -241,6 +246,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 			e = runs.Entry{}
 		}
 		l.mark = l.mark.After(e, m.Sequence)
+		l.news = stored
 		if mine != nil && e.Kind == mine.Kind && e.Time == mine.Time && e.Offset == mine.Offset && bytes.Equal(e.Body, mine.Body) {
 			stored = true
 		}

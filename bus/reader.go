@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,32 +58,38 @@ func (f Filter) subject(n Names) string {
 // Read calls each with the messages of EVENTS that the filter lets through,
 // in the order of the stream, until each returns an error, which it passes
 // on, or there is no more to read. With Follow it goes on until ctx ends,
-// which is no error, and waits for a server that goes away.
+// which is no error, and waits for a server that goes away. Where EVENTS is
+// made anew meanwhile it tells what comes later, in RAW or by its time, than
+// all that it has told.
 func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
-	first := max(f.FromSeq, 1)
-	t := &tail{js: b.jsPub, stream: b.Names.Events(), subject: f.subject(b.Names), from: first, since: f.Since, batch: 256}
+	t := &tail{js: b.jsPub, stream: b.Names.Events(), subject: f.subject(b.Names), from: max(f.FromSeq, 1), since: f.Since, batch: 256}
+	var told normalizer.Pos // the last one, and the latest time
 	pass := func(m jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		s := Stored{Seq: meta.Sequence.Stream, Body: m.Data()}
 		agent, run, token, ok := b.parseEvent(m.Subject())
 		pos, isOurs := parsePos(m.Headers().Get(HeaderPos))
-		if !ok || !isOurs || s.Seq < first || !f.Wants(token) {
+		if !ok || !isOurs || !f.Wants(token) || t.anew && !behind(pos, told) && pos.Time <= told.Time {
 			return true, nil
 		}
+		latest := max(told.Time, pos.Time)
+		told = pos
+		told.Time = latest
 		s.Agent, s.Run, s.Token, s.Pos = agent, run, token, pos
 		return true, each(s)
 	}
 	if f.Follow {
-		err := t.on(ctx, pass)
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
+		return t.on(ctx, pass)
 	}
 	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", b.Names.Events(), err)
 	}
 	return t.upTo(ctx, stream.CachedInfo(), pass)
+}
+
+// behind reports whether a message comes behind another one in RAW.
+func behind(p, other normalizer.Pos) bool {
+	return cmp.Or(cmp.Compare(p.Raw, other.Raw), cmp.Compare(p.Line, other.Line), cmp.Compare(p.Part, other.Part)) > 0
 }
 
 // Record is the record of a run as stored, and whether there is one. It needs

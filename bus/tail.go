@@ -29,10 +29,14 @@ func (s *stillness) at(seq uint64) bool {
 	return time.Since(s.since) > 5*heartbeat
 }
 
-// tail reads the messages of a subject of a stream, in order. Its consumer may
-// stand still without a word, as on a node of a cluster that lags for long, or
-// where the client cannot make it again: who knows the end is the stream's
-// leader, and it is asked whenever nothing comes.
+// each is told of a message, and says whether to go on.
+type each func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)
+
+// tail reads the messages of a subject of a stream, in order, with one
+// consumer after another. A consumer may stand still without a word, on a node
+// that is gone or lags; messages may be lost on their way; it ends where nobody
+// asks it for a while. So its numbers must have no gap, and whenever nothing
+// comes the stream's leader is asked, who knows.
 type tail struct {
 	js      jetstream.JetStream
 	stream  string
@@ -41,11 +45,15 @@ type tail struct {
 	since   time.Time // begin with what was stored then, if it is given
 	bare    bool      // without the bodies
 	batch   int       // messages that are on their way at a time
+
+	begun   bool      // there was a consumer
+	created time.Time // of the stream that it had
+	seen    uint64    // the last sequence that came from there
+	anew    bool      // another one had been there before, or it has lost its end
 }
 
-// upTo calls each with the messages up to the end of the stream that info
-// tells, until each returns false or an error, or none is left.
-func (t *tail) upTo(ctx context.Context, info *jetstream.StreamInfo, each func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
+// upTo tells each the messages up to the end of the stream that info tells.
+func (t *tail) upTo(ctx context.Context, info *jetstream.StreamInfo, each each) error {
 	if err := followed(info); err != nil { // the end may be another one
 		return err
 	}
@@ -53,94 +61,101 @@ func (t *tail) upTo(ctx context.Context, info *jetstream.StreamInfo, each func(j
 		return nil
 	}
 	for {
-		err := t.read(ctx, info, each)
+		err := t.read(ctx, info, info.State.LastSeq, each)
 		if !errors.Is(err, errStill) {
 			return err
 		}
 	}
 }
 
-// on calls each with the messages that are there, and with those that come,
-// until each returns false or an error, or ctx ends, which is an error. It
-// waits for a server that goes away.
-func (t *tail) on(ctx context.Context, each func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
+// on tells each the messages that are there, and those that come, until ctx
+// ends, which is no error. It waits for a server that goes away, and for a
+// stream: where that is made anew it is read from its beginning.
+func (t *tail) on(ctx context.Context, each each) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 2*time.Second
-	begun := false
+	var told error // what each says is no matter of the stream
 	for {
-		var done error // what each says is no matter of the stream
-		err := t.read(ctx, nil, func(m jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-			begun = true
+		err := t.follow(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 			pause.Reset()
 			more, err := each(m, meta)
-			done = err
+			told = err
 			return more, err
 		})
-		begun = begun || errors.Is(err, errStill)
 		conn := t.js.Conn()
+		away := conn.IsReconnecting() || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed)
 		switch {
-		case err == nil, done != nil, ctx.Err() != nil, conn.IsClosed(), errors.Is(err, jetstream.ErrStreamNotFound):
+		case err == nil, told != nil:
 			return err
-		case !begun && !conn.IsReconnecting() && !errors.Is(err, nats.ErrReconnectBufExceeded) && !errors.Is(err, nats.ErrConnectionClosed):
-			return err // it never worked
+		case ctx.Err() != nil:
+			return nil
+		case conn.IsClosed(), !t.begun && !away: // it never worked
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		case <-time.After(pause.NextBackOff()):
 		}
 	}
 }
 
-// read reads with one consumer: up to the end that info tells, or on and on
-// where there is none. Afterwards from is behind what came.
-func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, each func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
-	quiet := time.Second // then the leader is asked; and once more before the consumer is given up
-	var last, end uint64 // up to where to read, 0: on and on; where the stream ended
-	config := jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{t.subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.from,
-		HeadersOnly: t.bare, MaxResetAttempts: 5, InactiveThreshold: lonely,
+// follow is one attempt of on.
+func (t *tail) follow(ctx context.Context, each each) error {
+	s, err := t.js.Stream(ctx, t.stream)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", t.stream, err)
 	}
-	if info != nil {
-		last, end = info.State.LastSeq, info.State.LastSeq
-	} else {
-		quiet = 5 * time.Second
-		s, err := t.js.Stream(ctx, t.stream)
-		if err != nil {
-			return fmt.Errorf("stream %s: %w", t.stream, err)
-		}
-		end = s.CachedInfo().State.LastSeq
-		// A consumer beyond the stream's end would wait for ever: begin with
-		// what comes next, whatever its number.
-		config.OptStartSeq = min(t.from, end+1)
+	info := s.CachedInfo()
+	if t.begun && t.other(info) {
+		t.from, t.seen, t.anew = 1, 0, true
+	}
+	t.created = info.Created
+	return t.read(ctx, info, 0, each)
+}
+
+// other reports whether the stream is not the one that was followed, or has
+// lost its end.
+func (t *tail) other(info *jetstream.StreamInfo) bool {
+	return !info.Created.Equal(t.created) || info.State.LastSeq < t.seen && followed(info) == nil
+}
+
+// read reads with one consumer: up to the sequence last, or on and on where
+// that is 0. Afterwards from is behind what came. The error is errStill where
+// another consumer may bring more.
+func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64, each each) error {
+	quiet := 5 * time.Second // then the leader is asked; and once more before the consumer is given up
+	if last != 0 {
+		quiet = time.Second
+	}
+	// A consumer beyond the stream's end would wait for ever: begin with what
+	// comes next, whatever its number.
+	config := jetstream.ConsumerConfig{
+		FilterSubject: t.subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: min(t.from, info.State.LastSeq+1),
+		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: t.bare, Replicas: 1, MemoryStorage: true, InactiveThreshold: lonely,
 	}
 	if !t.since.IsZero() {
 		config.DeliverPolicy, config.OptStartSeq, config.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, &t.since
 	}
-	more := func() (bool, error) {
-		from := t.from
-		if !t.since.IsZero() { // which one that is the replica alone knows
-			from = end + 1
-		}
-		return holds(ctx, t.js.Conn(), t.stream, t.subject, from, last)
-	}
-	// over reports whether nothing is left, where a consumer says so: it tells
-	// what its own replica holds, which may lag.
-	over := func(pending uint64) (bool, error) {
-		if info == nil || pending > 0 {
-			return false, nil
-		}
-		if !replicated(info) {
-			return true, nil
-		}
-		left, err := more()
-		return !left, err
-	}
-	consumer, err := t.js.OrderedConsumer(ctx, t.stream, config)
+	consumer, err := t.js.CreateConsumer(ctx, t.stream, config)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", t.stream, err)
 	}
 	defer drop(t.js, t.stream, consumer)
+	t.begun = true
+	// over reports whether nothing is left, where a consumer says so: it tells
+	// what its own replica holds, which may lag. Which is the first one since a
+	// time nobody else knows.
+	over := func(pending uint64) (bool, error) {
+		if last == 0 || pending > 0 {
+			return false, nil
+		}
+		if !replicated(info) || !t.since.IsZero() {
+			return true, nil
+		}
+		left, err := holds(ctx, t.js.Conn(), t.stream, t.subject, t.from, last)
+		return !left, err
+	}
 	if yes, err := over(consumer.CachedInfo().NumPending); yes || err != nil {
 		return err
 	}
@@ -149,27 +164,28 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, each func(j
 		return fmt.Errorf("read %s: %w", t.stream, err)
 	}
 	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)() // while the server is away Next does not look at ctx
+	defer context.AfterFunc(ctx, messages.Stop)()
 	still := false
-	for {
+	for n := uint64(1); ; n++ {
 		m, err := next(ctx, messages, quiet)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrNoHeartbeat):
-			left, err := more()
+		for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			left, err := t.left(ctx, consumer, last)
 			switch {
-			case errors.Is(err, jetstream.ErrStreamNotFound):
-				return fmt.Errorf("stream %s: %w", t.stream, err)
+			case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errStill):
+				return fmt.Errorf("read %s: %w", t.stream, err)
 			case err != nil: // it is away, or slow
-			case !left && info != nil: // the rest was removed before it was read
+			case !left && last != 0: // the rest was removed before it was read
 				return nil
 			case left && still:
 				return fmt.Errorf("read %s: %w", t.stream, errStill)
 			default:
 				still = left
 			}
-			continue
+			m, err = next(ctx, messages, quiet)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case err != nil && t.js.Conn().IsClosed():
 			return fmt.Errorf("read %s: %w", t.stream, err)
 		case err != nil: // the client has given it up
@@ -180,20 +196,55 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, each func(j
 			return fmt.Errorf("read %s: %w", t.stream, err)
 		}
 		seq := meta.Sequence.Stream
-		if info != nil && seq > last {
+		switch {
+		case meta.Sequence.Consumer != n: // one before it was lost
+			return fmt.Errorf("read %s: %w", t.stream, errStill)
+		case last != 0 && seq > last:
 			return nil
 		}
-		still, t.from, t.since = false, max(t.from, seq+1), time.Time{}
-		if goOn, err := each(m, meta); !goOn || err != nil {
+		still, t.since, t.seen = false, time.Time{}, seq
+		if seq < t.from { // a replica that lagged began too early
+			continue
+		}
+		t.from = seq + 1
+		began := time.Now()
+		if more, err := each(m, meta); !more || err != nil {
 			return err
 		}
-		if info != nil && seq == last {
+		if last != 0 && seq == last {
 			return nil
 		}
 		if yes, err := over(meta.NumPending); yes || err != nil {
 			return err
 		}
+		if time.Since(began) > lonely { // the consumer is gone
+			return fmt.Errorf("read %s: %w", t.stream, errStill)
+		}
 	}
+}
+
+// left reports whether there is more to come from a consumer that brings
+// nothing. The error is errStill where it stands in a stream that is gone.
+func (t *tail) left(ctx context.Context, consumer jetstream.Consumer, last uint64) (bool, error) {
+	if !t.since.IsZero() {
+		info, err := consumer.Info(ctx)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return false, errStill
+		}
+		return err == nil && info.NumPending > 0, err
+	}
+	if last == 0 {
+		s, err := t.js.Stream(ctx, t.stream)
+		switch {
+		case err != nil:
+			return false, err
+		case t.other(s.CachedInfo()):
+			return false, errStill
+		case s.CachedInfo().State.LastSeq < t.from:
+			return false, nil
+		}
+	}
+	return holds(ctx, t.js.Conn(), t.stream, t.subject, t.from, last)
 }
 
 // lonely is how long a consumer lasts that nobody asks, if it was not dropped:

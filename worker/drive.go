@@ -348,7 +348,7 @@ func (r *Run) append(ctx context.Context, now time.Time, kind runs.Kind, offset 
 	if r.place.Log.Cancelled {
 		r.stop()
 	}
-	if err != nil && r.place.Log.Exited {
+	if r.place.Log.Exited && (err != nil || kind != runs.Exited) {
 		r.fenced = true
 		return ErrEnded
 	}

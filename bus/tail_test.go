@@ -1,0 +1,247 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/normalizer"
+)
+
+// many stores so many small events of a run.
+func many(t *testing.T, b *Bus, events int) {
+	t.Helper()
+	p, err := newPublisher(b, 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	for i := range events {
+		if err := p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.stored(t.Context(), uint64(events)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The first events do not come for more than a second: that is no reason to
+// say that there are none.
+func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
+	for _, since := range []time.Time{{}, time.Now().Add(-time.Hour)} {
+		b, bus := through(t)
+		many(t, bus, 10)
+		b.arm("$JS.API.CONSUMER.MSG.NEXT."+bus.Names.Events(), false)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		n := 0
+		if err := bus.Read(ctx, Filter{Since: since}, func(Stored) error { n++; return nil }); err != nil || n != 10 {
+			t.Errorf("since %v: %d events, %v; want 10", since, n, err)
+		}
+		b.waitFired(t, 1)
+	}
+}
+
+// What each returns is passed on, also where the context ends meanwhile: it
+// may be that the caller has what it wanted.
+func TestFollowerIsToldWhatEachReturnsThoughItsContextEnds(t *testing.T) {
+	_, b := serve(t)
+	many(t, b, 1)
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := b.Read(ctx, Filter{Follow: true}, func(Stored) error { cancel(); return enough }); !errors.Is(err, enough) {
+		t.Errorf("got %v, want what each returned", err)
+	}
+}
+
+// EVENTS is gone for longer than a normalizer takes that is there: who follows
+// waits for it, as for a server.
+func TestFollowerOutlivesEventsThatAreGoneForLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes twelve seconds")
+	}
+	t.Parallel()
+	_, b := serve(t)
+	many(t, b, 1)
+	begun := make(chan struct{})
+	read := make(chan error, 1)
+	go func() {
+		read <- b.Read(t.Context(), Filter{Follow: true}, func(Stored) error { close(begun); return nil })
+	}()
+	<-begun
+	if err := b.jsPub.DeleteStream(t.Context(), b.Names.Events()); err != nil {
+		t.Fatal(err)
+	}
+	gone := time.Now()
+	select {
+	case err := <-read:
+		t.Errorf("it ended after %v: %v", time.Since(gone).Round(time.Second), err)
+	case <-time.After(12 * time.Second): // a few attempts
+	}
+}
+
+// A reader is held up for longer than its consumer lasts, as one that writes to
+// a terminal that is stopped. Then it goes on at once.
+func TestReaderThatWasHeldUpGoesOnAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	t.Parallel()
+	_, b := serve(t)
+	const events = 1000
+	many(t, b, events)
+	enough := errors.New("enough")
+	n, last, longest := 0, time.Time{}, time.Duration(0)
+	err := b.Read(t.Context(), Filter{Follow: true}, func(Stored) error {
+		if n++; n == 1 {
+			<-time.After(lonely + 5*time.Second)
+		} else {
+			longest = max(longest, time.Since(last))
+		}
+		last = time.Now()
+		if n == events {
+			return enough
+		}
+		return nil
+	})
+	if !errors.Is(err, enough) || longest > 3*time.Second {
+		t.Errorf("%d events, %v; it stood still for %v", n, err, longest)
+	}
+}
+
+// EVENTS was made anew, and is shorter than it was: RAW no longer holds all.
+// Who follows goes on with what comes, and is not deaf until as many came again.
+func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	t.Parallel()
+	_, b := serve(t)
+	const before = 10
+	many(t, b, before)
+	enough := errors.New("enough")
+	begun := make(chan struct{})
+	read := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	n := 0
+	go func() {
+		read <- b.Read(ctx, Filter{Follow: true}, func(s Stored) error {
+			if n++; n == before {
+				close(begun)
+			}
+			if n > before {
+				return enough
+			}
+			return nil
+		})
+	}()
+	<-begun
+	if err := b.jsPub.DeleteStream(t.Context(), b.Names.Events()); err != nil {
+		t.Fatal(err)
+	}
+	limits := DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
+	if _, err := b.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(3 * time.Second)
+	defer tick.Stop()
+	for range before - 1 {
+		m := nats.Msg{Subject: b.EventSubject("codex", "x", "status"), Header: nats.Header{HeaderPos: {"1 1 1 1"}}, Data: []byte("{}")}
+		if _, err := b.jsPub.PublishMsg(t.Context(), &m); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-read:
+			if !errors.Is(err, enough) {
+				t.Error(err)
+			}
+			return
+		case <-tick.C:
+		}
+	}
+	t.Errorf("none of %d events came in %v", before-1, 3*(before-1)*time.Second)
+}
+
+// slowly holds up what is written with some text in it, once, until it may go on.
+type slowly struct {
+	text atomic.Pointer[[]byte]
+	held chan struct{}
+	goOn chan struct{}
+}
+
+func (s *slowly) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	return slowConn{c, s}, err
+}
+
+type slowConn struct {
+	net.Conn
+	*slowly
+}
+
+func (c slowConn) Write(p []byte) (int, error) {
+	if text := c.text.Load(); text != nil && bytes.Contains(p, *text) {
+		c.text.Store(nil)
+		c.held <- struct{}{}
+		<-c.goOn
+	}
+	return c.Conn.Write(p)
+}
+
+// Readers leave while their consumers are made again: they leave nothing
+// behind, neither a subscription nor what serves it.
+func TestReadersThatLeaveDuringAResetLeaveNothing(t *testing.T) {
+	url := plain(t, 1<<20)
+	s := &slowly{held: make(chan struct{}), goOn: make(chan struct{})}
+	b, err := Connect(t.Context(), Login{URL: url, Options: []nats.Option{nats.SetCustomDialer(s)}}, Login{}, testNames, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	other, err := Connect(t.Context(), Login{URL: url}, Login{}, testNames, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	if _, err := b.Ensure(t.Context(), DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	many(t, b, 1)
+	before := b.public.NumSubscriptions()
+	stream, err := other.jsPub.Stream(t.Context(), b.Names.Events())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := []byte("$JS.API.CONSUMER.CREATE." + b.Names.Events())
+	for range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		begun := make(chan struct{})
+		read := make(chan error, 1)
+		go func() { read <- b.Read(ctx, Filter{Follow: true}, func(Stored) error { close(begun); return nil }) }()
+		<-begun
+		s.text.Store(&text)
+		for c := range stream.ListConsumers(t.Context()).Info() {
+			if err := stream.DeleteConsumer(t.Context(), c.Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-s.held // the consumer is being made again
+		cancel()
+		s.goOn <- struct{}{}
+		if err := <-read; err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "subscriptions stay", func() bool { return b.public.NumSubscriptions() <= before })
+}
