@@ -168,12 +168,12 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 	still := false
 	for n := uint64(1); ; n++ {
 		m, err := next(ctx, messages, quiet)
-		for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			left, err := t.left(ctx, consumer, last)
+		for ; errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil; m, err = next(ctx, messages, quiet) {
+			left, asked := t.left(ctx, consumer, last)
 			switch {
-			case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errStill):
-				return fmt.Errorf("read %s: %w", t.stream, err)
-			case err != nil: // it is away, or slow
+			case errors.Is(asked, jetstream.ErrStreamNotFound), errors.Is(asked, errStill):
+				return fmt.Errorf("read %s: %w", t.stream, asked)
+			case asked != nil: // it is away, or slow
 			case !left && last != 0: // the rest was removed before it was read
 				return nil
 			case left && still:
@@ -181,7 +181,6 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 			default:
 				still = left
 			}
-			m, err = next(ctx, messages, quiet)
 		}
 		switch {
 		case ctx.Err() != nil:

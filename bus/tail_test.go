@@ -245,3 +245,45 @@ func TestReadersThatLeaveDuringAResetLeaveNothing(t *testing.T) {
 	}
 	until(t, "subscriptions stay", func() bool { return b.public.NumSubscriptions() <= before })
 }
+
+// What comes after a silence comes by the consumer that was there.
+func TestFollowerKeepsItsConsumerThroughASilence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the silence lasts for six seconds")
+	}
+	t.Parallel()
+	_, b := through(t)
+	many(t, b, 1)
+	made, err := b.public.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED." + b.Names.Events() + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	enough := errors.New("enough")
+	begun := make(chan struct{})
+	read := make(chan error, 1)
+	n := 0
+	go func() {
+		read <- b.Read(t.Context(), Filter{Follow: true}, func(Stored) error {
+			if n++; n == 1 {
+				close(begun)
+				return nil
+			}
+			return enough
+		})
+	}()
+	<-begun
+	<-time.After(6 * time.Second)
+	m := nats.Msg{Subject: b.EventSubject("codex", "x", "status"), Header: nats.Header{HeaderPos: {"2 1 1 1"}}, Data: []byte("{}")}
+	if _, err := b.jsPub.PublishMsg(t.Context(), &m); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-read; !errors.Is(err, enough) {
+		t.Error(err)
+	}
+	if err := b.public.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if pending, _, err := made.Pending(); err != nil || pending != 1 {
+		t.Errorf("%d consumers were made, %v; want 1", pending, err)
+	}
+}
