@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -48,13 +49,14 @@ func read(ctx context.Context, run string, out io.Writer) error {
 		return err
 	}
 
-	// An ordered consumer needs no acknowledgements and leaves nothing behind.
-	// It has one filter subject: a subscriber's rights are bound to it. To go
-	// on after a restart, keep the last sequence and begin one behind it, with
-	// DeliverByStartSequencePolicy and OptStartSeq.
+	// An ordered consumer needs no acknowledgements, and the server removes it
+	// when nobody has asked it for half a minute. It has one filter subject: a
+	// subscriber's rights are bound to it. To go on after a restart, keep the
+	// last sequence and begin one behind it, with DeliverByStartSequencePolicy
+	// and OptStartSeq.
 	consumer, err := js.OrderedConsumer(ctx, "LINESMAN_EVENTS", jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{"linesman.events.*." + run + ".*"},
-		DeliverPolicy:  jetstream.DeliverAllPolicy,
+		DeliverPolicy:  jetstream.DeliverAllPolicy, InactiveThreshold: 30 * time.Second,
 	})
 	if err != nil {
 		return err
