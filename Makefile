@@ -47,7 +47,7 @@ vuln:
 bench: ## run the benchmarks; BENCH=regexp picks some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
-fuzz: ## run every fuzz target for FUZZTIME, one by one; with FUZZSPANS=10 up to so many times, until one finds no new coverage
+fuzz: ## run every fuzz target for FUZZTIME, one by one; with FUZZSPANS=10 up to so many times, until it reaches no statement that is new
 	test/fuzz.sh $(FUZZTIME) $(FUZZSPANS)
 
 soak: ## kill and break things ROUNDS times in each siege of test/chaos, about 3 s each, then 200 runs at once for SOAK; SEED=N repeats a schedule
