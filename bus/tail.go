@@ -60,20 +60,32 @@ func (t *tail) upTo(ctx context.Context, info *jetstream.StreamInfo, each each) 
 	if t.from > info.State.LastSeq || info.State.Msgs == 0 {
 		return nil
 	}
+	pause := pauses()
 	for {
 		err := t.read(ctx, info, info.State.LastSeq, each)
 		if !errors.Is(err, errStill) {
 			return err
 		}
+		select { // a consumer that is refused again and again must not keep the server busy
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause.NextBackOff()):
+		}
 	}
+}
+
+// pauses are those between one consumer and the next.
+func pauses() *backoff.ExponentialBackOff {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 2*time.Second
+	return pause
 }
 
 // on tells each the messages that are there, and those that come, until ctx
 // ends, which is no error. It waits for a server that goes away, and for a
 // stream: where that is made anew it is read from its beginning.
 func (t *tail) on(ctx context.Context, each each) error {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 2*time.Second
+	pause := pauses()
 	var told error // what each says is no matter of the stream
 	for {
 		err := t.follow(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
