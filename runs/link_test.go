@@ -41,6 +41,9 @@ func TestRowsComeBack(t *testing.T) {
 			Thread: text.Draw(t, "thread"), Reason: runs.NeedsAgent, Activity: text.Draw(t, "activity"), EndedAt: 7, Seq: 9,
 			Continues: rapid.SampledFrom([]string{"", "T-local-b", "-"}).Draw(t, "continues"),
 		}
+		if total := rapid.IntRange(0, 3).Draw(t, "steps"); total > 0 {
+			row.Plan = runs.Todo{Done: rapid.IntRange(0, total).Draw(t, "done"), Total: total}
+		}
 		got, err := runs.ParseRow(row.Text())
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(row) {
 			t.Fatalf("got %+v, %v; want %+v", got, err, row)

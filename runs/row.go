@@ -33,6 +33,7 @@ type Row struct {
 	QueuedAt, StartedAt, ActiveAt, EndedAt int64 // Unix milliseconds, 0: not yet
 
 	Progress *Progress // nil: not known
+	Plan     Todo      // the newest to-do list; Total 0: none is known
 	Activity string
 
 	Seq uint64 // the sequence in RAW that it is based on
@@ -53,6 +54,9 @@ func (r *Record) Row() Row {
 	if r.Progress != nil {
 		p := *r.Progress
 		row.Progress = &p
+	}
+	if r.Steps.Todo != nil {
+		row.Plan = *r.Steps.Todo
 	}
 	return row
 }
@@ -110,6 +114,13 @@ func (r Row) Text() string {
 	if r.Continues != "" { // few do
 		text(r.Continues)
 	}
+	if r.Plan.Total > 0 {
+		if r.Continues == "" {
+			b = append(b, ' ') // an older reader takes "-" for the id of a run
+		}
+		number(int64(r.Plan.Done))
+		number(int64(r.Plan.Total))
+	}
 	return string(b[:len(b)-1])
 }
 
@@ -153,12 +164,18 @@ func ParseRow(s string) (Row, error) {
 	}
 	r.Activity = text()
 	r.Seq = uint64(number())
-	more, _, _ := strings.Cut(s, " ")
+	more, s, _ := strings.Cut(s, " ")
 	if more == "%2D" {
 		more = "-"
 	}
 	if more != "" && CheckID(more) == nil {
 		r.Continues = more
+	}
+	stepsDone, s, _ := strings.Cut(s, " ")
+	steps, _, _ := strings.Cut(s, " ")
+	if of, err := strconv.Atoi(steps); err == nil && of > 0 {
+		r.Plan.Done, _ = strconv.Atoi(stepsDone)
+		r.Plan.Total = of
 	}
 	if bad || CheckID(r.ID) != nil {
 		return Row{}, errRow

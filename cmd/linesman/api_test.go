@@ -110,9 +110,12 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 		stderr string
 	}{
 		{"escapes in an activity", nil,
-			`{"status":"ok","data":{"summary":{"running":1,"queued":0,"recently_completed":0},"tasks":[{"task_id":"T-\u001b[2J1","elapsed_seconds":61,"progress":{"percent":50,"completed_steps":1,"total_steps":2,"current_activity":"a\u001b]0;x\u0007\nworking b"}}]}}`,
+			`{"status":"ok","data":{"summary":{"running":1,"queued":0,"recently_completed":0},"tasks":[{"task_id":"T-\u001b[2J1","elapsed_seconds":61,"progress":{"percent":50,"completed_steps":1,"total_steps":2,"current_activity":"a\u001b]0;x\u0007\nworking b"},"ext":{"plan":{"completed_steps":1,"total_steps":3}}}]}}`,
 			[]string{"status"}, exitDone,
-			"working    T-\\x1b[2J1  [=====     ]  50%  1/2  1m01s  a\\x1b]0;x\\x07\\nworking b\n1 working, 0 queued, 0 ended\n", ""},
+			"working    T-\\x1b[2J1  1m01s  1 of 3 steps  a\\x1b]0;x\\x07\\nworking b\n1 working, 0 queued, 0 ended\n", ""},
+		{"a percentage that nobody measured", nil,
+			`{"status":"ok","data":{"summary":{"running":2,"queued":0,"recently_completed":0},"tasks":[{"task_id":"T-1","elapsed_seconds":61,"progress":{"percent":50,"completed_steps":0,"total_steps":1,"current_activity":null}},{"task_id":"T-2","elapsed_seconds":61,"progress":null}]}}`,
+			[]string{"status"}, exitDone, "working    T-1  1m01s\nworking    T-2  1m01s\n2 working, 0 queued, 0 ended\n", ""},
 		{"escapes in a message", nil, `{"status":"error","error":{"code":"INTERNAL","message":"bad\u001b[2J\nlinesman: x"}}`,
 			[]string{"status"}, exitFailed, "", "linesman: bad\\x1b[2J\\nlinesman: x\n"},
 		{"a parameter under its flag's name", nil,
@@ -239,7 +242,7 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 		read(map[string]any{
 			"tasks": []any{map[string]any{"task_id": text("task"), "started_ts": text("started"),
 				"progress": map[string]any{"percent": rapid.Int().Draw(t, "percent"), "current_activity": text("activity")},
-				"ext":      map[string]any{"lost": true, "worker": text("worker"), "web_ui_url": text("page")}}},
+				"ext":      map[string]any{"lost": true, "worker": text("worker"), "web_ui_url": text("page"), "plan": map[string]any{"completed_steps": 1, "total_steps": 2}}}},
 			"queue":              []any{map[string]any{"task_id": text("queued")}},
 			"recently_completed": []any{map[string]any{"task_id": text("ended"), "state": text("end"), "completed_ts": text("at"), "ext": map[string]any{"reason": text("why")}}},
 		}, &s)

@@ -18,8 +18,7 @@ type statusCmd struct {
 // Help is printed by `linesman status --help`.
 func (statusCmd) Help() string {
 	return `Says which runs work and how far they are, which wait and at which place, and which ended last. One line is one run: its
-state, its id, and what there is to say. The percentage is that of the agent's to-do list, or of its steps so far, and
-never falls.
+state, its id, and what there is to say. Steps are those of the agent's own to-do list; without one, none are shown.
 
 Examples:
 
@@ -72,8 +71,10 @@ type snapshot struct {
 		TaskID   string `json:"task_id"`
 		Started  string `json:"started_ts"`
 		Elapsed  int64  `json:"elapsed_seconds"`
-		Progress *progress
-		Ext      entryExt
+		Progress struct {
+			Activity string `json:"current_activity"`
+		}
+		Ext entryExt
 	}
 	Queue []struct {
 		TaskID   string `json:"task_id"`
@@ -92,18 +93,15 @@ type snapshot struct {
 	}
 }
 
-type progress struct {
-	Percent  int
-	Done     int    `json:"completed_steps"`
-	Total    int    `json:"total_steps"`
-	Activity string `json:"current_activity"`
-}
-
 type entryExt struct {
 	Lost   bool
 	Worker string
 	Reason string
 	WebURL string `json:"web_ui_url"`
+	Plan   struct {
+		Done  int `json:"completed_steps"`
+		Total int `json:"total_steps"`
+	}
 }
 
 // statusRow is one run. Its texts are safe.
@@ -119,15 +117,15 @@ func (s *snapshot) rows(now time.Time) []statusRow {
 		r := statusRow{state: "working", run: safeWord(t.TaskID)}
 		elapsed := inSeconds(t.Elapsed)
 		r.fact("started", safe(t.Started)+", "+elapsed+" ago")
-		if p := t.Progress; p != nil {
-			r.about = fmt.Sprintf("%s %3d%%  %d/%d  %s", bar(p.Percent), p.Percent, p.Done, p.Total, elapsed)
-			r.fact("progress", fmt.Sprintf("%s %d%%, %d of %d steps", bar(p.Percent), p.Percent, p.Done, p.Total))
-			if p.Activity != "" {
-				r.about += "  " + safe(p.Activity)
-				r.fact("activity", safe(p.Activity))
-			}
-		} else {
-			r.about = elapsed
+		r.about = elapsed
+		if p := t.Ext.Plan; p.Total > 0 {
+			steps := fmt.Sprintf("%d of %d steps", p.Done, p.Total)
+			r.about += "  " + steps
+			r.fact("progress", steps)
+		}
+		if activity := t.Progress.Activity; activity != "" {
+			r.about += "  " + safe(activity)
+			r.fact("activity", safe(activity))
 		}
 		if t.Ext.Lost {
 			r.about += "  lost: worker " + safeWord(t.Ext.Worker) + " is silent"
@@ -229,11 +227,4 @@ func writeFacts(b *strings.Builder, r *renderer, facts [][2]string) {
 		}
 		fmt.Fprintf(b, "%s  %s\n", r.paint(dim, fmt.Sprintf("%-9s", f[0])), value)
 	}
-}
-
-// bar shows a percentage.
-func bar(percent int) string {
-	const cells = 10
-	full := min(max(percent*cells/100, 0), cells)
-	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", cells-full) + "]"
 }

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/runs"
 )
 
 // SendStreamingMessage is SendMessage whose task is followed to its end.
@@ -259,14 +258,7 @@ func (s *stream) told(final string) bool {
 func (s *stream) changed(v responder.View) (sdk.Event, error) {
 	old := s.view
 	s.view = v
-	progress := func(p *runs.Progress) runs.Progress {
-		if p == nil {
-			return runs.Progress{Percent: -1}
-		}
-		return *p
-	}
-	if stateOf(v.State) == s.state && v.Activity == old.Activity && v.Cancel == old.Cancel && v.Lost == old.Lost && v.Position == old.Position &&
-		progress(v.Progress) == progress(old.Progress) {
+	if stateOf(v.State) == s.state && v.Activity == old.Activity && v.Cancel == old.Cancel && v.Lost == old.Lost && v.Position == old.Position && v.Plan == old.Plan {
 		return nil, nil
 	}
 	s.state = stateOf(v.State)

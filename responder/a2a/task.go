@@ -181,8 +181,12 @@ func interim(v responder.View) json.RawMessage {
 	if v.State == runs.StateQueued {
 		body.Position = &v.Position
 	}
-	if p := v.Progress; p != nil {
-		body.Progress = map[string]int{"percent": p.Percent, "completed_steps": p.Done, "total_steps": p.Total}
+	if p := v.Plan; p.Total > 0 {
+		steps := map[string]any{"completed_steps": p.Done, "total_steps": p.Total, "current_activity": nil}
+		if v.Activity != "" {
+			steps["current_activity"] = v.Activity
+		}
+		body.Progress = steps
 	}
 	return runs.Encode(body)
 }

@@ -1,10 +1,13 @@
 package delegator
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder/cloud"
@@ -124,8 +127,43 @@ func (c *call) partial(ctx context.Context, r *runs.Record, most int) (*partial,
 	if err != nil {
 		return nil, err
 	}
-	p.Events = append(p.Events, items...)
+	for _, e := range items {
+		p.Events = append(p.Events, typed(e))
+	}
 	return p, nil
+}
+
+// typed is an event with a type in front, as the contract's last_events have it.
+func typed(event json.RawMessage) json.RawMessage {
+	return append([]byte(`{"type":"`+typeOf(event)+`",`), bytes.TrimPrefix(event, []byte("{"))...)
+}
+
+// typeOf is the type of the agent's line that an event came from, as far as
+// the event says; else the token of its kind.
+func typeOf(event json.RawMessage) string {
+	e := gjson.GetManyBytes(event, "kind", "message", "data.tool.phase")
+	switch kind, message := e[0].String(), e[1].String(); kind {
+	case "":
+		return "completion"
+	case "TextOutput", "ToolResult":
+		return "item.completed"
+	case "ToolCall":
+		if e[2].String() == "delta" {
+			return "item.updated"
+		}
+		return "item.started"
+	case "Status":
+		switch message {
+		case "thread started", "turn started", "turn completed", "turn failed":
+			return strings.Replace(message, " ", ".", 1)
+		case "todo list started", "todo list updated", "todo list completed":
+			return "item." + strings.TrimPrefix(message, "todo list ")
+		}
+		return "status"
+	case "Error":
+		return "error"
+	}
+	return "unknown"
 }
 
 // last is the end of a stream, as far as it is known.

@@ -52,10 +52,10 @@ func (p *progressData) appendJSON(b []byte) []byte {
 	b = appendNumber(b, `{"percent":`, int64(p.Percent))
 	b = appendNumber(b, `,"completed_steps":`, int64(p.Done))
 	b = appendNumber(b, `,"total_steps":`, int64(p.Total))
-	if p.Activity != "" {
-		b = appendWord(b, `,"current_activity":`, p.Activity)
+	if b = append(b, `,"current_activity":`...); p.Activity == nil {
+		return append(b, "null}"...)
 	}
-	return append(b, '}')
+	return append(appendWord(b, "", *p.Activity), '}')
 }
 
 func (e queueEntry) appendJSON(b []byte) []byte {

@@ -15,6 +15,7 @@ func TestSnapshotWritesWhatItsTagsSay(t *testing.T) {
 		ext := rapid.Custom(func(t *rapid.T) entryExt {
 			return entryExt{
 				Lost: rapid.Bool().Draw(t, "lost"), Worker: rapid.String().Draw(t, "worker"), Reason: rapid.String().Draw(t, "reason"),
+				Plan:     rapid.Ptr(rapid.Just(planData{1, 3}), true).Draw(t, "plan"),
 				cloudExt: cloudExt{WebURL: rapid.String().Draw(t, "url")},
 			}
 		})
@@ -27,7 +28,7 @@ func TestSnapshotWritesWhatItsTagsSay(t *testing.T) {
 					Progress: rapid.Ptr(rapid.Custom(func(t *rapid.T) progressData {
 						return progressData{
 							rapid.Int().Draw(t, "percent"), rapid.Int().Draw(t, "done"), rapid.Int().Draw(t, "total"),
-							rapid.String().Draw(t, "activity"),
+							rapid.Ptr(rapid.String(), true).Draw(t, "activity"),
 						}
 					}), true).Draw(t, "progress"),
 				}

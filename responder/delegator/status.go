@@ -106,10 +106,16 @@ type taskEntry struct {
 }
 
 type progressData struct {
-	Percent  int    `json:"percent"`
-	Done     int    `json:"completed_steps"`
-	Total    int    `json:"total_steps"`
-	Activity string `json:"current_activity,omitempty"`
+	Percent  int     `json:"percent"`
+	Done     int     `json:"completed_steps"`
+	Total    int     `json:"total_steps"`
+	Activity *string `json:"current_activity"` // nil: not known
+}
+
+// planData counts the steps of the agent's own to-do list.
+type planData struct {
+	Done  int `json:"completed_steps"`
+	Total int `json:"total_steps"`
 }
 
 type entryExt struct {
@@ -117,6 +123,8 @@ type entryExt struct {
 	Input  bool   `json:"input_required,omitempty"` // nobody works: it waits for an answer from outside
 	Worker string `json:"worker,omitempty"`
 	Reason string `json:"reason,omitempty"`
+
+	Plan *planData `json:"plan,omitempty"` // nil: the agent keeps none
 
 	cloudExt
 }
@@ -144,12 +152,18 @@ func (c *call) snapshot(s responder.Snapshot) (snapshotMeta, *snapshotData) {
 		e := taskEntry{TaskID: v.ID, State: "working", Started: moment(started(v.Row)),
 			Elapsed: max(int64(now.Sub(time.UnixMilli(started(v.Row)))/time.Second), 0)}
 		if v.Progress != nil {
-			e.Progress = &progressData{v.Progress.Percent, v.Progress.Done, v.Progress.Total, v.Activity}
+			e.Progress = &progressData{Percent: v.Progress.Percent, Done: v.Progress.Done, Total: v.Progress.Total}
+			if v.Activity != "" {
+				e.Progress.Activity = &v.Activity
+			}
 		}
 		if v.Lost {
 			e.Ext = entryExt{Lost: true, Worker: v.Worker}
 		}
 		e.Ext.Input = v.State == runs.StateInputRequired
+		if v.Plan.Total > 0 {
+			e.Ext.Plan = &planData{v.Plan.Done, v.Plan.Total}
+		}
 		d.Tasks = append(d.Tasks, e)
 	}
 	for i := range s.Queued[:min(len(s.Queued), maxListed)] {
@@ -217,8 +231,8 @@ func (d *snapshotData) markdown(p *page) {
 		s := code(e.TaskID) + ": " + seconds(e.Elapsed) + ", since " + e.Started
 		if e.Progress != nil {
 			s += ", " + number(int64(e.Progress.Percent)) + " % (" + number(int64(e.Progress.Done)) + " of " + number(int64(e.Progress.Total)) + " steps)"
-			if e.Progress.Activity != "" {
-				s += ", " + plain(e.Progress.Activity)
+			if e.Progress.Activity != nil {
+				s += ", " + plain(*e.Progress.Activity)
 			}
 		}
 		if e.Ext.Input {

@@ -40,6 +40,9 @@ func TestStatusTellsWhatRunsWaitsAndEnded(t *testing.T) {
 	if progress["current_activity"] == "" || progress["percent"].(float64) <= 0 {
 		t.Errorf("progress %v", progress)
 	}
+	if ext, _ := task["ext"].(map[string]any); ext["plan"] != nil {
+		t.Errorf("the plan of an agent without one: %v", ext)
+	}
 	if lines := task["last_lines"].([]any); len(lines) == 0 || len(lines) > 5 {
 		t.Errorf("%d last lines", len(lines))
 	}

@@ -34,11 +34,12 @@ type Run struct {
 	*Detail
 }
 
-// Progress is how far a run is.
+// Progress counts the steps of the agent's own to-do list. A run whose agent
+// keeps none has no progress that is known.
 type Progress struct {
-	Percent   int `json:"percent"`
-	Completed int `json:"completedSteps"`
-	Total     int `json:"totalSteps"`
+	Completed int     `json:"completedSteps"`
+	Total     int     `json:"totalSteps"`
+	Activity  *string `json:"currentActivity"` // nil: not known
 }
 
 // Detail is what only the record of a run tells.
@@ -148,8 +149,11 @@ func summarize(v responder.View) *Run {
 		position := v.Position
 		r.Position = &position
 	}
-	if p := v.Progress; p != nil {
-		r.Progress = &Progress{p.Percent, p.Done, p.Total}
+	if p := v.Plan; p.Total > 0 {
+		r.Progress = &Progress{Completed: p.Done, Total: p.Total}
+		if v.Activity != "" {
+			r.Progress.Activity = &v.Activity
+		}
 	}
 	return r
 }
