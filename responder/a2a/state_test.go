@@ -5,6 +5,7 @@ import (
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -44,6 +45,23 @@ func TestAnyMessageIDMakesAKey(t *testing.T) {
 	for id, same := range map[string]bool{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d": true, "short": false, "with spaces in its words": false, "ünïcödé-ünïcödé-ünïcödé": false} {
 		if key := keyOf(id); (key == id) != same || !keyForm.MatchString(key) || keyOf(id+"x") == key {
 			t.Errorf("%q: key %q", id, key)
+		}
+	}
+}
+
+func TestProgressOfATaskIsThatOfItsPlan(t *testing.T) {
+	for _, c := range []struct {
+		row  runs.Row
+		want string
+	}{
+		{runs.Row{Progress: &runs.Progress{Percent: 50, Total: 1}, Activity: "Go"}, `{"current_activity":"Go"}`},
+		{runs.Row{Plan: runs.Todo{Done: 1, Total: 3}}, `{"progress":{"completed_steps":1,"current_activity":null,"total_steps":3}}`},
+		{runs.Row{Plan: runs.Todo{Total: 3}, Activity: "Go"},
+			`{"progress":{"completed_steps":0,"current_activity":"Go","total_steps":3},"current_activity":"Go"}`},
+	} {
+		c.row.State = runs.StateWorking
+		if got := string(interim(responder.View{Row: c.row})); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}
 }
