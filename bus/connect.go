@@ -81,6 +81,7 @@ type Bus struct {
 	js     jetstream.JetStream
 	jsPub  jetstream.JetStream
 	log    *zap.Logger
+	denied denials
 	since  atomic.Int64 // when the inside connection began that there is, Unix nanoseconds
 }
 
@@ -129,7 +130,10 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 			b.since.Store(time.Now().UnixNano())
 			b.log.Info("connected again")
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.log.Warn("connection", zap.Error(err)) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			b.log.Warn("connection", zap.Error(err))
+			b.denied.notice(err)
+		}),
 	}
 	if l.User != "" {
 		opts = append(opts, nats.UserInfo(l.User, l.Password), nats.CustomInboxPrefix(InboxPrefix(l.User)))
@@ -213,6 +217,9 @@ func (b *Bus) Since() time.Time {
 	}
 	return time.Unix(0, b.since.Load())
 }
+
+// OneAccount reports whether the events are in the account of all else.
+func (b *Bus) OneAccount() bool { return b.public == b.inside }
 
 // Inside is the connection to the inside account, for a service on it.
 func (b *Bus) Inside() *nats.Conn { return b.inside }

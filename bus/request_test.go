@@ -51,3 +51,31 @@ func TestAskEndsWithTheConnectionItsAnswerWasToComeOn(t *testing.T) {
 		t.Errorf("the server is away: got %v, want ErrUnreachable", err)
 	}
 }
+
+// The server says that it refused a request, but not in an answer.
+func TestAskThatIsNotPermittedEndsAtOnce(t *testing.T) {
+	names := bus.Names{Prefix: bus.DefaultPrefix}
+	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for name, login := range map[string]bus.Login{
+		"may not publish": {URL: server.URL(), User: bus.SubscriberUser, Password: server.Credentials[bus.SubscriberUser]},
+		"may not listen for the answer": {URL: server.URL(), Options: []nats.Option{
+			nats.UserInfo(bus.OperatorUser, server.Credentials[bus.OperatorUser]),
+		}},
+	} {
+		b, err := bus.Connect(ctx, login, bus.Login{}, names, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := b.Ask(ctx, "status", []byte("{}")); !errors.Is(err, bus.ErrDenied) || time.Since(began) > 10*time.Second {
+			t.Errorf("%s: got %v after %v, want ErrDenied at once", name, err, time.Since(began))
+		}
+		b.Close()
+	}
+}

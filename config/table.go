@@ -22,7 +22,7 @@ func (c *Config) settings() []Setting {
 		{Key: "creds", target: &c.Creds,
 			Help: "NATS credentials file for the inside account, or a directory with the keys of both: see `linesman context`. Empty: the data directory's own."},
 		{Key: "public_creds", target: &c.PublicCreds,
-			Help: "NATS credentials file for the public account, where the events are. Empty: the same connection as creds, which is weaker."},
+			Help: "NATS credentials file for the public account, where the events are. Empty: the file beside creds, where `linesman context` made both; else the same connection as creds, which is weaker."},
 		{Key: "data_dir", target: &c.DataDir,
 			Help: "Where this machine keeps its files. Empty: $XDG_DATA_HOME/linesman, or ~/.local/share/linesman."},
 		{Key: "prefix", target: &c.Prefix, check: pattern(&c.Prefix, `[a-z][a-z0-9_-]{0,31}`, "must be a lower-case letter, then at most 31 of a-z 0-9 _ -"),

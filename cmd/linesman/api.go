@@ -77,6 +77,8 @@ func (c *caller) ask(ctx context.Context, patience time.Duration, tool string, a
 		return answer{}, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
 		return answer{}, exitWith(exitNATS, fmt.Errorf("the responder gave no answer within %s: see `linesman doctor`", shortTime(patience)))
+	case errors.Is(err, bus.ErrDenied):
+		return answer{}, exitWith(exitNATS, fmt.Errorf("%w: use the keys of %s, %s", err, bus.OperatorUser, mayDo[bus.OperatorUser]))
 	case errors.Is(err, bus.ErrUnreachable):
 		return answer{}, exitWith(exitNATS, err)
 	case err != nil:

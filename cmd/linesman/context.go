@@ -105,6 +105,9 @@ func (c *contextCmd) context(a *app) (natsContext, error) {
 		if one.Creds == "" {
 			return one, nil
 		}
+		if c, err := readCredentials(one.Creds); err == nil { // else it may be on another machine
+			one.InboxPrefix = c.inbox
+		}
 		var err error
 		one.Creds, err = filepath.Abs(one.Creds) // it will be read from elsewhere
 		return one, err

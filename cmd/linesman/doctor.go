@@ -219,7 +219,7 @@ func (d *doctor) server(ctx context.Context) {
 	d.caller = c
 	nc := c.bus.Inside()
 	text := fmt.Sprintf("%s, server %s, max_payload %s", nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), shortBytes(nc.MaxPayload()))
-	if a.config.NATS != "" && a.config.PublicCreds == "" {
+	if c.bus.OneAccount() {
 		d.note("nats", levelWarn, text+"; events and raw lines are in one account", "set public_creds where others read the events")
 		return
 	}

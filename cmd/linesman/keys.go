@@ -53,9 +53,26 @@ func keysOf(dir, user string) (k keys, err error) {
 		*f.to = path
 	}
 	if k.creds == "" && k.nkey == "" && (k.cert == "" || k.certKey == "") {
-		return k, fmt.Errorf("%w of %s in %s: %[2]s.creds, %[2]s.nk, or %[2]s.pem and %[2]s-key.pem", errNoKeys, user, dir)
+		there := ""
+		if others := usersIn(dir); len(others) > 0 {
+			there = "; there are those of " + strings.Join(others, ", ")
+		}
+		return k, fmt.Errorf("%w of %s in %s: %[2]s.creds, %[2]s.nk, or %[2]s.pem and %[2]s-key.pem%[4]s", errNoKeys, user, dir, there)
 	}
 	return k, nil
+}
+
+// usersIn are the users that have keys in a directory.
+func usersIn(dir string) (users []string) {
+	for _, user := range allUsers() {
+		for _, ending := range []string{".creds", ".nk", "-key.pem"} {
+			if _, err := os.Stat(filepath.Join(dir, user+ending)); err == nil {
+				users = append(users, user)
+				break
+			}
+		}
+	}
+	return users
 }
 
 // login is how to get into a server with these keys.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/nats-io/nkeys"
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/bus"
@@ -123,14 +122,10 @@ func (a *app) logins(user string) (inside, public bus.Login, err error) {
 		return inside, public, err
 	}
 	if a.config.NATS != "" {
-		if err := a.credsAreThere(); err != nil {
-			return inside, public, exitWith(exitUsage, err)
+		if inside, public, err = fileLogins(a.config.NATS, a.config.Creds, a.config.PublicCreds, user); err != nil {
+			err = exitWith(exitUsage, err)
 		}
-		inside = bus.Login{URL: a.config.NATS, Creds: a.config.Creds}
-		if a.config.PublicCreds != "" {
-			public = bus.Login{URL: a.config.NATS, Creds: a.config.PublicCreds}
-		}
-		return inside, public, nil
+		return inside, public, err
 	}
 	data := a.config.DataDir
 	running, err := readInstance(data)
@@ -145,28 +140,6 @@ func (a *app) logins(user string) (inside, public bus.Login, err error) {
 	where := func() string { return whereIs(data) } // it may come back on another port
 	inside.Where, public.Where = where, where
 	return inside, public, nil
-}
-
-// credsAreThere reports credentials files that cannot be read, or hold none,
-// each as a mistake of its setting. What a client says of them sounds like a
-// server that is away.
-func (a *app) credsAreThere() error {
-	look := func(key, path string) error {
-		if path == "" {
-			return nil
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-		keys, err := nkeys.ParseDecoratedUserNKey(b)
-		if err != nil { // its text may hold some of the file
-			return fmt.Errorf("%s: %s holds no credentials of a user (a .creds file)", key, path)
-		}
-		keys.Wipe()
-		return nil
-	}
-	return errors.Join(look("creds", a.config.Creds), look("public_creds", a.config.PublicCreds))
 }
 
 // whereIs is HOST:PORT of the server of a data directory, or "".

@@ -71,7 +71,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	defer caller.bus.Close()
 	ack, err := caller.ask(ctx, answerTime, tool, args)
 	switch {
-	case errors.Is(err, bus.ErrNoResponder):
+	case errors.Is(err, bus.ErrNoResponder), errors.Is(err, bus.ErrDenied):
 		return err
 	case err != nil:
 		return fmt.Errorf("whether the task was taken is not known: %w", err)

@@ -1,0 +1,59 @@
+package bus
+
+import (
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// ErrDenied reports a request that the user of the connection may not make.
+// Nothing was done.
+var ErrDenied = errors.New("not permitted")
+
+// denials passes permission violations on to the requests that they are about.
+// A server sends them by themselves: a request that it refuses has no answer.
+type denials struct {
+	mu      sync.Mutex
+	waiting map[*denial]struct{}
+}
+
+type denial struct {
+	subjects []string
+	tell     func(subject string)
+}
+
+// watch calls tell, in another goroutine, when a violation names a subject, or
+// what begins with it, until stop is called.
+func (d *denials) watch(tell func(subject string), subjects ...string) (stop func()) {
+	one := &denial{subjects, tell}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.waiting == nil {
+		d.waiting = map[*denial]struct{}{}
+	}
+	d.waiting[one] = struct{}{}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.waiting, one)
+	}
+}
+
+// notice is told each error of a connection.
+func (d *denials) notice(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	text := err.Error()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for one := range d.waiting {
+		for _, subject := range one.subjects {
+			if strings.Contains(text, ` to "`+subject) {
+				one.tell(subject)
+			}
+		}
+	}
+}
