@@ -191,10 +191,12 @@ func (e *Endpoint) end(match func(*request) bool) {
 	})
 }
 
-// refuse answers a request that never reaches the protocol.
+// refuse answers a request that never reaches the protocol. The HTTP status
+// tells the client which of its requests that is, so the body has no id; MCP
+// knows no null id.
 func refuse(w http.ResponseWriter, status int, code int64, message string) {
 	body, err := json.Marshal(map[string]any{
-		"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": code, "message": message},
+		"jsonrpc": "2.0", "error": map[string]any{"code": code, "message": message},
 	})
 	if err != nil {
 		panic(err) // strings and a number

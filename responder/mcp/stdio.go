@@ -30,8 +30,8 @@ const (
 // ServeStdio serves one client: a JSON-RPC message a line, on in and out. It
 // returns nil when in ends or ctx does; at the end of ctx calls in flight are
 // ended at once, at the end of in after five seconds. A line that is no
-// message, or is longer than [MaxMessage], is answered with an error, and the
-// next one is read. A Read or Write that still blocks five seconds after the
+// message, or is longer than [MaxMessage], is answered with an error under the
+// id of its request, where that can be read, and the next one is read. A Read or Write that still blocks five seconds after the
 // end of ctx is left behind, for nothing but the end of the process ends it.
 func ServeStdio(ctx context.Context, server *sdk.Server, in io.Reader, out io.Writer) error {
 	session, err := server.Connect(ctx, newStdio(in, out, ctx.Done()), nil)
@@ -82,9 +82,11 @@ func newStdio(in io.Reader, out io.Writer, stop <-chan struct{}) *stdio {
 	}
 }
 
-// line is a line without its end. It is nil when it was too long.
+// line is a line as it was read. The text is nil when it was too long, and then
+// there is what was found in it.
 type line struct {
 	text []byte
+	long *requestID
 	err  error
 }
 
@@ -102,9 +104,9 @@ func (c *stdio) SessionID() string { return "" }
 func (c *stdio) scan() {
 	r := bufio.NewReaderSize(c.in, 64<<10)
 	for {
-		text, err := readLine(r)
+		text, long, err := readLine(r)
 		select {
-		case c.lines <- line{text, err}:
+		case c.lines <- line{text, long, err}:
 		case <-c.closed:
 			return
 		}
@@ -136,7 +138,12 @@ func (c *stdio) Read(context.Context) (jsonrpc.Message, error) {
 		}
 		msg, refusal := decode(l.text)
 		if refusal != nil {
-			if err := c.refuse(refusal); err != nil {
+			found := l.long
+			if found == nil {
+				found = new(requestID)
+				_, _ = found.Write(l.text)
+			}
+			if err := c.refuse(found, refusal); err != nil {
 				return nil, err
 			}
 			continue
@@ -238,14 +245,18 @@ func (c *stdio) print(b []byte) error {
 	return nil
 }
 
-// refuse answers a line that is no message. Whose call it was is not known, so
-// the id is null.
-func (c *stdio) refuse(e *jsonrpc.Error) error {
+// refuse answers a line that is no message, unless it is a notification. MCP
+// knows no null id: where none can be read the answer has none.
+func (c *stdio) refuse(found *requestID, e *jsonrpc.Error) error {
+	id, wanted := found.answer()
+	if !wanted {
+		return nil
+	}
 	b, err := json.Marshal(struct {
-		Version string         `json:"jsonrpc"`
-		ID      *int           `json:"id"`
-		Error   *jsonrpc.Error `json:"error"`
-	}{"2.0", nil, e})
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id,omitempty"`
+		Error   *jsonrpc.Error  `json:"error"`
+	}{"2.0", id, e})
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
@@ -263,35 +274,40 @@ func decode(text []byte) (jsonrpc.Message, *jsonrpc.Error) {
 		return nil, nil
 	}
 	if !json.Valid(text) {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "line is not JSON"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "line is not JSON, or is nested too deeply"}
 	}
 	msg, err := jsonrpc.DecodeMessage(text)
 	if err != nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "line is not one JSON-RPC message"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "line is not one JSON-RPC message, or is nested too deeply"}
 	}
 	return msg, nil
 }
 
 // readLine reads to the end of a line, the last of which may lack its newline.
-// Of one longer than MaxMessage nothing is kept, and the line is nil.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	text, over := []byte{}, false
+// Of one longer than MaxMessage only what answers it is kept.
+func readLine(r *bufio.Reader) ([]byte, *requestID, error) {
+	text, long := []byte{}, (*requestID)(nil)
 	for {
 		part, err := r.ReadSlice('\n')
-		if over = over || len(text)+len(bytes.TrimSuffix(part, []byte("\n"))) > MaxMessage; !over {
+		switch {
+		case long != nil:
+			_, _ = long.Write(part)
+		case len(text)+len(bytes.TrimSuffix(part, []byte("\n"))) > MaxMessage:
+			long = new(requestID)
+			_, _ = long.Write(text)
+			_, _ = long.Write(part)
+			text = nil
+		default:
 			text = append(text, part...)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case errors.Is(err, io.EOF) && (len(text) > 0 || over):
+		case errors.Is(err, io.EOF) && (len(text) > 0 || long != nil):
 			err = nil
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		}
-		if over {
-			return nil, nil
-		}
-		return text, err
+		return text, long, err
 	}
 }

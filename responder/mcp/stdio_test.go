@@ -59,8 +59,8 @@ func TestLineThatIsNoMessageIsAnsweredAndPassed(t *testing.T) {
 			Error struct{ Code int }
 		}
 		got := ask(t, in, lines, c.line)
-		if err := json.Unmarshal([]byte(got), &refusal); err != nil || refusal.Error.Code != c.code || string(refusal.ID) != "null" {
-			t.Errorf("%.20s: got %s, want code %d and id null", c.line, got, c.code)
+		if err := json.Unmarshal([]byte(got), &refusal); err != nil || refusal.Error.Code != c.code || refusal.ID != nil {
+			t.Errorf("%.20s: got %s, want code %d and no id", c.line, got, c.code)
 		}
 		write(t, in, "") // an empty line is nothing
 		ping := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, 100+i)
@@ -188,7 +188,7 @@ func FuzzLinesAreSplitAtNewlinesAlone(f *testing.F) {
 		r := bufio.NewReaderSize(bytes.NewReader(input), 16) // the least: a line comes in pieces
 		for rest := input; ; {
 			want, after, _ := bytes.Cut(rest, []byte("\n"))
-			got, err := readLine(r)
+			got, _, err := readLine(r)
 			if err != nil {
 				if len(rest) > 0 || got != nil {
 					t.Fatalf("got %q, %v with %q left", got, err, rest)

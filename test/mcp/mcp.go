@@ -145,6 +145,18 @@ func Inspect(tb testing.TB, target []string, args ...string) (stdout []byte, exi
 	return run(tb, node, append(line, args...)...)
 }
 
+// Script runs a program of this directory with arguments, and returns what it
+// printed. It fails the test when the program fails.
+func Script(tb testing.TB, name string, args ...string) (stdout []byte) {
+	tb.Helper()
+	dir, node := install(tb)
+	stdout, exit := run(tb, node, append([]string{filepath.Join(dir, name)}, args...)...)
+	if exit != 0 {
+		tb.Fatalf("mcp: %s: exit status %d\n%s", name, exit, stdout)
+	}
+	return stdout
+}
+
 // InspectTool calls a tool with arguments, a JSON object, and returns its
 // result as the inspector prints it. It fails the test when the call got no
 // result; a result with isError is one.

@@ -1,0 +1,143 @@
+package mcp
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// maxID bounds the id that a refused request gets back, in bytes of JSON.
+const maxID = 1024
+
+// requestID finds the id of a request in a line that is refused: one that is
+// too long, too deep, or no message. It reads the line in pieces and keeps at
+// most maxID bytes of the member of the top level that it is in. Of the values
+// below the top level it tracks strings and depth alone, so the id of a request
+// with a broken argument is found, too.
+type requestID struct {
+	depth   int
+	quoted  bool // in a string
+	escaped bool // behind a backslash
+	ended   bool // behind the object
+	broken  bool // the line is no object, or not one alone
+
+	token  []byte // the key or the value of the top level that the line is in
+	gap    bool   // blanks followed it
+	over   bool   // it is not kept: it has a depth, or more than maxID bytes
+	key    string // of the value
+	keyed  bool   // there is a key
+	id     []byte // nil: there is none that is a string or a number
+	member bool   // there is an id of any kind
+	method bool
+}
+
+// Write reads a piece of the line.
+func (s *requestID) Write(p []byte) (int, error) {
+	for _, c := range p {
+		if s.broken {
+			break
+		}
+		s.next(c)
+	}
+	return len(p), nil
+}
+
+// answer reports whether the line is to be answered, which a notification is
+// not, and with which id: nil where none can be read. A line without a method
+// is no request, so its id is not that of a call.
+func (s *requestID) answer() (id json.RawMessage, wanted bool) {
+	switch {
+	case s.broken || !s.ended || !s.method:
+		return nil, true
+	default:
+		return s.id, s.member
+	}
+}
+
+func (s *requestID) next(c byte) {
+	if s.quoted {
+		switch {
+		case s.escaped:
+			s.escaped = false
+		case c == '\\':
+			s.escaped = true
+		case c == '"':
+			s.quoted = false
+		}
+		s.keep(c)
+		return
+	}
+	switch c {
+	case ' ', '\t', '\r', '\n':
+		s.gap = len(s.token) > 0
+		return
+	case '{', '[':
+		s.depth++
+		s.broken = s.ended || s.depth == 1 && c == '['
+		s.over = true // what has a depth is neither a key nor an id
+		if s.depth == 1 {
+			s.over = false
+		}
+		return
+	case '}', ']':
+		s.depth--
+		if s.depth > 0 {
+			return
+		}
+		s.broken = s.depth < 0 || c == ']'
+		s.ended = true
+		s.value()
+		return
+	case ':':
+		if s.depth == 1 {
+			s.name()
+			return
+		}
+	case ',':
+		if s.depth == 1 {
+			s.value()
+			return
+		}
+	case '"':
+		s.quoted = true
+	}
+	s.broken = s.depth == 0
+	s.keep(c)
+}
+
+// keep adds a byte to the token of the top level.
+func (s *requestID) keep(c byte) {
+	if s.depth != 1 || s.over {
+		return
+	}
+	if s.over = s.gap || len(s.token) == maxID; !s.over {
+		s.token = append(s.token, c)
+	}
+}
+
+// name takes the token for the key of the next value.
+func (s *requestID) name() {
+	s.key = ""
+	if !s.over {
+		s.broken = s.keyed || json.Unmarshal(s.token, &s.key) != nil
+	}
+	s.keyed = true
+	s.reset()
+}
+
+// value takes the token for the value of the key. Of two members with one name
+// the last counts, as it does for the messages that are taken.
+func (s *requestID) value() {
+	switch {
+	case s.keyed && s.key == "method":
+		s.method = true
+	case s.keyed && s.key == "id":
+		s.member, s.id = true, nil
+		if !s.over && json.Valid(s.token) && utf8.Valid(s.token) && (s.token[0] == '"' || s.token[0] == '-' || s.token[0]-'0' <= 9) {
+			s.id = append(s.id, s.token...)
+		}
+	}
+	s.keyed = false
+	s.reset()
+}
+
+func (s *requestID) reset() { s.token, s.gap, s.over = s.token[:0], false, false }

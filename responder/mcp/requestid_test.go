@@ -1,0 +1,160 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// MCP knows no null id, and a client waits for the answer with its own.
+func TestARefusedRequestGetsItsIDBack(t *testing.T) {
+	large := strings.Repeat("x", MaxMessage)
+	deep := strings.Repeat("[", 1000) + strings.Repeat("]", 1000)
+	deeper := strings.Repeat(`{"id":7,"a":[`, 10_000) + strings.Repeat("]}", 10_000)
+	for _, c := range []struct{ line, id string }{
+		{`{"method":"tools/call","params":{"arguments":{"task":"` + large + `"}},"jsonrpc":"2.0","id":1}`, `1`},
+		{`{"jsonrpc":"2.0","id":"a-2","method":"tools/call","params":{"arguments":{"task":"` + large + `"}}}`, `"a-2"`},
+		{`{"method":"tools/call","params":{"id":"inside","arguments":` + deep + `},"jsonrpc":"2.0","id":3}`, `3`},
+		{`{"method":"tools/call","params":` + deeper + `,"jsonrpc":"2.0","id":4}`, `4`},
+		{`{"id":5,"method":"ping"}`, `5`},
+		{`{"jsonrpc":"2.0","id":6,"method":7}`, `6`},
+		{`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":NaN}}`, `7`},
+		{`{"id":1,"method":"` + large + `","\u0069d" : "\"}\\\u00e9" }`, `"\"}\\é"`},
+		{`{"method":"x","id":-12345678901234567890,"` + large + `":"id"}`, `-12345678901234567890`},
+	} {
+		in, out := serveStdio(t, t.Context(), NewServer(config(nil)))
+		var refusal struct {
+			ID    json.RawMessage
+			Error struct{ Code int }
+		}
+		got := ask(t, in, bufio.NewScanner(out), c.line)
+		if err := json.Unmarshal([]byte(got), &refusal); err != nil || refusal.Error.Code == 0 || !sameJSON(refusal.ID, []byte(c.id)) {
+			t.Errorf("%.40s: got %s, want an error with id %s", c.line, got, c.id)
+		}
+	}
+}
+
+func TestARefusedLineWhoseRequestIsUnknownIsAnsweredWithoutAnID(t *testing.T) {
+	large := strings.Repeat("x", MaxMessage)
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"x":"` + large + `"}}`, // a response: its id is the server's
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"}}{"id":2}`,
+		`{"jsonrpc":"2.0","id":null,"method":"ping","params":{"x":"` + large + `"}}`,
+		`{"jsonrpc":"2.0","id":{"id":1},"method":"ping","params":{"x":"` + large + `"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"},"id":true}`,
+		`{"jsonrpc":"2.0","id":"` + large + `","method":"ping"}`,
+		`[{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"}}]`,
+	} {
+		in, out := serveStdio(t, t.Context(), NewServer(config(nil)))
+		if got := ask(t, in, bufio.NewScanner(out), line); strings.Contains(got, `"id"`) || !strings.Contains(got, `"error"`) {
+			t.Errorf("%.60s: got %s, want an error without id", line, got)
+		}
+	}
+}
+
+func TestARefusedNotificationIsNotAnswered(t *testing.T) {
+	in, out := serveStdio(t, t.Context(), NewServer(config(nil)))
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"id":1,"message":"` + strings.Repeat("x", MaxMessage) + `"}}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
+	} {
+		write(t, in, line)
+	}
+	if got := ask(t, in, bufio.NewScanner(out), `{"jsonrpc":"2.0","id":1,"method":"ping"}`); !strings.Contains(got, `"result"`) {
+		t.Errorf("got %s, want the answer to the ping", got)
+	}
+}
+
+func TestOfALongLineOnlyTheIDIsKept(t *testing.T) {
+	line := io.MultiReader(
+		strings.NewReader(`{"method":"tools/call","`), strings.NewReader(strings.Repeat("k", 4*maxID)), strings.NewReader(`":1,"params":{"x":"`),
+		io.LimitReader(letters{}, 64<<20), strings.NewReader(`"},"id":"last"}`+"\n"),
+	)
+	text, long, err := readLine(bufio.NewReaderSize(line, 64<<10))
+	if err != nil || text != nil || long == nil {
+		t.Fatalf("got %d bytes, %v", len(text), err)
+	}
+	if id, _ := long.answer(); string(id) != `"last"` {
+		t.Errorf("got the id %s", id)
+	}
+	if cap(long.token) > 2*maxID {
+		t.Errorf("%d bytes are kept", cap(long.token))
+	}
+}
+
+// letters has no end.
+type letters struct{}
+
+func (letters) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+// FuzzRequestID reads a line in two pieces: the id is the one that
+// encoding/json finds at the top level of an object, and one that is answered
+// is a string or a number, in UTF-8.
+func FuzzRequestID(f *testing.F) {
+	for _, line := range bodies {
+		f.Add([]byte(line), 3)
+	}
+	for _, line := range []string{
+		`{"method":"x","id":1,"id":"\u00e9\ud800"}`, ` { "params" : {"id":1,"a":["}",{"id":2}]} , "method" : "x" , "id" : -1.5e3 } `,
+		`{"\u006dethod":[],"i\u0064":"\"\\"}`, `{"method":1,"id":tru}`, `{"method":1 2,"id":1 2}`, `{"method":1,"id":1:2}`, `{"id":1,"method":1}}`, `{"a":{]},"id":1}`, `{,}`, `{}{}`,
+		`{"method":1,"id":"` + strings.Repeat("x", maxID) + `"}`, "{\"method\":1,\"id\":\"\xff\"}",
+	} {
+		f.Add([]byte(line), 10)
+	}
+	f.Fuzz(func(t *testing.T, line []byte, cut int) {
+		var s requestID
+		cut = min(max(cut, 0), len(line))
+		_, _ = s.Write(line[:cut])
+		_, _ = s.Write(line[cut:])
+		id, wanted := s.answer()
+		if id != nil && (!json.Valid(id) || !utf8.Valid(id) || len(id) > maxID || !strings.ContainsRune(`"-0123456789`, rune(id[0]))) {
+			t.Errorf("%q: the id is %q", line, id)
+		}
+		if id != nil && !wanted {
+			t.Errorf("%q: the id is %q, and it is not wanted", line, id)
+		}
+		if !json.Valid(line) {
+			return
+		}
+		var want []byte
+		var object map[string]json.RawMessage
+		if json.Unmarshal(line, &object) != nil || object == nil || object["method"] == nil {
+			if id != nil || !wanted {
+				t.Errorf("%q: got %q, %t for what is no request", line, id, wanted)
+			}
+			return
+		}
+		raw, there := object["id"]
+		if there && strings.ContainsRune(`"-0123456789`, rune(raw[0])) && len(raw) <= maxID && utf8.Valid(raw) {
+			want = raw
+		}
+		if !bytes.Equal(id, want) || wanted != there {
+			t.Errorf("%q: got %q, %t, want %q, %t", line, id, wanted, want, there)
+		}
+	})
+}
+
+func BenchmarkRequestID(b *testing.B) {
+	line := []byte(`{"method":"tools/call","params":{"arguments":{"task":"` + strings.Repeat("x", 1<<20) + `"}},"jsonrpc":"2.0","id":1}`)
+	b.SetBytes(int64(len(line)))
+	b.ReportAllocs()
+	for b.Loop() {
+		var s requestID
+		_, _ = s.Write(line)
+	}
+}
+
+func sameJSON(a, b []byte) bool {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x == y
+}
