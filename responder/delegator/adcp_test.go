@@ -439,6 +439,7 @@ func TestContextIDIsTheThreadToGoOnWith(t *testing.T) {
 }
 
 func TestWithoutAMemoryKeysAreRefused(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", key("none")).is(t, "rejected", adcp.Unsupported)
 	if a := ask(t, s.tools, "_codex_local_exec", args("task", "Fix it.", "idempotency_key", key("none"))); a.Error.Code != "UNSUPPORTED" {

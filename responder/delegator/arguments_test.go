@@ -117,6 +117,7 @@ const sentinel = "S3NTINEL-s3ntinel"
 
 // TestEveryToolRefusesBadArguments goes over all parameters of all tools.
 func TestEveryToolRefusesBadArguments(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	calls := 0
 	for _, tool := range delegator.Tools() {
@@ -176,6 +177,7 @@ func TestEveryToolRefusesBadArguments(t *testing.T) {
 }
 
 func TestFormatThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, tool := range delegator.Tools() {
 		for value, json := range map[string]bool{`"xml"`: false, `1`: false, `null`: false, `"JSON"`: true, `["json"]`: true, `{"a":"json"}`: true} {
@@ -186,6 +188,7 @@ func TestFormatThatIsNoneIsRefused(t *testing.T) {
 }
 
 func TestUnknownNameSaysWhatWasMeant(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, c := range []struct{ tool, name, meant string }{
 		{"_codex_local_run", "working_directory", ""},
@@ -210,6 +213,7 @@ func TestUnknownNameSaysWhatWasMeant(t *testing.T) {
 }
 
 func TestBothNamesOfAParameterMustAgree(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	if a := ask(t, s.tools, "_codex_local_results", `{"task_id":"T-none","taskId":"T-none"}`); a.Error.Code != "NOT_FOUND" {
 		t.Errorf("the same value twice: %s", a.Envelope)
@@ -222,6 +226,7 @@ func TestBothNamesOfAParameterMustAgree(t *testing.T) {
 }
 
 func TestAllMistakesAreToldAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	a := ask(t, s.tools, "_codex_local_run", args("tusk", "x", "mode", "workspace-write", "working_dir", "relative", "timeoutSec", 0,
 		"envAllowList", []string{"1BAD"}, "outputSchema", map[string]string{"a": strings.Repeat("x", 70_000)}, "format", "json"))
@@ -262,10 +267,11 @@ var hostile = map[string]string{
 	"name of marks":  "{\"" + "```\\n# " + sentinel + "\":1}",
 	"nul":            "{\"task\":\"\\u0000\",\"" + sentinel + "\\u0000\":1}",
 	"raw nul":        "{\"task\":\"\x00\"}",
-	"many names":     "{" + strings.TrimSuffix(strings.Repeat(`"a":1,`, 100_000), ",") + "}",
+	"many names":     "{" + strings.TrimSuffix(strings.Repeat(`"a":1,`, 20_000), ",") + "}",
 }
 
 func TestHostileArgumentsAreRefused(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, tool := range delegator.Tools() {
 		for name, raw := range hostile {
@@ -296,6 +302,7 @@ func TestHostileArgumentsAreRefused(t *testing.T) {
 }
 
 func TestNoArgumentsAreAnEmptyObject(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, raw := range []string{"", " ", "{}"} {
 		if a := ask(t, s.tools, "_codex_local_status", raw); a.IsError {
@@ -305,6 +312,7 @@ func TestNoArgumentsAreAnEmptyObject(t *testing.T) {
 }
 
 func TestUnknownToolIsAnError(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, name := range []string{"", "_codex_local", "_codex_local_run ", sentinel} {
 		if _, err := s.tools.Call(t.Context(), name, json.RawMessage(`{}`), nil); err != delegator.ErrUnknownTool { //nolint:errorlint // it is that error alone
@@ -355,6 +363,7 @@ func TestToolsAreThoseOfTheContract(t *testing.T) {
 }
 
 func TestSchemasRefuseDrift(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	a := ask(t, s.tools, "_codex_local_status", `{"format":"json"}`)
 	for _, change := range []func(map[string]any){

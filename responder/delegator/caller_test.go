@@ -14,6 +14,7 @@ import (
 // No token can have a name by which it would be who has none: whoever uses
 // NATS, or the token of the token file.
 func TestNoTokenSharesTheKeysOfWhoHasNone(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	d := delegator.New(delegator.Config{Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore()}})
 	request := json.RawMessage(args("task", "go", "format", "adcp", "idempotency_key", "order-4711-attempt"))
@@ -38,6 +39,7 @@ func TestNoTokenSharesTheKeysOfWhoHasNone(t *testing.T) {
 
 // Who has used up its share of keys may try again later, in both envelopes.
 func TestACallerWithoutAShareMayTryAgain(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	d := delegator.New(delegator.Config{Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore(), Share: 2}})
 	submitted(t, ask(t, d, "_codex_local_exec", args("task", "go", "format", "json", "idempotency_key", "order-4711-attempt")))

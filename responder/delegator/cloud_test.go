@@ -125,6 +125,7 @@ func (c *cloudStage) awaitCloud(t testing.TB, run string) {
 }
 
 func TestCloudTaskIsFoundByAllItsNames(t *testing.T) {
+	t.Parallel()
 	c := newCloudStage(t)
 	c.change(t, func(st *standin.State) { st.Next.Diff, st.Next.Files, st.Next.Added, st.Next.Lost = diff, 1, 2, 1 })
 	ack := ask(t, c.tools, "_codex_cloud_submit", `{"task":"Fix it.","envId":"env","attempts":2}`)
@@ -175,6 +176,7 @@ func TestCloudTaskIsFoundByAllItsNames(t *testing.T) {
 }
 
 func TestCloudToolsKnowWhatIsNotTheirs(t *testing.T) {
+	t.Parallel()
 	c := newCloudStage(t)
 	c.play(t, "T-local-1", "hello", 0)
 	c.play(t, "myrun", "hello", 0)
@@ -206,6 +208,7 @@ func TestCloudToolsKnowWhatIsNotTheirs(t *testing.T) {
 }
 
 func TestCloudStatusFilters(t *testing.T) {
+	t.Parallel()
 	c := newCloudStage(t)
 	c.change(t, func(st *standin.State) { st.Environments = []string{"one", "two"} })
 	var all []string
@@ -249,6 +252,7 @@ func TestCloudStatusFilters(t *testing.T) {
 }
 
 func TestFailureOfTheProgramIsToldAsOne(t *testing.T) {
+	t.Parallel()
 	c := newCloudStage(t)
 	for behave, want := range map[string]struct {
 		reason    string
@@ -272,6 +276,7 @@ func TestFailureOfTheProgramIsToldAsOne(t *testing.T) {
 }
 
 func TestModelIsNotForTheCloud(t *testing.T) {
+	t.Parallel()
 	c := newCloudStage(t)
 	a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env","model":"m"}`)
 	if a.Error.Code != "UNSUPPORTED" || a.Error.Details["field"] != "model" || a.Error.Retryable {
@@ -283,6 +288,7 @@ func TestModelIsNotForTheCloud(t *testing.T) {
 }
 
 func TestCloudThatIsNotDrivenIsUnsupported(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, tool := range []string{"_codex_cloud_submit", "_codex_cloud_status", "_codex_cloud_results", "_codex_cloud_wait"} {
 		a := ask(t, s.tools, tool, args(good[tool]...))
@@ -300,6 +306,7 @@ func (forgetful) Open(context.Context, string, string, runs.Mark) (cloud.Log, er
 }
 
 func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
+	t.Parallel()
 	c := newCloudStage(t)
 	command, err := program()
 	if err != nil {

@@ -91,6 +91,7 @@ func mask(name, s string) string {
 // TestAnswersAreThoseThatAreDocumented keeps one answer of each tool at least,
 // in both formats. The documentation shows them.
 func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
+	t.Parallel()
 	c := newCloudStage(t)
 	path := filepath.Join(t.TempDir(), "environments.json")
 	c.tools = delegator.New(delegator.Config{Responder: c.responder, Cloud: c.driver, Environments: path})
@@ -155,6 +156,7 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 // TestForegroundAnswersAreThoseThatAreDocumented does the same for tasks that
 // are waited for.
 func TestForegroundAnswersAreThoseThatAreDocumented(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for name, exit := range map[string]runs.Exit{"ended": exited(0), "timeout": {Reason: runs.ReasonHard, Signal: 15}} {
 		out, stderr := recording(t, "patch")

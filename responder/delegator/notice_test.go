@@ -30,6 +30,7 @@ func (w watchedStore) Put(ctx context.Context, run string, value []byte, told in
 }
 
 func TestARegistrationIsWrittenBeforeItsRun(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	var before []string
 	s.tools.Push = push.NewRegistry(watchedStore{s.bus.PushStore(), func(run string) error {
@@ -50,6 +51,7 @@ func TestARegistrationIsWrittenBeforeItsRun(t *testing.T) {
 }
 
 func TestATaskThatCannotBeRegisteredIsNotSubmitted(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.tools.Push = push.NewRegistry(watchedStore{s.bus.PushStore(), func(string) error { return errors.New("the bucket is full") }}, push.AdCP, false)
 	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","push_notification_config":`+webhook+`}`)
@@ -62,6 +64,7 @@ func TestATaskThatCannotBeRegisteredIsNotSubmitted(t *testing.T) {
 }
 
 func TestATaskThatIsRefusedLeavesNoRegistration(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	var runs []string
 	s.tools.Push = push.NewRegistry(watchedStore{s.bus.PushStore(), func(run string) error {
@@ -81,6 +84,7 @@ func TestATaskThatIsRefusedLeavesNoRegistration(t *testing.T) {
 }
 
 func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
+	t.Parallel()
 	c := newCloudStage(t)
 	tasks := func() int {
 		st, err := c.service.State()
@@ -123,18 +127,19 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 		t.Errorf("%d registrations, %v", len(list), err)
 	}
 	c.tools.Push = nil
-	known := len(c.responder.Snapshot(0, nil).Working)
+	known := c.logs(t)
 	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`); a.Error.Code != "UNSUPPORTED" {
 		t.Errorf("got %s", a.Envelope)
 	}
-	if after := len(c.responder.Snapshot(0, nil).Working); after != known {
-		t.Errorf("%d tasks, and %d before", after, known)
+	if after := c.logs(t); after != known {
+		t.Errorf("%d runs, and %d before", after, known)
 	}
 }
 
 // Whoever may submit can name a webhook, and need not have the right to read
 // what agents print.
 func TestANotificationHasNothingOfTheOutput(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "bad", "failed", 1)
 	s.await(t, "bad", runs.State.Final)

@@ -13,6 +13,7 @@ import (
 
 // What is quick says the same as what is not, and nothing waits in it.
 func TestQuickIsCallForWhatIsInMemory(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "T-done", "hello", 0)
 	s.await(t, "T-done", runs.State.Final)

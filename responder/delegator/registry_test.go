@@ -13,6 +13,7 @@ import (
 )
 
 func TestEnvironmentsOfBothShapesAreListed(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "environments.json")
 	s := newStage(t, func(c *delegator.Config) { c.Environments = path })
 	if a := ask(t, s.tools, "_codex_cloud_list_environments", ``); a.IsError || a.Meta["count"] != 0.0 || a.Meta["source"] != path {
@@ -43,6 +44,7 @@ func TestEnvironmentsOfBothShapesAreListed(t *testing.T) {
 }
 
 func TestBrokenEnvironmentsSayWhere(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "environments.json")
 	s := newStage(t, func(c *delegator.Config) { c.Environments = path })
@@ -85,6 +87,7 @@ func TestBrokenEnvironmentsSayWhere(t *testing.T) {
 }
 
 func TestGuideHoldsNothingThatRuns(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, url := range []string{"http://github.com/o/r", "https://gitlab.com/o/r", "https://github.com/o", "https://github.com/o/r/tree", "https://github.com/o/..",
 		"https://github.com/o/r;rm", "https://github.com/o/$(id)", "https://github.com/o/`id`", "https://user@github.com/o/r", "https://github.com.evil/o/r", "https://github.com/-o/r",

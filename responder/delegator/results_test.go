@@ -11,6 +11,7 @@ import (
 )
 
 func TestWaitEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.begin(t, "codex", "T-1", runs.Start{Source: "run"})
 	s.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
@@ -22,6 +23,7 @@ func TestWaitEndsAtItsDeadline(t *testing.T) {
 }
 
 func TestResultsOfARunningTaskAreRefusedForNow(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.begin(t, "codex", "T-1", runs.Start{Source: "run"})
 	s.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
@@ -35,6 +37,7 @@ func TestResultsOfARunningTaskAreRefusedForNow(t *testing.T) {
 }
 
 func TestUnknownTaskIsNotFound(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, tool := range []string{"_codex_local_results", "_codex_local_wait", "_codex_local_cancel", "_codex_local_status"} {
 		for id, code := range map[string]string{"T-local-none": "NOT_FOUND", "a b": "VALIDATION", "../x": "VALIDATION", "a.>": "VALIDATION", "T-cloud-1": "VALIDATION",
@@ -47,6 +50,7 @@ func TestUnknownTaskIsNotFound(t *testing.T) {
 }
 
 func TestOutputFollowsTheState(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "T-good", "hello", 0)
 	s.play(t, "T-bad", "http-401", 1)
@@ -72,6 +76,7 @@ func TestOutputFollowsTheState(t *testing.T) {
 }
 
 func TestEventsAreTheLastFifty(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	var out []byte
 	for i := range 80 {
@@ -101,6 +106,7 @@ func TestEventsAreTheLastFifty(t *testing.T) {
 
 // TestOutputIsCutWithinItsBudget has characters at all borders.
 func TestOutputIsCutWithinItsBudget(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	text := strings.Repeat("a€𝄞é", 40_000) // 10 bytes each
 	s.begin(t, "codex", "T-1", runs.Start{Source: "run"}).out([]byte(text)).err([]byte("x\xff\xfey")).exit(exited(1))
@@ -131,6 +137,7 @@ func TestOutputIsCutWithinItsBudget(t *testing.T) {
 }
 
 func TestStreamsThatAreGoneAreAnInternalError(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "T-1", "hello", 0)
 	s.bus.Close()
@@ -144,6 +151,7 @@ func TestStreamsThatAreGoneAreAnInternalError(t *testing.T) {
 
 // TestAgentCannotBreakOutOfThePage has an agent that prints markdown.
 func TestAgentCannotBreakOutOfThePage(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	evil := "```\n# OWNED\n````\n## OWNED\n`````"
 	out := []byte(`{"type":"item.completed","item":{"id":"item_0","type":"file_change","changes":[{"path":"a` + "`" + `b\n# OWNED","kind":"add"}],"status":"completed"}}` + "\n")
@@ -173,6 +181,7 @@ func TestAgentCannotBreakOutOfThePage(t *testing.T) {
 }
 
 func TestOutputThatIsKeptNoLongerIsNotEmptyOutput(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "T-1", "http-401", 1)
 	raw, err := s.jetstream(t).Stream(t.Context(), s.bus.Raw())

@@ -93,6 +93,21 @@ func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
+// logs is how many runs have a raw log. It says at once what the table may
+// learn a moment later.
+func (s *stage) logs(t *testing.T) int {
+	t.Helper()
+	stream, err := s.jetstream(t).Stream(t.Context(), s.bus.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(info.State.Subjects)
+}
+
 // during runs something until the test ends.
 func during(t testing.TB, what string, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -210,16 +225,24 @@ var schemas = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
 	return all, nil
 })
 
+// categories are those of all tools, by name. To describe a tool takes longer
+// than to call it.
+var categories = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	for _, tool := range delegator.Tools() {
+		all[tool.Name] = tool.Category
+	}
+	return all
+})
+
 func schemaOf(t testing.TB, tool string) *jsonschema.Schema {
 	t.Helper()
 	all, err := schemas()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, known := range delegator.Tools() {
-		if known.Name == tool {
-			return all["linesman://schemas/codex/v3.6/"+known.Category+"/v1"]
-		}
+	if category, ok := categories()[tool]; ok {
+		return all["linesman://schemas/codex/v3.6/"+category+"/v1"]
 	}
 	t.Fatalf("no tool %s", tool)
 	return nil

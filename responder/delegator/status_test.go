@@ -17,6 +17,7 @@ import (
 )
 
 func TestStatusTellsWhatRunsWaitsAndEnded(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	if a := ask(t, s.tools, "_codex_local_status", `{}`); len(a.Data) != 1 || a.Meta["total"] != 0.0 {
 		t.Errorf("of nothing: %s", a.Envelope)
@@ -90,6 +91,7 @@ func ids(a answer, list string) (all []string) {
 }
 
 func TestTaskOfALostWorkerSaysSo(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	impatient := responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Nanosecond})
 	during(t, "responder", impatient.Run)
@@ -107,6 +109,7 @@ func TestTaskOfALostWorkerSaysSo(t *testing.T) {
 }
 
 func TestNothingIsToldBeforeTheTableIsRead(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	d := delegator.New(delegator.Config{Responder: responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue})}) // not at work
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -121,6 +124,7 @@ func TestNothingIsToldBeforeTheTableIsRead(t *testing.T) {
 
 // TestManyTasksAreBounded has more of them than an answer lists.
 func TestManyTasksAreBounded(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	const all = 1040
 	var group errgroup.Group
@@ -150,6 +154,7 @@ func TestManyTasksAreBounded(t *testing.T) {
 }
 
 func TestCancelSaysWhatBecameOfIt(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	id := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"task":"x"}`))
 	a := ask(t, s.tools, "_codex_local_cancel", args("task_id", id, "reason", "No longer <needed>"))
@@ -174,6 +179,7 @@ func TestCancelSaysWhatBecameOfIt(t *testing.T) {
 }
 
 func TestCleanupCountsAndBoundsWhatItLists(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for i := range 60 {
 		s.begin(t, "codex", fmt.Sprintf("T-stuck-%02d", i), runs.Start{Source: "run"})

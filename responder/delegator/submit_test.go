@@ -13,6 +13,7 @@ import (
 )
 
 func TestWritingModesNeedConfirm(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, tool := range []string{"_codex_local_run", "_codex_local_exec", "_codex_local_resume"} {
 		for _, mode := range []string{"workspace-write", "danger-full-access"} {
@@ -28,6 +29,7 @@ func TestWritingModesNeedConfirm(t *testing.T) {
 
 // TestTaskIsQueuedAsItWasAskedFor reads what a worker would get.
 func TestTaskIsQueuedAsItWasAskedFor(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.begin(t, "codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
 		out([]byte(`{"type":"thread.started","thread_id":"01a1fd7b-f84f-78d0-8880-a6cacce2ab1b"}` + "\n")).exit(exited(1))
@@ -95,6 +97,7 @@ func (s *stage) take(t *testing.T) runs.Task {
 }
 
 func TestPreviewOnlyPlans(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	submitted(t, ask(t, s.tools, "_codex_local_run", `{"task":"Fix it.","mode":"preview","async":true}`))
 	got := s.take(t)
@@ -107,6 +110,7 @@ func TestPreviewOnlyPlans(t *testing.T) {
 }
 
 func TestResumeTakesThreadsOnly(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, id := range []string{"thread_xyz", "my thread", "--last", "01a1fd7bf84f78d08880a6cacce2ab1b", "01a1fd7b-f84f-78d0-8880-a6cacce2ab1"} {
 		refused(t, ask(t, s.tools, "_codex_local_resume", args("threadId", id, "task", "Go on.")), "threadId", false)
@@ -114,12 +118,14 @@ func TestResumeTakesThreadsOnly(t *testing.T) {
 }
 
 func TestLimitsOfTheResponderNameTheParameter(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	refused(t, ask(t, s.tools, "_codex_local_exec", args("task", "x", "timeout_sec", 7200)), "timeout_sec", false)
 	refused(t, ask(t, s.tools, "_codex_local_exec", args("task", "x", "timeoutSec", 7200)), "timeoutSec", false)
 }
 
 func TestGitGateGuardsOnlyWhereItIsConfigured(t *testing.T) {
+	t.Parallel()
 	open, gated := newStage(t, nil), newStage(t, func(c *delegator.Config) { c.GitGate = true })
 	for _, task := range []string{"Run git reset --hard", "git push -f origin main", "then GIT CLEAN -fdx", "git push origin --force"} {
 		submitted(t, ask(t, open.tools, "_codex_local_exec", args("task", task)))
@@ -131,6 +137,7 @@ func TestGitGateGuardsOnlyWhereItIsConfigured(t *testing.T) {
 
 // TestForegroundRunAnswersAtTheEnd plays the worker while the call waits.
 func TestForegroundRunAnswersAtTheEnd(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	out, stderr := recording(t, "patch")
 	var told []delegator.Progress
@@ -162,6 +169,7 @@ func TestForegroundRunAnswersAtTheEnd(t *testing.T) {
 }
 
 func TestForegroundTimeoutIsAnErrorAndBackgroundTimeoutAState(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	out, _ := recording(t, "shell-large")
 	for _, reason := range []runs.Reason{runs.ReasonIdle, runs.ReasonHard} {
@@ -193,6 +201,7 @@ func TestForegroundTimeoutIsAnErrorAndBackgroundTimeoutAState(t *testing.T) {
 }
 
 func TestCallerWhoLeavesEndsTheWaitAndNotTheTask(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	end := start(ctx, t, s.tools, "_codex_local_run", `{"task":"Wait."}`, nil)
@@ -210,6 +219,7 @@ func TestCallerWhoLeavesEndsTheWaitAndNotTheTask(t *testing.T) {
 }
 
 func TestManyMayCallAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "T-1", "patch", 0)
 	var ends []func() answer
@@ -231,6 +241,7 @@ func TestManyMayCallAtOnce(t *testing.T) {
 }
 
 func TestFullQueueMayBeTriedAgain(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	js := s.jetstream(t)
 	stream, err := js.Stream(t.Context(), s.bus.Work())
