@@ -160,6 +160,7 @@ func TestHugeAndDeepBodiesAreBoundedAndOthersAreServed(t *testing.T) {
 	h := newHouse(t)
 	const most = 1<<20 - 1<<10 // just what is read
 	arrays := strings.Repeat("[", most/2) + strings.Repeat("]", most/2)
+	keys := manyKeys(most - 1<<10)
 	objects := strings.Repeat(`{"a":`, most/7) + "1" + strings.Repeat("}", most/7)
 	call := func(name, args string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"` + name + `","params":` + args + `}`
@@ -184,7 +185,7 @@ func TestHugeAndDeepBodiesAreBoundedAndOthersAreServed(t *testing.T) {
 			"deep objects":   func() io.Reader { return strings.NewReader(objects) },
 			"deep arguments": func() io.Reader { return strings.NewReader(c.wrap(arrays[256 : len(arrays)-256])) },
 			"deep values":    func() io.Reader { return strings.NewReader(c.wrap(objects[2500 : len(objects)-500])) },
-			"many keys":      func() io.Reader { return strings.NewReader(c.wrap(manyKeys(most - 1<<10))) },
+			"many keys":      func() io.Reader { return strings.NewReader(c.wrap(keys)) },
 		} {
 			t.Run(surface+"/"+name, func(t *testing.T) {
 				h.forget(t)

@@ -104,6 +104,7 @@ const secret = quiet.Sentinel + "of-the-agent"
 // A name from outside is a run's id or a mistake, at every entry: it matches
 // no other run, becomes no subject, and leads out of no directory.
 func TestNamesFromOutsideStayNames(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	line := `{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"` + secret + `"}}` + "\n"
 	if out, code := h.linesmanAt(t, line, "pipe", "--run", "kept", "--wait"); code != 0 {
@@ -257,6 +258,7 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 
 // The bridge takes names from files and from what is in them.
 func TestNamesOfTheFileBridgeStayNames(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	above := t.TempDir()
 	dir := filepath.Join(above, "watched")
@@ -350,6 +352,7 @@ func tree(t *testing.T, dir string) (all []string) {
 // After a story with everything in it nothing below the data directory is for
 // anybody else, whatever the umask was.
 func TestNothingInTheDataDirectoryIsForOthers(t *testing.T) {
+	t.Parallel()
 	defer syscall.Umask(syscall.Umask(0)) // what is private is so by itself
 	h := newHouse(t)
 	if out, code := h.linesmanAt(t, "", "token", "create", "ci"); code != 0 {

@@ -263,8 +263,10 @@ func (s *ownServer) options(t *testing.T, how, user string) []nats.Option {
 var identities = map[string]string{"certificates": "", "nkeys": "--nkey", "jwt": "--jwt"}
 
 func TestOwnServerKeepsTheSamePage(t *testing.T) {
+	t.Parallel()
 	for name, how := range identities {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := startOwn(t, how)
 			p := &place{url: s.url, options: func(user string) []nats.Option { return s.options(t, how, user) }}
 			login := func(user string) bus.Login {
@@ -287,8 +289,10 @@ func TestOwnServerKeepsTheSamePage(t *testing.T) {
 }
 
 func TestOwnServerLetsInNobodyElse(t *testing.T) {
+	t.Parallel()
 	for name, how := range identities {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := startOwn(t, how)
 			ca := nats.RootCAs(filepath.Join(s.ca.dir, "ca.pem"))
 			stranger := newAuthority(t)
@@ -325,6 +329,7 @@ func TestOwnServerLetsInNobodyElse(t *testing.T) {
 }
 
 func TestKeysAreMadeOnceAndPrivate(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"--nkey", "--jwt"} {
 		dir := filepath.Join(t.TempDir(), "keys")
 		first := linesman(t, "context", "--server-config", how, "--keys", dir)

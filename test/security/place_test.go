@@ -58,7 +58,7 @@ type place struct {
 	options func(user string) []nats.Option // how a user gets in
 
 	inside, public jetstream.JetStream // the operator's
-	watch          map[string]*nats.Conn
+	watch          map[string]*nats.Conn // one connection of each user
 	repair         func(t *testing.T)
 
 	expected bool // the page says that what is tried now comes true
@@ -150,7 +150,7 @@ func (p *place) of(s stream) jetstream.JetStream {
 // enter connects as a user.
 func (p *place) enter(t *testing.T, user string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(p.url, append(p.options(user), nats.CustomInboxPrefix(bus.InboxPrefix(user)), nats.NoReconnect(),
+	nc, err := nats.Connect(p.url, append(p.options(user), nats.CustomInboxPrefix(bus.InboxPrefix(user)), nats.NoReconnect(), nats.Timeout(patience),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 	if err != nil {
 		t.Fatalf("%s: %v", user, err)
@@ -210,20 +210,21 @@ type answer struct {
 	text string
 }
 
-// ask makes a request on a connection of its own.
+// ask makes a request. All requests of a user are on one connection: to
+// connect takes longer than to ask.
 func (p *place) ask(t *testing.T, user, subject string, header nats.Header, body string) answer {
 	t.Helper()
-	nc := p.enter(t, user)
-	defer nc.Close()
-	inbox := nc.NewRespInbox()
-	sub, err := nc.SubscribeSync(inbox)
+	nc := p.watch[user]
+	before := nc.LastError()
+	sub, err := nc.SubscribeSync(nc.NewRespInbox())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: header, Data: []byte(body)}); err != nil {
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: sub.Subject, Header: header, Data: []byte(body)}); err != nil {
 		t.Fatal(err)
 	}
-	if refused(t, nc) {
+	if refused(t, nc) && nc.LastError() != before { //nolint:errorlint // each refusal is an error of its own
 		return answer{verdict: no}
 	}
 	m, err := sub.NextMsg(patience)

@@ -15,6 +15,7 @@ type right struct {
 	name string
 	ask  func(t *testing.T, p *place, user string, s stream) []answer
 	harm bool // afterwards something may be missing
+	take bool // the operator takes a message from another's consumer for it
 }
 
 // jsapi is a request of the API of JetStream, with S for the stream and C for
@@ -57,7 +58,7 @@ func rights() []right {
 		named("old", several( // older ways to make a consumer, which name no filter
 			jsapi("CONSUMER.CREATE", "S", `{"stream_name":"%S","config":{"ack_policy":"explicit","filter_subject":"%F"}}`, true),
 			jsapi("CONSUMER.DURABLE.CREATE", "S.old", `{"stream_name":"%S","config":{"durable_name":"old","ack_policy":"explicit","filter_subject":"%F"}}`, true))),
-		named("ack", right{ask: acknowledge, harm: true}),
+		named("ack", right{ask: acknowledge, harm: true, take: true}),
 		named("purge", jsapi("STREAM.PURGE", "S", "", true)),
 		named("erase", jsapi("STREAM.MSG.DELETE", "S", `{"seq":1}`, true)),
 		named("make", jsapi("STREAM.CREATE", "S", `{"name":"%S","subjects":["x.%S"]}`, false)),

@@ -66,12 +66,14 @@ func role(t *testing.T, ready string, args ...string) *said {
 // Each role has what its own user shows, and that suffices for a task from its
 // submission to its events.
 func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
+	t.Parallel()
 	recording, err := filepath.Abs("../corpus/codex/hello.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, how := range identities {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := startOwn(t, how)
 			lab := t.TempDir()
 			agent := filepath.Join(lab, "agent.sh")
