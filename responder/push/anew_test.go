@@ -12,6 +12,7 @@ import (
 // What waits for the receiver of a registration that was removed does not go to
 // that of another one, which has the same id: that is told on its own.
 func TestARegistrationThatIsMadeAnewIsNotToldWhatTheOldOneWas(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	old := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return 503 })
 	n, other := s.node(nil), receive(t, nil)
@@ -42,6 +43,7 @@ func TestARegistrationThatIsMadeAnewIsNotToldWhatTheOldOneWas(t *testing.T) {
 
 // Every id that is taken can be told of, whatever it is made of.
 func TestARegistrationOfTheLongestIDIsTold(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	r := receive(t, nil)
 	n := s.node(func(c *push.Config) { c.Encoders[push.A2A] = c.Encoders[push.AdCP] })

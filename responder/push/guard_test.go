@@ -88,6 +88,7 @@ func TestURLsThatAreTaken(t *testing.T) {
 }
 
 func TestAPrivateReceiverIsNeverConnectedTo(t *testing.T) {
+	t.Parallel()
 	var called atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Add(1) }))
 	defer s.Close()
@@ -148,6 +149,7 @@ func nameServer(t *testing.T, answers ...string) (address string, asked *atomic.
 // A name that leads elsewhere from one question to the next gets nowhere: what
 // is checked is the address that is connected to.
 func TestANameThatMovesToThisMachineGetsNowhere(t *testing.T) {
+	t.Parallel()
 	var called atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Add(1) }))
 	defer s.Close()
@@ -191,6 +193,7 @@ func TestNoRedirectAndNoProxyIsFollowed(t *testing.T) {
 }
 
 func TestAForeignCertificateIsNotTrusted(t *testing.T) {
+	t.Parallel()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
 	c := newCarrier(true)

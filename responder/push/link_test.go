@@ -13,6 +13,7 @@ import (
 // A task whose first run waited for somebody and that was gone on with ends
 // with another run: who was promised to be told of the task is told then.
 func TestTheEndOfATaskThatWasGoneOnWithIsTold(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
 	const run = "T-local-task"

@@ -24,6 +24,7 @@ import (
 )
 
 func TestANotificationSaysWhatTheResultsSay(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
 	run := n.submit("key-0123456789-1", r.URL, push.HMAC)
@@ -128,6 +129,7 @@ func payloadSchema(root string) (*jsonschema.Schema, error) {
 }
 
 func TestBearerIsShownAndARunThatFailedSaysWhy(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
 	run := n.submit("key-0123456789-1", r.URL, push.Bearer)
@@ -149,6 +151,7 @@ func TestBearerIsShownAndARunThatFailedSaysWhy(t *testing.T) {
 // Whatever a receiver does first, it gets the same bytes again until it has
 // answered well, and then no more.
 func TestItIsSentUntilItIsTakenAndAlwaysTheSame(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	failures := []func(w http.ResponseWriter, gone <-chan struct{}) int{
 		func(http.ResponseWriter, <-chan struct{}) int { return 500 },
@@ -191,6 +194,7 @@ func TestItIsSentUntilItIsTakenAndAlwaysTheSame(t *testing.T) {
 }
 
 func TestWhatIsRefusedForGoodIsGivenUpAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	var status atomic.Int32
 	r := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return int(status.Load()) })
@@ -229,6 +233,7 @@ func told(t *testing.T, n *node, run string) bool {
 }
 
 func TestAReceiverThatIsAwayForTooLongIsGivenUp(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	r := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return 500 })
 	n := s.node(func(c *push.Config) { c.GiveUp = 2 * time.Second })
@@ -245,6 +250,7 @@ func TestAReceiverThatIsAwayForTooLongIsGivenUp(t *testing.T) {
 }
 
 func TestOneThatHangsHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	hangs := receive(t, func(_ int, _ http.ResponseWriter, _ []byte, gone <-chan struct{}) int { <-gone; return -1 })
 	quick := receive(t, nil)
@@ -266,6 +272,7 @@ func TestOneThatHangsHoldsUpNobodyElse(t *testing.T) {
 // A receiver that was taken while private ones were is not called once they
 // are not.
 func TestSettingsCountWhenItIsSent(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	r := receive(t, nil)
 	n := s.node(func(c *push.Config) { c.Private = false })
@@ -279,6 +286,7 @@ func TestSettingsCountWhenItIsSent(t *testing.T) {
 }
 
 func TestTwoRespondersTellOnce(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	a, b, r := s.node(nil), s.node(nil), receive(t, nil)
 	var all []string
@@ -299,6 +307,7 @@ func TestTwoRespondersTellOnce(t *testing.T) {
 // Killed between any two steps, the next one goes on: everything is told, and
 // with the same bytes.
 func TestKilledBetweenAnyTwoStepsNothingIsLost(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	r := receive(t, nil)
 	died := 0
@@ -391,6 +400,7 @@ func (d dyingOutbox) Add(ctx context.Context, n push.Notice) (bool, error) {
 }
 
 func TestAFullOutboxLosesNothing(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	var open atomic.Bool
 	r := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int {
@@ -432,6 +442,7 @@ func (o smallOutbox) Add(ctx context.Context, n push.Notice) (bool, error) {
 }
 
 func TestARegistrationThatIsGoneIsToldNothing(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	r := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return 503 })
 	n := s.node(nil)
@@ -458,6 +469,7 @@ func TestARegistrationThatIsGoneIsToldNothing(t *testing.T) {
 // Only an answer that leaves open how the task ends is followed by
 // notifications.
 func TestAForegroundCallIsFollowedOnlyWhereItWasCutOff(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
 	call := func(ctx context.Context, key string) (run string, done chan map[string]any) {
@@ -504,6 +516,7 @@ func TestAForegroundCallIsFollowedOnlyWhereItWasCutOff(t *testing.T) {
 }
 
 func TestAReplayRegistersNothingMore(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
 	run := n.submit("key-0123456789-1", r.URL, push.Bearer)
@@ -534,6 +547,7 @@ func TestAReplayRegistersNothingMore(t *testing.T) {
 }
 
 func TestWhatIsWrongWithAConfigurationIsToldWithoutIt(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	n := s.node(nil)
 	auth := map[string]any{"schemes": []string{"Bearer"}, "credentials": secret}
@@ -590,6 +604,7 @@ func TestWhatIsWrongWithAConfigurationIsToldWithoutIt(t *testing.T) {
 }
 
 func TestRegistrationsOfARunAreBounded(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	store := s.bus.PushStore()
 	a2a, other := push.NewRegistry(store, push.A2A, true), push.NewRegistry(store, push.AdCP, true)
@@ -657,6 +672,7 @@ func TestRegistrationsOfARunAreBounded(t *testing.T) {
 }
 
 func TestWithoutARegistryACallThatAsksForNotificationsIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	n := s.node(nil)
 	n.tools.Push = nil

@@ -17,6 +17,7 @@ import (
 // comes back with settings that would not let the task in: the task is there,
 // and so is who is to be told of it.
 func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
 	b := s.connect(bus.ResponderUser)

@@ -57,7 +57,7 @@ type place struct {
 	url     string
 	options func(user string) []nats.Option // how a user gets in
 
-	inside, public jetstream.JetStream // the operator's
+	inside, public jetstream.JetStream   // the operator's
 	watch          map[string]*nats.Conn // one connection of each user
 	repair         func(t *testing.T)
 
