@@ -24,7 +24,7 @@ build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
 
 test: agents-if-npm ## run every test with the race detector, agents included where npm is
-	$(GO) test -race -timeout 20m ./...
+	$(GO) test -race -timeout 20m -parallel 4 ./...
 
 lint: ## check format, go vet, golangci-lint, known vulnerabilities
 	@bad=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); test -z "$$bad" || { echo "gofmt: not formatted:"; echo "$$bad"; exit 1; }
