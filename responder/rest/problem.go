@@ -117,7 +117,7 @@ func (q *request) call(ctx context.Context, tool string, args json.RawMessage) (
 	if !a.IsError {
 		return e, nil
 	}
-	return e, e.problem()
+	return e, q.nameKey(e.problem())
 }
 
 // whole is what the tools call all of a body.

@@ -133,6 +133,7 @@ type request struct {
 	form      string          // of the answer: jsonType or adcpType
 	stream    bool            // server-sent events are wanted
 	body      json.RawMessage // of a POST
+	key       string          // of a POST, from the header Idempotency-Key
 }
 
 // route makes a handler of a function that returns an answer, or nil where it
@@ -160,6 +161,9 @@ func (q *request) answer(query []string, answer func(*request) (*Answer, error))
 		return nil, err
 	}
 	if q.r.Method == http.MethodPost {
+		if q.key, err = readKey(q.r.Header); err != nil {
+			return nil, err
+		}
 		if q.body, err = q.readBody(); err != nil {
 			return nil, err
 		}

@@ -133,7 +133,7 @@ func cancelRun(q *request) (*Answer, error) {
 	ctx, end := context.WithTimeout(q.r.Context(), askTime)
 	defer end()
 	v, err := q.find(ctx)
-	if p := (*Problem)(nil); errors.As(err, &p) && p.Code == "NOT_FOUND" && bytes.Contains(q.body, []byte("idempotency")) && runs.CheckID(q.r.PathValue("id")) == nil {
+	if p := (*Problem)(nil); errors.As(err, &p) && p.Code == "NOT_FOUND" && (q.key != "" || bytes.Contains(q.body, []byte("idempotency"))) && runs.CheckID(q.r.PathValue("id")) == nil {
 		v = responder.View{Row: runs.Row{ID: q.r.PathValue("id"), Agent: agent, State: runs.StateQueued}} // a key may tell of it yet
 	} else if err != nil {
 		return nil, err
@@ -189,11 +189,14 @@ func (q *request) arguments(add map[string]string, taken ...string) (json.RawMes
 			return nil, invalid(name, "is no parameter of this request")
 		}
 	}
+	if add == nil {
+		add = map[string]string{}
+	}
 	if q.form == adcpType {
-		if add == nil {
-			add = map[string]string{}
-		}
 		add["format"] = "adcp"
+	}
+	if err := q.addKey(add, members); err != nil {
+		return nil, err
 	}
 	args := []byte{'{'}
 	for name, value := range add {

@@ -109,7 +109,9 @@ func (s *stage) serve(change func(*rest.Config)) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		server.HandleFor(scope, r.Pattern, r.Handler)
+		server.HandleFor(scope, r.Pattern, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			r.Handler.ServeHTTP(w, q.WithContext(delegator.WithCaller(q.Context(), web.Caller(q.Context()))))
+		}))
 	}
 	addr, err := server.Listen()
 	if err != nil {

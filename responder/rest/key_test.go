@@ -1,0 +1,122 @@
+package rest_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/responder/web"
+)
+
+const keyHeader = "Idempotency-Key"
+
+func TestKeyInTheHeaderMakesOfTwoRequestsOne(t *testing.T) {
+	s := newStage(t, nil)
+	s.play("done", "shell-ok", 0)
+	const key, body = "0123456789abcdef", `{"task":"go"}`
+	for i, path := range []string{"/v1/runs", "/v1/runs/done/resume"} {
+		key := key + string(rune('a'+i))
+		first := s.want(202, "POST", path, body, keyHeader, key).header.Get("Location")
+		for _, same := range []reply{
+			s.want(202, "POST", path, body, keyHeader, key),
+			s.want(202, "POST", path, body, keyHeader, `"`+key+`"`), // as the draft of the header writes it
+			s.want(202, "POST", path, `{"task":"go","idempotencyKey":"`+key+`"}`),
+			s.want(202, "POST", path, `{"task":"go","idempotency_key":"`+key+`"}`, keyHeader, key),
+		} {
+			if got := same.header.Get("Location"); got != first {
+				t.Errorf("%s: one request is the runs %s and %s", path, first, got)
+			}
+		}
+		var conflict rest.Problem
+		s.want(409, "POST", path, `{"task":"other"}`, keyHeader, key).read(t, &conflict)
+		if conflict.Code != "CONFLICT" || conflict.Field != keyHeader || !strings.HasPrefix(conflict.Detail, keyHeader+": ") {
+			t.Errorf("%s: another body under the key: %+v", path, conflict)
+		}
+		reader, err := web.CreateToken(filepath.Join(s.dir, "tokens.json"), "other"+string(rune('a'+i)), web.Read|web.Submit, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.want(202, "POST", path, body, keyHeader, key, "Authorization", "Bearer "+reader).header.Get("Location"); got == first {
+			t.Errorf("%s: another caller gets the same run for its key", path)
+		}
+	}
+	e := s.adcp(http.StatusAccepted, "submitted", "POST", "/v1/runs", `{"task":"go","idempotency_key":"`+key+`a"}`)
+	r := s.want(202, "POST", "/v1/runs", body, keyHeader, key+"a", "Accept", "application/adcp+json")
+	var again enveloped
+	if r.read(t, &again); !again.Replayed || again.TaskID != e.TaskID {
+		t.Errorf("in the envelope of AdCP: %s", r.body)
+	}
+}
+
+func TestCancelWithAKeyInTheHeaderOutlivesItsRun(t *testing.T) {
+	s := newStage(t, nil)
+	path := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv"}`).header.Get("Location")
+	s.want(200, "POST", path+"/cancel", "", keyHeader, "0123456789abcdef")
+	s.await(path[len("/v1/runs/"):], func(v responder.View) bool { return v.State.Final() })
+	if _, err := s.responder.Cleanup(t.Context(), responder.CleanupSpec{Stuck: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	s.want(200, "POST", path+"/cancel", "", keyHeader, "0123456789abcdef")
+	s.want(404, "POST", path+"/cancel", "")
+}
+
+// Requests that arrive together are one run, however many they are.
+func TestRequestsWithOneKeyAtOnceAreOneRun(t *testing.T) {
+	s := newStage(t, nil)
+	var group errgroup.Group
+	for range 16 {
+		group.Go(func() error {
+			r := s.ask("POST", "/v1/runs", `{"task":"go"}`, keyHeader, "0123456789abcdef")
+			if r.status != 202 && r.status != 409 {
+				t.Errorf("%d: %s", r.status, r.body)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.list("", nil)); n > 1 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+func TestMistakesOfTheKeyInTheHeaderAreNamed(t *testing.T) {
+	s := newStage(t, nil)
+	for _, key := range []string{"short", strings.Repeat("k", 256), "0123456789 abcdef", `"0123456789abcdef`, "0123456789abcdeé"} {
+		var p rest.Problem
+		s.want(400, "POST", "/v1/runs", `{"task":"go"}`, keyHeader, key).read(t, &p)
+		if p.Code != "VALIDATION" || p.Field != keyHeader || !strings.Contains(p.Detail, "16 to 255") {
+			t.Errorf("%q: %+v", key, p)
+		}
+	}
+	for _, name := range []string{"idempotencyKey", "idempotency_key"} {
+		var p rest.Problem
+		s.want(400, "POST", "/v1/runs", `{"task":"go","`+name+`":"0123456789abcdef"}`, keyHeader, "0123456789abcdeX").read(t, &p)
+		if len(p.Issues) != 2 || p.Issues[0].Field != keyHeader || p.Issues[1].Field != name || !strings.Contains(p.Detail, name) {
+			t.Errorf("two keys: %+v", p)
+		}
+	}
+	// Two of the header: which one counts, nobody can say.
+	for _, route := range s.api.Routes() {
+		if route.Pattern == "POST /v1/runs" {
+			r := httptest.NewRequest("POST", "/v1/runs", strings.NewReader(`{"task":"go"}`))
+			r.Header = http.Header{keyHeader: {"0123456789abcdef", "0123456789abcdeX"}, "Content-Type": {"application/json"}}
+			w := httptest.NewRecorder()
+			if route.Handler.ServeHTTP(w, r); w.Code != 400 || !strings.Contains(w.Body.String(), keyHeader) {
+				t.Errorf("given twice: %d %s", w.Code, w.Body)
+			}
+		}
+	}
+	if n := len(s.list("", nil)); n != 0 {
+		t.Errorf("%d runs of refused requests", n)
+	}
+	s.want(200, "GET", "/v1/runs", "", keyHeader, "short") // a read has no use for it
+}
