@@ -188,6 +188,17 @@ func damage(s *stage, run string) {
 	}
 }
 
+// Generators of clients want a server: a relative one is where the document is.
+func TestDocumentNamesItsServer(t *testing.T) {
+	var doc struct{ Servers []struct{ URL string } }
+	if err := json.Unmarshal(rest.Document, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Servers) != 1 || doc.Servers[0].URL != "/" {
+		t.Errorf("servers: %+v", doc.Servers)
+	}
+}
+
 func TestDocumentAndHandlersAreTheSame(t *testing.T) {
 	var handled, described []string
 	for _, r := range rest.New(rest.Config{}).Routes() {
