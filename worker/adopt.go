@@ -25,8 +25,8 @@ const adoptEvery = 2 * time.Second
 // until ctx ends; then it returns nil. At most MaxRuns are driven at a time,
 // the others wait. What is no run directory is set aside under another name.
 //
-// A file that was tailed is left for whoever tails it next, unless it was
-// replaced meanwhile: then its run ends.
+// A file that was followed is left for whoever follows it next, unless it was
+// replaced meanwhile: then its run ends. An import is carried to its end.
 func (w *Worker) Adopt(ctx context.Context) error {
 	a := &adoption{w: w, busy: make(map[string]bool)}
 	a.group.SetLimit(w.cfg.MaxRuns)
@@ -124,7 +124,7 @@ func (a *adoption) open(name string) *Dir {
 		}
 		return nil
 	}
-	if d.Spec.Source == SourceTail {
+	if d.Spec.Source == SourceTail && d.Spec.Part == nil {
 		if info, err := os.Stat(d.Spec.File.Path); err == nil && d.Spec.File.is(info) {
 			d.Close()
 			return nil

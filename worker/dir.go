@@ -109,7 +109,7 @@ func Create(root string, spec Spec) (_ *Dir, err error) {
 	if err := tryLock(d.owner); err != nil {
 		return nil, err
 	}
-	if err := writeSynced(filepath.Join(at, specFile), body); err != nil {
+	if err := writeFile(filepath.Join(at, specFile), body, spec.lasting()); err != nil {
 		return nil, err
 	}
 	if d.mark, err = createMark(filepath.Join(at, markFile)); err != nil {
@@ -136,14 +136,19 @@ func Create(root string, spec Spec) (_ *Dir, err error) {
 			return nil, err
 		}
 	}
-	if err := syncDir(at); err != nil {
-		return nil, err
+	if spec.lasting() {
+		if err := errors.Join(d.mark.f.Sync(), syncDir(at)); err != nil {
+			return nil, err
+		}
 	}
 	if err := os.Rename(at, d.path); err != nil { // never replaces one: they are not empty
 		return nil, err
 	}
 	at = d.path
-	return d, syncDir(root)
+	if spec.lasting() {
+		err = syncDir(root)
+	}
+	return d, err
 }
 
 // Open takes over the run directory at path. The error is [ErrOwned] when
@@ -189,6 +194,9 @@ func Open(path string) (_ *Dir, err error) {
 
 // SchemaFile is where the schema of a run is, in the run's directory below root.
 func SchemaFile(root, run string) string { return filepath.Join(root, run, schemaFile) }
+
+// runDir is where the directory of a run is.
+func (w *Worker) runDir(run string) string { return filepath.Join(w.cfg.Root, run) }
 
 // Path returns where the directory is.
 func (d *Dir) Path() string { return d.path }
@@ -316,13 +324,18 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-func writeSynced(path string, body []byte) error {
+func writeSynced(path string, body []byte) error { return writeFile(path, body, true) }
+
+func writeFile(path string, body []byte, synced bool) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(body)
-	return errors.Join(err, f.Sync(), f.Close())
+	if err == nil && synced {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 func syncDir(path string) error {

@@ -30,6 +30,8 @@ type Run struct {
 	over    chan struct{} // closed when Drive returns
 	stopped bool          // the source was told to stop
 	fenced  bool          // somebody else ended the run in its log, before our eyes
+
+	recorded *imported // the line of the ledger, once it is there
 }
 
 // A source is what writes the output of a run.
@@ -71,7 +73,11 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 	ex, err := r.drive(ctx)
 	switch {
 	case errors.Is(err, ErrKnown):
-		r.log.Warn("run is known already, not started")
+		if r.dir.Spec.Part != nil { // it was imported, and the ledger does not say so
+			err = errors.Join(err, r.record())
+		} else {
+			r.log.Warn("run is known already, not started")
+		}
 		err = errors.Join(err, r.dir.Remove())
 	case errors.Is(err, ErrEnded):
 		err = errors.Join(err, r.abandon(ctx))
@@ -194,6 +200,9 @@ func (r *Run) taken(m runs.Mark) bool {
 	if r.dir.Spec.Source == SourceQueue { // which has a queued entry
 		return m.Started || m.Cancelled || m.Exited
 	}
+	if r.dir.Spec.Part != nil && m.By == r.w.cfg.Name && m.At != 0 && !m.Exited {
+		return false // the same import, whose directory is gone
+	}
 	return m.Seq != 0
 }
 
@@ -297,6 +306,9 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 		fields = append(fields, zap.Int("signal", ex.Signal))
 	}
 	r.log.Info("ended", fields...)
+	if err := r.record(); err != nil {
+		return ex, err
+	}
 	return ex, r.dir.Remove()
 }
 
@@ -316,6 +328,9 @@ func (r *Run) abandon(ctx context.Context) error {
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
+	}
+	if err := r.record(); err != nil {
+		return err
 	}
 	return r.dir.Remove()
 }

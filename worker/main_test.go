@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		switch role := os.Args[1]; role {
-		case "shim", "adopt", "pipe", "tail":
+		case "shim", "adopt", "pipe", "tail", "import":
 			if err := act(role, os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
@@ -49,7 +49,7 @@ func act(role string, args []string) error {
 	logs := &fileLogs{dir: args[1]}
 	logs.killAt, _ = strconv.Atoi(os.Getenv("TEST_KILL_AT"))
 	logs.killAfter = os.Getenv("TEST_KILL_WHEN") == "after"
-	w, err := New(Config{Root: args[0], Logs: logs, Shim: []string{os.Args[0], "shim"}})
+	w, err := New(Config{Root: args[0], Logs: logs, Shim: []string{os.Args[0], "shim"}, Name: "here"})
 	if err != nil {
 		return err
 	}
@@ -63,6 +63,12 @@ func act(role string, args []string) error {
 		go func() { done <- Pipe(ctx, os.Stdin, d) }()
 		_, err = w.Run(d).Drive(ctx)
 		return errors.Join(err, <-done)
+	case "import":
+		limit := unix.Rlimit{Cur: 64, Max: 64}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			return err
+		}
+		return w.Tail(ctx, TailSpec{Paths: args[2:], Agent: "codex", Once: true})
 	case "tail":
 		return w.Tail(ctx, TailSpec{Paths: args[2:], Agent: "codex"})
 	}

@@ -34,14 +34,14 @@ type mark struct {
 	line [markSize]byte
 }
 
-// createMark makes the mark of a new run.
+// createMark makes the mark of a new run. Its caller syncs it.
 func createMark(path string) (*mark, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	m := &mark{f: f}
-	if err := errors.Join(m.save(), f.Sync()); err != nil {
+	if err := m.save(); err != nil {
 		f.Close()
 		return nil, err
 	}

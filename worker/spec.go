@@ -53,8 +53,10 @@ type Spec struct {
 	// the run ends as lost.
 	Attended bool `json:"attended,omitempty"`
 
-	// File is what SourceTail follows.
+	// File is what SourceTail follows, and Part what of it the run holds: nil
+	// for a file that is followed until it is gone.
 	File *File `json:"file,omitempty"`
+	Part *Part `json:"part,omitempty"`
 
 	Limits Limits `json:"limits"`
 }
@@ -66,6 +68,12 @@ type File struct {
 	Path  string `json:"path"` // absolute
 	Dev   uint64 `json:"dev"`
 	Inode uint64 `json:"inode"`
+}
+
+// Part is the bytes of a file from one offset up to another.
+type Part struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
 }
 
 // fileOf returns the identity of the file that path names at the moment.
@@ -106,6 +114,10 @@ const (
 // process reports whether the run has an agent process.
 func (s *Spec) process() bool { return s.Source == SourceRun || s.Source == SourceQueue }
 
+// lasting reports whether the run directory must outlive a power failure. That
+// of an import need not: the file is there, and the raw log knows the run.
+func (s *Spec) lasting() bool { return s.Part == nil }
+
 func (s *Spec) setDefaults(now time.Time) {
 	s.Version = SpecVersion
 	if s.Created == 0 {
@@ -140,6 +152,9 @@ func (s *Spec) check() error {
 	case SourceTail:
 		if s.File == nil || !filepath.IsAbs(s.File.Path) {
 			errs = append(errs, errors.New("file: must be an absolute path"))
+		}
+		if p := s.Part; p != nil && (p.From < 0 || p.To < p.From) {
+			errs = append(errs, fmt.Errorf("part: must not end before it begins, got %d to %d", p.From, p.To))
 		}
 	default:
 		errs = append(errs, fmt.Errorf("source: must be run, queue, pipe or tail, got %q", s.Source))

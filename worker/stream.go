@@ -31,6 +31,7 @@ type stream struct {
 	path string
 	spot *spot // in the run's mark
 	only *File // when set: content that takes this file's place is not ours
+	part *Part // when set: what is behind it is not ours either
 	f    *os.File
 
 	size  int64     // when last looked at
@@ -87,6 +88,9 @@ func (s *stream) look(at int64, now time.Time) (change, error) {
 		return same, err
 	}
 	size := info.Size()
+	if s.part != nil {
+		size = min(size, s.part.To)
+	}
 	if s.live && size == s.size && info.ModTime().Equal(s.mod) {
 		return same, nil
 	}
@@ -150,6 +154,9 @@ func (s *stream) read(buf []byte, at int64) (int, int64, error) {
 		return 0, at, nil
 	}
 	at = max(at, s.spot.Base)
+	if s.part != nil {
+		buf = buf[:max(0, min(int64(len(buf)), s.end()-at))]
+	}
 	n, err := s.f.ReadAt(buf, at-s.spot.Base)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, at, fmt.Errorf("read output: %w", err)

@@ -8,11 +8,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -22,12 +24,23 @@ type TailSpec struct {
 	Paths  []string // JSONL files that others write
 	Agent  string   // agent kind of what they hold
 	Labels map[string]string
-	Once   bool // read to the end of each file, end its run, and return
+	Once   bool // import the files: read each to its end, end its run, and return
+	Again  bool // with Once: also those that were imported and have not changed
 
-	// Began is told the run of each file that is taken up, new or from
-	// before. It is called from several goroutines. It may be nil.
-	Began func(run, path string)
+	// Began is called with the run of each file that is begun or resumed,
+	// Skipped with the last run of each file that Once leaves out. They are
+	// called from several goroutines, and may be nil.
+	Began, Skipped func(run, path string)
 }
+
+// ErrTooMany reports more files to follow than there are descriptors for.
+var ErrTooMany = errors.New("too many files to follow")
+
+// A file that is followed takes three descriptors; spare are those for all else.
+const (
+	perFile = 3
+	spare   = 256
+)
 
 // tailPause is how often Tail looks for a file that is not there, and how long
 // a file that was renamed or removed must be silent to be at its end.
@@ -38,14 +51,15 @@ const tailPause = time.Second
 // file at the path is a new run, and so is one whose content was replaced.
 // A run goes on when the tailing process is started again.
 //
-// With Once the error names each path that could not be read. Otherwise Tail
+// With Once a file that was imported before and has not changed is skipped,
+// and of one that has grown the lines that were added are another run. The
+// error names each path that could not be read. Otherwise Tail
 // waits for files to appear and returns nil when ctx ends; the runs stay open.
 func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 	if err := errors.Join(runs.CheckAgent(spec.Agent), runs.CheckLabels(spec.Labels)); err != nil {
 		return fmt.Errorf("tail: %w", err)
 	}
-	var files []*tailedPath
-	open := w.tailedBefore()
+	var paths []string
 	seen := make(map[string]bool)
 	for _, path := range spec.Paths {
 		path, err := filepath.Abs(path)
@@ -54,19 +68,46 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 		}
 		if !seen[path] {
 			seen[path] = true
-			files = append(files, &tailedPath{w: w, spec: spec, path: path, open: open[path]})
+			paths = append(paths, path)
 		}
 	}
-	errs := make([]error, len(files))
-	var all sync.WaitGroup
-	for i, f := range files {
-		all.Go(func() {
-			if err := f.tail(ctx); err != nil && ctx.Err() == nil {
-				errs[i] = fmt.Errorf("tail %s: %w", f.path, err)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("tail: %w", err)
+	}
+	open := w.tailedBefore()
+	follow := func(ctx context.Context, path string) error {
+		return (&tailedPath{w: w, spec: spec, path: path, open: open[path]}).tail(ctx)
+	}
+	slots := len(paths)
+	if spec.Once {
+		known, err := w.ledgerOf(paths)
+		if err != nil {
+			return fmt.Errorf("tail: %w", err)
+		}
+		slots = importSlots(limit.Cur)
+		follow = func(ctx context.Context, path string) error {
+			return (&importing{w: w, spec: spec, path: path, open: open[path], known: known, anew: spec.Again}).run(ctx)
+		}
+	} else if need := uint64(perFile*slots + spare); slots > 1 && need > limit.Cur {
+		return fmt.Errorf("tail: %w: %d files need %d file descriptors, the limit is %d (ulimit -n)", ErrTooMany, slots, need, limit.Cur)
+	}
+
+	var all errgroup.Group
+	all.SetLimit(max(1, slots))
+	errs := make([]error, len(paths))
+	for i, path := range paths {
+		if ctx.Err() != nil {
+			break
+		}
+		all.Go(func() error {
+			if err := follow(ctx, path); err != nil && ctx.Err() == nil {
+				errs[i] = fmt.Errorf("tail %s: %w", path, err)
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // each path has its own error
 	return errors.Join(errs...)
 }
 
@@ -76,10 +117,13 @@ func (w *Worker) tailedBefore() map[string][]string {
 	open := make(map[string][]string)
 	entries, _ := os.ReadDir(w.cfg.Root) // what cannot be read cannot be created either: said there
 	for _, entry := range entries {
+		dir := filepath.Join(w.cfg.Root, entry.Name())
+		if strings.HasPrefix(entry.Name(), newPrefix) || strings.HasPrefix(entry.Name(), gonePrefix) {
+			w.clear(dir)
+		}
 		if runs.CheckID(entry.Name()) != nil {
 			continue
 		}
-		dir := filepath.Join(w.cfg.Root, entry.Name())
 		if spec, err := readSpec(dir); err == nil && spec.Source == SourceTail {
 			open[spec.File.Path] = append(open[spec.File.Path], dir)
 		}
@@ -101,12 +145,10 @@ func (t *tailedPath) tail(ctx context.Context) error {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = time.Second, time.Minute
 	for {
-		done, err := t.one(ctx)
+		err := t.one(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case done, err != nil && t.spec.Once:
-			return err
 		case err == nil:
 			wait.Reset()
 		default:
@@ -119,27 +161,26 @@ func (t *tailedPath) tail(ctx context.Context) error {
 	}
 }
 
-// one carries one run of the path to its end, and reports whether that was all.
-func (t *tailedPath) one(ctx context.Context) (done bool, err error) {
+// one carries one run of the path to its end.
+func (t *tailedPath) one(ctx context.Context) error {
 	d, err := t.next(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if t.spec.Began != nil {
 		t.spec.Began(d.Spec.Run, t.path)
 	}
 	r := t.w.Run(d)
-	r.source.(*tailed).once = t.spec.Once
 	ex, err := r.Drive(ctx)
 	foreign := errors.Is(err, ErrEnded) || errors.Is(err, ErrKnown)
 	if err != nil && !foreign {
 		t.open = append(t.open, d.Path())
-		return false, err
+		return err
 	}
 	if foreign || ex.Reason == runs.ReasonCancelled {
 		t.last = d.Spec.File
 	}
-	return t.spec.Once && !r.out.replaced, nil
+	return nil
 }
 
 // next returns the directory to go on with: one from before, else that of a
@@ -181,12 +222,6 @@ func (t *tailedPath) appear(ctx context.Context) (File, error) {
 			t.said, t.last = false, nil
 			return file, nil
 		}
-		if t.spec.Once && err != nil {
-			return file, err
-		}
-		if t.spec.Once { // its run was ended meanwhile: there is nothing to do
-			return file, ErrEnded
-		}
 		if err != nil && !t.said {
 			t.said = true
 			t.w.log.Warn("wait for file", zap.String("path", t.path), zap.Error(err))
@@ -203,18 +238,27 @@ func (t *tailedPath) appear(ctx context.Context) (File, error) {
 // readableFile returns the identity of the regular file at path, which this
 // process may read.
 func readableFile(path string) (File, error) {
-	info, err := os.Stat(path)
+	f, file, _, err := openRegular(path)
 	if err != nil {
 		return File{}, err
 	}
-	if !info.Mode().IsRegular() {
-		return File{}, errors.New("not a regular file")
-	}
-	f, err := os.Open(path)
+	return file, f.Close()
+}
+
+// openRegular opens the regular file at path, and tells its identity and size.
+func openRegular(path string) (*os.File, File, int64, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would not let us go on
 	if err != nil {
-		return File{}, err
+		return nil, File{}, 0, err
 	}
-	return fileOf(path, info), f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
+	if err != nil {
+		return nil, File{}, 0, errors.Join(err, f.Close())
+	}
+	return f, fileOf(path, info), info.Size(), nil
 }
 
 // openSoon opens a run directory, over an Adopt that only looks at it.

@@ -54,6 +54,7 @@ type Control interface {
 // Config is what a [Worker] needs.
 type Config struct {
 	Root    string      // where the run directories are
+	Ledger  string      // the file that says which files were imported; default: imported.jsonl beside Root
 	Logs    Logs        // where their output goes
 	Control Control     // where they are asked to end; may be nil
 	Shim    []string    // the command that calls [Shim] with the path that is added as last argument
@@ -67,6 +68,7 @@ type Worker struct {
 	cfg     Config
 	log     *zap.Logger
 	files   notifier
+	ledger  ledger
 	trouble trouble // with tasks
 
 	mu      sync.Mutex
@@ -99,13 +101,16 @@ func New(cfg Config) (*Worker, error) {
 		}
 		cfg.Shim = append([]string{path}, cfg.Shim[1:]...)
 	}
+	if cfg.Ledger == "" {
+		cfg.Ledger = filepath.Join(filepath.Dir(root), "imported.jsonl")
+	}
 	if cfg.MaxRuns <= 0 {
 		cfg.MaxRuns = 4096
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Worker{cfg: cfg, log: cfg.Log.Named("worker"), driven: make(map[string]*Run), freed: make(chan struct{}, 1), adopted: make(chan struct{})}, nil
+	return &Worker{cfg: cfg, log: cfg.Log.Named("worker"), ledger: ledger{path: cfg.Ledger, max: maxLedger}, driven: make(map[string]*Run), freed: make(chan struct{}, 1), adopted: make(chan struct{})}, nil
 }
 
 // Name is who this is, in start entries.
@@ -129,7 +134,10 @@ func (w *Worker) Run(d *Dir) *Run {
 		r.source = &piped{dir: d}
 	case SourceTail:
 		r.out.path, r.out.only = d.Spec.File.Path, d.Spec.File
-		r.source = &tailed{out: &r.out}
+		r.source = &tailed{out: &r.out, once: d.Spec.Part != nil}
+		if d.Spec.Part != nil { // the byte at From has the log's offset 0
+			r.out.part, r.out.spot.Base = d.Spec.Part, -d.Spec.Part.From
+		}
 	default:
 		r.source = &spawned{dir: d, shim: w.cfg.Shim, log: r.log, out: &r.out, err: &r.err}
 	}

@@ -1,0 +1,375 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// once imports paths in this process, and tells what was begun and skipped.
+func (l *lab) once(again bool, paths ...string) (begun, skipped []string, err error) {
+	var mu sync.Mutex
+	err = l.w.Tail(l.t.Context(), TailSpec{
+		Paths: paths, Agent: "codex", Once: true, Again: again,
+		Began:   func(run, path string) { mu.Lock(); defer mu.Unlock(); begun = append(begun, run+" "+path) },
+		Skipped: func(run, path string) { mu.Lock(); defer mu.Unlock(); skipped = append(skipped, run+" "+path) },
+	})
+	return begun, skipped, err
+}
+
+// imports is once, of one path, where nothing may go wrong; it returns the
+// outputs of the runs that were begun.
+func (l *lab) imports(again bool, path string) (outputs []string, skipped int) {
+	l.t.Helper()
+	begun, left, err := l.once(again, path)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, line := range begun {
+		run, _, _ := strings.Cut(line, " ")
+		outputs = append(outputs, l.output(run))
+	}
+	return outputs, len(left)
+}
+
+// Whenever a process that imports many files is killed, and however often, the
+// last call leaves one complete run of each file, and none that is open. It has
+// far fewer descriptors than files.
+func TestKilledImportsImportEachFileOnce(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	const files = 300
+	var paths []string
+	want := make(map[string]int)
+	for i := range files {
+		path := filepath.Join(dir, fmt.Sprint(i))
+		text := fmt.Sprintf("file %d\n", i) + strings.Repeat("line\n", rand.IntN(20))
+		write(t, path, text)
+		paths, want[text] = append(paths, path), 1
+	}
+	for round := range 6 {
+		killed := l.process(nil, nil, "import", paths...)
+		if until := (round + 1) * files / 10; round%2 == 0 {
+			waitFor(t, "progress", func() bool { return len(l.runIDs()) >= until })
+		} else {
+			<-time.After(rand.N(30 * time.Millisecond)) // the moment of the kill, which waits for nothing
+		}
+		kill(killed)
+	}
+	if len(l.runIDs()) == files {
+		t.Error("no process was killed before the end")
+	}
+	last := l.process(nil, nil, "import", paths...)
+	if err := last.Wait(); err != nil {
+		t.Error(err)
+	}
+	for _, id := range l.runIDs() {
+		want[l.output(id)]--
+		if !l.ended(id) || strings.Count(l.kinds(id), "start") != 1 {
+			t.Errorf("run %s: %s", id, l.kinds(id))
+		}
+	}
+	for text, left := range want {
+		if left != 0 {
+			t.Errorf("%d runs of %.20q, want 1", 1-left, text)
+		}
+	}
+	entries, err := os.ReadDir(l.root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, e := range entries { // what a kill left of making and removing directories goes after a minute
+		if runs.CheckID(e.Name()) == nil {
+			t.Errorf("the directory of %s is left", e.Name())
+		}
+	}
+}
+
+// A kill right before and after each append, with a ledger and without one, as
+// after a power failure.
+func TestImportKilledAtAnyAppendIsOneRun(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		for _, when := range []string{"before", "after"} {
+			for _, lost := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s append %d, ledger lost %t", when, n, lost), func(t *testing.T) {
+					l := newLab(t)
+					path := filepath.Join(t.TempDir(), "f")
+					text := strings.Repeat("x", runs.MaxChunk) + "\ntwo\n"
+					write(t, path, text)
+					cmd := l.process(nil, []string{fmt.Sprint("TEST_KILL_AT=", n), "TEST_KILL_WHEN=" + when}, "import", path)
+					if cmd.Wait() == nil {
+						t.Fatal("the process was not killed")
+					}
+					for range 2 {
+						if lost {
+							_ = os.Remove(l.w.ledger.path)
+						}
+						if _, _, err := l.once(false, path); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if ids := l.runIDs(); len(ids) != 1 || l.output(ids[0]) != text || !l.ended(ids[0]) || !l.empty() {
+						t.Errorf("%d runs, story %.40q", len(ids), l.story())
+					}
+				})
+			}
+		}
+	}
+}
+
+// What is killed and not called again is carried to its end by the next worker.
+func TestInterruptedImportIsAdopted(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	if l.process(nil, []string{"TEST_KILL_AT=2"}, "import", path).Wait() == nil {
+		t.Fatal("the process was not killed")
+	}
+	write(t, path, "two\n")
+	l.adopt()
+	l.awaitStory("one\n[eof]")
+	waitFor(t, "the directory", l.empty)
+	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"two\n"}) {
+		t.Errorf("what was added: %q", outputs)
+	}
+}
+
+// Even with the run directory and the ledger gone, an import resumes its log.
+func TestImportWithoutItsDirectoryResumesItsLog(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\ntwo\n")
+	if l.process(nil, []string{"TEST_KILL_AT=2"}, "import", path).Wait() == nil {
+		t.Fatal("the process was not killed")
+	}
+	if err := os.RemoveAll(l.root); err != nil {
+		t.Fatal(err)
+	}
+	if _, skipped := l.imports(false, path); skipped != 0 || l.story() != "one\ntwo\n[eof]" {
+		t.Errorf("story %q, %d skipped", l.story(), skipped)
+	}
+}
+
+func TestImportedFileIsSkippedUntilItChanges(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		before string
+		do     func(t *testing.T, path string)
+		want   []string // outputs of the second call
+	}{
+		{"unchanged", "one\n", func(*testing.T, string) {}, nil},
+		{"touched", "one\n", func(t *testing.T, path string) {
+			if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}, nil},
+		{"renamed in its directory", "one\n", func(t *testing.T, path string) {
+			if err := errors.Join(os.Rename(path, path+".1"), os.Symlink(path+".1", path)); err != nil {
+				t.Fatal(err)
+			}
+		}, nil},
+		{"empty", "", func(*testing.T, string) {}, nil},
+		{"empty, then grown", "", func(t *testing.T, path string) { write(t, path, "one\n") }, []string{"one\n"}},
+		{"grown", "one\n", func(t *testing.T, path string) { write(t, path, "two\n") }, []string{"two\n"}},
+		{"grown in the middle of a line", "one\ntw", func(t *testing.T, path string) { write(t, path, "o\nthree\n") }, []string{"two\nthree\n"}},
+		{"unfinished and unchanged", "one\ntw", func(*testing.T, string) {}, nil},
+		{"replaced by as much", "one\n", func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte("two\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"two\n"}},
+		{"cut short", "one\ntwo\n", func(t *testing.T, path string) {
+			if err := os.Truncate(path, 4); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"one\n"}},
+		{"changed at its end", strings.Repeat("long\n", 10000) + "one\n", func(t *testing.T, path string) {
+			if err := errors.Join(os.Truncate(path, 50000)); err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, "two\n")
+		}, []string{strings.Repeat("long\n", 10000) + "two\n"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t)
+			path := filepath.Join(t.TempDir(), "f")
+			write(t, path, test.before)
+			if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{test.before}) {
+				t.Fatalf("first %q", outputs)
+			}
+			test.do(t, path)
+			outputs, skipped := l.imports(false, path)
+			if !slices.Equal(outputs, test.want) || skipped != 1-len(test.want) {
+				t.Errorf("second %.80q, %d skipped; want %.80q", outputs, skipped, test.want)
+			}
+			if outputs, skipped = l.imports(false, path); outputs != nil || skipped != 1 {
+				t.Errorf("third %.80q, %d skipped", outputs, skipped)
+			}
+		})
+	}
+}
+
+func TestAgainImportsAnew(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	for range 3 {
+		if outputs, _ := l.imports(true, path); !slices.Equal(outputs, []string{"one\n"}) {
+			t.Errorf("imported %q", outputs)
+		}
+	}
+	if outputs, skipped := l.imports(false, path); outputs != nil || skipped != 1 || len(l.runIDs()) != 3 {
+		t.Errorf("imported %q, %d skipped, %d runs", outputs, skipped, len(l.runIDs()))
+	}
+}
+
+// A file that was followed, and then imported: each line is in one run.
+func TestImportOfAFollowedFileEndsItsRun(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	stop := l.tail(path)
+	l.awaitStory("one\n")
+	stop()
+	write(t, path, "two\n")
+	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"one\ntwo\n"}) {
+		t.Errorf("imported %q", outputs)
+	}
+	if outputs, skipped := l.imports(false, path); outputs != nil || skipped != 1 {
+		t.Errorf("imported %q, %d skipped", outputs, skipped)
+	}
+}
+
+func TestCancelledImportIsSkipped(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	if l.process(nil, []string{"TEST_KILL_AT=2"}, "import", path).Wait() == nil {
+		t.Fatal("the process was not killed")
+	}
+	l.foreign(l.runIDs()[0], runs.Cancelled, runs.Remark{})
+	for range 2 {
+		l.imports(false, path)
+		if l.story() != "[cancelled]" || !l.empty() {
+			t.Errorf("story %q", l.story())
+		}
+	}
+}
+
+// A run that was given up while nobody carried it on keeps what it has; the
+// rest is another run.
+func TestImportThatWasGivenUpIsContinuedByAnother(t *testing.T) {
+	for name, kill := range map[string]string{"before its output": "TEST_KILL_AT=2", "in the middle": "TEST_KILL_AT=3"} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			path := filepath.Join(t.TempDir(), "f")
+			first, second := strings.Repeat("x", runs.MaxChunk-1)+"\n", "two\n"
+			write(t, path, first+second)
+			if l.process(nil, []string{kill}, "import", path).Wait() == nil {
+				t.Fatal("the process was not killed")
+			}
+			lost := runs.Entry{Kind: runs.Exited, Time: 1, Body: runs.Encode(runs.Exit{Reason: runs.ReasonLost})}
+			log, err := l.logs.Open(t.Context(), "codex", l.runIDs()[0], runs.Mark{})
+			if err := errors.Join(err, log.Append(t.Context(), lost)); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				l.imports(false, path)
+				var all []string
+				for _, id := range l.runIDs() {
+					all = append(all, l.output(id))
+				}
+				slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+				if len(all) != 2 || strings.Join(all, "") != first+second || !l.empty() {
+					t.Errorf("%d runs with %d bytes", len(all), len(strings.Join(all, "")))
+				}
+			}
+		})
+	}
+}
+
+// Two processes with the same files share them.
+func TestImportsAtTheSameTimeImportEachFileOnce(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	var paths []string
+	for i := range 40 {
+		paths = append(paths, filepath.Join(dir, fmt.Sprint(i)))
+		write(t, paths[i], fmt.Sprintln("file", i))
+	}
+	other := l.process(nil, nil, "import", paths...)
+	_, _, err := l.once(false, paths...)
+	if err := errors.Join(err, other.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	outputs := make(map[string]int)
+	for _, id := range l.runIDs() {
+		outputs[l.output(id)]++
+	}
+	if len(outputs) != len(paths) || len(l.runIDs()) != len(paths) {
+		t.Errorf("%d runs of %d files", len(l.runIDs()), len(outputs))
+	}
+}
+
+func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
+	l := ledger{path: filepath.Join(t.TempDir(), "ledger"), max: 8 << 10}
+	const files = 500
+	for i := range uint64(files) {
+		if i%10 == 3 { // a line that a power failure tore
+			write(t, l.path, `{"dev":1,"ino`)
+		}
+		for _, n := range []uint64{i + 1, 1 << 20} { // the latter again and again
+			if err := l.add(imported{Dev: 1, Inode: n, Size: int64(i), Sum: "s", Run: fmt.Sprint("r", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if info, err := os.Stat(l.path); err != nil || info.Size() > l.max+200 {
+			t.Fatalf("the ledger has %d bytes, error %v", info.Size(), err)
+		}
+	}
+	wanted := map[inode]bool{{1, 1 << 20}: true}
+	for i := range uint64(20) {
+		wanted[inode{1, files - i}] = true
+	}
+	found, err := l.find(wanted)
+	if err != nil || len(found) != len(wanted) || found[inode{1, 1 << 20}].Size != files-1 {
+		t.Errorf("%d of %d lines, error %v, the one of often %+v", len(found), len(wanted), err, found[inode{1, 1 << 20}])
+	}
+}
+
+func TestMoreFilesThanDescriptorsAreRefused(t *testing.T) {
+	l := newLab(t)
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	lower := unix.Rlimit{Cur: min(before.Cur, 1024), Max: before.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lower); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+	}()
+	paths := make([]string, 300)
+	for i := range paths {
+		paths[i] = fmt.Sprint("/none/", i)
+	}
+	err := l.w.Tail(t.Context(), TailSpec{Paths: paths, Agent: "codex"})
+	if !errors.Is(err, ErrTooMany) || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Errorf("error %v", err)
+	}
+}
