@@ -24,7 +24,7 @@ import (
 )
 
 type runCmd struct {
-	Agent       agentKind `default:"codex" placeholder:"KIND" help:"The dialect the command prints."`
+	Agent       agentKind `placeholder:"KIND" help:"The dialect the command prints. By default that of its program, else codex."`
 	Run_        runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
 	Resume      runID     `placeholder:"RUN" help:"Go on with this run as the same task: it has ended with the status 42, and has its answer now."`
 	Label       labels    `placeholder:"K=V" mapsep:"none" help:"Label of the run; can be repeated."`
@@ -65,6 +65,9 @@ func (c *runCmd) Validate(kctx *kong.Context) error {
 }
 
 func (c *runCmd) check(a *app) error {
+	if agent, _ := agentOf(c.Command); c.Agent == "" {
+		c.Agent = agentKind(cmp.Or(agent.kind, "codex"))
+	}
 	_, err := a.backend(c.Agent)
 	switch {
 	case !c.dashes: // without them, linesman would take flags of the agent for its own
@@ -163,7 +166,13 @@ func (c *runCmd) run(ctx context.Context, a *app, t *attachment, dir string, sig
 	defer cancel(nil)
 	printed := make(chan error, 1)
 	beside.Go(func() {
-		_, _, err := a.printer(c.JSON).watch(ctx, t.bus, bus.Filter{Run: id, Agent: string(c.Agent), Follow: true})
+		p, wrong := a.printer(c.JSON), misread{argv: c.Command}
+		p.seen = func(v view) {
+			if s := wrong.advice(v); s != "" {
+				fmt.Fprintf(a.stderr, "linesman: %s\n", s)
+			}
+		}
+		_, _, err := p.watch(ctx, t.bus, bus.Filter{Run: id, Agent: string(c.Agent), Follow: true})
 		printed <- err
 	})
 	r, path := w.Run(d), d.Path()

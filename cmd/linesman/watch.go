@@ -13,6 +13,7 @@ import (
 type printer struct {
 	app  *app
 	json bool
+	seen func(view) // called with each event before it is printed; may be nil
 	*renderer
 }
 
@@ -26,6 +27,9 @@ func (p *printer) print(s bus.Stored) error {
 		r.Completion = s.Body
 	} else {
 		r.Event = s.Body
+	}
+	if p.seen != nil {
+		p.seen(look(r))
 	}
 	if p.json {
 		return writeJSON(p.app.stdout, r)

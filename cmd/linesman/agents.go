@@ -1,0 +1,81 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// knownAgent is an agent whose output is understood.
+type knownAgent struct {
+	kind     string // of its backend
+	program  string // base name
+	jsonFlag string // makes it print JSON lines
+	jsonCall string // how it is called so
+}
+
+// knownAgents has one line for each agent.
+var knownAgents = []knownAgent{
+	{kind: "codex", program: "codex", jsonFlag: "--json", jsonCall: "codex exec --json"},
+}
+
+// programOf is the base name of the program that a command line starts, also
+// by way of env and npx.
+func programOf(argv []string) string {
+	for len(argv) > 1 && slices.Contains([]string{"env", "npx"}, filepath.Base(argv[0])) {
+		argv = argv[1:]
+		for len(argv) > 1 && (strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], "=")) {
+			argv = argv[1:]
+		}
+	}
+	name, _, _ := strings.Cut(filepath.Base(argv[0]), "@") // npx has versions
+	return cmp.Or(name, argv[0])
+}
+
+// agentOf is the known agent that a command line starts.
+func agentOf(argv []string) (knownAgent, bool) {
+	i := slices.IndexFunc(knownAgents, func(a knownAgent) bool { return a.program == programOf(argv) })
+	if i < 0 {
+		return knownAgent{}, false
+	}
+	return knownAgents[i], true
+}
+
+// misread finds out whether the output of a command is not what its dialect
+// expects.
+type misread struct {
+	argv    []string
+	decided bool
+}
+
+// advice is what to say about the first event that tells, and "" for all others.
+func (m *misread) advice(v view) string {
+	noJSON := v.kind == "error" && strings.Contains(v.message, " stream parse error (redacted)")
+	if m.decided || v.kind == "completion" {
+		return ""
+	}
+	m.decided = true
+	agent, known := agentOf(m.argv)
+	program := safeWord(programOf(m.argv))
+	switch {
+	case noJSON && known && !slices.Contains(m.argv, agent.jsonFlag):
+		return fmt.Sprintf("%s does not print JSON lines: use `%s`", program, agent.jsonCall)
+	case noJSON && known:
+		return fmt.Sprintf("%s does not print JSON lines: each line is an event of kind \"error\"", program)
+	case noJSON:
+		return fmt.Sprintf("%s does not print JSON lines, and is not understood yet: each line is an event of kind \"error\"; known agents: %s", program, knownNames())
+	case v.kind == "unknown" && !known:
+		return fmt.Sprintf("%s is not understood yet: its events are of kind \"unknown\"; known agents: %s", program, knownNames())
+	}
+	return ""
+}
+
+func knownNames() string {
+	var names []string
+	for _, a := range knownAgents {
+		names = append(names, a.kind)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTheProgramTellsTheAgent(t *testing.T) {
+	for line, want := range map[string]string{
+		"codex exec --json x":                "codex",
+		"/opt/bin/codex exec":                "codex",
+		"env A=b C= codex exec":              "codex",
+		"env -i A=b /usr/bin/env codex":      "codex",
+		"npx -y @openai/codex@0.60.1 exec":   "codex",
+		"npx codex":                          "codex",
+		"claude -p x":                        "",
+		"env":                                "",
+		"npx -y":                             "",
+		"sh -c codex":                        "",
+		"/home/dev/codex/run.sh exec --json": "",
+	} {
+		agent, known := agentOf(strings.Fields(line))
+		if agent.kind != want || known != (want != "") {
+			t.Errorf("%q: %q, want %q", line, agent.kind, want)
+		}
+	}
+}
+
+// The agents whose programs are known have backends.
+func TestKnownAgentsAreUnderstood(t *testing.T) {
+	for _, known := range knownAgents {
+		if _, err := (&app{}).backend(agentKind(known.kind)); err != nil {
+			t.Error(err)
+		}
+	}
+}
