@@ -27,6 +27,7 @@ func (s *site) rpc(method, params string) (result, failure gjson.Result) {
 // One story: submit, events, result, resume, cancel; and what REST and the
 // tools say of the run is the same.
 func TestRealCodexOverA2A(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, 2, "go=resume", "sleep=shell-sleep")
 	gitInit(t, d.dirs["go"])
 	s := newSite(t, d.data, "read,submit")

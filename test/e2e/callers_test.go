@@ -49,6 +49,7 @@ func snapshot(t *testing.T, text string, running int64) {
 // The real Codex calls a tool of ours over stdio, where nothing runs yet: then
 // `linesman mcp` is all there is.
 func TestRealCodexCallsOurTools(t *testing.T) {
+	t.Parallel()
 	codex := agents.Codex(t)
 	dir, data := t.TempDir(), t.TempDir()
 	config := fmt.Sprintf(`model = "gpt-5.5"
@@ -85,6 +86,7 @@ default_tools_approval_mode = "approve"
 
 // The real Claude Code does so beside a `linesman up` that has a task waiting.
 func TestRealClaudeCallsOurTools(t *testing.T) {
+	t.Parallel()
 	claude := agents.Claude(t)
 	dir, data := t.TempDir(), t.TempDir()
 	up(t, data, "--max-runs", "0")

@@ -263,50 +263,54 @@ func same(t *testing.T, what string, got, want []string) {
 // The events of real Codex runs equal those of the recordings, and its exit
 // status is passed on.
 func TestRealCodex(t *testing.T) {
+	t.Parallel()
 	agents.Codex(t)
 	data := t.TempDir()
 	up(t, data)
-	for _, name := range []string{
-		"hello", "shell-ok", "shell-fail", "shell-large", "shell-unicode", "patch", "mcp", "search", "plan",
-		"subagent", "failed", "cut", "sigint", "resume", "left-running",
-	} {
-		t.Run(name, func(t *testing.T) {
-			env, processes, cwd := agents.Setup(t, "codex-"+name, t.TempDir())
-			out, code := recording(t, name)
-			parts := splitThreads(out, len(processes))
-			at := ""
-			if name == "sigint" {
-				at = `"ToolCall"`
-			}
-			thread := ""
-			for i, argv := range processes {
-				id := fmt.Sprintf("%s-%d", name, i+1)
-				for j := range argv {
-					argv[j] = strings.ReplaceAll(argv[j], agents.Thread, thread)
+	t.Run("recordings", func(t *testing.T) { // ends once all of them have
+		for _, name := range []string{
+			"hello", "shell-ok", "shell-fail", "shell-large", "shell-unicode", "patch", "mcp", "search", "plan",
+			"subagent", "failed", "cut", "sigint", "resume", "left-running",
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				env, processes, cwd := agents.Setup(t, "codex-"+name, t.TempDir())
+				out, code := recording(t, name)
+				parts := splitThreads(out, len(processes))
+				at := ""
+				if name == "sigint" {
+					at = `"ToolCall"`
 				}
-				records, status := agentRun(t, data, id, env, argv, cwd, at)
-				if status != code {
-					t.Errorf("exit status %d, want %d", status, code)
-				}
-				got, want := printed(records), expected(t, parts[i], code)
-				if name == "shell-fail" { // two commands at once: which begins first is not said
-					got, want = unordered(got), unordered(want)
-				}
-				same(t, "run", got, want)
-				kept, _ := execute(t, "events", "--data-dir", data, "--run", id, "--json")
-				var again []record
-				for line := range strings.Lines(kept) {
-					var r record
-					if err := json.Unmarshal([]byte(line), &r); err != nil {
-						t.Fatal(err)
+				thread := ""
+				for i, argv := range processes {
+					id := fmt.Sprintf("%s-%d", name, i+1)
+					for j := range argv {
+						argv[j] = strings.ReplaceAll(argv[j], agents.Thread, thread)
 					}
-					again = append(again, r)
+					records, status := agentRun(t, data, id, env, argv, cwd, at)
+					if status != code {
+						t.Errorf("exit status %d, want %d", status, code)
+					}
+					got, want := printed(records), expected(t, parts[i], code)
+					if name == "shell-fail" { // two commands at once: which begins first is not said
+						got, want = unordered(got), unordered(want)
+					}
+					same(t, "run", got, want)
+					kept, _ := execute(t, "events", "--data-dir", data, "--run", id, "--json")
+					var again []record
+					for line := range strings.Lines(kept) {
+						var r record
+						if err := json.Unmarshal([]byte(line), &r); err != nil {
+							t.Fatal(err)
+						}
+						again = append(again, r)
+					}
+					same(t, "events", printed(again), printed(records))
+					thread = ids.FindString(string(records[0].Event))
 				}
-				same(t, "events", printed(again), printed(records))
-				thread = ids.FindString(string(records[0].Event))
-			}
-		})
-	}
+			})
+		}
+	})
 	if out, code := execute(t, "rebuild", "--data-dir", data); code != 0 {
 		t.Errorf("rebuild: exit %d: %s", code, out)
 	}
@@ -334,6 +338,7 @@ func splitThreads(out []byte, n int) [][]byte {
 
 // A line of over 6 MB, far over what a NATS message may hold.
 func TestRealCodexHugeLine(t *testing.T) {
+	t.Parallel()
 	env, processes, cwd := agents.Setup(t, "codex-shell-huge", t.TempDir())
 	records, code := agentRun(t, t.TempDir(), "huge", env, processes[0], cwd, "") // no `up`: a server of its own
 	if code != 0 {

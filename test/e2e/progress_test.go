@@ -64,6 +64,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // A foreground run tells its progress to who asked for it, rising, and then
 // its end.
 func TestRealCodexTellsItsProgress(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, 1, "go=plan")
 	c := d.client()
 	params := &sdk.CallToolParams{Name: "_codex_local_run", Arguments: map[string]any{
@@ -99,6 +100,7 @@ func TestRealCodexTellsItsProgress(t *testing.T) {
 
 // Who stops waiting does not stop the task.
 func TestRealCodexTaskOutlivesWhoWaits(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, 1, "go=shell-slow")
 	run := d.submit("go", nil)
 	c := d.client()

@@ -159,6 +159,7 @@ func (d *desk) wait(run string) gjson.Result {
 // Three tasks and two slots: the third waits, its position is told, one of the
 // first is cancelled and its processes are gone, the third gets its slot.
 func TestRealCodexTasksWaitForSlots(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, 2, "one=shell-sleep", "two=shell-sleep", "three=shell-ok")
 	working := func(_, entry gjson.Result) bool { return entry.Get("state").String() == "working" }
 	one := d.submit("one", nil)
@@ -242,6 +243,7 @@ func commands(t *testing.T, text string) []string {
 }
 
 func TestRealCodexThreadIsResumed(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, 1, "go=resume")
 	gitInit(t, d.dirs["go"]) // resume runs where the first one ran, and cannot waive the check for a repository
 	first := d.submit("go", nil)
@@ -271,6 +273,7 @@ func gitInit(t *testing.T, dir string) {
 }
 
 func TestRealCodexSilentTaskTimesOut(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, 1, "go=shell-sleep")
 	run := d.submit("go", map[string]any{"idleTimeoutSec": 4})
 	e := d.wait(run)
@@ -291,6 +294,7 @@ func TestRealCodexSilentTaskTimesOut(t *testing.T) {
 }
 
 func TestRealCodexFailureIsExplained(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, 1, "go=failed")
 	run := d.submit("go", nil)
 	e := d.wait(run)

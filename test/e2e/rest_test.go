@@ -108,6 +108,7 @@ func (s *site) events(run string) (kinds []string, data []string) {
 // One story: submit, events, result, resume, cancel; and what the tools say of
 // the run over NATS is the same.
 func TestRealCodexOverREST(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, 2, "go=resume", "sleep=shell-sleep")
 	gitInit(t, d.dirs["go"])
 	s := newSite(t, d.data, "read,submit,raw")
