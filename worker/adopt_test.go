@@ -15,6 +15,7 @@ import (
 )
 
 func TestCreateAndOpen(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	d := l.create(shell("r", "true"))
 	if _, err := Create(l.root, shell("r", "true")); !errors.Is(err, fs.ErrExist) {
@@ -69,6 +70,7 @@ func TestRunDirectoryIsPrivate(t *testing.T) {
 }
 
 func TestSpecIsChecked(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		do   func(*Spec)
@@ -98,6 +100,7 @@ func TestSpecIsChecked(t *testing.T) {
 }
 
 func TestBadDirectoryDoesNotHurtTheOthers(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	for name, spec := range map[string]string{"a1": "{", "a2": "{}", "a3": `{"version":1,"run":"other"}`, "a4": ""} {
 		dir := filepath.Join(l.root, name)
@@ -132,6 +135,7 @@ func TestBadDirectoryDoesNotHurtTheOthers(t *testing.T) {
 }
 
 func TestAdoptClearsAwayWhatKillsLeft(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	for _, name := range []string{newPrefix + "old", newPrefix + "young", gonePrefix + "r", badPrefix + "x"} {
 		if err := os.MkdirAll(filepath.Join(l.root, name), 0o700); err != nil {
@@ -155,6 +159,7 @@ func TestAdoptClearsAwayWhatKillsLeft(t *testing.T) {
 }
 
 func TestAdoptDrivesNoMoreThanAllowed(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.w.cfg.MaxRuns = 1
 	dir := t.TempDir()
@@ -173,6 +178,7 @@ func TestAdoptDrivesNoMoreThanAllowed(t *testing.T) {
 }
 
 func TestAdoptTriesAgainAfterATrouble(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	d := l.create(shell("r", "echo one"))
 	d.Close()
@@ -204,6 +210,7 @@ func TestAdoptTriesAgainAfterATrouble(t *testing.T) {
 }
 
 func TestTailedFileIsAdoptedOnlyOnceItIsGone(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")

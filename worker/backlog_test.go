@@ -8,6 +8,7 @@ import (
 )
 
 func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	want := func(runs int, bytes int64) {
 		t.Helper()

@@ -19,6 +19,7 @@ import (
 // files were changed in the future. Whoever holds its stdout in silence is
 // given up after the time that is meant for that, not hours later.
 func TestFilesFromTheFutureHoldNobodyUp(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo $PPID > shim; echo $$ > agent; echo one; exec sleep 60")

@@ -21,6 +21,7 @@ import (
 // A worker is killed at each of its appends, before and after the entry is
 // stored; the next one has to go on.
 func TestWorkerKilledAtAnyAppendLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
 	for n := 1; n <= 5; n++ {
 		for _, when := range []string{"before", "after"} {
 			t.Run(fmt.Sprintf("%s append %d", when, n), func(t *testing.T) {
@@ -59,6 +60,7 @@ i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); sleep 0.01; done; exit 5`)
 // Workers are killed at moments that nobody chose, one after the other, while
 // many agents run.
 func TestKilledWorkersLoseAndDoubleNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	const agents, lines = 8, 2000
@@ -109,6 +111,7 @@ func numbers(from, to int) string {
 
 // What a kill, a power failure or a careless hand can leave behind.
 func TestAdoptGoesOnFromAnyState(t *testing.T) {
+	t.Parallel()
 	put := func(name, text string) func(*testing.T, *lab, string) {
 		return func(t *testing.T, l *lab, dir string) { write(t, filepath.Join(dir, name), text) }
 	}
@@ -216,6 +219,7 @@ func TestAdoptGoesOnFromAnyState(t *testing.T) {
 }
 
 func TestShimStartsTheAgentAtMostOnce(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo ran >> ran")
@@ -242,6 +246,7 @@ func TestShimStartsTheAgentAtMostOnce(t *testing.T) {
 }
 
 func TestStartIsClaimedOnce(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, want := range []bool{true, false, false} {
 		if got, err := claimStart(dir); got != want || err != nil {
@@ -251,6 +256,7 @@ func TestStartIsClaimedOnce(t *testing.T) {
 }
 
 func TestShimLetsGoOfInheritedFiles(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	spec := shell("r", "sleep 60")
 	d := l.create(spec)
@@ -283,6 +289,7 @@ func TestShimLetsGoOfInheritedFiles(t *testing.T) {
 }
 
 func TestAgentOutlivesItsShim(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo $PPID > shim; echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
@@ -303,6 +310,7 @@ func TestAgentOutlivesItsShim(t *testing.T) {
 }
 
 func TestSilentAgentWithoutShimIsGivenUp(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo $PPID > shim; echo $$ > agent; echo one; exec sleep 60")

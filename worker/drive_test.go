@@ -12,6 +12,7 @@ import (
 )
 
 func TestRunReachesItsEnd(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, script string
 		out          string
@@ -42,6 +43,7 @@ func TestRunReachesItsEnd(t *testing.T) {
 }
 
 func TestStartEntrySaysWhatRuns(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	spec := shell("r", "true")
 	spec.Labels = map[string]string{"k": "v"}
@@ -66,6 +68,7 @@ func TestAgentGetsItsEnvironmentAndDirectoryAndNoOtherFiles(t *testing.T) {
 }
 
 func TestLongLineComesInPieces(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	const size = 5*runs.MaxChunk/2 + 1
 	ex := l.drive(shell("r", fmt.Sprintf("echo short; head -c %d /dev/zero | tr '\\0' x; echo; printf end", size)))
@@ -75,6 +78,7 @@ func TestLongLineComesInPieces(t *testing.T) {
 }
 
 func TestChunksAreWholeLines(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.drive(shell("r", "seq 1 100000"))
 	var n int
@@ -93,6 +97,7 @@ func TestChunksAreWholeLines(t *testing.T) {
 }
 
 func TestUnfinishedLineWaitsForItsEnd(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; printf tw; while ! [ -e go ]; do sleep 0.01; done; echo o")
@@ -111,6 +116,7 @@ func TestUnfinishedLineWaitsForItsEnd(t *testing.T) {
 }
 
 func TestStderrKeepsBeginningAndEnd(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		script string
@@ -148,6 +154,7 @@ func TestStderrKeepsBeginningAndEnd(t *testing.T) {
 }
 
 func TestAgentMayTruncateItsOwnOutput(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", `echo '{"n":1}'; echo '{"n":2}'
@@ -164,6 +171,7 @@ echo '{"n":1}'; echo '{"n":3}'`)
 }
 
 func TestOutputThatIsCutShortGoesOnAtItsEnd(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	long := strings.Repeat("x", 199) + "\n"
@@ -186,6 +194,7 @@ func TestOutputThatIsCutShortGoesOnAtItsEnd(t *testing.T) {
 }
 
 func TestSpawnFailures(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "plain"), "no program")
 	write(t, filepath.Join(dir, "lost"), "#!/not/there\n")
@@ -219,6 +228,7 @@ func TestSpawnFailures(t *testing.T) {
 }
 
 func TestAgentIsFoundOnThePathOfItsEnvironment(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "agent-of-test"), "#!/bin/sh\necho \"$0\"\n")
 	if err := os.Chmod(filepath.Join(dir, "agent-of-test"), 0o700); err != nil {
@@ -234,6 +244,7 @@ func TestAgentIsFoundOnThePathOfItsEnvironment(t *testing.T) {
 }
 
 func TestShimThatDoesNotStartEndsTheRun(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.w.cfg.Shim = []string{"/bin/false"}
 	want := runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnOther}
@@ -243,6 +254,7 @@ func TestShimThatDoesNotStartEndsTheRun(t *testing.T) {
 }
 
 func TestOutputWaitsWhileTheLogIsAway(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; touch done")
@@ -263,6 +275,7 @@ func TestOutputWaitsWhileTheLogIsAway(t *testing.T) {
 }
 
 func TestNoteOncePerSilence(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; sleep 60")

@@ -62,6 +62,7 @@ func TestWatchdogLooksSoonerWhenTheSpoolFills(t *testing.T) {
 }
 
 func TestLimitsEndTheAgent(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		script string
@@ -100,6 +101,7 @@ func gone(t *testing.T, path string) bool {
 }
 
 func TestCancelSweepsDescendantsThatLeftTheGroup(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", `setsid sh -c 'trap "" TERM; echo $$ > first; setsid sh -c "trap \"\" TERM; echo \$\$ > second; exec sleep 60" & exec sleep 60' >/dev/null &
@@ -128,6 +130,7 @@ echo ready; sleep 60`)
 }
 
 func TestServerWithoutStdoutOutlivesItsAgent(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "sh -c 'echo $$ > server; exec sleep 60' >/dev/null 2>&1 & while ! [ -s server ]; do sleep 0.01; done; echo up")
@@ -142,6 +145,7 @@ func TestServerWithoutStdoutOutlivesItsAgent(t *testing.T) {
 }
 
 func TestSilentHoldersOfStdoutAreEnded(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "setsid sh -c 'echo $$ > holder; exec sleep 60' & while ! [ -s holder ]; do sleep 0.01; done; echo up; exit 4")
@@ -154,6 +158,7 @@ func TestSilentHoldersOfStdoutAreEnded(t *testing.T) {
 }
 
 func TestInterruptReachesTheAgent(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	r, done := l.begun(shell("r", "trap 'echo int; exit 1' INT; echo ready; while :; do sleep 0.01; done"), "ready")
 	if err := r.Interrupt(); err != nil {
@@ -171,6 +176,7 @@ func TestInterruptReachesTheAgent(t *testing.T) {
 }
 
 func TestCancelBeforeTheStartStartsNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "touch ran")
@@ -187,6 +193,7 @@ func TestCancelBeforeTheStartStartsNothing(t *testing.T) {
 }
 
 func TestCancelEndsTheAgentWhileTheLogIsAway(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "trap 'touch ended; exit 0' TERM; while :; do echo line; sleep 0.01; done")
@@ -208,6 +215,7 @@ func TestCancelEndsTheAgentWhileTheLogIsAway(t *testing.T) {
 }
 
 func TestCancelInTheLogWinsTheTie(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.logs.hook = func(log *fileLog, e runs.Entry) runs.Entry {
 		if e.Kind == runs.Exited && !log.mark.Cancelled { // somebody is faster by a moment
@@ -223,6 +231,7 @@ func TestCancelInTheLogWinsTheTie(t *testing.T) {
 }
 
 func TestForeignCancelStopsTheAgent(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	_, done := l.begun(shell("r", "while :; do echo line; sleep 0.01; done"), "line")
 	l.foreign("r", runs.Cancelled, runs.Remark{})
@@ -232,6 +241,7 @@ func TestForeignCancelStopsTheAgent(t *testing.T) {
 }
 
 func TestForeignExitFencesOff(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo $$ > agent; while :; do echo line; sleep 0.01; done")
@@ -251,6 +261,7 @@ func TestForeignExitFencesOff(t *testing.T) {
 }
 
 func TestKnownRunIsNotStarted(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		source string
@@ -309,6 +320,7 @@ func TestKnownRunIsNotStarted(t *testing.T) {
 }
 
 func TestDriveReturnsWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")

@@ -24,6 +24,7 @@ import (
 // what it writes, no exit is recorded, nobody can cancel it, and the slot is
 // given to another task.
 func TestAWorkerWithANewNameDoesNotDropARunThatLives(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 7})
 	spec := shell("r", "echo $$ >pid; echo begun; exec sleep 1000")

@@ -26,6 +26,7 @@ func (l *lab) pipe(ctx context.Context, in io.Reader, limit int64) (runs.Exit, e
 }
 
 func TestPipeKeepsAllOfItsInput(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, in, out string
 		limit         int64
@@ -51,6 +52,7 @@ func TestPipeKeepsAllOfItsInput(t *testing.T) {
 }
 
 func TestPipeFollowsItsInput(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -74,6 +76,7 @@ func TestPipeFollowsItsInput(t *testing.T) {
 }
 
 func TestPipeLeavesAnIdleInputWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -90,6 +93,7 @@ func TestPipeLeavesAnIdleInputWhenItsContextEnds(t *testing.T) {
 }
 
 func TestReadErrorEndsThePipeAsLost(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	broken := errors.New("broken")
 	ex, err := l.pipe(t.Context(), io.MultiReader(strings.NewReader("one\n"), errReader{broken}), 0)
@@ -103,6 +107,7 @@ type errReader struct{ err error }
 func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 
 func TestCancelledPipeEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	d := l.create(Spec{Run: "p", Agent: "codex", Source: SourcePipe})
 	defer d.Close()
@@ -118,6 +123,7 @@ func TestCancelledPipeEndsAtOnce(t *testing.T) {
 }
 
 func TestKilledPipeIsReadToItsEndByTheNextWorker(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	r, w, err := os.Pipe()
 	if err != nil {

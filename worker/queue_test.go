@@ -26,6 +26,7 @@ func (l *lab) queued(run string, work uint64) *Dir {
 func ran(d *Dir) bool { return exists(filepath.Join(d.Spec.Dir, "ran")) }
 
 func TestATaskIsStartedOnce(t *testing.T) {
+	t.Parallel()
 	started := func(by string) func(*lab, *Dir) {
 		return func(l *lab, _ *Dir) { l.foreign("r", runs.Started, runs.Start{Source: SourceQueue, Worker: by}) }
 	}
@@ -88,6 +89,7 @@ func (l *lab) submitted(run string) {
 }
 
 func TestATaskWithoutAQueuedEntryIsNotBegun(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	s := l.serve("/bin/true")
 	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
@@ -158,6 +160,7 @@ func (l *lab) serve(command ...string) *slip {
 }
 
 func TestATaskThatComesAgainIsDone(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.submitted("r")
 	s := l.serve("/bin/sh", "-c", "exit 0")
@@ -175,6 +178,7 @@ func TestATaskThatComesAgainIsDone(t *testing.T) {
 }
 
 func TestATaskWhoseDirectoryIsOursComesLater(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	d := l.queued("r", 1) // somebody here is about to begin it
 	defer d.Close()
@@ -186,6 +190,7 @@ func TestATaskWhoseDirectoryIsOursComesLater(t *testing.T) {
 }
 
 func TestTheSchemaIsAFileAndGoesWithTheRun(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.submitted("r")
 	copied := filepath.Join(t.TempDir(), "schema")
@@ -204,6 +209,7 @@ func TestTheSchemaIsAFileAndGoesWithTheRun(t *testing.T) {
 // The queue gives a task out although it was cancelled meanwhile, as when it
 // was in the hands of a worker that died.
 func TestACancelledTaskThatComesAgainIsNotStarted(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	ran := filepath.Join(t.TempDir(), "ran")
 	l.submitted("r")

@@ -41,6 +41,7 @@ func TestWholeLines(t *testing.T) {
 // Whatever is written, truncated and taken over, each byte is read once, in
 // order, as long as it was there to be seen.
 func TestStreamReadsEachByteOnce(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		path := filepath.Join(dir, "f")
@@ -139,6 +140,7 @@ func FuzzMark(f *testing.F) {
 }
 
 func TestLargestMarkFits(t *testing.T) {
+	t.Parallel()
 	m, err := createMark(filepath.Join(t.TempDir(), "mark"))
 	if err != nil {
 		t.Fatal(err)

@@ -74,6 +74,7 @@ func (l *lab) awaitStory(want string) {
 }
 
 func TestTailFollowsAFile(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	path := filepath.Join(t.TempDir(), "säge ✓ 日本.jsonl")
 	write(t, path, "one\n")
@@ -86,6 +87,7 @@ func TestTailFollowsAFile(t *testing.T) {
 }
 
 func TestTailWaitsForAFile(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := filepath.Join(t.TempDir(), "later")
 	l.tail(filepath.Join(dir, "f"))
@@ -98,6 +100,7 @@ func TestTailWaitsForAFile(t *testing.T) {
 }
 
 func TestReplacedFileIsANewRun(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		do   func(t *testing.T, path string)
@@ -159,6 +162,7 @@ func TestReplacedFileIsANewRun(t *testing.T) {
 }
 
 func TestRemovedFileIsReadWhileItsWriterGoesOn(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	f, err := os.Open(path)
@@ -185,6 +189,7 @@ func TestRemovedFileIsReadWhileItsWriterGoesOn(t *testing.T) {
 }
 
 func TestRemovedFileEndsItsRun(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\ntw")
@@ -198,6 +203,7 @@ func TestRemovedFileEndsItsRun(t *testing.T) {
 }
 
 func TestTailGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
@@ -219,6 +225,7 @@ func TestTailGoesOnAfterARestart(t *testing.T) {
 }
 
 func TestTailOnceReadsToTheEnd(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	long := strings.Repeat("x", 3*runs.MaxChunk)
@@ -246,6 +253,7 @@ func TestTailOnceReadsToTheEnd(t *testing.T) {
 }
 
 func TestTailOnceNamesWhatItCannotRead(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "good"), "one\n")
@@ -268,6 +276,7 @@ func TestTailOnceNamesWhatItCannotRead(t *testing.T) {
 }
 
 func TestCancelledFileIsLeftAloneUntilItIsReplaced(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
