@@ -12,6 +12,7 @@ import (
 // Whoever publishes a run says himself when he captured what. One whose clock
 // is hours late, or jumps to and fro, is not taken for one that has gone.
 func TestARunWhoseClockIsWrongIsNotTakenForStuck(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	now := time.Now()
 	for run, clock := range map[string][]time.Duration{

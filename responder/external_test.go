@@ -29,6 +29,7 @@ func text(s string) runs.Reply { return runs.Reply{Status: runs.ReplySuccess, Te
 // Of many answers at once, of two responders, one counts: whoever gave it is
 // told so, also when it gives it again, and everybody else is not.
 func TestOneOfManyAnswersCounts(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	desks := []*responder.Responder{l.desk, l.respond(nil)}
 	run := l.ask(1, time.Time{})
@@ -69,6 +70,7 @@ func TestOneOfManyAnswersCounts(t *testing.T) {
 // An answer, a cancel and the end of its time race: one of them wins, and all
 // are told which.
 func TestAnswerCancelAndExpiryHaveOneWinner(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	won := map[runs.State]int{}
 	for i := range 12 {
@@ -104,6 +106,7 @@ func TestAnswerCancelAndExpiryHaveOneWinner(t *testing.T) {
 // What a crash left out between the two entries is done by the next who asks,
 // and nothing twice.
 func TestAQuestionIsAskedOnce(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	const run = "T-local-half"
 	streams := l.bus(bus.ResponderUser)
@@ -141,6 +144,7 @@ func TestAQuestionIsAskedOnce(t *testing.T) {
 // A run whose bridge never comes back is ended by any responder; one whose
 // time is not over, or that has none, waits on, and counts neither as stuck.
 func TestOnlyOverdueQuestionsAreEnded(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	late, early, never := l.ask(1, time.Now().Add(-time.Minute)), l.ask(2, time.Now().Add(time.Hour)), l.ask(3, time.Time{})
 	responder.EndOverdue(l.desk, l.soon(), 2*time.Minute)
@@ -169,6 +173,7 @@ func TestOnlyOverdueQuestionsAreEnded(t *testing.T) {
 // Whoever answers when the time is over is told so, at once and for ever: the
 // bridge may have given up on it, and be out of reach.
 func TestAnAnswerAfterItsTimeIsRefused(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	for i, reply := range []runs.Reply{text("yes"), {Status: runs.ReplyError, Error: "nobody knows"}} {
 		run := l.ask(i, time.Now().Add(-time.Millisecond))
@@ -190,6 +195,7 @@ func TestAnAnswerAfterItsTimeIsRefused(t *testing.T) {
 
 // A long answer is stored wholly, and read back byte for byte.
 func TestLongAnswerComesBackWhole(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	run := l.ask(1, time.Time{})
 	want := text(strings.Repeat("é<\n", runs.MaxReply/5-100))
@@ -202,6 +208,7 @@ func TestLongAnswerComesBackWhole(t *testing.T) {
 }
 
 func TestWhoAsksNobodyOutsideTakesNoAnswer(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	ticket := l.submit("wait for a worker")
 	if _, err := l.desk.Answer(l.soon(), ticket.Run, text("yes")); !errors.Is(err, responder.ErrNotAsked) {

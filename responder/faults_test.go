@@ -124,6 +124,7 @@ func (s *site) has(name string) bool {
 // would be killed. With a dozen silent runs the attempts follow each other
 // without a pause, so that one of them hits every outage of an hour.
 func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
+	t.Parallel()
 	const lost = 2 * time.Second
 	s := newSite(t, func(c *responder.Config) { c.LostAfter = lost })
 	s.beating("w", 1, lost, gate+done+": >ended\n")
@@ -170,6 +171,7 @@ func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 // every answer, Wait never returns, Cleanup fails at each revision, until the
 // responder is started again.
 func TestTheTableFollowsARunTableThatWasMadeAnew(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"later", "at once"} {
 		t.Run(how, func(t *testing.T) {
 			s := newSite(t, nil)
@@ -214,6 +216,7 @@ func TestTheTableFollowsARunTableThatWasMadeAnew(t *testing.T) {
 // is NOT_FOUND, and a cancel is refused although it could be written to the
 // log: the task is started later.
 func TestARunThatRawKnowsIsNeverUnknown(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, nil)
 	other := s.respond(nil)
 	s.halt()
@@ -241,6 +244,7 @@ func TestARunThatRawKnowsIsNeverUnknown(t *testing.T) {
 // entry, starts the agent of a submission that was refused. Who was told that
 // it failed has submitted it again: the work is done twice.
 func TestASubmissionThatFailedIsNotRun(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, nil)
 	s.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
 	room := func(bytes int64) {
@@ -282,6 +286,7 @@ func TestASubmissionThatFailedIsNotRun(t *testing.T) {
 // started. Its record says cancelled, so nothing of what it does is recorded,
 // nor can it be cancelled. Until then it takes one of the 10 000 places.
 func TestACancelledTaskIsNotStartedWhenRawHasAgedOut(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, nil)
 	first := s.submit("one")
 	if _, err := s.operator.AppendIf(t.Context(), "codex", first.Run, runs.Mark{}, func(m runs.Mark) *runs.Entry {
@@ -312,6 +317,7 @@ func TestACancelledTaskIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 // Consequence: A's log is empty, so A starts the agent: a task is run twice, by
 // two workers, and nothing of the second time is recorded.
 func TestATaskThatRanElsewhereIsNotStartedWhenRawHasAgedOut(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, nil)
 	ticket := s.submit("x")
 	d, err := worker.Create(filepath.Join(s.dir, "a"), worker.Spec{ // as A's Serve does, and is killed
@@ -351,6 +357,7 @@ func TestATaskThatRanElsewhereIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 // one's agent is stopped. (What a server acknowledged and lost nobody can know:
 // for a moment there are two.)
 func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, nil)
 	ticket := s.submit("go")
 	s.reaches(ticket.Run, in(runs.StateQueued))
@@ -395,6 +402,7 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 // table takes for known. The task is queued in every answer, for as long as it
 // takes RUNS to pass N, and Wait does not return. The beats' watch is as deaf.
 func TestTheTableFollowsARunTableThatLostItsEnd(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, nil)
 	lose := s.sync()
 	s.work("w", 1, done)
@@ -486,6 +494,7 @@ func (c *clerk) count() int64 {
 // Consequence: WaitGroup.Go races with Wait, and calls run after Serve has
 // returned, on a responder that is being taken apart.
 func TestNoRequestIsBegunAfterTheServiceHasEnded(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, nil)
 	desk, client := s.bus(bus.ResponderUser), s.operator.Inside()
 	for range 20 {

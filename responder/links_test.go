@@ -67,6 +67,7 @@ func (l *legs) shows(run string, state runs.State, link string) {
 // Who follows a task by the id of its first run sees how its newest one stands,
 // however often it was gone on with.
 func TestATaskStandsAsItsNewestRun(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil).legs()
 	const task = "T-local-task"
 	l.begin(task, "")
@@ -138,6 +139,7 @@ func is(err error, state runs.State) bool {
 }
 
 func TestATaskThatWaitsCanBeGivenUp(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil).legs()
 	const task = "T-local-task"
 	l.begin(task, "")
@@ -156,6 +158,7 @@ func TestATaskThatWaitsCanBeGivenUp(t *testing.T) {
 // A responder that is killed between the two entries of a cancel leaves a task
 // that waits still, and the next cancel ends it.
 func TestHalfACancelOfATaskIsEndedByTheNext(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil).legs()
 	const task, link = "T-local-task", "T-local-task-2"
 	l.begin(task, "")
@@ -171,6 +174,7 @@ func TestHalfACancelOfATaskIsEndedByTheNext(t *testing.T) {
 // Who goes on with a task and who gives it up use the same log: one of them
 // begins it.
 func TestOfGoingOnAndGivingUpOneWins(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil).legs()
 	for i := range 3 {
 		task := fmt.Sprint("T-local-task", i)
@@ -208,6 +212,7 @@ func TestOfGoingOnAndGivingUpOneWins(t *testing.T) {
 // A label counts only on the runs that a task can have, and a link of nothing
 // that waits changes nothing.
 func TestForeignLinksCountForNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil).legs()
 	l.begin("T-local-a", "")
 	l.exit("T-local-a", runs.ExitNeedsAgent)
@@ -227,6 +232,7 @@ func TestForeignLinksCountForNothing(t *testing.T) {
 
 // The record of a link may be removed: its task is shown by what is left.
 func TestARemovedLinkIsForgotten(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil).legs()
 	l.begin("T-local-a", "")
 	l.exit("T-local-a", runs.ExitNeedsAgent)
@@ -252,6 +258,7 @@ func TestARemovedLinkIsForgotten(t *testing.T) {
 // A cancel that comes when the agent has ended, and its record does not say so
 // yet, gives the task up all the same.
 func TestACancelJustAfterTheEndGivesTheTaskUp(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil).legs()
 	for i := range 5 {
 		task := fmt.Sprint("T-local-task", i)

@@ -197,6 +197,7 @@ func (l *lab) open(gate string) {
 }
 
 func TestTasksWaitForSlotsInTheirOrder(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	var tickets []responder.Ticket
 	for i := range 4 {
@@ -240,6 +241,7 @@ func TestTasksWaitForSlotsInTheirOrder(t *testing.T) {
 }
 
 func TestACancelledTaskIsNeverStarted(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	first, second := l.submit("one"), l.submit("two")
 	c, err := l.desk.Cancel(l.soon(), first.Run, "changed my mind")
@@ -270,6 +272,7 @@ func TestACancelledTaskIsNeverStarted(t *testing.T) {
 }
 
 func TestARunningTaskIsEndedByItsOwner(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	l.work("w", 1, "echo $$ >pid\nsleep 1000 &\necho $! >child\nwait\n")
 	ticket := l.submit("long")
@@ -316,6 +319,7 @@ func (l *lab) appears(name string) {
 }
 
 func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	l.work("w", 1, done)
 	ticket, err := l.desk.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Dir: "/"})
@@ -332,6 +336,7 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 }
 
 func TestBadTasksAreRefused(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, func(c *responder.Config) { c.MaxHard = time.Minute })
 	_, err := l.desk.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: " ", Mode: "root", Dir: "x", Hard: 61})
 	for _, field := range []string{"prompt", "mode", "dir", "hard_s"} {
@@ -350,6 +355,7 @@ func TestBadTasksAreRefused(t *testing.T) {
 // TestALostRunIsEndedAndItsWorkerStops has a worker that goes while its agent
 // runs, is missed, and comes back.
 func TestALostRunIsEndedAndItsWorkerStops(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, func(c *responder.Config) { c.LostAfter = 300 * time.Millisecond })
 	stop := l.work("w", 1, "echo $$ >pid\nexec sleep 1000\n")
 	ticket := l.submit("long")
@@ -395,6 +401,7 @@ func TestALostRunIsEndedAndItsWorkerStops(t *testing.T) {
 }
 
 func TestOldRunsAreRemovedOnce(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	other := l.respond(nil)
 	l.work("w", 1, done)
@@ -423,6 +430,7 @@ func TestOldRunsAreRemovedOnce(t *testing.T) {
 }
 
 func TestWaitEndsWithItsContextAndNotTheTask(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	ticket := l.submit("go")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -442,6 +450,7 @@ func TestWaitEndsWithItsContextAndNotTheTask(t *testing.T) {
 // TestTheTableIsThatOfTheStreams compares a responder that was there all the
 // time with one that begins when all is over.
 func TestTheTableIsThatOfTheStreams(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, nil)
 	l.work("w", 3, done)
 	var all []string

@@ -68,6 +68,7 @@ func data(t *testing.T, parts sdk.ContentParts) gjson.Result {
 }
 
 func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
@@ -125,6 +126,7 @@ func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
 }
 
 func TestBlockingSendAnswersAtTheEnd(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
@@ -155,6 +157,7 @@ func TestBlockingSendAnswersAtTheEnd(t *testing.T) {
 }
 
 func TestStreamTellsAllUpToTheEnd(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
@@ -217,6 +220,7 @@ func TestStreamTellsAllUpToTheEnd(t *testing.T) {
 // Who was cut off in mid-stream subscribes again, at another responder, and
 // has all that the agent said.
 func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	first := l.desk(nil)
 	task := sent(t, first.client(surfaces[0], token), now(user("go")))
@@ -286,6 +290,7 @@ func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 }
 
 func TestAnotherResponderKnowsTheTask(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	first := l.desk(nil)
 	m := user("go")
@@ -303,6 +308,7 @@ func TestAnotherResponderKnowsTheTask(t *testing.T) {
 }
 
 func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	desks := []*desk{l.desk(nil), l.desk(nil)}
 	for _, id := range []string{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d", "short", "of any form: ünïcödé\n" + strings.Repeat("x", 4000)} {
@@ -339,6 +345,7 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 }
 
 func TestMessageGoesOnInItsContext(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	c := d.client(surfaces[0], token)
 	first := sent(t, c, now(user("go")))
@@ -382,6 +389,7 @@ func TestMessageGoesOnInItsContext(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
@@ -402,6 +410,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestTaskOfTheCloudIsShownAndLeftAlone(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	c := d.client(surfaces[0], token)
 	l := d.begin("codex_cloud", "T-cloud-1", runs.Start{Source: "cloud"})
@@ -425,6 +434,7 @@ func TestTaskOfTheCloudIsShownAndLeftAlone(t *testing.T) {
 }
 
 func TestStatesAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	c := d.client(surfaces[0], token)
 	for _, tt := range []struct {
@@ -456,6 +466,7 @@ func TestStatesAreThoseOfTheTable(t *testing.T) {
 }
 
 func TestListPagesByStatusTime(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	var ids []string
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
@@ -513,6 +524,7 @@ func TestListPagesByStatusTime(t *testing.T) {
 }
 
 func TestBadRequestsAreRefused(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	d.play("ended", "shell-ok", "", 0)
 	send := func(message string) string {
@@ -617,6 +629,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 }
 
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	d := l.desk(nil)
 	reads, err := web.CreateToken(l.tokens(), "reader", web.Read, time.Now())
@@ -650,6 +663,7 @@ func TestScopes(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(func(c *a2a.Config) { c.Held = 1 })
 	c := d.client(surfaces[0], token)
 	task := sent(t, c, now(user("go")))
@@ -696,6 +710,7 @@ func TestStreamsAreBounded(t *testing.T) {
 // A client that takes nothing is left, with its connection open, and its place
 // is another's.
 func TestSlowClientIsLeft(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	d := l.desk(nil)
 	worker := d.work("loud").out(begins)
@@ -745,6 +760,7 @@ func TestSlowClientIsLeft(t *testing.T) {
 }
 
 func TestCardSaysWhereAndHow(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	status, got := d.ask("GET", "/.well-known/agent-card.json", "", "Authorization", "")
 	if status != http.StatusOK {
@@ -778,6 +794,7 @@ func TestCardSaysWhereAndHow(t *testing.T) {
 }
 
 func TestCardWithoutAnAddressOfItsOwnNamesTheOneThatWasAsked(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(func(c *a2a.Config) { c.URL = "" })
 	for proto, scheme := range map[string]string{"": "http", "https": "https", "x": "http"} {
 		_, card := d.ask("GET", "/.well-known/agent-card.json", "", "X-Forwarded-Proto", proto)

@@ -10,6 +10,7 @@ import (
 // The answer to a message that comes again says so, as other surfaces do:
 // before the end of its task and after it, in one answer and in a stream.
 func TestMessageThatComesAgainIsSaidToBeReplayed(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
@@ -49,6 +50,7 @@ func TestMessageThatComesAgainIsSaidToBeReplayed(t *testing.T) {
 // A context that is refused does not come back, on no surface: it may be one
 // that cannot be written again.
 func TestContextThatIsRefusedDoesNotComeBack(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	for name, context := range map[string]string{
 		"too deep":  `{"a":` + strings.Repeat("[", 9980) + strings.Repeat("]", 9980) + `}`,

@@ -21,6 +21,7 @@ func message(text string) string {
 
 // A stream ends with what was not told before: all of the result, once.
 func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("0123456789abcdé", 13_000) // comes in several events, and is cut in the completion
 	for name, said := range map[string][]string{
 		"one message": {"Done."}, "an empty one": {""}, "an empty one at last": {"Well.", ""}, "a long one": {long}, "a long one at last": {"Well.", long},
@@ -73,6 +74,7 @@ func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
 // The messages of a task's history can be long, and a page may have many tasks:
 // an answer has a bound all the same, and keeps the newest ones.
 func TestHistoryOfAnAnswerIsBounded(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	long := strings.Repeat("x", 60<<10)
 	for run := range 3 {

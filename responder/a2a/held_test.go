@@ -19,6 +19,7 @@ import (
 // Two who may read open all the streams that there may be on both surfaces: the
 // server has connections left for the others.
 func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	d.work("working").out(begins, turns, says)
 	d.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })

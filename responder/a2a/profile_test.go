@@ -46,6 +46,7 @@ func checkCall(t *testing.T, got gjson.Result, state string) gjson.Result {
 }
 
 func TestProfileCallsSkillsWhereItIsActivated(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	run := checkCall(t, d.invoke(skill("m-1", "codex-run", `{"task":"go","context":{"trace":12345678901234567890,"a":1},"governance_context":"gov-1"}`)), "TASK_STATE_COMPLETED")
 	id := run.Get("task_id").String()
@@ -118,6 +119,7 @@ func TestProfileCallsSkillsWhereItIsActivated(t *testing.T) {
 
 // The vectors of the contract: their skills are not ours, their shapes are.
 func TestProfileVectors(t *testing.T) {
+	t.Parallel()
 	raw, err := os.ReadFile(filepath.Join(adcptest.Root(t), "..", "test-vectors", "a2a-profile-extension-v3.json"))
 	if err != nil {
 		t.Fatal(err)

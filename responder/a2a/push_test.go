@@ -29,6 +29,7 @@ func pushDesk(l *lab) *desk {
 }
 
 func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	d := pushDesk(l)
 	if _, card := d.ask("GET", "/.well-known/agent-card.json", ""); !card.Get("capabilities.pushNotifications").Bool() {
@@ -105,6 +106,7 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 // A receiver is told of the task that was sent with its address: that it works,
 // and the whole of it at the end.
 func TestReceiverIsToldOfTheTask(t *testing.T) {
+	t.Parallel()
 	type notice struct {
 		header http.Header
 		body   gjson.Result
@@ -159,6 +161,7 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 
 // Made again after a kill, a notification is the same byte for byte.
 func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
+	t.Parallel()
 	d := newLab(t).desk(nil)
 	encoder := a2a.NewNotices(delegator.New(delegator.Config{Responder: d.responder}))
 	l := d.work("x").out(begins, turns, says)

@@ -10,6 +10,7 @@ import (
 // A task that goes on in a context is one of it from the start, whoever asks,
 // and stays one when it never begins to work.
 func TestQueuedTaskIsInTheContextThatItGoesOnIn(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	d := l.desk(nil)
 	c := d.client(surfaces[0], token)

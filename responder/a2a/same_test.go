@@ -15,6 +15,7 @@ import (
 // have one key and ask for the same: whichever comes first, and at whichever
 // responder.
 func TestAMessageAndACallWithOneKeyStartOneRun(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	first, second := l.desk(nil), l.desk(nil)
 	tools := delegator.New(delegator.Config{Responder: second.responder, Requests: &adcp.Requests{Store: l.bus.RequestStore()}})

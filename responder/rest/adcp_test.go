@@ -44,6 +44,7 @@ func (s *stage) adcp(status int, stands, method, path, body string) enveloped {
 }
 
 func TestALifeInAdCPOverREST(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	const token, context = "opaque-governance", `{"z": "<&>",  "a":[1.0,2]}`
 	const request = `{"task":"go","idempotency_key":"0123456789abcdef","governance_context":"` + token + `","context":` + context + `}`
@@ -72,6 +73,7 @@ func TestALifeInAdCPOverREST(t *testing.T) {
 
 // What plain JSON says stands beside the envelope, and nothing else.
 func TestAdCPSaysWhatPlainJSONSays(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
 	s.play("bad", "failed", 1)
@@ -100,6 +102,7 @@ func TestAdCPSaysWhatPlainJSONSays(t *testing.T) {
 }
 
 func TestRefusalsInAdCPOverREST(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
 	s.begin("codex_cloud", "T-cloud-1", begun, runs.Start{Source: "cloud"}).s.await("T-cloud-1", func(responder.View) bool { return true })
@@ -137,6 +140,7 @@ func TestRefusalsInAdCPOverREST(t *testing.T) {
 
 // A wait that ran out is no failure, and says that it did.
 func TestAWaitThatRanOutSaysSoInAdCP(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.begin("codex", "working", begun, runs.Start{Source: "run"})
 	s.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })

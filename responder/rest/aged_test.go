@@ -19,6 +19,7 @@ import (
 // The events of a run can age out before its record does: who reads pages of
 // them comes to an end all the same.
 func TestPagesOfEventsThatHaveAgedOutAreDone(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
 	var page rest.EventPage
@@ -65,6 +66,7 @@ func (s *stage) purge() {
 // A task that was gone on with works, and the events of its first run, which
 // has ended, have aged out: who follows them is done, as far as they go.
 func TestStreamOfAnEarlierRunOfATaskEndsThoughItsEventsAgedOut(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	asks := runs.ExitNeedsAgent
 	s.begin("codex", "T-local-task", begun, runs.Start{Source: "run"}).out(corpus(t, "shell-ok.jsonl"), 300).

@@ -11,6 +11,7 @@ import (
 // A task that cannot be taken now is refused at once, not after some seconds,
 // whether it has a key or not.
 func TestATaskIsRefusedAtOnceWhileNATSIsAway(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.server.Stop()
 	end := time.After(time.Minute)

@@ -12,6 +12,7 @@ import (
 // The output of a run whose task was gone on with is that of the run, and so is
 // its size: who reads up to it comes to an end.
 func TestOutputOfATaskThatWasGoneOnWithHasItsOwnSize(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	const task, link = "T-local-task", "T-local-task-2"
 	const said = "I need somebody.\n"

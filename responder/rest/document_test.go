@@ -24,6 +24,7 @@ import (
 // Each status that the document names is given by each operation that it names
 // it for, and every answer fits.
 func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
 	s.play("bad", "failed", 1)

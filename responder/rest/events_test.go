@@ -92,6 +92,7 @@ func (s *stage) pages(run string, limit int) (all []rest.Event) {
 }
 
 func TestStreamCutAnywhereGoesOnWithoutGapOrRepeat(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play("other", "failed", 1)
 	s.play("one", "shell-ok", 0)
@@ -148,6 +149,7 @@ func (s *stage) cutAt(t *testing.T, run string, cuts []int, byHeader bool) (got 
 }
 
 func TestStreamFollowsARunToItsCompletion(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	out := corpus(t, "shell-ok.jsonl")
 	l := s.begin("codex", "live", begun, runs.Start{Source: "run"}).out(out[:len(out)/2], 300)
@@ -171,6 +173,7 @@ func TestStreamFollowsARunToItsCompletion(t *testing.T) {
 }
 
 func TestSilentStreamSaysThatItIsThere(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *rest.Config) { c.Beat = 20 * time.Millisecond })
 	s.begin("codex", "quiet", begun, runs.Start{Source: "run"})
 	s.await("quiet", func(v responder.View) bool { return true })
@@ -192,6 +195,7 @@ func TestSilentStreamSaysThatItIsThere(t *testing.T) {
 
 // The time that a request may take to be read is none for its answer.
 func TestStreamAndWaitOutliveTheTimeToReadARequest(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *rest.Config) { c.Beat = 200 * time.Millisecond })
 	s.begin("codex", "quiet", begun, runs.Start{Source: "run"})
 	s.await("quiet", func(v responder.View) bool { return true })
@@ -222,6 +226,7 @@ func TestStreamAndWaitOutliveTheTimeToReadARequest(t *testing.T) {
 
 // A stream and a wait take a slot each while they last, and give it back.
 func TestHeldRequestsAreBounded(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *rest.Config) { c.Held = 2 })
 	l := s.begin("codex", "long", begun, runs.Start{Source: "run"})
 	s.await("long", func(v responder.View) bool { return true })
@@ -255,6 +260,7 @@ func TestHeldRequestsAreBounded(t *testing.T) {
 
 // While NATS is away, what is in memory is told, and of the rest that it is away.
 func TestAwayIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
 	s.server.Stop()
@@ -280,6 +286,7 @@ func TestAwayIsSaidAtOnce(t *testing.T) {
 }
 
 func TestWaitEndsWithTheRunOrItsTime(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	l := s.begin("codex", "one", begun, runs.Start{Source: "run"})
 	s.await("one", func(v responder.View) bool { return true })

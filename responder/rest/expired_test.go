@@ -21,6 +21,7 @@ func (l lasting) Put(ctx context.Context, key string, value []byte, _ time.Durat
 
 // A key whose time is over has one status, in whatever form the answer is.
 func TestAnExpiredKeyIsAConflictInEveryForm(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.serve(func(c *rest.Config) {
 		c.Tools = delegator.New(delegator.Config{
@@ -37,6 +38,7 @@ func TestAnExpiredKeyIsAConflictInEveryForm(t *testing.T) {
 
 // Who has used up its share of keys is told to come later, in every form.
 func TestACallerWithoutAShareComesLaterInEveryForm(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.serve(func(c *rest.Config) {
 		c.Tools = delegator.New(delegator.Config{Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore(), Share: 2}})

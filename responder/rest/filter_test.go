@@ -13,6 +13,7 @@ import (
 // A directory and a thread are found however they are written, as the tools
 // find them.
 func TestFiltersFindWhatTheToolsFind(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	const thread = "01a1fd7c-3234-7431-a730-2b1ea25bc865"
 	s.begin("codex", "one", begun, runs.Start{Source: "run", Dir: "/srv/shop/", Worker: "w1"}).

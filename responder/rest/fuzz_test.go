@@ -111,6 +111,7 @@ func FuzzRequests(f *testing.F) {
 
 // Each mistake of a body is told, up to a bound.
 func TestManyMistakesHaveAShortAnswer(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	for _, accept := range []string{"application/json", "application/adcp+json"} {
 		if r := s.want(400, "POST", "/v1/runs", foreign(40_000), "Accept", accept); len(r.body) > 64<<10 {

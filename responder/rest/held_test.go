@@ -14,6 +14,7 @@ import (
 
 // A caller that opens as many streams as it can leaves some for the others.
 func TestOneCallerLeavesStreamsForOthers(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *rest.Config) { c.Held = 4 })
 	s.begin("codex", "long", begun, runs.Start{Source: "run"})
 	s.await("long", func(v responder.View) bool { return true })

@@ -40,6 +40,7 @@ func (s *stage) list(query string, between func()) (ids []string) {
 }
 
 func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	const n = 1000
 	type seed struct {
@@ -98,6 +99,7 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 
 // Output is read whole by pieces of any size, from any place, and holes are told.
 func TestOutputIsTheBytesOfTheRawLog(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	stdout := corpus(t, "long-message.jsonl")
 	stderr := bytes.Repeat([]byte("warning: é\n"), 500)
@@ -147,6 +149,7 @@ func TestOutputIsTheBytesOfTheRawLog(t *testing.T) {
 
 // What an agent wrote is in no answer but the output.
 func TestRawOutputNeedsItsScope(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	const sentinel = "sentinel-4711"
 	l := s.begin("codex", "one", begun, runs.Start{Source: "run"})
@@ -163,6 +166,7 @@ func TestRawOutputNeedsItsScope(t *testing.T) {
 }
 
 func TestMistakesAreNamedByTheirField(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
 	for _, c := range []struct{ method, path, body, field, detail string }{

@@ -13,6 +13,7 @@ import (
 // No percentage is derived from the number of lines so far: progress is that of
 // the agent's to-do list, and absent without one.
 func TestProgressIsTheStepsOfAPlanOrAbsent(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	const turn = `{"type":"turn.started"}` + "\n"
 	const plan = `{"type":"item.started","item":{"id":"item_0","type":"todo_list","items":[{"text":"Read","completed":true},{"text":"Write","completed":false},{"text":"Test","completed":false}]}}` + "\n"

@@ -10,6 +10,7 @@ import (
 // A cancel that is sent again is told what came of it also when the run is gone
 // meanwhile; without its key nobody knows the run.
 func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	path := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv"}`).header.Get("Location")
 	const key = `{"idempotencyKey":"0123456789abcdef"}`
