@@ -23,6 +23,7 @@ import (
 // record without queued_at, and of a cancel without queued not even an end.
 // compareRun takes a run for partial only by its gaps and its start.
 func TestRebuildFindsNoDifferenceWhenAQueuedEntryHasAgedOut(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"done", "cancelled"} {
 		t.Run(how, func(t *testing.T) {
 			s, b := serve(t)
@@ -64,6 +65,7 @@ func TestRebuildFindsNoDifferenceWhenAQueuedEntryHasAgedOut(t *testing.T) {
 // Consequence: every submission fails, and every queued run stays queued (of
 // an error endUnqueued concludes nothing), until `up` is started again.
 func TestAWorkStreamThatWasDeletedIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
 	r := connect(t, s, ResponderUser)
@@ -88,6 +90,7 @@ func TestAWorkStreamThatWasDeletedIsMadeAgain(t *testing.T) {
 // a checkpoint a second may be days; all are taken for gone, and their silent
 // runs are ended as lost after stuck_after. WatchRuns has the same hole.
 func TestAWatchHearsOfAStreamThatWasMadeAnew(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
 	say := func(slots int) error {
@@ -135,6 +138,7 @@ func TestAWatchHearsOfAStreamThatWasMadeAnew(t *testing.T) {
 // Consequence: both callers are told that their task is queued; one of the two
 // prompts is never run, and its caller gets the other's results.
 func TestOneOfTwoSubmissionsOfAnIDIsRefused(t *testing.T) {
+	t.Parallel()
 	s, _ := serve(t)
 	one, two := connect(t, s, ResponderUser), connect(t, s, ResponderUser)
 	both := 0
@@ -169,6 +173,7 @@ func TestOneOfTwoSubmissionsOfAnIDIsRefused(t *testing.T) {
 // Consequence: the worker runs it, but to the normalizer the run "was removed":
 // no event, no record, no answer ever. Known() asks RUNS; Submit does not.
 func TestASubmissionUnderARemovedIDIsRefusedOrRecorded(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
 	r := connect(t, s, ResponderUser)

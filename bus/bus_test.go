@@ -182,6 +182,7 @@ func diff(t testing.TB, what string, got, want []string) {
 }
 
 func TestEventsAreTheFoldOfRaw(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	names, _ := filepath.Glob("../test/corpus/codex/*.jsonl")
 	logs := map[string][]runs.Entry{}
@@ -248,6 +249,7 @@ func remake(t testing.TB, b *Bus, js jetstream.JetStream, name string) {
 }
 
 func TestRestartAtEveryEvent(t *testing.T) {
+	t.Parallel()
 	logs := map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700), "b": corpusLog(t, "plan", 333)}
 	_, unbroken := serve(t)
 	interleave(t, unbroken, logs, "a", "b")
@@ -318,6 +320,7 @@ func TestRestartAtEveryEvent(t *testing.T) {
 }
 
 func TestRawMadeAnew(t *testing.T) {
+	t.Parallel()
 	logs := map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700), "b": corpusLog(t, "plan", 333)}
 	_, unbroken := serve(t)
 	interleave(t, unbroken, logs, "a", "b")
@@ -337,6 +340,7 @@ func TestRawMadeAnew(t *testing.T) {
 }
 
 func TestLineLongerThanMaxPayload(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	// One MiB of NUL bytes, as Codex prints it: six bytes each.
 	line := []byte(`{"type":"item.completed","item":{"id":"item_0","type":"command_execution","aggregated_output":"` +

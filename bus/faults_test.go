@@ -33,6 +33,7 @@ func until(t testing.TB, what string, holds func() bool) {
 }
 
 func TestRawMadeAnewAndKilledWhileCatchingUpDoublesNothing(t *testing.T) {
+	t.Parallel()
 	logs := map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700)}
 	_, unbroken := serve(t)
 	interleave(t, unbroken, logs, "a")
@@ -55,6 +56,7 @@ func TestRawMadeAnewAndKilledWhileCatchingUpDoublesNothing(t *testing.T) {
 }
 
 func TestStreamRemovedUnderARunningNormalizerChangesNoEvent(t *testing.T) {
+	t.Parallel()
 	log := corpusLog(t, "shell-fail", 333)
 	_, unbroken := serve(t)
 	interleave(t, unbroken, map[string][]runs.Entry{"a": log}, "a")
@@ -102,6 +104,7 @@ func TestStreamRemovedUnderARunningNormalizerChangesNoEvent(t *testing.T) {
 }
 
 func TestHealthAndRebuildSeeAQuietNormalizerBehindAnIdleEntry(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
 	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700)}, "a")
@@ -121,6 +124,7 @@ func TestHealthAndRebuildSeeAQuietNormalizerBehindAnIdleEntry(t *testing.T) {
 }
 
 func TestRemovedEndOfRawHoldsNothingUp(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700), "b": corpusLog(t, "hello", 700)[:2]}, "a", "b")
 	l, err := b.OpenLog(t.Context(), "codex", "c", runs.Mark{})
@@ -148,6 +152,7 @@ func TestRemovedEndOfRawHoldsNothingUp(t *testing.T) {
 }
 
 func TestRefusedEventEndsACutAtOnce(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	p, err := newPublisher(b, 1, false)
 	if err != nil {
@@ -173,6 +178,7 @@ func TestRefusedEventEndsACutAtOnce(t *testing.T) {
 }
 
 func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
+	t.Parallel()
 	for _, burst := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fast ingest %v", burst), func(t *testing.T) {
 			_, b := serve(t)
@@ -204,6 +210,7 @@ func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
 }
 
 func TestUnfinishedLineOfOneRunDoesNotFillRaw(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	raw, err := b.js.Stream(t.Context(), b.Raw())
 	if err != nil {
@@ -230,10 +237,11 @@ func TestUnfinishedLineOfOneRunDoesNotFillRaw(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := []byte(strings.Repeat(" ", 4<<10) + "\n")
-	limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
-	defer stop()
 	for i := range 500 {
-		if err := l.Append(limited, runs.Entry{Kind: runs.Out, Time: 2, Offset: int64(i * len(line)), Body: line}); err != nil {
+		limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		err := l.Append(limited, runs.Entry{Kind: runs.Out, Time: 2, Offset: int64(i * len(line)), Body: line})
+		stop()
+		if err != nil {
 			t.Fatalf("entry %d: %v", i, err)
 		}
 	}
@@ -252,6 +260,7 @@ func TestUnfinishedLineOfOneRunDoesNotFillRaw(t *testing.T) {
 }
 
 func TestReadEndsWhereTheRestIsDiscardedMeanwhile(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	p, err := newPublisher(b, 1, false)
 	if err != nil {
@@ -286,6 +295,7 @@ func TestReadEndsWhereTheRestIsDiscardedMeanwhile(t *testing.T) {
 }
 
 func TestRecordsAreReadFromTheLeaderAlone(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	for _, bucket := range []string{b.Runs(), b.State(), b.Threads()} {
 		s, err := b.js.Stream(t.Context(), bucketStream(bucket))
@@ -299,6 +309,7 @@ func TestRecordsAreReadFromTheLeaderAlone(t *testing.T) {
 }
 
 func TestFollowerOutlivesEventsThatAreMadeAgain(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
 	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700)}, "a")
@@ -343,6 +354,7 @@ func TestFollowerOutlivesEventsThatAreMadeAgain(t *testing.T) {
 }
 
 func TestRunsThatNeverEndAreForgottenAndReadAgain(t *testing.T) {
+	t.Parallel()
 	logs := map[string][]runs.Entry{}
 	var order []string
 	for i := range 8 {
@@ -381,6 +393,7 @@ func TestRunsThatNeverEndAreForgottenAndReadAgain(t *testing.T) {
 }
 
 func TestTermThatFailsWithABacklogEnds(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "plan", 3), "b": corpusLog(t, "shell-fail", 5)}, "a", "b") // hundreds of entries
 	want := uint64(5)

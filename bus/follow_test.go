@@ -11,6 +11,7 @@ import (
 // Who begins to follow while the server is away waits for it, as one does who
 // has begun before.
 func TestFollowingBeginsOnceTheServerIsBack(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 4096)}, "a")
 	normalize(t, b)

@@ -14,6 +14,7 @@ import (
 // number of one that was refused, and those behind it were let by. The stream
 // ends with ours, and lacks one.
 func TestForeignEventAmongOursEndsTheNormalizer(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700)}, "a")
 	stopAt(t, b, 5)

@@ -10,6 +10,7 @@ import (
 // A task that is done does not wait again because the run that ended it was
 // forgotten: the runs before that go first, and then nothing stands for it.
 func TestATaskIsForgottenFromItsBeginning(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	leg := func(task string, code int) []runs.Entry {
 		start := runs.Start{Source: "run"}
@@ -46,6 +47,7 @@ func TestATaskIsForgottenFromItsBeginning(t *testing.T) {
 // A task that waits to be gone on with is open: none of its runs is forgotten,
 // be it that they ended, before somebody goes on with it or gives it up.
 func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	entries := func(task string, more ...runs.Entry) []runs.Entry {
 		start := runs.Start{Source: "run"}

@@ -15,6 +15,7 @@ import (
 // normalizer, which has yet to store that, would be thrown out of its work, and
 // would refuse the run as one that has not ended.
 func TestForgetWaitsForTheRecordsOfACutThatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	log := corpusLog(t, "shell-ok", 500)
 	interleave(t, b, map[string][]runs.Entry{"whole": log, "half": log[:2]}, "whole", "half")
@@ -76,6 +77,7 @@ func TestForgetWaitsForTheRecordsOfACutThatIsUnderWay(t *testing.T) {
 // A task that was cancelled while it waited is taken off its queue after that:
 // killed in between, whoever cancelled it leaves it there, prompt and all.
 func TestForgottenRunIsInNoQueue(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	task := runs.Task{Run: "T-1", Agent: "codex", Mode: runs.ReadOnly, Prompt: "sentinel", Dir: "/"}
 	for _, run := range []string{"T-1", "T-2"} {

@@ -19,6 +19,7 @@ import (
 // and whatever the normalizer did meanwhile; the other runs are what they would
 // have been.
 func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
+	t.Parallel()
 	const secret = "sentinel-of-the-forgotten"
 	for _, broken := range []string{"", "record", "raw", "events", "task", "requests", "registrations", "notices"} {
 		t.Run("broken off before "+broken, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestOfTwoWritersOfARequestTheFirstWins(t *testing.T) {
+	t.Parallel()
 	s, _ := serve(t)
 	a, b := connect(t, s, ResponderUser).RequestStore(), connect(t, s, ResponderUser).RequestStore()
 	if value, revision, err := a.Get(t.Context(), "key"); value != nil || revision != 0 || err != nil {
@@ -36,6 +37,7 @@ func TestOfTwoWritersOfARequestTheFirstWins(t *testing.T) {
 }
 
 func TestARequestGoesWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
 	s, _ := serve(t)
 	r := connect(t, s, ResponderUser).RequestStore()
 	if _, ok, err := r.Put(t.Context(), "key", []byte("a"), time.Second, 0); !ok || err != nil {
@@ -61,6 +63,7 @@ func TestARequestGoesWhenItsTimeIsOver(t *testing.T) {
 }
 
 func TestTheBucketOfRequestsIsBounded(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	stream, err := b.js.Stream(t.Context(), bucketStream(b.Requests()))
 	if err != nil {
@@ -73,6 +76,7 @@ func TestTheBucketOfRequestsIsBounded(t *testing.T) {
 }
 
 func TestWorkersCannotSeeRequests(t *testing.T) {
+	t.Parallel()
 	s, _ := serve(t)
 	if _, _, err := connect(t, s, WorkerUser).RequestStore().Get(t.Context(), "key"); err == nil {
 		t.Error("a worker reads them")
@@ -82,6 +86,7 @@ func TestWorkersCannotSeeRequests(t *testing.T) {
 // TestASubmissionThatWasKilledHalfwayIsCompleted is a responder that is killed
 // between its two writes, and one that submits the same task again.
 func TestASubmissionThatWasKilledHalfwayIsCompleted(t *testing.T) {
+	t.Parallel()
 	s, _ := serve(t)
 	b := connect(t, s, ResponderUser)
 	body, err := json.Marshal(task("T-1"))
@@ -111,6 +116,7 @@ func TestASubmissionThatWasKilledHalfwayIsCompleted(t *testing.T) {
 }
 
 func TestTheGovernanceTokenIsKeptWithTheRun(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	token := `e30.e30.c2ln "\<&>`
 	one := task("T-1")

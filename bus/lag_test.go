@@ -7,6 +7,7 @@ import (
 )
 
 func TestLagIsWhatTheNormalizerHasNotRecorded(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	log := corpusLog(t, "shell-fail", 700)
 	interleave(t, b, map[string][]runs.Entry{"a": log}, "a")

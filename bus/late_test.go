@@ -23,6 +23,7 @@ func (l late) Stream(ctx context.Context, name string) (jetstream.Stream, error)
 // A busy server's answer may be older than the messages that came while it was
 // on its way. The stream has not lost its end because of that.
 func TestAnAnswerThatComesLateIsNoOtherStream(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -234,6 +234,7 @@ func TestRequestLostWithItsConnectionIsAskedAgainSoon(t *testing.T) {
 // on must be told that the log has moved: else it writes behind the exit, and
 // nobody stops the agent.
 func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 	if err != nil {
@@ -349,6 +350,7 @@ func TestLogInARawThatWasMadeAnewIsEmpty(t *testing.T) {
 // A power failure takes the end of RUNS alone: the checkpoint says more than
 // the records hold. They are brought up to date from RAW.
 func TestRecordsThatLostTheirEndAreMadeAgain(t *testing.T) {
+	t.Parallel()
 	logs := map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700), "b": corpusLog(t, "plan", 333)}
 	at := filepath.Join("jetstream", "jetstream", InsideAccount, "streams", bucketStream(testNames.Runs()))
 	for _, upTo := range []int{1, 3, len(logs["a"]) - 1} {

@@ -12,6 +12,7 @@ import (
 // empty, and is asked to look once more, as after a connection that was lost
 // again: what the record remembers of the other RAW is not in this one.
 func TestLogThatWasLostStaysEmptyHoweverOftenItIsLookedAt(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 	if err != nil {

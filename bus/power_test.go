@@ -16,6 +16,7 @@ import (
 // A power failure takes what a stream has not synced: here a stream's files
 // are put back to an earlier state while the server is down.
 func TestStreamThatLostItsEnd(t *testing.T) {
+	t.Parallel()
 	logs := map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700), "b": corpusLog(t, "plan", 333)}
 	_, unbroken := serve(t)
 	interleave(t, unbroken, logs, "a", "b")

@@ -14,6 +14,7 @@ import (
 )
 
 func TestOfTwoWritersOfRegistrationsTheFirstWins(t *testing.T) {
+	t.Parallel()
 	s, _ := serve(t)
 	a, b := connect(t, s, ResponderUser).PushStore(), connect(t, s, ResponderUser).PushStore()
 	if value, revision, err := a.Get(t.Context(), "r"); value != nil || revision != 0 || err != nil {
@@ -43,6 +44,7 @@ func TestOfTwoWritersOfRegistrationsTheFirstWins(t *testing.T) {
 
 // When the bucket is full a run's registrations can still be noted as told.
 func TestAFullBucketTakesChangesAndNothingNew(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	p := connect(t, s, ResponderUser).PushStore()
 	stream, err := b.js.Stream(t.Context(), bucketStream(b.Push()))
@@ -77,6 +79,7 @@ func TestAFullBucketTakesChangesAndNothingNew(t *testing.T) {
 }
 
 func TestWatchTellsWhatThereIsAndWhatChanges(t *testing.T) {
+	t.Parallel()
 	s, _ := serve(t)
 	p := connect(t, s, ResponderUser).PushStore()
 	if ok, err := p.Put(t.Context(), "early", []byte("secret"), 1, time.Hour, 0); !ok || err != nil {
@@ -139,6 +142,7 @@ func outbox(t *testing.T, b *Bus) *jetstream.StreamInfo {
 }
 
 func TestANoticeIsStoredOnceAndGoesWhenItIsDone(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	p := connect(t, s, ResponderUser).PushStore()
 	for range 2 {
@@ -176,6 +180,7 @@ func TestANoticeIsStoredOnceAndGoesWhenItIsDone(t *testing.T) {
 
 // One that is still there is not stored again, however long ago it came.
 func TestANoticeThatWaitsIsNotStoredAgain(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	p := connect(t, s, ResponderUser).PushStore()
 	if _, err := b.js.Publish(t.Context(), b.PushSubject("r", "k1"), []byte("body")); err != nil { // the server knows no id of it
@@ -190,6 +195,7 @@ func TestANoticeThatWaitsIsNotStoredAgain(t *testing.T) {
 }
 
 func TestAFullOutboxSaysSo(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	p := connect(t, s, ResponderUser).PushStore()
 	config := outbox(t, b).Config
@@ -208,6 +214,7 @@ func TestAFullOutboxSaysSo(t *testing.T) {
 // What is not taken comes again, and keeps nothing back meanwhile; a process
 // that ends gives back what it had.
 func TestWhatIsNotTakenComesAgainAndHoldsUpNothing(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	p := connect(t, s, ResponderUser).PushStore()
 	const n = 20
@@ -262,6 +269,7 @@ func TestWhatIsNotTakenComesAgainAndHoldsUpNothing(t *testing.T) {
 // Who is not a responder sees neither credentials nor notifications, and puts
 // none in.
 func TestNobodyElseSeesRegistrationsOrNotices(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	p := connect(t, s, ResponderUser).PushStore()
 	if ok, err := p.Put(t.Context(), "r", []byte("secret"), 0, time.Hour, 0); !ok || err != nil {

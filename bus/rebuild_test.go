@@ -52,6 +52,7 @@ func ended(t testing.TB, b *Bus, run string) {
 }
 
 func TestRebuildFindsNoDifferenceBesideARunningNormalizer(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
 	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700), "b": corpusLog(t, "plan", 333)}, "a", "b")
@@ -69,6 +70,7 @@ func TestRebuildFindsNoDifferenceBesideARunningNormalizer(t *testing.T) {
 }
 
 func TestRebuildFindsWhatDiffers(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
 	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700)}, "a")
@@ -87,6 +89,7 @@ func TestRebuildFindsWhatDiffers(t *testing.T) {
 }
 
 func TestForeignWriterStopsTheNormalizer(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	if _, err := b.jsPub.Publish(t.Context(), b.EventSubject("codex", "x", "status"), []byte("{}")); err != nil {
 		t.Fatal(err)
@@ -98,6 +101,7 @@ func TestForeignWriterStopsTheNormalizer(t *testing.T) {
 }
 
 func TestUnreadableEntryIsOneErrorEvent(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	subject := b.RawSubject("codex", "x")
 	for _, h := range []nats.Header{
@@ -118,6 +122,7 @@ func TestUnreadableEntryIsOneErrorEvent(t *testing.T) {
 }
 
 func TestTwoWritersOfOneRun(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	first, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
 	if err != nil {
@@ -148,6 +153,7 @@ func TestTwoWritersOfOneRun(t *testing.T) {
 }
 
 func TestUsageOfAResumedThreadIsTheRunsOwn(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
 	line := func(total string) []runs.Entry {
@@ -182,6 +188,7 @@ func TestUsageOfAResumedThreadIsTheRunsOwn(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	if err := b.Health(t.Context()); err == nil || !strings.Contains(err.Error(), "no normalizer") {
 		t.Errorf("without a normalizer: %v", err)
@@ -204,6 +211,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestSubscriberReadsEventsAndNothingElse(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
 	login := Login{URL: s.URL(), User: SubscriberUser, Password: s.Credentials[SubscriberUser]}
@@ -229,6 +237,7 @@ func TestSubscriberReadsEventsAndNothingElse(t *testing.T) {
 }
 
 func TestChangedConfigurationIsReported(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	limits := DefaultLimits()
 	if changed, err := b.Ensure(t.Context(), limits); err != nil || len(changed) != 0 {
@@ -242,6 +251,7 @@ func TestChangedConfigurationIsReported(t *testing.T) {
 }
 
 func TestNewerFormatIsRefused(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	stream, err := b.js.Stream(t.Context(), b.Raw())
 	if err != nil {
@@ -258,6 +268,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 }
 
 func TestRawFullWaitsAndLosesNothing(t *testing.T) {
+	t.Parallel()
 	_, b := serve(t)
 	stream, err := b.js.Stream(t.Context(), b.Raw())
 	if err != nil {
@@ -298,6 +309,7 @@ func TestRawFullWaitsAndLosesNothing(t *testing.T) {
 }
 
 func TestUnfinishedLinesAreDroppedAndReadAgain(t *testing.T) {
+	t.Parallel()
 	logs := map[string][]runs.Entry{}
 	var order []string
 	for i := range 6 {
@@ -320,6 +332,7 @@ func TestUnfinishedLinesAreDroppedAndReadAgain(t *testing.T) {
 }
 
 func TestEventsDeletedUnderARunningNormalizerAreMadeAgain(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
 	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "plan", 700)}, "a")
@@ -343,6 +356,7 @@ func TestEventsDeletedUnderARunningNormalizerAreMadeAgain(t *testing.T) {
 }
 
 func TestAnotherNormalizerTakesOver(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	first := newNormalizer(connect(t, s, NormalizerUser))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,6 +13,7 @@ import (
 )
 
 func TestAskEndsWithTheConnectionItsAnswerWasToComeOn(t *testing.T) {
+	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
@@ -54,6 +55,7 @@ func TestAskEndsWithTheConnectionItsAnswerWasToComeOn(t *testing.T) {
 
 // The server says that it refused a request, but not in an answer.
 func TestAskThatIsNotPermittedEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {

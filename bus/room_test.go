@@ -15,6 +15,7 @@ import (
 // A server without room takes nothing, reads on, and takes all again once
 // there is room, with the limits that it had.
 func TestServerWithoutRoomTakesNothing(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	log, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
 	if err != nil {
@@ -56,6 +57,7 @@ func TestServerWithoutRoomTakesNothing(t *testing.T) {
 // A server that is started again keeps its address and its streams, and who
 // is connected finds it.
 func TestServerStartedAgainIsFoundAgain(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	log, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
 	if err != nil {

@@ -79,6 +79,7 @@ func TestUnreachableServer(t *testing.T) {
 }
 
 func TestBusyAddressIsAnError(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -90,6 +91,7 @@ func TestBusyAddressIsAnError(t *testing.T) {
 }
 
 func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
 	s, _ := serve(t)
 	for _, l := range []Login{{URL: s.URL()}, {URL: s.URL(), User: OperatorUser, Password: "guess"}} {
 		if b, err := Connect(t.Context(), l, Login{}, testNames, zap.NewNop()); err == nil {
@@ -100,6 +102,7 @@ func TestStrangersAreRefused(t *testing.T) {
 }
 
 func TestCredentialsAreMadeOnceAndPrivate(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first, err := LoadCredentials(dir)
 	if err != nil {
@@ -121,6 +124,7 @@ func TestCredentialsAreMadeOnceAndPrivate(t *testing.T) {
 }
 
 func TestFullRawLosesTheOldestThatIsRecorded(t *testing.T) {
+	t.Parallel()
 	s, b := serve(t)
 	raw, err := b.js.Stream(t.Context(), b.Raw())
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 // RUNS was kept. The run begins again in the new RAW. One whose entries have
 // merely aged out goes on without a second beginning.
 func TestRunWithATornMarkBeginsAgainWhereRawWasLost(t *testing.T) {
+	t.Parallel()
 	const first, second = "{\"type\":\"turn.started\"}\n", "{\"type\":\"turn.completed\"}\n"
 	for _, c := range []struct {
 		name, kinds string
