@@ -30,12 +30,14 @@ func cloudResults(c *call, ctx context.Context) (*reply, error) {
 }
 
 func (c *call) results(ctx context.Context, v responder.View, param string) (*reply, error) {
-	if !v.State.Final() {
+	record, err := c.Responder.Record(ctx, v.ID)
+	// The table may be a moment behind the record, which others read: a caller
+	// that was notified of the end gets the results.
+	if !v.State.Final() && (err != nil || !record.State.Final()) {
 		f := invalid(c.args.spelled(param), "the task has not ended: it is "+string(v.State), details{TaskID: v.ID, State: string(v.State)})
 		f.Retryable = true // once it has
 		return nil, f
 	}
-	record, err := c.Responder.Record(ctx, v.ID)
 	if err != nil {
 		return nil, err
 	}
