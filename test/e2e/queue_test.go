@@ -222,15 +222,20 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 	d.wait(two)
 }
 
-// commands are the processes whose command line holds text and not more.
+// commands are the processes of this test, by the directory they run in, whose
+// command line holds text and not more.
 func commands(t *testing.T, text string) []string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		t.Skipf("no /proc to look at: %v", err)
 	}
+	own := filepath.Dir(t.TempDir()) + "/"
 	var found []string
 	for _, e := range entries {
+		if dir, err := os.Readlink(filepath.Join("/proc", e.Name(), "cwd")); err != nil || !strings.HasPrefix(dir, own) {
+			continue
+		}
 		raw, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		if errors.Is(err, os.ErrNotExist) || err != nil {
 			continue
