@@ -93,6 +93,8 @@ func (s *stage) take(t *testing.T) runs.Task {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The queued entry is stored after the task: a worker waits for it, too.
+	s.await(t, task.Run, func(runs.State) bool { return true })
 	return task
 }
 
