@@ -1,6 +1,7 @@
-// Package natsapi offers the tools as a NATS micro service, named linesman:
-// `nats service ls`, `info` and `stats` show it. A request's body is the
-// tool's arguments as JSON, its answer the envelope that every surface gives.
+// Package natsapi offers the tools as a NATS service, named linesman, which
+// describes itself as micro does: `nats service ls`, `info` and `stats` show
+// it. A request's body is the tool's arguments as JSON, its answer the envelope
+// that every surface gives.
 //
 //	PREFIX.api.TOOL    each tool under its own name
 //	PREFIX.api.VERB    status, results, wait, submit, cancel, cleanup
@@ -16,11 +17,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -68,32 +72,21 @@ type Config struct {
 func Serve(ctx context.Context, c Config) error {
 	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls), idle: make(chan job)}
 	defer s.end()
-	m, err := micro.AddService(c.Conn, micro.Config{
-		Name: "linesman", Version: semver(c.Version), Description: "runs of coding agents: how they stand, what came of them",
-		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
-			c.Log.Warn("NATS service", zap.String("subject", err.Subject), zap.String("why", err.Description))
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("NATS service: %w", err)
-	}
-	defer func() { _ = m.Stop() }()
-	group := m.AddGroup(c.Root)
-	add := func(name, tool string, t delegator.Tool) {
-		if err == nil {
-			err = group.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) { s.request(tool, r) }),
-				micro.WithEndpointMetadata(map[string]string{"description": t.Title, "tool": tool, "category": t.Category}))
-		}
-	}
+	d := newDirectory(c.Version)
+	defer d.stop()
 	byName := map[string]delegator.Tool{}
 	for _, t := range c.List {
 		byName[t.Name] = t
-		add(t.Name, t.Name, t)
+		if err := d.add(c, t.Name, t, s.request); err != nil {
+			return fmt.Errorf("NATS service: %w", err)
+		}
 	}
-	for verb, tool := range Verbs {
-		add(verb, tool, byName[tool])
+	for _, verb := range slices.Sorted(maps.Keys(Verbs)) {
+		if err := d.add(c, verb, byName[Verbs[verb]], s.request); err != nil {
+			return fmt.Errorf("NATS service: %w", err)
+		}
 	}
-	if err != nil {
+	if err := d.announce(c.Conn); err != nil {
 		return fmt.Errorf("NATS service: %w", err)
 	}
 	<-ctx.Done()
@@ -121,30 +114,29 @@ func (s *service) end() {
 	s.calls.Wait()
 }
 
-func (s *service) request(tool string, r micro.Request) {
+func (s *service) request(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		s.fail(r, "503", "this responder ends: ask again", nil)
+		s.fail(j, "503", "this responder ends: ask again", nil)
 		return
 	}
-	if body := r.Data(); len(body) <= delegator.MaxQuick {
-		if a, done := s.Tools.Quick(tool, arguments(body)); done {
-			s.respond(r, &nats.Msg{Data: a.Envelope})
+	if body := j.request.Data; len(body) <= delegator.MaxQuick {
+		if a, done := s.Tools.Quick(j.to.tool, arguments(body)); done {
+			s.respond(j, &nats.Msg{Data: a.Envelope}, "")
 			return
 		}
 	}
 	select {
 	case s.slots <- struct{}{}:
 	default:
-		s.fail(r, "503", "too many requests are in flight", nil)
+		s.fail(j, "503", "too many requests are in flight", nil)
 		return
 	}
-	job := job{tool, r}
 	select {
-	case s.idle <- job: // who has done one before needs no new stack
+	case s.idle <- j: // who has done one before needs no new stack
 	default:
-		s.calls.Go(func() { s.work(job) })
+		s.calls.Go(func() { s.work(j) })
 	}
 }
 
@@ -153,15 +145,16 @@ const maxIdle = 64
 
 // job is a request that has a slot.
 type job struct {
-	tool    string
-	request micro.Request
+	to      *endpoint
+	request *nats.Msg
+	begun   time.Time
 }
 
 // work answers a request, so that the next need not wait for it, and then
 // others, unless enough are there for them.
 func (s *service) work(j job) {
 	for {
-		s.answer(j.tool, j.request)
+		s.answer(j)
 		<-s.slots
 		if s.resting.Add(1) > maxIdle {
 			s.resting.Add(-1)
@@ -176,20 +169,20 @@ func (s *service) work(j job) {
 	}
 }
 
-func (s *service) answer(tool string, r micro.Request) {
-	a, err := s.Tools.Call(s.ctx, tool, arguments(r.Data()), nil)
+func (s *service) answer(j job) {
+	a, err := s.Tools.Call(s.ctx, j.to.tool, arguments(j.request.Data), nil)
 	switch {
 	case errors.Is(err, delegator.ErrUnknownTool): // the list names only those that there are
-		s.fail(r, "404", "unknown tool", nil)
+		s.fail(j, "404", "unknown tool", nil)
 	case err != nil:
-		s.fail(r, "500", "internal error", nil)
+		s.fail(j, "500", "internal error", nil)
 	case int64(len(a.Envelope)) > s.Conn.MaxPayload()-1024:
-		s.fail(r, "413", fmt.Sprintf("the answer has %d bytes, more than a message may: ask for less, with max_output_bytes or without events", len(a.Envelope)), nil)
+		s.fail(j, "413", fmt.Sprintf("the answer has %d bytes, more than a message may: ask for less, with max_output_bytes or without events", len(a.Envelope)), nil)
 	case a.IsError:
 		code, text := problem(a.Envelope)
-		s.fail(r, code, text, a.Envelope)
+		s.fail(j, code, text, a.Envelope)
 	default:
-		s.respond(r, &nats.Msg{Data: a.Envelope})
+		s.respond(j, &nats.Msg{Data: a.Envelope}, "")
 	}
 }
 
@@ -221,19 +214,22 @@ func mayHave(body []byte, name string) bool {
 	return bytes.IndexByte(body, '\\') >= 0 || bytes.Contains(body, []byte(name))
 }
 
-func (s *service) fail(r micro.Request, code, text string, body []byte) {
-	s.respond(r, &nats.Msg{Data: body, Header: nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}})
+// fail answers with an error. The statistics get no more of its text than what
+// stands before the first colon: behind it a request may be quoted.
+func (s *service) fail(j job, code, text string, body []byte) {
+	what, _, _ := strings.Cut(text, ": ")
+	s.respond(j, &nats.Msg{Data: body, Header: nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}}, code+":"+what)
 }
 
-// respond answers by itself: a [micro.Request] belongs to the goroutine that
-// brought it.
-func (s *service) respond(r micro.Request, m *nats.Msg) {
-	if m.Subject = r.Reply(); m.Subject == "" {
-		return
+// respond answers, and counts the request; failure is "" for one that succeeded.
+func (s *service) respond(j job, m *nats.Msg, failure string) {
+	if m.Subject = j.request.Reply; m.Subject != "" {
+		if err := s.Conn.PublishMsg(m); err != nil {
+			s.Log.Debug("answer", zap.Error(err))
+			failure = "500:the answer was not sent"
+		}
 	}
-	if err := s.Conn.PublishMsg(m); err != nil {
-		s.Log.Debug("answer", zap.Error(err))
-	}
+	j.to.count(time.Since(j.begun), failure)
 }
 
 // codes are what an error's code is in the headers, after those of HTTP.

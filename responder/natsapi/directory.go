@@ -1,0 +1,134 @@
+package natsapi
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/linesman/linesman/responder/delegator"
+)
+
+// directory is the service as the tools of NATS see it: its endpoints, and the
+// answers of micro's protocol to PING, INFO and STATS. It takes the place of
+// [micro.AddService], which times a handler until it returns and counts the
+// errors that were answered by then. Ours return before the answer.
+type directory struct {
+	identity  micro.ServiceIdentity
+	started   time.Time
+	endpoints []*endpoint // changed before announce alone
+	subs      []*nats.Subscription
+}
+
+func newDirectory(version string) *directory {
+	return &directory{
+		identity: micro.ServiceIdentity{Name: "linesman", ID: rand.Text(), Version: semver(version), Metadata: map[string]string{}},
+		started:  time.Now().UTC(),
+	}
+}
+
+// endpoint is a subject of the service, and what came of its requests.
+type endpoint struct {
+	tool string
+	info micro.EndpointInfo
+
+	mu    sync.Mutex
+	stats micro.EndpointStats
+}
+
+// count adds a request that has been answered.
+func (e *endpoint) count(took time.Duration, failure string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.NumRequests++
+	e.stats.ProcessingTime += took
+	if failure != "" {
+		e.stats.NumErrors++
+		e.stats.LastError = failure
+	}
+}
+
+// read returns the statistics.
+func (e *endpoint) read() *micro.EndpointStats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.stats
+	if s.NumRequests > 0 {
+		s.AverageProcessingTime = s.ProcessingTime / time.Duration(s.NumRequests)
+	}
+	return &s
+}
+
+// add subscribes an endpoint.
+func (d *directory) add(c Config, name string, t delegator.Tool, request func(job)) error {
+	const group = micro.DefaultQueueGroup
+	subject := c.Root + "." + name
+	e := &endpoint{
+		tool: t.Name,
+		info: micro.EndpointInfo{
+			Name: name, Subject: subject, QueueGroup: group,
+			Metadata: map[string]string{"description": t.Title, "tool": t.Name, "category": t.Category},
+		},
+		stats: micro.EndpointStats{Name: name, Subject: subject, QueueGroup: group},
+	}
+	sub, err := c.Conn.QueueSubscribe(subject, group, func(m *nats.Msg) { request(job{e, m, time.Now()}) })
+	if err != nil {
+		return err
+	}
+	d.endpoints, d.subs = append(d.endpoints, e), append(d.subs, sub)
+	return nil
+}
+
+// announce answers PING, INFO and STATS.
+func (d *directory) announce(conn *nats.Conn) error {
+	for verb, answer := range map[micro.Verb]func() any{
+		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: d.identity, Type: micro.PingResponseType} },
+		micro.InfoVerb:  func() any { return d.info() },
+		micro.StatsVerb: func() any { return d.stats() },
+	} {
+		for _, to := range [][2]string{{}, {d.identity.Name}, {d.identity.Name, d.identity.ID}} {
+			subject, err := micro.ControlSubject(verb, to[0], to[1])
+			if err != nil {
+				return err
+			}
+			sub, err := conn.Subscribe(subject, func(m *nats.Msg) {
+				if body, err := json.Marshal(answer()); err == nil {
+					_ = m.Respond(body) // whoever asks again gets the next
+				}
+			})
+			if err != nil {
+				return err
+			}
+			d.subs = append(d.subs, sub)
+		}
+	}
+	return nil
+}
+
+func (d *directory) info() micro.Info {
+	info := micro.Info{
+		ServiceIdentity: d.identity, Type: micro.InfoResponseType, Description: "runs of coding agents: how they stand, what came of them",
+	}
+	for _, e := range d.endpoints {
+		info.Endpoints = append(info.Endpoints, e.info)
+	}
+	return info
+}
+
+func (d *directory) stats() micro.Stats {
+	stats := micro.Stats{ServiceIdentity: d.identity, Type: micro.StatsResponseType, Started: d.started}
+	for _, e := range d.endpoints {
+		stats.Endpoints = append(stats.Endpoints, e.read())
+	}
+	return stats
+}
+
+// stop takes no more requests. Those that have come still reach the endpoints.
+func (d *directory) stop() {
+	for _, sub := range d.subs {
+		_ = sub.Drain() // it fails where the connection has ended
+	}
+}
