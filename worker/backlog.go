@@ -45,3 +45,15 @@ func ReadBacklog(root string) (b Backlog, err error) {
 	}
 	return b, nil
 }
+
+// StillWriting is how many runs below root have a process that can still write
+// output: an agent, its children, or a pipe.
+func StillWriting(root string) (n int) {
+	outs, _ := filepath.Glob(filepath.Join(root, "*", outFile)) // the pattern is good
+	for _, out := range outs {
+		if busy, err := held(out); busy && err == nil {
+			n++
+		}
+	}
+	return n
+}

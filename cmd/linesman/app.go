@@ -32,6 +32,8 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		return exitDone
 	}
 
+	var shared screen
+	stdout, stderr = shared.pane(stdout), shared.pane(stderr)
 	a := &app{log: zap.NewNop(), environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
 	if call.needsSettings {
 		var err error

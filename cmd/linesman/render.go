@@ -29,7 +29,7 @@ type renderer struct {
 	tokens     int64                // of runs that threads no longer holds
 	threads    map[string]int64     // tokens by run
 	calls      map[callID]time.Time // tool calls without a result yet
-	status     bool                 // the status line is on the screen
+	screen     *screen              // with the status line
 }
 
 type callID struct{ run, id string }
@@ -43,8 +43,11 @@ const (
 
 // newRenderer prints to out, and as on a terminal if out is one.
 func newRenderer(out io.Writer, environ []string) *renderer {
-	r := &renderer{out: out, width: func() int { return 80 }, threads: map[string]int64{}, calls: map[callID]time.Time{}}
+	r := &renderer{out: out, screen: &screen{}, width: func() int { return 80 }, threads: map[string]int64{}, calls: map[callID]time.Time{}}
 	f, isFile := out.(*os.File)
+	if p, ok := out.(*pane); ok {
+		f, isFile, r.out, r.screen = p.file, true, p.file, p.screen
+	}
 	if isFile && term.IsTerminal(int(f.Fd())) && lookup(environ, "TERM") != "dumb" {
 		r.terminal = true
 		r.color = lookup(environ, "NO_COLOR") == ""
@@ -67,33 +70,23 @@ func (r *renderer) write(rec record) error {
 		return err
 	}
 	var b strings.Builder
-	r.eraseStatus(&b)
 	r.lay(&b, v)
-	r.drawStatus(&b)
-	_, err := io.WriteString(r.out, b.String())
-	return err
+	return r.screen.show(r.out, b.String(), r.statusLine())
 }
 
 // tick moves the time of the status line, while nothing is written. On
 // anything but a terminal it does nothing.
 func (r *renderer) tick(now time.Time) error {
-	if !r.terminal || !r.status {
+	if !r.terminal || !r.screen.shown() {
 		return nil
 	}
 	r.now = now
-	var b strings.Builder
-	r.eraseStatus(&b)
-	r.drawStatus(&b)
-	_, err := io.WriteString(r.out, b.String())
-	return err
+	return r.screen.show(r.out, "", r.statusLine())
 }
 
 // close takes the status line away. The renderer can go on after it.
 func (r *renderer) close() error {
-	var b strings.Builder
-	r.eraseStatus(&b)
-	_, err := io.WriteString(r.out, b.String())
-	return err
+	return r.screen.show(r.out, "", "")
 }
 
 // observe counts, and pairs a tool's result with its call.
@@ -154,17 +147,9 @@ func (r *renderer) forget(run string) {
 	delete(r.threads, run)
 }
 
-// eraseStatus leaves the cursor at the start of an empty line.
-func (r *renderer) eraseStatus(b *strings.Builder) {
-	if r.status {
-		b.WriteString("\r\x1b[K")
-		r.status = false
-	}
-}
-
-// drawStatus writes the status line, without a newline, in fewer cells than
-// the terminal has: a line that wraps could not be erased.
-func (r *renderer) drawStatus(b *strings.Builder) {
+// statusLine is the status line, without a newline, in fewer cells than the
+// terminal has: a line that wraps could not be erased.
+func (r *renderer) statusLine() string {
 	tokens := r.tokens
 	for _, n := range r.threads {
 		tokens += n
@@ -173,8 +158,7 @@ func (r *renderer) drawStatus(b *strings.Builder) {
 	if len(line) >= r.width() { // ASCII only
 		line = line[:max(0, r.width()-1)]
 	}
-	b.WriteString(r.paint(dim, line))
-	r.status = true
+	return r.paint(dim, line)
 }
 
 func (r *renderer) paint(color, s string) string {

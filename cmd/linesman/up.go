@@ -58,13 +58,17 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 		return err
 	}
 	defer lock.Close()
-	return a.everything(ctx, a.config.NATSListen, a.config.HTTP, func(ctx context.Context, here instance, _ *desk) error {
+	err = a.everything(ctx, a.config.NATSListen, a.config.HTTP, func(ctx context.Context, here instance, _ *desk) error {
 		fmt.Fprintf(a.stdout, "ready nats=%s http=%s data=%s\n", here.NATS, here.HTTP, data)
 		if c.Demo {
 			return quiet(a.demo(ctx))
 		}
 		return nil
 	})
+	if n := worker.StillWriting(a.runsDir()); n > 0 && ctx.Err() != nil {
+		fmt.Fprintf(a.stderr, "linesman: runs still at work: %d; their agents continue under their limits, and the next `linesman up` on this data directory resumes the runs\n", n)
+	}
+	return err
 }
 
 // everything runs all roles on the data directory, whose lock the caller has,
@@ -117,7 +121,6 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 			return fmt.Errorf("data directory: %w", err)
 		}
 		defer os.Remove(instanceFile(data))
-		a.log.Info("ready", zap.String("nats", here.NATS), zap.String("http", here.HTTP), zap.String("data", data))
 		beside, ctx := errgroup.WithContext(ctx)
 		beside.Go(func() error { return here.keep(ctx, a.log) })
 		beside.Go(func() error { return ready(ctx, here, d) })

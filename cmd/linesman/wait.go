@@ -181,8 +181,7 @@ func (p *progressLine) draw(ctx context.Context) {
 		return
 	}
 	line := fold(rows[0].state+"  "+rows[0].about, max(p.on.width()-1, 8))[0]
-	fmt.Fprint(p.on.out, "\r\x1b[K", p.on.paint(dim, line))
-	p.on.status = true
+	_ = p.on.screen.show(p.on.out, "", p.on.paint(dim, line)) // a terminal that has gone needs none
 }
 
 // erase takes the line away. A terminal that has gone needs none.
