@@ -117,10 +117,13 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, max(time.Until(deadline), time.Millisecond))
 	}
+	var said string // by the error handler, which is called by one goroutine
+	var saidAt time.Time
 	opts := []nats.Option{
 		nats.Name("linesman"), nats.Timeout(timeout), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectBufSize(-1), // what cannot be sent now is ours to send again
 		nats.PingInterval(10 * time.Second),
+		nats.IgnoreAuthErrorAbort(), // credentials that are refused may be let in again
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				b.log.Warn("connection lost", zap.Error(err))
@@ -131,8 +134,11 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 			b.log.Info("connected again")
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			b.log.Warn("connection", zap.Error(err))
 			b.denied.notice(err)
+			if text := err.Error(); text != said || time.Since(saidAt) > time.Minute { // refused credentials are tried all the time
+				said, saidAt = text, time.Now()
+				b.log.Warn("connection", zap.Error(err))
+			}
 		}),
 	}
 	if l.User != "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -14,12 +15,29 @@ import (
 // nothing: the streams are there and have room, a write is acknowledged, a
 // normalizer is at work, and what it has not read yet is not old.
 func (b *Bus) Health(ctx context.Context) error {
+	_, err := b.HealthAs(ctx, OperatorUser)
+	return err
+}
+
+// HealthAs is Health as far as one of the users of [Accounts] may look; unchecked
+// is the rest.
+func (b *Bus) HealthAs(ctx context.Context, user string) (unchecked []string, err error) {
+	may := func(what, subject string) bool {
+		ok := permitted(b.Names, user, subject)
+		if !ok {
+			unchecked = append(unchecked, what)
+		}
+		return ok
+	}
 	var problems []error
 	var raw jetstream.StreamInfo
 	for _, s := range []struct {
 		js   jetstream.JetStream
 		name string
 	}{{b.js, b.Raw()}, {b.jsPub, b.Names.Events()}, {b.js, bucketStream(b.Runs())}, {b.js, bucketStream(b.State())}} {
+		if !may("stream "+s.name, "$JS.API.STREAM.INFO."+s.name) {
+			continue
+		}
 		stream, err := s.js.Stream(ctx, s.name)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("stream %s: %w", s.name, err))
@@ -34,18 +52,40 @@ func (b *Bus) Health(ctx context.Context) error {
 		}
 	}
 	if problems != nil {
-		return errors.Join(problems...)
+		return unchecked, errors.Join(problems...)
 	}
-	if err := b.probe(ctx); err != nil {
-		return err
+	if may("that a write is acknowledged", bucketSubject(b.State(), healthKey)) {
+		if err := b.probe(ctx); err != nil {
+			return unchecked, err
+		}
 	}
-	return b.normalizerHealth(ctx, raw.State.LastSeq)
+	if may("the normalizer", "$JS.API.STREAM.MSG.GET."+bucketStream(b.State())) {
+		return unchecked, b.normalizerHealth(ctx, raw.State.LastSeq)
+	}
+	return unchecked, nil
 }
+
+// permitted reports whether a user, or its other self in the account of the
+// events, may publish a subject.
+func permitted(n Names, user, subject string) bool {
+	for _, g := range grants(n) {
+		if g.user == user || g.user == user+publicSuffix {
+			for _, pattern := range g.publish {
+				if server.SubjectMatchesFilter(subject, pattern) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+const healthKey = "health"
 
 // probe writes and reads a key.
 func (b *Bus) probe(ctx context.Context) error {
 	want := time.Now().UTC().Format(time.RFC3339Nano)
-	subject := bucketSubject(b.State(), "health")
+	subject := bucketSubject(b.State(), healthKey)
 	ack, err := b.js.Publish(ctx, subject, []byte(want))
 	if err != nil {
 		return fmt.Errorf("nothing can be stored: %w", err)

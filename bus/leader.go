@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 )
 
 // heartbeat is how often a consumer says that it lives. It lives on one node of
@@ -26,25 +28,29 @@ func look(ctx context.Context, js jetstream.JetStream, stream string) (jetstream
 	return js.Stream(ctx, stream)
 }
 
-// there waits until a stream answers, for as long as an election may take. It
-// fails where there is none; where ctx ends it returns nil.
-func there(ctx context.Context, js jetstream.JetStream, stream string) error {
-	const patience, pause = 20 * time.Second, 200 * time.Millisecond
-	const unavailable = 10008 // what a server answers that knows of no leader
-	for late := time.Now().Add(patience); ; {
+// await waits until a stream answers, or ctx ends: until an election is over, or
+// a normalizer has made it. Each reason is logged once.
+func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
+	said := ""
+	for {
 		_, err := look(ctx, js, stream)
 		if err == nil || ctx.Err() != nil {
-			return nil
+			return
 		}
-		var api *jetstream.APIError
-		elects := errors.Is(err, context.DeadlineExceeded) || errors.As(err, &api) && api.ErrorCode == unavailable
-		if !elects || time.Now().After(late) {
-			return err
+		text := why(err)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			text = "it does not exist yet: a normalizer makes it"
+		}
+		if text != said {
+			said = text
+			b.log.Warn("waiting for a stream", zap.String("stream", stream), zap.String("why", text))
 		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
+			return
+		case <-time.After(pause.NextBackOff()):
 		}
 	}
 }

@@ -19,12 +19,11 @@ import (
 // WatchRuns calls each with the row of every run's record, in the order in
 // which they were stored, and then with what changes, until ctx ends: then it
 // returns nil. It reads no record. After a loss of the connection it may tell
-// again what was told; where the run table was made anew it says so first.
+// again what was told; where the run table was made anew it says so first. One that
+// does not exist yet is waited for.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	prefix := bucketSubject(b.Runs(), "")
-	if err := there(ctx, b.js, bucketStream(b.Runs())); err != nil {
-		return fmt.Errorf("bucket %s: %w", b.Runs(), err)
-	}
+	b.await(ctx, b.js, bucketStream(b.Runs()))
 	return b.follow(ctx, b.js, bucketStream(b.Runs()), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{prefix + ">"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {

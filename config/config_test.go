@@ -73,7 +73,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	path := file(t, "colour = 'red'\nreplicas = 2\nlog_level = true\nprefix = 'UPPER'\nraw = 3\n[limits]\ngrace = '0s'\nsoft = '1s'\n[nats]\nurl = 'x'\n[[list]]\na = 1")
 	_, err := Load(Sources{
 		File:    path,
-		Environ: append(home, "LINESMAN_RAW_MAXAGE=1h", "LINESMAN_MAX_LINE_BYTES=1KiB", "LINESMAN_EVENTS_MAX_AGE=3x", "LINESMAN_PORT=tcp://10.0.0.1:1", "OTHER_THING=1"),
+		Environ: append(home, "LINESMAN_RAW_MAXAGE=1h", "LINESMAN_MAX_LINE_BYTES=1KiB", "LINESMAN_EVENTS_MAX_AGE=3x", "LINESMAN_PORTS=tcp://10.0.0.1:1", "OTHER_THING=1"),
 		Flags:   []Flag{{"nats", "http://ada:secret@x", "--nats"}, {"nats_listen", "4222", "--nats-listen"}},
 	})
 	if err == nil {
@@ -86,7 +86,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 		`log_level: must be a string or a whole number, got true (` + path + `)`,
 		`nats: must be a value, got a table (` + path + `)`,
 		`raw: no such setting (` + path + `)`,
-		`LINESMAN_PORT: no such setting (Kubernetes sets it for a service named linesman, unless enableServiceLinks is false)`,
+		`LINESMAN_PORTS: no such setting`,
 		`LINESMAN_RAW_MAXAGE: no such setting`,
 		`events.max_age: not a duration such as 30s, 5m or 72h, got "3x" (LINESMAN_EVENTS_MAX_AGE)`,
 		`nats: must be URLs such as nats://host:4222 (or tls, ws, wss) with commas between them, got "…@x" (--nats)`,
@@ -231,6 +231,25 @@ func TestListsAreArraysOrTextsWithCommas(t *testing.T) {
 	for _, bad := range []string{"[agents.codex]\ncommand = []", "[agents.codex]\ncommand = [1]", "[work]\ndanger = 'perhaps'", "prefix = ['a']", "nope = ['a']"} {
 		if _, err := Load(Sources{File: file(t, bad), Environ: home}); err == nil {
 			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// Kubernetes sets variables in every pod for a service named linesman.
+func TestVariablesOfAKubernetesServiceAreNoMistake(t *testing.T) {
+	environ := slices.Clone(home)
+	for _, name := range []string{
+		"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "SERVICE_PORT_NATS_CLIENT", "PORT", "PORT_4222_TCP", "PORT_4222_TCP_ADDR",
+		"PORT_4222_TCP_PORT", "PORT_4222_TCP_PROTO", "PORT_53_UDP",
+	} {
+		environ = append(environ, "LINESMAN_"+name+"=tcp://10.0.0.1:4222")
+	}
+	if _, err := Load(Sources{Environ: environ}); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"LINESMAN_PORT_X", "LINESMAN_PORT_4222", "LINESMAN_SERVICE", "LINESMAN_SERVICE_NAME", "LINESMAN_PORT_4222_TCP_HOST"} {
+		if _, err := Load(Sources{Environ: append(slices.Clone(home), name+"=1")}); err == nil {
+			t.Errorf("%s is no mistake", name)
 		}
 	}
 }

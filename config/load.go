@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,6 +205,10 @@ func (s Setting) isList() bool {
 	return is
 }
 
+// ofKubernetes are the variables that each pod gets for a service named
+// linesman; none is a setting.
+var ofKubernetes = regexp.MustCompile(`^LINESMAN_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?)$`)
+
 func (l *loader) environment(env map[string]string) {
 	key := map[string]string{}
 	for k, s := range l.rows {
@@ -214,8 +219,7 @@ func (l *loader) environment(env map[string]string) {
 		case known:
 			l.set(k, env[name], name)
 		case name == envFile || !strings.HasPrefix(name, envPrefix):
-		case name == "LINESMAN_PORT" || strings.HasPrefix(name, "LINESMAN_PORT_") || strings.HasPrefix(name, "LINESMAN_SERVICE_"):
-			l.errs = append(l.errs, fmt.Errorf("%s: no such setting (Kubernetes sets it for a service named linesman, unless enableServiceLinks is false)", name))
+		case ofKubernetes.MatchString(name):
 		default:
 			l.errs = append(l.errs, fmt.Errorf("%s: no such setting", name))
 		}

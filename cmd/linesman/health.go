@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/linesman/linesman/bus"
 )
@@ -11,7 +13,8 @@ type healthCmd struct{}
 // Help is printed by `linesman health --help`.
 func (healthCmd) Help() string {
 	return `Asks the "linesman up" of this data directory, or the NATS server of --nats, whether it takes and stores: the streams are
-there and have room, a write is acknowledged, and a normalizer keeps up.
+there and have room, a write is acknowledged, and a normalizer keeps up. The keys of any role will do: those of operator
+and normalizer can check all of it, and what others cannot check is named on stderr.
 
 Examples:
 
@@ -24,13 +27,39 @@ func (c *healthCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
 	ctx, cancel := soon(ctx)
 	defer cancel()
-	b, err := a.connect(ctx, bus.OperatorUser)
+	user := a.anyUser()
+	b, err := a.connect(ctx, user)
 	if err != nil {
+		if exitCode(err) == exitUsage {
+			return err
+		}
 		return exitWith(exitNATS, err)
 	}
 	defer b.Close()
-	if err := b.Health(ctx); err != nil {
+	unchecked, err := b.HealthAs(ctx, user)
+	if err != nil {
 		return exitWith(exitNATS, err)
 	}
+	if len(unchecked) > 0 {
+		fmt.Fprintf(a.stderr, "linesman: not checked, as the keys of %s do not permit it: %s\n", user, strings.Join(unchecked, ", "))
+	}
 	return nil
+}
+
+// anyUser is the user whose keys there are, the one with the most rights first.
+func (a *app) anyUser() string {
+	switch creds := a.config.Creds; {
+	case a.config.NATS == "" || creds == "":
+	case isDir(creds):
+		for _, user := range []string{bus.OperatorUser, bus.NormalizerUser, bus.ResponderUser, bus.WorkerUser, bus.SubscriberUser} {
+			if _, _, err := keyLogins(creds, a.config.NATS, user); err == nil {
+				return user
+			}
+		}
+	default:
+		if c, err := readCredentials(creds); err == nil && c.user != "" {
+			return c.user
+		}
+	}
+	return bus.OperatorUser
 }

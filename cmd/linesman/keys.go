@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -79,9 +81,15 @@ func usersIn(dir string) (users []string) {
 func (k keys) login(url string) (bus.Login, error) {
 	l := bus.Login{URL: url, Creds: k.creds, Options: []nats.Option{nats.CustomInboxPrefix(bus.InboxPrefix(k.user))}}
 	if k.ca != "" {
+		if b, err := os.ReadFile(k.ca); err != nil || !x509.NewCertPool().AppendCertsFromPEM(b) {
+			return l, fmt.Errorf("keys: %s holds no certificate", k.ca)
+		}
 		l.Options = append(l.Options, nats.RootCAs(k.ca))
 	}
 	if k.cert != "" && k.certKey != "" {
+		if _, err := tls.LoadX509KeyPair(k.cert, k.certKey); err != nil { // its text names no secret
+			return l, fmt.Errorf("keys: %s and %s: %w", k.cert, k.certKey, err)
+		}
 		l.Options = append(l.Options, nats.ClientCert(k.cert, k.certKey))
 	}
 	if k.nkey != "" {

@@ -39,6 +39,29 @@ func TestADataDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	}
 }
 
+// A link leads out of the data directory, to what others may own.
+func TestALinkToADirectoryThatOthersCanWriteIsRefused(t *testing.T) {
+	for _, name := range []string{"runs", "jetstream"} {
+		data, elsewhere := t.TempDir(), t.TempDir()
+		if err := os.Symlink(elsewhere, filepath.Join(data, name)); err != nil {
+			t.Fatal(err)
+		}
+		for mode, taken := range map[os.FileMode]bool{0o700: true, 0o755: true, 0o777: false, 0o1777: false} {
+			for _, dir := range []string{data, elsewhere} {
+				if err := os.Chmod(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Chmod(elsewhere, mode); err != nil {
+				t.Fatal(err)
+			}
+			if err := private(data); (err == nil) != taken {
+				t.Errorf("%s with mode %v: %v", name, mode, err)
+			}
+		}
+	}
+}
+
 func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := keysOf(dir, bus.WorkerUser); !errors.Is(err, errNoKeys) {

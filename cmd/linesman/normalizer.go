@@ -17,13 +17,15 @@ Examples:
 
     linesman normalizer --nats nats://cluster:4222 --creds normalizer.creds
 
-Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
+While NATS is away or refuses the credentials, and while streams are missing, it says so once and tries again.
+
+Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 no server is named, and no "linesman up" is running here.`
 }
 
 func (c *normalizerCmd) Run(ctx context.Context, a *app) error {
-	b, err := a.connect(ctx, bus.NormalizerUser)
+	b, err := a.connectPatiently(ctx, bus.NormalizerUser)
 	if err != nil {
-		return err
+		return quiet(err)
 	}
 	defer b.Close()
 	n := a.normalizer(b)

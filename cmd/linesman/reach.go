@@ -116,7 +116,13 @@ func (a *app) names() bus.Names { return bus.Names{Prefix: a.config.Prefix} }
 
 func (a *app) logins(user string) (inside, public bus.Login, err error) {
 	if a.config.NATS != "" && isDir(a.config.Creds) {
-		if inside, public, err = keyLogins(a.config.Creds, a.config.NATS, user); err != nil {
+		inside, public, err = keyLogins(a.config.Creds, a.config.NATS, user)
+		for _, l := range []bus.Login{inside, public} {
+			if err == nil && l.Creds != "" {
+				_, err = readCredentials(l.Creds)
+			}
+		}
+		if err != nil {
 			err = exitWith(exitUsage, fmt.Errorf("creds: %w", err))
 		}
 		return inside, public, err

@@ -24,15 +24,17 @@ linesman. Any number can run against one NATS cluster and share the requests. On
 
 Examples:
 
-    linesman responder --nats nats://cluster:4222 --creds responder.creds --public-creds responder-public.creds
+    linesman responder --nats nats://cluster:4222 --creds responder.creds
 
-Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
+While NATS is away or refuses the credentials, and while streams are missing, it says so once and tries again.
+
+Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 no server is named, and no "linesman up" is running here.`
 }
 
 func (c *responderCmd) Run(ctx context.Context, a *app) error {
-	b, err := a.connect(ctx, bus.ResponderUser)
+	b, err := a.connectPatiently(ctx, bus.ResponderUser)
 	if err != nil {
-		return err
+		return quiet(err)
 	}
 	defer b.Close()
 	d, err := a.newDesk(b, a.config.HTTP)

@@ -23,13 +23,15 @@ Examples:
 
     linesman worker --nats nats://cluster:4222 --creds worker.creds
 
-Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
+While NATS is away or refuses the credentials, and while streams are missing, it says so once and tries again.
+
+Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 no server is named, and no "linesman up" is running here.`
 }
 
 func (c *workerCmd) Run(ctx context.Context, a *app) error {
-	b, err := a.connect(ctx, bus.WorkerUser)
+	b, err := a.connectPatiently(ctx, bus.WorkerUser)
 	if err != nil {
-		return err
+		return quiet(err)
 	}
 	defer b.Close()
 	w, err := a.worker(b)

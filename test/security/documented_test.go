@@ -203,13 +203,6 @@ func (d *deployment) node(name, address, config string) {
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
-	soon(d.t, "the server to listen", func() bool {
-		nc, err := net.Dial("tcp", address)
-		if err == nil {
-			err = nc.Close()
-		}
-		return err == nil
-	})
 	d.t.Cleanup(func() {
 		_ = cmd.Process.Kill() // in order it would hand on what it leads, which takes time
 		_ = cmd.Wait()

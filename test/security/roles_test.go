@@ -106,6 +106,12 @@ func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
 			if !strings.Contains(out, `"completion"`) {
 				t.Errorf("run printed %q", out)
 			}
+			// Health is asked for with the keys of any role.
+			for _, role := range [][]string{
+				{bus.NormalizerUser, bus.NormalizerUser + "_public"}, {bus.ResponderUser, bus.ResponderUser + "_public"}, {bus.WorkerUser}, {bus.SubscriberUser},
+			} {
+				linesman(t, at("health", s.only(t, role...))...)
+			}
 			// A user without what shows who it is is not let in as another.
 			cmd := exec.Command(program(t, "linesman"), at("worker", s.only(t, bus.SubscriberUser))...)
 			var stderr bytes.Buffer

@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// freePort is one below those that the system gives out: a server that starts
+// later finds it free.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		port := 12_000 + rand.IntN(20_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+	t.Fatal("there are no free ports")
+	return 0
+}
+
+// natsAt starts a NATS server on a port; with a password where that is not "".
+func natsAt(t *testing.T, port int, store, password string) (stop func()) {
+	t.Helper()
+	o := &server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: store, NoSigs: true, NoLog: true}
+	if password != "" {
+		o.Username, o.Password = "us", password
+	}
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	stop = func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+	t.Cleanup(stop)
+	if !s.ReadyForConnections(deadline) {
+		t.Fatal("the NATS server does not start")
+	}
+	return stop
+}
+
+// Worker and responder start before NATS, then NATS that refuses them, then one
+// that has no streams, then the normalizer: each of it is said once, and in the
+// end a task is done.
+func TestRolesStartInAnyOrder(t *testing.T) {
+	t.Parallel()
+	port, store := freePort(t), t.TempDir()
+	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
+	lab := t.TempDir()
+	settings := filepath.Join(lab, "linesman.toml")
+	if err := os.WriteFile(settings, []byte("[agents.codex]\ncommand = ['/bin/sh', '-c', 'true']\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := func(command string, args ...string) *process {
+		return begin(t, nil, append([]string{command, "--nats", url, "--data-dir", t.TempDir(), "--config", settings}, args...)...)
+	}
+	worker, responder := at("worker"), at("responder", "--http", "127.0.0.1:0")
+	early := []*process{worker, responder}
+	for _, p := range early {
+		p.await(p.stderr, "NATS is out of reach at "+url)
+	}
+	stop := natsAt(t, port, store, "secret")
+	for _, p := range early {
+		p.await(p.stderr, "refused the credentials")
+	}
+	stop()
+	natsAt(t, port, store, "")
+	responder.await(responder.stderr, `waiting for a stream {"stream": "KV_linesman_runs", "why": "it does not exist yet: a normalizer makes it"}`)
+	worker.await(worker.stderr, "the work queue is out of reach")
+	normalizer := at("normalizer")
+	worker.await(worker.stderr, "worker ready")
+	responder.await(responder.stdout, "ready http=")
+
+	out, code := execute(t, "submit", "--nats", url, "--dir", lab, "--skip-git-repo-check", "--wait", "Go.")
+	if code != 0 && code != 1 { // the agent says nothing: how that ends is no matter here
+		t.Errorf("submit: exit %d: %s", code, out)
+	}
+	for _, p := range append(early, normalizer) {
+		p.signal(syscall.SIGTERM)
+		if code := p.code(); code != 0 {
+			t.Errorf("%s: exit %d, want 0", p.cmd.Args[1], code)
+		}
+		text, _ := p.stderr.now()
+		for _, once := range []string{"waiting for a stream", "the work queue is out of reach", "refused the credentials"} {
+			if n := strings.Count(text, once); n > 1 {
+				t.Errorf("%s: says %d times %q", p.cmd.Args[1], n, once)
+			}
+		}
+	}
+}
+
+// A role that waits for NATS ends in order; one with settings that no waiting
+// mends ends at once.
+func TestRoleThatWaitsForNATSCanBeEnded(t *testing.T) {
+	t.Parallel()
+	url := fmt.Sprintf("nats://127.0.0.1:%d", freePort(t))
+	for _, role := range []string{"worker", "normalizer", "responder"} {
+		p := begin(t, nil, role, "--nats", url, "--data-dir", t.TempDir())
+		p.await(p.stderr, "no connection yet, trying again")
+		p.signal(syscall.SIGTERM)
+		if code := p.code(); code != 0 {
+			t.Errorf("%s: exit %d after SIGTERM, want 0", role, code)
+		}
+		for what, args := range map[string][]string{
+			"a file that is missing": {"--creds", "/no/such.creds"},
+			"a directory without":    {"--creds", t.TempDir()},
+		} {
+			p := begin(t, nil, append([]string{role, "--nats", url, "--data-dir", t.TempDir()}, args...)...)
+			if code := p.code(); code != 2 {
+				t.Errorf("%s with %s: exit %d, want 2", role, what, code)
+			}
+		}
+		none := begin(t, nil, role, "--data-dir", t.TempDir())
+		if code := none.code(); code != 3 {
+			t.Errorf("%s without a server: exit %d, want 3", role, code)
+		}
+	}
+}
