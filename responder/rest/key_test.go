@@ -73,17 +73,19 @@ func TestRequestsWithOneKeyAtOnceAreOneRun(t *testing.T) {
 	var group errgroup.Group
 	for range 16 {
 		group.Go(func() error {
-			r := s.ask("POST", "/v1/runs", `{"task":"go"}`, keyHeader, "0123456789abcdef")
-			if r.status != 202 && r.status != 409 {
-				t.Errorf("%d: %s", r.status, r.body)
+			r := s.open(t.Context(), "POST", "/v1/runs", `{"task":"go"}`, keyHeader, "0123456789abcdef")
+			if r.StatusCode != 202 && r.StatusCode != 409 {
+				t.Errorf("status %d", r.StatusCode)
 			}
-			return nil
+			return r.Body.Close()
 		})
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(s.list("", nil)); n > 1 {
+	last := s.want(202, "POST", "/v1/runs", `{"task":"go"}`, keyHeader, "0123456789abcdef").header.Get("Location")
+	s.await(strings.TrimPrefix(last, "/v1/runs/"), func(responder.View) bool { return true })
+	if n := len(s.list("", nil)); n != 1 {
 		t.Errorf("%d runs", n)
 	}
 }
@@ -104,7 +106,7 @@ func TestMistakesOfTheKeyInTheHeaderAreNamed(t *testing.T) {
 			t.Errorf("two keys: %+v", p)
 		}
 	}
-	// Two of the header: which one counts, nobody can say.
+	// A header that is given twice is ambiguous.
 	for _, route := range s.api.Routes() {
 		if route.Pattern == "POST /v1/runs" {
 			r := httptest.NewRequest("POST", "/v1/runs", strings.NewReader(`{"task":"go"}`))
