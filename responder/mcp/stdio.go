@@ -156,31 +156,34 @@ func (c *stdio) Read(context.Context) (jsonrpc.Message, error) {
 			c.mu.Lock()
 			c.open[req.ID] = false
 			c.mu.Unlock()
-		} else if ok && req.Method == "notifications/cancelled" {
-			c.cancelled(req.Params)
+		} else if ok && req.Method == "notifications/cancelled" && !c.cancelled(req.Params) {
+			continue // the library cancels a moment later, and could hit a call that comes next
 		}
 		return msg, nil
 	}
 }
 
 // cancelled notes that a call is not to be answered: the protocol wants so, and
-// clients take an answer for one that nobody asked for.
-func (c *stdio) cancelled(params json.RawMessage) {
+// clients take an answer for one that nobody asked for. It reports whether
+// there is such a call.
+func (c *stdio) cancelled(params json.RawMessage) bool {
 	var p struct {
 		ID any `json:"requestId"`
 	}
 	if json.Unmarshal(params, &p) != nil {
-		return
+		return false
 	}
 	id, err := jsonrpc.MakeID(p.ID)
 	if err != nil {
-		return
+		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.open[id]; ok {
-		c.open[id] = true
+	if _, ok := c.open[id]; !ok {
+		return false
 	}
+	c.open[id] = true
+	return true
 }
 
 // await waits until at most so many calls are open, or it is time, or the end.
