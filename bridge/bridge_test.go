@@ -19,6 +19,7 @@ const (
 )
 
 func TestRequestIsAnsweredAndRemoved(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.start(l.config())
 	const said = `{"sections": ["<a> & \"b\""], "rule": "✅  x"}`
@@ -39,6 +40,7 @@ func TestRequestIsAnsweredAndRemoved(t *testing.T) {
 }
 
 func TestPhasesHaveFilesOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.request(".agent-request-phase1.json", "id-1", "say one")
 	l.request(".agent-request-phase5.json", "id-5", "say five")
@@ -52,6 +54,7 @@ func TestPhasesHaveFilesOfTheirOwn(t *testing.T) {
 }
 
 func TestWhatGoesWrongIsTheAnswer(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		body, status, kind, message string
 	}{
@@ -82,6 +85,7 @@ func TestWhatGoesWrongIsTheAnswer(t *testing.T) {
 }
 
 func TestAnswerOfTheLastMomentCounts(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.start(l.config())
 	l.write(request, `{"request_id":"x","prompt":"hang late","timeout_seconds":2}`)
@@ -93,6 +97,7 @@ func TestAnswerOfTheLastMomentCounts(t *testing.T) {
 // An error that somebody answered with, and was told that it counts, is the
 // answer as much as a text is.
 func TestErrorOfTheLastMomentCounts(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.start(l.config())
 	l.write(request, `{"request_id":"x","prompt":"hang taken","timeout_seconds":2}`)
@@ -104,6 +109,7 @@ func TestErrorOfTheLastMomentCounts(t *testing.T) {
 // Somebody else writes the response, and removes the request or leaves it. The
 // run learns of it, and the file stays as it is.
 func TestAnswerOfSomebodyElseEndsTheRun(t *testing.T) {
+	t.Parallel()
 	const good = `{"request_id":"id-1","version":"1.0","status":"success","response":"by hand","error_message":null,"error_type":null,` +
 		`"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":12.7,"metadata":{}}`
 	for name, tt := range map[string]struct{ written, told string }{
@@ -137,6 +143,7 @@ func TestAnswerOfSomebodyElseEndsTheRun(t *testing.T) {
 }
 
 func TestHalfARequestIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	c := l.config()
 	c.Patience = time.Hour
@@ -157,6 +164,7 @@ func TestHalfARequestIsWaitedFor(t *testing.T) {
 }
 
 func TestNoRequestIsMovedAsideWithTheReason(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct{ body, why string }{
 		"no JSON": {`{"request_id": "id-1", "prompt`, "it is not a JSON object\n"},
 		"empty":   {"", "it is not a JSON object\n"},
@@ -184,6 +192,7 @@ func TestNoRequestIsMovedAsideWithTheReason(t *testing.T) {
 }
 
 func TestNewRequestReplacesAWaitingOne(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.start(l.config())
 	l.request(request, "old", "hang")
@@ -196,6 +205,7 @@ func TestNewRequestReplacesAWaitingOne(t *testing.T) {
 }
 
 func TestNewRequestReplacesOneFromBeforeARestart(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	stop := l.start(l.config())
 	l.request(request, "old", "hang")
@@ -210,6 +220,7 @@ func TestNewRequestReplacesOneFromBeforeARestart(t *testing.T) {
 }
 
 func TestRequestThatIsGoneIsGivenUp(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		l := newLab(t)
 		stop := l.start(l.config())
@@ -232,6 +243,7 @@ func TestRequestThatIsGoneIsGivenUp(t *testing.T) {
 }
 
 func TestStaleResponseIsMovedAside(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]string{"another id": `{"request_id":"old","response":"x"}`, "no JSON": "{", "huge": strings.Repeat(" ", 1<<10)} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
@@ -256,6 +268,7 @@ func TestStaleResponseIsMovedAside(t *testing.T) {
 // A response may be there already: of a bridge with other state, or of somebody
 // who answered by hand.
 func TestAnswerOfSomebodyElseStays(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	const mine = `{"request_id":"id-1","mine":true}`
 	l.write(response, mine)
@@ -271,6 +284,7 @@ func TestAnswerOfSomebodyElseStays(t *testing.T) {
 }
 
 func TestAnIDIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.start(l.config())
 	l.request(request, "id-1", "say x")
@@ -286,6 +300,7 @@ func TestAnIDIsAnsweredOnce(t *testing.T) {
 }
 
 func TestLinksAndPipesAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	outside := filepath.Join(t.TempDir(), "secret.json")
 	if err := os.WriteFile(outside, []byte(`{"request_id":"x","prompt":"say x"}`), 0o600); err != nil {
@@ -320,6 +335,7 @@ func TestLinksAndPipesAreLeftAlone(t *testing.T) {
 }
 
 func TestDirectoryMayComeLater(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	if err := os.Rename(l.dir, l.dir+".not-yet"); err != nil {
 		t.Fatal(err)
@@ -338,6 +354,7 @@ func TestDirectoryMayComeLater(t *testing.T) {
 }
 
 func TestOneBridgeADirectory(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	stop := l.start(l.config())
 	if err := New(l.config()).Run(t.Context()); !errors.Is(err, errBusy) {
@@ -353,6 +370,7 @@ func TestOneBridgeADirectory(t *testing.T) {
 }
 
 func TestLogsSayNothingOfWhatWasSaid(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	c := l.config()
 	l.start(c)
@@ -378,6 +396,7 @@ func TestLogsSayNothingOfWhatWasSaid(t *testing.T) {
 }
 
 func TestDirectoryIsFollowedByItsPath(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.start(l.config())
 	l.request(request, "old", "hang")
@@ -399,6 +418,7 @@ func TestDirectoryIsFollowedByItsPath(t *testing.T) {
 }
 
 func TestAnswerThatNobodyWaitsForIsNotGiven(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.request(request, "old", "say old")
 	l.crash("answered")
@@ -412,6 +432,7 @@ func TestAnswerThatNobodyWaitsForIsNotGiven(t *testing.T) {
 }
 
 func TestOnlyTheNewestAreKeptAside(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	p, err := openPlace(l.dir)
 	if err != nil {
@@ -434,6 +455,7 @@ func TestOnlyTheNewestAreKeptAside(t *testing.T) {
 }
 
 func TestJournalForgetsTheOldest(t *testing.T) {
+	t.Parallel()
 	j, err := openJournal(filepath.Join(t.TempDir(), "a", "b"))
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ var steps = []string{"claimed", "submitted", "ended", "written", "answered", "pu
 // Whatever the moment of a kill -9, the request is run once, and its reader
 // gets one answer: one that takes it as soon as it is there, too.
 func TestKilledAnywhereItAnswersOnce(t *testing.T) {
+	t.Parallel()
 	for _, step := range steps {
 		for _, eager := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/eager=%v", step, eager), func(t *testing.T) {
@@ -56,6 +57,7 @@ func TestKilledAnywhereItAnswersOnce(t *testing.T) {
 
 // The same, killed once at every step, one after another.
 func TestKilledEverywhereItAnswersOnce(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.request(request, "id-1", "say x")
 	for _, step := range []string{"claimed", "submitted", "ended", "written", "answered"} {
@@ -71,6 +73,7 @@ func TestKilledEverywhereItAnswersOnce(t *testing.T) {
 // The same with a response that somebody else writes: it is read once, and the
 // run is told of it.
 func TestKilledWhileSomebodyElseAnswers(t *testing.T) {
+	t.Parallel()
 	const mine = `{"request_id":"id-1","mine":true}`
 	for _, step := range []string{"submitted", "overtaken", "answered", "taken"} {
 		for _, removed := range []bool{false, true} {
@@ -99,6 +102,7 @@ func TestKilledWhileSomebodyElseAnswers(t *testing.T) {
 
 // A newer request that came while the old one was being removed is put back.
 func TestKilledWhileRemovingANewerRequestIsKept(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.request(request, "id-1", "say x")
 	l.crash("taken")
@@ -113,6 +117,7 @@ func TestKilledWhileRemovingANewerRequestIsKept(t *testing.T) {
 // What no bridge will ever publish is removed at the next start, and nothing
 // of others.
 func TestLeftoversAreRemoved(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	others := []string{".agent-response." + strings.Repeat("a", 31) + ".json", ".agent-response.tmp", ".mine.json.taken"}
 	for _, name := range append(others, waiting(entry{ID: "id-1"})) {

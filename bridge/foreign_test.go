@@ -12,6 +12,7 @@ import (
 // What is left alone, however much of it there is, hides no request, and is
 // said and remembered up to a bound.
 func TestForeignFilesHideNoRequest(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	const real, each = 8, maxNames // among each others, whatever the order in which a directory is read
 	for i := range real {
@@ -37,6 +38,7 @@ func TestForeignFilesHideNoRequest(t *testing.T) {
 // Under the names of the bridge's own files there may be others' as well. They
 // stay, and what a bridge left is put in order all the same.
 func TestForeignLeftoversStay(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	others := []string{".agent-request-a.json.taken", ".agent-request-b.json.taken", waiting(entry{ID: "id-2"})}
 	for _, name := range others[:2] {
@@ -60,6 +62,7 @@ func TestForeignLeftoversStay(t *testing.T) {
 
 // Files of others are not counted among those that are kept aside, nor removed.
 func TestForeignFilesAreNotMovedOnTo(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	p, err := openPlace(l.dir)
 	if err != nil {

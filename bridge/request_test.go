@@ -12,6 +12,7 @@ import (
 )
 
 func TestParseRequestReadsTolerantly(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		body string
 		want Request
@@ -111,6 +112,7 @@ func TestResponseNameKeepsThePhase(t *testing.T) {
 
 // Whatever an agent said, its response is one by the contract, and holds it.
 func TestEveryResponseFollowsTheContract(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		o := Outcome{
 			Status: rapid.SampledFrom([]string{StatusSuccess, StatusError, StatusTimeout}).Draw(t, "status"),

@@ -64,6 +64,7 @@ func linesman(t *testing.T, args ...string) (code int, stdout, stderr string) {
 }
 
 func TestCommandsSayThatNoResponderAnswers(t *testing.T) {
+	t.Parallel()
 	dir, _ := serve(t)
 	const want = "linesman: no responder answers: start `linesman up`, or `linesman responder` beside a server of its own\n"
 	for _, args := range [][]string{
@@ -100,6 +101,7 @@ func answers(t *testing.T, server *bus.Server, header nats.Header, body string) 
 }
 
 func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		header nats.Header
@@ -146,6 +148,7 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 
 // The context is what a program needs to be that user, its inboxes included.
 func TestContextLetsItsUserIn(t *testing.T) {
+	t.Parallel()
 	dir, server := serve(t)
 	for _, tt := range []struct {
 		user   string
@@ -215,6 +218,7 @@ func TestContextLetsItsUserIn(t *testing.T) {
 // Whatever strings an answer holds, what is printed moves no cursor, and no
 // text of an agent begins a line.
 func TestNoAnswerMovesTheCursor(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := func(label string) string {
 			return rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.RuneFrom(nil, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp), 0, 20, -1)).Draw(t, label)

@@ -75,6 +75,7 @@ func outside(t *testing.T) *desk {
 // finds that answer in the response: an error as well as a text. Who comes later
 // is told that it does not count.
 func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
+	t.Parallel()
 	d := outside(t)
 	for name, c := range map[string]struct {
 		reply runs.Reply
@@ -140,6 +141,7 @@ func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
 
 // Who gives both ids of a request, as they are listed, has not said an answer.
 func TestAnIDOfTheRequestIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	d := outside(t)
 	const run = "T-local-asked"
 	if err := d.Ask(t.Context(), run, runs.Question{Prompt: "Which one?"}, map[string]string{"request_id": "id-1"}, time.Time{}); err != nil {

@@ -22,6 +22,7 @@ func signed(t *testing.T) string {
 }
 
 func TestACredentialsFileTellsItsUserAndInboxes(t *testing.T) {
+	t.Parallel()
 	dir := signed(t)
 	for _, user := range allUsers() {
 		c, err := readCredentials(filepath.Join(dir, user+".creds"))
@@ -32,6 +33,7 @@ func TestACredentialsFileTellsItsUserAndInboxes(t *testing.T) {
 }
 
 func TestCredentialsOfTwoAccountsLieSideBySide(t *testing.T) {
+	t.Parallel()
 	dir := signed(t)
 	for user, two := range map[string]bool{bus.WorkerUser: false, bus.SubscriberUser: false, bus.NormalizerUser: true, bus.ResponderUser: true, bus.OperatorUser: true} {
 		_, public, err := fileLogins("nats://x", filepath.Join(dir, user+".creds"), "", user)
@@ -57,6 +59,7 @@ func TestCredentialsOfTwoAccountsLieSideBySide(t *testing.T) {
 // Keys of one user do not serve a command that needs another one: that is said
 // before anything is tried, with the right that is missing.
 func TestKeysOfAnotherUserAreNamedAtOnce(t *testing.T) {
+	t.Parallel()
 	dir := signed(t)
 	alone := t.TempDir()
 	b, err := os.ReadFile(filepath.Join(dir, "subscriber.creds"))

@@ -12,6 +12,7 @@ import (
 )
 
 func TestADataDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	if err := private(dir); err != nil {
 		t.Errorf("one that is not there yet: %v", err)
@@ -63,6 +64,7 @@ func TestALinkToADirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 }
 
 func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if _, err := keysOf(dir, bus.WorkerUser); !errors.Is(err, errNoKeys) {
 		t.Errorf("none: %v", err)
@@ -92,6 +94,7 @@ func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
 // A role that works in both accounts gets no login without the second: one
 // account for both is weaker, and nothing to slip into.
 func TestARoleOfTwoAccountsNeedsBothKeys(t *testing.T) {
+	t.Parallel()
 	for user, alone := range map[string]bool{bus.WorkerUser: true, bus.SubscriberUser: true, bus.NormalizerUser: false, bus.ResponderUser: false, bus.OperatorUser: false} {
 		dir := t.TempDir()
 		write := func(name string) {

@@ -13,6 +13,7 @@ import (
 // Who goes on with a task for so long that its numbers are used up is told so,
 // and what to do: the last number is for that.
 func TestTheLastNumberIsForGivingATaskUp(t *testing.T) {
+	t.Parallel()
 	_, server := serve(t)
 	b := as(t, server, bus.OperatorUser)
 	normalize(t, server)

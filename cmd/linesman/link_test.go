@@ -12,6 +12,7 @@ import (
 // somebody gave to a run of their own, which says nothing of the task either,
 // and not by that of a run that was forgotten.
 func TestATaskIsGoneOnWithByAnIDThatNobodyHad(t *testing.T) {
+	t.Parallel()
 	_, server := serve(t)
 	b := as(t, server, bus.OperatorUser)
 	normalize(t, server)

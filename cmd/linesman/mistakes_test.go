@@ -9,6 +9,7 @@ import (
 // Whatever is wrong with a command line, nothing is begun, and all of it is
 // said: what the flags are, what their values mean together, and the settings.
 func TestNoMistakeHidesAnother(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		args    string
 		environ []string

@@ -8,6 +8,7 @@ import (
 )
 
 func TestLockThatAKilledProcessLeavesForAMomentIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	ghost, err := lockData(data)
 	if err != nil {
@@ -24,6 +25,7 @@ func TestLockThatAKilledProcessLeavesForAMomentIsWaitedFor(t *testing.T) {
 }
 
 func TestLockOfALivingProcessIsNotWaitedForLong(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	up, err := lockData(data)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestRecordsLookAsTheyDid(t *testing.T) {
+	t.Parallel()
 	forms := map[string]renderer{
 		"plain": {},
 		"term":  {terminal: true},
@@ -50,6 +51,7 @@ func TestRecordsLookAsTheyDid(t *testing.T) {
 }
 
 func TestJSONLineIsTheContract(t *testing.T) {
+	t.Parallel()
 	for _, rec := range records(t, filepath.Join("testdata", "render", "session.jsonl")) {
 		var out bytes.Buffer
 		if err := writeJSON(&out, rec); err != nil {
@@ -80,6 +82,7 @@ func TestJSONLineKeepsTheEventsBytes(t *testing.T) {
 }
 
 func TestStatusLineFitsAnyTerminal(t *testing.T) {
+	t.Parallel()
 	for _, width := range []int{1, 2, 10, 40, 200} {
 		var out bytes.Buffer
 		r := renderTo(&out, true, false, width)
@@ -117,6 +120,7 @@ func TestRendererForgetsAtItsBounds(t *testing.T) {
 }
 
 func TestNothingMovesTheCursorOffATerminal(t *testing.T) {
+	t.Parallel()
 	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)

@@ -249,6 +249,7 @@ new file mode 100644
 `
 
 func TestTaskBecomesARunThatCompletes(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.change(t, func(st *standin.State) {
 		st.Next = standin.Task{
@@ -321,6 +322,7 @@ func TestTaskBecomesARunThatCompletes(t *testing.T) {
 }
 
 func TestTaskInErrorIsARunThatFailed(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.change(t, func(st *standin.State) { st.Next.Plan = []string{"ERROR"} })
 	d := s.driver(t, s.config())
@@ -344,6 +346,7 @@ func TestTaskInErrorIsARunThatFailed(t *testing.T) {
 }
 
 func TestAppliedTaskSaysSo(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.change(t, func(st *standin.State) { st.Next.Plan = []string{"APPLIED"} })
 	d := s.driver(t, s.config())
@@ -358,6 +361,7 @@ func TestAppliedTaskSaysSo(t *testing.T) {
 
 // TestManyRunsAndTwoDrivers: two drivers follow ten runs of one service.
 func TestManyRunsAndTwoDrivers(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.change(t, func(st *standin.State) {
 		st.Next.Plan, st.Next.Diff, st.Next.Files = []string{"PENDING", "PENDING", "PENDING", "READY"}, strings.Repeat("+\x01\n", 40_000), 1
@@ -406,6 +410,7 @@ func follower() error {
 // TestDriverIsKilled with SIGKILL after each of its calls of the program, and
 // another one goes on.
 func TestDriverIsKilled(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	long := diff + strings.Repeat("+\\ \x01é\n", 40_000)
 	s.change(t, func(st *standin.State) {
@@ -449,6 +454,7 @@ func TestDriverIsKilled(t *testing.T) {
 }
 
 func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	for behave, reason := range map[string]string{
 		standin.SignedOut: cloud.ReasonNotSignedIn, standin.Garbage: cloud.ReasonUnreadable, standin.Silent: cloud.ReasonUnreadable,
@@ -489,6 +495,7 @@ func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
 // TestTaskThatWasTakenIsTold, though its program hangs then, and whoever
 // asked for it has gone.
 func TestTaskThatWasTakenIsTold(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.change(t, func(st *standin.State) { st.Behave["exec"] = standin.LateHang })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -509,6 +516,7 @@ func TestTaskThatWasTakenIsTold(t *testing.T) {
 
 // TestFollowingOutlivesAProgramThatFails, and goes on once it works.
 func TestFollowingOutlivesAProgramThatFails(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.change(t, func(st *standin.State) { st.Next.Plan = []string{"READY"} })
 	d := s.driver(t, s.config())
@@ -531,6 +539,7 @@ func TestFollowingOutlivesAProgramThatFails(t *testing.T) {
 }
 
 func TestRealCodexTakesWhatItIsGiven(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	home := t.TempDir()
 	cfg := s.config()

@@ -67,6 +67,7 @@ func fold(entries []runs.Entry) ([]string, *runs.Record) {
 const bigDiff = "diff --git a/x.go b/x.go\n--- a/x.go\n+++ b/x.go\n@@ -1 +1,2 @@\n-old\n+new \\ \"quoted\"\n+more\n"
 
 func TestLooksBackOffUntilSomethingChanges(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("PENDING")
 		logs := newMemLogs()
@@ -100,6 +101,7 @@ func TestLooksBackOffUntilSomethingChanges(t *testing.T) {
 }
 
 func TestManyTasksAreLookedUpInTheList(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("PENDING", "PENDING", "READY")
 		logs := newMemLogs()
@@ -127,6 +129,7 @@ func TestManyTasksAreLookedUpInTheList(t *testing.T) {
 }
 
 func TestListThatCannotBeReadIsReplacedByLooks(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("READY")
 		s.fail["list"] = &Failure{Command: "list", Reason: ReasonUnreadable}
@@ -145,6 +148,7 @@ func TestListThatCannotBeReadIsReplacedByLooks(t *testing.T) {
 }
 
 func TestFailureOfAllIsSaidOnceAndTriedRarely(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("READY")
 		logs := newMemLogs()
@@ -185,6 +189,7 @@ func TestFailureOfAllIsSaidOnceAndTriedRarely(t *testing.T) {
 }
 
 func TestTaskThatIsGoneDoesNotKeepTheOthersWaiting(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("READY")
 		logs := newMemLogs()
@@ -204,6 +209,7 @@ func TestTaskThatIsGoneDoesNotKeepTheOthersWaiting(t *testing.T) {
 }
 
 func TestRunWithoutATaskEndsAsLost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logs := newMemLogs()
 		logs.entries["T-cloud-orphan"] = []runs.Entry{{Kind: runs.Started, Body: runs.Encode(runs.Start{Source: "cloud"})}}
@@ -221,6 +227,7 @@ func TestRunWithoutATaskEndsAsLost(t *testing.T) {
 }
 
 func TestCancelEntryEndsTheRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logs := newMemLogs()
 		d := memDriver(logs, newMemService("PENDING"))
@@ -237,6 +244,7 @@ func TestCancelEntryEndsTheRun(t *testing.T) {
 
 // TestDiffThatCannotBeHadIsLeftOut, after some tries, and the run ends.
 func TestDiffThatCannotBeHadIsLeftOut(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		err   error
 		tries int
@@ -269,6 +277,7 @@ func TestDiffThatCannotBeHadIsLeftOut(t *testing.T) {
 // TestLogThatAgedOutGoesOnWhereItsRecordIs: the normalizer has folded bytes
 // that RAW has lost since, so later ones need offsets behind them.
 func TestLogThatAgedOutGoesOnWhereItsRecordIs(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("READY")
 		logs := newMemLogs()
@@ -302,6 +311,7 @@ func TestLogThatAgedOutGoesOnWhereItsRecordIs(t *testing.T) {
 // TestKilledAtEveryAppend: a driver dies before or after any append, and
 // another one goes on. The log ends up as if nothing had happened.
 func TestKilledAtEveryAppend(t *testing.T) {
+	t.Parallel()
 	long := bigDiff + strings.Repeat("\\ \"é𝄞\x01\n", 30_000) // several chunks of escapes
 	carry := func(killAt int, stored bool) (out []byte, kinds string, appends int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -348,6 +358,7 @@ func TestKilledAtEveryAppend(t *testing.T) {
 // TestDiffThatChangedMeanwhileIsClosed: what the killed driver began cannot
 // be completed, and is told as truncated.
 func TestDiffThatChangedMeanwhileIsClosed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("READY")
 		s.state.Next.Files, s.state.Next.Diff = 1, strings.Repeat("+\\\n", 60_000)
@@ -373,6 +384,7 @@ func TestDiffThatChangedMeanwhileIsClosed(t *testing.T) {
 // TestAnyDriversTellEachChangeOnce: drivers come and go at any time, several
 // at once; every change is told once and in order.
 func TestAnyDriversTellEachChangeOnce(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		end := rapid.SampledFrom([]string{"READY", "APPLIED", "ERROR"}).Draw(rt, "end")
 		endsAfter := time.Duration(rapid.IntRange(10_000, 200_000).Draw(rt, "ends after")) * time.Millisecond

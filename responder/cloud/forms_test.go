@@ -194,6 +194,7 @@ func TestDiffOfManyFilesIsBounded(t *testing.T) {
 // TestDiffLineSurvivesAKillAnywhere: whatever the diff is, its line is one
 // line of JSON, and between two of its chunks it can always be closed.
 func TestDiffLineSurvivesAKillAnywhere(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		piece := rapid.SampledFrom([]string{"a", "\\", "\\\\", "\"", "\n", "\x00", "é", "𝄞", "\xff", "\u2028", "+x\n", "\\u00", "\\n"})
 		var diff []byte
@@ -242,6 +243,7 @@ func TestBrokenLineIsEnded(t *testing.T) {
 }
 
 func TestViewIsTheSameHoweverItIsCut(t *testing.T) {
+	t.Parallel()
 	log := `{"type":"cloud.submitted","id":"task_1","url":"u"}` + "\n" + `{"type":"cloud.submitted","id":"task_2"}` + "\nx\n" +
 		`{"type":"cloud.status","status":"pending"}` + "\n" + `{"type":"cloud.status","status":"queued"}` + "\n" +
 		`{"type":"cloud.diff","diff":""}` + "\n" + `{"type":"cloud.status","status":"ready"}` + "\n" + `{"type":"cloud`
@@ -349,6 +351,7 @@ func FuzzAnswers(f *testing.F) {
 }
 
 func TestScratchOfKilledCallsIsRemoved(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	old, young, other := filepath.Join(dir, "call-1"), filepath.Join(dir, "call-2"), filepath.Join(dir, "keep")
 	for _, d := range []string{old, young, other} {

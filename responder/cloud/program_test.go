@@ -34,6 +34,7 @@ func standinProgram(t *testing.T) (*program, *standin.Service) {
 // TestHungProgramIsEndedWithItsGroup, when its time is over and when nobody
 // waits for it any more. Its processes do not heed SIGTERM.
 func TestHungProgramIsEndedWithItsGroup(t *testing.T) {
+	t.Parallel()
 	p, service := standinProgram(t)
 	if err := service.Change(func(st *standin.State) { st.Behave["status"] = standin.Hang }); err != nil {
 		t.Fatal(err)
@@ -66,6 +67,7 @@ func TestHungProgramIsEndedWithItsGroup(t *testing.T) {
 
 // TestOutputIsBounded: a program that prints more than is kept ends all the same.
 func TestOutputIsBounded(t *testing.T) {
+	t.Parallel()
 	p, service := standinProgram(t)
 	if err := service.Change(func(st *standin.State) { st.Behave["diff"] = standin.Garbage }); err != nil {
 		t.Fatal(err)
@@ -77,6 +79,7 @@ func TestOutputIsBounded(t *testing.T) {
 }
 
 func TestFewCallsRunAtATime(t *testing.T) {
+	t.Parallel()
 	p, service := standinProgram(t)
 	if err := service.Change(func(st *standin.State) { st.Behave["status"] = standin.Hang }); err != nil {
 		t.Fatal(err)
@@ -133,6 +136,7 @@ func TestRelativeCommandIsFoundFromAnywhere(t *testing.T) {
 // TestStandInSpeaksLikeTheRealProgram, as far as that goes without an account:
 // usage errors, and what is refused before the service is asked.
 func TestStandInSpeaksLikeTheRealProgram(t *testing.T) {
+	t.Parallel()
 	stand, service := standinProgram(t)
 	home := t.TempDir()
 	real, err := newProgram([]string{agents.Codex(t)}, t.TempDir(), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "CODEX_HOME=" + home})

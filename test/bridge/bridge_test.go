@@ -196,6 +196,7 @@ exit %d
 }
 
 func TestProgramGoesOnWithItsAnswers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{
 		quiet.Sentinel + "sections": say("{\"sections\": [\"a\"], \"boundaries\": \"## ✅ <b> & \\u2028\\n\"}", 0), quiet.Sentinel + "broken": say("x", 3),
 	})
@@ -215,6 +216,7 @@ func TestProgramGoesOnWithItsAnswers(t *testing.T) {
 // The bridge is killed again and again, at whatever moment, while the program
 // goes through its phases: each request is run once, and answered once.
 func TestProgramSeesNothingOfKilledBridges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.write("slow.sh", "echo run >>'"+w.lab+"/count'\nsleep 1\n"+say("done", 0))
 	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
@@ -241,6 +243,7 @@ func TestProgramSeesNothingOfKilledBridges(t *testing.T) {
 // The server of the bridge is killed while an agent works for a request, and
 // comes back on another port.
 func TestAnswerComesThoughTheServerWasAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.write("slow.sh", "echo run >>'"+w.lab+"/count'\nsleep 2\n"+say("done", 0))
 	up := w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
@@ -325,6 +328,7 @@ func (w *world) killing(flags ...string) (stop func() int) {
 // The real Codex answers, with a text that is longer than events are, too. The
 // bridge is its own server here.
 func TestRealCodexAnswers(t *testing.T) {
+	t.Parallel()
 	agents.Codex(t)
 	w := newWorld(t, nil)
 	for _, scenario := range []string{"schema", "long-message"} {
@@ -347,6 +351,7 @@ func TestRealCodexAnswers(t *testing.T) {
 }
 
 func TestExampleGoesOnWithItsAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{quiet.Sentinel + "hello": say("Hello.", 0)})
 	example := filepath.Join(t.TempDir(), "example")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", example, "../../examples/bridge").CombinedOutput(); err != nil {

@@ -138,6 +138,7 @@ func (h *here) waiting() map[string]any {
 // A request that waits for an answer from outside does so on every surface; it
 // is answered over NATS, and the program goes on.
 func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	w.start("bridge", "--external", "--dir", w.work)
@@ -217,6 +218,7 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 // Bridges are killed again and again, and so is whoever answers: each request
 // has one run and one answer.
 func TestProgramSeesNothingOfKilledAnswers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	if _, code := w.program("one", "two"); code != 42 {
@@ -317,6 +319,7 @@ func (w *world) run(flags []string, args ...string) (run, said string, code int)
 // A program that is a run itself needs two answers. It is one task, of three
 // runs, and open until it is done; of two who go on with it one does.
 func TestProgramIsOneTaskUntilItIsDone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"one": say("the first", 0), "two": say("the second", 0)})
 	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	w.start("bridge", "--dir", w.work, "--working-dir", w.lab)
@@ -385,6 +388,7 @@ func TestProgramIsOneTaskUntilItIsDone(t *testing.T) {
 
 // The server goes away while a request waits, and comes back on another port.
 func TestRequestWaitsThoughTheServerWasAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	up := w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	w.start("bridge", "--external", "--dir", w.work)

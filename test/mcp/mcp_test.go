@@ -100,11 +100,13 @@ func (d *desk) targets() map[string][]string {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	d := up(t)
 	mcp.Conform(t, mcp.WithToken(t, d.url, d.token))
 }
 
 func TestInspectorListsAllTools(t *testing.T) {
+	t.Parallel()
 	var want []string
 	for _, tool := range delegator.Tools() {
 		want = append(want, tool.Name)
@@ -137,6 +139,7 @@ func TestInspectorListsAllTools(t *testing.T) {
 
 // Every tool answers: with data, or with the error that these arguments have.
 func TestInspectorCallsEveryTool(t *testing.T) {
+	t.Parallel()
 	const nobody = `{"task_id":"T-local-none","format":"json"}`
 	calls := map[string]struct{ args, status, code string }{
 		"_codex_local_run":               {`{"task":"x","mode":"workspace-write","format":"json"}`, "error", "VALIDATION"},
@@ -185,6 +188,7 @@ func TestInspectorCallsEveryTool(t *testing.T) {
 }
 
 func TestInspectorWithoutTheTokenGetsNothing(t *testing.T) {
+	t.Parallel()
 	out, exit := mcp.Inspect(t, mcp.OverHTTP(up(t).url, "", true), "--method", "tools/list")
 	if exit == 0 {
 		t.Errorf("got %s", out)

@@ -10,6 +10,7 @@ import (
 
 // A client waits for the answer with the id of its call, up to its time limit.
 func TestAMessageThatIsTooLargeOrTooDeepIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
 	d := up(t)
 	for name, c := range map[string]struct {
 		args        []string
