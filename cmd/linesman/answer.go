@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -69,7 +68,7 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 		case err != nil:
 			return fmt.Errorf("run %s: %w", run, err)
 		case c.JSON:
-			return a.jsonLine(answeredRun{run, state})
+			return printJSON(a.stdout, answeredRun{run, state})
 		}
 		_, err = fmt.Fprintf(a.stdout, "%s %s\n", run, state)
 		return err
@@ -160,7 +159,7 @@ func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 		for _, w := range all {
 			switch {
 			case c.JSON:
-				err = a.jsonLine(w)
+				err = printJSON(a.stdout, w)
 			case c.Request != "":
 				_, err = fmt.Fprintf(a.stdout, "%s\n", w.Prompt)
 			default:
@@ -202,11 +201,4 @@ func (a *app) withTable(ctx context.Context, do func(context.Context, *responder
 		return do(ctx, r)
 	})
 	return group.Wait()
-}
-
-// jsonLine prints a value as JSON, on one line.
-func (a *app) jsonLine(v any) error {
-	e := json.NewEncoder(a.stdout)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }

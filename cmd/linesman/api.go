@@ -104,7 +104,7 @@ func (a answer) read(data any) error {
 
 // writeEnvelope prints the envelope as it came, on one line.
 func (a answer) writeEnvelope(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "%s\n", a.body)
+	_, err := fmt.Fprintf(w, "%s\n", jsonFor(w, a.body))
 	return err
 }
 

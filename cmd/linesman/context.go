@@ -84,7 +84,7 @@ func (c *contextCmd) Run(_ context.Context, a *app) error {
 	if newRenderer(a.stdout, a.environ).terminal && one.Password != "" {
 		fmt.Fprintln(a.stderr, "linesman: what follows holds a password; keep it to yourself")
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s\n", b)
+	_, err = fmt.Fprintf(a.stdout, "%s\n", jsonFor(a.stdout, b))
 	return err
 }
 

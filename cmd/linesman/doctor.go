@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -108,9 +107,7 @@ func (d *doctor) report(asJSON bool) error {
 		end = exitWith(exitFailed, nil)
 	}
 	if asJSON {
-		enc := json.NewEncoder(d.app.stdout)
-		enc.SetEscapeHTML(false)
-		return errors.Join(end, enc.Encode(struct {
+		return errors.Join(end, printJSON(d.app.stdout, struct {
 			OK     bool    `json:"ok"`
 			Checks []check `json:"checks"`
 		}{!failed, d.checks}))

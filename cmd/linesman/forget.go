@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -60,7 +59,7 @@ func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.JSON {
-		return json.NewEncoder(a.stdout).Encode(f)
+		return printJSON(a.stdout, f)
 	}
 	_, err = fmt.Fprintf(a.stdout, "%s forgotten: %d entries of its raw log, %d events\n", run, f.Entries, f.Events)
 	return err

@@ -49,7 +49,7 @@ func (c *normalizeCmd) Run(_ context.Context, a *app) error {
 		if m.Token == normalizer.CompletionToken && c.ExitCode == nil || failed != nil {
 			return
 		}
-		if _, failed = out.Write(m.Body); failed == nil {
+		if _, failed = out.Write(jsonFor(a.stdout, m.Body)); failed == nil {
 			failed = out.WriteByte('\n')
 		}
 	}

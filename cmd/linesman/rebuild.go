@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/linesman/linesman/bus"
@@ -37,7 +36,7 @@ func (c *rebuildCmd) Run(ctx context.Context, a *app) error {
 	}
 	if c.JSON {
 		r.Differences = append([]string{}, r.Differences...) // none is a list, too
-		if err := json.NewEncoder(a.stdout).Encode(r); err != nil {
+		if err := printJSON(a.stdout, r); err != nil {
 			return err
 		}
 	} else {

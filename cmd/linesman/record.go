@@ -44,11 +44,9 @@ func (r record) wire() wireRecord {
 }
 
 // writeJSON prints one record as a line of JSON. The event's own bytes stay as
-// they are stored, but for white space between them.
+// they are stored, but for white space between them, and escapes on a terminal.
 func writeJSON(w io.Writer, r record) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r.wire()); err != nil {
+	if err := printJSON(w, r.wire()); err != nil {
 		return fmt.Errorf("record %d of run %s: %w", r.Seq, r.Run, err)
 	}
 	return nil

@@ -12,14 +12,13 @@ import (
 // bidirectional overrides and all else that does not show as itself is written
 // as an escape. Joiners stay, scripts and emoji need them.
 func safe(s string) string {
-	clean := func(r rune) bool { return unicode.IsGraphic(r) || r == zwnj || r == zwj }
-	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !clean(r) }) < 0 {
+	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !showsItself(r) }) < 0 {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s { // invalid bytes come as U+FFFD
 		switch {
-		case clean(r):
+		case showsItself(r):
 			b.WriteRune(r)
 		case r == '\n':
 			b.WriteString(`\n`)
@@ -37,6 +36,9 @@ func safe(s string) string {
 	}
 	return b.String()
 }
+
+// showsItself reports whether a terminal shows a rune, and does nothing else.
+func showsItself(r rune) bool { return unicode.IsGraphic(r) || r == zwnj || r == zwj }
 
 const (
 	zwnj       = '\u200c'

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -98,9 +97,8 @@ func (c *tokenListCmd) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
-		lines := json.NewEncoder(a.stdout)
 		for _, t := range list {
-			if err := lines.Encode(map[string]any{"name": t.Name, "scopes": t.Scopes, "created": t.Created}); err != nil {
+			if err := printJSON(a.stdout, map[string]any{"name": t.Name, "scopes": t.Scopes, "created": t.Created}); err != nil {
 				return err
 			}
 		}

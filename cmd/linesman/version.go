@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -28,7 +27,7 @@ type buildInfo struct {
 func (c *versionCmd) Run(a *app) error {
 	info := build()
 	if c.JSON {
-		return json.NewEncoder(a.stdout).Encode(info)
+		return printJSON(a.stdout, info)
 	}
 	line := "linesman " + info.Version
 	if info.Revision != "" {

@@ -37,6 +37,11 @@ func (s *Server) handler() http.Handler {
 		case "/readyz":
 			s.readyz(w, r)
 			return
+		case "/":
+			if r.Method == http.MethodGet && r.Header.Get("Authorization") == "" {
+				s.front(w)
+				return
+			}
 		}
 		if h, pattern := s.public.Handler(r); pattern != "" {
 			h.ServeHTTP(w, r)
@@ -66,7 +71,7 @@ func (s *Server) handler() http.Handler {
 }
 
 // standing are the headers of every answer. A handler may say otherwise of
-// its own. Nothing that is served is a page, so nothing may be loaded or framed.
+// its own. No page that is served has parts, so nothing may be loaded or framed.
 var standing = map[string]string{
 	"X-Content-Type-Options":       "nosniff",
 	"Cache-Control":                "no-store",

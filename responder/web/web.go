@@ -3,12 +3,12 @@
 // token with scopes, and on loopback a host and an origin that are this machine), how much at
 // once, the health checks, and the end.
 //
-//	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz
+//	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz, and / for browsers
 //	                                  ├──▶ what is public
 //	                                  └──▶ token ──▶ scopes ──▶ handler of a surface
 //
-// The one rule: nothing but the two health checks, and what was hung on it as
-// public, is answered without a token, and a handler is reached only by one
+// The one rule: nothing but the two health checks, the page at /, and what was
+// hung on it as public, is answered without a token, and a handler is reached only by one
 // that has all its scopes.
 package web
 
@@ -84,6 +84,7 @@ type Server struct {
 	log      *zap.Logger
 	mux      *http.ServeMux
 	public   *http.ServeMux // what anybody may ask
+	open     []string       // the patterns of it
 	wait     patience
 	most     int // connections
 
@@ -138,7 +139,10 @@ func (s *Server) HandleFor(needed Scopes, pattern string, h http.Handler) {
 
 // HandlePublic is Handle for what anybody may ask who reaches the server, also
 // without a token: it must tell nothing of runs. Host and Origin are checked.
-func (s *Server) HandlePublic(pattern string, h http.Handler) { s.public.Handle(pattern, h) }
+func (s *Server) HandlePublic(pattern string, h http.Handler) {
+	s.public.Handle(pattern, h)
+	s.open = append(s.open, pattern)
+}
 
 // Listen takes the address and returns it, with the port that was free. After
 // the first time it returns the same. Connections wait for Serve.
