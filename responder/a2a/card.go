@@ -1,13 +1,20 @@
 package a2a
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 )
+
+// cardFresh is how long a client may keep the card before it asks again.
+const cardFresh = 5 * time.Minute
 
 // card says what is served at an address, for anybody who asks.
 func (h *Handler) card(url string) *sdk.AgentCard {
@@ -25,10 +32,9 @@ func (h *Handler) card(url string) *sdk.AgentCard {
 			Streaming: true, PushNotifications: h.Push != nil,
 			Extensions: []sdk.AgentExtension{{URI: ProfileURI, Description: "AdCP structured task invocation, where a request asks for it"}},
 		},
-		DefaultInputModes:    []string{"text/plain", "application/json"},
-		DefaultOutputModes:   modes,
-		SecurityRequirements: sdk.SecurityRequirementsOptions{{"bearer": {}}},
-		Skills:               skills(),
+		DefaultInputModes:  []string{"text/plain", "application/json"},
+		DefaultOutputModes: modes,
+		Skills:             skills(),
 	}
 }
 
@@ -37,6 +43,11 @@ func (h *Handler) card(url string) *sdk.AgentCard {
 type bothCard struct {
 	*sdk.AgentCard
 	SecuritySchemes map[string]bothScheme `json:"securitySchemes"`
+
+	// In ProtoJSON the scopes of a scheme are {"list":[]}, and a2a-go refuses a
+	// card that has that under the name of JSON. Under the name of the proto all
+	// that read ProtoJSON take it, and others pass over it.
+	Requirements []requirement `json:"security_requirements"`
 
 	ProtocolVersion    string                  `json:"protocolVersion"`
 	URL                string                  `json:"url"`
@@ -48,6 +59,14 @@ type bothScheme struct {
 	Type   string                     `json:"type"`
 	Scheme string                     `json:"scheme"`
 	HTTP   sdk.HTTPAuthSecurityScheme `json:"httpAuthSecurityScheme"`
+}
+
+type requirement struct {
+	Schemes map[string]scopes `json:"schemes"`
+}
+
+type scopes struct {
+	List []string `json:"list"`
 }
 
 func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
@@ -63,6 +82,7 @@ func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
 	bearer := sdk.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "A token of linesman, as linesman token makes them"}
 	card := bothCard{
 		AgentCard: h.card(url), SecuritySchemes: map[string]bothScheme{"bearer": {"http", "bearer", bearer}},
+		Requirements:    []requirement{{map[string]scopes{"bearer": {[]string{}}}}},
 		ProtocolVersion: "0.3.0", URL: url + pathRPC, PreferredTransport: sdk.TransportProtocolJSONRPC,
 		Security: []map[string][]struct{}{{"bearer": {}}},
 	}
@@ -70,10 +90,11 @@ func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
 	if err != nil { // plain values
 		panic(err)
 	}
+	sum := sha256.Sum256(body)
 	head.Set("Content-Type", "application/json")
-	head.Set("Content-Length", strconv.Itoa(len(body)))
-	head.Set("Cache-Control", "no-cache")
-	_, _ = w.Write(body)
+	head.Set("ETag", `"`+hex.EncodeToString(sum[:12])+`"`)
+	head.Set("Cache-Control", "max-age="+strconv.Itoa(int(cardFresh.Seconds())))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
 func skills() []sdk.AgentSkill {

@@ -44,6 +44,7 @@ func (h *Handler) Routes() []Route {
 	return []Route{
 		{"GET " + pathCard, "", http.HandlerFunc(h.serveCard)},
 		{"POST " + pathRPC, scopeRead, rpc},
+		{"POST " + pathRPC + "/{$}", scopeRead, rpc},
 		{pathREST + "/", scopeRead, http.StripPrefix(pathREST, rest)},
 	}
 }
@@ -133,9 +134,26 @@ func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		all := &whole{ResponseWriter: p}
 		next.ServeHTTP(all, r)
 		all.send("null")
+	case takesJSON(r):
+		next.ServeHTTP(&opening{patient: p, rpc: true}, r)
 	default:
 		next.ServeHTTP(p, r)
 	}
+}
+
+// takesJSON reports whether a client takes an answer that is no stream. The
+// official SDKs ask for streams alone, and that for Go overlooks an error that
+// is none: to those an error is the one event of a stream.
+func takesJSON(r *http.Request) bool {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	for part := range strings.SplitSeq(accept, ",") {
+		media, _, _ := strings.Cut(strings.ToLower(part), ";")
+		switch strings.TrimSpace(media) {
+		case "application/json", "application/*", "*/*":
+			return true
+		}
+	}
+	return strings.TrimSpace(accept) == ""
 }
 
 // version is the one that a request names, by its header or its query. One

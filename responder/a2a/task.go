@@ -67,6 +67,15 @@ func statusTime(r runs.Row) int64 {
 	return cmp.Or(r.StartedAt, r.QueuedAt)
 }
 
+// toldAt is the time of what a record tells, so that whoever asks, and each of
+// two streams, is told the same.
+func toldAt(r runs.Row) time.Time {
+	if ms := cmp.Or(r.EndedAt, r.ActiveAt, statusTime(r)); ms != 0 {
+		return time.UnixMilli(ms)
+	}
+	return time.Now() // a record of nothing
+}
+
 // task is a run as a task.
 func (h *Handler) task(ctx context.Context, v responder.View, w wanted) (*sdk.Task, error) {
 	v, record, err := h.record(ctx, v)
@@ -133,7 +142,7 @@ func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMes
 	}
 	if !v.State.Final() {
 		data, err := rest(adcp.Response{
-			Status: adcp.StatusOf(v.State), Message: said, At: time.Now(), Governance: governance(v, record), Body: interim(v),
+			Status: adcp.StatusOf(v.State), Message: said, At: toldAt(v.Row), Governance: governance(v, record), Body: interim(v),
 		}.Encode(), echo)
 		if err != nil {
 			return sdk.TaskStatus{}, err
@@ -198,7 +207,7 @@ func (h *Handler) result(ctx context.Context, v responder.View, record *runs.Rec
 	if record == nil { // it ended a moment ago, or nobody makes records
 		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Governance: v.Governance}
 	}
-	envelope, err := outcome(ctx, h.Tools, record, time.Now())
+	envelope, err := outcome(ctx, h.Tools, record, toldAt(v.Row))
 	if err != nil {
 		return nil, err
 	}
@@ -300,14 +309,14 @@ func rest(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 }
 
 // replayed says in the envelope of a task that it was begun by an earlier
-// message.
+// message, and when it is said again: AdCP wants the time of that.
 func replayed(t *sdk.Task) {
 	parts := t.Status.Message.Parts
 	if len(t.Artifacts) > 0 {
 		parts = t.Artifacts[0].Parts
 	}
 	if data, ok := parts[len(parts)-1].Data().(map[string]any); ok {
-		data["replayed"] = true
+		data["replayed"], data["timestamp"] = true, adcp.Time(time.Now())
 	}
 }
 

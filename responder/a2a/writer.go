@@ -24,11 +24,13 @@ func (p *patient) Write(b []byte) (int, error) {
 // Flush is what a2a-go asks of a writer of streams.
 func (p *patient) Flush() { _ = p.control.Flush() }
 
-// opening holds back the beginning of a stream over HTTP+JSON, until it shows
-// whether there is one: a2a-go begins it before it knows. A request that is
-// refused then has the status of its error, and no stream.
+// opening holds back the beginning of a stream until it shows whether there is
+// one: a2a-go begins it before it knows. A request that is refused is then
+// answered as any other: over HTTP+JSON with the status of its error, over
+// JSON-RPC with 200.
 type opening struct {
 	*patient
+	rpc     bool
 	held    bool
 	refused bool // what else comes has no place
 	begun   bytes.Buffer
@@ -55,10 +57,18 @@ func (o *opening) Write(b []byte) (int, error) {
 	}
 	o.held = false
 	_, event, _ := bytes.Cut(o.begun.Bytes(), []byte("data: "))
-	if failure := gjson.GetBytes(event, "error"); failure.IsObject() && failure.Get("code").Int() >= 400 {
+	status := http.StatusOK
+	failure := gjson.GetBytes(event, "error")
+	if !o.rpc {
+		status = int(failure.Get("code").Int())
+	}
+	if failure.IsObject() && (o.rpc || status >= 400) {
 		o.refused = true
-		o.Header().Set("Content-Type", "application/json")
-		o.patient.WriteHeader(int(failure.Get("code").Int()))
+		head := o.Header()
+		head.Set("Content-Type", "application/json")
+		head.Set("Cache-Control", "no-store")
+		head.Del("X-Accel-Buffering")
+		o.patient.WriteHeader(status)
 		_, err := o.patient.Write(bytes.TrimSuffix(event, []byte("\n")))
 		return len(b), err
 	}

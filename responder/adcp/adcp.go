@@ -108,7 +108,7 @@ var reserved = []string{
 func (r Response) Encode() []byte {
 	e := envelope{
 		Status: r.Status, TaskID: r.TaskID, ContextID: r.ContextID, Message: r.Message, Replayed: r.Replayed, Governance: r.Governance,
-		Timestamp: r.At.UTC().Format("2006-01-02T15:04:05.000Z"), Error: r.Error,
+		Timestamp: Time(r.At), Error: r.Error,
 	}
 	if r.Error != nil {
 		e.Errors = append(e.Errors, r.Error.as("error"))
@@ -145,3 +145,6 @@ func compact(raw string) []byte {
 	}
 	return b.Bytes()
 }
+
+// Time is a time as an envelope has it.
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

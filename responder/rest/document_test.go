@@ -36,7 +36,12 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s.await("done", func(v responder.View) bool { thread = v.Thread; return v.Thread != "" })
 
 	// What goes well.
-	s.want(200, "GET", "/v1/openapi.json", "")
+	document := s.want(200, "GET", "/v1/openapi.json", "")
+	if got := document.header.Get("Cache-Control"); got != "private, max-age=300" {
+		t.Errorf("the document: Cache-Control %q", got)
+	}
+	s.want(304, "GET", "/v1/openapi.json", "", "If-None-Match", document.header.Get("ETag"))
+	s.want(200, "GET", "/v1/openapi.json", "", "If-None-Match", `"other"`)
 	s.want(200, "GET", "/v1/runs?state=failed&agent=codex&limit=5", "")
 	s.want(200, "GET", "/v1/workers", "")
 	for _, id := range []string{"done", "bad", "working", "T-cloud-1"} {

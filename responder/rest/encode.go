@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -29,8 +30,9 @@ type Answer struct {
 	envelope json.RawMessage // of AdCP, where a tool made it
 	request  json.RawMessage // the body of a POST
 	location string
-	late     bool // it is of a wait that ran out
-	tagged   bool // it has an ETag
+	late     bool   // it is of a wait that ran out
+	tagged   bool   // it has an ETag
+	cache    string // Cache-Control of one that is tagged; "": no-cache
 }
 
 func (a *Answer) encode(form string) ([]byte, error) {
@@ -149,7 +151,7 @@ func (q *request) write(a *Answer) {
 		sum := sha256.Sum256(append([]byte(q.form), told...))
 		etag := `"` + hex.EncodeToString(sum[:12]) + `"`
 		h.Set("ETag", etag)
-		h.Set("Cache-Control", "no-cache")
+		h.Set("Cache-Control", cmp.Or(a.cache, "no-cache"))
 		if q.matches(etag) {
 			h.Del("Content-Length")
 			h.Del("Content-Type")

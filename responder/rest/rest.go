@@ -199,5 +199,5 @@ func (q *request) hold() (free func(), err error) {
 }
 
 func describe(*request) (*Answer, error) {
-	return &Answer{Status: http.StatusOK, Body: json.RawMessage(Document)}, nil
+	return &Answer{Status: http.StatusOK, Body: json.RawMessage(Document), tagged: true, cache: "private, max-age=300"}, nil
 }
