@@ -65,8 +65,11 @@ func (i *importing) run(ctx context.Context) error {
 		if d.Spec.Part == nil || d.Spec.Part.From == 0 {
 			i.anew = false
 		}
-		if r.recorded != nil {
+		switch {
+		case r.recorded != nil:
 			i.last = r.recorded
+		case err != nil && !r.out.replaced: // the ledger could not be written
+			return err
 		}
 		if fresh && err == nil && !r.out.replaced {
 			return nil // what was added meanwhile is for the next call
@@ -198,10 +201,13 @@ func (r *Run) record() error {
 	f := r.out.f
 	if f == nil {
 		file, now, _, err := openRegular(spec.File.Path)
-		if err != nil || now != *spec.File {
-			return ignoreMissing(err)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
-		defer file.Close()
+		defer file.Close() // where it is nil, too
+		if r.out.replaced = err != nil || now != *spec.File; r.out.replaced {
+			return nil
+		}
 		f = file
 	}
 	m := r.place.Log
@@ -213,6 +219,7 @@ func (r *Run) record() error {
 	}
 	sum, err := sumOf(f, size)
 	if errors.Is(err, io.ErrUnexpectedEOF) { // it was cut short
+		r.out.replaced = true
 		return nil
 	}
 	if err != nil {
@@ -224,13 +231,6 @@ func (r *Run) record() error {
 	}
 	r.recorded = &e
 	return nil
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // openWhenFree opens a run directory, as soon as nobody else drives its run.

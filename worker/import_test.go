@@ -323,6 +323,45 @@ func TestImportsAtTheSameTimeImportEachFileOnce(t *testing.T) {
 	}
 }
 
+// A ledger that cannot be written fails the import, which is there once all the
+// same when it can.
+func TestImportWithoutALedgerFailsUntilThereIsOne(t *testing.T) {
+	l := newLab(t)
+	dir := filepath.Join(t.TempDir(), "missing")
+	l.w.ledger.path = filepath.Join(dir, "ledger")
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	for range 2 {
+		if _, _, err := l.once(false, path); !errors.Is(err, fs.ErrNotExist) || l.story() != "one\n[eof]" {
+			t.Fatalf("story %q, error %v", l.story(), err)
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, skipped := l.imports(false, path); skipped != 1 || l.story() != "one\n[eof]" || !l.empty() {
+		t.Errorf("story %q, %d skipped", l.story(), skipped)
+	}
+}
+
+// A file that is replaced after its run has ended in the log, and before the
+// ledger says so, is imported as it is now.
+func TestFileReplacedBehindAKilledImportIsAnother(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	if l.process(nil, []string{"TEST_KILL_AT=3", "TEST_KILL_WHEN=after"}, "import", path).Wait() == nil {
+		t.Fatal("the process was not killed")
+	}
+	write(t, path+".new", "two\n")
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"two\n"}) || len(l.runIDs()) != 2 || !l.empty() {
+		t.Errorf("imported %q, story %q", outputs, l.story())
+	}
+}
+
 func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
 	l := ledger{path: filepath.Join(t.TempDir(), "ledger"), max: 8 << 10}
 	const files = 500
