@@ -352,7 +352,6 @@ func tree(t *testing.T, dir string) (all []string) {
 // After a story with everything in it nothing below the data directory is for
 // anybody else, whatever the umask was.
 func TestNothingInTheDataDirectoryIsForOthers(t *testing.T) {
-	t.Parallel()
 	defer syscall.Umask(syscall.Umask(0)) // what is private is so by itself
 	h := newHouse(t)
 	if out, code := h.linesmanAt(t, "", "token", "create", "ci"); code != 0 {
