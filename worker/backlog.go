@@ -57,3 +57,34 @@ func StillWriting(root string) (n int) {
 	}
 	return n
 }
+
+// Unsupervised names the runs below root whose agent, or what it left behind,
+// lives without a shim, and so without limits. A worker that drives such a run
+// changes that within a second or two.
+func Unsupervised(root string) (list []string, err error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		dir := filepath.Join(root, e.Name())
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") || !exists(filepath.Join(dir, startedFile)) {
+			continue
+		}
+		if watched, err := held(filepath.Join(dir, shimFile)); watched || err != nil {
+			continue
+		}
+		writing, err := held(filepath.Join(dir, outFile))
+		if err != nil {
+			continue
+		}
+		m := &members{id: readIdentity(dir), dir: dir}
+		if _, lives := m.agent(); writing || lives {
+			list = append(list, e.Name())
+		}
+	}
+	return list, nil
+}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -286,41 +285,4 @@ func TestShimLetsGoOfInheritedFiles(t *testing.T) {
 	if err != nil || ex == nil || !sameExit(*ex, runs.Exit{Reason: runs.ReasonCancelled, Signal: 15}) {
 		t.Errorf("exit %v, error %v", ex, err)
 	}
-}
-
-func TestAgentOutlivesItsShim(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	dir := t.TempDir()
-	spec := shell("r", "echo $PPID > shim; echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
-	spec.Dir = dir
-	_, done := l.begun(spec, "one")
-	pid, err := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "shim"))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, "the loss to be noticed", func() bool { return l.has("shim is gone") })
-	write(t, filepath.Join(dir, "go"), "")
-	if res := <-done; res.Reason != runs.ReasonLost || l.output("r") != "one\ntwo\n" {
-		t.Errorf("exit %s, output %q", runs.Encode(res.Exit), l.output("r"))
-	}
-}
-
-func TestSilentAgentWithoutShimIsGivenUp(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	dir := t.TempDir()
-	spec := shell("r", "echo $PPID > shim; echo $$ > agent; echo one; exec sleep 60")
-	spec.Dir, spec.Limits.Linger = dir, 300*time.Millisecond
-	_, done := l.begun(spec, "one")
-	shim, _ := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "shim"))))
-	agent, _ := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "agent"))))
-	_ = unix.Kill(shim, unix.SIGKILL)
-	if res := <-done; res.err != nil || res.Reason != runs.ReasonLost {
-		t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
-	}
-	_ = unix.Kill(agent, unix.SIGKILL)
 }

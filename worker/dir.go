@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,10 +24,10 @@ const (
 	markFile    = "mark"        // how far the raw log is known to reach
 	shimFile    = "shim"        // locked by a living shim
 	shimLogFile = "shim.log"    // what a shim had to say about itself; not the agent's output
-	startedFile = "started"     // made right before the agent starts: it is started at most once
+	startedFile = "started"     // made right before the agent starts: it is started at most once; an identity
 	outFile     = "out"         // the agent's stdout, locked by whoever may still write to it
 	errFile     = "err"         // the agent's stderr
-	exitFile    = "exit.json"   // how the run ended, a runs.Exit
+	exitFile    = "exit.json"   // how the run ended, a sealedExit
 	schemaFile  = "schema.json" // the Spec's Schema
 	ctlFile     = "ctl"         // FIFO to the shim, one byte a command
 )
@@ -265,33 +266,29 @@ func claimStart(dir string) (bool, error) {
 	return true, errors.Join(f.Close(), syncDir(dir))
 }
 
-// writeExit records how the run ended.
-func writeExit(dir string, ex runs.Exit) error {
-	tmp := filepath.Join(dir, exitFile+".tmp")
-	if err := writeSynced(tmp, runs.Encode(ex)); err != nil {
+// addIdentity adds what is known of the run's processes to the file that
+// claimStart made, with one write.
+func addIdentity(dir string, id identity) error {
+	f, err := os.OpenFile(filepath.Join(dir, startedFile), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, filepath.Join(dir, exitFile)); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	_, err = f.Write(append(runs.Encode(id), '\n'))
+	return errors.Join(err, f.Close())
 }
 
-// readExit returns how the run ended, or nil while that is not recorded.
-// A record that makes no sense says that nobody knows.
-func readExit(dir string) (*runs.Exit, error) {
-	body, err := readBounded(filepath.Join(dir, exitFile), 4096)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+// readIdentity returns what the file says. A directory of an older version
+// says nothing, and of what a kill tore the rest counts.
+func readIdentity(dir string) (id identity) {
+	body, err := readBounded(filepath.Join(dir, startedFile), 4096)
 	if err != nil {
-		return nil, err
+		return id
 	}
-	ex := new(runs.Exit)
-	if json.Unmarshal(body, ex) != nil || ex.Reason == "" {
-		return &runs.Exit{Reason: runs.ReasonLost}, nil
+	for d := json.NewDecoder(bytes.NewReader(body)); ; {
+		if err := d.Decode(&id); err != nil {
+			return id
+		}
 	}
-	return ex, nil
 }
 
 func readSpec(dir string) (Spec, error) {

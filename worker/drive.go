@@ -97,6 +97,20 @@ func (r *Run) Interrupt() error {
 	return nil
 }
 
+// AgentEnded reports whether the agent has ended, also while the raw log is
+// out of reach and Drive cannot tell. A run without an agent has none that ends.
+func (r *Run) AgentEnded() bool {
+	s, ok := r.source.(*spawned)
+	if !ok {
+		return false
+	}
+	if !exists(r.dir.path) { // the run is over
+		return true
+	}
+	ex, err := readExit(r.dir.path, *s.keys.Load()...)
+	return ex != nil && err == nil
+}
+
 // Cancel asks for the end of the run: a cancel entry with reason, cut to
 // [runs.MaxReason] bytes, then the end of the agent. It returns when the entry
 // is stored or the run is over. While the raw log is out of reach the agent is

@@ -19,7 +19,12 @@ type place struct {
 	Noted int64     `json:"noted"`        // 1 + the bytes written when the last idle note was made; 0: none
 	Out   spot      `json:"out"`
 	Err   spot      `json:"err"`
+	Keys  [][]byte  `json:"keys,omitempty"` // public keys that may seal the exit, those of the last shims; at most maxKeys
 }
+
+// maxKeys is how many shims may be on their way to one run: the last one that
+// was started, and one of a worker before.
+const maxKeys = 2
 
 // markSize is the size of a mark file, in bytes. It never changes, so that
 // writing it again needs no space on a full disk.

@@ -28,7 +28,7 @@ func Pipe(ctx context.Context, in io.Reader, d *Dir) error {
 	defer spool.Close() // and gives the lock back: the run may end
 
 	reason, err := copyUpTo(ctx, spool, in, d.Spec.Limits.Spool)
-	err = errors.Join(err, writeExit(d.path, runs.Exit{Reason: reason}))
+	err = errors.Join(err, writeExit(d.path, sealed(runs.Exit{Reason: reason}, nil)))
 	if err != nil {
 		return fmt.Errorf("pipe %s: %w", d.Spec.Run, err)
 	}

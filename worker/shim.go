@@ -1,12 +1,13 @@
 package worker
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
-	"strconv"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 // Shim is the body of the process that owns one agent: it starts the agent of
 // the run directory dir at most once, holds it to its limits, and records how
 // it ended. It returns when the agent and all it is responsible for are gone.
+// What it reads from stdin, where that is not empty, tells it to do so for an
+// agent whose shim was killed.
 //
 // It outlives the worker that started it, and ends the agent on SIGTERM,
 // SIGINT and SIGHUP. Its error says what went wrong with the shim itself; how
@@ -40,6 +43,10 @@ func shimRun(dir string) error {
 	if !spec.process() {
 		return fmt.Errorf("run %s has no agent to start", spec.Run)
 	}
+	order, err := readOrder(os.Stdin)
+	if err != nil {
+		return fmt.Errorf("read stdin: %w", err)
+	}
 	own, err := os.OpenFile(dir+"/"+shimFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -48,8 +55,11 @@ func shimRun(dir string) error {
 	if err := lockSoon(own, time.Second); err != nil {
 		return err
 	}
-	if exists(dir+"/"+startedFile) || exists(dir+"/"+exitFile) {
+	switch begun := exists(dir+"/"+startedFile) || exists(dir+"/"+exitFile); {
+	case begun && !order.Over:
 		return errors.New("the agent was started before")
+	case !begun && order.Over:
+		return errors.New("the agent was not started yet")
 	}
 	if err := becomeReaper(); err != nil {
 		return err
@@ -70,9 +80,16 @@ func shimRun(dir string) error {
 	}
 	defer closeCtl()
 
-	s := &shim{dir: dir, spec: spec}
-	started, err := s.start()
-	if err != nil || !started {
+	s := &shim{dir: dir, spec: spec, seed: order.Seed}
+	if order.Over {
+		err = s.takeOver(order)
+	} else {
+		var started bool
+		if started, err = s.start(); !started {
+			return err
+		}
+	}
+	if err != nil {
 		return err
 	}
 	timer := time.NewTimer(0)
@@ -103,8 +120,10 @@ func shimRun(dir string) error {
 type shim struct {
 	dir  string
 	spec Spec
+	seed []byte // of the key that seals exit.json
 	dog  *watchdog
-	pid  int // of the agent; its process group has the same number
+	pid  int      // of the agent, our child; its process group has the same number
+	over *members // instead of pid: of a run that another shim started
 
 	status   *unix.WaitStatus // of the agent, once it was reaped
 	recorded bool             // exit.json is written
@@ -133,16 +152,24 @@ func (s *shim) start() (bool, error) {
 	if err := lock(out); err != nil {
 		return false, err
 	}
-	path, failure := lookPath(s.spec.Argv[0], s.spec.Dir, s.env())
+	env := slices.DeleteFunc(slices.Clone(s.env()), func(v string) bool { return strings.HasPrefix(v, markVariable+"=") })
+	path, failure := lookPath(s.spec.Argv[0], s.spec.Dir, env)
 
 	claimed, err := claimStart(s.dir)
 	if err != nil || !claimed {
 		return false, err
 	}
+	// Whoever kills us from here on, the agent can be found. Where there is no
+	// room on the disk it is so by its output alone.
+	id := identity{Mark: rand.Text(), Boot: bootID()}
+	if session, err := unix.Getsid(0); err == nil && session == os.Getpid() {
+		id.Session = session
+	}
+	_ = addIdentity(s.dir, id)
 	if failure == "" {
 		s.pid, err = syscall.ForkExec(path, s.spec.Argv, &syscall.ProcAttr{
 			Dir:   s.spec.Dir,
-			Env:   s.env(),
+			Env:   append(env, markVariable+"="+id.Mark),
 			Files: []uintptr{null.Fd(), out.Fd(), stderr.Fd()},
 			Sys:   &syscall.SysProcAttr{Setpgid: true},
 		})
@@ -151,25 +178,62 @@ func (s *shim) start() (bool, error) {
 	if failure != "" {
 		return false, s.record(runs.Exit{Reason: runs.ReasonSpawn, Spawn: failure})
 	}
+	if p, ok := lookup(s.pid); ok { // ours until it is reaped
+		_ = addIdentity(s.dir, identity{Agent: s.pid, Start: p.start})
+	}
 	s.dog = newWatchdog(s.spec.Limits, time.Now())
 	return true, nil
+}
+
+// takeOver begins to supervise what another shim started.
+func (s *shim) takeOver(o order) error {
+	s.recorded = o.Ended
+	if !o.Ended { // it may have been recorded since we were sent
+		ex, err := readExit(s.dir, o.Keys...)
+		if err != nil {
+			return err
+		}
+		s.recorded = ex != nil
+	}
+	s.over = &members{id: readIdentity(s.dir), dir: s.dir}
+	now := time.Now()
+	s.dog = newWatchdog(s.spec.Limits, now)
+	if agent, ok := s.over.agent(); ok {
+		s.dog.began = now.Add(-agent.age())
+	} else if info, err := os.Stat(s.dir + "/" + startedFile); err == nil {
+		s.dog.began = steady(now, info.ModTime())
+	}
+	return nil
+}
+
+// ended reports whether the agent has ended.
+func (s *shim) ended() bool {
+	if s.over == nil {
+		return s.status != nil
+	}
+	_, lives := s.over.agent()
+	return s.recorded || !lives
 }
 
 // step looks at what happened and does what follows. It returns how long
 // nothing needs to be done, or 0 when all is done.
 func (s *shim) step(now time.Time) (time.Duration, error) {
 	s.reap()
-	if s.status != nil && !s.recorded {
+	if s.over != nil && now.Sub(s.over.at) >= time.Second {
+		s.over.find() // so that they are known when their parents are gone
+	}
+	ended := s.ended()
+	if ended && !s.recorded {
 		if err := s.record(s.exit()); err != nil {
 			return 0, err
 		}
 	}
 	if s.kill.IsZero() {
-		if limit := s.dog.look(now, s.sizes()); limit != "" && (limit != runs.ReasonIdle || s.status == nil) {
+		if limit := s.dog.look(now, s.sizes()); limit != "" && (limit != runs.ReasonIdle || !ended) {
 			s.end(limit)
 		}
 	}
-	if s.status != nil && s.kill.IsZero() {
+	if ended && s.kill.IsZero() {
 		busy, err := held(s.dir + "/" + outFile)
 		if err != nil || !busy {
 			return 0, err // also when the directory is gone: the run is over
@@ -180,12 +244,12 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	}
 	if s.kill.IsZero() {
 		next := s.dog.next(now)
-		if s.status != nil {
+		if ended {
 			next = min(next, 100*time.Millisecond)
 		}
 		return next, nil
 	}
-	if groupAlive(s.pid) && now.Before(s.kill) {
+	if s.groupAlive() && now.Before(s.kill) {
 		return min(s.kill.Sub(now), 50*time.Millisecond) + 1, nil
 	}
 	s.signal(unix.SIGKILL)
@@ -196,61 +260,11 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	return 0, nil
 }
 
-// end begins to end the agent and all of its group. It does nothing when that
-// has begun already.
-func (s *shim) end(reason runs.Reason) {
-	if !s.kill.IsZero() {
-		return
-	}
-	s.reason = reason
-	s.kill = time.Now().Add(s.spec.Limits.Grace)
-	s.signal(unix.SIGTERM)
-}
-
-// signal sends sig to the agent's group. Once the agent was reaped its number
-// may belong to strangers, so the group is looked at first.
-func (s *shim) signal(sig unix.Signal) {
-	if s.status == nil || groupAlive(s.pid) {
-		_ = unix.Kill(-s.pid, sig) // fails when all are gone
-	}
-}
-
-// reap takes in all children that died, the agent's orphans among them.
-func (s *shim) reap() {
-	for {
-		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || pid <= 0 {
-			return
-		}
-		if pid == s.pid && (status.Exited() || status.Signaled()) {
-			s.status = &status
-		}
-	}
-}
-
-// sweep kills the descendants that have left the group: the orphans among
-// them are children of the shim, and killing those makes orphans of the next.
-func (s *shim) sweep() {
-	const rounds, pause = 250, 20 * time.Millisecond // 5 s for processes that do not die
-	for range rounds {
-		s.reap()
-		children := childProcesses()
-		if len(children) == 0 && s.status != nil {
-			return
-		}
-		for _, pid := range children {
-			_ = unix.Kill(pid, unix.SIGKILL) // not reaped yet, so the number is still theirs
-		}
-		time.Sleep(pause)
-	}
-}
-
 func (s *shim) exit() runs.Exit {
 	ex := runs.Exit{Reason: runs.ReasonExited}
+	if s.over != nil {
+		ex.Reason = runs.ReasonLost // nobody saw it
+	}
 	if s.reason != "" {
 		ex.Reason = s.reason
 	}
@@ -265,12 +279,17 @@ func (s *shim) exit() runs.Exit {
 	return ex
 }
 
-// record writes exit.json. On a disk that is full, or cannot be written, it
-// tries for a minute: somebody may mend that.
+// record tells the worker that started us how the run ended, and writes
+// exit.json for those that come later. On a disk that is full, or cannot be
+// written, it tries for a minute: somebody may mend that.
 func (s *shim) record(ex runs.Exit) (err error) {
 	s.recorded = true
+	body := sealed(ex, s.seed)
+	if len(s.seed) > 0 {
+		_, _ = unix.Write(int(os.Stdout.Fd()), body) // which nobody may listen to any more
+	}
 	for range 60 {
-		err = writeExit(s.dir, ex)
+		err = writeExit(s.dir, body)
 		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) && !errors.Is(err, unix.EROFS) {
 			return err
 		}
@@ -309,66 +328,4 @@ func lockSoon(f *os.File, patience time.Duration) error {
 		time.Sleep(pause)
 	}
 	return errors.New("another shim has this run")
-}
-
-// listen returns the commands that come in through the FIFO at path, and how
-// to stop that. The FIFO is open for writing too, so it never ends.
-func listen(path string) (<-chan byte, func(), error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	commands, quit, done := make(chan byte), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		var buf [64]byte
-		for {
-			n, err := f.Read(buf[:])
-			if err != nil {
-				return
-			}
-			for _, c := range buf[:n] {
-				select {
-				case commands <- c:
-				case <-quit:
-					return
-				}
-			}
-		}
-	}()
-	return commands, func() {
-		close(quit)
-		if f.SetReadDeadline(time.Now()) != nil { // no deadlines on this system's FIFOs
-			_, _ = f.Write([]byte{ctlQuit})
-		}
-		<-done
-		f.Close()
-	}, nil
-}
-
-// closeInherited closes what the process that started this one left open by
-// mistake. Our own files are all marked close-on-exec.
-func closeInherited() error {
-	dir, err := os.Open("/dev/fd")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		fd, err := strconv.Atoi(name)
-		if err != nil || fd <= 2 {
-			continue
-		}
-		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			_ = unix.Close(fd)
-		}
-	}
-	return nil
 }

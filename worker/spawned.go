@@ -1,13 +1,17 @@
 package worker
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -21,16 +25,20 @@ type spawned struct {
 	out, err *stream
 
 	tries   int       // to start a shim
+	overs   int       // shims that were started to take over
 	again   time.Time // not before; zero: at once
 	child   int       // pid of the shim, if we are its parent and it lives; else 0
+	told    *os.File  // pipe by which the shim that we started tells the exit; nil: none
 	started time.Time // when the agent was; zero: not yet, as far as we know
 	exit    *runs.Exit
 	exitAt  time.Time // when exit was first seen
 	stopped bool
+
+	keys atomic.Pointer[[][]byte] // those of the mark, for others than who drives the run
 }
 
 // maxTries bounds how often a shim is started that ends without starting the
-// agent.
+// agent, or without telling how one ended that nobody sees any more.
 const maxTries = 3
 
 // launchAgain is how long a shim waits that cannot be started because the
@@ -62,7 +70,8 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 			_ = s.dir.tell(ctlCancel)
 		}
 		return nil, nil
-	case now.Sub(s.active()) < s.dir.Spec.Limits.Linger:
+	case now.Sub(s.active()) < s.dir.Spec.Limits.Linger && !(s.stopped && s.overs >= maxTries):
+		s.takeOver(now)
 		return nil, nil
 	}
 	s.log.Warn("output is still held by somebody, given up after silence", zap.Duration("silence", now.Sub(s.active())))
@@ -76,7 +85,7 @@ func (s *spawned) stop() {
 
 func (s *spawned) next() time.Duration {
 	switch {
-	case s.exit != nil:
+	case s.exit != nil, s.stopped:
 		return 50 * time.Millisecond
 	case s.started.IsZero():
 		return 20 * time.Millisecond
@@ -117,18 +126,45 @@ func (s *spawned) verdict() (*runs.Exit, error) {
 	if err != nil {
 		return nil, err
 	}
-	ex, err := readExit(s.dir.path)
+	ex := s.hear()
+	if ex == nil {
+		ex, err = readExit(s.dir.path, s.dir.mark.Keys...)
+	}
 	if ex != nil || err != nil {
 		return ex, err
 	}
-	if alive {
+	if alive || s.running() {
 		if s.stopped {
 			_ = s.dir.tell(ctlCancel)
 		}
 		return nil, nil
 	}
-	s.log.Warn("shim is gone, nobody knows how the agent ends", zap.String("shim", s.lastWords()))
-	return &runs.Exit{Reason: runs.ReasonLost}, nil
+	busy, err := held(s.dir.file(outFile))
+	if err != nil {
+		return nil, err
+	}
+	if len(s.shim) == 0 || !busy && s.overs >= maxTries {
+		s.log.Warn("shim is gone, nobody knows how the agent ends", zap.String("shim", s.lastWords()))
+		return &runs.Exit{Reason: runs.ReasonLost}, nil
+	}
+	s.takeOver(time.Now())
+	return nil, nil
+}
+
+// takeOver starts a shim in the place of one that is gone: as often as it
+// takes while there may be an agent, but not all the time.
+func (s *spawned) takeOver(now time.Time) {
+	if s.running() || now.Before(s.again) {
+		return
+	}
+	if s.overs < maxTries {
+		s.log.Warn("shim is gone, another one takes over", zap.String("shim", s.lastWords()))
+	}
+	s.overs++
+	s.again = now.Add(launchAgain)
+	if err := s.launch(true); err != nil && s.overs <= maxTries {
+		s.log.Error("start shim", zap.Error(err))
+	}
 }
 
 // start reports whether the agent was started. If not, and nobody is about to,
@@ -155,7 +191,7 @@ func (s *spawned) start() (bool, error) {
 	case time.Now().Before(s.again):
 		return false, nil
 	}
-	err := s.launch()
+	err := s.launch(false)
 	if err != nil && short(err) {
 		if s.again.IsZero() {
 			s.log.Error("start shim: tried until it can be", zap.Error(err))
@@ -188,29 +224,67 @@ func (s *spawned) settle(ex runs.Exit) error {
 	if !claimed || err != nil {
 		return err
 	}
-	return writeExit(s.dir.path, ex)
-}
-
-// launch starts a shim in a session of its own, so that nothing that happens
-// to us happens to it.
-func (s *spawned) launch() error {
-	if len(s.shim) == 0 {
-		return errors.New("no command configured")
-	}
-	null, err := os.Open(os.DevNull)
+	seed, err := s.newKey()
 	if err != nil {
 		return err
 	}
-	defer null.Close()
+	return writeExit(s.dir.path, sealed(ex, seed))
+}
+
+// newKey makes a key that may seal the exit from now on, and returns its
+// secret half, which is kept nowhere.
+func (s *spawned) newKey() ([]byte, error) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, err
+	}
+	m := s.dir.mark
+	keys := append(slices.Clone(m.Keys[max(0, len(m.Keys)-maxKeys+1):]), public)
+	m.Keys = keys
+	s.keys.Store(&keys)
+	return private.Seed(), m.save()
+}
+
+// launch starts a shim in a session of its own, so that nothing that happens
+// to us happens to it. Its stdin tells it what to do, its stdout us what came
+// of it: the agent has neither.
+func (s *spawned) launch(over bool) error {
+	if len(s.shim) == 0 {
+		return errors.New("no command configured")
+	}
 	words, err := os.OpenFile(s.dir.file(shimLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer words.Close()
+	in, give, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	defer give.Close()
+	told, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	s.hangUp()
+	s.told = told
+
+	o := order{Over: over, Ended: s.exit != nil}
+	if !o.Ended {
+		if o.Seed, err = s.newKey(); err != nil {
+			return err
+		}
+	}
+	o.Keys = s.dir.mark.Keys
+	if _, err := give.Write(runs.Encode(o)); err != nil { // less than a pipe takes at once
+		return err
+	}
 	argv := append(s.shim[:len(s.shim):len(s.shim)], s.dir.path)
 	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
 		Dir:   "/",
-		Files: []*os.File{null, words, words},
+		Files: []*os.File{in, out, words},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -218,6 +292,33 @@ func (s *spawned) launch() error {
 	}
 	s.child = p.Pid
 	return p.Release() // reaped by number, whenever we come by
+}
+
+// hear returns the exit that our shim has told, if it has.
+func (s *spawned) hear() (ex *runs.Exit) {
+	if s.told == nil {
+		return nil
+	}
+	conn, err := s.told.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	_ = conn.Read(func(fd uintptr) bool {
+		var buf [maxExit]byte
+		if n, err := unix.Read(int(fd), buf[:]); err == nil && n > 0 {
+			ex = unseal(buf[:n], s.dir.mark.Keys) // written in one piece
+		}
+		return true
+	})
+	return ex
+}
+
+// hangUp stops listening to the shim. What it records is in its file as well.
+func (s *spawned) hangUp() {
+	if s.told != nil {
+		s.told.Close()
+		s.told = nil
+	}
 }
 
 // running reports whether a shim that we started lives, and takes it in if not.

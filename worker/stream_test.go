@@ -2,9 +2,11 @@ package worker
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,9 +150,12 @@ func TestLargestMarkFits(t *testing.T) {
 	defer m.close()
 	const most = 1<<63 - 1
 	head := bytes.Repeat([]byte{0xff}, maxHead)
+	name := strings.Repeat("x", 75) // of a worker: that of a host, and random digits
 	m.place = place{
-		Log:   runs.Mark{Seq: 1<<64 - 1, Out: most, Err: most},
+		Log:   runs.Mark{Seq: 1<<64 - 1, At: most, Out: most, Err: most, By: name, Work: 1<<64 - 1, Gone: true},
+		As:    name,
 		Noted: most,
+		Keys:  slices.Repeat([][]byte{make([]byte, ed25519.PublicKeySize)}, maxKeys),
 		Out:   spot{Base: most, Head: head},
 		Err:   spot{Base: most, Head: head},
 	}

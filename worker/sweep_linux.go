@@ -1,10 +1,14 @@
 package worker
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,19 +42,14 @@ func groupAlive(group int) bool {
 }
 
 // childProcesses returns the children of this process that live.
-func childProcesses() (pids []int) {
+func childProcesses() (list []process) {
 	self := os.Getpid()
 	for _, p := range processes() {
 		if p.parent == self && !p.dead {
-			pids = append(pids, p.pid)
+			list = append(list, p)
 		}
 	}
-	return pids
-}
-
-type process struct {
-	pid, parent, group, session int
-	dead                        bool // and not reaped yet
+	return list
 }
 
 // processes lists what /proc shows. Without one it shows nothing.
@@ -66,20 +65,97 @@ func processes() (list []process) {
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue // gone meanwhile
+		if p, ok := lookup(pid); ok { // else gone meanwhile
+			list = append(list, p)
 		}
-		// The name in parentheses may hold anything, also parentheses.
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) < 4 {
-			continue
-		}
-		p := process{pid: pid, dead: fields[0][0] == 'Z' || fields[0][0] == 'X'}
-		p.parent, _ = strconv.Atoi(string(fields[1]))
-		p.group, _ = strconv.Atoi(string(fields[2]))
-		p.session, _ = strconv.Atoi(string(fields[3]))
-		list = append(list, p)
 	}
 	return list
+}
+
+// lookup returns the process that has the number pid now.
+func lookup(pid int) (process, bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	// The name in parentheses may hold anything, also parentheses.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 20 {
+		return process{}, false
+	}
+	p := process{pid: pid, dead: fields[0][0] == 'Z' || fields[0][0] == 'X'}
+	p.parent, _ = strconv.Atoi(string(fields[1]))
+	p.group, _ = strconv.Atoi(string(fields[2]))
+	p.session, _ = strconv.Atoi(string(fields[3]))
+	p.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
+	return p, err == nil
+}
+
+// age is how long the process has run, by a clock that does not jump.
+func (p process) age() time.Duration {
+	const tick = 10 * time.Millisecond // of all that /proc counts, everywhere
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0
+	}
+	return max(0, time.Duration(now.Nano())-time.Duration(p.start)*tick)
+}
+
+// bootID names this run of the machine: start times count from its beginning.
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}
+
+// hasVariable reports whether the process began with the environment variable,
+// given as NAME=value. Of processes that hide their environment it knows nothing.
+func hasVariable(pid int, variable string) bool {
+	const most = 8 << 20 // the kernel takes no more
+	environ, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", most)
+	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+variable+"\x00"))
+}
+
+// writes reports whether the process has the output of the run directory open
+// for writing. Who only reads it may be anybody.
+func writes(pid int, dir string) bool {
+	base := "/proc/" + strconv.Itoa(pid)
+	fds, err := os.ReadDir(base + "/fd")
+	if err != nil {
+		return false
+	}
+	for _, fd := range fds {
+		path, err := os.Readlink(base + "/fd/" + fd.Name())
+		if err != nil {
+			continue
+		}
+		name := filepath.Base(path)
+		if name != outFile && name != errFile || filepath.Base(filepath.Dir(path)) != filepath.Base(dir) {
+			continue
+		}
+		opened, err := os.Stat(base + "/fd/" + fd.Name())
+		if err != nil {
+			continue
+		}
+		ours, err := os.Stat(filepath.Join(dir, name))
+		if err == nil && os.SameFile(opened, ours) && writable(base+"/fdinfo/"+fd.Name()) {
+			return true
+		}
+	}
+	return false
+}
+
+// writable reads the access mode in a file of /proc/PID/fdinfo.
+func writable(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if octal, ok := strings.CutPrefix(lines.Text(), "flags:"); ok {
+			flags, err := strconv.ParseUint(strings.TrimSpace(octal), 8, 64)
+			return err == nil && flags&unix.O_ACCMODE != unix.O_RDONLY
+		}
+	}
+	return false
 }

@@ -139,7 +139,10 @@ func (w *Worker) Run(d *Dir) *Run {
 			r.out.part, r.out.spot.Base = d.Spec.Part, -d.Spec.Part.From
 		}
 	default:
-		r.source = &spawned{dir: d, shim: w.cfg.Shim, log: r.log, out: &r.out, err: &r.err}
+		s := &spawned{dir: d, shim: w.cfg.Shim, log: r.log, out: &r.out, err: &r.err}
+		keys := d.mark.Keys
+		s.keys.Store(&keys)
+		r.source = s
 	}
 	return r
 }
@@ -178,8 +181,11 @@ func (w *Worker) leave(r *Run) {
 			}
 		}
 	}
-	if s, ok := r.source.(*spawned); ok && s.running() {
-		w.orphans = append(w.orphans, s.child)
+	if s, ok := r.source.(*spawned); ok {
+		s.hangUp()
+		if s.running() {
+			w.orphans = append(w.orphans, s.child)
+		}
 	}
 }
 

@@ -25,8 +25,8 @@ type doctorCmd struct {
 
 // Help is printed by `linesman doctor --help`.
 func (doctorCmd) Help() string {
-	return `Looks at all that linesman needs on this machine: the data directory, the "linesman up" that has it or the NATS server of
---nats, users and streams, a responder, HTTP, a worker, the agent's program, and a few limits. Each line is one check,
+	return `Looks at all that linesman needs on this machine: the data directory and the shims of its runs, the "linesman up" that has it or
+the NATS server of --nats, users and streams, a responder, HTTP, a worker, the agent's program, and a few limits. Each line is one check,
 
     ok    what was found
     warn  what is odd, and what to do; it works all the same
@@ -73,6 +73,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 	d := &doctor{app: a}
 	d.note("settings", levelOK, "all of them are valid", "") // else this command would not run
 	d.dataDirectory()
+	d.shims()
 	d.server(ctx)
 	if d.caller != nil {
 		defer d.caller.bus.Close()
@@ -177,6 +178,24 @@ func (d *doctor) dataDirectory() {
 }
 
 func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
+
+// shims looks for agents that nobody holds to their limits.
+func (d *doctor) shims() {
+	const name, most = "shims", 5
+	list, err := worker.Unsupervised(d.app.runsDir())
+	switch {
+	case err != nil:
+		d.note(name, levelWarn, fmt.Sprintf("the run directories cannot be read: %v", err), "")
+	case len(list) == 0:
+		d.note(name, levelOK, "no agent here runs without one", "")
+	default:
+		text := strings.Join(list[:min(len(list), most)], ", ")
+		if more := len(list) - most; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		d.note(name, levelWarn, "killed, and the agent runs without limits: "+text, "start `linesman up` or `linesman worker` here, which takes over; if one is running, its log says why it does not")
+	}
+}
 
 // server finds the server and connects to it.
 func (d *doctor) server(ctx context.Context) {

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -176,8 +175,8 @@ func (c *runCmd) run(ctx context.Context, a *app, t *attachment, dir string, sig
 		printed <- err
 	})
 	r, path := w.Run(d), d.Path()
-	beside.Go(func() { a.relay(ctx, cancel, r, path, signals) })
-	beside.Go(func() { abandon(ctx, cancel, t.bus, path) })
+	beside.Go(func() { a.relay(ctx, cancel, r, signals) })
+	beside.Go(func() { abandon(ctx, cancel, t.bus, r) })
 	exit, err := r.Drive(ctx)
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, worker.ErrKnown):
@@ -278,7 +277,7 @@ func newID() string { return runs.LocalID(time.Now().UnixMilli(), rand.Uint64())
 // relay passes the first Ctrl-C on to the agent; the second one, or SIGTERM,
 // cancels the run, and so does the first while there is no agent yet. The
 // third leaves what is still to be stored to others.
-func (a *app) relay(ctx context.Context, leave context.CancelCauseFunc, r *worker.Run, dir string, signals <-chan os.Signal) {
+func (a *app) relay(ctx context.Context, leave context.CancelCauseFunc, r *worker.Run, signals <-chan os.Signal) {
 	for n := 1; ; n++ {
 		var s os.Signal
 		select {
@@ -291,7 +290,7 @@ func (a *app) relay(ctx context.Context, leave context.CancelCauseFunc, r *worke
 			leave(errLeft)
 			return
 		case n == 1 && s == os.Interrupt && r.Interrupt() == nil:
-		case ended(dir):
+		case r.AgentEnded():
 			fmt.Fprintln(a.stderr, "linesman: the agent has ended, but not all is stored yet; the third Ctrl-C leaves the rest to the next `linesman up`")
 		default:
 			if err := r.Cancel(ctx, "asked for by a signal"); err != nil && ctx.Err() == nil {
@@ -301,19 +300,8 @@ func (a *app) relay(ctx context.Context, leave context.CancelCauseFunc, r *worke
 	}
 }
 
-// ended reports whether the agent of a run directory has ended. A directory
-// that is gone belonged to a run that has.
-func ended(dir string) bool {
-	_, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true
-	}
-	_, err = os.Stat(filepath.Join(dir, "exit.json"))
-	return err == nil
-}
-
 // abandon gives up when NATS is still away some time after the agent's end.
-func abandon(ctx context.Context, cancel context.CancelCauseFunc, b *bus.Bus, dir string) {
+func abandon(ctx context.Context, cancel context.CancelCauseFunc, b *bus.Bus, r *worker.Run) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	var since time.Time
@@ -322,7 +310,7 @@ func abandon(ctx context.Context, cancel context.CancelCauseFunc, b *bus.Bus, di
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if !ended(dir) || b.Connected() {
+			if !r.AgentEnded() || b.Connected() {
 				since = time.Time{}
 				continue
 			}

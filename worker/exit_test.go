@@ -1,0 +1,138 @@
+package worker
+
+import (
+	"crypto/ed25519"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+const forged = `echo '{"reason":"exited","code":0}'`
+
+// An agent that ends with 9 writes, in the file where its shim records that,
+// that it ended with 0.
+func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
+	for name, script := range map[string]string{
+		"before its end":       forged + ` > exit.json; sleep 0.2`,
+		"under another name":   forged + ` > x; mv x exit.json; ` + forged + ` > exit.json.tmp`,
+		"a symbolic link":      forged + ` > /tmp/$$.forged; ln -s /tmp/$$.forged exit.json; ln -s /tmp/$$.forged exit.json.tmp; (sleep 2; rm -f /tmp/$$.forged) >/dev/null 2>&1 &`,
+		"a directory":          `mkdir -p exit.json/x exit.json.tmp/x`,
+		"a FIFO":               `mkfifo exit.json exit.json.tmp`,
+		"nobody may write":     `chmod 500 .; ` + forged + ` > exit.json; chmod 0 exit.json`,
+		"the shim's lock gone": forged + ` > exit.json; rm -f shim`,
+		"again and again":      `(while [ -e run.json ]; do ` + forged + ` > exit.json; done) >/dev/null 2>&1 &`,
+		"a child, in silence":  `(while [ -e run.json ]; do ` + forged + ` > x; mv x exit.json; done) 2>/dev/null &`,
+		"as it is taken away":  `(while [ -e run.json ]; do rm -rf exit.json*; done) >/dev/null 2>&1 &`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			spec := shell("r", "cd "+filepath.Join(l.root, "r")+"; echo one; "+script+"\nexit 9")
+			spec.Limits.Linger, spec.Limits.Grace = 500*time.Millisecond, 100*time.Millisecond
+			want := runs.Exit{Reason: runs.ReasonExited, Code: code(9)}
+			if ex := l.drive(spec); !sameExit(ex, want) || !sameExit(l.exit("r"), want) {
+				t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(want))
+			}
+		})
+	}
+}
+
+// The worker is away when the agent ends, and another one reads what the shim
+// has recorded.
+func TestAnAgentDoesNotDecideItsExitForTheNextWorker(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		script string
+		shim   bool // it is killed
+		want   runs.Exit
+	}{
+		{"before its end", forged + ` > exit.json`, false, runs.Exit{Reason: runs.ReasonExited, Code: code(9)}},
+		{"with a lost mark", forged + ` > exit.json; cp mark m; sed s/keys/kyes/ m > mark`, false, runs.Exit{Reason: runs.ReasonExited, Code: code(9)}},
+		{"by a child", `(while [ -e shim ] && ! flock -n shim true; do :; done; ` + forged + ` > exit.json) >/dev/null 2>&1 &`, false, runs.Exit{Reason: runs.ReasonLost}},
+		{"without a shim", forged + ` > exit.json`, true, runs.Exit{Reason: runs.ReasonLost}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			dir := t.TempDir()
+			at := filepath.Join(l.root, "r")
+			spec := shell("r", tells+"echo one; while ! [ -e go ]; do sleep 0.01; done; cd "+at+"; "+test.script+"\nexit 9")
+			spec.Dir = dir
+			l.create(spec).Close()
+			worker := l.process(nil, nil, "adopt")
+			l.await("r", "one")
+			kill(worker)
+			pid := number(t, filepath.Join(dir, "agent"))
+			if test.shim {
+				killShim(t, dir)
+			}
+			write(t, filepath.Join(dir, "go"), "")
+			waitFor(t, "the agent's end", func() bool { p, ok := lookup(pid); return !ok || p.dead })
+			waitFor(t, "the shim's end", func() bool { busy, err := held(filepath.Join(at, shimFile)); return !busy && err == nil })
+			if test.name == "by a child" {
+				waitFor(t, "the child", func() bool { return strings.HasSuffix(contents(t, filepath.Join(at, exitFile)), "0}\n") })
+			}
+			l.adopt()
+			waitFor(t, "the end", func() bool { return l.ended("r") && l.empty() })
+			if ex := l.exit("r"); !sameExit(ex, test.want) {
+				t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(test.want))
+			}
+		})
+	}
+}
+
+func TestOnlyAKnownKeySealsAnExit(t *testing.T) {
+	ex := runs.Exit{Reason: runs.ReasonExited, Code: code(9)}
+	seed := make([]byte, ed25519.SeedSize)
+	key := []byte(ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey))
+	other := append([]byte{key[0] + 1}, key[1:]...)
+	body := string(sealed(ex, seed))
+	for _, test := range []struct {
+		name string
+		body string
+		keys [][]byte
+		want *runs.Exit
+	}{
+		{"sealed", body, [][]byte{other, key}, &ex},
+		{"by another", body, [][]byte{other}, nil},
+		{"not at all", string(runs.Encode(ex)), [][]byte{key}, nil},
+		{"for another exit", strings.Replace(body, ":9", ":0", 1), [][]byte{key}, nil},
+		{"key of another size", body, [][]byte{key[1:], nil}, nil},
+		{"no JSON", body[1:], [][]byte{key}, nil},
+		{"an older version's", string(runs.Encode(ex)), nil, &ex},
+		{"an older version's, sealed", body, nil, &ex},
+		{"an older version's, torn", "{", nil, &runs.Exit{Reason: runs.ReasonLost}},
+	} {
+		got := unseal([]byte(test.body), test.keys)
+		if (got == nil) != (test.want == nil) || got != nil && !sameExit(*got, *test.want) {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// Whatever has taken its place, it is neither waited for nor followed.
+func TestWhatIsNoFileIsNoExit(t *testing.T) {
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	write(t, elsewhere, `{"reason":"exited","code":0}`)
+	for name, put := range map[string]func(path string) error{
+		"nothing":   func(string) error { return nil },
+		"a FIFO":    func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link":    func(path string) error { return os.Symlink(elsewhere, path) },
+		"a socket":  func(path string) error { return unix.Mknod(path, unix.S_IFSOCK|0o600, 0) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		dir := t.TempDir()
+		if err := put(filepath.Join(dir, exitFile)); err != nil {
+			t.Fatal(err)
+		}
+		if ex, err := readExit(dir); ex != nil || err != nil {
+			t.Errorf("%s: %v, %v", name, ex, err)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// tells has a script tell who it is: its shim in the file shim, itself in agent.
+const tells = "echo $PPID > shim; echo $$ > agent; "
+
+// number reads a process ID that a script wrote, once it is there.
+func number(t *testing.T, path string) (pid int) {
+	t.Helper()
+	waitFor(t, filepath.Base(path), func() bool {
+		text := contents(t, path)
+		pid, _ = strconv.Atoi(strings.TrimSpace(text))
+		return pid > 0 && strings.HasSuffix(text, "\n")
+	})
+	return pid
+}
+
+// killShim kills the shim that started the agent, and waits until it is gone.
+func killShim(t *testing.T, dir string) {
+	t.Helper()
+	pid := number(t, filepath.Join(dir, "shim"))
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the shim's end", func() bool { p, ok := lookup(pid); return !ok || p.dead })
+}
+
+// takenOver waits until another shim has the run.
+func (l *lab) takenOver(run string) {
+	l.t.Helper()
+	waitFor(l.t, "another shim", func() bool {
+		busy, err := held(filepath.Join(l.root, run, shimFile))
+		return busy && err == nil
+	})
+}
+
+// ends ends a process when the test does, whatever the test found.
+func ends(t *testing.T, path string) {
+	t.Cleanup(func() {
+		if pid, err := strconv.Atoi(strings.TrimSpace(contents(t, path))); err == nil {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	})
+}
+
+func TestAgentWhoseShimDiedIsHeldToItsLimits(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		script string
+		limits Limits
+		want   runs.Reason
+		output string // its end
+	}{
+		{"idle", "sleep 60", Limits{Idle: 400 * time.Millisecond}, runs.ReasonIdle, "one\n"},
+		{"hard", "while :; do echo one; sleep 0.05; done", Limits{Hard: 2 * time.Second}, runs.ReasonHard, "one\n"},
+		{"spool", "while :; do echo one two three; sleep 0.01; done", Limits{Spool: 3000}, runs.ReasonSpool, "one two three\n"},
+		{"TERM is handled", "trap 'echo bye; exit 7' TERM; while :; do sleep 0.01; done", Limits{Idle: 400 * time.Millisecond}, runs.ReasonIdle, "bye\n"},
+		{"TERM is ignored", "trap '' TERM; while :; do sleep 0.01; done", Limits{Idle: 400 * time.Millisecond, Grace: 200 * time.Millisecond}, runs.ReasonIdle, "one\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			spec := shell("r", tells+"echo one; "+test.script)
+			spec.Dir, spec.Limits = t.TempDir(), test.limits
+			ends(t, filepath.Join(spec.Dir, "agent"))
+			_, done := l.begun(spec, "one")
+			killShim(t, spec.Dir)
+			// Nobody saw how it ended, but for why.
+			if res := <-done; res.err != nil || !sameExit(res.Exit, runs.Exit{Reason: test.want}) {
+				t.Errorf("exit %s, error %v; want the reason %s alone", runs.Encode(res.Exit), res.err, test.want)
+			}
+			if !strings.HasSuffix(l.output("r"), test.output) {
+				t.Errorf("output ends %q, want %q", l.output("r")[max(0, len(l.output("r"))-20):], test.output)
+			}
+			waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(spec.Dir, "agent")) })
+		})
+	}
+}
+
+// The agent has children in its group, in its session, and far away, and the
+// shim may be killed before it could say which process the agent is.
+func TestCancelEndsAllOfARunWhoseShimDied(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		left func(lines []string) string // of the file started
+		far  bool                        // also the one that only the mark tells
+	}{
+		{"all is recorded", func(lines []string) string { return strings.Join(lines, "") }, true},
+		{"the agent is not recorded", func(lines []string) string { return lines[0] }, true},
+		{"the record is torn", func(lines []string) string { return lines[0] + lines[1][:5] }, true},
+		{"a directory of an older version", func([]string) string { return "" }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			dir := t.TempDir()
+			spec := shell("r", tells+`trap "" TERM
+sh -c 'echo $$ > child; while :; do echo child; sleep 0.02; done' &
+setsid sh -c 'echo $$ > daemon; exec sleep 60' &
+(setsid sh -c 'echo $$ > far; exec sleep 60' </dev/null >/dev/null 2>&1 &)
+while ! [ -s child -a -s daemon -a -s far ]; do sleep 0.01; done
+echo ready; while :; do echo agent; sleep 0.02; done`)
+			spec.Dir, spec.Limits.Grace = dir, 200*time.Millisecond
+			all := []string{"agent", "child", "daemon", "far"}
+			for _, name := range all {
+				ends(t, filepath.Join(dir, name))
+			}
+			r, done := l.begun(spec, "ready")
+			started := filepath.Join(l.root, "r", startedFile)
+			lines := strings.SplitAfter(contents(t, started), "\n")
+			if len(lines) != 3 {
+				t.Fatalf("the file has %d lines, want two", len(lines)-1)
+			}
+			killShim(t, dir)
+			if err := os.WriteFile(started, []byte(test.left(lines)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Cancel(t.Context(), "enough"); err != nil {
+				t.Fatal(err)
+			}
+			if res := <-done; res.err != nil || !sameExit(res.Exit, runs.Exit{Reason: runs.ReasonCancelled, Torn: res.Torn}) {
+				t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
+			}
+			if !test.far {
+				all = all[:3]
+			}
+			for _, name := range all {
+				waitFor(t, name+" to end", func() bool { return gone(t, filepath.Join(dir, name)) })
+			}
+		})
+	}
+}
+
+// One that no limit ends, and nobody cancels, goes on to its end. Its code
+// nobody saw.
+func TestAgentOutlivesItsShim(t *testing.T) {
+	l := newLab(t)
+	spec := shell("r", tells+"echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
+	spec.Dir = t.TempDir()
+	spec.Limits.Linger = 100 * time.Millisecond // for who stays behind, not for an agent in silence
+	_, done := l.begun(spec, "one")
+	killShim(t, spec.Dir)
+	waitFor(t, "the loss to be noticed", func() bool { return l.has("shim is gone") })
+	l.takenOver("r")
+	write(t, filepath.Join(spec.Dir, "go"), "")
+	if res := <-done; !sameExit(res.Exit, runs.Exit{Reason: runs.ReasonLost}) || l.output("r") != "one\ntwo\n" {
+		t.Errorf("exit %s, output %q", runs.Encode(res.Exit), l.output("r"))
+	}
+}
+
+// Shims and workers are killed, one after the other, and a worker starts again
+// while an agent that ignores SIGTERM is being ended.
+func TestTakeoverSurvivesKills(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", tells+`trap "touch asked" TERM; echo ready; while :; do echo line; sleep 0.02; done`)
+	spec.Dir, spec.Limits.Grace = dir, 500*time.Millisecond
+	ends(t, filepath.Join(dir, "agent"))
+	l.create(spec).Close()
+	worker := l.process(nil, nil, "adopt")
+	l.await("r", "ready")
+	killShim(t, dir)
+	for range 2 {
+		l.takenOver("r")
+		next := theShim(t, filepath.Join(l.root, "r"))
+		kill(worker)
+		worker = l.process(nil, nil, "adopt")
+		_ = unix.Kill(next, unix.SIGKILL)
+		waitFor(t, "the shim's end", func() bool { p, ok := lookup(next); return !ok || p.dead })
+	}
+	l.takenOver("r")
+	l.foreign("r", runs.Cancelled, runs.Remark{})
+	waitFor(t, "the first SIGTERM", func() bool { return exists(filepath.Join(dir, "asked")) })
+	kill(worker)
+	l.adopt()
+	waitFor(t, "the end", func() bool { return l.ended("r") && l.empty() })
+	if ex := l.exit("r"); ex.Reason != runs.ReasonCancelled || ex.Code != nil {
+		t.Errorf("exit %s", runs.Encode(ex))
+	}
+	waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(dir, "agent")) })
+}
+
+// theShim returns the process that supervises the run directory.
+func theShim(t *testing.T, dir string) (pid int) {
+	t.Helper()
+	waitFor(t, "the shim's process", func() bool {
+		for _, p := range processes() {
+			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+			if err == nil && !p.dead && strings.HasSuffix(string(line), "\x00shim\x00"+dir+"\x00") {
+				pid = p.pid
+			}
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// The agent has ended, and that is known; its shim is killed while it waits
+// for a child that does not fall silent.
+func TestCancelEndsWhatAnAgentLeftBehindWithoutItsShim(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", tells+`(trap "" TERM; echo $$ >/dev/null; sh -c 'echo $$ > child; while :; do echo child; sleep 0.02; done') & while ! [ -s child ]; do sleep 0.01; done; echo ready; exit 4`)
+	spec.Dir, spec.Limits.Grace = dir, 200*time.Millisecond
+	ends(t, filepath.Join(dir, "child"))
+	r, done := l.begun(spec, "ready")
+	waitFor(t, "the agent's end", func() bool { return exists(filepath.Join(l.root, "r", exitFile)) })
+	killShim(t, dir)
+	if err := r.Cancel(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled || res.Code == nil || *res.Code != 4 {
+		t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
+	}
+	waitFor(t, "the child's end", func() bool { return gone(t, filepath.Join(dir, "child")) })
+}
+
+// The numbers that were recorded are a stranger's by now: of a process, of its
+// group, of its session. Nothing of it is signalled.
+func TestProcessIDsThatWereUsedAgainAreNotSignalled(t *testing.T) {
+	stranger := exec.Command("/bin/sh", "-c", "sleep 60 & wait")
+	stranger.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(-stranger.Process.Pid, unix.SIGKILL); _ = stranger.Wait() })
+	p, ok := lookup(stranger.Process.Pid)
+	if !ok {
+		t.Fatal("no such process")
+	}
+	for name, id := range map[string]identity{
+		"started at another time": {Mark: "m", Boot: bootID(), Session: p.pid, Agent: p.pid, Start: p.start - 1},
+		"before the last boot":    {Mark: "m", Boot: "another", Session: p.pid, Agent: p.pid, Start: p.start},
+		"never recorded":          {Mark: "m", Boot: bootID(), Session: p.pid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := (&members{id: id, dir: t.TempDir()}).find(); len(found) != 0 {
+				t.Errorf("found %+v", found)
+			}
+			l := newLab(t)
+			d := l.create(shell("r", "echo ran"))
+			write(t, filepath.Join(d.Path(), startedFile), string(runs.Encode(id))+"\n")
+			r := l.w.Run(d)
+			r.cancels <- "enough"
+			if ex, err := r.Drive(t.Context()); err != nil || ex.Reason != runs.ReasonCancelled {
+				t.Errorf("exit %s, error %v", runs.Encode(ex), err)
+			}
+			for _, now := range []int{p.pid, -p.pid} {
+				if err := unix.Kill(now, 0); err != nil {
+					t.Errorf("the stranger %d is gone: %v", now, err)
+				}
+			}
+			if q, ok := lookup(p.pid); !ok || q.dead {
+				t.Error("the stranger has ended")
+			}
+		})
+	}
+	p.start-- // as if the number had been used again since it was found
+	p.signal(unix.SIGKILL)
+	if q, ok := lookup(p.pid); !ok || q.dead {
+		t.Error("the stranger has ended")
+	}
+}
+
+// Who reads the output of a run is not one of its processes.
+func TestReaderOfTheOutputIsNoMember(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, outFile)
+	write(t, out, "one\n")
+	for redirect, want := range map[string]int{"<": 0, ">>": 1} {
+		other := exec.Command("/bin/sh", "-c", "exec sleep 60 "+redirect+`"$0"`, out)
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { kill(other) })
+		m := &members{dir: dir}
+		if want == 1 {
+			waitFor(t, "the writer", func() bool { return len(m.find()) == 1 })
+		}
+		waitFor(t, "sleep", func() bool {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", other.Process.Pid))
+			return string(name) == "sleep\n"
+		})
+		found := 0
+		for _, p := range m.find() {
+			if p.pid == other.Process.Pid {
+				found++
+			}
+		}
+		if found != want {
+			t.Errorf("opened by %s: found %d times, want %d", redirect, found, want)
+		}
+	}
+}
