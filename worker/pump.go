@@ -19,13 +19,17 @@ const (
 // buffers are for runs that have something to send at the moment.
 var buffers = sync.Pool{New: func() any { return new([runs.MaxChunk]byte) }}
 
+// pumpTime is how long an agent that prints without a pause keeps the worker
+// from looking after its shim.
+const pumpTime = time.Second
+
 // pump sends what there is: stdout first, stderr while stdout has nothing. It
-// returns with nothing left to send, or when a cancel makes the rest useless,
-// and reports whether it sent anything.
+// returns with nothing left to send, after pumpTime unless it is the final one,
+// or when a cancel makes the rest useless, and reports whether it sent anything.
 func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 	buf := buffers.Get().(*[runs.MaxChunk]byte)
 	defer buffers.Put(buf)
-	for {
+	for begun := time.Now(); final || time.Since(begun) < pumpTime; {
 		if err := ctx.Err(); err != nil {
 			return sent, err
 		}
@@ -48,6 +52,7 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		}
 		sent = true
 	}
+	return sent, nil
 }
 
 // sendOut sends the next chunk of stdout and returns its size.

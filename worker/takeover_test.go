@@ -307,3 +307,25 @@ func TestReaderOfTheOutputIsNoMember(t *testing.T) {
 		}
 	}
 }
+
+// There is always something left to send, so the worker must not wait for a
+// pause before it looks after the shim.
+func TestTakeoverNeedsNoPauseOfTheOutput(t *testing.T) {
+	l := newLab(t)
+	l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+		time.Sleep(200 * time.Millisecond) // a slow log
+		return e
+	}
+	spec := shell("r", tells+"while :; do echo line; sleep 0.01; done")
+	spec.Dir = t.TempDir()
+	ends(t, filepath.Join(spec.Dir, "agent"))
+	r, done := l.begun(spec, "line")
+	killShim(t, spec.Dir)
+	l.takenOver("r")
+	if err := r.Cancel(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled {
+		t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
+	}
+}
