@@ -18,6 +18,7 @@ const forged = `echo '{"reason":"exited","code":0}'`
 // An agent that ends with 9 writes, in the file where its shim records that,
 // that it ended with 0.
 func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"before its end":       forged + ` > exit.json; sleep 0.2`,
 		"under another name":   forged + ` > x; mv x exit.json; ` + forged + ` > exit.json.tmp`,
@@ -46,6 +47,7 @@ func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
 // The worker is away when the agent ends, and another one reads what the shim
 // has recorded.
 func TestAnAgentDoesNotDecideItsExitForTheNextWorker(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		script string
@@ -88,6 +90,7 @@ func TestAnAgentDoesNotDecideItsExitForTheNextWorker(t *testing.T) {
 }
 
 func TestOnlyAKnownKeySealsAnExit(t *testing.T) {
+	t.Parallel()
 	ex := runs.Exit{Reason: runs.ReasonExited, Code: code(9)}
 	seed := make([]byte, ed25519.SeedSize)
 	key := []byte(ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey))
@@ -118,6 +121,7 @@ func TestOnlyAKnownKeySealsAnExit(t *testing.T) {
 
 // Whatever has taken its place, it is neither waited for nor followed.
 func TestWhatIsNoFileIsNoExit(t *testing.T) {
+	t.Parallel()
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	write(t, elsewhere, `{"reason":"exited","code":0}`)
 	for name, put := range map[string]func(path string) error{

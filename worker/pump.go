@@ -29,7 +29,7 @@ const pumpTime = time.Second
 func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 	buf := buffers.Get().(*[runs.MaxChunk]byte)
 	defer buffers.Put(buf)
-	for begun := time.Now(); final || time.Since(begun) < pumpTime; {
+	for begun := time.Now(); final || !r.dir.Spec.process() || time.Since(begun) < pumpTime; {
 		if err := ctx.Err(); err != nil {
 			return sent, err
 		}

@@ -59,6 +59,7 @@ func ends(t *testing.T, path string) {
 }
 
 func TestAgentWhoseShimDiedIsHeldToItsLimits(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		script string
@@ -95,6 +96,7 @@ func TestAgentWhoseShimDiedIsHeldToItsLimits(t *testing.T) {
 // The agent has children in its group, in its session, and far away, and the
 // shim may be killed before it could say which process the agent is.
 func TestCancelEndsAllOfARunWhoseShimDied(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		left func(lines []string) string // of the file started
@@ -149,6 +151,7 @@ echo ready; while :; do echo agent; sleep 0.02; done`)
 // One that no limit ends, and nobody cancels, goes on to its end. Its code
 // nobody saw.
 func TestAgentOutlivesItsShim(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	spec := shell("r", tells+"echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
 	spec.Dir = t.TempDir()
@@ -166,6 +169,7 @@ func TestAgentOutlivesItsShim(t *testing.T) {
 // Shims and workers are killed, one after the other, and a worker starts again
 // while an agent that ignores SIGTERM is being ended.
 func TestTakeoverSurvivesKills(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", tells+`trap "touch asked" TERM; echo ready; while :; do echo line; sleep 0.02; done`)
@@ -213,6 +217,7 @@ func theShim(t *testing.T, dir string) (pid int) {
 // The agent has ended, and that is known; its shim is killed while it waits
 // for a child that does not fall silent.
 func TestCancelEndsWhatAnAgentLeftBehindWithoutItsShim(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", tells+`(trap "" TERM; echo $$ >/dev/null; sh -c 'echo $$ > child; while :; do echo child; sleep 0.02; done') & while ! [ -s child ]; do sleep 0.01; done; echo ready; exit 4`)
@@ -233,6 +238,7 @@ func TestCancelEndsWhatAnAgentLeftBehindWithoutItsShim(t *testing.T) {
 // The numbers that were recorded are a stranger's by now: of a process, of its
 // group, of its session. Nothing of it is signalled.
 func TestProcessIDsThatWereUsedAgainAreNotSignalled(t *testing.T) {
+	t.Parallel()
 	stranger := exec.Command("/bin/sh", "-c", "sleep 60 & wait")
 	stranger.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := stranger.Start(); err != nil {
@@ -279,6 +285,7 @@ func TestProcessIDsThatWereUsedAgainAreNotSignalled(t *testing.T) {
 
 // Who reads the output of a run is not one of its processes.
 func TestReaderOfTheOutputIsNoMember(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	out := filepath.Join(dir, outFile)
 	write(t, out, "one\n")
@@ -311,6 +318,7 @@ func TestReaderOfTheOutputIsNoMember(t *testing.T) {
 // There is always something left to send, so the worker must not wait for a
 // pause before it looks after the shim.
 func TestTakeoverNeedsNoPauseOfTheOutput(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
 		time.Sleep(200 * time.Millisecond) // a slow log
