@@ -233,6 +233,17 @@ func (b *Bus) Inside() *nats.Conn { return b.inside }
 // Connected reports whether the server is there at the moment.
 func (b *Bus) Connected() bool { return b.inside.IsConnected() && b.public.IsConnected() }
 
+// connections is how many of the bus's connections there are at the moment.
+func (b *Bus) connections() (n int) {
+	if b.inside.IsConnected() {
+		n++
+	}
+	if b.public != b.inside && b.public.IsConnected() {
+		n++
+	}
+	return n
+}
+
 // Connect connects to an embedded server as one of its users, and in the
 // public account as that user's other self, where it has one.
 func (s *Server) Connect(ctx context.Context, user string, names Names, log *zap.Logger) (*Bus, error) {

@@ -129,6 +129,15 @@ func (s *Server) now() *server.Server {
 // URL is where clients connect.
 func (s *Server) URL() string { return s.url }
 
+// Others is how many clients are connected beside those of own.
+func (s *Server) Others(own []*Bus) int {
+	n := s.now().NumClients()
+	for _, b := range own {
+		n -= b.connections()
+	}
+	return n
+}
+
 // Stop shuts the server down and returns when its files are closed.
 func (s *Server) Stop() {
 	s.mu.Lock()

@@ -46,6 +46,9 @@ func (n Names) WorkSubjects() string { return n.Prefix + ".work.*.*" }
 // ControlSubject is where the owner of a run listens.
 func (n Names) ControlSubject(run string) string { return n.Prefix + ".control." + run }
 
+// StopSubject is where a `linesman up` can be asked to end.
+func (n Names) StopSubject() string { return n.Prefix + ".up.stop" }
+
 // API begins the subjects of the NATS service.
 func (n Names) API() string { return n.Prefix + ".api" }
 

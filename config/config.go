@@ -71,6 +71,17 @@ type Config struct {
 	Work   Work
 	Agents Agents
 	Push   Push
+
+	Background Background
+}
+
+// Background is about the `linesman up` that other commands start.
+type Background struct {
+	// Start lets a command that needs a server and finds none start one.
+	Start bool
+	// Idle is how long that one stays without a run, a task or a client; 0
+	// means for ever.
+	Idle time.Duration
 }
 
 // Push is about notifications: where callers want to be told of runs.
@@ -204,6 +215,8 @@ func Default() Config {
 		},
 		Agents: Agents{Codex: Agent{Command: List{"codex"}}},
 		Push:   Push{GiveUp: 24 * time.Hour},
+
+		Background: Background{Start: true, Idle: 10 * time.Minute},
 	}
 }
 

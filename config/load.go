@@ -48,12 +48,7 @@ func Load(from Sources) (Config, error) {
 	c := Default()
 	l := newLoader(&c)
 	env := environment(from.Environ)
-
-	l.file(cmp.Or(from.File, env[envFile]))
-	l.environment(env)
-	for _, f := range from.Flags {
-		l.set(f.Key, f.Value, f.Name)
-	}
+	l.read(from, env)
 	l.paths(&c, env)
 
 	for _, s := range c.settings() {
@@ -62,6 +57,22 @@ func Load(from Sources) (Config, error) {
 		}
 	}
 	return c, errors.Join(l.errs...)
+}
+
+// Given reports whether any of the sources sets a setting.
+func Given(from Sources, key string) bool {
+	c := Default()
+	l := newLoader(&c)
+	l.read(from, environment(from.Environ))
+	return l.origin[key] != ""
+}
+
+func (l *loader) read(from Sources, env map[string]string) {
+	l.file(cmp.Or(from.File, env[envFile]))
+	l.environment(env)
+	for _, f := range from.Flags {
+		l.set(f.Key, f.Value, f.Name)
+	}
 }
 
 // loader collects what one Load finds.

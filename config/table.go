@@ -114,6 +114,10 @@ func (c *Config) settings() []Setting {
 			}
 			return ""
 		}, Help: "How long a notification is tried before it is given up: 1m to 72h."},
+		Setting{Key: "background.start", target: &c.Background.Start,
+			Help: "Let a command that needs a server and finds none start `linesman up` in the background."},
+		Setting{Key: "background.idle", target: &c.Background.Idle, check: notNegative(&c.Background.Idle),
+			Help: "A background `linesman up` ends after this time without an open run, a task or a client. 0: never."},
 	)
 }
 

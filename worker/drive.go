@@ -97,6 +97,9 @@ func (r *Run) Interrupt() error {
 	return nil
 }
 
+// AgentBegun reports whether the agent was started, or has ended.
+func (r *Run) AgentBegun() bool { return exists(r.dir.file(startedFile)) || r.AgentEnded() }
+
 // AgentEnded reports whether the agent has ended, also while the raw log is
 // out of reach and Drive cannot tell. A run without an agent has none that ends.
 func (r *Run) AgentEnded() bool {

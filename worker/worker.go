@@ -196,6 +196,13 @@ func (w *Worker) Tasks() int {
 	return w.tasks
 }
 
+// Runs is how many runs are being driven.
+func (w *Worker) Runs() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.driven)
+}
+
 // reap takes in the shims that ended after their runs had.
 func (w *Worker) reap() {
 	w.mu.Lock()

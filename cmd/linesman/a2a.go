@@ -25,7 +25,7 @@ func (d *desk) serveA2A() error {
 		if err != nil {
 			return err
 		}
-		d.web.HandleFor(scope, r.Pattern, named(r.Handler))
+		d.web.HandleFor(scope, r.Pattern, d.named(r.Handler))
 	}
 	return nil
 }

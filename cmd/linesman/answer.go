@@ -183,7 +183,7 @@ func noRequest(err, none error) error {
 
 // withTable does something with a responder that serves nobody else.
 func (a *app) withTable(ctx context.Context, do func(context.Context, *responder.Responder) error) error {
-	b, err := a.connect(ctx, bus.ResponderUser)
+	b, err := a.client(ctx, bus.ResponderUser)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,12 @@ import (
 func serve(t *testing.T) (dir string, server *bus.Server) {
 	t.Helper()
 	dir = t.TempDir()
-	server, err := bus.StartServer(dir, "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+	lock, err := lockData(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Close() })
+	server, err = bus.StartServer(dir, "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +64,7 @@ func linesman(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	code = run(ctx, args, []string{"HOME=" + t.TempDir()}, strings.NewReader(""), &out, &errs)
+	code = run(ctx, args, []string{"HOME=" + t.TempDir(), "LINESMAN_BACKGROUND_START=false"}, strings.NewReader(""), &out, &errs)
 	return code, out.String(), errs.String()
 }
 

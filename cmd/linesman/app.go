@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -21,8 +24,17 @@ type app struct {
 	log            *zap.Logger
 	levelGiven     bool // on the command line or in the environment
 	environ        []string
+	file           string // of --config, if that was given
 	stdin          io.Reader
 	stdout, stderr io.Writer
+
+	lock       *os.File // of an `up`: the data directory's, until the process ends
+	background bool     // an `up` that another command has started
+
+	revival   sync.Mutex // of the following, which are about a server that is gone
+	free      time.Time  // since when nobody has the data directory
+	notBefore time.Time  // when the next one is started
+	up        *launched  // the last one
 }
 
 // run is the whole program but for os.Exit: it returns the exit code.
@@ -34,7 +46,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 
 	var shared screen
 	stdout, stderr = shared.pane(stdout), shared.pane(stderr)
-	a := &app{log: zap.NewNop(), environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{log: zap.NewNop(), environ: environ, file: call.file, stdin: stdin, stdout: stdout, stderr: stderr}
 	if call.needsSettings {
 		var err error
 		a.config, err = config.Load(config.Sources{Flags: call.settings, File: call.file, Environ: environ})

@@ -41,8 +41,8 @@ type bridgeWatchCmd struct {
 func (bridgeCmd) Help() string {
 	return `A program that needs an agent writes .agent-request*.json and ends with the status 42. This has Codex do what the file
 asks for, writes .agent-response*.json beside it, and removes the request; the program, started again, goes on from there.
-It works with the "linesman up" of this data directory, or the NATS server of --nats; where nothing runs it is an "up"
-itself, as long as it lives. Once it watches it prints one line,
+It works with the "linesman up" of this data directory, which it starts in the background where none runs, or with the
+NATS server of --nats. Once it watches it prints one line,
 
     ready dir=DIR dir=DIR
 
@@ -85,7 +85,7 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	return a.withDesk(ctx, "", func(ctx context.Context, d *desk) error {
+	return a.withDesk(ctx, func(ctx context.Context, d *desk) error {
 		if !c.External {
 			return c.watch(ctx, d, dirs, &bridgeRunner{d, task})
 		}

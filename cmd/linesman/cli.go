@@ -24,6 +24,7 @@ type grammar struct {
 	DataDir   string `name:"data-dir" setting:"data_dir" placeholder:"DIR" help:"${data_dir}" group:"settings"`
 	Config    string `name:"config" placeholder:"FILE" help:"TOML file with settings ($$LINESMAN_CONFIG)." group:"settings"`
 	LogLevel  string `name:"log-level" setting:"log_level" placeholder:"LEVEL" help:"${log_level}" group:"settings"`
+	NoDaemon  bool   `name:"no-daemon" setting:"background.start" means:"false" help:"Start no \"linesman up\" in the background: fail where none runs ($$LINESMAN_BACKGROUND_START)." group:"settings"`
 	LogFormat string `name:"log-format" setting:"log_format" placeholder:"FORMAT" help:"${log_format}" group:"settings"`
 
 	Up         upCmd         `cmd:"" help:"Run everything in one process, with a NATS server of its own."`
@@ -44,6 +45,7 @@ type grammar struct {
 	Bridge     bridgeCmd     `cmd:"" help:"Answer requests that programs leave as files."`
 	Forget     forgetCmd     `cmd:"" help:"Erase a run that has ended."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
+	Down       downCmd       `cmd:"" help:"End the up of the data directory."`
 	Health     healthCmd     `cmd:"" help:"Say whether linesman takes and stores."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at all that linesman needs, and say what to do."`
 	Token      tokenCmd      `cmd:"" help:"Make, list and remove tokens for callers over HTTP."`
@@ -169,6 +171,9 @@ func (call *invocation) read(kctx *kong.Context) {
 			call.needsSettings = p.Command.Tag.Get("settings") != "none"
 		case p.Flag != nil:
 			value, _ := kctx.FlagValue(p.Flag).(string)
+			if means := p.Flag.Tag.Get("means"); means != "" {
+				value = means
+			}
 			if key := p.Flag.Tag.Get("setting"); key != "" {
 				call.settings = append(call.settings, config.Flag{Key: key, Value: value, Name: "--" + p.Flag.Name})
 			} else if p.Flag.Name == "config" {

@@ -112,7 +112,7 @@ func (c *contextCmd) context(a *app) (natsContext, error) {
 		one.Creds, err = filepath.Abs(one.Creds) // it will be read from elsewhere
 		return one, err
 	}
-	login, _, err := a.logins(c.User)
+	login, _, err := a.logins(c.User, func() {})
 	if err != nil {
 		return one, err
 	}

@@ -22,25 +22,24 @@ var demoRun string
 
 // demo plays the recorded run through the whole path, as an agent of its own.
 func (a *app) demo(ctx context.Context) error {
-	t := &attachment{}
-	var err error
-	if t.bus, err = a.connect(ctx, bus.OperatorUser); err != nil {
+	b, err := a.connect(ctx, bus.OperatorUser)
+	if err != nil {
 		return err
 	}
-	defer t.bus.Close()
+	defer b.Close()
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	id := newID()
-	d, err := a.createRun(ctx, t.bus, worker.Spec{
+	d, err := a.createRun(ctx, b, worker.Spec{
 		Run: id, Agent: "codex", Source: worker.SourceRun, Attended: true, Labels: map[string]string{"demo": "recorded"},
 		Argv: []string{self, "play"}, Dir: a.config.DataDir, Env: a.environ, Limits: a.runLimits(),
 	})
 	if err != nil {
 		return err
 	}
-	w, err := a.worker(t.bus)
+	w, err := a.worker(b)
 	if err != nil {
 		return errors.Join(err, d.Remove())
 	}
@@ -49,7 +48,7 @@ func (a *app) demo(ctx context.Context) error {
 		_, err := w.Run(d).Drive(ctx)
 		driven <- err
 	}()
-	_, _, watchErr := a.printer(false).watch(ctx, t.bus, bus.Filter{Run: id, Follow: true})
+	_, _, watchErr := a.printer(false).watch(ctx, b, bus.Filter{Run: id, Follow: true})
 	if err := errors.Join(<-driven, watchErr); err != nil || ctx.Err() != nil {
 		return err
 	}

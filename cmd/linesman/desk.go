@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -35,6 +36,9 @@ type desk struct {
 	web   *web.Server // nil: no HTTP
 	addr  net.Addr
 	mcp   *mcp.Endpoint
+
+	requests atomic.Uint64 // that came over HTTP from callers with a token
+	serving  atomic.Int64  // of them, how many are being answered
 }
 
 // newDesk makes a responder that works over a bus. With listen it serves HTTP
@@ -74,7 +78,7 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 		return nil, fmt.Errorf("--http: %w; choose another address, or port 0 for a free one", err)
 	}
 	d.mcp = mcp.Handler(mcp.NewServer(d.mcpConfig()))
-	d.web.Handle("/mcp", named(d.mcp))
+	d.web.Handle("/mcp", d.named(d.mcp))
 	if err := d.serveREST(); err != nil {
 		return nil, err
 	}
@@ -82,6 +86,29 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// withDesk does something with a responder beside the `linesman up` of the data
+// directory, or at the server of --nats. The responder ends when do does.
+func (a *app) withDesk(ctx context.Context, do func(context.Context, *desk) error) error {
+	b, err := a.client(ctx, bus.ResponderUser)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	d, err := a.newDesk(b, "")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.Run(ctx) })
+	group.Go(func() error {
+		defer cancel()
+		return do(ctx, d)
+	})
+	return group.Wait()
 }
 
 // serveREST hangs the REST API on the server, each operation for its scope.
@@ -94,14 +121,18 @@ func (d *desk) serveREST() error {
 		if err != nil {
 			return err
 		}
-		d.web.HandleFor(scope, r.Pattern, named(r.Handler))
+		d.web.HandleFor(scope, r.Pattern, d.named(r.Handler))
 	}
 	return nil
 }
 
-// named tells a surface who calls: idempotency keys are each caller's own.
-func named(h http.Handler) http.Handler {
+// named tells a surface who calls: idempotency keys are each caller's own. And
+// it counts the requests.
+func (d *desk) named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.requests.Add(1)
+		d.serving.Add(1)
+		defer d.serving.Add(-1)
 		h.ServeHTTP(w, r.WithContext(delegator.WithCaller(r.Context(), web.Caller(r.Context()))))
 	})
 }

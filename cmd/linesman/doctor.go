@@ -213,7 +213,7 @@ func (d *doctor) server(ctx context.Context) {
 		d.note("nats", levelSkip, "no server is known", "")
 		return
 	}
-	c, err := a.caller(ctx)
+	b, err := a.connect(ctx, bus.OperatorUser) // it starts nothing
 	if d.here.PID != 0 {
 		switch gone := errors.Is(unix.Kill(d.here.PID, 0), unix.ESRCH); {
 		case err == nil:
@@ -232,10 +232,10 @@ func (d *doctor) server(ctx context.Context) {
 		d.note("nats", level, first(err), do)
 		return
 	}
-	d.caller = c
-	nc := c.bus.Inside()
+	d.caller = &caller{a, b}
+	nc := b.Inside()
 	text := fmt.Sprintf("%s, server %s, max_payload %s", nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), shortBytes(nc.MaxPayload()))
-	if c.bus.OneAccount() {
+	if b.OneAccount() {
 		d.note("nats", levelWarn, text+"; events and raw lines are in one account", "set public_creds where others read the events")
 		return
 	}

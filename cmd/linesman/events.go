@@ -44,7 +44,7 @@ func (c *eventsCmd) check(*app) error {
 
 func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	b, err := a.connect(ctx, bus.SubscriberUser)
+	b, err := a.client(ctx, bus.SubscriberUser)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func hasEnded(ctx context.Context, b *bus.Bus, run string) (bool, error) {
 
 // mustKnow tells a run without events to show from one that does not exist.
 func (c *eventsCmd) mustKnow(ctx context.Context, a *app) error {
-	b, err := a.connect(ctx, bus.OperatorUser)
+	b, err := a.client(ctx, bus.OperatorUser)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ const (
 	exitNATS   = 3 // NATS is out of reach, or does not take and store
 	exitNoRun  = 4 // there is no such run
 
+	exitBusy = 75 // of `up --background` alone: another one has the data directory
+
 	exitTimeout       = 124 // a limit ended the run
 	exitLinesman      = 125 // linesman itself failed
 	exitNotExecutable = 126 // the command is there but cannot be executed

@@ -34,7 +34,7 @@ such run.`
 func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
 	run := string(c.Run_)
-	b, err := a.connect(ctx, bus.OperatorUser)
+	b, err := a.client(ctx, bus.OperatorUser)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func TestADataDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 			t.Errorf("mode %v: %v", mode, err)
 		}
 		var out, stderr bytes.Buffer
-		code := run(t.Context(), []string{"status", "--data-dir", dir}, nil, strings.NewReader(""), &out, &stderr)
+		code := run(t.Context(), []string{"status", "--no-daemon", "--data-dir", dir}, nil, strings.NewReader(""), &out, &stderr)
 		if refused := code == exitUsage && strings.Contains(stderr.String(), "others can write to "); refused == taken {
 			t.Errorf("mode %v: status ends with %d: %s", mode, code, &stderr)
 		}

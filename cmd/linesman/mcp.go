@@ -12,8 +12,7 @@ type mcpCmd struct{}
 // Help is printed by `linesman mcp --help`.
 func (mcpCmd) Help() string {
 	return `For the configuration of an MCP client, which starts it and speaks with it over stdin and stdout. It works with the "linesman
-up" of this data directory, or the NATS server of --nats; where nothing runs it is an "up" itself, on free ports, for as
-long as the client wants it. Agents that run then go on, and the next one finds them.
+up" of this data directory, which it starts in the background where none runs, or with the NATS server of --nats.
 
 Examples:
 
@@ -25,7 +24,7 @@ Exit status: 0 the client has gone, 1 failed, 2 bad flags or settings, 3 NATS is
 
 func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	return a.withDesk(ctx, "127.0.0.1:0", a.speakMCP)
+	return a.withDesk(ctx, a.speakMCP)
 }
 
 func (a *app) speakMCP(ctx context.Context, d *desk) error {

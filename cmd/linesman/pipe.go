@@ -39,38 +39,51 @@ func (c *pipeCmd) check(a *app) error {
 
 func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	t, err := a.attach(ctx, false)
-	if err != nil {
-		return err
+	var b *bus.Bus
+	if a.config.NATS != "" || !a.config.Background.Start { // else one is there, or will be
+		var err error
+		if b, err = a.client(ctx, bus.OperatorUser); err != nil {
+			return err
+		}
+		defer b.Close()
 	}
-	return errors.Join(c.run(ctx, a, t.bus), t.close())
-}
-
-func (c *pipeCmd) run(ctx context.Context, a *app, b *bus.Bus) error {
 	id := string(c.Run_)
 	if id == "" {
 		id = newID()
 	}
-	d, err := a.createRun(ctx, b, worker.Spec{Run: id, Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label, Limits: a.runLimits()})
+	d, err := a.createDir(worker.Spec{Run: id, Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label, Limits: a.runLimits()})
 	if err != nil {
 		return err
 	}
-	w, err := a.worker(b)
-	if err != nil {
-		return errors.Join(err, d.Remove())
-	}
-	defer a.alive(ctx, b, w, worker.Tasks{})()
 	path := d.Path()
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return worker.Pipe(groupCtx, a.stdin, d) })
-	group.Go(func() error {
-		_, err := w.Run(d).Drive(groupCtx)
-		return err
-	})
-	if err := group.Wait(); err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("run %s: broken off; what was read is in %s, and the next `linesman up` takes it", id, path)
-		}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	var read errgroup.Group // the writer waits for nobody: it is read while NATS is looked for
+	read.Go(func() error { return worker.Pipe(reading, a.stdin, d) })
+	b, err = c.reach(ctx, a, b, id)
+	if b != nil {
+		defer b.Close()
+	}
+	switch {
+	case errors.Is(err, worker.ErrKnown):
+		stop()
+		_ = read.Wait() // what was read is not wanted
+		return errors.Join(err, d.Remove())
+	case err == nil:
+		err = c.drive(ctx, a, b, d)
+	}
+	if err == nil || !bus.IsAway(err) && exitCode(err) != exitNATS {
+		stop()
+	}
+	if readErr := read.Wait(); err == nil && readErr != nil {
+		err = readErr
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("run %s: broken off; what was read is in %s, and the next `linesman up` takes it", id, path)
+	case exitCode(err) == exitNATS:
+		return exitWith(exitNATS, fmt.Errorf("run %s: what was read is in %s, and the next `linesman up` takes it: %w", id, path, err))
+	case err != nil:
 		return fmt.Errorf("run %s: %w", id, err)
 	}
 	if c.Wait {
@@ -79,6 +92,33 @@ func (c *pipeCmd) run(ctx context.Context, a *app, b *bus.Bus) error {
 		}
 	}
 	_, err = fmt.Fprintln(a.stdout, id)
+	return err
+}
+
+// reach finds a server, where there is none yet, and the error where the run is
+// known there.
+func (c *pipeCmd) reach(ctx context.Context, a *app, b *bus.Bus, id string) (*bus.Bus, error) {
+	if b == nil {
+		var err error
+		if b, err = a.client(ctx, bus.OperatorUser); err != nil {
+			return nil, err
+		}
+	}
+	is, err := a.isKnown(ctx, b, id)
+	if is {
+		err = errKnown(id)
+	}
+	return b, err
+}
+
+// drive publishes what is read, to its end.
+func (c *pipeCmd) drive(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir) error {
+	w, err := a.worker(b)
+	if err != nil {
+		return err
+	}
+	defer a.alive(ctx, b, w, worker.Tasks{})()
+	_, err = w.Run(d).Drive(ctx)
 	return err
 }
 

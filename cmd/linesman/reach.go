@@ -24,6 +24,8 @@ type instance struct {
 	Data      string `json:"data"`
 	PID       int    `json:"pid"`
 	Version   string `json:"version"`
+
+	Background bool `json:"background,omitempty"` // another command started it, and it ends by itself
 }
 
 func instanceFile(data string) string { return filepath.Join(data, "linesman.json") }
@@ -74,31 +76,46 @@ func lockData(data string) (*os.File, error) {
 	return f, nil
 }
 
+// held reports whether a process has the data directory.
+func held(data string) bool {
+	f, err := os.Open(filepath.Join(data, "lock"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
 // lockDataSoon is lockData for who cannot do without it. A process that was
 // killed while it started a shim has a copy of the lock open until that shim
 // is the program it is to become, which on a busy machine takes a moment.
 func lockDataSoon(ctx context.Context, data string) (*os.File, error) {
-	const patience, pause = 2 * time.Second, 20 * time.Millisecond
-	for late := time.Now().Add(patience); ; {
+	for late := time.Now().Add(ghost); ; {
 		f, err := lockData(data)
 		if !errors.Is(err, errLocked) || time.Now().After(late) {
 			return f, err
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx) != nil {
 			return nil, err
-		case <-time.After(pause):
 		}
 	}
 }
+
+// ghost is how long a lock may outlive the process that had it.
+const ghost = 2 * time.Second
 
 // errNobody reports that there is nothing to connect to.
 var errNobody = errors.New("no linesman is running here")
 
 // connect connects to the server of --nats, or as user to the `linesman up`
-// of the data directory.
+// of the data directory. It starts nothing.
 func (a *app) connect(ctx context.Context, user string) (*bus.Bus, error) {
-	inside, public, err := a.logins(user)
+	return a.dial(ctx, user, func() {})
+}
+
+// dial is connect that calls again before each attempt to connect.
+func (a *app) dial(ctx context.Context, user string, again func()) (*bus.Bus, error) {
+	inside, public, err := a.logins(user, again)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +131,7 @@ func (a *app) connect(ctx context.Context, user string) (*bus.Bus, error) {
 
 func (a *app) names() bus.Names { return bus.Names{Prefix: a.config.Prefix} }
 
-func (a *app) logins(user string) (inside, public bus.Login, err error) {
+func (a *app) logins(user string, again func()) (inside, public bus.Login, err error) {
 	if a.config.NATS != "" && isDir(a.config.Creds) {
 		inside, public, err = keyLogins(a.config.Creds, a.config.NATS, user)
 		for _, l := range []bus.Login{inside, public} {
@@ -143,7 +160,10 @@ func (a *app) logins(user string) (inside, public bus.Login, err error) {
 		return inside, public, err
 	}
 	inside, public = credentials.Logins(running.NATS, user)
-	where := func() string { return whereIs(data) } // it may come back on another port
+	where := func() string { // it may come back on another port
+		again()
+		return whereIs(data)
+	}
 	inside.Where, public.Where = where, where
 	return inside, public, nil
 }

@@ -25,7 +25,7 @@ Exit status: 0 all the same, 1 failed or something differs, 2 bad flags or setti
 
 func (c *rebuildCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	b, err := a.connect(ctx, bus.OperatorUser)
+	b, err := a.client(ctx, bus.OperatorUser)
 	if err != nil {
 		return err
 	}

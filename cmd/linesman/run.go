@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -39,8 +38,8 @@ type runCmd struct {
 func (runCmd) Help() string {
 	return `The agent is started at most once, for this command, in its directory and environment, with /dev/null as its stdin.
 What it prints is kept on this machine until NATS has it, so nothing is lost while NATS is away. Its events are printed
-as they are stored. They go to the running "linesman up" or to --nats; without either, to a server that runs only as
-long as the agent. Ctrl-C is passed on to the agent; a second one cancels the run, and a third one leaves what is not
+as they are stored. They go to --nats, or to the "linesman up" of the data directory, which is started in the background
+where none runs. Ctrl-C is passed on to the agent; a second one cancels the run, and a third one leaves what is not
 stored yet to the next "linesman up".
 
 Examples:
@@ -80,9 +79,6 @@ func (c *runCmd) check(a *app) error {
 	return err
 }
 
-// away is how long NATS may be gone after the agent's end.
-const away = 60 * time.Second
-
 // Why a run is left to the next `linesman up`.
 var (
 	errAway = errors.New("NATS is away")
@@ -106,16 +102,20 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 
-	t, err := a.attach(ctx, true)
-	if exitCode(err) == exitUsage {
-		return err
+	waiting, stop := untilSignal(ctx, signals) // until there is a run to pass it to
+	b, d, code, err := c.create(waiting, a, dir)
+	signalled := stop()
+	if b != nil {
+		defer b.Close()
 	}
-	if err != nil {
-		return exitWith(exitLinesman, err)
-	}
-	code, err := c.run(ctx, a, t, dir, signals)
-	if err = errors.Join(err, t.close()); err != nil && code == 0 {
-		code = exitLinesman
+	switch {
+	case signalled:
+		code, err = exitSignal+int(syscall.SIGINT), errors.New("ended by a signal; no agent was started")
+		if d != nil {
+			err = errors.Join(err, d.Remove())
+		}
+	case err == nil:
+		code, err = c.run(ctx, a, b, d, signals)
 	}
 	if code != 0 || err != nil {
 		return exitWith(code, err)
@@ -123,16 +123,29 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-func (c *runCmd) run(ctx context.Context, a *app, t *attachment, dir string, signals <-chan os.Signal) (int, error) {
+// create makes the run, whose agent has not begun. With an error it returns
+// the exit code.
+func (c *runCmd) create(ctx context.Context, a *app, dir string) (*bus.Bus, *worker.Dir, int, error) {
+	b, err := a.client(ctx, bus.OperatorUser)
+	switch {
+	case exitCode(err) == exitUsage:
+		return nil, nil, exitUsage, err
+	case err != nil:
+		return nil, nil, exitLinesman, err
+	}
 	id := string(c.Run_)
 	if id == "" {
 		id = newID()
 	}
 	marks := map[string]string(c.Label)
 	if c.Resume != "" {
-		link, task, err := a.nextLink(ctx, t.bus, string(c.Resume), string(c.Agent))
+		var link, task string
+		err := a.insist(ctx, func(ctx context.Context) (err error) {
+			link, task, err = a.nextLink(ctx, b, string(c.Resume), string(c.Agent))
+			return err
+		})
 		if err != nil {
-			return exitFailed, err
+			return b, nil, exitFailed, err
 		}
 		id, marks = link, maps.Clone(marks)
 		if marks == nil {
@@ -140,23 +153,28 @@ func (c *runCmd) run(ctx context.Context, a *app, t *attachment, dir string, sig
 		}
 		marks[runs.LabelContinues] = task
 	}
-	d, err := a.createRun(ctx, t.bus, worker.Spec{
+	d, err := a.createRun(ctx, b, worker.Spec{
 		Run: id, Agent: string(c.Agent), Source: worker.SourceRun, Labels: marks, Attended: true,
 		Argv: c.Command, Dir: dir, Env: a.environ, Limits: a.runLimits(),
 	})
 	switch {
 	case errors.Is(err, worker.ErrKnown) && c.Resume != "":
-		return exitFailed, fmt.Errorf("run %s: somebody else goes on with it already", c.Resume)
+		return b, nil, exitFailed, fmt.Errorf("run %s: somebody else goes on with it already", c.Resume)
 	case errors.Is(err, worker.ErrKnown):
-		return exitFailed, err
+		return b, nil, exitFailed, err
 	case err != nil:
-		return exitLinesman, err
+		return b, nil, exitLinesman, err
 	}
-	w, err := a.worker(t.bus)
+	return b, d, 0, nil
+}
+
+func (c *runCmd) run(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir, signals <-chan os.Signal) (int, error) {
+	id := d.Spec.Run
+	w, err := a.worker(b)
 	if err != nil {
 		return exitLinesman, errors.Join(err, d.Remove())
 	}
-	defer a.alive(ctx, t.bus, w, worker.Tasks{})()
+	defer a.alive(ctx, b, w, worker.Tasks{})()
 	fmt.Fprintf(a.stderr, "linesman: run %s\n", id)
 
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -171,18 +189,20 @@ func (c *runCmd) run(ctx context.Context, a *app, t *attachment, dir string, sig
 				fmt.Fprintf(a.stderr, "linesman: %s\n", s)
 			}
 		}
-		_, _, err := p.watch(ctx, t.bus, bus.Filter{Run: id, Agent: string(c.Agent), Follow: true})
+		_, _, err := p.watch(ctx, b, bus.Filter{Run: id, Agent: string(c.Agent), Follow: true})
 		printed <- err
 	})
 	r, path := w.Run(d), d.Path()
 	beside.Go(func() { a.relay(ctx, cancel, r, signals) })
-	beside.Go(func() { abandon(ctx, cancel, t.bus, r) })
+	beside.Go(func() { a.abandon(ctx, cancel, b, r) })
 	exit, err := r.Drive(ctx)
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, worker.ErrKnown):
 		return exitFailed, err
 	case errors.Is(err, worker.ErrEnded):
 		return exitLinesman, err
+	case err != nil && errors.Is(cause, errAway) && !r.AgentBegun():
+		return exitLinesman, fmt.Errorf("run %s: %s is still away after %v, and the agent was not started: `linesman doctor` says what is wrong; then run it again", id, a.server(), away)
 	case err != nil && errors.Is(cause, errAway):
 		return exitLinesman, fmt.Errorf("run %s: NATS is still away %v after the agent's end: its output is in %s, and the next `linesman up` on this data directory takes it", id, away, path)
 	case err != nil && errors.Is(cause, errLeft):
@@ -253,25 +273,6 @@ func agentCode(x runs.Exit) int {
 	return exitLinesman
 }
 
-// createRun makes the directory of a run whose id nobody knows. The fence of
-// its raw log finds out who else takes that id meanwhile.
-func (a *app) createRun(ctx context.Context, b *bus.Bus, spec worker.Spec) (*worker.Dir, error) {
-	known := fmt.Errorf("run %s: %w: choose another id", spec.Run, worker.ErrKnown)
-	check, cancel := soon(ctx)
-	defer cancel()
-	switch is, err := b.Known(check, spec.Run); {
-	case err != nil:
-		return nil, err
-	case is:
-		return nil, known
-	}
-	d, err := worker.Create(a.runsDir(), spec)
-	if errors.Is(err, fs.ErrExist) {
-		return nil, known
-	}
-	return d, err
-}
-
 func newID() string { return runs.LocalID(time.Now().UnixMilli(), rand.Uint64()) }
 
 // relay passes the first Ctrl-C on to the agent; the second one, or SIGTERM,
@@ -300,22 +301,28 @@ func (a *app) relay(ctx context.Context, leave context.CancelCauseFunc, r *worke
 	}
 }
 
-// abandon gives up when NATS is still away some time after the agent's end.
-func abandon(ctx context.Context, cancel context.CancelCauseFunc, b *bus.Bus, r *worker.Run) {
+// abandon gives up when NATS is still away some time after the agent's end, or
+// before its beginning. While the agent works it may be away for as long.
+func (a *app) abandon(ctx context.Context, cancel context.CancelCauseFunc, b *bus.Bus, r *worker.Run) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	var since time.Time
+	said := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if !r.AgentEnded() || b.Connected() {
+			if b.Connected() || r.AgentBegun() && !r.AgentEnded() {
 				since = time.Time{}
 				continue
 			}
 			if since.IsZero() {
 				since = now
+				if !said {
+					said = true
+					a.sayAway()
+				}
 			}
 			if now.Sub(since) >= away {
 				cancel(errAway)

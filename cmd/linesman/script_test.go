@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -21,6 +22,9 @@ import (
 
 // TestMain makes the test binary the program itself when a script calls it.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "up" && filepath.Base(os.Args[0]) != "linesman" { // started by a test in this process, whose program is the test
+		os.Exit(exitUsage)
+	}
 	testscript.Main(m, map[string]func(){"linesman": main})
 }
 
@@ -47,7 +51,14 @@ func TestScripts(t *testing.T) {
 			}
 			env.Setenv("CORPUS", corpus)
 			env.Setenv("HOME", home)
+			env.Setenv("LINESMAN_BACKGROUND_IDLE", "1m") // where all else fails
 			env.Values[background{}] = map[string]*exec.Cmd{}
+			env.Defer(func() {
+				for _, left := range endUps(env) {
+					env.T().Log(left)
+					defer env.T().FailNow()
+				}
+			})
 			env.Defer(func() { // all that it started has ended then
 				for _, leak := range leaks(env) {
 					env.T().Log(leak)
@@ -63,6 +74,23 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// endUps ends what a script's commands have started in the background, and
+// says what does not end. Nobody is connected any more.
+func endUps(env *testscript.Env) (left []string) {
+	locks, err := filepath.Glob(filepath.Join(env.WorkDir, "*", "lock"))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, lock := range locks {
+		down := exec.Command("linesman", "down", "--data-dir", filepath.Dir(lock))
+		down.Env = []string{"HOME=" + env.Getenv("HOME"), "GORACE=" + env.Getenv("GORACE")}
+		if out, err := down.CombinedOutput(); err != nil {
+			left = append(left, fmt.Sprintf("%s: %v: %s", lock, err, out))
+		}
+	}
+	return left
+}
+
 // leaks are what a script's commands from start have said on stderr and no log
 // may have.
 func leaks(env *testscript.Env) (all []string) {
@@ -76,6 +104,15 @@ func leaks(env *testscript.Env) (all []string) {
 	}
 	outs, err := filepath.Glob(filepath.Join(env.WorkDir, "*.out"))
 	errs = append(errs, err)
+	background, err := filepath.Glob(filepath.Join(env.WorkDir, "*", "up.log"))
+	errs = append(errs, err)
+	for _, log := range background {
+		b, err := os.ReadFile(log)
+		errs = append(errs, err)
+		for _, leak := range quietly.Leaks(b, secrets) {
+			all = append(all, log+": "+leak)
+		}
+	}
 	for _, out := range outs {
 		log := strings.TrimSuffix(out, "out") + "err"
 		b, err := os.ReadFile(log)
@@ -130,7 +167,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	name := args[0]
 	cmd := exec.Command("/bin/sh", append([]string{"-c", `exec "$@"`, "sh"}, args[1:]...)...) // for the script's PATH
 	cmd.Dir = ts.MkAbs(".")
-	for _, v := range []string{"PATH", "HOME", "GORACE", "TMPDIR"} {
+	for _, v := range []string{"PATH", "HOME", "GORACE", "TMPDIR", "LINESMAN_BACKGROUND_IDLE"} {
 		cmd.Env = append(cmd.Env, v+"="+ts.Getenv(v))
 	}
 	out, err := os.Create(ts.MkAbs(name + ".out"))

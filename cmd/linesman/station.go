@@ -54,12 +54,12 @@ func (a *app) backend(agent agentKind) (normalizer.Backend, error) {
 
 // station is an embedded server with its streams and a normalizer at work.
 type station struct {
-	server  *bus.Server
-	buses   []*bus.Bus
-	workBus *bus.Bus
-	cancel  context.CancelFunc
-	group   *errgroup.Group
-	ended   <-chan struct{} // closed when the normalizer or the server has ended, as it should not
+	server            *bus.Server
+	buses             []*bus.Bus
+	operator, workBus *bus.Bus
+	cancel            context.CancelFunc
+	group             *errgroup.Group
+	ended             <-chan struct{} // closed when the normalizer or the server has ended, as it should not
 }
 
 // newStation starts one that keeps its streams in dir. Its normalizer works
@@ -81,14 +81,13 @@ func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, e
 		return nil, err
 	}
 	group.Go(func() error { return server.Keep(groupCtx) })
-	operator, err := s.connect(ctx, a, bus.OperatorUser)
-	if err != nil {
+	if s.operator, err = s.connect(ctx, a, bus.OperatorUser); err != nil {
 		return nil, err
 	}
-	if err := a.ensure(ctx, operator, a.limits(dir)); err != nil {
+	if err := a.ensure(ctx, s.operator, a.limits(dir)); err != nil {
 		return nil, err
 	}
-	if err := operator.ClearLease(ctx); err != nil {
+	if err := s.operator.ClearLease(ctx); err != nil {
 		return nil, err
 	}
 	office, err := s.connect(ctx, a, bus.NormalizerUser)
@@ -99,7 +98,7 @@ func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, e
 		return nil, err
 	}
 	n := a.normalizer(office)
-	n.Prepare = func(ctx context.Context) error { return a.ensure(ctx, operator, a.limits(dir)) }
+	n.Prepare = func(ctx context.Context) error { return a.ensure(ctx, s.operator, a.limits(dir)) }
 	ready := make(chan struct{})
 	n.Ready = sync.OnceFunc(func() { close(ready) })
 	group.Go(func() error { return n.Run(groupCtx) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -50,36 +51,38 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	if c.Once {
 		a.whisper()
 	}
-	t, err := a.attach(ctx, false)
+	b, err := a.client(ctx, bus.OperatorUser)
 	if err != nil {
 		return err
 	}
-	w, err := a.worker(t.bus)
-	if err == nil {
-		defer a.alive(ctx, t.bus, w, worker.Tasks{})()
-		var mu sync.Mutex
-		skipped := 0
-		spec := worker.TailSpec{
-			Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Again: c.Again,
-			Began: func(run, path string) {
-				mu.Lock()
-				defer mu.Unlock()
-				fmt.Fprintf(a.stdout, "%s %s\n", run, path)
-			},
-			Skipped: func(run, path string) {
-				mu.Lock()
-				defer mu.Unlock()
-				skipped++
-				fmt.Fprintf(a.stdout, "skipped %s %s\n", run, path)
-			},
-		}
-		err = quiet(w.Tail(ctx, spec))
-		if skipped > 0 {
-			fmt.Fprintf(a.stderr, "linesman: files skipped: %d, imported before and unchanged; --again imports them anew\n", skipped)
-		}
-		if c.Once && ctx.Err() != nil {
-			err = errors.Join(err, errors.New("interrupted: the same call imports the rest"))
-		}
+	defer b.Close()
+	w, err := a.worker(b)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, t.close())
+	defer a.alive(ctx, b, w, worker.Tasks{})()
+	var mu sync.Mutex
+	skipped := 0
+	spec := worker.TailSpec{
+		Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Again: c.Again,
+		Began: func(run, path string) {
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprintf(a.stdout, "%s %s\n", run, path)
+		},
+		Skipped: func(run, path string) {
+			mu.Lock()
+			defer mu.Unlock()
+			skipped++
+			fmt.Fprintf(a.stdout, "skipped %s %s\n", run, path)
+		},
+	}
+	err = quiet(w.Tail(ctx, spec))
+	if skipped > 0 {
+		fmt.Fprintf(a.stderr, "linesman: files skipped: %d, imported before and unchanged; --again imports them anew\n", skipped)
+	}
+	if c.Once && ctx.Err() != nil {
+		err = errors.Join(err, errors.New("interrupted: the same call imports the rest"))
+	}
+	return err
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,6 +21,7 @@ type upCmd struct {
 	HTTP       string `name:"http" setting:"http" placeholder:"HOST:PORT" help:"${http}"`
 	MaxRuns    string `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
 	LostAfter  string `name:"lost-after" setting:"lost_after" placeholder:"DURATION" help:"${lost_after}"`
+	Background bool   `hidden:"" help:"What another command starts where nothing runs."`
 	Demo       bool   `help:"Show what it does: play a recorded agent run once everything is ready."`
 }
 
@@ -49,17 +52,14 @@ func (c *upCmd) check(a *app) error {
 }
 
 func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
-	data := a.config.DataDir
-	lock, err := lockDataSoon(ctx, data)
-	switch {
-	case errors.Is(err, errLocked):
-		return fmt.Errorf("%w: end it first, or choose another directory with --data-dir", err)
-	case err != nil:
+	if c.Background {
+		return a.inBackground(ctx)
+	}
+	if a.lock, err = a.takeOver(ctx); err != nil { // given back by the end of the process
 		return err
 	}
-	defer lock.Close()
-	err = a.everything(ctx, a.config.NATSListen, a.config.HTTP, func(ctx context.Context, here instance, _ *desk) error {
-		fmt.Fprintf(a.stdout, "ready nats=%s http=%s data=%s\n", here.NATS, here.HTTP, data)
+	err = a.everything(ctx, a.config.NATSListen, a.config.HTTP, func(ctx context.Context, u *upRole) error {
+		fmt.Fprintf(a.stdout, "ready nats=%s http=%s data=%s\n", u.here.NATS, u.here.HTTP, u.here.Data)
 		if c.Demo {
 			return quiet(a.demo(ctx))
 		}
@@ -71,11 +71,25 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 	return err
 }
 
+// upRole is an `up` at work.
+type upRole struct {
+	*station
+	here   instance
+	desk   *desk
+	worker *worker.Worker
+
+	mu     sync.Mutex
+	hidden bool // linesman.json is not to be there
+}
+
 // everything runs all roles on the data directory, whose lock the caller has,
 // until ctx ends or something breaks that no waiting mends. Ready is called
 // once all of it works, and beside it.
-func (a *app) everything(ctx context.Context, natsListen, httpListen string, ready func(context.Context, instance, *desk) error) (err error) {
+func (a *app) everything(ctx context.Context, natsListen, httpListen string, ready func(context.Context, *upRole) error) (err error) {
 	data := a.config.DataDir
+	if err := os.Remove(instanceFile(data)); err != nil && !errors.Is(err, fs.ErrNotExist) { // one that was killed left it
+		return fmt.Errorf("data directory: %w", err)
+	}
 	s, err := a.newStation(ctx, data, natsListen)
 	switch {
 	case errors.Is(err, bus.ErrListen):
@@ -101,7 +115,14 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 		return err
 	}
 
-	here := instance{NATS: s.server.URL(), HTTP: d.url(), TokenFile: a.tokenFile(), Data: data, PID: os.Getpid(), Version: build().Version}
+	u := &upRole{station: s, desk: d, worker: w, here: instance{
+		NATS: s.server.URL(), HTTP: d.url(), TokenFile: a.tokenFile(), Data: data, PID: os.Getpid(), Version: build().Version, Background: a.background,
+	}}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := s.operator.ListenStop(u.here.PID, stop); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.carry(ctx, s.workBus, w, tasks) })
 	group.Go(func() error { return d.serve(ctx) })
@@ -117,13 +138,13 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 		if err := d.Ready(ctx); err != nil { // ctx ended
 			return nil
 		}
-		if err := here.write(); err != nil {
+		if err := u.here.write(); err != nil {
 			return fmt.Errorf("data directory: %w", err)
 		}
-		defer os.Remove(instanceFile(data))
+		defer u.hide()
 		beside, ctx := errgroup.WithContext(ctx)
-		beside.Go(func() error { return here.keep(ctx, a.log) })
-		beside.Go(func() error { return ready(ctx, here, d) })
+		beside.Go(func() error { return u.keep(ctx, a.log) })
+		beside.Go(func() error { return ready(ctx, u) })
 		return beside.Wait()
 	})
 	return group.Wait()
@@ -140,8 +161,23 @@ func (a *app) carry(ctx context.Context, b *bus.Bus, w *worker.Worker, tasks wor
 	return group.Wait()
 }
 
+// hide takes linesman.json away, and show has it written again.
+func (u *upRole) hide() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.hidden = true
+	_ = os.Remove(instanceFile(u.here.Data))
+}
+
+func (u *upRole) show() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.hidden = false
+	_ = u.here.write() // or keep does
+}
+
 // keep writes linesman.json again when it is gone, or another's.
-func (i instance) keep(ctx context.Context, log *zap.Logger) error {
+func (u *upRole) keep(ctx context.Context, log *zap.Logger) error {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {
@@ -150,12 +186,13 @@ func (i instance) keep(ctx context.Context, log *zap.Logger) error {
 			return nil
 		case <-tick.C:
 		}
-		if now, err := readInstance(i.Data); err == nil && now == i {
-			continue
+		u.mu.Lock()
+		if now, err := readInstance(u.here.Data); !u.hidden && (err != nil || now != u.here) {
+			if err := u.here.write(); err != nil {
+				log.Warn("linesman.json cannot be written", zap.Error(err))
+			}
 		}
-		if err := i.write(); err != nil {
-			log.Warn("linesman.json cannot be written", zap.Error(err))
-		}
+		u.mu.Unlock()
 	}
 }
 

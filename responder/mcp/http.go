@@ -134,6 +134,9 @@ func (e *Endpoint) serveSession(w http.ResponseWriter, r *http.Request) {
 	e.legacy.ServeHTTP(w, r)
 }
 
+// Sessions is how many sessions are open.
+func (e *Endpoint) Sessions() int { return len(e.sessions.live()) }
+
 // Close ends the sessions, and returns when their calls have ended. Requests
 // that come later are refused.
 func (e *Endpoint) Close() {

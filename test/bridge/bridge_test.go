@@ -29,6 +29,7 @@ var linesman string // the program under test
 
 func TestMain(m *testing.M) {
 	guard.Work()
+	_ = os.Setenv("LINESMAN_BACKGROUND_START", "false") // a server that is away stays away
 	dir, err := os.MkdirTemp("", "linesman-bridge-")
 	if err != nil {
 		panic(err)
@@ -325,8 +326,7 @@ func (w *world) killing(flags ...string) (stop func() int) {
 	return stop
 }
 
-// The real Codex answers, with a text that is longer than events are, too. The
-// bridge is its own server here.
+// The real Codex answers, with a text that is longer than events are, too.
 func TestRealCodexAnswers(t *testing.T) {
 	t.Parallel()
 	agents.Codex(t)
@@ -340,6 +340,7 @@ func TestRealCodexAnswers(t *testing.T) {
 		}
 		w.write(scenario+".sh", script+fmt.Sprintf("exec '%s' \"$@\"\n", argv[0][0]))
 	}
+	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	w.start("bridge", "--dir", w.work, "--working-dir", w.lab, "--skip-git-repo-check")
 	got := w.story("schema", "long-message")
 	if first, _ := got[0].(map[string]any); first["files"] != 1.0 {
@@ -357,6 +358,7 @@ func TestExampleGoesOnWithItsAnswer(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", example, "../../examples/bridge").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	w.start("bridge", "--dir", w.work, "--working-dir", w.lab)
 	run := func(args ...string) (string, int) {
 		cmd := exec.CommandContext(t.Context(), example, args...)

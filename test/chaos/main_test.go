@@ -37,6 +37,7 @@ func environ(name string, standard uint64) uint64 {
 
 func TestMain(m *testing.M) {
 	guard.Work()
+	_ = os.Setenv("LINESMAN_BACKGROUND_START", "false") // a server that is away stays away
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		_ = parallel.Value.Set("4") // they wait more than they work

@@ -47,7 +47,7 @@ func snapshot(t *testing.T, text string, running int64) {
 }
 
 // The real Codex calls a tool of ours over stdio, where nothing runs yet: then
-// `linesman mcp` is all there is.
+// `linesman mcp` starts a server.
 func TestRealCodexCallsOurTools(t *testing.T) {
 	t.Parallel()
 	codex := agents.Codex(t)
@@ -68,6 +68,7 @@ args = ["mcp", "--data-dir", %q]
 default_tools_approval_mode = "approve"
 `, agents.Mock(t, "codex-linesman"), program, data)
 	write(t, filepath.Join(dir, "config.toml"), config)
+	background(t, data, nil) // Codex passes on what it wants
 	lines := call(t, dir, []string{"CODEX_HOME=" + dir}, codex, "exec", "--json", "--skip-git-repo-check", "Look.")
 	for _, l := range lines {
 		if item := l.Get("item"); l.Get("type").String() == "item.completed" && item.Get("type").String() == "mcp_tool_call" {

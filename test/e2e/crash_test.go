@@ -86,12 +86,12 @@ func TestAllKilledAndStartedAgainLosesNothing(t *testing.T) {
 	}
 }
 
-// Without an `up` the run's own server dies with it; the next one has what it
-// had, and the rest from the run directory.
+// Without an `up` the run has started one, which it does not take with it; one
+// in a terminal takes over.
 func TestRunWithoutUpIsAdoptedByTheNext(t *testing.T) {
 	t.Parallel()
 	data, agent := t.TempDir(), newScript(t, halves)
-	run := begin(t, nil, "run", "--data-dir", data, "--run", "alone", "--json", "--", agent.path)
+	run := beginIn(t, background(t, data, os.Environ()), nil, "run", "--data-dir", data, "--run", "alone", "--json", "--", agent.path)
 	run.await(run.stdout, `"text":"one"`)
 	run.kill()
 	agent.touch("go")

@@ -33,6 +33,7 @@ var program string // the linesman under test
 
 func TestMain(m *testing.M) {
 	guard.Work()
+	_ = os.Setenv("LINESMAN_BACKGROUND_START", "false") // a server that is away stays away; see background for the others
 	dir, err := os.MkdirTemp("", "linesman-e2e-")
 	if err != nil {
 		panic(err)
@@ -340,7 +341,8 @@ func splitThreads(out []byte, n int) [][]byte {
 func TestRealCodexHugeLine(t *testing.T) {
 	t.Parallel()
 	env, processes, cwd := agents.Setup(t, "codex-shell-huge", t.TempDir())
-	records, code := agentRun(t, t.TempDir(), "huge", env, processes[0], cwd, "") // no `up`: a server of its own
+	data := t.TempDir()
+	records, code := agentRun(t, data, "huge", background(t, data, env), processes[0], cwd, "") // no `up`: it starts one
 	if code != 0 {
 		t.Errorf("exit status %d", code)
 	}

@@ -61,6 +61,20 @@ func beginIn(t *testing.T, env []string, stdin io.Reader, args ...string) *proce
 	return p
 }
 
+// background is an environment in which commands on a data directory start an
+// `up` in the background, which ends with the test.
+func background(t *testing.T, data string, env []string) []string {
+	t.Helper()
+	t.Cleanup(func() {
+		down := exec.Command(program, "down", "--data-dir", data)
+		quiet.Watch(t, down)
+		if err := down.Run(); err != nil {
+			t.Errorf("down: %v", err)
+		}
+	})
+	return append(env, "LINESMAN_BACKGROUND_START=true")
+}
+
 // signal sends one that must find the process alive.
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()

@@ -23,6 +23,7 @@ var program string // the linesman under test
 
 func TestMain(m *testing.M) {
 	guard.Work()
+	_ = os.Setenv("LINESMAN_BACKGROUND_START", "false") // a server that is away stays away
 	dir, err := os.MkdirTemp("", "linesman-mcp-")
 	if err != nil {
 		panic(err)

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+)
+
+type downCmd struct{}
+
+// Help is printed by `linesman down --help`.
+func (downCmd) Help() string {
+	return `Ends the "linesman up" of this data directory, in the background or in a terminal, as SIGTERM does, and waits until it is
+gone. Agents that run go on under their limits, and the next "linesman up" finds them. A command that is still connected,
+such as "linesman run" or "linesman mcp", starts another one in the background when it needs it.
+
+Examples:
+
+    linesman down
+
+Exit status: 0 none runs any more, 1 failed, 2 bad flags or settings.`
+}
+
+func (c *downCmd) check(a *app) error {
+	if a.config.NATS != "" {
+		return errors.New("nats: `down` ends the `linesman up` of a data directory; it has no say over another server")
+	}
+	return nil
+}
+
+func (c *downCmd) Run(ctx context.Context, a *app) error {
+	a.whisper()
+	var asked int
+	for late := time.Now().Add(patience); held(a.config.DataDir); {
+		here, err := readInstance(a.config.DataDir)
+		if err == nil && here.PID != asked {
+			if err = a.askStop(ctx, here); err == nil {
+				asked = here.PID
+			}
+		}
+		if time.Now().After(late) {
+			return fmt.Errorf("%s is still in use after %v%s", a.config.DataDir, patience, by(here, err))
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeOver takes the lock of the data directory, from an `up` in the background
+// if need be: that one ends, and what is connected to it finds this one.
+func (a *app) takeOver(ctx context.Context) (*os.File, error) {
+	data := a.config.DataDir
+	begun, asked := time.Now(), 0
+	for {
+		lock, err := lockData(data)
+		if !errors.Is(err, errLocked) {
+			return lock, err
+		}
+		waited := time.Since(begun)
+		here, err := readInstance(data)
+		switch {
+		case err == nil && !here.Background && waited > ghost:
+			return nil, fmt.Errorf("%w: %s: end it first, or choose another directory with --data-dir", errLocked, data)
+		case err == nil && here.Background && here.PID != asked:
+			if err = a.askStop(ctx, here); err == nil {
+				asked = here.PID
+				a.log.Info("the `linesman up` in the background gives way", zap.Int("pid", here.PID))
+			}
+		}
+		if waited > patience {
+			return nil, fmt.Errorf("%w: %s, and has not given way after %v%s", errLocked, data, patience, by(here, err))
+		}
+		if err := pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// patience is how long an `up` that was asked to end may take.
+const patience = 30 * time.Second
+
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(20 * time.Millisecond):
+		return nil
+	}
+}
+
+// by says which process does not end, as far as is known.
+func by(here instance, err error) string {
+	switch {
+	case here.PID == 0:
+		return ": the process that has it does not say which it is; end that"
+	case err != nil:
+		return fmt.Sprintf(": %v; end process %d", first(err), here.PID)
+	}
+	return fmt.Sprintf("; end process %d", here.PID)
+}
+
+// askStop asks an `up` to end, over its own server: a process number alone may
+// be another's by now.
+func (a *app) askStop(ctx context.Context, here instance) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	b, err := a.connect(ctx, bus.OperatorUser)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return b.AskStop(ctx, here.PID)
+}

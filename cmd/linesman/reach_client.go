@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/linesman/linesman/bus"
+)
+
+// client connects as user to the server that a command needs: that of --nats,
+// or the `linesman up` of the data directory, which is started in the
+// background where there is none. The connection outlives the server: the next
+// one is found, or started.
+func (a *app) client(ctx context.Context, user string) (*bus.Bus, error) {
+	if a.config.NATS != "" {
+		return a.connect(ctx, user)
+	}
+	const pause, mute = 10 * time.Millisecond, 3 * time.Second
+	data := a.config.DataDir
+	begun := time.Now()
+	said := false
+	var up *launched
+	for {
+		busy := held(data)
+		if busy {
+			b, err := a.connectHere(ctx, user)
+			if err == nil {
+				return b, nil
+			}
+			if waited := time.Since(begun); exitCode(err) != exitNATS || waited > away {
+				return nil, err
+			} else if waited > mute && !said {
+				said = true
+				fmt.Fprintf(a.stderr, "linesman: %s is in use, and its `linesman up` does not answer yet: waiting for it, %v at most\n", data, away)
+			}
+		}
+		if !busy && up == nil {
+			if !a.config.Background.Start {
+				return a.connect(ctx, user) // which says what is not there
+			}
+			var err error
+			if up, err = a.launch(); err != nil {
+				return nil, exitWith(exitNATS, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, exitWith(exitNATS, ctx.Err())
+		case <-up.answered():
+			switch err := up.err; {
+			case errors.Is(err, errLocked): // somebody else was faster
+			case err != nil:
+				return nil, exitWith(exitNATS, err)
+			}
+			up = nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// connectHere connects to the `linesman up` that has the data directory, if it
+// is ready. One that is about to end has taken linesman.json away before it
+// looked for clients a last time: then this is none of its clients.
+func (a *app) connectHere(ctx context.Context, user string) (*bus.Bus, error) {
+	before, err := readInstance(a.config.DataDir)
+	if err != nil {
+		return nil, exitWith(exitNATS, fmt.Errorf("%s is in use, and no `linesman up` answers there: %w", a.config.DataDir, err))
+	}
+	b, err := a.dial(ctx, user, a.revive)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := readInstance(a.config.DataDir); err != nil || now != before {
+		b.Close()
+		return nil, exitWith(exitNATS, fmt.Errorf("the `linesman up` of %s is ending", a.config.DataDir))
+	}
+	return b, nil
+}
+
+// revive is called before each attempt to connect again: it starts an `up`
+// where the one that there was is gone, and does not wait for it. One that was
+// killed leaves linesman.json behind; one that was ended is given a moment, for
+// who ended it may be about to start another.
+func (a *app) revive() {
+	const patience, pause = 2 * time.Second, 10 * time.Second
+	if !a.config.Background.Start || held(a.config.DataDir) {
+		a.revival.Lock()
+		a.free = time.Time{}
+		a.revival.Unlock()
+		return
+	}
+	a.revival.Lock()
+	defer a.revival.Unlock()
+	now := time.Now()
+	if a.free.IsZero() {
+		a.free = now
+	}
+	_, err := readInstance(a.config.DataDir)
+	if err != nil && now.Sub(a.free) < patience || now.Before(a.notBefore) {
+		return
+	}
+	if a.up != nil {
+		select {
+		case <-a.up.done:
+			if a.up.err != nil && !errors.Is(a.up.err, errLocked) {
+				a.log.Warn("no server can be started: " + first(a.up.err))
+				a.up, a.notBefore = nil, now.Add(pause)
+				return
+			}
+		default:
+			return // it is starting
+		}
+	}
+	if a.up, err = a.launch(); err != nil {
+		a.log.Warn("no server can be started: " + first(err))
+		a.up, a.notBefore = nil, now.Add(pause)
+	}
+}
