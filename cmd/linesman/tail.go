@@ -35,6 +35,7 @@ Examples:
     linesman tail session.jsonl
     linesman tail --once --agent codex recorded/*.jsonl
     linesman tail --once --again recorded/broken.jsonl
+    find sessions -name '*.jsonl' -print0 | xargs -0 linesman tail --once
 
 Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach.`
 }
