@@ -213,7 +213,7 @@ func (d *Dir) Close() error {
 		d.mark = nil
 	}
 	if d.owner != nil {
-		errs = append(errs, d.owner.Close())
+		errs = append(errs, release(d.owner))
 		d.owner = nil
 	}
 	return errors.Join(errs...)

@@ -24,6 +24,13 @@ func tryLock(f *os.File) error {
 	return flock(f, unix.LOCK_EX|unix.LOCK_NB)
 }
 
+// release gives the lock of f back, and closes f. A process that is just being
+// started has f for a moment, too: to close it alone would leave the lock with
+// that one.
+func release(f *os.File) error {
+	return errors.Join(flock(f, unix.LOCK_UN), f.Close())
+}
+
 // held reports whether somebody holds the lock of the file at path. It asks
 // with a shared lock of its own, so that those who ask do not see each other;
 // for that moment tryLock fails. A file that is not there is held by nobody.
@@ -35,7 +42,7 @@ func held(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer f.Close() // and gives the lock back
+	defer func() { _ = release(f) }()
 	err = flock(f, unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, errLocked) {
 		return true, nil

@@ -1,0 +1,29 @@
+package worker
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A process that is being started has all files for a moment.
+func TestAClosedDirectoryIsFreeThoughAProcessIsBeingStarted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := l.create(shell("r", "true"))
+	inherited, err := unix.Dup(int(d.owner.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inherited)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(d.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}
