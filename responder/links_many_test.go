@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/linesman/linesman/runs"
 )
 
@@ -26,14 +28,14 @@ func TestATaskOfManyRunsHoldsTheTableUpForAMoment(t *testing.T) {
 		"mixed":               func(i int) int { return i * 7 % len(rows) },
 	} {
 		t.Run(order, func(t *testing.T) {
-			table, begun := newTable(), time.Now()
+			table, begun, before := newTable(), time.Now(), processor(t)
 			for told := range 2 { // as their runs begin, and end
 				for i := range rows {
 					table.change(runs.Change{Row: rows[at(i)], Revision: uint64(told*len(rows) + i + 1), Last: i == last}, begun)
 				}
 			}
-			if took := time.Since(begun); took > 10*time.Second {
-				t.Errorf("it took %s", took)
+			if used := processor(t) - before; used > 10*time.Second { // of its own: the machine may have others to serve
+				t.Errorf("it took %s", used)
 			}
 			for i, row := range rows {
 				want := rows[last].ID
@@ -52,4 +54,14 @@ func TestATaskOfManyRunsHoldsTheTableUpForAMoment(t *testing.T) {
 			}
 		})
 	}
+}
+
+// processor is how long this process has had a processor.
+func processor(t *testing.T) time.Duration {
+	t.Helper()
+	var use unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &use); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
