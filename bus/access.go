@@ -102,10 +102,10 @@ func grants(n Names) []grant {
 				info(outbox), share(outbox), []string{n.PushSubjects(), "$JS.ACK." + outbox + ".>"},
 				info(work), get(work), []string{"$JS.API.STREAM.PURGE." + work}),
 			[]string{n.Prefix + ".api.>", "$SRV.>"}},
-		{ReadersAccount, ResponderUser + publicSuffix, reads(n), nil},
+		{ReadersAccount, ResponderUser + publicSuffix, reads(n), []string{n.LiveSubjects()}},
 		{InsideAccount, OperatorUser, []string{">"}, []string{n.Prefix + ".>"}},
 		{PublicAccount, OperatorUser + publicSuffix, []string{">"}, []string{n.Prefix + ".>"}},
-		{ReadersAccount, SubscriberUser, reads(n), []string{n.Prefix + ".live.>"}},
+		{ReadersAccount, SubscriberUser, reads(n), []string{n.LiveSubjects()}},
 	}
 }
 

@@ -267,7 +267,7 @@ func TestReadEndsWhereTheRestIsDiscardedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	const events = 1000
+	const events = 2 * batchMessages
 	for i := range events {
 		if err := p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: []byte("{}")}); err != nil {
 			t.Fatal(err)

@@ -237,7 +237,7 @@ func (b *Bus) forgetRequests(ctx context.Context, run string) (n uint64, err err
 		return 0, err
 	}
 	t := &tail{js: b.js, stream: stream, subject: bucketSubject(b.Requests(), ">"), from: 1, batch: 256}
-	err = t.upTo(ctx, s.CachedInfo(), func(m jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) {
+	err = t.upTo(ctx, s.CachedInfo(), func(m jetstream.Msg) (bool, error) {
 		var request struct {
 			Run     string `json:"run"`
 			Outcome struct {

@@ -199,10 +199,10 @@ func (s *session) allOurs(ctx context.Context, behind uint64, info *jetstream.St
 	if last := info.State.LastSeq; last > mostLookedAt {
 		behind = max(behind, last-mostLookedAt)
 	}
-	t := &tail{js: s.Bus.jsPub, stream: s.Out.Events(), subject: s.Out.EventSubjects(), from: behind + 1, bare: true, batch: 1024}
-	return t.upTo(ctx, info, func(m jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		if _, ours := parsePos(m.Headers().Get(HeaderPos)); !ours {
-			return false, fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, s.Out.Events(), meta.Sequence.Stream, HeaderPos)
+	d := readEvents(s.Bus.jsPub, s.Out, s.Out.EventSubjects(), behind+1)
+	return d.upTo(ctx, info, info.State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
+		if _, ours := parsePos(m.Header.Get(HeaderPos)); !ours {
+			return false, fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, s.Out.Events(), m.Sequence, HeaderPos)
 		}
 		return true, nil
 	})
@@ -210,25 +210,20 @@ func (s *session) allOurs(ctx context.Context, behind uint64, info *jetstream.St
 
 // surplus is how many events of the run EVENTS has from a RAW that is gone,
 // behind the sequence that the run's record covers.
-func (s *session) surplus(ctx context.Context, agent, id string, covers uint64) (uint64, error) {
+func (s *session) surplus(ctx context.Context, agent, id string, covers uint64) (n uint64, err error) {
 	if s.anew <= covers {
 		return 0, nil
 	}
-	behind := func(seq uint64) (uint64, error) {
-		c, err := s.Bus.jsPub.CreateConsumer(ctx, s.Out.Events(), jetstream.ConsumerConfig{
-			FilterSubject: s.Out.EventSubject(agent, id, "*"), DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1,
-			AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: 5 * time.Second, MemoryStorage: true,
-		})
-		if err != nil {
-			return 0, fmt.Errorf("count the events of run %s: %w", id, err)
-		}
-		defer func() { _ = s.Bus.jsPub.DeleteConsumer(ctx, s.Out.Events(), c.CachedInfo().Name) }()
-		return c.CachedInfo().NumPending, nil
-	}
-	all, err := behind(covers)
-	if err != nil || all == 0 {
+	info, err := s.streamInfo(ctx, s.Bus.jsPub, s.Out.Events())
+	if err != nil {
 		return 0, err
 	}
-	ours, err := behind(s.anew)
-	return all - min(ours, all), err
+	err = readEvents(s.Bus.jsPub, s.Out, s.Out.EventSubject(agent, id, "*"), covers+1).upTo(ctx, info, s.anew, func(*jetstream.RawStreamMsg) (bool, error) {
+		n++
+		return true, nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count the events of run %s: %w", id, err)
+	}
+	return n, nil
 }

@@ -99,6 +99,11 @@ func (n Names) EventSubjects() string { return n.Prefix + ".events.>" }
 // LiveSubjects are where the server sends again what EVENTS stored.
 func (n Names) LiveSubjects() string { return n.Prefix + ".live.>" }
 
+// liveSubject is where that is, of what is stored under a subject of EVENTS.
+func (n Names) liveSubject(subject string) string {
+	return n.Prefix + ".live." + strings.TrimPrefix(subject, n.Prefix+".events.")
+}
+
 // parseRaw takes the agent and the run from a subject of RAW.
 func (n Names) parseRaw(subject string) (agent, run string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, n.Prefix+".raw.")

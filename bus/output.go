@@ -32,7 +32,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bo
 	out, errs := &ends{most: most}, &ends{most: most}
 	bytes := 0
 	read := func(from uint64, entries int) error {
-		return b.scan(ctx, b.js, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
+		return b.scan(ctx, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
 			entries--
 			if bytes += len(m.Data()); out.begun() || errs.begun() {
 				entries = min(entries, 64) // for the other one
@@ -51,7 +51,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bo
 		return stdout, stderr, err
 	}
 	for k := uint64(64); ; k *= 4 {
-		from, whole, err := b.lastOf(ctx, b.js, b.Raw(), subject, last, k)
+		from, whole, err := lastOf(last, k, func(seq uint64) (uint64, error) { return b.rawFrom(ctx, subject, seq) })
 		if err != nil {
 			return stdout, stderr, err
 		}
@@ -130,36 +130,38 @@ func (b *Bus) LastEvents(ctx context.Context, agent, run string, n int) ([]json.
 		return nil, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
 	}
 	subject, last := b.EventSubject(agent, run, "*"), stream.CachedInfo().State.LastSeq
-	from, _, err := b.lastOf(ctx, b.jsPub, b.Names.Events(), subject, last, uint64(n))
+	from, _, err := lastOf(last, uint64(n), func(seq uint64) (uint64, error) { return readEvents(b.jsPub, b.Names, subject, seq).count(ctx) })
 	if err != nil {
 		return nil, err
 	}
 	var all []json.RawMessage
-	err = b.scan(ctx, b.jsPub, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
-		all = append(all, append(json.RawMessage(nil), m.Data()...))
+	err = readEvents(b.jsPub, b.Names, subject, from).upTo(ctx, stream.CachedInfo(), last, func(m *jetstream.RawStreamMsg) (bool, error) {
+		all = append(all, m.Data)
 		if len(all) > n {
 			all = all[1:]
 		}
-		return true
+		return true, nil
 	})
 	return all, err
 }
 
-// lastOf returns where to begin so that about k messages of the subject, at
-// least k and at most twice as many, come up to the stream's end; and whether
-// those are all there are.
-func (b *Bus) lastOf(ctx context.Context, js jetstream.JetStream, stream, subject string, last, k uint64) (from uint64, whole bool, err error) {
-	pending := func(seq uint64) (uint64, error) {
-		c, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
-			FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq,
-			AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: 5 * time.Second, MemoryStorage: true,
-		})
-		if err != nil {
-			return 0, fmt.Errorf("count in %s: %w", stream, err)
-		}
-		defer func() { _ = js.DeleteConsumer(ctx, stream, c.CachedInfo().Name) }()
-		return c.CachedInfo().NumPending, nil
+// rawFrom counts the entries of a run from a sequence on.
+func (b *Bus) rawFrom(ctx context.Context, subject string, seq uint64) (uint64, error) {
+	c, err := b.js.CreateConsumer(ctx, b.Raw(), jetstream.ConsumerConfig{
+		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq,
+		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: 5 * time.Second, MemoryStorage: true,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count in %s: %w", b.Raw(), err)
 	}
+	defer func() { _ = b.js.DeleteConsumer(ctx, b.Raw(), c.CachedInfo().Name) }()
+	return c.CachedInfo().NumPending, nil
+}
+
+// lastOf returns where to begin so that about k messages come up to the
+// stream's end, at least k and at most twice as many, and whether those are all
+// there are. Pending tells how many come from a sequence on.
+func lastOf(last, k uint64, pending func(seq uint64) (uint64, error)) (from uint64, whole bool, err error) {
 	low, high := uint64(1), last // low has too many behind it, high too few
 	n, err := pending(low)
 	if err != nil || n <= 2*k {
@@ -182,9 +184,9 @@ func (b *Bus) lastOf(ctx context.Context, js jetstream.JetStream, stream, subjec
 	return low, false, nil
 }
 
-// scan calls each with the messages of a subject from a sequence on, up to the
-// end that the stream had, until each returns false.
-func (b *Bus) scan(ctx context.Context, js jetstream.JetStream, s *jetstream.StreamInfo, subject string, from uint64, each func(jetstream.Msg) bool) error {
-	t := &tail{js: js, stream: s.Config.Name, subject: subject, from: from, batch: 64}
-	return t.upTo(ctx, s, func(m jetstream.Msg, _ *jetstream.MsgMetadata) (bool, error) { return each(m), nil })
+// scan calls each with the entries of a run from a sequence on, up to the
+// end that RAW had, until each returns false.
+func (b *Bus) scan(ctx context.Context, raw *jetstream.StreamInfo, subject string, from uint64, each func(jetstream.Msg) bool) error {
+	t := &tail{js: b.js, stream: raw.Config.Name, subject: subject, from: from, batch: 64}
+	return t.upTo(ctx, raw, func(m jetstream.Msg) (bool, error) { return each(m), nil })
 }

@@ -54,7 +54,7 @@ func (b *Bus) OutputAt(ctx context.Context, agent, run string, kind runs.Kind, o
 		return 0, nil, err
 	}
 	at = offset
-	err = b.scan(ctx, b.js, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
+	err = b.scan(ctx, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
 		e, ok := decodeEntry(m.Headers(), m.Data())
 		if !ok || e.Kind != kind {
 			return true

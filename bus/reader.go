@@ -39,20 +39,18 @@ func (f Filter) Wants(token string) bool {
 	return len(f.Tokens) == 0 || slices.Contains(f.Tokens, token)
 }
 
-// subject is the one that covers what the filter lets through. A consumer
-// with several would need more rights than a subscriber has.
+// subject is the one to read of what the filter lets through. Without a run it
+// is all of them: with each batch the server would count what is left of a
+// subject, and that of many runs is in every part of the stream.
 func (f Filter) subject(n Names) string {
-	any := func(s string) string {
-		if s == "" {
-			return "*"
-		}
-		return s
+	if f.Run == "" {
+		return n.EventSubjects()
 	}
 	token := "*"
 	if len(f.Tokens) == 1 {
 		token = f.Tokens[0]
 	}
-	return n.EventSubject(any(f.Agent), any(f.Run), token)
+	return n.EventSubject(cmp.Or(f.Agent, "*"), f.Run, token)
 }
 
 // Read calls each with the messages of EVENTS that the filter lets through,
@@ -62,13 +60,14 @@ func (f Filter) subject(n Names) string {
 // made anew meanwhile it tells what comes later, in RAW or by its time, than
 // all that it has told.
 func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
-	t := &tail{js: b.jsPub, stream: b.Names.Events(), subject: f.subject(b.Names), from: max(f.FromSeq, 1), since: f.Since, batch: 256}
+	d := readEvents(b.jsPub, b.Names, f.subject(b.Names), max(f.FromSeq, 1))
+	d.since = f.Since
 	var told normalizer.Pos // the last one, and the latest time
-	pass := func(m jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		s := Stored{Seq: meta.Sequence.Stream, Body: m.Data()}
-		agent, run, token, ok := b.parseEvent(m.Subject())
-		pos, isOurs := parsePos(m.Headers().Get(HeaderPos))
-		if !ok || !isOurs || !f.Wants(token) || t.anew && !behind(pos, told) && pos.Time <= told.Time {
+	pass := func(m *jetstream.RawStreamMsg) (bool, error) {
+		s := Stored{Seq: m.Sequence, Body: m.Data}
+		agent, run, token, ok := b.parseEvent(m.Subject)
+		pos, isOurs := parsePos(m.Header.Get(HeaderPos))
+		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.Wants(token) || d.anew && !behind(pos, told) && pos.Time <= told.Time {
 			return true, nil
 		}
 		latest := max(told.Time, pos.Time)
@@ -78,13 +77,13 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 		return true, each(s)
 	}
 	if f.Follow {
-		return t.on(ctx, pass)
+		return d.on(ctx, pass)
 	}
 	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", b.Names.Events(), err)
 	}
-	return t.upTo(ctx, stream.CachedInfo(), pass)
+	return d.upTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, pass)
 }
 
 // behind reports whether a message comes behind another one in RAW.

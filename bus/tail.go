@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -30,26 +29,20 @@ func (s *stillness) at(seq uint64) bool {
 }
 
 // each is told of a message, and says whether to go on.
-type each func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)
+type each func(jetstream.Msg) (bool, error)
 
-// tail reads the messages of a subject of a stream, in order, with one
-// consumer after another. A consumer may stand still without a word, on a node
-// that is gone or lags; messages may be lost on their way; it ends where nobody
-// asks it for a while. So its numbers must have no gap, and whenever nothing
-// comes the stream's leader is asked, who knows.
+// tail reads the messages of a subject of a stream of the inside account, in
+// order, with one consumer after another: nobody may read directly there. A
+// consumer may stand still without a word, on a node that is gone or lags;
+// messages may be lost on their way; it ends where nobody asks it for a while.
+// So its numbers must have no gap, and whenever nothing comes the stream's
+// leader is asked, who knows.
 type tail struct {
 	js      jetstream.JetStream
 	stream  string
 	subject string
-	from    uint64    // sequence to read on from, 1 or more
-	since   time.Time // begin with what was stored then, if it is given
-	bare    bool      // without the bodies
-	batch   int       // messages that are on their way at a time
-
-	begun   bool      // there was a consumer
-	created time.Time // of the stream that it had
-	seen    uint64    // the last sequence that came from there
-	anew    bool      // another one had been there before, or it has lost its end
+	from    uint64 // sequence to read on from, 1 or more
+	batch   int    // messages that are on their way at a time
 }
 
 // upTo tells each the messages up to the end of the stream that info tells.
@@ -81,88 +74,25 @@ func pauses() *backoff.ExponentialBackOff {
 	return pause
 }
 
-// on tells each the messages that are there, and those that come, until ctx
-// ends, which is no error. It waits for a server that goes away, and for a
-// stream: where that is made anew it is read from its beginning.
-func (t *tail) on(ctx context.Context, each each) error {
-	pause := pauses()
-	var told error // what each says is no matter of the stream
-	for {
-		err := t.follow(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-			pause.Reset()
-			more, err := each(m, meta)
-			told = err
-			return more, err
-		})
-		conn := t.js.Conn()
-		away := conn.IsReconnecting() || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed)
-		switch {
-		case err == nil, told != nil:
-			return err
-		case ctx.Err() != nil:
-			return nil
-		case conn.IsClosed(), !t.begun && !away: // it never worked
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause.NextBackOff()):
-		}
-	}
-}
-
-// follow is one attempt of on.
-func (t *tail) follow(ctx context.Context, each each) error {
-	s, err := t.js.Stream(ctx, t.stream)
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", t.stream, err)
-	}
-	info := s.CachedInfo()
-	if t.begun && t.other(info) {
-		t.from, t.seen, t.anew = 1, 0, true
-	}
-	t.created = info.Created
-	return t.read(ctx, info, 0, each)
-}
-
-// other reports whether the stream is not the one that was followed, or has
-// lost its end.
-func (t *tail) other(info *jetstream.StreamInfo) bool {
-	return !info.Created.Equal(t.created) || info.State.LastSeq < t.seen && followed(info) == nil
-}
-
-// read reads with one consumer: up to the sequence last, or on and on where
-// that is 0. Afterwards from is behind what came. The error is errStill where
-// another consumer may bring more.
+// read reads with one consumer up to the sequence last. Afterwards from is
+// behind what came. The error is errStill where another consumer may bring more.
 func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64, each each) error {
-	quiet := 5 * time.Second // then the leader is asked; and once more before the consumer is given up
-	if last != 0 {
-		quiet = time.Second
-	}
-	// A consumer beyond the stream's end would wait for ever: begin with what
-	// comes next, whatever its number.
-	config := jetstream.ConsumerConfig{
-		FilterSubject: t.subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: min(t.from, info.State.LastSeq+1),
-		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: t.bare, Replicas: 1, MemoryStorage: true, InactiveThreshold: lonely,
-	}
-	if !t.since.IsZero() {
-		config.DeliverPolicy, config.OptStartSeq, config.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, &t.since
-	}
-	consumer, err := t.js.CreateConsumer(ctx, t.stream, config)
+	const quiet = time.Second // then the leader is asked; and once more before the consumer is given up
+	consumer, err := t.js.CreateConsumer(ctx, t.stream, jetstream.ConsumerConfig{
+		FilterSubject: t.subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.from,
+		AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: lonely,
+	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", t.stream, err)
 	}
 	defer drop(t.js, t.stream, consumer)
-	t.begun = true
 	// over reports whether nothing is left, where a consumer says so: it tells
-	// what its own replica holds, which may lag. Which is the first one since a
-	// time nobody else knows.
+	// what its own replica holds, which may lag.
 	over := func(pending uint64) (bool, error) {
-		if last == 0 || pending > 0 {
+		if pending > 0 {
 			return false, nil
 		}
-		if !replicated(info) || !t.since.IsZero() {
+		if !replicated(info) {
 			return true, nil
 		}
 		left, err := holds(ctx, t.js.Conn(), t.stream, t.subject, t.from, last)
@@ -181,17 +111,17 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 	for n := uint64(1); ; n++ {
 		m, err := next(ctx, messages, quiet)
 		for ; errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil; m, err = next(ctx, messages, quiet) {
-			left, asked := t.left(ctx, consumer, last)
+			left, asked := holds(ctx, t.js.Conn(), t.stream, t.subject, t.from, last)
 			switch {
-			case errors.Is(asked, jetstream.ErrStreamNotFound), errors.Is(asked, errStill):
+			case errors.Is(asked, jetstream.ErrStreamNotFound):
 				return fmt.Errorf("read %s: %w", t.stream, asked)
 			case asked != nil: // it is away, or slow
-			case !left && last != 0: // the rest was removed before it was read
+			case !left: // the rest was removed before it was read
 				return nil
-			case left && still:
+			case still:
 				return fmt.Errorf("read %s: %w", t.stream, errStill)
 			default:
-				still = left
+				still = true
 			}
 		}
 		switch {
@@ -210,19 +140,19 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 		switch {
 		case meta.Sequence.Consumer != n: // one before it was lost
 			return fmt.Errorf("read %s: %w", t.stream, errStill)
-		case last != 0 && seq > last:
+		case seq > last:
 			return nil
 		}
-		still, t.since, t.seen = false, time.Time{}, seq
+		still = false
 		if seq < t.from { // a replica that lagged began too early
 			continue
 		}
 		t.from = seq + 1
 		began := time.Now()
-		if more, err := each(m, meta); !more || err != nil {
+		if more, err := each(m); !more || err != nil {
 			return err
 		}
-		if last != 0 && seq == last {
+		if seq == last {
 			return nil
 		}
 		if yes, err := over(meta.NumPending); yes || err != nil {
@@ -232,30 +162,6 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 			return fmt.Errorf("read %s: %w", t.stream, errStill)
 		}
 	}
-}
-
-// left reports whether there is more to come from a consumer that brings
-// nothing. The error is errStill where it stands in a stream that is gone.
-func (t *tail) left(ctx context.Context, consumer jetstream.Consumer, last uint64) (bool, error) {
-	if !t.since.IsZero() {
-		info, err := consumer.Info(ctx)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return false, errStill
-		}
-		return err == nil && info.NumPending > 0, err
-	}
-	if last == 0 {
-		s, err := t.js.Stream(ctx, t.stream)
-		switch {
-		case err != nil:
-			return false, err
-		case t.other(s.CachedInfo()):
-			return false, errStill
-		case s.CachedInfo().State.LastSeq < t.from:
-			return false, nil
-		}
-	}
-	return holds(ctx, t.js.Conn(), t.stream, t.subject, t.from, last)
 }
 
 // lonely is how long a consumer lasts that nobody asks, if it was not dropped:

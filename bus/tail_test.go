@@ -33,13 +33,21 @@ func many(t *testing.T, b *Bus, events int) {
 	}
 }
 
+// newEvent is a small event of a run, as the normalizer writes it.
+func newEvent(b *Bus, run string, raw int, body []byte) *nats.Msg {
+	return &nats.Msg{
+		Subject: b.EventSubject("codex", run, "status"), Data: body,
+		Header: nats.Header{HeaderPos: {string(appendPos(nil, normalizer.Pos{Raw: uint64(raw), Line: 1, Part: 1, Time: 1}))}},
+	}
+}
+
 // The first events do not come for more than a second: that is no reason to
 // say that there are none.
 func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
 	for _, since := range []time.Time{{}, time.Now().Add(-time.Hour)} {
 		b, bus := through(t)
 		many(t, bus, 10)
-		b.arm("$JS.API.CONSUMER.MSG.NEXT."+bus.Names.Events(), false)
+		b.arm(directGet+bus.Names.Events(), false)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		n := 0
@@ -199,9 +207,9 @@ func (c slowConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Readers leave while their consumers are made again: they leave nothing
+// Readers leave while a request of theirs is on its way: they leave nothing
 // behind, neither a subscription nor what serves it.
-func TestReadersThatLeaveDuringAResetLeaveNothing(t *testing.T) {
+func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 	url := plain(t, 1<<20)
 	s := &slowly{held: make(chan struct{}), goOn: make(chan struct{})}
 	b, err := Connect(t.Context(), Login{URL: url, Options: []nats.Option{nats.SetCustomDialer(s)}}, Login{}, testNames, zap.NewNop())
@@ -209,21 +217,12 @@ func TestReadersThatLeaveDuringAResetLeaveNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	other, err := Connect(t.Context(), Login{URL: url}, Login{}, testNames, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(other.Close)
 	if _, err := b.Ensure(t.Context(), DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
 	many(t, b, 1)
 	before := b.public.NumSubscriptions()
-	stream, err := other.jsPub.Stream(t.Context(), b.Names.Events())
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := []byte("$JS.API.CONSUMER.CREATE." + b.Names.Events())
+	text := []byte(directGet + b.Names.Events())
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		begun := make(chan struct{})
@@ -231,12 +230,10 @@ func TestReadersThatLeaveDuringAResetLeaveNothing(t *testing.T) {
 		go func() { read <- b.Read(ctx, Filter{Follow: true}, func(Stored) error { close(begun); return nil }) }()
 		<-begun
 		s.text.Store(&text)
-		for c := range stream.ListConsumers(t.Context()).Info() {
-			if err := stream.DeleteConsumer(t.Context(), c.Name); err != nil {
-				t.Fatal(err)
-			}
+		if err := b.public.Publish(b.Prefix+".live.codex.x.status", nil); err != nil { // anything there wakes it
+			t.Fatal(err)
 		}
-		<-s.held // the consumer is being made again
+		<-s.held
 		cancel()
 		s.goOn <- struct{}{}
 		if err := <-read; err != nil {
@@ -246,44 +243,60 @@ func TestReadersThatLeaveDuringAResetLeaveNothing(t *testing.T) {
 	until(t, "subscriptions stay", func() bool { return b.public.NumSubscriptions() <= before })
 }
 
-// What comes after a silence comes by the consumer that was there.
-func TestFollowerKeepsItsConsumerThroughASilence(t *testing.T) {
+// What comes after a silence comes at once, and no consumer is made for it.
+func TestFollowerIsToldAtOnceAfterASilence(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the silence lasts for six seconds")
 	}
 	t.Parallel()
-	_, b := through(t)
+	s, b := serve(t)
 	many(t, b, 1)
-	made, err := b.public.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED." + b.Names.Events() + ".>")
+	made, err := b.public.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED.>")
 	if err != nil {
 		t.Fatal(err)
 	}
 	enough := errors.New("enough")
-	begun := make(chan struct{})
-	read := make(chan error, 1)
-	n := 0
-	go func() {
-		read <- b.Read(t.Context(), Filter{Follow: true}, func(Stored) error {
-			if n++; n == 1 {
-				close(begun)
+	var told [4]chan time.Time
+	read := make(chan error, len(told))
+	for i, user := range []string{SubscriberUser, ResponderUser, OperatorUser, SubscriberUser} {
+		reader, filter := connect(t, s, user), Filter{Follow: true, Run: "x"}
+		if i == 3 {
+			filter = Filter{Follow: true, Tokens: []string{"status"}}
+		}
+		told[i] = make(chan time.Time, 2)
+		go func() {
+			read <- reader.Read(t.Context(), filter, func(Stored) error {
+				told[i] <- time.Now()
+				if len(told[i]) == 2 {
+					return enough
+				}
 				return nil
-			}
-			return enough
-		})
-	}()
-	<-begun
+			})
+		}()
+	}
+	for i := range told {
+		until(t, "the first event does not come", func() bool { return len(told[i]) == 1 })
+	}
 	<-time.After(6 * time.Second)
-	m := nats.Msg{Subject: b.EventSubject("codex", "x", "status"), Header: nats.Header{HeaderPos: {"2 1 1 1"}}, Data: []byte("{}")}
-	if _, err := b.jsPub.PublishMsg(t.Context(), &m); err != nil {
+	if _, err := b.jsPub.PublishMsg(t.Context(), newEvent(b, "x", 2, []byte("{}"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-read; !errors.Is(err, enough) {
-		t.Error(err)
+	stored := time.Now()
+	for range told {
+		if err := <-read; !errors.Is(err, enough) {
+			t.Error(err)
+		}
+	}
+	for i := range told {
+		<-told[i]
+		if late := (<-told[i]).Sub(stored); late > time.Second {
+			t.Errorf("follower %d was told after %v", i, late)
+		}
 	}
 	if err := b.public.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if pending, _, err := made.Pending(); err != nil || pending != 1 {
-		t.Errorf("%d consumers were made, %v; want 1", pending, err)
+	if pending, _, err := made.Pending(); err != nil || pending != 0 {
+		t.Errorf("%d consumers were made, %v; want none", pending, err)
 	}
 }

@@ -1,0 +1,80 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// BenchmarkReadEvents measures how long it takes to read 100,000 events by
+// direct gets, all of them and those of one run among others, beside a consumer
+// in the same round: what counts are the ratios.
+func BenchmarkReadEvents(b *testing.B) {
+	const events, runs = 100_000, 10
+	s, op := serve(b)
+	body := fmt.Appendf(nil, `{"agent_kind":"codex","text":"%0300d"}`, 1)
+	for i := range events {
+		m := newEvent(op, fmt.Sprintf("run-%d", i%runs), i+1, body)
+		if _, err := op.jsPub.PublishMsgAsync(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+	<-op.jsPub.PublishAsyncComplete()
+	reader := connect(b, s, SubscriberUser)
+	took := map[string]time.Duration{}
+	measure := func(name string, want int, read func() (int, error)) {
+		began := time.Now()
+		if n, err := read(); err != nil || n != want {
+			b.Fatalf("%s: %d events, %v", name, n, err)
+		}
+		took[name] += time.Since(began)
+	}
+	for b.Loop() {
+		for name, f := range map[string]struct {
+			filter Filter
+			want   int
+		}{"all": {Filter{}, events}, "run": {Filter{Run: "run-7"}, events / runs}} {
+			measure("direct-"+name, f.want, func() (n int, err error) {
+				err = reader.Read(b.Context(), f.filter, func(Stored) error { n++; return nil })
+				return n, err
+			})
+			measure("consumer-"+name, f.want, func() (int, error) {
+				return byConsumer(b.Context(), reader, f.filter.subject(reader.Names), f.want)
+			})
+		}
+	}
+	for _, name := range []string{"all", "run"} {
+		b.ReportMetric(float64(took["direct-"+name].Milliseconds())/float64(b.N), name+"-ms")
+		b.ReportMetric(took["direct-"+name].Seconds()/took["consumer-"+name].Seconds(), name+"-direct/consumer")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// byConsumer reads so many events by a pull consumer.
+func byConsumer(ctx context.Context, b *Bus, subject string, want int) (n int, err error) {
+	c, err := b.jsPub.CreateConsumer(ctx, b.Names.Events(), jetstream.ConsumerConfig{
+		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: lonely,
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer drop(b.jsPub, b.Names.Events(), c)
+	messages, err := c.Messages(jetstream.PullMaxMessages(256))
+	if err != nil {
+		return 0, err
+	}
+	defer messages.Stop()
+	for ; n < want; n++ {
+		m, err := next(ctx, messages, lonely)
+		if err != nil {
+			return n, err
+		}
+		if _, ok := parsePos(m.Headers().Get(HeaderPos)); !ok {
+			return n, ErrForeign
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,354 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Bounds of one batch of direct gets: the memory that a reader takes.
+const (
+	batchMessages = 2048
+	batchBytes    = 2 << 20
+)
+
+// errUnanswered reports a batch that did not come, or not whole.
+var errUnanswered = errors.New("the server sent no answer, or a part of it")
+
+// eachRaw is told of a message, and says whether to go on.
+type eachRaw func(*jetstream.RawStreamMsg) (bool, error)
+
+// direct reads the messages of EVENTS in order, by batched direct gets. They
+// leave nothing on the server, so neither the number of consumers nor their
+// limit matters to it. Any replica may answer, also one that lags, and answers
+// may be lost: every message names the one before it, and where nothing more
+// comes from a stream with several copies its leader is asked.
+type direct struct {
+	js      jetstream.JetStream
+	stream  string
+	subject string
+	all     bool      // the subject is all that the stream has
+	live    string    // where the server repeats what is stored under the subject
+	from    uint64    // sequence to read on from, 1 or more
+	since   time.Time // begin with what was stored then, if it is given
+
+	begun   bool      // there was a stream
+	created time.Time // it
+	seen    uint64    // the last sequence that is known of it
+	anew    bool      // another one had been there before, or it has lost its end
+}
+
+// readEvents reads EVENTS under a subject.
+func readEvents(js jetstream.JetStream, n Names, subject string, from uint64) *direct {
+	return &direct{js: js, stream: n.Events(), subject: subject, all: subject == n.EventSubjects(), live: n.liveSubject(subject), from: from}
+}
+
+// upTo tells each the messages up to the sequence last of the stream that info tells.
+func (d *direct) upTo(ctx context.Context, info *jetstream.StreamInfo, last uint64, each eachRaw) error {
+	if err := followed(info); err != nil { // the end may be another one
+		return err
+	}
+	if err := d.begin(ctx, info); err != nil {
+		return err
+	}
+	pause := pauses()
+	for fails := 0; d.from <= last && info.State.Msgs > 0; {
+		pending, done, err := d.batch(ctx, last, patience(fails), each)
+		switch {
+		case errors.Is(err, errUnanswered):
+			fails++
+		case err != nil || done:
+			return err
+		case pending > 0:
+			fails = 0
+			pause.Reset()
+			continue
+		case !replicated(info):
+			return nil
+		}
+		// An error may be that of a moment, as all that is not the stream's own.
+		left, err := holds(ctx, d.js.Conn(), d.stream, d.subject, d.from, last)
+		if err == nil && !left || errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause.NextBackOff()):
+		}
+	}
+	return nil
+}
+
+// on tells each the messages that are there, and those that come, until ctx
+// ends, which is no error. It waits for a server that goes away, and for a
+// stream: where that is made anew it is read from its beginning.
+func (d *direct) on(ctx context.Context, each eachRaw) error {
+	pause := pauses()
+	var told error // what each says is no matter of the stream
+	for {
+		err := d.follow(ctx, func(m *jetstream.RawStreamMsg) (bool, error) {
+			pause.Reset()
+			more, err := each(m)
+			told = err
+			return more, err
+		})
+		conn := d.js.Conn()
+		away := conn.IsReconnecting() || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed)
+		switch {
+		case err == nil, told != nil:
+			return err
+		case ctx.Err() != nil:
+			return nil
+		case conn.IsClosed(), !d.begun && !away: // it never worked
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause.NextBackOff()):
+		}
+	}
+}
+
+// gather is how long a follower pauses after a request, so that what comes close
+// together is one batch, whatever wakes it.
+const gather = 20 * time.Millisecond
+
+// follow is one attempt of on. What the server repeats when it has stored it
+// only wakes: others may send there, too. In silence the stream is looked at
+// after ever longer times.
+func (d *direct) follow(ctx context.Context, each eachRaw) error {
+	s, err := look(ctx, d.js, d.stream)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", d.stream, err)
+	}
+	info := s.CachedInfo()
+	switch {
+	case d.begun && d.other(info):
+		d.from, d.seen, d.anew = 1, 0, true
+	case !d.begun && followed(info) == nil: // beyond the end: begin with what comes next
+		d.from = min(d.from, info.State.LastSeq+1)
+	}
+	if err := d.begin(ctx, info); err != nil {
+		return err
+	}
+	d.begun, d.created = true, info.Created
+	awake := make(chan struct{}, 1)
+	sub, err := d.js.Conn().Subscribe(d.live, func(*nats.Msg) {
+		select {
+		case awake <- struct{}{}:
+		default: // it is awake
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", d.stream, err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // a connection that is lost has none
+	silence := backoff.NewExponentialBackOff()
+	silence.InitialInterval, silence.MaxInterval = 100*time.Millisecond, 5*time.Second
+	for fails := 0; ; {
+		from := d.from
+		pending, done, err := d.batch(ctx, 0, patience(fails), each)
+		switch {
+		case errors.Is(err, errUnanswered):
+			fails++
+		case err != nil || done:
+			return err
+		case pending > 0:
+			fails = 0
+			continue
+		}
+		if d.from > from {
+			fails = 0
+			silence.Reset()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(gather):
+		}
+		if err := d.wait(ctx, awake, silence); err != nil {
+			return err
+		}
+	}
+}
+
+// wait returns when there may be more.
+func (d *direct) wait(ctx context.Context, awake <-chan struct{}, silence *backoff.ExponentialBackOff) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-awake:
+			silence.Reset() // who answers next may not have it yet
+			return nil
+		case <-time.After(silence.NextBackOff()):
+		}
+		left, err := d.left(ctx)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errOtherStream), d.js.Conn().IsClosed():
+			return fmt.Errorf("read %s: %w", d.stream, err)
+		case left:
+			silence.Reset()
+			return nil
+		}
+	}
+}
+
+// begin finds the first sequence to read, and whether the stream can be read so.
+func (d *direct) begin(ctx context.Context, info *jetstream.StreamInfo) error {
+	if !info.Config.AllowDirect {
+		return fmt.Errorf("%w: stream %s has no allow_direct; a normalizer that starts sets it", ErrUnfit, d.stream)
+	}
+	if d.since.IsZero() {
+		return nil
+	}
+	seq, _, err := askLeader(ctx, d.js.Conn(), d.stream, fmt.Appendf(nil, `{"start_time":%q,"next_by_subj":%q}`, d.since.UTC().Format(time.RFC3339Nano), d.subject))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		seq = info.State.LastSeq + 1
+	case err != nil:
+		return fmt.Errorf("read %s: %w", d.stream, err)
+	}
+	d.from, d.since = max(d.from, seq), time.Time{}
+	return nil
+}
+
+// other reports whether the stream is not the one that was followed, or has
+// lost its end.
+func (d *direct) other(info *jetstream.StreamInfo) bool {
+	return !info.Created.Equal(d.created) || info.State.LastSeq < d.seen && followed(info) == nil
+}
+
+// left asks the leader whether there is more to come. What it does not have
+// need not be looked for again.
+func (d *direct) left(ctx context.Context) (bool, error) {
+	s, err := look(ctx, d.js, d.stream)
+	if err != nil {
+		return false, err
+	}
+	info := s.CachedInfo()
+	last := info.State.LastSeq
+	switch {
+	case d.other(info):
+		return false, errOtherStream
+	case last < d.from:
+		return false, nil
+	}
+	left, err := holds(ctx, d.js.Conn(), d.stream, d.subject, d.from, last)
+	if err == nil && !left {
+		d.from, d.seen = last+1, max(d.seen, last)
+	}
+	return left, err
+}
+
+// patience is how long the next piece of an answer may take, after so many
+// failures in a row.
+func patience(fails int) time.Duration { return 2 * time.Second << min(fails, 3) }
+
+// Headers of the answers to direct gets.
+const (
+	headerStatus  = "Status"
+	headerPending = "Nats-Num-Pending"
+	headerBefore  = "Nats-Last-Sequence" // of the message before in the batch
+)
+
+// batch asks for messages once, and tells each those up to the sequence last,
+// where that is not 0; done says that no more are wanted. Afterwards from is
+// behind what came, and pending is how many more there are.
+func (d *direct) batch(ctx context.Context, last uint64, patience time.Duration, each eachRaw) (pending uint64, done bool, err error) {
+	err = d.get(ctx, batchMessages, patience, func(m *nats.Msg, seq uint64) (bool, error) {
+		if last != 0 && seq > last {
+			done = true
+			return false, nil
+		}
+		d.from, d.seen = seq+1, max(d.seen, seq)
+		more, err := each(&jetstream.RawStreamMsg{Subject: m.Header.Get(jetstream.SubjectHeader), Sequence: seq, Header: m.Header, Data: m.Data})
+		done = !more || seq == last
+		return !done, err
+	}, &pending)
+	return pending, done, err
+}
+
+// count is how many messages there are.
+func (d *direct) count(ctx context.Context) (n uint64, err error) {
+	var pending uint64
+	err = d.get(ctx, 1, answerTimeout, func(*nats.Msg, uint64) (bool, error) { n++; return true, nil }, &pending)
+	if err != nil {
+		return 0, fmt.Errorf("count in %s: %w", d.stream, err)
+	}
+	return n + pending, nil
+}
+
+// get is one request for at most so many messages. It sets pending where the
+// answer came to its end. Each request has a subject of its own for its answer: when that
+// is given up the server forgets a request that another account let in.
+func (d *direct) get(ctx context.Context, most int, patience time.Duration, each func(*nats.Msg, uint64) (bool, error), pending *uint64) error {
+	ask := struct {
+		Seq   uint64 `json:"seq"`
+		Next  string `json:"next_by_subj,omitempty"`
+		Batch int    `json:"batch"`
+		Bytes int    `json:"max_bytes"`
+	}{d.from, d.subject, most, batchBytes}
+	if d.all {
+		ask.Next = "" // then the server knows without counting how much is left
+	}
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	conn := d.js.Conn()
+	answers := make(chan *nats.Msg, most+1) // and its end
+	sub, err := conn.ChanSubscribe(conn.NewInbox(), answers)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", d.stream, err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // a connection that is lost has none
+	if err := conn.PublishRequest(directGet+d.stream, sub.Subject, body); err != nil {
+		return fmt.Errorf("read %s: %w", d.stream, err)
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for before := uint64(0); ; {
+		var m *nats.Msg
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late.C:
+			return fmt.Errorf("read %s: %w", d.stream, errUnanswered)
+		case m = <-answers:
+		}
+		switch status := m.Header.Get(headerStatus); status {
+		case "":
+		case "204":
+			*pending, err = strconv.ParseUint(m.Header.Get(headerPending), 10, 64)
+			if m.Header.Get(headerBefore) != strconv.FormatUint(before, 10) {
+				err = errUnanswered
+			}
+			return err
+		case "404":
+			return nil
+		case "503": // nobody is there to answer
+			return fmt.Errorf("read %s: %w", d.stream, errUnanswered)
+		default:
+			return fmt.Errorf("read %s: the server answers with status %.3s", d.stream, status)
+		}
+		seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+		if err != nil || m.Header.Get(headerBefore) != strconv.FormatUint(before, 10) { // one before it was lost
+			return fmt.Errorf("read %s: %w", d.stream, errUnanswered)
+		}
+		before = seq
+		if more, err := each(m, seq); !more || err != nil {
+			return err
+		}
+		late.Reset(patience)
+	}
+}
