@@ -41,11 +41,6 @@ type Share struct {
 // the server remembers of requests whose end it does not see.
 const AnswerTime = time.Minute
 
-// MostReaders bounds the consumers of EVENTS: readers make as many as they
-// like. At the bound the next one is refused, a responder's as well; what the
-// normalizer does goes on.
-const MostReaders = 10_000
-
 // Accounts are all accounts, and everything that anybody may do in them.
 func Accounts(n Names) []Account {
 	inside, readers := Account{Name: InsideAccount, JetStream: true}, Account{Name: ReadersAccount}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 )
 
 // Format is the version of the records in RAW, EVENTS and RUNS. Streams of a
@@ -88,6 +89,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 	events := base(b.Events(), "bounded events of the agents' runs", l.EventsAge, size(l.EventsBytes, DefaultEventsBytes, 4), b.EventSubjects())
 	events.AllowBatchPublish = b.serverHas(2, 14)
 	events.RePublish = &jetstream.RePublish{Source: b.EventSubjects(), Destination: b.LiveSubjects()}
+	events.ConsumerLimits.InactiveThreshold = ReaderAge
 
 	runs := base(bucketStream(b.Runs()), "one record a run", l.RunsAge, size(l.RunsBytes, DefaultRunsBytes, 20), bucketSubject(b.Runs(), ">"))
 	runs.MaxMsgsPerSubject, runs.DenyDelete = 1, true
@@ -177,16 +179,30 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 	change("allow_rollup_hdrs", strconv.FormatBool(have.AllowRollup), strconv.FormatBool(want.AllowRollup))
 	change("allow_direct", strconv.FormatBool(have.AllowDirect), strconv.FormatBool(want.AllowDirect))
 	change("replicas", strconv.Itoa(have.Replicas), strconv.Itoa(want.Replicas))
+	if age := want.ConsumerLimits.InactiveThreshold; age != have.ConsumerLimits.InactiveThreshold || age != 0 && s.CachedInfo().State.Consumers > MostReaders {
+		dropped, err := boundConsumers(ctx, s, age)
+		if err != nil { // as with a login that may not list them: the next start tries again
+			b.log.Warn("the consumers are not bounded", zap.String("stream", want.Name), zap.Error(err))
+		} else {
+			change("consumer_limits.inactive_threshold", have.ConsumerLimits.InactiveThreshold.String(), age.String())
+			next.ConsumerLimits = want.ConsumerLimits
+		}
+		if dropped > 0 {
+			changed = append(changed, fmt.Sprintf("stream %s: %d unused consumers were removed, to leave %d", want.Name, dropped, MostReaders))
+		}
+	}
 	if len(changed) == 0 {
 		return nil, nil
 	}
 	next.AllowBatchPublish = want.AllowBatchPublish || have.AllowBatchPublish
 	next.AllowDirect, next.AllowRollup = want.AllowDirect, want.AllowRollup
 	next.MaxAge, next.MaxBytes, next.Replicas, next.Duplicates = want.MaxAge, want.MaxBytes, want.Replicas, want.Duplicates
-	if _, err := js.UpdateStream(ctx, next); err != nil {
-		return nil, err
+	_, err = js.UpdateStream(ctx, next)
+	if err != nil && next.ConsumerLimits != have.ConsumerLimits { // somebody has just made one that does not fit
+		next.ConsumerLimits = have.ConsumerLimits
+		_, err = js.UpdateStream(ctx, next)
 	}
-	return changed, nil
+	return changed, err
 }
 
 // create creates a stream. A server that has just removed the last stream of

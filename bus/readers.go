@@ -1,0 +1,87 @@
+package bus
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Bounds of the consumers that readers make on EVENTS. linesman itself makes
+// none there: it goes on at the bound, where the next consumer is refused. A
+// server takes some milliseconds for each at its start, and more at its end.
+const (
+	// MostReaders is how many there may be.
+	MostReaders = 500
+	// ReaderAge is how long one lasts without a request for messages: longer
+	// than a weekend. The server counts anew when it starts.
+	ReaderAge = 72 * time.Hour
+)
+
+// boundConsumers makes the consumers of a stream fit for the bound of their
+// age: those without one get it, and of more than MostReaders the ones that
+// nobody waits on go, those first that brought nothing, or long ago.
+func boundConsumers(ctx context.Context, s jetstream.Stream, age time.Duration) (dropped int, err error) {
+	left := s.CachedInfo().State.Consumers
+	if left == 0 {
+		return 0, nil
+	}
+	var all []*jetstream.ConsumerInfo
+	consumers := s.ListConsumers(ctx)
+	for c := range consumers.Info() {
+		all = append(all, c)
+	}
+	if err := consumers.Err(); err != nil {
+		return 0, fmt.Errorf("list them: %w", err)
+	}
+	used := func(c *jetstream.ConsumerInfo) time.Time {
+		if c.Delivered.Last != nil {
+			return *c.Delivered.Last
+		}
+		return c.Created
+	}
+	slices.SortFunc(all, func(a, b *jetstream.ConsumerInfo) int {
+		return cmp.Or(cmp.Compare(min(a.Delivered.Consumer, 1), min(b.Delivered.Consumer, 1)), used(a).Compare(used(b)))
+	})
+	for _, c := range all {
+		config := c.Config
+		switch idle := c.NumWaiting == 0 && !c.PushBound; {
+		case idle && left > MostReaders:
+			err = s.DeleteConsumer(ctx, c.Name)
+			left--
+			dropped++
+		case config.InactiveThreshold == 0 || config.InactiveThreshold > age:
+			config.InactiveThreshold = age
+			_, err = s.UpdateConsumer(ctx, config)
+		}
+		if err != nil {
+			return dropped, fmt.Errorf("consumer %s: %w", c.Name, err)
+		}
+	}
+	return dropped, nil
+}
+
+// Readers is how many consumers EVENTS has, and how many it may have.
+func (b *Bus) Readers(ctx context.Context) (have, most int, err error) {
+	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
+	if err != nil {
+		return 0, 0, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
+	}
+	account, err := b.jsPub.AccountInfo(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("account of %s: %w", b.Names.Events(), err)
+	}
+	limits := []int{stream.CachedInfo().Config.MaxConsumers, account.Limits.MaxConsumers}
+	for _, tier := range account.Tiers {
+		limits = append(limits, tier.Limits.MaxConsumers)
+	}
+	for _, n := range limits {
+		if n > 0 && (most == 0 || n < most) {
+			most = n
+		}
+	}
+	return stream.CachedInfo().State.Consumers, cmp.Or(most, MostReaders), nil
+}
