@@ -3,10 +3,13 @@ package bus
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/normalizer"
 )
 
 // BenchmarkReadEvents measures how long it takes to read 100,000 events by
@@ -16,21 +19,36 @@ func BenchmarkReadEvents(b *testing.B) {
 	const events, runs = 100_000, 10
 	s, op := serve(b)
 	body := fmt.Appendf(nil, `{"agent_kind":"codex","text":"%0300d"}`, 1)
+	p, err := newPublisher(op, 1, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.close()
 	for i := range events {
-		m := newEvent(op, fmt.Sprintf("run-%d", i%runs), i+1, body)
-		if _, err := op.jsPub.PublishMsgAsync(m); err != nil {
+		m := normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: body}
+		if err := p.publish(b.Context(), op.EventSubject("codex", fmt.Sprintf("run-%d", i%runs), "status"), m); err != nil {
 			b.Fatal(err)
 		}
 	}
-	<-op.jsPub.PublishAsyncComplete()
+	if err := p.stored(b.Context(), events); err != nil {
+		b.Fatal(err)
+	}
 	reader := connect(b, s, SubscriberUser)
-	took := map[string]time.Duration{}
+	took, cpu := map[string]time.Duration{}, map[string]time.Duration{}
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
 	measure := func(name string, want int, read func() (int, error)) {
-		began := time.Now()
+		began, before := time.Now(), used()
 		if n, err := read(); err != nil || n != want {
 			b.Fatalf("%s: %d events, %v", name, n, err)
 		}
 		took[name] += time.Since(began)
+		cpu[name] += used() - before
 	}
 	for b.Loop() {
 		for name, f := range map[string]struct {
@@ -49,6 +67,7 @@ func BenchmarkReadEvents(b *testing.B) {
 	for _, name := range []string{"all", "run"} {
 		b.ReportMetric(float64(took["direct-"+name].Milliseconds())/float64(b.N), name+"-ms")
 		b.ReportMetric(took["direct-"+name].Seconds()/took["consumer-"+name].Seconds(), name+"-direct/consumer")
+		b.ReportMetric(cpu["direct-"+name].Seconds()/cpu["consumer-"+name].Seconds(), name+"-cpu-direct/consumer")
 	}
 	b.ReportMetric(0, "ns/op")
 }

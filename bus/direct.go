@@ -13,10 +13,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Bounds of one batch of direct gets: the memory that a reader takes.
+// Bounds of one batch of direct gets, of which a reader may hold three. Who
+// reads much asks for more and more.
 const (
-	batchMessages = 2048
-	batchBytes    = 2 << 20
+	firstBatch    = 256
+	batchMessages = 8192
+	batchBytes    = 4 << 20
 )
 
 // errUnanswered reports a batch that did not come, or not whole.
@@ -60,18 +62,17 @@ func (d *direct) upTo(ctx context.Context, info *jetstream.StreamInfo, last uint
 	}
 	pause := pauses()
 	for fails := 0; d.from <= last && info.State.Msgs > 0; {
-		pending, done, err := d.batch(ctx, last, patience(fails), each)
+		from := d.from
+		done, err := d.drain(ctx, last, patience(fails), each)
+		if d.from > from {
+			fails = 0
+			pause.Reset()
+		}
 		switch {
 		case errors.Is(err, errUnanswered):
 			fails++
-		case err != nil || done:
+		case err != nil || done || !replicated(info):
 			return err
-		case pending > 0:
-			fails = 0
-			pause.Reset()
-			continue
-		case !replicated(info):
-			return nil
 		}
 		// An error may be that of a moment, as all that is not the stream's own.
 		left, err := holds(ctx, d.js.Conn(), d.stream, d.subject, d.from, last)
@@ -156,19 +157,16 @@ func (d *direct) follow(ctx context.Context, each eachRaw) error {
 	silence.InitialInterval, silence.MaxInterval = 100*time.Millisecond, 5*time.Second
 	for fails := 0; ; {
 		from := d.from
-		pending, done, err := d.batch(ctx, 0, patience(fails), each)
+		done, err := d.drain(ctx, 0, patience(fails), each)
+		if d.from > from {
+			fails = 0
+			silence.Reset()
+		}
 		switch {
 		case errors.Is(err, errUnanswered):
 			fails++
 		case err != nil || done:
 			return err
-		case pending > 0:
-			fails = 0
-			continue
-		}
-		if d.from > from {
-			fails = 0
-			silence.Reset()
 		}
 		select {
 		case <-ctx.Done():
@@ -261,94 +259,131 @@ const (
 	headerBefore  = "Nats-Last-Sequence" // of the message before in the batch
 )
 
-// batch asks for messages once, and tells each those up to the sequence last,
-// where that is not 0; done says that no more are wanted. Afterwards from is
-// behind what came, and pending is how many more there are.
-func (d *direct) batch(ctx context.Context, last uint64, patience time.Duration, each eachRaw) (pending uint64, done bool, err error) {
-	err = d.get(ctx, batchMessages, patience, func(m *nats.Msg, seq uint64) (bool, error) {
-		if last != 0 && seq > last {
-			done = true
-			return false, nil
+// fetched is the answer to one request: messages in their order, and, where err
+// is nil, how many more the server has.
+type fetched struct {
+	messages []*jetstream.RawStreamMsg
+	pending  uint64
+	err      error
+}
+
+// drain tells each what there is, up to the sequence last where that is not 0.
+// Done says that no more is wanted. While a batch is told the next one is on
+// its way. Afterwards from is behind what was told.
+func (d *direct) drain(ctx context.Context, last uint64, patience time.Duration, each eachRaw) (done bool, err error) {
+	within, cancel := context.WithCancel(ctx)
+	batches := make(chan fetched)
+	go func(from uint64) {
+		defer close(batches)
+		for more, most := true, firstBatch; more; most = min(2*most, batchMessages) {
+			f := d.get(within, from, most, patience)
+			if n := len(f.messages); n > 0 {
+				from = f.messages[n-1].Sequence + 1
+			}
+			more = f.err == nil && f.pending > 0 && (last == 0 || from <= last)
+			select {
+			case batches <- f:
+			case <-within.Done():
+				return
+			}
 		}
-		d.from, d.seen = seq+1, max(d.seen, seq)
-		more, err := each(&jetstream.RawStreamMsg{Subject: m.Header.Get(jetstream.SubjectHeader), Sequence: seq, Header: m.Header, Data: m.Data})
-		done = !more || seq == last
-		return !done, err
-	}, &pending)
-	return pending, done, err
+	}(d.from)
+	defer func() {
+		cancel()
+		for range batches { // until it is closed
+		}
+	}()
+	for f := range batches {
+		for _, m := range f.messages {
+			if last != 0 && m.Sequence > last {
+				return true, nil
+			}
+			d.from, d.seen = m.Sequence+1, max(d.seen, m.Sequence)
+			if more, err := each(m); !more || err != nil {
+				return true, err
+			}
+		}
+		if f.err != nil {
+			return false, f.err
+		}
+	}
+	return last != 0 && d.from > last, ctx.Err()
 }
 
 // count is how many messages there are.
-func (d *direct) count(ctx context.Context) (n uint64, err error) {
-	var pending uint64
-	err = d.get(ctx, 1, answerTimeout, func(*nats.Msg, uint64) (bool, error) { n++; return true, nil }, &pending)
-	if err != nil {
-		return 0, fmt.Errorf("count in %s: %w", d.stream, err)
+func (d *direct) count(ctx context.Context) (uint64, error) {
+	f := d.get(ctx, d.from, 1, answerTimeout)
+	if f.err != nil {
+		return 0, fmt.Errorf("count in %s: %w", d.stream, f.err)
 	}
-	return n + pending, nil
+	return uint64(len(f.messages)) + f.pending, nil
 }
 
-// get is one request for at most so many messages. It sets pending where the
-// answer came to its end. Each request has a subject of its own for its answer: when that
-// is given up the server forgets a request that another account let in.
-func (d *direct) get(ctx context.Context, most int, patience time.Duration, each func(*nats.Msg, uint64) (bool, error), pending *uint64) error {
+// get is one request for at most so many messages. It has a subject of its own
+// for its answer: when that is given up the server forgets a request that
+// another account let in.
+func (d *direct) get(ctx context.Context, from uint64, most int, patience time.Duration) (f fetched) {
+	fail := func(err error) fetched {
+		f.err = fmt.Errorf("read %s: %w", d.stream, err)
+		return f
+	}
 	ask := struct {
 		Seq   uint64 `json:"seq"`
 		Next  string `json:"next_by_subj,omitempty"`
 		Batch int    `json:"batch"`
 		Bytes int    `json:"max_bytes"`
-	}{d.from, d.subject, most, batchBytes}
+	}{from, d.subject, most, batchBytes}
 	if d.all {
 		ask.Next = "" // then the server knows without counting how much is left
 	}
 	body, err := json.Marshal(ask)
 	if err != nil {
-		return err
+		return fail(err)
 	}
 	conn := d.js.Conn()
 	answers := make(chan *nats.Msg, most+1) // and its end
 	sub, err := conn.ChanSubscribe(conn.NewInbox(), answers)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", d.stream, err)
+		return fail(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // a connection that is lost has none
 	if err := conn.PublishRequest(directGet+d.stream, sub.Subject, body); err != nil {
-		return fmt.Errorf("read %s: %w", d.stream, err)
+		return fail(err)
 	}
 	late := time.NewTimer(patience)
 	defer late.Stop()
-	for before := uint64(0); ; {
+	for before := "0"; ; {
 		var m *nats.Msg
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			f.err = ctx.Err()
+			return f
 		case <-late.C:
-			return fmt.Errorf("read %s: %w", d.stream, errUnanswered)
+			return fail(errUnanswered)
 		case m = <-answers:
 		}
-		switch status := m.Header.Get(headerStatus); status {
-		case "":
-		case "204":
-			*pending, err = strconv.ParseUint(m.Header.Get(headerPending), 10, 64)
-			if m.Header.Get(headerBefore) != strconv.FormatUint(before, 10) {
-				err = errUnanswered
-			}
-			return err
-		case "404":
-			return nil
-		case "503": // nobody is there to answer
-			return fmt.Errorf("read %s: %w", d.stream, errUnanswered)
-		default:
-			return fmt.Errorf("read %s: the server answers with status %.3s", d.stream, status)
-		}
-		seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
-		if err != nil || m.Header.Get(headerBefore) != strconv.FormatUint(before, 10) { // one before it was lost
-			return fmt.Errorf("read %s: %w", d.stream, errUnanswered)
-		}
-		before = seq
-		if more, err := each(m, seq); !more || err != nil {
-			return err
-		}
 		late.Reset(patience)
+		status := m.Header.Get(headerStatus)
+		switch {
+		case status == "404":
+			return f
+		case status == "503": // nobody is there
+			return fail(errUnanswered)
+		case status != "" && status != "204":
+			return fail(fmt.Errorf("the server answers with status %.3s", status))
+		case m.Header.Get(headerBefore) != before: // one before it was lost
+			return fail(errUnanswered)
+		case status == "204":
+			if f.pending, err = strconv.ParseUint(m.Header.Get(headerPending), 10, 64); err != nil {
+				return fail(errUnanswered)
+			}
+			return f
+		}
+		before = m.Header.Get(jetstream.SequenceHeader)
+		seq, err := strconv.ParseUint(before, 10, 64)
+		if err != nil {
+			return fail(errUnanswered)
+		}
+		f.messages = append(f.messages, &jetstream.RawStreamMsg{Subject: m.Header.Get(jetstream.SubjectHeader), Sequence: seq, Header: m.Header, Data: m.Data})
 	}
 }

@@ -80,10 +80,11 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 		d.users(ctx)
 		d.streams(ctx)
 		d.lags(ctx)
+		d.readers(ctx)
 		d.responder(ctx)
 		d.worker(ctx)
 	} else {
-		for _, name := range []string{"users", "streams", "lags", "responder", "worker"} {
+		for _, name := range []string{"users", "streams", "lags", "readers", "responder", "worker"} {
 			d.note(name, levelSkip, "NATS is out of reach", "")
 		}
 	}

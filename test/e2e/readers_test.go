@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus"
+)
+
+// subscriber connects as a program that reads events does.
+func subscriber(t *testing.T, data string) jetstream.JetStream {
+	t.Helper()
+	var here struct{ NATS string }
+	var password map[string]string
+	for name, v := range map[string]any{"linesman.json": &here, "credentials.json": &password} {
+		b, err := os.ReadFile(filepath.Join(data, name))
+		if err == nil {
+			err = json.Unmarshal(b, v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	nc, err := nats.Connect(here.NATS, nats.UserInfo(bus.SubscriberUser, password[bus.SubscriberUser]), nats.CustomInboxPrefix(bus.InboxPrefix(bus.SubscriberUser)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// A program that reads events makes as many durable consumers as it may, and
+// leaves them: who uses linesman notices nothing, but for the doctor's warning.
+func TestFloodOfConsumersHarmsNobody(t *testing.T) {
+	t.Parallel()
+	data, agent := t.TempDir(), newScript(t, "say one")
+	first := up(t, data)
+	run := func(id string) {
+		t.Helper()
+		if out, code := execute(t, "run", "--data-dir", data, "--run", id, "--json", "--", agent.path); code != 0 || len(parse(t, out)) != 2 {
+			t.Errorf("run: exit %d\n%s", code, out)
+		}
+	}
+	run("before")
+	js := subscriber(t, data)
+	for i := range bus.MostReaders + 1 {
+		name := fmt.Sprintf("left-%d", i)
+		_, err := js.CreateConsumer(t.Context(), "LINESMAN_EVENTS", jetstream.ConsumerConfig{Name: name, Durable: name, FilterSubject: "linesman.events.>"})
+		if refused := err != nil; refused != (i == bus.MostReaders) {
+			t.Fatalf("consumer %d: %v", i, err)
+		}
+	}
+	c, err := js.Consumer(t.Context(), "LINESMAN_EVENTS", "left-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if age := c.CachedInfo().Config.InactiveThreshold; age != bus.ReaderAge {
+		t.Errorf("a durable consumer that nobody uses lasts %v, want %v", age, bus.ReaderAge)
+	}
+	_, err = js.CreateConsumer(t.Context(), "LINESMAN_EVENTS", jetstream.ConsumerConfig{FilterSubject: "linesman.events.>", InactiveThreshold: 2 * bus.ReaderAge})
+	if err == nil {
+		t.Error("a consumer may last for longer than the bound")
+	}
+	js.Conn().Close()
+
+	unharmed := func(id string) {
+		t.Helper()
+		follower := begin(t, nil, "events", "--data-dir", data, "--follow", "--json")
+		follower.await(follower.stdout, `"run":"before"`)
+		run(id)
+		follower.await(follower.stdout, `"run":"`+id+`"`)
+		follower.signal(syscall.SIGTERM)
+		follower.code()
+		for _, args := range [][]string{{"events", "--run", id}, {"results", id}, {"status"}, {"status", id}, {"health"}} {
+			if out, code := execute(t, append(args, "--data-dir", data)...); code != 0 {
+				t.Errorf("%q: exit %d\n%s", args, code, out)
+			}
+		}
+		if out, _ := execute(t, "doctor", "--data-dir", data); !strings.Contains(out, fmt.Sprintf("warn  readers    %d consumers on LINESMAN_EVENTS, of %[1]d at most;", bus.MostReaders)) {
+			t.Errorf("the doctor says nothing:\n%s", out)
+		}
+	}
+	unharmed("after")
+
+	kill(t, first)
+	began := time.Now()
+	up(t, data)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the next start took %v", took)
+	} else {
+		t.Logf("the next start took %v", took)
+	}
+	unharmed("again")
+}
