@@ -17,8 +17,8 @@ import (
 // reads much asks for more and more.
 const (
 	firstBatch    = 256
-	batchMessages = 8192
-	batchBytes    = 4 << 20
+	batchMessages = 2048
+	batchBytes    = 2 << 20
 )
 
 // errUnanswered reports a batch that did not come, or not whole.
