@@ -1,0 +1,194 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// silence is longer than any program of the page waits for an event at a time;
+// `make soak` has a longer one.
+var silence = flag.Duration("silence", 12*time.Second, "how long no event comes in the tests of the page's readers")
+
+// programs are those of a language on the page, in their order.
+func programs(t *testing.T, language string) (all []string) {
+	t.Helper()
+	for page := text(t, "docs/subjects.md"); ; {
+		program, rest, ok := fence(page, language)
+		if !ok {
+			return all
+		}
+		all, page = append(all, program), rest
+	}
+}
+
+// printed is what a program prints. It says when there is something new.
+type printed struct {
+	lines chan string
+	rest  []byte
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.rest = append(p.rest, b...)
+	for {
+		line, rest, ok := bytes.Cut(p.rest, []byte("\n"))
+		if !ok {
+			return len(b), nil
+		}
+		p.lines <- string(line)
+		p.rest = rest
+	}
+}
+
+// readsThroughASilence starts a program of the page. It has to print the end of
+// the run that is there, and, after a silence, that of one that comes.
+func readsThroughASilence(t *testing.T, i *instance, there string, program *exec.Cmd) {
+	t.Helper()
+	out := &printed{lines: make(chan string, 10_000)}
+	var stderr bytes.Buffer
+	program.Stdout, program.Stderr = out, &stderr
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- program.Wait() }()
+	stop := func() {
+		_ = program.Process.Kill()
+		<-ended
+	}
+	await := func(run string) {
+		t.Helper()
+		late := time.After(30 * time.Second)
+		for {
+			select {
+			case line := <-out.lines:
+				if strings.Contains(line, " codex "+run+" completion ") {
+					return
+				}
+			case err := <-ended:
+				t.Fatalf("it ended: %v\n%s", err, stderr.Bytes())
+			case <-late:
+				stop()
+				t.Fatalf("it does not print the end of run %s\n%s", run, stderr.Bytes())
+			}
+		}
+	}
+	await(there)
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended in a silence: %v\n%s", err, stderr.Bytes())
+	case <-time.After(*silence):
+	}
+	recording := []byte(text(t, "test/corpus/codex/shell-ok.jsonl"))
+	sendRaw(t, i, "later", recording, [][2]int{{0, len(recording)}})
+	await("later")
+	stop()
+}
+
+// Both programs of the page, as they are there, with the oldest and the newest
+// client that it names.
+func TestPythonReaderOfThePageOutlivesASilence(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	page := programs(t, "python")
+	if len(page) != 2 {
+		t.Fatalf("the page has %d programs in Python, want one that publishes and one that reads", len(page))
+	}
+	linesman := filepath.Join(install(t, "./cmd/linesman"), "linesman")
+	for _, version := range []string{"2.9.0", "2.15.0"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			packages := natsPy(t, python, version)
+			i := up(t, linesman, t.TempDir())
+			as := func(user, program string) *exec.Cmd {
+				cmd := exec.CommandContext(t.Context(), python, "-c", program)
+				cmd.Env = append(i.as(user), "PYTHONUNBUFFERED=1", "PYTHONPATH="+packages)
+				return cmd
+			}
+			if out, err := as("worker", page[0]).CombinedOutput(); err != nil {
+				t.Fatalf("it does not publish: %v\n%s", err, out)
+			}
+			readsThroughASilence(t, i, "py-1", as("subscriber", page[1]))
+		})
+	}
+}
+
+// natsPy is where the client is, of a version: where it can be installed, or is
+// already. NATS_PY can name a directory with one directory for each version.
+func natsPy(t *testing.T, python, version string) string {
+	t.Helper()
+	if dir := os.Getenv("NATS_PY"); dir != "" {
+		return filepath.Join(dir, version)
+	}
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	pip := exec.CommandContext(ctx, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "0", "--timeout", "10",
+		"--target", dir, "nats-py=="+version)
+	said, err := pip.CombinedOutput()
+	if err == nil {
+		return dir
+	}
+	if have, err := exec.CommandContext(t.Context(), python, "-c", "import nats; from importlib.metadata import version as v; print(v('nats-py'))").Output(); err == nil {
+		t.Logf("nats-py %s cannot be installed; it is tried with %s, which is there", version, bytes.TrimSpace(have))
+		return ""
+	}
+	t.Skipf("nats-py %s cannot be installed: %v\n%.300s", version, err, said)
+	return ""
+}
+
+// The program of the page, as it is there, with the oldest and the newest
+// client that the page names.
+func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
+	missing := func(t *testing.T, why string, err error, said []byte) {
+		t.Helper()
+		if os.Getenv("TEST_REQUIRE_AGENTS") == "1" {
+			t.Fatalf("%s: %v\n%s", why, err, said)
+		}
+		t.Skipf("%s: %v", why, err)
+	}
+	page := programs(t, "typescript")
+	if len(page) != 1 {
+		t.Fatalf("the page has %d programs in TypeScript, want 1", len(page))
+	}
+	node, err := exec.LookPath("node")
+	if _, npm := exec.LookPath("npm"); err != nil || npm != nil {
+		missing(t, "Node.js", errors.Join(err, npm), nil)
+	}
+	linesman := filepath.Join(install(t, "./cmd/linesman"), "linesman")
+	for _, client := range []string{"oldest", "newest"} {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for name, content := range map[string]string{
+				"package.json":      text(t, "test/readers/"+client+"/package.json"),
+				"package-lock.json": text(t, "test/readers/"+client+"/package-lock.json"),
+				"reader.mjs":        page[0], // it has no type that would need a compiler
+			} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+			npm.Dir = dir
+			if said, err := npm.CombinedOutput(); err != nil {
+				missing(t, "npm ci", err, said)
+			}
+			i := up(t, linesman, t.TempDir())
+			recording := []byte(text(t, "test/corpus/codex/shell-ok.jsonl"))
+			sendRaw(t, i, "there", recording, [][2]int{{0, len(recording)}})
+			reader := exec.CommandContext(t.Context(), node, "reader.mjs")
+			reader.Dir, reader.Env = dir, i.as("subscriber")
+			readsThroughASilence(t, i, "there", reader)
+		})
+	}
+}
