@@ -154,7 +154,7 @@ func (d *direct) follow(ctx context.Context, each eachRaw) error {
 	}
 	defer func() { _ = sub.Unsubscribe() }() // a connection that is lost has none
 	silence := backoff.NewExponentialBackOff()
-	silence.InitialInterval, silence.MaxInterval = 100*time.Millisecond, 5*time.Second
+	silence.InitialInterval, silence.MaxInterval, silence.RandomizationFactor = 100*time.Millisecond, 8*time.Second, 0.2
 	for fails := 0; ; {
 		from := d.from
 		done, err := d.drain(ctx, 0, patience(fails), each)
