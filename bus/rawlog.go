@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -313,6 +312,13 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 20*time.Millisecond, 5*time.Second
 	said := time.Time{}
+	var last error // why it was waited
+	gone := func() error {
+		if last == nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("%w: %w", ctx.Err(), last)
+	}
 	for {
 		err := try()
 		if err == nil || errors.Is(err, runs.ErrMoved) {
@@ -322,11 +328,12 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return gone()
 		}
 		if errors.Is(err, errAgain) {
 			continue
 		}
+		last = err
 		if fatal := hopeless(err); fatal != nil || l.hasty {
 			return err
 		}
@@ -336,7 +343,7 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return gone()
 		case <-time.After(pause.NextBackOff()):
 		}
 	}
@@ -348,16 +355,4 @@ func hopeless(err error) error {
 		return err
 	}
 	return nil
-}
-
-// why says in few words what keeps a message from being stored.
-func why(err error) string {
-	var api *jetstream.APIError
-	switch {
-	case errors.As(err, &api):
-		return api.Description
-	case errors.Is(err, nats.ErrReconnectBufExceeded): // the buffer is none: see dial
-		return "there is no connection"
-	}
-	return err.Error()
 }

@@ -51,6 +51,10 @@ func DefaultLimits() Limits {
 func (b *Bus) Ensure(ctx context.Context, limits Limits) (changed []string, err error) {
 	for _, w := range b.wanted(limits) {
 		what, err := b.ensure(ctx, w.js, w.config, w.auto)
+		if noRoom(err) {
+			err = fmt.Errorf("there is no room for its %d MiB in %d copies, %s: give JetStream more (max_file_store, or the limits of the account), or make it smaller: %w",
+				w.config.MaxBytes>>20, w.config.Replicas, w.size, err)
+		}
 		if err != nil {
 			return changed, fmt.Errorf("stream %s: %w", w.config.Name, err)
 		}
@@ -62,7 +66,8 @@ func (b *Bus) Ensure(ctx context.Context, limits Limits) (changed []string, err 
 type wanted struct {
 	js     jetstream.JetStream
 	config jetstream.StreamConfig
-	auto   bool // its size is a default: one that exists keeps its own
+	auto   bool   // its size is a default: one that exists keeps its own
+	size   string // what decides its size
 }
 
 func (b *Bus) wanted(l Limits) []wanted {
@@ -132,16 +137,17 @@ func (b *Bus) wanted(l Limits) []wanted {
 	runs.AllowDirect, state.AllowDirect, threads.AllowDirect, requests.AllowDirect = false, false, false, false
 	push.AllowDirect = false
 
+	const fixed = "a fixed size"
 	return []wanted{
-		{b.js, state, false},
-		{b.js, work, false},
-		{b.js, threads, false},
-		{b.js, requests, false},
-		{b.js, push, false},
-		{b.js, outbox, false},
-		{b.js, runs, l.RunsBytes == 0},
-		{b.jsPub, events, l.EventsBytes == 0},
-		{b.js, raw, l.RawBytes == 0},
+		{b.js, state, false, fixed},
+		{b.js, work, false, fixed},
+		{b.js, threads, false, fixed},
+		{b.js, requests, false, fixed},
+		{b.js, push, false, fixed},
+		{b.js, outbox, false, fixed},
+		{b.js, runs, l.RunsBytes == 0, "as runs.max_bytes says"},
+		{b.jsPub, events, l.EventsBytes == 0, "as events.max_bytes says"},
+		{b.js, raw, l.RawBytes == 0, "as raw.max_bytes says"},
 	}
 }
 

@@ -89,7 +89,7 @@ const (
 	SpawnNotFound      = "not_found"
 	SpawnNotExecutable = "not_executable"
 	SpawnRefused       = "refused"      // the worker's rules do not allow it
-	SpawnNoDir         = "no_directory" // the working directory is not there, or not allowed
+	SpawnNoDir         = "no_directory" // the working directory does not exist, or is not in work.roots
 	SpawnOther         = "other"
 )
 

@@ -166,7 +166,7 @@ func (r *Record) why() string {
 		case SpawnRefused:
 			return "the worker's rules do not allow the run"
 		case SpawnNoDir:
-			return "the working directory is not there, or not allowed"
+			return "the working directory does not exist on the worker's machine, or is outside of the directories of its setting work.roots"
 		}
 		return "the agent could not be started"
 	case string(ReasonLost):
@@ -197,10 +197,16 @@ func (c *ErrorContext) suggest(r *Record) {
 			c.Suggestions = append(c.Suggestions, s)
 		}
 	}
+	refused := ""
+	if r.Reason == string(ReasonSpawn) && r.Exit != nil && (r.Exit.Spawn == SpawnNoDir || r.Exit.Spawn == SpawnRefused) {
+		refused = r.Exit.Spawn
+	}
 	add(r.State == StateTimeout, "Split the task into smaller ones")
 	add(r.Reason == string(ReasonIdle), "Raise the idle limit if a command of the task is silent for long")
 	add(r.Reason == string(ReasonHard), "Raise the hard limit of the run")
-	add(r.Reason == string(ReasonSpawn), "Check that the agent is installed and that the working directory exists")
+	add(refused == SpawnNoDir, "Name another directory, or add it to work.roots of the worker; `linesman doctor` there shows which are allowed, and its log why")
+	add(refused == SpawnRefused, "Look at the worker's log, which says what it refused")
+	add(r.Reason == string(ReasonSpawn) && refused == "", "Check that the agent is installed and that the working directory exists")
 	add(r.Reason == string(ReasonSpool), "Keep large outputs in files, and print their end only")
 
 	said := func(words ...string) bool {

@@ -106,6 +106,8 @@ func TestSuggestions(t *testing.T) {
 		{runs.Exit{Reason: runs.ReasonIdle}, "", "Split the task into smaller ones"},
 		{runs.Exit{Reason: runs.ReasonHard}, "", "Raise the hard limit of the run"},
 		{runs.Exit{Reason: runs.ReasonSpawn}, "", "Check that the agent is installed and that the working directory exists"},
+		{runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnNoDir}, "", "Name another directory, or add it to work.roots of the worker; `linesman doctor` there shows which are allowed, and its log why"},
+		{runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnRefused}, "", "Look at the worker's log, which says what it refused"},
 		{exited(1), "unexpected status 401 Unauthorized", "Sign the agent in, or check its API key"},
 		{exited(1), "last status: 429 Too Many Requests", "Wait until the rate limit allows more requests"},
 		{exited(2), "", "Check the command line and the settings of the agent"},

@@ -97,7 +97,7 @@ func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 	}
 	spec, err := t.spec(w.cfg.Root, task)
 	if err != nil {
-		w.log.Warn("task refused", zap.String("run", task.Run), zap.Error(err))
+		w.log.Warn("task refused", zap.String("run", task.Run), zap.Error(err), zap.Strings("work.roots", t.Rules.Allowed()))
 		return nil, w.refuse(ctx, task, d, err)
 	}
 	spec.Queue, spec.Work = t.Name, d.Work()

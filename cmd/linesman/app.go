@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
 )
 
@@ -74,6 +75,8 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		complain(stderr, err)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			complain(stderr, errors.New("the streams are made by `linesman normalizer`: is one at work, with the same prefix?"))
+		} else if cause := bus.Cause(err); cause != "" {
+			complain(stderr, errors.New(cause))
 		}
 	}
 	return exitCode(err)

@@ -56,7 +56,7 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 		return nil, err
 	}
 	d.tools = delegator.New(delegator.Config{
-		Responder: d.Responder, Cloud: d.cloud, Environments: c.Environments, Idle: c.Work.Idle, Hard: c.Work.Hard, GitGate: c.Work.GitGate, Log: a.log,
+		Responder: d.Responder, Cloud: d.cloud, Environments: c.Environments, Idle: c.Work.Idle, Hard: c.Work.Hard, GitGate: c.Work.GitGate, Why: bus.Cause, Log: a.log,
 		Requests: &adcp.Requests{Store: b.RequestStore(), TTL: c.IdempotencyTTL},
 		Push:     push.NewRegistry(b.PushStore(), push.AdCP, c.Push.AllowPrivate),
 	})

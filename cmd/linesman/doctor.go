@@ -90,6 +90,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 	}
 	d.http(ctx)
 	d.agent(ctx)
+	d.roots()
 	d.git()
 	d.inotify()
 	return d.report(c.JSON)

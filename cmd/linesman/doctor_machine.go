@@ -79,6 +79,17 @@ func (w *beginning) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// roots tells where a worker with these settings lets tasks work.
+func (d *doctor) roots() {
+	const name = "roots"
+	roots := d.app.config.Work.Roots
+	if len(roots) == 0 {
+		d.note(name, levelOK, "tasks may work where the worker was started, and in the user's home (work.roots)", "")
+		return
+	}
+	d.note(name, levelOK, "tasks may work in "+strings.Join(roots, ", ")+" (work.roots)", "")
+}
+
 func (d *doctor) git() {
 	if path, err := exec.LookPath("git"); err == nil {
 		d.note("git", levelOK, path, "")

@@ -40,7 +40,7 @@ func (runCmd) Help() string {
 What it prints is kept on this machine until NATS has it, so nothing is lost while NATS is away. Its events are printed
 as they are stored. They go to --nats, or to the "linesman up" of the data directory, which is started in the background
 where none runs. Ctrl-C is passed on to the agent; a second one cancels the run, and a third one leaves what is not
-stored yet to the next "linesman up".
+stored yet to the next "linesman up". Of the stderr of an agent that fails, a terminal shows the last lines.
 
 Examples:
 
@@ -221,6 +221,7 @@ func (c *runCmd) run(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir, sig
 	if err != nil {
 		return exitLinesman, err
 	}
+	a.tellStderr(ctx, b, string(c.Agent), id, exit)
 	return agentCode(exit), c.explain(id, exit)
 }
 

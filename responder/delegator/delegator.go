@@ -57,6 +57,10 @@ type Config struct {
 	// for it are refused.
 	Push *push.Registry
 
+	// Why is what kept the streams from doing what was asked of them, in words
+	// for a caller, as far as an error tells; nil: nothing is known.
+	Why func(error) string
+
 	Log *zap.Logger // default: none
 }
 

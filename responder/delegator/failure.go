@@ -115,6 +115,11 @@ func (c *call) explain(err error) *failure {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		f.Message = "the streams did not answer in time"
 	}
+	if c.Why != nil {
+		if why := c.Why(err); why != "" {
+			f.Message = why
+		}
+	}
 	return f
 }
 

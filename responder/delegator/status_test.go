@@ -122,6 +122,18 @@ func TestNothingIsToldBeforeTheTableIsRead(t *testing.T) {
 	}
 }
 
+func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, func(c *delegator.Config) { c.Why = bus.Cause })
+	if err := s.jetstream(t).DeleteStream(t.Context(), s.bus.Work()); err != nil {
+		t.Fatal(err)
+	}
+	a := ask(t, s.tools, "_codex_local_run", `{"task": "Go.", "mode": "read-only"}`)
+	if a.Error.Code != "INTERNAL" || !a.Error.Retryable || !strings.HasPrefix(a.Error.Message, "no stream takes it now") {
+		t.Errorf("%s", a.Envelope)
+	}
+}
+
 // TestManyTasksAreBounded has more of them than an answer lists.
 func TestManyTasksAreBounded(t *testing.T) {
 	t.Parallel()

@@ -78,19 +78,26 @@ func (r Rules) Directory(t runs.Task) (string, error) {
 	return dir, nil
 }
 
-// inside reports whether dir, which has no symbolic links, is in or below a root.
-func (r Rules) inside(dir string) bool {
+// Allowed are the directories in and below which tasks may work.
+func (r Rules) Allowed() (all []string) {
 	roots, byDefault := r.Roots, len(r.Roots) == 0
 	if byDefault {
 		home, _ := os.UserHomeDir() // without one, Dir alone
 		roots = []string{r.Dir, home}
 	}
 	for _, root := range roots {
-		if !filepath.IsAbs(root) {
-			continue
+		if filepath.IsAbs(root) && !(byDefault && root == "/") {
+			all = append(all, root)
 		}
+	}
+	return all
+}
+
+// inside reports whether dir, which has no symbolic links, is in or below a root.
+func (r Rules) inside(dir string) bool {
+	for _, root := range r.Allowed() {
 		root, err := filepath.EvalSymlinks(root)
-		if err != nil || byDefault && root == "/" {
+		if err != nil || len(r.Roots) == 0 && root == "/" {
 			continue
 		}
 		if rel, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(rel) {

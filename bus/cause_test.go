@@ -1,0 +1,88 @@
+package bus
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// A disk that is nearly full closes the streams to writers.
+func TestCauseOfAFullDiskIsSaid(t *testing.T) {
+	s, err := StartServer(t.TempDir(), "127.0.0.1:0", testNames, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	b, err := s.Connect(t.Context(), OperatorUser, testNames, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	limits := DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
+	if _, err := b.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	r := &room{server: s, log: zap.NewNop()}
+	r.close()
+	defer r.open()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the entry in RAW is waited for
+	defer cancel()
+	_, _, err = b.Submit(ctx, DefaultQueue, runs.Task{Run: "a", Agent: "codex", Prompt: "Go."}, 1)
+	if err == nil || !strings.HasPrefix(Cause(err), "there is no room: the disk of the server is full") {
+		t.Errorf("%v: %q", err, Cause(err))
+	}
+}
+
+// whatever is a server of its own with other options.
+func whatever(t *testing.T, o *server.Options) *Bus {
+	t.Helper()
+	o.Host, o.Port, o.JetStream, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, t.TempDir(), true, true
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	b, err := Connect(t.Context(), Login{URL: s.ClientURL()}, Login{}, testNames, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+func TestServerWithoutRoomForAStreamIsSaid(t *testing.T) {
+	b := whatever(t, &server.Options{JetStreamMaxStore: 1 << 30})
+	_, err := b.Ensure(t.Context(), DefaultLimits())
+	for _, want := range []string{"stream KV_linesman_runs: ", "no room for its 1024 MiB in 1 copies", "runs.max_bytes", "max_file_store", "insufficient storage"} {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(why(err), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+}
+
+// One node of three cannot choose a leader.
+func TestClusterWithoutALeaderIsSaid(t *testing.T) {
+	route := &url.URL{Scheme: "nats", Host: "127.0.0.1:1"}
+	b := whatever(t, &server.Options{
+		ServerName: "a", Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: -1}, Routes: []*url.URL{route},
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := b.Ensure(ctx, DefaultLimits())
+	if err == nil || !strings.Contains(Cause(err), "has no leader now") || !strings.Contains(why(err), "stream KV_linesman_state: ") ||
+		!strings.Contains(why(err), "no leader now, as during an election, and is tried again") {
+		t.Errorf("%v: cause %q, why %q", err, Cause(err), why(err))
+	}
+}
