@@ -9,6 +9,8 @@ BENCH     ?= .
 ROUNDS    ?= 100
 SOAK      ?= 8m
 SEED      ?= 0
+TIMES     ?= 20
+PKG       ?= ./...
 IMAGE     ?= linesman
 
 GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -18,7 +20,7 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 AGENTS = test/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build test lint vuln bench fuzz soak agents agents-if-npm docker clean help
+.PHONY: build test lint vuln bench fuzz flaky soak agents agents-if-npm docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
@@ -49,6 +51,9 @@ bench: ## run the benchmarks; BENCH=regexp picks some
 
 fuzz: ## run every fuzz target for FUZZTIME, one by one; with FUZZSPANS=10 up to so many times, until it reaches no statement that is new
 	test/fuzz.sh $(FUZZTIME) $(FUZZSPANS)
+
+flaky: ## run the tests of PKG, each TIMES times as they are, beside busy loops, and on one processor
+	test/flaky.sh $(TIMES) $(PKG)
 
 soak: ## kill and break things ROUNDS times in each siege of test/chaos, about 3 s each, then 200 runs at once for SOAK; SEED=N repeats a schedule
 	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
