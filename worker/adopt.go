@@ -67,7 +67,7 @@ func (a *adoption) scan(ctx context.Context) {
 			return
 		}
 		switch {
-		case strings.HasPrefix(name, newPrefix), strings.HasPrefix(name, gonePrefix):
+		case leftover(name):
 			a.w.clear(filepath.Join(a.w.cfg.Root, name))
 		case runs.CheckID(name) != nil, !entry.IsDir(), !a.take(name):
 		default:
@@ -157,8 +157,18 @@ func (a *adoption) drive(ctx context.Context, name string, r *Run) {
 	}
 }
 
-// clear deletes what a kill left of making or deleting a run directory.
+// leftover reports whether a name in the root may be left by a killed process.
+func leftover(name string) bool {
+	return strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, gonePrefix) || strings.HasPrefix(name, importPrefix)
+}
+
+// clear deletes what a killed process left: an incomplete run directory, one
+// that was being deleted, the lock file of an import.
 func (w *Worker) clear(path string) {
+	if strings.HasPrefix(filepath.Base(path), importPrefix) {
+		w.clearImport(path)
+		return
+	}
 	const complete = time.Minute // no Create takes so long
 	if strings.HasPrefix(filepath.Base(path), newPrefix) {
 		info, err := os.Lstat(path)

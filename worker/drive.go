@@ -31,7 +31,8 @@ type Run struct {
 	stopped bool          // the source was told to stop
 	fenced  bool          // somebody else ended the run in its log, before our eyes
 
-	recorded *imported // the line of the ledger, once it is there
+	stores   []string // that know the run, for the ledger; nil: ask
+	recorded bool     // the ledger has its line
 }
 
 // A source is what writes the output of a run.
@@ -74,7 +75,7 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 	switch {
 	case errors.Is(err, ErrKnown):
 		if r.dir.Spec.Part != nil { // it was imported, and the ledger does not say so
-			err = errors.Join(err, r.record())
+			err = errors.Join(err, r.record(ctx))
 		} else {
 			r.log.Warn("run is known already, not started")
 		}
@@ -323,7 +324,7 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 		fields = append(fields, zap.Int("signal", ex.Signal))
 	}
 	r.log.Info("ended", fields...)
-	if err := r.record(); err != nil {
+	if err := r.record(ctx); err != nil {
 		return ex, err
 	}
 	return ex, r.dir.Remove()
@@ -346,7 +347,7 @@ func (r *Run) abandon(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.record(); err != nil {
+	if err := r.record(ctx); err != nil {
 		return err
 	}
 	return r.dir.Remove()

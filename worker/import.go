@@ -15,35 +15,37 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// importSlots is how many files are imported at a time. Each takes a few
-// descriptors, and the process needs some for its connections and, perhaps,
-// for a server's store.
+// importSlots returns how many files are imported at a time. Each import takes
+// a few descriptors, and the process needs some for its connections and an
+// embedded server.
 func importSlots(descriptors uint64) int {
 	return int(min(64, max(1, descriptors/32)))
 }
 
-// An importing path is read to its end, once: what is in runs already, by the
-// ledger or by the raw log, is not imported again.
+// importing imports one file: the parts of it that are in no run yet, according
+// to the ledger and the raw log.
 //
-// The order is what makes that hold when the process is killed anywhere: the
-// run directory, which says what part of the file the run holds; the entries;
-// the exit entry; the line of the ledger; the end of the directory. Whoever
-// comes next finds the directory, and carries on, or the line. Should the line
-// be missing, as after a power failure, the run gets the same id as before,
-// and its raw log refuses it.
+// This holds at any kill because of the order of the steps: the run id in the
+// lock file of the import; the run directory, which says which part of the file
+// the run holds; the entries; the exit entry; the line of the ledger; the
+// removal of the directory. The next import of the file finds the directory and
+// resumes the run, or it finds the line. If the line is missing, as after a
+// power failure, the new run has the id of the old one, and the raw log refuses
+// it.
 type importing struct {
-	w     *Worker
-	spec  TailSpec
-	path  string
-	open  []string           // directories of runs that were interrupted, oldest first
-	known map[inode]imported // what the ledger said when the call began
-	last  *imported          // what it says of the file; nil: nothing
-	anew  bool               // --again, and not yet done
-	done  string             // the run that this call finished, "" while there is none
+	w      *Worker
+	spec   TailSpec
+	path   string
+	open   []string // directories of interrupted runs, oldest first
+	ledger *ledgerIndex
+	lock   *importLock // of the file at path; nil: not yet
+	anew   bool        // --again, and not yet done
+	done   string      // the run that this call finished, "" while there is none
 }
 
-// run imports the file: what was interrupted, then what is in no run.
+// run imports the file: first the interrupted runs, then a new one.
 func (i *importing) run(ctx context.Context) error {
+	defer func() { i.lock.release() }()
 	for {
 		d, err := i.next(ctx)
 		if d == nil || err != nil {
@@ -51,6 +53,7 @@ func (i *importing) run(ctx context.Context) error {
 		}
 		r := i.w.Run(d)
 		r.source.(*tailed).once = true
+		r.stores = i.ledger.stores
 		r.begun = func() {
 			i.done = d.Spec.Run
 			if i.spec.Began != nil {
@@ -65,64 +68,85 @@ func (i *importing) run(ctx context.Context) error {
 		if d.Spec.Part == nil || d.Spec.Part.From == 0 {
 			i.anew = false
 		}
-		switch {
-		case r.recorded != nil:
-			i.last = r.recorded
-		case err != nil && !r.out.replaced: // the ledger could not be written
+		if err != nil && !r.recorded && !r.out.replaced { // the ledger could not be written
 			return err
 		}
+		if !fresh { // the path may name another file now
+			i.w.clearImport(i.w.importPath(inode{d.Spec.File.Dev, d.Spec.File.Inode}))
+		}
 		if fresh && err == nil && !r.out.replaced {
-			return nil // what was added meanwhile is for the next call
+			return nil // lines that were added meanwhile are for the next call
 		}
 	}
 }
 
 // next returns the directory of the run to drive, or nil when there is none.
 func (i *importing) next(ctx context.Context) (*Dir, error) {
-	for len(i.open) > 0 {
-		d, err := openWhenFree(ctx, i.open[0])
-		if errors.Is(err, ErrBad) { // it was not synced before a power failure
-			i.w.setAside(i.open[0], err)
-			err = fs.ErrNotExist
+	for {
+		for len(i.open) > 0 {
+			d, err := openWhenFree(ctx, i.open[0])
+			if errors.Is(err, ErrBad) { // it was not synced before a power failure
+				i.w.setAside(i.open[0], err)
+				err = fs.ErrNotExist
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			i.open = i.open[1:]
+			if err == nil {
+				return d, nil
+			}
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f, file, size, err := openRegular(i.path)
+		if err != nil {
 			return nil, err
 		}
-		i.open = i.open[1:]
-		if err == nil {
-			return d, nil
+		if key := (inode{file.Dev, file.Inode}); i.lock == nil || i.lock.file != key {
+			f.Close()
+			if err := i.acquire(ctx, key); err != nil {
+				return nil, err
+			}
+			continue // another process may have imported it, and it may have grown
 		}
-		// Another process had it, and has written to the ledger.
-		if err := i.lookUp(); err != nil {
+		spec, err := i.plan(f, file, size)
+		f.Close()
+		if err != nil || spec == nil {
 			return nil, err
 		}
-	}
-	spec, err := i.plan()
-	if err != nil || spec == nil {
-		return nil, err
-	}
-	d, err := Create(i.w.cfg.Root, *spec)
-	if errors.Is(err, fs.ErrExist) { // another process was faster
+		if err := i.lock.name(spec.Run); err != nil {
+			return nil, err
+		}
+		d, err := Create(i.w.cfg.Root, *spec)
+		if !errors.Is(err, fs.ErrExist) { // else it was left by a killed process, and a power failure took the lock file
+			return d, err
+		}
 		i.open = append(i.open, i.w.runDir(spec.Run))
-		return i.next(ctx)
 	}
-	return d, err
 }
 
-// plan says which part of the file is a new run, or nil where all of it is in
-// runs.
-func (i *importing) plan() (*Spec, error) {
-	f, file, size, err := openRegular(i.path)
+// acquire locks the import of a file, and adds the run of the last holder to
+// the interrupted ones: it may have been killed.
+func (i *importing) acquire(ctx context.Context, file inode) error {
+	i.lock.release()
+	lock, err := i.w.lockImport(ctx, file)
+	if i.lock = lock; err != nil {
+		return err
+	}
+	if run := lock.run(); run != "" {
+		i.open = append(i.open, i.w.runDir(run))
+	}
+	return nil
+}
+
+// plan returns the part of the file that is to be a new run, or nil if all of
+// the file is in runs.
+func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
+	part := Part{To: size}
+	last, err := i.ledger.last(inode{file.Dev, file.Inode})
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	part := Part{To: size}
-	if e, ok := i.known[inode{file.Dev, file.Inode}]; ok && i.last == nil {
-		i.last = &e
-	}
-	last := i.last
-	if last != nil && !i.anew && last.Dev == file.Dev && last.Inode == file.Inode {
+	if last != nil && !i.anew {
 		sum, err := sumOf(f, last.Size)
 		switch {
 		case err == nil && sum == last.Sum && last.Size == size:
@@ -148,52 +172,59 @@ func (i *importing) plan() (*Spec, error) {
 		spec.Run = runs.LocalID(time.Now().UnixMilli(), rand.Uint64())
 		return spec, nil
 	}
-	before := ""
-	if i.last != nil {
-		before = i.last.Run
+	c := content{
+		Worker: i.w.cfg.Name, Agent: spec.Agent, File: inode{file.Dev, file.Inode}, From: part.From, To: part.To, Sum: sum,
 	}
-	spec.Run = importID(fmt.Sprintf("%q", []any{i.w.cfg.Name, i.spec.Agent, file.Dev, file.Inode, part.From, part.To, sum, before}))
+	if last != nil {
+		c.Before = last.Run
+	}
+	spec.Run = importID(c)
 	return spec, nil
 }
 
-// importID makes a run id of what is imported: the same for the same.
-func importID(what string) string {
+// content is what an import adds to the raw log.
+type content struct {
+	Worker, Agent string
+	File          inode
+	From, To      int64  // offsets in the file
+	Sum           string // see sumOf
+	Before        string // the last run of the file
+}
+
+// importID returns the run id of an import: equal for equal content.
+func importID(c content) string {
 	const base, width = 36, 25 // 36^25 is a little more than 2^128
-	sum := sha256.Sum256([]byte(what))
-	text := new(big.Int).SetBytes(sum[:16]).Text(base)
-	return fmt.Sprintf("T-local-%0*s", width, text)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %d %d %d %q %q",
+		c.Worker, c.Agent, c.File.Dev, c.File.Inode, c.From, c.To, c.Sum, c.Before))
+	return fmt.Sprintf("T-local-%0*s", width, new(big.Int).SetBytes(sum[:16]).Text(base))
 }
 
-// lookUp reads again what the ledger says of the file.
-func (i *importing) lookUp() error {
-	info, err := os.Stat(i.path)
+// ledgerOf returns the index of the files at paths.
+func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*ledgerIndex, error) {
+	stores, err := w.stores(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	file := fileOf(i.path, info)
-	key := inode{file.Dev, file.Inode}
-	found, err := i.w.ledger.find(map[inode]bool{key: true})
-	if e, ok := found[key]; ok {
-		i.last = &e
-	}
-	return err
-}
-
-// ledgerOf is what the ledger says of the files at paths.
-func (w *Worker) ledgerOf(paths []string) (map[inode]imported, error) {
 	wanted := make(map[inode]bool, len(paths))
 	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil { // else it is said when its turn comes
+		if info, err := os.Stat(path); err == nil { // else its import reports the error
 			file := fileOf(path, info)
 			wanted[inode{file.Dev, file.Inode}] = true
 		}
 	}
-	return w.ledger.find(wanted)
+	return w.ledger.index(spec.Agent, stores, wanted), nil
 }
 
-// record puts into the ledger how far the file of an ended run is in runs. A
-// file that has gone, or got other content, needs no line.
-func (r *Run) record() error {
+func (w *Worker) stores(ctx context.Context) ([]string, error) {
+	if w.cfg.Stores == nil {
+		return nil, nil
+	}
+	return w.cfg.Stores(ctx)
+}
+
+// record adds a line to the ledger for the file of an ended run. A file that was
+// removed, or has other content now, needs none.
+func (r *Run) record(ctx context.Context) error {
 	spec := &r.dir.Spec
 	if spec.Source != SourceTail || r.out.replaced || !r.place.Log.Exited {
 		return nil
@@ -213,7 +244,7 @@ func (r *Run) record() error {
 	m := r.place.Log
 	size := m.Out - r.place.Out.Base
 	if part := spec.Part; part != nil && (m.Cancelled || !m.Started || m.At == 0) {
-		size = part.To // nobody wants the rest; or the log has aged out, and does not tell
+		size = part.To // the rest was cancelled; or the log has aged out, and its size is unknown
 	} else if info, err := f.Stat(); err == nil && part == nil && m.Cancelled {
 		size = info.Size()
 	}
@@ -225,15 +256,21 @@ func (r *Run) record() error {
 	if err != nil {
 		return err
 	}
-	e := imported{Dev: spec.File.Dev, Inode: spec.File.Inode, Size: size, Sum: sum, Run: spec.Run}
-	if err := r.w.ledger.add(e); err != nil {
-		return err
+	stores := r.stores
+	if stores == nil {
+		if stores, err = r.w.stores(ctx); err != nil {
+			return err
+		}
 	}
-	r.recorded = &e
-	return nil
+	err = r.w.ledger.add(imported{
+		Agent: spec.Agent, Stores: stores, Dev: spec.File.Dev, Inode: spec.File.Inode, Size: size, Sum: sum, Run: spec.Run,
+	})
+	r.recorded = err == nil
+	return err
 }
 
-// openWhenFree opens a run directory, as soon as nobody else drives its run.
+// openWhenFree waits until no other process drives a run, and opens its
+// directory.
 func openWhenFree(ctx context.Context, path string) (*Dir, error) {
 	for {
 		d, err := openSoon(ctx, path)

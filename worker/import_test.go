@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -362,6 +363,160 @@ func TestFileReplacedBehindAKilledImportIsAnother(t *testing.T) {
 	}
 }
 
+// Another process imports a file before this call comes to it, and the file
+// grows: each of its lines is in one run.
+func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []string{"has ended", "was killed", "still imports it"} {
+		t.Run("the other "+other, func(t *testing.T) {
+			l := newLab(t)
+			dir := t.TempDir()
+			file := filepath.Join(dir, "file")
+			write(t, file, "one\n")
+			var paths []string // that keep all slots of the first call occupied
+			for i := range importSlots(limit.Cur) {
+				paths = append(paths, filepath.Join(dir, fmt.Sprint(i)))
+				write(t, paths[i], fmt.Sprint(i)) // of another size or content each
+			}
+			busy := make(chan struct{})
+			l.logs.setAway(busy)
+			errs := make(chan error, 2)
+			start := func(w *Worker, paths ...string) {
+				go func() { errs <- w.Tail(t.Context(), TailSpec{Paths: paths, Agent: "codex", Once: true}) }()
+			}
+			directories := func(want int) {
+				waitFor(t, "run directories", func() bool {
+					made, _ := filepath.Glob(filepath.Join(l.root, "T-*"))
+					return len(made) == want
+				})
+			}
+			start(l.w, append(paths, file)...)
+			directories(len(paths))
+
+			calls, stuck := 1, make(chan struct{})
+			switch other {
+			case "has ended":
+				if err := l.process(nil, nil, "import", file).Wait(); err != nil {
+					t.Fatal(err)
+				}
+			case "was killed":
+				if l.process(nil, []string{"TEST_KILL_AT=2"}, "import", file).Wait() == nil {
+					t.Fatal("the process was not killed")
+				}
+			default:
+				w, err := New(Config{Root: l.root, Logs: &fileLogs{dir: l.logs.dir, away: stuck}, Name: "here"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				start(w, file)
+				calls++
+				directories(len(paths) + 1)
+			}
+			write(t, file, "two\n")
+			close(busy)
+			waitFor(t, "a free slot", func() bool { return strings.Contains(l.story(), "[eof]") })
+			close(stuck)
+			for range calls {
+				if err := <-errs; err != nil {
+					t.Error(err)
+				}
+			}
+			var all []string
+			for _, id := range l.runIDs() {
+				if text := l.output(id); strings.HasSuffix(text, "\n") { // is of the file
+					all = append(all, strings.SplitAfter(text, "\n")...)
+				}
+			}
+			slices.Sort(all)
+			if text := strings.Join(all, ""); text != "one\ntwo\n" || !l.empty() {
+				t.Errorf("lines in all runs: %q", text)
+			}
+		})
+	}
+}
+
+// Equal files are files of their own, whatever the numbers of their inodes.
+func TestEqualFilesAreImportedEach(t *testing.T) {
+	ids := make(map[string]int64)
+	for _, base := range []int64{0, 1 << 21, 1 << 40, 1<<62 - 1} {
+		for n := range int64(3) {
+			for i, c := range []content{
+				{File: inode{1, uint64(base + n)}}, {File: inode{uint64(base + n), 1}},
+				{From: base + n}, {To: base + n}, {Agent: fmt.Sprint(base + n)}, {Before: fmt.Sprint(base + n)},
+			} {
+				if c.Worker = fmt.Sprint(i); ids[importID(c)] != 0 {
+					t.Errorf("two imports have the id of %+v", c)
+				}
+				ids[importID(c)]++
+			}
+		}
+	}
+	l := newLab(t)
+	dir := t.TempDir()
+	for i := range 3 {
+		path := filepath.Join(dir, fmt.Sprint(i))
+		write(t, path, "the same\n")
+		if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"the same\n"}) {
+			t.Errorf("file %d: imported %q", i, outputs)
+		}
+	}
+}
+
+// What was imported for one target, or as the output of one kind of agent, is
+// not imported for another.
+func TestImportIsOfOneTargetAndAgentKind(t *testing.T) {
+	root, path := filepath.Join(t.TempDir(), "runs"), filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	logs := map[string]*fileLogs{"a": {dir: t.TempDir()}, "b": {dir: t.TempDir()}}
+	for i, test := range []struct {
+		target  string
+		stores  []string
+		agent   string
+		skipped bool
+	}{
+		{"a", []string{"raw", "runs"}, "codex", false},
+		{"a", []string{"raw", "runs"}, "codex", true},
+		{"a", []string{"raw2", "runs"}, "codex", true}, // which still know the run
+		{"a", []string{"raw", "runs2"}, "codex", true},
+		{"b", []string{"raw3", "runs3"}, "codex", false},
+		{"b", []string{"raw3", "runs3"}, "codex", true},
+		{"a", []string{"raw", "runs"}, "codex", true},
+		{"a", []string{"raw", "runs"}, "codex_cloud", false},
+		{"a", []string{"raw", "runs"}, "codex_cloud", true},
+		{"a", []string{"raw", "runs"}, "codex", true},
+	} {
+		stores := func(context.Context) ([]string, error) { return test.stores, nil }
+		w, err := New(Config{Root: root, Logs: logs[test.target], Name: "here", Stores: stores})
+		if err != nil {
+			t.Fatal(err)
+		}
+		skipped := false
+		if err := w.Tail(t.Context(), TailSpec{
+			Paths: []string{path}, Agent: test.agent, Once: true, Skipped: func(string, string) { skipped = true },
+		}); err != nil || skipped != test.skipped {
+			t.Errorf("import %d: skipped %t, want %t, error %v", i+1, skipped, test.skipped, err)
+		}
+	}
+}
+
+// A process that is killed while it compacts the ledger leaves nothing for good.
+func TestInterruptedCompactionLeavesNothing(t *testing.T) {
+	l := ledger{path: filepath.Join(t.TempDir(), "ledger"), max: 8 << 10}
+	write(t, l.path+tmpSuffix, strings.Repeat(`{"dev":1,"inode":1}`+"\n", 1000))
+	for i := range uint64(200) {
+		if err := l.add(imported{Dev: 1, Inode: i + 2, Size: 1, Sum: "s", Run: "r"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Dir(l.path))
+	if err != nil || len(entries) != 1 || strings.Contains(contents(t, l.path), `"inode":1,`) {
+		t.Errorf("files %v, error %v", entries, err)
+	}
+}
+
 func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
 	l := ledger{path: filepath.Join(t.TempDir(), "ledger"), max: 8 << 10}
 	const files = 500
@@ -382,9 +537,12 @@ func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
 	for i := range uint64(20) {
 		wanted[inode{1, files - i}] = true
 	}
-	found, err := l.find(wanted)
-	if err != nil || len(found) != len(wanted) || found[inode{1, 1 << 20}].Size != files-1 {
-		t.Errorf("%d of %d lines, error %v, the one of often %+v", len(found), len(wanted), err, found[inode{1, 1 << 20}])
+	index := l.index("", nil, wanted)
+	defer index.close()
+	for file := range wanted {
+		if last, err := index.last(file); err != nil || last == nil || file.Inode == 1<<20 && last.Size != files-1 {
+			t.Errorf("inode %d: %+v, error %v", file.Inode, last, err)
+		}
 	}
 }
 

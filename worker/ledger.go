@@ -11,35 +11,60 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 )
 
-// maxLedger is the size in bytes at which a ledger is compacted to the newest
-// half of it: at least the last 200,000 imports are remembered.
+// maxLedger is the size in bytes at which a ledger is compacted to its newest
+// half: it keeps at least the last 100,000 imports.
 const maxLedger = 64 << 20
 
-// imported is what a ledger says of a file: how far its content is in runs.
+// imported is one line of a ledger: how much of a file was imported.
 type imported struct {
-	Dev   uint64 `json:"dev"`
-	Inode uint64 `json:"inode"`
-	Size  int64  `json:"size"` // bytes of the file that are in runs
-	Sum   string `json:"sum"`  // checksum of these, see sumOf
-	Run   string `json:"run"`  // the last of the runs
+	Agent  string   `json:"agent"`  // agent kind of the run
+	Stores []string `json:"stores"` // that know the run, see Config.Stores
+	Dev    uint64   `json:"dev"`
+	Inode  uint64   `json:"inode"`
+	Size   int64    `json:"size"` // bytes of the file that are in runs
+	Sum    string   `json:"sum"`  // checksum of these bytes, see sumOf
+	Run    string   `json:"run"`  // the last run of the file
 }
 
-// inode tells a file from all others of this machine.
-type inode struct{ dev, inode uint64 }
+// knownTo reports whether one of the stores knows the run.
+func (e *imported) knownTo(stores []string) bool {
+	if len(e.Stores) == 0 && len(stores) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(e.Stores, func(s string) bool { return slices.Contains(stores, s) })
+}
 
-// ledger is a file with one line for each file that was imported. The last
-// line of a file counts. Several processes append to it, with one write each,
-// under the lock of the file. It is not synced: of what a power failure takes,
-// the raw log still knows the run.
+// key is equal for lines of which the last one counts.
+func (e *imported) key() ledgerKey {
+	return ledgerKey{e.Agent, strings.Join(e.Stores, " "), inode{e.Dev, e.Inode}}
+}
+
+type ledgerKey struct {
+	agent, stores string
+	file          inode
+}
+
+// inode identifies a file on this machine.
+type inode struct{ Dev, Inode uint64 }
+
+// ledger is a file with a line for each import. Of one file, agent kind and
+// set of stores the last line counts. Several processes append to it, with one
+// write for each line, while they hold the lock of the file. It is not synced:
+// lines that a power failure removes are restored from the raw log.
 type ledger struct {
 	path string
 	max  int64
-	mu   sync.Mutex // compaction holds a part of the ledger in memory: one at a time
+	mu   sync.Mutex // one compaction at a time in this process: it needs memory
 }
+
+// tmpSuffix is the end of the name of the file that a compaction writes. The
+// next compaction truncates a file that an interrupted one has left.
+const tmpSuffix = ".tmp"
 
 // add appends a line.
 func (l *ledger) add(e imported) error {
@@ -49,11 +74,11 @@ func (l *ledger) add(e imported) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f, err := l.open()
+	f, err := openLocked(l.path, os.O_APPEND, lock)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	defer f.Close() // and releases the lock
+	defer func() { _ = release(f) }()
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
@@ -71,68 +96,109 @@ func (l *ledger) add(e imported) error {
 	return nil
 }
 
-// open opens the ledger with its lock held.
-func (l *ledger) open() (*os.File, error) {
-	for {
-		f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		if err := lock(f); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		// A compaction may have replaced it while this waited for the lock.
-		if is, err := sameFile(f, l.path); is || err != nil {
-			return f, err
-		}
-		f.Close()
+// index returns the index of the wanted files.
+func (l *ledger) index(agent string, stores []string, wanted map[inode]bool) *ledgerIndex {
+	x := &ledgerIndex{ledger: l, agent: agent, stores: stores, files: make(map[inode]*imported, len(wanted))}
+	for file := range wanted {
+		x.files[file] = nil
 	}
+	return x
 }
 
-// find returns the last line of each wanted file. Lines that cannot be read
-// are skipped.
-func (l *ledger) find(wanted map[inode]bool) (map[inode]imported, error) {
-	found := make(map[inode]imported)
-	f, err := os.Open(l.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return found, nil
+// ledgerIndex holds the last line of each wanted file for one agent kind and
+// one target. A look-up reads only what was appended since the one before it,
+// or all of the ledger after a compaction. It may be used from several
+// goroutines.
+type ledgerIndex struct {
+	ledger *ledger
+	agent  string
+	stores []string
+
+	mu    sync.Mutex
+	files map[inode]*imported // nil: wanted, but there is no line
+	f     *os.File            // the ledger; nil: it was missing
+	read  int64               // bytes of f
+}
+
+// last returns the last line of a file, nil if there is none. Lines that cannot
+// be read are skipped.
+func (x *ledgerIndex) last(file inode) (*imported, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, wanted := x.files[file]; !wanted { // it has replaced another file
+		x.files[file] = nil
+		x.close()
 	}
-	if err != nil {
+	if err := x.update(); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	defer f.Close()
-	err = eachImport(f, func(e imported, _ int64) {
-		if wanted[inode{e.Dev, e.Inode}] {
-			found[inode{e.Dev, e.Inode}] = e
+	return x.files[file], nil
+}
+
+func (x *ledgerIndex) update() error {
+	if x.f != nil {
+		current, err := sameFile(x.f, x.ledger.path)
+		if err != nil {
+			return err
+		}
+		if !current {
+			x.close()
+		}
+	}
+	if x.f == nil {
+		f, err := os.Open(x.ledger.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		x.f, x.read = f, 0
+	}
+	n, err := eachImport(io.NewSectionReader(x.f, x.read, 1<<62), func(e *imported, _ int64) {
+		file := inode{e.Dev, e.Inode}
+		if _, wanted := x.files[file]; wanted && e.Agent == x.agent && e.knownTo(x.stores) {
+			x.files[file] = e
 		}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	return found, nil
+	x.read += n
+	return err
 }
 
-// compact replaces the ledger by its newest half, with one line for each file.
-func (l *ledger) compact(f *os.File) error {
-	last := make(map[inode]int64) // where the last line of a file is
-	var from, end int64
-	if err := eachImport(io.NewSectionReader(f, 0, 1<<62), func(e imported, at int64) {
-		last[inode{e.Dev, e.Inode}], end = at, at
+// close makes the next look-up read the whole ledger.
+func (x *ledgerIndex) close() {
+	if x.f != nil {
+		x.f.Close()
+		x.f = nil
+	}
+}
+
+// compact replaces the ledger, whose lock is held, by its newest half, without
+// the lines that do not count.
+func (l *ledger) compact(f *os.File) (err error) {
+	last := make(map[ledgerKey]int64) // offsets of the lines that count
+	var end int64
+	if _, err := eachImport(io.NewSectionReader(f, 0, 1<<62), func(e *imported, at int64) {
+		last[e.key()], end = at, at
 	}); err != nil {
 		return err
 	}
-	from = end - l.max/2
-	tmp, err := os.CreateTemp(filepath.Dir(l.path), ".tmp-"+filepath.Base(l.path)+"-*")
+	from := end - l.max/2
+	tmp, err := os.OpenFile(l.path+tmpSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name())
 	defer tmp.Close()
+	defer func() {
+		if err != nil { // the disk may be full
+			err = errors.Join(err, os.Remove(tmp.Name()))
+		}
+	}()
 	w := bufio.NewWriter(tmp)
 	encoder := json.NewEncoder(w)
 	var werr error
-	if err := eachImport(io.NewSectionReader(f, 0, 1<<62), func(e imported, at int64) {
-		if werr == nil && at >= from && last[inode{e.Dev, e.Inode}] == at {
+	if _, err := eachImport(io.NewSectionReader(f, 0, 1<<62), func(e *imported, at int64) {
+		if werr == nil && at >= from && last[e.key()] == at {
 			werr = encoder.Encode(e)
 		}
 	}); err != nil {
@@ -141,14 +207,12 @@ func (l *ledger) compact(f *os.File) error {
 	if err := errors.Join(werr, w.Flush(), tmp.Sync()); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp.Name(), l.path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(l.path))
+	return os.Rename(tmp.Name(), l.path)
 }
 
-// eachImport calls each with the lines of a ledger and their offsets.
-func eachImport(r io.Reader, each func(e imported, at int64)) error {
+// eachImport calls each with the lines of a ledger and their offsets. It
+// returns the offset behind the last line.
+func eachImport(r io.Reader, each func(e *imported, at int64)) (int64, error) {
 	const longest = 1 << 10
 	lines := bufio.NewReaderSize(r, longest)
 	var at int64
@@ -156,20 +220,20 @@ func eachImport(r io.Reader, each func(e imported, at int64)) error {
 		line, err := lines.ReadSlice('\n')
 		var e imported
 		if err == nil && json.Unmarshal(line, &e) == nil && e.Inode != 0 {
-			each(e, at)
+			each(&e, at)
+		}
+		switch {
+		case errors.Is(err, io.EOF): // a line that is being written
+			return at, nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return at, err
 		}
 		at += int64(len(line))
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return err
-		}
 	}
 }
 
-// sumOf is the checksum of the first size bytes of a file: of their beginning
-// and their end. The error is io.ErrUnexpectedEOF for a file that is shorter.
+// sumOf returns a checksum of the first size bytes of a file: of the first and
+// the last 4 KiB of them. The error is io.ErrUnexpectedEOF for a shorter file.
 func sumOf(f io.ReaderAt, size int64) (string, error) {
 	const piece = 4 << 10
 	sum := sha256.New()
@@ -185,8 +249,8 @@ func sumOf(f io.ReaderAt, size int64) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }
 
-// lineBefore is where the line begins that has the byte before the offset at:
-// at itself, where that byte ends a line.
+// lineBefore returns the offset of the first byte of the line that is
+// unfinished at the offset at, or at itself if a line ends there.
 func lineBefore(f io.ReaderAt, at int64) (int64, error) {
 	var buf [64 << 10]byte
 	for at > 0 {

@@ -31,6 +31,29 @@ func release(f *os.File) error {
 	return errors.Join(flock(f, unix.LOCK_UN), f.Close())
 }
 
+// openLocked opens the file at path, makes it if it is missing, and takes its
+// lock by take. A file that was replaced or removed before the lock was free is
+// opened again.
+func openLocked(path string, flags int, take func(*os.File) error) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flags, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		err = take(f)
+		current := false
+		if err == nil {
+			current, err = sameFile(f, path)
+		}
+		if err == nil && current {
+			return f, nil
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // held reports whether somebody holds the lock of the file at path. It asks
 // with a shared lock of its own, so that those who ask do not see each other;
 // for that moment tryLock fails. A file that is not there is held by nobody.

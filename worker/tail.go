@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -81,13 +80,14 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 	}
 	slots := len(paths)
 	if spec.Once {
-		known, err := w.ledgerOf(paths)
+		index, err := w.ledgerOf(ctx, spec, paths)
 		if err != nil {
 			return fmt.Errorf("tail: %w", err)
 		}
+		defer index.close()
 		slots = importSlots(limit.Cur)
 		follow = func(ctx context.Context, path string) error {
-			return (&importing{w: w, spec: spec, path: path, open: open[path], known: known, anew: spec.Again}).run(ctx)
+			return (&importing{w: w, spec: spec, path: path, open: open[path], ledger: index, anew: spec.Again}).run(ctx)
 		}
 	} else if need := uint64(perFile*slots + spare); slots > 1 && need > limit.Cur {
 		return fmt.Errorf("tail: %w: %d files need %d file descriptors, the limit is %d (ulimit -n)", ErrTooMany, slots, need, limit.Cur)
@@ -115,10 +115,10 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 // not to their end.
 func (w *Worker) tailedBefore() map[string][]string {
 	open := make(map[string][]string)
-	entries, _ := os.ReadDir(w.cfg.Root) // what cannot be read cannot be created either: said there
+	entries, _ := os.ReadDir(w.cfg.Root) // Create reports a root that cannot be used
 	for _, entry := range entries {
 		dir := filepath.Join(w.cfg.Root, entry.Name())
-		if strings.HasPrefix(entry.Name(), newPrefix) || strings.HasPrefix(entry.Name(), gonePrefix) {
+		if leftover(entry.Name()) {
 			w.clear(dir)
 		}
 		if runs.CheckID(entry.Name()) != nil {

@@ -51,11 +51,17 @@ type Control interface {
 	Listen(run string, cancel func(ctx context.Context, reason string) error) (stop func(), err error)
 }
 
+// Stores returns the identities of the stores that know the ended runs of Logs,
+// each of which changes when that store is made anew. What was imported is
+// imported again once all of them have changed.
+type Stores func(ctx context.Context) ([]string, error)
+
 // Config is what a [Worker] needs.
 type Config struct {
 	Root    string      // where the run directories are
 	Ledger  string      // the file that says which files were imported; default: imported.jsonl beside Root
 	Logs    Logs        // where their output goes
+	Stores  Stores      // where an ended run is known; may be nil
 	Control Control     // where they are asked to end; may be nil
 	Shim    []string    // the command that calls [Shim] with the path that is added as last argument
 	Name    string      // who this is, in start entries: the same whenever Root is the same

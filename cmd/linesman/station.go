@@ -180,7 +180,7 @@ func (a *app) worker(b *bus.Bus) (*worker.Worker, error) {
 		return nil, err
 	}
 	return worker.New(worker.Config{
-		Root: a.runsDir(), Logs: logs{b}, Control: b, Shim: []string{self, "shim"}, Name: name, Log: a.log,
+		Root: a.runsDir(), Logs: logs{b}, Stores: b.Stores, Control: b, Shim: []string{self, "shim"}, Name: name, Log: a.log,
 	})
 }
 

@@ -28,7 +28,8 @@ With --once any number of files is imported, a few at a time: each is read to it
 and repeated, it imports each file once. A file that was imported before and has not changed (device, inode, size,
 checksum of its beginning and end) is skipped, and printed as "skipped RUN PATH". For a file that has grown, another run
 holds the lines added since the import; if its last line was unfinished, that run begins with this line. A file with
-other content is imported from its beginning. Without --once each file needs three file descriptors (ulimit -n).
+other content is imported from its beginning. A file is imported again with another --agent, and into another NATS,
+prefix or new streams. Without --once each file needs three file descriptors (ulimit -n).
 
 Examples:
 
