@@ -128,3 +128,21 @@ func TestRoleThatWaitsForNATSCanBeEnded(t *testing.T) {
 		}
 	}
 }
+
+// A directory that is not allowed: the answer names the setting, the worker's
+// log names what is allowed.
+func TestRefusedDirectoryNamesItsSetting(t *testing.T) {
+	t.Parallel()
+	data, root := t.TempDir(), t.TempDir()
+	settings := filepath.Join(t.TempDir(), "linesman.toml")
+	if err := os.WriteFile(settings, fmt.Appendf(nil, "[work]\nroots = [%q]\n[agents.codex]\ncommand = ['true']\n", root), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := begin(t, nil, "up", "--data-dir", data, "--config", settings, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	p.await(p.stdout, "ready nats=")
+	out, code := execute(t, "submit", "--data-dir", data, "--dir", "/", "--wait", "Go.")
+	if code != 1 || !strings.Contains(out, "outside of the directories of its setting work.roots") || strings.Contains(out, root) {
+		t.Errorf("submit: exit %d: %s", code, out)
+	}
+	p.await(p.stderr, fmt.Sprintf(`"work.roots": [%q]`, root))
+}
