@@ -24,5 +24,5 @@ func (d *doctor) readers(ctx context.Context) {
 		return
 	}
 	d.note(name, levelWarn, text+"; at the limit programs that need one are refused",
-		fmt.Sprintf("remove those that nobody needs, as with `nats consumer rm %s`; each expires %v after its last request", stream, bus.ReaderAge))
+		fmt.Sprintf("remove those that nobody needs, as with `nats consumer rm %s`; each expires %.0f h after its last request", stream, bus.ReaderAge.Hours()))
 }
