@@ -29,6 +29,7 @@ type breaker struct {
 	end   bool // the connection, too
 	pass  bool // the piece is passed on before: only its answer is lost
 	fired int
+	held  chan struct{} // connections wait until it is closed
 }
 
 // arm makes the breaker wait for a text.
@@ -38,11 +39,31 @@ func (b *breaker) arm(on string, end bool) {
 	b.on, b.end, b.pass = []byte(on), end, false
 }
 
-// armAnswer makes it wait for a text whose answer is to be lost.
+// armAnswer makes it wait for a text whose answer is to be lost. The next
+// connection comes through once it is released.
 func (b *breaker) armAnswer(on string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.on, b.end, b.pass = []byte(on), true, true
+	b.held = make(chan struct{})
+}
+
+func (b *breaker) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.held != nil {
+		close(b.held)
+		b.held = nil
+	}
+}
+
+func (b *breaker) hold() {
+	b.mu.Lock()
+	held := b.held
+	b.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 }
 
 // through is a bus whose requests pass a breaker, with its streams.
@@ -74,6 +95,7 @@ func startBreaker(t *testing.T, to string) *breaker {
 			if err != nil {
 				return
 			}
+			b.hold()
 			server, err := net.Dial("tcp", to)
 			if err != nil {
 				_ = client.Close()
@@ -88,6 +110,7 @@ func startBreaker(t *testing.T, to string) *breaker {
 
 // close waits for the connections to end: who made them has closed them.
 func (b *breaker) close() {
+	b.release()
 	_ = b.listener.Close()
 	b.conns.Wait()
 }
@@ -155,6 +178,7 @@ func TestEntryWhoseAnswerIsLostIsOurs(t *testing.T) {
 	go func() { done <- l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte("{}")}) }()
 	b.waitFired(t, 1)
 	b.arm("$JS.API.STREAM.MSG.GET."+testNames.Raw(), true)
+	b.release()
 	if err := <-done; err != nil {
 		t.Errorf("the entry that was stored: %v", err)
 	}
@@ -190,6 +214,7 @@ func TestEntryWhoseAnswerIsLostIsOursWhateverFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.arm(`{"seq":2,`, true)
+	b.release()
 	if err := <-done; err != nil {
 		t.Errorf("the entry that was stored: %v", err)
 	}
