@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 
@@ -99,6 +100,11 @@ func (a *app) withDesk(ctx context.Context, do func(context.Context, *desk) erro
 	d, err := a.newDesk(b, "")
 	if err != nil {
 		return err
+	}
+	if here, err := readInstance(a.config.DataDir); a.config.NATS == "" && err == nil && here.Background {
+		if d.tools.Dir, err = os.Getwd(); err != nil { // its own is nobody's choice
+			return fmt.Errorf("working directory: %w", err)
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

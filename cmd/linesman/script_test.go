@@ -66,7 +66,7 @@ func TestScripts(t *testing.T) {
 				}
 			})
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else every program takes a second to end
-			return os.Mkdir(home, 0o700)
+			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "start": start, "await": await, "signal": signalOne, "ends": ends, "up": up,

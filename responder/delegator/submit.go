@@ -177,10 +177,14 @@ func exec(c *call, ctx context.Context) (*reply, error) {
 	return c.queued(done), nil
 }
 
-// onThread is a task in the directory of the thread that it goes on with,
-// unless it names one.
+// onThread is a task in the directory of the thread that it goes on with, or
+// else in that of the configuration, unless it names one.
 func (c *call) onThread(t runs.Task) runs.Task {
-	if t.Thread != "" && t.Dir == "" {
+	switch {
+	case t.Dir != "":
+	case t.Thread == "":
+		t.Dir = c.Dir
+	default:
 		if v, ok := c.Responder.Thread(strings.ToLower(t.Thread)); ok {
 			t.Dir = v.Dir
 		}
