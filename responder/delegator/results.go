@@ -3,6 +3,7 @@ package delegator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 
 	"github.com/linesman/linesman/bounds"
@@ -31,6 +32,9 @@ func cloudResults(c *call, ctx context.Context) (*reply, error) {
 
 func (c *call) results(ctx context.Context, v responder.View, param string) (*reply, error) {
 	record, err := c.Responder.Record(ctx, v.ID)
+	if err != nil && !errors.Is(err, runs.ErrNoRun) { // then it is not known whether the task has ended
+		return nil, err
+	}
 	// The table may be a moment behind the record, which others read: a caller
 	// that was notified of the end gets the results.
 	if !v.State.Final() && (err != nil || !record.State.Final()) {

@@ -36,6 +36,20 @@ func TestResultsOfARunningTaskAreRefusedForNow(t *testing.T) {
 	}
 }
 
+// Without NATS nobody knows whether a task has ended that had not when the
+// table was last updated.
+func TestResultsOfARunningTaskWithoutNATSAreAnErrorOfTheStreams(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.begin(t, "codex", "T-1", runs.Start{Source: "run"})
+	s.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
+	s.server.Stop()
+	a := ask(t, s.tools, "_codex_local_results", args("task_id", "T-1"))
+	if a.Error.Code != "INTERNAL" || !a.Error.Retryable || !strings.HasPrefix(a.Error.Message, "the streams did not ") {
+		t.Errorf("got %s", a.Envelope)
+	}
+}
+
 func TestUnknownTaskIsNotFound(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)

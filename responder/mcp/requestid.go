@@ -28,6 +28,7 @@ type requestID struct {
 	id     []byte // nil: there is none that is a string or a number
 	member bool   // there is an id of any kind
 	method bool
+	result bool // or an error
 }
 
 // Write reads a piece of the line.
@@ -41,13 +42,15 @@ func (s *requestID) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// answer reports whether the line is to be answered, which a notification is
-// not, and with which id: nil where none can be read. A line without a method
-// is no request, so its id is not that of a call.
+// answer reports whether the line is to be answered, and with which id: nil if
+// none can be read. Notifications and responses are not answered. The id of any
+// other line without a method is not that of a call.
 func (s *requestID) answer() (id json.RawMessage, wanted bool) {
 	switch {
-	case s.broken || !s.ended || !s.method:
+	case s.broken || !s.ended:
 		return nil, true
+	case !s.method:
+		return nil, !(s.result && s.member)
 	default:
 		return s.id, s.member
 	}
@@ -130,6 +133,8 @@ func (s *requestID) value() {
 	switch {
 	case s.keyed && s.key == "method":
 		s.method = true
+	case s.keyed && (s.key == "result" || s.key == "error"):
+		s.result = true
 	case s.keyed && s.key == "id":
 		s.member, s.id = true, nil
 		if !s.over && json.Valid(s.token) && utf8.Valid(s.token) && (s.token[0] == '"' || s.token[0] == '-' || s.token[0]-'0' <= 9) {

@@ -41,7 +41,8 @@ func TestARefusedRequestGetsItsIDBack(t *testing.T) {
 func TestARefusedLineWhoseRequestIsUnknownIsAnsweredWithoutAnID(t *testing.T) {
 	large := strings.Repeat("x", MaxMessage)
 	for _, line := range []string{
-		`{"jsonrpc":"2.0","id":1,"result":{"x":"` + large + `"}}`, // a response: its id is the server's
+		`{"jsonrpc":"2.0","id":1,"params":{"x":"` + large + `"}}`, // no method
+		`{"jsonrpc":"2.0","id":1,"result":{"x":"` + large + `"}`,
 		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"`,
 		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"}}{"id":2}`,
 		`{"jsonrpc":"2.0","id":null,"method":"ping","params":{"x":"` + large + `"}}`,
@@ -57,10 +58,13 @@ func TestARefusedLineWhoseRequestIsUnknownIsAnsweredWithoutAnID(t *testing.T) {
 	}
 }
 
-func TestARefusedNotificationIsNotAnswered(t *testing.T) {
+func TestARefusedNotificationOrResponseIsNotAnswered(t *testing.T) {
 	in, out := serveStdio(t, t.Context(), NewServer(config(nil)))
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"id":1,"message":"` + strings.Repeat("x", MaxMessage) + `"}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"x":"` + strings.Repeat("x", MaxMessage) + `"}}`,
+		`{"error":{"code":1,"message":"` + strings.Repeat("x", MaxMessage) + `"},"id":"a","jsonrpc":"2.0"}`,
+		`{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
 	} {
 		write(t, in, line)

@@ -248,8 +248,8 @@ func (c *stdio) print(b []byte) error {
 	return nil
 }
 
-// refuse answers a line that is no message, unless it is a notification. MCP
-// knows no null id: where none can be read the answer has none.
+// refuse answers a line that is no message, unless it is a notification or a
+// response. MCP knows no null id: where none can be read the answer has none.
 func (c *stdio) refuse(found *requestID, e *jsonrpc.Error) error {
 	id, wanted := found.answer()
 	if !wanted {
