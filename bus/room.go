@@ -146,6 +146,10 @@ func (r *room) mend(now time.Time) error {
 	return nil
 }
 
+// readOnly is the mount flag of a file system that cannot be written to: called
+// ST_RDONLY on Linux and MNT_RDONLY on macOS.
+const readOnly = 1
+
 // space is how much of a disk is free, and how much of it should be. None is
 // free on one that cannot be written to.
 func space(dir string) (free, reserve uint64, err error) {
@@ -155,7 +159,7 @@ func space(dir string) (free, reserve uint64, err error) {
 	}
 	size := uint64(st.Bsize)
 	reserve = min(mostReserve, st.Blocks*size/20)
-	if int64(st.Flags)&unix.ST_RDONLY != 0 {
+	if st.Flags&readOnly != 0 {
 		return 0, reserve, nil
 	}
 	return st.Bavail * size, reserve, nil
