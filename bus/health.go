@@ -132,7 +132,7 @@ func (b *Bus) normalizerHealth(ctx context.Context, seq uint64) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the normalizer is behind: %v", ctx.Err())
+			return fmt.Errorf("the normalizer is behind: %w", ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
