@@ -133,7 +133,8 @@ func FuzzRequestID(f *testing.F) {
 		var want []byte
 		var object map[string]json.RawMessage
 		if json.Unmarshal(line, &object) != nil || object == nil || object["method"] == nil {
-			if id != nil || !wanted {
+			response := object["id"] != nil && (object["result"] != nil || object["error"] != nil)
+			if id != nil || wanted == response {
 				t.Errorf("%q: got %q, %t for what is no request", line, id, wanted)
 			}
 			return
