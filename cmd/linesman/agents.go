@@ -51,11 +51,15 @@ type misread struct {
 }
 
 // advice is what to say about the first event that tells, and "" for all others.
-func (m *misread) advice(v view) string {
-	noJSON := v.kind == "error" && strings.Contains(v.message, " stream parse error (redacted)")
-	if m.decided || v.kind == "completion" {
+func (m *misread) advice(r record) string {
+	if m.decided { // events are not parsed only for this
 		return ""
 	}
+	v := look(r)
+	if v.kind == "completion" {
+		return ""
+	}
+	noJSON := v.kind == "error" && strings.Contains(v.message, " stream parse error (redacted)")
 	m.decided = true
 	agent, known := agentOf(m.argv)
 	program := safeWord(programOf(m.argv))

@@ -34,3 +34,12 @@ func TestKnownAgentsAreUnderstood(t *testing.T) {
 		}
 	}
 }
+
+// Each event of a run is told to it.
+func TestAdviceIsFreeOnceItIsDecided(t *testing.T) {
+	m := misread{argv: []string{"codex", "exec", "--json"}, decided: true}
+	r := record{Run: "T-1", Event: []byte(`{"kind":"TextOutput","event":{"text":"x"}}`)}
+	if n := testing.AllocsPerRun(10, func() { m.advice(r) }); n > 0 {
+		t.Errorf("it takes %v allocations", n)
+	}
+}

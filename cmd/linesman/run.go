@@ -184,8 +184,8 @@ func (c *runCmd) run(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir, sig
 	printed := make(chan error, 1)
 	beside.Go(func() {
 		p, wrong := a.printer(c.JSON), misread{argv: c.Command}
-		p.seen = func(v view) {
-			if s := wrong.advice(v); s != "" {
+		p.seen = func(r record) {
+			if s := wrong.advice(r); s != "" {
 				fmt.Fprintf(a.stderr, "linesman: %s\n", s)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 type printer struct {
 	app  *app
 	json bool
-	seen func(view) // called with each event before it is printed; may be nil
+	seen func(record) // called with each event before it is printed; may be nil
 	*renderer
 }
 
@@ -29,7 +29,7 @@ func (p *printer) print(s bus.Stored) error {
 		r.Event = s.Body
 	}
 	if p.seen != nil {
-		p.seen(look(r))
+		p.seen(r)
 	}
 	if p.json {
 		return writeJSON(p.app.stdout, r)
