@@ -120,7 +120,7 @@ func (a *app) withDesk(ctx context.Context, do func(context.Context, *desk) erro
 // serveREST hangs the REST API on the server, each operation for its scope.
 func (d *desk) serveREST() error {
 	api := rest.New(rest.Config{
-		Responder: d.Responder, Streams: d.bus, Tools: d.tools, Away: func() bool { return !d.bus.Connected() }, Log: d.app.log,
+		Responder: d.Responder, Streams: d.bus, Tools: d.tools, Away: func() bool { return !d.bus.Connected() }, Why: bus.Cause, Log: d.app.log,
 	})
 	for _, r := range api.Routes() {
 		scope, err := web.ScopeOf(r.Scope)

@@ -86,12 +86,13 @@ type Config struct {
 	// or submit, stands for. nil: everything.
 	Allows func(ctx context.Context, scope string) bool
 
-	Away     func() bool   // whether NATS is away; nil: nobody knows
-	Patience time.Duration // to wait for the run table after the responder's start; default 10 s
-	Beat     time.Duration // between comments in a silent stream; default 15 s
-	Slow     time.Duration // for a client to take what was written, before it is left; default 30 s
-	Held     int           // instead of MaxHeld, unless it is 0
-	Log      *zap.Logger   // default: none
+	Away     func() bool        // whether NATS is away; nil: nobody knows
+	Why      func(error) string // what kept the streams from answering, as in [delegator.Config]; nil: nothing is known
+	Patience time.Duration      // to wait for the run table after the responder's start; default 10 s
+	Beat     time.Duration      // between comments in a silent stream; default 15 s
+	Slow     time.Duration      // for a client to take what was written, before it is left; default 30 s
+	Held     int                // instead of MaxHeld, unless it is 0
+	Log      *zap.Logger        // default: none
 }
 
 // Handler answers the operations of A2A.
@@ -236,11 +237,18 @@ func fail(kind error, why string) *sdk.Error { return sdk.NewError(kind, why) }
 // stays inside: the log tells it.
 func (h *Handler) explain(what string, err error) error {
 	var known *sdk.Error
+	why := ""
+	if h.Why != nil {
+		why = h.Why(err)
+	}
 	switch {
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, runs.ErrNoRun):
 		return fail(sdk.ErrTaskNotFound, "there is no task of this id")
+	case why != "":
+		h.log.Warn("a request failed", zap.String("operation", what), zap.Error(err))
+		return fail(sdk.ErrServerError, why)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fail(sdk.ErrServerError, "the streams did not answer in time")
 	case h.Away != nil && h.Away():

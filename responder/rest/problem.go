@@ -66,9 +66,15 @@ func (q *request) explain(err error) *Problem {
 
 // guess tells a failure of the streams, which passes, from one of what they hold.
 func (q *request) guess(err error) *Problem {
+	why := ""
+	if q.Why != nil {
+		why = q.Why(err)
+	}
 	switch {
 	case errors.Is(err, runs.ErrNoRun):
 		return noRun()
+	case why != "":
+		return unavailable(why)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return unavailable("the streams did not answer in time")
 	case q.Away != nil && q.Away():

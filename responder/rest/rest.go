@@ -69,11 +69,12 @@ type Config struct {
 	Responder *responder.Responder
 	Streams   Streams
 	Tools     Tools
-	Away      func() bool   // whether NATS is away; nil: nobody knows
-	Patience  time.Duration // to wait for the run table after the responder's start; default 10 s
-	Beat      time.Duration // between comments in a silent stream of events; default 15 s
-	Held      int           // instead of MaxHeld, unless it is 0
-	Log       *zap.Logger   // default: none
+	Away      func() bool        // whether NATS is away; nil: nobody knows
+	Why       func(error) string // what kept the streams from answering, as in [delegator.Config]; nil: nothing is known
+	Patience  time.Duration      // to wait for the run table after the responder's start; default 10 s
+	Beat      time.Duration      // between comments in a silent stream of events; default 15 s
+	Held      int                // instead of MaxHeld, unless it is 0
+	Log       *zap.Logger        // default: none
 }
 
 // API answers requests.

@@ -1,0 +1,30 @@
+package a2a_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder/a2a"
+)
+
+func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).desk(func(c *a2a.Config) { c.Why = bus.Cause })
+	if err := d.responder.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(d.write.Inside())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), d.bus.Raw()); err != nil {
+		t.Fatal(err)
+	}
+	_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"T-1"}}`, "A2A-Version", "1.0")
+	if !strings.Contains(got.Raw, "a stream does not exist") {
+		t.Errorf("got %s", got.Raw)
+	}
+}

@@ -1,0 +1,34 @@
+package rest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder/rest"
+)
+
+func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, func(c *rest.Config) { c.Why = bus.Cause })
+	operator, err := s.server.Connect(t.Context(), bus.OperatorUser, s.bus.Names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+	js, err := jetstream.New(operator.Inside())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), s.bus.Raw()); err != nil {
+		t.Fatal(err)
+	}
+	a := s.want(http.StatusServiceUnavailable, "GET", "/v1/runs/T-1", "")
+	if !strings.Contains(string(a.body), `"detail":"a stream does not exist`) {
+		t.Errorf("got %s", a.body)
+	}
+}
