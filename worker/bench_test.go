@@ -60,3 +60,22 @@ func BenchmarkRun(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkMembers is one look for the processes of a run whose shim is gone:
+// the first one, and each later one.
+func BenchmarkMembers(b *testing.B) {
+	id := identity{Mark: "m", Boot: bootID()}
+	dir := b.TempDir()
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			(&members{id: id, dir: dir}).find()
+		}
+	})
+	b.Run("later", func(b *testing.B) {
+		m := &members{id: id, dir: dir}
+		m.find()
+		for b.Loop() {
+			m.find()
+		}
+	})
+}

@@ -53,6 +53,12 @@ type members struct {
 	dir   string         // of the run
 	known map[int]uint64 // start times of those found last, by process ID
 	at    time.Time      // when that was
+
+	// Start times of those that showed no evidence, by process ID. They never
+	// become members, since whatever a member forks has another process ID, so
+	// their environments and open files are read once. Only the living ones
+	// are kept.
+	strangers map[int]uint64
 }
 
 // find returns the members that live now.
@@ -66,20 +72,32 @@ func (m *members) find() []process {
 		return !known
 	}
 	this := m.id.Boot == bootID()
+	strangers := make(map[int]uint64, len(m.strangers))
 	for i, p := range all {
 		if p.dead || p.pid == os.Getpid() {
 			all[i].pid = 0
 			continue
 		}
 		start, known := m.known[p.pid]
+		began, stranger := m.strangers[p.pid]
 		switch {
-		case known && start == p.start,
-			this && m.id.Agent == p.pid && m.id.Start == p.start,
-			m.id.Mark != "" && hasVariable(p.pid, markVariable+"="+m.id.Mark),
-			writes(p.pid, m.dir):
+		case known && start == p.start, this && m.id.Agent == p.pid && m.id.Start == p.start:
 			add(p)
+			continue
+		case this && p.start < m.id.Start: // before the agent
+			continue
+		case stranger && began == p.start:
+			strangers[p.pid] = p.start
+			continue
+		}
+		switch member, sure := m.look(p.pid); {
+		case member:
+			add(p)
+		case sure:
+			strangers[p.pid] = p.start
 		}
 	}
+	m.strangers = strangers
 	for more := true; more; {
 		more = false
 		// Of sessions and groups that have a member: those of the shim and the
@@ -105,6 +123,19 @@ func (m *members) find() []process {
 		list = append(list, p)
 	}
 	return list
+}
+
+// look reports whether the environment or the open files of a process are
+// evidence, and whether that is sure: what cannot be read now may be later.
+func (m *members) look(pid int) (member, sure bool) {
+	sure = true
+	if m.id.Mark != "" {
+		if member, sure = hasVariable(pid, markVariable+"="+m.id.Mark); member {
+			return true, true
+		}
+	}
+	member, listed := writes(pid, m.dir)
+	return member, sure && listed
 }
 
 // group returns those of list that are in the agent's process group. Where the

@@ -108,20 +108,25 @@ func bootID() string {
 }
 
 // hasVariable reports whether the process began with the environment variable,
-// given as NAME=value. Of processes that hide their environment it knows nothing.
-func hasVariable(pid int, variable string) bool {
+// given as NAME=value, and whether that could be read: some processes hide
+// their environment, and for a moment of each exec it is empty.
+func hasVariable(pid int, variable string) (has, read bool) {
 	const most = 8 << 20 // the kernel takes no more
 	environ, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", most)
-	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+variable+"\x00"))
+	if err != nil || len(environ) == 0 {
+		return false, false
+	}
+	return bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+variable+"\x00")), true
 }
 
 // writes reports whether the process has the output of the run directory open
-// for writing. Who only reads it may be anybody.
-func writes(pid int, dir string) bool {
+// for writing, and whether its open files could be listed. Who only reads the
+// output may be anybody.
+func writes(pid int, dir string) (does, listed bool) {
 	base := "/proc/" + strconv.Itoa(pid)
 	fds, err := os.ReadDir(base + "/fd")
 	if err != nil {
-		return false
+		return false, false
 	}
 	for _, fd := range fds {
 		path, err := os.Readlink(base + "/fd/" + fd.Name())
@@ -138,10 +143,10 @@ func writes(pid int, dir string) bool {
 		}
 		ours, err := os.Stat(filepath.Join(dir, name))
 		if err == nil && os.SameFile(opened, ours) && writable(base+"/fdinfo/"+fd.Name()) {
-			return true
+			return true, true
 		}
 	}
-	return false
+	return false, true
 }
 
 // writable reads the access mode in a file of /proc/PID/fdinfo.

@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -295,22 +297,71 @@ func TestReaderOfTheOutputIsNoMember(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { kill(other) })
-		m := &members{dir: dir}
-		if want == 1 {
-			waitFor(t, "the writer", func() bool { return len(m.find()) == 1 })
-		}
 		waitFor(t, "sleep", func() bool {
 			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", other.Process.Pid))
 			return string(name) == "sleep\n"
 		})
 		found := 0
-		for _, p := range m.find() {
+		for _, p := range (&members{dir: dir}).find() {
 			if p.pid == other.Process.Pid {
 				found++
 			}
 		}
 		if found != want {
 			t.Errorf("opened by %s: found %d times, want %d", redirect, found, want)
+		}
+	}
+}
+
+// Environments and open files may be large, and there may be many processes, so
+// those of a stranger are read once: what it gets later is no evidence.
+func TestStrangersAreLookedAtOnce(t *testing.T) {
+	t.Parallel()
+	dir, mark := t.TempDir(), rand.Text()
+	write(t, filepath.Join(dir, outFile), "")
+	for name, script := range map[string]string{
+		"environment": `exec env ` + markVariable + `="$1" sleep 60`,
+		"open files":  `exec sleep 60 >>"$0"`,
+	} {
+		other := exec.Command("/bin/sh", "-c", "echo; read line; "+script, filepath.Join(dir, outFile), mark)
+		in, err := other.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := other.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { kill(other) })
+		if _, err := out.Read(make([]byte, 1)); err != nil { // its exec is over
+			t.Fatal(err)
+		}
+		finds := func(m *members) bool {
+			return slices.ContainsFunc(m.find(), func(p process) bool { return p.pid == other.Process.Pid })
+		}
+		m := &members{id: identity{Mark: mark, Boot: bootID()}, dir: dir}
+		if finds(m) {
+			t.Errorf("%s: a stranger is a member", name)
+		}
+		if _, err := in.Write([]byte("\n")); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, name, func() bool { return finds(&members{id: m.id, dir: dir}) })
+		if finds(m) {
+			t.Errorf("%s: read twice", name)
+		}
+		p, _ := lookup(other.Process.Pid)
+		later := &members{id: m.id, dir: dir}
+		later.id.Start = p.start + 1
+		if finds(later) {
+			t.Errorf("%s: read of a process that is older than the agent", name)
+		}
+		kill(other)
+		if m.find(); m.strangers[p.pid] == p.start {
+			t.Errorf("%s: kept after its end", name)
 		}
 	}
 }
