@@ -253,6 +253,7 @@ func TestReadOnlyDataDirectoryIsSaid(t *testing.T) {
 	s.roles["up"].signal(syscall.SIGTERM)
 	s.roles["up"].code()
 	d.readonly(true)
+	t.Setenv("LINESMAN_BACKGROUND_START", "true") // run says why the `up` that it starts cannot work
 	for _, c := range []struct {
 		command string
 		args    []string
@@ -269,6 +270,7 @@ func TestReadOnlyDataDirectoryIsSaid(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(s.journals, "never")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("an agent was started")
 	}
+	t.Setenv("LINESMAN_BACKGROUND_START", "false")
 	d.readonly(false)
 	s.begin("up")
 	s.direct[s.run("talk", nil, "lines=20", "pace=1")].code()
