@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -24,12 +25,13 @@ type spawned struct {
 	log      *zap.Logger
 	out, err *stream
 
-	tries   int       // to start a shim
-	overs   int       // shims that were started to take over
-	again   time.Time // not before; zero: at once
-	child   int       // pid of the shim, if we are its parent and it lives; else 0
-	told    *os.File  // pipe by which the shim that we started tells the exit; nil: none
-	started time.Time // when the agent was; zero: not yet, as far as we know
+	tries   int                         // to start a shim
+	overs   int                         // shims that were started to take over
+	again   time.Time                   // not before; zero: at once
+	pause   *backoff.ExponentialBackOff // between those that take over
+	child   int                         // pid of the shim, if we are its parent and it lives; else 0
+	told    *os.File                    // pipe by which the shim that we started tells the exit; nil: none
+	started time.Time                   // when the agent was; zero: not yet, as far as we know
 	exit    *runs.Exit
 	exitAt  time.Time // when exit was first seen
 	stopped bool
@@ -44,6 +46,13 @@ const maxTries = 3
 // launchAgain is how long a shim waits that cannot be started because the
 // machine or this process is short of something. That passes, and is no try.
 const launchAgain = time.Second
+
+// maxPause is the longest wait before another shim is started to take over.
+// A shim that lasted for longer than that has no part in how long it is.
+const maxPause = time.Minute
+
+// maxShimLog is the size beyond which shim.log is emptied when a shim starts.
+const maxShimLog = 64 << 10
 
 func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	s.running()
@@ -80,6 +89,7 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 
 func (s *spawned) stop() {
 	s.stopped = true
+	s.again = time.Time{}     // who is to end it is not to wait
 	_ = s.dir.tell(ctlCancel) // nobody there yet: then ended repeats it
 }
 
@@ -152,7 +162,7 @@ func (s *spawned) verdict() (*runs.Exit, error) {
 }
 
 // takeOver starts a shim in the place of one that is gone: as often as it
-// takes while there may be an agent, but not all the time.
+// takes while there may be an agent, but at ever longer intervals.
 func (s *spawned) takeOver(now time.Time) {
 	if s.running() || now.Before(s.again) {
 		return
@@ -160,8 +170,12 @@ func (s *spawned) takeOver(now time.Time) {
 	if s.overs < maxTries {
 		s.log.Warn("shim is gone, another one takes over", zap.String("shim", s.lastWords()))
 	}
+	if s.pause == nil || now.Sub(s.again) > maxPause {
+		s.pause = backoff.NewExponentialBackOff()
+		s.pause.InitialInterval, s.pause.MaxInterval = launchAgain, maxPause
+	}
 	s.overs++
-	s.again = now.Add(launchAgain)
+	s.again = now.Add(s.pause.NextBackOff())
 	if err := s.launch(true); err != nil && s.overs <= maxTries {
 		s.log.Error("start shim", zap.Error(err))
 	}
@@ -257,6 +271,9 @@ func (s *spawned) launch(over bool) error {
 		return err
 	}
 	defer words.Close()
+	if info, err := words.Stat(); err == nil && info.Size() > maxShimLog {
+		_ = words.Truncate(0) // else it grows by a line
+	}
 	in, give, err := os.Pipe()
 	if err != nil {
 		return err
@@ -332,7 +349,7 @@ func (s *spawned) running() bool {
 // lastWords returns the end of what the shims had to say about themselves.
 func (s *spawned) lastWords() string {
 	const most = 512
-	words, err := readBounded(s.dir.file(shimLogFile), 64<<10)
+	words, err := readBounded(s.dir.file(shimLogFile), maxShimLog)
 	if err != nil {
 		return ""
 	}

@@ -1,0 +1,69 @@
+package worker
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A shim that cannot run, while somebody holds the output, costs little
+// however long that is.
+func TestTakeoversThatFailAreTriedAtLongerIntervals(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := l.create(shell("r", "true"))
+	t.Cleanup(func() { _ = d.Close() })
+	l.w.cfg.Shim = []string{filepath.Join(t.TempDir(), "none")}
+	s := l.w.Run(d).source.(*spawned)
+	now := time.Now()
+	hour := func() int {
+		before := s.overs
+		for range 3600 {
+			now = now.Add(time.Second)
+			s.takeOver(now)
+		}
+		return s.overs - before
+	}
+	if n := hour(); n < 30 || n > 180 { // each minute, more or less
+		t.Errorf("%d shims in an hour", n)
+	}
+	before := s.overs
+	s.stop()
+	if s.takeOver(now); s.overs != before+1 {
+		t.Error("one that is cancelled waits")
+	}
+	hour()
+	before, now = s.overs, now.Add(time.Hour) // as if the last one had worked
+	for range 5 {
+		now = now.Add(2 * time.Second)
+		s.takeOver(now)
+	}
+	if s.overs < before+3 {
+		t.Errorf("%d shims in 10 s after a long time without", s.overs-before)
+	}
+}
+
+func TestLogOfTheShimsIsBounded(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := l.create(shell("r", "true"))
+	t.Cleanup(func() { _ = d.Close() })
+	l.w.cfg.Shim = []string{"/bin/sh", "-c", "echo failed >&2; exit 1"}
+	s := l.w.Run(d).source.(*spawned)
+	t.Cleanup(s.hangUp)
+	for _, size := range []int{100, maxShimLog + 1} {
+		write(t, d.file(shimLogFile), strings.Repeat("x", size))
+		if err := s.launch(true); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the shim's end", func() bool { return !s.running() })
+		want := strings.Repeat("x", size) + "failed\n"
+		if size > maxShimLog {
+			want = "failed\n"
+		}
+		if got := contents(t, d.file(shimLogFile)); got != want {
+			t.Errorf("%d bytes before: %d bytes after, want %d", size, len(got), len(want))
+		}
+	}
+}
