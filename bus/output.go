@@ -28,7 +28,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bo
 	if err != nil {
 		return stdout, stderr, fmt.Errorf("stream %s: %w", b.Raw(), err)
 	}
-	subject, last := b.RawSubject(agent, run), stream.CachedInfo().State.LastSeq
+	subject := b.RawSubject(agent, run)
 	out, errs := &ends{most: most}, &ends{most: most}
 	bytes := 0
 	read := func(from uint64, entries int) error {
@@ -51,7 +51,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bo
 		return stdout, stderr, err
 	}
 	for k := uint64(64); ; k *= 4 {
-		from, whole, err := lastOf(last, k, func(seq uint64) (uint64, error) { return b.rawFrom(ctx, subject, seq) })
+		from, whole, err := lastOf(ctx, stream, k, func(seq uint64) (uint64, error) { return b.rawFrom(ctx, subject, seq) })
 		if err != nil {
 			return stdout, stderr, err
 		}
@@ -129,13 +129,13 @@ func (b *Bus) LastEvents(ctx context.Context, agent, run string, n int) ([]json.
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
 	}
-	subject, last := b.EventSubject(agent, run, "*"), stream.CachedInfo().State.LastSeq
-	from, _, err := lastOf(last, uint64(n), func(seq uint64) (uint64, error) { return readEvents(b.jsPub, b.Names, subject, seq).count(ctx) })
+	subject := b.EventSubject(agent, run, "*")
+	from, _, err := lastOf(ctx, stream, uint64(n), func(seq uint64) (uint64, error) { return readEvents(b.jsPub, b.Names, subject, seq).count(ctx) })
 	if err != nil {
 		return nil, err
 	}
 	var all []json.RawMessage
-	err = readEvents(b.jsPub, b.Names, subject, from).upTo(ctx, stream.CachedInfo(), last, func(m *jetstream.RawStreamMsg) (bool, error) {
+	err = readEvents(b.jsPub, b.Names, subject, from).upTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
 		all = append(all, m.Data)
 		if len(all) > n {
 			all = all[1:]
@@ -158,28 +158,30 @@ func (b *Bus) rawFrom(ctx context.Context, subject string, seq uint64) (uint64, 
 	return c.CachedInfo().NumPending, nil
 }
 
-// lastOf returns where to begin so that about k messages come up to the
-// stream's end, at least k and at most twice as many, and whether those are all
-// there are. Pending tells how many come from a sequence on.
-func lastOf(last, k uint64, pending func(seq uint64) (uint64, error)) (from uint64, whole bool, err error) {
-	low, high := uint64(1), last // low has too many behind it, high too few
+// lastOf returns where to begin so that about k messages come up to the end of
+// the stream that its information tells afterwards, at least k, and whether
+// those are all there are. Pending tells how many come from a sequence on, with
+// those that were stored meanwhile.
+func lastOf(ctx context.Context, stream jetstream.Stream, k uint64, pending func(seq uint64) (uint64, error)) (from uint64, whole bool, err error) {
+	low, high := uint64(1), stream.CachedInfo().State.LastSeq // low has too many behind it, high too few
 	n, err := pending(low)
 	if err != nil || n <= 2*k {
 		return low, true, err
 	}
-	for low+1 < high {
+	for low+1 < high && n > 2*k {
 		middle := low + (high-low)/2
-		n, err := pending(middle)
-		switch {
+		switch count, err := pending(middle); {
 		case err != nil:
 			return 0, false, err
-		case n < k:
+		case count < k:
 			high = middle
-		case n <= 2*k:
-			return middle, false, nil
 		default:
-			low = middle
+			low, n = middle, count
 		}
+	}
+	// The end must be behind all that was counted.
+	if _, err := stream.Info(ctx); err != nil {
+		return 0, false, fmt.Errorf("stream %s: %w", stream.CachedInfo().Config.Name, err)
 	}
 	return low, false, nil
 }

@@ -3,6 +3,7 @@ package bus
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -443,6 +444,48 @@ func TestLastEventsAreTheNewest(t *testing.T) {
 			if string(got[i]) != want[i] {
 				t.Errorf("the last %d: event %d differs: %.80s", n, i, got[i])
 			}
+		}
+	}
+}
+
+// busy is a server on which something happens after each look at a stream.
+type busy struct {
+	jetstream.JetStream
+	then func()
+}
+
+func (b busy) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := b.JetStream.Stream(ctx, name)
+	b.then()
+	return s, err
+}
+
+func TestLastEventsAreAsManyAsAskedForWhileMoreCome(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	stored := 0
+	store := func() {
+		for range 10 {
+			if _, err := b.jsPub.Publish(t.Context(), b.EventSubject("codex", "T-1", "status"), fmt.Append(nil, stored)); err != nil {
+				t.Fatal(err)
+			}
+			stored++
+		}
+	}
+	store()
+	r := connect(t, s, ResponderUser)
+	r.jsPub = busy{r.jsPub, store}
+	for _, n := range []int{1, 3, 10} {
+		got, err := r.LastEvents(t.Context(), "codex", "T-1", n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := make([]json.RawMessage, n)
+		for i := range want {
+			want[i] = fmt.Append(nil, stored-n+i)
+		}
+		if fmt.Sprintf("%s", got) != fmt.Sprintf("%s", want) {
+			t.Errorf("the last %d: %s, want %s", n, got, want)
 		}
 	}
 }
