@@ -18,12 +18,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -34,6 +36,10 @@ var ErrUnreachable = errors.New("NATS is out of reach")
 
 // ErrUnfit reports a server that linesman cannot work with.
 var ErrUnfit = errors.New("this NATS server will not do")
+
+// ErrRefused reports that the server refused the credentials; it is
+// [ErrUnreachable], too.
+var ErrRefused = errors.New("the server refused the credentials")
 
 // What a server must have.
 const (
@@ -54,6 +60,10 @@ type Login struct {
 	// Where is asked at each attempt to connect, if it is given: HOST:PORT of
 	// the server, which may come back on another port. "" means that of URL.
 	Where func() string
+
+	// EndRefused ends the connection when the credentials are refused twice at an
+	// attempt to connect again. Otherwise they are tried for ever, with pauses.
+	EndRefused bool
 
 	Options []nats.Option // further ones: other keys, certificates, the prefix of its inboxes
 }
@@ -117,13 +127,12 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, max(time.Until(deadline), time.Millisecond))
 	}
-	var said string // by the error handler, which is called by one goroutine
-	var saidAt time.Time
+	var said seldom // of the error handler, which is called by one goroutine
+	var conn atomic.Pointer[nats.Conn]
 	opts := []nats.Option{
-		nats.Name("linesman"), nats.Timeout(timeout), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.Name("linesman"), nats.Timeout(timeout), nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectPauses(&conn)),
 		nats.ReconnectBufSize(-1), // what cannot be sent now is ours to send again
 		nats.PingInterval(10 * time.Second),
-		nats.IgnoreAuthErrorAbort(), // credentials that are refused may be let in again
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				b.log.Warn("connection lost", zap.Error(err))
@@ -135,11 +144,13 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			b.denied.notice(err)
-			if text := err.Error(); text != said || time.Since(saidAt) > time.Minute { // refused credentials are tried all the time
-				said, saidAt = text, time.Now()
+			if said.may(err.Error(), time.Now()) { // refused credentials are tried all the time
 				b.log.Warn("connection", zap.Error(err))
 			}
 		}),
+	}
+	if !l.EndRefused {
+		opts = append(opts, nats.IgnoreAuthErrorAbort())
 	}
 	if l.User != "" {
 		opts = append(opts, nats.UserInfo(l.User, l.Password), nats.CustomInboxPrefix(InboxPrefix(l.User)))
@@ -161,7 +172,59 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 		nc.Close()
 		return nil, err
 	}
+	conn.Store(nc)
 	return nc, nil
+}
+
+// reconnectPauses are those before each attempt to connect again: short ones
+// while the server is away, and longer and longer ones while it refuses the
+// credentials.
+func reconnectPauses(conn *atomic.Pointer[nats.Conn]) nats.ReconnectDelayHandler {
+	refusals := backoff.NewExponentialBackOff() // with jitter
+	refusals.InitialInterval, refusals.MaxInterval = 250*time.Millisecond, 5*time.Second
+	return func(int) time.Duration {
+		if nc := conn.Load(); nc != nil && unauthorized(nc) {
+			return refusals.NextBackOff()
+		}
+		refusals.Reset()
+		return 250*time.Millisecond + rand.N(100*time.Millisecond)
+	}
+}
+
+// unauthorized reports whether the last attempt to connect again met a server that
+// refused the credentials.
+func unauthorized(nc *nats.Conn) bool {
+	err := nc.LastError()
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
+}
+
+// whyClosed is err, or, where the connection ended because of the credentials, that.
+func whyClosed(nc *nats.Conn, err error) error {
+	if errors.Is(err, nats.ErrConnectionClosed) && unauthorized(nc) {
+		return fmt.Errorf("%w: %w", ErrUnreachable, ErrRefused)
+	}
+	return err
+}
+
+// mostTexts bounds the different texts that a [seldom] lets through in a minute.
+const mostTexts = 32
+
+// seldom lets each text through once a minute.
+type seldom struct {
+	since time.Time
+	texts map[string]bool
+}
+
+func (s *seldom) may(text string, now time.Time) bool {
+	if now.Sub(s.since) >= time.Minute {
+		s.since, s.texts = now, map[string]bool{}
+	}
+	if s.texts[text] || len(s.texts) == mostTexts {
+		return false
+	}
+	s.texts[text] = true
+	return true
 }
 
 // fit checks what the server says of itself.

@@ -77,13 +77,13 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 		return true, each(s)
 	}
 	if f.Follow {
-		return d.on(ctx, pass)
+		return whyClosed(b.public, d.on(ctx, pass))
 	}
 	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", b.Names.Events(), err)
 	}
-	return d.upTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, pass)
+	return whyClosed(b.public, d.upTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, pass))
 }
 
 // behind reports whether a message comes behind another one in RAW.

@@ -20,6 +20,7 @@ type caller struct {
 
 // caller connects to where a responder is asked. The caller closes its bus.
 func (a *app) caller(ctx context.Context) (*caller, error) {
+	a.asks = true
 	b, err := a.client(ctx, bus.OperatorUser)
 	if err != nil {
 		return nil, err

@@ -31,6 +31,7 @@ type app struct {
 
 	lock       *os.File // of an `up`: the data directory's, until the process ends
 	background bool     // an `up` that another command has started
+	asks       bool     // a command that only reads or asks: it ends when its credentials are refused
 
 	revival   sync.Mutex // of the following, which are about a server that is gone
 	free      time.Time  // since when nobody has the data directory

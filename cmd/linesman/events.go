@@ -44,6 +44,7 @@ func (c *eventsCmd) check(*app) error {
 
 func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
+	a.asks = true
 	b, err := a.client(ctx, bus.SubscriberUser)
 	if err != nil {
 		return err
@@ -64,6 +65,9 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 		f.Follow = !ended // its completion may lie before the start, and nothing comes behind it
 	}
 	_, n, err := a.printer(c.JSON).watch(ctx, b, f)
+	if errors.Is(err, bus.ErrUnreachable) {
+		err = exitWith(exitNATS, err)
+	}
 	if err != nil || n > 0 || c.Run_ == "" || c.Follow || ctx.Err() != nil {
 		return err
 	}

@@ -119,6 +119,10 @@ func (a *app) dial(ctx context.Context, user string, again func()) (*bus.Bus, er
 	if err != nil {
 		return nil, err
 	}
+	// The server of a data directory comes back, maybe elsewhere: who refuses us
+	// meanwhile is another one at its old port.
+	inside.EndRefused = a.asks && a.config.NATS != ""
+	public.EndRefused = inside.EndRefused
 	b, err := bus.Connect(ctx, inside, public, a.names(), a.log)
 	if errors.Is(err, bus.ErrUnreachable) {
 		if a.config.NATS == "" {

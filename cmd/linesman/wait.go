@@ -111,7 +111,7 @@ func (c *caller) end(ctx context.Context, run runID, timeout time.Duration) (ans
 		}
 		nobody := errors.Is(err, bus.ErrNoResponder)
 		switch {
-		case ctx.Err() != nil, exitCode(err) != exitNATS, nobody && !met, time.Since(lost) > waitPatience:
+		case ctx.Err() != nil, exitCode(err) != exitNATS, errors.Is(err, bus.ErrRefused), nobody && !met, time.Since(lost) > waitPatience:
 			return answer{}, err
 		case over:
 			return answer{}, exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))
