@@ -24,8 +24,8 @@ type denial struct {
 	tell     func(subject string)
 }
 
-// watch calls tell, in another goroutine, when a violation names a subject, or
-// what begins with it, until stop is called.
+// watch calls tell, in another goroutine, when a violation names one of the
+// subjects, until stop is called.
 func (d *denials) watch(tell func(subject string), subjects ...string) (stop func()) {
 	one := &denial{subjects, tell}
 	d.mu.Lock()
@@ -43,17 +43,18 @@ func (d *denials) watch(tell func(subject string), subjects ...string) (stop fun
 
 // notice is told each error of a connection.
 func (d *denials) notice(err error) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return
-	}
-	text := err.Error()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for one := range d.waiting {
 		for _, subject := range one.subjects {
-			if strings.Contains(text, ` to "`+subject) {
+			if denies(err, subject) {
 				one.tell(subject)
 			}
 		}
 	}
+}
+
+// denies reports whether an error of a connection is a violation that names a subject.
+func denies(err error, subject string) bool {
+	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), ` to "`+subject+`"`)
 }

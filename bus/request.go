@@ -1,11 +1,9 @@
 package bus
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -37,12 +35,7 @@ func (b *Bus) Ask(ctx context.Context, tool string, args []byte) (body []byte, e
 	defer b.inside.RemoveStatusListener(lost)
 
 	subject := b.API() + "." + tool
-	unwatch := b.denied.watch(func(subject string) {
-		cancel(fmt.Errorf("%w: the user of these keys may not use %s", ErrDenied, subject))
-	}, subject, cmp.Or(b.inside.Opts.InboxPrefix, strings.TrimSuffix(nats.InboxPrefix, ".")))
-	defer unwatch()
-
-	m, err := b.inside.RequestWithContext(asking, subject, args)
+	m, err := b.request(asking, cancel, subject, args)
 	switch {
 	case err == nil && len(m.Data) > 0:
 		return m.Data, nil
@@ -50,11 +43,46 @@ func (b *Bus) Ask(ctx context.Context, tool string, args []byte) (body []byte, e
 		return nil, ErrNoResponder
 	case errors.Is(context.Cause(asking), ErrDenied):
 		return nil, context.Cause(asking)
-	case errors.Is(context.Cause(asking), ErrUnreachable),
+	case errors.Is(err, ErrRefused):
+		return nil, err
+	case errors.Is(context.Cause(asking), ErrUnreachable), errors.Is(err, ErrUnreachable),
 		errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed):
 		return nil, fmt.Errorf("%w: the connection is lost", ErrUnreachable)
 	case err != nil:
 		return nil, fmt.Errorf("request %s: %w", tool, err)
 	}
 	return nil, fmt.Errorf("request %s: the responder refused it: %.200q", tool, m.Header.Get(micro.ErrorHeader))
+}
+
+// request sends a request and waits for its answer, which comes to an inbox of
+// its own: a violation names it, and no other request is concerned. The request
+// is sent once the server has let us listen there.
+func (b *Bus) request(ctx context.Context, cancel context.CancelCauseFunc, subject string, args []byte) (*nats.Msg, error) {
+	inbox := b.inside.NewInbox()
+	deny := func(subject string) {
+		cancel(fmt.Errorf("%w: the user of these keys may not use %s", ErrDenied, subject))
+	}
+	defer b.denied.watch(deny, subject, inbox)()
+	sub, err := b.inside.SubscribeSync(inbox)
+	if err != nil {
+		return nil, whyClosed(b.inside, err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // a connection that is lost has none
+	if !b.inside.IsConnected() {
+		return nil, ErrUnreachable
+	}
+	listening, stop := context.WithTimeout(ctx, answerTimeout)
+	defer stop()
+	if err := b.inside.FlushWithContext(listening); err != nil {
+		return nil, whyClosed(b.inside, err)
+	}
+	if denies(b.inside.LastError(), inbox) {
+		deny(inbox)
+		return nil, ctx.Err()
+	}
+	if err := b.inside.PublishRequest(subject, inbox, args); err != nil {
+		return nil, whyClosed(b.inside, err)
+	}
+	m, err := sub.NextMsgWithContext(ctx)
+	return m, whyClosed(b.inside, err)
 }

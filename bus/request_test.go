@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
@@ -79,5 +80,94 @@ func TestAskThatIsNotPermittedEndsAtOnce(t *testing.T) {
 			t.Errorf("%s: got %v after %v, want ErrDenied at once", name, err, time.Since(began))
 		}
 		b.Close()
+	}
+}
+
+// strict is a server whose user may not ask for cancel, and may not listen at
+// some of its inboxes, or, being deaf, at any.
+func strict(t *testing.T, names bus.Names) string {
+	t.Helper()
+	some := &server.SubjectPermission{Deny: []string{"_INBOX.closed.>"}}
+	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, Users: []*server.User{
+		{Username: "all", Password: "x"},
+		{Username: "some", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{names.API() + ".cancel"}}, Subscribe: some}},
+		{Username: "deaf", Password: "x", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}}},
+	}}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(30 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return s.ClientURL()
+}
+
+// Only the request ends that a violation is about, and those that come later are
+// told, too: also where nobody may listen.
+func TestADeniedRequestEndsNoOther(t *testing.T) {
+	t.Parallel()
+	names := bus.Names{Prefix: bus.DefaultPrefix}
+	url := strict(t, names)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	as := func(user string) *bus.Bus {
+		b, err := bus.Connect(ctx, bus.Login{URL: url, Options: []nats.Option{nats.UserInfo(user, "x")}}, bus.Login{}, names, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		return b
+	}
+	asked, answer := make(chan *nats.Msg, 4), []byte(`{"status":"ok"}`)
+	responder := as("all").Inside()
+	if _, err := responder.ChanSubscribe(names.API()+".*", asked); err != nil {
+		t.Fatal(err)
+	}
+	if err := responder.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	type outcome struct {
+		body []byte
+		err  error
+	}
+	done := make(chan outcome, 1)
+	b := as("some")
+	go func() {
+		body, err := b.Ask(ctx, "wait", []byte("{}"))
+		done <- outcome{body, err}
+	}()
+	m := <-asked
+	if _, err := b.Inside().SubscribeSync("_INBOX.closed.x"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for range 2 {
+		if _, err := b.Ask(ctx, "cancel", []byte("{}")); !errors.Is(err, bus.ErrDenied) {
+			t.Errorf("got %v, want ErrDenied", err)
+		}
+	}
+	if err := m.Respond(answer); err != nil {
+		t.Fatal(err)
+	}
+	if o := <-done; o.err != nil || string(o.body) != string(answer) {
+		t.Errorf("the other request: got %s, %v", o.body, o.err)
+	}
+	deaf := as("deaf")
+	for range 3 {
+		if _, err := deaf.Ask(ctx, "submit", []byte("{}")); !errors.Is(err, bus.ErrDenied) {
+			t.Errorf("may not listen: got %v, want ErrDenied", err)
+		}
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it takes %v", took)
+	}
+	if len(asked) > 0 {
+		t.Error("a request whose answer cannot be heard was sent")
 	}
 }
