@@ -146,3 +146,28 @@ func TestRefusedDirectoryNamesItsSetting(t *testing.T) {
 	}
 	p.await(p.stderr, fmt.Sprintf(`"work.roots": [%q]`, root))
 }
+
+// A server that comes back with other passwords: a command that only reads ends
+// and says why.
+func TestFollowingEventsEndsWhereTheCredentialsAreRefused(t *testing.T) {
+	t.Parallel()
+	port, store := freePort(t), t.TempDir()
+	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
+	stop := natsAt(t, port, store, "")
+	begin(t, nil, "normalizer", "--nats", url, "--data-dir", t.TempDir())
+	responder := begin(t, nil, "responder", "--nats", url, "--data-dir", t.TempDir(), "--http", "127.0.0.1:0")
+	responder.await(responder.stdout, "ready http=") // there are streams
+	if out, code := execute(t, "run", "--nats", url, "--data-dir", t.TempDir(), "--run", "T-1", "--", "echo", "{}"); code != 0 {
+		t.Fatalf("run: exit %d: %s", code, out)
+	}
+	events := begin(t, nil, "events", "--follow", "--nats", url, "--data-dir", t.TempDir())
+	events.await(events.stdout, "T-1")
+	stop()
+	natsAt(t, port, store, "secret")
+	if code := events.code(); code != 3 {
+		t.Errorf("exit %d, want 3", code)
+	}
+	if text, _ := events.stderr.now(); !strings.Contains(text, "refused the credentials") {
+		t.Errorf("it says %q", text)
+	}
+}
