@@ -34,7 +34,8 @@ type desk struct {
 	tools *delegator.Delegator
 	cloud *cloud.Driver
 	push  *push.Pusher
-	web   *web.Server // nil: no HTTP
+	front *front      // nil: no HTTP
+	web   *web.Server // of it
 	addr  net.Addr
 	mcp   *mcp.Endpoint
 
@@ -45,6 +46,18 @@ type desk struct {
 // newDesk makes a responder that works over a bus. With listen it serves HTTP
 // there, and has the address when it returns.
 func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
+	var f *front
+	if listen != "" {
+		var err error
+		if f, err = a.newFront(listen); err != nil {
+			return nil, err
+		}
+	}
+	return a.newDeskBehind(b, f)
+}
+
+// newDeskBehind is newDesk with an HTTP server that may serve already, or none.
+func (a *app) newDeskBehind(b *bus.Bus, f *front) (*desk, error) {
 	c := a.config
 	d := &desk{app: a, bus: b}
 	d.Responder = responder.New(responder.Config{
@@ -65,19 +78,10 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: d.Standing(), Private: c.Push.AllowPrivate, GiveUp: c.Push.GiveUp, Log: a.log,
 		Encoders: map[string]push.Encoder{push.AdCP: push.NewAdCP(d.tools), push.A2A: a2a.NewNotices(d.tools)},
 	})
-	if listen == "" {
+	if f == nil {
 		return d, nil
 	}
-	token, err := web.TokenFile(a.tokenFile())
-	if err != nil {
-		return nil, err
-	}
-	if d.web, err = web.New(web.Config{Listen: listen, Token: token, Tokens: a.tokensFile(), Ready: d.ready, Log: a.log}); err != nil {
-		return nil, err
-	}
-	if d.addr, err = d.web.Listen(); err != nil {
-		return nil, fmt.Errorf("--http: %w; choose another address, or port 0 for a free one", err)
-	}
+	d.front, d.web, d.addr = f, f.web, f.addr
 	d.mcp = mcp.Handler(mcp.NewServer(d.mcpConfig()))
 	d.web.Handle("/mcp", d.named(d.mcp))
 	if err := d.serveREST(); err != nil {
@@ -86,6 +90,8 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 	if err := d.serveA2A(); err != nil {
 		return nil, err
 	}
+	f.desk.Store(d)
+	f.web.Release()
 	return d, nil
 }
 
@@ -181,7 +187,7 @@ func (d *desk) serve(ctx context.Context) error {
 	if d.web != nil {
 		group.Go(func() error {
 			defer d.mcp.Close()
-			return d.web.Serve(ctx)
+			return d.front.serve(ctx)
 		})
 	}
 	return group.Wait()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -26,20 +27,33 @@ Examples:
 
     linesman responder --nats nats://cluster:4222 --creds responder.creds
 
-While NATS is away or refuses the credentials, and while streams are missing, it says so once and tries again.
+While NATS is away or refuses the credentials, and while streams are missing, it says so once and tries again. Meanwhile
+/healthz answers 200, and /readyz and all else 503.
 
 Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 no server is named, and no "linesman up" is running here.`
 }
 
 func (c *responderCmd) Run(ctx context.Context, a *app) error {
-	b, err := a.connectPatiently(ctx, bus.ResponderUser)
-	if err != nil {
-		return quiet(err)
+	if _, _, err := a.logins(bus.ResponderUser, func() {}); err != nil { // no waiting mends it
+		return err
 	}
-	defer b.Close()
-	d, err := a.newDesk(b, a.config.HTTP)
+	f, err := a.newFront(a.config.HTTP)
 	if err != nil {
 		return err
+	}
+	f.begin(ctx)
+	failed := func(err error) error {
+		f.end()
+		return errors.Join(quiet(err), <-f.served)
+	}
+	b, err := a.connectPatiently(ctx, bus.ResponderUser)
+	if err != nil {
+		return failed(err)
+	}
+	defer b.Close()
+	d, err := a.newDeskBehind(b, f)
+	if err != nil {
+		return failed(err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.serve(ctx) })

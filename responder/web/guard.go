@@ -43,6 +43,11 @@ func (s *Server) handler() http.Handler {
 				return
 			}
 		}
+		if s.held.Load() {
+			turnAway(w, r)
+			refuse(w, http.StatusServiceUnavailable, "UNAVAILABLE", "not ready yet: /readyz says what is missing")
+			return
+		}
 		if h, pattern := s.public.Handler(r); pattern != "" {
 			h.ServeHTTP(w, r)
 			return

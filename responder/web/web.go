@@ -22,6 +22,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -86,7 +87,8 @@ type Server struct {
 	public   *http.ServeMux // what anybody may ask
 	open     []string       // the patterns of it
 	wait     patience
-	most     int // connections
+	most     int         // connections
+	held     atomic.Bool // only the health checks are answered
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -143,6 +145,13 @@ func (s *Server) HandlePublic(pattern string, h http.Handler) {
 	s.public.Handle(pattern, h)
 	s.open = append(s.open, pattern)
 }
+
+// Hold has Serve answer 503 to all but the health checks and the page at /, until
+// Release. Meanwhile handlers may be hung on the server also after Serve was called.
+func (s *Server) Hold() { s.held.Store(true) }
+
+// Release ends Hold.
+func (s *Server) Release() { s.held.Store(false) }
 
 // Listen takes the address and returns it, with the port that was free. After
 // the first time it returns the same. Connections wait for Serve.

@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,7 +109,7 @@ func TestRoleThatWaitsForNATSCanBeEnded(t *testing.T) {
 	t.Parallel()
 	url := fmt.Sprintf("nats://127.0.0.1:%d", freePort(t))
 	for _, role := range []string{"worker", "normalizer", "responder"} {
-		p := begin(t, nil, role, "--nats", url, "--data-dir", t.TempDir())
+		p := beginIn(t, append(os.Environ(), "LINESMAN_HTTP=127.0.0.1:0"), nil, role, "--nats", url, "--data-dir", t.TempDir())
 		p.await(p.stderr, "no connection yet, trying again")
 		p.signal(syscall.SIGTERM)
 		if code := p.code(); code != 0 {
@@ -170,4 +172,54 @@ func TestFollowingEventsEndsWhereTheCredentialsAreRefused(t *testing.T) {
 	if text, _ := events.stderr.now(); !strings.Contains(text, "refused the credentials") {
 		t.Errorf("it says %q", text)
 	}
+}
+
+// A probe must not restart a responder for a server that is away.
+func TestResponderThatWaitsForNATSIsAliveAndNotReady(t *testing.T) {
+	t.Parallel()
+	port, own := freePort(t), freePort(t)
+	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
+	p := begin(t, nil, "responder", "--nats", url, "--data-dir", t.TempDir(), "--http", fmt.Sprintf("127.0.0.1:%d", own))
+	p.await(p.stderr, "no connection yet, trying again")
+	at := func(path string) (int, string) { return get(t, fmt.Sprintf("http://127.0.0.1:%d%s", own, path)) }
+	for path, want := range map[string]struct {
+		code int
+		text string
+	}{"/healthz": {200, "ok"}, "/readyz": {503, "NATS is away"}, "/v1/runs": {503, "UNAVAILABLE"}, "/mcp": {503, "UNAVAILABLE"}} {
+		if code, body := at(path); code != want.code || !strings.Contains(body, want.text) {
+			t.Errorf("%s: %d %s, want %d %s", path, code, body, want.code, want.text)
+		}
+	}
+	natsAt(t, port, t.TempDir(), "")
+	begin(t, nil, "normalizer", "--nats", url, "--data-dir", t.TempDir())
+	p.await(p.stdout, "ready http=")
+	if code, body := at("/readyz"); code != 200 {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
+	if code, _ := at("/v1/runs"); code != 401 {
+		t.Errorf("/v1/runs without a token: %d, want 401", code)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.code(); code != 0 {
+		t.Errorf("exit %d, want 0", code)
+	}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close = true
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
 }
