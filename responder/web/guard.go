@@ -37,8 +37,8 @@ func (s *Server) handler() http.Handler {
 		case "/readyz":
 			s.readyz(w, r)
 			return
-		case "/":
-			if r.Method == http.MethodGet && r.Header.Get("Authorization") == "" {
+		case "/": // it lists what is hung on the server
+			if !s.held.Load() && r.Method == http.MethodGet && r.Header.Get("Authorization") == "" {
 				s.front(w)
 				return
 			}

@@ -146,8 +146,8 @@ func (s *Server) HandlePublic(pattern string, h http.Handler) {
 	s.open = append(s.open, pattern)
 }
 
-// Hold has Serve answer 503 to all but the health checks and the page at /, until
-// Release. Meanwhile handlers may be hung on the server also after Serve was called.
+// Hold has Serve answer 503 to all but the health checks, until Release. Meanwhile
+// handlers may be hung on the server also after Serve was called.
 func (s *Server) Hold() { s.held.Store(true) }
 
 // Release ends Hold.

@@ -409,3 +409,39 @@ func TestAddressThatIsTakenIsNamed(t *testing.T) {
 		t.Errorf("got %v, want an error with %s", err, addr)
 	}
 }
+
+// Handlers are hung on it while it serves.
+func TestAServerThatIsHeldAnswersOnlyTheHealthChecks(t *testing.T) {
+	s := server(t, Config{})
+	s.Hold()
+	hung := make(chan struct{})
+	go func() {
+		defer close(hung)
+		for i := range 100 {
+			s.HandleFor(All, fmt.Sprintf("GET /x/%d", i), ok)
+			s.HandlePublic(fmt.Sprintf("GET /public/%d", i), ok)
+		}
+	}()
+	for range 20 {
+		for _, path := range []string{"/", "/x/1", "/public/1", "/absent"} {
+			wantError(t, ask(s, "GET", path), http.StatusServiceUnavailable, "UNAVAILABLE")
+		}
+		wantError(t, ask(s, "GET", "/", "Authorization", ""), http.StatusServiceUnavailable, "UNAVAILABLE")
+		for _, path := range []string{"/healthz", "/readyz"} {
+			if w := ask(s, "GET", path); w.Code != http.StatusOK {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+		}
+	}
+	<-hung
+	s.Release()
+	for path, token := range map[string]bool{"/x/1": true, "/public/1": false} {
+		header := []string{"Authorization", ""}
+		if token {
+			header = nil
+		}
+		if w := ask(s, "GET", path, header...); w.Code != http.StatusOK {
+			t.Errorf("%s after Release: %d", path, w.Code)
+		}
+	}
+}

@@ -185,7 +185,7 @@ func TestResponderThatWaitsForNATSIsAliveAndNotReady(t *testing.T) {
 	for path, want := range map[string]struct {
 		code int
 		text string
-	}{"/healthz": {200, "ok"}, "/readyz": {503, "NATS is away"}, "/v1/runs": {503, "UNAVAILABLE"}, "/mcp": {503, "UNAVAILABLE"}} {
+	}{"/healthz": {200, "ok"}, "/readyz": {503, "NATS is away"}, "/v1/runs": {503, "UNAVAILABLE"}, "/mcp": {503, "UNAVAILABLE"}, "/": {503, "UNAVAILABLE"}} {
 		if code, body := at(path); code != want.code || !strings.Contains(body, want.text) {
 			t.Errorf("%s: %d %s, want %d %s", path, code, body, want.code, want.text)
 		}
