@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -145,18 +146,26 @@ func newParser(g *grammar, stdout io.Writer, exit func(int)) (*kong.Kong, error)
 	)
 }
 
-// settingHelp offers each setting's help to the grammar, as a variable of its
-// name.
-func settingHelp() kong.Vars {
-	vars := kong.Vars{}
-	for _, s := range config.Settings() {
-		text := strings.TrimSuffix(s.Help, ".") + " ($" + s.Env()
-		if v := s.Value(); v != "" {
-			text += ", default " + v
+// settingHelp gives a flag with the help "${NAME}" the help of the setting of
+// that name. As variables of kong these would be expanded again for each value
+// of the grammar, which takes longer than all the rest of a short command.
+func settingHelp() kong.Option {
+	return kong.PostBuild(func(k *kong.Kong) error {
+		texts := map[string]string{}
+		for _, s := range config.Settings() {
+			text := strings.TrimSuffix(s.Help, ".") + " ($" + s.Env()
+			if v := s.Value(); v != "" {
+				text += ", default " + v
+			}
+			texts["${"+strings.ReplaceAll(s.Key, ".", "_")+"}"] = text + ")."
 		}
-		vars[strings.ReplaceAll(s.Key, ".", "_")] = text + ")."
-	}
-	return vars
+		return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
+			if f, ok := v.(*kong.Flag); ok {
+				f.Help = cmp.Or(texts[f.Help], f.Help)
+			}
+			return next(nil)
+		})
+	})
 }
 
 // read takes from a trace what there is.
