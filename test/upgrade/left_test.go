@@ -73,8 +73,12 @@ func (l *left) runsStandAsTheyDid() {
 	}
 	but := func(list string) (s string) {
 		for _, r := range gjson.Get(list, "runs").Array() {
-			if r.Get("id").String() != "open" {
-				s += r.Raw + "\n"
+			switch {
+			case r.Get("id").String() == "open":
+			case r.Get("progress.percent").Exists(): // an older one guessed how far a run was
+				s += without(l.T, r.Raw, "progress") + "\n"
+			default:
+				s += without(l.T, r.Raw) + "\n"
 			}
 		}
 		return s

@@ -98,6 +98,7 @@ func TestOlderDataIsGoneOnWith(t *testing.T) {
 				}
 				same(t, run, of(now, run), fold(t, recording, exit))
 			}
+			linesman(t, data, "wait", "open") // its record may be a moment behind its events
 			said := gjson.Get(linesman(t, data, "status", "--json"), "data")
 			for run, state := range map[string]string{"done": "completed", "failed": "failed", "open": "completed"} {
 				if got := said.Get(`recently_completed.#(task_id=="` + run + `").state`).String(); got != state {
