@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync/atomic"
 
 	"github.com/linesman/linesman/responder/web"
@@ -23,6 +24,9 @@ type front struct {
 
 // newFront returns the server of an address, which it has taken.
 func (a *app) newFront(listen string) (*front, error) {
+	if err := os.MkdirAll(a.config.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
 	token, err := web.TokenFile(a.tokenFile())
 	if err != nil {
 		return nil, err

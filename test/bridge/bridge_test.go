@@ -257,11 +257,11 @@ func TestAnswerComesThoughTheServerWasAway(t *testing.T) {
 	_ = up.Wait()
 	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	w.answered(1)
+	if b, err := os.ReadFile(filepath.Join(w.lab, "count")); err != nil || string(b) != "run\n" { // the next request runs it again
+		t.Errorf("the agent ran %q, %v", b, err)
+	}
 	if _, code := w.program("slow", "slow", "--resume"); code != 42 {
 		t.Fatalf("the program ended with %d", code)
-	}
-	if b, err := os.ReadFile(filepath.Join(w.lab, "count")); err != nil || string(b) != "run\n" {
-		t.Errorf("the agent ran %q, %v", b, err)
 	}
 }
 

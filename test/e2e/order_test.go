@@ -179,7 +179,7 @@ func TestResponderThatWaitsForNATSIsAliveAndNotReady(t *testing.T) {
 	t.Parallel()
 	port, own := freePort(t), freePort(t)
 	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
-	p := begin(t, nil, "responder", "--nats", url, "--data-dir", t.TempDir(), "--http", fmt.Sprintf("127.0.0.1:%d", own))
+	p := begin(t, nil, "responder", "--nats", url, "--data-dir", filepath.Join(t.TempDir(), "new"), "--http", fmt.Sprintf("127.0.0.1:%d", own))
 	p.await(p.stderr, "no connection yet, trying again")
 	at := func(path string) (int, string) { return get(t, fmt.Sprintf("http://127.0.0.1:%d%s", own, path)) }
 	for path, want := range map[string]struct {
