@@ -61,7 +61,6 @@ flaky: ## run the tests of PKG, each TIMES times as they are, beside busy loops,
 soak: ## kill and break things ROUNDS times in each siege of test/chaos, about 3 s each, then 200 runs at once for SOAK; SEED=N repeats a schedule
 	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
 	$(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
-	$(GO) test -count 1 -timeout 10m -v -run 'ReaderOfThePage' ./test -silence=65s
 
 agents: $(AGENTS) ## install the pinned agent command lines into test/agents
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +12,9 @@ import (
 	"time"
 )
 
-// silence is longer than any program of the page waits for an event at a time;
-// `make soak` has a longer one.
-var silence = flag.Duration("silence", 12*time.Second, "how long no event comes in the tests of the page's readers")
+// silence is how long no event comes: longer than any program of the page waits
+// for one at a time.
+const silence = 65 * time.Second
 
 // programs are those of a language on the page, in their order.
 func programs(t *testing.T, language string) (all []string) {
@@ -86,7 +85,7 @@ func readsThroughASilence(t *testing.T, i *instance, there string, program *exec
 	select {
 	case err := <-ended:
 		t.Fatalf("it ended in a silence: %v\n%s", err, stderr.Bytes())
-	case <-time.After(*silence):
+	case <-time.After(silence):
 	}
 	recording := []byte(text(t, "test/corpus/codex/shell-ok.jsonl"))
 	sendRaw(t, i, "later", recording, [][2]int{{0, len(recording)}})
@@ -97,6 +96,7 @@ func readsThroughASilence(t *testing.T, i *instance, there string, program *exec
 // Both programs of the page, as they are there, with the oldest and the newest
 // client that it names.
 func TestPythonReaderOfThePageOutlivesASilence(t *testing.T) {
+	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("python3 is not installed")
@@ -151,6 +151,7 @@ func natsPy(t *testing.T, python, version string) string {
 // The program of the page, as it is there, with the oldest and the newest
 // client that the page names.
 func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
+	t.Parallel()
 	missing := func(t *testing.T, why string, err error, said []byte) {
 		t.Helper()
 		if os.Getenv("TEST_REQUIRE_AGENTS") == "1" {
