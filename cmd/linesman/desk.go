@@ -39,6 +39,8 @@ type desk struct {
 	addr  net.Addr
 	mcp   *mcp.Endpoint
 
+	listening chan struct{} // closed once requests over NATS arrive
+
 	requests atomic.Uint64 // that came over HTTP from callers with a token
 	serving  atomic.Int64  // of them, how many are being answered
 }
@@ -59,7 +61,7 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 // newDeskBehind is newDesk with an HTTP server that may serve already, or none.
 func (a *app) newDeskBehind(b *bus.Bus, f *front) (*desk, error) {
 	c := a.config
-	d := &desk{app: a, bus: b}
+	d := &desk{app: a, bus: b, listening: make(chan struct{})}
 	d.Responder = responder.New(responder.Config{
 		Streams: b, Queue: c.Work.Queue, LostAfter: c.LostAfter, StuckAfter: c.StuckAfter,
 		MaxIdle: c.Work.MaxLimit, MaxHard: c.Work.MaxLimit, Danger: c.Work.Danger, Log: a.log,
@@ -160,7 +162,20 @@ func (d *desk) ready(ctx context.Context) error {
 	if !d.bus.Connected() {
 		return errors.New("NATS is away")
 	}
-	return d.Ready(ctx)
+	return d.open(ctx)
+}
+
+// open waits until requests arrive and can be answered.
+func (d *desk) open(ctx context.Context) error {
+	if err := d.Ready(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-d.listening:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the NATS service does not listen yet: %w", ctx.Err())
+	}
 }
 
 // url is where HTTP is served, "" where it is not.
@@ -178,6 +193,7 @@ func (d *desk) serve(ctx context.Context) error {
 	group.Go(func() error {
 		return natsapi.Serve(ctx, natsapi.Config{
 			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: d.tools.Tools(), Version: build().Version, Log: d.app.log,
+			Listening: func() { close(d.listening) },
 		})
 	})
 	group.Go(func() error {

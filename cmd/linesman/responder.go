@@ -58,7 +58,7 @@ func (c *responderCmd) Run(ctx context.Context, a *app) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.serve(ctx) })
 	group.Go(func() error {
-		if d.Ready(ctx) == nil {
+		if d.open(ctx) == nil {
 			fmt.Fprintf(a.stdout, "ready http=%s\n", d.url())
 			a.log.Info("responder ready", zap.String("http", d.url()))
 		}

@@ -135,7 +135,7 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 		}
 	})
 	group.Go(func() error {
-		if err := d.Ready(ctx); err != nil { // ctx ended
+		if err := d.open(ctx); err != nil { // ctx ended
 			return nil
 		}
 		if err := u.here.write(); err != nil {

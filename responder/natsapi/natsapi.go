@@ -65,6 +65,10 @@ type Config struct {
 	List    []delegator.Tool
 	Version string // of linesman
 	Log     *zap.Logger
+
+	// Listening is called once requests from any connection reach the service.
+	// It may be nil.
+	Listening func()
 }
 
 // Serve answers requests until ctx ends; then those in flight are given up,
@@ -89,8 +93,29 @@ func Serve(ctx context.Context, c Config) error {
 	if err := d.announce(c.Conn); err != nil {
 		return fmt.Errorf("NATS service: %w", err)
 	}
+	if c.Listening != nil && heard(ctx, c.Conn) {
+		c.Listening()
+	}
 	<-ctx.Done()
 	return nil
+}
+
+// heard waits until the server has the subscriptions made so far. It reports
+// false when ctx ends first, or the connection is closed for good.
+func heard(ctx context.Context, conn *nats.Conn) bool {
+	for ctx.Err() == nil && !conn.IsClosed() {
+		within, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := conn.FlushWithContext(within)
+		cancel()
+		if err == nil {
+			return true
+		}
+		select { // while the server is away it fails at once
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return false
 }
 
 type service struct {

@@ -88,18 +88,26 @@ func (l *lab) serve() (stop func()) {
 	desk := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute})
 	l.start(desk.Run)
 	tools := delegator.New(delegator.Config{Responder: desk})
+	listening := make(chan struct{})
 	stop = l.start(func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{
 			Conn: b.Inside(), Root: b.API(), Tools: tools, List: delegator.Tools(), Version: "v1.2.3", Log: zap.NewNop(),
+			Listening: func() { close(listening) },
 		})
 	})
-	for end := time.Now().Add(20 * time.Second); ; {
-		if m, err := l.asker.Request("linesman.api.status", nil, time.Second); err == nil && len(m.Data) > 0 {
-			return stop
-		} else if time.Now().After(end) {
-			l.Fatal(err)
-		}
+	if err := desk.ReadyWithin(l.Context(), 20*time.Second); err != nil {
+		l.Fatal(err)
 	}
+	select {
+	case <-listening:
+	case <-time.After(20 * time.Second):
+		l.Fatal("the service does not listen")
+	}
+	// From here on every request is answered, whichever connection it comes by.
+	if m, err := l.asker.Request("linesman.api.status", nil, 20*time.Second); err != nil || len(m.Data) == 0 {
+		l.Fatal(err)
+	}
+	return stop
 }
 
 func (l *lab) ask(verb, args string) *nats.Msg {
