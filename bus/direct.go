@@ -24,7 +24,7 @@ const (
 // errUnanswered reports a batch that did not come, or not whole.
 var errUnanswered = errors.New("the server sent no answer, or a part of it")
 
-// eachRaw is told of a message, and says whether to go on.
+// eachRaw handles one message, and reports whether it wants the next one.
 type eachRaw func(*jetstream.RawStreamMsg) (bool, error)
 
 // direct reads the messages of EVENTS in order, by batched direct gets. They
@@ -44,7 +44,7 @@ type direct struct {
 	begun   bool      // there was a stream
 	created time.Time // it
 	seen    uint64    // the last sequence that is known of it
-	anew    bool      // another one had been there before, or it has lost its end
+	anew    bool      // the stream was replaced by another one, or lost its end
 }
 
 // readEvents reads EVENTS under a subject.
@@ -52,7 +52,7 @@ func readEvents(js jetstream.JetStream, n Names, subject string, from uint64) *d
 	return &direct{js: js, stream: n.Events(), subject: subject, all: subject == n.EventSubjects(), live: n.liveSubject(subject), from: from}
 }
 
-// upTo tells each the messages up to the sequence last of the stream that info tells.
+// upTo passes each the messages up to the sequence last of the stream in info.
 func (d *direct) upTo(ctx context.Context, info *jetstream.StreamInfo, last uint64, each eachRaw) error {
 	if err := followed(info); err != nil { // the end may be another one
 		return err
@@ -88,12 +88,12 @@ func (d *direct) upTo(ctx context.Context, info *jetstream.StreamInfo, last uint
 	return nil
 }
 
-// on tells each the messages that are there, and those that come, until ctx
-// ends, which is no error. It waits for a server that goes away, and for a
-// stream: where that is made anew it is read from its beginning.
+// on passes each the stored messages, and new ones as they arrive, until ctx
+// ends, which is no error. It waits for a server or a stream that is away. A
+// stream that was replaced is read from its beginning.
 func (d *direct) on(ctx context.Context, each eachRaw) error {
 	pause := pauses()
-	var told error // what each says is no matter of the stream
+	var told error // of each: not an error of the stream
 	for {
 		err := d.follow(ctx, func(m *jetstream.RawStreamMsg) (bool, error) {
 			pause.Reset()
@@ -123,9 +123,9 @@ func (d *direct) on(ctx context.Context, each eachRaw) error {
 // together is one batch, whatever wakes it.
 const gather = 20 * time.Millisecond
 
-// follow is one attempt of on. What the server repeats when it has stored it
-// only wakes: others may send there, too. In silence the stream is looked at
-// after ever longer times.
+// follow is one attempt of on. Messages on the live subject are only a wake-up,
+// since others may publish there too. While nothing arrives, the stream is
+// polled at growing intervals.
 func (d *direct) follow(ctx context.Context, each eachRaw) error {
 	s, err := look(ctx, d.js, d.stream)
 	if err != nil {
@@ -267,9 +267,9 @@ type fetched struct {
 	err      error
 }
 
-// drain tells each what there is, up to the sequence last where that is not 0.
-// Done says that no more is wanted. While a batch is told the next one is on
-// its way. Afterwards from is behind what was told.
+// drain passes each the stored messages, up to the sequence last unless that is
+// 0. The next batch is fetched while one is processed. It reports done when each
+// wants no more, or last was reached; from is then the next sequence to read.
 func (d *direct) drain(ctx context.Context, last uint64, patience time.Duration, each eachRaw) (done bool, err error) {
 	within, cancel := context.WithCancel(ctx)
 	batches := make(chan fetched)
@@ -367,7 +367,7 @@ func (d *direct) get(ctx context.Context, from uint64, most int, patience time.D
 		switch {
 		case status == "404":
 			return f
-		case status == "503": // nobody is there
+		case status == "503": // no server has the stream
 			return fail(errUnanswered)
 		case status != "" && status != "204":
 			return fail(fmt.Errorf("the server answers with status %.3s", status))
