@@ -52,8 +52,8 @@ func StartServer(dir, address string, names Names, log *zap.Logger) (*Server, er
 	if err != nil {
 		return nil, fmt.Errorf("%w on %s: %w", ErrListen, address, err)
 	}
-	if port == 0 {
-		port = probe.Addr().(*net.TCPAddr).Port
+	if port == 0 { // the server's own choice: a port that is free now may be taken in a moment
+		port = server.RANDOM_PORT
 	}
 	if err := probe.Close(); err != nil {
 		return nil, fmt.Errorf("%w on %s: %w", ErrListen, address, err)
@@ -63,7 +63,7 @@ func StartServer(dir, address string, names Names, log *zap.Logger) (*Server, er
 		return nil, err
 	}
 	s := &Server{
-		Credentials: credentials, url: "nats://" + net.JoinHostPort(host, strconv.Itoa(port)),
+		Credentials: credentials, url: "nats://" + address,
 		store: filepath.Join(dir, "jetstream"), log: log,
 	}
 	s.options = func() (*server.Options, error) { // a server changes what it is given
@@ -85,6 +85,10 @@ func StartServer(dir, address string, names Names, log *zap.Logger) (*Server, er
 	}
 	if err := s.start(); err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
+	}
+	if at, ok := s.server.Addr().(*net.TCPAddr); ok {
+		port = at.Port // also of the server that a restart brings
+		s.url = "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
 	}
 	return s, nil
 }
