@@ -20,8 +20,8 @@ const (
 	codeStoreFailed      = 10077 // a stream could not store a message: its description says why
 )
 
-// Cause is what keeps the streams from doing what was asked of them, in words
-// for a caller; "" where the error does not tell.
+// Cause returns the reason why a stream operation failed, in words for a caller,
+// or "" when the error does not contain one.
 func Cause(err error) string {
 	const room = "there is no room: the disk of the server is full, or the storage that its account may use"
 	const leader = "the stream has no leader now, as during an election of the cluster; try again in some seconds"

@@ -62,7 +62,7 @@ type Login struct {
 	Where func() string
 
 	// EndRefused ends the connection when the credentials are refused twice at an
-	// attempt to connect again. Otherwise they are tried for ever, with pauses.
+	// attempt to reconnect. Otherwise it keeps retrying, with growing pauses.
 	EndRefused bool
 
 	Options []nats.Option // further ones: other keys, certificates, the prefix of its inboxes

@@ -41,7 +41,7 @@ func (d *denials) watch(tell func(subject string), subjects ...string) (stop fun
 	}
 }
 
-// notice is told each error of a connection.
+// notice handles an error of a connection.
 func (d *denials) notice(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

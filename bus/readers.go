@@ -11,8 +11,9 @@ import (
 )
 
 // Bounds of the consumers that readers make on EVENTS. linesman itself makes
-// none there: it goes on at the bound, where the next consumer is refused. A
-// server takes some milliseconds for each at its start, and more at its end.
+// none there, so it is not affected by the limit, at which the next consumer is
+// refused. A server needs some milliseconds for each when it starts, and more
+// when it stops.
 const (
 	// MostReaders is how many there may be.
 	MostReaders = 500
@@ -22,8 +23,8 @@ const (
 )
 
 // boundConsumers makes the consumers of a stream fit for the bound of their
-// age: those without one get it, and of more than MostReaders the ones that
-// nobody waits on go, those first that brought nothing, or long ago.
+// age: those without one get it. Of more than MostReaders, unused ones are deleted,
+// starting with those that delivered nothing, or least recently.
 func boundConsumers(ctx context.Context, s jetstream.Stream, age time.Duration) (dropped int, err error) {
 	left := s.CachedInfo().State.Consumers
 	if left == 0 {

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// What an older linesman let readers make is bounded by the next one: of too
-// many those go that nobody uses, and the others expire.
+// Consumers that readers made under an older linesman are bounded by the next
+// one: unused ones above the limit are deleted, and the others expire.
 func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 	t.Parallel()
 	b, err := Connect(t.Context(), Login{URL: plain(t, 1<<20)}, Login{}, testNames, zap.NewNop())
