@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -178,7 +179,7 @@ func WithToken(tb testing.TB, address, token string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	proxy := httptest.NewServer(&httputil.ReverseProxy{
+	forward := &httputil.ReverseProxy{
 		// One connection a request: who goes away in the middle of a stream ends
 		// nobody else's.
 		Transport: &http.Transport{DisableKeepAlives: true},
@@ -189,7 +190,17 @@ func WithToken(tb testing.TB, address, token string) string {
 		},
 		// A client that goes away in the middle of a stream is no news.
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-	})
+	}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A ReverseProxy may still read the body when the response has begun, finds
+		// it closed then, and breaks the response off.
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client went away
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		forward.ServeHTTP(w, r)
+	}))
 	tb.Cleanup(proxy.Close)
 	return proxy.URL + target.Path
 }
