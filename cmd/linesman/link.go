@@ -14,8 +14,6 @@ import (
 // nextLink is the id of a run that goes on with a task, which any run of it
 // names. The error says why nobody can go on with it.
 func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link, task string, err error) {
-	ctx, cancel := soon(ctx)
-	defer cancel()
 	record, err := settled(ctx, b, run, "")
 	if err != nil {
 		return "", "", fmt.Errorf("--resume %s: %w", run, err)
@@ -58,6 +56,8 @@ var errRemoved = errors.New("its record was removed")
 // for a moment, unless it is none of the task, "" being any. The error is [runs.ErrNoRun] where there never was one, as far
 // as anything tells, and errRemoved where it was removed.
 func settled(ctx context.Context, b *bus.Bus, run, task string) (*runs.Record, error) {
+	ctx, cancel := soon(ctx)
+	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; ; n++ {

@@ -51,6 +51,10 @@ const (
 	waitPatience = 30 * time.Second
 )
 
+// firstDraw is how long a wait lasts before it draws its line: a run that has
+// ended is told without one.
+const firstDraw = 100 * time.Millisecond
+
 // wait waits for the end of a run, at most for timeout unless that is 0, and
 // tells what came of it.
 func (c *caller) wait(ctx context.Context, run runID, timeout time.Duration, asJSON bool) error {
@@ -67,8 +71,8 @@ func (c *caller) wait(ctx context.Context, run runID, timeout time.Duration, asJ
 	}()
 	c.app.log.Debug("waiting", zap.String("run", string(run)))
 	line := c.progressLine(run)
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	redraw := time.NewTimer(firstDraw)
+	defer redraw.Stop()
 	for {
 		select {
 		case o := <-ended:
@@ -80,8 +84,9 @@ func (c *caller) wait(ctx context.Context, run runID, timeout time.Duration, asJ
 				return o.err
 			}
 			return c.tellEnd(o.answer, run, asJSON)
-		case <-tick.C:
+		case <-redraw.C:
 			line.draw(ctx)
+			redraw.Reset(time.Second)
 		}
 	}
 }
