@@ -47,7 +47,7 @@ func readEvents(t *testing.T, program string, i *instance, run string) []string 
 }
 
 func TestExamples(t *testing.T) {
-	bin := install(t, "./cmd/linesman", "./examples/...")
+	bin := install(t, "./cmd/linesman", "./examples/read-events", "./examples/publish-raw")
 	i := up(t, filepath.Join(bin, "linesman"), t.TempDir())
 	recording := []byte(text(t, "test/corpus/codex/long-message.jsonl")) // many chunks
 	publish := func(run string) ([]byte, error) {

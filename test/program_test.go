@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/linesman/linesman/test/guard"
 	"github.com/linesman/linesman/test/quiet"
 )
 
@@ -19,10 +20,8 @@ import (
 func install(t *testing.T, packages ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", dir + "/"}, packages...)...)
-	build.Dir = ".."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build %s: %v\n%s", packages, err, out)
+	if err := guard.Build(dir, packages...); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/test/guard"
 	"github.com/linesman/linesman/test/quiet"
 )
 
@@ -80,8 +81,8 @@ func up(t *testing.T) (url, token string) {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "linesman")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/linesman").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	if err := guard.Build(dir, "./cmd/linesman"); err != nil {
+		t.Fatal(err)
 	}
 	data := t.TempDir()
 	var stderr bytes.Buffer

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/guard"
 )
 
 // BenchmarkFirstEvent measures the time from the start of `run` to its first
@@ -21,8 +23,8 @@ import (
 func BenchmarkFirstEvent(b *testing.B) {
 	dir := b.TempDir()
 	program := filepath.Join(dir, "linesman")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/linesman").CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+	if err := guard.Build(dir, "./cmd/linesman"); err != nil {
+		b.Fatal(err)
 	}
 	before := os.Getenv("BENCH_BEFORE")
 	var first, next, other []time.Duration

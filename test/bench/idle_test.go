@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/guard"
 )
 
 // BenchmarkIdleTails follows 2,000 files in one worker, to which nothing is
@@ -24,8 +26,8 @@ func BenchmarkIdleTails(b *testing.B) {
 	}
 	dir := b.TempDir()
 	program := filepath.Join(dir, "linesman")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/linesman").CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+	if err := guard.Build(dir, "./cmd/linesman"); err != nil {
+		b.Fatal(err)
 	}
 	data := filepath.Join(dir, "data")
 	up := start(b, program, "up", "--data-dir", data, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")

@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	linesman = filepath.Join(dir, "linesman")
-	if out, err := exec.Command("go", "build", "-o", linesman, "../../cmd/linesman").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+	if err := guard.Build(dir, "./cmd/linesman"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
@@ -354,10 +354,11 @@ func TestRealCodexAnswers(t *testing.T) {
 func TestExampleGoesOnWithItsAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{quiet.Sentinel + "hello": say("Hello.", 0)})
-	example := filepath.Join(t.TempDir(), "example")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", example, "../../examples/bridge").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	dir := t.TempDir()
+	if err := guard.Build(dir, "./examples/bridge"); err != nil {
+		t.Fatal(err)
 	}
+	example := filepath.Join(dir, "bridge")
 	w.start("up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	w.start("bridge", "--dir", w.work, "--working-dir", w.lab)
 	run := func(args ...string) (string, int) {

@@ -5,10 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	program, agent = filepath.Join(dir, "linesman"), filepath.Join(dir, "agent")
-	builds := map[string]string{program: "../../cmd/linesman", agent: "./agent"}
+	builds := map[string]string{program: "./cmd/linesman", agent: "./test/chaos/agent"}
 	elsewhere := func(to *string, variable string) {
 		if built := os.Getenv(variable); built != "" {
 			delete(builds, *to)
@@ -78,11 +79,9 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}()
-	for to, from := range builds {
-		if out, err := exec.Command("go", "build", "-o", to, from).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", from, err, out)
-			return 1
-		}
+	if err := guard.Build(dir, slices.Collect(maps.Values(builds))...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	return m.Run()
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/guard"
 )
 
 // natsProgram builds the real server, once. It is in the tests' own directory,
@@ -22,11 +24,7 @@ var natsProgram = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "nats-server")
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/nats-io/nats-server/v2").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build nats-server: %w\n%s", err, out)
-	}
-	return path, nil
+	return filepath.Join(dir, "nats-server"), guard.Build(dir, "github.com/nats-io/nats-server/v2")
 })
 
 // cluster is three NATS servers of somebody else, each a process of its own.

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/test/guard"
 )
 
 // StateVar is the environment variable that tells the program where its
@@ -89,12 +90,7 @@ func (s *Service) Env() []string {
 
 // Build builds the program in dir, and returns its path.
 func Build(dir string) (string, error) {
-	path := filepath.Join(dir, "codex")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/linesman/linesman/test/cloud/codex").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the stand-in: %w\n%s", err, out)
-	}
-	return path, nil
+	return filepath.Join(dir, "codex"), guard.Build(dir, "./test/cloud/codex")
 }
 
 // Change changes the state, with nobody else at it.

@@ -224,12 +224,7 @@ func TestA2ACommandLine(t *testing.T) {
 
 func TestA2AExample(t *testing.T) {
 	t.Parallel()
-	example := filepath.Join(t.TempDir(), "a2a")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", example, "./examples/a2a")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	example := built(t, "a2a")
 	s := recordings(t, "shell-ok", "failed")
 	for _, tt := range []struct {
 		prompt, token, stdout, stderr string

@@ -43,9 +43,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "linesman")
-	build := exec.Command("go", "build", "-o", program, "../../cmd/linesman")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+	if err := guard.Build(dir, "./cmd/linesman"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
@@ -53,6 +52,16 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)
+}
+
+// built builds an example, and returns its path.
+func built(t *testing.T, example string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := guard.Build(dir, "./examples/"+example); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, example)
 }
 
 // record is what `run --json` and `events --json` print.

@@ -187,12 +187,7 @@ func TestRealCodexOverREST(t *testing.T) {
 func TestRESTExample(t *testing.T) {
 	t.Parallel()
 	lab := secretDir(t)
-	example := filepath.Join(lab, "rest")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", example, "./examples/rest")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	example := built(t, "rest")
 	for _, name := range []string{"shell-ok", "failed"} {
 		recording, err := os.ReadFile(filepath.Join("..", "corpus", "codex", name+".jsonl"))
 		if err != nil {

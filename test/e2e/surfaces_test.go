@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -320,12 +319,7 @@ func raws(list gjson.Result) []string {
 
 func TestAdCPExample(t *testing.T) {
 	t.Parallel()
-	example := filepath.Join(t.TempDir(), "adcp")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", example, "./examples/adcp")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	example := built(t, "adcp")
 	s := recordings(t, "shell-ok", "failed")
 	for _, tt := range []struct {
 		prompt, token, stdout, stderr string

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,12 +31,7 @@ type webhook struct {
 
 func newWebhook(t *testing.T) *webhook {
 	t.Helper()
-	w := &webhook{t: t, program: filepath.Join(t.TempDir(), "webhook")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.program, "./examples/webhook")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	w := &webhook{t: t, program: built(t, "webhook")}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "linesman")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/linesman").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+	if err := guard.Build(dir, "./cmd/linesman"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()

@@ -28,6 +28,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/test/guard"
 	"github.com/linesman/linesman/test/quiet"
 )
 
@@ -35,14 +36,7 @@ import (
 var bin string
 
 // build makes the programs, linesman and a nats-server, once.
-var build = sync.OnceValue(func() error {
-	for name, path := range map[string]string{"linesman": "github.com/linesman/linesman/cmd/linesman", "nats-server": "github.com/nats-io/nats-server/v2"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, name), path).CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", path, err, out)
-		}
-	}
-	return nil
-})
+var build = sync.OnceValue(func() error { return guard.Build(bin, "./cmd/linesman", "github.com/nats-io/nats-server/v2") })
 
 func program(t *testing.T, name string) string {
 	t.Helper()

@@ -41,9 +41,7 @@ func TestMain(m *testing.M) {
 	}
 	if err == nil {
 		program = filepath.Join(dir, "linesman")
-		build := exec.Command("go", "build", "-o", program, "../../cmd/linesman")
-		build.Stderr = os.Stderr
-		err = build.Run()
+		err = guard.Build(dir, "./cmd/linesman")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
