@@ -1,7 +1,9 @@
 package bus
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -52,6 +54,23 @@ func (d *denials) notice(err error) {
 			}
 		}
 	}
+}
+
+// unlessDenied calls do, whose error is [ErrDenied] if the server refuses
+// requests on the subject meanwhile.
+func (b *Bus) unlessDenied(ctx context.Context, subject string, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer b.denied.watch(func(subject string) { cancel(errDenied(subject)) }, subject)()
+	err := do(ctx)
+	if cause := context.Cause(ctx); errors.Is(cause, ErrDenied) {
+		return cause
+	}
+	return err
+}
+
+func errDenied(subject string) error {
+	return fmt.Errorf("%w: the user of these keys may not use %s", ErrDenied, subject)
 }
 
 // denies reports whether an error of a connection is a violation that names a subject.

@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 )
 
 // Bounds of one batch of direct gets, of which a reader may hold three. Who
@@ -40,6 +41,7 @@ type direct struct {
 	live    string    // where the server repeats what is stored under the subject
 	from    uint64    // sequence to read on from, 1 or more
 	since   time.Time // begin with what was stored then, if it is given
+	log     *zap.Logger
 
 	begun   bool      // there was a stream
 	created time.Time // it
@@ -49,7 +51,7 @@ type direct struct {
 
 // readEvents reads EVENTS under a subject.
 func readEvents(js jetstream.JetStream, n Names, subject string, from uint64) *direct {
-	return &direct{js: js, stream: n.Events(), subject: subject, all: subject == n.EventSubjects(), live: n.liveSubject(subject), from: from}
+	return &direct{js: js, stream: n.Events(), subject: subject, all: subject == n.EventSubjects(), live: n.liveSubject(subject), from: from, log: zap.NewNop()}
 }
 
 // upTo passes each the messages up to the sequence last of the stream in info.
@@ -89,10 +91,11 @@ func (d *direct) upTo(ctx context.Context, info *jetstream.StreamInfo, last uint
 }
 
 // on passes each the stored messages, and new ones as they arrive, until ctx
-// ends, which is no error. It waits for a server or a stream that is away. A
-// stream that was replaced is read from its beginning.
+// ends, which is no error. It waits for a server or a stream that is away, also
+// before the first answer. A stream that was replaced is read from its beginning.
 func (d *direct) on(ctx context.Context, each eachRaw) error {
 	pause := pauses()
+	said := ""
 	var told error // of each: not an error of the stream
 	for {
 		err := d.follow(ctx, func(m *jetstream.RawStreamMsg) (bool, error) {
@@ -102,7 +105,8 @@ func (d *direct) on(ctx context.Context, each eachRaw) error {
 			return more, err
 		})
 		conn := d.js.Conn()
-		away := conn.IsReconnecting() || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed)
+		noJetStream := errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
+		away := conn.IsReconnecting() || IsAway(err) && !noJetStream
 		switch {
 		case err == nil, told != nil:
 			return err
@@ -110,6 +114,9 @@ func (d *direct) on(ctx context.Context, each eachRaw) error {
 			return nil
 		case conn.IsClosed(), !d.begun && !away: // it never worked
 			return err
+		case !d.begun && conn.IsConnected() && why(err) != said:
+			said = why(err)
+			d.log.Warn("waiting for a stream", zap.String("stream", d.stream), zap.String("why", said))
 		}
 		select {
 		case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -43,5 +44,37 @@ func TestFollowingBeginsOnceTheServerIsBack(t *testing.T) {
 	}
 	if err := <-read; !errors.Is(err, enough) {
 		t.Errorf("once the server is back: %v", err)
+	}
+}
+
+// The connection breaks while a reader waits for its first answer, and is there
+// again long before the reader gives that answer up.
+func TestReaderWhoseFirstAnswerIsLostAsksAgain(t *testing.T) {
+	t.Parallel()
+	for _, follow := range []bool{true, false} {
+		b, bus := through(t)
+		many(t, bus, 1)
+		b.arm("$JS.API.STREAM.INFO."+bus.Names.Events(), true)
+		enough := errors.New("enough")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if err := bus.Read(ctx, Filter{Follow: follow}, func(Stored) error { return enough }); !errors.Is(err, enough) {
+			t.Errorf("follow %t: %v, want the event", follow, err)
+		}
+		cancel()
+		b.waitFired(t, 1)
+	}
+}
+
+// A follower waits for an answer however long it takes, but not for one that
+// the server has refused to give.
+func TestFollowerWithoutPermissionEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	many(t, b, 1)
+	stranger := connect(t, s, WorkerUser)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := stranger.Read(ctx, Filter{Follow: true}, func(Stored) error { return nil }); !errors.Is(err, ErrDenied) {
+		t.Errorf("got %v, want ErrDenied", err)
 	}
 }

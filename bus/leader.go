@@ -22,10 +22,27 @@ var errUnfollowed = errors.New("its leader has not heard of its followers for so
 
 // look gets a stream. Where its leader is gone nobody answers, and the request
 // must be made again once there is another one.
-func look(ctx context.Context, js jetstream.JetStream, stream string) (jetstream.Stream, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	return js.Stream(ctx, stream)
+func look(ctx context.Context, js jetstream.JetStream, stream string) (s jetstream.Stream, err error) {
+	err = retryLost(ctx, js.Conn(), func(ctx context.Context) error {
+		s, err = js.Stream(ctx, stream)
+		return err
+	})
+	return s, err
+}
+
+// retryLost bounds one request by answerTimeout, and repeats it if the connection
+// was lost and restored meanwhile: the answer was lost with it. The request must
+// be one that may be repeated.
+func retryLost(ctx context.Context, nc *nats.Conn, send func(context.Context) error) error {
+	for {
+		before := nc.Stats().Reconnects
+		attempt, cancel := context.WithTimeout(ctx, answerTimeout)
+		err := send(attempt)
+		cancel()
+		if err == nil || ctx.Err() != nil || !IsAway(err) || nc.Stats().Reconnects == before {
+			return err
+		}
+	}
 }
 
 // await waits until a stream answers, or ctx ends: until an election is over, or
@@ -102,9 +119,11 @@ func holds(ctx context.Context, nc *nats.Conn, stream, subject string, from, las
 // leader, also where the stream has allow_direct: a replica may not have yet
 // what is new. The error is [jetstream.ErrMsgNotFound] where there is none.
 func askLeader(ctx context.Context, nc *nats.Conn, stream string, ask []byte) (uint64, nats.Header, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	m, err := nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+stream, ask)
+	var m *nats.Msg
+	err := retryLost(ctx, nc, func(ctx context.Context) (err error) {
+		m, err = nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+stream, ask)
+		return err
+	})
 	if err != nil {
 		return 0, nil, err
 	}

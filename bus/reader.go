@@ -56,12 +56,12 @@ func (f Filter) subject(n Names) string {
 // Read calls each with the messages of EVENTS that the filter lets through,
 // in the order of the stream, until each returns an error, which it passes
 // on, or there is no more to read. With Follow it goes on until ctx ends,
-// which is no error, and waits for a server that goes away. Where EVENTS is
+// which is no error, and waits for a server that goes away or does not answer. Where EVENTS is
 // made anew meanwhile it tells what comes later, in RAW or by its time, than
 // all that it has told.
 func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
 	d := readEvents(b.jsPub, b.Names, f.subject(b.Names), max(f.FromSeq, 1))
-	d.since = f.Since
+	d.since, d.log = f.Since, b.log
 	var told normalizer.Pos // the last one, and the latest time
 	pass := func(m *jetstream.RawStreamMsg) (bool, error) {
 		s := Stored{Seq: m.Sequence, Body: m.Data}
@@ -77,9 +77,9 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 		return true, each(s)
 	}
 	if f.Follow {
-		return whyClosed(b.public, d.on(ctx, pass))
+		return whyClosed(b.public, b.unlessDenied(ctx, "$JS.API.STREAM.INFO."+d.stream, func(ctx context.Context) error { return d.on(ctx, pass) }))
 	}
-	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
+	stream, err := look(ctx, b.jsPub, b.Names.Events())
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", b.Names.Events(), err)
 	}

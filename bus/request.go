@@ -59,9 +59,7 @@ func (b *Bus) Ask(ctx context.Context, tool string, args []byte) (body []byte, e
 // is sent once the server has let us listen there.
 func (b *Bus) request(ctx context.Context, cancel context.CancelCauseFunc, subject string, args []byte) (*nats.Msg, error) {
 	inbox := b.inside.NewInbox()
-	deny := func(subject string) {
-		cancel(fmt.Errorf("%w: the user of these keys may not use %s", ErrDenied, subject))
-	}
+	deny := func(subject string) { cancel(errDenied(subject)) }
 	defer b.denied.watch(deny, subject, inbox)()
 	sub, err := b.inside.SubscribeSync(inbox)
 	if err != nil {

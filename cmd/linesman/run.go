@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
@@ -182,16 +183,7 @@ func (c *runCmd) run(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir, sig
 	defer beside.Wait()
 	defer cancel(nil)
 	printed := make(chan error, 1)
-	beside.Go(func() {
-		p, wrong := a.printer(c.JSON), misread{argv: c.Command}
-		p.seen = func(r record) {
-			if s := wrong.advice(r); s != "" {
-				fmt.Fprintf(a.stderr, "linesman: %s\n", s)
-			}
-		}
-		_, _, err := p.watch(ctx, b, bus.Filter{Run: id, Agent: string(c.Agent), Follow: true})
-		printed <- err
-	})
+	beside.Go(func() { printed <- c.print(ctx, a, b, id) })
 	r, path := w.Run(d), d.Path()
 	beside.Go(func() { a.relay(ctx, cancel, r, signals) })
 	beside.Go(func() { a.abandon(ctx, cancel, b, r) })
@@ -223,6 +215,30 @@ func (c *runCmd) run(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir, sig
 	}
 	a.tellStderr(ctx, b, string(c.Agent), id, exit)
 	return agentCode(exit), c.explain(id, exit)
+}
+
+// print prints the events of the run up to its completion. While NATS gives no
+// answer, or EVENTS is being recreated, it tries again until ctx ends.
+func (c *runCmd) print(ctx context.Context, a *app, b *bus.Bus, run string) error {
+	f := bus.Filter{Run: run, Agent: string(c.Agent), Follow: true}
+	p, wrong := a.printer(c.JSON), misread{argv: c.Command}
+	p.seen = func(r record) {
+		f.FromSeq = r.Seq + 1
+		if s := wrong.advice(r); s != "" {
+			fmt.Fprintf(a.stderr, "linesman: %s\n", s)
+		}
+	}
+	for {
+		_, _, err := p.watch(ctx, b, f)
+		if err == nil || ctx.Err() != nil || !bus.IsAway(err) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // explain says what linesman knows of an end that the agent itself cannot have

@@ -23,6 +23,7 @@ type gate struct {
 	data   string // as that of the server, which it leads to
 	server string
 	words  []byte
+	before int // so many times the words are let through
 
 	mu    sync.Mutex
 	shut  bool
@@ -118,6 +119,9 @@ func (g *gate) cut(sent []byte) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.armed && bytes.Contains(sent, g.words) {
+		if g.before--; g.before >= 0 {
+			return false
+		}
 		g.armed, g.shut = false, true
 		for c := range g.conns {
 			_ = c.Close()
@@ -130,6 +134,16 @@ func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = false
+}
+
+// awaitShut waits until the gate is shut.
+func (g *gate) awaitShut() {
+	g.t.Helper()
+	eventually(g.t, "the server is not away", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.shut
+	})
 }
 
 // What a run asks and says before its agent begins.
@@ -154,6 +168,21 @@ func TestRunBegunWhileItsServerGoesAwayWaitsForTheNext(t *testing.T) {
 	}
 }
 
+// The connection is lost when the reader of the events asks its first question,
+// and is there again at once: the agent ends well, and all is stored.
+func TestRunWhoseFirstReadIsLostPrintsAllEvents(t *testing.T) {
+	t.Parallel()
+	g, agent := newGate(t, "$JS.API.STREAM.INFO.LINESMAN_EVENTS"), newScript(t, "say one\nexit 9\n")
+	g.before = 1 // the question whether the id is known
+	run := begin(t, nil, "run", "--data-dir", g.data, "--run", "begun", "--json", "--", agent.path)
+	g.awaitShut()
+	g.open()
+	if code := run.code(); code != 9 {
+		t.Errorf("exit status %d, want the agent's 9\n%s", code, run.stderr)
+	}
+	same(t, "run", printed(parse(t, run.stdout.String())), expected(t, said("one"), 9))
+}
+
 // More than a pipe holds is taken while the server is away.
 func TestPipeBegunWhileItsServerGoesAwayGoesOnReading(t *testing.T) {
 	for moment, words := range moments {
@@ -166,11 +195,7 @@ func TestPipeBegunWhileItsServerGoesAwayGoesOnReading(t *testing.T) {
 			}
 			defer in.Close()
 			pipe := begin(t, in, "pipe", "--data-dir", g.data, "--run", "piped", "--wait")
-			eventually(t, "the server is not away", func() bool {
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				return g.shut
-			})
+			g.awaitShut()
 			lines := bytes.Repeat(said("one"), 2000)
 			if _, err := w.Write(lines); err != nil {
 				t.Fatal(err)
