@@ -22,6 +22,7 @@ import (
 type spawned struct {
 	dir      *Dir
 	shim     []string
+	program  func() string // of the file to execute as shim[0]; may be nil
 	log      *zap.Logger
 	out, err *stream
 
@@ -299,7 +300,11 @@ func (s *spawned) launch(over bool) error {
 		return err
 	}
 	argv := append(s.shim[:len(s.shim):len(s.shim)], s.dir.path)
-	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
+	file := argv[0]
+	if s.program != nil {
+		file = s.program()
+	}
+	p, err := os.StartProcess(file, argv, &os.ProcAttr{
 		Dir:   "/",
 		Files: []*os.File{in, out, words},
 		Sys:   &syscall.SysProcAttr{Setsid: true},

@@ -58,15 +58,16 @@ type Stores func(ctx context.Context) ([]string, error)
 
 // Config is what a [Worker] needs.
 type Config struct {
-	Root    string      // where the run directories are
-	Ledger  string      // the file that says which files were imported; default: imported.jsonl beside Root
-	Logs    Logs        // where their output goes
-	Stores  Stores      // where an ended run is known; may be nil
-	Control Control     // where they are asked to end; may be nil
-	Shim    []string    // the command that calls [Shim] with the path that is added as last argument
-	Name    string      // who this is, in start entries: the same whenever Root is the same
-	MaxRuns int         // runs that Adopt drives at a time; default 4096
-	Log     *zap.Logger // default: none
+	Root    string        // where the run directories are
+	Ledger  string        // the file that says which files were imported; default: imported.jsonl beside Root
+	Logs    Logs          // where their output goes
+	Stores  Stores        // where an ended run is known; may be nil
+	Control Control       // where they are asked to end; may be nil
+	Shim    []string      // the command that calls [Shim] with the path that is added as last argument
+	Program func() string // the file to execute under the name Shim[0], asked for at each start; default: Shim[0]
+	Name    string        // who this is, in start entries: the same whenever Root is the same
+	MaxRuns int           // runs that Adopt drives at a time; default 4096
+	Log     *zap.Logger   // default: none
 }
 
 // Worker drives runs. Its methods may be called from several goroutines.
@@ -97,7 +98,7 @@ func New(cfg Config) (*Worker, error) {
 		return nil, fmt.Errorf("worker: root: must be a directory, got %q", cfg.Root)
 	}
 	cfg.Root = root
-	if len(cfg.Shim) > 0 { // the shim has another working directory
+	if len(cfg.Shim) > 0 && cfg.Program == nil { // the shim has another working directory
 		path, err := exec.LookPath(cfg.Shim[0])
 		if err == nil {
 			path, err = filepath.Abs(path)
@@ -145,7 +146,7 @@ func (w *Worker) Run(d *Dir) *Run {
 			r.out.part, r.out.spot.Base = d.Spec.Part, -d.Spec.Part.From
 		}
 	default:
-		s := &spawned{dir: d, shim: w.cfg.Shim, log: r.log, out: &r.out, err: &r.err}
+		s := &spawned{dir: d, shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, out: &r.out, err: &r.err}
 		keys := d.mark.Keys
 		s.keys.Store(&keys)
 		r.source = s

@@ -219,7 +219,7 @@ func (d *doctor) server(ctx context.Context) {
 	if d.here.PID != 0 {
 		switch gone := errors.Is(unix.Kill(d.here.PID, 0), unix.ESRCH); {
 		case err == nil:
-			d.note("up", levelOK, fmt.Sprintf("process %d, version %s", d.here.PID, d.here.Version), "")
+			d.up()
 		case gone:
 			d.note("up", levelFail, fmt.Sprintf("process %d of linesman.json is gone: it was killed", d.here.PID), "start `linesman up` again")
 		default:

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +18,31 @@ import (
 
 // testedCodex is the version of Codex that linesman was tested with.
 const testedCodex = "0.169.0"
+
+// up says which process the `up` of the data directory is. One whose program
+// file is gone starts agents on Linux alone.
+func (d *doctor) up() {
+	text := fmt.Sprintf("process %d, version %s", d.here.PID, d.here.Version)
+	const do = "`linesman down`, and the next command starts the program that is there then"
+	switch {
+	case !d.here.programGone():
+		d.note("up", levelOK, text, "")
+	case runtime.GOOS == "linux":
+		d.note("up", levelWarn, fmt.Sprintf("%s; its program %s was removed or replaced; agents start all the same", text, d.here.Program), do)
+	default:
+		d.note("up", levelFail, fmt.Sprintf("%s; its program %s was removed, and no agent can be started", text, d.here.Program), do)
+	}
+}
+
+// programGone reports whether the program file of an `up` was removed or
+// replaced since the start of the process. Without /proc a replaced one is not noticed.
+func (i instance) programGone() bool {
+	if now, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", i.PID)); err == nil {
+		return i.Program != "" && now != i.Program
+	}
+	_, err := os.Stat(i.Program)
+	return i.Program != "" && errors.Is(err, fs.ErrNotExist)
+}
 
 // agent looks at the program that tasks are given to.
 func (d *doctor) agent(ctx context.Context) {

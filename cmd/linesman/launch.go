@@ -45,7 +45,8 @@ func (a *app) launch() (*launched, error) {
 	if a.file != "" {
 		args = append(args, "--config", a.file)
 	}
-	cmd := exec.Command(self, args...)
+	cmd := exec.Command(nextProgram(self), args...)
+	cmd.Args[0] = self
 	cmd.Env = a.backgroundEnviron()
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -24,6 +24,7 @@ type instance struct {
 	Data      string `json:"data"`
 	PID       int    `json:"pid"`
 	Version   string `json:"version"`
+	Program   string `json:"program"` // its file at the start of the process
 
 	Background bool `json:"background,omitempty"` // another command started it, and it ends by itself
 }

@@ -180,7 +180,8 @@ func (a *app) worker(b *bus.Bus) (*worker.Worker, error) {
 		return nil, err
 	}
 	return worker.New(worker.Config{
-		Root: a.runsDir(), Logs: logs{b}, Stores: b.Stores, Control: b, Shim: []string{self, "shim"}, Name: name, Log: a.log,
+		Root: a.runsDir(), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: a.log,
+		Shim: []string{self, "shim"}, Program: func() string { return sameProgram(self) },
 	})
 }
 

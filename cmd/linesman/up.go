@@ -115,8 +115,13 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 		return err
 	}
 
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
 	u := &upRole{station: s, desk: d, worker: w, here: instance{
-		NATS: s.server.URL(), HTTP: d.url(), TokenFile: a.tokenFile(), Data: data, PID: os.Getpid(), Version: build().Version, Background: a.background,
+		NATS: s.server.URL(), HTTP: d.url(), TokenFile: a.tokenFile(), Data: data, PID: os.Getpid(), Version: build().Version,
+		Program: self, Background: a.background,
 	}}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
