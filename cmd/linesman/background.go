@@ -24,7 +24,7 @@ func (a *app) inBackground(ctx context.Context) error {
 	gone := make(chan os.Signal, 1)
 	signal.Notify(gone, syscall.SIGPIPE) // whoever reads may have been killed: an error then, not the end
 	defer signal.Stop(gone)
-	lock, err := lockDataSoon(ctx, a.config.DataDir)
+	lock, err := lockDataSoon(ctx, a.config.DataDir, func() bool { return isRead(syscall.Stdout) })
 	switch {
 	case errors.Is(err, errLocked):
 		return exitWith(exitBusy, nil)
@@ -64,6 +64,13 @@ func (a *app) inBackground(ctx context.Context) error {
 		complain(starter, err)
 	}
 	return err
+}
+
+// isRead reports whether a pipe has a reader. What is no pipe counts as read.
+func isRead(fd int) bool {
+	fds := []unix.PollFd{{Fd: int32(fd)}}
+	n, err := unix.Poll(fds, 0)
+	return err != nil || n == 0 || fds[0].Revents&(unix.POLLERR|unix.POLLHUP) == 0
 }
 
 // freeUnlessGiven is the address of a setting where somebody has set it, and

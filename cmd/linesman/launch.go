@@ -17,6 +17,7 @@ import (
 
 // launched is a `linesman up` that was started in the background.
 type launched struct {
+	says *os.File      // its stdout and stderr, until it is ready
 	done chan struct{} // closed once it is ready, or has ended
 	err  error         // then: why it ended; [errLocked] where another one has the data directory
 }
@@ -27,6 +28,14 @@ func (l *launched) answered() <-chan struct{} {
 		return nil
 	}
 	return l.done
+}
+
+// leave stops reading what it says. If it does not have the data directory by
+// then, it ends.
+func (l *launched) leave() {
+	if l != nil {
+		_ = l.says.Close()
+	}
 }
 
 // launch starts `linesman up` in the background. It has a session of its own,
@@ -56,9 +65,9 @@ func (a *app) launch() (*launched, error) {
 		_ = read.Close()
 		return nil, fmt.Errorf("start `linesman up` in the background: %w", err)
 	}
-	l := &launched{done: make(chan struct{})}
+	l := &launched{says: read, done: make(chan struct{})}
 	go func() { // until it ends, if this process does not before
-		l.listen(cmd, read, backgroundLog(a.config.DataDir))
+		l.listen(cmd, backgroundLog(a.config.DataDir))
 		close(l.done)
 		_ = cmd.Wait() // it is nobody's child but ours
 	}()
@@ -66,10 +75,10 @@ func (a *app) launch() (*launched, error) {
 }
 
 // listen reads what it says until it is ready or ends: its last words say why.
-func (l *launched) listen(cmd *exec.Cmd, says *os.File, log string) {
-	defer says.Close()
+func (l *launched) listen(cmd *exec.Cmd, log string) {
+	defer l.leave()
 	const most = 64 << 10
-	words, _ := io.ReadAll(io.LimitReader(says, most)) // it closes its end in any case
+	words, _ := io.ReadAll(io.LimitReader(l.says, most)) // it closes its end in any case
 	if bytes.HasPrefix(words, []byte("ready ")) {
 		return
 	}

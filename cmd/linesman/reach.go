@@ -87,13 +87,21 @@ func held(data string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// lockDataSoon is lockData for who cannot do without it. A process that was
-// killed while it started a shim has a copy of the lock open until that shim
-// is the program it is to become, which on a busy machine takes a moment.
-func lockDataSoon(ctx context.Context, data string) (*os.File, error) {
+// lockDataSoon is lockData for an `up` that another command has started. A
+// process that was killed while it started a shim has a copy of the lock open
+// until that shim is the program it is to become, which on a busy machine takes
+// a moment. The lock is not taken once nobody wants it: the command was served by
+// another `up`, and `down`, which has ended that one, is to leave none.
+func lockDataSoon(ctx context.Context, data string, wanted func() bool) (*os.File, error) {
 	for late := time.Now().Add(ghost); ; {
+		if !wanted() { // before the directory is made
+			return nil, errLocked
+		}
 		f, err := lockData(data)
-		if !errors.Is(err, errLocked) || time.Now().After(late) {
+		switch {
+		case err == nil && !wanted():
+			return nil, errors.Join(errLocked, f.Close())
+		case !errors.Is(err, errLocked) || time.Now().After(late):
 			return f, err
 		}
 		if pause(ctx) != nil {

@@ -22,6 +22,7 @@ func (a *app) client(ctx context.Context, user string) (*bus.Bus, error) {
 	begun := time.Now()
 	said := false
 	var up *launched
+	defer func() { up.leave() }()
 	for {
 		busy := held(data)
 		if busy {

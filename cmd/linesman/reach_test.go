@@ -16,7 +16,7 @@ func TestLockThatAKilledProcessLeavesForAMomentIsWaitedFor(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		time.AfterFunc(time.Second, func() { _ = ghost.Close() })
-		f, err := lockDataSoon(t.Context(), data)
+		f, err := lockDataSoon(t.Context(), data, func() bool { return true })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestLockOfALivingProcessIsNotWaitedForLong(t *testing.T) {
 	defer up.Close()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		f, err := lockDataSoon(t.Context(), data)
+		f, err := lockDataSoon(t.Context(), data, func() bool { return true })
 		if waited := time.Since(began); !errors.Is(err, errLocked) || waited > 3*time.Second {
 			t.Errorf("got %v, %v after %v, want errLocked in 3s at most", f, err, waited)
 		}
