@@ -60,8 +60,8 @@ func (a *app) inBackground(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
-		complain(starter, err)
+	if err != nil && !log.stderr { // else the log gets what is said on stderr
+		a.log.Error("cannot start", zap.Error(err))
 	}
 	return err
 }
