@@ -22,33 +22,62 @@ const (
 
 // Cause returns the reason why a stream operation failed, in words for a caller,
 // or "" when the error does not contain one.
-func Cause(err error) string {
-	const room = "there is no room: the disk of the server is full, or the storage that its account may use"
-	const leader = "the stream has no leader now, as during an election of the cluster; try again in some seconds"
+func Cause(err error) string { return cause(err, false) }
+
+// Cause is [Cause] that knows the server: an election is named as a possible
+// reason for a missing answer where the server belongs to a cluster.
+func (b *Bus) Cause(err error) string { return cause(err, clustered(b.inside)) }
+
+func cause(err error, cluster bool) string {
+	const leader = "the stream has no leader now, as during an election of the cluster"
+	const again = "; try again in some seconds"
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, ErrUnreachable):
 		return "" // it says so itself
 	case errors.As(err, &api):
 		switch api.ErrorCode {
-		case codeAccountResources, codeNoPeers, codeResources, codeStorage:
-			return room
 		case codeUnavailable, codeNotLeader:
-			return leader
-		case codeStoreFailed:
-			if strings.HasPrefix(api.Description, "maximum ") {
-				return "a stream is full: " + api.Description
-			}
-			return room
+			return leader + again
 		case jetstream.JSErrCodeStreamNotFound:
 			return "a stream does not exist: a normalizer makes it"
 		}
+		return shortage(api)
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed):
 		return "there is no connection to NATS"
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
-		return "no stream takes it now: it has no leader, as during an election of the cluster, or a normalizer has still to make it; try again in some seconds"
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return "no answer in time: " + leader
+		if cluster {
+			return "no stream takes it now: it has no leader, as during an election of the cluster, or a normalizer has still to make it" + again
+		}
+		return "no stream takes it now: a normalizer has still to make it" + again
+	case isTimeout(err) && cluster:
+		return "no answer in time: maybe the stream has no leader now, as during an election of the cluster" + again
+	case isTimeout(err):
+		return "no answer in time" + again
+	}
+	return ""
+}
+
+// clustered reports whether the server belongs to a cluster: the streams of
+// others have no elections.
+func clustered(nc *nats.Conn) bool { return nc.ConnectedClusterName() != "" }
+
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+}
+
+// shortage says in words that an operation failed for want of storage; "" for
+// other errors.
+func shortage(api *jetstream.APIError) string {
+	const room = "there is no room: the disk of the server is full, or the storage that its account may use"
+	switch api.ErrorCode {
+	case codeAccountResources, codeNoPeers, codeResources, codeStorage:
+		return room
+	case codeStoreFailed:
+		if strings.HasPrefix(api.Description, "maximum ") {
+			return "a stream is full: " + api.Description
+		}
+		return room
 	}
 	return ""
 }
@@ -56,29 +85,46 @@ func Cause(err error) string {
 // noRoom reports that a stream cannot be made for want of storage.
 func noRoom(err error) bool {
 	var api *jetstream.APIError
-	if !errors.As(err, &api) {
-		return false
-	}
-	switch api.ErrorCode {
-	case codeAccountResources, codeNoPeers, codeResources, codeStorage:
-		return true
-	}
-	return false
+	return errors.As(err, &api) && shortage(api) != ""
 }
 
 // why says in few words what keeps something from being stored or read.
-func why(err error) string {
+func why(nc *nats.Conn, err error) string {
 	text := err.Error()
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, nats.ErrReconnectBufExceeded): // the buffer is none: see dial
 		return "there is no connection"
 	case errors.As(err, &api):
-		text = strings.Replace(text, api.Error(), api.Description, 1)
+		plain := api.Description
+		if short := shortage(api); short != "" && !strings.Contains(short, plain) {
+			plain = short + " (" + plain + ")"
+		}
+		text = strings.Replace(strings.Replace(text, "nats: "+api.Error(), plain, 1), api.Error(), plain, 1)
+	case isTimeout(err):
+		text = strings.NewReplacer(context.DeadlineExceeded.Error(), "no answer in time", nats.ErrTimeout.Error(), "no answer in time").Replace(text)
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
-		api != nil && (api.ErrorCode == codeUnavailable || api.ErrorCode == codeNotLeader) {
+	elects := api != nil && (api.ErrorCode == codeUnavailable || api.ErrorCode == codeNotLeader)
+	if elects || clustered(nc) && (isTimeout(err) || errors.Is(err, jetstream.ErrNoStreamResponse)) {
 		text += "; it may have no leader now, as during an election, and is tried again"
 	}
 	return text
+}
+
+func (b *Bus) why(err error) string { return why(b.inside, err) }
+
+// plainError is an error in words for a person, without codes of the API.
+type plainError struct {
+	text  string
+	cause error
+}
+
+func (e *plainError) Error() string { return e.text }
+func (e *plainError) Unwrap() error { return e.cause }
+
+func (b *Bus) plainly(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &plainError{b.why(err), err}
 }

@@ -2,12 +2,15 @@ package bus
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/runs"
@@ -39,6 +42,27 @@ func TestCauseOfAFullDiskIsSaid(t *testing.T) {
 	if err == nil || !strings.HasPrefix(Cause(err), "there is no room: the disk of the server is full") {
 		t.Errorf("%v: %q", err, Cause(err))
 	}
+	if text := b.why(err); !strings.Contains(text, "there is no room") || strings.Contains(text, "err_code") {
+		t.Errorf("the log says %q", text)
+	}
+	if err := b.Health(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "nothing can be stored: there is no room") || strings.Contains(err.Error(), "err_code") {
+		t.Errorf("health says %v", err)
+	}
+}
+
+// A server that belongs to no cluster holds no elections.
+func TestMissingAnswerIsNotCalledAnElectionWithoutACluster(t *testing.T) {
+	_, b := serve(t)
+	for _, err := range []error{context.DeadlineExceeded, nats.ErrTimeout, jetstream.ErrNoStreamResponse} {
+		err = fmt.Errorf("stream RAW: %w", err)
+		if text := b.Cause(err) + b.why(err); strings.Contains(text, "leader") || strings.Contains(text, "election") {
+			t.Errorf("%v: cause %q, why %q", err, b.Cause(err), b.why(err))
+		}
+	}
+	late := fmt.Errorf("stream RAW: %w", context.DeadlineExceeded)
+	if cause, text := b.Cause(late), b.why(late); !strings.HasPrefix(cause, "no answer in time") || text != "stream RAW: no answer in time" {
+		t.Errorf("cause %q, why %q", cause, text)
+	}
 }
 
 // whatever is a server of its own with other options.
@@ -66,7 +90,7 @@ func TestServerWithoutRoomForAStreamIsSaid(t *testing.T) {
 	b := whatever(t, &server.Options{JetStreamMaxStore: 1 << 30})
 	_, err := b.Ensure(t.Context(), DefaultLimits())
 	for _, want := range []string{"stream KV_linesman_runs: ", "no room for its 1024 MiB in 1 copies", "runs.max_bytes", "max_file_store", "insufficient storage"} {
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(why(err), want) {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(b.why(err), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
 	}
@@ -81,8 +105,8 @@ func TestClusterWithoutALeaderIsSaid(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := b.Ensure(ctx, DefaultLimits())
-	if err == nil || !strings.Contains(Cause(err), "has no leader now") || !strings.Contains(why(err), "stream KV_linesman_state: ") ||
-		!strings.Contains(why(err), "no leader now, as during an election, and is tried again") {
-		t.Errorf("%v: cause %q, why %q", err, Cause(err), why(err))
+	if err == nil || !strings.Contains(b.Cause(err), "has no leader now") || !strings.Contains(b.why(err), "stream KV_linesman_state: ") ||
+		!strings.Contains(b.why(err), "no leader now, as during an election, and is tried again") {
+		t.Errorf("%v: cause %q, why %q", err, b.Cause(err), b.why(err))
 	}
 }

@@ -114,8 +114,8 @@ func (d *direct) on(ctx context.Context, each eachRaw) error {
 			return nil
 		case conn.IsClosed(), !d.begun && !away: // it never worked
 			return err
-		case !d.begun && conn.IsConnected() && why(err) != said:
-			said = why(err)
+		case !d.begun && conn.IsConnected() && why(conn, err) != said:
+			said = why(conn, err)
 			d.log.Warn("waiting for a stream", zap.String("stream", d.stream), zap.String("why", said))
 		}
 		select {

@@ -40,7 +40,7 @@ func (b *Bus) HealthAs(ctx context.Context, user string) (unchecked []string, er
 		}
 		stream, err := s.js.Stream(ctx, s.name)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("stream %s: %w", s.name, err))
+			problems = append(problems, b.plainly(fmt.Errorf("stream %s: %w", s.name, err)))
 			continue
 		}
 		info := stream.CachedInfo()
@@ -56,11 +56,11 @@ func (b *Bus) HealthAs(ctx context.Context, user string) (unchecked []string, er
 	}
 	if may("that a write is acknowledged", bucketSubject(b.State(), healthKey)) {
 		if err := b.probe(ctx); err != nil {
-			return unchecked, err
+			return unchecked, b.plainly(err)
 		}
 	}
 	if may("the normalizer", "$JS.API.STREAM.MSG.GET."+bucketStream(b.State())) {
-		return unchecked, b.normalizerHealth(ctx, raw.State.LastSeq)
+		return unchecked, b.plainly(b.normalizerHealth(ctx, raw.State.LastSeq))
 	}
 	return unchecked, nil
 }

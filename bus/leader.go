@@ -46,8 +46,9 @@ func retryLost(ctx context.Context, nc *nats.Conn, send func(context.Context) er
 }
 
 // await waits until a stream answers, or ctx ends: until an election is over, or
-// a normalizer has made it. Each reason is logged once.
-func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string) {
+// a normalizer has made it. Each reason is logged once, and passed to tell,
+// which may be nil.
+func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string, tell func(why string)) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
 	said := ""
@@ -56,13 +57,16 @@ func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string) 
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		text := why(err)
+		text := b.why(err)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			text = "it does not exist yet: a normalizer makes it"
 		}
 		if text != said {
 			said = text
 			b.log.Warn("waiting for a stream", zap.String("stream", stream), zap.String("why", text))
+			if tell != nil {
+				tell("stream " + stream + ": " + text)
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -80,7 +80,7 @@ func (n *Normalizer) Run(ctx context.Context) error {
 		}
 		if failures++; failures <= often || time.Since(said) > time.Minute {
 			said = time.Now()
-			log.Warn("starting over from the streams", zap.String("why", why(err)))
+			log.Warn("starting over from the streams", zap.String("why", n.Bus.why(err)))
 		}
 		select {
 		case <-ctx.Done():

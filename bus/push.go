@@ -112,7 +112,7 @@ func (p *Push) Lead(ctx context.Context, f func(context.Context) error) error {
 			return nil
 		}
 		if err != nil {
-			p.bus.log.Warn("no notifications are made for now", zap.String("why", why(err)))
+			p.bus.log.Warn("no notifications are made for now", zap.String("why", p.bus.why(err)))
 		}
 		select {
 		case <-ctx.Done():
@@ -181,7 +181,7 @@ func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Conte
 		}
 		if !said {
 			said = true
-			p.bus.log.Warn("the outbox is out of reach", zap.String("why", why(err)))
+			p.bus.log.Warn("the outbox is out of reach", zap.String("why", p.bus.why(err)))
 		}
 		select {
 		case <-ctx.Done():
@@ -259,7 +259,7 @@ func (p *Push) hand(ctx context.Context, m jetstream.Msg, handle func(context.Co
 		err = m.DoubleAck(acked)
 	}
 	if err != nil {
-		p.bus.log.Warn("a notification comes again, whatever became of it", zap.String("run", run), zap.String("why", why(err)))
+		p.bus.log.Warn("a notification comes again, whatever became of it", zap.String("run", run), zap.String("why", p.bus.why(err)))
 	}
 }
 

@@ -339,7 +339,7 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 		}
 		if time.Since(said) > time.Minute {
 			said = time.Now()
-			l.log.Warn("RAW takes no entries: the spool holds them", zap.String("why", why(err)))
+			l.log.Warn("RAW takes no entries: the spool holds them", zap.String("why", l.bus.why(err)))
 		}
 		select {
 		case <-ctx.Done():

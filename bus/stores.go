@@ -12,7 +12,7 @@ import (
 func (b *Bus) Stores(ctx context.Context) ([]string, error) {
 	var ids []string
 	for _, name := range []string{b.Raw(), bucketStream(b.Runs())} {
-		b.await(ctx, b.js, name)
+		b.await(ctx, b.js, name, nil)
 		s, err := look(ctx, b.js, name)
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", name, err)

@@ -20,10 +20,10 @@ import (
 // which they were stored, and then with what changes, until ctx ends: then it
 // returns nil. It reads no record. After a loss of the connection it may tell
 // again what was told; where the run table was made anew it says so first. One that
-// does not exist yet is waited for.
+// does not exist yet is waited for, and each is called with the reason.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	prefix := bucketSubject(b.Runs(), "")
-	b.await(ctx, b.js, bucketStream(b.Runs()))
+	b.await(ctx, b.js, bucketStream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
 	return b.follow(ctx, b.js, bucketStream(b.Runs()), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{prefix + ">"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
@@ -101,7 +101,7 @@ func (b *Bus) follow(ctx context.Context, js jetstream.JetStream, stream string,
 		if time.Since(began) > time.Minute {
 			pause.Reset()
 		}
-		b.log.Warn("read again from the beginning", zap.String("stream", stream), zap.String("why", why(err)))
+		b.log.Warn("read again from the beginning", zap.String("stream", stream), zap.String("why", b.why(err)))
 		select {
 		case <-ctx.Done():
 			return nil

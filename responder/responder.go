@@ -90,14 +90,31 @@ func (r *Responder) Run(outer context.Context) error {
 	return nil
 }
 
-// Ready waits until the table holds what there was when Run began.
+// NotReadyError reports a run table that was not read in time.
+type NotReadyError struct {
+	Waits string // for this, in words for a caller; "": not known
+}
+
+func (e *NotReadyError) Error() string {
+	const text = "the run table is not read yet"
+	if e.Waits == "" {
+		return text
+	}
+	return text + ": " + e.Waits
+}
+
+// Ready waits until the table holds what there was when Run began. The error is
+// a [NotReadyError] where the time of ctx has passed.
 func (r *Responder) Ready(ctx context.Context) error {
 	select {
 	case <-r.table.filled:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("the run table is not read yet: %w", ctx.Err())
 	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return r.table.unfilled()
+	}
+	return fmt.Errorf("the run table is not read yet: %w", ctx.Err())
 }
 
 // ReadyWithin is Ready with patience for so long.

@@ -26,6 +26,7 @@ type table struct {
 	at       time.Time // when the last news came
 	news     map[string]map[chan struct{}]bool
 	watchers map[*watcher]bool
+	waits    string        // why the table is not filled yet, as far as is known
 	filled   chan struct{} // closed once the table holds what there was at the start
 	full     sync.Once
 }
@@ -50,6 +51,9 @@ func newTable() *table {
 func (t *table) change(c runs.Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.waits = c.Waits; c.Waits != "" {
+		return
+	}
 	t.at = now
 	if c.Anew {
 		t.anew = true
@@ -83,6 +87,13 @@ func (t *table) change(c runs.Change, now time.Time) {
 		t.watching = true
 		t.full.Do(func() { close(t.filled) })
 	}
+}
+
+// unfilled is the error of a table that is not filled in time.
+func (t *table) unfilled() *NotReadyError {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &NotReadyError{t.waits}
 }
 
 // heard is when there was news of a run, by our clock; zero where there was

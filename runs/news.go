@@ -9,6 +9,7 @@ type Change struct {
 	Removed  bool   // there is no record any more; only Row.ID is set
 	Last     bool   // no other news is known at the moment
 	Anew     bool   // all that was told before counts no more: the run table was made anew
+	Waits    string // why there is no news yet, in words for a person; then nothing else is set
 }
 
 // Excerpt is what an agent wrote to one of its streams: all of it, or its

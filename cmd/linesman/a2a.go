@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/web"
@@ -15,7 +14,7 @@ import (
 func (d *desk) serveA2A() error {
 	h := a2a.New(a2a.Config{
 		Responder: d.Responder, Streams: d.bus, Tools: d.tools, URL: d.cardURL(), Version: build().Version,
-		Push: push.NewRegistry(d.bus.PushStore(), push.A2A, d.app.config.Push.AllowPrivate), Allows: allows, Away: func() bool { return !d.bus.Connected() }, Why: bus.Cause, Log: d.app.log,
+		Push: push.NewRegistry(d.bus.PushStore(), push.A2A, d.app.config.Push.AllowPrivate), Allows: allows, Away: func() bool { return !d.bus.Connected() }, Why: d.bus.Cause, Log: d.app.log,
 	})
 	for _, r := range h.Routes() {
 		if r.Scope == "" {

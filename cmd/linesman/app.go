@@ -76,7 +76,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		complain(stderr, err)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			complain(stderr, errors.New("the streams are made by `linesman normalizer`: is one at work, with the same prefix?"))
-		} else if cause := bus.Cause(err); cause != "" {
+		} else if cause := bus.Cause(err); !strings.Contains(err.Error(), cause) {
 			complain(stderr, errors.New(cause))
 		}
 	}

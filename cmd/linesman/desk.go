@@ -72,7 +72,7 @@ func (a *app) newDeskBehind(b *bus.Bus, f *front) (*desk, error) {
 		return nil, err
 	}
 	d.tools = delegator.New(delegator.Config{
-		Responder: d.Responder, Cloud: d.cloud, Environments: c.Environments, Idle: c.Work.Idle, Hard: c.Work.Hard, GitGate: c.Work.GitGate, Why: bus.Cause, Log: a.log,
+		Responder: d.Responder, Cloud: d.cloud, Environments: c.Environments, Idle: c.Work.Idle, Hard: c.Work.Hard, GitGate: c.Work.GitGate, Why: d.bus.Cause, Log: a.log,
 		Requests: &adcp.Requests{Store: b.RequestStore(), TTL: c.IdempotencyTTL},
 		Push:     push.NewRegistry(b.PushStore(), push.AdCP, c.Push.AllowPrivate),
 	})
@@ -128,7 +128,7 @@ func (a *app) withDesk(ctx context.Context, do func(context.Context, *desk) erro
 // serveREST hangs the REST API on the server, each operation for its scope.
 func (d *desk) serveREST() error {
 	api := rest.New(rest.Config{
-		Responder: d.Responder, Streams: d.bus, Tools: d.tools, Away: func() bool { return !d.bus.Connected() }, Why: bus.Cause, Log: d.app.log,
+		Responder: d.Responder, Streams: d.bus, Tools: d.tools, Away: func() bool { return !d.bus.Connected() }, Why: d.bus.Cause, Log: d.app.log,
 	})
 	for _, r := range api.Routes() {
 		scope, err := web.ScopeOf(r.Scope)

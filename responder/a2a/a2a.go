@@ -204,7 +204,7 @@ func (h *Handler) admit(ctx context.Context, scope string) error {
 		return fail(sdk.ErrServerError, "NATS is away")
 	}
 	if err := h.Responder.ReadyWithin(ctx, h.Patience); err != nil {
-		return fail(sdk.ErrServerError, "the run table is not read yet")
+		return fail(sdk.ErrServerError, err.Error())
 	}
 	return nil
 }

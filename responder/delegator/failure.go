@@ -89,9 +89,12 @@ func (c *call) explain(err error) *failure {
 	var ended *responder.EndedError
 	var program *cloud.Failure
 	var refused *adcp.Error
+	var unready *responder.NotReadyError
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &unready):
+		return &failure{wireError{Code: codeInternal, Message: unready.Error(), Retryable: true}}
 	case errors.Is(err, runs.ErrNoRun):
 		return &failure{wireError{Code: codeNotFound, Message: "there is no task of this id"}}
 	case errors.As(err, &ended):

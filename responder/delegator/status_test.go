@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
@@ -117,6 +118,34 @@ func TestNothingIsToldBeforeTheTableIsRead(t *testing.T) {
 	for _, tool := range []string{"_codex_local_status", "_codex_local_run"} {
 		a := start(ctx, t, d, tool, args(good[tool]...), nil)()
 		if a.Error.Code != "INTERNAL" || !a.Error.Retryable {
+			t.Errorf("%s: %s", tool, a.Envelope)
+		}
+	}
+}
+
+// Nobody has made the streams yet, as where no normalizer has run, or the
+// server has no room for them.
+func TestWhatTheTableWaitsForIsSaid(t *testing.T) {
+	t.Parallel()
+	names := bus.Names{Prefix: bus.DefaultPrefix}
+	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	b, err := server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	r := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue})
+	during(t, "responder", r.Run)
+	d := delegator.New(delegator.Config{Responder: r, Why: b.Cause})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	for _, tool := range []string{"_codex_local_status", "_codex_local_run"} {
+		a := start(ctx, t, d, tool, args(good[tool]...), nil)()
+		if a.Error.Code != "INTERNAL" || !a.Error.Retryable || a.Error.Message != "the run table is not read yet: stream KV_linesman_runs: it does not exist yet: a normalizer makes it" {
 			t.Errorf("%s: %s", tool, a.Envelope)
 		}
 	}

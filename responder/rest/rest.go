@@ -171,7 +171,7 @@ func (q *request) answer(query []string, answer func(*request) (*Answer, error))
 	}
 	if q.operation != "describe" {
 		if err := q.Responder.ReadyWithin(q.r.Context(), q.Patience); err != nil {
-			return nil, unavailable("the run table is not read yet")
+			return nil, unavailable(err.Error())
 		}
 	}
 	return answer(q)
