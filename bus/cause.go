@@ -97,7 +97,7 @@ func why(nc *nats.Conn, err error) string {
 		return "there is no connection"
 	case errors.As(err, &api):
 		plain := api.Description
-		if short := shortage(api); short != "" && !strings.Contains(short, plain) {
+		if short := shortage(api); short != "" && !strings.Contains(short, plain) && !strings.Contains(text, "there is no room") {
 			plain = short + " (" + plain + ")"
 		}
 		text = strings.Replace(strings.Replace(text, "nats: "+api.Error(), plain, 1), api.Error(), plain, 1)
