@@ -88,7 +88,7 @@ func newEndpoint(server *sdk.Server, most int, rest time.Duration) *Endpoint {
 // ServeHTTP serves one request.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if e.closed.Load() {
-		refuse(w, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, "linesman is stopping")
+		refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, "linesman is stopping")
 		return
 	}
 	modern := r.Header.Get(versionHeader) >= stateless
@@ -97,10 +97,14 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var over *http.MaxBytesError
 		switch {
 		case errors.As(err, &over):
-			refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body over %d bytes", MaxMessage))
+			refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body over %d bytes", MaxMessage))
 			return
 		case err != nil:
-			refuse(w, http.StatusBadRequest, jsonrpc.CodeParseError, "the body broke off")
+			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body broke off")
+			return
+		}
+		if id, wrong := changed(body); wrong != nil {
+			refuse(w, http.StatusBadRequest, id, wrong.Code, wrong.Message)
 			return
 		}
 		modern = modern || gjson.GetBytes(body, metaVersion).String() >= stateless
@@ -121,7 +125,7 @@ func (e *Endpoint) serveSession(w http.ResponseWriter, r *http.Request) {
 	if id == "" && r.Method == http.MethodPost {
 		if !e.sessions.begin() {
 			w.Header().Set("Retry-After", "10")
-			refuse(w, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, "too many sessions, and all of them busy")
+			refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, "too many sessions, and all of them busy")
 			return
 		}
 		defer func() { e.sessions.begun(w.Header().Get(sessionHeader)) }()
@@ -194,15 +198,35 @@ func (e *Endpoint) end(match func(*request) bool) {
 	})
 }
 
-// refuse answers a request that never reaches the protocol. The HTTP status
-// tells the client which of its requests that is, so the body has no id; MCP
-// knows no null id.
-func refuse(w http.ResponseWriter, status int, code int64, message string) {
-	body, err := json.Marshal(map[string]any{
-		"jsonrpc": "2.0", "error": map[string]any{"code": code, "message": message},
+// changed is the error for a body with a number that the library would change,
+// and the id of its request. Of a batch, which old clients send, it is that of
+// the first such message.
+func changed(body []byte) (id json.RawMessage, wrong *jsonrpc.Error) {
+	root := gjson.ParseBytes(body)
+	if !root.IsArray() {
+		found := new(requestID)
+		_, _ = found.Write(body)
+		if wrong = found.changed(body); wrong != nil {
+			id, _ = found.answer()
+		}
+		return id, wrong
+	}
+	root.ForEach(func(_, message gjson.Result) bool {
+		if message.IsObject() {
+			id, wrong = changed([]byte(message.Raw))
+		}
+		return wrong == nil
 	})
+	return id, wrong
+}
+
+// refuse answers a request that never reaches the protocol. The HTTP status
+// tells the client which of its requests that is, so there is an id only where
+// it is what is wrong; MCP knows no null id.
+func refuse(w http.ResponseWriter, status int, id json.RawMessage, code int64, message string) {
+	body, err := json.Marshal(refusal{"2.0", id, &jsonrpc.Error{Code: code, Message: message}})
 	if err != nil {
-		panic(err) // strings and a number
+		panic(err) // JSON, strings and a number
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

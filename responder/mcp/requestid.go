@@ -2,14 +2,18 @@ package mcp
 
 import (
 	"encoding/json"
+	"math/big"
 	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/tidwall/gjson"
 )
 
 // maxID bounds the id that a refused request gets back, in bytes of JSON.
 const maxID = 1024
 
-// requestID finds the id of a request in a line that is refused: one that is
-// too long, too deep, or no message. It reads the line in pieces and keeps at
+// requestID finds the id of a request in a line or a body, also in one that is
+// refused: one that is too long, too deep, or no message. It reads the line in pieces and keeps at
 // most maxID bytes of the member of the top level that it is in. Of the values
 // below the top level it tracks strings and depth alone, so the id of a request
 // with a broken argument is found, too.
@@ -27,6 +31,7 @@ type requestID struct {
 	keyed  bool   // there is a key
 	id     []byte // nil: there is none that is a string or a number
 	member bool   // there is an id of any kind
+	number bool   // it is a number
 	method bool
 	result bool // or an error
 }
@@ -44,16 +49,56 @@ func (s *requestID) Write(p []byte) (int, error) {
 
 // answer reports whether the line is to be answered, and with which id: nil if
 // none can be read. Notifications and responses are not answered. The id of any
-// other line without a method is not that of a call.
+// other line without a method is not that of a call. What is wrong behind the
+// id and the method does not matter: the client waits for this id.
 func (s *requestID) answer() (id json.RawMessage, wanted bool) {
 	switch {
+	case s.method && s.id != nil:
+		return s.id, true
 	case s.broken || !s.ended:
 		return nil, true
 	case !s.method:
 		return nil, !(s.result && s.member)
 	default:
-		return s.id, s.member
+		return nil, s.member
 	}
+}
+
+// changed is the error for a message with a number for a request, or for its
+// progress, that the library would change: it reads numbers as float64, and
+// ids as int64. It is nil where there is none.
+func (s *requestID) changed(message []byte) *jsonrpc.Error {
+	name := ""
+	switch {
+	case s.number && (s.id == nil || !exact(string(s.id))):
+		name = "id"
+	case lossyAt(message, "params.requestId"):
+		name = "requestId"
+	case lossyAt(message, "params._meta.progressToken"):
+		name = "progressToken"
+	default:
+		return nil
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: name + ": must be a string, or an integer from -2^53 to 2^53"}
+}
+
+func lossyAt(message []byte, path string) bool {
+	v := gjson.GetBytes(message, path)
+	return v.Type == gjson.Number && !exact(v.Raw)
+}
+
+// exact reports whether a number is an integer that a float64 holds as every
+// integer next to it.
+func exact(number string) bool {
+	if len(number) > maxID {
+		return false
+	}
+	f, _, err := big.ParseFloat(number, 10, 8*maxID, big.ToZero) // bits for all of its digits
+	if err != nil {
+		return false
+	}
+	n, accuracy := f.Int64()
+	return accuracy == big.Exact && -1<<53 <= n && n <= 1<<53
 }
 
 func (s *requestID) next(c byte) {
@@ -137,7 +182,8 @@ func (s *requestID) value() {
 		s.result = true
 	case s.keyed && s.key == "id":
 		s.member, s.id = true, nil
-		if !s.over && json.Valid(s.token) && utf8.Valid(s.token) && (s.token[0] == '"' || s.token[0] == '-' || s.token[0]-'0' <= 9) {
+		s.number = len(s.token) > 0 && (s.token[0] == '-' || s.token[0]-'0' <= 9)
+		if !s.over && json.Valid(s.token) && utf8.Valid(s.token) && (s.number || s.token[0] == '"') {
 			s.id = append(s.id, s.token...)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -25,6 +26,12 @@ func TestARefusedRequestGetsItsIDBack(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":NaN}}`, `7`},
 		{`{"id":1,"method":"` + large + `","\u0069d" : "\"}\\\u00e9" }`, `"\"}\\é"`},
 		{`{"method":"x","id":-12345678901234567890,"` + large + `":"id"}`, `-12345678901234567890`},
+		{`{"jsonrpc":"2.0","id":301,"method":"tools/call","params":{"name":"a"`, `301`},
+		{`{"jsonrpc":"2.0","id":302,"method":"tools/list","params":{}}}`, `302`},
+		{`{"jsonrpc":"2.0","id":"303","method":"tools/call","params":{"name":"a`, `"303"`},
+		{`{"method":"tools/list","id":304} 7`, `304`},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"`, `1`},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"}}{"id":2}`, `1`},
 	} {
 		in, out := serveStdio(t, t.Context(), NewServer(config(nil)))
 		var refusal struct {
@@ -43,8 +50,9 @@ func TestARefusedLineWhoseRequestIsUnknownIsAnsweredWithoutAnID(t *testing.T) {
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","id":1,"params":{"x":"` + large + `"}}`, // no method
 		`{"jsonrpc":"2.0","id":1,"result":{"x":"` + large + `"}`,
-		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"`,
-		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"}}{"id":2}`,
+		`{"jsonrpc":"2.0","method":"ping","params":{"x":"` + large + `"},"id":1`, // perhaps the begin of 12
+		`{"jsonrpc":"2.0","id":1,"method":"pi`,
+		`{"jsonrpc":"2.0","id":1,"params":{}}}`,
 		`{"jsonrpc":"2.0","id":null,"method":"ping","params":{"x":"` + large + `"}}`,
 		`{"jsonrpc":"2.0","id":{"id":1},"method":"ping","params":{"x":"` + large + `"}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"},"id":true}`,
@@ -89,6 +97,104 @@ func TestOfALongLineOnlyTheIDIsKept(t *testing.T) {
 	if cap(long.token) > 2*maxID {
 		t.Errorf("%d bytes are kept", cap(long.token))
 	}
+}
+
+// A client waits for the id that it sent. The library would answer with the one
+// that the number is as a float64, or as an int64.
+func TestAnIDComesBackAsItIsOrIsRefused(t *testing.T) {
+	in, out := serveStdio(t, t.Context(), NewServer(config(nil)))
+	lines, url := bufio.NewScanner(out), serve(t, Handler(NewServer(config(nil))))
+	session := open(t, url)
+	for _, c := range ids {
+		var got struct {
+			ID     json.RawMessage
+			Result json.RawMessage
+			Error  struct {
+				Code    int
+				Message string
+			}
+		}
+		want := []byte(c.id)
+		if len(want) > maxID {
+			want = nil
+		}
+		check := func(over, answer string) {
+			t.Helper()
+			got.ID, got.Result, got.Error.Code, got.Error.Message = nil, nil, 0, ""
+			err := json.Unmarshal([]byte(answer), &got)
+			switch {
+			case err != nil, !c.taken && !bytes.Equal(got.ID, want), c.taken && !sameJSON(got.ID, []byte(c.id)):
+				t.Errorf("%s: the id %.40s is answered with %s, %v", over, c.id, answer, err)
+			case c.taken && got.Result == nil, !c.taken && (got.Error.Code != -32600 || !strings.HasPrefix(got.Error.Message, "id: must be")):
+				t.Errorf("%s: the id %.40s is taken: got %s, want %t", over, c.id, answer, c.taken)
+			}
+		}
+		ping := `{"jsonrpc":"2.0","id":` + c.id + `,"method":"ping"}`
+		check("stdio", ask(t, in, lines, ping))
+		status := map[bool]int{true: http.StatusOK, false: http.StatusBadRequest}[c.taken]
+		check("HTTP with a session", posted(t, url, status, ping, sessionHeader, session, versionHeader, legacy))
+		modern := strings.Replace(modernList, `"id":2`, `"id":`+c.id, 1)
+		check("HTTP without", posted(t, url, status, modern, versionHeader, stateless, "Mcp-Method", "tools/list"))
+		if !c.taken {
+			posted(t, url, http.StatusBadRequest, `[`+ping+`]`, sessionHeader, session, versionHeader, "2025-03-26")
+		}
+	}
+}
+
+var ids = []struct {
+	id    string
+	taken bool
+}{
+	{`0`, true}, {`-1`, true}, {`1.0`, true}, {`2E2`, true}, {`"1.5"`, true}, {`"` + strings.Repeat("x", 2*maxID) + `"`, true},
+	{`9007199254740991`, true}, {`9007199254740992`, true}, {`-9007199254740992`, true},
+	{`9007199254740993`, false}, {`-9007199254740993`, false}, {`9007199254740992.1`, false}, {`1152921504606846977`, false},
+	{`9223372036854775808`, false}, {`1e30`, false}, {`1e300`, false}, {`1.5`, false}, {`-0.5`, false}, {`1e-300`, false},
+	{`1.` + strings.Repeat("0", maxID-3) + `1`, false}, {`1` + strings.Repeat("0", 300), false}, {`1.` + strings.Repeat("0", 2*maxID), false},
+}
+
+// Otherwise 1.5 would cancel 1, and the progress of 2^60+1 be that of another.
+func TestANumberThatNamesAnotherRequestIsNotTaken(t *testing.T) {
+	c, begun, ended := waiting()
+	in, out := serveStdio(t, t.Context(), NewServer(c))
+	lines, url := bufio.NewScanner(out), serve(t, Handler(NewServer(c)))
+	ask(t, in, lines, initialize)
+	const (
+		cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2.5}}`
+		token  = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"wait","_meta":{"progressToken":1152921504606846977}}}`
+	)
+	write(t, in, callWait) // its id is 2
+	<-begun
+	write(t, in, cancel)
+	if got := ask(t, in, lines, token); !strings.Contains(got, `"id":3`) || !strings.Contains(got, "progressToken: must be") {
+		t.Errorf("got %s", got)
+	}
+	select {
+	case <-ended:
+		t.Error("the call 2 was cancelled")
+	default:
+	}
+	write(t, in, strings.Replace(cancel, "2.5", "2.0", 1))
+	<-ended
+
+	session := open(t, url)
+	for _, body := range []string{cancel, token} {
+		posted(t, url, http.StatusBadRequest, body, sessionHeader, session, versionHeader, legacy)
+	}
+}
+
+// posted is what a POST is answered with: JSON, or the one event of a stream.
+func posted(t *testing.T, url string, status int, body string, header ...string) string {
+	t.Helper()
+	res := post(t.Context(), t, url, body, header...)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != status {
+		t.Errorf("%.80s: %d %s, %v; want %d", body, res.StatusCode, b, err, status)
+	}
+	if _, data, ok := bytes.Cut(b, []byte("data: {")); ok {
+		b, _, _ = bytes.Cut(append([]byte("{"), data...), []byte("\n"))
+	}
+	return string(b)
 }
 
 // letters has no end.

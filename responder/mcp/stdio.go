@@ -136,14 +136,17 @@ func (c *stdio) Read(context.Context) (jsonrpc.Message, error) {
 			}
 			return nil, fmt.Errorf("read: %w", l.err)
 		}
-		msg, refusal := decode(l.text)
-		if refusal != nil {
-			found := l.long
-			if found == nil {
-				found = new(requestID)
-				_, _ = found.Write(l.text)
-			}
-			if err := c.refuse(found, refusal); err != nil {
+		found := l.long
+		if found == nil {
+			found = new(requestID)
+			_, _ = found.Write(l.text)
+		}
+		msg, wrong := decode(l.text)
+		if wrong == nil {
+			wrong = found.changed(l.text)
+		}
+		if wrong != nil {
+			if err := c.refuse(found, wrong); err != nil {
 				return nil, err
 			}
 			continue
@@ -255,15 +258,18 @@ func (c *stdio) refuse(found *requestID, e *jsonrpc.Error) error {
 	if !wanted {
 		return nil
 	}
-	b, err := json.Marshal(struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id,omitempty"`
-		Error   *jsonrpc.Error  `json:"error"`
-	}{"2.0", id, e})
+	b, err := json.Marshal(refusal{"2.0", id, e})
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
 	return c.print(b)
+}
+
+// refusal is an error that never reached the protocol.
+type refusal struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Error   *jsonrpc.Error  `json:"error"`
 }
 
 // decode returns the message of a line, the error to answer it with, or
