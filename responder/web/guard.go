@@ -38,7 +38,7 @@ func (s *Server) handler() http.Handler {
 			s.readyz(w, r)
 			return
 		case "/": // it lists what is hung on the server
-			if !s.held.Load() && r.Method == http.MethodGet && r.Header.Get("Authorization") == "" {
+			if !s.held.Load() && (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Authorization") == "" {
 				s.front(w)
 				return
 			}

@@ -42,11 +42,13 @@ further tokens.</p>
 	_, _ = w.Write([]byte(b.String()))
 }
 
-// listPaths writes the paths of patterns as items of a list.
+// listPaths writes the paths of patterns as items of a list, each as a user
+// types it: without its method and the marks of [http.ServeMux].
 func listPaths(b *strings.Builder, patterns []string) {
 	var paths []string
+	marks := strings.NewReplacer("/{$}", "", "...}", "}")
 	for _, p := range patterns {
-		paths = append(paths, p[strings.Index(p, "/"):]) // without the method
+		paths = append(paths, marks.Replace(p[strings.Index(p, "/"):]))
 	}
 	slices.Sort(paths)
 	for _, path := range slices.Compact(paths) {
