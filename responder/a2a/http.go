@@ -86,6 +86,9 @@ func callOf(ctx context.Context) *call {
 
 func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
+	if !t.rpc && !t.verb(w, r) {
+		return
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if err != nil {
 		status, why := http.StatusBadRequest, "the body broke off"
@@ -139,6 +142,28 @@ func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		next.ServeHTTP(p, r)
 	}
+}
+
+// verb refuses a request for what cannot be done with a task: a2a-go would take
+// the verb in its path for a part of the task's id. The proto of A2A subscribes
+// by GET and a2a-go by POST alone, so both are taken.
+func (t transport) verb(w http.ResponseWriter, r *http.Request) bool {
+	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), "/tasks/")
+	name, err := url.PathUnescape(rest)
+	_, verb, there := strings.Cut(name, ":")
+	switch subscribe := verb == "subscribe"; {
+	case !ok, err != nil, !there, strings.Contains(rest, "/"), r.Method == http.MethodPost && (subscribe || verb == "cancel"):
+	case r.Method == http.MethodGet && subscribe:
+		r.Method = http.MethodPost
+	case subscribe, verb == "cancel":
+		w.Header().Set("Allow", map[bool]string{true: "GET, POST", false: "POST"}[subscribe])
+		t.refuse(w, http.StatusMethodNotAllowed, "this path does not take "+r.Method)
+		return false
+	default:
+		t.refuse(w, http.StatusBadRequest, "a task takes the verbs cancel and subscribe alone")
+		return false
+	}
+	return true
 }
 
 // takesJSON reports whether a client takes an answer that is no stream. The

@@ -1,12 +1,15 @@
 package a2a_test
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
@@ -71,6 +74,61 @@ func TestARefusedStreamIsAnErrorAndNoStream(t *testing.T) {
 			if status != 200 || media != c.media || got.Get("error.code").Int() != c.code || got.Get("id").String() != "c-1" {
 				t.Errorf("%s %s as %q: %d %s %s", path, body, c.accept, status, media, got.Raw)
 			}
+		}
+	}
+}
+
+// The proto of A2A subscribes by GET, its text and its clients by POST.
+func TestSubscribeIsTakenByGETAndPOST(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).desk(nil)
+	worker := d.work("live").out(begins, turns, says)
+	d.await("live", func(v responder.View) bool { return v.State == runs.StateWorking })
+	for _, method := range []string{"GET", "POST"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		r, err := http.NewRequestWithContext(ctx, method, d.url+"/a2a/v1/tasks/live:subscribe", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close = true
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("A2A-Version", "1.0")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := ""
+		lines := bufio.NewScanner(answer.Body)
+		for begun := false; !begun && lines.Scan(); {
+			first, begun = strings.CutPrefix(lines.Text(), "data: ")
+		}
+		answer.Body.Close()
+		cancel()
+		if answer.StatusCode != http.StatusOK || gjson.Get(first, "task.id").String() != "live" {
+			t.Errorf("%s: %d %s", method, answer.StatusCode, first)
+		}
+		if status, got := d.ask(method, "/a2a/v1/tasks/nope:subscribe", "", "A2A-Version", "1.0"); status != http.StatusNotFound || strings.Contains(got.Raw, "nope:subscribe") {
+			t.Errorf("%s: %d %s", method, status, got.Raw)
+		}
+	}
+	worker.out(answers, ends).exit(runs.ReasonExited, 0)
+	d.await("live", func(v responder.View) bool { return v.State == runs.StateCompleted })
+}
+
+func TestAnUnknownVerbIsNoPartOfATaskID(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).desk(nil)
+	for _, c := range []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", "nope:watch", 400}, {"POST", "nope:watch", 400}, {"GET", "nope:", 400}, {"GET", "nope%3Awatch", 400}, {"GET", "a%2Fb:watch", 400},
+		{"GET", "nope:subscribe:watch", 400}, {"GET", "nope:watch:subscribe", 400}, {"GET", "nope:cancel", 405}, {"HEAD", "nope:subscribe", 405}, {"HEAD", "nope:cancel", 405},
+		{"POST", "nope:cancel", 404}, {"GET", "nope", 404},
+	} {
+		status, got := d.ask(c.method, "/a2a/v1/tasks/"+c.path, "", "A2A-Version", "1.0")
+		if status != c.status || c.method != "HEAD" && got.Get("error.code").Int() != int64(status) || strings.Contains(got.Raw, ":watch") {
+			t.Errorf("%s %s: %d %s, want %d", c.method, c.path, status, got.Raw, c.status)
 		}
 	}
 }
