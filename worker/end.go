@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,17 +42,9 @@ func (s *shim) groupAlive() bool {
 	return groupAlive(s.pid)
 }
 
-// descendants returns what can be found of the run's processes: of our own
-// agent those that are our children by now.
-func (s *shim) descendants() []process {
-	if s.over != nil {
-		return s.over.find()
-	}
-	return childProcesses()
-}
-
-// reap takes in all children that died, the agent's orphans among them.
-func (s *shim) reap() {
+// reap takes in all children that died, the agent's orphans among them. It
+// reports whether there are others.
+func (s *shim) reap() (others bool) {
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
@@ -59,7 +52,7 @@ func (s *shim) reap() {
 			continue
 		}
 		if err != nil || pid <= 0 {
-			return
+			return err == nil
 		}
 		if pid == s.pid && (status.Exited() || status.Signaled()) {
 			s.status = &status
@@ -67,19 +60,49 @@ func (s *shim) reap() {
 	}
 }
 
+// sweepFor bounds a sweep. Some processes do not die of SIGKILL, such as those
+// that wait for a disk, and some fork faster than they can be killed.
+const sweepFor = 5 * time.Second
+
+var errLeft = fmt.Errorf("processes of the run may be left: not all had ended %v after SIGKILL", sweepFor)
+
 // sweep kills the descendants that have left the group: the orphans among
 // them are children of the shim, and killing those makes orphans of the next.
-func (s *shim) sweep() {
-	const rounds, pause = 250, 20 * time.Millisecond // 5 s for processes that do not die
-	for range rounds {
-		s.reap()
-		left := s.descendants()
-		if len(left) == 0 && s.ended() {
-			return
-		}
-		for _, p := range left {
-			p.signal(unix.SIGKILL)
-		}
-		time.Sleep(pause)
+func (s *shim) sweep() error {
+	const pause = 20 * time.Millisecond
+	// The system tells when an agent of our own has left nobody. The members of
+	// a run that was taken over are children of others, and one look may miss
+	// a process, as while it calls exec: several in a row have to find none.
+	done, needed := 0, 1
+	if s.over != nil {
+		needed = 5
 	}
+	for deadline := time.Now().Add(sweepFor); ; time.Sleep(pause) {
+		if s.kills() {
+			done = 0
+		} else {
+			done++
+		}
+		switch {
+		case done == needed:
+			return nil
+		case time.Now().After(deadline):
+			return errLeft
+		}
+	}
+}
+
+// kills kills what can be found of the run's processes. It reports whether
+// there is something left of them.
+func (s *shim) kills() bool {
+	if s.over == nil {
+		killChildren()
+		return s.reap()
+	}
+	s.reap()
+	found := s.over.find()
+	for _, p := range found {
+		p.signal(unix.SIGKILL)
+	}
+	return len(found) > 0 || !s.ended()
 }

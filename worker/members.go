@@ -63,7 +63,8 @@ type members struct {
 
 // find returns the members that live now.
 func (m *members) find() []process {
-	all, ours := processes(), make(map[int]process)
+	var all []process
+	ours := make(map[int]process)
 	add := func(p process) bool {
 		_, known := ours[p.pid]
 		if !known {
@@ -73,11 +74,11 @@ func (m *members) find() []process {
 	}
 	this := m.id.Boot == bootID()
 	strangers := make(map[int]uint64, len(m.strangers))
-	for i, p := range all {
+	for p := range processes() {
 		if p.dead || p.pid == os.Getpid() {
-			all[i].pid = 0
 			continue
 		}
+		all = append(all, p)
 		start, known := m.known[p.pid]
 		began, stranger := m.strangers[p.pid]
 		switch {
@@ -111,7 +112,7 @@ func (m *members) find() []process {
 		}
 		for _, p := range all {
 			_, child := ours[p.parent]
-			if p.pid != 0 && (child || p.session != 0 && sessions[p.session] || p.group != 0 && groups[p.group]) {
+			if child || p.session != 0 && sessions[p.session] || p.group != 0 && groups[p.group] {
 				more = add(p) || more
 			}
 		}

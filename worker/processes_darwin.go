@@ -1,22 +1,23 @@
 package worker
 
 import (
+	"iter"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// processes lists those of this user. Sessions are not shown here.
-func processes() (list []process) {
-	all, err := unix.SysctlKinfoProcSlice("kern.proc.uid", os.Getuid())
-	if err != nil {
-		return nil
+// processes yields those of this user. Sessions are not shown here.
+func processes() iter.Seq[process] {
+	return func(yield func(process) bool) {
+		all, err := unix.SysctlKinfoProcSlice("kern.proc.uid", os.Getuid())
+		for i := range all {
+			if err != nil || !yield(from(&all[i])) {
+				return
+			}
+		}
 	}
-	for i := range all {
-		list = append(list, from(&all[i]))
-	}
-	return list
 }
 
 // lookup returns the process that has the number pid now.

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -110,7 +111,7 @@ func shimRun(dir string) error {
 		}
 		next, err := s.step(time.Now())
 		if err != nil || next == 0 {
-			return err
+			return errors.Join(s.failure, err)
 		}
 		timer.Reset(next)
 	}
@@ -126,7 +127,8 @@ type shim struct {
 	over *members // instead of pid: of a run that another shim started
 
 	status   *unix.WaitStatus // of the agent, once it was reaped
-	recorded bool             // exit.json is written
+	recorded bool             // exit.json is written, as far as that was possible
+	failure  error            // why it could not be written
 	reason   runs.Reason      // why the shim ends the agent; "" while it does not
 	kill     time.Time        // when SIGKILL follows the SIGTERM; zero: no end in progress
 }
@@ -224,9 +226,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	}
 	ended := s.ended()
 	if ended && !s.recorded {
-		if err := s.record(s.exit()); err != nil {
-			return 0, err
-		}
+		s.failure = s.record(s.exit()) // the processes that are left have to end all the same
 	}
 	if s.kill.IsZero() {
 		if limit := s.dog.look(now, s.sizes()); limit != "" && (limit != runs.ReasonIdle || !ended) {
@@ -253,11 +253,11 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		return min(s.kill.Sub(now), 50*time.Millisecond) + 1, nil
 	}
 	s.signal(unix.SIGKILL)
-	s.sweep()
-	if !s.recorded { // an agent that not even SIGKILL ends
-		return 0, s.record(s.exit())
+	err := s.sweep()
+	if !s.recorded { // an agent that was reaped in the sweep, or that not even SIGKILL ends
+		err = errors.Join(err, s.record(s.exit()))
 	}
-	return 0, nil
+	return 0, err
 }
 
 func (s *shim) exit() runs.Exit {
@@ -290,6 +290,9 @@ func (s *shim) record(ex runs.Exit) (err error) {
 	}
 	for range 60 {
 		err = writeExit(s.dir, body)
+		if errors.Is(err, fs.ErrNotExist) { // the worker has heard, and removed the directory: the run is over
+			return nil
+		}
 		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) && !errors.Is(err, unix.EROFS) {
 			return err
 		}

@@ -345,10 +345,18 @@ func (s *spawned) hangUp() {
 
 // running reports whether a shim that we started lives, and takes it in if not.
 func (s *spawned) running() bool {
-	if s.child != 0 && reaped(s.child) {
-		s.child = 0
+	if s.child == 0 {
+		return false
 	}
-	return s.child != 0
+	ended, code := reaped(s.child)
+	if !ended {
+		return true
+	}
+	s.child = 0
+	if s.exit != nil && code > 0 { // else another one is started, and the log says why
+		s.log.Warn("shim failed after the end of the agent, processes of the run may be left", zap.String("shim", s.lastWords()))
+	}
+	return false
 }
 
 // lastWords returns the end of what the shims had to say about themselves.

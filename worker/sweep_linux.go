@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,7 +34,7 @@ func groupAlive(group int) bool {
 	if err != nil {
 		return false
 	}
-	for _, p := range processes() {
+	for p := range processes() {
 		if p.group == group && p.session == session && !p.dead {
 			return true
 		}
@@ -41,35 +42,64 @@ func groupAlive(group int) bool {
 	return false
 }
 
-// childProcesses returns the children of this process that live.
-func childProcesses() (list []process) {
-	self := os.Getpid()
-	for _, p := range processes() {
-		if p.parent == self && !p.dead {
-			list = append(list, p)
+// killChildren kills the children of this process, and with each of them the
+// process group that it is in. A process that forks and exits all the time has
+// another ID before it can be signalled, but a signal to a group reaches also
+// what is being forked. A child that has died serves as well: until it is
+// reaped, the number of its group is not used again.
+func killChildren() {
+	self, own := os.Getpid(), unix.Getpgrp()
+	session, err := unix.Getsid(0)
+	for p := range processes() {
+		if p.parent != self {
+			continue
+		}
+		// In a session of others there may be groups of others.
+		descendants := err == nil && (p.session != session || session == self)
+		if descendants && p.group > 1 && p.group != own {
+			_ = unix.Kill(-p.group, unix.SIGKILL)
+		}
+		if !p.dead {
+			p.signal(unix.SIGKILL)
 		}
 	}
-	return list
 }
 
-// processes lists what /proc shows. Without one it shows nothing.
-func processes() (list []process) {
+// processes yields what /proc shows. Without one it yields nothing. A process
+// may be forked after a listing of /proc, by one that ends before it is read:
+// so /proc is listed until a listing has nothing new, as often as is reasonable
+// on a machine that starts processes faster than that.
+func processes() iter.Seq[process] {
+	const listings = 16
+	return func(yield func(process) bool) {
+		listed := make(map[string]bool)
+		for range listings {
+			before := len(listed)
+			for _, name := range procNames() {
+				pid, err := strconv.Atoi(name)
+				if err != nil || listed[name] {
+					continue
+				}
+				listed[name] = true
+				if p, ok := lookup(pid); ok && !yield(p) { // else gone meanwhile
+					return
+				}
+			}
+			if len(listed) == before {
+				return
+			}
+		}
+	}
+}
+
+func procNames() []string {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		if p, ok := lookup(pid); ok { // else gone meanwhile
-			list = append(list, p)
-		}
-	}
-	return list
+	return names
 }
 
 // lookup returns the process that has the number pid now.

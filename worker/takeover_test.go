@@ -205,7 +205,7 @@ func TestTakeoverSurvivesKills(t *testing.T) {
 func theShim(t *testing.T, dir string) (pid int) {
 	t.Helper()
 	waitFor(t, "the shim's process", func() bool {
-		for _, p := range processes() {
+		for p := range processes() {
 			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
 			if err == nil && !p.dead && strings.HasSuffix(string(line), "\x00shim\x00"+dir+"\x00") {
 				pid = p.pid

@@ -84,8 +84,8 @@ type Worker struct {
 	freed   chan struct{}   // one of those is over
 	adopted chan struct{}   // closed once Adopt has looked for runs
 	looked  sync.Once
-	orphans []int // shims we started and have to reap, of runs no longer driven; at most one a run
-	blind   bool  // it was said that there are no file notifications
+	orphans []orphan // shims we started and have to reap, of runs no longer driven; at most one a run
+	blind   bool     // it was said that there are no file notifications
 }
 
 // New returns a worker. It starts nothing.
@@ -191,7 +191,7 @@ func (w *Worker) leave(r *Run) {
 	if s, ok := r.source.(*spawned); ok {
 		s.hangUp()
 		if s.running() {
-			w.orphans = append(w.orphans, s.child)
+			w.orphans = append(w.orphans, orphan{s.child, r.log})
 		}
 	}
 }
@@ -210,25 +210,41 @@ func (w *Worker) Runs() int {
 	return len(w.driven)
 }
 
-// reap takes in the shims that ended after their runs had.
+// orphan is a shim whose run has ended.
+type orphan struct {
+	pid int
+	log *zap.Logger // of the run
+}
+
+// reap takes in the shims that ended after their runs had. One that failed
+// left its reason in a run directory that is gone.
 func (w *Worker) reap() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var left []int
-	for _, pid := range w.orphans {
-		if !reaped(pid) {
-			left = append(left, pid)
+	var left []orphan
+	for _, o := range w.orphans {
+		switch ended, code := reaped(o.pid); {
+		case !ended:
+			left = append(left, o)
+		case code > 0:
+			o.log.Warn("shim failed after the end of the run, processes of the run may be left", zap.Int("code", code))
 		}
 	}
 	w.orphans = left
 }
 
-// reaped reports whether the child process pid has ended, and takes it in.
-func reaped(pid int) bool {
+// reaped reports whether the child process pid has ended, and takes it in. The
+// code is its exit code; -1: a signal ended it, or it is not known.
+func reaped(pid int) (ended bool, code int) {
 	for {
-		got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return got == pid || err != nil
+		var status unix.WaitStatus
+		got, err := unix.Wait4(pid, &status, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return true, -1
+		default:
+			return got == pid, status.ExitStatus()
 		}
 	}
 }
