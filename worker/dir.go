@@ -89,7 +89,7 @@ func Create(root string, spec Spec) (_ *Dir, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
-	if err := os.MkdirAll(root, 0o700); err != nil {
+	if err := MakeDir(root); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
 	at, err := os.MkdirTemp(root, newPrefix+spec.Run+"-")

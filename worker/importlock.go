@@ -30,7 +30,7 @@ type importLock struct {
 // lockImport waits until no other import of the file holds the lock.
 func (w *Worker) lockImport(ctx context.Context, file inode) (*importLock, error) {
 	const pause = 50 * time.Millisecond
-	if err := os.MkdirAll(w.cfg.Root, 0o700); err != nil {
+	if err := MakeDir(w.cfg.Root); err != nil {
 		return nil, err
 	}
 	for {

@@ -138,6 +138,10 @@ const (
 func (d *doctor) dataDirectory() {
 	const name = "data"
 	dir := d.app.config.DataDir
+	if err := brokenLink(dir, d.app.runsDir(), filepath.Join(dir, "jetstream")); err != nil {
+		d.note(name, levelFail, err.Error(), "mount its disk, or remove the link")
+		return
+	}
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -14,7 +14,23 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/worker"
 )
+
+// brokenLink is the error of the first directory that is a symbolic link to no
+// directory, as where a disk is not mounted.
+func brokenLink(dirs ...string) error {
+	for _, dir := range dirs {
+		if _, err := os.Readlink(dir); err != nil {
+			continue // no link
+		}
+		if err := worker.CheckDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // testedCodex is the version of Codex that linesman was tested with.
 const testedCodex = "0.169.0"

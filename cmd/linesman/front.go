@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync/atomic"
 
 	"github.com/linesman/linesman/responder/web"
+	"github.com/linesman/linesman/worker"
 )
 
 // front is the HTTP server of a desk. It can serve before there is one, while
@@ -24,7 +24,7 @@ type front struct {
 
 // newFront returns the server of an address, which it has taken.
 func (a *app) newFront(listen string) (*front, error) {
-	if err := os.MkdirAll(a.config.DataDir, 0o700); err != nil {
+	if err := worker.MakeDir(a.config.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	token, err := web.TokenFile(a.tokenFile())

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/worker"
 )
 
 // instance is linesman.json: where the `linesman up` of a data directory can
@@ -63,7 +64,7 @@ var errLocked = errors.New("another linesman works on this data directory")
 // lockData makes the data directory where it is missing, and takes its lock.
 // The kernel gives the lock back when the process ends, however it does.
 func lockData(data string) (*os.File, error) {
-	if err := os.MkdirAll(data, 0o700); err != nil {
+	if err := worker.MakeDir(data); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(data, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
