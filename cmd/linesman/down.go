@@ -101,10 +101,18 @@ func by(here instance, err error) string {
 	switch {
 	case here.PID == 0:
 		return ": the process that has it does not say which it is; end that"
+	case errors.Is(err, bus.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
+		return ": " + here.silent()
 	case err != nil:
 		return fmt.Sprintf(": %v; end process %d", first(err), here.PID)
 	}
 	return fmt.Sprintf("; end process %d", here.PID)
+}
+
+// silent says what to do about a process that has the data directory and does
+// not answer.
+func (i instance) silent() string {
+	return fmt.Sprintf("process %d has the data directory and does not answer: if it was stopped, `kill -CONT %[1]d` resumes it, else `kill -9 %[1]d` ends it; its agents continue", i.PID)
 }
 
 // askStop asks an `up` to end, over its own server: a process number alone may

@@ -135,7 +135,12 @@ func (a *app) dial(ctx context.Context, user string, again func()) (*bus.Bus, er
 	public.EndRefused = inside.EndRefused
 	b, err := bus.Connect(ctx, inside, public, a.names(), a.log)
 	if errors.Is(err, bus.ErrUnreachable) {
-		if a.config.NATS == "" {
+		here, unread := readInstance(a.config.DataDir)
+		switch {
+		case a.config.NATS != "":
+		case unread == nil && held(a.config.DataDir):
+			err = fmt.Errorf("%w; %s", err, here.silent())
+		default:
 			err = fmt.Errorf("%w; %s says so: has that `linesman up` been killed? Start it again", err, instanceFile(a.config.DataDir))
 		}
 		return nil, exitWith(exitNATS, err)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 //	exits N CMD…             runs a command that must end with the code N
 //	start NAME CMD…          starts one in the background, with NAME.out and NAME.err for its output
 //	await FILE PATTERN       waits until a file has a match
-//	signal NAME INT|TERM|KILL
+//	signal NAME INT|TERM|KILL|STOP
 //	ends NAME N              waits for the end of a command from start
 //	up DIR [FLAG…]           starts `linesman up` on a data directory, as up, in place of one from before, and waits until it is ready
 func TestScripts(t *testing.T) {
@@ -214,9 +214,9 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func signalOne(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}
+	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP}
 	if neg || len(args) != 2 || started(ts)[args[0]] == nil || signals[args[1]] == 0 {
-		ts.Fatalf("usage: signal NAME INT|TERM|KILL, with the NAME of a start")
+		ts.Fatalf("usage: signal NAME INT|TERM|KILL|STOP, with the NAME of a start")
 	}
 	ts.Check(started(ts)[args[0]].Process.Signal(signals[args[1]]))
 }
