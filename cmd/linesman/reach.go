@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -76,6 +77,17 @@ func lockData(data string) (*os.File, error) {
 		return nil, fmt.Errorf("%w: %s", errLocked, data)
 	}
 	return f, nil
+}
+
+// moved reports whether the data directory of a lock was removed or replaced:
+// another process may have the one that is there now.
+func moved(lock *os.File) bool {
+	own, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(lock.Name())
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, now)
 }
 
 // held reports whether a process has the data directory.

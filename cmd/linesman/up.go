@@ -75,6 +75,7 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 type upRole struct {
 	*station
 	here   instance
+	lock   *os.File // of the data directory
 	desk   *desk
 	worker *worker.Worker
 
@@ -119,7 +120,7 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	u := &upRole{station: s, desk: d, worker: w, here: instance{
+	u := &upRole{station: s, desk: d, worker: w, lock: a.lock, here: instance{
 		NATS: s.server.URL(), HTTP: d.url(), TokenFile: a.tokenFile(), Data: data, PID: os.Getpid(), Version: build().Version,
 		Program: self, Background: a.background,
 	}}
@@ -171,7 +172,9 @@ func (u *upRole) hide() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.hidden = true
-	_ = os.Remove(instanceFile(u.here.Data))
+	if !moved(u.lock) { // else it is another's
+		_ = os.Remove(instanceFile(u.here.Data))
+	}
 }
 
 func (u *upRole) show() {
@@ -181,7 +184,8 @@ func (u *upRole) show() {
 	_ = u.here.write() // or keep does
 }
 
-// keep writes linesman.json again when it is gone, or another's.
+// keep writes linesman.json again when it is gone, or another's. It ends the
+// `up` whose data directory is no longer there.
 func (u *upRole) keep(ctx context.Context, log *zap.Logger) error {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
@@ -190,6 +194,9 @@ func (u *upRole) keep(ctx context.Context, log *zap.Logger) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		}
+		if moved(u.lock) {
+			return fmt.Errorf("%s was removed or replaced, and this `linesman up` ends", u.here.Data)
 		}
 		u.mu.Lock()
 		if now, err := readInstance(u.here.Data); !u.hidden && (err != nil || now != u.here) {
