@@ -63,6 +63,35 @@ func TestALinkToADirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	}
 }
 
+func TestADataDirectoryThatAnotherUserOwnsIsRefused(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a directory away")
+	}
+	for _, name := range []string{"", "runs", "jetstream"} {
+		data, elsewhere := t.TempDir(), t.TempDir()
+		owned := elsewhere
+		if name == "" {
+			owned = data
+		} else if err := os.Symlink(elsewhere, filepath.Join(data, name)); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{data, elsewhere} {
+			if err := os.Chmod(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := private(data); err != nil {
+			t.Errorf("%q of our own: %v", name, err)
+		}
+		if err := os.Chown(owned, 12345, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := private(data); err == nil || !strings.Contains(err.Error(), "user 12345 owns "+filepath.Join(data, name)) {
+			t.Errorf("%q of user 12345: %v", name, err)
+		}
+	}
+}
+
 func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
