@@ -39,7 +39,7 @@ func (h *Handler) card(url string) *sdk.AgentCard {
 }
 
 // bothCard is a card that clients of 0.3 read too: what they look for stands
-// beside it. a2a-go's own union is one that its clients of 1.0 refuse.
+// beside it. Those that read 1.0 do not need it. a2a-go's own union is one that its clients of 1.0 refuse.
 type bothCard struct {
 	*sdk.AgentCard
 	SecuritySchemes map[string]bothScheme `json:"securitySchemes"`

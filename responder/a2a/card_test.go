@@ -1,27 +1,92 @@
 package a2a_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 
+	sdk03 "github.com/a2aproject/a2a-go/a2a"
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 	a2apb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Clients read the card by the proto of A2A, too. What those of 0.3 look for
-// is no field of it.
+// only03 are the fields of the card that are none of 1.0.
+func only03(card map[string]any) []map[string]any {
+	bearer := card["securitySchemes"].(map[string]any)["bearer"].(map[string]any)
+	found := []map[string]any{{}, {}}
+	for i, in := range []map[string]any{card, bearer} {
+		for _, name := range []string{"protocolVersion", "url", "preferredTransport", "security", "type", "scheme"} {
+			if value, ok := in[name]; ok {
+				found[i][name] = value
+				delete(in, name)
+			}
+		}
+	}
+	return found
+}
+
+// Clients read the card by the proto of A2A, too, and that may refuse any field
+// that it does not have: those of 0.3, and no other.
 func TestCardIsProtoJSON(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).desk(nil)
 	_, got := d.ask("GET", "/.well-known/agent-card.json", "")
-	var card a2apb.AgentCard
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(got.Raw), &card); err != nil {
+	both := got.Value().(map[string]any)
+	if beside := only03(both); len(beside[0]) != 4 || len(beside[1]) != 2 {
+		t.Errorf("of 0.3 are %v", beside)
+	}
+	body, err := json.Marshal(both)
+	if err != nil {
 		t.Fatal(err)
 	}
-	scheme := card.GetSecuritySchemes()["bearer"].GetHttpAuthSecurityScheme().GetScheme()
-	needs := card.GetSecurityRequirements()
-	if scheme != "Bearer" || len(needs) != 1 || needs[0].GetSchemes()["bearer"] == nil || len(card.GetSupportedInterfaces()) != 3 || len(card.GetSkills()) != 5 {
-		t.Errorf("as a client reads it: %v", &card)
+	for with, unmarshal := range map[string]protojson.UnmarshalOptions{got.Raw: {DiscardUnknown: true}, string(body): {}} {
+		var card a2apb.AgentCard
+		if err := unmarshal.Unmarshal([]byte(with), &card); err != nil {
+			t.Fatal(err)
+		}
+		scheme := card.GetSecuritySchemes()["bearer"].GetHttpAuthSecurityScheme().GetScheme()
+		needs := card.GetSecurityRequirements()
+		if scheme != "Bearer" || len(needs) != 1 || needs[0].GetSchemes()["bearer"] == nil || len(card.GetSupportedInterfaces()) != 3 || len(card.GetSkills()) != 5 {
+			t.Errorf("as a client reads it: %v", &card)
+		}
+	}
+
+	// Those that read 1.0, and 0.3 from a card of 1.0, need none of them.
+	for name, parse := range map[string]agentcard.Parser{"0.3": a2av0.NewAgentCardParser(), "1.0": func(b []byte) (*sdk.AgentCard, error) {
+		var card sdk.AgentCard
+		return &card, json.Unmarshal(b, &card)
+	}} {
+		card, err := parse(body)
+		if err != nil || len(card.SupportedInterfaces) != 3 || card.SecuritySchemes["bearer"] == nil {
+			t.Errorf("%s: %+v, %v", name, card, err)
+		}
+	}
+}
+
+// It is for them that the card has fields that are none of 1.0.
+func TestClientsOf03ReadTheCardByTheFieldsBesideIt(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).desk(nil)
+	_, got := d.ask("GET", "/.well-known/agent-card.json", "")
+	var card sdk03.AgentCard
+	if err := json.Unmarshal([]byte(got.Raw), &card); err != nil {
+		t.Fatal(err)
+	}
+	if card.URL != d.url+"/a2a" || card.PreferredTransport != sdk03.TransportProtocolJSONRPC || card.ProtocolVersion != "0.3.0" || len(card.Security) != 1 {
+		t.Errorf("as a client of 0.3 reads it: %+v", card)
+	}
+	both := got.Value().(map[string]any)
+	only03(both)
+	body, err := json.Marshal(both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	card = sdk03.AgentCard{}
+	if err := json.Unmarshal(body, &card); err == nil && card.URL != "" {
+		t.Error("a client of 0.3 does not need them")
 	}
 }
 
