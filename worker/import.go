@@ -41,7 +41,12 @@ type importing struct {
 	lock   *importLock // of the file at path; nil: not yet
 	anew   bool        // --again, and not yet done
 	done   string      // the run that this call finished, "" while there is none
+
+	waiting func(path string) // said once a call
 }
+
+// ErrFollowed reports an import of a file that is followed: it has no end.
+var ErrFollowed = errors.New("another `linesman tail` follows this file")
 
 // run imports the file: first the interrupted runs, then a new one.
 func (i *importing) run(ctx context.Context) error {
@@ -81,14 +86,21 @@ func (i *importing) run(ctx context.Context) error {
 }
 
 // next returns the directory of the run to drive, or nil when there is none.
+// It holds the lock of the file first, so that no other import of the file has
+// one of the directories.
 func (i *importing) next(ctx context.Context) (*Dir, error) {
 	for {
-		for len(i.open) > 0 {
-			d, err := openWhenFree(ctx, i.open[0])
-			if errors.Is(err, ErrBad) { // it was not synced before a power failure
-				i.w.setAside(i.open[0], err)
-				err = fs.ErrNotExist
+		f, file, size, missing := openRegular(i.path)
+		if key := (inode{file.Dev, file.Inode}); missing == nil && (i.lock == nil || i.lock.file != key) {
+			f.Close()
+			if err := i.acquire(ctx, key); err != nil {
+				return nil, err
 			}
+			continue // another process may have imported it, and it may have grown
+		}
+		if len(i.open) > 0 {
+			f.Close() // where it is nil, too
+			d, err := i.resume(ctx, i.open[0])
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}
@@ -96,17 +108,10 @@ func (i *importing) next(ctx context.Context) (*Dir, error) {
 			if err == nil {
 				return d, nil
 			}
+			continue
 		}
-		f, file, size, err := openRegular(i.path)
-		if err != nil {
-			return nil, err
-		}
-		if key := (inode{file.Dev, file.Inode}); i.lock == nil || i.lock.file != key {
-			f.Close()
-			if err := i.acquire(ctx, key); err != nil {
-				return nil, err
-			}
-			continue // another process may have imported it, and it may have grown
+		if missing != nil {
+			return nil, missing
 		}
 		spec, err := i.plan(f, file, size)
 		f.Close()
@@ -124,11 +129,36 @@ func (i *importing) next(ctx context.Context) (*Dir, error) {
 	}
 }
 
+// resume opens the directory of an interrupted run, and waits while another
+// process drives the run to its end. One that is followed has no end: that of
+// a file that is still at its path.
+func (i *importing) resume(ctx context.Context, path string) (*Dir, error) {
+	for {
+		d, err := openSoon(ctx, path)
+		if errors.Is(err, ErrBad) { // it was not synced before a power failure
+			i.w.setAside(path, err)
+			return nil, fs.ErrNotExist
+		}
+		if !errors.Is(err, ErrOwned) {
+			return d, err
+		}
+		if spec, err := readSpec(path); err == nil && spec.Part == nil {
+			if info, err := os.Stat(spec.File.Path); err == nil && spec.File.is(info) {
+				return nil, ErrFollowed
+			}
+		}
+		i.waiting(i.path)
+		if err := sleep(ctx, tailPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // acquire locks the import of a file, and adds the run of the last holder to
 // the interrupted ones: it may have been killed.
 func (i *importing) acquire(ctx context.Context, file inode) error {
 	i.lock.release()
-	lock, err := i.w.lockImport(ctx, file)
+	lock, err := i.w.lockImport(ctx, file, func() { i.waiting(i.path) })
 	if i.lock = lock; err != nil {
 		return err
 	}
@@ -267,18 +297,4 @@ func (r *Run) record(ctx context.Context) error {
 	})
 	r.recorded = err == nil
 	return err
-}
-
-// openWhenFree waits until no other process drives a run, and opens its
-// directory.
-func openWhenFree(ctx context.Context, path string) (*Dir, error) {
-	for {
-		d, err := openSoon(ctx, path)
-		if !errors.Is(err, ErrOwned) {
-			return d, err
-		}
-		if err := sleep(ctx, tailPause); err != nil {
-			return nil, err
-		}
-	}
 }

@@ -27,9 +27,11 @@ type importLock struct {
 	f    *os.File
 }
 
-// lockImport waits until no other import of the file holds the lock.
-func (w *Worker) lockImport(ctx context.Context, file inode) (*importLock, error) {
+// lockImport waits until no other import of the file holds the lock. It calls
+// waiting where that takes longer.
+func (w *Worker) lockImport(ctx context.Context, file inode, waiting func()) (*importLock, error) {
 	const pause = 50 * time.Millisecond
+	began := time.Now()
 	if err := MakeDir(w.cfg.Root); err != nil {
 		return nil, err
 	}
@@ -40,6 +42,9 @@ func (w *Worker) lockImport(ctx context.Context, file inode) (*importLock, error
 		}
 		if !errors.Is(err, errLocked) {
 			return nil, err
+		}
+		if time.Since(began) > tailPause {
+			waiting()
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return nil, err

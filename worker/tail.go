@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -30,6 +31,10 @@ type TailSpec struct {
 	// Skipped with the last run of each file that Once leaves out. They are
 	// called from several goroutines, and may be nil.
 	Began, Skipped func(run, path string)
+
+	// Waiting is called at most once, with the first file that Once waits for
+	// because another process imports it. It may be nil.
+	Waiting func(path string)
 }
 
 // ErrTooMany reports more files to follow than there are descriptors for.
@@ -52,7 +57,8 @@ const tailPause = time.Second
 //
 // With Once a file that was imported before and has not changed is skipped,
 // and of one that has grown the lines that were added are another run. The
-// error names each path that could not be read. Otherwise Tail
+// error names each path that could not be read, or that is followed, which is
+// an [ErrFollowed]. Otherwise Tail
 // waits for files to appear and returns nil when ctx ends; the runs stay open.
 func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 	if err := errors.Join(runs.CheckAgent(spec.Agent), runs.CheckLabels(spec.Labels)); err != nil {
@@ -86,8 +92,14 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 		}
 		defer index.close()
 		slots = importSlots(limit.Cur)
+		var once sync.Once
+		waiting := func(path string) {
+			if spec.Waiting != nil {
+				once.Do(func() { spec.Waiting(path) })
+			}
+		}
 		follow = func(ctx context.Context, path string) error {
-			return (&importing{w: w, spec: spec, path: path, open: open[path], ledger: index, anew: spec.Again}).run(ctx)
+			return (&importing{w: w, spec: spec, path: path, open: open[path], ledger: index, anew: spec.Again, waiting: waiting}).run(ctx)
 		}
 	} else if need := uint64(perFile*slots + spare); slots > 1 && need > limit.Cur {
 		return fmt.Errorf("tail: %w: %d files need %d file descriptors, the limit is %d (ulimit -n)", ErrTooMany, slots, need, limit.Cur)

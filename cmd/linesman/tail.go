@@ -29,7 +29,8 @@ and repeated, it imports each file once. A file that was imported before and has
 checksum of its beginning and end) is skipped, and printed as "skipped RUN PATH". For a file that has grown, another run
 holds the lines added since the import; if its last line was unfinished, that run begins with this line. A file with
 other content is imported from its beginning. A file is imported again with another --agent, and into another NATS,
-prefix or new streams. Without --once each file needs three file descriptors (ulimit -n).
+prefix or new streams. A file that another process imports is waited for. One that another "linesman tail" follows is an
+error; the other files are imported. Without --once each file needs three file descriptors (ulimit -n).
 
 Examples:
 
@@ -77,6 +78,11 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 			defer mu.Unlock()
 			skipped++
 			fmt.Fprintf(a.stdout, "skipped %s %s\n", run, path)
+		},
+		Waiting: func(path string) {
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprintf(a.stderr, "linesman: waiting: another process imports %s\n", path)
 		},
 	}
 	err = quiet(w.Tail(ctx, spec))

@@ -1,0 +1,97 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// A file that somebody follows has no end. Its import fails, names it, and
+// leaves the others to be imported.
+func TestImportOfAFileThatIsFollowedFails(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	followed, file := filepath.Join(dir, "followed"), filepath.Join(dir, "file")
+	write(t, followed, "one\n")
+	stop := l.tail(followed)
+	l.awaitStory("one\n")
+	write(t, file, "two\n")
+	for range 2 {
+		_, _, err := l.once(false, followed, file)
+		if !errors.Is(err, ErrFollowed) || !strings.Contains(err.Error(), followed) || strings.Contains(err.Error(), file+":") {
+			t.Errorf("error %v", err)
+		}
+		if story := l.story(); story != "one\n|two\n[eof]" && story != "two\n[eof]|one\n" {
+			t.Errorf("story %q", story)
+		}
+	}
+	write(t, followed, "more\n") // its run goes on
+	waitFor(t, "the line", func() bool { return strings.Contains(l.story(), "one\nmore\n") })
+	stop()
+	if outputs, _ := l.imports(false, followed); len(outputs) != 1 || outputs[0] != "one\nmore\n" {
+		t.Errorf("imported %q", outputs)
+	}
+}
+
+// A call that waits for another import says so once, however many files the
+// other one has.
+func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
+	for _, followed := range []bool{false, true} { // before
+		t.Run(fmt.Sprintf("followed before %t", followed), func(t *testing.T) {
+			l := newLab(t)
+			dir := t.TempDir()
+			var paths []string
+			for i := range 3 {
+				paths = append(paths, filepath.Join(dir, fmt.Sprint(i)))
+				write(t, paths[i], fmt.Sprintln(i))
+			}
+			if followed {
+				stop := l.tail(paths...)
+				waitFor(t, "all runs", func() bool { return len(l.story()) == len("0\n|1\n|2\n") })
+				stop()
+			}
+			stuck := make(chan struct{})
+			other, err := New(Config{Root: l.root, Logs: &fileLogs{dir: l.logs.dir, away: stuck}, Name: "here"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var begun, waits atomic.Int32
+			done := make(chan error, 2)
+			go func() {
+				done <- other.Tail(t.Context(), TailSpec{
+					Paths: paths, Agent: "codex", Once: true, Began: func(string, string) { begun.Add(1) },
+				})
+			}()
+			waitFor(t, "the other import", func() bool {
+				owned, _ := filepath.Glob(filepath.Join(l.root, importPrefix+"*"))
+				made, _ := filepath.Glob(filepath.Join(l.root, "T-*"))
+				return len(owned) == len(paths) && len(made) == len(paths)
+			})
+			go func() {
+				done <- l.w.Tail(t.Context(), TailSpec{
+					Paths: paths, Agent: "codex", Once: true, Waiting: func(string) { waits.Add(1) },
+				})
+			}()
+			waitFor(t, "a word", func() bool { return waits.Load() > 0 })
+			<-time.After(2 * tailPause) // in which another word could come
+			close(stuck)
+			for range 2 {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			if waits.Load() != 1 {
+				t.Errorf("said %d times that it waits, want once", waits.Load())
+			}
+			if len(l.runIDs()) != len(paths) || strings.Count(l.story(), string("["+runs.ReasonEOF+"]")) != len(paths) || !l.empty() {
+				t.Errorf("story %q", l.story())
+			}
+		})
+	}
+}
