@@ -132,7 +132,8 @@ func list(subjects []string) string {
 
 // accountsConfig is [AccountsConfig] for the users of the embedded server.
 func accountsConfig(n Names, c Credentials) string {
-	return AccountsConfig(n, func(user string) string {
+	all := AccountsConfig(n, func(user string) string {
 		return "user: " + strconv.Quote(user) + ", password: " + strconv.Quote(c[user])
 	})
+	return strings.TrimSuffix(all, "}\n") + "  " + fullAccount + " { limits: {max_connections: 0} }\n}\n"
 }

@@ -22,6 +22,7 @@ type Server struct {
 	url         string
 	store       string
 	options     func() (*server.Options, error)
+	guard       *readerGuard
 	log         *zap.Logger
 
 	mu      sync.Mutex
@@ -78,6 +79,11 @@ func StartServer(dir, address string, names Names, log *zap.Logger) (*Server, er
 		opts.StoreDir = s.store
 		opts.JetStreamMaxStore = 1 << 50 // each stream has a cap of its own
 		opts.JetStreamMaxMemory = 64 << 20
+		opts.MaxPending = mostPending
+		if s.guard == nil {
+			s.guard = newReaderGuard(dir, opts.Users, s.restart, log.Named("readers"))
+		}
+		opts.CustomClientAuthentication = s.guard
 		return opts, nil
 	}
 	if err := os.MkdirAll(s.store, 0o700); err != nil {
@@ -90,6 +96,7 @@ func StartServer(dir, address string, names Names, log *zap.Logger) (*Server, er
 		port = at.Port // also of the server that a restart brings
 		s.url = "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
 	}
+	go s.guard.run()
 	return s, nil
 }
 
@@ -102,7 +109,8 @@ func (s *Server) start() error {
 	if s.server, err = server.NewServer(opts); err != nil {
 		return err
 	}
-	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), said: map[string]time.Time{}}, false, false, false)
+	s.guard.server.Store(s.server)
+	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), said: map[string]bool{}}, false, false, false)
 	s.server.Start()
 	if !s.server.ReadyForConnections(10 * time.Second) {
 		s.server.Shutdown()
@@ -145,19 +153,27 @@ func (s *Server) Others(own []*Bus) int {
 // Stop shuts the server down and returns when its files are closed.
 func (s *Server) Stop() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	first := !s.stopped
 	s.stopped = true
+	s.mu.Unlock()
+	if first {
+		s.guard.stop() // which may be about to restart the server
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
 }
 
-// serverLog passes the server's complaints on, each once a minute. What it says
-// of its own life is of no interest in an embedded one.
+// serverLog passes the server's complaints on, each once a minute, and mostSaid
+// a minute: they name the client, and what it asked for. What the server says of
+// its own life is of no interest in an embedded one.
 type serverLog struct {
 	log *zap.Logger
 
-	mu   sync.Mutex
-	said map[string]time.Time // when; of mostSaid at most
+	mu    sync.Mutex
+	began time.Time // of the minute
+	said  map[string]bool
 }
 
 const (
@@ -179,16 +195,16 @@ func (l *serverLog) Fatalf(format string, v ...any) { l.say(zap.ErrorLevel, fmt.
 
 func (l *serverLog) say(level zapcore.Level, what string) {
 	l.mu.Lock()
-	last, again := l.said[what]
-	fresh := again && time.Since(last) < time.Minute
-	if !fresh {
-		if len(l.said) >= mostSaid {
-			clear(l.said)
-		}
-		l.said[what] = time.Now()
+	if time.Since(l.began) >= time.Minute {
+		l.began = time.Now()
+		clear(l.said)
+	}
+	fresh := !l.said[what] && len(l.said) < mostSaid
+	if fresh {
+		l.said[what] = true
 	}
 	l.mu.Unlock()
-	if !fresh {
+	if fresh {
 		l.log.Log(level, "server", zap.String("says", what))
 	}
 }

@@ -195,7 +195,7 @@ func (s *session) work(ctx context.Context) error {
 		case messages <- m:
 		case <-reading.Done():
 		}
-	}, jetstream.PullMaxMessages(64), jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+	}, jetstream.PullMaxMessagesWithBytesLimit(64, pullBytes), jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrOrderedConsumerNotCreated) || errors.Is(err, jetstream.ErrOrderedConsumerReset) {
 			select {
 			case broken <- err:

@@ -101,7 +101,7 @@ func (t *tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 	if yes, err := over(consumer.CachedInfo().NumPending); yes || err != nil {
 		return err
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(t.batch))
+	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(t.batch, pullBytes))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", t.stream, err)
 	}

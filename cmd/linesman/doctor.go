@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sys/unix"
 
@@ -81,6 +82,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 		d.streams(ctx)
 		d.lags(ctx)
 		d.readers(ctx)
+		d.limited()
 		d.responder(ctx)
 		d.worker(ctx)
 	} else {
@@ -259,6 +261,10 @@ func (d *doctor) users(ctx context.Context) {
 	all := []string{bus.WorkerUser, bus.NormalizerUser, bus.ResponderUser, bus.SubscriberUser}
 	for _, user := range all {
 		b, err := d.app.connect(ctx, user)
+		if errors.Is(err, nats.ErrMaxAccountConnectionsExceeded) {
+			d.note("users", levelWarn, user+": it has all connections that it may have", "")
+			return
+		}
 		if err != nil {
 			d.note("users", levelFail, user+": "+first(err), "start `linesman up` again: it reads credentials.json when it starts")
 			return

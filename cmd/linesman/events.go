@@ -45,7 +45,11 @@ func (c *eventsCmd) check(*app) error {
 func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
 	a.asks = true
-	b, err := a.client(ctx, bus.SubscriberUser)
+	user := bus.SubscriberUser
+	if a.config.NATS == "" { // here all passwords are known, and readers may be limited
+		user = bus.OperatorUser
+	}
+	b, err := a.client(ctx, user)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,355 @@
+package bus
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of the readers of EVENTS on the embedded server, linesman's own users
+// excepted. The server has one queue of API requests for all accounts, and drops
+// all of it at 10,000 requests; it bounds neither the answers to direct gets nor
+// the number of connections of a user.
+const (
+	// MostConnections is how many connections the users may have, or a quarter of
+	// the descriptors of this process where that is less.
+	MostConnections = 256
+
+	lookAtQueues      = 20 * time.Millisecond
+	lookAtConnections = 200 * time.Millisecond
+
+	manyRequests   = 1000                   // in the queues: a flood
+	steadyRequests = 100                    // the same, where there are as many for
+	steadyTime     = 2 * time.Second        // so long
+	manyAnswers    = 50_000                 // messages from EVENTS that are not sent yet
+	mostUnread     = 64 << 20               // bytes that readers do not take, together
+	mostPending    = 16 << 20               // and one of them, or any other client
+	idleMessages   = 2000                   // from a limited connection between two looks
+	drainTime      = 500 * time.Millisecond // for answers to connections that were closed
+	limitedFor     = time.Minute            // by default
+	connectTime    = 2 * time.Second        // in which a client has to send its password
+
+	// pullBytes is less than mostPending: what our own readers ask for at a time.
+	pullBytes = 8 << 20
+
+	limitedFile = "readers.json"
+	whyRequests = "requests to the JetStream API"
+	whyDirect   = "direct gets"
+	whyUnread   = "answers that it does not read"
+	whyFull     = "more connections were refused"
+	fullAccount = "LINESMAN_FULL" // it takes no connections
+)
+
+// Limited is the last time that the embedded server limited a reader.
+type Limited struct {
+	At          time.Time `json:"at"`
+	Until       time.Time `json:"until"`
+	User        string    `json:"user"`
+	Connections int       `json:"connections"` // closed, or those there are
+	Refused     bool      `json:"refused"`     // more connections were; nothing else is limited
+	Why         string    `json:"why"`
+}
+
+// ReadLimited returns what the embedded server of a data directory recorded, or
+// an error that is [os.ErrNotExist].
+func ReadLimited(dir string) (l Limited, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, limitedFile))
+	if err == nil {
+		err = json.Unmarshal(b, &l)
+	}
+	return l, err
+}
+
+// readerGuard authenticates the clients of the embedded server, and limits
+// readers that flood it. It does so for new connections, as these are
+// authenticated: a change of the server's configuration would make all exports
+// anew, while others wait for answers through them.
+type readerGuard struct {
+	dir   string
+	log   *zap.Logger
+	users map[string]*server.User
+
+	restart func() error
+
+	server atomic.Pointer[server.Server]
+	end    chan struct{}
+	ended  chan struct{}
+
+	mu               sync.Mutex
+	most, mostUnread int           // connections, bytes
+	period           time.Duration // of a limit
+	began            time.Time     // of the limit; zero while there is none
+	until            time.Time
+	refused          string // user of a connection above the most
+
+	// Of the goroutine alone.
+	before map[uint64]int64 // messages of the connections at the last look
+	looked time.Time        // at them
+	busy   time.Time        // since when there are steadyRequests; zero: there are not
+	full   time.Time        // when a refused connection was last told
+}
+
+func newReaderGuard(dir string, users []*server.User, restart func() error, log *zap.Logger) *readerGuard {
+	g := &readerGuard{
+		dir: dir, log: log, restart: restart, users: map[string]*server.User{}, most: MostConnections, mostUnread: mostUnread, period: limitedFor,
+		end: make(chan struct{}), ended: make(chan struct{}),
+	}
+	for _, u := range users {
+		g.users[u.Username] = u
+	}
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
+		g.most = int(min(uint64(g.most), uint64(files.Cur)/4))
+	}
+	return g
+}
+
+// limits reports whether a user is one that is limited.
+func (g *readerGuard) limits(u *server.User) bool {
+	return u.Account.GetName() == ReadersAccount && !strings.HasSuffix(u.Username, publicSuffix)
+}
+
+// listening are the permissions of a user that may only listen.
+func (g *readerGuard) listening(u *server.User) *server.Permissions {
+	return &server.Permissions{Subscribe: u.Permissions.Subscribe, Publish: &server.SubjectPermission{Deny: []string{">"}}}
+}
+
+// Check authenticates a client.
+func (g *readerGuard) Check(c server.ClientAuthentication) bool {
+	shown := c.GetOpts()
+	u, known := g.users[shown.Username]
+	if !known || c.Kind() != server.CLIENT || subtle.ConstantTimeCompare([]byte(u.Password), []byte(shown.Password)) != 1 {
+		return false
+	}
+	as := &server.User{Username: u.Username, Permissions: u.Permissions}
+	s := g.server.Load()
+	var err error
+	if as.Account, err = s.LookupAccount(u.Account.GetName()); err != nil {
+		return false
+	}
+	if !g.limits(u) {
+		c.RegisterUser(as)
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock() // also for the number of connections
+	if as.Account.NumLocalConnections() >= g.most {
+		if as.Account, err = s.LookupAccount(fullAccount); err == nil {
+			c.RegisterUser(as) // which tells the client that there are too many, and closes it
+		}
+		g.refused = u.Username
+		return false
+	}
+	if !g.began.IsZero() {
+		as.Permissions = g.listening(u)
+	}
+	c.RegisterUser(as)
+	return true
+}
+
+// run looks after the readers until stop.
+func (g *readerGuard) run() {
+	defer close(g.ended)
+	tick := time.NewTicker(lookAtQueues)
+	defer tick.Stop()
+	for {
+		select {
+		case <-g.end:
+			return
+		case now := <-tick.C:
+			g.look(now)
+		}
+	}
+}
+
+func (g *readerGuard) stop() {
+	close(g.end)
+	<-g.ended
+}
+
+func (g *readerGuard) look(now time.Time) {
+	s := g.server.Load()
+	g.mu.Lock()
+	mostUnread := g.mostUnread
+	g.mu.Unlock()
+	requests, answers := 0, 0
+	for name, q := range *s.Ipqueuesz(&server.IpqueueszOptions{}) {
+		switch {
+		case strings.HasPrefix(name, "JetStream API "):
+			requests += q.Pending
+		case strings.HasPrefix(name, "[ACC:"+PublicAccount+"] ") && strings.HasSuffix(name, " sendQ"):
+			answers += q.Pending + q.InProgress
+		}
+	}
+	switch {
+	case requests < steadyRequests:
+		g.busy = time.Time{}
+	case g.busy.IsZero():
+		g.busy = now
+	}
+	flooded := requests >= manyRequests || !g.busy.IsZero() && now.Sub(g.busy) >= steadyTime
+	if !flooded && answers < manyAnswers && now.Sub(g.looked) < lookAtConnections {
+		return
+	}
+	readers := g.readers(s)
+	unread := 0
+	for _, c := range readers {
+		unread += c.Pending
+	}
+	messages := func(c *server.ConnInfo) int64 { return c.InMsgs + c.OutMsgs - g.before[c.Cid] }
+	switch {
+	case flooded:
+		g.limit(s, now, whyRequests, heaviest(readers, requests/4, messages))
+	case answers >= manyAnswers && g.limitedSince(now) >= drainTime:
+		// The server goes on with all that a closed connection had asked for, and
+		// may need minutes and all memory: only its end stops it.
+		g.log.Error("the embedded server restarts, to discard direct gets of readers", zap.Int("answers", answers))
+		if err := g.restart(); err != nil {
+			g.log.Error("the embedded server does not restart", zap.Error(err))
+		}
+	case answers >= manyAnswers:
+		g.limit(s, now, whyDirect, heaviest(readers, 1, messages))
+	case unread >= mostUnread:
+		g.limit(s, now, whyUnread, heaviest(readers, 1, func(c *server.ConnInfo) int64 { return int64(c.Pending) }))
+	}
+	if now.Sub(g.looked) >= lookAtConnections {
+		g.upkeep(s, now, readers)
+	}
+}
+
+// readers are the connections of all users that are limited.
+func (g *readerGuard) readers(s *server.Server) []*server.ConnInfo {
+	account, err := s.LookupAccount(ReadersAccount)
+	if err != nil || account.NumLocalConnections() == 0 {
+		return nil
+	}
+	all, err := s.Connz(&server.ConnzOptions{Account: ReadersAccount, Username: true, Limit: 1 << 16})
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(all.Conns, func(c *server.ConnInfo) bool {
+		u := g.users[c.AuthorizedUser]
+		return u == nil || !g.limits(u)
+	})
+}
+
+// heaviest are the connections that make up most of a load, and none if all of
+// them together have less than the least.
+func heaviest(conns []*server.ConnInfo, least int, load func(*server.ConnInfo) int64) (out []*server.ConnInfo) {
+	sum, most := int64(0), int64(0)
+	for _, c := range conns {
+		sum, most = sum+load(c), max(most, load(c))
+	}
+	if sum < int64(least) {
+		return nil
+	}
+	for _, c := range conns {
+		if load(c) >= max(most/8, 1) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// limit closes the connections of a flood, and lets new ones of readers only
+// listen for a while. Where that was done before it closes all that may ask.
+func (g *readerGuard) limit(s *server.Server, now time.Time, why string, flood []*server.ConnInfo) {
+	if len(flood) == 0 {
+		return
+	}
+	g.mu.Lock()
+	again := !g.began.IsZero()
+	if !again {
+		g.began, g.until = now, now.Add(g.period)
+	}
+	until := g.until
+	g.mu.Unlock()
+	if again && now.Sub(g.began) >= time.Second {
+		flood = g.readers(s)
+	}
+	for _, c := range flood {
+		if why != whyRequests {
+			if client := s.GetClient(c.Cid); client != nil {
+				client.RegisterUser(&server.User{Permissions: g.listening(g.users[c.AuthorizedUser])})
+			}
+		}
+		_ = s.DisconnectClientByID(c.Cid) // or it is gone
+	}
+	if !again {
+		g.record(Limited{At: now, Until: until, User: flood[0].AuthorizedUser, Connections: len(flood), Why: why})
+	}
+}
+
+// limitedSince is for how long there has been a limit.
+func (g *readerGuard) limitedSince(now time.Time) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.began.IsZero() {
+		return 0
+	}
+	return now.Sub(g.began)
+}
+
+// upkeep ends a limit whose time has come: the connections made during it are
+// closed, as these would be limited for as long as they last.
+func (g *readerGuard) upkeep(s *server.Server, now time.Time, readers []*server.ConnInfo) {
+	g.looked = now
+	g.mu.Lock()
+	began, over := g.began, !g.began.IsZero() && now.After(g.until)
+	if over {
+		g.began = time.Time{}
+	}
+	refused, most, period := g.refused, g.most, g.period
+	g.refused = ""
+	g.mu.Unlock()
+	before := make(map[uint64]int64, len(readers))
+	for _, c := range readers {
+		before[c.Cid] = c.InMsgs + c.OutMsgs
+		limited := !began.IsZero() && c.Start.After(began.Add(-connectTime))
+		if limited && (over || before[c.Cid]-g.before[c.Cid] > idleMessages) {
+			_ = s.DisconnectClientByID(c.Cid)
+		}
+	}
+	g.before = before
+	if over {
+		g.log.Info("readers may ask the JetStream API again")
+	}
+	if refused != "" && now.Sub(g.full) >= period {
+		g.full = now
+		g.record(Limited{At: now, Until: now.Add(period), User: refused, Connections: most, Refused: true, Why: whyFull})
+	}
+}
+
+// record tells what was done, to the log and to `doctor`.
+func (g *readerGuard) record(l Limited) {
+	g.log.Warn("a user of the readers' account is limited", zap.String("user", l.User), zap.Int("connections", l.Connections),
+		zap.String("why", l.Why), zap.Time("until", l.Until))
+	b, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return
+	}
+	path := filepath.Join(g.dir, limitedFile)
+	if err = os.WriteFile(path+".tmp", append(b, '\n'), 0o600); err == nil {
+		err = os.Rename(path+".tmp", path)
+	}
+	if err != nil {
+		g.log.Warn(limitedFile+" cannot be written", zap.Error(err))
+	}
+}
+
+// set changes bounds.
+func (g *readerGuard) set(change func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change()
+}

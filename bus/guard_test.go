@@ -1,0 +1,161 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// subscribe connects as a program that reads events does.
+func subscribe(t *testing.T, s *Server) (*nats.Conn, error) {
+	t.Helper()
+	nc, err := nats.Connect(s.URL(), nats.UserInfo(SubscriberUser, s.Credentials[SubscriberUser]), nats.CustomInboxPrefix(InboxPrefix(SubscriberUser)),
+		nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err == nil {
+		t.Cleanup(nc.Close)
+	}
+	return nc, err
+}
+
+// asks is one request to the JetStream API.
+func asks(nc *nats.Conn) error {
+	m, err := nc.Request("$JS.API.STREAM.INFO."+testNames.Events(), nil, time.Second)
+	if err == nil && strings.Contains(string(m.Data), `"error"`) {
+		err = errors.New(string(m.Data))
+	}
+	return err
+}
+
+// limited waits until the server has recorded a limit.
+func limited(t *testing.T, s *Server, why string) {
+	t.Helper()
+	until(t, "a limit because of "+why, func() bool {
+		l, err := ReadLimited(filepath.Dir(s.store))
+		return err == nil && l.Why == why && l.User == SubscriberUser && l.Connections > 0
+	})
+}
+
+func TestAFloodOfAPIRequestsKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	many(t, b, 1)
+	flood, stop := context.WithCancel(t.Context())
+	defer stop()
+	over := make(chan struct{})
+	for range 6 {
+		nc, err := subscribe(t, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for flood.Err() == nil {
+				for range 200 {
+					_ = nc.PublishRequest("$JS.API.STREAM.INFO."+testNames.Events(), InboxPrefix(SubscriberUser)+".nobody", nil)
+				}
+				_ = nc.FlushTimeout(time.Second)
+			}
+			over <- struct{}{}
+		}()
+	}
+	limited(t, s, whyRequests)
+	until(t, "the operator is not answered", func() bool {
+		_, err := b.jsPub.Stream(t.Context(), testNames.Events())
+		return err == nil
+	})
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if _, err := b.jsPub.Stream(ctx, testNames.Events()); err != nil {
+			t.Errorf("the operator is not answered: %v", err)
+		}
+		cancel()
+	}
+	late, err := subscribe(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := asks(late); err == nil {
+		t.Error("the user still has the API")
+	}
+	s.guard.set(func() { s.guard.until = time.Now() })
+	stop()
+	for range 6 {
+		<-over
+	}
+	until(t, "the user has the API again", func() bool { return asks(late) == nil })
+}
+
+func TestConnectionsOfReadersAreBounded(t *testing.T) {
+	t.Parallel()
+	const most = 8
+	s, _ := serve(t)
+	s.guard.set(func() { s.guard.most = most })
+	var open []*nats.Conn
+	for i := range most + 2 {
+		nc, err := subscribe(t, s)
+		switch {
+		case err == nil:
+			open = append(open, nc)
+		case i < most || !errors.Is(err, nats.ErrMaxAccountConnectionsExceeded):
+			t.Errorf("connection %d: %v", i, err)
+		}
+	}
+	if len(open) != most {
+		t.Errorf("%d connections, want %d", len(open), most)
+	}
+	connect(t, s, ResponderUser) // one of its connections is in the readers' account
+	limited(t, s, whyFull)
+	for _, nc := range open {
+		nc.Close()
+	}
+	until(t, "there is room again", func() bool {
+		_, err := subscribe(t, s)
+		return err == nil
+	})
+}
+
+func TestReadersThatDoNotReadAreClosed(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	s.guard.set(func() { s.guard.mostUnread, s.guard.period = 1<<20, time.Second })
+	body := []byte(strings.Repeat("x", 512<<10))
+	for range 32 { // more than the kernel takes for a client that does not read
+		if _, err := b.jsPub.Publish(t.Context(), b.EventSubject("codex", "x", "status"), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nc, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.(*net.TCPConn).SetReadBuffer(4 << 10)
+	login, err := json.Marshal(map[string]any{"user": SubscriberUser, "pass": s.Credentials[SubscriberUser], "headers": true, "no_responders": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inbox, ask := InboxPrefix(SubscriberUser)+".x", `{"seq":1,"batch":32}`
+	fmt.Fprintf(nc, "CONNECT %s\r\nSUB %s 1\r\nPUB %s%s %s %d\r\n%s\r\n", login, inbox, directGet, testNames.Events(), inbox, len(ask), ask)
+	limited(t, s, whyUnread)
+	until(t, "the connection is still there", func() bool { return len(s.guard.readers(s.now())) == 0 })
+	reader, err := subscribe(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the user has the API again", func() bool { return asks(reader) == nil })
+	js, err := jetstream.New(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(dump(t, js, testNames.Events())); n != 32 {
+		t.Errorf("%d events are read, want 32", n)
+	}
+}
