@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -199,9 +200,13 @@ func (l *serverLog) say(level zapcore.Level, what string) {
 		l.began = time.Now()
 		clear(l.said)
 	}
-	fresh := !l.said[what] && len(l.said) < mostSaid
+	key := what // without the client
+	if _, rest, ok := strings.Cut(what, " - cid:"); ok {
+		_, key, _ = strings.Cut(rest, " - ")
+	}
+	fresh := !l.said[key] && len(l.said) < mostSaid
 	if fresh {
-		l.said[what] = true
+		l.said[key] = true
 	}
 	l.mu.Unlock()
 	if fresh {
