@@ -80,7 +80,7 @@ func StartServer(dir, address string, names Names, log *zap.Logger) (*Server, er
 		opts.StoreDir = s.store
 		opts.JetStreamMaxStore = 1 << 50 // each stream has a cap of its own
 		opts.JetStreamMaxMemory = 64 << 20
-		opts.MaxPending = mostPending
+		opts.MaxPending, opts.WriteDeadline = mostPending, writeTime
 		if s.guard == nil {
 			s.guard = newReaderGuard(dir, opts.Users, s.restart, log.Named("readers"))
 		}

@@ -34,6 +34,7 @@ const (
 	manyAnswers    = 50_000                 // messages from EVENTS that are not sent yet
 	mostUnread     = 64 << 20               // bytes that readers do not take, together
 	mostPending    = 16 << 20               // and one of them, or any other client
+	writeTime      = 5 * time.Second        // without a byte taken; a restart may wait for it
 	idleMessages   = 2000                   // from a limited connection between two looks
 	drainTime      = 500 * time.Millisecond // for answers to connections that were closed
 	limitedFor     = time.Minute            // by default

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,8 +17,8 @@ import (
 	"github.com/linesman/linesman/bus"
 )
 
-// subscriber connects as a program that reads events does.
-func subscriber(t *testing.T, data string) jetstream.JetStream {
+// subscribe connects as a program that reads events does.
+func subscribe(t *testing.T, data string) (*nats.Conn, error) {
 	t.Helper()
 	var here struct{ NATS string }
 	var password map[string]string
@@ -31,10 +32,19 @@ func subscriber(t *testing.T, data string) jetstream.JetStream {
 		}
 	}
 	nc, err := nats.Connect(here.NATS, nats.UserInfo(bus.SubscriberUser, password[bus.SubscriberUser]), nats.CustomInboxPrefix(bus.InboxPrefix(bus.SubscriberUser)))
+	if err == nil {
+		t.Cleanup(nc.Close)
+	}
+	return nc, err
+}
+
+// subscriber is that, for what asks JetStream.
+func subscriber(t *testing.T, data string) jetstream.JetStream {
+	t.Helper()
+	nc, err := subscribe(t, data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -104,4 +114,35 @@ func TestFloodOfConsumersHarmsNobody(t *testing.T) {
 		t.Logf("the next start took %v", took)
 	}
 	unharmed("again")
+}
+
+// A program that reads events takes all connections that readers may have.
+func TestFloodOfConnectionsHarmsNobody(t *testing.T) {
+	t.Parallel()
+	data, agent := t.TempDir(), newScript(t, "say one")
+	up(t, data)
+	open := 0
+	for range bus.MostConnections + 1 {
+		if _, err := subscribe(t, data); err == nil {
+			open++
+		} else if !errors.Is(err, nats.ErrMaxAccountConnectionsExceeded) {
+			t.Fatal(err)
+		}
+	}
+	if open > bus.MostConnections || open < bus.MostConnections/2 {
+		t.Errorf("%d connections", open)
+	}
+	if out, code := execute(t, "run", "--data-dir", data, "--run", "x", "--json", "--", agent.path); code != 0 || len(parse(t, out)) != 2 {
+		t.Errorf("run: exit %d\n%s", code, out)
+	}
+	for _, args := range [][]string{{"events", "--run", "x"}, {"results", "x"}, {"status"}, {"health"}} {
+		if out, code := execute(t, append(args, "--data-dir", data)...); code != 0 {
+			t.Errorf("%q: exit %d\n%s", args, code, out)
+		}
+	}
+	eventually(t, "the doctor tells it", func() bool {
+		out, _ := execute(t, "doctor", "--data-dir", data)
+		return strings.Contains(out, fmt.Sprintf("user %s had %d connections, the most there may be, and more were refused", bus.SubscriberUser, bus.MostConnections)) &&
+			strings.Contains(out, "warn  users      subscriber: it has all connections that it may have")
+	})
 }
