@@ -28,6 +28,7 @@ const (
 	lookAtQueues      = 20 * time.Millisecond
 	lookAtConnections = 200 * time.Millisecond
 
+	countTime      = time.Second            // within which messages are counted
 	manyRequests   = 1000                   // in the queues: a flood
 	steadyRequests = 100                    // the same, where there are as many for
 	steadyTime     = 2 * time.Second        // so long
@@ -35,10 +36,11 @@ const (
 	mostUnread     = 64 << 20               // bytes that readers do not take, together
 	mostPending    = 16 << 20               // and one of them, or any other client
 	writeTime      = 5 * time.Second        // without a byte taken; a restart may wait for it
-	idleMessages   = 2000                   // from a limited connection between two looks
+	idleMessages   = 1000                   // from a limited connection in countTime
 	drainTime      = 500 * time.Millisecond // for answers to connections that were closed
-	limitedFor     = time.Minute            // by default
-	connectTime    = 2 * time.Second        // in which a client has to send its password
+	mostDrainTime  = 10 * time.Second
+	limitedFor     = time.Minute     // by default
+	connectTime    = 2 * time.Second // in which a client has to send its password
 
 	// pullBytes is less than mostPending: what our own readers ask for at a time.
 	pullBytes = 8 << 20
@@ -94,11 +96,16 @@ type readerGuard struct {
 	refused          string // user of a connection above the most
 
 	// Of the goroutine alone.
-	before map[uint64]int64 // messages of the connections at the last look
-	looked time.Time        // at them
-	busy   time.Time        // since when there are steadyRequests; zero: there are not
-	full   time.Time        // when a refused connection was last told
+	before    map[uint64]traffic // of the connections, some time ago
+	counted   time.Time          // when
+	looked    time.Time          // at connections
+	busy      time.Time          // since when there are steadyRequests; zero: there are not
+	full      time.Time          // when a refused connection was last told
+	restarted time.Time
 }
+
+// traffic is how many messages a connection sent, and got.
+type traffic struct{ in, out int64 }
 
 func newReaderGuard(dir string, users []*server.User, restart func() error, log *zap.Logger) *readerGuard {
 	g := &readerGuard{
@@ -207,13 +214,15 @@ func (g *readerGuard) look(now time.Time) {
 	for _, c := range readers {
 		unread += c.Pending
 	}
-	messages := func(c *server.ConnInfo) int64 { return c.InMsgs + c.OutMsgs - g.before[c.Cid] }
+	asked := func(c *server.ConnInfo) int64 { return c.InMsgs - g.before[c.Cid].in }
+	messages := func(c *server.ConnInfo) int64 { return asked(c) + c.OutMsgs - g.before[c.Cid].out }
 	switch {
-	case flooded:
-		g.limit(s, now, whyRequests, heaviest(readers, requests/4, messages))
-	case answers >= manyAnswers && g.limitedSince(now) >= drainTime:
+	case flooded: // by whom else, where readers did not ask for as much
+		g.limit(s, now, whyRequests, heaviest(readers, min(requests, manyRequests/2), asked))
+	case answers >= manyAnswers && g.stuck(now):
 		// The server goes on with all that a closed connection had asked for, and
 		// may need minutes and all memory: only its end stops it.
+		g.restarted = now
 		g.log.Error("the embedded server restarts, to discard direct gets of readers", zap.Int("answers", answers))
 		if err := g.restart(); err != nil {
 			g.log.Error("the embedded server does not restart", zap.Error(err))
@@ -291,14 +300,13 @@ func (g *readerGuard) limit(s *server.Server, now time.Time, why string, flood [
 	}
 }
 
-// limitedSince is for how long there has been a limit.
-func (g *readerGuard) limitedSince(now time.Time) time.Duration {
+// stuck reports whether answers that wait now are those to connections that
+// were closed for asking too much. Later they are those of somebody else.
+func (g *readerGuard) stuck(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.began.IsZero() {
-		return 0
-	}
-	return now.Sub(g.began)
+	since := now.Sub(g.began)
+	return !g.began.IsZero() && since >= drainTime && since < mostDrainTime && g.restarted.Before(g.began)
 }
 
 // upkeep ends a limit whose time has come: the connections made during it are
@@ -313,15 +321,17 @@ func (g *readerGuard) upkeep(s *server.Server, now time.Time, readers []*server.
 	refused, most, period := g.refused, g.most, g.period
 	g.refused = ""
 	g.mu.Unlock()
-	before := make(map[uint64]int64, len(readers))
+	before := make(map[uint64]traffic, len(readers))
 	for _, c := range readers {
-		before[c.Cid] = c.InMsgs + c.OutMsgs
+		before[c.Cid] = traffic{c.InMsgs, c.OutMsgs}
 		limited := !began.IsZero() && c.Start.After(began.Add(-connectTime))
-		if limited && (over || before[c.Cid]-g.before[c.Cid] > idleMessages) {
+		if limited && (over || c.InMsgs-g.before[c.Cid].in > idleMessages) {
 			_ = s.DisconnectClientByID(c.Cid)
 		}
 	}
-	g.before = before
+	if now.Sub(g.counted) >= countTime {
+		g.before, g.counted = before, now
+	}
 	if over {
 		g.log.Info("readers may ask the JetStream API again")
 	}
