@@ -315,7 +315,8 @@ func forge(a *agent) int {
 }
 
 // truncate writes, waits until the test has seen that stored, empties its own
-// stdout, and writes again.
+// stdout, and writes again. The new content differs from the old one in its first
+// 128 bytes: a worker tells them apart by these.
 func truncate(a *agent) int {
 	for i := range 20 {
 		a.line(a.anyLine(i))
@@ -324,6 +325,7 @@ func truncate(a *agent) int {
 	a.await("go")
 	must(os.Truncate("/proc/self/fd/1", 0))
 	a.mark("truncated")
+	a.line(fmt.Sprintf("%d: not JSON", a.lines))
 	for i := range 20 {
 		a.line(a.anyLine(i))
 	}
