@@ -31,6 +31,7 @@ type spawned struct {
 	again   time.Time                   // not before; zero: at once
 	pause   *backoff.ExponentialBackOff // between those that take over
 	child   int                         // pid of the shim, if we are its parent and it lives; else 0
+	failed  bool                        // our last shim exited with an error, which is not logged yet
 	told    *os.File                    // pipe by which the shim that we started tells the exit; nil: none
 	started time.Time                   // when the agent was; zero: not yet, as far as we know
 	exit    *runs.Exit
@@ -63,6 +64,7 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 			return nil, err
 		}
 		s.exit, s.exitAt = ex, now
+		s.complain()
 	}
 	busy, err := held(s.dir.file(outFile))
 	if err != nil {
@@ -312,7 +314,7 @@ func (s *spawned) launch(over bool) error {
 	if err != nil {
 		return err
 	}
-	s.child = p.Pid
+	s.child, s.failed = p.Pid, false
 	return p.Release() // reaped by number, whenever we come by
 }
 
@@ -352,11 +354,18 @@ func (s *spawned) running() bool {
 	if !ended {
 		return true
 	}
-	s.child = 0
-	if s.exit != nil && code > 0 { // else another one is started, and the log says why
+	s.child, s.failed = 0, code > 0
+	s.complain()
+	return false
+}
+
+// complain logs that our last shim failed, once the end of the agent is known.
+// While it is not, another shim is started, and the log says why.
+func (s *spawned) complain() {
+	if s.failed && s.exit != nil {
+		s.failed = false
 		s.log.Warn("shim failed after the end of the agent, processes of the run may be left", zap.String("shim", s.lastWords()))
 	}
-	return false
 }
 
 // lastWords returns the end of what the shims had to say about themselves.
