@@ -65,6 +65,8 @@ wire_api = "responses"
 [mcp_servers.linesman]
 command = %q
 args = ["mcp", "--data-dir", %q]
+required = true # Codex begins only when it has the tools
+startup_timeout_sec = 60
 default_tools_approval_mode = "approve"
 `, agents.Mock(t, "codex-linesman"), program, data)
 	write(t, filepath.Join(dir, "config.toml"), config)
