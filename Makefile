@@ -26,11 +26,10 @@ build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
 
 # A program with the race detector sleeps for a second as it ends, and vet has
-# run in lint. Packages wait more than they work: one more than there are
-# processors runs at a time.
+# run in lint.
 test: export GORACE ?= atexit_sleep_ms=0
 test: agents-if-npm ## run every test with the race detector, agents included where npm is
-	$(GO) test -race -vet=off -timeout 20m -parallel 4 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) ./...
+	$(GO) test -race -vet=off -timeout 20m -parallel 4 ./...
 
 lint: ## check format, go vet, golangci-lint, known vulnerabilities
 	@bad=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); test -z "$$bad" || { echo "gofmt: not formatted:"; echo "$$bad"; exit 1; }
