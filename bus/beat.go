@@ -34,7 +34,7 @@ func (b *Bus) Beat(ctx context.Context, ttl time.Duration, say func() runs.Beat)
 		case err == nil:
 			good = time.Now()
 		case time.Since(good) > ttl:
-			b.log.Warn("nobody hears that this worker lives", zap.String("why", b.why(err)))
+			b.log.Warn("heartbeats of this worker are not stored", zap.String("why", b.why(err)))
 			good = time.Now()
 		}
 		select {

@@ -46,7 +46,7 @@ type direct struct {
 	begun   bool      // there was a stream
 	created time.Time // it
 	seen    uint64    // the last sequence that is known of it
-	anew    bool      // the stream was replaced by another one, or lost its end
+	again   bool      // it reads from the beginning: the stream was replaced, or lost its end
 }
 
 // readEvents reads EVENTS under a subject.
@@ -141,7 +141,7 @@ func (d *direct) follow(ctx context.Context, each eachRaw) error {
 	info := s.CachedInfo()
 	switch {
 	case d.begun && d.other(info):
-		d.from, d.seen, d.anew = 1, 0, true
+		d.from, d.seen, d.again = 1, 0, true
 	case !d.begun && followed(info) == nil: // beyond the end: begin with what comes next
 		d.from = min(d.from, info.State.LastSeq+1)
 	}

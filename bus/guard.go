@@ -74,9 +74,9 @@ func ReadLimited(dir string) (l Limited, err error) {
 }
 
 // readerGuard authenticates the clients of the embedded server, and limits
-// readers that flood it. It does so for new connections, as these are
-// authenticated: a change of the server's configuration would make all exports
-// anew, while others wait for answers through them.
+// readers that flood it. Narrower permissions apply to new connections, when
+// they are authenticated: a reload of the server's configuration would recreate
+// the exports of all accounts, and with them lose answers that are on their way.
 type readerGuard struct {
 	dir   string
 	log   *zap.Logger
@@ -220,8 +220,8 @@ func (g *readerGuard) look(now time.Time) {
 	case flooded: // by whom else, where readers did not ask for as much
 		g.limit(s, now, whyRequests, heaviest(readers, min(requests, manyRequests/2), asked))
 	case answers >= manyAnswers && g.stuck(now):
-		// The server goes on with all that a closed connection had asked for, and
-		// may need minutes and all memory: only its end stops it.
+		// The server still answers every request that a closed connection has sent,
+		// which can take minutes and all memory. Only a restart stops that.
 		g.restarted = now
 		g.log.Error("the embedded server restarts, to discard direct gets of readers", zap.Int("answers", answers))
 		if err := g.restart(); err != nil {

@@ -74,7 +74,7 @@ func (b *Bus) AskCloud(ctx context.Context, f func(context.Context) error) error
 			return nil
 		}
 		if err != nil {
-			b.log.Warn("the cloud is not asked for now", zap.String("why", b.why(err)))
+			b.log.Warn("Codex Cloud is not polled", zap.String("why", b.why(err)))
 		}
 		select {
 		case <-ctx.Done():

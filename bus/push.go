@@ -112,7 +112,7 @@ func (p *Push) Lead(ctx context.Context, f func(context.Context) error) error {
 			return nil
 		}
 		if err != nil {
-			p.bus.log.Warn("no notifications are made for now", zap.String("why", p.bus.why(err)))
+			p.bus.log.Warn("webhook notifications are not created", zap.String("why", p.bus.why(err)))
 		}
 		select {
 		case <-ctx.Done():

@@ -67,7 +67,7 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 		s := Stored{Seq: m.Sequence, Body: m.Data}
 		agent, run, token, ok := b.parseEvent(m.Subject)
 		pos, isOurs := parsePos(m.Header.Get(HeaderPos))
-		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.Wants(token) || d.anew && !behind(pos, told) && pos.Time <= told.Time {
+		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.Wants(token) || d.again && !behind(pos, told) && pos.Time <= told.Time {
 			return true, nil
 		}
 		latest := max(told.Time, pos.Time)

@@ -18,7 +18,7 @@ const (
 	// MostReaders is how many there may be.
 	MostReaders = 500
 	// ReaderAge is how long one lasts without a request for messages: longer
-	// than a weekend. The server counts anew when it starts.
+	// than a weekend. A start of the server resets the time.
 	ReaderAge = 72 * time.Hour
 )
 

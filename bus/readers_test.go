@@ -53,7 +53,7 @@ func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 		add(fmt.Sprintf("left-%d", i), 0)
 	}
 	add("short", time.Hour)
-	until(t, "nobody waits", func() bool {
+	until(t, "no request waits", func() bool {
 		c, err := stream.Consumer(t.Context(), "waiting")
 		return err == nil && c.CachedInfo().NumWaiting > 0
 	})

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// A server takes the place of another one and refuses the credentials: who reads
-// or asks is told so, and who works waits with longer and longer pauses until
-// they are let in again.
+// A server is replaced by another one that refuses the credentials: readers and
+// requests get that error, workers retry at growing intervals until they are
+// accepted again.
 func TestRefusedCredentialsEndWhoAsksAndNotWhoWorks(t *testing.T) {
 	t.Parallel()
 	names := Names{Prefix: DefaultPrefix}
