@@ -2,6 +2,8 @@ package worker
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +12,25 @@ import (
 // markVariable is put into the environment of an agent, with a value that no
 // other run has. Descendants inherit it, however far they move away.
 const markVariable = "_LINESMAN_MARK"
+
+// InAgent reports whether the calling process, whose environment is given,
+// belongs to the agent of a run: what it starts is killed with that agent. An
+// agent may start a program with few variables, such as an MCP server; where the
+// system shows the environments of other processes, the parents are asked, too.
+func InAgent(environ []string) bool {
+	const mark = markVariable + "="
+	if slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, mark) }) {
+		return true
+	}
+	for pid := os.Getppid(); pid > 1; {
+		if has, _ := hasVariable(pid, mark); has {
+			return true
+		}
+		parent, _ := lookup(pid)
+		pid = parent.parent
+	}
+	return false
+}
 
 // identity tells the processes of one run from all others, whatever happens to
 // the shim. It is the content of the file started: a JSON value written before

@@ -137,16 +137,16 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// hasVariable reports whether the process began with the environment variable,
-// given as NAME=value, and whether that could be read: some processes hide
-// their environment, and for a moment of each exec it is empty.
-func hasVariable(pid int, variable string) (has, read bool) {
+// hasVariable reports whether the process began with an environment variable that
+// starts with prefix, NAME= or NAME=value, and whether that could be read: some
+// processes hide their environment, and for a moment of each exec it is empty.
+func hasVariable(pid int, prefix string) (has, read bool) {
 	const most = 8 << 20 // the kernel takes no more
 	environ, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", most)
 	if err != nil || len(environ) == 0 {
 		return false, false
 	}
-	return bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+variable+"\x00")), true
+	return bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+prefix)), true
 }
 
 // writes reports whether the process has the output of the run directory open

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/worker"
 )
 
 // client connects as user to the server that a command needs: that of --nats,
@@ -17,46 +18,55 @@ func (a *app) client(ctx context.Context, user string) (*bus.Bus, error) {
 	if a.config.NATS != "" {
 		return a.connect(ctx, user)
 	}
-	const pause, mute = 10 * time.Millisecond, 3 * time.Second
+	const interval, silent = 10 * time.Millisecond, 3 * time.Second
 	data := a.config.DataDir
 	begun := time.Now()
-	said := false
+	said, inside := false, worker.InAgent(a.environ)
 	var up *launched
 	defer func() { up.leave() }()
 	for {
-		busy := held(data)
-		if busy {
-			b, err := a.connectHere(ctx, user)
-			if err == nil {
+		var err error
+		notice := fmt.Sprintf("%s is in use, and its `linesman up` does not answer yet: waiting for it", data)
+		switch {
+		case held(data):
+			var b *bus.Bus
+			if b, err = a.connectHere(ctx, user); err == nil {
 				return b, nil
-			}
-			if waited := time.Since(begun); exitCode(err) != exitNATS || waited > away {
+			} else if exitCode(err) != exitNATS {
 				return nil, err
-			} else if waited > mute && !said {
-				said = true
-				fmt.Fprintf(a.stderr, "linesman: %s is in use, and its `linesman up` does not answer yet: waiting for it, %v at most\n", data, away)
 			}
-		}
-		if !busy && up == nil {
-			if !a.config.Background.Start {
-				return a.connect(ctx, user) // which says what is not there
-			}
-			var err error
+		case !a.config.Background.Start:
+			return a.connect(ctx, user) // which says what is not there
+		case inside:
+			err = exitWith(exitNATS, fmt.Errorf("no `linesman up` is running on %s, and a command inside an agent starts none, for it would be killed with the agent: start `linesman up` outside of the agent", data))
+			notice = err.Error() + "; waiting for it"
+		case up == nil:
 			if up, err = a.launch(); err != nil {
 				return nil, exitWith(exitNATS, err)
 			}
+		}
+		waited := time.Since(begun)
+		if waited > away {
+			if err == nil {
+				err = exitWith(exitNATS, fmt.Errorf("`linesman up` in the background does not have the data directory after %v; its log is %s", away, backgroundLog(data)))
+			}
+			return nil, err
+		}
+		if err != nil && waited > silent && !said {
+			said = true
+			fmt.Fprintf(a.stderr, "linesman: %s, %v at most\n", notice, away)
 		}
 		select {
 		case <-ctx.Done():
 			return nil, exitWith(exitNATS, ctx.Err())
 		case <-up.answered():
 			switch err := up.err; {
-			case errors.Is(err, errLocked): // somebody else was faster
+			case errors.Is(err, errLocked): // another process was faster
 			case err != nil:
 				return nil, exitWith(exitNATS, err)
 			}
 			up = nil
-		case <-time.After(pause):
+		case <-time.After(interval):
 		}
 	}
 }
@@ -83,10 +93,11 @@ func (a *app) connectHere(ctx context.Context, user string) (*bus.Bus, error) {
 // revive is called before each attempt to connect again: it starts an `up`
 // where the one that there was is gone, and does not wait for it. One that was
 // killed leaves linesman.json behind; one that was ended is given a moment, for
-// who ended it may be about to start another.
+// who ended it may be about to start another. Inside an agent it starts none: the
+// command that runs the agent does so.
 func (a *app) revive() {
-	const patience, pause = 2 * time.Second, 10 * time.Second
-	if !a.config.Background.Start || held(a.config.DataDir) {
+	const grace, retry = 2 * time.Second, 10 * time.Second
+	if !a.config.Background.Start || held(a.config.DataDir) || worker.InAgent(a.environ) {
 		a.revival.Lock()
 		a.free = time.Time{}
 		a.revival.Unlock()
@@ -99,7 +110,7 @@ func (a *app) revive() {
 		a.free = now
 	}
 	_, err := readInstance(a.config.DataDir)
-	if err != nil && now.Sub(a.free) < patience || now.Before(a.notBefore) {
+	if err != nil && now.Sub(a.free) < grace || now.Before(a.notBefore) {
 		return
 	}
 	if a.up != nil {
@@ -107,7 +118,7 @@ func (a *app) revive() {
 		case <-a.up.done:
 			if a.up.err != nil && !errors.Is(a.up.err, errLocked) {
 				a.log.Warn("no server can be started: " + first(a.up.err))
-				a.up, a.notBefore = nil, now.Add(pause)
+				a.up, a.notBefore = nil, now.Add(retry)
 				return
 			}
 		default:
@@ -116,6 +127,6 @@ func (a *app) revive() {
 	}
 	if a.up, err = a.launch(); err != nil {
 		a.log.Warn("no server can be started: " + first(err))
-		a.up, a.notBefore = nil, now.Add(pause)
+		a.up, a.notBefore = nil, now.Add(retry)
 	}
 }

@@ -2,9 +2,15 @@ package main
 
 import (
 	"errors"
+	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
 )
 
 func TestLockThatAKilledProcessLeavesForAMomentIsWaitedFor(t *testing.T) {
@@ -39,4 +45,34 @@ func TestLockOfALivingProcessIsNotWaitedForLong(t *testing.T) {
 			t.Errorf("got %v, %v after %v, want errLocked in 3s at most", f, err, waited)
 		}
 	})
+}
+
+// What it started would be killed with the agent.
+func TestCommandInsideAnAgentStartsNoUpAndWaitsForOne(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var stderr strings.Builder
+		a := &app{stderr: &stderr, log: zap.NewNop(), environ: []string{"_LINESMAN_MARK=ABC"}}
+		a.config.DataDir, a.config.Background.Start = data, true
+		began := time.Now()
+		_, err := a.client(t.Context(), bus.OperatorUser)
+		if waited := time.Since(began); waited < away || waited > away+5*time.Second {
+			t.Errorf("gave up after %v, want %v", waited, away)
+		}
+		const next = "start `linesman up` outside of the agent"
+		if exitCode(err) != exitNATS || !strings.Contains(err.Error(), next) {
+			t.Errorf("the error: %v", err)
+		}
+		if said := stderr.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, next+"; waiting for it, 1m0s at most") {
+			t.Errorf("stderr: %q", said)
+		}
+		a.free = time.Now().Add(-away)
+		if a.revive(); a.up != nil {
+			t.Error("it starts one for a connection that it has lost")
+		}
+	})
+	if left, err := os.ReadDir(data); err != nil || len(left) > 0 {
+		t.Errorf("in the data directory: %v, %v", left, err)
+	}
 }
