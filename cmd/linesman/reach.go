@@ -72,11 +72,23 @@ func lockData(data string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := takeLock(f); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("%w: %s", errLocked, data)
+		return nil, err
 	}
 	return f, nil
+}
+
+// takeLock locks the lock file of a data directory. Some file systems have no
+// locks, or none left: then nobody has the directory, and nobody can.
+func takeLock(f *os.File) error {
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return fmt.Errorf("%w: %s", errLocked, filepath.Dir(f.Name()))
+	case err != nil:
+		return fmt.Errorf("data directory: lock %s: %w; it must be on a file system with locks", f.Name(), err)
+	}
+	return nil
 }
 
 // moved reports whether the data directory of a lock was removed or replaced:

@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/bus"
 )
@@ -45,6 +47,21 @@ func TestLockOfALivingProcessIsNotWaitedForLong(t *testing.T) {
 			t.Errorf("got %v, %v after %v, want errLocked in 3s at most", f, err, waited)
 		}
 	})
+}
+
+// Else commands would start one `up` after the other, and say nothing.
+func TestLockThatFailsIsNoLockOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	f, err := os.Create(filepath.Join(t.TempDir(), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := takeLock(f); errors.Is(err, errLocked) || !errors.Is(err, unix.EBADF) {
+		t.Errorf("got %v, want the error of the system", err)
+	}
 }
 
 // What it started would be killed with the agent.
