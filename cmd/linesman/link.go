@@ -14,7 +14,7 @@ import (
 // nextLink is the id of a run that goes on with a task, which any run of it
 // names. The error says why nobody can go on with it.
 func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link, task string, err error) {
-	record, err := settled(ctx, b, run, "")
+	record, err := a.settled(ctx, b, run, "")
 	if err != nil {
 		return "", "", fmt.Errorf("--resume %s: %w", run, err)
 	}
@@ -24,7 +24,7 @@ func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link
 		if link, err = runs.LinkID(task, n); err != nil {
 			return "", "", fmt.Errorf("--resume %s: %w", run, err)
 		}
-		next, err := settled(ctx, b, link, task)
+		next, err := a.settled(ctx, b, link, task)
 		if errors.Is(err, runs.ErrNoRun) {
 			break
 		}
@@ -53,28 +53,32 @@ func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link
 var errRemoved = errors.New("its record was removed")
 
 // settled is the record of a run; that of one that may just be ending is waited
-// for a moment, unless it is none of the task, "" being any. The error is [runs.ErrNoRun] where there never was one, as far
-// as anything tells, and errRemoved where it was removed.
-func settled(ctx context.Context, b *bus.Bus, run, task string) (*runs.Record, error) {
-	ctx, cancel := soon(ctx)
-	defer cancel()
+// for a moment, unless it is none of the task, "" being any. The error is
+// [runs.ErrNoRun] where there never was one, as far as anything tells, and
+// errRemoved where it was removed.
+func (a *app) settled(ctx context.Context, b *bus.Bus, run, task string) (*runs.Record, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		record, ok, err := b.Record(ctx, run)
-		known := ok
-		if err == nil && !ok {
-			known, err = b.Known(ctx, run)
-		}
-		if err == nil && known && !ok { // it is late, or was removed
-			if _, err = b.Peek(ctx, run); errors.Is(err, runs.ErrNoRun) {
-				err = errRemoved
+		var record *runs.Record
+		var ok, known bool
+		err := a.insist(ctx, func(ctx context.Context) (err error) {
+			if record, ok, err = b.Record(ctx, run); err != nil || ok {
+				return err
 			}
-		}
+			if known, err = b.Known(ctx, run); err != nil || !known {
+				return err
+			}
+			// It is late, or was removed.
+			if _, err = b.Peek(ctx, run); errors.Is(err, runs.ErrNoRun) && !bus.IsAway(err) {
+				return errRemoved
+			}
+			return err
+		})
 		switch {
 		case err != nil:
 			return nil, err
-		case !known:
+		case !ok && !known:
 			return nil, runs.ErrNoRun
 		case ok && (record.EndedAt != 0 || n >= 60 || task != "" && record.Continues != task):
 			return record, nil

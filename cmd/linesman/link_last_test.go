@@ -41,16 +41,16 @@ func TestTheLastNumberIsForGivingATaskUp(t *testing.T) {
 	for number := 2; number < runs.MaxLinks-1; number++ {
 		use(number)
 	}
-	if link, _, err := (&app{}).nextLink(ctx, b, "build", "codex"); err != nil || link != "build-999" {
+	if link, _, err := (&app{stderr: t.Output()}).nextLink(ctx, b, "build", "codex"); err != nil || link != "build-999" {
 		t.Errorf("the last run but one is %q, %v", link, err)
 	}
 	use(runs.MaxLinks - 1)
-	link, _, err := (&app{}).nextLink(ctx, b, "build", "codex")
+	link, _, err := (&app{stderr: t.Output()}).nextLink(ctx, b, "build", "codex")
 	if !errors.Is(err, runs.ErrManyRuns) || !strings.Contains(err.Error(), "`linesman cancel build`") {
 		t.Errorf("behind the last number but one: %q, %v", link, err)
 	}
 	use(runs.MaxLinks)
-	if link, _, err = (&app{}).nextLink(ctx, b, "build", "codex"); !errors.Is(err, runs.ErrManyRuns) {
+	if link, _, err = (&app{stderr: t.Output()}).nextLink(ctx, b, "build", "codex"); !errors.Is(err, runs.ErrManyRuns) {
 		t.Errorf("behind the last number: %q, %v", link, err)
 	}
 }

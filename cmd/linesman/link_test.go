@@ -41,7 +41,7 @@ func TestATaskIsGoneOnWithByAnIDThatNobodyHad(t *testing.T) {
 	}
 	next := func(run, want string) {
 		t.Helper()
-		link, task, err := (&app{}).nextLink(ctx, b, run, "codex")
+		link, task, err := (&app{stderr: t.Output()}).nextLink(ctx, b, run, "codex")
 		if err != nil || link != want || task != "build" {
 			t.Errorf("%s is gone on with by %q of task %q, want %s; %v", run, link, task, want, err)
 		}
@@ -58,7 +58,7 @@ func TestATaskIsGoneOnWithByAnIDThatNobodyHad(t *testing.T) {
 	}
 	next("build", "build-5")
 	write("build-5", "build", 0)
-	if link, _, err := (&app{}).nextLink(ctx, b, "build", "codex"); err == nil {
+	if link, _, err := (&app{stderr: t.Output()}).nextLink(ctx, b, "build", "codex"); err == nil {
 		t.Errorf("a task that is done is gone on with by %s", link)
 	}
 }

@@ -140,11 +140,7 @@ func (c *runCmd) create(ctx context.Context, a *app, dir string) (*bus.Bus, *wor
 	}
 	marks := map[string]string(c.Label)
 	if c.Resume != "" {
-		var link, task string
-		err := a.insist(ctx, func(ctx context.Context) (err error) {
-			link, task, err = a.nextLink(ctx, b, string(c.Resume), string(c.Agent))
-			return err
-		})
+		link, task, err := a.nextLink(ctx, b, string(c.Resume), string(c.Agent))
 		if err != nil {
 			return b, nil, exitFailed, err
 		}
