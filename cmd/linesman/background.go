@@ -87,10 +87,7 @@ func (a *app) freeUnlessGiven(key, address string) string {
 // want to remove, and a umask by which others could write. Tasks that name no
 // directory would otherwise work where some command happened to be called.
 func (a *app) leaveStarter() error {
-	began, err := os.Getwd()
-	if err != nil {
-		return fmt.Errorf("working directory: %w", err)
-	}
+	began, _ := os.Getwd() // "" where it was removed
 	home := lookup(a.environ, "HOME")
 	if !isDir(home) {
 		home = a.config.DataDir
@@ -100,7 +97,7 @@ func (a *app) leaveStarter() error {
 	}
 	if len(a.config.Work.Roots) == 0 {
 		a.config.Work.Roots = config.List{home}
-		if began != "/" { // where a service is started that was not told otherwise
+		if began != "" && began != "/" { // the root is that of a service that was not told otherwise
 			a.config.Work.Roots = append(a.config.Work.Roots, began)
 		}
 	}
