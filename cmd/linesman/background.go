@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -60,7 +61,7 @@ func (a *app) inBackground(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil && !log.stderr { // else the log gets what is said on stderr
+	if err != nil && !log.isStderr() { // else the log gets what is said on stderr
 		a.log.Error("cannot start", zap.Error(err))
 	}
 	return err
@@ -125,9 +126,12 @@ func closeInherited() {
 }
 
 // logFile is the log of an `up` in the background. It is kept short: at
-// maxLog it becomes FILE.1, in the place of the one before.
+// maxLog it becomes FILE.1, in the place of the one before. Loggers and what
+// prints on stderr write to it at the same time.
 type logFile struct {
-	path   string
+	path string
+
+	mu     sync.Mutex
 	file   *os.File
 	size   int64
 	stderr bool // what the runtime says goes there, too
@@ -140,6 +144,7 @@ func openLog(path string) (*logFile, error) {
 	return l, l.open()
 }
 
+// open needs the lock, unless nobody else has the log yet.
 func (l *logFile) open() error {
 	if info, err := os.Stat(l.path); err == nil && info.Size() >= maxLog {
 		if err := os.Rename(l.path, l.path+".1"); err != nil {
@@ -165,8 +170,9 @@ func (l *logFile) open() error {
 	return nil
 }
 
-// Write is called by one goroutine at a time: a logger locks it.
 func (l *logFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.size >= maxLog {
 		_ = l.open() // else it goes on with what it has, and tries again
 	}
@@ -177,6 +183,8 @@ func (l *logFile) Write(p []byte) (int, error) {
 
 // becomeStderr lets go of the pipe of whoever started this process.
 func (l *logFile) becomeStderr() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.stderr = true
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -186,7 +194,17 @@ func (l *logFile) becomeStderr() error {
 	return errors.Join(unix.Dup2(int(l.file.Fd()), 2), unix.Dup2(int(null.Fd()), 1))
 }
 
-func (l *logFile) Close() error { return l.file.Close() }
+func (l *logFile) isStderr() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stderr
+}
+
+func (l *logFile) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file.Close()
+}
 
 // idle returns true once nobody has needed this `up` for so long, false when
 // ctx ends. Then linesman.json is gone: who connects now looks again.
