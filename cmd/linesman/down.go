@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -98,21 +99,37 @@ func pause(ctx context.Context) error {
 
 // by says which process does not end, as far as is known.
 func by(here instance, err error) string {
+	process := "the process that has it"
+	if here.lives() {
+		process = fmt.Sprintf("process %d", here.PID)
+	}
 	switch {
 	case here.PID == 0:
 		return ": the process that has it does not say which it is; end that"
 	case errors.Is(err, bus.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
 		return ": " + here.silent()
 	case err != nil:
-		return fmt.Sprintf(": %v; end process %d", first(err), here.PID)
+		return fmt.Sprintf(": %v; end %s", first(err), process)
 	}
-	return fmt.Sprintf("; end process %d", here.PID)
+	return "; end " + process
 }
 
 // silent says what to do about a process that has the data directory and does
 // not answer.
 func (i instance) silent() string {
-	return fmt.Sprintf("process %d has the data directory and does not answer: if it was stopped, `kill -CONT %[1]d` resumes it, else `kill -9 %[1]d` ends it; its agents continue", i.PID)
+	process, number := "a process", ""
+	if i.lives() {
+		process, number = fmt.Sprintf("process %d", i.PID), fmt.Sprintf(" %d", i.PID)
+	}
+	return fmt.Sprintf("%s has the data directory and does not answer: if it was stopped, `kill -CONT%s` resumes it, else `kill -9%[2]s` ends it; its agents continue", process, number)
+}
+
+// lives reports whether the process with the number in linesman.json is still
+// the one that wrote it, as far as /proc tells: a person is advised to kill it,
+// and the number may be another's by now.
+func (i instance) lives() bool {
+	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", i.PID))
+	return err == nil && strings.TrimSuffix(program, " (deleted)") == i.Program
 }
 
 // askStop asks an `up` to end, over its own server: a process number alone may
