@@ -161,8 +161,10 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	if l.Creds != "" {
 		opts = append(opts, nats.UserCredentials(l.Creds))
 	}
-	nc, err := nats.Connect(l.URL, append(opts, l.Options...)...)
+	nc, err := dialNATS(ctx, l.URL, append(opts, l.Options...)...)
 	switch {
+	case errors.Is(err, context.Canceled):
+		return nil, err
 	case errors.Is(err, nats.ErrAuthorization):
 		return nil, fmt.Errorf("%w: the server at %s refused the credentials", ErrUnreachable, redact(l.URL))
 	case err != nil:
@@ -174,6 +176,32 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	}
 	conn.Store(nc)
 	return nc, nil
+}
+
+// dialNATS is [nats.Connect], which takes no context. An attempt that is given up
+// is closed in the background when it ends, within the timeout of the options.
+func dialNATS(ctx context.Context, url string, opts ...nats.Option) (*nats.Conn, error) {
+	type result struct {
+		conn *nats.Conn
+		err  error
+	}
+	ended := make(chan result)
+	go func() {
+		nc, err := nats.Connect(url, opts...)
+		select {
+		case ended <- result{nc, err}:
+		case <-ctx.Done():
+			if nc != nil {
+				nc.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-ended:
+		return r.conn, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // reconnectPauses are those before each attempt to connect again: short ones

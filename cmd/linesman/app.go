@@ -71,7 +71,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 			slices.ContainsFunc(call.settings, func(f config.Flag) bool { return f.Key == "log_level" })
 	}
 
-	err := call.run(ctx, a)
+	err := tellSignal(ctx, call.run(ctx, a))
 	if err != nil && err.Error() != "" {
 		complain(stderr, err)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -85,7 +85,7 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	return a.withDesk(ctx, func(ctx context.Context, d *desk) error {
+	return quiet(a.withDesk(ctx, func(ctx context.Context, d *desk) error {
 		if !c.External {
 			return c.watch(ctx, d, dirs, &bridgeRunner{d, task})
 		}
@@ -93,7 +93,7 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 		group.Go(func() error { return d.takeAnswers(ctx) })
 		group.Go(func() error { return c.watch(ctx, d, dirs, &externalRunner{d}) })
 		return group.Wait()
-	})
+	}))
 }
 
 // plan is what the flags ask for: where requests are, and what tasks have in

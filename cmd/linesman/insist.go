@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/linesman/linesman/bus"
@@ -85,25 +83,4 @@ func (a *app) createDir(spec worker.Spec) (*worker.Dir, error) {
 
 func errKnown(run string) error {
 	return fmt.Errorf("run %s: %w: choose another id", run, worker.ErrKnown)
-}
-
-// untilSignal is a context that ends at the first of signals; stop leaves them
-// to somebody else, and reports whether there was one.
-func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, stop func() bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	signalled := false
-	var listening sync.WaitGroup
-	listening.Go(func() {
-		select {
-		case <-signals:
-			signalled = true
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() bool {
-		cancel()
-		listening.Wait()
-		return signalled
-	}
 }

@@ -105,13 +105,14 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 
 	waiting, stop := untilSignal(ctx, signals) // until there is a run to pass it to
 	b, d, code, err := c.create(waiting, a, dir)
-	signalled := stop()
+	stop()
 	if b != nil {
 		defer b.Close()
 	}
+	var by signalled
 	switch {
-	case signalled:
-		code, err = exitSignal+int(syscall.SIGINT), errors.New("ended by a signal; no agent was started")
+	case errors.As(context.Cause(waiting), &by):
+		code, err = by.code(), fmt.Errorf("%w; no agent was started", by)
 		if d != nil {
 			err = errors.Join(err, d.Remove())
 		}

@@ -56,7 +56,7 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 		return a.inBackground(ctx)
 	}
 	if a.lock, err = a.takeOver(ctx); err != nil { // given back by the end of the process
-		return err
+		return quiet(err)
 	}
 	err = a.everything(ctx, a.config.NATSListen, a.config.HTTP, func(ctx context.Context, u *upRole) error {
 		fmt.Fprintf(a.stdout, "ready nats=%s http=%s data=%s\n", u.here.NATS, u.here.HTTP, u.here.Data)
@@ -68,7 +68,7 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 	if n := worker.StillWriting(a.runsDir()); n > 0 && ctx.Err() != nil {
 		fmt.Fprintf(a.stderr, "linesman: runs still at work: %d; their agents continue under their limits, and the next `linesman up` on this data directory resumes the runs\n", n)
 	}
-	return err
+	return quiet(err)
 }
 
 // upRole is an `up` at work.

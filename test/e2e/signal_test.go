@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -66,8 +68,8 @@ func TestSIGTERMCancels(t *testing.T) {
 	wantCancelled(t, run, "one")
 }
 
-// Ctrl-C while linesman still looks for a server is not lost.
-func TestCtrlCBeforeTheAgentIsThere(t *testing.T) {
+// A signal while linesman still looks for a server is not lost.
+func TestSignalBeforeTheServerIsThere(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	lock, err := os.Create(filepath.Join(data, "lock"))
@@ -78,14 +80,50 @@ func TestCtrlCBeforeTheAgentIsThere(t *testing.T) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Fatal(err)
 	}
-	run := begin(t, nil, "run", "--data-dir", data, "--run", "early", "--json", "--", "sleep", "100")
-	run.await(run.stderr, "is in use")
-	run.signal(syscall.SIGINT)
-	if code := run.code(); code != 128+2 {
-		t.Errorf("exit status %d, want 130\n%s", code, run.stderr)
+	for _, test := range []struct {
+		signal syscall.Signal
+		args   []string
+		code   int
+		said   string
+	}{
+		{syscall.SIGINT, []string{"run", "--run", "early", "--json", "--", "sleep", "100"}, 130, "linesman: ended by SIGINT; no agent was started\n"},
+		{syscall.SIGTERM, []string{"run", "--run", "early", "--json", "--", "sleep", "100"}, 143, "linesman: ended by SIGTERM; no agent was started\n"},
+		{syscall.SIGINT, []string{"status"}, 130, "linesman: ended by SIGINT\n"},
+		{syscall.SIGTERM, []string{"status"}, 143, "linesman: ended by SIGTERM\n"},
+	} {
+		p := begin(t, nil, append([]string{test.args[0], "--data-dir", data}, test.args[1:]...)...)
+		p.await(p.stderr, "is in use")
+		p.signal(test.signal)
+		if code := p.code(); code != test.code {
+			t.Errorf("%s: exit status %d, want %d", test.args[0], code, test.code)
+		}
+		if said := p.stderr.String(); !strings.HasSuffix(said, test.said) {
+			t.Errorf("%s: stderr does not end with %q:\n%s", test.args[0], test.said, said)
+		}
 	}
-	if said := run.stderr.String(); !strings.Contains(said, "no agent was started") {
-		t.Errorf("it does not say that no agent was started:\n%s", said)
+}
+
+// An attempt to connect takes up to five seconds.
+func TestSignalEndsAnAttemptToConnectAtOnce(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	p := begin(t, nil, "status", "--nats", "nats://"+silent.Addr().String(), "--data-dir", t.TempDir())
+	conn, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	began := time.Now()
+	p.signal(syscall.SIGTERM)
+	if code := p.code(); code != 143 {
+		t.Errorf("exit status %d, want 143\n%s", code, p.stderr)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it ends %v after the signal", took)
 	}
 }
 
