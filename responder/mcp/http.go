@@ -103,7 +103,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body broke off")
 			return
 		}
-		if id, wrong := changed(body); wrong != nil {
+		if id, wrong := checkBody(body); wrong != nil {
 			refuse(w, http.StatusBadRequest, id, wrong.Code, wrong.Message)
 			return
 		}
@@ -198,22 +198,21 @@ func (e *Endpoint) end(match func(*request) bool) {
 	})
 }
 
-// changed is the error for a body with a number that the library would change,
-// and the id of its request. Of a batch, which old clients send, it is that of
-// the first such message.
-func changed(body []byte) (id json.RawMessage, wrong *jsonrpc.Error) {
+// checkBody is the first error of [idScanner.check] for a message of a body, and
+// the id of its request. Old clients send several messages in one body.
+func checkBody(body []byte) (id json.RawMessage, wrong *jsonrpc.Error) {
 	root := gjson.ParseBytes(body)
 	if !root.IsArray() {
-		found := new(requestID)
+		found := new(idScanner)
 		_, _ = found.Write(body)
-		if wrong = found.changed(body); wrong != nil {
+		if wrong = found.check(body); wrong != nil {
 			id, _ = found.answer()
 		}
 		return id, wrong
 	}
 	root.ForEach(func(_, message gjson.Result) bool {
 		if message.IsObject() {
-			id, wrong = changed([]byte(message.Raw))
+			id, wrong = checkBody([]byte(message.Raw))
 		}
 		return wrong == nil
 	})

@@ -86,7 +86,7 @@ func newStdio(in io.Reader, out io.Writer, stop <-chan struct{}) *stdio {
 // there is what was found in it.
 type line struct {
 	text []byte
-	long *requestID
+	long *idScanner
 	err  error
 }
 
@@ -138,12 +138,12 @@ func (c *stdio) Read(context.Context) (jsonrpc.Message, error) {
 		}
 		found := l.long
 		if found == nil {
-			found = new(requestID)
+			found = new(idScanner)
 			_, _ = found.Write(l.text)
 		}
 		msg, wrong := decode(l.text)
 		if wrong == nil {
-			wrong = found.changed(l.text)
+			wrong = found.check(l.text)
 		}
 		if wrong != nil {
 			if err := c.refuse(found, wrong); err != nil {
@@ -253,7 +253,7 @@ func (c *stdio) print(b []byte) error {
 
 // refuse answers a line that is no message, unless it is a notification or a
 // response. MCP knows no null id: where none can be read the answer has none.
-func (c *stdio) refuse(found *requestID, e *jsonrpc.Error) error {
+func (c *stdio) refuse(found *idScanner, e *jsonrpc.Error) error {
 	id, wanted := found.answer()
 	if !wanted {
 		return nil
@@ -294,15 +294,15 @@ func decode(text []byte) (jsonrpc.Message, *jsonrpc.Error) {
 
 // readLine reads to the end of a line, the last of which may lack its newline.
 // Of one longer than MaxMessage only what answers it is kept.
-func readLine(r *bufio.Reader) ([]byte, *requestID, error) {
-	text, long := []byte{}, (*requestID)(nil)
+func readLine(r *bufio.Reader) ([]byte, *idScanner, error) {
+	text, long := []byte{}, (*idScanner)(nil)
 	for {
 		part, err := r.ReadSlice('\n')
 		switch {
 		case long != nil:
 			_, _ = long.Write(part)
 		case len(text)+len(bytes.TrimSuffix(part, []byte("\n"))) > MaxMessage:
-			long = new(requestID)
+			long = new(idScanner)
 			_, _ = long.Write(text)
 			_, _ = long.Write(part)
 			text = nil

@@ -76,21 +76,21 @@ type Config struct {
 func Serve(ctx context.Context, c Config) error {
 	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls), idle: make(chan job)}
 	defer s.end()
-	d := newDirectory(c.Version)
-	defer d.stop()
+	r := newRegistration(c.Version)
+	defer r.stop()
 	byName := map[string]delegator.Tool{}
 	for _, t := range c.List {
 		byName[t.Name] = t
-		if err := d.add(c, t.Name, t, s.request); err != nil {
+		if err := r.add(c, t.Name, t, s.request); err != nil {
 			return fmt.Errorf("NATS service: %w", err)
 		}
 	}
 	for _, verb := range slices.Sorted(maps.Keys(Verbs)) {
-		if err := d.add(c, verb, byName[Verbs[verb]], s.request); err != nil {
+		if err := r.add(c, verb, byName[Verbs[verb]], s.request); err != nil {
 			return fmt.Errorf("NATS service: %w", err)
 		}
 	}
-	if err := d.announce(c.Conn); err != nil {
+	if err := r.announce(c.Conn); err != nil {
 		return fmt.Errorf("NATS service: %w", err)
 	}
 	if c.Listening != nil && heard(ctx, c.Conn) {

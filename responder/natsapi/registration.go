@@ -12,19 +12,19 @@ import (
 	"github.com/linesman/linesman/responder/delegator"
 )
 
-// directory is the service as the tools of NATS see it: its endpoints, and the
-// answers of micro's protocol to PING, INFO and STATS. It takes the place of
+// registration is the service as the tools of NATS see it: its endpoints, and
+// the answers of micro's protocol to PING, INFO and STATS. It takes the place of
 // [micro.AddService], which times a handler until it returns and counts the
 // errors that were answered by then. Ours return before the answer.
-type directory struct {
+type registration struct {
 	identity  micro.ServiceIdentity
 	started   time.Time
 	endpoints []*endpoint // changed before announce alone
 	subs      []*nats.Subscription
 }
 
-func newDirectory(version string) *directory {
-	return &directory{
+func newRegistration(version string) *registration {
+	return &registration{
 		identity: micro.ServiceIdentity{Name: "linesman", ID: rand.Text(), Version: semver(version), Metadata: map[string]string{}},
 		started:  time.Now().UTC(),
 	}
@@ -63,7 +63,7 @@ func (e *endpoint) read() *micro.EndpointStats {
 }
 
 // add subscribes an endpoint.
-func (d *directory) add(c Config, name string, t delegator.Tool, request func(job)) error {
+func (r *registration) add(c Config, name string, t delegator.Tool, request func(job)) error {
 	const group = micro.DefaultQueueGroup
 	subject := c.Root + "." + name
 	e := &endpoint{
@@ -78,18 +78,18 @@ func (d *directory) add(c Config, name string, t delegator.Tool, request func(jo
 	if err != nil {
 		return err
 	}
-	d.endpoints, d.subs = append(d.endpoints, e), append(d.subs, sub)
+	r.endpoints, r.subs = append(r.endpoints, e), append(r.subs, sub)
 	return nil
 }
 
 // announce answers PING, INFO and STATS.
-func (d *directory) announce(conn *nats.Conn) error {
+func (r *registration) announce(conn *nats.Conn) error {
 	for verb, answer := range map[micro.Verb]func() any{
-		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: d.identity, Type: micro.PingResponseType} },
-		micro.InfoVerb:  func() any { return d.info() },
-		micro.StatsVerb: func() any { return d.stats() },
+		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: r.identity, Type: micro.PingResponseType} },
+		micro.InfoVerb:  func() any { return r.info() },
+		micro.StatsVerb: func() any { return r.stats() },
 	} {
-		for _, to := range [][2]string{{}, {d.identity.Name}, {d.identity.Name, d.identity.ID}} {
+		for _, to := range [][2]string{{}, {r.identity.Name}, {r.identity.Name, r.identity.ID}} {
 			subject, err := micro.ControlSubject(verb, to[0], to[1])
 			if err != nil {
 				return err
@@ -102,33 +102,33 @@ func (d *directory) announce(conn *nats.Conn) error {
 			if err != nil {
 				return err
 			}
-			d.subs = append(d.subs, sub)
+			r.subs = append(r.subs, sub)
 		}
 	}
 	return nil
 }
 
-func (d *directory) info() micro.Info {
+func (r *registration) info() micro.Info {
 	info := micro.Info{
-		ServiceIdentity: d.identity, Type: micro.InfoResponseType, Description: "runs of coding agents: how they stand, what came of them",
+		ServiceIdentity: r.identity, Type: micro.InfoResponseType, Description: "runs of coding agents: how they stand, what came of them",
 	}
-	for _, e := range d.endpoints {
+	for _, e := range r.endpoints {
 		info.Endpoints = append(info.Endpoints, e.info)
 	}
 	return info
 }
 
-func (d *directory) stats() micro.Stats {
-	stats := micro.Stats{ServiceIdentity: d.identity, Type: micro.StatsResponseType, Started: d.started}
-	for _, e := range d.endpoints {
+func (r *registration) stats() micro.Stats {
+	stats := micro.Stats{ServiceIdentity: r.identity, Type: micro.StatsResponseType, Started: r.started}
+	for _, e := range r.endpoints {
 		stats.Endpoints = append(stats.Endpoints, e.read())
 	}
 	return stats
 }
 
 // stop takes no more requests. Those that have come still reach the endpoints.
-func (d *directory) stop() {
-	for _, sub := range d.subs {
+func (r *registration) stop() {
+	for _, sub := range r.subs {
 		_ = sub.Drain() // it fails where the connection has ended
 	}
 }

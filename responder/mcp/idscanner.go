@@ -12,12 +12,12 @@ import (
 // maxID bounds the id that a refused request gets back, in bytes of JSON.
 const maxID = 1024
 
-// requestID finds the id of a request in a line or a body, also in one that is
+// idScanner finds the id of a request in a line or a body, also in one that is
 // refused: one that is too long, too deep, or no message. It reads the line in pieces and keeps at
 // most maxID bytes of the member of the top level that it is in. Of the values
 // below the top level it tracks strings and depth alone, so the id of a request
 // with a broken argument is found, too.
-type requestID struct {
+type idScanner struct {
 	depth   int
 	quoted  bool // in a string
 	escaped bool // behind a backslash
@@ -37,7 +37,7 @@ type requestID struct {
 }
 
 // Write reads a piece of the line.
-func (s *requestID) Write(p []byte) (int, error) {
+func (s *idScanner) Write(p []byte) (int, error) {
 	for _, c := range p {
 		if s.broken {
 			break
@@ -51,7 +51,7 @@ func (s *requestID) Write(p []byte) (int, error) {
 // none can be read. Notifications and responses are not answered. The id of any
 // other line without a method is not that of a call. What is wrong behind the
 // id and the method does not matter: the client waits for this id.
-func (s *requestID) answer() (id json.RawMessage, wanted bool) {
+func (s *idScanner) answer() (id json.RawMessage, wanted bool) {
 	switch {
 	case s.method && s.id != nil:
 		return s.id, true
@@ -64,10 +64,10 @@ func (s *requestID) answer() (id json.RawMessage, wanted bool) {
 	}
 }
 
-// changed is the error for a message with a number for a request, or for its
+// check is the error for a message with a number for a request, or for its
 // progress, that the library would change: it reads numbers as float64, and
 // ids as int64. It is nil where there is none.
-func (s *requestID) changed(message []byte) *jsonrpc.Error {
+func (s *idScanner) check(message []byte) *jsonrpc.Error {
 	name := ""
 	switch {
 	case s.number && (s.id == nil || !exact(string(s.id))):
@@ -101,7 +101,7 @@ func exact(number string) bool {
 	return accuracy == big.Exact && -1<<53 <= n && n <= 1<<53
 }
 
-func (s *requestID) next(c byte) {
+func (s *idScanner) next(c byte) {
 	if s.quoted {
 		switch {
 		case s.escaped:
@@ -153,7 +153,7 @@ func (s *requestID) next(c byte) {
 }
 
 // keep adds a byte to the token of the top level.
-func (s *requestID) keep(c byte) {
+func (s *idScanner) keep(c byte) {
 	if s.depth != 1 || s.over {
 		return
 	}
@@ -163,7 +163,7 @@ func (s *requestID) keep(c byte) {
 }
 
 // name takes the token for the key of the next value.
-func (s *requestID) name() {
+func (s *idScanner) name() {
 	s.key = ""
 	if !s.over {
 		s.broken = s.keyed || json.Unmarshal(s.token, &s.key) != nil
@@ -174,7 +174,7 @@ func (s *requestID) name() {
 
 // value takes the token for the value of the key. Of two members with one name
 // the last counts, as it does for the messages that are taken.
-func (s *requestID) value() {
+func (s *idScanner) value() {
 	switch {
 	case s.keyed && s.key == "method":
 		s.method = true
@@ -191,4 +191,4 @@ func (s *requestID) value() {
 	s.reset()
 }
 
-func (s *requestID) reset() { s.token, s.gap, s.over = s.token[:0], false, false }
+func (s *idScanner) reset() { s.token, s.gap, s.over = s.token[:0], false, false }

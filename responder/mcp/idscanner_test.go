@@ -222,7 +222,7 @@ func FuzzRequestID(f *testing.F) {
 		f.Add([]byte(line), 10)
 	}
 	f.Fuzz(func(t *testing.T, line []byte, cut int) {
-		var s requestID
+		var s idScanner
 		cut = min(max(cut, 0), len(line))
 		_, _ = s.Write(line[:cut])
 		_, _ = s.Write(line[cut:])
@@ -260,7 +260,7 @@ func BenchmarkRequestID(b *testing.B) {
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
-		var s requestID
+		var s idScanner
 		_, _ = s.Write(line)
 	}
 }
