@@ -13,16 +13,17 @@ import (
 const maxID = 1024
 
 // idScanner finds the id of a request in a line or a body, also in one that is
-// refused: one that is too long, too deep, or no message. It reads the line in pieces and keeps at
-// most maxID bytes of the member of the top level that it is in. Of the values
-// below the top level it tracks strings and depth alone, so the id of a request
-// with a broken argument is found, too.
+// refused: one that is too long, too deep, or no message. It reads the line in
+// pieces and keeps at most maxID bytes of the member of the top level that it is
+// in. Of the values below the top level it tracks strings and brackets alone, so
+// the id of a request with a broken argument is found, too. Behind a bracket that
+// closes one of the other kind no level is certain, and no id is taken.
 type idScanner struct {
-	depth   int
-	quoted  bool // in a string
-	escaped bool // behind a backslash
-	ended   bool // behind the object
-	broken  bool // the line is no object, or not one alone
+	open    []byte // the brackets that close the levels, at most MaxMessage
+	quoted  bool   // in a string
+	escaped bool   // behind a backslash
+	ended   bool   // behind the object
+	broken  bool   // the line is no object, or not one alone, or its brackets do not match
 
 	token  []byte // the key or the value of the top level that the line is in
 	gap    bool   // blanks followed it
@@ -119,42 +120,42 @@ func (s *idScanner) next(c byte) {
 		s.gap = len(s.token) > 0
 		return
 	case '{', '[':
-		s.depth++
-		s.broken = s.ended || s.depth == 1 && c == '['
-		s.over = true // what has a depth is neither a key nor an id
-		if s.depth == 1 {
-			s.over = false
-		}
-		return
-	case '}', ']':
-		s.depth--
-		if s.depth > 0 {
+		if s.broken = s.ended || len(s.open) == 0 && c == '[' || len(s.open) == MaxMessage; s.broken {
 			return
 		}
-		s.broken = s.depth < 0 || c == ']'
-		s.ended = true
-		s.value()
+		s.open = append(s.open, c+2) // in ASCII
+		s.over = len(s.open) > 1     // what has a depth is neither a key nor an id
+		return
+	case '}', ']':
+		last := len(s.open) - 1
+		if s.broken = last < 0 || s.open[last] != c; s.broken {
+			return
+		}
+		if s.open = s.open[:last]; last == 0 {
+			s.ended = true
+			s.value()
+		}
 		return
 	case ':':
-		if s.depth == 1 {
+		if len(s.open) == 1 {
 			s.name()
 			return
 		}
 	case ',':
-		if s.depth == 1 {
+		if len(s.open) == 1 {
 			s.value()
 			return
 		}
 	case '"':
 		s.quoted = true
 	}
-	s.broken = s.depth == 0
+	s.broken = len(s.open) == 0
 	s.keep(c)
 }
 
 // keep adds a byte to the token of the top level.
 func (s *idScanner) keep(c byte) {
-	if s.depth != 1 || s.over {
+	if len(s.open) != 1 || s.over {
 		return
 	}
 	if s.over = s.gap || len(s.token) == maxID; !s.over {

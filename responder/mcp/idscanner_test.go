@@ -54,6 +54,7 @@ func TestARefusedLineWhoseRequestIsUnknownIsAnsweredWithoutAnID(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"pi`,
 		`{"jsonrpc":"2.0","id":1,"params":{}}}`,
 		`{"jsonrpc":"2.0","id":null,"method":"ping","params":{"x":"` + large + `"}}`,
+		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"a"],"id":"inside"},"id":"outside"}`,
 		`{"jsonrpc":"2.0","id":{"id":1},"method":"ping","params":{"x":"` + large + `"}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"},"id":true}`,
 		`{"jsonrpc":"2.0","id":"` + large + `","method":"ping"}`,
@@ -96,6 +97,11 @@ func TestOfALongLineOnlyTheIDIsKept(t *testing.T) {
 	}
 	if cap(long.token) > 2*maxID {
 		t.Errorf("%d bytes are kept", cap(long.token))
+	}
+	var deep idScanner
+	_, _ = deep.Write([]byte(`{"id":1,"method":"ping","a":` + strings.Repeat("[", 2*MaxMessage)))
+	if id, _ := deep.answer(); string(id) != "1" || len(deep.open) > MaxMessage {
+		t.Errorf("got the id %s, and %d levels are kept", id, len(deep.open))
 	}
 }
 
