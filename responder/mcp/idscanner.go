@@ -53,6 +53,9 @@ func (s *idScanner) Write(p []byte) (int, error) {
 // other line without a method is not that of a call. What is wrong behind the
 // id and the method does not matter: the client waits for this id.
 func (s *idScanner) answer() (id json.RawMessage, wanted bool) {
+	if last := len(s.token) - 1; len(s.open) == 1 && !s.quoted && last > 0 && s.token[last] == '"' {
+		s.value() // only the closing brace is missing; a number could be the beginning of another
+	}
 	switch {
 	case s.method && s.id != nil:
 		return s.id, true

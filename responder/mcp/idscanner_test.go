@@ -30,6 +30,8 @@ func TestARefusedRequestGetsItsIDBack(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":302,"method":"tools/list","params":{}}}`, `302`},
 		{`{"jsonrpc":"2.0","id":"303","method":"tools/call","params":{"name":"a`, `"303"`},
 		{`{"method":"tools/list","id":304} 7`, `304`},
+		{`{"jsonrpc":"2.0","method":"tools/list","params":{},"id":"305" `, `"305"`},
+		{`{"id":306,"jsonrpc":"2.0","method":"tools/list"`, `306`},
 		{`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"`, `1`},
 		{`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"}}{"id":2}`, `1`},
 	} {
@@ -52,6 +54,9 @@ func TestARefusedLineWhoseRequestIsUnknownIsAnsweredWithoutAnID(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"result":{"x":"` + large + `"}`,
 		`{"jsonrpc":"2.0","method":"ping","params":{"x":"` + large + `"},"id":1`, // perhaps the begin of 12
 		`{"jsonrpc":"2.0","id":1,"method":"pi`,
+		`{"jsonrpc":"2.0","method":"ping","params":{},"id":"1`,
+		`{"jsonrpc":"2.0","method":"ping","params":{"id":"inside"`,
+		`{"jsonrpc":"2.0","method":"ping","params":{"x":"y},"id":"1"}`, // an odd number of quotes
 		`{"jsonrpc":"2.0","id":1,"params":{}}}`,
 		`{"jsonrpc":"2.0","id":null,"method":"ping","params":{"x":"` + large + `"}}`,
 		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"a"],"id":"inside"},"id":"outside"}`,
