@@ -72,13 +72,13 @@ func (s *idScanner) answer() (id json.RawMessage, wanted bool) {
 // progress, that the library would change: it reads numbers as float64, and
 // ids as int64. It is nil where there is none.
 func (s *idScanner) check(message []byte) *jsonrpc.Error {
-	name := ""
+	name, root := "", gjson.ParseBytes(message)
 	switch {
 	case s.number && (s.id == nil || !exact(string(s.id))):
 		name = "id"
-	case lossyAt(message, "params.requestId"):
+	case lossyAt(root, "params", "requestId"):
 		name = "requestId"
-	case lossyAt(message, "params._meta.progressToken"):
+	case lossyAt(root, "params", "_meta", "progressToken"):
 		name = "progressToken"
 	default:
 		return nil
@@ -86,9 +86,20 @@ func (s *idScanner) check(message []byte) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: name + ": must be a string, or an integer from -2^53 to 2^53"}
 }
 
-func lossyAt(message []byte, path string) bool {
-	v := gjson.GetBytes(message, path)
-	return v.Type == gjson.Number && !exact(v.Raw)
+// lossyAt reports whether any value at a path is such a number. Of members with
+// one name the library takes the last, or puts their members together.
+func lossyAt(v gjson.Result, path ...string) (lossy bool) {
+	if len(path) == 0 {
+		return v.Type == gjson.Number && !exact(v.Raw)
+	}
+	if !v.IsObject() {
+		return false
+	}
+	v.ForEach(func(name, value gjson.Result) bool {
+		lossy = name.Str == path[0] && lossyAt(value, path[1:]...)
+		return !lossy
+	})
+	return lossy
 }
 
 // exact reports whether a number is an integer that a float64 holds as every

@@ -173,9 +173,22 @@ func TestANumberThatNamesAnotherRequestIsNotTaken(t *testing.T) {
 		cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2.5}}`
 		token  = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"wait","_meta":{"progressToken":1152921504606846977}}}`
 	)
+	again := []string{ // of two members with one name the last counts
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"requestId":2.5}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7},"params":{"\u0072equestId":2.5}}`,
+		strings.Replace(token, `"progressToken":`, `"progressToken":1,"progressToken":`, 1),
+		strings.Replace(token, `"_meta":`, `"_meta":{"progressToken":1},"_meta":`, 1),
+	}
 	write(t, in, callWait) // its id is 2
 	<-begun
-	write(t, in, cancel)
+	for _, line := range append(again[:2:2], cancel) {
+		write(t, in, line)
+	}
+	for _, line := range again[2:] {
+		if got := ask(t, in, lines, line); !strings.Contains(got, "progressToken: must be") {
+			t.Errorf("%s: got %s", line, got)
+		}
+	}
 	if got := ask(t, in, lines, token); !strings.Contains(got, `"id":3`) || !strings.Contains(got, "progressToken: must be") {
 		t.Errorf("got %s", got)
 	}
@@ -188,7 +201,7 @@ func TestANumberThatNamesAnotherRequestIsNotTaken(t *testing.T) {
 	<-ended
 
 	session := open(t, url)
-	for _, body := range []string{cancel, token} {
+	for _, body := range append(again, cancel, token) {
 		posted(t, url, http.StatusBadRequest, body, sessionHeader, session, versionHeader, legacy)
 	}
 }
