@@ -33,6 +33,7 @@ type idScanner struct {
 	id     []byte // nil: there is none that is a string or a number
 	member bool   // there is an id of any kind
 	number bool   // it is a number
+	null   bool   // it is null
 	method bool
 	result bool // or an error
 }
@@ -70,11 +71,12 @@ func (s *idScanner) answer() (id json.RawMessage, wanted bool) {
 
 // check is the error for a message with a number for a request, or for its
 // progress, that the library would change: it reads numbers as float64, and
-// ids as int64. It is nil where there is none.
+// ids as int64. So it is for a request with the id null, which the library takes
+// for a notification. It is nil where there is none.
 func (s *idScanner) check(message []byte) *jsonrpc.Error {
 	name, root := "", gjson.ParseBytes(message)
 	switch {
-	case s.number && (s.id == nil || !exact(string(s.id))):
+	case s.number && (s.id == nil || !exact(string(s.id))), s.null && s.method:
 		name = "id"
 	case lossyAt(root, "params", "requestId"):
 		name = "requestId"
@@ -196,7 +198,7 @@ func (s *idScanner) value() {
 	case s.keyed && (s.key == "result" || s.key == "error"):
 		s.result = true
 	case s.keyed && s.key == "id":
-		s.member, s.id = true, nil
+		s.member, s.id, s.null = true, nil, string(s.token) == "null"
 		s.number = len(s.token) > 0 && (s.token[0] == '-' || s.token[0]-'0' <= 9)
 		if !s.over && json.Valid(s.token) && utf8.Valid(s.token) && (s.number || s.token[0] == '"') {
 			s.id = append(s.id, s.token...)
