@@ -6,7 +6,9 @@ package cloud
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,14 +105,12 @@ func (s *Service) Change(change func(*State)) error {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return err
 	}
-	path := filepath.Join(s.Dir, "state.json")
-	var st State
-	if b, err := os.ReadFile(path); err == nil {
-		if err := json.Unmarshal(b, &st); err != nil {
-			return err
-		}
+	st, err := s.State()
+	if err != nil {
+		return err
 	}
 	change(&st)
+	path := s.file()
 	b, err := json.Marshal(st)
 	if err != nil {
 		return err
@@ -121,12 +121,21 @@ func (s *Service) Change(change func(*State)) error {
 	return os.Rename(path+".new", path)
 }
 
-// State is what the service knows now.
+// State is what the service knows now. Its file is replaced at once, so no lock
+// is needed to read it.
 func (s *Service) State() (State, error) {
 	var st State
-	err := s.Change(func(now *State) { st = *now })
+	b, err := os.ReadFile(s.file())
+	if errors.Is(err, fs.ErrNotExist) {
+		return st, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &st)
+	}
 	return st, err
 }
+
+func (s *Service) file() string { return filepath.Join(s.Dir, "state.json") }
 
 // Submit takes a task, as if somebody had submitted it elsewhere.
 func (st *State) Submit(prompt, branch string, attempts int) Task {
