@@ -52,7 +52,7 @@ func TestModelHoldsAndNeedsEachFence(t *testing.T) {
 				args = append(args, "-D"+d)
 			}
 			run("spin", append(args, model)...)
-			build, check := []string{"-w", "-O2", "-DCOLLAPSE", "-DNFAIR=3"}, []string{"-m100000"}
+			build, check := []string{"-w", "-DCOLLAPSE", "-DNFAIR=3"}, []string{"-m100000"}
 			if c.live {
 				check = append(check, "-a", "-f")
 			} else {
