@@ -1,6 +1,7 @@
 package delegator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,15 +181,11 @@ func exec(c *call, ctx context.Context) (*reply, error) {
 // onThread is a task in the directory of the thread that it goes on with, or
 // else in that of the configuration, unless it names one.
 func (c *call) onThread(t runs.Task) runs.Task {
-	switch {
-	case t.Dir != "":
-	case t.Thread == "":
-		t.Dir = c.Dir
-	default:
-		if v, ok := c.Responder.Thread(strings.ToLower(t.Thread)); ok {
-			t.Dir = v.Dir
-		}
+	if t.Dir == "" && t.Thread != "" {
+		v, _ := c.Responder.Thread(strings.ToLower(t.Thread))
+		t.Dir = v.Dir
 	}
+	t.Dir = cmp.Or(t.Dir, c.Dir)
 	return t
 }
 

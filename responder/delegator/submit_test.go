@@ -70,6 +70,35 @@ func TestTaskIsQueuedAsItWasAskedFor(t *testing.T) {
 	}
 }
 
+// TestTaskWithoutADirectoryWorksInThatOfItsThreadOrElseOfItsClient reads what a
+// worker would get. The directory of a client counts for a thread of which no
+// run is known, too.
+func TestTaskWithoutADirectoryWorksInThatOfItsThreadOrElseOfItsClient(t *testing.T) {
+	t.Parallel()
+	const known, unknown = "01a1fd7b-f84f-78d0-8880-a6cacce2ab1b", "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"
+	s := newStage(t, func(c *delegator.Config) { c.Dir = "/srv/client" })
+	s.begin(t, "codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
+		out([]byte(`{"type":"thread.started","thread_id":"` + known + `"}` + "\n")).exit(exited(1))
+	for _, c := range []struct {
+		tool string
+		args []any
+		want string
+	}{
+		{"_codex_local_exec", nil, "/srv/client"},
+		{"_codex_local_exec", []any{"workingDir", "/srv/x"}, "/srv/x"},
+		{"_codex_local_exec", []any{"context_id", known}, "/srv/project"},
+		{"_codex_local_exec", []any{"context_id", unknown}, "/srv/client"},
+		{"_codex_local_resume", []any{"threadId", known}, "/srv/project"},
+		{"_codex_local_resume", []any{"threadId", unknown}, "/srv/client"},
+		{"_codex_local_exec", []any{"workingDir", "/srv/x", "context_id", known}, "/srv/x"},
+	} {
+		submitted(t, ask(t, s.tools, c.tool, args(append([]any{"task", "Go."}, c.args...)...)))
+		if got := s.take(t).Dir; got != c.want {
+			t.Errorf("%s %v: works in %q, want %q", c.tool, c.args, got, c.want)
+		}
+	}
+}
+
 func first(a, b string) string {
 	if a != "" {
 		return a
