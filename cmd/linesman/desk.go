@@ -109,10 +109,8 @@ func (a *app) withDesk(ctx context.Context, do func(context.Context, *desk) erro
 	if err != nil {
 		return err
 	}
-	if here, err := readInstance(a.config.DataDir); a.config.NATS == "" && err == nil && here.Background {
-		if d.tools.Dir, err = os.Getwd(); err != nil { // its own is nobody's choice
-			return fmt.Errorf("working directory: %w", err)
-		}
+	if a.config.NATS == "" {
+		d.tools.Dir = a.clientDir()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -123,6 +121,20 @@ func (a *app) withDesk(ctx context.Context, do func(context.Context, *desk) erro
 		return do(ctx, d)
 	})
 	return group.Wait()
+}
+
+// clientDir returns the directory for a task without one, which a client of the
+// `linesman up` of the data directory submits: that of the client where the `up`
+// is in the background, whose own nobody chose, and "", which means that of the
+// `up`, otherwise. One can take the place of the other between two submissions.
+func (a *app) clientDir() func() (string, error) {
+	dir, err := os.Getwd()
+	return func() (string, error) {
+		if here, unread := readInstance(a.config.DataDir); unread == nil && !here.Background {
+			return "", nil
+		}
+		return dir, err
+	}
 }
 
 // serveREST hangs the REST API on the server, each operation for its scope.

@@ -46,8 +46,9 @@ type Config struct {
 	// Idle and Hard are the limits of a task that asks for none, for the texts
 	// that name them; 0: not told.
 	Idle, Hard time.Duration
-	// Dir is where tasks work that name no directory; "" leaves it to the worker.
-	Dir string
+	// Dir returns where a task works that names no directory, and is asked at
+	// each submission; nil, or "", leaves it to the worker.
+	Dir func() (string, error)
 	// GitGate refuses tasks whose text names a git command that may lose work,
 	// unless the caller allows it.
 	GitGate bool

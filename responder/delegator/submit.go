@@ -1,7 +1,6 @@
 package delegator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,9 +101,14 @@ func (c *call) task() runs.Task {
 	return t
 }
 
-// submit puts a task on the queue, once where the caller has a key for it.
-func (c *call) submit(ctx context.Context, t runs.Task) (outcome, error) {
+// submit puts the task of the arguments on the queue, once where the caller has
+// a key for it.
+func (c *call) submit(ctx context.Context) (outcome, error) {
 	if err := c.canPush(); err != nil {
+		return outcome{}, err
+	}
+	t, err := c.onThread(c.task())
+	if err != nil {
 		return outcome{}, err
 	}
 	return c.once(ctx, runs.LocalID(c.begun.UnixMilli(), rand.Uint64()), submitLease, func(claim adcp.Claim) (outcome, error) {
@@ -171,7 +175,7 @@ type ackMeta struct {
 }
 
 func exec(c *call, ctx context.Context) (*reply, error) {
-	done, err := c.submit(ctx, c.onThread(c.task()))
+	done, err := c.submit(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -180,17 +184,23 @@ func exec(c *call, ctx context.Context) (*reply, error) {
 
 // onThread is a task in the directory of the thread that it goes on with, or
 // else in that of the configuration, unless it names one.
-func (c *call) onThread(t runs.Task) runs.Task {
+func (c *call) onThread(t runs.Task) (runs.Task, error) {
 	if t.Dir == "" && t.Thread != "" {
 		v, _ := c.Responder.Thread(strings.ToLower(t.Thread))
 		t.Dir = v.Dir
 	}
-	t.Dir = cmp.Or(t.Dir, c.Dir)
-	return t
+	if t.Dir != "" || c.Dir == nil {
+		return t, nil
+	}
+	var err error
+	if t.Dir, err = c.Dir(); err != nil {
+		return t, invalid("workingDir", "none given, and the working directory of this server is gone", details{})
+	}
+	return t, nil
 }
 
 func resume(c *call, ctx context.Context) (*reply, error) {
-	done, err := c.submit(ctx, c.onThread(c.task()))
+	done, err := c.submit(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +208,7 @@ func resume(c *call, ctx context.Context) (*reply, error) {
 }
 
 func run(c *call, ctx context.Context) (*reply, error) {
-	ticket, err := c.submit(ctx, c.onThread(c.task()))
+	ticket, err := c.submit(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func TestTaskIsQueuedAsItWasAskedFor(t *testing.T) {
 func TestTaskWithoutADirectoryWorksInThatOfItsThreadOrElseOfItsClient(t *testing.T) {
 	t.Parallel()
 	const known, unknown = "01a1fd7b-f84f-78d0-8880-a6cacce2ab1b", "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"
-	s := newStage(t, func(c *delegator.Config) { c.Dir = "/srv/client" })
+	s := newStage(t, func(c *delegator.Config) { c.Dir = func() (string, error) { return "/srv/client", nil } })
 	s.begin(t, "codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
 		out([]byte(`{"type":"thread.started","thread_id":"` + known + `"}` + "\n")).exit(exited(1))
 	for _, c := range []struct {

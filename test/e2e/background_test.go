@@ -1,12 +1,17 @@
 package e2e
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tidwall/gjson"
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/test/quiet"
@@ -52,4 +57,64 @@ func TestUpInTheBackgroundThatCameTooLateEndsWithItsStarter(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(data, "*")); err != nil || len(left) > 1 {
 		t.Errorf("it left %q in the data directory, %v", left, err)
 	}
+}
+
+// An MCP client stays, and an `up` in a terminal takes the place of the one in
+// the background: a task that names no directory works in that of the `up` then,
+// and in that of the client once another one is in the background.
+func TestDirectoryOfATaskIsDecidedAtItsSubmission(t *testing.T) {
+	t.Parallel()
+	lab, data := secretDir(t), t.TempDir()
+	dir := func(name string) string {
+		path := filepath.Join(lab, name)
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	project, service := dir("project"), dir("service")
+	settings := filepath.Join(lab, "linesman.toml")
+	write(t, filepath.Join(lab, "agent.sh"), `echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"in '"$(pwd)"'"}}'`)
+	write(t, settings, fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", lab, filepath.Join(lab, "agent.sh")))
+	mcp := exec.Command(program, "mcp", "--data-dir", data, "--config", settings)
+	mcp.Dir, mcp.Env = project, background(t, data, append(os.Environ(), "HOME="+dir("home")))
+	quiet.Watch(t, mcp)
+	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: mcp}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	works := func(want string) {
+		t.Helper()
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for end := time.Now().Add(deadline); ; <-tick.C {
+			result, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: "_codex_local_run", Arguments: map[string]any{"task": "Go.", "format": "json"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := json.Marshal(result.StructuredContent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gjson.GetBytes(body, "error.retryable").Bool() && time.Now().Before(end) {
+				continue // it connects again
+			}
+			if got := gjson.GetBytes(body, "data.ext.summary").String(); got != "in "+want {
+				t.Fatalf("it works %q, want in %q: %s", got, want, body)
+			}
+			return
+		}
+	}
+	works(project)
+
+	p := beginAt(t, service, nil, nil, "up", "--data-dir", data, "--config", settings, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	p.await(p.stdout, "ready ")
+	works(service)
+
+	p.signal(syscall.SIGTERM)
+	if code := p.code(); code != 0 {
+		t.Errorf("up: exit %d", code)
+	}
+	works(project)
 }

@@ -38,8 +38,14 @@ func begin(t *testing.T, stdin io.Reader, args ...string) *process {
 // beginIn is begin in an environment, if that is not nil, and with its log level.
 func beginIn(t *testing.T, env []string, stdin io.Reader, args ...string) *process {
 	t.Helper()
+	return beginAt(t, "", env, stdin, args...)
+}
+
+// beginAt is beginIn in a directory, "" being that of the test.
+func beginAt(t *testing.T, dir string, env []string, stdin io.Reader, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, cmd: exec.Command(program, args...), stdout: newText(), stderr: newText(), ended: make(chan struct{})}
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, p.stdout, p.stderr
+	p.cmd.Dir, p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = dir, stdin, p.stdout, p.stderr
 	quiet.Watch(t, p.cmd)
 	if env != nil {
 		p.cmd.Env = env
