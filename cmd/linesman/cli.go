@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -25,7 +26,7 @@ type grammar struct {
 	DataDir   string `name:"data-dir" setting:"data_dir" placeholder:"DIR" help:"${data_dir}" group:"settings"`
 	Config    string `name:"config" placeholder:"FILE" help:"TOML file with settings ($$LINESMAN_CONFIG)." group:"settings"`
 	LogLevel  string `name:"log-level" setting:"log_level" placeholder:"LEVEL" help:"${log_level}" group:"settings"`
-	NoDaemon  bool   `name:"no-daemon" setting:"background.start" means:"false" help:"Start no \"linesman up\" in the background: fail where none runs ($$LINESMAN_BACKGROUND_START)." group:"settings"`
+	NoDaemon  bool   `name:"no-daemon" setting:"background.start" help:"Start no \"linesman up\" in the background: fail where none runs ($$LINESMAN_BACKGROUND_START)." group:"settings"`
 	LogFormat string `name:"log-format" setting:"log_format" placeholder:"FORMAT" help:"${log_format}" group:"settings"`
 
 	Up         upCmd         `cmd:"" help:"Run everything in one process, with a NATS server of its own."`
@@ -180,8 +181,8 @@ func (call *invocation) read(kctx *kong.Context) {
 			call.needsSettings = p.Command.Tag.Get("settings") != "none"
 		case p.Flag != nil:
 			value, _ := kctx.FlagValue(p.Flag).(string)
-			if means := p.Flag.Tag.Get("means"); means != "" {
-				value = means
+			if no, is := kctx.FlagValue(p.Flag).(bool); is { // --no-daemon, of a setting that says the opposite
+				value = strconv.FormatBool(!no)
 			}
 			if key := p.Flag.Tag.Get("setting"); key != "" {
 				call.settings = append(call.settings, config.Flag{Key: key, Value: value, Name: "--" + p.Flag.Name})
