@@ -48,12 +48,17 @@ func (f *front) ready(ctx context.Context) error {
 	return errors.New("NATS is away")
 }
 
-// begin serves the health checks. What else there is comes with the desk.
-func (f *front) begin(ctx context.Context) {
+// begin serves the health checks. What else there is comes with the desk. The
+// context ends with the server, also where that fails.
+func (f *front) begin(ctx context.Context) context.Context {
 	ctx, f.end = context.WithCancel(ctx)
 	f.served = make(chan error, 1)
 	f.web.Hold()
-	go func() { f.served <- f.web.Serve(ctx) }()
+	go func() {
+		defer f.end()
+		f.served <- f.web.Serve(ctx)
+	}()
+	return ctx
 }
 
 // serve serves until ctx ends; it goes on with what begin began.

@@ -41,12 +41,12 @@ func (c *responderCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	f.begin(ctx)
+	serving := f.begin(ctx)
 	failed := func(err error) error {
 		f.end()
 		return errors.Join(quiet(err), <-f.served)
 	}
-	b, err := a.connectPatiently(ctx, bus.ResponderUser)
+	b, err := a.connectPatiently(serving, bus.ResponderUser)
 	if err != nil {
 		return failed(err)
 	}
