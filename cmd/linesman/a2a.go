@@ -18,14 +18,14 @@ func (d *desk) serveA2A() error {
 	})
 	for _, r := range h.Routes() {
 		if r.Scope == "" {
-			d.web.HandlePublic(r.Pattern, r.Handler)
+			d.front.web.HandlePublic(r.Pattern, r.Handler)
 			continue
 		}
 		scope, err := web.ScopeOf(r.Scope)
 		if err != nil {
 			return err
 		}
-		d.web.HandleFor(scope, r.Pattern, d.named(r.Handler))
+		d.front.web.HandleFor(scope, r.Pattern, d.named(r.Handler))
 	}
 	return nil
 }
@@ -34,7 +34,7 @@ func (d *desk) serveA2A() error {
 // listens at every address of the machine has none of its own: its card names
 // the one that it was asked at.
 func (d *desk) cardURL() string {
-	if addr, ok := d.addr.(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
+	if addr, ok := d.front.addr.(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
 		return ""
 	}
 	return d.url()

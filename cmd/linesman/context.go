@@ -112,7 +112,7 @@ func (c *contextCmd) context(a *app) (natsContext, error) {
 		one.Creds, err = filepath.Abs(one.Creds) // it will be read from elsewhere
 		return one, err
 	}
-	login, _, err := a.logins(c.User, func() {})
+	login, _, err := a.logins(c.User)
 	if err != nil {
 		return one, err
 	}

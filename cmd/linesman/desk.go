@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,9 +33,7 @@ type desk struct {
 	tools *delegator.Delegator
 	cloud *cloud.Driver
 	push  *push.Pusher
-	front *front      // nil: no HTTP
-	web   *web.Server // of it
-	addr  net.Addr
+	front *front // nil: no HTTP
 	mcp   *mcp.Endpoint
 
 	listening chan struct{} // closed once requests over NATS arrive
@@ -83,9 +80,9 @@ func (a *app) newDeskBehind(b *bus.Bus, f *front) (*desk, error) {
 	if f == nil {
 		return d, nil
 	}
-	d.front, d.web, d.addr = f, f.web, f.addr
+	d.front = f
 	d.mcp = mcp.Handler(mcp.NewServer(d.mcpConfig()))
-	d.web.Handle("/mcp", d.named(d.mcp))
+	f.web.Handle("/mcp", d.named(d.mcp))
 	if err := d.serveREST(); err != nil {
 		return nil, err
 	}
@@ -147,7 +144,7 @@ func (d *desk) serveREST() error {
 		if err != nil {
 			return err
 		}
-		d.web.HandleFor(scope, r.Pattern, d.named(r.Handler))
+		d.front.web.HandleFor(scope, r.Pattern, d.named(r.Handler))
 	}
 	return nil
 }
@@ -192,10 +189,10 @@ func (d *desk) open(ctx context.Context) error {
 
 // url is where HTTP is served, "" where it is not.
 func (d *desk) url() string {
-	if d.addr == nil {
+	if d.front == nil {
 		return ""
 	}
-	return "http://" + d.addr.String()
+	return "http://" + d.front.addr.String()
 }
 
 // serve answers requests until ctx ends: then it returns nil.
@@ -212,7 +209,7 @@ func (d *desk) serve(ctx context.Context) error {
 		return d.bus.AskCloud(ctx, func(ctx context.Context) error { return d.cloud.Follow(ctx, d.openCloud) })
 	})
 	group.Go(func() error { return d.push.Run(ctx) })
-	if d.web != nil {
+	if d.front != nil {
 		group.Go(func() error {
 			defer d.mcp.Close()
 			return d.front.serve(ctx)

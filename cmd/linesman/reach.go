@@ -144,15 +144,14 @@ var errNobody = errors.New("no linesman is running here")
 // connect connects to the server of --nats, or as user to the `linesman up`
 // of the data directory. It starts nothing.
 func (a *app) connect(ctx context.Context, user string) (*bus.Bus, error) {
-	return a.dial(ctx, user, func() {})
-}
-
-// dial is connect that calls again before each attempt to connect.
-func (a *app) dial(ctx context.Context, user string, again func()) (*bus.Bus, error) {
-	inside, public, err := a.logins(user, again)
+	inside, public, err := a.logins(user)
 	if err != nil {
 		return nil, err
 	}
+	return a.dial(ctx, inside, public)
+}
+
+func (a *app) dial(ctx context.Context, inside, public bus.Login) (*bus.Bus, error) {
 	// The server of a data directory comes back, maybe elsewhere: who refuses us
 	// meanwhile is another one at its old port.
 	inside.EndRefused = a.asks && a.config.NATS != ""
@@ -174,7 +173,7 @@ func (a *app) dial(ctx context.Context, user string, again func()) (*bus.Bus, er
 
 func (a *app) names() bus.Names { return bus.Names{Prefix: a.config.Prefix} }
 
-func (a *app) logins(user string, again func()) (inside, public bus.Login, err error) {
+func (a *app) logins(user string) (inside, public bus.Login, err error) {
 	if a.config.NATS != "" && isDir(a.config.Creds) {
 		inside, public, err = keyLogins(a.config.Creds, a.config.NATS, user)
 		for _, l := range []bus.Login{inside, public} {
@@ -203,10 +202,7 @@ func (a *app) logins(user string, again func()) (inside, public bus.Login, err e
 		return inside, public, err
 	}
 	inside, public = credentials.Logins(running.NATS, user)
-	where := func() string { // it may come back on another port
-		again()
-		return whereIs(data)
-	}
+	where := func() string { return whereIs(data) } // it may come back on another port
 	inside.Where, public.Where = where, where
 	return inside, public, nil
 }

@@ -79,7 +79,16 @@ func (a *app) connectHere(ctx context.Context, user string) (*bus.Bus, error) {
 	if err != nil {
 		return nil, exitWith(exitNATS, fmt.Errorf("%s is in use, and no `linesman up` answers there: %w", a.config.DataDir, err))
 	}
-	b, err := a.dial(ctx, user, a.revive)
+	inside, public, err := a.logins(user)
+	if err != nil {
+		return nil, err
+	}
+	where := func() string {
+		a.revive()
+		return whereIs(a.config.DataDir)
+	}
+	inside.Where, public.Where = where, where
+	b, err := a.dial(ctx, inside, public)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 no server
 }
 
 func (c *responderCmd) Run(ctx context.Context, a *app) error {
-	if _, _, err := a.logins(bus.ResponderUser, func() {}); err != nil { // no waiting mends it
+	if _, _, err := a.logins(bus.ResponderUser); err != nil { // no waiting mends it
 		return err
 	}
 	f, err := a.newFront(a.config.HTTP)
