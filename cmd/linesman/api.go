@@ -61,14 +61,14 @@ type issue struct {
 // answerTime is how long an answer may take that waits for nothing.
 const answerTime = 15 * time.Second
 
-// ask calls a tool with args and waits at most patience for its answer. An
+// ask calls a tool with args and waits at most timeout for its answer. An
 // answer that holds an error is none of ask; errors of ask have exit codes.
-func (c *caller) ask(ctx context.Context, patience time.Duration, tool string, args map[string]any) (answer, error) {
+func (c *caller) ask(ctx context.Context, timeout time.Duration, tool string, args map[string]any) (answer, error) {
 	body, err := json.Marshal(args)
 	if err != nil {
 		return answer{}, err
 	}
-	asking, cancel := context.WithTimeout(ctx, patience)
+	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	body, err = c.bus.Ask(asking, tool, body)
 	switch {
@@ -77,7 +77,7 @@ func (c *caller) ask(ctx context.Context, patience time.Duration, tool string, a
 	case ctx.Err() != nil:
 		return answer{}, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		return answer{}, exitWith(exitNATS, fmt.Errorf("the responder gave no answer within %s: see `linesman doctor`", shortTime(patience)))
+		return answer{}, exitWith(exitNATS, fmt.Errorf("the responder gave no answer within %s: see `linesman doctor`", shortTime(timeout)))
 	case errors.Is(err, bus.ErrDenied):
 		return answer{}, exitWith(exitNATS, fmt.Errorf("%w: use the keys of %s, %s", err, bus.OperatorUser, mayDo[bus.OperatorUser]))
 	case errors.Is(err, bus.ErrUnreachable):

@@ -38,7 +38,7 @@ func (c *downCmd) check(a *app) error {
 func (c *downCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
 	var asked int
-	for late := time.Now().Add(patience); held(a.config.DataDir); {
+	for late := time.Now().Add(stopTimeout); held(a.config.DataDir); {
 		here, err := readInstance(a.config.DataDir)
 		if err == nil && here.PID != asked {
 			if err = a.askStop(ctx, here); err == nil {
@@ -46,9 +46,9 @@ func (c *downCmd) Run(ctx context.Context, a *app) error {
 			}
 		}
 		if time.Now().After(late) {
-			return fmt.Errorf("%s is still in use after %v%s", a.config.DataDir, patience, by(here, err))
+			return fmt.Errorf("%s is still in use after %v%s", a.config.DataDir, stopTimeout, by(here, err))
 		}
-		if err := pause(ctx); err != nil {
+		if err := retryPause(ctx); err != nil {
 			return err
 		}
 	}
@@ -76,19 +76,20 @@ func (a *app) takeOver(ctx context.Context) (*os.File, error) {
 				a.log.Info("the `linesman up` in the background gives way", zap.Int("pid", here.PID))
 			}
 		}
-		if waited > patience {
-			return nil, fmt.Errorf("%w: %s, and has not given way after %v%s", errLocked, data, patience, by(here, err))
+		if waited > stopTimeout {
+			return nil, fmt.Errorf("%w: %s, and has not given way after %v%s", errLocked, data, stopTimeout, by(here, err))
 		}
-		if err := pause(ctx); err != nil {
+		if err := retryPause(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// patience is how long an `up` that was asked to end may take.
-const patience = 30 * time.Second
+// stopTimeout is how long an `up` that was asked to end may take.
+const stopTimeout = 30 * time.Second
 
-func pause(ctx context.Context) error {
+// retryPause waits a moment before the next attempt, unless ctx ends.
+func retryPause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

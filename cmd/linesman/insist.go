@@ -20,8 +20,8 @@ const away = 60 * time.Second
 func (a *app) insist(ctx context.Context, do func(context.Context) error) error {
 	begun, said := time.Now(), false
 	// An answer that was on its way when the connection broke never comes.
-	for patience := 2 * time.Second; ; patience = min(2*patience, 10*time.Second) {
-		attempt, cancel := context.WithTimeout(ctx, patience)
+	for timeout := 2 * time.Second; ; timeout = min(2*timeout, 10*time.Second) {
+		attempt, cancel := context.WithTimeout(ctx, timeout)
 		err := do(attempt)
 		cancel()
 		switch {
@@ -33,7 +33,7 @@ func (a *app) insist(ctx context.Context, do func(context.Context) error) error 
 			said = true
 			a.sayAway()
 		}
-		if err := pause(ctx); err != nil {
+		if err := retryPause(ctx); err != nil {
 			return err
 		}
 	}

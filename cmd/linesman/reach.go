@@ -129,7 +129,7 @@ func lockDataSoon(ctx context.Context, data string, wanted func() bool) (*os.Fil
 		case !errors.Is(err, errLocked) || time.Now().After(late):
 			return f, err
 		}
-		if pause(ctx) != nil {
+		if retryPause(ctx) != nil {
 			return nil, err
 		}
 	}

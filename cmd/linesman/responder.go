@@ -46,7 +46,7 @@ func (c *responderCmd) Run(ctx context.Context, a *app) error {
 		f.end()
 		return errors.Join(quiet(err), <-f.served)
 	}
-	b, err := a.connectPatiently(serving, bus.ResponderUser)
+	b, err := a.connectWithRetry(serving, bus.ResponderUser)
 	if err != nil {
 		return failed(err)
 	}

@@ -45,10 +45,10 @@ func (c *waitCmd) Run(ctx context.Context, a *app) error {
 }
 
 // A wait asks anew every waitSlice, for an answer can be lost with the
-// responder that owed it, and bears nobody being there for waitPatience.
+// responder that owed it, and ends when there was no responder for maxResponderOutage.
 const (
-	waitSlice    = 30 * time.Second
-	waitPatience = 30 * time.Second
+	waitSlice          = 30 * time.Second
+	maxResponderOutage = 30 * time.Second
 )
 
 // firstDraw is how long a wait lasts before it draws its line: a run that has
@@ -116,7 +116,7 @@ func (c *caller) end(ctx context.Context, run runID, timeout time.Duration) (ans
 		}
 		nobody := errors.Is(err, bus.ErrNoResponder)
 		switch {
-		case ctx.Err() != nil, exitCode(err) != exitNATS, errors.Is(err, bus.ErrRefused), nobody && !met, time.Since(lost) > waitPatience:
+		case ctx.Err() != nil, exitCode(err) != exitNATS, errors.Is(err, bus.ErrRefused), nobody && !met, time.Since(lost) > maxResponderOutage:
 			return answer{}, err
 		case over:
 			return answer{}, exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))

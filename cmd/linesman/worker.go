@@ -29,7 +29,7 @@ Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 no server
 }
 
 func (c *workerCmd) Run(ctx context.Context, a *app) error {
-	b, err := a.connectPatiently(ctx, bus.WorkerUser)
+	b, err := a.connectWithRetry(ctx, bus.WorkerUser)
 	if err != nil {
 		return quiet(err)
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/linesman/linesman/bus"
 )
 
-// connectPatiently is connect for a role: it tries again, with pauses, while the
+// connectWithRetry is connect for a role: it tries again, with pauses, while the
 // server is away or refuses the credentials, for both can heal. Files are read
 // anew each time; one that is missing or damaged is an error, as is a server that
 // will not do. Each reason is logged once. Where ctx ends the error is ctx's.
-func (a *app) connectPatiently(ctx context.Context, user string) (*bus.Bus, error) {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 200*time.Millisecond, 5*time.Second
+func (a *app) connectWithRetry(ctx context.Context, user string) (*bus.Bus, error) {
+	delays := backoff.NewExponentialBackOff()
+	delays.InitialInterval, delays.MaxInterval = 200*time.Millisecond, 5*time.Second
 	said := ""
 	for {
 		b, err := a.connect(ctx, user)
@@ -40,7 +40,7 @@ func (a *app) connectPatiently(ctx context.Context, user string) (*bus.Bus, erro
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(pause.NextBackOff()):
+		case <-time.After(delays.NextBackOff()):
 		}
 	}
 }
