@@ -47,8 +47,8 @@ type grammar struct {
 	Bridge     bridgeCmd     `cmd:"" help:"Answer requests that programs leave as files."`
 	Forget     forgetCmd     `cmd:"" help:"Erase a run that has ended."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
-	Down       downCmd       `cmd:"" help:"End the up of the data directory."`
-	Health     healthCmd     `cmd:"" help:"Say whether linesman takes and stores."`
+	Down       downCmd       `cmd:"" help:"Stop the up of the data directory."`
+	Health     healthCmd     `cmd:"" help:"Check that linesman accepts and stores data."`
 	Doctor     doctorCmd     `cmd:"" help:"Look at all that linesman needs, and say what to do."`
 	Token      tokenCmd      `cmd:"" help:"Make, list and remove tokens for callers over HTTP."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`

@@ -8,7 +8,7 @@ const (
 	exitDone   = 0 // done
 	exitFailed = 1 // failed, or a difference was found
 	exitUsage  = 2 // bad flags or settings; for run, too
-	exitNATS   = 3 // NATS is out of reach, or does not take and store
+	exitNATS   = 3 // NATS is out of reach, or does not accept and store data
 	exitNoRun  = 4 // there is no such run
 
 	exitBusy = 75 // of `up --background` alone: another one has the data directory

@@ -12,15 +12,15 @@ type healthCmd struct{}
 
 // Help is printed by `linesman health --help`.
 func (healthCmd) Help() string {
-	return `Asks the "linesman up" of this data directory, or the NATS server of --nats, whether it takes and stores: the streams are
-there and have room, a write is acknowledged, and a normalizer keeps up. The keys of any role will do: those of operator
-and normalizer can check all of it, and what others cannot check is named on stderr.
+	return `Checks that the "linesman up" of this data directory, or the NATS server of --nats, accepts and stores data: the streams
+exist and have space, a write is acknowledged, and a normalizer keeps up. It works with the keys of any role. Those of
+operator and normalizer permit all checks; checks that other keys do not permit are listed on stderr.
 
 Examples:
 
     linesman health && echo fine
 
-Exit status: 0 fine, 2 bad flags or settings, 3 not; what is wrong is on stderr.`
+Exit status: 0 healthy, 2 bad flags or settings, 3 not healthy; the reason is on stderr.`
 }
 
 func (c *healthCmd) Run(ctx context.Context, a *app) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// nextLink is the id of a run that goes on with a task, which any run of it
-// names. The error says why nobody can go on with it.
+// nextLink returns the id of the run that continues a task, and the id of the
+// task, of which run may be any run. The error says why it cannot be continued.
 func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link, task string, err error) {
 	record, err := a.settled(ctx, b, run, "")
 	if err != nil {
@@ -29,12 +29,12 @@ func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link
 			break
 		}
 		if errors.Is(err, errRemoved) {
-			continue // its number is used up
+			continue // its number was used
 		}
 		if err != nil {
 			return "", "", fmt.Errorf("--resume %s: %w", run, err)
 		}
-		if next.Continues == task { // else somebody has given that id to a run of their own
+		if next.Continues == task { // else it is a run of its own with such an id
 			record = next
 		}
 	}
@@ -42,20 +42,19 @@ func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link
 	case record.Agent != agent:
 		return "", "", fmt.Errorf("--resume %s: it is a run of %s: name that with --agent", run, record.Agent)
 	case !record.Waits():
-		return "", "", fmt.Errorf("--resume %s: nothing waits to be gone on with: run %s is %s", run, record.ID, record.Outcome())
-	case n == runs.MaxLinks: // the one that is left is for giving it up
-		return "", "", fmt.Errorf("--resume %s: %w: `linesman cancel %s` gives it up", run, runs.ErrManyRuns, task)
+		return "", "", fmt.Errorf("--resume %s: the task is not awaiting resumption: run %s is %s", run, record.ID, record.Outcome())
+	case n == runs.MaxLinks: // the last one is for the cancel
+		return "", "", fmt.Errorf("--resume %s: %w: `linesman cancel %s` cancels the task", run, runs.ErrManyRuns, task)
 	}
 	return link, task, nil
 }
 
-// errRemoved reports a run of which no more is known than that it was there.
+// errRemoved reports a run whose record was removed.
 var errRemoved = errors.New("its record was removed")
 
-// settled is the record of a run; that of one that may just be ending is waited
-// for a moment, unless it is none of the task, "" being any. The error is
-// [runs.ErrNoRun] where there never was one, as far as anything tells, and
-// errRemoved where it was removed.
+// settled returns the record of a run. It waits a few seconds for the end of a
+// run of the task, or of any run if task is "". The error is [runs.ErrNoRun] if
+// the run is unknown, and errRemoved if its record was removed.
 func (a *app) settled(ctx context.Context, b *bus.Bus, run, task string) (*runs.Record, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

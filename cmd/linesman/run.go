@@ -25,7 +25,7 @@ import (
 type runCmd struct {
 	Agent       agentKind `placeholder:"KIND" help:"The dialect the command prints. By default that of its program, else codex."`
 	Run_        runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
-	Resume      runID     `placeholder:"RUN" help:"Go on with this run as the same task: it has ended with the status 42, and has its answer now."`
+	Resume      runID     `placeholder:"RUN" help:"Continue the task of this run, which ended with exit status 42 and has its answer now."`
 	Label       labels    `placeholder:"K=V" mapsep:"none" help:"Label of the run; can be repeated."`
 	IdleTimeout string    `name:"idle-timeout" setting:"limits.idle" placeholder:"DURATION" help:"${limits_idle}"`
 	Timeout     string    `name:"timeout" setting:"limits.hard" placeholder:"DURATION" help:"${limits_hard}"`
@@ -49,8 +49,8 @@ Examples:
     linesman run --label ticket=42 --timeout 20m -- codex exec --json --sandbox workspace-write "Go."
     linesman run --resume T-local-0mwqeheq41ojmir -- ./program --resume
 
-An agent that ends with the status 42 needs an answer first: its task is open, in the state input-required, until --resume
-goes on with it, by a run of its own, or "linesman cancel" gives it up.
+An agent that ends with the status 42 needs an answer first: its task stays open, in the state input-required, until
+--resume continues it in another run, or "linesman cancel" cancels it.
 
 Exit status: the agent's own; 128+N when signal N ended it; 124 when a limit did; 125 when linesman itself failed;
 126 when the command cannot be executed; 127 when it is not found; 1 when the run is known already; 2 for bad flags or

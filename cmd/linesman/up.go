@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -65,8 +66,15 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 		}
 		return nil
 	})
-	if n := worker.StillWriting(a.runsDir()); n > 0 && ctx.Err() != nil {
-		fmt.Fprintf(a.stderr, "linesman: runs still at work: %d; their agents continue under their limits, and the next `linesman up` on this data directory resumes the runs\n", n)
+	var end []string
+	if err == nil && ctx.Err() == nil {
+		end = append(end, "stopped by `linesman down`")
+	}
+	if n := worker.StillWriting(a.runsDir()); n > 0 && (ctx.Err() != nil || end != nil) {
+		end = append(end, fmt.Sprintf("runs still at work: %d; their agents continue under their limits, and the next `linesman up` on this data directory resumes the runs", n))
+	}
+	if end != nil {
+		fmt.Fprintf(a.stderr, "linesman: %s\n", strings.Join(end, "; "))
 	}
 	return quiet(err)
 }

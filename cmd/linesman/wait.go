@@ -19,8 +19,8 @@ type waitCmd struct {
 
 // Help is printed by `linesman wait --help`.
 func (waitCmd) Help() string {
-	return `Waits until a run has ended and tells what came of it. On a terminal a line at the bottom says how far it is. Ctrl-C ends
-the waiting, not the run. A responder that goes away meanwhile is waited for, as long as half a minute.
+	return `Waits until a run has ended and prints its result. On a terminal the bottom line shows the progress of the run. Ctrl-C
+ends this command, not the run. If the responder becomes unavailable, the command waits up to 30 s for its return.
 
 Examples:
 

@@ -378,7 +378,7 @@ func TestProgramIsOneTaskUntilItIsDone(t *testing.T) {
 	if v["status"] != "completed" || v["task_id"] != task {
 		t.Errorf("AdCP wait: %v", v)
 	}
-	if _, said, code := w.run([]string{"--resume", task}, "one", "two", "--resume"); code != 1 || !strings.Contains(said, "nothing waits to be gone on with: run "+task+"-3 is completed") {
+	if _, said, code := w.run([]string{"--resume", task}, "one", "two", "--resume"); code != 1 || !strings.Contains(said, "the task is not awaiting resumption: run "+task+"-3 is completed") {
 		t.Errorf("linesman said %q and ended with %d", said, code)
 	}
 	if _, said, code := w.run([]string{"--resume", "T-none"}, "one", "two"); code != 1 || !strings.Contains(said, "--resume T-none: there is no such run") {
