@@ -252,6 +252,7 @@ func TestAReceiverThatIsAwayForTooLongIsGivenUp(t *testing.T) {
 func TestOneThatHangsHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	s.hurry = true
 	hangs := receive(t, func(_ int, _ http.ResponseWriter, _ []byte, gone <-chan struct{}) int { <-gone; return -1 })
 	quick := receive(t, nil)
 	n := s.node(nil)
@@ -300,7 +301,7 @@ func TestTwoRespondersTellOnce(t *testing.T) {
 	}
 	s.until("all are told", func() bool { return len(r.taken()) == 2*len(all) && s.waiting() == 0 })
 	if n := len(r.requests()); n != 2*len(all) {
-		t.Errorf("%d requests for %d notifications", n, 2*len(all))
+		t.Errorf("%d requests for %d notifications\n%s", n, 2*len(all), s.log())
 	}
 }
 

@@ -47,6 +47,7 @@ type stage struct {
 	bus    *bus.Bus // the operator's
 	logs   *zap.Logger
 	said   *bytes.Buffer
+	hurry  bool // requests take half a second at most
 	mu     sync.Mutex
 }
 
@@ -139,7 +140,9 @@ func (s *stage) node(change func(*push.Config)) *node {
 		change(&cfg)
 	}
 	n.pusher = push.New(cfg)
-	n.pusher.Hurry(500 * time.Millisecond)
+	if s.hurry {
+		n.pusher.Hurry(500 * time.Millisecond)
+	}
 	n.stop = s.during("pusher", n.pusher.Run)
 	return n
 }
