@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,6 +24,7 @@ type Run struct {
 	err    stream
 
 	cancels chan string   // reasons, one is enough
+	reason  *string       // one of them, while the raw log has no cancel entry
 	noted   chan struct{} // closed once the raw log has a cancel entry
 	begun   func()        // called once the raw log has our start entry; may be nil
 	over    chan struct{} // closed when Drive returns
@@ -115,33 +115,12 @@ func (r *Run) AgentEnded() bool {
 	return ex != nil && err == nil
 }
 
-// Cancel asks for the end of the run: a cancel entry with reason, cut to
-// [runs.MaxReason] bytes, then the end of the agent. It returns when the entry
-// is stored or the run is over. While the raw log is out of reach the agent is
-// ended after two seconds all the same; the entry follows, before the exit.
-func (r *Run) Cancel(ctx context.Context, reason string) error {
-	select {
-	case r.cancels <- reason:
-	default: // asked for already
-	}
-	const patience = 2 * time.Second
-	t := time.NewTimer(patience)
-	defer t.Stop()
-	select {
-	case <-r.noted:
-	case <-r.over:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		if r.dir.Spec.process() {
-			_ = r.dir.tell(ctlCancel) // no shim yet: then Drive sees to it
-		}
-	}
-	return nil
-}
-
 func (r *Run) drive(ctx context.Context) (ex runs.Exit, err error) {
-	r.raw, err = r.w.cfg.Logs.Open(ctx, r.dir.Spec.Agent, r.dir.Spec.Run, r.place.Log)
+	mark := r.place.Log
+	err = r.tending(func() (err error) {
+		r.raw, err = r.w.cfg.Logs.Open(ctx, r.dir.Spec.Agent, r.dir.Spec.Run, mark)
+		return err
+	})
 	if err != nil {
 		return ex, fmt.Errorf("open raw log: %w", err)
 	}
@@ -282,9 +261,7 @@ func (r *Run) carry(ctx context.Context) (*runs.Exit, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case reason := <-r.cancels:
-			if err := r.cancel(ctx, reason); err != nil {
-				return nil, err
-			}
+			r.reason = &reason
 		case <-watch.C:
 		case <-timer.C:
 		}
@@ -353,24 +330,11 @@ func (r *Run) abandon(ctx context.Context) error {
 	return r.dir.Remove()
 }
 
-// cancel stores a cancel entry, unless there is one, and stops the source.
-func (r *Run) cancel(ctx context.Context, reason string) error {
-	if len(reason) > runs.MaxReason {
-		reason = strings.ToValidUTF8(reason[:runs.MaxReason], "")
-	}
-	for !r.place.Log.Cancelled {
-		err := r.append(ctx, time.Now(), runs.Cancelled, 0, runs.Encode(runs.Remark{Reason: reason}))
-		if err != nil && !errors.Is(err, runs.ErrMoved) {
-			return err
-		}
-	}
-	return nil
-}
-
 // append stores an entry and the place it leads to. After an ErrMoved the
 // place is where the log really stands.
 func (r *Run) append(ctx context.Context, now time.Time, kind runs.Kind, offset int64, body []byte) error {
-	err := r.raw.Append(ctx, runs.Entry{Kind: kind, Time: now.UnixMilli(), Offset: offset, Body: body})
+	e := runs.Entry{Kind: kind, Time: now.UnixMilli(), Offset: offset, Body: body}
+	err := r.tending(func() error { return r.raw.Append(ctx, e) })
 	if err != nil && !errors.Is(err, runs.ErrMoved) {
 		return fmt.Errorf("append %s entry: %w", kind, err)
 	}
@@ -386,15 +350,6 @@ func (r *Run) append(ctx context.Context, now time.Time, kind runs.Kind, offset 
 		return ErrEnded
 	}
 	return err
-}
-
-// stop tells the source to end, once the log says so.
-func (r *Run) stop() {
-	if !r.stopped {
-		r.stopped = true
-		close(r.noted)
-		r.source.stop()
-	}
 }
 
 // age is how long ago the run was made.

@@ -84,11 +84,17 @@ type fileLogs struct {
 
 	mu    sync.Mutex
 	count int
-	away  chan struct{}                             // appends wait until it is closed
+	away  chan struct{}                             // Open and Append wait until it is closed
 	hook  func(l *fileLog, e runs.Entry) runs.Entry // before each append
 }
 
-func (l *fileLogs) Open(_ context.Context, _, run string, m runs.Mark) (Log, error) {
+func (l *fileLogs) Open(ctx context.Context, _, run string, m runs.Mark) (Log, error) {
+	l.mu.Lock()
+	away := l.away
+	l.mu.Unlock()
+	if err := wait(ctx, away); err != nil {
+		return nil, err
+	}
 	log := &fileLog{logs: l, path: filepath.Join(l.dir, run), mark: m}
 	entries, size := readLog(log.path)
 	if m.Seq > uint64(len(entries)) {
@@ -105,6 +111,19 @@ func (l *fileLogs) setAway(c chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.away = c
+}
+
+// wait waits until away is closed; nil: not at all.
+func wait(ctx context.Context, away <-chan struct{}) error {
+	if away == nil {
+		return nil
+	}
+	select {
+	case <-away:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 type fileLog struct {
@@ -125,12 +144,8 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 	if kill && !l.logs.killAfter {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
-	if away != nil {
-		select {
-		case <-away:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := wait(ctx, away); err != nil {
+		return err
 	}
 	if hook != nil {
 		e = hook(l, e)
@@ -244,13 +259,19 @@ func (l *lab) drive(spec Spec) runs.Exit {
 // begun drives a new run in the background until its output holds want.
 func (l *lab) begun(spec Spec, want string) (*Run, <-chan result) {
 	l.t.Helper()
-	r := l.w.Run(l.create(spec))
+	r, done := l.driven(l.t.Context(), l.create(spec))
+	l.await(spec.Run, want)
+	return r, done
+}
+
+// driven drives the run of d in the background.
+func (l *lab) driven(ctx context.Context, d *Dir) (*Run, <-chan result) {
+	r := l.w.Run(d)
 	done := make(chan result, 1)
 	go func() {
-		ex, err := r.Drive(l.t.Context())
+		ex, err := r.Drive(ctx)
 		done <- result{ex, err}
 	}()
-	l.await(spec.Run, want)
 	return r, done
 }
 

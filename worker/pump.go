@@ -33,12 +33,8 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return sent, err
 		}
-		select {
-		case reason := <-r.cancels:
-			if err := r.cancel(ctx, reason); err != nil {
-				return sent, err
-			}
-		default:
+		if err := r.cancel(ctx); err != nil {
+			return sent, err
 		}
 		if r.stopped && !r.source.lasting() {
 			return sent, nil

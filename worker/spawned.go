@@ -57,37 +57,53 @@ const maxPause = time.Minute
 const maxShimLog = 64 << 10
 
 func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
-	s.running()
-	if s.exit == nil {
-		ex, err := s.verdict()
-		if ex == nil || err != nil {
+	if s.started.IsZero() {
+		if begun, err := s.start(); !begun || err != nil {
 			return nil, err
 		}
-		s.exit, s.exitAt = ex, now
-		s.complain()
+	}
+	watched, err := s.watched(now)
+	if err != nil {
+		return nil, err
 	}
 	busy, err := held(s.dir.file(outFile))
 	if err != nil {
 		return nil, err
 	}
-	if !busy {
-		return s.exit, nil
+	hopeless := len(s.shim) == 0 || !busy && s.overs >= maxTries
+	if s.exit == nil && !watched && hopeless {
+		s.log.Warn("shim is gone, nobody knows how the agent ends", zap.String("shim", s.lastWords()))
+		s.exit, s.exitAt = &runs.Exit{Reason: runs.ReasonLost}, now
 	}
-	alive, err := held(s.dir.file(shimFile))
 	switch {
-	case err != nil:
-		return nil, err
-	case alive: // and ends whoever holds the output in silence
-		if s.stopped {
-			_ = s.dir.tell(ctlCancel)
-		}
+	case s.exit != nil && !busy:
+		return s.exit, nil
+	case watched: // and whoever holds the output in silence is ended
 		return nil, nil
-	case now.Sub(s.active()) < s.dir.Spec.Limits.Linger && !(s.stopped && s.overs >= maxTries):
+	case s.exit == nil, now.Sub(s.active()) < s.dir.Spec.Limits.Linger && !(s.stopped && s.overs >= maxTries):
 		s.takeOver(now)
 		return nil, nil
 	}
 	s.log.Warn("output is still held by somebody, given up after silence", zap.Duration("silence", now.Sub(s.active())))
 	return s.exit, nil
+}
+
+// tend starts another shim in the place of one that is gone, and repeats a
+// cancel. Other than ended it starts no agent and does not judge when the run
+// is over, so that it can be called before the raw log is known to be ours, and
+// while nobody reads the output.
+func (s *spawned) tend(now time.Time) {
+	if !exists(s.dir.file(startedFile)) {
+		return
+	}
+	watched, err := s.watched(now)
+	if watched || err != nil { // then it is looked again
+		return
+	}
+	busy, err := held(s.dir.file(outFile))
+	if err == nil && (busy || s.exit == nil && s.overs < maxTries) {
+		s.takeOver(now)
+	}
 }
 
 func (s *spawned) stop() {
@@ -125,43 +141,36 @@ func (s *spawned) active() time.Time {
 	return latest
 }
 
-// verdict returns how the agent ended, or nil while it has not. It sees to it
-// that there is an agent at all.
-func (s *spawned) verdict() (*runs.Exit, error) {
-	if s.started.IsZero() {
-		if begun, err := s.start(); !begun || err != nil {
-			return nil, err
-		}
-	}
+// watched reports whether a shim has the run, and finds out how the agent
+// ended, once that is recorded.
+func (s *spawned) watched(now time.Time) (bool, error) {
 	// In this order: a shim locks, then claims the start; it writes exit.json,
 	// then gives the lock back.
+	ours := s.running()
 	alive, err := held(s.dir.file(shimFile))
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	ex := s.hear()
-	if ex == nil {
-		ex, err = readExit(s.dir.path, s.dir.mark.Keys...)
-	}
-	if ex != nil || err != nil {
-		return ex, err
-	}
-	if alive || s.running() {
-		if s.stopped {
-			_ = s.dir.tell(ctlCancel)
+	if s.exit == nil {
+		ex := s.hear()
+		if ex == nil {
+			ex, err = readExit(s.dir.path, s.dir.mark.Keys...)
 		}
-		return nil, nil
+		if err != nil {
+			return false, err
+		}
+		if ex != nil {
+			s.exit, s.exitAt = ex, now
+			s.complain()
+		}
 	}
-	busy, err := held(s.dir.file(outFile))
-	if err != nil {
-		return nil, err
+	if !alive && !ours {
+		return false, nil
 	}
-	if len(s.shim) == 0 || !busy && s.overs >= maxTries {
-		s.log.Warn("shim is gone, nobody knows how the agent ends", zap.String("shim", s.lastWords()))
-		return &runs.Exit{Reason: runs.ReasonLost}, nil
+	if s.stopped {
+		_ = s.dir.tell(ctlCancel)
 	}
-	s.takeOver(time.Now())
-	return nil, nil
+	return true, nil
 }
 
 // takeOver starts a shim in the place of one that is gone: as often as it
