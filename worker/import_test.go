@@ -546,6 +546,41 @@ func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
 	}
 }
 
+// What is in the way of a compaction fails no import, adds no line twice, and is
+// said once. Once it is gone the ledger is compacted.
+func TestLedgerThatCannotBeCompactedFailsNoImport(t *testing.T) {
+	l := newLab(t)
+	l.w.ledger.max = 2 << 10
+	path, dir := l.w.ledger.path, t.TempDir()
+	if err := os.Mkdir(path+tmpSuffix, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const files = 30
+	for i := range files {
+		file := filepath.Join(dir, fmt.Sprint(i))
+		write(t, file, fmt.Sprintln(i))
+		if outputs, _ := l.imports(false, file); len(outputs) != 1 || !l.empty() {
+			t.Fatalf("file %d: %d runs, directory removed: %t", i, len(outputs), l.empty())
+		}
+	}
+	if n := strings.Count(contents(t, path), `"run":`); n != files {
+		t.Errorf("%d lines for %d files", n, files)
+	}
+	if n := l.lines.FilterMessageSnippet("compact").Len(); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+	if err := os.Remove(path + tmpSuffix); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the compaction", func() bool {
+		if err := l.w.ledger.add(imported{Dev: 1, Inode: 1, Sum: "s", Run: "r"}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		return err == nil && info.Size() <= l.w.ledger.max+200
+	})
+}
+
 func TestMoreFilesThanDescriptorsAreRefused(t *testing.T) {
 	l := newLab(t)
 	var before unix.Rlimit

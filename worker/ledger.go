@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"go.uber.org/zap"
 )
 
 // maxLedger is the size in bytes at which a ledger is compacted to its newest
@@ -59,14 +61,18 @@ type inode struct{ Dev, Inode uint64 }
 type ledger struct {
 	path string
 	max  int64
+	log  *zap.Logger
 	mu   sync.Mutex // one compaction at a time in this process: it needs memory
+
+	trouble trouble // with compacting
 }
 
 // tmpSuffix is the end of the name of the file that a compaction writes. The
 // next compaction truncates a file that an interrupted one has left.
 const tmpSuffix = ".tmp"
 
-// add appends a line.
+// add appends a line. A ledger that is due to be compacted and cannot be has the
+// line all the same: that is logged, and tried again at a later line.
 func (l *ledger) add(e imported) error {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -87,12 +93,17 @@ func (l *ledger) add(e imported) error {
 	if _, err := f.Write(append(append([]byte{'\n'}, line...), '\n')); err != nil {
 		return fmt.Errorf("ledger: %w", errors.Join(err, f.Truncate(end)))
 	}
-	if end < l.max {
+	if end < l.max || l.trouble.rest() > 0 {
 		return nil
 	}
 	if err := l.compact(f); err != nil {
-		return fmt.Errorf("compact ledger: %w", err)
+		l.trouble.had()
+		if l.trouble.new() {
+			l.log.Warn("compact the ledger of imports: it grows until that works", zap.Error(err))
+		}
+		return nil
 	}
+	l.trouble.over()
 	return nil
 }
 

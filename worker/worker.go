@@ -117,7 +117,11 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Worker{cfg: cfg, log: cfg.Log.Named("worker"), ledger: ledger{path: cfg.Ledger, max: maxLedger}, driven: make(map[string]*Run), freed: make(chan struct{}, 1), adopted: make(chan struct{})}, nil
+	log := cfg.Log.Named("worker")
+	return &Worker{
+		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
+		driven: make(map[string]*Run), freed: make(chan struct{}, 1), adopted: make(chan struct{}),
+	}, nil
 }
 
 // Name is who this is, in start entries.
