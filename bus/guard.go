@@ -349,18 +349,7 @@ func (g *readerGuard) record(l Limited) {
 	if err != nil {
 		return
 	}
-	path := filepath.Join(g.dir, limitedFile)
-	if err = os.WriteFile(path+".tmp", append(b, '\n'), 0o600); err == nil {
-		err = os.Rename(path+".tmp", path)
-	}
-	if err != nil {
+	if err := writeFile(filepath.Join(g.dir, limitedFile), append(b, '\n')); err != nil {
 		g.log.Warn(limitedFile+" cannot be written", zap.Error(err))
 	}
-}
-
-// set changes bounds.
-func (g *readerGuard) set(change func()) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	change()
 }

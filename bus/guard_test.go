@@ -26,6 +26,13 @@ func subscribe(t *testing.T, s *Server) (*nats.Conn, error) {
 	return nc, err
 }
 
+// set changes bounds.
+func (g *readerGuard) set(change func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change()
+}
+
 // asks is one request to the JetStream API.
 func asks(nc *nats.Conn) error {
 	m, err := nc.Request("$JS.API.STREAM.INFO."+testNames.Events(), nil, time.Second)
