@@ -32,7 +32,7 @@ const (
 	manyRequests   = 1000                   // in the queues: a flood
 	steadyRequests = 100                    // the same, where there are as many for
 	steadyTime     = 2 * time.Second        // so long
-	manyAnswers    = 50_000                 // messages from EVENTS that are not sent yet
+	manyAnswers    = 50_000                 // messages from EVENTS that wait, or more: see mostAnswers
 	mostUnread     = 64 << 20               // bytes that readers do not take, together
 	mostPending    = 16 << 20               // and one of them, or any other client
 	writeTime      = 5 * time.Second        // without a byte taken; a restart may wait for it
@@ -196,7 +196,7 @@ func (g *readerGuard) look(now time.Time) {
 		case strings.HasPrefix(name, "JetStream API "):
 			requests += q.Pending
 		case strings.HasPrefix(name, "[ACC:"+PublicAccount+"] ") && strings.HasSuffix(name, " sendQ"):
-			answers += q.Pending + q.InProgress
+			answers += q.Pending // those in progress are counted until the last of them is sent
 		}
 	}
 	switch {
@@ -210,6 +210,7 @@ func (g *readerGuard) look(now time.Time) {
 		return
 	}
 	readers := g.readers(s)
+	tooMany := answers >= manyAnswers && answers >= g.mostAnswers(s, len(readers))
 	unread := 0
 	for _, c := range readers {
 		unread += c.Pending
@@ -219,7 +220,7 @@ func (g *readerGuard) look(now time.Time) {
 	switch {
 	case flooded: // by whom else, where readers did not ask for as much
 		g.limit(s, now, whyRequests, heaviest(readers, min(requests, manyRequests/2), asked))
-	case answers >= manyAnswers && g.stuck(now):
+	case tooMany && g.stuck(now):
 		// The server still answers every request that a closed connection has sent,
 		// which can take minutes and all memory. Only a restart stops that.
 		g.restarted = now
@@ -227,7 +228,7 @@ func (g *readerGuard) look(now time.Time) {
 		if err := g.restart(); err != nil {
 			g.log.Error("the embedded server does not restart", zap.Error(err))
 		}
-	case answers >= manyAnswers:
+	case tooMany:
 		g.limit(s, now, whyDirect, heaviest(readers, 1, messages))
 	case unread >= mostUnread:
 		g.limit(s, now, whyUnread, heaviest(readers, 1, func(c *server.ConnInfo) int64 { return int64(c.Pending) }))
@@ -237,20 +238,40 @@ func (g *readerGuard) look(now time.Time) {
 	}
 }
 
+// mostAnswers is how many answers may wait where nobody asks for more than
+// [direct] does: one batch at a time, and another one where it gave up the first.
+// A connection of linesman's own may have several, each with a subscription.
+func (g *readerGuard) mostAnswers(s *server.Server, readers int) int {
+	batches := max(readers, len(g.before)) // those that went a moment ago are still answered
+	for _, account := range []string{ReadersAccount, PublicAccount} {
+		for _, c := range connections(s, account) {
+			if u := g.users[c.AuthorizedUser]; u != nil && !g.limits(u) {
+				batches += int(c.NumSubs)
+			}
+		}
+	}
+	return max(manyAnswers, 2*batchMessages*batches)
+}
+
 // readers are the connections of all users that are limited.
 func (g *readerGuard) readers(s *server.Server) []*server.ConnInfo {
-	account, err := s.LookupAccount(ReadersAccount)
-	if err != nil || account.NumLocalConnections() == 0 {
-		return nil
-	}
-	all, err := s.Connz(&server.ConnzOptions{Account: ReadersAccount, Username: true, Limit: 1 << 16})
-	if err != nil {
-		return nil
-	}
-	return slices.DeleteFunc(all.Conns, func(c *server.ConnInfo) bool {
+	return slices.DeleteFunc(connections(s, ReadersAccount), func(c *server.ConnInfo) bool {
 		u := g.users[c.AuthorizedUser]
 		return u == nil || !g.limits(u)
 	})
+}
+
+// connections are all connections of an account.
+func connections(s *server.Server, name string) []*server.ConnInfo {
+	account, err := s.LookupAccount(name)
+	if err != nil || account.NumLocalConnections() == 0 {
+		return nil
+	}
+	all, err := s.Connz(&server.ConnzOptions{Account: name, Username: true, Limit: 1 << 16})
+	if err != nil {
+		return nil
+	}
+	return all.Conns
 }
 
 // heaviest are the connections that make up most of a load, and none if all of

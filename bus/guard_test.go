@@ -42,6 +42,26 @@ func asks(nc *nats.Conn) error {
 	return err
 }
 
+// ask sends a direct get so many times, on a connection that never reads.
+func ask(t *testing.T, s *Server, times int, body string) {
+	t.Helper()
+	nc, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	_ = nc.(*net.TCPConn).SetReadBuffer(4 << 10)
+	login, err := json.Marshal(map[string]any{"user": SubscriberUser, "pass": s.Credentials[SubscriberUser], "headers": true, "no_responders": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inbox := InboxPrefix(SubscriberUser) + ".x"
+	fmt.Fprintf(nc, "CONNECT %s\r\nSUB %s 1\r\n", login, inbox)
+	for range times {
+		fmt.Fprintf(nc, "PUB %s%s %s %d\r\n%s\r\n", directGet, testNames.Events(), inbox, len(body), body)
+	}
+}
+
 // limited waits until the server has recorded a limit.
 func limited(t *testing.T, s *Server, why string) {
 	t.Helper()
@@ -139,18 +159,7 @@ func TestReadersThatDoNotReadAreClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	nc, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	_ = nc.(*net.TCPConn).SetReadBuffer(4 << 10)
-	login, err := json.Marshal(map[string]any{"user": SubscriberUser, "pass": s.Credentials[SubscriberUser], "headers": true, "no_responders": true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	inbox, ask := InboxPrefix(SubscriberUser)+".x", `{"seq":1,"batch":32}`
-	fmt.Fprintf(nc, "CONNECT %s\r\nSUB %s 1\r\nPUB %s%s %s %d\r\n%s\r\n", login, inbox, directGet, testNames.Events(), inbox, len(ask), ask)
+	ask(t, s, 1, `{"seq":1,"batch":32}`)
 	limited(t, s, whyUnread)
 	until(t, "the connection is still there", func() bool { return len(s.guard.readers(s.now())) == 0 })
 	reader, err := subscribe(t, s)

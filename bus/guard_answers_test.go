@@ -1,0 +1,70 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Readers that catch up ask for one batch at a time: so many answers wait as
+// there are readers, and one connection may have several of them.
+func TestManyReadersThatCatchUpAreNotLimited(t *testing.T) {
+	t.Parallel()
+	const events, connections, onOne = 3000, 64, 8
+	s, b := serve(t)
+	many(t, b, events)
+	var readers []*Bus
+	for range connections {
+		readers = append(readers, connect(t, s, SubscriberUser))
+	}
+	for range onOne - 1 {
+		readers = append(readers, readers[0])
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	enough := errors.New("enough")
+	var reading sync.WaitGroup
+	for i, r := range readers {
+		reading.Go(func() {
+			n := 0
+			err := r.Read(ctx, Filter{Follow: true}, func(Stored) error {
+				if n++; n == events {
+					return enough
+				}
+				return nil
+			})
+			if !errors.Is(err, enough) {
+				t.Errorf("reader %d ends after %d events: %v", i, n, err)
+			}
+		})
+	}
+	reading.Wait()
+	if l, err := ReadLimited(filepath.Dir(s.store)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("limited: %+v, %v", l, err)
+	}
+}
+
+func TestAFloodOfDirectGetsIsLimited(t *testing.T) {
+	t.Parallel()
+	const events, flood = 20_000, 20
+	s, b := serve(t)
+	s.guard.set(func() { s.guard.mostUnread = 1 << 30 })
+	many(t, b, events)
+	connect(t, s, SubscriberUser) // has asked for nothing
+	for range flood {
+		ask(t, s, 100, fmt.Sprintf(`{"seq":1,"batch":%d,"max_bytes":%d}`, events, 1<<30))
+	}
+	limited(t, s, whyDirect)
+	if l, err := ReadLimited(filepath.Dir(s.store)); err != nil || l.Connections > flood {
+		t.Errorf("%d connections are closed, %v", l.Connections, err)
+	}
+	until(t, "the operator is not answered", func() bool {
+		_, err := b.jsPub.Stream(t.Context(), testNames.Events())
+		return err == nil
+	})
+}
