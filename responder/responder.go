@@ -54,8 +54,13 @@ type Config struct {
 	StuckAfter time.Duration // a run whose worker is gone, and that gave no sign for so long, is ended; 0: only when asked
 	MaxIdle    time.Duration // most that a task may ask for; 0: as much as it likes
 	MaxHard    time.Duration
-	Danger     bool        // tasks without a sandbox may be submitted
-	Log        *zap.Logger // default: none
+	Danger     bool // tasks without a sandbox may be submitted
+
+	// Outside returns a [runs.FieldError] for a task in a directory where no
+	// worker lets tasks work, as far as that is known here. Nil: workers decide.
+	Outside func(runs.Task) error
+
+	Log *zap.Logger // default: none
 }
 
 // Responder answers requests. Its methods may be called from several
@@ -348,6 +353,9 @@ func (r *Responder) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 
 func (r *Responder) allow(t runs.Task) error {
 	var errs []error
+	if r.cfg.Outside != nil {
+		errs = append(errs, r.cfg.Outside(t))
+	}
 	if t.Mode == runs.DangerFull && !r.cfg.Danger {
 		errs = append(errs, &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) + " is not allowed here: see the setting work.danger"})
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -23,6 +24,7 @@ import (
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/launch"
 )
 
 // desk is a responder with its surfaces.
@@ -61,7 +63,7 @@ func (a *app) newDeskBehind(b *bus.Bus, f *front) (*desk, error) {
 	d := &desk{app: a, bus: b, listening: make(chan struct{})}
 	d.Responder = responder.New(responder.Config{
 		Streams: b, Queue: c.Work.Queue, LostAfter: c.LostAfter, StuckAfter: c.StuckAfter,
-		MaxIdle: c.Work.MaxLimit, MaxHard: c.Work.MaxLimit, Danger: c.Work.Danger, Log: a.log,
+		MaxIdle: c.Work.MaxLimit, MaxHard: c.Work.MaxLimit, Danger: c.Work.Danger, Outside: d.outside, Log: a.log,
 	})
 	var err error
 	d.cloud, err = cloud.New(cloud.Config{Command: c.Agents.Codex.Command, Scratch: filepath.Join(c.DataDir, "cloud"), Logs: cloudLogs{b}, Log: a.log})
@@ -132,6 +134,23 @@ func (a *app) clientDir() func() (string, error) {
 		}
 		return dir, err
 	}
+}
+
+// outside is [launch.Rules.Outside] by the rules of the `linesman up` of the data
+// directory. Those of any other worker of the queue are not known here, and
+// where there is one, workers decide.
+func (d *desk) outside(t runs.Task) error {
+	c := d.app.config
+	here, err := readInstance(c.DataDir)
+	if c.NATS != "" || err != nil || len(here.Roots) == 0 {
+		return nil
+	}
+	name, err := d.app.workerName()
+	other := func(w responder.Worker) bool { return w.Queue == c.Work.Queue && w.Name != name }
+	if err != nil || slices.ContainsFunc(d.Workers(), other) {
+		return nil
+	}
+	return launch.Rules{Dir: here.Dir, Roots: here.Roots}.Outside(t)
 }
 
 // serveREST hangs the REST API on the server, each operation for its scope.

@@ -28,6 +28,9 @@ type instance struct {
 	Version   string `json:"version"`
 	Program   string `json:"program"` // its file at the start of the process
 
+	Dir   string   `json:"dir,omitempty"`   // where tasks work that name no directory
+	Roots []string `json:"roots,omitempty"` // in and below which tasks may work; none: it takes no tasks
+
 	Background bool `json:"background,omitempty"` // another command started it, and it ends by itself
 }
 

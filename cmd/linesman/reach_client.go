@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/linesman/linesman/bus"
@@ -92,7 +93,7 @@ func (a *app) connectHere(ctx context.Context, user string) (*bus.Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	if now, err := readInstance(a.config.DataDir); err != nil || now != before {
+	if now, err := readInstance(a.config.DataDir); err != nil || !reflect.DeepEqual(now, before) {
 		b.Close()
 		return nil, exitWith(exitNATS, fmt.Errorf("the `linesman up` of %s is ending", a.config.DataDir))
 	}

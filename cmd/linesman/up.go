@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -132,6 +133,9 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 		NATS: s.server.URL(), HTTP: d.url(), TokenFile: a.tokenFile(), Data: data, PID: os.Getpid(), Version: build().Version,
 		Program: self, Background: a.background,
 	}}
+	if tasks.Slots > 0 {
+		u.here.Dir, u.here.Roots = tasks.Rules.Dir, tasks.Rules.Allowed()
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := s.operator.ListenStop(u.here.PID, stop); err != nil {
@@ -207,7 +211,7 @@ func (u *upRole) keep(ctx context.Context, log *zap.Logger) error {
 			return fmt.Errorf("%s was removed or replaced, and this `linesman up` ends", u.here.Data)
 		}
 		u.mu.Lock()
-		if now, err := readInstance(u.here.Data); !u.hidden && (err != nil || now != u.here) {
+		if now, err := readInstance(u.here.Data); !u.hidden && (err != nil || !reflect.DeepEqual(now, u.here)) {
 			if err := u.here.write(); err != nil {
 				log.Warn("linesman.json cannot be written", zap.Error(err))
 			}

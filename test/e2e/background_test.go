@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -84,12 +85,12 @@ func TestDirectoryOfATaskIsDecidedAtItsSubmission(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	works := func(want string) {
+	run := func(args map[string]any) gjson.Result {
 		t.Helper()
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for end := time.Now().Add(deadline); ; <-tick.C {
-			result, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: "_codex_local_run", Arguments: map[string]any{"task": "Go.", "format": "json"}})
+			result, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: "_codex_local_run", Arguments: args})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,13 +98,20 @@ func TestDirectoryOfATaskIsDecidedAtItsSubmission(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if gjson.GetBytes(body, "error.retryable").Bool() && time.Now().Before(end) {
-				continue // it connects again
+			if !gjson.GetBytes(body, "error.retryable").Bool() || time.Now().After(end) { // else it connects again
+				return gjson.ParseBytes(body)
 			}
-			if got := gjson.GetBytes(body, "data.ext.summary").String(); got != "in "+want {
-				t.Fatalf("it works %q, want in %q: %s", got, want, body)
-			}
-			return
+		}
+	}
+	works := func(want string) {
+		t.Helper()
+		envelope := run(map[string]any{"task": "Go.", "format": "json"})
+		if got := envelope.Get("data.ext.summary").String(); got != "in "+want {
+			t.Fatalf("it works %q, want in %q: %s", got, want, envelope)
+		}
+		envelope = run(map[string]any{"task": "Go.", "format": "json", "workingDir": data})
+		if got := envelope.Get("error.message").String(); !strings.HasSuffix(got, "outside of the directories of the setting work.roots: "+lab) {
+			t.Errorf("outside of work.roots: %s", envelope)
 		}
 	}
 	works(project)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/tidwall/gjson"
 )
 
 // freePort is one below those that the system gives out: a server that starts
@@ -131,8 +132,9 @@ func TestRoleThatWaitsForNATSCanBeEnded(t *testing.T) {
 	}
 }
 
-// A directory that is not allowed: the answer names the setting, the worker's
-// log names what is allowed.
+// A directory that is not allowed is refused at the submission, which names the
+// setting and what is allowed. Of one that is not there the answer of the run
+// names the setting, and the worker's log what is allowed.
 func TestRefusedDirectoryNamesItsSetting(t *testing.T) {
 	t.Parallel()
 	data, root := t.TempDir(), t.TempDir()
@@ -142,7 +144,11 @@ func TestRefusedDirectoryNamesItsSetting(t *testing.T) {
 	}
 	p := begin(t, nil, "up", "--data-dir", data, "--config", settings, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
 	p.await(p.stdout, "ready nats=")
-	out, code := execute(t, "submit", "--data-dir", data, "--dir", "/", "--wait", "Go.")
+	out, code := execute(t, "submit", "--data-dir", data, "--dir", "/", "--json", "Go.")
+	if want := "workingDir: is outside of the directories of the setting work.roots: " + root; code != 2 || gjson.Get(out, "error.message").String() != want {
+		t.Errorf("submit: exit %d: %s, want %s", code, out, want)
+	}
+	out, code = execute(t, "submit", "--data-dir", data, "--dir", filepath.Join(root, "none"), "--wait", "Go.")
 	if code != 1 || !strings.Contains(out, "outside of the directories of its setting work.roots") || strings.Contains(out, root) {
 		t.Errorf("submit: exit %d: %s", code, out)
 	}

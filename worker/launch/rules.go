@@ -2,9 +2,11 @@ package launch
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/linesman/linesman/runs"
@@ -46,10 +48,7 @@ func (r Rules) Allow(t runs.Task) error {
 // where t says, which may come to lead elsewhere meanwhile. The error is a
 // [runs.FieldError] of the field workingDir, and does not quote the path.
 func (r Rules) Directory(t runs.Task) (string, error) {
-	given, whose := t.Dir, ""
-	if given == "" {
-		given, whose = r.Dir, "none given, and the worker's own "
-	}
+	given, whose := r.given(t)
 	wrong := func(problem string) (string, error) {
 		return "", &runs.FieldError{Field: "workingDir", Problem: whose + problem}
 	}
@@ -76,6 +75,37 @@ func (r Rules) Directory(t runs.Task) (string, error) {
 		return wrong("is not in a directory that this worker allows")
 	}
 	return dir, nil
+}
+
+// given is the directory of t, and how a problem with it begins.
+func (r Rules) given(t runs.Task) (dir, whose string) {
+	if t.Dir == "" {
+		return r.Dir, "none given, and the worker's own "
+	}
+	return t.Dir, ""
+}
+
+// maxNamed bounds how many roots an error names.
+const maxNamed = 8
+
+// Outside returns a [runs.FieldError] of the field dir, which names the roots,
+// where the directory of t exists and is outside of them. It checks the
+// submission of t on the worker's machine: whatever else Directory refuses may
+// be there once a worker takes t.
+func (r Rules) Outside(t runs.Task) error {
+	given, whose := r.given(t)
+	if !filepath.IsAbs(given) {
+		return nil
+	}
+	dir, err := filepath.EvalSymlinks(given)
+	if err != nil || r.inside(dir) {
+		return nil
+	}
+	roots, more := r.Allowed(), ""
+	if n := len(roots) - maxNamed; n > 0 {
+		roots, more = roots[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return &runs.FieldError{Field: "dir", Problem: whose + "is outside of the directories of the setting work.roots: " + strings.Join(roots, ", ") + more}
 }
 
 // Allowed are the directories in and below which tasks may work.

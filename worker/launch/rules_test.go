@@ -124,6 +124,10 @@ func TestWorkingDirectory(t *testing.T) {
 			for _, root := range row.roots {
 				rules.Roots = append(rules.Roots, path(root))
 			}
+			early := rules.Outside(runs.Task{Dir: path(row.dir)})
+			if want := strings.HasSuffix(row.wrong, "is not in a directory") || strings.HasSuffix(row.wrong, "that this worker allows"); (early != nil) != want {
+				t.Errorf("before it is queued: %v, want an error: %t", early, want)
+			}
 			got, err := rules.Directory(runs.Task{Dir: path(row.dir)})
 			if row.wrong == "" {
 				if err != nil || got != path(row.want) {
