@@ -251,6 +251,9 @@ func TestShimThatDoesNotStartEndsTheRun(t *testing.T) {
 	if ex := l.drive(shell("r", "true")); !sameExit(ex, want) {
 		t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(want))
 	}
+	if l.has("processes of the run may be left") {
+		t.Error("the log says that processes may be left, of a run that had none")
+	}
 }
 
 func TestOutputWaitsWhileTheLogIsAway(t *testing.T) {

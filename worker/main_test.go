@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 		case "shim", "adopt", "pipe", "tail", "import":
 			if err := act(role, os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
+				if errors.Is(err, ErrNotNeeded) {
+					os.Exit(NotNeeded)
+				}
 				os.Exit(1)
 			}
 			return

@@ -67,3 +67,36 @@ func TestLogOfTheShimsIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// The worker was killed right after it started a shim, and the next worker has
+// started another one: that one has nothing to do, and nothing is left of it.
+func TestShimThatComesTooLateIsNoFailure(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	dir := t.TempDir()
+	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done")
+	spec.Dir = dir
+	d := l.create(spec)
+	before, next := l.w.Run(d).source.(*spawned), l.w.Run(d)
+	t.Cleanup(before.hangUp)
+	if err := before.launch(false); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the agent", func() bool { return contents(t, d.file(outFile)) == "one\n" })
+	late := next.source.(*spawned)
+	if err := late.launch(false); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the shim that is late", func() bool { return !late.running() })
+	done := make(chan error, 1)
+	go func() { _, err := next.Drive(t.Context()); done <- err }()
+	l.await("r", "one")
+	write(t, filepath.Join(dir, "go"), "")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if l.has("processes of the run may be left") {
+		t.Error("the log says that processes may be left")
+	}
+	waitFor(t, "the shim", func() bool { return !before.running() })
+}

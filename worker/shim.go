@@ -17,6 +17,14 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+// ErrNotNeeded reports a shim that had nothing to supervise: another one was
+// faster. Its process exits with NotNeeded, which the worker does not take for a
+// failure that may have left processes.
+var ErrNotNeeded = errors.New("not needed")
+
+// NotNeeded is the exit code of a shim that ends with [ErrNotNeeded].
+const NotNeeded = 75
+
 // Shim is the body of the process that owns one agent: it starts the agent of
 // the run directory dir at most once, holds it to its limits, and records how
 // it ended. It returns when the agent and all it is responsible for are gone.
@@ -58,9 +66,9 @@ func shimRun(dir string) error {
 	}
 	switch begun := exists(dir+"/"+startedFile) || exists(dir+"/"+exitFile); {
 	case begun && !order.Over:
-		return errors.New("the agent was started before")
+		return fmt.Errorf("%w: the agent was started before", ErrNotNeeded)
 	case !begun && order.Over:
-		return errors.New("the agent was not started yet")
+		return fmt.Errorf("%w: the agent was not started yet", ErrNotNeeded)
 	}
 	if err := becomeReaper(); err != nil {
 		return err
@@ -330,5 +338,5 @@ func lockSoon(f *os.File, patience time.Duration) error {
 		}
 		time.Sleep(pause)
 	}
-	return errors.New("another shim has this run")
+	return fmt.Errorf("%w: another shim has this run", ErrNotNeeded)
 }

@@ -196,13 +196,15 @@ func (s *spawned) takeOver(now time.Time) {
 // start reports whether the agent was started. If not, and nobody is about to,
 // it starts a shim or decides that there will be no agent.
 func (s *spawned) start() (bool, error) {
+	running := s.running() // asked first: a shim that has ended starts nothing any more
 	if info, err := os.Stat(s.dir.file(startedFile)); err == nil {
 		s.started = steady(time.Now(), info.ModTime())
 		return true, nil
 	}
-	if s.running() {
+	if running {
 		return false, nil
 	}
+	s.failed = false // there was no agent that could have left processes
 	if alive, err := held(s.dir.file(shimFile)); alive || err != nil {
 		return false, err
 	}
@@ -363,10 +365,13 @@ func (s *spawned) running() bool {
 	if !ended {
 		return true
 	}
-	s.child, s.failed = 0, code > 0
+	s.child, s.failed = 0, mayLeave(code)
 	s.complain()
 	return false
 }
+
+// mayLeave reports whether a shim with this exit code may have left processes.
+func mayLeave(code int) bool { return code > 0 && code != NotNeeded }
 
 // complain logs that our last shim failed, once the end of the agent is known.
 // While it is not, another shim is started, and the log says why.

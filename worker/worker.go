@@ -230,7 +230,7 @@ func (w *Worker) reap() {
 		switch ended, code := reaped(o.pid); {
 		case !ended:
 			left = append(left, o)
-		case code > 0:
+		case mayLeave(code):
 			o.log.Warn("shim failed after the end of the run, processes of the run may be left", zap.Int("code", code))
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/linesman/linesman/worker"
 )
@@ -13,8 +14,12 @@ type shimCmd struct {
 }
 
 func (c *shimCmd) Run(context.Context, *app) error {
-	if err := worker.Shim(c.Dir); err != nil {
-		return exitWith(exitLinesman, err)
+	err := worker.Shim(c.Dir)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, worker.ErrNotNeeded):
+		return exitWith(worker.NotNeeded, err)
 	}
-	return nil
+	return exitWith(exitLinesman, err)
 }
