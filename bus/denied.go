@@ -57,11 +57,15 @@ func (d *denials) notice(err error) {
 }
 
 // unlessDenied calls do, whose error is [ErrDenied] if the server refuses
-// requests on the subject meanwhile.
-func (b *Bus) unlessDenied(ctx context.Context, subject string, do func(context.Context) error) error {
+// requests on the subject meanwhile, and counts says that this matters.
+func (b *Bus) unlessDenied(ctx context.Context, subject string, counts func() bool, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer b.denied.watch(func(subject string) { cancel(errDenied(subject)) }, subject)()
+	defer b.denied.watch(func(subject string) {
+		if counts() {
+			cancel(errDenied(subject))
+		}
+	}, subject)()
 	err := do(ctx)
 	if cause := context.Cause(ctx); errors.Is(cause, ErrDenied) {
 		return cause

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -43,10 +44,10 @@ type direct struct {
 	since   time.Time // begin with what was stored then, if it is given
 	log     *zap.Logger
 
-	begun   bool      // there was a stream
-	created time.Time // it
-	seen    uint64    // the last sequence that is known of it
-	again   bool      // it reads from the beginning: the stream was replaced, or lost its end
+	begun   atomic.Bool // there was a stream
+	created time.Time   // it
+	seen    uint64      // the last sequence that is known of it
+	again   bool        // it reads from the beginning: the stream was replaced, or lost its end
 }
 
 // readEvents reads EVENTS under a subject.
@@ -112,9 +113,9 @@ func (d *direct) on(ctx context.Context, each eachRaw) error {
 			return err
 		case ctx.Err() != nil:
 			return nil
-		case conn.IsClosed(), !d.begun && !away: // it never worked
+		case conn.IsClosed(), !d.begun.Load() && !away: // it never worked
 			return err
-		case !d.begun && conn.IsConnected() && why(conn, err) != said:
+		case !d.begun.Load() && conn.IsConnected() && why(conn, err) != said:
 			said = why(conn, err)
 			d.log.Warn("waiting for a stream", zap.String("stream", d.stream), zap.String("why", said))
 		}
@@ -140,15 +141,16 @@ func (d *direct) follow(ctx context.Context, each eachRaw) error {
 	}
 	info := s.CachedInfo()
 	switch {
-	case d.begun && d.other(info):
+	case d.begun.Load() && d.other(info):
 		d.from, d.seen, d.again = 1, 0, true
-	case !d.begun && followed(info) == nil: // beyond the end: begin with what comes next
+	case !d.begun.Load() && followed(info) == nil: // beyond the end: begin with what comes next
 		d.from = min(d.from, info.State.LastSeq+1)
 	}
 	if err := d.begin(ctx, info); err != nil {
 		return err
 	}
-	d.begun, d.created = true, info.Created
+	d.created = info.Created
+	d.begun.Store(true)
 	awake := make(chan struct{}, 1)
 	sub, err := d.js.Conn().Subscribe(d.live, func(*nats.Msg) {
 		select {

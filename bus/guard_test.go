@@ -175,3 +175,52 @@ func TestReadersThatDoNotReadAreClosed(t *testing.T) {
 		t.Errorf("%d events are read, want 32", n)
 	}
 }
+
+// A follower that was there before a limit outlives it; one that comes during
+// it ends, with an error that names the limit.
+func TestFollowerOutlivesALimit(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	many(t, b, 1)
+	r := connect(t, s, SubscriberUser)
+	denied := make(chan struct{}, 1)
+	defer r.denied.watch(func(string) {
+		select {
+		case denied <- struct{}{}:
+		default:
+		}
+	}, "$JS.API.STREAM.INFO."+testNames.Events())()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	enough := errors.New("enough")
+	got, ended := make(chan struct{}, 2), make(chan error, 1)
+	go func() {
+		n := 0
+		ended <- r.Read(ctx, Filter{Follow: true}, func(Stored) error {
+			got <- struct{}{}
+			if n++; n == 2 {
+				return enough
+			}
+			return nil
+		})
+	}()
+	<-got
+
+	s.guard.limit(s.now(), time.Now(), whyUnread, s.guard.readers(s.now()))
+	select {
+	case <-denied:
+	case <-ctx.Done():
+		t.Fatal("the limit is not felt")
+	}
+	late := connect(t, s, SubscriberUser)
+	if err := late.Read(ctx, Filter{Follow: true}, func(Stored) error { return nil }); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "linesman doctor") {
+		t.Errorf("one that comes during the limit ends with %v", err)
+	}
+	if _, err := b.jsPub.PublishMsg(t.Context(), newEvent(b, "x", 2, []byte("{}"))); err != nil {
+		t.Fatal(err)
+	}
+	s.guard.set(func() { s.guard.until = time.Now() })
+	if err := <-ended; !errors.Is(err, enough) {
+		t.Errorf("the follower ends with %v", err)
+	}
+}

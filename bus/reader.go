@@ -77,7 +77,14 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 		return true, each(s)
 	}
 	if f.Follow {
-		return whyClosed(b.public, b.unlessDenied(ctx, "$JS.API.STREAM.INFO."+d.stream, func(ctx context.Context) error { return d.on(ctx, pass) }))
+		// One that has read may do so: the embedded server takes that away for a
+		// minute where readers flood it.
+		fresh := func() bool { return !d.begun.Load() }
+		err := b.unlessDenied(ctx, "$JS.API.STREAM.INFO."+d.stream, fresh, func(ctx context.Context) error { return d.on(ctx, pass) })
+		if errors.Is(err, ErrDenied) {
+			err = fmt.Errorf("%w, or not for a minute after a flood of requests: then `linesman doctor` says so", err)
+		}
+		return whyClosed(b.public, err)
 	}
 	stream, err := look(ctx, b.jsPub, b.Names.Events())
 	if err != nil {
