@@ -63,6 +63,7 @@ type room struct {
 	server *Server
 	log    *zap.Logger
 	before map[string]server.JetStreamAccountLimits // of the accounts, while they are closed; else nil
+	on     *server.Server                           // which it closed: one that is started again is open
 	asked  time.Time                                // when the server's health was
 	again  time.Time                                // not started again before
 	pause  time.Duration                            // and then how long after that
@@ -73,12 +74,21 @@ func (r *room) look(now time.Time) error {
 	if err != nil {
 		return nil // it may come back; what it means for the server shows there
 	}
+	return r.act(now, free, reserve)
+}
+
+// act does what is needed with so much free, of what should be.
+func (r *room) act(now time.Time, free, reserve uint64) error {
 	switch closed := r.before != nil; {
 	case !closed && free < reserve:
 		r.close()
 		r.log.Error("the disk of the data directory is nearly full, or read-only: nothing is stored until there is room",
 			zap.Uint64("free", free), zap.Uint64("needed", reserve*3/2))
-	case closed && free >= reserve*3/2:
+	case closed && free < reserve*3/2:
+		if r.server.now() != r.on {
+			r.close()
+		}
+	case closed:
 		if err := r.mend(now); err != nil {
 			return err
 		}
@@ -94,14 +104,19 @@ func (r *room) look(now time.Time) error {
 
 // close has the accounts take nothing more. That writes nothing to the disk.
 func (r *room) close() {
-	r.before = map[string]server.JetStreamAccountLimits{}
+	r.on = r.server.now()
+	if r.before == nil {
+		r.before = map[string]server.JetStreamAccountLimits{}
+	}
 	for _, name := range []string{InsideAccount, PublicAccount} {
-		account, err := r.server.now().LookupAccount(name)
+		account, err := r.on.LookupAccount(name)
 		if err != nil {
 			continue
 		}
 		limits := account.JetStreamUsage().Limits
-		r.before[name] = limits
+		if _, known := r.before[name]; !known {
+			r.before[name] = limits
+		}
 		limits.MaxStore = 0
 		r.limit(account, limits)
 	}

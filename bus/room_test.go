@@ -54,6 +54,44 @@ func TestServerWithoutRoomTakesNothing(t *testing.T) {
 	}
 }
 
+// A server that is started again while its disk is full, as the guard of the
+// readers does, takes nothing either.
+func TestServerStartedAgainWithoutRoomTakesNothing(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	disk := uint64(1 << 20) // with less free than needed
+	r := &room{server: s, log: zap.NewNop()}
+	write := func() error {
+		_, err := b.js.Publish(t.Context(), b.RawSubject("codex", "x"), nil)
+		return err
+	}
+	full := func(err error) bool {
+		var api *jetstream.APIError
+		return errors.As(err, &api) && shortage(api) != ""
+	}
+	look := func() {
+		t.Helper()
+		if err := r.act(time.Now(), disk, 1<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if err := write(); !full(err) {
+		t.Errorf("closed: %v", err)
+	}
+	if err := s.restart(); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	until(t, "it stores on a full disk", func() bool { return full(write()) })
+	disk = 2 << 30
+	look()
+	until(t, "it does not store once there is room", func() bool { return write() == nil })
+}
+
 // A server that is started again keeps its address and its streams, and who
 // is connected finds it.
 func TestServerStartedAgainIsFoundAgain(t *testing.T) {
