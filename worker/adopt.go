@@ -14,8 +14,6 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/linesman/linesman/runs"
 )
 
 // adoptEvery is how often Adopt looks for directories without an owner.
@@ -56,33 +54,32 @@ type adoption struct {
 }
 
 func (a *adoption) scan(ctx context.Context) {
-	entries, err := os.ReadDir(a.w.cfg.Root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !a.said {
+	names, left, err := runDirs(a.w.cfg.Root)
+	if err != nil && !a.said {
 		a.w.log.Error("look for runs", zap.Error(err))
 	}
 	a.said = err != nil
-	for _, entry := range entries {
-		name := entry.Name()
+	for _, name := range left {
+		a.w.clear(filepath.Join(a.w.cfg.Root, name))
+	}
+	for _, name := range names {
 		if ctx.Err() != nil {
 			return
 		}
-		switch {
-		case leftover(name):
-			a.w.clear(filepath.Join(a.w.cfg.Root, name))
-		case runs.CheckID(name) != nil, !entry.IsDir(), !a.take(name):
-		default:
-			d := a.open(name)
-			if d == nil {
-				a.give(name)
-				break
-			}
-			r := a.w.Run(d)
-			a.w.enter(r) // who counts the tasks sees it at once
-			if !a.group.TryGo(func() error { a.drive(ctx, name, r); return nil }) {
-				a.w.leave(r)
-				d.Close()
-				a.give(name)
-			}
+		if !a.take(name) {
+			continue
+		}
+		d := a.open(name)
+		if d == nil {
+			a.give(name)
+			continue
+		}
+		r := a.w.Run(d)
+		a.w.enter(r) // who counts the tasks sees it at once
+		if !a.group.TryGo(func() error { a.drive(ctx, name, r); return nil }) {
+			a.w.leave(r)
+			d.Close()
+			a.give(name)
 		}
 	}
 }

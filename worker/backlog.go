@@ -5,7 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/linesman/linesman/runs"
 )
 
 // Backlog is what the run directories below a root hold that the raw log is
@@ -15,23 +16,36 @@ type Backlog struct {
 	Bytes int64 // of stdout that are not published yet, as far as the marks tell
 }
 
-// ReadBacklog looks at the run directories below root, whoever has them, and
-// changes nothing. The marks are written while it looks, so what it finds is
-// about right, and never less than there is. Tailed files are not counted.
-func ReadBacklog(root string) (b Backlog, err error) {
+// runDirs lists the names of the run directories in root, and of what a killed
+// process may have left there. A root that is missing has none.
+func runDirs(root string) (names, left []string, err error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
-		return b, nil
+		err = nil
 	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case leftover(name):
+			left = append(left, name)
+		case e.IsDir() && runs.CheckID(name) == nil:
+			names = append(names, name)
+		}
+	}
+	return names, left, err
+}
+
+// ReadBacklog looks at the run directories below root, whoever has them, and
+// changes nothing. The marks are written while it looks, so what it finds is
+// about right, and never less than there is. The bytes of tailed files are not
+// counted.
+func ReadBacklog(root string) (b Backlog, err error) {
+	names, _, err := runDirs(root)
 	if err != nil {
 		return b, err
 	}
-	for _, e := range entries {
-		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
+	for _, name := range names {
 		b.Runs++
-		dir := filepath.Join(root, e.Name())
+		dir := filepath.Join(root, name)
 		out, err := os.Stat(filepath.Join(dir, outFile))
 		if err != nil { // it has none: it tails a file, or it went just now
 			continue
@@ -49,9 +63,9 @@ func ReadBacklog(root string) (b Backlog, err error) {
 // StillWriting is how many runs below root have a process that can still write
 // output: an agent, its children, or a pipe.
 func StillWriting(root string) (n int) {
-	outs, _ := filepath.Glob(filepath.Join(root, "*", outFile)) // the pattern is good
-	for _, out := range outs {
-		if busy, err := held(out); busy && err == nil {
+	names, _, _ := runDirs(root)
+	for _, name := range names {
+		if busy, err := held(filepath.Join(root, name, outFile)); busy && err == nil {
 			n++
 		}
 	}
@@ -62,16 +76,13 @@ func StillWriting(root string) (n int) {
 // lives without a shim, and so without limits. A worker that drives such a run
 // changes that within a second or two.
 func Unsupervised(root string) (list []string, err error) {
-	entries, err := os.ReadDir(root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	names, _, err := runDirs(root)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		dir := filepath.Join(root, e.Name())
-		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") || !exists(filepath.Join(dir, startedFile)) {
+	for _, name := range names {
+		dir := filepath.Join(root, name)
+		if !exists(filepath.Join(dir, startedFile)) {
 			continue
 		}
 		if watched, err := held(filepath.Join(dir, shimFile)); watched || err != nil {
@@ -83,7 +94,7 @@ func Unsupervised(root string) (list []string, err error) {
 		}
 		m := &members{id: readIdentity(dir), dir: dir}
 		if _, lives := m.agent(); writing || lives {
-			list = append(list, e.Name())
+			list = append(list, name)
 		}
 	}
 	return list, nil

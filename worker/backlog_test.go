@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -38,4 +39,36 @@ func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(1, 100)
+}
+
+// Whatever the path of the data directory is, only run directories count.
+func TestRunDirectoriesAreFoundBelowAnyPath(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "[a]*?\\", "runs")
+	names := []string{"r", ".gone-x", ".new-x", ".bad-x", "no id"}
+	for _, name := range names {
+		dir := filepath.Join(root, name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, startedFile), "")
+		out, err := openSpool(filepath.Join(dir, outFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		if err := lock(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(root, "file"), "")
+	if n := StillWriting(root); n != 1 {
+		t.Errorf("%d runs are still writing, want 1", n)
+	}
+	if list, err := Unsupervised(root); err != nil || !slices.Equal(list, []string{"r"}) {
+		t.Errorf("without a shim: %q, error %v; want r", list, err)
+	}
+	if b, err := ReadBacklog(root); err != nil || b.Runs != 1 {
+		t.Errorf("%+v, error %v; want 1 run", b, err)
+	}
 }

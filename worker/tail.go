@@ -127,15 +127,12 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 // not to their end.
 func (w *Worker) tailedBefore() map[string][]string {
 	open := make(map[string][]string)
-	entries, _ := os.ReadDir(w.cfg.Root) // Create reports a root that cannot be used
-	for _, entry := range entries {
-		dir := filepath.Join(w.cfg.Root, entry.Name())
-		if leftover(entry.Name()) {
-			w.clear(dir)
-		}
-		if runs.CheckID(entry.Name()) != nil {
-			continue
-		}
+	names, left, _ := runDirs(w.cfg.Root) // Create reports a root that cannot be used
+	for _, name := range left {
+		w.clear(filepath.Join(w.cfg.Root, name))
+	}
+	for _, name := range names {
+		dir := filepath.Join(w.cfg.Root, name)
 		if spec, err := readSpec(dir); err == nil && spec.Source == SourceTail {
 			open[spec.File.Path] = append(open[spec.File.Path], dir)
 		}
