@@ -47,8 +47,9 @@ type identity struct {
 type process struct {
 	pid, parent, group, session int
 
-	start uint64 // together with pid it names one process since boot
-	dead  bool   // and not reaped yet
+	start  uint64 // together with pid it names one process since boot
+	dead   bool   // and not reaped yet
+	kernel bool   // a thread of the kernel, which has no environment and no open files
 }
 
 // signal sends sig, unless the number belongs to another process by now. Where
@@ -78,7 +79,8 @@ type members struct {
 	// Start times of those that showed no evidence, by process ID. They never
 	// become members, since whatever a member forks has another process ID, so
 	// their environments and open files are read once. Only the living ones
-	// are kept.
+	// are kept. A process that may not be read, as one of another user, is not
+	// among them: it may change its user, so each find tries to open its files.
 	strangers map[int]uint64
 }
 
@@ -96,7 +98,7 @@ func (m *members) find() []process {
 	this := m.id.Boot == bootID()
 	strangers := make(map[int]uint64, len(m.strangers))
 	for p := range processes() {
-		if p.dead || p.pid == os.Getpid() {
+		if p.dead || p.kernel || p.pid == os.Getpid() {
 			continue
 		}
 		all = append(all, p)

@@ -28,8 +28,8 @@ const NotNeeded = 75
 // Shim is the body of the process that owns one agent: it starts the agent of
 // the run directory dir at most once, holds it to its limits, and records how
 // it ended. It returns when the agent and all it is responsible for are gone.
-// What it reads from stdin, where that is not empty, tells it to do so for an
-// agent whose shim was killed.
+// Its stdin has an order, see [order]; without one it starts the agent and seals
+// nothing.
 //
 // It outlives the worker that started it, and ends the agent on SIGTERM,
 // SIGINT and SIGHUP. Its error says what went wrong with the shim itself; how

@@ -102,6 +102,9 @@ func procNames() []string {
 	return names
 }
 
+// kernelThread is the kernel's PF_KTHREAD, in the flags of /proc/PID/stat.
+const kernelThread = 0x200000
+
 // lookup returns the process that has the number pid now.
 func lookup(pid int) (process, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -117,6 +120,8 @@ func lookup(pid int) (process, bool) {
 	p.parent, _ = strconv.Atoi(string(fields[1]))
 	p.group, _ = strconv.Atoi(string(fields[2]))
 	p.session, _ = strconv.Atoi(string(fields[3]))
+	flags, _ := strconv.ParseUint(string(fields[6]), 10, 64)
+	p.kernel = flags&kernelThread != 0
 	p.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
 	return p, err == nil
 }
