@@ -135,7 +135,10 @@ type shim struct {
 	over *members // instead of pid: of a run that another shim started
 
 	status   *unix.WaitStatus // of the agent, once it was reaped
-	recorded bool             // exit.json is written, as far as that was possible
+	record   []byte           // for exit.json, once the agent has ended
+	tries    int              // to write it
+	again    time.Time        // the next one, not before
+	recorded bool             // it is written, as far as that was possible
 	failure  error            // why it could not be written
 	reason   runs.Reason      // why the shim ends the agent; "" while it does not
 	kill     time.Time        // when SIGKILL follows the SIGTERM; zero: no end in progress
@@ -186,7 +189,9 @@ func (s *shim) start() (bool, error) {
 		failure = spawnFailure(err)
 	}
 	if failure != "" {
-		return false, s.record(runs.Exit{Reason: runs.ReasonSpawn, Spawn: failure})
+		s.tell(runs.Exit{Reason: runs.ReasonSpawn, Spawn: failure})
+		s.insist()
+		return false, s.failure
 	}
 	if p, ok := lookup(s.pid); ok { // ours until it is reaped
 		_ = addIdentity(s.dir, identity{Agent: s.pid, Start: p.start})
@@ -222,7 +227,7 @@ func (s *shim) ended() bool {
 		return s.status != nil
 	}
 	_, lives := s.over.agent()
-	return s.recorded || !lives
+	return s.recorded || s.record != nil || !lives
 }
 
 // step looks at what happened and does what follows. It returns how long
@@ -233,8 +238,8 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		s.over.find() // so that they are known when their parents are gone
 	}
 	ended := s.ended()
-	if ended && !s.recorded {
-		s.failure = s.record(s.exit()) // the processes that are left have to end all the same
+	if ended {
+		s.note(now) // what fails is tried again: the processes that are left have to end all the same
 	}
 	if s.kill.IsZero() {
 		if limit := s.dog.look(now, s.sizes()); limit != "" && (limit != runs.ReasonIdle || !ended) {
@@ -243,10 +248,11 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	}
 	if ended && s.kill.IsZero() {
 		busy, err := held(s.dir + "/" + outFile)
-		if err != nil || !busy {
-			return 0, err // also when the directory is gone: the run is over
-		}
-		if s.dog.quiet(now) >= s.spec.Limits.Linger {
+		switch {
+		case err != nil, !busy: // also when the directory is gone: the run is over
+			s.insist()
+			return 0, err
+		case busy && s.dog.quiet(now) >= s.spec.Limits.Linger:
 			s.end("")
 		}
 	}
@@ -262,9 +268,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	}
 	s.signal(unix.SIGKILL)
 	err := s.sweep()
-	if !s.recorded { // an agent that was reaped in the sweep, or that not even SIGKILL ends
-		err = errors.Join(err, s.record(s.exit()))
-	}
+	s.insist() // on an exit as well that the sweep reaped, or of an agent that not even SIGKILL ends
 	return 0, err
 }
 
@@ -287,26 +291,44 @@ func (s *shim) exit() runs.Exit {
 	return ex
 }
 
-// record tells the worker that started us how the run ended, and writes
-// exit.json for those that come later. On a disk that is full, or cannot be
-// written, it tries for a minute: somebody may mend that.
-func (s *shim) record(ex runs.Exit) (err error) {
-	s.recorded = true
-	body := sealed(ex, s.seed)
+// tell fixes how the run ended, and tells it the worker that started us.
+func (s *shim) tell(ex runs.Exit) {
+	s.record = sealed(ex, s.seed)
 	if len(s.seed) > 0 {
-		_, _ = unix.Write(int(os.Stdout.Fd()), body) // which nobody may listen to any more
+		_, _ = unix.Write(int(os.Stdout.Fd()), s.record) // which nobody may listen to any more
 	}
-	for range 60 {
-		err = writeExit(s.dir, body)
-		if errors.Is(err, fs.ErrNotExist) { // the worker has heard, and removed the directory: the run is over
-			return nil
-		}
-		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) && !errors.Is(err, unix.EROFS) {
-			return err
-		}
-		time.Sleep(time.Second)
+}
+
+// note writes exit.json for those that come later, unless that is done. On a disk
+// that is full, or cannot be written, it is to be called again for a minute:
+// somebody may mend that, and what else there is to do does not wait.
+func (s *shim) note(now time.Time) {
+	const tries, pause = 60, time.Second
+	if s.recorded || now.Before(s.again) {
+		return
 	}
-	return err
+	if s.record == nil {
+		s.tell(s.exit())
+	}
+	err := writeExit(s.dir, s.record)
+	s.tries++
+	full := errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
+	switch {
+	case full && s.tries < tries:
+		s.again = now.Add(pause)
+		return
+	case errors.Is(err, fs.ErrNotExist): // the worker has heard, and removed the directory: the run is over
+		err = nil
+	}
+	s.recorded, s.failure = true, err
+}
+
+// insist calls note until there is no more to do for it.
+func (s *shim) insist() {
+	for !s.recorded {
+		time.Sleep(time.Until(s.again))
+		s.note(time.Now())
+	}
 }
 
 func (s *shim) sizes() (sizes [2]int64) {

@@ -1,0 +1,127 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// mounted runs the rest of the test in a process that may mount file systems,
+// and reports whether it is that process.
+func mounted(t *testing.T) bool {
+	t.Helper()
+	const inside = "TEST_MOUNTS"
+	if os.Getenv(inside) != "" {
+		return true
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if id := os.Getuid(); id != 0 {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	var ended *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &ended), strings.Contains(string(out), "--- SKIP: "):
+		t.Skipf("no mounts of one's own here: %v\n%s", err, out)
+	case err != nil:
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
+
+// smallRoot puts the run directories of l on a small file system. It returns what
+// fills that, and what empties it again.
+func (l *lab) smallRoot() (fill, empty func()) {
+	l.t.Helper()
+	if err := os.MkdirAll(l.root, 0o700); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", l.root, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
+		l.t.Skipf("a small file system cannot be mounted: %v", err)
+	}
+	l.t.Cleanup(func() {
+		if err := unix.Unmount(l.root, unix.MNT_DETACH); err != nil {
+			l.t.Error(err)
+		}
+	})
+	ballast := filepath.Join(l.root, ".ballast")
+	return func() {
+			if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+				l.t.Fatalf("the file system is not full: %v", err)
+			}
+		}, func() {
+			if err := os.Remove(ballast); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+}
+
+// The agent ends at the SIGTERM, and its exit cannot be recorded; a child of it
+// ignores SIGTERM, and is killed after the grace time all the same.
+func TestFullDiskHoldsUpNoKill(t *testing.T) {
+	if !mounted(t) {
+		return
+	}
+	l := newLab(t)
+	fill, _ := l.smallRoot()
+	spec := shell("r", `sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 0.05; done' &
+trap 'exit 3' TERM; while ! [ -s child ]; do sleep 0.01; done; echo ready; while :; do sleep 0.01; done`)
+	spec.Dir, spec.Limits.Grace = t.TempDir(), 200*time.Millisecond
+	ends(t, filepath.Join(spec.Dir, "child"))
+	r, done := l.begun(spec, "ready")
+	fill()
+	if err := r.Cancel(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the child's end", func() bool { return gone(t, filepath.Join(spec.Dir, "child")) })
+	if res := <-done; res.err != nil || !sameExit(res.Exit, runs.Exit{Reason: runs.ReasonCancelled, Code: code(3)}) {
+		t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
+	}
+}
+
+// No worker hears how the agent ends, and the disk is full at that moment.
+func TestExitIsRecordedOnceThereIsRoom(t *testing.T) {
+	if !mounted(t) {
+		return
+	}
+	l := newLab(t)
+	fill, empty := l.smallRoot()
+	spec := shell("r", tells+"echo ready; while ! [ -e go ]; do sleep 0.01; done; exit 3")
+	spec.Dir = t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	d := l.create(spec)
+	_, done := l.driven(ctx, d)
+	l.await("r", "ready")
+	stop()
+	<-done
+	fill()
+	write(t, filepath.Join(spec.Dir, "go"), "")
+	waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(spec.Dir, "agent")) })
+	if exists(d.file(exitFile)) {
+		t.Fatal("the disk was not full")
+	}
+	empty()
+	waitFor(t, "the record", func() bool { return exists(d.file(exitFile)) })
+	again, err := Open(d.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ex, err := l.w.Run(again).Drive(t.Context())
+	if err != nil || !sameExit(ex, runs.Exit{Reason: runs.ReasonExited, Code: code(3)}) {
+		t.Errorf("exit %s, error %v", runs.Encode(ex), err)
+	}
+}
