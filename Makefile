@@ -25,15 +25,13 @@ AGENTS = test/agents/node_modules/.package-lock.json
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
 
-# A program with the race detector sleeps for a second as it ends, and vet has
-# run in lint.
+# A program with the race detector sleeps for a second as it ends, and vet is
+# part of lint.
 test: export GORACE ?= atexit_sleep_ms=0
 test: agents-if-npm ## run every test with the race detector, agents included where npm is
 	$(GO) test -race -vet=off -timeout 20m -parallel 4 ./...
 
-lint: ## check format, go vet, golangci-lint, known vulnerabilities
-	@bad=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); test -z "$$bad" || { echo "gofmt: not formatted:"; echo "$$bad"; exit 1; }
-	$(GO) vet ./...
+lint: ## check format, vet and lint with golangci-lint, known vulnerabilities
 	$(GO) run $(GOLANGCI) run ./...
 	@$(MAKE) --no-print-directory vuln
 
