@@ -107,9 +107,11 @@ func (s *Server) start() error {
 	if err != nil {
 		return err
 	}
-	if s.server, err = server.NewServer(opts); err != nil {
+	fresh, err := server.NewServer(opts)
+	if err != nil {
 		return err
 	}
+	s.server = fresh
 	s.guard.server.Store(s.server)
 	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), said: map[string]bool{}}, false, false, false)
 	s.server.Start()

@@ -70,6 +70,12 @@ type room struct {
 }
 
 func (r *room) look(now time.Time) error {
+	if !r.server.now().Running() { // it was to start again, and did not: once more, or this is the end
+		r.log.Error("the embedded server does not run, and is started again")
+		if err := r.server.restart(); err != nil {
+			return err
+		}
+	}
 	free, reserve, err := space(r.server.store)
 	if err != nil {
 		return nil // it may come back; what it means for the server shows there

@@ -1,11 +1,15 @@
 package bus
 
 import (
+	"context"
 	"errors"
+	"net"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -121,5 +125,49 @@ func TestServerStartedAgainIsFoundAgain(t *testing.T) {
 		if time.Now().After(eventually) {
 			t.Fatalf("RAW is not as it was: %v", err)
 		}
+	}
+}
+
+// A restart that fails, as that of the guard of the readers, is not the end:
+// Keep tries once more, and its error says that the server does not come back.
+func TestServerThatDidNotStartAgainIsStartedOrGivenUp(t *testing.T) {
+	t.Parallel()
+	taken := func(t *testing.T, s *Server) func() {
+		l, err := net.Listen("tcp", strings.TrimPrefix(s.URL(), "nats://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() { _ = l.Close() }
+	}
+	invalid := func(_ *testing.T, s *Server) func() {
+		options := s.options
+		s.options = func() (*server.Options, error) { return &server.Options{ServerName: "not valid"}, nil }
+		return func() { s.options = options }
+	}
+	for name, spoil := range map[string]func(*testing.T, *Server) func(){"the address is taken": taken, "the options are refused": invalid} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, b := serve(t)
+			s.now().Shutdown()
+			s.now().WaitForShutdown()
+			mend := spoil(t, s)
+			if err := s.restart(); err == nil {
+				t.Fatal("it starts again")
+			}
+			if name != "the address is taken" { // which takes 10 s to show
+				if err := s.Keep(t.Context()); err == nil {
+					t.Error("Keep ends without an error")
+				}
+			}
+			mend()
+			ctx, cancel := context.WithCancel(t.Context())
+			kept := make(chan error, 1)
+			go func() { kept <- s.Keep(ctx) }()
+			until(t, "the server is not back", b.Connected)
+			cancel()
+			if err := <-kept; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
