@@ -66,26 +66,33 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 }
 
-// shortage says in words that an operation failed for want of storage; "" for
+// shortage says in words that the server could not store something; "" for
 // other errors.
 func shortage(api *jetstream.APIError) string {
-	const room = "there is no room: the disk of the server is full, or the storage that its account may use"
+	switch {
+	case full(api):
+		return "there is no room: the disk of the server is full, or the storage that its account may use"
+	case api.ErrorCode != codeStoreFailed:
+		return ""
+	case strings.HasPrefix(api.Description, "maximum "):
+		return "a stream is full: " + api.Description
+	}
+	return "the server could not store it: " + api.Description
+}
+
+// full reports whether an operation failed for want of storage.
+func full(api *jetstream.APIError) bool {
 	switch api.ErrorCode {
 	case codeAccountResources, codeNoPeers, codeResources, codeStorage:
-		return room
-	case codeStoreFailed:
-		if strings.HasPrefix(api.Description, "maximum ") {
-			return "a stream is full: " + api.Description
-		}
-		return room
+		return true
 	}
-	return ""
+	return api.ErrorCode == codeStoreFailed && strings.Contains(api.Description, "no space left")
 }
 
 // noRoom reports that a stream cannot be made for want of storage.
 func noRoom(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && shortage(api) != ""
+	return errors.As(err, &api) && full(api)
 }
 
 // why says in few words what keeps something from being stored or read.

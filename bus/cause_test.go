@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -92,6 +93,46 @@ func TestServerWithoutRoomForAStreamIsSaid(t *testing.T) {
 	for _, want := range []string{"stream KV_linesman_runs: ", "no room for its 1024 MiB in 1 copies", "runs.max_bytes", "max_file_store", "insufficient storage"} {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(b.why(err), want) {
 			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+}
+
+// The server has one code for all that its files refuse: most of that is no
+// want of room.
+func TestWhatTheServerCannotStoreIsNotCalledAFullDisk(t *testing.T) {
+	t.Parallel()
+	b := whatever(t, &server.Options{JetStreamMaxStore: 1 << 30, MaxPayload: 48 << 20})
+	limits := DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<26, 1<<26, 1<<26
+	if _, err := b.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.js.Publish(t.Context(), b.RawSubject("codex", "x"), make([]byte, 33<<20)) // more than a file takes at once
+	var api *jetstream.APIError
+	if !errors.As(err, &api) || api.ErrorCode != codeStoreFailed {
+		t.Fatalf("got %v, want error code %d", err, codeStoreFailed)
+	}
+	if text := err.Error() + b.why(err) + Cause(err); strings.Contains(text, "no room") || strings.Contains(text, "full") {
+		t.Errorf("it is called a full disk: %v: cause %q, why %q", err, Cause(err), b.why(err))
+	}
+	if want := "the server could not store it: " + api.Description; Cause(err) != want {
+		t.Errorf("cause %q, want %q", Cause(err), want)
+	}
+}
+
+func TestCodeOfAFullDiskAndOfAFullStream(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"write 1.blk: no space left on device": "there is no room: ",
+		"maximum messages exceeded":            "a stream is full: maximum messages exceeded",
+		"store is closed":                      "the server could not store it: store is closed",
+	} {
+		err := fmt.Errorf("stream RAW: %w", &jetstream.APIError{ErrorCode: codeStoreFailed, Description: text})
+		if got := Cause(err); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+		if got := noRoom(err); got != strings.Contains(text, "no space") {
+			t.Errorf("%s: no room for a stream: %t", text, got)
 		}
 	}
 }
