@@ -47,6 +47,8 @@ type direct struct {
 	begun   atomic.Bool // there was a stream
 	created time.Time   // it
 	seen    uint64      // the last sequence that is known of it
+	gone    absence     // what the leader does not have, or one that was the leader
+	told    time.Time   // when it said so first
 	again   bool        // it reads from the beginning: the stream was replaced, or lost its end
 }
 
@@ -78,8 +80,8 @@ func (d *direct) upTo(ctx context.Context, info *jetstream.StreamInfo, last uint
 			return err
 		}
 		// An error may be that of a moment, as all that is not the stream's own.
-		left, err := holds(ctx, d.js.Conn(), d.stream, d.subject, d.from, last)
-		if err == nil && !left || errors.Is(err, jetstream.ErrStreamNotFound) {
+		end, err := d.ends(ctx, last)
+		if end >= last || errors.Is(err, jetstream.ErrStreamNotFound) {
 			return err
 		}
 		select {
@@ -233,28 +235,6 @@ func (d *direct) begin(ctx context.Context, info *jetstream.StreamInfo) error {
 // lost its end.
 func (d *direct) other(info *jetstream.StreamInfo) bool {
 	return !info.Created.Equal(d.created) || info.State.LastSeq < d.seen && followed(info) == nil
-}
-
-// left asks the leader whether there is more to come. What it does not have
-// need not be looked for again.
-func (d *direct) left(ctx context.Context) (bool, error) {
-	s, err := look(ctx, d.js, d.stream)
-	if err != nil {
-		return false, err
-	}
-	info := s.CachedInfo()
-	last := info.State.LastSeq
-	switch {
-	case d.other(info):
-		return false, errOtherStream
-	case last < d.from:
-		return false, nil
-	}
-	left, err := holds(ctx, d.js.Conn(), d.stream, d.subject, d.from, last)
-	if err == nil && !left {
-		d.from, d.seen = last+1, max(d.seen, last)
-	}
-	return left, err
 }
 
 // patience is how long the next piece of an answer may take, after so many

@@ -17,6 +17,10 @@ import (
 // a cluster: where that dies another consumer is made after twice as long.
 const heartbeat = 2 * time.Second
 
+// heardWithin is how long ago a leader may have heard of a follower: these choose
+// another one when they heard nothing for four seconds.
+const heardWithin = 3 * time.Second
+
 // errUnfollowed reports an answer of a leader that may not be the leader any more.
 var errUnfollowed = errors.New("its leader has not heard of its followers for some seconds")
 
@@ -82,20 +86,29 @@ func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string, 
 // followers choose another one when they heard nothing for four seconds, so a
 // majority that was heard within three is enough. A stream with one copy has no other.
 func followed(info *jetstream.StreamInfo) error {
-	const recent = 3 * time.Second
 	if !replicated(info) {
 		return nil
 	}
-	heard := 1 // itself
-	for _, r := range info.Cluster.Replicas {
-		if !r.Offline && r.Active > 0 && r.Active < recent { // 0: never
-			heard++
-		}
-	}
-	if 2*heard <= len(info.Cluster.Replicas)+1 {
+	if heard := 1 + heardOf(info); 2*heard <= len(info.Cluster.Replicas)+1 {
 		return fmt.Errorf("stream %s: %w", info.Config.Name, errUnfollowed)
 	}
 	return nil
+}
+
+// heardOf is how many followers a leader has just heard of.
+func heardOf(info *jetstream.StreamInfo) (n int) {
+	for _, r := range info.Cluster.Replicas {
+		if !r.Offline && r.Active > 0 && r.Active < heardWithin { // 0: never
+			n++
+		}
+	}
+	return n
+}
+
+// alone reports whether no other server can take itself for the leader: all of
+// them have just answered this one.
+func alone(info *jetstream.StreamInfo) bool {
+	return !replicated(info) || heardOf(info) == len(info.Cluster.Replicas)
 }
 
 // replicated reports whether a stream has more copies than one.

@@ -83,6 +83,6 @@ func (s *session) lookAround(ctx context.Context) error {
 	return nil
 }
 
-// absence says that RAW had nothing behind one sequence, up to another; none
-// was told where both are 0.
+// absence says that a stream had nothing behind one sequence, up to another;
+// none was told where both are 0.
 type absence struct{ behind, upTo uint64 }
