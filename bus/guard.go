@@ -32,7 +32,7 @@ const (
 	manyRequests   = 1000                   // in the queues: a flood
 	steadyRequests = 100                    // the same, where there are as many for
 	steadyTime     = 2 * time.Second        // so long
-	manyAnswers    = 50_000                 // messages from EVENTS that wait, or more: see mostAnswers
+	manyAnswers    = 50_000                 // messages from EVENTS that wait, or more: see batches
 	mostUnread     = 64 << 20               // bytes that readers do not take, together
 	mostPending    = 16 << 20               // and one of them, or any other client
 	writeTime      = 5 * time.Second        // without a byte taken; a restart may wait for it
@@ -90,6 +90,7 @@ type readerGuard struct {
 
 	mu               sync.Mutex
 	most, mostUnread int           // connections, bytes
+	many, batch      int           // answers that wait in any case, and to one request of a reader
 	period           time.Duration // of a limit
 	began            time.Time     // of the limit; zero while there is none
 	until            time.Time
@@ -110,7 +111,7 @@ type traffic struct{ in, out int64 }
 func newReaderGuard(dir string, users []*server.User, restart func() error, log *zap.Logger) *readerGuard {
 	g := &readerGuard{
 		dir: dir, log: log, restart: restart, users: map[string]*server.User{}, most: MostConnections, mostUnread: mostUnread, period: limitedFor,
-		end: make(chan struct{}), ended: make(chan struct{}),
+		many: manyAnswers, batch: batchMessages, end: make(chan struct{}), ended: make(chan struct{}),
 	}
 	for _, u := range users {
 		g.users[u.Username] = u
@@ -188,7 +189,7 @@ func (g *readerGuard) stop() {
 func (g *readerGuard) look(now time.Time) {
 	s := g.server.Load()
 	g.mu.Lock()
-	mostUnread := g.mostUnread
+	mostUnread, many, batch := g.mostUnread, g.many, g.batch
 	g.mu.Unlock()
 	requests, answers := 0, 0
 	for name, q := range *s.Ipqueuesz(&server.IpqueueszOptions{}) {
@@ -206,11 +207,11 @@ func (g *readerGuard) look(now time.Time) {
 		g.busy = now
 	}
 	flooded := requests >= manyRequests || !g.busy.IsZero() && now.Sub(g.busy) >= steadyTime
-	if !flooded && answers < manyAnswers && now.Sub(g.looked) < lookAtConnections {
+	if !flooded && answers < many && now.Sub(g.looked) < lookAtConnections {
 		return
 	}
 	readers := g.readers(s)
-	tooMany := answers >= manyAnswers && answers >= g.mostAnswers(s, len(readers))
+	tooMany := answers >= many && answers >= 2*batch*g.batches(s, len(readers))
 	unread := 0
 	for _, c := range readers {
 		unread += c.Pending
@@ -238,19 +239,19 @@ func (g *readerGuard) look(now time.Time) {
 	}
 }
 
-// mostAnswers is how many answers may wait where nobody asks for more than
-// [direct] does: one batch at a time, and another one where it gave up the first.
-// A connection of linesman's own may have several, each with a subscription.
-func (g *readerGuard) mostAnswers(s *server.Server, readers int) int {
-	batches := max(readers, len(g.before)) // those that went a moment ago are still answered
+// batches is how many requests for messages are to be answered where all ask as
+// [direct] does, one at a time; twice as many where it gave them up. A connection
+// of linesman's own may have several, each with a subscription.
+func (g *readerGuard) batches(s *server.Server, readers int) int {
+	n := max(readers, len(g.before)) // those that went a moment ago are still answered
 	for _, account := range []string{ReadersAccount, PublicAccount} {
 		for _, c := range connections(s, account) {
 			if u := g.users[c.AuthorizedUser]; u != nil && !g.limits(u) {
-				batches += int(c.NumSubs)
+				n += int(c.NumSubs)
 			}
 		}
 	}
-	return max(manyAnswers, 2*batchMessages*batches)
+	return n
 }
 
 // readers are the connections of all users that are limited.

@@ -15,8 +15,9 @@ import (
 // there are readers, and one connection may have several of them.
 func TestManyReadersThatCatchUpAreNotLimited(t *testing.T) {
 	t.Parallel()
-	const events, connections, onOne = 3000, 64, 8
+	const events, connections, onOne = 800, 64, 8
 	s, b := serve(t)
+	s.guard.set(func() { s.guard.many = 2000 }) // less than eight of them have
 	many(t, b, events)
 	var readers []*Bus
 	for range connections {
@@ -51,13 +52,13 @@ func TestManyReadersThatCatchUpAreNotLimited(t *testing.T) {
 
 func TestAFloodOfDirectGetsIsLimited(t *testing.T) {
 	t.Parallel()
-	const events, flood = 20_000, 20
+	const events, flood = 10_000, 4
 	s, b := serve(t)
-	s.guard.set(func() { s.guard.mostUnread = 1 << 30 })
+	s.guard.set(func() { s.guard.mostUnread, s.guard.many, s.guard.batch = 1<<30, 2000, 100 })
 	many(t, b, events)
 	connect(t, s, SubscriberUser) // has asked for nothing
 	for range flood {
-		ask(t, s, 100, fmt.Sprintf(`{"seq":1,"batch":%d,"max_bytes":%d}`, events, 1<<30))
+		ask(t, s, 10, fmt.Sprintf(`{"seq":1,"batch":%d,"max_bytes":%d}`, events, 1<<30))
 	}
 	limited(t, s, whyDirect)
 	if l, err := ReadLimited(filepath.Dir(s.store)); err != nil || l.Connections > flood {
