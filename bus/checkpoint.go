@@ -195,10 +195,17 @@ func (s *session) storeCut(ctx context.Context, begun, done checkpoint, usages, 
 	if err := s.saveCheckpoint(ctx, begun); err != nil {
 		return err
 	}
-	for _, values := range [][]keyed{usages, records} {
-		if err := s.putAll(ctx, values); err != nil {
-			return err
-		}
+	if err := s.putAll(ctx, usages, 0); err != nil {
+		return err
+	}
+	err := s.putAll(ctx, records, begun.Runs)
+	if errors.Is(err, errLostEnd) {
+		// When the next term looks, RUNS may be as long again as it was.
+		begun.Raw, begun.Runs = 0, 0
+		err = errors.Join(err, s.saveCheckpoint(ctx, begun))
+	}
+	if err != nil {
+		return err
 	}
 	for _, r := range records {
 		done.Runs = max(done.Runs, *r.revision)
@@ -206,13 +213,21 @@ func (s *session) storeCut(ctx context.Context, begun, done checkpoint, usages, 
 	return s.saveCheckpoint(ctx, done)
 }
 
-// putAll stores values, many in flight.
-func (s *session) putAll(ctx context.Context, values []keyed) error {
+// errLostEnd reports that RUNS gave a sequence number for the second time: what
+// had it before is gone.
+var errLostEnd = errors.New("the run records lost their end")
+
+// putAll stores values, many in flight, in a bucket that had a sequence number
+// already: all that is stored must get higher ones, else it returns errLostEnd.
+func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error {
 	const window = 256
 	futures := make([]jetstream.PubAckFuture, len(values))
-	wait := func(i int) error {
+	stored := func(i int) error {
 		select {
 		case ack := <-futures[i].Ok():
+			if ack.Sequence <= had {
+				return errLostEnd
+			}
 			if values[i].revision != nil {
 				*values[i].revision = ack.Sequence
 			}
@@ -225,12 +240,15 @@ func (s *session) putAll(ctx context.Context, values []keyed) error {
 			return ctx.Err()
 		}
 	}
-	for i, v := range values {
-		if i >= window {
-			if err := wait(i - window); err != nil {
-				return err
-			}
+	var failed error
+	wait := func(i int) {
+		if err := stored(i); failed == nil || errors.Is(err, errLostEnd) {
+			failed = err
 		}
+	}
+	sent := 0
+	for ; sent < len(values) && failed == nil; sent++ {
+		v := values[sent]
 		m := nats.NewMsg(v.subject)
 		m.Data = v.value
 		if v.revision != nil {
@@ -241,16 +259,18 @@ func (s *session) putAll(ctx context.Context, values []keyed) error {
 		}
 		f, err := s.Bus.js.PublishMsgAsync(m)
 		if err != nil {
-			return fmt.Errorf("store %s: %w", v.subject, err)
+			failed = fmt.Errorf("store %s: %w", v.subject, err)
+			break
 		}
-		futures[i] = f
-	}
-	for i := max(len(values)-window, 0); i < len(values); i++ {
-		if err := wait(i); err != nil {
-			return err
+		futures[sent] = f
+		if sent >= window {
+			wait(sent - window)
 		}
 	}
-	return nil
+	for i := max(sent-window, 0); i < sent; i++ {
+		wait(i)
+	}
+	return failed
 }
 
 // mostRuns is how many runs are held that have not ended; one that is recorded

@@ -1,12 +1,15 @@
 package bus
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -131,4 +134,77 @@ func bodies(t *testing.T, b *Bus) map[string][]string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// RUNS is put back under a normalizer that goes on, and has soon as many entries
+// as before: the records that it has lost are made anew all the same.
+func TestRecordsLostUnderANormalizerAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	n := newNormalizer(connect(t, s, NormalizerUser))
+	n.cutEvery = time.Second // as it is by default: it looks around each five seconds
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	record := func(run string) *runs.Record {
+		r, _, err := b.Record(t.Context(), run)
+		if err != nil {
+			return nil // the server is just back
+		}
+		return r
+	}
+	runsAt := filepath.Join(s.store, "jetstream", InsideAccount, "streams", bucketStream(b.Runs()))
+	whileDown := func(change func() error) {
+		t.Helper()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.server.Shutdown()
+		s.server.WaitForShutdown()
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	log := corpusLog(t, "shell-fail", 700)
+	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(log) - 1
+	for _, e := range log[:end] {
+		if err := l.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the run is not recorded", func() bool { r := record("a"); return r != nil && r.Seq == uint64(end) })
+	before := lastSeq(t, b.js, bucketStream(b.Runs()))
+	kept := filepath.Join(t.TempDir(), "kept")
+	whileDown(func() error { return os.CopyFS(kept, os.DirFS(runsAt)) })
+	if err := l.Append(t.Context(), log[end]); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the end is not recorded", func() bool { r := record("a"); return r != nil && r.EndedAt != 0 })
+	grown := lastSeq(t, b.js, bucketStream(b.Runs())) - before
+	whileDown(func() error { return errors.Join(os.RemoveAll(runsAt), os.Rename(kept, runsAt)) })
+	for i := range grown {
+		id := fmt.Sprintf("b%d", i)
+		l, err := b.OpenLog(t.Context(), "codex", id, runs.Mark{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Append(t.Context(), log[0]); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "another run is not recorded", func() bool { return record(id) != nil })
+	}
+	until(t, "the record of the end does not come back", func() bool { r := record("a"); return r != nil && r.EndedAt != 0 })
 }

@@ -124,9 +124,13 @@ func (d *disk) readonly(is bool) {
 	if is {
 		flags |= unix.MS_RDONLY
 	}
-	if err := unix.Mount("tmpfs", d.path, "tmpfs", flags, ""); err != nil {
-		d.t.Fatal(err)
-	}
+	eventually(d.t, "something is still being written", func() (bool, string) { // by a shim that is about to end
+		err := unix.Mount("tmpfs", d.path, "tmpfs", flags, "")
+		if err != nil && !errors.Is(err, unix.EBUSY) {
+			d.t.Fatal(err)
+		}
+		return err == nil, ""
+	})
 }
 
 const sayFull = "the disk of the data directory is nearly full"
