@@ -33,6 +33,7 @@ const (
 	steadyRequests = 100                    // the same, where there are as many for
 	steadyTime     = 2 * time.Second        // so long
 	manyAnswers    = 50_000                 // messages from EVENTS that wait, or more: see batches
+	mostAnswers    = 5 * manyAnswers        // but no more than these: they are all in memory
 	mostUnread     = 64 << 20               // bytes that readers do not take, together
 	mostPending    = 16 << 20               // and one of them, or any other client
 	writeTime      = 5 * time.Second        // without a byte taken; a restart may wait for it
@@ -211,7 +212,7 @@ func (g *readerGuard) look(now time.Time) {
 		return
 	}
 	readers := g.readers(s)
-	tooMany := answers >= many && answers >= 2*batch*g.batches(s, len(readers))
+	tooMany := answers >= many && answers >= min(2*batch*g.batches(s, len(readers)), mostAnswers)
 	unread := 0
 	for _, c := range readers {
 		unread += c.Pending
