@@ -182,6 +182,8 @@ cd "` + dir + `" || exit 99
 await() { until test -e "$1"; do sleep 0.02; done; }
 say() { echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"'"$1"'"},"unknown":"` + quiet.Sentinel + `said"}'; }
 ` + body
+	syscall.ForkLock.RLock() // what is forked meanwhile has it open for writing until its exec: it could not be started
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(s.path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,7 +57,11 @@ func Build(dir string, packages ...string) error {
 	return nil
 }
 
+// place copies a program. What is forked meanwhile would have the copy open for
+// writing until its own exec, and the copy could not be started: so nothing is.
 func place(to, from string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	in, err := os.Open(from)
 	if err != nil {
 		return err

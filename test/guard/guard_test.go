@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -66,7 +65,9 @@ func TestNothingOutlivesAnInterruptedTestBinary(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			copyProgram(t, self, filepath.Join(dir, "program"))
+			if err := place(filepath.Join(dir, "program"), self); err != nil {
+				t.Fatal(err)
+			}
 			cmd := exec.Command(self, dir)
 			cmd.Env = append(os.Environ(), role+"=tests")
 			out, err := cmd.StdoutPipe()
@@ -102,24 +103,5 @@ func TestNothingOutlivesAnInterruptedTestBinary(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func copyProgram(t *testing.T, from, to string) {
-	t.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
 	}
 }
