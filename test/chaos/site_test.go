@@ -237,11 +237,14 @@ func (s *site) server() Server {
 	s.t.Helper()
 	var js [2]jetstream.JetStream
 	for i, suffix := range []string{"", "_public"} {
-		conn, err := s.dial(suffix)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		var conn *nats.Conn
+		eventually(s.t, "no connection", func() (bool, string) {
+			var err error
+			conn, err = s.dial(suffix)
+			return err == nil, fmt.Sprint(err)
+		})
 		s.t.Cleanup(conn.Close)
+		var err error
 		if js[i], err = jetstream.New(conn); err != nil {
 			s.t.Fatal(err)
 		}
