@@ -183,5 +183,5 @@ func space(dir string) (free, reserve uint64, err error) {
 	if st.Flags&readOnly != 0 {
 		return 0, reserve, nil
 	}
-	return st.Bavail * size, reserve, nil
+	return uint64(st.Bavail) * size, reserve, nil // signed on FreeBSD
 }

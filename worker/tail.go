@@ -80,6 +80,7 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("tail: %w", err)
 	}
+	descriptors := uint64(limit.Cur) // signed on FreeBSD
 	open := w.tailedBefore()
 	follow := func(ctx context.Context, path string) error {
 		return (&tailedPath{w: w, spec: spec, path: path, open: open[path]}).tail(ctx)
@@ -91,7 +92,7 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 			return fmt.Errorf("tail: %w", err)
 		}
 		defer index.close()
-		slots = importSlots(limit.Cur)
+		slots = importSlots(descriptors)
 		var once sync.Once
 		waiting := func(path string) {
 			if spec.Waiting != nil {
@@ -101,8 +102,8 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 		follow = func(ctx context.Context, path string) error {
 			return (&importing{w: w, spec: spec, path: path, open: open[path], ledger: index, anew: spec.Again, waiting: waiting}).run(ctx)
 		}
-	} else if need := uint64(perFile*slots + spare); slots > 1 && need > limit.Cur {
-		return fmt.Errorf("tail: %w: %d files need %d file descriptors, the limit is %d (ulimit -n)", ErrTooMany, slots, need, limit.Cur)
+	} else if need := uint64(perFile*slots + spare); slots > 1 && need > descriptors {
+		return fmt.Errorf("tail: %w: %d files need %d file descriptors, the limit is %d (ulimit -n)", ErrTooMany, slots, need, descriptors)
 	}
 
 	var all errgroup.Group
