@@ -165,7 +165,7 @@ func TestUsageOfAResumedThreadIsTheRunsOwn(t *testing.T) {
 	interleave(t, b, map[string][]runs.Entry{"third": line("175")}, "third")
 	ended(t, b, "third")
 	want := map[string]int64{"first": 100, "second": 30, "third": 45}
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for run, own := range want {
 		for {
 			r, ok, err := b.Record(t.Context(), run)
@@ -194,7 +194,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("without a normalizer: %v", err)
 	}
 	office(t, s)
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for b.Health(t.Context()) != nil {
 		select {
 		case <-deadline:
@@ -341,7 +341,7 @@ func TestEventsDeletedUnderARunningNormalizerAreMadeAgain(t *testing.T) {
 	if err := b.jsPub.DeleteStream(t.Context(), b.Names.Events()); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		if stream, err := b.jsPub.Stream(t.Context(), b.Names.Events()); err == nil && stream.CachedInfo().State.LastSeq == uint64(len(want)) {
 			break

@@ -114,7 +114,7 @@ func TestSessionEndsAfterItsRest(t *testing.T) {
 	server := NewServer(config(nil))
 	url := serve(t, newEndpoint(server, 2, 10*time.Millisecond))
 	open(t, url)
-	deadline, tick := time.After(10*time.Second), time.NewTicker(5*time.Millisecond)
+	deadline, tick := time.After(time.Minute), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()
 	for {
 		left := 0

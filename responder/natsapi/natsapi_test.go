@@ -100,7 +100,7 @@ func (l *lab) serve() (stop func()) {
 	}
 	select {
 	case <-listening:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		l.Fatal("the service does not listen")
 	}
 	// From here on every request is answered, whichever connection it comes by.
