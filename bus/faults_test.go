@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -181,7 +182,19 @@ func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
 	t.Parallel()
 	for _, burst := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fast ingest %v", burst), func(t *testing.T) {
-			_, b := serve(t)
+			s, b := serve(t)
+			options := s.options
+			s.options = func() (*server.Options, error) {
+				o, err := options()
+				if err == nil {
+					o.StreamMaxBufferedSize = 2 * publishBytes // it is 128 MiB by default: a server that is as much slower
+				}
+				return o, err
+			}
+			if err := s.restart(); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "no connection again", func() bool { return b.public.IsConnected() })
 			p, err := newPublisher(b, 1, burst)
 			if err != nil {
 				t.Fatal(err)
@@ -189,11 +202,16 @@ func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
 			defer p.close()
 			p.bursting = burst
 			body := []byte(strings.Repeat("x", 500<<10))
-			const events = 600
+			const events = 150
 			for i := range events {
 				if err := p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: body}); err != nil {
 					t.Fatalf("event %d: %v", i, err)
 				}
+				p.mu.Lock()
+				if p.flying > publishBytes {
+					t.Errorf("event %d: %d bytes in flight", i, p.flying)
+				}
+				p.mu.Unlock()
 			}
 			if err := p.quiet(t.Context()); err != nil {
 				t.Fatal(err)
