@@ -20,20 +20,22 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 AGENTS = test/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build test lint vuln bench fuzz flaky soak agents agents-if-npm docker clean help
+.PHONY: build test lint golangci vuln bench fuzz flaky soak agents agents-if-npm docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
 
 # A program with the race detector sleeps for a second as it ends, and vet is
-# part of lint.
+# part of lint. Packages wait more than they work, so one more than there are
+# processors is tested at a time, and those that take longest begin first.
 test: export GORACE ?= atexit_sleep_ms=0
 test: agents-if-npm ## run every test with the race detector, agents included where npm is
-	$(GO) test -race -vet=off -timeout 20m -parallel 4 ./...
+	$(GO) test -race -vet=off -timeout 20m -parallel 4 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) ./test/... ./worker/... ./...
 
-lint: ## check format, vet and lint with golangci-lint, known vulnerabilities
+lint: golangci vuln ## check format, vet and lint with golangci-lint, known vulnerabilities
+
+golangci:
 	$(GO) run $(GOLANGCI) run ./...
-	@$(MAKE) --no-print-directory vuln
 
 # govulncheck exits 3 when it found something and 1 when it could not run (no
 # network, say). Only the first is a verdict. `go run` would hide which.
