@@ -153,6 +153,7 @@ func TestBearerIsShownAndARunThatFailedSaysWhy(t *testing.T) {
 func TestItIsSentUntilItIsTakenAndAlwaysTheSame(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	s.hurry = true
 	failures := []func(w http.ResponseWriter, gone <-chan struct{}) int{
 		func(http.ResponseWriter, <-chan struct{}) int { return 500 },
 		func(http.ResponseWriter, <-chan struct{}) int { return -1 },
