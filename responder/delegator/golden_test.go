@@ -135,6 +135,7 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 	inCloud := submitted(t, golden(t, d, "cloud_submit", "_codex_cloud_submit", `{"task":"Fix the test.","envId":"env"}`))
 	c.await(t, inCloud, func(s runs.State) bool { return s == runs.StateWorking })
 	c.awaitCloud(t, inCloud)
+	c.awaitActivity(t, inCloud)
 	golden(t, d, "cloud_status", "_codex_cloud_status", `{}`)
 	golden(t, d, "cloud_cancel", "_codex_cloud_cancel", args("task_id", inCloud))
 	c.end(t, inCloud, "READY")
