@@ -221,6 +221,8 @@ var errLostEnd = errors.New("the run records lost their end")
 // already: all that is stored must get higher ones, else it returns errLostEnd.
 func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error {
 	const window = 256
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	futures := make([]jetstream.PubAckFuture, len(values))
 	stored := func(i int) error {
 		select {
@@ -242,7 +244,11 @@ func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error 
 	}
 	var failed error
 	wait := func(i int) {
-		if err := stored(i); failed == nil || errors.Is(err, errLostEnd) {
+		err := stored(i)
+		if failed == nil && err != nil {
+			time.AfterFunc(time.Second, cancel) // enough for answers that are on their way
+		}
+		if failed == nil || errors.Is(err, errLostEnd) {
 			failed = err
 		}
 	}

@@ -54,7 +54,7 @@ func (d *direct) ends(ctx context.Context, last uint64) (uint64, error) {
 func (d *direct) believe(info *jetstream.StreamInfo, asked time.Time, last uint64) uint64 {
 	const later = 2 * time.Second
 	switch {
-	case alone(info) && time.Since(asked) < heardWithin:
+	case heardOfAll(info) && time.Since(asked) < heardWithin:
 		return last
 	case d.gone.upTo == 0 || d.gone.behind != d.from:
 		d.gone, d.told = absence{d.from, last}, time.Now()

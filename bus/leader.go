@@ -105,9 +105,9 @@ func heardOf(info *jetstream.StreamInfo) (n int) {
 	return n
 }
 
-// alone reports whether no other server can take itself for the leader: all of
-// them have just answered this one.
-func alone(info *jetstream.StreamInfo) bool {
+// heardOfAll reports whether a leader has just heard of all followers: then no
+// other server can believe that it is the leader.
+func heardOfAll(info *jetstream.StreamInfo) bool {
 	return !replicated(info) || heardOf(info) == len(info.Cluster.Replicas)
 }
 

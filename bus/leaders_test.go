@@ -134,8 +134,8 @@ func TestAFormerLeaderDoesNotHideEvents(t *testing.T) {
 	}
 }
 
-// What was removed is not waited for: at once where all copies follow the
-// leader, else when the same is told some seconds later.
+// A reader does not wait for removed events. It stops at once if the leader has
+// heard from all copies, and otherwise after a second answer, two seconds later.
 func TestAnEndThatWasRemovedIsBelieved(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]*jetstream.PeerInfo{"all follow": heard, "one was stopped": stopped} {

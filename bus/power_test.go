@@ -136,8 +136,8 @@ func bodies(t *testing.T, b *Bus) map[string][]string {
 	return out
 }
 
-// RUNS is put back under a normalizer that goes on, and has soon as many entries
-// as before: the records that it has lost are made anew all the same.
+// RUNS is restored to an earlier state while a normalizer runs, and new records
+// make it as long as before: the lost records are derived again all the same.
 func TestRecordsLostUnderANormalizerAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)

@@ -144,7 +144,7 @@ func openLog(path string) (*logFile, error) {
 	return l, l.open()
 }
 
-// open needs the lock, unless nobody else has the log yet.
+// open is called with mu held, or before the log is shared.
 func (l *logFile) open() error {
 	if info, err := os.Stat(l.path); err == nil && info.Size() >= maxLog {
 		if err := os.Rename(l.path, l.path+".1"); err != nil {

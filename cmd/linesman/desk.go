@@ -122,10 +122,10 @@ func (a *app) withDesk(ctx context.Context, do func(context.Context, *desk) erro
 	return group.Wait()
 }
 
-// clientDir returns the directory for a task without one, which a client of the
-// `linesman up` of the data directory submits: that of the client where the `up`
-// is in the background, whose own nobody chose, and "", which means that of the
-// `up`, otherwise. One can take the place of the other between two submissions.
+// clientDir returns a function that chooses the directory of a task that names
+// none: this client's own directory if the `linesman up` of the data directory
+// runs in the background, else "", which means the directory of that `up`. It is
+// called at each submission, because one `up` can replace the other.
 func (a *app) clientDir() func() (string, error) {
 	dir, err := os.Getwd()
 	return func() (string, error) {

@@ -82,8 +82,9 @@ func lockData(data string) (*os.File, error) {
 	return f, nil
 }
 
-// takeLock locks the lock file of a data directory. Some file systems have no
-// locks, or none left: then nobody has the directory, and nobody can.
+// takeLock locks the lock file of a data directory. It returns errLocked only if
+// another process has the lock. Other errors, such as those of file systems
+// without locks, last: waiting does not help.
 func takeLock(f *os.File) error {
 	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A supervisor starts it again, which nobody does for one that waits for ever
-// and cannot be asked how it is.
+// The responder must exit, so that a supervisor can restart it: without HTTP its
+// health cannot be checked.
 func TestResponderEndsWhenItsHTTPServerFailsWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	said, stderr := io.Pipe()
