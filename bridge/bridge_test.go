@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -429,6 +431,28 @@ func TestAnswerThatNobodyWaitsForIsNotGiven(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 	l.until("nothing else is left", func() bool { return slices.Equal(l.names(l.dir), []string{response}) })
+}
+
+// A process that is being started holds a copy of every open file until it runs
+// its program. The lock of a directory does not wait for that.
+func TestDirectoryIsFreeOnceItIsClosed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	first, err := openPlace(l.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited, err := unix.Dup(int(first.dir.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inherited)
+	first.close()
+	second, err := openPlace(l.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.close()
 }
 
 func TestOnlyTheNewestAreKeptAside(t *testing.T) {

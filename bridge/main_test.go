@@ -143,10 +143,14 @@ func (l *lab) config() Config {
 func (l *lab) start(c Config) (stop func()) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(l.t.Context())
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	ready := make(chan struct{})
 	c.Ready = func() { close(ready) }
-	go func() { ended <- New(c).Run(ctx) }()
+	var err error // once it has ended
+	go func() {
+		defer close(ended)
+		err = New(c).Run(ctx)
+	}()
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -154,15 +158,15 @@ func (l *lab) start(c Config) (stop func()) {
 		}
 		stopped = true
 		cancel()
-		if err := <-ended; err != nil {
+		if <-ended; err != nil {
 			l.t.Errorf("the bridge ended with %v", err)
 		}
 	}
 	l.t.Cleanup(stop)
 	select {
 	case <-ready:
-	case err := <-ended:
-		l.t.Fatalf("the bridge ended with %v", err)
+	case <-ended:
+		l.t.FailNow() // stop says why
 	}
 	return stop
 }

@@ -60,7 +60,13 @@ func openPlace(path string) (_ *place, err error) {
 	return &place{root, dir}, nil
 }
 
-func (p *place) close() { _, _ = p.dir.Close(), p.root.Close() }
+// close gives the lock back and closes the directory. A process that is being
+// started has a copy of it for a moment: to close it alone would leave the lock
+// with that process.
+func (p *place) close() {
+	_ = unix.Flock(int(p.dir.Fd()), unix.LOCK_UN)
+	_, _ = p.dir.Close(), p.root.Close()
+}
 
 // at reports whether this is the directory that path leads to.
 func (p *place) at(path string) bool {
