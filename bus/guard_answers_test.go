@@ -15,7 +15,7 @@ import (
 // there are readers, and one connection may have several of them.
 func TestManyReadersThatCatchUpAreNotLimited(t *testing.T) {
 	t.Parallel()
-	const events, connections, onOne = 800, 64, 8
+	const events, connections, onOne = 300, 64, 8 // more than one batch
 	s, b := serve(t)
 	s.guard.set(func() { s.guard.many = 2000 }) // less than eight of them have
 	many(t, b, events)
