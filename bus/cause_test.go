@@ -107,7 +107,9 @@ func TestWhatTheServerCannotStoreIsNotCalledAFullDisk(t *testing.T) {
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.js.Publish(t.Context(), b.RawSubject("codex", "x"), make([]byte, 33<<20)) // more than a file takes at once
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without one, some seconds
+	defer cancel()
+	_, err := b.js.Publish(ctx, b.RawSubject("codex", "x"), make([]byte, 33<<20)) // more than a file takes at once
 	var api *jetstream.APIError
 	if !errors.As(err, &api) || api.ErrorCode != codeStoreFailed {
 		t.Fatalf("got %v, want error code %d", err, codeStoreFailed)
