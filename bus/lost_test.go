@@ -127,6 +127,7 @@ func (b *breaker) carry(to, from net.Conn, upstream bool) {
 		if upstream {
 			lost, end, pass := b.lose(buf[:n])
 			if pass {
+				_ = from.Close() // first: the answer may be quick
 				_, _ = to.Write(buf[:n])
 			}
 			if end {
