@@ -151,6 +151,7 @@ func (a *adoption) drive(ctx context.Context, name string, r *Run) {
 			return
 		}
 		r = a.w.Run(d)
+		r.again = true
 	}
 }
 

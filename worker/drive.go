@@ -23,6 +23,7 @@ type Run struct {
 	out    stream
 	err    stream
 
+	again   bool          // it was driven before, by this worker, and failed
 	cancels chan string   // reasons, one is enough
 	reason  *string       // one of them, while the raw log has no cancel entry
 	noted   chan struct{} // closed once the raw log has a cancel entry
@@ -130,11 +131,14 @@ func (r *Run) drive(ctx context.Context) (ex runs.Exit, err error) {
 	if r.begun != nil {
 		r.begun()
 	}
-	how := "adopted"
+	how, level := "adopted", zap.InfoLevel
 	if r.dir.fresh {
 		how = "started"
 	}
-	r.log.Info(how, zap.String("source", r.dir.Spec.Source))
+	if r.again {
+		level = zap.DebugLevel // the error before it is news, this is not
+	}
+	r.log.Log(level, how, zap.String("source", r.dir.Spec.Source))
 
 	last, err := r.carry(ctx)
 	if err != nil {
