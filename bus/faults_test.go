@@ -145,7 +145,7 @@ func TestRemovedEndOfRawHoldsNothingUp(t *testing.T) {
 	office(t, s)
 	ended(t, b, "a")
 	until(t, "never healthy", func() bool { return b.Health(t.Context()) == nil })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a consumer that stands still is replaced after some of it
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a consumer that stalls is replaced after 20 s at most
 	defer cancel()
 	if r, err := b.Rebuild(ctx, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop()); err != nil || len(r.Differences) > 0 {
 		t.Errorf("%+v, %v", r, err)

@@ -79,3 +79,34 @@ func TestCancelEndsAProcessThatForksAllTheTime(t *testing.T) {
 		})
 	}
 }
+
+// A cancelled run has ended when nothing of it lives on: its agent ends at once,
+// and a process beside it is killed when the grace period is over.
+func TestCancelledRunHasEndedWithItsLastProcess(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	alive := filepath.Join(dir, "alive")
+	if err := unix.Mkfifo(alive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo, err := os.OpenFile(alive, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fifo.Close()
+	spec := shell("r", tells+`sh -c 'trap "" TERM; : > deaf; sleep 60' </dev/null >/dev/null 2>&1 9>alive & while ! [ -e deaf ]; do sleep 0.01; done; echo ready; exec sleep 60`)
+	spec.Dir, spec.Limits.Grace = dir, 2*time.Second
+	r, done := l.begun(spec, "ready")
+	if err := r.Cancel(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-done; res.err != nil {
+		t.Error(res.err)
+	}
+	if err := fifo.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fifo.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("a process of the run lives on: %v", err)
+	}
+}

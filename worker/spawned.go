@@ -75,8 +75,10 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 		s.log.Warn("shim is gone, nobody knows how the agent ends", zap.String("shim", s.lastWords()))
 		s.exit, s.exitAt = &runs.Exit{Reason: runs.ReasonLost}, now
 	}
+	// A run that was stopped has ended once its shim has killed what the agent left.
+	killing := watched && s.stopped && now.Sub(s.exitAt) < s.dir.Spec.Limits.Grace+sweepFor
 	switch {
-	case s.exit != nil && !busy:
+	case s.exit != nil && !busy && !killing:
 		return s.exit, nil
 	case watched: // and whoever holds the output in silence is ended
 		return nil, nil
