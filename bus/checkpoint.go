@@ -213,9 +213,9 @@ func (s *session) storeCut(ctx context.Context, begun, done checkpoint, usages, 
 	return s.saveCheckpoint(ctx, done)
 }
 
-// errLostEnd reports that RUNS gave a sequence number for the second time: what
-// had it before is gone.
-var errLostEnd = errors.New("the run records lost their end")
+// errLostEnd reports that a stream is shorter than it was, or gave a sequence
+// number for the second time: what had it before is gone.
+var errLostEnd = errors.New("the stream lost its end")
 
 // putAll stores values, many in flight, in a bucket that had a sequence number
 // already: all that is stored must get higher ones, else it returns errLostEnd.
@@ -228,7 +228,7 @@ func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error 
 		select {
 		case ack := <-futures[i].Ok():
 			if ack.Sequence <= had {
-				return errLostEnd
+				return fmt.Errorf("%s: %w", values[i].subject, errLostEnd)
 			}
 			if values[i].revision != nil {
 				*values[i].revision = ack.Sequence

@@ -136,30 +136,47 @@ func bodies(t *testing.T, b *Bus) map[string][]string {
 	return out
 }
 
-// RUNS is restored to an earlier state while a normalizer runs, and new records
-// make it as long as before: the lost records are derived again all the same.
-func TestRecordsLostUnderANormalizerAreMadeAnew(t *testing.T) {
-	t.Parallel()
+// restoration is a run that has ended, under a normalizer that goes on, and a
+// stream whose files are from before that end.
+type restoration struct {
+	b     *Bus
+	log   []runs.Entry
+	grown uint64 // messages that the end has added to the stream
+}
+
+// record is a run's record, nil where there is none or the server is just back.
+func (r *restoration) record(t *testing.T, run string) *runs.Record {
+	t.Helper()
+	record, _, err := r.b.Record(t.Context(), run)
+	if err != nil {
+		return nil
+	}
+	return record
+}
+
+func (r *restoration) ended(t *testing.T) bool {
+	t.Helper()
+	record := r.record(t, "a")
+	return record != nil && record.EndedAt != 0
+}
+
+// restore runs all that, with the time between two cuts of the normalizer: it
+// looks around each five of them.
+func restore(t *testing.T, account, stream string, cutEvery time.Duration) *restoration {
+	t.Helper()
 	s, b := serve(t)
+	r := &restoration{b: b, log: corpusLog(t, "shell-fail", 700)}
 	n := newNormalizer(connect(t, s, NormalizerUser))
-	n.cutEvery = time.Second // as it is by default: it looks around each five seconds
-	ctx, stop := context.WithCancel(t.Context())
+	n.cutEvery = cutEvery
+	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	defer func() {
+	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	}()
-	record := func(run string) *runs.Record {
-		r, _, err := b.Record(t.Context(), run)
-		if err != nil {
-			return nil // the server is just back
-		}
-		return r
-	}
-	runsAt := filepath.Join(s.store, "jetstream", InsideAccount, "streams", bucketStream(b.Runs()))
+	})
 	whileDown := func(change func() error) {
 		t.Helper()
 		s.mu.Lock()
@@ -173,38 +190,69 @@ func TestRecordsLostUnderANormalizerAreMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-
-	log := corpusLog(t, "shell-fail", 700)
 	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := len(log) - 1
-	for _, e := range log[:end] {
+	end := len(r.log) - 1
+	for _, e := range r.log[:end] {
 		if err := l.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(t, "the run is not recorded", func() bool { r := record("a"); return r != nil && r.Seq == uint64(end) })
-	before := lastSeq(t, b.js, bucketStream(b.Runs()))
+	until(t, "the run is not recorded", func() bool { record := r.record(t, "a"); return record != nil && record.Seq == uint64(end) })
+	at := filepath.Join(s.store, "jetstream", account, "streams", stream)
 	kept := filepath.Join(t.TempDir(), "kept")
-	whileDown(func() error { return os.CopyFS(kept, os.DirFS(runsAt)) })
-	if err := l.Append(t.Context(), log[end]); err != nil {
+	before := lastSeq(t, b.js, bucketStream(b.Runs()))
+	whileDown(func() error { return os.CopyFS(kept, os.DirFS(at)) })
+	if err := l.Append(t.Context(), r.log[end]); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the end is not recorded", func() bool { r := record("a"); return r != nil && r.EndedAt != 0 })
-	grown := lastSeq(t, b.js, bucketStream(b.Runs())) - before
-	whileDown(func() error { return errors.Join(os.RemoveAll(runsAt), os.Rename(kept, runsAt)) })
-	for i := range grown {
+	until(t, "the end is not recorded", func() bool { return r.ended(t) })
+	r.grown = lastSeq(t, b.js, bucketStream(b.Runs())) - before
+	whileDown(func() error { return errors.Join(os.RemoveAll(at), os.Rename(kept, at)) })
+	return r
+}
+
+// RUNS is restored to an earlier state while a normalizer runs, and new records
+// make it as long as before: the lost records are derived again all the same.
+func TestRecordsLostUnderANormalizerAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	r := restore(t, InsideAccount, bucketStream(testNames.Runs()), time.Second) // the default
+	for i := range r.grown {
 		id := fmt.Sprintf("b%d", i)
-		l, err := b.OpenLog(t.Context(), "codex", id, runs.Mark{})
+		l, err := r.b.OpenLog(t.Context(), "codex", id, runs.Mark{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Append(t.Context(), log[0]); err != nil {
+		if err := l.Append(t.Context(), r.log[0]); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "another run is not recorded", func() bool { return record(id) != nil })
+		until(t, "another run is not recorded", func() bool { return r.record(t, id) != nil })
 	}
-	until(t, "the record of the end does not come back", func() bool { r := record("a"); return r != nil && r.EndedAt != 0 })
+	until(t, "the record of the end does not come back", func() bool { return r.ended(t) })
+}
+
+// A stream is restored to an earlier state while a normalizer runs, and nobody
+// writes any more: what it has lost is derived again all the same.
+func TestStreamRestoredUnderAnIdleNormalizerIsFilledAgain(t *testing.T) {
+	t.Parallel()
+	_, unbroken := serve(t)
+	interleave(t, unbroken, map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700)}, "a")
+	normalize(t, unbroken)
+	want := bodies(t, unbroken)["a"]
+	for _, c := range []struct{ name, account, stream string }{
+		{"EVENTS", PublicAccount, testNames.Events()},
+		{"RUNS", InsideAccount, bucketStream(testNames.Runs())},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := restore(t, c.account, c.stream, 100*time.Millisecond)
+			until(t, "what was lost does not come back", func() bool {
+				completion, _, err := r.b.EventsEnd(t.Context(), "codex", "a")
+				return err == nil && completion != 0 && r.ended(t)
+			})
+			diff(t, "the events", bodies(t, r.b)["a"], want)
+		})
+	}
 }

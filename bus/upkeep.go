@@ -37,6 +37,11 @@ func (s *session) lookAround(ctx context.Context) error {
 	if (identity{continued(s.streams.raw, info.Created), continued(s.streams.events, events.CachedInfo().Created), streamID(runs.CachedInfo().Created)}) != s.streams {
 		return errOtherStream
 	}
+	if s.cut == nil { // else the checkpoint is being written
+		if err := s.ends(info, events.CachedInfo(), runs.CachedInfo()); err != nil {
+			return err
+		}
+	}
 	state := info.State
 	if state.LastSeq > s.raw {
 		more, err := holds(ctx, s.Bus.inside, s.Bus.Raw(), s.Bus.RawSubjects(), s.raw+1, 0)
@@ -80,6 +85,20 @@ func (s *session) lookAround(ctx context.Context) error {
 	}
 	s.log.Warn("the raw stream is nearly full: its oldest entries went before their time",
 		zap.Uint64("first", keep), zap.Uint64("bytes", state.Bytes), zap.Int64("max_bytes", info.Config.MaxBytes))
+	return nil
+}
+
+// ends returns errLostEnd where a stream is shorter than the checkpoint says:
+// the next term mends it, as far as it can.
+func (s *session) ends(raw, events, runs *jetstream.StreamInfo) error {
+	for _, c := range []struct {
+		info *jetstream.StreamInfo
+		had  uint64
+	}{{raw, max(s.last.Raw, s.last.CutRaw)}, {events, s.last.CutEvents}, {runs, s.last.Runs}} {
+		if c.info.State.LastSeq < c.had && followed(c.info) == nil {
+			return fmt.Errorf("%s: %w", c.info.Config.Name, errLostEnd)
+		}
+	}
 	return nil
 }
 
