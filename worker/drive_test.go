@@ -282,7 +282,7 @@ func TestNoteOncePerSilence(t *testing.T) {
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; sleep 60")
-	spec.Dir, spec.Limits.Idle = dir, time.Second
+	spec.Dir, spec.Limits.Idle = dir, 6*time.Second // the agent has a tenth of it to write again, once there is a note
 	l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
 		if e.Kind == runs.Note {
 			write(t, filepath.Join(dir, "go"), "")
