@@ -73,8 +73,8 @@ func TestLimitsEndTheAgent(t *testing.T) {
 		{"hard", "while :; do echo one; sleep 0.05; done", Limits{Hard: 300 * time.Millisecond, Idle: time.Minute}, runs.Exit{Reason: runs.ReasonHard, Signal: 15}},
 		{"spool", "while :; do echo one two three; sleep 0.001; done", Limits{Spool: 1000}, runs.Exit{Reason: runs.ReasonSpool, Signal: 15}},
 		{"spool of stderr", "while :; do echo one two three >&2; sleep 0.001; done", Limits{Spool: 1000}, runs.Exit{Reason: runs.ReasonSpool, Signal: 15}},
-		{"TERM is handled", "trap 'echo bye; exit 7' TERM; echo one; while :; do sleep 0.01; done", Limits{Hard: 300 * time.Millisecond}, runs.Exit{Reason: runs.ReasonHard, Code: code(7)}},
-		{"TERM is ignored", "trap '' TERM; echo one; while :; do sleep 0.01; done", Limits{Hard: 300 * time.Millisecond, Grace: 300 * time.Millisecond}, runs.Exit{Reason: runs.ReasonHard, Signal: 9}},
+		{"TERM is handled", "trap 'echo bye; exit 7' TERM; echo one; while :; do sleep 0.01; done", Limits{Hard: time.Second}, runs.Exit{Reason: runs.ReasonHard, Code: code(7)}},
+		{"TERM is ignored", "trap '' TERM; echo one; while :; do sleep 0.01; done", Limits{Hard: time.Second, Grace: 300 * time.Millisecond}, runs.Exit{Reason: runs.ReasonHard, Signal: 9}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := newLab(t)
