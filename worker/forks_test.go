@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
 )
 
 // hops is a script that forks and exits all the time: its process ID changes
@@ -21,10 +23,25 @@ if [ $n -eq 20 ]; then : > hopping; fi
 sh ./hops $n &
 `
 
-// ended waits until no process has the FIFO open for writing any more.
-func ended(t *testing.T, fifo *os.File) {
+// alive makes a FIFO of that name, which the processes of a run keep open.
+func alive(t *testing.T, dir string) *os.File {
 	t.Helper()
-	if err := fifo.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
+	path := filepath.Join(dir, "alive")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fifo.Close() })
+	return fifo
+}
+
+// ended waits until no process has the FIFO open for writing any more.
+func ended(t *testing.T, fifo *os.File, within time.Duration) {
+	t.Helper()
+	if err := fifo.SetReadDeadline(time.Now().Add(within)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fifo.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -51,15 +68,7 @@ func TestCancelEndsAProcessThatForksAllTheTime(t *testing.T) {
 			l := newLab(t)
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "hops"), test.script)
-			alive := filepath.Join(dir, "alive")
-			if err := unix.Mkfifo(alive, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			fifo, err := os.OpenFile(alive, os.O_RDONLY|unix.O_NONBLOCK, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer fifo.Close()
+			fifo := alive(t, dir)
 			spec := shell("r", tells+`exec 9>alive; setsid sh ./hops 0 </dev/null >/dev/null 2>&1 & exec 9>&-; while ! [ -e hopping ]; do sleep 0.01; done; echo ready; exec sleep 60`)
 			spec.Dir, spec.Limits.Grace = dir, 200*time.Millisecond
 			ends(t, filepath.Join(dir, "last"))
@@ -75,38 +84,40 @@ func TestCancelEndsAProcessThatForksAllTheTime(t *testing.T) {
 				t.Error(res.err)
 			}
 			waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.orphans) == 0 })
-			ended(t, fifo)
+			ended(t, fifo, 2*time.Second)
 		})
 	}
 }
 
-// A cancelled run has ended when nothing of it lives on: its agent ends at once,
-// and a process beside it is killed when the grace period is over.
-func TestCancelledRunHasEndedWithItsLastProcess(t *testing.T) {
-	l := newLab(t)
-	dir := t.TempDir()
-	alive := filepath.Join(dir, "alive")
-	if err := unix.Mkfifo(alive, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	fifo, err := os.OpenFile(alive, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fifo.Close()
-	spec := shell("r", tells+`sh -c 'trap "" TERM; : > deaf; sleep 60' </dev/null >/dev/null 2>&1 9>alive & while ! [ -e deaf ]; do sleep 0.01; done; echo ready; exec sleep 60`)
-	spec.Dir, spec.Limits.Grace = dir, 2*time.Second
-	r, done := l.begun(spec, "ready")
-	if err := r.Cancel(t.Context(), "enough"); err != nil {
-		t.Fatal(err)
-	}
-	if res := <-done; res.err != nil {
-		t.Error(res.err)
-	}
-	if err := fifo.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fifo.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("a process of the run lives on: %v", err)
+// A run that linesman stops has ended when none of its processes is alive: here the
+// agent ends at once, and a process beside it is killed after the grace period.
+func TestStoppedRunHasEndedWithItsLastProcess(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		limits Limits
+		want   runs.Reason
+	}{
+		{"cancelled", Limits{}, runs.ReasonCancelled},
+		{"hard limit", Limits{Hard: 3 * time.Second}, runs.ReasonHard},
+		{"idle limit", Limits{Idle: 3 * time.Second}, runs.ReasonIdle},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t)
+			dir := t.TempDir()
+			fifo := alive(t, dir)
+			spec := shell("r", tells+`sh -c 'trap "" TERM; : > deaf; sleep 60' </dev/null >/dev/null 2>&1 9>alive & while ! [ -e deaf ]; do sleep 0.01; done; echo ready; exec sleep 60`)
+			spec.Dir, spec.Limits = dir, test.limits
+			spec.Limits.Grace = 2 * time.Second
+			r, done := l.begun(spec, "ready")
+			if test.want == runs.ReasonCancelled {
+				if err := r.Cancel(t.Context(), "enough"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if res := <-done; res.err != nil || res.Reason != test.want {
+				t.Errorf("exit %s, error %v, want %s", runs.Encode(res.Exit), res.err, test.want)
+			}
+			ended(t, fifo, 200*time.Millisecond)
+		})
 	}
 }

@@ -75,10 +75,8 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 		s.log.Warn("shim is gone, nobody knows how the agent ends", zap.String("shim", s.lastWords()))
 		s.exit, s.exitAt = &runs.Exit{Reason: runs.ReasonLost}, now
 	}
-	// A run that was stopped has ended once its shim has killed what the agent left.
-	killing := watched && s.stopped && now.Sub(s.exitAt) < s.dir.Spec.Limits.Grace+sweepFor
 	switch {
-	case s.exit != nil && !busy && !killing:
+	case s.exit != nil && !busy && !(watched && s.killing(now)):
 		return s.exit, nil
 	case watched: // and whoever holds the output in silence is ended
 		return nil, nil
@@ -88,6 +86,17 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	}
 	s.log.Warn("output is still held by somebody, given up after silence", zap.Duration("silence", now.Sub(s.active())))
 	return s.exit, nil
+}
+
+// killing reports whether the shim may still be killing what the agent left,
+// because the run was cancelled or passed a limit: then it has not ended yet.
+func (s *spawned) killing(now time.Time) bool {
+	stopped := s.stopped
+	switch s.exit.Reason {
+	case runs.ReasonIdle, runs.ReasonHard, runs.ReasonSpool:
+		stopped = true
+	}
+	return stopped && now.Sub(s.exitAt) < s.dir.Spec.Limits.Grace+sweepFor
 }
 
 // tend starts another shim in the place of one that is gone, and repeats a
