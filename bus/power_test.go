@@ -106,21 +106,31 @@ func openSession(t *testing.T, dir string, logs map[string][]runs.Entry, upTo in
 		}
 	}
 	normalize(t, b)
-	kv, err := b.js.KeyValue(t.Context(), b.State())
+	lostRaw, lostEvents, err := timesLost(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := kv.Get(t.Context(), checkpointKey)
+	return bodies(t, b), lostRaw + lostEvents
+}
+
+// timesLost returns how often the normalizer noticed that RAW and EVENTS had
+// lost their end, by its checkpoint; "" is never.
+func timesLost(ctx context.Context, b *Bus) (raw, events string, err error) {
+	kv, err := b.js.KeyValue(ctx, b.State())
 	if err != nil {
-		t.Fatal(err)
+		return "", "", err
+	}
+	e, err := kv.Get(ctx, checkpointKey)
+	if err != nil {
+		return "", "", err
 	}
 	var c checkpoint
 	if err := json.Unmarshal(e.Value(), &c); err != nil {
-		t.Fatal(err)
+		return "", "", err
 	}
-	_, lostRaw, _ := strings.Cut(c.RawID, ".")
-	_, lostEvents, _ := strings.Cut(c.EventsID, ".")
-	return bodies(t, b), lostRaw + lostEvents
+	_, raw, _ = strings.Cut(c.RawID, ".")
+	_, events, _ = strings.Cut(c.EventsID, ".")
+	return raw, events, nil
 }
 
 // bodies are the events of each run, without their places in the streams.
@@ -136,12 +146,13 @@ func bodies(t *testing.T, b *Bus) map[string][]string {
 	return out
 }
 
-// restoration is a run that has ended, under a normalizer that goes on, and a
-// stream whose files are from before that end.
+// restoration is the situation after the files of a stream were restored from a
+// backup: run "a" had not ended when the backup was made, has ended since, and
+// the normalizer has been running all the time.
 type restoration struct {
 	b     *Bus
-	log   []runs.Entry
-	grown uint64 // messages that the end has added to the stream
+	log   []runs.Entry // of run "a"
+	grown uint64       // how many messages the end of the run added to RUNS
 }
 
 // record is a run's record, nil where there is none or the server is just back.
@@ -160,8 +171,8 @@ func (r *restoration) ended(t *testing.T) bool {
 	return record != nil && record.EndedAt != 0
 }
 
-// restore runs all that, with the time between two cuts of the normalizer: it
-// looks around each five of them.
+// restore makes a restoration of one stream. The normalizer stores a checkpoint
+// after each cutEvery, and compares the streams with it after five times that.
 func restore(t *testing.T, account, stream string, cutEvery time.Duration) *restoration {
 	t.Helper()
 	s, b := serve(t)
@@ -233,8 +244,8 @@ func TestRecordsLostUnderANormalizerAreMadeAnew(t *testing.T) {
 	until(t, "the record of the end does not come back", func() bool { return r.ended(t) })
 }
 
-// A stream is restored to an earlier state while a normalizer runs, and nobody
-// writes any more: what it has lost is derived again all the same.
+// EVENTS or RUNS is restored from a backup while the normalizer runs and no entry
+// arrives: the normalizer derives what was lost without being refused first.
 func TestStreamRestoredUnderAnIdleNormalizerIsFilledAgain(t *testing.T) {
 	t.Parallel()
 	_, unbroken := serve(t)
@@ -247,7 +258,7 @@ func TestStreamRestoredUnderAnIdleNormalizerIsFilledAgain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := restore(t, c.account, c.stream, 100*time.Millisecond)
+			r := restore(t, c.account, c.stream, 500*time.Millisecond)
 			until(t, "what was lost does not come back", func() bool {
 				completion, _, err := r.b.EventsEnd(t.Context(), "codex", "a")
 				return err == nil && completion != 0 && r.ended(t)
@@ -255,4 +266,25 @@ func TestStreamRestoredUnderAnIdleNormalizerIsFilledAgain(t *testing.T) {
 			diff(t, "the events", bodies(t, r.b)["a"], want)
 		})
 	}
+}
+
+// RAW is restored from a backup while the normalizer runs and no entry arrives:
+// the normalizer notices, and what is written afterwards is read.
+func TestRawRestoredUnderAnIdleNormalizerIsReadOn(t *testing.T) {
+	t.Parallel()
+	r := restore(t, InsideAccount, testNames.Raw(), 500*time.Millisecond)
+	until(t, "the loss is not noticed", func() bool { raw, _, err := timesLost(t.Context(), r.b); return err == nil && raw != "" })
+	before := bodies(t, r.b)["a"]
+	l, err := r.b.OpenLog(t.Context(), "codex", "b", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(t.Context(), r.log[0]); err != nil { // it gets the sequence number of what was lost
+		t.Fatal(err)
+	}
+	until(t, "the other run is not recorded", func() bool { return r.record(t, "b") != nil })
+	if !r.ended(t) {
+		t.Error("the run that had ended has not any more")
+	}
+	diff(t, "the events", bodies(t, r.b)["a"], before)
 }

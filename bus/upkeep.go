@@ -37,8 +37,8 @@ func (s *session) lookAround(ctx context.Context) error {
 	if (identity{continued(s.streams.raw, info.Created), continued(s.streams.events, events.CachedInfo().Created), streamID(runs.CachedInfo().Created)}) != s.streams {
 		return errOtherStream
 	}
-	if s.cut == nil { // else the checkpoint is being written
-		if err := s.ends(info, events.CachedInfo(), runs.CachedInfo()); err != nil {
+	if s.cut == nil { // else a checkpoint is being written
+		if err := s.checkEnds(info, events.CachedInfo(), runs.CachedInfo()); err != nil {
 			return err
 		}
 	}
@@ -88,9 +88,9 @@ func (s *session) lookAround(ctx context.Context) error {
 	return nil
 }
 
-// ends returns errLostEnd where a stream is shorter than the checkpoint says:
-// the next term mends it, as far as it can.
-func (s *session) ends(raw, events, runs *jetstream.StreamInfo) error {
+// checkEnds returns errLostEnd if a stream is shorter than the checkpoint says. The
+// next term repairs what it can.
+func (s *session) checkEnds(raw, events, runs *jetstream.StreamInfo) error {
 	for _, c := range []struct {
 		info *jetstream.StreamInfo
 		had  uint64

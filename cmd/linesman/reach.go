@@ -112,7 +112,12 @@ func held(data string) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer func() {
+		// A process that is being started has a copy of f for a moment: closing alone
+		// would leave the lock with it.
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+		_ = f.Close()
+	}()
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
