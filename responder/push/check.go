@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,6 +22,7 @@ const (
 	MaxOperation   = 255
 	MaxToken       = 4096
 	MaxCredentials = 4096
+	MaxContext     = 64 << 10 // bytes of JSON
 
 	minToken       = 16
 	minCredentials = 32
@@ -37,7 +38,7 @@ const notSigned = "is required: signatures by RFC 9421 are not made yet, so name
 // [runs.FieldError], and quotes nothing.
 func ParseConfig(raw []byte) (Registration, error) {
 	r := Registration{ID: AdCP, Protocol: AdCP}
-	if _, err := adcp.Canonical(raw); err != nil {
+	if _, err := idempotency.Canonical(raw); err != nil {
 		return r, &runs.FieldError{Problem: "must be JSON in which no object has a name twice"}
 	}
 	var top map[string]json.RawMessage
@@ -107,7 +108,7 @@ func (r *Registration) check(private bool) error {
 		wrong("tool", "must be the name of a tool")
 	}
 	if len(r.Context) > 0 {
-		if len(r.Context) > adcp.MaxContext {
+		if len(r.Context) > MaxContext {
 			wrong("context", "at most 65536 bytes")
 		} else if !utf8.Valid(r.Context) || checkNames(r.Context) != nil {
 			wrong("context", "must be JSON in which no object has a name twice: it is sent with a signature")

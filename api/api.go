@@ -1,0 +1,62 @@
+// Package api is what programs and linesman say to each other: requests, what
+// came of them, and errors. It owns the names, shapes, units and limits of
+// these types, and nothing else: it does not read, check or carry out anything.
+//
+//	request ──▶ responder.Service ──▶ outcome, or *Error
+//	              ▲
+//	  REST, A2A, MCP tools, NATS, command line
+//
+// Every type marshals to JSON and back without loss. Times are UTC with
+// milliseconds.
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Time is a moment in Unix milliseconds; 0 means that it has not come. In JSON
+// it is a string of RFC 3339 in UTC with milliseconds.
+type Time int64
+
+// TimeOf returns t as a Time.
+func TimeOf(t time.Time) Time { return Time(t.UnixMilli()) }
+
+// timeForm has exactly three digits of a second's fraction.
+const timeForm = "2006-01-02T15:04:05.000Z"
+
+// String returns the form that JSON has, "" for 0.
+func (t Time) String() string {
+	if t == 0 {
+		return ""
+	}
+	return time.UnixMilli(int64(t)).UTC().Format(timeForm)
+}
+
+// MarshalJSON writes a string. A zero time is "": leave it out with omitzero.
+func (t Time) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
+
+// UnmarshalJSON reads a string of RFC 3339, or "".
+func (t *Time) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	if s == "" {
+		*t = 0
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return fmt.Errorf("a time of RFC 3339: %w", err)
+	}
+	*t = TimeOf(at)
+	return nil
+}
+
+// Basis is the state that an answer is based on.
+type Basis struct {
+	Seq uint64 `json:"seq"` // newest sequence of RAW that was read
+	At  Time   `json:"ts"`  // when it was read
+}

@@ -1,0 +1,213 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// DefaultAgent does the tasks that name no agent.
+const DefaultAgent = "codex"
+
+// Preview is a mode beside those of [runs.Mode]: the agent may read, and is
+// asked for a plan only.
+const Preview runs.Mode = "preview"
+
+// Names of the fields of a request, as errors have them.
+const (
+	FieldAgent       = "agent"
+	FieldPrompt      = "prompt"
+	FieldMode        = "mode"
+	FieldConfirm     = "confirm"
+	FieldDir         = "workingDir"
+	FieldModel       = "model"
+	FieldThread      = "threadId"
+	FieldSchema      = "outputSchema"
+	FieldEnvPolicy   = "env.policy"
+	FieldEnvAllow    = "env.allow"
+	FieldIdle        = "idleTimeoutSec"
+	FieldHard        = "timeoutSec"
+	FieldGit         = "allowDestructiveGit"
+	FieldGovernance  = "governanceContext"
+	FieldContext     = "context"
+	FieldWebhook     = "webhook"
+	FieldKey         = "idempotencyKey"
+	FieldRun         = "run"
+	FieldLabels      = "labels"
+	FieldEnvironment = "environment"
+	FieldAttempts    = "attempts"
+	FieldCursor      = "cursor"
+	FieldAfter       = "after"
+)
+
+// Submission asks for a task to be done. Its limits are those of [runs.Task].
+type Submission struct {
+	// Run is the id of the run; "": a new one. A submission with the id of a
+	// run that exists is answered with that run.
+	Run string `json:"runId,omitempty"`
+
+	Agent   string    `json:"agent,omitempty"` // "": [DefaultAgent]
+	Prompt  string    `json:"prompt"`
+	Mode    runs.Mode `json:"mode,omitempty"`       // "": read-only
+	Confirm bool      `json:"confirm,omitempty"`    // needed for the modes that can write
+	Dir     string    `json:"workingDir,omitempty"` // "": that of the thread, else the server's default
+	Model   string    `json:"model,omitempty"`      // "": the agent's default
+	Thread  string    `json:"threadId,omitempty"`   // thread to resume, a UUID; "": a new one
+
+	Schema  json.RawMessage `json:"outputSchema,omitempty"` // JSON Schema of the final answer
+	SkipGit bool            `json:"skipGitRepoCheck,omitempty"`
+	Env     runs.EnvPolicy  `json:"env,omitzero"`
+	Idle    int64           `json:"idleTimeoutSec,omitempty"` // seconds; 0: the worker's limit
+	Hard    int64           `json:"timeoutSec,omitempty"`     // seconds; 0: the worker's limit
+
+	DestructiveGit bool              `json:"allowDestructiveGit,omitempty"` // git commands that may lose work are allowed
+	Labels         map[string]string `json:"labels,omitempty"`              // see [runs.CheckLabels]
+	Governance     string            `json:"governanceContext,omitempty"`   // opaque, kept with the run
+	Webhook        *Webhook          `json:"webhook,omitempty"`
+	Once           Once              `json:"once,omitzero"`
+}
+
+// Once makes a request idempotent: the same key is carried out once for each
+// caller, and later attempts get the first outcome.
+type Once struct {
+	Key  string `json:"key,omitempty"`  // "": the request may be carried out each time
+	Hash string `json:"hash,omitempty"` // of what is asked for; requests with one key must have one hash
+}
+
+// Webhook is an address that is notified of a run, and how a receiver knows
+// that linesman sent it. It travels towards linesman only.
+type Webhook struct {
+	URL         string          `json:"url"`
+	OperationID string          `json:"operationId,omitempty"`
+	Token       string          `json:"token,omitempty"`  // comes back with each notification
+	Scheme      string          `json:"scheme,omitempty"` // Bearer or HMAC-SHA256
+	Credentials string          `json:"credentials,omitempty"`
+	Operation   string          `json:"operation,omitempty"` // what the caller asked for, as its protocol names it
+	Context     json.RawMessage `json:"context,omitempty"`   // an object of the caller, sent back byte for byte
+}
+
+// CloudSubmission asks Codex Cloud for a task.
+type CloudSubmission struct {
+	Prompt         string   `json:"prompt"`
+	Environment    string   `json:"environment"`        // its id or its unique label
+	Attempts       int      `json:"attempts,omitempty"` // 0: one
+	DestructiveGit bool     `json:"allowDestructiveGit,omitempty"`
+	Governance     string   `json:"governanceContext,omitempty"`
+	Webhook        *Webhook `json:"webhook,omitempty"`
+	Once           Once     `json:"once,omitzero"`
+}
+
+// Submitted says that a task was accepted.
+type Submitted struct {
+	Run        string `json:"run"`
+	At         int64  `json:"at"`                 // Unix milliseconds
+	Position   int    `json:"position,omitempty"` // tasks before it in the queue
+	Thread     string `json:"thread,omitempty"`
+	CloudID    string `json:"cloud_id,omitempty"`
+	WebURL     string `json:"web_url,omitempty"`
+	Basis      *Basis `json:"stream,omitempty"`
+	Governance string `json:"governance_context,omitempty"`
+
+	// Replayed says that an earlier request with the same key was answered so.
+	Replayed bool `json:"-"`
+}
+
+// Cancel asks for the end of a run.
+type Cancel struct {
+	Run    string `json:"run"`
+	Reason string `json:"reason,omitempty"` // for the run's log
+	Once   Once   `json:"once,omitzero"`
+}
+
+// Cancelled says what became of a cancel.
+type Cancelled struct {
+	Run    string     `json:"run"`
+	At     int64      `json:"at"`               // Unix milliseconds
+	State  runs.State `json:"state,omitempty"`  // cancelled, or working while the agent is being ended
+	Before runs.State `json:"before,omitempty"` // the state that the run had
+	Basis  *Basis     `json:"stream,omitempty"`
+
+	Replayed bool `json:"-"` // see [Submitted]
+}
+
+// Order is the order of a list of runs, the newest first.
+type Order string
+
+// The orders.
+const (
+	ByCreation Order = ""        // when a run was queued or, without a queue, began; it never changes
+	ByChange   Order = "changed" // when a run came to its state: such a run moves to the front
+)
+
+// List asks for a page of runs.
+type List struct {
+	States  []runs.State `json:"states,omitempty"` // any of them; none: all
+	Agent   string       `json:"agent,omitempty"`
+	Dir     string       `json:"workingDir,omitempty"`
+	Thread  string       `json:"threadId,omitempty"`
+	Context string       `json:"context,omitempty"` // a thread, or any run of it
+	Since   Time         `json:"since,omitzero"`    // only runs that came to their state at that time or later
+	Order   Order        `json:"order,omitempty"`
+	Limit   int          `json:"limit,omitempty"`  // 0: 20
+	Cursor  string       `json:"cursor,omitempty"` // Next of a page of the same list
+}
+
+// ResultRequest asks what came of a run that has ended.
+type ResultRequest struct {
+	Output   bool `json:"output,omitempty"`         // add what the agent printed; of a run that failed or timed out it is always added
+	NoOutput bool `json:"-"`                        // leave the output out in any case
+	MaxBytes int  `json:"maxOutputBytes,omitempty"` // bytes of output, half of them for each stream; 0: 64 KiB
+	Events   bool `json:"events,omitempty"`         // add the newest events
+	Count    bool `json:"-"`                        // count the events, even where none is added
+}
+
+// Cleanup asks for stuck runs to be ended and for old ones to be removed.
+type Cleanup struct {
+	Stuck  time.Duration `json:"stuck"` // a run without a worker that gave no sign for so long is ended
+	Old    time.Duration `json:"old"`   // the record of a run that ended so long ago is removed
+	DryRun bool          `json:"dryRun,omitempty"`
+}
+
+// CleanedUp says what a cleanup found and did.
+type CleanedUp struct {
+	Stuck   []string      `json:"stuck"`   // runs found stuck
+	Ended   []string      `json:"ended"`   // of them, those that were ended with the reason lost
+	Old     int           `json:"old"`     // runs found old
+	Oldest  time.Duration `json:"oldest"`  // age of the oldest, nanoseconds
+	Removed int           `json:"removed"` // of the old runs, those whose record was removed
+}
+
+// Environment is one environment of Codex Cloud.
+type Environment struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Repository  string `json:"repository,omitempty"`
+	Stack       string `json:"techStack,omitempty"`
+	Description string `json:"description,omitempty"`
+	Created     Time   `json:"createdAt,omitzero"`
+}
+
+// Environments are those that a local file names.
+type Environments struct {
+	File string        `json:"file"`
+	All  []Environment `json:"environments"`
+}
+
+// Question is a run that waits for an answer from outside.
+type Question struct {
+	Run     string `json:"task_id"`
+	Request string `json:"request_id,omitempty"`
+	Agent   string `json:"agent_name,omitempty"` // that is asked, as the request names it
+	Phase   string `json:"phase,omitempty"`
+	Asked   int64  `json:"-"` // Unix milliseconds
+	Due     int64  `json:"-"` // Unix milliseconds; 0: never
+	Prompt  string `json:"prompt,omitempty"`
+	Model   string `json:"model,omitempty"`
+}
+
+// Answered is the state of a run after an answer.
+type Answered struct {
+	Run   string     `json:"task_id"`
+	State runs.State `json:"state"`
+}

@@ -1,0 +1,68 @@
+package api
+
+import "encoding/json"
+
+// Output is what an agent printed, or why it is left out.
+type Output struct {
+	Omitted   Omitted `json:"omitted,omitempty"` // why there is none; "": there is
+	Stdout    string  `json:"stdout,omitempty"`  // UTF-8; of one that is cut the beginning and the end
+	Stderr    string  `json:"stderr,omitempty"`
+	Truncated bool    `json:"truncated,omitempty"`
+	MaxBytes  int     `json:"maxBytes,omitempty"` // that was asked for
+	Size      int64   `json:"size,omitempty"`     // bytes of both streams, where one is cut
+}
+
+// Omitted says why there is no output.
+type Omitted string
+
+// The reasons.
+const (
+	NotRequested Omitted = "not_requested"
+	Expired      Omitted = "expired" // RAW no longer has it
+	NoDiff       Omitted = "no_diff" // Codex Cloud has told of none
+)
+
+// RecentEvents are the newest events of a run, or only their number.
+type RecentEvents struct {
+	Included bool              `json:"included"`
+	Count    int64             `json:"count"` // of all events of the run
+	Items    []json.RawMessage `json:"items,omitempty"`
+}
+
+// Partial is the end of what an agent printed before a time limit passed.
+type Partial struct {
+	Events []json.RawMessage `json:"events"` // the newest ones
+	Output string            `json:"output"`
+}
+
+// Event is one event of a run.
+type Event struct {
+	Seq  uint64          `json:"seq"`   // in EVENTS
+	Kind string          `json:"kind"`  // the last token of its subject
+	Body json.RawMessage `json:"event"` // an AgentWrapperEvent
+}
+
+// Completion is the kind of the last event of a run.
+const Completion = "completion"
+
+// EventPage is some events of a run, in order.
+type EventPage struct {
+	Events []Event `json:"events"`
+	Next   uint64  `json:"next"` // the next page comes after this sequence
+	Done   bool    `json:"done"` // no event comes after it
+}
+
+// OutputRequest asks for a part of what an agent printed.
+type OutputRequest struct {
+	Run    string `json:"run"`
+	Stderr bool   `json:"stderr,omitempty"` // else stdout
+	Offset int64  `json:"offset,omitempty"` // bytes
+	Limit  int    `json:"limit,omitempty"`  // bytes
+}
+
+// OutputPart is a part of what an agent printed.
+type OutputPart struct {
+	Offset int64  `json:"offset"` // of Data; more than was asked for where RAW has lost what is before
+	Size   int64  `json:"size"`   // bytes of the stream that are known of
+	Data   []byte `json:"data"`
+}

@@ -1,0 +1,152 @@
+package api
+
+import "github.com/linesman/linesman/runs"
+
+// Run is the state of a run. Lists leave Detail out.
+type Run struct {
+	ID              string     `json:"id"`
+	Agent           string     `json:"agent"`
+	State           runs.State `json:"state"`
+	Source          string     `json:"source,omitempty"`
+	ThreadID        string     `json:"threadId,omitempty"`
+	WorkingDir      string     `json:"workingDir,omitempty"`
+	Worker          string     `json:"worker,omitempty"`
+	Queue           string     `json:"queue,omitempty"`
+	Position        *int       `json:"position,omitempty"`
+	WorkerLost      bool       `json:"workerLost,omitempty"`
+	CancelRequested bool       `json:"cancelRequested,omitempty"`
+	Reason          string     `json:"reason,omitempty"`
+	Continues       string     `json:"continues,omitempty"`
+	ContinuedBy     string     `json:"continuedBy,omitempty"`
+	QueuedAt        Time       `json:"queuedAt,omitzero"`
+	StartedAt       Time       `json:"startedAt,omitzero"`
+	ActiveAt        Time       `json:"activeAt,omitzero"`
+	EndedAt         Time       `json:"endedAt,omitzero"`
+	Progress        *Progress  `json:"progress,omitempty"`
+	Activity        string     `json:"activity,omitempty"`
+	Seq             uint64     `json:"seq"`
+
+	*Detail
+}
+
+// Progress counts the steps of the agent's own to-do list. A run whose agent
+// keeps no list has none.
+type Progress struct {
+	Completed int     `json:"completedSteps"`
+	Total     int     `json:"totalSteps"`
+	Activity  *string `json:"currentActivity"` // nil: unknown
+}
+
+// Detail is the part of a run that is in its record only.
+type Detail struct {
+	Summary     string            `json:"summary"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Exit        *Exit             `json:"exit,omitempty"`
+	Turns       Turns             `json:"turns"`
+	Lines       int64             `json:"lines"`
+	StdoutBytes int64             `json:"stdoutBytes"`
+	StderrBytes int64             `json:"stderrBytes"`
+	Events      map[string]int64  `json:"events,omitempty"`
+	Dropped     int64             `json:"droppedEvents"`
+	Unknown     int64             `json:"unknownLines"`
+	Malformed   int64             `json:"malformedLines"`
+	Gaps        int64             `json:"gaps"`
+	ToolCalls   int64             `json:"toolCalls"`
+	OpenCalls   []OpenCall        `json:"openCalls,omitempty"`
+	Usage       *Usage            `json:"usage,omitempty"`       // of this run
+	ThreadUsage *Usage            `json:"threadUsage,omitempty"` // of all runs of the thread
+	Files       *Files            `json:"fileOperations,omitempty"`
+	Tests       *Tests            `json:"testResults,omitempty"`
+	Error       *ErrorContext     `json:"errorContext,omitempty"`
+	FinalText   *string           `json:"finalText,omitempty"`
+	FinalBytes  int64             `json:"finalTextBytes,omitempty"`
+	Cloud       *Cloud            `json:"cloud,omitempty"`
+}
+
+// Exit is how the agent's process ended.
+type Exit struct {
+	Reason runs.Reason `json:"reason"`
+	Code   *int        `json:"code,omitempty"`
+	Signal int         `json:"signal,omitempty"`
+	Spawn  string      `json:"spawn,omitempty"`
+}
+
+// Turns counts those that ended.
+type Turns struct {
+	Completed int64 `json:"completed"`
+	Failed    int64 `json:"failed"`
+}
+
+// OpenCall is a tool call that has not ended.
+type OpenCall struct {
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	Name string `json:"name,omitempty"`
+	At   Time   `json:"at"`
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Input      int64 `json:"inputTokens"`
+	Cached     int64 `json:"cachedInputTokens"`
+	CacheWrite int64 `json:"cacheWriteInputTokens"`
+	Output     int64 `json:"outputTokens"`
+	Reasoning  int64 `json:"reasoningOutputTokens"`
+}
+
+// Files are the files that a run changed.
+type Files struct {
+	Modified     []string `json:"modified"`
+	Added        []string `json:"added"`
+	Deleted      []string `json:"deleted"`
+	Unlisted     int      `json:"unlisted,omitempty"`
+	LinesChanged *int64   `json:"linesChanged,omitempty"`
+}
+
+// Tests is the result of the newest run of tests.
+type Tests struct {
+	Passed  int      `json:"passed"`
+	Failed  int      `json:"failed"`
+	Skipped int      `json:"skipped"`
+	Names   []string `json:"failedTests"`
+}
+
+// ErrorContext is why a run failed, as far as its output tells.
+type ErrorContext struct {
+	Message     string          `json:"message"`
+	Type        string          `json:"type,omitempty"`
+	FailedFiles []string        `json:"failedFiles"`
+	Locations   []runs.Location `json:"locations"`
+	Suggestions []string        `json:"suggestions"`
+}
+
+// Cloud is the state of a task in a cloud service.
+type Cloud struct {
+	ID           string `json:"id,omitempty"`
+	URL          string `json:"url,omitempty"`
+	Environment  string `json:"environment,omitempty"`
+	Status       string `json:"status,omitempty"`
+	Attempts     int    `json:"attempts,omitempty"`
+	Applied      bool   `json:"applied,omitempty"`
+	FilesChanged int    `json:"filesChanged,omitempty"`
+	Added        int    `json:"linesAdded,omitempty"`
+	Removed      int    `json:"linesRemoved,omitempty"`
+}
+
+// RunPage is a page of runs.
+type RunPage struct {
+	Runs []*Run `json:"runs"`
+	Next string `json:"next,omitempty"` // cursor of the next page; "": there is none
+}
+
+// Worker is a worker process that takes tasks.
+type Worker struct {
+	ID       string   `json:"id"`
+	Name     string   `json:"name"`
+	Version  string   `json:"version,omitempty"`
+	Queue    string   `json:"queue"`
+	Slots    int      `json:"slots"`
+	Busy     int      `json:"busy"`
+	Agents   []string `json:"agents"`
+	LastSeen Time     `json:"lastSeenAt"`
+}

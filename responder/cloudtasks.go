@@ -1,0 +1,228 @@
+package responder
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/runs"
+)
+
+// IsCloud reports whether a run is a task of Codex Cloud.
+func IsCloud(r runs.Row) bool { return r.Agent == cloud.Agent }
+
+// requestFields are the fields of a [cloud.Request] by their names in package api.
+var requestFields = map[string]string{
+	"prompt": api.FieldPrompt, "environment": api.FieldEnvironment, "attempts": api.FieldAttempts,
+	"governance_context": api.FieldGovernance,
+}
+
+// CheckCloudSubmit reports everything that is wrong with a submission to Codex
+// Cloud, as one [api.Validation] error.
+func (s *Service) CheckCloudSubmit(q api.CloudSubmission) error {
+	var m mistakes
+	r := cloudRequest(q)
+	if m.fields(r.Check(), requestFields) != nil {
+		m.add("request", "asks for a task that cannot be submitted")
+	}
+	s.checkGit(&m, q.Prompt, q.DestructiveGit)
+	s.checkWebhook(&m, q.Webhook)
+	return m.err()
+}
+
+func cloudRequest(q api.CloudSubmission) cloud.Request {
+	return cloud.Request{
+		Prompt: q.Prompt, Environment: q.Environment, Attempts: max(q.Attempts, 1), Governance: q.Governance,
+	}
+}
+
+// CloudDriven is the error [api.Unsupported] where Codex Cloud is not driven.
+func (s *Service) CloudDriven() error {
+	if s.cfg.Cloud == nil {
+		return noCloud()
+	}
+	return nil
+}
+
+// SubmitCloud submits a task to Codex Cloud, once where the request has a key.
+func (s *Service) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.Submitted, error) {
+	if err := s.CheckCloudSubmit(q); err != nil {
+		return api.Submitted{}, err
+	}
+	if err := s.CloudDriven(); err != nil {
+		return api.Submitted{}, err
+	}
+	if err := s.canNotify(q.Webhook); err != nil {
+		return api.Submitted{}, err
+	}
+	id := runs.CloudID(time.Now().UnixMilli(), rand.Uint64())
+	done, replayed, err := once(ctx, s, q.Once, q, id, cloudLease, func(run string, again bool) (api.Submitted, error) {
+		if again {
+			return api.Submitted{}, &api.Error{
+				Code:       api.OutcomeUnknown,
+				Message:    "an earlier request with this key broke off: Codex Cloud may have taken the task, and cannot be asked",
+				Suggestion: "Look for the task in Codex Cloud; if it is not there, use a new key",
+			}
+		}
+		return s.handOver(ctx, q, run)
+	})
+	done.Replayed = replayed
+	return done, s.explain("submit to Codex Cloud", err)
+}
+
+// handOver submits a task to the cloud, as a run. Its webhook is registered
+// before: a kill in between leaves a webhook of a run that does not exist.
+func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run string) (api.Submitted, error) {
+	if err := s.Register(ctx, run, q.Webhook); err != nil {
+		return api.Submitted{}, err
+	}
+	r := cloudRequest(q)
+	r.Run = run
+	sub, err := s.cfg.Cloud.Submit(ctx, r)
+	if sub.Run == "" {
+		s.unregister(ctx, run, q.Webhook)
+	}
+	if err != nil && sub.ID != "" {
+		s.log.Error("a task of Codex Cloud has no run", zap.String("task", sub.ID), zap.Error(err))
+		return api.Submitted{}, &api.Error{
+			Code: api.ProgramFailed, Message: "Codex Cloud took the task, but it cannot be followed here: do not submit it again",
+			Reason: api.ReasonNotRecorded, CloudID: sub.ID, WebURL: sub.URL,
+		}
+	}
+	if err != nil {
+		var m mistakes
+		if rest := m.fields(err, requestFields); rest != nil {
+			return api.Submitted{}, rest
+		}
+		return api.Submitted{}, m.err()
+	}
+	s.cloud.add(sub.ID, sub.Run)
+	return api.Submitted{
+		Run: sub.Run, At: sub.At, CloudID: sub.ID, WebURL: sub.URL, Basis: s.Basis(), Governance: q.Governance,
+	}, nil
+}
+
+// cloudCancel is the error of a cancel that Codex Cloud does not offer.
+func (s *Service) cloudCancel(ctx context.Context, v View) error {
+	record, err := s.Record(ctx, v.ID)
+	if err != nil {
+		return err
+	}
+	e := &api.Error{
+		Code: api.Unsupported, Message: "Codex Cloud can be asked to end a task on its web page only", Run: v.ID, State: v.State,
+	}
+	if c := record.Cloud; c != nil {
+		e.CloudID, e.WebURL = c.ID, c.URL
+	}
+	return e
+}
+
+// CloudRun returns the run of a task by the id that Codex Cloud gave it. The
+// error is [api.NotFound] where no run follows it.
+func (s *Service) CloudRun(ctx context.Context, id string) (string, error) {
+	run, err := s.cloud.find(ctx, s.table, id)
+	if err == nil && run == "" {
+		err = &api.Error{Code: api.NotFound, Message: "no run follows this task of Codex Cloud", CloudID: id}
+	}
+	return run, s.explain("find a task of Codex Cloud", err)
+}
+
+// cloudIndex maps the ids of Codex Cloud to runs, which only their records
+// tell. It reads each record once, and is bounded: at the bound it is emptied.
+type cloudIndex struct {
+	mu   sync.Mutex
+	runs map[string]string // by the service's id
+	read map[string]bool   // runs whose record names a task
+}
+
+const (
+	maxIndexed = 10_000
+	maxLookups = 1_000 // records that one call reads
+)
+
+func newCloudIndex() *cloudIndex {
+	return &cloudIndex{runs: map[string]string{}, read: map[string]bool{}}
+}
+
+// add stores the run of a task.
+func (x *cloudIndex) add(id, run string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.read) >= maxIndexed {
+		clear(x.runs)
+		clear(x.read)
+	}
+	x.runs[id], x.read[run] = run, true
+}
+
+func (x *cloudIndex) get(id string) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.runs[id]
+}
+
+func (x *cloudIndex) has(run string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.read[run]
+}
+
+// find returns the run of a task, "" where no run follows it.
+func (x *cloudIndex) find(ctx context.Context, t *runtable.Table, id string) (string, error) {
+	if run := x.get(id); run != "" {
+		return run, nil
+	}
+	all := t.Snapshot(maxIndexed, IsCloud)
+	lookups := 0
+	for _, v := range slices.Concat(all.Working, all.Queued, all.Ended) {
+		if x.has(v.ID) {
+			continue
+		}
+		if lookups++; lookups > maxLookups {
+			return "", nil
+		}
+		record, err := t.Record(ctx, v.ID)
+		if errors.Is(err, runs.ErrNoRun) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if record.Cloud != nil && record.Cloud.ID != "" {
+			x.add(record.Cloud.ID, v.ID)
+		}
+	}
+	return x.get(id), nil
+}
+
+// OpenCloud returns the tasks of Codex Cloud that have not ended, for the
+// driver that asks about them.
+func (s *Service) OpenCloud(ctx context.Context) ([]cloud.Open, error) {
+	if err := s.table.Ready(ctx); err != nil {
+		return nil, err
+	}
+	var all []cloud.Open
+	for _, v := range s.table.Snapshot(0, IsCloud).Working {
+		record, err := s.table.Record(ctx, v.ID)
+		if errors.Is(err, runs.ErrNoRun) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		one := cloud.Open{Run: v.ID, Bytes: record.Bytes}
+		if record.Cloud != nil {
+			one.ID = record.Cloud.ID
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}

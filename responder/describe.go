@@ -1,0 +1,96 @@
+package responder
+
+import (
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// Summarize is the row of a run as callers get it.
+func Summarize(v View) *api.Run {
+	r := &api.Run{
+		ID: v.ID, Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker, Queue: v.Queue,
+		WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues, ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
+		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt), EndedAt: api.Time(v.EndedAt),
+	}
+	if v.State == runs.StateQueued {
+		position := v.Position
+		r.Position = &position
+	}
+	if p := v.Plan; p.Total > 0 {
+		r.Progress = &api.Progress{Completed: p.Done, Total: p.Total}
+		if v.Activity != "" {
+			r.Progress.Activity = &v.Activity
+		}
+	}
+	return r
+}
+
+// Describe is Summarize with the details of the run's record, unless that is
+// nil. Of the two, the record is the newer.
+func Describe(v View, record *runs.Record) *api.Run {
+	if record == nil {
+		return Summarize(v)
+	}
+	if row := record.Row(); row.State != v.State {
+		v = View{Row: row}
+	} else {
+		v.Row = row
+	}
+	r := Summarize(v)
+	r.Detail = &api.Detail{
+		Summary: record.Summary(), Labels: record.Labels, Turns: api.Turns{Completed: record.TurnsDone, Failed: record.TurnsBad}, Lines: record.Lines,
+		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped, Unknown: record.Unknown,
+		Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls, Usage: usage(record.Own), ThreadUsage: usage(record.Usage),
+		FinalText: record.FinalText, FinalBytes: record.FinalTextBytes,
+	}
+	if x := record.Exit; x != nil {
+		r.Exit = &api.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn}
+	}
+	for _, c := range record.OpenCalls {
+		r.OpenCalls = append(r.OpenCalls, api.OpenCall{ID: c.ID, Kind: c.Kind, Name: c.Name, At: api.Time(c.At)})
+	}
+	if f := record.Files; f != nil {
+		r.Files = &api.Files{
+			Modified: list(f.Modified), Added: list(f.Added), Deleted: list(f.Deleted),
+			Unlisted: f.Unlisted, LinesChanged: f.LinesChanged,
+		}
+	}
+	if t := record.Tests; t != nil {
+		r.Tests = &api.Tests{Passed: t.Passed, Failed: t.Failed, Skipped: t.Skipped, Names: list(t.FailedTests)}
+	}
+	if e := record.ErrorContext(); e != nil {
+		r.Error = &api.ErrorContext{
+			Message: e.Message, Type: e.Type, FailedFiles: list(e.FailedFiles), Locations: list(e.Locations),
+			Suggestions: list(e.Suggestions),
+		}
+	}
+	if c := record.Cloud; c != nil {
+		r.Cloud = &api.Cloud{
+			ID: c.ID, URL: c.URL, Environment: c.Environment, Status: c.Status, Attempts: c.Attempts, Applied: c.Applied,
+			FilesChanged: c.FilesChanged, Added: c.Added, Removed: c.Removed,
+		}
+	}
+	return r
+}
+
+func usage(u *runs.Usage) *api.Usage {
+	if u == nil {
+		return nil
+	}
+	return &api.Usage{
+		Input: u.Input, Cached: u.CachedInput, CacheWrite: u.CacheWriteInput, Output: u.Output, Reasoning: u.ReasoningOutput,
+	}
+}
+
+// list is a list that is an array in JSON, empty or not.
+func list[T any](all []T) []T {
+	if all == nil {
+		return []T{}
+	}
+	return all
+}
+
+// milliseconds is a count of them as a duration.
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

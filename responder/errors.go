@@ -1,0 +1,185 @@
+package responder
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/runs"
+)
+
+func notFound(run string) *api.Error {
+	e := &api.Error{Code: api.NotFound, Message: "there is no task of this id", Err: runs.ErrNoRun}
+	if runs.CheckID(run) == nil {
+		e.Run = run
+	}
+	return e
+}
+
+func ended(run string, state runs.State) *api.Error {
+	return &api.Error{
+		Code: api.Ended, Field: api.FieldRun, Message: "the task has ended: it is " + string(state), Run: run, State: state,
+	}
+}
+
+func unavailable(why string, cause error) *api.Error {
+	return &api.Error{Code: api.Unavailable, Message: why, Retryable: true, Err: cause}
+}
+
+func notOffered(field, why string) *api.Error {
+	return &api.Error{Code: api.Unsupported, Field: field, Message: why, Reason: api.ReasonNotOffered}
+}
+
+// noCloud is the error of a request that needs what is not configured.
+func noCloud() *api.Error {
+	return &api.Error{
+		Code: api.Unsupported, Message: "Codex Cloud is not driven here", Reason: api.ReasonNotConfigured,
+		Suggestion: "Configure the responder to drive Codex Cloud: install the Codex CLI, run `codex login`, and turn its cloud settings on",
+	}
+}
+
+// about is explain for a request about one run.
+func (s *Service) about(run, what string, err error) error {
+	var over *runtable.EndedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, runs.ErrNoRun):
+		return notFound(run)
+	case errors.As(err, &over):
+		return ended(run, over.State)
+	}
+	return s.explain(what, err)
+}
+
+// explain makes any error an [*api.Error]. The cause of one that callers cannot
+// do anything about goes to the log.
+func (s *Service) explain(what string, err error) error {
+	var known *api.Error
+	var unready *runtable.NotReadyError
+	var program *cloud.Failure
+	var over *runtable.EndedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &unready):
+		return unavailable(unready.Error(), err)
+	case errors.Is(err, runs.ErrNoRun):
+		return notFound("")
+	case errors.As(err, &over):
+		return ended("", over.State)
+	case errors.Is(err, runtable.ErrNotAsked):
+		return &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Message: err.Error(), Err: err}
+	case errors.Is(err, runs.ErrManyRuns):
+		return api.Invalid(api.FieldRun, "the task cannot be given up: "+runs.ErrManyRuns.Error())
+	case errors.As(err, &program):
+		return programFailed(program)
+	case errors.Is(err, runs.ErrQueueFull):
+		return &api.Error{
+			Code: api.QueueFull, Message: "the work queue is full", Retryable: true, Suggestion: "Try again once tasks have ended", Err: err,
+		}
+	}
+	s.log.Warn("a request failed", zap.String("operation", what), zap.Error(err))
+	why := ""
+	if s.cfg.Cause != nil {
+		why = s.cfg.Cause(err)
+	}
+	switch {
+	case why != "":
+		return unavailable(why, err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return unavailable("the streams did not answer in time", err)
+	case s.Connected() != nil:
+		return s.Connected()
+	}
+	return &api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them", Err: err}
+}
+
+func programFailed(f *cloud.Failure) *api.Error {
+	e := &api.Error{
+		Code: api.ProgramFailed, Message: "the Codex CLI failed: " + f.Reason,
+		Stderr: f.Stderr, Reason: f.Reason, Suggestion: f.Suggestion, Err: f,
+	}
+	if f.Exit >= 0 {
+		exit := f.Exit
+		e.ExitCode = &exit
+	}
+	switch f.Reason {
+	case cloud.ReasonNetwork, cloud.ReasonRateLimit, cloud.ReasonSlow:
+		e.Retryable = true
+	case cloud.ReasonNotSignedIn:
+		e.Code = api.NotSignedIn
+	}
+	return e
+}
+
+// mistakes collects what is wrong with a request.
+type mistakes struct{ issues []api.Issue }
+
+func (m *mistakes) add(field, problem string) {
+	for _, i := range m.issues {
+		if i.Field == field {
+			return
+		}
+	}
+	m.issues = append(m.issues, api.Issue{Field: field, Problem: problem})
+}
+
+// fields adds every [runs.FieldError] of err by the names of package api, and
+// returns the rest.
+func (m *mistakes) fields(err error, names map[string]string) error {
+	if err == nil {
+		return nil
+	}
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		var rest []error
+		for _, e := range joined.Unwrap() {
+			rest = append(rest, m.fields(e, names))
+		}
+		return errors.Join(rest...)
+	}
+	var field *runs.FieldError
+	if !errors.As(err, &field) {
+		return err
+	}
+	name, known := names[field.Field]
+	if !known {
+		return err
+	}
+	m.add(name, field.Problem)
+	return nil
+}
+
+// err is a [api.Validation] error with all mistakes, or nil.
+func (m *mistakes) err() error {
+	if len(m.issues) == 0 {
+		return nil
+	}
+	e := api.Invalid(m.issues[0].Field, m.issues[0].Problem)
+	e.Issues = m.issues
+	return e
+}
+
+// webhookFields are the fields of a registration by their names in package api.
+var webhookFields = map[string]string{
+	"": api.FieldWebhook, "url": api.FieldWebhook + ".url", "operation_id": api.FieldWebhook + ".operation_id",
+	"token": api.FieldWebhook + ".token", "authentication": api.FieldWebhook + ".authentication",
+	"authentication.schemes":     api.FieldWebhook + ".authentication.schemes",
+	"authentication.credentials": api.FieldWebhook + ".authentication.credentials", "context": api.FieldContext,
+}
+
+// registration is a webhook as package push keeps it.
+func registration(w *api.Webhook, run string) push.Registration {
+	return push.Registration{
+		ID: push.AdCP, Protocol: push.AdCP, Run: run, URL: w.URL, OperationID: w.OperationID, Token: w.Token,
+		Scheme: w.Scheme, Credentials: w.Credentials, Tool: w.Operation, Context: w.Context,
+	}
+}

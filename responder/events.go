@@ -1,0 +1,158 @@
+package responder
+
+import (
+	"context"
+	"errors"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// MaxEventBytes bounds a page of events, unless a single one takes more.
+const MaxEventBytes = 4 << 20
+
+// errEnough ends the reading of events.
+var errEnough = errors.New("enough events")
+
+// Events returns the events of a run behind a sequence, at most limit of them.
+// The error is [api.Conflict] where the stream does not reach that sequence:
+// it was made again, and the caller must begin without one.
+func (s *Service) Events(ctx context.Context, run string, after uint64, limit int) (api.EventPage, error) {
+	page := api.EventPage{Events: []api.Event{}, Next: after}
+	v, completion, err := s.eventsFrom(ctx, run, after)
+	if err != nil {
+		return page, err
+	}
+	page.Done = completion != 0 && completion <= after
+	size := 0
+	err = s.cfg.Streams.EventsAfter(ctx, v.Agent, v.ID, after, false, func(seq uint64, token string, body []byte) error {
+		if size += len(body); len(page.Events) == limit || size > MaxEventBytes && len(page.Events) > 0 {
+			return errEnough
+		}
+		page.Events = append(page.Events, api.Event{Seq: seq, Kind: token, Body: body})
+		page.Next, page.Done = seq, token == api.Completion
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return page, s.explain("read events", err)
+	}
+	if err == nil && completion == 0 && over(v) { // the completion has aged out
+		page.Done = true
+	}
+	return page, nil
+}
+
+// eventsFrom is the run whose events are read, and the sequence of its completion.
+func (s *Service) eventsFrom(ctx context.Context, run string, after uint64) (View, uint64, error) {
+	v, err := s.Look(ctx, run)
+	if err != nil {
+		return v, 0, err
+	}
+	completion, last, err := s.cfg.Streams.EventsEnd(ctx, v.Agent, v.ID)
+	if err != nil {
+		return v, 0, s.explain("read events", err)
+	}
+	if after > last {
+		return v, 0, &api.Error{
+			Code: api.Conflict, Field: api.FieldAfter, Run: v.ID, State: v.State,
+			Message: "the stream of events does not reach that far: it was made anew; begin again without it",
+		}
+	}
+	return v, completion, nil
+}
+
+// over reports whether a run itself has ended, however the task stands that it
+// is a part of. The completion of such a run is stored before its record says
+// so: if it is not there, it has aged out, and no event will come.
+func over(v View) bool { return v.State.Final() || v.Waits() || v.Link != "" }
+
+// Follow is a stream of events that was opened.
+type Follow struct {
+	// Ended says that the completion is not behind the sequence: no event will come.
+	Ended bool
+
+	service *Service
+	view    View
+	after   uint64
+	wait    bool
+}
+
+// Follow opens the events of a run behind a sequence. Errors are those of
+// [Service.Events].
+func (s *Service) Follow(ctx context.Context, run string, after uint64) (*Follow, error) {
+	v, completion, err := s.eventsFrom(ctx, run, after)
+	if err != nil {
+		return nil, err
+	}
+	return &Follow{
+		Ended: completion != 0 && completion <= after, service: s, view: v, after: after, wait: completion != 0 || !over(v),
+	}, nil
+}
+
+// Each calls each with the events until it has had the completion, each returns
+// an error, or ctx ends. The error is that of each, ctx's, or an [*api.Error].
+func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
+	var own error
+	err := f.service.cfg.Streams.EventsAfter(ctx, f.view.Agent, f.view.ID, f.after, f.wait,
+		func(seq uint64, token string, body []byte) error {
+			if own = each(api.Event{Seq: seq, Kind: token, Body: body}); own != nil {
+				return own
+			}
+			if token == api.Completion {
+				return errEnough
+			}
+			return nil
+		})
+	switch {
+	case err == nil, errors.Is(err, errEnough):
+		return nil
+	case own != nil, ctx.Err() != nil:
+		return err
+	}
+	return f.service.explain("follow events", err)
+}
+
+// HasCompletion reports whether the completion of a run is stored.
+func (s *Service) HasCompletion(ctx context.Context, v View) (bool, error) {
+	completion, _, err := s.cfg.Streams.EventsEnd(ctx, v.Agent, v.ID)
+	return completion != 0, s.explain("read events", err)
+}
+
+// Messages calls each with the events of a run that are stored, from the first.
+func (s *Service) EachEvent(ctx context.Context, v View, follow bool, each func(api.Event) error) error {
+	f := &Follow{service: s, view: v, wait: follow}
+	return f.Each(ctx, each)
+}
+
+// Output reads a part of what a run printed. The error is [api.NotFound] for
+// no run.
+func (s *Service) Output(ctx context.Context, q api.OutputRequest) (api.OutputPart, error) {
+	v, err := s.Look(ctx, q.Run)
+	if err != nil {
+		return api.OutputPart{}, err
+	}
+	kind := runs.Out
+	if q.Stderr {
+		kind = runs.ErrOut
+	}
+	at, data, err := s.cfg.Streams.OutputAt(ctx, v.Agent, v.ID, kind, q.Offset, q.Limit)
+	if err != nil {
+		return api.OutputPart{}, s.explain("read output", err)
+	}
+	p := api.OutputPart{Offset: at, Data: data}
+	// The run's own record counts: that of its task may be the next run's.
+	record, err := s.table.OwnRecord(ctx, v.ID)
+	switch {
+	case errors.Is(err, runs.ErrNoRun): // it is not made yet
+	case err != nil:
+		return api.OutputPart{}, s.explain("read a record", err)
+	case q.Stderr:
+		p.Size = record.ErrBytes
+	default:
+		p.Size = record.Bytes
+	}
+	if len(data) > 0 {
+		p.Size = max(p.Size, at+int64(len(data)))
+	}
+	return p, nil
+}

@@ -1,4 +1,0 @@
-package responder
-
-// EndOverdue is what keepHouse does once a minute.
-var EndOverdue = (*Responder).endOverdue

@@ -1,0 +1,151 @@
+package responder
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"hash/fnv"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// DefaultPage is how many runs a page has where the request names no limit.
+const DefaultPage = 20
+
+// Page is a page of runs, the newest first.
+type Page struct {
+	Runs  []View
+	Next  string // cursor of the next page; "": there is none
+	Total int    // runs of the list, on all pages
+}
+
+// List returns a page of runs. The error is [api.Validation] for a cursor that
+// is not Next of a page of the same list.
+func (s *Service) List(q api.List) (Page, error) {
+	if q.Limit == 0 {
+		q.Limit = DefaultPage
+	}
+	after, err := readCursor(q)
+	if err != nil {
+		return Page{}, err
+	}
+	keep := s.filter(q)
+	// The newest runs behind the cursor, and one more, which says that there is
+	// a next page. The snapshot visits all rows and keeps none.
+	var list []cursor
+	var page Page
+	s.table.Snapshot(0, func(r runs.Row) bool {
+		if !keep(r) {
+			return false
+		}
+		page.Total++
+		c := cursorOf(q.Order, r)
+		if after != nil && newer(*after, c) >= 0 {
+			return false
+		}
+		at, _ := slices.BinarySearchFunc(list, c, newer)
+		if at > q.Limit {
+			return false
+		}
+		if list = slices.Insert(list, at, c); len(list) > q.Limit+1 {
+			list = list[:q.Limit+1]
+		}
+		return false
+	})
+	if len(list) > q.Limit {
+		list = list[:q.Limit]
+		page.Next = list[q.Limit-1].encode(q)
+	}
+	for _, c := range list {
+		if v, ok := s.table.Get(c.run); ok { // else it was removed meanwhile
+			page.Runs = append(page.Runs, v)
+		}
+	}
+	return page, nil
+}
+
+// filter is the condition of a list.
+func (s *Service) filter(q api.List) func(runs.Row) bool {
+	dir := q.Dir
+	if dir != "" {
+		dir = path.Clean(dir)
+	}
+	context := q.Context
+	if v, ok := s.table.Get(q.Context); ok {
+		context = v.Thread
+	}
+	return func(r runs.Row) bool {
+		return (len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
+			(q.Agent == "" || r.Agent == q.Agent) &&
+			(dir == "" || r.Dir != "" && path.Clean(r.Dir) == dir) &&
+			(q.Thread == "" || strings.EqualFold(r.Thread, q.Thread)) &&
+			(q.Context == "" || r.ID == q.Context || context != "" && strings.EqualFold(r.Thread, context)) &&
+			ChangedAt(r) >= int64(q.Since)
+	}
+}
+
+// ChangedAt is when a run came to its state, Unix milliseconds.
+func ChangedAt(r runs.Row) int64 {
+	switch {
+	case r.State.Final():
+		return cmp.Or(r.EndedAt, r.ActiveAt, r.StartedAt, r.QueuedAt)
+	case r.State == runs.StateQueued:
+		return r.QueuedAt
+	}
+	return cmp.Or(r.StartedAt, r.QueuedAt)
+}
+
+// cursor is the position of a run in a list: by a time, the newest first, and
+// among runs of one millisecond by their ids.
+type cursor struct {
+	at  int64 // Unix milliseconds
+	run string
+}
+
+func cursorOf(o api.Order, r runs.Row) cursor {
+	if o == api.ByChange {
+		return cursor{ChangedAt(r), r.ID}
+	}
+	return cursor{cmp.Or(r.QueuedAt, r.StartedAt), r.ID}
+}
+
+func newer(a, b cursor) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.run, a.run)) }
+
+// encode is the cursor as text. It fits the list that it was made of alone.
+func (c cursor) encode(q api.List) string {
+	text := listID(q) + " " + strconv.FormatInt(c.at, 10) + " " + c.run
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+func readCursor(q api.List) (*cursor, error) {
+	if q.Cursor == "" {
+		return nil, nil
+	}
+	wrong := api.Invalid(api.FieldCursor, "must be next of an answer to the same filters")
+	text, err := base64.RawURLEncoding.DecodeString(q.Cursor)
+	if err != nil {
+		return nil, wrong
+	}
+	part := strings.Split(string(text), " ")
+	if len(part) != 3 || part[0] != listID(q) || runs.CheckID(part[2]) != nil {
+		return nil, wrong
+	}
+	at, err := strconv.ParseInt(part[1], 10, 64)
+	if err != nil {
+		return nil, wrong
+	}
+	return &cursor{at, part[2]}, nil
+}
+
+// listID identifies the list that a request asks for, without its page.
+func listID(q api.List) string {
+	q.Limit, q.Cursor = 0, ""
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%q", []any{q.States, q.Agent, q.Dir, q.Thread, q.Context, int64(q.Since), q.Order}) // it never fails
+	return strconv.FormatUint(h.Sum64(), 36)
+}

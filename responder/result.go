@@ -1,0 +1,357 @@
+package responder
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/runs"
+)
+
+// Marker stands where an output is cut. It does not count.
+const Marker = "\n... [truncated] ...\n"
+
+// Limits of the parts of a result.
+const (
+	DefaultOutput = 64 << 10 // bytes of output
+
+	maxEvents       = 50        // newest events
+	maxEventBytes   = 512 << 10 // of all of them; any single one fits
+	maxPartialBytes = 64 << 10  // of the events of a [api.Partial]
+)
+
+// Result is what came of a run that has ended.
+type Result struct {
+	Record  *runs.Record
+	Output  api.Output
+	Events  *api.RecentEvents // nil: of a task of Codex Cloud, or not asked for
+	Partial *api.Partial      // of a run that timed out; else nil
+	Basis   *api.Basis
+}
+
+// Result reads what came of a run. The error is [api.NotEnded] for a run that
+// has not ended, and [api.NotFound] for none.
+func (s *Service) Result(ctx context.Context, run string, q api.ResultRequest) (*Result, error) {
+	v, err := s.Look(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.table.Record(ctx, v.ID)
+	missing := errors.Is(err, runs.ErrNoRun)
+	if err != nil && !missing { // then it is unknown whether the run has ended
+		return nil, s.explain("read a record", err)
+	}
+	// The table may be a moment behind the record, which others read too: a
+	// caller that was notified of the end gets the result.
+	if !v.State.Final() && (missing || !record.State.Final()) {
+		return nil, &api.Error{
+			Code: api.NotEnded, Field: api.FieldRun, Message: "the task has not ended: it is " + string(v.State),
+			Run: v.ID, State: v.State, Retryable: true,
+		}
+	}
+	if missing {
+		return nil, notFound(v.ID)
+	}
+	return s.ResultOf(ctx, record, q)
+}
+
+// ResultOf is Result of a run whose record was read.
+func (s *Service) ResultOf(ctx context.Context, record *runs.Record, q api.ResultRequest) (*Result, error) {
+	if q.MaxBytes == 0 {
+		q.MaxBytes = DefaultOutput
+	}
+	r := &Result{Record: record, Basis: s.Basis()}
+	var err error
+	if record.State == runs.StateTimeout && record.ErrorContext() != nil {
+		if r.Partial, err = s.partial(ctx, record, min(q.MaxBytes, DefaultOutput)); err != nil {
+			return nil, s.explain("read a partial output", err)
+		}
+	}
+	if r.Output, err = s.output(ctx, record, q); err != nil {
+		return nil, s.explain("read an output", err)
+	}
+	if (q.Events || q.Count) && !IsCloud(record.Row()) {
+		if r.Events, err = s.recentEvents(ctx, record, q.Events); err != nil {
+			return nil, s.explain("read events", err)
+		}
+	}
+	return r, nil
+}
+
+// TimedOut is the error of a run that exceeded a limit, with the end of its
+// output where that can be read.
+func (s *Service) TimedOut(ctx context.Context, record *runs.Record) *api.Error {
+	e := &api.Error{
+		Code: api.Timeout, Message: "the task exceeded its " + record.Reason + " limit", Run: record.ID, State: record.State,
+		Limit: record.Reason, Elapsed: milliseconds(Lasted(record.Row())),
+	}
+	p, err := s.partial(ctx, record, DefaultOutput)
+	if err != nil { // the timeout itself counts
+		_ = s.explain("read a partial output", err)
+		return e
+	}
+	e.Partial = p
+	return e
+}
+
+// output is what a run printed. Of one that failed or timed out it is always there.
+func (s *Service) output(ctx context.Context, r *runs.Record, q api.ResultRequest) (api.Output, error) {
+	always := r.State == runs.StateFailed || r.State == runs.StateTimeout
+	inCloud := IsCloud(r.Row())
+	switch {
+	case !q.Output && (inCloud || !always || q.NoOutput):
+		return api.Output{Omitted: api.NotRequested}, nil
+	case inCloud:
+		return s.diff(ctx, r, q.MaxBytes)
+	}
+	out, errs, err := s.table.Output(ctx, r, q.MaxBytes)
+	if err != nil {
+		return api.Output{}, err
+	}
+	if out.Size+errs.Size == 0 && r.Bytes+r.ErrBytes > 0 {
+		return api.Output{Omitted: api.Expired}, nil
+	}
+	o := api.Output{MaxBytes: q.MaxBytes}
+	var cutOut, cutErr bool
+	o.Stdout, cutOut = excerpt(out, q.MaxBytes/2)
+	o.Stderr, cutErr = excerpt(errs, q.MaxBytes/2)
+	if o.Truncated = cutOut || cutErr; o.Truncated {
+		o.Size = out.Size + errs.Size
+	}
+	return o, nil
+}
+
+// excerpt is a stream as text of at most limit bytes: all of it, or its
+// beginning and its end with a marker between. What is no UTF-8 becomes U+FFFD,
+// but for the halves of a character that the cut has parted.
+func excerpt(x runs.Excerpt, limit int) (s string, cut bool) {
+	if x.Whole() {
+		s = toText(x.Head)
+		if len(s) <= limit {
+			return s, false
+		}
+		return s[:bounds.Cut(s, limit/2)] + Marker + ending(s, limit/2), true
+	}
+	head := x.Head
+	for i := 1; i < utf8.UTFMax && i <= len(head); i++ { // a character that was parted
+		if b := head[len(head)-i:]; utf8.RuneStart(b[0]) {
+			if !utf8.FullRune(b) {
+				head = head[:len(head)-i]
+			}
+			break
+		}
+	}
+	first := toText(head)
+	return first[:bounds.Cut(first, limit/2)] + Marker + ending(end(x), limit/2), true
+}
+
+func toText(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+
+// ending is the end of s, at most limit bytes of it.
+func ending(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	i := len(s) - limit
+	for i < len(s) && !utf8.RuneStart(s[i]) {
+		i++
+	}
+	return s[i:]
+}
+
+// end is the end of a stream, as far as it was read.
+func end(x runs.Excerpt) string {
+	if x.Whole() {
+		return toText(x.Head)
+	}
+	tail := x.Tail
+	for i := 0; i < utf8.UTFMax-1 && len(tail) > 0 && !utf8.RuneStart(tail[0]); i++ {
+		tail = tail[1:]
+	}
+	return toText(tail)
+}
+
+// partial is the end of what a run printed before a limit passed.
+func (s *Service) partial(ctx context.Context, r *runs.Record, limit int) (*api.Partial, error) {
+	out, errs, err := s.table.Output(ctx, r, 4*limit) // its ends have at least limit bytes
+	if err != nil {
+		return nil, err
+	}
+	text := end(out)
+	if stderr := end(errs); stderr != "" {
+		if len(text)+len(stderr) > limit { // the messages matter as much as the lines
+			stderr = ending(stderr, limit/2)
+		}
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		text = ending(text, limit-len(stderr)) + stderr
+	}
+	p := &api.Partial{Output: ending(text, limit), Events: []json.RawMessage{}}
+	items, err := s.lastEvents(ctx, r, maxPartialBytes)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range items {
+		p.Events = append(p.Events, typed(e))
+	}
+	return p, nil
+}
+
+// typed is an event with a type in front, as the contract's last_events have it.
+func typed(event json.RawMessage) json.RawMessage {
+	return append([]byte(`{"type":"`+typeOf(event)+`",`), bytes.TrimPrefix(event, []byte("{"))...)
+}
+
+// typeOf is the type of the agent's line that an event came from, as far as
+// the event tells; else the token of its kind.
+func typeOf(event json.RawMessage) string {
+	e := gjson.GetManyBytes(event, "kind", "message", "data.tool.phase")
+	switch kind, message := e[0].String(), e[1].String(); kind {
+	case "":
+		return api.Completion
+	case "TextOutput", "ToolResult":
+		return "item.completed"
+	case "ToolCall":
+		if e[2].String() == "delta" {
+			return "item.updated"
+		}
+		return "item.started"
+	case "Status":
+		switch message {
+		case "thread started", "turn started", "turn completed", "turn failed":
+			return strings.Replace(message, " ", ".", 1)
+		case "todo list started", "todo list updated", "todo list completed":
+			return "item." + strings.TrimPrefix(message, "todo list ")
+		}
+		return "status"
+	case "Error":
+		return "error"
+	}
+	return "unknown"
+}
+
+// recentEvents counts the events of a run and, where they are wanted, reads the newest.
+func (s *Service) recentEvents(ctx context.Context, r *runs.Record, wanted bool) (*api.RecentEvents, error) {
+	d := &api.RecentEvents{Included: wanted, Count: 1} // the completion, which the record does not count
+	for _, n := range r.Events {
+		d.Count += n
+	}
+	if !wanted {
+		return d, nil
+	}
+	items, err := s.lastEvents(ctx, r, maxEventBytes)
+	d.Items = append([]json.RawMessage{}, items...)
+	return d, err
+}
+
+// lastEvents are the newest events of a run, as many as limit bytes hold.
+func (s *Service) lastEvents(ctx context.Context, r *runs.Record, limit int) ([]json.RawMessage, error) {
+	all, err := s.table.Events(ctx, r, maxEvents)
+	if err != nil {
+		return nil, err
+	}
+	first, size := len(all), 0
+	for first > 0 && size+len(all[first-1]) <= limit {
+		first--
+		size += len(all[first])
+	}
+	return all[first:], nil
+}
+
+// diff is the unified diff of a task of Codex Cloud, from its log.
+func (s *Service) diff(ctx context.Context, r *runs.Record, limit int) (api.Output, error) {
+	out, _, err := s.table.Output(ctx, r, 2*cloud.MaxOutput)
+	if err != nil {
+		return api.Output{}, err
+	}
+	diff, cut, found := lastDiff(out.Head)
+	if !found {
+		return api.Output{Omitted: api.NoDiff}, nil
+	}
+	text, shortened := excerpt(runs.Excerpt{Head: []byte(diff), Size: int64(len(diff))}, limit)
+	o := api.Output{MaxBytes: limit, Stdout: text}
+	if o.Truncated = shortened || cut; o.Truncated {
+		o.Size = int64(len(diff))
+	}
+	return o, nil
+}
+
+// lastDiff is the newest diff in the lines of the cloud driver.
+func lastDiff(lines []byte) (diff string, cut, found bool) {
+	for line := range strings.Lines(string(lines)) {
+		var l struct {
+			Type      string `json:"type"`
+			Diff      string `json:"diff"`
+			Truncated bool   `json:"truncated"`
+		}
+		if strings.HasPrefix(line, `{"type":"cloud.diff"`) && json.Unmarshal([]byte(line), &l) == nil && l.Type == "cloud.diff" {
+			diff, cut, found = l.Diff, l.Truncated, true
+		}
+	}
+	return diff, cut, found
+}
+
+// FinalText returns the agent's last message: all of it, while its completion
+// is kept, else its beginning.
+func (s *Service) FinalText(ctx context.Context, record *runs.Record) string {
+	if record.FinalText == nil {
+		return ""
+	}
+	if int64(len(*record.FinalText)) < record.FinalTextBytes {
+		last, err := s.table.Events(ctx, record, 1)
+		if err == nil && len(last) == 1 {
+			if text := gjson.GetBytes(last[0], "final_text"); text.Type == gjson.String {
+				return text.String()
+			}
+		}
+	}
+	return *record.FinalText
+}
+
+// Limits of [Service.LastLines].
+const (
+	maxLines    = 5   // of a run
+	maxLineText = 500 // characters
+)
+
+// LastLines returns the last lines that a run printed, each cut to its
+// beginning: at most 5 of 500 characters.
+func (s *Service) LastLines(ctx context.Context, run string) ([]string, error) {
+	record, err := s.table.Record(ctx, run)
+	if err != nil {
+		return nil, s.about(run, "read a record", err)
+	}
+	out, _, err := s.table.Output(ctx, record, DefaultOutput)
+	if err != nil {
+		return nil, s.explain("read an output", err)
+	}
+	return tailLines(end(out)), nil
+}
+
+// tailLines are the last lines of a text, each cut to its beginning.
+func tailLines(s string) []string {
+	var lines []string
+	for len(lines) < maxLines {
+		s = strings.TrimRight(s, "\r\n")
+		if s == "" {
+			break
+		}
+		at := strings.LastIndexByte(s, '\n') + 1
+		line := s[at:]
+		if utf8.RuneCountInString(line) > maxLineText {
+			line = string([]rune(line)[:maxLineText-1]) + "…"
+		}
+		lines = append([]string{line}, lines...)
+		s = s[:at]
+	}
+	return lines
+}

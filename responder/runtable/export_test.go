@@ -1,0 +1,4 @@
+package runtable
+
+// EndOverdue is what keepHouse does once a minute.
+var EndOverdue = (*Table).endOverdue

@@ -1,0 +1,250 @@
+package runtable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// ErrNotAsked reports a run that does not wait for an answer from outside.
+var ErrNotAsked = errors.New("the run does not wait for an answer from outside")
+
+// Ask begins a run that waits for an answer from outside, until due; the zero
+// time is for ever. A run that was begun so before is no error: what a crash
+// has left out is done. The error is one or several [runs.FieldError], or says
+// what is wrong with NATS.
+func (r *Table) Ask(ctx context.Context, run string, q runs.Question, labels map[string]string, due time.Time) error {
+	line, err := q.Line()
+	if err = errors.Join(err, checkRun(run, labels)); err != nil {
+		return err
+	}
+	start := runs.Start{Source: runs.SourceExternal, Labels: labels}
+	if !due.IsZero() {
+		start.Due = due.UnixMilli()
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	m, err := r.cfg.Streams.AppendIf(ctx, runs.AgentExternal, run, runs.Mark{}, func(m runs.Mark) *runs.Entry {
+		if m.Seq != 0 {
+			return nil
+		}
+		return &runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(start)}
+	})
+	if err != nil {
+		return err
+	}
+	_, err = r.cfg.Streams.AppendIf(ctx, runs.AgentExternal, run, m, func(m runs.Mark) *runs.Entry {
+		if m.Out != 0 || m.Cancelled || m.Exited {
+			return nil
+		}
+		return &runs.Entry{Kind: runs.Out, Time: time.Now().UnixMilli(), Body: line}
+	})
+	return err
+}
+
+func checkRun(run string, labels map[string]string) error {
+	if err := runs.CheckID(run); err != nil {
+		return &runs.FieldError{Field: "run", Problem: err.Error()}
+	}
+	if err := runs.CheckLabels(labels); err != nil {
+		return &runs.FieldError{Field: "labels", Problem: strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	return nil
+}
+
+// Answer gives a run that waits for it an answer from outside: the run has
+// ended then, and its state is told. Of several answers the first counts. The
+// same one once more is no error; a different one, or one that comes when the
+// run's time is over, is an [EndedError]: whoever asked may have given up, and
+// be out of reach. It is [ErrNotAsked] for a run that asks nobody outside,
+// [runs.ErrNoRun] for none, and a [runs.FieldError] for what is no answer.
+func (r *Table) Answer(ctx context.Context, run string, reply runs.Reply) (runs.State, error) {
+	return r.take(ctx, run, reply, false)
+}
+
+// AnswerLate is Answer without a time: for an answer that whoever asked has
+// already.
+func (r *Table) AnswerLate(ctx context.Context, run string, reply runs.Reply) (runs.State, error) {
+	return r.take(ctx, run, reply, true)
+}
+
+func (r *Table) take(ctx context.Context, run string, reply runs.Reply, late bool) (runs.State, error) {
+	line, err := reply.Line()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	news, stop := r.index.listen(run)
+	defer stop()
+	for {
+		v, err := r.Look(ctx, run)
+		switch {
+		case err != nil:
+			return "", err
+		case v.Agent != runs.AgentExternal:
+			return v.State, ErrNotAsked
+		case v.State.Final():
+			return r.answered(ctx, run, reply, v.State)
+		}
+		state, err := r.answer(ctx, run, reply, line, late)
+		if err != nil || state.Final() {
+			return state, err
+		}
+		select { // somebody else wrote: see what came of it
+		case <-ctx.Done():
+			return state, ctx.Err()
+		case <-news:
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// answer writes a reply into the log of a run, unless that holds more than the
+// record tells of, or the run's time is over: then the state is that of a run
+// that goes on, or is about to end.
+func (r *Table) answer(ctx context.Context, run string, reply runs.Reply, line []byte, late bool) (runs.State, error) {
+	record, err := r.Record(ctx, run)
+	switch {
+	case errors.Is(err, runs.ErrNoRun), err == nil && record.Lines == 0:
+		m, err := r.cfg.Streams.AppendIf(ctx, runs.AgentExternal, run, runs.Mark{}, func(runs.Mark) *runs.Entry { return nil })
+		if err == nil && m.Out == 0 && !m.Exited && !m.Cancelled {
+			err = fmt.Errorf("%w yet", ErrNotAsked)
+		}
+		return runs.StateInputRequired, err // else the record is late
+	case err != nil:
+		return "", err
+	case record.State.Final():
+		return r.answered(ctx, run, reply, record.State)
+	}
+	stored, over := false, false
+	_, err = r.cfg.Streams.AppendIf(ctx, record.Agent, run, record.Row().Mark(), func(m runs.Mark) *runs.Entry {
+		now := time.Now().UnixMilli()
+		over = !late && record.Due != 0 && now >= record.Due
+		if stored = m.Seq == record.Seq && !over; !stored {
+			return nil
+		}
+		return &runs.Entry{Kind: runs.Out, Time: now, Offset: record.Bytes, Body: line}
+	})
+	if over && err == nil {
+		err = r.Expire(ctx, run)
+	}
+	if err != nil || !stored {
+		return record.State, err
+	}
+	r.settle(ctx, run)
+	if reply.Status != runs.ReplySuccess {
+		return runs.StateFailed, nil
+	}
+	return runs.StateCompleted, nil
+}
+
+// settle waits a moment until the table knows the end of a run.
+func (r *Table) settle(ctx context.Context, run string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := r.Wait(ctx, run, nil); err != nil {
+		r.log.Debug("the record of an answered run is late", zap.String("run", run), zap.Error(err))
+	}
+}
+
+// answered is the answer to somebody who answers a run that has ended.
+func (r *Table) answered(ctx context.Context, run string, reply runs.Reply, state runs.State) (runs.State, error) {
+	if state == runs.StateCompleted || state == runs.StateFailed {
+		if have, err := r.Reply(ctx, run); err == nil && have == reply {
+			return state, nil
+		}
+	}
+	return state, &EndedError{state}
+}
+
+// Reply reads the answer of a run that was answered from outside, all of it.
+// The error is [runs.ErrNoReply] where RAW does not hold one.
+func (r *Table) Reply(ctx context.Context, run string) (runs.Reply, error) {
+	record, err := r.Record(ctx, run)
+	if err != nil {
+		return runs.Reply{}, err
+	}
+	stdout, _, err := r.Output(ctx, record, 4*runs.MaxReply)
+	if err != nil {
+		return runs.Reply{}, err
+	}
+	if stdout.Tail != nil {
+		return runs.FindReply(stdout.Tail)
+	}
+	return runs.FindReply(stdout.Head)
+}
+
+// Expire ends a run whose answer nobody waits for any more: its state is
+// timeout. One that has ended, or was answered, is no error.
+func (r *Table) Expire(ctx context.Context, run string) error {
+	v, err := r.Look(ctx, run)
+	if errors.Is(err, runs.ErrNoRun) || err == nil && v.State.Final() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if v.Agent != runs.AgentExternal {
+		return ErrNotAsked
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err = r.cfg.Streams.AppendIf(ctx, v.Agent, run, v.Mark(), func(m runs.Mark) *runs.Entry {
+		if m.Exited || m.Cancelled {
+			return nil
+		}
+		return &runs.Entry{Kind: runs.Exited, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Exit{Reason: runs.ReasonHard})}
+	})
+	return err
+}
+
+// Waiting reads the records of the runs that wait for an answer from outside,
+// those that began first at the beginning, at most most of them.
+func (r *Table) Waiting(ctx context.Context, most int) ([]*runs.Record, error) {
+	working, _ := r.index.open()
+	var all []*runs.Record
+	for _, row := range working {
+		if row.State != runs.StateInputRequired || row.Agent != runs.AgentExternal || len(all) == most {
+			continue
+		}
+		record, err := r.Record(ctx, row.ID)
+		if errors.Is(err, runs.ErrNoRun) {
+			continue
+		}
+		if err != nil {
+			return all, err
+		}
+		if record.State == runs.StateInputRequired {
+			all = append(all, record)
+		}
+	}
+	return all, nil
+}
+
+// maxOverdue is how many runs that wait for an answer are looked at at a time.
+const maxOverdue = 10_000
+
+// endOverdue ends runs that nobody waits for any more, and whose bridge has
+// not come back to say so.
+func (r *Table) endOverdue(ctx context.Context, grace time.Duration) {
+	all, err := r.Waiting(ctx, maxOverdue)
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("runs that wait for an answer cannot be read", zap.Error(err))
+	}
+	for _, record := range all {
+		if record.Due == 0 || time.Since(time.UnixMilli(record.Due)) < grace {
+			continue
+		}
+		if err := r.Expire(ctx, record.ID); err != nil && ctx.Err() == nil {
+			r.log.Warn("a run whose time is over could not be ended", zap.String("run", record.ID), zap.Error(err))
+			return // the next will most likely fail, too
+		}
+	}
+}

@@ -1,0 +1,479 @@
+// Package runtable keeps a row for every run in memory, and reads and changes
+// single runs: their records, output and events; submissions, cancels and
+// answers from outside. It owns the rules of these changes. It does not know
+// requests, keys, webhooks or error codes: that is package responder.
+//
+//	RUNS ──watch──▶ Table ──▶ Get, Snapshot, Wait          (memory)
+//	RUNS, RAW, EVENTS ──────▶ Record, Output, Events       (read on demand)
+//	Submit ──▶ WORK, RAW      Cancel ──▶ control, RAW      Cleanup ──▶ RAW, RUNS
+//
+// Any number of processes may have a table of the same streams: each has all
+// rows, and every change is a conditional append, so that one of them wins.
+package runtable
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Streams is what a table needs of the bus.
+type Streams interface {
+	WatchRuns(ctx context.Context, each func(runs.Change)) error
+	WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.Time)) error
+	FirstRun(ctx context.Context) (uint64, error)
+	RemoveRun(ctx context.Context, run string, revision uint64) error
+
+	Record(ctx context.Context, run string) (*runs.Record, bool, error)
+	Output(ctx context.Context, agent, run string, most int, hasErr bool) (stdout, stderr runs.Excerpt, err error)
+	LastEvents(ctx context.Context, agent, run string, n int) ([]json.RawMessage, error)
+	Peek(ctx context.Context, run string) (runs.Row, error)
+	Since() time.Time
+
+	Submit(ctx context.Context, queue string, t runs.Task, at int64) (work, raw uint64, err error)
+	Queued(ctx context.Context, queue, run string) (bool, error)
+	Unqueue(ctx context.Context, queue, run string) error
+	AskCancel(ctx context.Context, run, reason string) error
+	AppendIf(ctx context.Context, agent, run string, known runs.Mark, decide func(runs.Mark) *runs.Entry) (runs.Mark, error)
+}
+
+// Config is what a [Table] needs.
+type Config struct {
+	Streams    Streams
+	Queue      string        // where tasks are submitted
+	LostAfter  time.Duration // a worker that is silent for so long is gone
+	StuckAfter time.Duration // a run whose worker is gone, and that gave no sign for so long, is ended; 0: only when asked
+	MaxIdle    time.Duration // most that a task may ask for; 0: as much as it likes
+	MaxHard    time.Duration
+	Danger     bool // tasks without a sandbox may be submitted
+
+	// Outside returns a [runs.FieldError] for a task in a directory where no
+	// worker lets tasks work, as far as that is known here. Nil: workers decide.
+	Outside func(runs.Task) error
+
+	Log *zap.Logger // default: none
+}
+
+// Table answers questions about runs, and changes them. Its methods may be called from several
+// goroutines, once Run is at work.
+type Table struct {
+	cfg     Config
+	log     *zap.Logger
+	index   *index
+	workers *workers
+}
+
+// New returns a table. It reads nothing before Run.
+func New(cfg Config) *Table {
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	return &Table{cfg: cfg, log: cfg.Log.Named("responder"), index: newIndex(), workers: newWorkers()}
+}
+
+// Run keeps the table until outer ends; then it returns nil. The error says that
+// there is no run table.
+func (r *Table) Run(outer context.Context) error {
+	group, ctx := errgroup.WithContext(outer)
+	group.Go(func() error {
+		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.index.change(c, time.Now()) })
+	})
+	group.Go(func() error { return r.cfg.Streams.WatchBeats(ctx, r.workers.heard) })
+	group.Go(func() error { return r.keepHouse(ctx) })
+	if err := group.Wait(); err != nil && outer.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// NotReadyError reports a run table that was not read in time.
+type NotReadyError struct {
+	Waits string // for this, in words for a caller; "": not known
+}
+
+func (e *NotReadyError) Error() string {
+	const text = "the run table is not read yet"
+	if e.Waits == "" {
+		return text
+	}
+	return text + ": " + e.Waits
+}
+
+// Ready waits until the table holds what there was when Run began. The error is
+// a [NotReadyError] where the time of ctx has passed.
+func (r *Table) Ready(ctx context.Context) error {
+	select {
+	case <-r.index.filled:
+		return nil
+	case <-ctx.Done():
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return r.index.unfilled()
+	}
+	return fmt.Errorf("the run table is not read yet: %w", ctx.Err())
+}
+
+// ReadyWithin is Ready with patience for so long.
+func (r *Table) ReadyWithin(ctx context.Context, patience time.Duration) error {
+	select {
+	case <-r.index.filled:
+		return nil
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return r.Ready(ctx)
+}
+
+// Basis is what an answer is based on: the newest sequence of RAW that the
+// table knows of, and when the last news came; zero if none came yet.
+func (r *Table) Basis() (seq uint64, at time.Time) { return r.index.based() }
+
+// Get returns the row of a run: what is known without reading anything.
+func (r *Table) Get(run string) (View, bool) {
+	row, _, ok := r.index.get(run)
+	if !ok {
+		return View{}, false
+	}
+	return r.view(row), true
+}
+
+// View is a row, and what only a look around tells.
+type View struct {
+	runs.Row
+	Position int  // of a queued run: how many wait before it
+	Lost     bool // it should be working, but its worker has not been heard of
+}
+
+func (r *Table) view(row runs.Row) View {
+	v := View{Row: row}
+	switch row.State {
+	case runs.StateQueued:
+		v.Position = r.index.position(row)
+	case runs.StateWorking:
+		v.Lost = r.lost(row, time.Now())
+	}
+	return v
+}
+
+// lost reports whether the worker of a run has not been heard of for so long
+// that it counts as gone. Who was cut off himself has nothing to say about it.
+func (r *Table) lost(row runs.Row, now time.Time) bool {
+	since := r.cfg.Streams.Since()
+	if row.Worker == "" || since.IsZero() {
+		return false
+	}
+	for _, at := range []time.Time{r.workers.last(row.Worker), r.workers.since} {
+		if at.After(since) {
+			since = at
+		}
+	}
+	return now.Sub(since) > r.cfg.LostAfter
+}
+
+// Look is Get for a run that may have begun a moment ago: where the raw log
+// knows it, its row is waited for; if nobody makes records, the view is what
+// the log says. The error is [runs.ErrNoRun] for others.
+func (r *Table) Look(ctx context.Context, run string) (View, error) {
+	if v, ok := r.Get(run); ok {
+		return v, nil
+	}
+	if runs.CheckID(run) != nil {
+		return View{}, runs.ErrNoRun
+	}
+	news, stop := r.index.listen(run)
+	defer stop()
+	row, err := r.cfg.Streams.Peek(ctx, run)
+	if err != nil {
+		return View{}, err
+	}
+	patience, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	for {
+		if v, ok := r.Get(run); ok {
+			return v, nil
+		}
+		select {
+		case <-news:
+		case <-patience.Done():
+			return r.view(row), ctx.Err()
+		}
+	}
+}
+
+// Thread returns the newest run of a thread.
+func (r *Table) Thread(thread string) (View, bool) {
+	row, ok := r.index.ofThread(thread)
+	if !ok {
+		return View{}, false
+	}
+	return r.view(row), true
+}
+
+// Snapshot is how all runs stand.
+type Snapshot struct {
+	Working []View // by beginning
+	Queued  []View // by place in the queue
+	Ended   []View // the last one first, at most as many as asked for
+	Total   int    // of the runs that have ended, how many are kept
+}
+
+// Snapshot lists the runs that keep lets through, nil being all.
+func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
+	var s Snapshot
+	working, queued := r.index.open()
+	now := time.Now()
+	for _, row := range working {
+		if keep == nil || keep(row) {
+			s.Working = append(s.Working, View{Row: row, Lost: r.lost(row, now)})
+		}
+	}
+	before := map[string]int{} // by queue
+	for _, row := range queued {
+		if keep == nil || keep(row) {
+			s.Queued = append(s.Queued, View{Row: row, Position: before[row.Queue]})
+		}
+		before[row.Queue]++
+	}
+	r.index.recent(func(row runs.Row, _ uint64) bool {
+		if keep == nil || keep(row) {
+			if s.Total++; len(s.Ended) < limit {
+				s.Ended = append(s.Ended, View{Row: row})
+			}
+		}
+		return keep != nil || len(s.Ended) < limit
+	})
+	if keep == nil {
+		s.Total = r.index.endedCount()
+	}
+	return s
+}
+
+// Record reads the whole record of a run. The error is [runs.ErrNoRun] where
+// there is none.
+func (r *Table) Record(ctx context.Context, run string) (*runs.Record, error) {
+	if runs.CheckID(run) != nil {
+		return nil, runs.ErrNoRun
+	}
+	return r.recordOf(ctx, run)
+}
+
+// Output reads what a run's agent wrote: of stdout and stderr together at most
+// about most bytes, half of them for each.
+func (r *Table) Output(ctx context.Context, record *runs.Record, most int) (stdout, stderr runs.Excerpt, err error) {
+	return r.cfg.Streams.Output(ctx, record.Agent, cmp.Or(record.Link, record.ID), most/2, record.ErrBytes > 0)
+}
+
+// Events reads the newest n events of a run.
+func (r *Table) Events(ctx context.Context, record *runs.Record, n int) ([]json.RawMessage, error) {
+	return r.cfg.Streams.LastEvents(ctx, record.Agent, cmp.Or(record.Link, record.ID), n)
+}
+
+// Wait returns how a run ended, once it has. Each, unless it is nil, is told
+// how it stands at the beginning and whenever that changes. Where ctx ends
+// before, the view is the last one, and the error ctx's.
+func (r *Table) Wait(ctx context.Context, run string, each func(View)) (View, error) {
+	return r.until(ctx, run, each, func(v View) bool { return v.State.Final() })
+}
+
+// until is Wait for something else than the end.
+func (r *Table) until(ctx context.Context, run string, each func(View), is func(View) bool) (View, error) {
+	news, stop := r.index.listen(run)
+	defer stop()
+	v, err := r.Look(ctx, run)
+	if err != nil {
+		return v, err
+	}
+	for {
+		if each != nil {
+			each(v)
+		}
+		if is(v) {
+			return v, nil
+		}
+		select {
+		case <-ctx.Done():
+			return v, ctx.Err()
+		case <-news:
+		}
+		next, ok := r.Get(run)
+		if !ok { // removed, or the table is being made anew
+			if next, err = r.Look(ctx, run); err != nil {
+				return v, err
+			}
+		}
+		v = next
+	}
+}
+
+// Ticket is what a submission got.
+type Ticket struct {
+	Run      string
+	At       int64 // when it was accepted, Unix milliseconds
+	Position int   // how many wait before it
+	Seq      uint64
+}
+
+// Submit puts a task on the queue. A task without a run id gets one. The error
+// is one or several [runs.FieldError], [runs.ErrQueueFull] or
+// [runs.ErrKnownRun], or says what is wrong with NATS.
+func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
+	now := time.Now().UnixMilli()
+	if t.Run == "" {
+		t.Run = runs.LocalID(now, rand.Uint64())
+	}
+	if err := errors.Join(t.Check(), r.allow(t)); err != nil {
+		return Ticket{}, err
+	}
+	if _, _, ok := r.index.get(t.Run); ok {
+		return Ticket{}, runs.ErrKnownRun
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	work, raw, err := r.cfg.Streams.Submit(ctx, r.cfg.Queue, t, now)
+	if err != nil {
+		return Ticket{}, err
+	}
+	row := runs.Row{
+		ID: t.Run, Agent: t.Agent, State: runs.StateQueued, Source: "queue", Queue: r.cfg.Queue, Work: work, Dir: t.Dir,
+		QueuedAt: now, Seq: raw, Thread: t.Thread, Governance: t.Governance,
+	}
+	r.index.submitted(row)
+	return Ticket{Run: t.Run, At: now, Position: r.index.position(row), Seq: raw}, nil
+}
+
+func (r *Table) allow(t runs.Task) error {
+	var errs []error
+	if r.cfg.Outside != nil {
+		errs = append(errs, r.cfg.Outside(t))
+	}
+	if t.Mode == runs.DangerFull && !r.cfg.Danger {
+		errs = append(errs, &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) + " is not allowed here: see the setting work.danger"})
+	}
+	for _, l := range []struct {
+		field string
+		asked int64
+		most  time.Duration
+	}{{"idle_s", t.Idle, r.cfg.MaxIdle}, {"hard_s", t.Hard, r.cfg.MaxHard}} {
+		if most := int64(l.most / time.Second); most > 0 && l.asked > most {
+			errs = append(errs, &runs.FieldError{Field: l.field, Problem: fmt.Sprintf("at most %d seconds, got %d", most, l.asked)})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Cancelled is what became of a cancel.
+type Cancelled struct {
+	Before runs.State // how the run stood
+	State  runs.State // cancelled, or working while its agent is being ended
+}
+
+// EndedError reports a run that has ended already.
+type EndedError struct{ State runs.State }
+
+func (e *EndedError) Error() string { return "the run has ended: it is " + string(e.State) }
+
+// Cancel asks for the end of a run. Of a cancel and a start one wins: a queued
+// run that is cancelled is never started, and one that was started is ended by
+// its worker; without one, by the next that has it. A task that waits to be
+// gone on with is not gone on with any more. The error is an
+// [EndedError] for a run that has ended, and [runs.ErrNoRun] for none.
+func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, error) {
+	v, err := r.Look(ctx, run)
+	if err != nil {
+		return Cancelled{}, err
+	}
+	c := Cancelled{Before: v.State, State: v.State}
+	if v.State.Final() {
+		return c, &EndedError{v.State}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	switch {
+	case v.Waits():
+		return r.giveUp(ctx, v, reason)
+	case v.Link != "":
+		return r.Cancel(ctx, v.Link, reason)
+	}
+	if v.State == runs.StateWorking {
+		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err == nil {
+			return r.cancelling(ctx, c, run)
+		} else if !errors.Is(err, runs.ErrNoOwner) {
+			r.log.Warn("the owner did not end a run, its log is written instead", zap.String("run", run), zap.Error(err))
+		}
+	}
+	m, err := r.cfg.Streams.AppendIf(ctx, v.Agent, run, v.Mark(), func(m runs.Mark) *runs.Entry {
+		if m.Started && v.State == runs.StateQueued { // it has an owner now: ask that
+			return nil
+		}
+		return cancelEntry(m, reason)
+	})
+	switch {
+	case err != nil:
+		return c, err
+	case m.Exited:
+		after, err := r.until(ctx, run, nil, func(v View) bool { return v.State.Final() || v.Waits() })
+		switch {
+		case err != nil:
+			return c, err
+		case after.Waits():
+			return r.giveUp(ctx, after, reason)
+		}
+		return c, &EndedError{after.State}
+	case m.Started && !m.Cancelled:
+		c.Before = runs.StateWorking
+		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err != nil && !errors.Is(err, runs.ErrNoOwner) {
+			return c, err
+		} else if err != nil { // it has gone meanwhile
+			_, err := r.cfg.Streams.AppendIf(ctx, v.Agent, run, m, func(m runs.Mark) *runs.Entry { return cancelEntry(m, reason) })
+			if err != nil {
+				return c, err
+			}
+		}
+		return r.cancelling(ctx, c, run)
+	case !m.Started:
+		if err := r.cfg.Streams.Unqueue(ctx, v.Queue, run); err != nil { // a worker finds it, and that it was cancelled
+			r.log.Warn("a cancelled task stays queued for now", zap.String("run", run), zap.Error(err))
+		}
+		c.State = runs.StateCancelled
+		return c, nil
+	}
+	return r.cancelling(ctx, c, run)
+}
+
+// cancelling waits a moment for the end of a run that was asked to end.
+func (r *Table) cancelling(ctx context.Context, c Cancelled, run string) (Cancelled, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	v, err := r.Wait(ctx, run, nil)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return c, err
+	}
+	c.State = v.State
+	if v.State.Final() && v.State != runs.StateCancelled {
+		return c, &EndedError{v.State}
+	}
+	return c, nil
+}
+
+// cancelEntry is what ends the run of a log, nil where that has been said.
+func cancelEntry(m runs.Mark, reason string) *runs.Entry {
+	if m.Exited || m.Cancelled {
+		return nil
+	}
+	if len(reason) > runs.MaxReason {
+		reason = reason[:runs.MaxReason]
+	}
+	body := runs.Encode(runs.Remark{Reason: strings.ToValidUTF8(reason, "")})
+	return &runs.Entry{Kind: runs.Cancelled, Time: time.Now().UnixMilli(), Body: body}
+}

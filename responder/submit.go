@@ -1,0 +1,226 @@
+package responder
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/runs"
+)
+
+// planOnly is what a prompt begins with in mode preview.
+const planOnly = "Plan only: say which steps you would take and which files you would change. Change nothing.\n\n"
+
+// taskFields are the fields of a [runs.Task] by their names in package api.
+var taskFields = map[string]string{
+	"run": api.FieldRun, "labels": api.FieldLabels, "agent": api.FieldAgent, "prompt": api.FieldPrompt, "mode": api.FieldMode, "dir": api.FieldDir, "model": api.FieldModel,
+	"thread": api.FieldThread, "output_schema": api.FieldSchema, "governance_context": api.FieldGovernance,
+	"env.policy": api.FieldEnvPolicy, "env.allow": api.FieldEnvAllow, "idle_s": api.FieldIdle, "hard_s": api.FieldHard,
+}
+
+var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// risky are git commands that may lose work.
+var risky = regexp.MustCompile(`(?i)\bgit\s+(reset\s+--(hard|merge)|clean\s+-\w*f|push\s+([^\n]*\s)?(-f\b|--force|--delete|--mirror)|` +
+	`rebase\b|filter-(branch|repo)\b|branch\s+-D\b|stash\s+(drop|clear)|reflog\s+(expire|delete)|update-ref\s+-d|checkout\s+(--|\.)|` +
+	`restore\b|commit\s+[^\n]*--amend)`)
+
+// CheckSubmit reports everything that is wrong with a submission, as one
+// [api.Validation] error.
+func (s *Service) CheckSubmit(q api.Submission) error {
+	var m mistakes
+	if q.Mode == api.Preview {
+		limit := runs.MaxPrompt - utf8.RuneCountInString(planOnly)
+		if n := utf8.RuneCountInString(q.Prompt); n > limit {
+			m.add(api.FieldPrompt, fmt.Sprintf("at most %d characters in mode preview, got %d", limit, n))
+		}
+	}
+	t := task(q)
+	t.Run = cmp.Or(q.Run, "T-local-unnamed") // else it gets its own id later
+	if m.fields(t.Check(), taskFields) != nil {
+		m.add("request", "asks for a task that cannot be queued")
+	}
+	if !slices.Contains(s.cfg.Agents, t.Agent) {
+		m.add(api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents, ", "))
+	}
+	if t.Mode.Writes() && !q.Confirm {
+		m.add(api.FieldConfirm, fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
+	}
+	if q.Env.Allow != nil && q.Env.Policy != runs.InheritList {
+		m.add(api.FieldEnvAllow, "is for envPolicy allow-list only")
+	}
+	if q.Thread != "" && !uuid.MatchString(q.Thread) {
+		// Codex takes any other text for a name, and begins a new thread where none has it.
+		m.add(api.FieldThread, "must be the id of a thread, a UUID")
+	}
+	s.checkGit(&m, q.Prompt, q.DestructiveGit)
+	s.checkWebhook(&m, q.Webhook)
+	return m.err()
+}
+
+func (s *Service) checkGit(m *mistakes, prompt string, allowed bool) {
+	if s.cfg.GitGate && !allowed && risky.MatchString(prompt) {
+		m.add(api.FieldGit, "must be true: the task names a git command that may lose work")
+	}
+}
+
+func (s *Service) checkWebhook(m *mistakes, w *api.Webhook) {
+	if w == nil || s.cfg.Webhooks == nil {
+		return
+	}
+	if m.fields(s.cfg.Webhooks.Check(registration(w, "")), webhookFields) != nil {
+		m.add(api.FieldWebhook, "is no configuration of a webhook")
+	}
+}
+
+// task is what a submission asks for.
+func task(q api.Submission) runs.Task {
+	t := runs.Task{
+		Agent: q.Agent, Prompt: q.Prompt, Mode: q.Mode, Dir: q.Dir, Model: q.Model, Thread: q.Thread, Schema: q.Schema,
+		SkipGit: q.SkipGit, Env: q.Env, Idle: q.Idle, Hard: q.Hard, Labels: q.Labels, Governance: q.Governance,
+	}
+	if t.Agent == "" {
+		t.Agent = api.DefaultAgent
+	}
+	switch t.Mode {
+	case "":
+		t.Mode = runs.ReadOnly
+	case api.Preview:
+		t.Mode, t.Prompt = runs.ReadOnly, planOnly+t.Prompt
+	}
+	return t
+}
+
+// Submit puts a task on the queue, once where the request has a key. Its
+// webhook is registered before the run exists, so that no change of the run is missed.
+func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
+	if err := s.CheckSubmit(q); err != nil {
+		return api.Submitted{}, err
+	}
+	if err := s.canNotify(q.Webhook); err != nil {
+		return api.Submitted{}, err
+	}
+	t, err := s.placed(task(q))
+	if err != nil {
+		return api.Submitted{}, err
+	}
+	id := cmp.Or(q.Run, runs.LocalID(time.Now().UnixMilli(), rand.Uint64()))
+	done, replayed, err := once(ctx, s, q.Once, q, id, submitLease, func(run string, again bool) (api.Submitted, error) {
+		t.Run = run
+		return s.enqueue(ctx, t, q.Webhook, again || q.Run != "")
+	})
+	done.Replayed = done.Replayed || replayed
+	return done, s.explain("submit", err)
+}
+
+// enqueue puts a task with a run id on the queue. Again says that an earlier
+// attempt with this id may have done so: then that is no error.
+func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, again bool) (api.Submitted, error) {
+	if err := s.Register(ctx, t.Run, w); err != nil {
+		return api.Submitted{}, err
+	}
+	ticket, err := s.table.Submit(ctx, t)
+	done := api.Submitted{
+		Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Basis: s.Basis(), Governance: t.Governance,
+	}
+	if err == nil {
+		return done, nil
+	}
+	if again && errors.Is(err, runs.ErrKnownRun) { // the earlier attempt was cut off after it had submitted the task
+		v, err := s.table.Look(ctx, t.Run)
+		done.Run, done.At, done.Position, done.Replayed = t.Run, Started(v.Row), v.Position, true
+		return done, err
+	}
+	var m mistakes
+	rest := m.fields(err, taskFields)
+	if !again && (rest == nil || errors.Is(rest, runs.ErrQueueFull)) { // else an earlier attempt may have submitted it
+		s.unregister(ctx, t.Run, w)
+	}
+	if rest != nil {
+		return api.Submitted{}, rest
+	}
+	return api.Submitted{}, m.err()
+}
+
+// placed is a task with a directory: its own, that of the thread it resumes, or
+// the default.
+func (s *Service) placed(t runs.Task) (runs.Task, error) {
+	if t.Dir == "" && t.Thread != "" {
+		v, _ := s.table.Thread(strings.ToLower(t.Thread))
+		t.Dir = v.Dir
+	}
+	if t.Dir != "" || s.cfg.Dir == nil {
+		return t, nil
+	}
+	dir, err := s.cfg.Dir()
+	if err != nil {
+		return t, api.Invalid(api.FieldDir, "none given, and the working directory of this server is gone")
+	}
+	t.Dir = dir
+	return t, nil
+}
+
+// canNotify refuses a webhook where none are sent.
+func (s *Service) canNotify(w *api.Webhook) error {
+	if w == nil || s.cfg.Webhooks != nil {
+		return nil
+	}
+	return notOffered(api.FieldWebhook, "notifications are not sent from here")
+}
+
+// Register keeps the webhook of a run, which need not exist yet. A nil webhook
+// is none.
+func (s *Service) Register(ctx context.Context, run string, w *api.Webhook) error {
+	if w == nil {
+		return nil
+	}
+	if err := s.canNotify(w); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return s.cfg.Webhooks.Put(ctx, registration(w, run))
+}
+
+// unregister removes the webhook of a run that was not submitted after all.
+// Where that fails, the webhook expires.
+func (s *Service) unregister(ctx context.Context, run string, w *api.Webhook) {
+	if w == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := s.cfg.Webhooks.Delete(ctx, run, push.AdCP); err != nil && !errors.Is(err, push.ErrUnknown) {
+		s.log.Warn("the webhook of a task that was not submitted stays until it expires", zap.String("run", run), zap.Error(err))
+	}
+}
+
+// Started is when a run began, or else when it was queued, or ended; Unix milliseconds.
+func Started(r runs.Row) int64 {
+	for _, at := range []int64{r.StartedAt, r.QueuedAt} {
+		if at != 0 {
+			return at
+		}
+	}
+	return r.EndedAt
+}
+
+// Lasted is how many milliseconds a run that has ended took; 0 for one that
+// was never started.
+func Lasted(r runs.Row) int64 {
+	if r.StartedAt == 0 {
+		return 0
+	}
+	return max(r.EndedAt-r.StartedAt, 0)
+}
