@@ -1,4 +1,4 @@
-package delegator
+package fields
 
 import (
 	"encoding/json"
@@ -12,18 +12,18 @@ import (
 )
 
 // read is the value of a parameter, or what is wrong with it.
-func (p *param) read(raw string) (v any, problem string) {
-	switch p.kind {
-	case text, choice:
+func (p *Param) read(raw string) (v any, problem string) {
+	switch p.Kind {
+	case Text, Choice:
 		s, ok := readString(raw)
 		if !ok {
 			return nil, "must be a string"
 		}
-		if p.kind == choice {
+		if p.Kind == Choice {
 			return p.word(s)
 		}
 		return s, p.text(s)
-	case integer:
+	case Integer:
 		if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
 			return nil, "must be a number"
 		}
@@ -31,23 +31,23 @@ func (p *param) read(raw string) (v any, problem string) {
 		switch {
 		case err != nil && !errors.Is(err, strconv.ErrRange):
 			return nil, "must be a number"
-		case f < float64(p.least) || f > float64(p.most):
-			return nil, fmt.Sprintf("must be %d to %d", p.least, p.most)
+		case f < float64(p.Min) || f > float64(p.Max):
+			return nil, fmt.Sprintf("must be %d to %d", p.Min, p.Max)
 		case f != math.Trunc(f):
 			return nil, "must be a whole number"
 		}
 		return int64(f), ""
-	case boolean:
+	case Boolean:
 		if raw == "true" || raw == "false" {
 			return raw == "true", ""
 		}
 		return nil, "must be true or false"
-	case object:
+	case Object:
 		if raw[0] != '{' {
 			return nil, "must be an object"
 		}
-		if p.most > 0 && int64(len(raw)) > p.most {
-			return nil, fmt.Sprintf("at most %d bytes, got %d", p.most, len(raw))
+		if p.Max > 0 && int64(len(raw)) > p.Max {
+			return nil, fmt.Sprintf("at most %d bytes, got %d", p.Max, len(raw))
 		}
 		if depth(raw) > MaxDepth {
 			return nil, fmt.Sprintf("must not be nested deeper than %d", MaxDepth)
@@ -66,44 +66,44 @@ func (p *param) read(raw string) (v any, problem string) {
 		if err != nil || !ok {
 			return nil, "must be an array of strings"
 		}
-		if int64(len(list)) == p.most {
-			return nil, fmt.Sprintf("at most %d names", p.most)
+		if int64(len(list)) == p.Max {
+			return nil, fmt.Sprintf("at most %d names", p.Max)
 		}
 		list = append(list, s)
 	}
 	return list, ""
 }
 
-func (p *param) word(s string) (any, string) {
-	for _, word := range p.words {
+func (p *Param) word(s string) (any, string) {
+	for _, word := range p.Words {
 		if s == word {
 			return s, ""
 		}
 	}
-	problem := oneOf(p.words)
+	problem := oneOf(p.Words)
 	if plainWord(s) {
 		problem += ", not " + s
 	}
 	return nil, problem
 }
 
-func (p *param) text(s string) string {
+func (p *Param) text(s string) string {
 	control := func(c rune) bool {
-		return unicode.IsControl(c) && !(p.lines && (c == '\n' || c == '\r' || c == '\t'))
+		return unicode.IsControl(c) && !(p.Lines && (c == '\n' || c == '\r' || c == '\t'))
 	}
 	switch n := int64(utf8.RuneCountInString(s)); {
-	case p.chars > 0 && n > p.chars:
-		return fmt.Sprintf("at most %d characters, got %d", p.chars, n)
-	case p.most > 0 && int64(len(s)) > p.most:
-		return fmt.Sprintf("at most %d bytes, got %d", p.most, len(s))
+	case p.Chars > 0 && n > p.Chars:
+		return fmt.Sprintf("at most %d characters, got %d", p.Chars, n)
+	case p.Max > 0 && int64(len(s)) > p.Max:
+		return fmt.Sprintf("at most %d bytes, got %d", p.Max, len(s))
 	case strings.TrimSpace(s) == "":
 		return "must not be blank"
 	case strings.ContainsRune(s, 0):
 		return "must be text without NUL"
-	case p.chars == 0 && strings.ContainsFunc(s, control):
+	case p.Chars == 0 && strings.ContainsFunc(s, control):
 		return "must be text without control characters"
-	case p.form != nil && !p.form.MatchString(s):
-		return p.rule
+	case p.Form != nil && !p.Form.MatchString(s):
+		return p.Rule
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package delegator
+package fields
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package delegator
+package fields
 
 import (
 	"encoding/json"
@@ -9,33 +9,34 @@ import (
 	"github.com/linesman/linesman/bounds"
 )
 
-// kind is the type of a parameter.
-type kind uint8
+// Kind is the type of a parameter.
+type Kind uint8
 
+// The kinds.
 const (
-	text    kind = iota
-	choice       // one of some words
-	integer      // a JSON number without a fraction
-	boolean
-	object
-	names // an array of strings
+	Text    Kind = iota
+	Choice       // one of some words
+	Integer      // a JSON number without a fraction
+	Boolean
+	Object
+	Names // an array of strings
 )
 
-// param is one parameter of a tool. Its other spelling, camelCase for
-// snake_case and the reverse, is an alias.
-type param struct {
-	name     string
-	kind     kind
-	required bool
-	about    string // for whoever calls
-	words    []string
-	least    int64          // of an integer
-	most     int64          // of an integer; of a text or an object: bytes, 0 being what the arguments may have
-	chars    int64          // of a text: characters, instead of bytes
-	lines    bool           // a text may have several lines
-	form     *regexp.Regexp // of a text; nil: any
-	rule     string         // form, for whoever broke it
-	def      any            // nil: none
+// Param is one parameter. Its other spelling, camelCase for snake_case and the
+// reverse, is an alias.
+type Param struct {
+	Name     string
+	Kind     Kind
+	Required bool
+	About    string // for callers
+	Words    []string
+	Min      int64          // of an integer
+	Max      int64          // of an integer; of a text or an object: bytes, 0 being MaxArguments; of names: their number
+	Chars    int64          // of a text: characters, instead of bytes
+	Lines    bool           // a text may have several lines
+	Form     *regexp.Regexp // of a text; nil: any
+	Rule     string         // Form in words
+	Default  any            // nil: none
 }
 
 // alias is the other spelling of a name, or "".
@@ -62,10 +63,10 @@ func alias(name string) string {
 	return b.String()
 }
 
-// schema is the JSON Schema of the parameters. It does not close the object:
+// Schema is the JSON Schema of the parameters. It does not close the object:
 // a host that checks arguments by it must let an alias through. Unknown names
 // are refused by the call.
-func schema(params []param) json.RawMessage {
+func Schema(params []Param) json.RawMessage {
 	var b strings.Builder
 	b.WriteString(`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{`)
 	var required []string
@@ -73,9 +74,9 @@ func schema(params []param) json.RawMessage {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "%q:%s", p.name, p.schema())
-		if p.required {
-			required = append(required, p.name)
+		fmt.Fprintf(&b, "%q:%s", p.Name, p.schema())
+		if p.Required {
+			required = append(required, p.Name)
 		}
 	}
 	b.WriteByte('}')
@@ -86,9 +87,9 @@ func schema(params []param) json.RawMessage {
 	return json.RawMessage(b.String())
 }
 
-func (p *param) schema() []byte {
-	about := p.about
-	if a := alias(p.name); a != "" {
+func (p *Param) schema() []byte {
+	about := p.About
+	if a := alias(p.Name); a != "" {
 		about += " Also accepted as " + a + "."
 	}
 	s := struct {
@@ -103,23 +104,23 @@ func (p *param) schema() []byte {
 		Maximum     *int64   `json:"maximum,omitempty"`
 		MaxItems    int64    `json:"maxItems,omitempty"`
 		Default     any      `json:"default,omitempty"`
-	}{Description: about, Enum: p.words, Default: p.def}
-	switch p.kind {
-	case text:
-		s.Type, s.MinLength, s.MaxLength = "string", 1, max(p.most, p.chars)
-		if p.form != nil {
-			s.Pattern = p.form.String()
+	}{Description: about, Enum: p.Words, Default: p.Default}
+	switch p.Kind {
+	case Text:
+		s.Type, s.MinLength, s.MaxLength = "string", 1, max(p.Max, p.Chars)
+		if p.Form != nil {
+			s.Pattern = p.Form.String()
 		}
-	case choice:
+	case Choice:
 		s.Type = "string"
-	case integer:
-		s.Type, s.Minimum, s.Maximum = "integer", &p.least, &p.most
-	case boolean:
+	case Integer:
+		s.Type, s.Minimum, s.Maximum = "integer", &p.Min, &p.Max
+	case Boolean:
 		s.Type = "boolean"
-	case object:
+	case Object:
 		s.Type = "object"
-	case names:
-		s.Type, s.MaxItems = "array", p.most
+	case Names:
+		s.Type, s.MaxItems = "array", p.Max
 		s.Items = struct {
 			Type string `json:"type"`
 		}{"string"}
@@ -128,10 +129,10 @@ func (p *param) schema() []byte {
 }
 
 // nearest is the name that a caller most likely meant, or "".
-func nearest(params []param, name string) string {
+func nearest(params []Param, name string) string {
 	best, at := "", 0
 	for _, p := range params {
-		for _, known := range []string{p.name, alias(p.name)} {
+		for _, known := range []string{p.Name, alias(p.Name)} {
 			if known == "" {
 				continue
 			}
@@ -182,7 +183,7 @@ func oneOf(words []string) string { return "must be one of " + strings.Join(word
 func encode(v any) []byte {
 	b, err := bounds.Encode(v)
 	if err != nil { // what is encoded here are strings and numbers
-		panic("delegator: " + err.Error())
+		panic("fields: " + err.Error())
 	}
 	return b
 }

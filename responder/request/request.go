@@ -1,0 +1,290 @@
+package request
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/runs"
+)
+
+const (
+	maxEnvironment = cloud.MaxEnvironment
+	maxAttempts    = cloud.MaxAttempts
+)
+
+var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// RequireKey adds an issue where the request is answered in the envelope of
+// AdCP and has no idempotency key. It is for requests that change something.
+func RequireKey(a *fields.Args) {
+	if a.ADCP() && !a.Broken() && !a.Has(Key) {
+		a.Refuse(Key, "is required with format adcp")
+	}
+}
+
+// Echo is the caller's context, as it was written. One that was refused does
+// not come back.
+func Echo(a *fields.Args) json.RawMessage {
+	if a.Broken() {
+		return nil
+	}
+	return a.Raw(Context)
+}
+
+// Submission reads a submission, and adds to the arguments everything that is
+// wrong with it. Tool is the name of its request.
+func Submission(s *responder.Service, tool string, a *fields.Args) api.Submission {
+	if a.Broken() {
+		return api.Submission{}
+	}
+	q := api.Submission{
+		Prompt: a.Text("task"), Mode: runs.Mode(a.Text("mode")), Confirm: a.Flag("confirm"), Dir: a.Text("workingDir"),
+		Model: a.Text("model"), Thread: a.Text("threadId"), Schema: a.Raw("outputSchema"), SkipGit: a.Flag("skipGitRepoCheck"),
+		Env:  runs.EnvPolicy{Policy: a.Text("envPolicy")},
+		Idle: a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
+		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(Governance),
+	}
+	if a.Has("envAllowList") {
+		q.Env.Allow = append([]string{}, a.List("envAllowList")...)
+	}
+	thread := a.Text(ContextID)
+	if !a.Declares("threadId") && uuid.MatchString(thread) {
+		q.Thread = thread
+	}
+	var problem error
+	q.Webhook, problem = webhook(tool, a)
+	if a.Adopt(s.CheckSubmit(q), Names) != nil {
+		a.Wrong(fields.Whole, "ask for a task that cannot be queued")
+	}
+	if thread != "" {
+		switch {
+		case !uuid.MatchString(thread):
+			a.Refuse(ContextID, "must be the id of a thread, a UUID")
+		case a.Declares("threadId") && !strings.EqualFold(thread, a.Text("threadId")):
+			a.Refuse(ContextID, "is another thread than threadId")
+		}
+	}
+	adoptWebhook(a, problem)
+	return q
+}
+
+// CloudSubmission reads a submission to Codex Cloud, as [Submission] does.
+func CloudSubmission(s *responder.Service, tool string, a *fields.Args) api.CloudSubmission {
+	if a.Broken() {
+		return api.CloudSubmission{}
+	}
+	if a.Has(ContextID) {
+		a.Refuse(ContextID, "is for tasks of this machine: Codex Cloud goes on with no thread")
+	}
+	q := api.CloudSubmission{
+		Prompt: a.Text("task"), Environment: a.Text("envId"), Attempts: int(a.Number("attempts")),
+		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(Governance),
+	}
+	var problem error
+	q.Webhook, problem = webhook(tool, a)
+	if a.Adopt(s.CheckCloudSubmit(q), Names) != nil {
+		a.Wrong(fields.Whole, "ask for a task that cannot be submitted")
+	}
+	adoptWebhook(a, problem)
+	return q
+}
+
+// webhook reads the configuration of a webhook; nil where there is none, or a
+// wrong one.
+func webhook(tool string, a *fields.Args) (*api.Webhook, error) {
+	raw := a.Raw(Webhook)
+	if raw == nil {
+		return nil, nil
+	}
+	r, err := push.ParseConfig(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &api.Webhook{
+		URL: r.URL, OperationID: r.OperationID, Token: r.Token, Scheme: r.Scheme, Credentials: r.Credentials,
+		Operation: tool, Context: a.Raw(Context),
+	}, nil
+}
+
+func adoptWebhook(a *fields.Args, err error) {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		for _, e := range joined.Unwrap() {
+			adoptWebhook(a, e)
+		}
+		return
+	}
+	var field *runs.FieldError
+	switch {
+	case err == nil:
+	case errors.As(err, &field) && field.Field != "":
+		a.Refuse(Webhook+"."+field.Field, "%s", field.Problem)
+	case errors.As(err, &field):
+		a.Refuse(Webhook, "%s", field.Problem)
+	default:
+		a.Refuse(Webhook, "is no configuration of a webhook")
+	}
+}
+
+// Once reads the idempotency key of a request, and hashes what is asked for,
+// however its parameters are spelled and in whatever form it is to be answered.
+func Once(tool string, a *fields.Args) (api.Once, error) {
+	key := a.Text(Key)
+	if key == "" {
+		return api.Once{}, nil
+	}
+	arguments := map[string]json.RawMessage{}
+	for name, raw := range a.All() {
+		switch name {
+		case Key, Context, Governance, Format:
+		case Webhook:
+			arguments[name] = withoutSecret(raw)
+		default:
+			arguments[name] = raw
+		}
+	}
+	hash, err := idempotency.Hash(encode(map[string]any{"tool": tool, "arguments": arguments}))
+	if err != nil {
+		return api.Once{}, api.Invalid(fields.Whole,
+			"have no canonical form: no name may stand twice in an object, nor a number be too large")
+	}
+	return api.Once{Key: key, Hash: hash}, nil
+}
+
+// withoutSecret is the configuration of a webhook without its credentials: they
+// may change from one attempt of a request to the next.
+func withoutSecret(raw json.RawMessage) json.RawMessage {
+	var top, auth map[string]json.RawMessage
+	if json.Unmarshal(raw, &top) != nil || json.Unmarshal(top["authentication"], &auth) != nil || auth == nil {
+		return raw
+	}
+	delete(auth, "credentials")
+	top["authentication"] = encode(auth)
+	return encode(top)
+}
+
+// Submit carries out a submission that was read without a mistake. The error
+// has the names that the caller used.
+func Submit(ctx context.Context, s *responder.Service, tool string, a *fields.Args, q api.Submission) (api.Submitted, error) {
+	var err error
+	if q.Once, err = Once(tool, a); err != nil {
+		return api.Submitted{}, err
+	}
+	done, err := s.Submit(ctx, q)
+	return done, a.Name(err, Names)
+}
+
+// Cancel carries out a cancel of a task of this machine. The error has the
+// names that the caller used.
+func Cancel(ctx context.Context, s *responder.Service, a *fields.Args) (api.Cancelled, responder.View, error) {
+	v, err := Local(ctx, s, a, ToolCancel, "task_id")
+	var e *api.Error
+	if errors.As(err, &e) && e.Code == api.NotFound { // its key may know it
+		v.ID = a.Text("task_id")
+	} else if err != nil {
+		return api.Cancelled{}, v, err
+	}
+	q := api.Cancel{Run: v.ID, Reason: a.Text("reason")}
+	if q.Once, err = Once(ToolCancel, a); err != nil {
+		return api.Cancelled{}, v, err
+	}
+	c, err := s.Cancel(ctx, q)
+	return c, v, a.Name(err, Names)
+}
+
+// CheckDir adds an issue with a working directory that is a filter.
+func CheckDir(a *fields.Args) {
+	dir := a.Text("workingDir")
+	if dir != "" && (dir[0] != '/' || strings.Contains(dir+"/", "/../")) {
+		a.Refuse("workingDir", "must be an absolute path without ..")
+	}
+}
+
+// Status reads the state of the tasks of this machine that a status asks for.
+// One is the single task that it names, or nil.
+func Status(ctx context.Context, s *responder.Service, a *fields.Args) (all runtable.Snapshot, one *responder.View, err error) {
+	if a.Has("task_id") {
+		v, err := Local(ctx, s, a, ToolStatus, "task_id")
+		if err != nil {
+			return all, nil, err
+		}
+		return Single(v), &v, nil
+	}
+	dir, every, thread := a.Text("workingDir"), a.Flag("showAll"), a.Text(ContextID)
+	if dir != "" {
+		dir = path.Clean(dir)
+	}
+	return s.Snapshot(int(a.Number("limit")), func(r runs.Row) bool {
+		return !responder.IsCloud(r) && (every || r.Source == "queue") && (dir == "" || path.Clean(r.Dir) == dir) &&
+			(thread == "" || strings.EqualFold(r.Thread, thread))
+	}), nil, nil
+}
+
+// Single is the snapshot of one run.
+func Single(v responder.View) runtable.Snapshot {
+	one := []responder.View{v}
+	switch {
+	case v.State.Final():
+		return runtable.Snapshot{Ended: one, Total: 1}
+	case v.State == runs.StateQueued:
+		return runtable.Snapshot{Queued: one}
+	}
+	return runtable.Snapshot{Working: one}
+}
+
+// Local finds the run that a request about tasks of this machine names. The
+// error names the tool to use for a task of Codex Cloud.
+func Local(ctx context.Context, s *responder.Service, a *fields.Args, tool, param string) (responder.View, error) {
+	id, field := a.Text(param), a.Spelled(param)
+	inCloud := func() error {
+		return api.Invalid(field, "is a task of Codex Cloud: use "+strings.Replace(tool, "_local_", "_cloud_", 1))
+	}
+	if strings.HasPrefix(id, "T-cloud-") {
+		return responder.View{}, inCloud()
+	}
+	if runs.CheckID(id) != nil {
+		if _, isRef := cloud.Ref(id); isRef {
+			return responder.View{}, inCloud()
+		}
+		return responder.View{}, api.Invalid(field, "must be the id of a task: 1 to 64 letters, digits, '-' and '_'")
+	}
+	v, err := s.Look(ctx, id)
+	var e *api.Error
+	switch {
+	case errors.As(err, &e) && e.Code == api.NotFound && strings.HasPrefix(id, "task_"):
+		return v, inCloud()
+	case err != nil:
+		return v, err
+	case responder.IsCloud(v.Row):
+		return v, inCloud()
+	}
+	return v, onThread(a, v)
+}
+
+// onThread refuses a run of another thread than the caller names.
+func onThread(a *fields.Args, v responder.View) error {
+	if !a.Has(ContextID) || v.Thread == "" || strings.EqualFold(v.Thread, a.Text(ContextID)) {
+		return nil
+	}
+	return api.Invalid(a.Spelled(ContextID), "the task belongs to another thread")
+}
+
+func encode(v any) []byte {
+	b, err := bounds.Encode(v)
+	if err != nil { // strings, and JSON that was read before
+		panic("request: " + err.Error())
+	}
+	return b
+}
