@@ -11,14 +11,14 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder/idempotency"
 )
 
-// newStore is a bucket of a server of its own, as the responder's user sees it.
 var at = time.UnixMilli(1_760_000_000_000)
 
+// newStore is a bucket of a server of its own, as the responder's user sees it.
 func newStore(t *testing.T) idempotency.Store {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
