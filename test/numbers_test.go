@@ -10,10 +10,10 @@ import (
 // and comments do not count.
 var numbers = []struct{ page, says, file, code string }{
 	{"README.md", "They need Go 1.26", "go.mod", "go 1.26"},
-	{"README.md", "Text 64 KiB an event, message 4 KiB, data 64 KiB", "bounds/bounds.go", "MaxMessage = 4096"},
+	{"README.md", "at most 64 KiB of text, a message of 4 KiB and 64 KiB of data", "bounds/bounds.go", "MaxMessage = 4096"},
 	{"README.md", "kept for 72 hours", "config/config.go", "Raw: Retention{MaxAge: 72 * time.Hour}"},
 	{"README.md", "the events for 720 (30 days)", "config/config.go", "Events: Retention{MaxAge: 720 * time.Hour}"},
-	{"README.md", "124: a limit did; 125: linesman failed; 126, 127", "cmd/linesman/exit.go", "exitTimeout = 124"},
+	{"README.md", "124: a limit ended it; 125: linesman failed; 126", "cmd/linesman/exit.go", "exitTimeout = 124"},
 	{"README.md", "takes tasks for Codex, two at a time", "config/config.go", "MaxRuns: 2"},
 	{"docs/events.md", "| channel | 128 bytes", "bounds/bounds.go", "MaxChannel = 128"},
 	{"docs/events.md", "| message | 4096 bytes", "bounds/bounds.go", "MaxMessage = 4096"},
