@@ -55,7 +55,7 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/operations.md", "RAW is below 95 % of its size", "bus/health.go", "uint64(info.Config.MaxBytes)/20*19"},
 	{"docs/operations.md", "`linesman health` every 10 s", "Dockerfile", "HEALTHCHECK --interval=10s"},
 	{"docs/architecture.md", "whole lines, at most 64 KiB", "runs/entry.go", "const MaxChunk = 64 << 10"},
-	{"docs/architecture.md", "holds it in silence for 60 s", "worker/spec.go", "DefaultLinger = time.Minute"},
+	{"docs/architecture.md", "holds it for 60 s more without writing", "worker/spec.go", "DefaultLinger = time.Minute"},
 	{"docs/architecture.md", "1024 bytes with a checksum", "worker/mark.go", "const markSize = 1024"},
 	{"docs/architecture.md", "at most 32 MiB of unfinished lines", "bus/held.go", "const holdBytes = 32 << 20"},
 	{"docs/architecture.md", "(4 s, renewed each second)", "bus/lease.go", "leaseTTL = 4 * time.Second leaseRenew = time.Second"},
@@ -90,7 +90,7 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/mcp.md", "looks at it after 5 s, and later and later, up to once a minute", "responder/cloud/cloud.go", "cfg.Max = time.Minute"},
 	{"docs/architecture.md", "answers within five seconds", "bus/control.go", "context.WithTimeout(ctx, 5*time.Second)"},
 	{"docs/architecture.md", "ended as lost after a minute", "responder/cleanup.go", "r.endUnqueued(ctx, time.Minute)"},
-	{"docs/architecture.md", "given out again after 30 s", "bus/work.go", "ackWait = 30 * time.Second"},
+	{"docs/architecture.md", "redelivered after 30 s", "bus/work.go", "ackWait = 30 * time.Second"},
 	{"docs/decisions/0025-turns-count-as-steps.md", "stays at 95 or below until a turn has completed", "runs/progress.go", "mostOfTurn = 95"},
 	{"docs/decisions/0007-passwords-and-inbox-prefixes.md", "random passwords (24 bytes)", "bus/access.go", "var b [24]byte"},
 }
