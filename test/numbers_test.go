@@ -61,7 +61,7 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/architecture.md", "(4 s, renewed each second)", "bus/lease.go", "leaseTTL = 4 * time.Second leaseRenew = time.Second"},
 	{"docs/architecture.md", "About once a second", "bus/normalizer.go", "every = time.Second"},
 	{"docs/decisions/0010-ids-that-are-too-long.md", "over 8 KiB of JSON, and a thread id over 64 KiB − 256", "normalizer/facet.go", "MaxThread = bounds.MaxData - 256 MaxTurn = 8 << 10"},
-	{"docs/decisions/0011-least-max-payload.md", "576 KiB is the least", "bus/connect.go", "MinPayload = 576 << 10"},
+	{"docs/decisions/0011-least-max-payload.md", "576 KiB is the minimum", "bus/connect.go", "MinPayload = 576 << 10"},
 	{"docs/decisions/0011-least-max-payload.md", "state beside it up to 480 KiB", "normalizer/state.go", "const MaxState = 480 << 10"},
 	{"docs/decisions/0012-fenced-publishing-and-bursts.md", "at most 4096 in flight, with an ack timeout of 10 s", "bus/publisher.go", "ackTimeout = 10 * time.Second"},
 	{"docs/decisions/0012-fenced-publishing-and-bursts.md", "more than 1024 are in flight", "bus/publisher.go", "burstAt = 1024"},
