@@ -1,0 +1,331 @@
+package tools_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/tools"
+	"github.com/linesman/linesman/runs"
+	standin "github.com/linesman/linesman/test/cloud"
+)
+
+// program is the stand-in for the Codex CLI, built once.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "tools-test-*")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	return standin.Build(dir)
+})
+
+var built string // what TestMain removes
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
+
+type logs struct{ *bus.Bus }
+
+func (l logs) Open(ctx context.Context, agent, run string, m runs.Mark) (cloud.Log, error) {
+	return l.OpenLog(ctx, agent, run, m)
+}
+
+func (l logs) Output(ctx context.Context, agent, run string) ([]byte, error) {
+	out, _, err := l.Bus.Output(ctx, agent, run, cloud.MaxOutput, false)
+	return out.Head, err
+}
+
+// cloudStage is a stage with the stand-in of Codex Cloud.
+type cloudStage struct {
+	*stage
+	service *standin.Service
+	driver  *cloud.Driver
+}
+
+func newCloudStage(t testing.TB, change func(*responder.Config)) *cloudStage {
+	t.Helper()
+	command, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cloudStage{}
+	if c.service, err = standin.New(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	c.stage = newStage(t, func(cfg *responder.Config) {
+		c.driver, err = cloud.New(cloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: logs{streams(cfg)},
+			Env: c.service.Env(), Min: 5 * time.Millisecond, Max: 40 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Cloud = c.driver
+		if change != nil {
+			change(cfg)
+		}
+	})
+	return c
+}
+
+func (c *cloudStage) change(t testing.TB, change func(*standin.State)) {
+	t.Helper()
+	if err := c.service.Change(change); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const diff = `diff --git a/parse.go b/parse.go
+--- a/parse.go
++++ b/parse.go
+@@ -1 +1,2 @@
+-old
++new ` + "```" + `
++more
+`
+
+// end lets a task of the cloud end, as the service tells it.
+func (c *cloudStage) end(t testing.TB, run, how string) {
+	t.Helper()
+	c.change(t, func(st *standin.State) {
+		for i := range st.Tasks {
+			st.Tasks[i].Plan = []string{how}
+		}
+	})
+	if err := c.driver.Refresh(t.Context(), run, ""); err != nil {
+		t.Fatal(err)
+	}
+	c.await(t, run, runs.State.Final)
+}
+
+// awaitCloud waits until the record of a run names its task.
+func (c *cloudStage) awaitCloud(t testing.TB, run string) {
+	t.Helper()
+	late := time.After(time.Minute)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if r, err := c.responder.Record(t.Context(), run); err == nil && r.Cloud != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("run %s names no task", run)
+		}
+	}
+}
+
+func TestCloudTaskIsFoundByAllItsNames(t *testing.T) {
+	t.Parallel()
+	c := newCloudStage(t, nil)
+	c.change(t, func(st *standin.State) { st.Next.Diff, st.Next.Files, st.Next.Added, st.Next.Lost = diff, 1, 2, 1 })
+	ack := ask(t, c.tools, "_codex_cloud_submit", `{"task":"Fix it.","envId":"env","attempts":2}`)
+	run := submitted(t, ack)
+	ext := ack.Data["ext"].(map[string]any)
+	id, url := ext["cloud_id"].(string), ext["web_ui_url"].(string)
+	if !strings.HasPrefix(run, "T-cloud-") || !strings.HasSuffix(url, "/"+id) || ack.Data["capability"] != "background" {
+		t.Errorf("ack %s", ack.Envelope)
+	}
+	c.awaitCloud(t, run)
+
+	// Another service knows only what the streams tell.
+	known := c.tools
+	c.serve(t, nil)
+	for _, name := range []string{run, id, url, strings.TrimPrefix(url, "https://")} {
+		for _, d := range []*tools.Set{known, c.tools} {
+			a := ask(t, d, "_codex_cloud_status", args("taskId", name))
+			if got := ids(a, "tasks"); !slices.Equal(got, []string{run}) {
+				t.Errorf("%s: %s", name, a.Envelope)
+			}
+			if a := ask(t, d, "_codex_cloud_results", args("taskId", name)); a.Error.Code != "VALIDATION" || !a.Error.Retryable {
+				t.Errorf("results before the end: %s", a.Envelope)
+			}
+			a = ask(t, d, "_codex_cloud_cancel", args("task_id", name))
+			if a.Error.Code != "UNSUPPORTED" || a.Error.Details["web_ui_url"] != url || a.Error.Details["task_id"] != run {
+				t.Errorf("cancel: %s", a.Envelope)
+			}
+		}
+	}
+	if a := ask(t, c.tools, "_codex_cloud_wait", args("task_id", id, "timeout_sec", 1)); a.Error.Code != "TIMEOUT" || !a.Error.Retryable {
+		t.Errorf("wait: %s", a.Envelope)
+	}
+	c.end(t, run, "READY")
+	for tool, param := range map[string]string{"_codex_cloud_results": "taskId", "_codex_cloud_wait": "task_id"} {
+		a := ask(t, c.tools, tool, args(param, id))
+		meta := a.Data["metadata"].(map[string]any)
+		if a.Data["state"] != "completed" || meta["task_status"] != "completed" || a.Data["output"].(map[string]any)["included"] != false ||
+			a.Data["ext"].(map[string]any)["web_ui_url"] != url || !strings.Contains(a.Text(), url) {
+			t.Errorf("%s: %s", tool, a.Envelope)
+		}
+		if changed := meta["file_operations"].(map[string]any)["lines_changed"]; changed != 3.0 {
+			t.Errorf("%v lines changed", changed)
+		}
+		a = ask(t, c.tools, tool, args(param, url, "include_output", true))
+		if o := a.Data["output"].(map[string]any); o["stdout"] != diff || o["truncated"] != false {
+			t.Errorf("%s: output %v", tool, o)
+		}
+	}
+}
+
+func TestCloudToolsKnowWhatIsNotTheirs(t *testing.T) {
+	t.Parallel()
+	c := newCloudStage(t, nil)
+	c.play(t, "T-local-1", "hello", 0)
+	c.play(t, "myrun", "hello", 0)
+	for tool, param := range map[string]string{"_codex_cloud_status": "taskId", "_codex_cloud_results": "taskId", "_codex_cloud_wait": "task_id", "_codex_cloud_cancel": "task_id"} {
+		for id, code := range map[string]string{
+			"T-local-1": "VALIDATION", "T-local-none": "VALIDATION", "myrun": "VALIDATION", "https://example.com/codex/tasks/task_e_1": "VALIDATION",
+			"a b": "VALIDATION", "T-cloud-none": "NOT_FOUND", "task_e_none": "NOT_FOUND", "https://chatgpt.com/codex/tasks/task_e_1": "NOT_FOUND",
+		} {
+			a := ask(t, c.tools, tool, args(param, id))
+			if a.Error.Code != code || a.Error.Retryable {
+				t.Errorf("%s %s: %s", tool, id, a.Envelope)
+			}
+			if strings.HasPrefix(id, "T-local-") && !strings.Contains(a.Error.Message, "use "+strings.Replace(tool, "_cloud_", "_local_", 1)) {
+				t.Errorf("the message names no tool: %s", a.Error.Message)
+			}
+		}
+	}
+	run := submitted(t, ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`))
+	c.await(t, run, func(s runs.State) bool { return s == runs.StateWorking })
+	for _, tool := range []string{"_codex_local_status", "_codex_local_results", "_codex_local_wait", "_codex_local_cancel"} {
+		a := ask(t, c.tools, tool, args("task_id", run))
+		if a.Error.Code != "VALIDATION" || !strings.Contains(a.Error.Message, "use "+strings.Replace(tool, "_local_", "_cloud_", 1)) {
+			t.Errorf("%s: %s", tool, a.Envelope)
+		}
+	}
+	if a := ask(t, c.tools, "_codex_local_status", `{}`); len(ids(a, "tasks")) != 0 {
+		t.Errorf("the local status shows a task of the cloud: %s", a.Envelope)
+	}
+}
+
+func TestCloudStatusFilters(t *testing.T) {
+	t.Parallel()
+	c := newCloudStage(t, nil)
+	c.change(t, func(st *standin.State) { st.Environments = []string{"one", "two"} })
+	var all []string
+	for _, env := range []string{"one", "one", "two"} {
+		all = append(all, submitted(t, ask(t, c.tools, "_codex_cloud_submit", args("task", "x", "envId", env))))
+	}
+	for _, run := range all {
+		c.awaitCloud(t, run)
+	}
+	c.end(t, all[0], "READY")
+	c.end(t, all[2], "ERROR")
+	for _, x := range []struct {
+		args                   string
+		running, ended, listed int
+	}{
+		{`{}`, 1, 2, 2},
+		{`{"list":true}`, 1, 2, 2},
+		{`{"list":true,"limit":1}`, 1, 2, 1},
+		{`{"list":true,"status":"submitted"}`, 1, 0, 0},
+		{`{"list":true,"status":"completed"}`, 0, 1, 1},
+		{`{"list":true,"status":"failed"}`, 0, 1, 1},
+		{`{"list":true,"status":"cancelled"}`, 0, 0, 0},
+		{`{"list":true,"envId":"one"}`, 1, 1, 1},
+		{`{"list":true,"envId":"two","status":"failed"}`, 0, 1, 1},
+		{`{"list":true,"env_id":"none"}`, 0, 0, 0},
+		{`{"list":true,"workingDir":"/srv"}`, 0, 0, 0},
+		{`{"taskId":"` + all[2] + `"}`, 0, 1, 1},
+	} {
+		a := ask(t, c.tools, "_codex_cloud_status", x.args)
+		sum := a.Data["summary"].(map[string]any)
+		got := fmt.Sprint(sum["running"], sum["recently_completed"], len(ids(a, "recently_completed")))
+		if want := fmt.Sprint(x.running, x.ended, x.listed); got != want {
+			t.Errorf("%s: %s, want %s", x.args, got, want)
+		}
+	}
+	a := ask(t, c.tools, "_codex_cloud_status", `{"showStats":true}`)
+	if st := a.Data["ext"].(map[string]any)["statistics"].(map[string]any); st["working"] != 1.0 || st["completed"] != 1.0 || st["failed"] != 1.0 {
+		t.Errorf("statistics %v", st)
+	}
+	refused(t, ask(t, c.tools, "_codex_cloud_status", args("taskId", all[0], "list", true)), "taskId", false)
+}
+
+func TestFailureOfTheProgramIsToldAsOne(t *testing.T) {
+	t.Parallel()
+	c := newCloudStage(t, nil)
+	for behave, want := range map[string]struct {
+		reason    string
+		retryable bool
+	}{
+		standin.SignedOut: {cloud.ReasonNotSignedIn, false},
+		standin.Offline:   {cloud.ReasonNetwork, true},
+		standin.Crash:     {cloud.ReasonExit, false},
+		standin.Silent:    {cloud.ReasonUnreadable, false},
+	} {
+		c.change(t, func(st *standin.State) { st.Behave["exec"] = behave })
+		a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)
+		d := a.Error.Details
+		if a.Error.Code != "TOOL_ERROR" || d["reason"] != want.reason || a.Error.Retryable != want.retryable || d["exit_code"] == nil {
+			t.Errorf("%s: %s", behave, a.Envelope)
+		}
+		if strings.Contains(string(a.Envelope), "hunter2") {
+			t.Errorf("a secret is told: %s", a.Envelope)
+		}
+	}
+}
+
+func TestModelIsNotForTheCloud(t *testing.T) {
+	t.Parallel()
+	c := newCloudStage(t, nil)
+	a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env","model":"m"}`)
+	if a.Error.Code != "UNSUPPORTED" || a.Error.Details["field"] != "model" || a.Error.Retryable {
+		t.Errorf("%s", a.Envelope)
+	}
+	if st, err := c.service.State(); err != nil || len(st.Calls) != 0 {
+		t.Errorf("the program was called: %v %v", st.Calls, err)
+	}
+}
+
+func TestCloudThatIsNotDrivenIsUnsupported(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	for _, tool := range []string{"_codex_cloud_submit", "_codex_cloud_status", "_codex_cloud_results", "_codex_cloud_wait"} {
+		a := ask(t, s.tools, tool, args(good[tool]...))
+		if a.Error.Code != "UNSUPPORTED" || a.Error.Retryable || a.Error.Details["suggestion"] == nil {
+			t.Errorf("%s: %s", tool, a.Envelope)
+		}
+	}
+}
+
+// forgetful cannot begin a log.
+type forgetful struct{ logs }
+
+func (forgetful) Open(context.Context, string, string, runs.Mark) (cloud.Log, error) {
+	return nil, errors.New("the streams are gone")
+}
+
+func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
+	t.Parallel()
+	c := newCloudStage(t, nil)
+	command, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver, err := cloud.New(cloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: forgetful{logs{c.bus}}, Env: c.service.Env()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.serve(t, func(cfg *responder.Config) { cfg.Cloud = driver })
+	a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)
+	if a.Error.Code != "TOOL_ERROR" || a.Error.Retryable || a.Error.Details["reason"] != "not_recorded" || a.Error.Details["cloud_id"] == nil ||
+		a.Error.Details["web_ui_url"] == nil {
+		t.Errorf("%s", a.Envelope)
+	}
+}

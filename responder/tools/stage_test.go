@@ -1,0 +1,404 @@
+package tools_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	backend "github.com/linesman/linesman/normalizer/cloud"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/runs"
+)
+
+// stage is a server with its streams, a normalizer and a responder at work,
+// and the tools.
+type stage struct {
+	dir       string // of the server
+	server    *bus.Server
+	bus       *bus.Bus
+	config    responder.Config
+	responder *responder.Service
+	tools     *tools.Set
+}
+
+func newStage(t testing.TB, change func(*responder.Config)) *stage {
+	t.Helper()
+	names := bus.Names{Prefix: bus.DefaultPrefix}
+	dir := t.TempDir()
+	server, err := bus.StartServer(dir, "127.0.0.1:0", names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	b, err := server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	limits := bus.DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
+	if _, err := b.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	n := &bus.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
+	during(t, "normalizer", n.Run)
+	s := &stage{dir: dir, server: server, bus: b, config: responder.Config{
+		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Idle: 5 * time.Minute, Hard: 20 * time.Minute,
+		MaxHard: time.Hour, Danger: true,
+	}}
+	s.serve(t, change)
+	return s
+}
+
+// serve begins a service with another configuration, and its tools.
+func (s *stage) serve(t testing.TB, change func(*responder.Config)) {
+	t.Helper()
+	if change != nil {
+		change(&s.config)
+	}
+	s.responder = responder.New(s.config)
+	during(t, "responder", s.responder.Run)
+	if err := s.responder.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.tools = tools.New(s.responder)
+}
+
+// streams is the bus of a configuration.
+func streams(c *responder.Config) *bus.Bus { return c.Streams.(*bus.Bus) }
+
+// jetstream is the server's, for what nobody does in peace.
+func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	credentials, err := bus.LoadCredentials(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	login, _ := credentials.Logins(s.server.URL(), bus.OperatorUser)
+	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// logs is how many runs have a raw log. It says at once what the table may
+// learn a moment later.
+func (s *stage) logs(t *testing.T) int {
+	t.Helper()
+	stream, err := s.jetstream(t).Stream(t.Context(), s.bus.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(info.State.Subjects)
+}
+
+// during runs something until the test ends.
+func during(t testing.TB, what string, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	})
+}
+
+// answer is an envelope that was checked, and the text beside it.
+type answer struct {
+	v36.Answer
+	Status string
+	Meta   map[string]any
+	Data   map[string]any
+	Error  struct {
+		Code      string
+		Message   string
+		Details   map[string]any
+		Retryable bool
+		Duration  int64 `json:"duration_ms"`
+	}
+}
+
+// largest is more than any answer can be.
+const largest = 16 << 20
+
+// ask calls a tool, and checks what holds for every answer.
+func ask(t testing.TB, d *tools.Set, tool string, args string) answer {
+	t.Helper()
+	got, err := d.Call(t.Context(), tool, json.RawMessage(args), nil)
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	return check(t, tool, got)
+}
+
+// start calls a tool that waits; end is its answer.
+func start(ctx context.Context, t testing.TB, d *tools.Set, tool, args string, progress func(v36.Progress)) (end func() answer) {
+	type result struct {
+		v36.Answer
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		a, err := d.Call(ctx, tool, json.RawMessage(args), progress)
+		done <- result{a, err}
+	}()
+	return func() answer {
+		t.Helper()
+		r := <-done
+		if r.err != nil {
+			t.Fatalf("%s: %v", tool, r.err)
+		}
+		return check(t, tool, r.Answer)
+	}
+}
+
+func check(t testing.TB, tool string, got v36.Answer) answer {
+	t.Helper()
+	a := answer{Answer: got}
+	if err := json.Unmarshal(got.Envelope, &a); err != nil {
+		t.Fatalf("%s: the envelope is no JSON: %v", tool, err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, got.Envelope); err != nil || !bytes.Equal(compact.Bytes(), got.Envelope) {
+		t.Errorf("%s: the envelope is not compact", tool)
+	}
+	if len(got.Envelope) > largest || len(got.Text()) > largest {
+		t.Errorf("%s: an answer of %d and %d bytes", tool, len(got.Envelope), len(got.Text()))
+	}
+	if !got.JSON && !strings.HasPrefix(got.Text(), "#") {
+		t.Errorf("%s: the text is no markdown page: %.80q", tool, got.Text())
+	}
+	if got.IsError != (a.Status == "error") {
+		t.Errorf("%s: IsError is %v, and the status %q", tool, got.IsError, a.Status)
+	}
+	if want := `{"version":"3.6","schema_id":"codex/v3.6/`; !strings.HasPrefix(string(got.Envelope), want) {
+		t.Errorf("%s: the envelope begins with %.60s", tool, got.Envelope)
+	}
+	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(got.Envelope))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schemaOf(t, tool).Validate(instance); err != nil {
+		t.Errorf("%s: the answer does not fit its schema: %v\n%s", tool, err, got.Envelope[:min(len(got.Envelope), 4000)])
+	}
+	return a
+}
+
+// schemas are the compiled ones, by URI.
+var schemas = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
+	c := jsonschema.NewCompiler()
+	for _, s := range v36.Schemas() {
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s.Body))
+		if err != nil {
+			return nil, err
+		}
+		if err := c.AddResource(s.URI, doc); err != nil {
+			return nil, err
+		}
+	}
+	all := map[string]*jsonschema.Schema{}
+	for _, s := range v36.Schemas() {
+		compiled, err := c.Compile(s.URI)
+		if err != nil {
+			return nil, err
+		}
+		all[s.URI] = compiled
+	}
+	return all, nil
+})
+
+// categories are those of all tools, by name. To describe a tool takes longer
+// than to call it.
+var categories = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	for _, tool := range tools.List() {
+		all[tool.Name] = tool.Category
+	}
+	return all
+})
+
+func schemaOf(t testing.TB, tool string) *jsonschema.Schema {
+	t.Helper()
+	all, err := schemas()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if category, ok := categories()[tool]; ok {
+		return all["linesman://schemas/codex/v3.6/"+category+"/v1"]
+	}
+	t.Fatalf("no tool %s", tool)
+	return nil
+}
+
+// args makes a JSON object of pairs.
+func args(pairs ...any) string {
+	var b strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		v, err := json.Marshal(pairs[i+1])
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintf(&b, "%s%q:%s", map[bool]string{true: ","}[i > 0], pairs[i], v)
+	}
+	return "{" + b.String() + "}"
+}
+
+// begun is when the runs of tests begin: entries carry times, and no clock is asked.
+const begun = int64(1_763_461_800_000)
+
+// log is the raw log of a run that a test writes.
+type log struct {
+	t   testing.TB
+	s   *stage
+	id  string
+	raw *bus.RawLog
+	at  int64
+}
+
+// begin begins the log of a run, or goes on with that of a submitted one.
+func (s *stage) begin(t testing.TB, agent, id string, start runs.Start) *log {
+	t.Helper()
+	raw, err := s.bus.OpenLog(t.Context(), agent, id, runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &log{t: t, s: s, id: id, raw: raw, at: begun}
+	l.append(runs.Entry{Kind: runs.Started, Body: runs.Encode(start)})
+	return l
+}
+
+func (l *log) append(e runs.Entry) {
+	l.t.Helper()
+	l.at += 1000
+	e.Time = l.at
+	err := l.raw.Append(l.t.Context(), e)
+	if errors.Is(err, runs.ErrMoved) && e.Kind == runs.Started { // the queued entry came in between, as a worker may see it
+		err = l.raw.Append(l.t.Context(), e)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *log) out(b []byte) *log {
+	l.t.Helper()
+	for len(b) > 0 {
+		n := min(len(b), runs.MaxChunk)
+		l.append(runs.Entry{Kind: runs.Out, Offset: l.raw.Mark().Out, Body: b[:n]})
+		b = b[n:]
+	}
+	return l
+}
+
+func (l *log) err(b []byte) *log {
+	l.t.Helper()
+	l.append(runs.Entry{Kind: runs.ErrOut, Offset: l.raw.Mark().Err, Body: b})
+	return l
+}
+
+func (l *log) exit(x runs.Exit) {
+	l.t.Helper()
+	l.append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(x)})
+	l.s.await(l.t, l.id, func(r runs.State) bool { return r.Final() })
+}
+
+// exited is an exit status.
+func exited(code int) runs.Exit { return runs.Exit{Reason: runs.ReasonExited, Code: &code} }
+
+// await waits until the responder knows that a run is in some state.
+func (s *stage) await(t testing.TB, id string, ok func(runs.State) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("too long"))
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if v, found := s.responder.Get(id); found && ok(v.State) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("run %s does not get there", id)
+		}
+	}
+}
+
+func (s *stage) awaitActivity(t testing.TB, id string) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if v, found := s.responder.Get(id); found && v.Activity != "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("run %s shows no activity", id)
+		}
+	}
+}
+
+// recording is what a real agent printed, and how it ended.
+func recording(t testing.TB, name string) (out, err []byte) {
+	t.Helper()
+	dir := filepath.Join("..", "..", "test", "corpus", "codex")
+	out, readErr := os.ReadFile(filepath.Join(dir, name+".jsonl"))
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	err, readErr = os.ReadFile(filepath.Join(dir, name+".stderr"))
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	return out, err
+}
+
+// play makes a run of a recording.
+func (s *stage) play(t testing.TB, id, name string, code int) {
+	t.Helper()
+	out, stderr := recording(t, name)
+	s.begin(t, "codex", id, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1"}).out(out).err(stderr).exit(exited(code))
+}
+
+// submitted is the id of a task that a tool has just put on the queue.
+func submitted(t testing.TB, a answer) string {
+	t.Helper()
+	id, _ := a.Data["task_id"].(string)
+	if a.IsError || id == "" {
+		t.Fatalf("not submitted: %s", a.Envelope)
+	}
+	return id
+}

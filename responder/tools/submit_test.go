@@ -1,0 +1,293 @@
+package tools_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder"
+	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/runs"
+)
+
+func TestWritingModesNeedConfirm(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	for _, tool := range []string{"_codex_local_run", "_codex_local_exec", "_codex_local_resume"} {
+		for _, mode := range []string{"workspace-write", "danger-full-access"} {
+			base := with(good[tool], "mode", mode)
+			refused(t, ask(t, s.tools, tool, args(base...)), "confirm", false)
+			refused(t, ask(t, s.tools, tool, args(with(base, "confirm", false)...)), "confirm", false)
+			if a := ask(t, s.tools, tool, args(with(base, "confirm", true)...)); a.IsError {
+				t.Errorf("%s %s: confirmed, and refused: %s", tool, mode, a.Envelope)
+			}
+		}
+	}
+}
+
+// TestTaskIsQueuedAsItWasAskedFor reads what a worker would get.
+func TestTaskIsQueuedAsItWasAskedFor(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.begin(t, "codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
+		out([]byte(`{"type":"thread.started","thread_id":"01a1fd7b-f84f-78d0-8880-a6cacce2ab1b"}` + "\n")).exit(exited(1))
+	base := runs.Task{Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
+	for _, c := range []struct {
+		tool string
+		args []any
+		want func(*runs.Task)
+	}{
+		{"_codex_local_exec", []any{"task", "Fix it."}, func(*runs.Task) {}},
+		{"_codex_local_exec", []any{"task", "Fix it.", "working_dir", "/srv/x", "mode", "workspace-write", "confirm", true, "skip_git_repo_check", true,
+			"model", "m-1", "output_schema", map[string]any{"type": "object"}, "idle_timeout_sec", 60, "timeoutSec", 90}, func(w *runs.Task) {
+			w.Dir, w.Mode, w.SkipGit, w.Model, w.Schema, w.Idle, w.Hard = "/srv/x", runs.WorkspaceWrite, true, "m-1", json.RawMessage(`{"type":"object"}`), 60, 90
+		}},
+		{"_codex_local_run", []any{"task", "Fix it.", "async", true, "envPolicy", "allow-list", "envAllowList", []string{"LANG", "TERM"}}, func(w *runs.Task) {
+			w.Env = runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{"LANG", "TERM"}}
+		}},
+		{"_codex_local_resume", []any{"task", "Fix it.", "threadId", "01A1FD7B-F84F-78d0-8880-a6cacce2ab1b"}, func(w *runs.Task) {
+			w.Thread, w.Dir = "01A1FD7B-F84F-78d0-8880-a6cacce2ab1b", "/srv/project"
+		}},
+		{"_codex_local_resume", []any{"task", "Fix it.", "thread_id", "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"}, func(w *runs.Task) {
+			w.Thread = "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"
+		}},
+	} {
+		a := ask(t, s.tools, c.tool, args(c.args...))
+		want := base
+		want.Run = submitted(t, a)
+		c.want(&want)
+		if c.tool == "_codex_local_run" {
+			want.Env.Policy = first(want.Env.Policy, runs.InheritNone)
+		}
+		if got := s.take(t); string(runs.Encode(got)) != string(runs.Encode(want)) {
+			t.Errorf("%s %v:\n got %s\nwant %s", c.tool, c.args, runs.Encode(got), runs.Encode(want))
+		}
+		if a.Data["capability"] != "background" {
+			t.Errorf("capability %v", a.Data["capability"])
+		}
+	}
+}
+
+// TestTaskWithoutADirectoryWorksInThatOfItsThreadOrElseOfItsClient reads what a
+// worker would get. The directory of a client counts for a thread of which no
+// run is known, too.
+func TestTaskWithoutADirectoryWorksInThatOfItsThreadOrElseOfItsClient(t *testing.T) {
+	t.Parallel()
+	const known, unknown = "01a1fd7b-f84f-78d0-8880-a6cacce2ab1b", "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"
+	s := newStage(t, func(c *responder.Config) { c.Dir = func() (string, error) { return "/srv/client", nil } })
+	s.begin(t, "codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
+		out([]byte(`{"type":"thread.started","thread_id":"` + known + `"}` + "\n")).exit(exited(1))
+	for _, c := range []struct {
+		tool string
+		args []any
+		want string
+	}{
+		{"_codex_local_exec", nil, "/srv/client"},
+		{"_codex_local_exec", []any{"workingDir", "/srv/x"}, "/srv/x"},
+		{"_codex_local_exec", []any{"context_id", known}, "/srv/project"},
+		{"_codex_local_exec", []any{"context_id", unknown}, "/srv/client"},
+		{"_codex_local_resume", []any{"threadId", known}, "/srv/project"},
+		{"_codex_local_resume", []any{"threadId", unknown}, "/srv/client"},
+		{"_codex_local_exec", []any{"workingDir", "/srv/x", "context_id", known}, "/srv/x"},
+	} {
+		submitted(t, ask(t, s.tools, c.tool, args(append([]any{"task", "Go."}, c.args...)...)))
+		if got := s.take(t).Dir; got != c.want {
+			t.Errorf("%s %v: works in %q, want %q", c.tool, c.args, got, c.want)
+		}
+	}
+}
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// take is the next task of the queue, as a worker gets it.
+func (s *stage) take(t *testing.T) runs.Task {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	d, err := s.bus.Queue(bus.DefaultQueue).Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := d.Task()
+	if err == nil {
+		err = d.Done()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The queued entry is stored after the task: a worker waits for it, too.
+	s.await(t, task.Run, func(runs.State) bool { return true })
+	return task
+}
+
+func TestPreviewOnlyPlans(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	submitted(t, ask(t, s.tools, "_codex_local_run", `{"task":"Fix it.","mode":"preview","async":true}`))
+	got := s.take(t)
+	if got.Mode != runs.ReadOnly || !strings.HasPrefix(got.Prompt, "Plan only") || !strings.HasSuffix(got.Prompt, "\n\nFix it.") {
+		t.Errorf("a preview is %s of %q", got.Mode, got.Prompt)
+	}
+	long := strings.Repeat("é", 10_000)
+	refused(t, ask(t, s.tools, "_codex_local_run", args("task", long, "mode", "preview", "async", true)), "task", false)
+	submitted(t, ask(t, s.tools, "_codex_local_run", args("task", long, "async", true)))
+}
+
+func TestResumeTakesThreadsOnly(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	for _, id := range []string{"thread_xyz", "my thread", "--last", "01a1fd7bf84f78d08880a6cacce2ab1b", "01a1fd7b-f84f-78d0-8880-a6cacce2ab1"} {
+		refused(t, ask(t, s.tools, "_codex_local_resume", args("threadId", id, "task", "Go on.")), "threadId", false)
+	}
+}
+
+func TestLimitsOfTheResponderNameTheParameter(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	refused(t, ask(t, s.tools, "_codex_local_exec", args("task", "x", "timeout_sec", 7200)), "timeout_sec", false)
+	refused(t, ask(t, s.tools, "_codex_local_exec", args("task", "x", "timeoutSec", 7200)), "timeoutSec", false)
+}
+
+func TestGitGateGuardsOnlyWhereItIsConfigured(t *testing.T) {
+	t.Parallel()
+	open, gated := newStage(t, nil), newStage(t, func(c *responder.Config) { c.GitGate = true })
+	for _, task := range []string{"Run git reset --hard", "git push -f origin main", "then GIT CLEAN -fdx", "git push origin --force"} {
+		submitted(t, ask(t, open.tools, "_codex_local_exec", args("task", task)))
+		refused(t, ask(t, gated.tools, "_codex_local_exec", args("task", task)), "allow_destructive_git", false)
+		submitted(t, ask(t, gated.tools, "_codex_local_exec", args("task", task, "allow_destructive_git", true)))
+	}
+	submitted(t, ask(t, gated.tools, "_codex_local_exec", args("task", "Explain what a git rebasement is; push the button; remove this repo")))
+}
+
+// TestForegroundRunAnswersAtTheEnd plays the worker while the call waits.
+func TestForegroundRunAnswersAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	out, stderr := recording(t, "patch")
+	var told []v36.Progress
+	end := start(t.Context(), t, s.tools, "_codex_local_run", `{"task":"Patch it.","mode":"workspace-write","confirm":true,"format":"json"}`,
+		func(p v36.Progress) { told = append(told, p) })
+	id := s.take(t).Run
+	l := s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"})
+	l.out(out[:len(out)/2])
+	s.awaitActivity(t, id)
+	l.out(out[len(out)/2:]).err(stderr).exit(exited(0))
+	a := end()
+	ext, _ := a.Data["ext"].(map[string]any)
+	if a.IsError || a.Data["task_id"] != id || a.Data["capability"] != "foreground" || ext["state"] != "completed" || a.Data["thread_id"] == nil {
+		t.Errorf("got %s", a.Envelope)
+	}
+	last := v36.Progress{Percent: -1}
+	for _, p := range told {
+		if p.Percent < last.Percent || p == last {
+			t.Errorf("progress %v after %v", p, last)
+		}
+		last = p
+	}
+	if last.Percent != 100 || len(told) < 2 {
+		t.Errorf("progress ended at %v after %d", last, len(told))
+	}
+	if r := ask(t, s.tools, "_codex_local_results", args("task_id", id, "format", "json")); r.Data["state"] != "completed" {
+		t.Errorf("its results: %s", r.Envelope)
+	}
+}
+
+func TestForegroundTimeoutIsAnErrorAndBackgroundTimeoutAState(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	out, _ := recording(t, "shell-large")
+	for _, reason := range []runs.Reason{runs.ReasonIdle, runs.ReasonHard} {
+		end := start(t.Context(), t, s.tools, "_codex_local_run", `{"task":"Count.","format":"json"}`, nil)
+		id := s.take(t).Run
+		s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"}).out(out[:300_000]).err([]byte("warning\n")).
+			exit(runs.Exit{Reason: reason, Signal: 15})
+		a := end()
+		if a.Error.Code != "TIMEOUT" || a.Error.Retryable || a.Error.Details["timeout_type"] != string(reason) || a.Error.Details["task_id"] != id || a.Error.Duration == 0 {
+			t.Errorf("%s: %.500s", reason, a.Envelope)
+		}
+		partial := a.Error.Details["partial_results"].(map[string]any)
+		last := partial["last_output"].(string)
+		if len(last) > 64<<10 || len(last) < 60<<10 || !strings.HasSuffix(last, "\nwarning\n") || len(partial["last_events"].([]any)) < 3 {
+			t.Errorf("%s: partial results of %d bytes, %d events", reason, len(last), len(partial["last_events"].([]any)))
+		}
+		r := ask(t, s.tools, "_codex_local_results", args("task_id", id, "format", "json", "max_output_bytes", 4096))
+		context := r.Data["metadata"].(map[string]any)["error_context"].(map[string]any)
+		if r.IsError || r.Data["state"] != "timeout" || context["timeout_type"] != string(reason) {
+			t.Errorf("%s: its results: %.500s", reason, r.Envelope)
+		}
+		if o := r.Data["output"].(map[string]any); o["included"] != true || o["truncated"] != true || o["original_size"].(float64) != 300_008 {
+			t.Errorf("%s: output of %v bytes, truncated %v", reason, o["original_size"], o["truncated"])
+		}
+		if page := ask(t, s.tools, "_codex_local_results", args("task_id", id)); !strings.Contains(page.Text(), "Task timeout") {
+			t.Errorf("%.200s", page.Text())
+		}
+	}
+}
+
+func TestCallerWhoLeavesEndsTheWaitAndNotTheTask(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	end := start(ctx, t, s.tools, "_codex_local_run", `{"task":"Wait."}`, nil)
+	id := s.take(t).Run
+	s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"})
+	s.await(t, id, func(st runs.State) bool { return st == runs.StateWorking })
+	cancel()
+	a := end()
+	if a.Error.Code != "TIMEOUT" || a.Error.Details["timeout_type"] != "wait" || a.Error.Details["task_id"] != id || !a.Error.Retryable {
+		t.Errorf("got %s", a.Envelope)
+	}
+	if v, _ := s.responder.Get(id); v.State != runs.StateWorking {
+		t.Errorf("the task is %s", v.State)
+	}
+}
+
+func TestManyMayCallAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.play(t, "T-1", "patch", 0)
+	var ends []func() answer
+	for range 8 {
+		ends = append(ends,
+			start(t.Context(), t, s.tools, "_codex_local_status", `{}`, nil),
+			start(t.Context(), t, s.tools, "_codex_local_exec", `{"task":"x"}`, nil),
+			start(t.Context(), t, s.tools, "_codex_local_wait", `{"task_id":"T-1"}`, nil),
+			start(t.Context(), t, s.tools, "_codex_local_results", `{"task_id":"T-1","include_events":true,"include_output":true}`, nil))
+	}
+	for _, end := range ends {
+		if a := end(); a.IsError {
+			t.Errorf("%s", a.Envelope)
+		}
+	}
+	if n := len(s.responder.Snapshot(0, nil).Queued); n != 8 {
+		t.Errorf("%d tasks are queued", n)
+	}
+}
+
+func TestFullQueueMayBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	js := s.jetstream(t)
+	stream, err := js.Stream(t.Context(), s.bus.Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.MaxMsgs = 1
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	submitted(t, ask(t, s.tools, "_codex_local_exec", `{"task":"x"}`))
+	a := ask(t, s.tools, "_codex_local_exec", `{"task":"x"}`)
+	if a.Error.Code != "INTERNAL" || !a.Error.Retryable || a.Error.Details["reason"] != "queue_full" {
+		t.Errorf("%s", a.Envelope)
+	}
+}

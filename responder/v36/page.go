@@ -1,0 +1,156 @@
+package v36
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/linesman/linesman/api"
+)
+
+// page is an answer as markdown. Text of agents and callers is written to it
+// through [plain], [code], [link] and block, which it cannot break out of.
+type page struct{ b strings.Builder }
+
+func (p *page) String() string { return strings.TrimRight(p.b.String(), "\n") + "\n" }
+
+// heading begins the page, or a part of it. Title is our own text.
+func (p *page) heading(title string) {
+	mark := "## "
+	if p.b.Len() > 0 {
+		p.gap()
+		mark = "### "
+	}
+	p.b.WriteString(mark + title + "\n\n")
+}
+
+func (p *page) line(s string) { p.b.WriteString(s + "\n") }
+
+func (p *page) item(s string) { p.b.WriteString("- " + s + "\n") }
+
+// gap is one empty line, wherever the page stands.
+func (p *page) gap() {
+	if s := p.b.String(); s != "" && !strings.HasSuffix(s, "\n\n") {
+		p.b.WriteByte('\n')
+	}
+}
+
+// fact is an item, unless there is nothing to say.
+func (p *page) fact(name, value string) {
+	if value != "" {
+		p.item("**" + name + "**: " + value)
+	}
+}
+
+// block shows text as it is, in a fence that nothing in it can close.
+func (p *page) block(title, language, text string) {
+	p.heading(title)
+	p.b.WriteString(fenced(printable(text), language))
+}
+
+func (p *page) partial(x *partialResults) {
+	if x.Output != "" {
+		p.block("Output (end)", "", x.Output)
+	}
+	p.events(x.Events)
+}
+
+func (p *page) events(all []json.RawMessage) {
+	if len(all) == 0 {
+		return
+	}
+	var b strings.Builder
+	for _, e := range all {
+		b.Write(e)
+		b.WriteByte('\n')
+	}
+	p.block("Last events", "json", b.String())
+}
+
+// fenced is text in a fence that nothing in it can close.
+func fenced(text, language string) string {
+	fence := strings.Repeat("`", max(3, longest(text, '`')+1))
+	return fence + language + "\n" + strings.TrimRight(text, "\n") + "\n" + fence + "\n"
+}
+
+// plain is s as text on one line, its marks escaped.
+func plain(s string) string {
+	var b strings.Builder
+	for _, c := range oneLine(s) {
+		if strings.ContainsRune("\\`*[]<>|", c) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// code is s as code on one line; "" stays that.
+func code(s string) string {
+	s = oneLine(s)
+	if s == "" {
+		return ""
+	}
+	fence := strings.Repeat("`", longest(s, '`')+1)
+	if len(fence) > 1 {
+		return fence + " " + s + " " + fence
+	}
+	return fence + s + fence
+}
+
+// link is a URL that can be followed, or code where it is none.
+func link(url string) string {
+	if url == "" || !strings.HasPrefix(url, "https://") || strings.ContainsAny(url, " <>\"'`\\()[]\n\r\t") {
+		return code(url)
+	}
+	return "<" + url + ">"
+}
+
+// oneLine is s with each run of white space and control characters as one space.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
+}
+
+// printable is s without the control characters that a terminal obeys.
+func printable(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) && c != '\n' && c != '\t' {
+			return unicode.ReplacementChar
+		}
+		return c
+	}, s)
+}
+
+// longest is the length of the longest run of c in s.
+func longest(s string, c byte) int {
+	most, now := 0, 0
+	for i := range len(s) {
+		if s[i] != c {
+			now = 0
+			continue
+		}
+		now++
+		most = max(most, now)
+	}
+	return most
+}
+
+// stream names the state that the page is based on.
+func (p *page) stream(b *api.Basis) {
+	if b != nil {
+		p.gap()
+		p.line("As of stream sequence " + number(int64(b.Seq)) + ", " + b.At.String())
+	}
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+func seconds(n int64) string { return number(n) + " s" }
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

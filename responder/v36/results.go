@@ -1,0 +1,277 @@
+package v36
+
+import (
+	"encoding/json"
+	"math"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
+)
+
+type countMeta struct {
+	Count int `json:"count"`
+}
+
+// Results is the answer to a request for the results of a run.
+func Results(r *responder.Result) *Reply {
+	d := result(r)
+	seconds, completed := responder.Lasted(r.Record.Row())/1000, moment(r.Record.EndedAt)
+	d.Duration, d.Completed = &seconds, &completed
+	if e := r.Events; e != nil {
+		d.Events = &eventsData{Included: e.Included, Count: e.Count, Items: e.Items}
+		if !e.Included {
+			d.Events.Reason = "Events excluded by default (use include_events=true)"
+		}
+	}
+	return &Reply{countMeta{1}, d}
+}
+
+type waitMeta struct {
+	Started   string `json:"started_ts"`
+	Completed string `json:"completed_ts"`
+	Duration  int64  `json:"duration_ms"`
+	ExitCode  *int   `json:"exit_code,omitempty"`
+}
+
+// Waited is the answer to a wait for a run that has ended.
+func Waited(r *responder.Result) *Reply {
+	row, d := r.Record.Row(), result(r)
+	return &Reply{waitMeta{moment(responder.Started(row)), moment(row.EndedAt), responder.Lasted(row), d.exit}, d}
+}
+
+// resultData is the result of a task.
+type resultData struct {
+	TaskID    string      `json:"task_id"`
+	State     string      `json:"state"`
+	Summary   string      `json:"summary"`
+	Duration  *int64      `json:"duration_seconds,omitempty"` // of results
+	Completed *string     `json:"completed_ts,omitempty"`     // of results
+	Metadata  metadata    `json:"metadata"`
+	Output    outputData  `json:"output"`
+	Events    *eventsData `json:"events,omitempty"` // of results
+	Ext       resultExt   `json:"ext,omitzero"`
+
+	exit *int
+}
+
+type resultExt struct {
+	Stream *api.Basis `json:"stream,omitempty"`
+	Reason string     `json:"reason,omitempty"` // why it ended as it did
+
+	// FinalText is the beginning of the agent's answer.
+	FinalText      string `json:"final_text,omitempty"`
+	FinalTextBytes int64  `json:"final_text_bytes,omitempty"` // of all of it, where it is cut
+
+	FilesUnlisted int `json:"files_unlisted,omitempty"`
+
+	cloudExt
+}
+
+type metadata struct {
+	Duration   int64       `json:"duration"` // seconds
+	Files      *fileData   `json:"file_operations,omitempty"`
+	Tests      *runs.Tests `json:"test_results,omitempty"`
+	Thread     *threadData `json:"thread_info,omitempty"`
+	Error      *errorData  `json:"error_context,omitempty"`
+	TaskStatus string      `json:"task_status,omitempty"` // always, but on AdCP, which forbids the name
+}
+
+type fileData struct {
+	Modified     []string `json:"modified_files"`
+	Added        []string `json:"added_files"`
+	Deleted      []string `json:"deleted_files"`
+	LinesChanged *int64   `json:"lines_changed,omitempty"`
+}
+
+type threadData struct {
+	ID    string      `json:"thread_id,omitempty"`
+	Rate  *float64    `json:"cache_hit_rate,omitempty"` // 0 to 1
+	Usage *tokensData `json:"token_usage,omitempty"`
+}
+
+type tokensData struct {
+	Input  int64 `json:"input_tokens"`
+	Cached int64 `json:"cached_input_tokens"`
+	Output int64 `json:"output_tokens"`
+}
+
+type errorData struct {
+	*runs.ErrorContext
+	TimeoutType string          `json:"timeout_type,omitempty"`
+	Partial     *partialResults `json:"partial_results,omitempty"`
+}
+
+type eventsData struct {
+	Included bool              `json:"included"`
+	Count    int64             `json:"count"` // of all
+	Reason   string            `json:"reason,omitempty"`
+	Items    []json.RawMessage `json:"items,omitzero"`
+}
+
+// maxFinalText bounds the agent's answer in a result, in bytes, unless output is asked for.
+const maxFinalText = 4 << 10
+
+// result is what every answer about the result of a run has.
+func result(x *responder.Result) *resultData {
+	r := x.Record
+	d := &resultData{
+		TaskID: r.ID, State: string(r.State), Summary: r.Summary(),
+		Metadata: metadata{Duration: responder.Lasted(r.Row()) / 1000, Tests: r.Tests, TaskStatus: string(r.State)},
+		Output:   outputOf(x), Ext: resultExt{Stream: x.Basis, Reason: r.Reason},
+	}
+	if r.Exit != nil {
+		d.exit = r.Exit.Code
+	}
+	d.files(r)
+	d.thread(r)
+	if r.FinalText != nil {
+		text := *r.FinalText
+		if !x.Request.Output {
+			text = text[:bounds.Cut(text, maxFinalText)]
+		}
+		if d.Ext.FinalText = text; int64(len(text)) < r.FinalTextBytes {
+			d.Ext.FinalTextBytes = r.FinalTextBytes
+		}
+	}
+	if responder.IsCloud(r.Row()) {
+		d.Ext.cloudExt = cloudOf(r.Cloud)
+	}
+	if e := r.ErrorContext(); e != nil {
+		d.Metadata.Error = &errorData{ErrorContext: e}
+		if x.Partial != nil {
+			d.Metadata.Error.TimeoutType, d.Metadata.Error.Partial = r.Reason, (*partialResults)(x.Partial)
+		}
+	}
+	return d
+}
+
+// files adds the changed files. A run of this machine always has them.
+func (d *resultData) files(r *runs.Record) {
+	f := fileData{Modified: []string{}, Added: []string{}, Deleted: []string{}}
+	if r.Files != nil {
+		f.Modified, f.Added, f.Deleted, f.LinesChanged = r.Files.Modified, r.Files.Added, r.Files.Deleted, r.Files.LinesChanged
+		d.Ext.FilesUnlisted = r.Files.Unlisted
+	}
+	if responder.IsCloud(r.Row()) {
+		if r.Cloud == nil || r.Cloud.FilesChanged == 0 {
+			return
+		}
+		changed := int64(r.Cloud.Added) + int64(r.Cloud.Removed)
+		f.LinesChanged = &changed
+		if r.Files == nil {
+			d.Ext.FilesUnlisted = r.Cloud.FilesChanged
+		}
+	}
+	d.Metadata.Files = &f
+}
+
+func (d *resultData) thread(r *runs.Record) {
+	if r.Thread == "" && r.Usage == nil {
+		return
+	}
+	t := &threadData{ID: r.Thread}
+	if rate, ok := r.CacheHitRate(); ok {
+		t.Rate = &rate
+	}
+	if u := r.Usage; u != nil {
+		t.Usage = &tokensData{u.Input, u.CachedInput, u.Output}
+	}
+	d.Metadata.Thread = t
+}
+
+func (d *resultData) message() string { return d.Summary }
+
+func (d *resultData) markdown(p *page) {
+	title := "Task " + d.State
+	p.heading(title)
+	p.fact("Task", code(d.TaskID))
+	d.body(p)
+	p.stream(d.Ext.Stream)
+}
+
+// body is a result without its head.
+func (d *resultData) body(p *page) {
+	p.fact("State", d.State)
+	p.fact("Summary", plain(d.Summary))
+	p.fact("Duration", seconds(d.Metadata.Duration))
+	if d.Completed != nil {
+		p.fact("Ended at", *d.Completed)
+	}
+	if d.exit != nil {
+		p.fact("Exit code", number(int64(*d.exit)))
+	}
+	p.fact("Reason", code(d.Ext.Reason))
+	d.Ext.cloudExt.facts(p)
+	if t := d.Metadata.Tests; t != nil {
+		p.fact("Tests", number(int64(t.Passed))+" passed, "+number(int64(t.Failed))+" failed, "+number(int64(t.Skipped))+" skipped")
+		for _, name := range t.FailedTests {
+			p.line("  - failed: " + code(name))
+		}
+	}
+	if t := d.Metadata.Thread; t != nil {
+		p.fact("Thread", code(t.ID))
+		if u := t.Usage; u != nil {
+			cached := number(u.Cached) + " cached"
+			if t.Rate != nil {
+				cached += ", " + number(int64(math.Round(100**t.Rate))) + " %"
+			}
+			p.fact("Tokens", number(u.Input)+" in ("+cached+"), "+number(u.Output)+" out")
+		}
+	}
+	if e := d.Events; e != nil {
+		p.fact("Events", number(e.Count))
+	}
+	if f := d.Metadata.Files; f != nil && len(f.Modified)+len(f.Added)+len(f.Deleted)+d.Ext.FilesUnlisted > 0 {
+		p.heading("Files")
+		for _, l := range []struct {
+			word  string
+			paths []string
+		}{{"modified", f.Modified}, {"added", f.Added}, {"deleted", f.Deleted}} {
+			for _, path := range l.paths {
+				p.item(l.word + " " + code(path))
+			}
+		}
+		if n := d.Ext.FilesUnlisted; n > 0 {
+			p.item(number(int64(n)) + " not listed")
+		}
+		if f.LinesChanged != nil {
+			p.item(number(*f.LinesChanged) + " lines changed")
+		}
+	}
+	d.Metadata.Error.markdown(p)
+	if d.Ext.FinalText != "" {
+		p.block("Answer", "", d.Ext.FinalText)
+		if d.Ext.FinalTextBytes > 0 {
+			p.line("(its beginning; " + number(d.Ext.FinalTextBytes) + " bytes in all)")
+		}
+	}
+	d.Output.markdown(p)
+	switch e := d.Metadata.Error; {
+	case d.Events != nil && d.Events.Included:
+		p.events(d.Events.Items)
+	case e != nil && e.Partial != nil:
+		p.events(e.Partial.Events)
+	}
+}
+
+func (e *errorData) markdown(p *page) {
+	if e == nil {
+		return
+	}
+	p.heading("Error")
+	p.fact("Message", plain(e.Message))
+	p.fact("Type", code(e.Type))
+	p.fact("Time limit", code(e.TimeoutType))
+	for _, l := range e.Locations {
+		at := l.File + ":" + number(int64(l.Line))
+		if l.Column > 0 {
+			at += ":" + number(int64(l.Column))
+		}
+		p.item("at " + code(at))
+	}
+	for _, s := range e.Suggestions {
+		p.item("Suggestion: " + plain(s))
+	}
+}

@@ -1,0 +1,265 @@
+package v36
+
+import (
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/runs"
+)
+
+// Limits of a snapshot.
+const (
+	maxListed  = 1000 // tasks of each list; the summary counts all
+	maxVerbose = 32   // tasks whose last lines are read
+	maxCloud   = 200  // tasks whose cloud state is read
+)
+
+// Snapshot is the answer to a status of tasks of this machine.
+func Snapshot(all runtable.Snapshot, basis *api.Basis) *Reply {
+	m, d := snapshot(all, basis)
+	return &Reply{m, d}
+}
+
+// VerboseSnapshot is Snapshot with the last lines of the running tasks, which
+// lines returns by the id of the run. It is called for 32 tasks at most.
+func VerboseSnapshot(all runtable.Snapshot, basis *api.Basis, lines func(run string) []string) *Reply {
+	m, d := snapshot(all, basis)
+	for i := range d.Tasks[:min(len(d.Tasks), maxVerbose)] {
+		d.Tasks[i].Lines = lines(d.Tasks[i].TaskID)
+	}
+	return &Reply{m, d}
+}
+
+// Statistics counts the tasks of Codex Cloud by state.
+type Statistics struct {
+	Working   int `json:"working"`
+	Queued    int `json:"queued"`
+	Completed int `json:"completed"`
+	Failed    int `json:"failed"`
+	Cancelled int `json:"cancelled"`
+}
+
+// CloudSnapshot is the answer to a status of tasks of Codex Cloud. Find returns
+// what the record of a run has about its task, nil where it has nothing; it is
+// called for 200 tasks at most. Nil statistics are left out.
+func CloudSnapshot(
+	all runtable.Snapshot, basis *api.Basis, stats *Statistics, find func(run string) (*runs.Cloud, error),
+) (*Reply, error) {
+	m, d := snapshot(all, basis)
+	d.title, d.Ext.Statistics = "Codex Cloud tasks", stats
+	left := maxCloud
+	add := func(id string, to *entryExt) error {
+		if left--; left < 0 {
+			return nil
+		}
+		c, err := find(id)
+		to.cloudExt = cloudOf(c)
+		return err
+	}
+	for i := range d.Tasks {
+		if err := add(d.Tasks[i].TaskID, &d.Tasks[i].Ext); err != nil {
+			return nil, err
+		}
+	}
+	for i := range d.Recent {
+		if err := add(d.Recent[i].TaskID, &d.Recent[i].Ext); err != nil {
+			return nil, err
+		}
+	}
+	return &Reply{m, d}, nil
+}
+
+type snapshotMeta struct {
+	TS    string `json:"snapshot_ts"`
+	Total int    `json:"total"` // running and queued
+}
+
+// snapshotData is the state of tasks.
+type snapshotData struct {
+	Summary struct {
+		Running int `json:"running"`
+		Queued  int `json:"queued"`
+		Recent  int `json:"recently_completed"` // all that are kept, however they ended
+	} `json:"summary"`
+	Tasks  []taskEntry   `json:"tasks,omitempty"`
+	Queue  []queueEntry  `json:"queue,omitempty"`
+	Recent []recentEntry `json:"recently_completed,omitempty"`
+	Ext    snapshotExt   `json:"ext,omitzero"`
+
+	title string
+}
+
+type snapshotExt struct {
+	Stream     *api.Basis  `json:"stream,omitempty"`
+	Tasks      int         `json:"tasks_unlisted,omitempty"`
+	Queue      int         `json:"queue_unlisted,omitempty"`
+	Statistics *Statistics `json:"statistics,omitempty"`
+}
+
+type taskEntry struct {
+	TaskID   string        `json:"task_id"`
+	State    string        `json:"state"`
+	Started  string        `json:"started_ts"`
+	Elapsed  int64         `json:"elapsed_seconds"`
+	Progress *progressData `json:"progress"`
+	Lines    []string      `json:"last_lines,omitempty"`
+	Ext      entryExt      `json:"ext,omitzero"`
+}
+
+type progressData struct {
+	Percent  int     `json:"percent"`
+	Done     int     `json:"completed_steps"`
+	Total    int     `json:"total_steps"`
+	Activity *string `json:"current_activity"` // nil: unknown
+}
+
+// planData counts the steps of the agent's own to-do list.
+type planData struct {
+	Done  int `json:"completed_steps"`
+	Total int `json:"total_steps"`
+}
+
+type entryExt struct {
+	Lost   bool   `json:"lost,omitempty"`           // its worker is silent
+	Input  bool   `json:"input_required,omitempty"` // it waits for an answer from outside
+	Worker string `json:"worker,omitempty"`
+	Reason string `json:"reason,omitempty"`
+
+	Plan *planData `json:"plan,omitempty"` // nil: the agent keeps none
+
+	cloudExt
+}
+
+type queueEntry struct {
+	TaskID   string `json:"task_id"`
+	Position int    `json:"position"` // from 0
+}
+
+type recentEntry struct {
+	TaskID    string   `json:"task_id"`
+	State     string   `json:"state"`
+	Duration  int64    `json:"duration_seconds"`
+	Completed string   `json:"completed_ts"`
+	Ext       entryExt `json:"ext,omitzero"`
+}
+
+func snapshot(s runtable.Snapshot, basis *api.Basis) (snapshotMeta, *snapshotData) {
+	now := time.Now()
+	d := &snapshotData{title: "Codex tasks", Ext: snapshotExt{Stream: basis}}
+	d.Summary.Running, d.Summary.Queued, d.Summary.Recent = len(s.Working), len(s.Queued), s.Total
+	d.Ext.Tasks, d.Ext.Queue = max(len(s.Working)-maxListed, 0), max(len(s.Queued)-maxListed, 0)
+	for i := range s.Working[:min(len(s.Working), maxListed)] {
+		d.Tasks = append(d.Tasks, entryOf(&s.Working[i], now))
+	}
+	for i := range s.Queued[:min(len(s.Queued), maxListed)] {
+		v := &s.Queued[i]
+		d.Queue = append(d.Queue, queueEntry{v.ID, v.Position})
+	}
+	for i := range s.Ended {
+		v := &s.Ended[i]
+		d.Recent = append(d.Recent, recentEntry{
+			TaskID: v.ID, State: string(v.State), Duration: responder.Lasted(v.Row) / 1000, Completed: moment(v.EndedAt),
+			Ext: entryExt{Reason: v.Reason},
+		})
+	}
+	return snapshotMeta{stamp(now), len(s.Working) + len(s.Queued)}, d
+}
+
+func entryOf(v *responder.View, now time.Time) taskEntry {
+	begun := responder.Started(v.Row)
+	e := taskEntry{
+		TaskID: v.ID, State: "working", Started: moment(begun), Elapsed: max(int64(now.Sub(time.UnixMilli(begun))/time.Second), 0),
+	}
+	if v.Progress != nil {
+		e.Progress = &progressData{Percent: v.Progress.Percent, Done: v.Progress.Done, Total: v.Progress.Total}
+		if v.Activity != "" {
+			e.Progress.Activity = &v.Activity
+		}
+	}
+	if v.Lost {
+		e.Ext = entryExt{Lost: true, Worker: v.Worker}
+	}
+	e.Ext.Input = v.State == runs.StateInputRequired
+	if v.Plan.Total > 0 {
+		e.Ext.Plan = &planData{v.Plan.Done, v.Plan.Total}
+	}
+	return e
+}
+
+func (d *snapshotData) message() string {
+	return number(int64(d.Summary.Running)) + " running, " + number(int64(d.Summary.Queued)) + " queued, " +
+		number(int64(d.Summary.Recent)) + " ended"
+}
+
+func (d *snapshotData) markdown(p *page) {
+	p.heading(d.title)
+	p.fact("Running", number(int64(d.Summary.Running)))
+	p.fact("Queued", number(int64(d.Summary.Queued)))
+	p.fact("Ended", number(int64(d.Summary.Recent)))
+	if st := d.Ext.Statistics; st != nil {
+		p.fact("All", number(int64(st.Working))+" working, "+number(int64(st.Queued))+" queued, "+number(int64(st.Completed))+" completed, "+
+			number(int64(st.Failed))+" failed, "+number(int64(st.Cancelled))+" cancelled")
+	}
+	if len(d.Tasks) > 0 {
+		p.heading("Running")
+	}
+	for _, e := range d.Tasks {
+		s := code(e.TaskID) + ": " + seconds(e.Elapsed) + ", since " + e.Started
+		if e.Progress != nil {
+			s += ", " + number(int64(e.Progress.Percent)) + " % (" + number(int64(e.Progress.Done)) + " of " + number(int64(e.Progress.Total)) + " steps)"
+			if e.Progress.Activity != nil {
+				s += ", " + plain(*e.Progress.Activity)
+			}
+		}
+		if e.Ext.Input {
+			s += ", waits for an answer from outside"
+		}
+		if e.Ext.Lost {
+			s += ", lost: worker " + code(e.Ext.Worker) + " is silent"
+		}
+		p.item(s + e.Ext.where())
+		for _, line := range e.Lines {
+			p.line("  - " + code(line))
+		}
+	}
+	if d.Ext.Tasks > 0 {
+		p.item(number(int64(d.Ext.Tasks)) + " more")
+	}
+	if len(d.Queue) > 0 {
+		p.heading("Queue")
+	}
+	for _, e := range d.Queue {
+		p.item(number(int64(e.Position)) + ": " + code(e.TaskID))
+	}
+	if d.Ext.Queue > 0 {
+		p.item(number(int64(d.Ext.Queue)) + " more")
+	}
+	if len(d.Recent) > 0 {
+		p.heading("Ended, the last one first")
+	}
+	for _, e := range d.Recent {
+		s := code(e.TaskID) + ": " + e.State
+		if e.Ext.Reason != "" {
+			s += " (" + plain(e.Ext.Reason) + ")"
+		}
+		p.item(s + " at " + e.Completed + " after " + seconds(e.Duration) + e.Ext.where())
+	}
+	p.stream(d.Ext.Stream)
+}
+
+// where is the place of a task of Codex Cloud.
+func (x *entryExt) where() string {
+	s := ""
+	if x.CloudStatus != "" {
+		s += ", " + x.CloudStatus + " in the cloud"
+	}
+	if x.Environment != "" {
+		s += ", environment " + code(x.Environment)
+	}
+	if x.WebURL != "" {
+		s += ", " + link(x.WebURL)
+	}
+	return s
+}
