@@ -35,7 +35,7 @@ type desk struct {
 	*responder.Service
 	app   *app
 	bus   *bus.Bus
-	tools *tools.Tools
+	tools *tools.Set
 	cloud *cloud.Driver
 	push  *push.Pusher
 	front *front // nil: no HTTP
@@ -79,7 +79,7 @@ func (a *app) newDeskBehind(b *bus.Bus, f *front, dir func() (string, error)) (*
 		LastMessage: map[string]func([]byte) (string, bool){codex.Agent: codex.LastMessage},
 	}
 	d.Service = responder.New(cfg)
-	d.tools = tools.New(tools.Config{Service: d.Service, Log: a.log})
+	d.tools = tools.New(d.Service)
 	d.push = push.New(push.Config{
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: d.Standing(), Private: c.Push.AllowPrivate, GiveUp: c.Push.GiveUp, Log: a.log,
 		Encoders: map[string]push.Encoder{push.AdCP: adcp.NewNotices(d.Service), push.A2A: a2a.NewNotices(d.Service)},
@@ -186,7 +186,7 @@ func (d *desk) named(h http.Handler) http.Handler {
 func (a *app) tokenFile() string { return filepath.Join(a.config.DataDir, "token") }
 
 func (d *desk) mcpConfig() mcp.Config {
-	return mcp.Config{Tools: d.tools, List: d.tools.Tools(), Schemas: v36.Schemas(), Version: build().Version, Log: d.app.log}
+	return mcp.Config{Tools: d.tools, List: d.tools.List(), Schemas: v36.Schemas(), Version: build().Version, Log: d.app.log}
 }
 
 // ready says what is missing for requests to be answered.
@@ -224,7 +224,7 @@ func (d *desk) serve(ctx context.Context) error {
 	group.Go(func() error { return d.Run(ctx) })
 	group.Go(func() error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: d.tools.Tools(), Version: build().Version, Log: d.app.log,
+			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: d.tools.List(), Version: build().Version, Log: d.app.log,
 			Listening: func() { close(d.listening) },
 		})
 	})
