@@ -31,6 +31,7 @@ const (
 
 // Result is what came of a run that has ended.
 type Result struct {
+	Request api.ResultRequest // that it answers
 	Record  *runs.Record
 	Output  api.Output
 	Events  *api.RecentEvents // nil: of a task of Codex Cloud, or not asked for
@@ -69,7 +70,7 @@ func (s *Service) ResultOf(ctx context.Context, record *runs.Record, q api.Resul
 	if q.MaxBytes == 0 {
 		q.MaxBytes = DefaultOutput
 	}
-	r := &Result{Record: record, Basis: s.Basis()}
+	r := &Result{Request: q, Record: record, Basis: s.Basis()}
 	var err error
 	if record.State == runs.StateTimeout && record.ErrorContext() != nil {
 		if r.Partial, err = s.partial(ctx, record, min(q.MaxBytes, DefaultOutput)); err != nil {

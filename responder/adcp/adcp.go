@@ -1,13 +1,13 @@
-// Package adcp puts what is known of a task into the envelope of AdCP 3.1, and
-// sees to it that a request with an idempotency key is carried out once. It
-// decides where a fact stands, and what the contract calls it; the facts come
-// from whoever asks, and are the same on every surface.
+// Package adcp writes answers and notifications in the envelope of AdCP 3.1. It
+// owns the fields of the envelope, their order, and the contract's words for
+// states and errors; the facts come from package responder, and are the same on
+// every surface.
 //
-//	facts ──▶ Response ──▶ one flat JSON object
-//	request ──▶ Hash, Requests.Begin ──▶ carry it out, or give back what came of it
+//	v36.Reply, error ──▶ Succeed, Fail ──▶ Envelope
+//	runs.Record ───────▶ Of, Notices  ──▶ Response ──▶ one flat JSON object
 //
 // The one rule: a caller's context is echoed byte for byte, and neither it nor
-// a governance token is ever looked into.
+// a governance token is ever interpreted.
 package adcp
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -59,7 +60,7 @@ func StatusOf(s runs.State) Status {
 }
 
 // MaxContext bounds the context that a caller may send, in bytes.
-const MaxContext = 64 << 10
+const MaxContext = push.MaxContext
 
 // Response is what an answer says, before it has a form.
 type Response struct {
@@ -119,10 +120,7 @@ func (r Response) Encode() []byte {
 	for _, w := range r.Warnings {
 		e.Errors = append(e.Errors, w.as("warning"))
 	}
-	b, err := bounds.Encode(e)
-	if err != nil { // strings, numbers, and JSON that was read before
-		panic(fmt.Sprintf("adcp: encode an envelope: %v", err))
-	}
+	b := encode(e)
 	b = b[:len(b)-1]
 	if len(r.Context) > 0 {
 		b = append(append(b, `,"context":`...), r.Context...)
@@ -136,6 +134,14 @@ func (r Response) Encode() []byte {
 		return true
 	})
 	return append(b, '}')
+}
+
+func encode(v any) []byte {
+	b, err := bounds.Encode(v)
+	if err != nil { // strings, numbers, and JSON that was read before
+		panic(fmt.Sprintf("adcp: %v", err))
+	}
+	return b
 }
 
 func compact(raw string) []byte {

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -80,19 +82,20 @@ func TestEveryStateAndEveryErrorHasItsWord(t *testing.T) {
 		adcptest.Envelope(t, adcp.Response{Status: adcp.StatusOf(state), At: at}.Encode())
 	}
 	for _, c := range []struct {
-		code             string
+		code             api.Code
 		retryable, whole bool
 		want             adcp.Code
 		recovery         adcp.Recovery
 	}{
-		{"VALIDATION", false, false, "VALIDATION_ERROR", "correctable"}, {"VALIDATION", false, true, "INVALID_REQUEST", "correctable"},
-		{"NOT_FOUND", false, false, "REFERENCE_NOT_FOUND", "correctable"}, {"UNSUPPORTED", false, false, "UNSUPPORTED_FEATURE", "correctable"},
-		{"TIMEOUT", true, false, "TASK_TIMEOUT", "transient"}, {"TIMEOUT", false, false, "TASK_TIMEOUT", "terminal"},
-		{"TOOL_ERROR", true, false, "TOOL_ERROR", "transient"}, {"TOOL_ERROR", false, false, "TOOL_ERROR", "terminal"},
-		{"INTERNAL", true, false, "SERVICE_UNAVAILABLE", "transient"},
+		{api.Validation, false, false, "VALIDATION_ERROR", "correctable"}, {api.Validation, false, true, "INVALID_REQUEST", "correctable"},
+		{api.NotFound, false, false, "REFERENCE_NOT_FOUND", "correctable"}, {api.Unsupported, false, false, "UNSUPPORTED_FEATURE", "correctable"},
+		{api.Timeout, true, false, "TASK_TIMEOUT", "transient"}, {api.Timeout, false, false, "TASK_TIMEOUT", "terminal"},
+		{api.ProgramFailed, true, false, "TOOL_ERROR", "transient"}, {api.ProgramFailed, false, false, "TOOL_ERROR", "terminal"},
+		{api.Internal, true, false, "SERVICE_UNAVAILABLE", "transient"},
 	} {
-		if code, recovery := adcp.FromV36(c.code, c.retryable, c.whole); code != c.want || recovery != c.recovery {
-			t.Errorf("%s: %s, %s", c.code, code, recovery)
+		e := adcp.ErrorOf(&api.Error{Code: c.code, Retryable: c.retryable}, c.whole)
+		if e.Code != c.want || e.Recovery != c.recovery {
+			t.Errorf("%s: %s, %s", c.code, e.Code, e.Recovery)
 		}
 	}
 }
@@ -102,7 +105,7 @@ func TestKeysAreChecked(t *testing.T) {
 		strings.Repeat("a", 16): true, strings.Repeat("Z9_.:-", 42) + "abc": true, strings.Repeat("a", 15): false, strings.Repeat("a", 256): false,
 		strings.Repeat("a", 16) + " ": false, strings.Repeat("é", 10): false, "": false,
 	} {
-		if regexp.MustCompile(adcp.KeyPattern).MatchString(key) != ok {
+		if regexp.MustCompile(idempotency.KeyPattern).MatchString(key) != ok {
 			t.Errorf("%d bytes: want %v", len(key), ok)
 		}
 	}

@@ -4,6 +4,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/request"
+	"github.com/linesman/linesman/responder/v36"
 )
 
 // Code is why something went wrong, in the words of the contract, or in ours
@@ -90,29 +96,81 @@ var keywords = []struct{ begins, keyword string }{
 	{"must be true", "const"},
 }
 
-// FromV36 is the code and the recovery of an error of the v3.6 delegator.
-// Whole says that the request as a whole cannot be read.
-func FromV36(code string, retryable, whole bool) (Code, Recovery) {
-	again := Terminal
-	if retryable {
-		again = Transient
+// kind is what AdCP makes of a code.
+type kind struct {
+	code     Code
+	status   Status   // of the answer
+	recovery Recovery // "": by whether it is retryable
+	own      bool     // AdCP has its own code: there are no details
+}
+
+// kinds maps every code.
+var kinds = map[api.Code]kind{
+	api.Validation:     {code: ValidationError, status: Rejected, recovery: Correctable},
+	api.NotFound:       {code: NotFound, status: Unknown, recovery: Correctable},
+	api.Ended:          {code: ValidationError, status: Rejected, recovery: Correctable},
+	api.NotEnded:       {code: ValidationError, status: Rejected, recovery: Correctable},
+	api.NotWaiting:     {code: ValidationError, status: Rejected, recovery: Correctable},
+	api.Conflict:       {code: ValidationError, status: Rejected, recovery: Correctable},
+	api.Timeout:        {code: TaskTimeout, status: Failed},
+	api.Unsupported:    {code: Unsupported, status: Rejected, recovery: Correctable},
+	api.ProgramFailed:  {code: ToolError, status: Failed},
+	api.NotSignedIn:    {code: AuthRequiredError, status: AuthRequired, recovery: Terminal},
+	api.QueueFull:      {code: Unavailable, status: Rejected, recovery: Transient},
+	api.TooMany:        {code: Unavailable, status: Failed, recovery: Transient},
+	api.KeyConflict:    {code: IdempotencyClash, status: Rejected, recovery: Correctable, own: true},
+	api.KeyInFlight:    {code: IdempotencyFlight, status: Rejected, recovery: Transient, own: true},
+	api.KeyExpired:     {code: IdempotencyExpired, status: Rejected, recovery: Correctable, own: true},
+	api.RateLimited:    {code: RateLimited, status: Rejected, recovery: Transient, own: true},
+	api.OutcomeUnknown: {code: OutcomeUnknown, status: Failed, recovery: Terminal, own: true},
+	api.Unavailable:    {code: Unavailable, status: Failed, recovery: Transient},
+	api.Internal:       {code: Unavailable, status: Failed, recovery: Transient},
+}
+
+// ErrorOf is an error in the terms of AdCP. Broken says that the request as a
+// whole cannot be read.
+func ErrorOf(e *api.Error, broken bool) *Error {
+	k := kinds[e.Code]
+	a := &Error{
+		Code: k.code, Message: e.Message, Field: e.Field, Suggestion: e.Suggestion, RetryAfter: int(e.RetryAfter / time.Second),
+		Recovery: k.recovery,
 	}
-	switch code {
-	case "VALIDATION":
-		if whole {
-			return InvalidRequest, Correctable
-		}
-		return ValidationError, Correctable
-	case "NOT_FOUND":
-		return NotFound, Correctable
-	case "UNSUPPORTED":
-		return Unsupported, Correctable
-	case "TIMEOUT":
-		return TaskTimeout, again
-	case "TOOL_ERROR":
-		return ToolError, again
+	switch {
+	case a.Recovery == "" && e.Retryable:
+		a.Recovery = Transient
+	case a.Recovery == "":
+		a.Recovery = Terminal
 	}
-	return Unavailable, Transient
+	if broken && e.Code == api.Validation {
+		a.Code = InvalidRequest
+	}
+	if k.own || e.Code == api.Unsupported && e.Reason == api.ReasonNotOffered {
+		return a
+	}
+	v := v36.ErrorOf(e)
+	a.Message = v.Message
+	for _, i := range e.Issues {
+		a.Issues = append(a.Issues, issueOf(i))
+	}
+	rest := v.Details
+	rest.Field, rest.Suggestion, rest.Issues = "", "", nil
+	if d := encode(rest); string(d) != "{}" {
+		a.Details = d
+	}
+	return a
+}
+
+// issueOf is a mistake in the arguments of a call.
+func issueOf(i api.Issue) Issue {
+	field := i.Field
+	if field == fields.Whole {
+		field = ""
+	}
+	one := IssueOf(field, i.Problem)
+	if within, ok := strings.CutPrefix(field, request.Webhook+"."); ok {
+		one.Pointer = "/" + request.Webhook + "/" + strings.ReplaceAll(within, ".", "/")
+	}
+	return one
 }
 
 // HTTP is the status code of HTTP that fits an error; 500 where none does.

@@ -1,4 +1,4 @@
-package push
+package adcp
 
 import (
 	"context"
@@ -6,22 +6,40 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 
-// Results tells what came of a run that has ended: the members that an answer
-// of format adcp about its results has beside the envelope's, and its error,
-// nil where it has not failed. It must say the same whenever it is asked.
-type Results interface {
-	Result(ctx context.Context, record *runs.Record) (json.RawMessage, *adcp.Error, error)
+// Results reads the results of runs for notifications.
+type Results struct{ Service *responder.Service }
+
+// Result returns what an answer about the results of a run that has ended has
+// beside its envelope, and the error of one that has failed. It is the same
+// whenever it is called, so it lacks the state of the streams; and it lacks what
+// the agent printed, because receivers of notifications may not be allowed to
+// read that.
+func (r Results) Result(ctx context.Context, record *runs.Record) (json.RawMessage, *Error, error) {
+	result, err := r.Service.ResultOf(ctx, record, api.ResultRequest{NoOutput: true, Count: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	result.Basis = nil
+	var e *Error
+	if StatusOf(record.State) == Failed {
+		e = FailureOf(record)
+	}
+	return v36.Results(result).Body(), e, nil
 }
 
-type adcpEncoder struct{ results Results }
+type notices struct{ results Results }
 
-// NewAdCP returns the encoder of AdCP: the body of its mcp-webhook-payload.
-func NewAdCP(r Results) Encoder { return adcpEncoder{r} }
+// NewNotices returns the encoder of notifications: the body of the contract's
+// mcp-webhook-payload.
+func NewNotices(s *responder.Service) push.Encoder { return notices{Results{s}} }
 
 // payload is the body, in the order in which it is written. Its task_type is
 // the tool that was called: the contract's list knows advertising alone.
@@ -30,7 +48,7 @@ type payload struct {
 	Operation string          `json:"operation_id"`
 	Task      string          `json:"task_id"`
 	Type      string          `json:"task_type"`
-	Status    adcp.Status     `json:"status"`
+	Status    Status          `json:"status"`
 	Timestamp string          `json:"timestamp"` // of the state
 	Message   string          `json:"message"`
 	Thread    string          `json:"context_id,omitempty"`
@@ -38,11 +56,11 @@ type payload struct {
 	Result    json.RawMessage `json:"result,omitempty"`
 }
 
-// Encode renders a notification. One whose result does not fit goes without:
-// whoever wants it asks for it.
-func (a adcpEncoder) Encode(ctx context.Context, r Registration, record *runs.Record, key string) (Body, error) {
+// Encode renders a notification. A result that does not fit is left out: the
+// receiver can ask for it.
+func (n notices) Encode(ctx context.Context, r push.Registration, record *runs.Record, key string) (push.Body, error) {
 	p := payload{
-		Key: key, Operation: r.OperationID, Task: record.ID, Type: r.Tool, Status: adcp.StatusOf(record.State), Token: r.Token,
+		Key: key, Operation: r.OperationID, Task: record.ID, Type: r.Tool, Status: StatusOf(record.State), Token: r.Token,
 		Thread: record.Thread,
 	}
 	at := record.StartedAt
@@ -50,13 +68,13 @@ func (a adcpEncoder) Encode(ctx context.Context, r Registration, record *runs.Re
 		at = record.QueuedAt
 	}
 	if record.State.Final() {
-		result, failed, err := a.results.Result(ctx, record)
+		result, failed, err := n.results.Result(ctx, record)
 		if err != nil {
-			return Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
+			return push.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 		}
 		at, p.Message = record.EndedAt, record.Summary()
 		if p.Result, err = withError(result, failed); err != nil {
-			return Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
+			return push.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 		}
 	} else {
 		p.Message, p.Thread = "Working", "" // what may change meanwhile would make another body of the same notification
@@ -69,14 +87,14 @@ func (a adcpEncoder) Encode(ctx context.Context, r Registration, record *runs.Re
 	}
 	p.Timestamp = time.UnixMilli(at).UTC().Format("2006-01-02T15:04:05.000Z")
 	b, err := p.encode(r.Context)
-	if err == nil && len(b) > MaxBody {
+	if err == nil && len(b) > push.MaxBody {
 		p.Result = nil
 		b, err = p.encode(r.Context)
 	}
 	if err != nil {
-		return Body{}, fmt.Errorf("run %s: encode a notification: %w", record.ID, err)
+		return push.Body{}, fmt.Errorf("run %s: encode a notification: %w", record.ID, err)
 	}
-	return Body{"application/json", b}, nil
+	return push.Body{Type: "application/json", Bytes: b}, nil
 }
 
 func (p *payload) encode(context json.RawMessage) ([]byte, error) {
@@ -89,13 +107,13 @@ func (p *payload) encode(context json.RawMessage) ([]byte, error) {
 }
 
 // withError is a result with the error of a run that has failed.
-func withError(result json.RawMessage, failed *adcp.Error) (json.RawMessage, error) {
+func withError(result json.RawMessage, failed *Error) (json.RawMessage, error) {
 	if failed == nil || len(result) < 2 {
 		return result, nil
 	}
 	e := *failed
 	e.Severity = "error"
-	b, err := bounds.Encode([]adcp.Error{e})
+	b, err := bounds.Encode([]Error{e})
 	if err != nil {
 		return nil, err
 	}

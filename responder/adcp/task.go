@@ -1,11 +1,6 @@
 package adcp
 
-import (
-	"fmt"
-
-	"github.com/linesman/linesman/bounds"
-	"github.com/linesman/linesman/runs"
-)
+import "github.com/linesman/linesman/runs"
 
 // Of is what every response about one run says.
 func Of(r *runs.Record) Response {
@@ -38,9 +33,6 @@ func FailureOf(r *runs.Record) *Error {
 	if r.Exit != nil {
 		details.Exit = r.Exit.Code
 	}
-	var err error
-	if e.Details, err = bounds.Encode(details); err != nil { // strings and a number
-		panic(fmt.Sprintf("adcp: encode the details of an error: %v", err))
-	}
+	e.Details = encode(details)
 	return e
 }

@@ -1,71 +1,74 @@
-package delegator
+package v36
 
 import (
-	"context"
-	"path"
-	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
 
 // Limits of a snapshot.
 const (
-	maxListed   = 1000 // tasks of each list; the summary counts all
-	maxVerbose  = 32   // tasks whose last lines are read
-	maxLines    = 5    // of each of them
-	maxLineText = 500  // characters
+	maxListed  = 1000 // tasks of each list; the summary counts all
+	maxVerbose = 32   // tasks whose last lines are read
+	maxCloud   = 200  // tasks whose cloud state is read
 )
 
-func checkDir(c *call) {
-	dir := c.args.text("workingDir")
-	if dir != "" && (dir[0] != '/' || strings.Contains(dir+"/", "/../")) {
-		c.args.refuse("workingDir", "must be an absolute path without ..")
-	}
+// Snapshot is the answer to a status of tasks of this machine.
+func Snapshot(all runtable.Snapshot, basis *api.Basis) *Reply {
+	m, d := snapshot(all, basis)
+	return &Reply{m, d}
 }
 
-func localStatus(c *call, ctx context.Context) (*reply, error) {
-	a := c.args
-	var s responder.Snapshot
-	var of *subject
-	if a.has("task_id") {
-		v, err := c.local(ctx, "task_id")
-		if err != nil {
+// VerboseSnapshot is Snapshot with the last lines of the running tasks, which
+// lines returns by the id of the run. It is called for 32 tasks at most.
+func VerboseSnapshot(all runtable.Snapshot, basis *api.Basis, lines func(run string) []string) *Reply {
+	m, d := snapshot(all, basis)
+	for i := range d.Tasks[:min(len(d.Tasks), maxVerbose)] {
+		d.Tasks[i].Lines = lines(d.Tasks[i].TaskID)
+	}
+	return &Reply{m, d}
+}
+
+// Statistics counts the tasks of Codex Cloud by state.
+type Statistics struct {
+	Working   int `json:"working"`
+	Queued    int `json:"queued"`
+	Completed int `json:"completed"`
+	Failed    int `json:"failed"`
+	Cancelled int `json:"cancelled"`
+}
+
+// CloudSnapshot is the answer to a status of tasks of Codex Cloud. Find returns
+// what the record of a run has about its task, nil where it has nothing; it is
+// called for 200 tasks at most. Nil statistics are left out.
+func CloudSnapshot(
+	all runtable.Snapshot, basis *api.Basis, stats *Statistics, find func(run string) (*runs.Cloud, error),
+) (*Reply, error) {
+	m, d := snapshot(all, basis)
+	d.title, d.Ext.Statistics = "Codex Cloud tasks", stats
+	left := maxCloud
+	add := func(id string, to *entryExt) error {
+		if left--; left < 0 {
+			return nil
+		}
+		c, err := find(id)
+		to.cloudExt = cloudOf(c)
+		return err
+	}
+	for i := range d.Tasks {
+		if err := add(d.Tasks[i].TaskID, &d.Tasks[i].Ext); err != nil {
 			return nil, err
 		}
-		s = one(v)
-		if a.adcp {
-			of = ofView(v)
+	}
+	for i := range d.Recent {
+		if err := add(d.Recent[i].TaskID, &d.Recent[i].Ext); err != nil {
+			return nil, err
 		}
-	} else {
-		dir, all, thread := a.text("workingDir"), a.flag("showAll"), a.text("context_id")
-		if dir != "" {
-			dir = path.Clean(dir)
-		}
-		s = c.Responder.Snapshot(int(a.number("limit")), func(r runs.Row) bool {
-			return !ofCloud(r) && (all || r.Source == "queue") && (dir == "" || path.Clean(r.Dir) == dir) &&
-				(thread == "" || strings.EqualFold(r.Thread, thread))
-		})
 	}
-	m, d := c.snapshot(s)
-	if a.flag("verbose") {
-		c.lastLines(ctx, d.Tasks)
-	}
-	return &reply{meta: m, data: d, of: of}, nil
-}
-
-// one is the snapshot of a single run.
-func one(v responder.View) responder.Snapshot {
-	one := []responder.View{v}
-	switch {
-	case v.State.Final():
-		return responder.Snapshot{Ended: one, Total: 1}
-	case v.State == runs.StateQueued:
-		return responder.Snapshot{Queued: one}
-	}
-	return responder.Snapshot{Working: one}
+	return &Reply{m, d}, nil
 }
 
 type snapshotMeta struct {
@@ -73,7 +76,7 @@ type snapshotMeta struct {
 	Total int    `json:"total"` // running and queued
 }
 
-// snapshotData is how tasks stand.
+// snapshotData is the state of tasks.
 type snapshotData struct {
 	Summary struct {
 		Running int `json:"running"`
@@ -89,10 +92,10 @@ type snapshotData struct {
 }
 
 type snapshotExt struct {
-	Stream     *basis      `json:"stream,omitempty"`
+	Stream     *api.Basis  `json:"stream,omitempty"`
 	Tasks      int         `json:"tasks_unlisted,omitempty"`
 	Queue      int         `json:"queue_unlisted,omitempty"`
-	Statistics *statistics `json:"statistics,omitempty"`
+	Statistics *Statistics `json:"statistics,omitempty"`
 }
 
 type taskEntry struct {
@@ -109,7 +112,7 @@ type progressData struct {
 	Percent  int     `json:"percent"`
 	Done     int     `json:"completed_steps"`
 	Total    int     `json:"total_steps"`
-	Activity *string `json:"current_activity"` // nil: not known
+	Activity *string `json:"current_activity"` // nil: unknown
 }
 
 // planData counts the steps of the agent's own to-do list.
@@ -119,8 +122,8 @@ type planData struct {
 }
 
 type entryExt struct {
-	Lost   bool   `json:"lost,omitempty"`           // its worker has not been heard of
-	Input  bool   `json:"input_required,omitempty"` // nobody works: it waits for an answer from outside
+	Lost   bool   `json:"lost,omitempty"`           // its worker is silent
+	Input  bool   `json:"input_required,omitempty"` // it waits for an answer from outside
 	Worker string `json:"worker,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
@@ -142,29 +145,13 @@ type recentEntry struct {
 	Ext       entryExt `json:"ext,omitzero"`
 }
 
-func (c *call) snapshot(s responder.Snapshot) (snapshotMeta, *snapshotData) {
+func snapshot(s runtable.Snapshot, basis *api.Basis) (snapshotMeta, *snapshotData) {
 	now := time.Now()
-	d := &snapshotData{title: "Codex tasks", Ext: snapshotExt{Stream: c.basis()}}
+	d := &snapshotData{title: "Codex tasks", Ext: snapshotExt{Stream: basis}}
 	d.Summary.Running, d.Summary.Queued, d.Summary.Recent = len(s.Working), len(s.Queued), s.Total
 	d.Ext.Tasks, d.Ext.Queue = max(len(s.Working)-maxListed, 0), max(len(s.Queued)-maxListed, 0)
 	for i := range s.Working[:min(len(s.Working), maxListed)] {
-		v := &s.Working[i]
-		e := taskEntry{TaskID: v.ID, State: "working", Started: moment(started(v.Row)),
-			Elapsed: max(int64(now.Sub(time.UnixMilli(started(v.Row)))/time.Second), 0)}
-		if v.Progress != nil {
-			e.Progress = &progressData{Percent: v.Progress.Percent, Done: v.Progress.Done, Total: v.Progress.Total}
-			if v.Activity != "" {
-				e.Progress.Activity = &v.Activity
-			}
-		}
-		if v.Lost {
-			e.Ext = entryExt{Lost: true, Worker: v.Worker}
-		}
-		e.Ext.Input = v.State == runs.StateInputRequired
-		if v.Plan.Total > 0 {
-			e.Ext.Plan = &planData{v.Plan.Done, v.Plan.Total}
-		}
-		d.Tasks = append(d.Tasks, e)
+		d.Tasks = append(d.Tasks, entryOf(&s.Working[i], now))
 	}
 	for i := range s.Queued[:min(len(s.Queued), maxListed)] {
 		v := &s.Queued[i]
@@ -172,47 +159,38 @@ func (c *call) snapshot(s responder.Snapshot) (snapshotMeta, *snapshotData) {
 	}
 	for i := range s.Ended {
 		v := &s.Ended[i]
-		d.Recent = append(d.Recent, recentEntry{TaskID: v.ID, State: string(v.State), Duration: lasted(v.Row) / 1000,
-			Completed: moment(v.EndedAt), Ext: entryExt{Reason: v.Reason}})
+		d.Recent = append(d.Recent, recentEntry{
+			TaskID: v.ID, State: string(v.State), Duration: responder.Lasted(v.Row) / 1000, Completed: moment(v.EndedAt),
+			Ext: entryExt{Reason: v.Reason},
+		})
 	}
 	return snapshotMeta{stamp(now), len(s.Working) + len(s.Queued)}, d
 }
 
-// lastLines adds what running tasks printed last. What cannot be read is left out.
-func (c *call) lastLines(ctx context.Context, tasks []taskEntry) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	for i := range tasks[:min(len(tasks), maxVerbose)] {
-		record, err := c.Responder.Record(ctx, tasks[i].TaskID)
-		if err != nil {
-			continue
-		}
-		const most = 64 << 10
-		out, _, err := c.Responder.Output(ctx, record, most)
-		if err != nil {
-			continue
-		}
-		tasks[i].Lines = tailLines(last(out))
+func entryOf(v *responder.View, now time.Time) taskEntry {
+	begun := responder.Started(v.Row)
+	e := taskEntry{
+		TaskID: v.ID, State: "working", Started: moment(begun), Elapsed: max(int64(now.Sub(time.UnixMilli(begun))/time.Second), 0),
 	}
+	if v.Progress != nil {
+		e.Progress = &progressData{Percent: v.Progress.Percent, Done: v.Progress.Done, Total: v.Progress.Total}
+		if v.Activity != "" {
+			e.Progress.Activity = &v.Activity
+		}
+	}
+	if v.Lost {
+		e.Ext = entryExt{Lost: true, Worker: v.Worker}
+	}
+	e.Ext.Input = v.State == runs.StateInputRequired
+	if v.Plan.Total > 0 {
+		e.Ext.Plan = &planData{v.Plan.Done, v.Plan.Total}
+	}
+	return e
 }
 
-// tailLines are the last lines of a text, each cut to its beginning.
-func tailLines(s string) []string {
-	var lines []string
-	for len(lines) < maxLines {
-		s = strings.TrimRight(s, "\r\n")
-		if s == "" {
-			break
-		}
-		at := strings.LastIndexByte(s, '\n') + 1
-		line := s[at:]
-		if utf8.RuneCountInString(line) > maxLineText {
-			line = string([]rune(line)[:maxLineText-1]) + "…"
-		}
-		lines = append([]string{line}, lines...)
-		s = s[:at]
-	}
-	return lines
+func (d *snapshotData) message() string {
+	return number(int64(d.Summary.Running)) + " running, " + number(int64(d.Summary.Queued)) + " queued, " +
+		number(int64(d.Summary.Recent)) + " ended"
 }
 
 func (d *snapshotData) markdown(p *page) {
@@ -271,7 +249,7 @@ func (d *snapshotData) markdown(p *page) {
 	p.stream(d.Ext.Stream)
 }
 
-// where says where a task of the cloud is.
+// where is the place of a task of Codex Cloud.
 func (x *entryExt) where() string {
 	s := ""
 	if x.CloudStatus != "" {

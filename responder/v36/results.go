@@ -1,74 +1,47 @@
-package delegator
+package v36
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"math"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
-func localResults(c *call, ctx context.Context) (*reply, error) {
-	v, err := c.local(ctx, "task_id")
-	if err != nil {
-		return nil, err
-	}
-	return c.results(ctx, v, "task_id")
-}
-
-func cloudResults(c *call, ctx context.Context) (*reply, error) {
-	if c.Cloud == nil {
-		return nil, noCloud()
-	}
-	v, err := c.ofTheCloud(ctx, "taskId")
-	if err != nil {
-		return nil, err
-	}
-	return c.results(ctx, v, "taskId")
-}
-
-func (c *call) results(ctx context.Context, v responder.View, param string) (*reply, error) {
-	record, err := c.Responder.Record(ctx, v.ID)
-	if err != nil && !errors.Is(err, runs.ErrNoRun) { // then it is not known whether the task has ended
-		return nil, err
-	}
-	// The table may be a moment behind the record, which others read: a caller
-	// that was notified of the end gets the results.
-	if !v.State.Final() && (err != nil || !record.State.Final()) {
-		f := invalid(c.args.spelled(param), "the task has not ended: it is "+string(v.State), details{TaskID: v.ID, State: string(v.State)})
-		f.Retryable = true // once it has
-		return nil, f
-	}
-	if err != nil {
-		return nil, err
-	}
-	o := resultOptions{output: c.args.flag("include_output"), most: int(c.args.number("max_output_bytes"))}
-	if c.args.param("include_events") != nil {
-		o.events = c.args.flag("include_events")
-	}
-	d, err := c.result(ctx, record, o)
-	if err != nil {
-		return nil, err
-	}
-	seconds := lasted(record.Row()) / 1000
-	completed := moment(record.EndedAt)
-	d.Duration, d.Completed = &seconds, &completed
-	if !ofCloud(record.Row()) {
-		if d.Events, err = c.eventsOf(ctx, record, o.events); err != nil {
-			return nil, err
-		}
-	}
-	return &reply{meta: countMeta{1}, data: d, of: ofRecord(record)}, nil
-}
-
 type countMeta struct {
 	Count int `json:"count"`
 }
 
-// resultData is what came of a task: of the results and of the wait tools.
+// Results is the answer to a request for the results of a run.
+func Results(r *responder.Result) *Reply {
+	d := result(r)
+	seconds, completed := responder.Lasted(r.Record.Row())/1000, moment(r.Record.EndedAt)
+	d.Duration, d.Completed = &seconds, &completed
+	if e := r.Events; e != nil {
+		d.Events = &eventsData{Included: e.Included, Count: e.Count, Items: e.Items}
+		if !e.Included {
+			d.Events.Reason = "Events excluded by default (use include_events=true)"
+		}
+	}
+	return &Reply{countMeta{1}, d}
+}
+
+type waitMeta struct {
+	Started   string `json:"started_ts"`
+	Completed string `json:"completed_ts"`
+	Duration  int64  `json:"duration_ms"`
+	ExitCode  *int   `json:"exit_code,omitempty"`
+}
+
+// Waited is the answer to a wait for a run that has ended.
+func Waited(r *responder.Result) *Reply {
+	row, d := r.Record.Row(), result(r)
+	return &Reply{waitMeta{moment(responder.Started(row)), moment(row.EndedAt), responder.Lasted(row), d.exit}, d}
+}
+
+// resultData is the result of a task.
 type resultData struct {
 	TaskID    string      `json:"task_id"`
 	State     string      `json:"state"`
@@ -80,13 +53,12 @@ type resultData struct {
 	Events    *eventsData `json:"events,omitempty"` // of results
 	Ext       resultExt   `json:"ext,omitzero"`
 
-	wait bool
 	exit *int
 }
 
 type resultExt struct {
-	Stream *basis `json:"stream,omitempty"`
-	Reason string `json:"reason,omitempty"` // why it ended as it did
+	Stream *api.Basis `json:"stream,omitempty"`
+	Reason string     `json:"reason,omitempty"` // why it ended as it did
 
 	// FinalText is the beginning of the agent's answer.
 	FinalText      string `json:"final_text,omitempty"`
@@ -127,8 +99,8 @@ type tokensData struct {
 
 type errorData struct {
 	*runs.ErrorContext
-	TimeoutType string   `json:"timeout_type,omitempty"`
-	Partial     *partial `json:"partial_results,omitempty"`
+	TimeoutType string          `json:"timeout_type,omitempty"`
+	Partial     *partialResults `json:"partial_results,omitempty"`
 }
 
 type eventsData struct {
@@ -138,22 +110,16 @@ type eventsData struct {
 	Items    []json.RawMessage `json:"items,omitzero"`
 }
 
-type resultOptions struct {
-	output bool // asked for
-	silent bool // none of it, not even of what has failed
-	most   int  // bytes of it
-	events bool
-}
-
-// Most bytes of an agent's answer that a result shows, unless output is asked for.
+// maxFinalText bounds the agent's answer in a result, in bytes, unless output is asked for.
 const maxFinalText = 4 << 10
 
-// result is what came of a task, by its record.
-func (c *call) result(ctx context.Context, r *runs.Record, o resultOptions) (*resultData, error) {
+// result is what every answer about the result of a run has.
+func result(x *responder.Result) *resultData {
+	r := x.Record
 	d := &resultData{
 		TaskID: r.ID, State: string(r.State), Summary: r.Summary(),
-		Metadata: metadata{Duration: lasted(r.Row()) / 1000, Tests: r.Tests, TaskStatus: string(r.State)},
-		Ext:      resultExt{Stream: c.basis(), Reason: r.Reason},
+		Metadata: metadata{Duration: responder.Lasted(r.Row()) / 1000, Tests: r.Tests, TaskStatus: string(r.State)},
+		Output:   outputOf(x), Ext: resultExt{Stream: x.Basis, Reason: r.Reason},
 	}
 	if r.Exit != nil {
 		d.exit = r.Exit.Code
@@ -162,39 +128,33 @@ func (c *call) result(ctx context.Context, r *runs.Record, o resultOptions) (*re
 	d.thread(r)
 	if r.FinalText != nil {
 		text := *r.FinalText
-		if !o.output {
+		if !x.Request.Output {
 			text = text[:bounds.Cut(text, maxFinalText)]
 		}
 		if d.Ext.FinalText = text; int64(len(text)) < r.FinalTextBytes {
 			d.Ext.FinalTextBytes = r.FinalTextBytes
 		}
 	}
-	if ofCloud(r.Row()) {
-		d.Ext.cloudExt = cloudOf(r)
+	if responder.IsCloud(r.Row()) {
+		d.Ext.cloudExt = cloudOf(r.Cloud)
 	}
 	if e := r.ErrorContext(); e != nil {
 		d.Metadata.Error = &errorData{ErrorContext: e}
-		if r.State == runs.StateTimeout {
-			p, err := c.partial(ctx, r, min(o.most, 64<<10))
-			if err != nil {
-				return nil, err
-			}
-			d.Metadata.Error.TimeoutType, d.Metadata.Error.Partial = r.Reason, p
+		if x.Partial != nil {
+			d.Metadata.Error.TimeoutType, d.Metadata.Error.Partial = r.Reason, (*partialResults)(x.Partial)
 		}
 	}
-	var err error
-	d.Output, err = c.output(ctx, r, o)
-	return d, err
+	return d
 }
 
-// files tells what became of files. A run of this machine always does.
+// files adds the changed files. A run of this machine always has them.
 func (d *resultData) files(r *runs.Record) {
 	f := fileData{Modified: []string{}, Added: []string{}, Deleted: []string{}}
 	if r.Files != nil {
 		f.Modified, f.Added, f.Deleted, f.LinesChanged = r.Files.Modified, r.Files.Added, r.Files.Deleted, r.Files.LinesChanged
 		d.Ext.FilesUnlisted = r.Files.Unlisted
 	}
-	if ofCloud(r.Row()) {
+	if responder.IsCloud(r.Row()) {
 		if r.Cloud == nil || r.Cloud.FilesChanged == 0 {
 			return
 		}
@@ -220,6 +180,8 @@ func (d *resultData) thread(r *runs.Record) {
 	}
 	d.Metadata.Thread = t
 }
+
+func (d *resultData) message() string { return d.Summary }
 
 func (d *resultData) markdown(p *page) {
 	title := "Task " + d.State

@@ -1,4 +1,4 @@
-package delegator
+package v36
 
 import (
 	"embed"
@@ -7,11 +7,11 @@ import (
 
 // The categories of answers.
 const (
-	executionAck   = "execution_ack"
-	waitResult     = "wait_result"
-	statusSnapshot = "status_snapshot"
-	resultSet      = "result_set"
-	registryInfo   = "registry_info"
+	ExecutionAck   = "execution_ack"
+	WaitResult     = "wait_result"
+	StatusSnapshot = "status_snapshot"
+	ResultSet      = "result_set"
+	RegistryInfo   = "registry_info"
 )
 
 //go:embed schemas/*.json
@@ -22,16 +22,16 @@ var schemaFiles embed.FS
 func Schemas() []Schema {
 	var all []Schema
 	for _, s := range []struct{ name, about string }{
-		{executionAck, "Envelope of a task that was taken."},
-		{waitResult, "Envelope of a task that was waited for."},
-		{statusSnapshot, "Envelope of how tasks stand."},
-		{resultSet, "Envelope of what came of a task."},
-		{registryInfo, "Envelope of cancels, cleanups, environments and guides."},
+		{ExecutionAck, "Envelope of a task that was taken."},
+		{WaitResult, "Envelope of a task that was waited for."},
+		{StatusSnapshot, "Envelope of how tasks stand."},
+		{ResultSet, "Envelope of what came of a task."},
+		{RegistryInfo, "Envelope of cancels, cleanups, environments and guides."},
 		{"error", "Error of an envelope."},
 	} {
 		body, err := schemaFiles.ReadFile("schemas/" + s.name + ".json")
 		if err != nil { // it is part of the program
-			panic(fmt.Sprintf("delegator: schema %s: %v", s.name, err))
+			panic(fmt.Sprintf("v36: schema %s: %v", s.name, err))
 		}
 		all = append(all, Schema{
 			URI: "linesman://schemas/codex/v3.6/" + s.name + "/v1", Name: s.name, Description: s.about, Body: body,

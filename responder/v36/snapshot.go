@@ -1,8 +1,10 @@
-package delegator
+package v36
 
 import (
 	"strconv"
+	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 )
 
@@ -25,7 +27,7 @@ func (d *snapshotData) appendJSON(b []byte) []byte {
 	case snapshotExt{}:
 	case snapshotExt{Stream: x.Stream}:
 		b = appendNumber(b, `,"ext":{"stream":{"seq":`, int64(x.Stream.Seq))
-		b = append(appendWord(b, `,"ts":`, x.Stream.TS), "}}"...)
+		b = append(appendTime(append(b, `,"ts":"`...), x.Stream.At), `"}}`...)
 	default:
 		b = appendJSON(append(b, `,"ext":`...), x)
 	}
@@ -85,6 +87,14 @@ func (x entryExt) appendJSON(b []byte) []byte {
 
 func appendWord(b []byte, name, s string) []byte {
 	return bounds.AppendString(append(b, name...), s)
+}
+
+// appendTime appends what [api.Time.String] returns.
+func appendTime(b []byte, t api.Time) []byte {
+	if t == 0 {
+		return b
+	}
+	return appendStamp(b, time.UnixMilli(int64(t)))
 }
 
 func appendNumber(b []byte, name string, n int64) []byte {

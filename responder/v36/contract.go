@@ -1,4 +1,4 @@
-package delegator
+package v36
 
 import (
 	"encoding/json"

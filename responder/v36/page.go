@@ -1,13 +1,15 @@
-package delegator
+package v36
 
 import (
 	"encoding/json"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/linesman/linesman/api"
 )
 
-// page is an answer as markdown. What agents and callers wrote goes onto it
+// page is an answer as markdown. Text of agents and callers is written to it
 // through [plain], [code], [link] and block, which it cannot break out of.
 type page struct{ b strings.Builder }
 
@@ -47,7 +49,7 @@ func (p *page) block(title, language, text string) {
 	p.b.WriteString(fenced(printable(text), language))
 }
 
-func (p *page) partial(x *partial) {
+func (p *page) partial(x *partialResults) {
 	if x.Output != "" {
 		p.block("Output (end)", "", x.Output)
 	}
@@ -132,6 +134,14 @@ func longest(s string, c byte) int {
 		most = max(most, now)
 	}
 	return most
+}
+
+// stream names the state that the page is based on.
+func (p *page) stream(b *api.Basis) {
+	if b != nil {
+		p.gap()
+		p.line("As of stream sequence " + number(int64(b.Seq)) + ", " + b.At.String())
+	}
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
