@@ -60,7 +60,7 @@ func (s *Service) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.S
 	if err := s.CloudDriven(); err != nil {
 		return api.Submitted{}, err
 	}
-	if err := s.canNotify(q.Webhook); err != nil {
+	if err := s.CanNotify(q.Webhook); err != nil {
 		return api.Submitted{}, err
 	}
 	id := runs.CloudID(time.Now().UnixMilli(), rand.Uint64())

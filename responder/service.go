@@ -208,16 +208,17 @@ func (s *Service) Wait(ctx context.Context, run string, each func(View)) (View, 
 	begun := time.Now()
 	v, err := s.table.Wait(ctx, run, each)
 	if err != nil && ctx.Err() != nil {
-		return v, waitOver(run, v, begun)
+		return v, WaitOver(run, v.State, begun)
 	}
 	return v, s.about(run, "wait", err)
 }
 
-// waitOver is the error of a wait that ended before its run.
-func waitOver(run string, v View, begun time.Time) *api.Error {
+// WaitOver is the error of a wait, begun at a time, that ended before its run:
+// the run was last in a state, "" being unknown.
+func WaitOver(run string, state runs.State, begun time.Time) *api.Error {
 	return &api.Error{
 		Code: api.Timeout, Message: "the task has not ended yet: it goes on", Retryable: true,
-		Run: run, State: v.State, Limit: api.LimitWait, Elapsed: time.Since(begun),
+		Run: run, State: state, Limit: api.LimitWait, Elapsed: time.Since(begun),
 	}
 }
 

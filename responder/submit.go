@@ -108,7 +108,7 @@ func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, 
 	if err := s.CheckSubmit(q); err != nil {
 		return api.Submitted{}, err
 	}
-	if err := s.canNotify(q.Webhook); err != nil {
+	if err := s.CanNotify(q.Webhook); err != nil {
 		return api.Submitted{}, err
 	}
 	t, err := s.placed(task(q))
@@ -171,8 +171,8 @@ func (s *Service) placed(t runs.Task) (runs.Task, error) {
 	return t, nil
 }
 
-// canNotify refuses a webhook where none are sent.
-func (s *Service) canNotify(w *api.Webhook) error {
+// CanNotify is the error [api.Unsupported] for a webhook where none are sent.
+func (s *Service) CanNotify(w *api.Webhook) error {
 	if w == nil || s.cfg.Webhooks != nil {
 		return nil
 	}
@@ -185,12 +185,12 @@ func (s *Service) Register(ctx context.Context, run string, w *api.Webhook) erro
 	if w == nil {
 		return nil
 	}
-	if err := s.canNotify(w); err != nil {
+	if err := s.CanNotify(w); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return s.cfg.Webhooks.Put(ctx, registration(w, run))
+	return s.explain("register a webhook", s.cfg.Webhooks.Put(ctx, registration(w, run)))
 }
 
 // unregister removes the webhook of a run that was not submitted after all.

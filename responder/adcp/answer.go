@@ -8,7 +8,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/v36"
+	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
-	"github.com/linesman/linesman/responder/v36"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 // Code is why something went wrong, in the words of the contract, or in ours

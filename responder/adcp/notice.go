@@ -10,7 +10,7 @@ import (
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/push"
-	"github.com/linesman/linesman/responder/v36"
+	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 

@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"bytes"
@@ -11,7 +11,9 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 // good are arguments that a tool takes, as pairs.
@@ -46,7 +48,7 @@ type inputs struct {
 	Required []string
 }
 
-func inputsOf(t testing.TB, tool delegator.Tool) inputs {
+func inputsOf(t testing.TB, tool v36.Tool) inputs {
 	t.Helper()
 	var in inputs
 	if err := json.Unmarshal(tool.InputSchema, &in); err != nil {
@@ -120,7 +122,7 @@ func TestEveryToolRefusesBadArguments(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	calls := 0
-	for _, tool := range delegator.Tools() {
+	for _, tool := range tools.List() {
 		in := inputsOf(t, tool)
 		for _, format := range []string{"markdown", "json", ""} {
 			base := good[tool.Name]
@@ -179,7 +181,7 @@ func TestEveryToolRefusesBadArguments(t *testing.T) {
 func TestFormatThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	for _, tool := range delegator.Tools() {
+	for _, tool := range tools.List() {
 		for value, json := range map[string]bool{`"xml"`: false, `1`: false, `null`: false, `"JSON"`: true, `["json"]`: true, `{"a":"json"}`: true} {
 			refused(t, ask(t, s.tools, tool.Name, args(good[tool.Name]...)[:1]+`"format":`+value+
 				map[bool]string{true: ","}[len(good[tool.Name]) > 0]+args(good[tool.Name]...)[1:]), "format", json)
@@ -273,7 +275,7 @@ var hostile = map[string]string{
 func TestHostileArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	for _, tool := range delegator.Tools() {
+	for _, tool := range tools.List() {
 		for name, raw := range hostile {
 			for _, json := range []bool{false, true} {
 				raw := raw
@@ -315,7 +317,7 @@ func TestUnknownToolIsAnError(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	for _, name := range []string{"", "_codex_local", "_codex_local_run ", sentinel} {
-		if _, err := s.tools.Call(t.Context(), name, json.RawMessage(`{}`), nil); err != delegator.ErrUnknownTool { //nolint:errorlint // it is that error alone
+		if _, err := s.tools.Call(t.Context(), name, json.RawMessage(`{}`), nil); err != v36.ErrUnknownTool { //nolint:errorlint // it is that error alone
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -324,7 +326,7 @@ func TestUnknownToolIsAnError(t *testing.T) {
 func TestToolsAreThoseOfTheContract(t *testing.T) {
 	compiler := jsonschema.NewCompiler()
 	var names []string
-	for i, tool := range delegator.Tools() {
+	for i, tool := range tools.List() {
 		names = append(names, tool.Name)
 		if tool.Title == "" || tool.Description == "" || tool.Category == "" {
 			t.Errorf("%s says too little of itself", tool.Name)
@@ -392,8 +394,8 @@ func TestSchemasRefuseDrift(t *testing.T) {
 }
 
 func FuzzCall(f *testing.F) {
-	s := newStage(f, func(c *delegator.Config) { c.Environments = os.DevNull })
-	list := delegator.Tools()
+	s := newStage(f, func(c *responder.Config) { c.Environments = os.DevNull })
+	list := tools.List()
 	for i, tool := range list {
 		f.Add(uint8(i), []byte(args(good[tool.Name]...)))
 	}
@@ -411,8 +413,8 @@ func FuzzCall(f *testing.F) {
 	})
 }
 
-func call(t *testing.T, s *stage, tool string, raw []byte) delegator.Answer {
-	a, err := s.tools.Call(t.Context(), tool, raw, func(delegator.Progress) {})
+func call(t *testing.T, s *stage, tool string, raw []byte) v36.Answer {
+	a, err := s.tools.Call(t.Context(), tool, raw, func(v36.Progress) {})
 	if err != nil {
 		t.Fatal(err)
 	}

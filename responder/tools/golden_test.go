@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"bytes"
@@ -12,7 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	standin "github.com/linesman/linesman/test/cloud"
 )
@@ -20,7 +21,7 @@ import (
 var update = flag.Bool("update", false, "write the golden answers anew")
 
 // golden compares both forms of an answer with what is kept of them.
-func golden(t *testing.T, d *delegator.Delegator, name, tool, pairs string) answer {
+func golden(t *testing.T, d *tools.Set, name, tool, pairs string) answer {
 	t.Helper()
 	a := ask(t, d, tool, pairs)
 	goldenAnswer(t, name, a)
@@ -92,9 +93,8 @@ func mask(name, s string) string {
 // in both formats. The documentation shows them.
 func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 	t.Parallel()
-	c := newCloudStage(t)
 	path := filepath.Join(t.TempDir(), "environments.json")
-	c.tools = delegator.New(delegator.Config{Responder: c.responder, Cloud: c.driver, Environments: path})
+	c := newCloudStage(t, func(cfg *responder.Config) { cfg.Environments = path })
 	d := c.tools
 
 	// What has ended.

@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"bytes"
@@ -23,7 +23,8 @@ import (
 	backend "github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -33,11 +34,12 @@ type stage struct {
 	dir       string // of the server
 	server    *bus.Server
 	bus       *bus.Bus
-	responder *responder.Responder
-	tools     *delegator.Delegator
+	config    responder.Config
+	responder *responder.Service
+	tools     *tools.Set
 }
 
-func newStage(t testing.TB, change func(*delegator.Config)) *stage {
+func newStage(t testing.TB, change func(*responder.Config)) *stage {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	dir := t.TempDir()
@@ -58,20 +60,30 @@ func newStage(t testing.TB, change func(*delegator.Config)) *stage {
 	}
 	n := &bus.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
 	during(t, "normalizer", n.Run)
-	s := &stage{dir: dir, server: server, bus: b, responder: responder.New(responder.Config{
-		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour, Danger: true,
-	})}
+	s := &stage{dir: dir, server: server, bus: b, config: responder.Config{
+		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Idle: 5 * time.Minute, Hard: 20 * time.Minute,
+		MaxHard: time.Hour, Danger: true,
+	}}
+	s.serve(t, change)
+	return s
+}
+
+// serve begins a service with another configuration, and its tools.
+func (s *stage) serve(t testing.TB, change func(*responder.Config)) {
+	t.Helper()
+	if change != nil {
+		change(&s.config)
+	}
+	s.responder = responder.New(s.config)
 	during(t, "responder", s.responder.Run)
 	if err := s.responder.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cfg := delegator.Config{Responder: s.responder, Idle: 5 * time.Minute, Hard: 20 * time.Minute}
-	if change != nil {
-		change(&cfg)
-	}
-	s.tools = delegator.New(cfg)
-	return s
+	s.tools = tools.New(s.responder)
 }
+
+// streams is the bus of a configuration.
+func streams(c *responder.Config) *bus.Bus { return c.Streams.(*bus.Bus) }
 
 // jetstream is the server's, for what nobody does in peace.
 func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
@@ -123,7 +135,7 @@ func during(t testing.TB, what string, run func(context.Context) error) {
 
 // answer is an envelope that was checked, and the text beside it.
 type answer struct {
-	delegator.Answer
+	v36.Answer
 	Status string
 	Meta   map[string]any
 	Data   map[string]any
@@ -140,7 +152,7 @@ type answer struct {
 const largest = 16 << 20
 
 // ask calls a tool, and checks what holds for every answer.
-func ask(t testing.TB, d *delegator.Delegator, tool string, args string) answer {
+func ask(t testing.TB, d *tools.Set, tool string, args string) answer {
 	t.Helper()
 	got, err := d.Call(t.Context(), tool, json.RawMessage(args), nil)
 	if err != nil {
@@ -150,9 +162,9 @@ func ask(t testing.TB, d *delegator.Delegator, tool string, args string) answer 
 }
 
 // start calls a tool that waits; end is its answer.
-func start(ctx context.Context, t testing.TB, d *delegator.Delegator, tool, args string, progress func(delegator.Progress)) (end func() answer) {
+func start(ctx context.Context, t testing.TB, d *tools.Set, tool, args string, progress func(v36.Progress)) (end func() answer) {
 	type result struct {
-		delegator.Answer
+		v36.Answer
 		err error
 	}
 	done := make(chan result, 1)
@@ -170,7 +182,7 @@ func start(ctx context.Context, t testing.TB, d *delegator.Delegator, tool, args
 	}
 }
 
-func check(t testing.TB, tool string, got delegator.Answer) answer {
+func check(t testing.TB, tool string, got v36.Answer) answer {
 	t.Helper()
 	a := answer{Answer: got}
 	if err := json.Unmarshal(got.Envelope, &a); err != nil {
@@ -205,7 +217,7 @@ func check(t testing.TB, tool string, got delegator.Answer) answer {
 // schemas are the compiled ones, by URI.
 var schemas = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
-	for _, s := range delegator.Schemas() {
+	for _, s := range v36.Schemas() {
 		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s.Body))
 		if err != nil {
 			return nil, err
@@ -215,7 +227,7 @@ var schemas = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
 		}
 	}
 	all := map[string]*jsonschema.Schema{}
-	for _, s := range delegator.Schemas() {
+	for _, s := range v36.Schemas() {
 		compiled, err := c.Compile(s.URI)
 		if err != nil {
 			return nil, err
@@ -229,7 +241,7 @@ var schemas = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
 // than to call it.
 var categories = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
-	for _, tool := range delegator.Tools() {
+	for _, tool := range tools.List() {
 		all[tool.Name] = tool.Category
 	}
 	return all

@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -36,7 +37,7 @@ func TestQuickIsCallForWhatIsInMemory(t *testing.T) {
 			continue
 		}
 		want, err := s.tools.Call(t.Context(), "_codex_local_status", json.RawMessage(args), nil)
-		told := func(a delegator.Answer) string { return gjson.GetBytes(a.Envelope, "data").Raw }
+		told := func(a v36.Answer) string { return gjson.GetBytes(a.Envelope, "data").Raw }
 		if err != nil || told(got) != told(want) || told(got) == "" || got.JSON != want.JSON {
 			t.Errorf("%s:\n%s\n%s", args, got.Text(), want.Text())
 		}
@@ -44,7 +45,7 @@ func TestQuickIsCallForWhatIsInMemory(t *testing.T) {
 	if _, done := s.tools.Quick("_codex_local_results", json.RawMessage(`{"task_id":"T-done"}`)); done {
 		t.Error("results are quick")
 	}
-	unread := delegator.New(delegator.Config{Responder: responder.New(responder.Config{Streams: s.bus})})
+	unread := tools.New(responder.New(responder.Config{Streams: s.bus}))
 	if _, done := unread.Quick("_codex_local_status", json.RawMessage(`{"task_id":"T-done"}`)); done {
 		t.Error("a table that is not read is quick")
 	}

@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"encoding/json"
@@ -6,33 +6,32 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/idempotency"
 )
 
 // No token can have a name by which it would be who has none: whoever uses
 // NATS, or the token of the token file.
 func TestNoTokenSharesTheKeysOfWhoHasNone(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, nil)
-	d := delegator.New(delegator.Config{Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore()}})
+	d := remembering(t).tools
 	request := json.RawMessage(args("task", "go", "format", "adcp", "idempotency_key", "order-4711-attempt"))
 	first, err := d.Call(t.Context(), "_codex_local_exec", request, nil)
 	if err != nil || first.IsError {
 		t.Fatalf("%v %s", err, first.Envelope)
 	}
 	for _, name := range []string{"local", "LOCAL", "token", "a"} {
-		got, err := d.Call(delegator.WithCaller(t.Context(), name), "_codex_local_exec", request, nil)
+		got, err := d.Call(responder.WithCaller(t.Context(), name), "_codex_local_exec", request, nil)
 		if err != nil || got.IsError || gjson.GetBytes(got.Envelope, "replayed").Bool() {
 			t.Errorf("the token %s: %v %s", name, err, got.Envelope)
 		}
 	}
-	again, err := d.Call(delegator.WithCaller(t.Context(), ""), "_codex_local_exec", request, nil)
+	again, err := d.Call(responder.WithCaller(t.Context(), ""), "_codex_local_exec", request, nil)
 	if err != nil || gjson.GetBytes(again.Envelope, "task_id").String() != gjson.GetBytes(first.Envelope, "task_id").String() {
 		t.Errorf("the same caller: %v %s", err, again.Envelope)
 	}
-	if name := delegator.Caller(delegator.WithCaller(t.Context(), delegator.Caller(t.Context()))); name != delegator.Caller(t.Context()) {
+	if name := responder.Caller(responder.WithCaller(t.Context(), responder.Caller(t.Context()))); name != responder.Caller(t.Context()) {
 		t.Errorf("the name does not stay: %s", name)
 	}
 }
@@ -40,8 +39,9 @@ func TestNoTokenSharesTheKeysOfWhoHasNone(t *testing.T) {
 // Who has used up its share of keys may try again later, in both envelopes.
 func TestACallerWithoutAShareMayTryAgain(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, nil)
-	d := delegator.New(delegator.Config{Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore(), Share: 2}})
+	d := newStage(t, func(c *responder.Config) {
+		c.Requests = &idempotency.Requests{Store: streams(c).RequestStore(), Share: 2}
+	}).tools
 	submitted(t, ask(t, d, "_codex_local_exec", args("task", "go", "format", "json", "idempotency_key", "order-4711-attempt")))
 	a := ask(t, d, "_codex_local_exec", args("task", "go", "format", "json", "idempotency_key", "order-4712-attempt"))
 	if a.Error.Code != "INTERNAL" || !a.Error.Retryable || a.Error.Details["reason"] != "rate_limited" {

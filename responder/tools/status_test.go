@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -102,7 +102,7 @@ func TestTaskOfALostWorkerSaysSo(t *testing.T) {
 	s.begin(t, "codex", "T-1", runs.Start{Source: "queue", Worker: "w`1"})
 	other := &stage{responder: impatient}
 	other.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
-	a := ask(t, delegator.New(delegator.Config{Responder: impatient}), "_codex_local_status", `{}`)
+	a := ask(t, tools.New(impatient), "_codex_local_status", `{}`)
 	ext, _ := a.Data["tasks"].([]any)[0].(map[string]any)["ext"].(map[string]any)
 	if ext["lost"] != true || ext["worker"] != "w`1" || !strings.Contains(a.Text(), "lost: worker `` w`1 `` is silent") {
 		t.Errorf("%s\n%s", a.Envelope, a.Text())
@@ -112,7 +112,7 @@ func TestTaskOfALostWorkerSaysSo(t *testing.T) {
 func TestNothingIsToldBeforeTheTableIsRead(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	d := delegator.New(delegator.Config{Responder: responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue})}) // not at work
+	d := tools.New(responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue})) // not at work
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for _, tool := range []string{"_codex_local_status", "_codex_local_run"} {
@@ -138,9 +138,9 @@ func TestWhatTheTableWaitsForIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	r := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue})
+	r := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue, Cause: b.Cause})
 	during(t, "responder", r.Run)
-	d := delegator.New(delegator.Config{Responder: r, Why: b.Cause})
+	d := tools.New(r)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	for _, tool := range []string{"_codex_local_status", "_codex_local_run"} {
@@ -153,7 +153,7 @@ func TestWhatTheTableWaitsForIsSaid(t *testing.T) {
 
 func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, func(c *delegator.Config) { c.Why = bus.Cause })
+	s := newStage(t, func(c *responder.Config) { c.Cause = bus.Cause })
 	if err := s.jetstream(t).DeleteStream(t.Context(), s.bus.Work()); err != nil {
 		t.Fatal(err)
 	}
@@ -232,9 +232,9 @@ func TestCleanupCountsAndBoundsWhatItLists(t *testing.T) {
 	// Silence that nobody listened to is as long as the records say.
 	later := responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute})
 	during(t, "another responder", later.Run)
-	tools := delegator.New(delegator.Config{Responder: later})
+	other := tools.New(later)
 	for _, dry := range []bool{true, false} {
-		a := ask(t, tools, "_codex_cleanup_registry", args("dryRun", dry))
+		a := ask(t, other, "_codex_cleanup_registry", args("dryRun", dry))
 		stuck, old := a.Data["stuck_tasks"].(map[string]any), a.Data["old_tasks"].(map[string]any)
 		done := map[bool]float64{true: 0, false: 60}[dry]
 		if stuck["found"] != 60.0 || stuck["cleaned"] != done || len(stuck["task_ids"].([]any)) != 50 || old["found"] != 1.0 || old["deleted"] != min(done, 1) ||
@@ -245,7 +245,7 @@ func TestCleanupCountsAndBoundsWhatItLists(t *testing.T) {
 			t.Errorf("meta %v", a.Meta)
 		}
 	}
-	if a := ask(t, tools, "_codex_local_results", `{"task_id":"T-old"}`); a.Error.Code != "NOT_FOUND" {
+	if a := ask(t, other, "_codex_local_results", `{"task_id":"T-old"}`); a.Error.Code != "NOT_FOUND" {
 		t.Errorf("an old one that was removed: %s", a.Envelope)
 	}
 }

@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"context"
@@ -12,15 +12,16 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/cloud"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	standin "github.com/linesman/linesman/test/cloud"
 )
 
 // program is the stand-in for the Codex CLI, built once.
 var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "delegator-test-*")
+	dir, err := os.MkdirTemp("", "tools-test-*")
 	if err != nil {
 		return "", err
 	}
@@ -56,7 +57,7 @@ type cloudStage struct {
 	driver  *cloud.Driver
 }
 
-func newCloudStage(t testing.TB) *cloudStage {
+func newCloudStage(t testing.TB, change func(*responder.Config)) *cloudStage {
 	t.Helper()
 	command, err := program()
 	if err != nil {
@@ -66,13 +67,17 @@ func newCloudStage(t testing.TB) *cloudStage {
 	if c.service, err = standin.New(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	c.stage = newStage(t, nil)
-	c.driver, err = cloud.New(cloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: logs{c.bus}, Env: c.service.Env(),
-		Min: 5 * time.Millisecond, Max: 40 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.tools = delegator.New(delegator.Config{Responder: c.responder, Cloud: c.driver})
+	c.stage = newStage(t, func(cfg *responder.Config) {
+		c.driver, err = cloud.New(cloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: logs{streams(cfg)},
+			Env: c.service.Env(), Min: 5 * time.Millisecond, Max: 40 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Cloud = c.driver
+		if change != nil {
+			change(cfg)
+		}
+	})
 	return c
 }
 
@@ -126,7 +131,7 @@ func (c *cloudStage) awaitCloud(t testing.TB, run string) {
 
 func TestCloudTaskIsFoundByAllItsNames(t *testing.T) {
 	t.Parallel()
-	c := newCloudStage(t)
+	c := newCloudStage(t, nil)
 	c.change(t, func(st *standin.State) { st.Next.Diff, st.Next.Files, st.Next.Added, st.Next.Lost = diff, 1, 2, 1 })
 	ack := ask(t, c.tools, "_codex_cloud_submit", `{"task":"Fix it.","envId":"env","attempts":2}`)
 	run := submitted(t, ack)
@@ -137,10 +142,11 @@ func TestCloudTaskIsFoundByAllItsNames(t *testing.T) {
 	}
 	c.awaitCloud(t, run)
 
-	// Another delegator knows only what the streams tell.
-	fresh := delegator.New(delegator.Config{Responder: c.responder, Cloud: c.driver})
+	// Another service knows only what the streams tell.
+	known := c.tools
+	c.serve(t, nil)
 	for _, name := range []string{run, id, url, strings.TrimPrefix(url, "https://")} {
-		for _, d := range []*delegator.Delegator{c.tools, fresh} {
+		for _, d := range []*tools.Set{known, c.tools} {
 			a := ask(t, d, "_codex_cloud_status", args("taskId", name))
 			if got := ids(a, "tasks"); !slices.Equal(got, []string{run}) {
 				t.Errorf("%s: %s", name, a.Envelope)
@@ -177,7 +183,7 @@ func TestCloudTaskIsFoundByAllItsNames(t *testing.T) {
 
 func TestCloudToolsKnowWhatIsNotTheirs(t *testing.T) {
 	t.Parallel()
-	c := newCloudStage(t)
+	c := newCloudStage(t, nil)
 	c.play(t, "T-local-1", "hello", 0)
 	c.play(t, "myrun", "hello", 0)
 	for tool, param := range map[string]string{"_codex_cloud_status": "taskId", "_codex_cloud_results": "taskId", "_codex_cloud_wait": "task_id", "_codex_cloud_cancel": "task_id"} {
@@ -209,7 +215,7 @@ func TestCloudToolsKnowWhatIsNotTheirs(t *testing.T) {
 
 func TestCloudStatusFilters(t *testing.T) {
 	t.Parallel()
-	c := newCloudStage(t)
+	c := newCloudStage(t, nil)
 	c.change(t, func(st *standin.State) { st.Environments = []string{"one", "two"} })
 	var all []string
 	for _, env := range []string{"one", "one", "two"} {
@@ -253,7 +259,7 @@ func TestCloudStatusFilters(t *testing.T) {
 
 func TestFailureOfTheProgramIsToldAsOne(t *testing.T) {
 	t.Parallel()
-	c := newCloudStage(t)
+	c := newCloudStage(t, nil)
 	for behave, want := range map[string]struct {
 		reason    string
 		retryable bool
@@ -277,7 +283,7 @@ func TestFailureOfTheProgramIsToldAsOne(t *testing.T) {
 
 func TestModelIsNotForTheCloud(t *testing.T) {
 	t.Parallel()
-	c := newCloudStage(t)
+	c := newCloudStage(t, nil)
 	a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env","model":"m"}`)
 	if a.Error.Code != "UNSUPPORTED" || a.Error.Details["field"] != "model" || a.Error.Retryable {
 		t.Errorf("%s", a.Envelope)
@@ -307,7 +313,7 @@ func (forgetful) Open(context.Context, string, string, runs.Mark) (cloud.Log, er
 
 func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
 	t.Parallel()
-	c := newCloudStage(t)
+	c := newCloudStage(t, nil)
 	command, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -316,8 +322,8 @@ func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := delegator.New(delegator.Config{Responder: c.responder, Cloud: driver})
-	a := ask(t, d, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)
+	c.serve(t, func(cfg *responder.Config) { cfg.Cloud = driver })
+	a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)
 	if a.Error.Code != "TOOL_ERROR" || a.Error.Retryable || a.Error.Details["reason"] != "not_recorded" || a.Error.Details["cloud_id"] == nil ||
 		a.Error.Details["web_ui_url"] == nil {
 		t.Errorf("%s", a.Envelope)

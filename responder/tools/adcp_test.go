@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"bytes"
@@ -12,17 +12,20 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 
 // enveloped is an answer in the envelope of AdCP that was checked.
 type enveloped struct {
-	delegator.Answer
+	v36.Answer
 	Status     string
 	TaskID     string `json:"task_id"`
 	ContextID  string `json:"context_id"`
@@ -36,7 +39,7 @@ type enveloped struct {
 }
 
 // envelope calls a tool in format adcp, and checks what holds for every answer.
-func envelope(t testing.TB, d *delegator.Delegator, tool string, pairs ...any) enveloped {
+func envelope(t testing.TB, d *tools.Set, tool string, pairs ...any) enveloped {
 	t.Helper()
 	got, err := d.Call(t.Context(), tool, json.RawMessage(args(with(pairs, "format", "adcp")...)), nil)
 	if err != nil {
@@ -45,7 +48,7 @@ func envelope(t testing.TB, d *delegator.Delegator, tool string, pairs ...any) e
 	return enveloping(t, tool, got)
 }
 
-func enveloping(t testing.TB, tool string, got delegator.Answer) enveloped {
+func enveloping(t testing.TB, tool string, got v36.Answer) enveloped {
 	t.Helper()
 	a := enveloped{Answer: got}
 	var all map[string]json.RawMessage
@@ -63,7 +66,7 @@ func enveloping(t testing.TB, tool string, got delegator.Answer) enveloped {
 	if bytes.Contains(got.Envelope, []byte(`"task_status"`)) {
 		t.Errorf("%s: task_status is there: %s", tool, got.Envelope)
 	}
-	if _, err := adcp.Canonical(got.Envelope); err != nil {
+	if _, err := idempotency.Canonical(got.Envelope); err != nil {
 		t.Errorf("%s: a name stands twice: %s", tool, got.Envelope)
 	}
 	if a.IsError != (a.Error != nil) || a.Error != nil && (len(a.Errors) == 0 || a.Errors[0].Severity != "error" || a.Errors[0].Recovery == "") ||
@@ -91,11 +94,7 @@ func (a enveloped) is(t testing.TB, status string, code adcp.Code) {
 
 // remembering gives a stage's tools a memory of requests.
 func remembering(t testing.TB) *stage {
-	s := newStage(t, nil)
-	s.tools = delegator.New(delegator.Config{
-		Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore()}, Log: zap.NewNop(),
-	})
-	return s
+	return newStage(t, func(c *responder.Config) { c.Requests = &idempotency.Requests{Store: streams(c).RequestStore()} })
 }
 
 func key(s string) string { return "key-0123456789-" + s }
@@ -177,7 +176,7 @@ func TestEachStateHasItsStatus(t *testing.T) {
 
 func TestWhatIsRefusedAtTheDoorIsRejected(t *testing.T) {
 	s := remembering(t)
-	for _, tool := range delegator.Tools() {
+	for _, tool := range tools.List() {
 		in := inputsOf(t, tool)
 		if !bytes.Contains(tool.InputSchema, []byte(`"adcp"`)) {
 			a := ask(t, s.tools, tool.Name, args(with(good[tool.Name], "format", "adcp")...))
@@ -256,7 +255,7 @@ func TestTheSameRequestIsCarriedOutOnce(t *testing.T) {
 	refused(t, refusedKey, "idempotency_key", true)
 
 	// Somebody else's key is another key.
-	got, err := s.tools.Call(delegator.WithCaller(t.Context(), "somebody"), "_codex_local_exec", json.RawMessage(args(with(request, "format", "adcp")...)), nil)
+	got, err := s.tools.Call(responder.WithCaller(t.Context(), "somebody"), "_codex_local_exec", json.RawMessage(args(with(request, "format", "adcp")...)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +284,7 @@ func TestARefusedRequestFreesItsKey(t *testing.T) {
 func TestADuplicateOfAForegroundRunJoinsIt(t *testing.T) {
 	s := remembering(t)
 	request := json.RawMessage(args("task", "Fix it.", "idempotency_key", key("join"), "format", "adcp"))
-	answers := make(chan delegator.Answer, 2)
+	answers := make(chan v36.Answer, 2)
 	call := func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
@@ -328,16 +327,16 @@ func TestAHundredDuplicatesOverTwoRespondersStartOneRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	second := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute})
+	second := responder.New(responder.Config{
+		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Requests: &idempotency.Requests{Store: b.RequestStore()},
+	})
 	during(t, "responder", second.Run)
 	if err := second.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	both := []*delegator.Delegator{s.tools, delegator.New(delegator.Config{
-		Responder: second, Requests: &adcp.Requests{Store: b.RequestStore()},
-	})}
+	both := []*tools.Set{s.tools, tools.New(second)}
 	request := json.RawMessage(args("task", "Fix it.", "idempotency_key", key("many"), "format", "adcp"))
-	answers := make([]delegator.Answer, 100)
+	answers := make([]v36.Answer, 100)
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
@@ -383,12 +382,12 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 	for i, point := range []string{"before it submits", "between task and entry", "after it submitted"} {
 		t.Run(point, func(t *testing.T) {
 			run, k := fmt.Sprint("T-killed-", i), key(fmt.Sprint("killed-", i))
-			hash, err := adcp.Hash([]byte(`{"tool":"_codex_local_exec","arguments":{"task":"Fix it."}}`))
+			hash, err := idempotency.Hash([]byte(`{"tool":"_codex_local_exec","arguments":{"task":"Fix it."}}`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := &adcp.Requests{Store: store}
-			if _, err := r.Begin(t.Context(), adcp.Request{Caller: delegator.Caller(t.Context()), Key: k, Hash: hash, Run: run}, time.Now()); err != nil {
+			r := &idempotency.Requests{Store: store}
+			if _, err := r.Begin(t.Context(), idempotency.Request{Caller: responder.Caller(t.Context()), Key: k, Hash: hash, Run: run}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			task := runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
@@ -398,7 +397,7 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 					t.Fatal(err)
 				}
 			case 2:
-				if _, err := s.responder.Submit(t.Context(), task); err != nil {
+				if _, err := s.responder.Submit(t.Context(), api.Submission{Run: run, Prompt: "Fix it."}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -458,7 +457,7 @@ func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
 	envelope(t, s.tools, "_codex_local_cancel", request...).is(t, "canceled", "")
 	s.await(t, first.TaskID, runs.State.Final)
 	v, _ := s.responder.Get(first.TaskID)
-	if _, err := s.responder.Cleanup(t.Context(), responder.CleanupSpec{Stuck: time.Hour, Old: 0}); err != nil {
+	if _, err := s.responder.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 0}); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := s.responder.Get(v.ID); ok {
@@ -476,15 +475,15 @@ func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
 func TestARequestThatIsInAFullQueueIsToldSo(t *testing.T) {
 	s := remembering(t)
 	js, run, k := s.jetstream(t), "T-in-the-queue", key("in-the-queue")
-	hash, err := adcp.Hash([]byte(`{"tool":"_codex_local_exec","arguments":{"task":"Fix it."}}`))
+	hash, err := idempotency.Hash([]byte(`{"tool":"_codex_local_exec","arguments":{"task":"Fix it."}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &adcp.Requests{Store: s.bus.RequestStore()}
-	if _, err := r.Begin(t.Context(), adcp.Request{Caller: delegator.Caller(t.Context()), Key: k, Hash: hash, Run: run}, time.Now()); err != nil {
+	r := &idempotency.Requests{Store: s.bus.RequestStore()}
+	if _, err := r.Begin(t.Context(), idempotency.Request{Caller: responder.Caller(t.Context()), Key: k, Hash: hash, Run: run}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.responder.Submit(t.Context(), runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}); err != nil {
+	if _, err := s.responder.Submit(t.Context(), api.Submission{Run: run, Prompt: "Fix it."}); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := js.Stream(t.Context(), s.bus.Work())

@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"context"
@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder"
+	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -76,7 +77,7 @@ func TestTaskIsQueuedAsItWasAskedFor(t *testing.T) {
 func TestTaskWithoutADirectoryWorksInThatOfItsThreadOrElseOfItsClient(t *testing.T) {
 	t.Parallel()
 	const known, unknown = "01a1fd7b-f84f-78d0-8880-a6cacce2ab1b", "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"
-	s := newStage(t, func(c *delegator.Config) { c.Dir = func() (string, error) { return "/srv/client", nil } })
+	s := newStage(t, func(c *responder.Config) { c.Dir = func() (string, error) { return "/srv/client", nil } })
 	s.begin(t, "codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
 		out([]byte(`{"type":"thread.started","thread_id":"` + known + `"}` + "\n")).exit(exited(1))
 	for _, c := range []struct {
@@ -157,7 +158,7 @@ func TestLimitsOfTheResponderNameTheParameter(t *testing.T) {
 
 func TestGitGateGuardsOnlyWhereItIsConfigured(t *testing.T) {
 	t.Parallel()
-	open, gated := newStage(t, nil), newStage(t, func(c *delegator.Config) { c.GitGate = true })
+	open, gated := newStage(t, nil), newStage(t, func(c *responder.Config) { c.GitGate = true })
 	for _, task := range []string{"Run git reset --hard", "git push -f origin main", "then GIT CLEAN -fdx", "git push origin --force"} {
 		submitted(t, ask(t, open.tools, "_codex_local_exec", args("task", task)))
 		refused(t, ask(t, gated.tools, "_codex_local_exec", args("task", task)), "allow_destructive_git", false)
@@ -171,9 +172,9 @@ func TestForegroundRunAnswersAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	out, stderr := recording(t, "patch")
-	var told []delegator.Progress
+	var told []v36.Progress
 	end := start(t.Context(), t, s.tools, "_codex_local_run", `{"task":"Patch it.","mode":"workspace-write","confirm":true,"format":"json"}`,
-		func(p delegator.Progress) { told = append(told, p) })
+		func(p v36.Progress) { told = append(told, p) })
 	id := s.take(t).Run
 	l := s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"})
 	l.out(out[:len(out)/2])
@@ -184,7 +185,7 @@ func TestForegroundRunAnswersAtTheEnd(t *testing.T) {
 	if a.IsError || a.Data["task_id"] != id || a.Data["capability"] != "foreground" || ext["state"] != "completed" || a.Data["thread_id"] == nil {
 		t.Errorf("got %s", a.Envelope)
 	}
-	last := delegator.Progress{Percent: -1}
+	last := v36.Progress{Percent: -1}
 	for _, p := range told {
 		if p.Percent < last.Percent || p == last {
 			t.Errorf("progress %v after %v", p, last)

@@ -1,4 +1,4 @@
-package delegator
+package responder
 
 import (
 	"encoding/json"

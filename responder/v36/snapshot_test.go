@@ -1,4 +1,4 @@
-package delegator
+package v36
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/linesman/linesman/api"
 )
 
 // A snapshot that writes itself must say what package json would say of it.
@@ -43,11 +45,11 @@ func TestSnapshotWritesWhatItsTagsSay(t *testing.T) {
 				}
 			}), 0, 2).Draw(t, "recent"),
 			Ext: snapshotExt{
-				Stream: rapid.Ptr(rapid.Custom(func(t *rapid.T) basis {
-					return basis{uint64(rapid.IntRange(0, 1<<50).Draw(t, "seq")), rapid.String().Draw(t, "ts")}
+				Stream: rapid.Ptr(rapid.Custom(func(t *rapid.T) api.Basis {
+					return api.Basis{Seq: uint64(rapid.IntRange(0, 1<<50).Draw(t, "seq")), At: api.Time(rapid.Int64Range(0, 1<<42).Draw(t, "ts"))}
 				}), true).Draw(t, "stream"),
 				Tasks: n("unlisted tasks"), Queue: n("unlisted queue"),
-				Statistics: rapid.Ptr(rapid.Just(statistics{Working: 3}), true).Draw(t, "statistics"),
+				Statistics: rapid.Ptr(rapid.Just(Statistics{Working: 3}), true).Draw(t, "statistics"),
 			},
 		}
 		d.Summary.Running, d.Summary.Queued, d.Summary.Recent = n("running"), n("queued"), n("recent")

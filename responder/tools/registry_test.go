@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"fmt"
@@ -9,13 +9,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder"
 )
 
 func TestEnvironmentsOfBothShapesAreListed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "environments.json")
-	s := newStage(t, func(c *delegator.Config) { c.Environments = path })
+	s := newStage(t, func(c *responder.Config) { c.Environments = path })
 	if a := ask(t, s.tools, "_codex_cloud_list_environments", ``); a.IsError || a.Meta["count"] != 0.0 || a.Meta["source"] != path {
 		t.Errorf("a file that is not there: %s", a.Envelope)
 	}
@@ -47,7 +47,7 @@ func TestBrokenEnvironmentsSayWhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "environments.json")
-	s := newStage(t, func(c *delegator.Config) { c.Environments = path })
+	s := newStage(t, func(c *responder.Config) { c.Environments = path })
 	for content, line := range map[string]any{
 		``:                                      1.0,
 		"{\n\n  \"a\": nope\n}":                 3.0,

@@ -1,4 +1,4 @@
-package delegator_test
+package tools_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/runs"
 	standin "github.com/linesman/linesman/test/cloud"
@@ -29,22 +31,31 @@ func (w watchedStore) Put(ctx context.Context, run string, value []byte, told in
 	return w.Registrations.Put(ctx, run, value, told, ttl, revision)
 }
 
+// watched is a configuration with a store that calls put before each write.
+func watched(put func(run string) error) func(*responder.Config) {
+	return func(c *responder.Config) {
+		c.Webhooks = push.NewRegistry(watchedStore{streams(c).PushStore(), put}, push.AdCP, false)
+	}
+}
+
+func watchedStage(t testing.TB, put func(run string) error) *stage { return newStage(t, watched(put)) }
+
 func TestARegistrationIsWrittenBeforeItsRun(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, nil)
 	var before []string
-	s.tools.Push = push.NewRegistry(watchedStore{s.bus.PushStore(), func(run string) error {
+	var s *stage
+	s = watchedStage(t, func(run string) error {
 		if known, err := s.bus.Known(t.Context(), run); known || err != nil {
 			t.Errorf("run %s is there, %v", run, err)
 		}
 		before = append(before, run)
 		return nil
-	}}, push.AdCP, false)
+	})
 	run := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","pushNotificationConfig":`+webhook+`}`))
 	if len(before) != 1 || before[0] != run {
 		t.Errorf("registered %q, submitted %s", before, run)
 	}
-	list, err := s.tools.Push.List(t.Context(), run)
+	list, err := s.config.Webhooks.List(t.Context(), run)
 	if err != nil || len(list) != 1 || list[0].Tool != "_codex_local_exec" || list[0].URL != "https://hooks.example.com/x" {
 		t.Errorf("%v, %v", list, err)
 	}
@@ -52,8 +63,7 @@ func TestARegistrationIsWrittenBeforeItsRun(t *testing.T) {
 
 func TestATaskThatCannotBeRegisteredIsNotSubmitted(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, nil)
-	s.tools.Push = push.NewRegistry(watchedStore{s.bus.PushStore(), func(string) error { return errors.New("the bucket is full") }}, push.AdCP, false)
+	s := watchedStage(t, func(string) error { return errors.New("the bucket is full") })
 	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","push_notification_config":`+webhook+`}`)
 	if !a.IsError || a.Error.Code != "INTERNAL" || strings.Contains(string(a.Envelope), "sentinel") {
 		t.Errorf("got %s", a.Envelope)
@@ -65,12 +75,11 @@ func TestATaskThatCannotBeRegisteredIsNotSubmitted(t *testing.T) {
 
 func TestATaskThatIsRefusedLeavesNoRegistration(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, nil)
 	var runs []string
-	s.tools.Push = push.NewRegistry(watchedStore{s.bus.PushStore(), func(run string) error {
+	s := watchedStage(t, func(run string) error {
 		runs = append(runs, run)
 		return nil
-	}}, push.AdCP, false)
+	})
 	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","timeoutSec":86400,"push_notification_config":`+webhook+`}`)
 	if !a.IsError || a.Error.Code != "VALIDATION" || a.Error.Details["field"] != "timeoutSec" {
 		t.Fatalf("got %s", a.Envelope)
@@ -78,14 +87,14 @@ func TestATaskThatIsRefusedLeavesNoRegistration(t *testing.T) {
 	if len(runs) != 2 || runs[0] != runs[1] { // written, and removed
 		t.Fatalf("writes of %q", runs)
 	}
-	if list, err := s.tools.Push.List(t.Context(), runs[0]); len(list) != 0 || err != nil {
+	if list, err := s.config.Webhooks.List(t.Context(), runs[0]); len(list) != 0 || err != nil {
 		t.Errorf("%d registrations, %v", len(list), err)
 	}
 }
 
 func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 	t.Parallel()
-	c := newCloudStage(t)
+	c := newCloudStage(t, nil)
 	tasks := func() int {
 		st, err := c.service.State()
 		if err != nil {
@@ -94,28 +103,28 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 		return len(st.Tasks)
 	}
 	var before []string
-	c.tools.Push = push.NewRegistry(watchedStore{c.bus.PushStore(), func(run string) error {
+	c.serve(t, watched(func(run string) error {
 		if n := tasks(); n != 0 {
 			t.Errorf("%d tasks were handed over", n)
 		}
 		before = append(before, run)
 		return nil
-	}}, push.AdCP, false)
+	}))
 	run := submitted(t, ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`))
 	if len(before) != 1 || before[0] != run {
 		t.Errorf("registered %q, submitted %s", before, run)
 	}
-	if list, err := c.tools.Push.List(t.Context(), run); err != nil || len(list) != 1 || list[0].Tool != "_codex_cloud_submit" {
+	if list, err := c.config.Webhooks.List(t.Context(), run); err != nil || len(list) != 1 || list[0].Tool != "_codex_cloud_submit" {
 		t.Errorf("%v, %v", list, err)
 	}
-	c.tools.Push = push.NewRegistry(watchedStore{c.bus.PushStore(), func(string) error { return errors.New("the bucket is full") }}, push.AdCP, false)
+	c.serve(t, watched(func(string) error { return errors.New("the bucket is full") }))
 	a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`)
 	if a.Error.Code != "INTERNAL" || tasks() != 1 {
 		t.Errorf("%d tasks, got %s", tasks(), a.Envelope)
 	}
 	// What the service did not take leaves none.
 	before = nil
-	c.tools.Push = push.NewRegistry(watchedStore{c.bus.PushStore(), func(run string) error { before = append(before, run); return nil }}, push.AdCP, false)
+	c.serve(t, watched(func(run string) error { before = append(before, run); return nil }))
 	c.change(t, func(st *standin.State) { st.Behave["exec"] = standin.SignedOut })
 	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`); a.Error.Code != "TOOL_ERROR" {
 		t.Errorf("got %s", a.Envelope)
@@ -123,10 +132,10 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 	if len(before) != 2 || before[0] != before[1] { // written, and removed
 		t.Fatalf("writes of %q", before)
 	}
-	if list, err := c.tools.Push.List(t.Context(), before[0]); len(list) != 0 || err != nil {
+	if list, err := c.config.Webhooks.List(t.Context(), before[0]); len(list) != 0 || err != nil {
 		t.Errorf("%d registrations, %v", len(list), err)
 	}
-	c.tools.Push = nil
+	c.serve(t, func(cfg *responder.Config) { cfg.Webhooks = nil })
 	known := c.logs(t)
 	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`); a.Error.Code != "UNSUPPORTED" {
 		t.Errorf("got %s", a.Envelope)
@@ -147,7 +156,7 @@ func TestANotificationHasNothingOfTheOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, failed, err := s.tools.Result(t.Context(), record)
+	result, failed, err := adcp.Results{Service: s.responder}.Result(t.Context(), record)
 	if err != nil || failed == nil {
 		t.Fatalf("%s, %v, %v", result, failed, err)
 	}

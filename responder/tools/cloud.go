@@ -1,0 +1,243 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/request"
+	"github.com/linesman/linesman/responder/runtable"
+	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/runs"
+)
+
+func cloudSubmit(c *call) action {
+	q := request.CloudSubmission(c.service, c.tool.name, c.args)
+	return func(ctx context.Context) (outcome, error) {
+		if c.args.Has("model") {
+			return outcome{}, &api.Error{
+				Code: api.Unsupported, Field: c.args.Spelled("model"), Message: "Codex Cloud lets nobody choose a model: leave it out",
+			}
+		}
+		var err error
+		if q.Once, err = request.Once(c.tool.name, c.args); err != nil {
+			return outcome{}, err
+		}
+		done, err := c.service.SubmitCloud(ctx, q)
+		c.replayed = done.Replayed
+		if err != nil {
+			return outcome{}, c.args.Name(err, request.Names)
+		}
+		return outcome{v36.CloudQueued(done, q.Environment), adcp.OfSubmission(done)}, nil
+	}
+}
+
+func cloudStatus(c *call) action {
+	a := c.args
+	request.CheckDir(a)
+	if a.Has("taskId") && a.Flag("list") {
+		a.Refuse("taskId", "is for one task: leave list out")
+	}
+	if a.Has(request.ContextID) && !a.Has("taskId") {
+		a.Refuse(request.ContextID, "is for tasks of this machine: those of Codex Cloud have no thread here")
+	}
+	return func(ctx context.Context) (outcome, error) {
+		if err := c.service.CloudDriven(); err != nil {
+			return outcome{}, err
+		}
+		records := &cloudRecords{service: c.service, read: map[string]*runs.Cloud{}}
+		if a.Has("taskId") {
+			v, err := c.cloudRun(ctx, "taskId")
+			if err != nil {
+				return outcome{}, err
+			}
+			r, err := c.cloudSnapshot(ctx, request.Single(v), records)
+			return outcome{r, adcp.OfView(v)}, err
+		}
+		all, err := c.cloudList(ctx, records)
+		if err != nil {
+			return outcome{}, err
+		}
+		r, err := c.cloudSnapshot(ctx, all, records)
+		return outcome{reply: r}, err
+	}
+}
+
+// cloudList is the tasks that a status asks for: those that are pending and a
+// few that ended, or all that fit the filters.
+func (c *call) cloudList(ctx context.Context, records *cloudRecords) (runtable.Snapshot, error) {
+	const few = 5
+	a, limit := c.args, int(c.args.Number("limit"))
+	if !a.Flag("list") {
+		return c.service.Snapshot(min(few, limit), responder.IsCloud), nil
+	}
+	dir, status, env := a.Text("workingDir"), a.Text("status"), a.Text("envId")
+	keep := func(r runs.Row) bool {
+		if !responder.IsCloud(r) || dir != "" && r.Dir != dir {
+			return false
+		}
+		switch status {
+		case "":
+			return true
+		case "submitted":
+			return !r.State.Final()
+		case "failed":
+			return r.State == runs.StateFailed || r.State == runs.StateTimeout
+		}
+		return string(r.State) == status
+	}
+	if env == "" {
+		return c.service.Snapshot(limit, keep), nil
+	}
+	// The table does not have environments: the records do.
+	const most = 1000 // records that one status reads
+	all, left := c.service.Snapshot(most, keep), most
+	for _, views := range []*[]responder.View{&all.Working, &all.Queued, &all.Ended} {
+		var fit []responder.View
+		for _, v := range *views {
+			if left--; left < 0 {
+				break
+			}
+			x, err := records.find(ctx, v.ID)
+			if err != nil {
+				return all, err
+			}
+			if x != nil && x.Environment == env {
+				fit = append(fit, v)
+			}
+		}
+		*views = fit
+	}
+	all.Total = len(all.Ended)
+	all.Ended = all.Ended[:min(len(all.Ended), limit)]
+	return all, nil
+}
+
+// cloudRecords reads the records of tasks of Codex Cloud, each once.
+type cloudRecords struct {
+	service *responder.Service
+	read    map[string]*runs.Cloud // by run; nil: the record has nothing of it
+}
+
+func (x *cloudRecords) find(ctx context.Context, run string) (*runs.Cloud, error) {
+	if c, ok := x.read[run]; ok {
+		return c, nil
+	}
+	record, err := x.service.Record(ctx, run)
+	if err != nil {
+		if notFound(err) { // removed meanwhile
+			err = nil
+		}
+		return nil, err
+	}
+	x.read[run] = record.Cloud
+	return record.Cloud, nil
+}
+
+func (c *call) cloudSnapshot(ctx context.Context, all runtable.Snapshot, records *cloudRecords) (*v36.Reply, error) {
+	var stats *v36.Statistics
+	if c.args.Flag("showStats") {
+		stats = c.statistics()
+	}
+	return v36.CloudSnapshot(all, c.service.Basis(), stats, func(run string) (*runs.Cloud, error) { return records.find(ctx, run) })
+}
+
+// statistics counts all tasks of Codex Cloud.
+func (c *call) statistics() *v36.Statistics {
+	all := c.service.Snapshot(1<<20, responder.IsCloud)
+	stats := &v36.Statistics{Working: len(all.Working), Queued: len(all.Queued)}
+	for _, v := range all.Ended {
+		switch v.State {
+		case runs.StateCompleted:
+			stats.Completed++
+		case runs.StateCancelled:
+			stats.Cancelled++
+		default:
+			stats.Failed++
+		}
+	}
+	return stats
+}
+
+func cloudResults(c *call) action {
+	return func(ctx context.Context) (outcome, error) {
+		if err := c.service.CloudDriven(); err != nil {
+			return outcome{}, err
+		}
+		const param = "taskId"
+		v, err := c.cloudRun(ctx, param)
+		if err != nil {
+			return outcome{}, err
+		}
+		return c.results(ctx, v, param)
+	}
+}
+
+func cloudWait(c *call) action {
+	return func(ctx context.Context) (outcome, error) {
+		if err := c.service.CloudDriven(); err != nil {
+			return outcome{}, err
+		}
+		v, err := c.cloudRun(ctx, "task_id")
+		if err != nil {
+			return outcome{}, err
+		}
+		return c.wait(ctx, v)
+	}
+}
+
+func cloudCancel(c *call) action {
+	return func(ctx context.Context) (outcome, error) {
+		v, err := c.cloudRun(ctx, "task_id")
+		if err != nil {
+			return outcome{}, err
+		}
+		reason := c.args.Text("reason")
+		done, err := c.service.Cancel(ctx, api.Cancel{Run: v.ID, Reason: reason})
+		if err != nil {
+			return outcome{}, c.args.Name(err, request.Names)
+		}
+		return outcome{v36.Cancelled(done, reason), adcp.OfCancel(v, done)}, nil
+	}
+}
+
+// cloudRun finds the run of a task of Codex Cloud by its run id, the id that
+// Codex Cloud gave it, or the address of its page. The error names the tool to
+// use for a task of this machine.
+func (c *call) cloudRun(ctx context.Context, param string) (responder.View, error) {
+	id, field := c.args.Text(param), c.args.Spelled(param)
+	local := func() error {
+		return api.Invalid(field, "is a task of this machine: use "+strings.Replace(c.tool.name, "_cloud_", "_local_", 1))
+	}
+	if strings.HasPrefix(id, "T-local-") {
+		return responder.View{}, local()
+	}
+	run := id
+	if !strings.HasPrefix(id, "T-cloud-") {
+		ref, ok := cloud.Ref(id)
+		if !ok {
+			return responder.View{}, api.Invalid(field, "must be the id of a task in Codex Cloud, or the address of its page")
+		}
+		if v, ok := c.service.Get(ref); ok && !responder.IsCloud(v.Row) {
+			return v, local()
+		}
+		var err error
+		if run, err = c.service.CloudRun(ctx, ref); err != nil {
+			return responder.View{}, err
+		}
+	}
+	v, err := c.service.Look(ctx, run)
+	if err == nil && !responder.IsCloud(v.Row) {
+		return v, local()
+	}
+	return v, err
+}
+
+func notFound(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == api.NotFound
+}
