@@ -112,7 +112,7 @@ func (a *Args) object(raw json.RawMessage) bool {
 		a.Wrong(Whole, "must be a JSON object")
 		return false
 	}
-	n := 0
+	n := len(a.given) // presets are arguments, too
 	gjson.ParseBytes(raw).ForEach(func(key, value gjson.Result) bool {
 		if n++; n <= maxNames {
 			a.argument(key.String(), value.Raw)
