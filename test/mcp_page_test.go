@@ -12,6 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 var update = flag.Bool("update", false, "write the tables and answers of docs/mcp.md anew")

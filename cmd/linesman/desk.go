@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp"
@@ -76,7 +77,7 @@ func (a *app) newDeskBehind(b *bus.Bus, f *front, dir func() (string, error)) (*
 		Cloud: d.cloud, Environments: c.Environments, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: a.log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: c.IdempotencyTTL},
 		Webhooks: push.NewRegistry(b.PushStore(), push.AdCP, c.Push.AllowPrivate), Dir: dir,
-		LastMessage: map[string]func([]byte) (string, bool){codex.Agent: codex.LastMessage},
+		LastMessage: map[string]func([]byte) (string, bool){codex.Backend{}.Agent(): codex.LastMessage},
 	}
 	d.Service = responder.New(cfg)
 	d.tools = tools.New(d.Service)
