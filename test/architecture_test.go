@@ -27,7 +27,12 @@ var layers = map[string][]string{
 	"normalizer/external":     {"runs", "normalizer", "normalizer/scan"},
 	"worker/launch":           {"runs"},
 	"worker":                  {"bounds", "runs", "worker/launch"},
-	"bus":                     {"bounds", "runs", "normalizer"},
+	"bus/bucket":              {"bus/reader"},
+	"bus/reader":              {},
+	"bus":                     {"bounds", "runs", "normalizer", "bus/bucket", "bus/reader"},
+	"bus/bustest":             {"bus", "normalizer", "runs"},
+	"bus/embedded":            {"bus", "bus/bucket", "bus/reader"},
+	"bus/pipeline":            {"bounds", "runs", "normalizer", "bus", "bus/bucket", "bus/reader"},
 	"bridge":                  {"runs"},
 	"responder":               {"runs"},
 	"responder/cloud":         {"bounds", "runs"},
@@ -41,7 +46,7 @@ var layers = map[string][]string{
 	"responder/rest":          {"bounds", "runs", "responder", "responder/adcp", "responder/cloud", "responder/delegator"},
 	"responder/natsapi":       {"responder/adcp", "responder/delegator"},
 	"cmd/linesman": {
-		"bridge", "bus", "config", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker", "worker/launch",
+		"bridge", "bus", "bus/embedded", "bus/pipeline", "config", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker", "worker/launch",
 		"responder", "responder/a2a", "responder/adcp", "responder/cloud", "responder/delegator", "responder/mcp", "responder/natsapi", "responder/push", "responder/rest",
 		"responder/web",
 	},
@@ -57,7 +62,9 @@ var impure = []string{
 }
 
 // useNATS are the packages that may speak to NATS.
-var useNATS = []string{"bus", "cmd/linesman", "responder/natsapi"}
+var useNATS = []string{
+	"bus", "bus/bucket", "bus/bustest", "bus/embedded", "bus/pipeline", "bus/reader", "cmd/linesman", "responder/natsapi",
+}
 
 type listed struct {
 	ImportPath string

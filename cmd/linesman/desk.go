@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp"
@@ -99,7 +100,7 @@ func (a *app) newDeskBehind(b *bus.Bus, f *front) (*desk, error) {
 // withDesk does something with a responder beside the `linesman up` of the data
 // directory, or at the server of --nats. The responder ends when do does.
 func (a *app) withDesk(ctx context.Context, do func(context.Context, *desk) error) error {
-	b, err := a.client(ctx, bus.ResponderUser)
+	b, err := a.client(ctx, embedded.ResponderUser)
 	if err != nil {
 		return err
 	}

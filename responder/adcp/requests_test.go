@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/adcp"
 )
 
@@ -19,7 +20,7 @@ import (
 func newStore(t *testing.T) adcp.Store {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,10 +35,10 @@ func newStore(t *testing.T) adcp.Store {
 	}
 	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<27
-	if _, err := connect(bus.OperatorUser).Ensure(t.Context(), limits); err != nil {
+	if _, err := connect(embedded.OperatorUser).Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	return connect(bus.ResponderUser).RequestStore()
+	return connect(embedded.ResponderUser).RequestStore()
 }
 
 func request(key string) adcp.Request {

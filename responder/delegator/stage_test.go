@@ -19,6 +19,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	backend "github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/codex"
@@ -31,7 +33,7 @@ import (
 // and the tools.
 type stage struct {
 	dir       string // of the server
-	server    *bus.Server
+	server    *embedded.Server
 	bus       *bus.Bus
 	responder *responder.Responder
 	tools     *delegator.Delegator
@@ -41,12 +43,12 @@ func newStage(t testing.TB, change func(*delegator.Config)) *stage {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	dir := t.TempDir()
-	server, err := bus.StartServer(dir, "127.0.0.1:0", names, zap.NewNop())
+	server, err := embedded.StartServer(dir, "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	b, err := server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	b, err := server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,7 @@ func newStage(t testing.TB, change func(*delegator.Config)) *stage {
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	n := &bus.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
 	during(t, "normalizer", n.Run)
 	s := &stage{dir: dir, server: server, bus: b, responder: responder.New(responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour, Danger: true,
@@ -76,11 +78,11 @@ func newStage(t testing.TB, change func(*delegator.Config)) *stage {
 // jetstream is the server's, for what nobody does in peace.
 func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	credentials, err := bus.LoadCredentials(s.dir)
+	credentials, err := embedded.LoadCredentials(s.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	login, _ := credentials.Logins(s.server.URL(), bus.OperatorUser)
+	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/delegator"
@@ -20,7 +21,7 @@ func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
-	b := s.connect(bus.ResponderUser)
+	b := s.connect(embedded.ResponderUser)
 	lax := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour, Danger: true, Log: s.logs})
 	s.during("lax responder", lax.Run)
 	if err := lax.Ready(t.Context()); err != nil {

@@ -20,6 +20,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
@@ -42,7 +44,7 @@ const token = "0123456789abcdef"
 type stage struct {
 	t         testing.TB
 	dir       string
-	server    *bus.Server
+	server    *embedded.Server
 	bus       *bus.Bus
 	responder *responder.Responder
 	api       *rest.API
@@ -59,11 +61,11 @@ func prepare(t testing.TB, work bool, change func(*rest.Config)) *stage {
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	s := &stage{t: t, dir: t.TempDir(), document: readDocument(t)}
 	var err error
-	if s.server, err = bus.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
+	if s.server, err = embedded.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.server.Stop)
-	maker, err := s.server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	maker, err := s.server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +76,11 @@ func prepare(t testing.TB, work bool, change func(*rest.Config)) *stage {
 		t.Fatal(err)
 	}
 	// The API has the rights of a responder, and no more.
-	if s.bus, err = s.server.Connect(t.Context(), bus.ResponderUser, names, zap.NewNop()); err != nil {
+	if s.bus, err = s.server.Connect(t.Context(), embedded.ResponderUser, names, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.bus.Close)
-	n := &bus.Normalizer{Bus: maker, Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: maker, Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
 	during(t, "normalizer", n.Run)
 	s.responder = responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour})
 	if work {

@@ -9,13 +9,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/rest"
 )
 
 func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *rest.Config) { c.Why = bus.Cause })
-	operator, err := s.server.Connect(t.Context(), bus.OperatorUser, s.bus.Names, zap.NewNop())
+	operator, err := s.server.Connect(t.Context(), embedded.OperatorUser, s.bus.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
