@@ -10,14 +10,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
-// workerKey is the key of a worker in the state bucket; [cloudKey] that of
-// the lease of who asks the cloud.
-func workerKey(name string) string { return "worker." + name }
+// WorkerKey is the key of a worker's heartbeats in the state bucket.
+func WorkerKey(name string) string { return "worker." + name }
 
-const cloudKey = "cloud"
+// CloudLease is the key of the lease for asking Codex Cloud.
+const CloudLease = "cloud"
 
 // Beat tells, until ctx ends, that a worker lives: say is asked each time.
 // Who hears nothing for ttl may take it for gone.
@@ -34,7 +36,7 @@ func (b *Bus) Beat(ctx context.Context, ttl time.Duration, say func() runs.Beat)
 		case err == nil:
 			good = time.Now()
 		case time.Since(good) > ttl:
-			b.log.Warn("heartbeats of this worker are not stored", zap.String("why", b.why(err)))
+			b.log.Warn("heartbeats of this worker are not stored", zap.String("why", b.Explain(err)))
 			good = time.Now()
 		}
 		select {
@@ -52,7 +54,7 @@ func (b *Bus) beat(ctx context.Context, v runs.Beat, ttl time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	m := nats.NewMsg(bucketSubject(b.State(), workerKey(v.ID)))
+	m := nats.NewMsg(bucket.Subject(b.State(), WorkerKey(v.ID)))
 	m.Data = body
 	_, err = b.js.PublishMsg(ctx, m, jetstream.WithMsgTTL(max(ttl, time.Second).Round(time.Second)), jetstream.WithRetryAttempts(0))
 	return err
@@ -62,10 +64,9 @@ func (b *Bus) beat(ctx context.Context, v runs.Beat, ttl time.Duration) error {
 // that are remembered first, until ctx ends; then it returns nil. At is when
 // it was said, by the server's clock.
 func (b *Bus) WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.Time)) error {
-	prefix := bucketSubject(b.State(), workerKey(""))
-	return b.follow(ctx, b.js, bucketStream(b.State()), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{prefix + "*"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
+	prefix := bucket.Subject(b.State(), WorkerKey(""))
+	w := reader.Watch{JS: b.js, Stream: bucket.Stream(b.State()), Subject: prefix + "*", Log: b.log}
+	return w.Run(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		var v runs.Beat
 		if json.Unmarshal(m.Data(), &v) == nil && v.ID == strings.TrimPrefix(m.Subject(), prefix) {
 			each(v, meta.Timestamp)

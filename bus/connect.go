@@ -1,8 +1,11 @@
 // Package bus is linesman on NATS: the only place that knows subjects,
 // streams and headers.
 //
-//	worker ─▶ RawLog ─▶ RAW ─▶ Normalizer ─┬▶ EVENTS ─▶ Reader
-//	                                       └▶ RUNS
+//	worker ─▶ RawLog ─▶ RAW ─▶ pipeline.Normalizer ─┬▶ EVENTS ─▶ Bus.Read
+//	                                                └▶ RUNS ───▶ Bus.Record, Bus.WatchRuns
+//
+// It starts no server (package embedded does), and makes no events (package
+// pipeline does).
 //
 // What holds, and for whom:
 //
@@ -29,13 +32,15 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus/reader"
 )
 
 // ErrUnreachable reports that no NATS server could be reached.
 var ErrUnreachable = errors.New("NATS is out of reach")
 
 // ErrUnfit reports a server that linesman cannot work with.
-var ErrUnfit = errors.New("this NATS server will not do")
+var ErrUnfit = reader.ErrUnfit
 
 // ErrRefused reports that the server refused the credentials; it is
 // [ErrUnreachable], too.
@@ -49,6 +54,9 @@ const (
 	// minVersion brought per-message TTLs, which the lease needs.
 	minMajor, minMinor = 2, 11
 )
+
+// InboxPrefix is the prefix of a user's own inboxes: nobody else may listen there.
+func InboxPrefix(user string) string { return "_INBOX_" + user }
 
 // Login is how to get into one account of a server.
 type Login struct {
@@ -318,14 +326,26 @@ func (b *Bus) Since() time.Time {
 // OneAccount reports whether the events are in the account of all else.
 func (b *Bus) OneAccount() bool { return b.public == b.inside }
 
+// Under is the bus with other names, on the same connections. It notices nothing of
+// requests that are denied.
+func (b *Bus) Under(names Names) *Bus {
+	return &Bus{Names: names, inside: b.inside, public: b.public, js: b.js, jsPub: b.jsPub, log: b.log}
+}
+
+// JetStream is JetStream in the inside account: all streams but EVENTS.
+func (b *Bus) JetStream() jetstream.JetStream { return b.js }
+
+// PublicJetStream is JetStream in the account of EVENTS.
+func (b *Bus) PublicJetStream() jetstream.JetStream { return b.jsPub }
+
 // Inside is the connection to the inside account, for a service on it.
 func (b *Bus) Inside() *nats.Conn { return b.inside }
 
 // Connected reports whether the server is there at the moment.
 func (b *Bus) Connected() bool { return b.inside.IsConnected() && b.public.IsConnected() }
 
-// connections is how many of the bus's connections there are at the moment.
-func (b *Bus) connections() (n int) {
+// Connections is how many of the bus's connections there are at the moment.
+func (b *Bus) Connections() (n int) {
 	if b.inside.IsConnected() {
 		n++
 	}
@@ -333,20 +353,4 @@ func (b *Bus) connections() (n int) {
 		n++
 	}
 	return n
-}
-
-// Connect connects to an embedded server as one of its users, and in the
-// public account as that user's other self, where it has one.
-func (s *Server) Connect(ctx context.Context, user string, names Names, log *zap.Logger) (*Bus, error) {
-	inside, public := s.Credentials.Logins(s.url, user)
-	return Connect(ctx, inside, public, names, log)
-}
-
-// Logins are a user's logins to the inside and the public account.
-func (c Credentials) Logins(url, user string) (inside, public Login) {
-	inside = Login{URL: url, User: user, Password: c[user]}
-	if p, ok := c[user+publicSuffix]; ok {
-		public = Login{URL: url, User: user + publicSuffix, Password: p}
-	}
-	return inside, public
 }

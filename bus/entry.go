@@ -20,9 +20,9 @@ func encodeEntry(subject string, e runs.Entry) *nats.Msg {
 	return &nats.Msg{Subject: subject, Header: h, Data: e.Body}
 }
 
-// decodeEntry reads a message of RAW. Of one that is not readable it gives
+// DecodeEntry reads a message of RAW. Of one that is not readable it gives
 // what it can: at least the time.
-func decodeEntry(h nats.Header, body []byte) (e runs.Entry, ok bool) {
+func DecodeEntry(h nats.Header, body []byte) (e runs.Entry, ok bool) {
 	e = runs.Entry{Kind: runs.Kind(h.Get(HeaderRecord)), Body: body}
 	at, err := strconv.ParseInt(h.Get(HeaderTime), 10, 64)
 	if err != nil || at < 0 {

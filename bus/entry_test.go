@@ -29,7 +29,7 @@ func FuzzRawMessages(f *testing.F) {
 			{Header: nats.Header{HeaderRecord: {kind1}, HeaderTime: {time1}, HeaderOffset: {offset1}}, Data: body1},
 			{Header: nats.Header{HeaderRecord: {kind2}, HeaderTime: {time2}, HeaderOffset: {offset2}}, Data: body2},
 		} {
-			e, ok := decodeEntry(m.Header, m.Data)
+			e, ok := DecodeEntry(m.Header, m.Data)
 			emit := func(m normalizer.Message) {
 				if !utf8.Valid(m.Body) || len(m.Body) > 3*(bounds.MaxText+bounds.MaxData) || strings.ContainsAny(m.Token, ". *>") {
 					t.Errorf("an event of %d bytes, token %q", len(m.Body), m.Token)
@@ -39,7 +39,7 @@ func FuzzRawMessages(f *testing.F) {
 				fold.Unreadable(uint64(i+1), e.Time, emit)
 				continue
 			}
-			if again, ok := decodeEntry(encodeEntry("s", e).Header, e.Body); !ok || again.Kind != e.Kind || again.Time != e.Time || again.Offset != e.Offset {
+			if again, ok := DecodeEntry(encodeEntry("s", e).Header, e.Body); !ok || again.Kind != e.Kind || again.Time != e.Time || again.Offset != e.Offset {
 				t.Errorf("%+v comes back as %+v", e, again)
 			}
 			fold.Apply(uint64(i+1), e, emit)

@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"context"
@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -14,24 +17,25 @@ import (
 func TestFollowingBeginsOnceTheServerIsBack(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 4096)}, "a")
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 4096)}, "a")
 	normalize(t, b)
-	gone := s.now()
-	gone.Shutdown()
-	gone.WaitForShutdown()
-	until(t, "the connection is not lost", b.public.IsReconnecting)
+	back, restarted := make(chan struct{}), make(chan error, 1)
+	go func() {
+		restarted <- s.Restart(func() error { <-back; return nil })
+	}()
+	bustest.Until(t, "the connection is not lost", b.PublicJetStream().Conn().IsReconnecting)
 
 	enough := errors.New("enough")
 	read := make(chan error, 1)
 	go func() {
-		read <- b.Read(t.Context(), Filter{Run: "a", Follow: true}, func(Stored) error { return enough })
+		read <- b.Read(t.Context(), bus.Filter{Run: "a", Follow: true}, func(bus.Stored) error { return enough })
 	}()
-	if err := b.Read(t.Context(), Filter{Run: "a"}, func(Stored) error { return nil }); err == nil {
+	if err := b.Read(t.Context(), bus.Filter{Run: "a"}, func(bus.Stored) error { return nil }); err == nil {
 		t.Error("who does not follow is told nothing of a server that is away")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.Read(ended, Filter{Run: "a", Follow: true}, func(Stored) error { return enough }); err != nil {
+	if err := b.Read(ended, bus.Filter{Run: "a", Follow: true}, func(bus.Stored) error { return enough }); err != nil {
 		t.Errorf("ended before it began: %v", err)
 	}
 	select {
@@ -39,7 +43,8 @@ func TestFollowingBeginsOnceTheServerIsBack(t *testing.T) {
 		t.Fatalf("it ended without a server: %v", err)
 	default:
 	}
-	if err := s.restart(); err != nil {
+	close(back)
+	if err := <-restarted; err != nil {
 		t.Fatal(err)
 	}
 	if err := <-read; !errors.Is(err, enough) {
@@ -52,12 +57,12 @@ func TestFollowingBeginsOnceTheServerIsBack(t *testing.T) {
 func TestReaderWhoseFirstAnswerIsLostAsksAgain(t *testing.T) {
 	t.Parallel()
 	for _, follow := range []bool{true, false} {
-		b, bus := through(t)
-		many(t, bus, 1)
-		b.arm("$JS.API.STREAM.INFO."+bus.Names.Events(), true)
+		b, client := through(t)
+		bustest.Fill(t, client, 1)
+		b.arm("$JS.API.STREAM.INFO."+client.Names.Events(), true)
 		enough := errors.New("enough")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		if err := bus.Read(ctx, Filter{Follow: follow}, func(Stored) error { return enough }); !errors.Is(err, enough) {
+		if err := client.Read(ctx, bus.Filter{Follow: follow}, func(bus.Stored) error { return enough }); !errors.Is(err, enough) {
 			t.Errorf("follow %t: %v, want the event", follow, err)
 		}
 		cancel()
@@ -70,11 +75,11 @@ func TestReaderWhoseFirstAnswerIsLostAsksAgain(t *testing.T) {
 func TestFollowerWithoutPermissionEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	many(t, b, 1)
-	stranger := connect(t, s, WorkerUser)
+	bustest.Fill(t, b, 1)
+	stranger := bustest.Connect(t, s, embedded.WorkerUser)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := stranger.Read(ctx, Filter{Follow: true}, func(Stored) error { return nil }); !errors.Is(err, ErrDenied) {
+	if err := stranger.Read(ctx, bus.Filter{Follow: true}, func(bus.Stored) error { return nil }); !errors.Is(err, bus.ErrDenied) {
 		t.Errorf("got %v, want ErrDenied", err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -78,7 +80,7 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 		}},
 		{"requests", func() (err error) { f.Requests, err = b.forgetRequests(ctx, run); return err }},
 		{"registrations", func() error {
-			_, err := purge(ctx, b.js, bucketStream(b.Push()), bucketSubject(b.Push(), run))
+			_, err := purge(ctx, b.js, bucket.Stream(b.Push()), bucket.Subject(b.Push(), run))
 			return err
 		}},
 		{"notices", func() (err error) {
@@ -100,7 +102,7 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 // recordedWholly returns once the normalizer has recorded all that RAW holds
 // of a run that has ended.
 func (b *Bus) recordedWholly(ctx context.Context, run string) error {
-	if removed, err := b.removed(ctx, run); removed || err != nil {
+	if removed, err := b.Removed(ctx, run); removed || err != nil {
 		return err // an ended one, or one that was forgotten halfway
 	}
 	raw, err := b.js.Stream(ctx, b.Raw())
@@ -114,7 +116,7 @@ func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 	case err != nil:
 		return fmt.Errorf("run %s: %w", run, err)
 	default:
-		if err := b.normalizerReached(ctx, last.Sequence); err != nil {
+		if err := b.Reached(ctx, last.Sequence); err != nil {
 			return err
 		}
 	}
@@ -140,7 +142,7 @@ func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
 		case !ok && (last == 0 || late): // it has aged out
 			return nil
 		case !ok:
-			if removed, err := b.removed(ctx, run); removed || err != nil {
+			if removed, err := b.Removed(ctx, run); removed || err != nil {
 				return err
 			}
 		}
@@ -213,11 +215,11 @@ func (b *Bus) notWaiting(ctx context.Context, run string) error {
 
 // mark replaces the record of a run by the mark that it was removed.
 func (b *Bus) mark(ctx context.Context, run string) (had bool, err error) {
-	stream, err := b.js.Stream(ctx, bucketStream(b.Runs()))
+	stream, err := b.js.Stream(ctx, bucket.Stream(b.Runs()))
 	if err != nil {
 		return false, err
 	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.Runs(), run))
+	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.Runs(), run))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return false, b.RemoveRun(ctx, run, 0)
@@ -231,13 +233,13 @@ func (b *Bus) mark(ctx context.Context, run string) (had bool, err error) {
 
 // forgetRequests erases the requests that made the run, or were about it.
 func (b *Bus) forgetRequests(ctx context.Context, run string) (n uint64, err error) {
-	stream := bucketStream(b.Requests())
+	stream := bucket.Stream(b.Requests())
 	s, err := b.js.Stream(ctx, stream)
 	if err != nil {
 		return 0, err
 	}
-	t := &tail{js: b.js, stream: stream, subject: bucketSubject(b.Requests(), ">"), from: 1, batch: 256}
-	err = t.upTo(ctx, s.CachedInfo(), func(m jetstream.Msg) (bool, error) {
+	t := &reader.Tail{JS: b.js, Stream: stream, Subject: bucket.Subject(b.Requests(), ">"), From: 1, Batch: 256}
+	err = t.UpTo(ctx, s.CachedInfo(), func(m jetstream.Msg) (bool, error) {
 		var request struct {
 			Run     string `json:"run"`
 			Outcome struct {

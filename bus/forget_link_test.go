@@ -1,9 +1,11 @@
-package bus
+package bus_test
 
 import (
 	"errors"
 	"testing"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,7 +24,7 @@ func TestATaskIsForgottenFromItsBeginning(t *testing.T) {
 			{Kind: runs.Exited, Time: 2_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})},
 		}
 	}
-	interleave(t, b, map[string][]runs.Entry{
+	bustest.Interleave(t, b, map[string][]runs.Entry{
 		"t": leg("", runs.ExitNeedsAgent), "t-2": leg("t", runs.ExitNeedsAgent), "t-3": leg("t", 0),
 	}, "t", "t-2", "t-3")
 	normalize(t, b)
@@ -32,9 +34,9 @@ func TestATaskIsForgottenFromItsBeginning(t *testing.T) {
 			t.Errorf("forget %s: %v, want %v", run, err, want)
 		}
 	}
-	forget("t-3", ErrNeeded)
+	forget("t-3", bus.ErrNeeded)
 	forget("t", nil)
-	forget("t-3", ErrNeeded)
+	forget("t-3", bus.ErrNeeded)
 	forget("t-2", nil)
 	forget("t-3", nil)
 	for _, run := range []string{"t", "t-2", "t-3"} {
@@ -58,7 +60,7 @@ func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
 	}
 	code := runs.ExitNeedsAgent
 	asks := runs.Entry{Kind: runs.Exited, Time: 2_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})}
-	interleave(t, b, map[string][]runs.Entry{
+	bustest.Interleave(t, b, map[string][]runs.Entry{
 		"waits": entries("", asks),
 		"works": entries("", asks), "works-2": entries("works"),
 		"asks": entries("", asks), "asks-2": entries("asks", asks),
@@ -66,12 +68,12 @@ func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
 	}, "waits", "works", "works-2", "asks", "asks-2", "alone", "alone-2")
 	normalize(t, b)
 	for _, run := range []string{"waits", "works", "works-2", "asks", "asks-2", "alone"} {
-		if f, err := b.Forget(t.Context(), run); !errors.Is(err, ErrOpen) || f != (Forgotten{}) {
-			t.Errorf("forget %s: %+v, %v; want %v", run, f, err, ErrOpen)
+		if f, err := b.Forget(t.Context(), run); !errors.Is(err, bus.ErrOpen) || f != (bus.Forgotten{}) {
+			t.Errorf("forget %s: %+v, %v; want %v", run, f, err, bus.ErrOpen)
 		}
 	}
 
-	interleave(t, b, map[string][]runs.Entry{"waits-2": entries("waits", runs.Entry{Kind: runs.Cancelled, Time: 3_000, Body: runs.Encode(runs.Remark{})},
+	bustest.Interleave(t, b, map[string][]runs.Entry{"waits-2": entries("waits", runs.Entry{Kind: runs.Cancelled, Time: 3_000, Body: runs.Encode(runs.Remark{})},
 		runs.Entry{Kind: runs.Exited, Time: 3_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonCancelled})})}, "waits-2")
 	normalize(t, b)
 	for _, run := range []string{"waits", "waits-2"} {

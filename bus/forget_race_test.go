@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -17,10 +20,10 @@ import (
 func TestForgetWaitsForTheRecordsOfACutThatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
-	log := corpusLog(t, "shell-ok", 500)
-	interleave(t, b, map[string][]runs.Entry{"whole": log, "half": log[:2]}, "whole", "half")
+	log := bustest.CorpusLog(t, "shell-ok", 500)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"whole": log, "half": log[:2]}, "whole", "half")
 	normalize(t, b) // the record of half says that it works
-	interleave(t, b, map[string][]runs.Entry{"young": log}, "young")
+	bustest.Interleave(t, b, map[string][]runs.Entry{"young": log}, "young")
 	half, err := b.OpenLog(t.Context(), "codex", "half", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
@@ -32,26 +35,26 @@ func TestForgetWaitsForTheRecordsOfACutThatIsUnderWay(t *testing.T) {
 	}
 
 	// As a normalizer does at the beginning of a cut.
-	state, err := b.js.Stream(t.Context(), bucketStream(b.State()))
+	state, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.State()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := state.GetLastMsgForSubject(t.Context(), bucketSubject(b.State(), checkpointKey))
+	m, err := state.GetLastMsgForSubject(t.Context(), bucket.Subject(b.State(), bus.CheckpointKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c checkpoint
+	var c bus.Checkpoint
 	if err := json.Unmarshal(m.Data, &c); err != nil {
 		t.Fatal(err)
 	}
 	old := m.Data
-	c.CutRaw = lastSeq(t, b.js, b.Raw())
+	c.CutRaw = bustest.LastSeq(t, b.JetStream(), b.Raw())
 	begun, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	subject := bucketSubject(b.State(), checkpointKey)
-	if _, err := b.js.Publish(t.Context(), subject, begun); err != nil {
+	subject := bucket.Subject(b.State(), bus.CheckpointKey)
+	if _, err := b.JetStream().Publish(t.Context(), subject, begun); err != nil {
 		t.Fatal(err)
 	}
 	for _, run := range []string{"young", "half"} {
@@ -63,7 +66,7 @@ func TestForgetWaitsForTheRecordsOfACutThatIsUnderWay(t *testing.T) {
 		}
 	}
 
-	if _, err := b.js.Publish(t.Context(), subject, old); err != nil {
+	if _, err := b.JetStream().Publish(t.Context(), subject, old); err != nil {
 		t.Fatal(err)
 	}
 	normalize(t, b)
@@ -82,7 +85,7 @@ func TestForgottenRunIsInNoQueue(t *testing.T) {
 	task := runs.Task{Run: "T-1", Agent: "codex", Mode: runs.ReadOnly, Prompt: "sentinel", Dir: "/"}
 	for _, run := range []string{"T-1", "T-2"} {
 		task.Run = run
-		if _, _, err := b.Submit(t.Context(), DefaultQueue, task, 1); err != nil {
+		if _, _, err := b.Submit(t.Context(), bus.DefaultQueue, task, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,7 +100,7 @@ func TestForgottenRunIsInNoQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	for run, want := range map[string]bool{"T-1": false, "T-2": true} {
-		if is, err := b.Queued(t.Context(), DefaultQueue, run); err != nil || is != want {
+		if is, err := b.Queued(t.Context(), bus.DefaultQueue, run); err != nil || is != want {
 			t.Errorf("%s is in the queue: %v, %v; want %v", run, is, err, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"bytes"
@@ -9,7 +9,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
@@ -25,13 +30,13 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 		t.Run("broken off before "+broken, func(t *testing.T) {
 			_, b := serve(t)
 			ctx := t.Context()
-			gone, stays, later := corpusLog(t, "plan", 333), corpusLog(t, "shell-fail", 700), corpusLog(t, "shell-ok", 500)
+			gone, stays, later := bustest.CorpusLog(t, "plan", 333), bustest.CorpusLog(t, "shell-fail", 700), bustest.CorpusLog(t, "shell-ok", 500)
 			line := `{"type":"item.completed","item":{"id":"item_9","type":"agent_message","text":"` + secret + `"}}` + "\n"
 			end := gone[len(gone)-1]
 			at := gone[len(gone)-2]
 			gone = append(gone[:len(gone)-1], runs.Entry{Kind: runs.Out, Time: 8_000, Offset: at.Offset + int64(len(at.Body)), Body: []byte(line)}, end)
 			half := len(stays) / 2
-			interleave(t, b, map[string][]runs.Entry{"stays": stays[:half], "gone": gone}, "stays", "gone") // the last event is a forgotten one
+			bustest.Interleave(t, b, map[string][]runs.Entry{"stays": stays[:half], "gone": gone}, "stays", "gone") // the last event is a forgotten one
 			normalize(t, b)
 			remembered := func(key, form string) {
 				if _, ok, err := b.RequestStore().Put(ctx, key, fmt.Appendf(nil, form, "gone"), time.Hour, 0); err != nil || !ok {
@@ -45,14 +50,14 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 				t.Fatal(ok, err)
 			}
 
-			if _, err := b.Forget(ctx, "stays"); !errors.Is(err, ErrOpen) {
+			if _, err := b.Forget(ctx, "stays"); !errors.Is(err, bus.ErrOpen) {
 				t.Errorf("an open run: %v", err)
 			}
 			if _, err := b.Forget(ctx, "nobody"); !errors.Is(err, runs.ErrNoRun) {
 				t.Errorf("no run: %v", err)
 			}
 			if broken != "" {
-				_, err := b.forget(ctx, "gone", func(step string) error {
+				_, err := b.ForgetEach(ctx, "gone", func(step string) error {
 					if step == broken {
 						return errDied
 					}
@@ -70,7 +75,7 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 			if broken == "" && (f.Entries != uint64(len(gone)) || f.Events == 0 || !f.Record || f.Requests != 2) {
 				t.Errorf("forgotten %+v", f)
 			}
-			if again, err := b.Forget(ctx, "gone"); err != nil || again != (Forgotten{}) {
+			if again, err := b.Forget(ctx, "gone"); err != nil || again != (bus.Forgotten{}) {
 				t.Errorf("again %+v, %v", again, err)
 			}
 
@@ -83,7 +88,7 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			interleave(t, b, map[string][]runs.Entry{"later": later}, "later")
+			bustest.Interleave(t, b, map[string][]runs.Entry{"later": later}, "later")
 			normalize(t, b)
 
 			for id, log := range map[string][]runs.Entry{"stays": stays, "later": later} {
@@ -92,25 +97,25 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 				for i, e := range log {
 					fold.Apply(uint64(i+1), e, func(m normalizer.Message) { want = append(want, m.Token+" "+string(m.Body)) })
 				}
-				if err := b.Read(ctx, Filter{Run: id}, func(s Stored) error {
+				if err := b.Read(ctx, bus.Filter{Run: id}, func(s bus.Stored) error {
 					have = append(have, s.Token+" "+string(s.Body))
 					return nil
 				}); err != nil {
 					t.Fatal(err)
 				}
-				diff(t, id, have, want)
+				bustest.Diff(t, id, have, want)
 			}
-			for _, js := range []jetstream.JetStream{b.js, b.jsPub} {
+			for _, js := range []jetstream.JetStream{b.JetStream(), b.PublicJetStream()} {
 				for info := range js.ListStreams(ctx).Info() {
 					wholly(t, js, info, func(subject string, body []byte) {
-						usage := info.Config.Name == bucketStream(b.Threads()) // whoever goes on with its thread counts from there
-						if bytes.Contains(body, []byte(secret)) || bytes.Contains(body, []byte(`"gone"`)) && !usage && subject != bucketSubject(b.Requests(), "other") {
+						usage := info.Config.Name == bucket.Stream(b.Threads()) // whoever goes on with its thread counts from there
+						if bytes.Contains(body, []byte(secret)) || bytes.Contains(body, []byte(`"gone"`)) && !usage && subject != bucket.Subject(b.Requests(), "other") {
 							t.Errorf("%s still tells of it: %.200s", subject, body)
 						}
 					})
 				}
 			}
-			r, err := b.Rebuild(ctx, []normalizer.Backend{codex.Backend{}}, 0, b.log)
+			r, err := pipeline.Rebuild(ctx, b, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop())
 			if err != nil || len(r.Differences) > 0 || r.Runs != 2 {
 				t.Errorf("rebuilt %+v, %v", r, err)
 			}

@@ -2,28 +2,28 @@ package bus
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus/bucket"
 )
 
 // Health reports what keeps linesman from taking and storing, nil for
 // nothing: the streams are there and have room, a write is acknowledged, a
 // normalizer is at work, and what it has not read yet is not old.
 func (b *Bus) Health(ctx context.Context) error {
-	_, err := b.HealthAs(ctx, OperatorUser)
+	_, err := b.HealthAs(ctx, func(string) bool { return true })
 	return err
 }
 
-// HealthAs is Health as far as one of the users of [Accounts] may look; unchecked
-// is the rest.
-func (b *Bus) HealthAs(ctx context.Context, user string) (unchecked []string, err error) {
+// HealthAs is Health as far as a user may look: permitted reports whether it may
+// publish a subject. Unchecked is the rest.
+func (b *Bus) HealthAs(ctx context.Context, permitted func(subject string) bool) (unchecked []string, err error) {
 	may := func(what, subject string) bool {
-		ok := permitted(b.Names, user, subject)
+		ok := permitted(subject)
 		if !ok {
 			unchecked = append(unchecked, what)
 		}
@@ -34,7 +34,7 @@ func (b *Bus) HealthAs(ctx context.Context, user string) (unchecked []string, er
 	for _, s := range []struct {
 		js   jetstream.JetStream
 		name string
-	}{{b.js, b.Raw()}, {b.jsPub, b.Names.Events()}, {b.js, bucketStream(b.Runs())}, {b.js, bucketStream(b.State())}} {
+	}{{b.js, b.Raw()}, {b.jsPub, b.Names.Events()}, {b.js, bucket.Stream(b.Runs())}, {b.js, bucket.Stream(b.State())}} {
 		if !may("stream "+s.name, "$JS.API.STREAM.INFO."+s.name) {
 			continue
 		}
@@ -54,30 +54,15 @@ func (b *Bus) HealthAs(ctx context.Context, user string) (unchecked []string, er
 	if problems != nil {
 		return unchecked, errors.Join(problems...)
 	}
-	if may("that a write is acknowledged", bucketSubject(b.State(), healthKey)) {
+	if may("that a write is acknowledged", bucket.Subject(b.State(), healthKey)) {
 		if err := b.probe(ctx); err != nil {
 			return unchecked, b.plainly(err)
 		}
 	}
-	if may("the normalizer", "$JS.API.STREAM.MSG.GET."+bucketStream(b.State())) {
+	if may("the normalizer", "$JS.API.STREAM.MSG.GET."+bucket.Stream(b.State())) {
 		return unchecked, b.plainly(b.normalizerHealth(ctx, raw.State.LastSeq))
 	}
 	return unchecked, nil
-}
-
-// permitted reports whether a user, or its other self in the account of the
-// events, may publish a subject.
-func permitted(n Names, user, subject string) bool {
-	for _, g := range grants(n) {
-		if g.user == user || g.user == user+publicSuffix {
-			for _, pattern := range g.publish {
-				if server.SubjectMatchesFilter(subject, pattern) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 const healthKey = "health"
@@ -85,12 +70,12 @@ const healthKey = "health"
 // probe writes and reads a key.
 func (b *Bus) probe(ctx context.Context) error {
 	want := time.Now().UTC().Format(time.RFC3339Nano)
-	subject := bucketSubject(b.State(), healthKey)
+	subject := bucket.Subject(b.State(), healthKey)
 	ack, err := b.js.Publish(ctx, subject, []byte(want))
 	if err != nil {
 		return fmt.Errorf("nothing can be stored: %w", err)
 	}
-	if ack.Stream != bucketStream(b.State()) {
+	if ack.Stream != bucket.Stream(b.State()) {
 		return fmt.Errorf("what is stored goes to the wrong stream, %s", ack.Stream)
 	}
 	return nil
@@ -99,28 +84,23 @@ func (b *Bus) probe(ctx context.Context) error {
 // normalizerHealth waits until the normalizer's checkpoint has reached seq,
 // as long as it moves or ctx lasts.
 func (b *Bus) normalizerHealth(ctx context.Context, seq uint64) error {
-	state, err := b.js.Stream(ctx, bucketStream(b.State()))
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", b.State(), err)
+	state := bucket.New(b.js, b.State())
+	if err := state.Open(ctx); err != nil {
+		return err
 	}
-	if m, err := state.GetLastMsgForSubject(ctx, bucketSubject(b.State(), leaseKey)); errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && len(m.Data) == 0 {
-		return errors.New("no normalizer is at work")
-	} else if err != nil {
+	if lease, err := state.Get(ctx, NormalizerLease); err != nil {
 		return fmt.Errorf("read the lease: %w", err)
+	} else if len(lease.Value) == 0 {
+		return errors.New("no normalizer is at work")
 	}
 	started := time.Now()
-	var first, last checkpoint
+	var first Checkpoint
 	for {
-		m, err := state.GetLastMsgForSubject(ctx, bucketSubject(b.State(), checkpointKey))
-		switch {
-		case err == nil:
-			if err := json.Unmarshal(m.Data, &last); err != nil {
-				return errors.New("the checkpoint is not of the known form")
-			}
-		case !errors.Is(err, jetstream.ErrMsgNotFound):
-			return fmt.Errorf("read the checkpoint: %w", err)
+		last, _, err := readCheckpoint(ctx, state)
+		if err != nil {
+			return err
 		}
-		if first == (checkpoint{}) {
+		if first == (Checkpoint{}) {
 			first = last
 		}
 		// CutRaw, not Raw: an unfinished line may hold Raw back for as long as it likes.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus/bucket"
 )
 
 // MostRequests bounds the bucket of requests, in bytes. An entry takes about
@@ -27,11 +29,11 @@ func (b *Bus) RequestStore() *Requests { return &Requests{b} }
 
 // Get reads an entry and its revision. A key without an entry has revision 0.
 func (r *Requests) Get(ctx context.Context, key string) (value []byte, revision uint64, err error) {
-	stream, err := r.bus.js.Stream(ctx, bucketStream(r.bus.Requests()))
+	stream, err := r.bus.js.Stream(ctx, bucket.Stream(r.bus.Requests()))
 	if err != nil {
 		return nil, 0, fmt.Errorf("bucket %s: %w", r.bus.Requests(), err)
 	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(r.bus.Requests(), key))
+	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(r.bus.Requests(), key))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, 0, nil
@@ -46,7 +48,7 @@ func (r *Requests) Get(ctx context.Context, key string) (value []byte, revision 
 // somebody else wrote meanwhile. Without an answer nobody knows what was
 // stored; read it.
 func (r *Requests) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error) {
-	m := nats.NewMsg(bucketSubject(r.bus.Requests(), key))
+	m := nats.NewMsg(bucket.Subject(r.bus.Requests(), key))
 	m.Data = value
 	ack, err := r.bus.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(revision), jetstream.WithMsgTTL(max(ttl, time.Second).Round(time.Second)))
 	var api *jetstream.APIError

@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"encoding/json"
@@ -8,13 +8,17 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 )
 
 func TestOfTwoWritersOfARequestTheFirstWins(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	a, b := connect(t, s, ResponderUser).RequestStore(), connect(t, s, ResponderUser).RequestStore()
+	a, b := bustest.Connect(t, s, embedded.ResponderUser).RequestStore(), bustest.Connect(t, s, embedded.ResponderUser).RequestStore()
 	if value, revision, err := a.Get(t.Context(), "key"); value != nil || revision != 0 || err != nil {
 		t.Fatalf("before: %s %d %v", value, revision, err)
 	}
@@ -39,7 +43,7 @@ func TestOfTwoWritersOfARequestTheFirstWins(t *testing.T) {
 func TestARequestGoesWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	r := connect(t, s, ResponderUser).RequestStore()
+	r := bustest.Connect(t, s, embedded.ResponderUser).RequestStore()
 	if _, ok, err := r.Put(t.Context(), "key", []byte("a"), time.Second, 0); !ok || err != nil {
 		t.Fatalf("%v %v", ok, err)
 	}
@@ -65,12 +69,12 @@ func TestARequestGoesWhenItsTimeIsOver(t *testing.T) {
 func TestTheBucketOfRequestsIsBounded(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
-	stream, err := b.js.Stream(t.Context(), bucketStream(b.Requests()))
+	stream, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.Requests()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := stream.CachedInfo().Config
-	if c.MaxBytes != MostRequests || c.Discard != jetstream.DiscardNew || c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
+	if c.MaxBytes != bus.MostRequests || c.Discard != jetstream.DiscardNew || c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
 		t.Errorf("%+v", c)
 	}
 }
@@ -78,7 +82,7 @@ func TestTheBucketOfRequestsIsBounded(t *testing.T) {
 func TestWorkersCannotSeeRequests(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	if _, _, err := connect(t, s, WorkerUser).RequestStore().Get(t.Context(), "key"); err == nil {
+	if _, _, err := bustest.Connect(t, s, embedded.WorkerUser).RequestStore().Get(t.Context(), "key"); err == nil {
 		t.Error("a worker reads them")
 	}
 }
@@ -88,28 +92,28 @@ func TestWorkersCannotSeeRequests(t *testing.T) {
 func TestASubmissionThatWasKilledHalfwayIsCompleted(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	b := connect(t, s, ResponderUser)
-	body, err := json.Marshal(task("T-1"))
+	b := bustest.Connect(t, s, embedded.ResponderUser)
+	body, err := json.Marshal(bustest.Task("T-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ack, err := b.js.Publish(t.Context(), b.WorkSubject(DefaultQueue, "T-1"), body)
+	ack, err := b.JetStream().Publish(t.Context(), b.WorkSubject(bus.DefaultQueue, "T-1"), body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := task("T-1")
+	other := bustest.Task("T-1")
 	other.Prompt = "Break it."
-	if _, _, err := b.Submit(t.Context(), DefaultQueue, other, 1); !errors.Is(err, runs.ErrKnownRun) {
+	if _, _, err := b.Submit(t.Context(), bus.DefaultQueue, other, 1); !errors.Is(err, runs.ErrKnownRun) {
 		t.Errorf("another task under its id: %v", err)
 	}
-	work, raw, err := b.Submit(t.Context(), DefaultQueue, task("T-1"), 2)
+	work, raw, err := b.Submit(t.Context(), bus.DefaultQueue, bustest.Task("T-1"), 2)
 	if err != nil || work != ack.Sequence || raw == 0 {
 		t.Fatalf("the same task: %d %d %v, want place %d", work, raw, err, ack.Sequence)
 	}
-	if _, _, err := b.Submit(t.Context(), DefaultQueue, task("T-1"), 3); !errors.Is(err, runs.ErrKnownRun) {
+	if _, _, err := b.Submit(t.Context(), bus.DefaultQueue, bustest.Task("T-1"), 3); !errors.Is(err, runs.ErrKnownRun) {
 		t.Errorf("once more: %v", err)
 	}
-	d := take(t, connect(t, s, WorkerUser))
+	d := bustest.Take(t, bustest.Connect(t, s, embedded.WorkerUser))
 	if got, err := d.Task(); err != nil || got.Run != "T-1" || got.Prompt != "Fix it." || d.Work() != work {
 		t.Errorf("a worker gets %+v, %v", got, err)
 	}
@@ -119,9 +123,9 @@ func TestTheGovernanceTokenIsKeptWithTheRun(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	token := `e30.e30.c2ln "\<&>`
-	one := task("T-1")
+	one := bustest.Task("T-1")
 	one.Governance = token
-	if _, _, err := connect(t, s, ResponderUser).Submit(t.Context(), DefaultQueue, one, 1); err != nil {
+	if _, _, err := bustest.Connect(t, s, embedded.ResponderUser).Submit(t.Context(), bus.DefaultQueue, one, 1); err != nil {
 		t.Fatal(err)
 	}
 	if row, err := b.Peek(t.Context(), "T-1"); err != nil || row.Governance != token {

@@ -2,8 +2,6 @@ package bus
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,18 +16,9 @@ type Lag struct {
 // Lag reads how far the normalizer is. While it works some of each is normal:
 // it records what it has done about once a second.
 func (b *Bus) Lag(ctx context.Context) (l Lag, err error) {
-	state, err := b.js.Stream(ctx, bucketStream(b.State()))
+	c, _, err := b.Checkpoint(ctx)
 	if err != nil {
-		return l, fmt.Errorf("bucket %s: %w", b.State(), err)
-	}
-	var c checkpoint
-	m, err := state.GetLastMsgForSubject(ctx, bucketSubject(b.State(), checkpointKey))
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound): // nothing was recorded ever
-	case err != nil:
-		return l, fmt.Errorf("read the checkpoint: %w", err)
-	case json.Unmarshal(m.Data, &c) != nil:
-		return l, errors.New("the checkpoint is not of the known form")
+		return l, err
 	}
 	// The streams after the checkpoint: what comes between counts as behind.
 	for _, s := range []struct {

@@ -10,12 +10,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus/bucket"
 )
 
-// The lease decides who of several normalizers tries. It is only that: the
-// fences of EVENTS and RUNS keep out one that believes it still has it.
+// NormalizerLease is the key of the lease that decides who of several normalizers
+// tries. It is only that: the fences of EVENTS and RUNS keep out one that believes
+// it still has it.
+const NormalizerLease = "normalizer"
+
 const (
-	leaseKey   = "normalizer"
 	leaseTTL   = 4 * time.Second
 	leaseRenew = time.Second
 )
@@ -33,12 +37,12 @@ type lease struct {
 // takeLease waits until nobody holds the lease of a key, and takes it.
 func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 	l := &lease{bus: b, key: key, holder: nuid.Next()}
-	stream, err := b.js.Stream(ctx, bucketStream(b.State()))
+	stream, err := b.js.Stream(ctx, bucket.Stream(b.State()))
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", b.State(), err)
 	}
 	for {
-		m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.State(), key))
+		m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.State(), key))
 		free := false
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
@@ -69,12 +73,12 @@ func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 // is no longer sure, again and again until ctx ends; then it returns nil.
 func (b *Bus) AskCloud(ctx context.Context, f func(context.Context) error) error {
 	for {
-		err := b.alone(ctx, cloudKey, f)
+		err := b.WithLease(ctx, CloudLease, f)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			b.log.Warn("Codex Cloud is not polled", zap.String("why", b.why(err)))
+			b.log.Warn("Codex Cloud is not polled", zap.String("why", b.Explain(err)))
 		}
 		select {
 		case <-ctx.Done():
@@ -84,8 +88,9 @@ func (b *Bus) AskCloud(ctx context.Context, f func(context.Context) error) error
 	}
 }
 
-// alone calls f while it holds the lease of a key.
-func (b *Bus) alone(ctx context.Context, key string, f func(context.Context) error) error {
+// WithLease waits for the lease of a key in the state bucket, and calls f, with
+// a context that ends when it is no longer sure, while it holds the lease of a key.
+func (b *Bus) WithLease(ctx context.Context, key string, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l, err := takeLease(ctx, b, key)
@@ -112,7 +117,7 @@ func (b *Bus) alone(ctx context.Context, key string, f func(context.Context) err
 // ClearLease takes the lease from whoever had it: for a server that has just
 // been started, whose holder can only be of the time before.
 func (b *Bus) ClearLease(ctx context.Context) error {
-	if _, err := b.js.Publish(ctx, bucketSubject(b.State(), leaseKey), nil); err != nil {
+	if _, err := b.js.Publish(ctx, bucket.Subject(b.State(), NormalizerLease), nil); err != nil {
 		return fmt.Errorf("clear the lease: %w", err)
 	}
 	return nil
@@ -150,7 +155,7 @@ func (l *lease) drop() {
 func (l *lease) put(ctx context.Context, value []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTTL)
 	defer cancel()
-	m := nats.NewMsg(bucketSubject(l.bus.State(), l.key))
+	m := nats.NewMsg(bucket.Subject(l.bus.State(), l.key))
 	m.Data = value
 	ack, err := l.bus.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(l.revision), jetstream.WithMsgTTL(leaseTTL), jetstream.WithRetryAttempts(0))
 	if err != nil {

@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"bytes"
@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -67,19 +67,19 @@ func (b *breaker) hold() {
 }
 
 // through is a bus whose requests pass a breaker, with its streams.
-func through(t *testing.T) (*breaker, *Bus) {
+func through(t *testing.T) (*breaker, *bus.Bus) {
 	t.Helper()
 	b := startBreaker(t, plain(t, 1<<20)[len("nats://"):])
 	t.Cleanup(b.close)
-	bus, err := Connect(t.Context(), Login{URL: "nats://" + b.listener.Addr().String()}, Login{}, testNames, zap.NewNop())
+	client, err := bus.Connect(t.Context(), bus.Login{URL: "nats://" + b.listener.Addr().String()}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(bus.Close)
-	if _, err := bus.Ensure(t.Context(), DefaultLimits()); err != nil {
+	t.Cleanup(client.Close)
+	if _, err := client.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
-	return b, bus
+	return b, client
 }
 
 func startBreaker(t *testing.T, to string) *breaker {
@@ -157,7 +157,7 @@ func (b *breaker) lose(piece []byte) (lost, end, pass bool) {
 // waitFired waits until so many pieces were lost.
 func (b *breaker) waitFired(t *testing.T, n int) {
 	t.Helper()
-	until(t, fmt.Sprintf("%d pieces are not lost", n), func() bool {
+	bustest.Until(t, fmt.Sprintf("%d pieces are not lost", n), func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.fired == n
@@ -169,16 +169,16 @@ func (b *breaker) waitFired(t *testing.T, n int) {
 // must not take for somebody else: a worker would leave a run that it has begun.
 func TestEntryWhoseAnswerIsLostIsOurs(t *testing.T) {
 	t.Parallel()
-	b, bus := through(t)
-	l, err := bus.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	b, client := through(t)
+	l, err := client.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.armAnswer("PUB " + testNames.RawSubject("codex", "a"))
+	b.armAnswer("PUB " + bustest.Names.RawSubject("codex", "a"))
 	done := make(chan error, 1)
 	go func() { done <- l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte("{}")}) }()
 	b.waitFired(t, 1)
-	b.arm("$JS.API.STREAM.MSG.GET."+testNames.Raw(), true)
+	b.arm("$JS.API.STREAM.MSG.GET."+bustest.Names.Raw(), true)
 	b.release()
 	if err := <-done; err != nil {
 		t.Errorf("the entry that was stored: %v", err)
@@ -192,16 +192,16 @@ func TestEntryWhoseAnswerIsLostIsOurs(t *testing.T) {
 // breaks off.
 func TestEntryWhoseAnswerIsLostIsOursWhateverFollows(t *testing.T) {
 	t.Parallel()
-	b, bus := through(t)
-	l, err := bus.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	b, client := through(t)
+	l, err := client.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.armAnswer("PUB " + testNames.RawSubject("codex", "a"))
+	b.armAnswer("PUB " + bustest.Names.RawSubject("codex", "a"))
 	done := make(chan error, 1)
 	go func() { done <- l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte("{}")}) }()
 	b.waitFired(t, 1)
-	other, err := Connect(t.Context(), Login{URL: "nats://" + b.to}, Login{}, testNames, zap.NewNop())
+	other, err := bus.Connect(t.Context(), bus.Login{URL: "nats://" + b.to}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,18 +232,18 @@ func TestEntryWhoseAnswerIsLostIsOursWhateverFollows(t *testing.T) {
 // stand still, and a worker that is looking at a task would take no other.
 func TestRequestLostWithItsConnectionIsAskedAgainSoon(t *testing.T) {
 	t.Parallel()
-	b, bus := through(t)
-	first, err := bus.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	b, client := through(t)
+	first, err := client.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	b.arm("$JS.API.STREAM.MSG.GET."+testNames.Raw(), true)
+	b.arm("$JS.API.STREAM.MSG.GET."+bustest.Names.Raw(), true)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	l, err := bus.OpenLog(ctx, "codex", "a", runs.Mark{})
+	l, err := client.OpenLog(ctx, "codex", "a", runs.Mark{})
 	if err != nil {
 		t.Fatalf("the log cannot be read 20s after a request was lost: %v", err)
 	}
@@ -270,7 +270,7 @@ func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := runs.Entry{Kind: runs.Out, Time: 2, Body: []byte("x\n")}
-	if _, err := l.publish(t.Context(), out); err != nil { // stored; the writer does not hear of it
+	if _, err := l.Publish(t.Context(), out); err != nil { // stored; the writer does not hear of it
 		t.Fatal(err)
 	}
 	if _, err := b.AppendIf(t.Context(), "codex", "a", runs.Mark{}, func(m runs.Mark) *runs.Entry {
@@ -281,7 +281,7 @@ func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	b.since.Store(time.Now().UnixNano()) // it is connected again
+	b.Reconnected() // it is connected again
 	if err := l.Append(t.Context(), out); err != nil {
 		t.Fatalf("the entry that was stored: %v", err)
 	}
@@ -289,7 +289,7 @@ func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
 	if !errors.Is(err, runs.ErrMoved) {
 		t.Errorf("the entry behind the exit: %v, want that the log has moved", err)
 	}
-	if last := lastSeq(t, b.js, b.Raw()); last != 3 {
+	if last := bustest.LastSeq(t, b.JetStream(), b.Raw()); last != 3 {
 		t.Errorf("RAW ends at %d, want the exit at 3", last)
 	}
 }
@@ -298,9 +298,9 @@ func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
 // nothing may be stored behind entries that were not read, a cancel for one.
 func TestNothingIsStoredBehindWhatWasNotRead(t *testing.T) {
 	t.Parallel()
-	b, bus := through(t)
-	open := func() *RawLog {
-		l, err := bus.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	b, client := through(t)
+	open := func() *bus.RawLog {
+		l, err := client.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,8 +331,8 @@ func TestNothingIsStoredBehindWhatWasNotRead(t *testing.T) {
 // is to be sent again.
 func TestLogInARawThatWasMadeAnewIsEmpty(t *testing.T) {
 	t.Parallel()
-	_, bus := through(t)
-	l, err := bus.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	_, client := through(t)
+	l, err := client.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,16 +342,16 @@ func TestLogInARawThatWasMadeAnewIsEmpty(t *testing.T) {
 		}
 	}
 	known := l.Mark()
-	if err := bus.js.DeleteStream(t.Context(), bus.Raw()); err != nil {
+	if err := client.JetStream().DeleteStream(t.Context(), client.Raw()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bus.Ensure(t.Context(), DefaultLimits()); err != nil {
+	if _, err := client.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 4, Offset: 6, Body: []byte("x\n")}); !errors.Is(err, runs.ErrMoved) || l.Mark() != (runs.Mark{At: 3}) {
 		t.Errorf("got %v and %+v, want that the log has moved, to nothing", err, l.Mark())
 	}
-	again, err := bus.OpenLog(t.Context(), "codex", "a", known)
+	again, err := client.OpenLog(t.Context(), "codex", "a", known)
 	if err != nil || again.Mark() != (runs.Mark{At: 3}) {
 		t.Errorf("opened again: %v and %+v, want nothing", err, again.Mark())
 	}
@@ -361,58 +361,14 @@ func TestLogInARawThatWasMadeAnewIsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	known = again.Mark()
-	raw, err := bus.js.Stream(t.Context(), bus.Raw())
+	raw, err := client.JetStream().Stream(t.Context(), client.Raw())
 	if err == nil {
 		err = raw.Purge(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if aged, err := bus.OpenLog(t.Context(), "codex", "a", known); err != nil || aged.Mark() != known {
+	if aged, err := client.OpenLog(t.Context(), "codex", "a", known); err != nil || aged.Mark() != known {
 		t.Errorf("aged out: %v and %+v, want %+v", err, aged.Mark(), known)
-	}
-}
-
-// A power failure takes the end of RUNS alone: the checkpoint says more than
-// the records hold. They are brought up to date from RAW.
-func TestRecordsThatLostTheirEndAreMadeAgain(t *testing.T) {
-	t.Parallel()
-	logs := map[string][]runs.Entry{"a": corpusLog(t, "shell-fail", 700), "b": corpusLog(t, "plan", 333)}
-	at := filepath.Join("jetstream", "jetstream", InsideAccount, "streams", bucketStream(testNames.Runs()))
-	for _, upTo := range []int{1, 3, len(logs["a"]) - 1} {
-		t.Run(fmt.Sprintf("from entry %d", upTo), func(t *testing.T) {
-			dir := t.TempDir()
-			openSession(t, dir, logs, upTo)
-			if err := os.CopyFS(filepath.Join(dir, "kept"), os.DirFS(filepath.Join(dir, at))); err != nil {
-				t.Fatal(err)
-			}
-			want, _ := openSession(t, dir, logs, len(logs["a"])+len(logs["b"]))
-			if err := os.RemoveAll(filepath.Join(dir, at)); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(filepath.Join(dir, "kept"), filepath.Join(dir, at)); err != nil {
-				t.Fatal(err)
-			}
-			got, _ := openSession(t, dir, logs, 0)
-			for id := range logs {
-				diff(t, "run "+id, got[id], want[id])
-			}
-			s, err := StartServer(dir, "127.0.0.1:0", testNames, zap.NewNop())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Stop()
-			b := connect(t, s, OperatorUser)
-			defer b.Close()
-			for id := range logs {
-				r, ok, err := b.Record(t.Context(), id)
-				if err != nil || !ok {
-					t.Fatalf("run %s has no record: %v", id, err)
-				}
-				if !r.State.Final() {
-					t.Errorf("run %s is %s, want a final state", id, r.State)
-				}
-			}
-		})
 	}
 }

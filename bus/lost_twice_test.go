@@ -1,10 +1,10 @@
-package bus
+package bus_test
 
 import (
 	"errors"
 	"testing"
-	"time"
 
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -25,19 +25,19 @@ func TestLogThatWasLostStaysEmptyHoweverOftenItIsLookedAt(t *testing.T) {
 		}
 	}
 	normalize(t, b)
-	if known, err := b.remembered(t.Context(), "a"); err != nil || !known.Started {
+	if known, err := b.Remembered(t.Context(), "a"); err != nil || !known.Started {
 		t.Fatalf("the record remembers %+v, %v", known, err)
 	}
-	if err := b.js.DeleteStream(t.Context(), b.Raw()); err != nil {
+	if err := b.JetStream().DeleteStream(t.Context(), b.Raw()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Ensure(t.Context(), DefaultLimits()); err != nil {
+	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 4, Offset: 4, Body: []byte("x\n")}); !errors.Is(err, runs.ErrMoved) || l.Mark() != (runs.Mark{At: 3}) {
 		t.Fatalf("got %v and %+v, want that the log has moved, to nothing", err, l.Mark())
 	}
-	b.since.Store(time.Now().UnixNano()) // another connection
+	b.Reconnected() // another connection
 	if err := l.Append(t.Context(), start); err != nil || l.Mark().Seq != 1 || l.Mark().Out != 0 {
 		t.Errorf("got %v and %+v, want that it begins again", err, l.Mark())
 	}

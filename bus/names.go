@@ -15,10 +15,6 @@ const (
 	HeaderOffset = "Linesman-Offset" // RAW, out and err: position of the first byte
 	HeaderPos    = "Linesman-Pos"    // EVENTS: RAWSEQ LINE PART TIME
 	HeaderRow    = "Linesman-Row"    // RUNS: the row of the record, as [runs.Row] writes it
-
-	headerLastSeq     = "Nats-Expected-Last-Sequence"
-	headerLastSubject = "Nats-Expected-Last-Subject-Sequence"
-	headerTTL         = "Nats-TTL"
 )
 
 // DefaultPrefix begins every subject and, in capitals, every stream's name.
@@ -78,9 +74,6 @@ func (n Names) PushSubjects() string { return n.pushPrefix() + "*.*" }
 
 func (n Names) pushPrefix() string { return n.Prefix + ".push." }
 
-func bucketStream(bucket string) string       { return "KV_" + bucket }
-func bucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }
-
 // RawSubject is where the raw log of a run is written.
 func (n Names) RawSubject(agent, run string) string { return n.Prefix + ".raw." + agent + "." + run }
 
@@ -104,8 +97,8 @@ func (n Names) liveSubject(subject string) string {
 	return n.Prefix + ".live." + strings.TrimPrefix(subject, n.Prefix+".events.")
 }
 
-// parseRaw takes the agent and the run from a subject of RAW.
-func (n Names) parseRaw(subject string) (agent, run string, ok bool) {
+// ParseRaw takes the agent and the run from a subject of RAW.
+func (n Names) ParseRaw(subject string) (agent, run string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, n.Prefix+".raw.")
 	if !ok {
 		return "", "", false
@@ -127,8 +120,8 @@ func (n Names) parseEvent(subject string) (agent, run, token string, ok bool) {
 	return part[0], part[1], part[2], true
 }
 
-// appendPos renders the header that says where a message comes from.
-func appendPos(dst []byte, p normalizer.Pos) []byte {
+// AppendPos appends the value of [HeaderPos], which says where a message comes from.
+func AppendPos(dst []byte, p normalizer.Pos) []byte {
 	dst = strconv.AppendUint(dst, p.Raw, 10)
 	dst = append(dst, ' ')
 	dst = strconv.AppendUint(dst, p.Line, 10)
@@ -138,8 +131,8 @@ func appendPos(dst []byte, p normalizer.Pos) []byte {
 	return strconv.AppendInt(dst, p.Time, 10)
 }
 
-// parsePos reads it.
-func parsePos(s string) (p normalizer.Pos, ok bool) {
+// ParsePos reads it.
+func ParsePos(s string) (p normalizer.Pos, ok bool) {
 	f := strings.Split(s, " ")
 	if len(f) != 4 {
 		return p, false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -37,7 +38,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bo
 			if bytes += len(m.Data()); out.begun() || errs.begun() {
 				entries = min(entries, 64) // for the other one
 			}
-			switch e, ok := decodeEntry(m.Headers(), m.Data()); {
+			switch e, ok := DecodeEntry(m.Headers(), m.Data()); {
 			case !ok:
 			case e.Kind == runs.Out:
 				out.add(e)
@@ -130,12 +131,12 @@ func (b *Bus) LastEvents(ctx context.Context, agent, run string, n int) ([]json.
 		return nil, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
 	}
 	subject := b.EventSubject(agent, run, "*")
-	from, _, err := lastOf(ctx, stream, uint64(n), func(seq uint64) (uint64, error) { return readEvents(b.jsPub, b.Names, subject, seq).count(ctx) })
+	from, _, err := lastOf(ctx, stream, uint64(n), func(seq uint64) (uint64, error) { return b.ReadEvents(subject, seq).Count(ctx) })
 	if err != nil {
 		return nil, err
 	}
 	var all []json.RawMessage
-	err = readEvents(b.jsPub, b.Names, subject, from).upTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
+	err = b.ReadEvents(subject, from).UpTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
 		all = append(all, m.Data)
 		if len(all) > n {
 			all = all[1:]
@@ -189,6 +190,6 @@ func lastOf(ctx context.Context, stream jetstream.Stream, k uint64, pending func
 // scan calls each with the entries of a run from a sequence on, up to the
 // end that RAW had, until each returns false.
 func (b *Bus) scan(ctx context.Context, raw *jetstream.StreamInfo, subject string, from uint64, each func(jetstream.Msg) bool) error {
-	t := &tail{js: b.js, stream: raw.Config.Name, subject: subject, from: from, batch: 64}
-	return t.upTo(ctx, raw, func(m jetstream.Msg) (bool, error) { return each(m), nil })
+	t := &reader.Tail{JS: b.js, Stream: raw.Config.Name, Subject: subject, From: from, Batch: 64}
+	return t.UpTo(ctx, raw, func(m jetstream.Msg) (bool, error) { return each(m), nil })
 }

@@ -55,7 +55,7 @@ func (b *Bus) OutputAt(ctx context.Context, agent, run string, kind runs.Kind, o
 	}
 	at = offset
 	err = b.scan(ctx, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
-		e, ok := decodeEntry(m.Headers(), m.Data())
+		e, ok := DecodeEntry(m.Headers(), m.Data())
 		if !ok || e.Kind != kind {
 			return true
 		}
@@ -107,7 +107,7 @@ func (b *Bus) entryEnd(ctx context.Context, stream jetstream.Stream, subject str
 		case m.Sequence >= high:
 			return 0, 0, nil
 		}
-		if e, ok := decodeEntry(m.Header, m.Data); ok && e.Kind == kind {
+		if e, ok := DecodeEntry(m.Header, m.Data); ok && e.Kind == kind {
 			return m.Sequence, e.Offset + int64(len(e.Body)), nil
 		}
 		from = m.Sequence + 1

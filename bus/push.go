@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -28,9 +30,11 @@ const (
 	noticeAge  = 4 * 24 * time.Hour // longer than any is tried
 	noticeWait = 30 * time.Second   // for the process that delivers one; then another gets it
 	deliverer  = "push"             // the durable consumer of all of them
-	pushKey    = "push"             // the lease of who makes notifications
 	aboutLimit = 1024
 )
+
+// PushLease is the key of the lease for making notifications.
+const PushLease = "push"
 
 // Headers of registrations and notifications.
 const (
@@ -49,11 +53,11 @@ func (b *Bus) PushStore() *Push { return &Push{b} }
 
 // Get reads the value of a run and its revision. Nil and 0: there is none.
 func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint64, err error) {
-	stream, err := p.bus.js.Stream(ctx, bucketStream(p.bus.Push()))
+	stream, err := p.bus.js.Stream(ctx, bucket.Stream(p.bus.Push()))
 	if err != nil {
 		return nil, 0, fmt.Errorf("bucket %s: %w", p.bus.Push(), err)
 	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(p.bus.Push(), run))
+	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(p.bus.Push(), run))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, 0, nil
@@ -69,7 +73,7 @@ func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint
 // none. Nil removes it. It reports false, and stores nothing, where somebody
 // else wrote meanwhile.
 func (p *Push) Put(ctx context.Context, run string, value []byte, told int, ttl time.Duration, revision uint64) (bool, error) {
-	m := nats.NewMsg(bucketSubject(p.bus.Push(), run))
+	m := nats.NewMsg(bucket.Subject(p.bus.Push(), run))
 	m.Data = value
 	if value == nil {
 		m.Header.Set(headerOperation, "DEL")
@@ -91,10 +95,9 @@ func (p *Push) Put(ctx context.Context, run string, value []byte, told int, ttl 
 // ctx ends; then it returns nil. A run whose value was removed has told -1; of
 // one whose time is over nothing is said. It reads no value.
 func (p *Push) Watch(ctx context.Context, each func(run string, told int)) error {
-	prefix := bucketSubject(p.bus.Push(), "")
-	return p.bus.follow(ctx, p.bus.js, bucketStream(p.bus.Push()), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{prefix + ">"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
-	}, func(m jetstream.Msg, _ *jetstream.MsgMetadata) {
+	prefix := bucket.Subject(p.bus.Push(), "")
+	w := reader.Watch{JS: p.bus.js, Stream: bucket.Stream(p.bus.Push()), Subject: prefix + ">", HeadersOnly: true, Log: p.bus.log}
+	return w.Run(ctx, func(m jetstream.Msg, _ *jetstream.MsgMetadata) {
 		told, err := strconv.Atoi(m.Headers().Get(headerTold))
 		if err != nil || m.Headers().Get(headerOperation) != "" {
 			told = -1
@@ -107,12 +110,12 @@ func (p *Push) Watch(ctx context.Context, each func(run string, told int)) error
 // is no longer sure, again and again until ctx ends; then it returns nil.
 func (p *Push) Lead(ctx context.Context, f func(context.Context) error) error {
 	for {
-		err := p.bus.alone(ctx, pushKey, f)
+		err := p.bus.WithLease(ctx, PushLease, f)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			p.bus.log.Warn("webhook notifications are not created", zap.String("why", p.bus.why(err)))
+			p.bus.log.Warn("webhook notifications are not created", zap.String("why", p.bus.Explain(err)))
 		}
 		select {
 		case <-ctx.Done():
@@ -181,7 +184,7 @@ func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Conte
 		}
 		if !said {
 			said = true
-			p.bus.log.Warn("the outbox is out of reach", zap.String("why", p.bus.why(err)))
+			p.bus.log.Warn("the outbox is out of reach", zap.String("why", p.bus.Explain(err)))
 		}
 		select {
 		case <-ctx.Done():
@@ -259,7 +262,7 @@ func (p *Push) hand(ctx context.Context, m jetstream.Msg, handle func(context.Co
 		err = m.DoubleAck(acked)
 	}
 	if err != nil {
-		p.bus.log.Warn("a notification comes again, whatever became of it", zap.String("run", run), zap.String("why", p.bus.why(err)))
+		p.bus.log.Warn("a notification comes again, whatever became of it", zap.String("run", run), zap.String("why", p.bus.Explain(err)))
 	}
 }
 

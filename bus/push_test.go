@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"context"
@@ -11,12 +11,17 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 func TestOfTwoWritersOfRegistrationsTheFirstWins(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	a, b := connect(t, s, ResponderUser).PushStore(), connect(t, s, ResponderUser).PushStore()
+	a, b := bustest.Connect(t, s, embedded.ResponderUser).PushStore(), bustest.Connect(t, s, embedded.ResponderUser).PushStore()
 	if value, revision, err := a.Get(t.Context(), "r"); value != nil || revision != 0 || err != nil {
 		t.Fatalf("before: %s %d %v", value, revision, err)
 	}
@@ -46,14 +51,14 @@ func TestOfTwoWritersOfRegistrationsTheFirstWins(t *testing.T) {
 func TestAFullBucketTakesChangesAndNothingNew(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	p := connect(t, s, ResponderUser).PushStore()
-	stream, err := b.js.Stream(t.Context(), bucketStream(b.Push()))
+	p := bustest.Connect(t, s, embedded.ResponderUser).PushStore()
+	stream, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.Push()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := stream.CachedInfo().Config
 	config.MaxBytes = 64 << 10
-	if _, err := b.js.UpdateStream(t.Context(), config); err != nil {
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	value := []byte(strings.Repeat("x", 8<<10))
@@ -81,7 +86,7 @@ func TestAFullBucketTakesChangesAndNothingNew(t *testing.T) {
 func TestWatchTellsWhatThereIsAndWhatChanges(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	p := connect(t, s, ResponderUser).PushStore()
+	p := bustest.Connect(t, s, embedded.ResponderUser).PushStore()
 	if ok, err := p.Put(t.Context(), "early", []byte("secret"), 1, time.Hour, 0); !ok || err != nil {
 		t.Fatalf("%v %v", ok, err)
 	}
@@ -105,11 +110,11 @@ func TestWatchTellsWhatThereIsAndWhatChanges(t *testing.T) {
 			return there && got == n
 		}
 	}
-	until(t, "what there is", knows("early", 1))
+	bustest.Until(t, "what there is", knows("early", 1))
 	if ok, err := p.Put(t.Context(), "late", []byte("x"), 0, time.Hour, 0); !ok || err != nil {
 		t.Fatalf("%v %v", ok, err)
 	}
-	until(t, "what comes", knows("late", 0))
+	bustest.Until(t, "what comes", knows("late", 0))
 	_, revision, err := p.Get(t.Context(), "late")
 	if err != nil {
 		t.Fatal(err)
@@ -117,11 +122,11 @@ func TestWatchTellsWhatThereIsAndWhatChanges(t *testing.T) {
 	if ok, err := p.Put(t.Context(), "late", nil, 0, time.Hour, revision); !ok || err != nil {
 		t.Fatalf("%v %v", ok, err)
 	}
-	until(t, "what goes", knows("late", -1))
+	bustest.Until(t, "what goes", knows("late", -1))
 	if ok, err := p.Put(t.Context(), "short", []byte("x"), 0, time.Second, 0); !ok || err != nil {
 		t.Fatalf("%v %v", ok, err)
 	}
-	until(t, "its time is not over", func() bool {
+	bustest.Until(t, "its time is not over", func() bool {
 		value, revision, err := p.Get(t.Context(), "short")
 		return value == nil && revision == 0 && err == nil
 	})
@@ -132,9 +137,9 @@ func TestWatchTellsWhatThereIsAndWhatChanges(t *testing.T) {
 }
 
 // outbox counts what is delivered.
-func outbox(t *testing.T, b *Bus) *jetstream.StreamInfo {
+func outbox(t *testing.T, b *bus.Bus) *jetstream.StreamInfo {
 	t.Helper()
-	s, err := b.js.Stream(t.Context(), b.Outbox())
+	s, err := b.JetStream().Stream(t.Context(), b.Outbox())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,9 +149,9 @@ func outbox(t *testing.T, b *Bus) *jetstream.StreamInfo {
 func TestANoticeIsStoredOnceAndGoesWhenItIsDone(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	p := connect(t, s, ResponderUser).PushStore()
+	p := bustest.Connect(t, s, embedded.ResponderUser).PushStore()
 	for range 2 {
-		if ok, err := p.Add(t.Context(), notice{Run: "r", Key: "k1", About: `{"id":"x"}`, Body: []byte("body")}); !ok || err != nil {
+		if ok, err := p.Add(t.Context(), bus.Notice{Run: "r", Key: "k1", About: `{"id":"x"}`, Body: []byte("body")}); !ok || err != nil {
 			t.Fatalf("%v %v", ok, err)
 		}
 	}
@@ -154,19 +159,19 @@ func TestANoticeIsStoredOnceAndGoesWhenItIsDone(t *testing.T) {
 		t.Fatalf("%d of one notification", n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var got atomic.Pointer[notice]
+	var got atomic.Pointer[bus.Notice]
 	ended := make(chan error, 1)
 	go func() {
-		ended <- p.Deliver(ctx, 2, func(_ context.Context, n notice) time.Duration {
+		ended <- p.Deliver(ctx, 2, func(_ context.Context, n bus.Notice) time.Duration {
 			got.Store(&n)
 			return 0
 		})
 	}()
-	until(t, "it goes", func() bool { return got.Load() != nil && outbox(t, b).State.Msgs == 0 })
+	bustest.Until(t, "it goes", func() bool { return got.Load() != nil && outbox(t, b).State.Msgs == 0 })
 	if n := got.Load(); n.Run != "r" || n.Key != "k1" || n.About != `{"id":"x"}` || string(n.Body) != "body" || n.Times != 1 || time.Since(n.At) > time.Minute {
 		t.Errorf("got %+v", *n)
 	}
-	if ok, err := p.Add(t.Context(), notice{Run: "r", Key: "k1", Body: []byte("body")}); !ok || err != nil {
+	if ok, err := p.Add(t.Context(), bus.Notice{Run: "r", Key: "k1", Body: []byte("body")}); !ok || err != nil {
 		t.Errorf("again: %v %v", ok, err)
 	}
 	if n := outbox(t, b).State.Msgs; n != 0 {
@@ -182,11 +187,11 @@ func TestANoticeIsStoredOnceAndGoesWhenItIsDone(t *testing.T) {
 func TestANoticeThatWaitsIsNotStoredAgain(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	p := connect(t, s, ResponderUser).PushStore()
-	if _, err := b.js.Publish(t.Context(), b.PushSubject("r", "k1"), []byte("body")); err != nil { // the server knows no id of it
+	p := bustest.Connect(t, s, embedded.ResponderUser).PushStore()
+	if _, err := b.JetStream().Publish(t.Context(), b.PushSubject("r", "k1"), []byte("body")); err != nil { // the server knows no id of it
 		t.Fatal(err)
 	}
-	if ok, err := p.Add(t.Context(), notice{Run: "r", Key: "k1", Body: []byte("body")}); !ok || err != nil {
+	if ok, err := p.Add(t.Context(), bus.Notice{Run: "r", Key: "k1", Body: []byte("body")}); !ok || err != nil {
 		t.Errorf("%v %v", ok, err)
 	}
 	if n := outbox(t, b).State.Msgs; n != 1 {
@@ -197,14 +202,14 @@ func TestANoticeThatWaitsIsNotStoredAgain(t *testing.T) {
 func TestAFullOutboxSaysSo(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	p := connect(t, s, ResponderUser).PushStore()
+	p := bustest.Connect(t, s, embedded.ResponderUser).PushStore()
 	config := outbox(t, b).Config
 	config.MaxMsgs = 3
-	if _, err := b.js.UpdateStream(t.Context(), config); err != nil {
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 5 {
-		ok, err := p.Add(t.Context(), notice{Run: "r", Key: fmt.Sprint("k", i), Body: []byte("x")})
+		ok, err := p.Add(t.Context(), bus.Notice{Run: "r", Key: fmt.Sprint("k", i), Body: []byte("x")})
 		if err != nil || ok != (i < 3) {
 			t.Errorf("notification %d: %v %v", i, ok, err)
 		}
@@ -216,10 +221,10 @@ func TestAFullOutboxSaysSo(t *testing.T) {
 func TestWhatIsNotTakenComesAgainAndHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	p := connect(t, s, ResponderUser).PushStore()
+	p := bustest.Connect(t, s, embedded.ResponderUser).PushStore()
 	const n = 20
 	for i := range n {
-		if ok, err := p.Add(t.Context(), notice{Run: "r", Key: fmt.Sprintf("k%02d", i), Body: []byte("x")}); !ok || err != nil {
+		if ok, err := p.Add(t.Context(), bus.Notice{Run: "r", Key: fmt.Sprintf("k%02d", i), Body: []byte("x")}); !ok || err != nil {
 			t.Fatalf("%v %v", ok, err)
 		}
 	}
@@ -229,7 +234,7 @@ func TestWhatIsNotTakenComesAgainAndHoldsUpNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- p.Deliver(ctx, 4, func(ctx context.Context, n notice) time.Duration {
+		ended <- p.Deliver(ctx, 4, func(ctx context.Context, n bus.Notice) time.Duration {
 			mu.Lock()
 			times[n.Key] = n.Times
 			mu.Unlock()
@@ -245,7 +250,7 @@ func TestWhatIsNotTakenComesAgainAndHoldsUpNothing(t *testing.T) {
 		})
 	}()
 	<-held
-	until(t, "the others are done", func() bool { return outbox(t, b).State.Msgs == 1 })
+	bustest.Until(t, "the others are done", func() bool { return outbox(t, b).State.Msgs == 1 })
 	mu.Lock()
 	if times["k01"] != 3 || len(times) != n {
 		t.Errorf("given out: %v", times)
@@ -258,8 +263,8 @@ func TestWhatIsNotTakenComesAgainAndHoldsUpNothing(t *testing.T) {
 
 	again, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { ended <- p.Deliver(again, 4, func(context.Context, notice) time.Duration { return 0 }) }()
-	until(t, "another one takes it", func() bool { return outbox(t, b).State.Msgs == 0 })
+	go func() { ended <- p.Deliver(again, 4, func(context.Context, bus.Notice) time.Duration { return 0 }) }()
+	bustest.Until(t, "another one takes it", func() bool { return outbox(t, b).State.Msgs == 0 })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -271,22 +276,22 @@ func TestWhatIsNotTakenComesAgainAndHoldsUpNothing(t *testing.T) {
 func TestNobodyElseSeesRegistrationsOrNotices(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	p := connect(t, s, ResponderUser).PushStore()
+	p := bustest.Connect(t, s, embedded.ResponderUser).PushStore()
 	if ok, err := p.Put(t.Context(), "r", []byte("secret"), 0, time.Hour, 0); !ok || err != nil {
 		t.Fatalf("%v %v", ok, err)
 	}
-	if ok, err := p.Add(t.Context(), notice{Run: "r", Key: "k", Body: []byte("secret")}); !ok || err != nil {
+	if ok, err := p.Add(t.Context(), bus.Notice{Run: "r", Key: "k", Body: []byte("secret")}); !ok || err != nil {
 		t.Fatalf("%v %v", ok, err)
 	}
-	for _, user := range []string{WorkerUser, NormalizerUser, SubscriberUser} {
-		account := connect(t, s, user)
+	for _, user := range []string{embedded.WorkerUser, embedded.NormalizerUser, embedded.SubscriberUser} {
+		account := bustest.Connect(t, s, user)
 		for _, subject := range []string{
-			"$JS.API.STREAM.MSG.GET." + bucketStream(b.Push()), "$JS.API.DIRECT.GET." + bucketStream(b.Push()),
-			"$JS.API.STREAM.MSG.GET." + b.Outbox(), "$JS.API.CONSUMER.MSG.NEXT." + b.Outbox() + "." + deliverer,
-			"$JS.API.CONSUMER.CREATE." + bucketStream(b.Push()) + ".x", bucketSubject(b.Push(), "r"), b.PushSubject("r", "other"),
+			"$JS.API.STREAM.MSG.GET." + bucket.Stream(b.Push()), "$JS.API.DIRECT.GET." + bucket.Stream(b.Push()),
+			"$JS.API.STREAM.MSG.GET." + b.Outbox(), "$JS.API.CONSUMER.MSG.NEXT." + b.Outbox() + "." + bus.Deliverer,
+			"$JS.API.CONSUMER.CREATE." + bucket.Stream(b.Push()) + ".x", bucket.Subject(b.Push(), "r"), b.PushSubject("r", "other"),
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-			m, err := account.inside.RequestWithContext(ctx, subject, []byte(`{"seq":1}`))
+			m, err := account.Inside().RequestWithContext(ctx, subject, []byte(`{"seq":1}`))
 			cancel()
 			if err == nil {
 				t.Errorf("%s on %s: %.100s", user, subject, m.Data)

@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -136,11 +138,11 @@ func (b *Bus) AppendIf(ctx context.Context, agent, run string, known runs.Mark, 
 // remembered is what a log held that has aged out, as far as the run's record
 // tells; nothing where there is none. Of a removed one it is the end.
 func (b *Bus) remembered(ctx context.Context, run string) (runs.Mark, error) {
-	stream, err := b.js.Stream(ctx, bucketStream(b.Runs()))
+	stream, err := b.js.Stream(ctx, bucket.Stream(b.Runs()))
 	if err != nil {
 		return runs.Mark{}, err
 	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.Runs(), run))
+	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.Runs(), run))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return runs.Mark{}, nil
@@ -170,12 +172,12 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 	if err != nil {
 		return runs.Row{}, fmt.Errorf("run %s: %w", run, err)
 	}
-	agent, _, ok := b.parseRaw(m.Subject)
-	e, readable := decodeEntry(m.Header, m.Data)
+	agent, _, ok := b.ParseRaw(m.Subject)
+	e, readable := DecodeEntry(m.Header, m.Data)
 	if !ok {
 		return runs.Row{}, runs.ErrNoRun
 	}
-	if removed, err := b.removed(ctx, run); removed || err != nil {
+	if removed, err := b.Removed(ctx, run); removed || err != nil {
 		return runs.Row{}, errors.Join(err, runs.ErrNoRun)
 	}
 	row := runs.Row{ID: run, Agent: agent, State: runs.StateWorking, StartedAt: max(e.Time, 1), Seq: m.Sequence}
@@ -196,7 +198,7 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 var errAgain = errors.New("try again at once")
 
 func (l *RawLog) publish(ctx context.Context, e runs.Entry) (*jetstream.PubAck, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)
 	defer cancel()
 	return l.bus.js.PublishMsg(ctx, encodeEntry(l.subject, e),
 		jetstream.WithExpectLastSequencePerSubject(l.fence), jetstream.WithRetryAttempts(0))
@@ -240,7 +242,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 		if err != nil {
 			return stored, err
 		}
-		e, ok := decodeEntry(m.Header, m.Data)
+		e, ok := DecodeEntry(m.Header, m.Data)
 		if !ok {
 			e = runs.Entry{}
 		}
@@ -270,7 +272,7 @@ func (l *RawLog) other(ctx context.Context, last uint64) (bool, error) {
 	}
 	m, err := l.get(ctx, l.mark.Seq)
 	if err == nil {
-		e, _ := decodeEntry(m.Header, nil)
+		e, _ := DecodeEntry(m.Header, nil)
 		return m.Subject != l.subject || l.mark.At != 0 && e.Time != l.mark.At, nil
 	}
 	if !errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -290,18 +292,14 @@ func (l *RawLog) agedOut(ctx context.Context) (bool, error) {
 	return info.State.FirstSeq > l.mark.Seq, nil
 }
 
-// answerTimeout bounds one request. One that is on its way when the connection
-// breaks gets no answer at all, and the connection is soon there again.
-const answerTimeout = 5 * time.Second
-
 func (l *RawLog) last(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)
 	defer cancel()
 	return l.stream.GetLastMsgForSubject(ctx, l.subject)
 }
 
 func (l *RawLog) get(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)
 	defer cancel()
 	return l.stream.GetMsg(ctx, seq, opts...)
 }
@@ -339,7 +337,7 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 		}
 		if time.Since(said) > time.Minute {
 			said = time.Now()
-			l.log.Warn("RAW takes no entries: the spool holds them", zap.String("why", l.bus.why(err)))
+			l.log.Warn("RAW takes no entries: the spool holds them", zap.String("why", l.bus.Explain(err)))
 		}
 		select {
 		case <-ctx.Done():

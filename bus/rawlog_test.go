@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 // mortalWorker drives the run "a", whose output is its stdin, and is killed
 // when it is about to store a second start entry.
 func mortalWorker(ctx context.Context, url, root string) error {
-	b, err := Connect(ctx, Login{URL: url}, Login{}, testNames, zap.NewNop())
+	b, err := bus.Connect(ctx, bus.Login{URL: url}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		return err
 	}
@@ -64,17 +66,17 @@ func mortalWorker(ctx context.Context, url, root string) error {
 
 // workerLogs are the logs of a worker, which each is told of an entry before.
 type workerLogs struct {
-	bus  *Bus
-	each func(runs.Entry)
+	client *bus.Bus
+	each   func(runs.Entry)
 }
 
 func (l workerLogs) Open(ctx context.Context, agent, run string, m runs.Mark) (worker.Log, error) {
-	raw, err := l.bus.OpenLog(ctx, agent, run, m)
+	raw, err := l.client.OpenLog(ctx, agent, run, m)
 	return workerLog{raw, l.each}, err
 }
 
 type workerLog struct {
-	*RawLog
+	*bus.RawLog
 	each func(runs.Entry)
 }
 
@@ -90,12 +92,12 @@ func (l workerLog) Append(ctx context.Context, e runs.Entry) error {
 func TestWorkerKilledOnceItSawThatRawWasLostBeginsAgain(t *testing.T) {
 	t.Parallel()
 	url, root := plain(t, 1<<20), filepath.Join(t.TempDir(), "runs")
-	b, err := Connect(t.Context(), Login{URL: url}, Login{}, testNames, zap.NewNop())
+	b, err := bus.Connect(t.Context(), bus.Login{URL: url}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	limits := DefaultLimits()
+	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
@@ -117,12 +119,12 @@ func TestWorkerKilledOnceItSawThatRawWasLostBeginsAgain(t *testing.T) {
 		}
 	}
 	say(first)
-	until(t, "the first line is not in RAW", func() bool { return lastSeq(t, b.js, b.Raw()) == 2 })
+	bustest.Until(t, "the first line is not in RAW", func() bool { return bustest.LastSeq(t, b.JetStream(), b.Raw()) == 2 })
 	normalize(t, b)
 	if r, _, err := b.Record(t.Context(), "a"); err != nil || r.Source != worker.SourcePipe {
 		t.Fatalf("the record is %+v, %v", r, err)
 	}
-	remake(t, b, b.js, b.Raw())
+	bustest.Remake(t, b, b.JetStream(), b.Raw())
 	say(second)
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
@@ -136,7 +138,7 @@ func TestWorkerKilledOnceItSawThatRawWasLostBeginsAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- next.Adopt(ctx) }()
-	until(t, "the run does not end", func() bool {
+	bustest.Until(t, "the run does not end", func() bool {
 		_, err := os.Stat(filepath.Join(root, "a"))
 		return errors.Is(err, fs.ErrNotExist)
 	})
@@ -151,12 +153,16 @@ func TestWorkerKilledOnceItSawThatRawWasLostBeginsAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	raw, err := b.JetStream().Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for seq := uint64(1); seq <= l.Mark().Seq; seq++ {
-		m, err := l.get(t.Context(), seq)
+		m, err := raw.GetMsg(t.Context(), seq)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, _ := decodeEntry(m.Header, m.Data)
+		e, _ := bus.DecodeEntry(m.Header, m.Data)
 		kinds = append(kinds, e.Kind)
 		if e.Kind == runs.Out && e.Offset == int64(len(output)) {
 			output = append(output, e.Body...)

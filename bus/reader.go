@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -60,14 +62,14 @@ func (f Filter) subject(n Names) string {
 // made anew meanwhile it tells what comes later, in RAW or by its time, than
 // all that it has told.
 func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
-	d := readEvents(b.jsPub, b.Names, f.subject(b.Names), max(f.FromSeq, 1))
-	d.since, d.log = f.Since, b.log
+	d := b.ReadEvents(f.subject(b.Names), max(f.FromSeq, 1))
+	d.Since, d.Log = f.Since, b.log
 	var told normalizer.Pos // the last one, and the latest time
 	pass := func(m *jetstream.RawStreamMsg) (bool, error) {
 		s := Stored{Seq: m.Sequence, Body: m.Data}
 		agent, run, token, ok := b.parseEvent(m.Subject)
-		pos, isOurs := parsePos(m.Header.Get(HeaderPos))
-		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.Wants(token) || d.again && !behind(pos, told) && pos.Time <= told.Time {
+		pos, isOurs := ParsePos(m.Header.Get(HeaderPos))
+		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.Wants(token) || d.Again() && !behind(pos, told) && pos.Time <= told.Time {
 			return true, nil
 		}
 		latest := max(told.Time, pos.Time)
@@ -79,18 +81,23 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 	if f.Follow {
 		// One that has read may do so: the embedded server takes that away for a
 		// minute where readers flood it.
-		fresh := func() bool { return !d.begun.Load() }
-		err := b.unlessDenied(ctx, "$JS.API.STREAM.INFO."+d.stream, fresh, func(ctx context.Context) error { return d.on(ctx, pass) })
+		fresh := func() bool { return !d.Begun() }
+		err := b.unlessDenied(ctx, "$JS.API.STREAM.INFO."+b.Names.Events(), fresh, func(ctx context.Context) error { return d.Follow(ctx, pass) })
 		if errors.Is(err, ErrDenied) {
 			err = fmt.Errorf("%w, or not for a minute after a flood of requests: then `linesman doctor` says so", err)
 		}
 		return whyClosed(b.public, err)
 	}
-	stream, err := look(ctx, b.jsPub, b.Names.Events())
+	stream, err := reader.Look(ctx, b.jsPub, b.Names.Events())
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", b.Names.Events(), err)
 	}
-	return whyClosed(b.public, d.upTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, pass))
+	return whyClosed(b.public, d.UpTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, pass))
+}
+
+// ReadEvents reads what EVENTS has under a subject, from a sequence on.
+func (b *Bus) ReadEvents(subject string, from uint64) *reader.Direct {
+	return reader.NewDirect(b.jsPub, b.Names.Events(), subject, b.liveSubject(subject), subject == b.EventSubjects(), from)
 }
 
 // behind reports whether a message comes behind another one in RAW.
@@ -101,11 +108,11 @@ func behind(p, other normalizer.Pos) bool {
 // Record is the record of a run as stored, and whether there is one. It needs
 // a login to the inside account.
 func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error) {
-	stream, err := b.js.Stream(ctx, bucketStream(b.Runs()))
+	stream, err := b.js.Stream(ctx, bucket.Stream(b.Runs()))
 	if err != nil {
 		return nil, false, fmt.Errorf("bucket %s: %w", b.Runs(), err)
 	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucketSubject(b.Runs(), run))
+	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.Runs(), run))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, false, nil
 	}
@@ -115,7 +122,9 @@ func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error
 	if m.Header.Get(headerOperation) != "" {
 		return nil, false, nil
 	}
-	var v stored
+	var v struct {
+		Record *runs.Record `json:"record"` // and more, for the normalizer
+	}
 	if err := json.Unmarshal(m.Data, &v); err != nil || v.Record == nil {
 		return nil, false, fmt.Errorf("%w: the record of run %s is not of the known form", ErrUnfit, run)
 	}
@@ -130,7 +139,7 @@ func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
 		subject string
 	}{
 		{b.js, b.Raw(), b.RawSubject("*", run)},
-		{b.js, bucketStream(b.Runs()), bucketSubject(b.Runs(), run)},
+		{b.js, bucket.Stream(b.Runs()), bucket.Subject(b.Runs(), run)},
 		{b.jsPub, b.Names.Events(), b.EventSubject("*", run, "*")},
 	} {
 		stream, err := at.js.Stream(ctx, at.stream)
@@ -145,4 +154,17 @@ func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// Removed reports whether the record of a run was removed, once it had ended.
+func (b *Bus) Removed(ctx context.Context, run string) (bool, error) {
+	stream, err := b.js.Stream(ctx, bucket.Stream(b.Runs()))
+	if err != nil {
+		return false, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.Runs(), run))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil && m.Header.Get(headerOperation) != "", err
 }

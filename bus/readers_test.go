@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"fmt"
@@ -7,32 +7,35 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 )
 
 // Consumers that readers made under an older linesman are bounded by the next
 // one: unused ones above the limit are deleted, and the others expire.
 func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 	t.Parallel()
-	b, err := Connect(t.Context(), Login{URL: plain(t, 1<<20)}, Login{}, testNames, zap.NewNop())
+	b, err := bus.Connect(t.Context(), bus.Login{URL: plain(t, 1<<20)}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	limits := DefaultLimits()
+	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := b.jsPub.Stream(t.Context(), b.Names.Events())
+	stream, err := b.PublicJetStream().Stream(t.Context(), b.Names.Events())
 	if err != nil {
 		t.Fatal(err)
 	}
 	old := stream.CachedInfo().Config
 	old.ConsumerLimits = jetstream.StreamConsumerLimits{}
-	if _, err := b.jsPub.UpdateStream(t.Context(), old); err != nil {
+	if _, err := b.PublicJetStream().UpdateStream(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	many(t, b, 1)
+	bustest.Fill(t, b, 1)
 	add := func(name string, age time.Duration) jetstream.Consumer {
 		t.Helper()
 		c, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: name, InactiveThreshold: age, MemoryStorage: true})
@@ -49,11 +52,11 @@ func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(consuming.Stop)
-	for i := range MostReaders + 3 {
+	for i := range bus.MostReaders + 3 {
 		add(fmt.Sprintf("left-%d", i), 0)
 	}
 	add("short", time.Hour)
-	until(t, "no request waits", func() bool {
+	bustest.Until(t, "no request waits", func() bool {
 		c, err := stream.Consumer(t.Context(), "waiting")
 		return err == nil && c.CachedInfo().NumWaiting > 0
 	})
@@ -71,16 +74,16 @@ func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]time.Duration{
-		"brought": ReaderAge, "waiting": ReaderAge, "short": time.Hour, fmt.Sprintf("left-%d", MostReaders+2): ReaderAge, "left-0": 0,
+		"brought": bus.ReaderAge, "waiting": bus.ReaderAge, "short": time.Hour, fmt.Sprintf("left-%d", bus.MostReaders+2): bus.ReaderAge, "left-0": 0,
 	} {
 		if ages[name] != want {
 			t.Errorf("%s lasts %v, want %v", name, ages[name], want)
 		}
 	}
-	if len(ages) != MostReaders {
-		t.Errorf("%d consumers are left, want %d", len(ages), MostReaders)
+	if len(ages) != bus.MostReaders {
+		t.Errorf("%d consumers are left, want %d", len(ages), bus.MostReaders)
 	}
-	if have, most, err := b.Readers(t.Context()); err != nil || have != MostReaders || most != MostReaders {
+	if have, most, err := b.Readers(t.Context()); err != nil || have != bus.MostReaders || most != bus.MostReaders {
 		t.Errorf("the doctor hears of %d consumers of %d, %v", have, most, err)
 	}
 	if changed, err := b.Ensure(t.Context(), limits); err != nil || len(changed) != 0 {

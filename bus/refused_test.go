@@ -1,8 +1,7 @@
-package bus
+package bus_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 // A server is replaced by another one that refuses the credentials: readers and
@@ -17,52 +19,54 @@ import (
 // accepted again.
 func TestRefusedCredentialsEndWhoAsksAndNotWhoWorks(t *testing.T) {
 	t.Parallel()
-	names := Names{Prefix: DefaultPrefix}
+	names := bus.Names{Prefix: bus.DefaultPrefix}
 	home := t.TempDir()
-	first, err := StartServer(home, "127.0.0.1:0", names, zap.NewNop())
+	first, err := embedded.StartServer(home, "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := strings.TrimPrefix(first.URL(), "nats://")
-	worker, err := first.Connect(t.Context(), OperatorUser, names, zap.NewNop())
+	worker, err := first.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer worker.Close()
-	if _, err := worker.Ensure(t.Context(), Limits{RawBytes: 1 << 24, EventsBytes: 1 << 24, RunsBytes: 1 << 24}); err != nil {
+	if _, err := worker.Ensure(t.Context(), bus.Limits{RawBytes: 1 << 24, EventsBytes: 1 << 24, RunsBytes: 1 << 24}); err != nil {
 		t.Fatal(err)
 	}
-	asking := func(user string) *Bus {
+	asking := func(user string) *bus.Bus {
 		inside, public := first.Credentials.Logins(first.URL(), user)
 		inside.EndRefused, public.EndRefused = true, true
-		b, err := Connect(t.Context(), inside, public, names, zap.NewNop())
+		b, err := bus.Connect(t.Context(), inside, public, names, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(b.Close)
 		return b
 	}
-	reader, asker := asking(SubscriberUser), asking(OperatorUser)
+	reader, asker := asking(embedded.SubscriberUser), asking(embedded.OperatorUser)
 	reads := make(chan error, 1)
-	go func() { reads <- reader.Read(t.Context(), Filter{Follow: true}, func(Stored) error { return nil }) }()
+	go func() {
+		reads <- reader.Read(t.Context(), bus.Filter{Follow: true}, func(bus.Stored) error { return nil })
+	}()
 
 	first.Stop()
-	other, err := StartServer(t.TempDir(), at, names, zap.NewNop())
+	other, err := embedded.StartServer(t.TempDir(), at, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := <-reads; !errors.Is(err, ErrRefused) || !errors.Is(err, ErrUnreachable) {
+	if err := <-reads; !errors.Is(err, bus.ErrRefused) || !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("follow ends with %v, want ErrRefused", err)
 	}
-	within(t, asker.inside.IsClosed)
-	if _, err := asker.Ask(t.Context(), "status", []byte("{}")); !errors.Is(err, ErrRefused) {
+	within(t, asker.Inside().IsClosed)
+	if _, err := asker.Ask(t.Context(), "status", []byte("{}")); !errors.Is(err, bus.ErrRefused) {
 		t.Errorf("ask ends with %v, want ErrRefused", err)
 	}
 
-	within(t, func() bool { return unauthorized(worker.inside) })
+	within(t, func() bool { return bus.Unauthorized(worker.Inside()) })
 	var conn atomic.Pointer[nats.Conn]
-	conn.Store(worker.inside)
-	pause := reconnectPauses(&conn)
+	conn.Store(worker.Inside())
+	pause := bus.ReconnectPauses(&conn)
 	if short := pause(1); short > time.Second {
 		t.Errorf("the first pause is %v", short)
 	}
@@ -74,7 +78,7 @@ func TestRefusedCredentialsEndWhoAsksAndNotWhoWorks(t *testing.T) {
 		t.Errorf("the pauses grow to %v", long)
 	}
 	other.Stop()
-	again, err := StartServer(home, at, names, zap.NewNop())
+	again, err := embedded.StartServer(home, at, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,28 +97,5 @@ func within(t *testing.T, is func() bool) {
 		case <-end:
 			t.Fatal("it does not come to that")
 		}
-	}
-}
-
-func TestErrorsThatTakeTurnsAreLoggedOnceAMinute(t *testing.T) {
-	var s seldom
-	now := time.Now()
-	n := 0
-	for i := range 100 {
-		if s.may(fmt.Sprint("error ", i%2), now.Add(time.Duration(i)*time.Millisecond)) {
-			n++
-		}
-	}
-	if n != 2 {
-		t.Errorf("two errors that take turns are logged %d times", n)
-	}
-	for i := range 1000 {
-		s.may(fmt.Sprint("another ", i), now)
-	}
-	if len(s.texts) > mostTexts {
-		t.Errorf("%d texts are kept", len(s.texts))
-	}
-	if !s.may("error 0", now.Add(time.Minute)) {
-		t.Error("it is not logged again after a minute")
 	}
 }

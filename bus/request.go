@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
+	"github.com/linesman/linesman/bus/reader"
 )
 
 // ErrNoResponder reports that nobody answers requests here. Nothing was done.
@@ -76,7 +78,7 @@ func (b *Bus) request(ctx context.Context, cancel context.CancelCauseFunc, subje
 	if !b.inside.IsConnected() {
 		return nil, ErrUnreachable
 	}
-	listening, stop := context.WithTimeout(ctx, answerTimeout)
+	listening, stop := context.WithTimeout(ctx, reader.AnswerTimeout)
 	defer stop()
 	if err := b.inside.FlushWithContext(listening); err != nil {
 		return nil, whyClosed(b.inside, err)

@@ -11,17 +11,18 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 func TestAskEndsWithTheConnectionItsAnswerWasToComeOn(t *testing.T) {
 	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Stop()
-	b, err := server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	b, err := server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestAskEndsWithTheConnectionItsAnswerWasToComeOn(t *testing.T) {
 func TestAskThatIsNotPermittedEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +67,9 @@ func TestAskThatIsNotPermittedEndsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for name, login := range map[string]bus.Login{
-		"may not publish": {URL: server.URL(), User: bus.SubscriberUser, Password: server.Credentials[bus.SubscriberUser]},
+		"may not publish": {URL: server.URL(), User: embedded.SubscriberUser, Password: server.Credentials[embedded.SubscriberUser]},
 		"may not listen for the answer": {URL: server.URL(), Options: []nats.Option{
-			nats.UserInfo(bus.OperatorUser, server.Credentials[bus.OperatorUser]),
+			nats.UserInfo(embedded.OperatorUser, server.Credentials[embedded.OperatorUser]),
 		}},
 	} {
 		b, err := bus.Connect(ctx, login, bus.Login{}, names, zap.NewNop())

@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"errors"
@@ -12,6 +12,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -32,35 +35,26 @@ func plain(t *testing.T, maxPayload int32) string {
 }
 
 func TestServerWithSmallPayloadIsRefused(t *testing.T) {
-	_, err := Connect(t.Context(), Login{URL: plain(t, 512<<10)}, Login{}, testNames, zap.NewNop())
-	if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "max_payload is 524288 bytes; set it to 589824 or more") {
+	_, err := bus.Connect(t.Context(), bus.Login{URL: plain(t, 512<<10)}, bus.Login{}, bustest.Names, zap.NewNop())
+	if !errors.Is(err, bus.ErrUnfit) || !strings.Contains(err.Error(), "max_payload is 524288 bytes; set it to 589824 or more") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestOldServerIsRefused(t *testing.T) {
-	for version, fits := range map[string]bool{"2.10.29": false, "1.4.1": false, "2.11.0": true, "2.15.2": true, "3.0.0": true, "2.12.0-RC.1": true, "": false, "x": false} {
-		major, minor := parseVersion(version)
-		if got := major > minMajor || major == minMajor && minor >= minMinor; got != fits {
-			t.Errorf("version %q: fits %v, want %v", version, got, fits)
-		}
-	}
-}
-
 func TestOneAccountServesAsBoth(t *testing.T) {
-	b, err := Connect(t.Context(), Login{URL: plain(t, 1<<20)}, Login{}, testNames, zap.NewNop())
+	b, err := bus.Connect(t.Context(), bus.Login{URL: plain(t, 1<<20)}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	limits := DefaultLimits()
+	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700)}, "a")
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	normalize(t, b)
-	if n := len(dump(t, b.jsPub, b.Names.Events())); n != 5 {
+	if n := len(bustest.Dump(t, b.PublicJetStream(), b.Names.Events())); n != 5 {
 		t.Errorf("%d events", n)
 	}
 }
@@ -72,8 +66,8 @@ func TestUnreachableServer(t *testing.T) {
 	}
 	address := l.Addr().String()
 	_ = l.Close()
-	_, err = Connect(t.Context(), Login{URL: "nats://someone:s3cret@" + address}, Login{}, testNames, zap.NewNop())
-	if !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
+	_, err = bus.Connect(t.Context(), bus.Login{URL: "nats://someone:s3cret@" + address}, bus.Login{}, bustest.Names, zap.NewNop())
+	if !errors.Is(err, bus.ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -85,7 +79,7 @@ func TestBusyAddressIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := StartServer(t.TempDir(), l.Addr().String(), testNames, zap.NewNop()); !errors.Is(err, ErrListen) {
+	if _, err := embedded.StartServer(t.TempDir(), l.Addr().String(), bustest.Names, zap.NewNop()); !errors.Is(err, embedded.ErrListen) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -93,8 +87,8 @@ func TestBusyAddressIsAnError(t *testing.T) {
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	for _, l := range []Login{{URL: s.URL()}, {URL: s.URL(), User: OperatorUser, Password: "guess"}} {
-		if b, err := Connect(t.Context(), l, Login{}, testNames, zap.NewNop()); err == nil {
+	for _, l := range []bus.Login{{URL: s.URL()}, {URL: s.URL(), User: embedded.OperatorUser, Password: "guess"}} {
+		if b, err := bus.Connect(t.Context(), l, bus.Login{}, bustest.Names, zap.NewNop()); err == nil {
 			b.Close()
 			t.Errorf("%q came in", l.User)
 		}
@@ -104,11 +98,11 @@ func TestStrangersAreRefused(t *testing.T) {
 func TestCredentialsAreMadeOnceAndPrivate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := LoadCredentials(dir)
+	first, err := embedded.LoadCredentials(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := LoadCredentials(dir)
+	again, err := embedded.LoadCredentials(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,16 +120,16 @@ func TestCredentialsAreMadeOnceAndPrivate(t *testing.T) {
 func TestFullRawLosesTheOldestThatIsRecorded(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	raw, err := b.js.Stream(t.Context(), b.Raw())
+	raw, err := b.JetStream().Stream(t.Context(), b.Raw())
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := raw.CachedInfo().Config
 	config.MaxBytes = 1 << 20
-	if _, err := b.js.UpdateStream(t.Context(), config); err != nil {
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	n := newNormalizer(connect(t, s, NormalizerUser))
+	n := newNormalizer(bustest.Connect(t, s, embedded.NormalizerUser))
 	done := make(chan error, 1)
 	go func() { done <- n.Run(t.Context()) }()
 	l, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
@@ -152,8 +146,8 @@ func TestFullRawLosesTheOldestThatIsRecorded(t *testing.T) {
 	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Exited, Time: 2, Body: []byte(`{"reason":"eof"}`)}); err != nil {
 		t.Fatal(err)
 	}
-	ended(t, b, "x")
-	if events := dump(t, b.jsPub, b.Names.Events()); len(events) != lines+1 {
+	bustest.Ended(t, b, "x")
+	if events := bustest.Dump(t, b.PublicJetStream(), b.Names.Events()); len(events) != lines+1 {
 		t.Errorf("%d events of %d lines", len(events), lines)
 	}
 }

@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"context"
@@ -10,6 +10,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -20,12 +24,12 @@ func TestConsumersThatStandStillAreReplaced(t *testing.T) {
 		t.Skip("it takes ten seconds until a consumer is given up")
 	}
 	t.Parallel()
-	b, err := Connect(t.Context(), Login{URL: plain(t, 1<<20)}, Login{}, testNames, zap.NewNop())
+	b, err := bus.Connect(t.Context(), bus.Login{URL: plain(t, 1<<20)}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	limits := DefaultLimits()
+	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
@@ -39,28 +43,28 @@ func TestConsumersThatStandStillAreReplaced(t *testing.T) {
 	read := make(chan error, 1)
 	completions := 0
 	go func() {
-		read <- b.Read(ctx, Filter{Follow: true, Tokens: []string{"completion"}}, func(Stored) error {
+		read <- b.Read(ctx, bus.Filter{Follow: true, Tokens: []string{"completion"}}, func(bus.Stored) error {
 			if completions++; completions == 2 {
 				return enough
 			}
 			return nil
 		})
 	}()
-	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "hello", 700)}, "a")
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	final := func(run string) func() bool {
 		return func() bool {
 			r, ok, err := b.Record(t.Context(), run)
 			return err == nil && ok && r.State.Final()
 		}
 	}
-	until(t, "the first run is not recorded", final("a"))
-	until(t, "the row of the first run does not come", func() bool { return rows.Load() > 0 })
+	bustest.Until(t, "the first run is not recorded", final("a"))
+	bustest.Until(t, "the row of the first run does not come", func() bool { return rows.Load() > 0 })
 
 	paused := 0
 	for _, at := range []struct {
 		js     jetstream.JetStream
 		stream string
-	}{{b.js, b.Raw()}, {b.js, bucketStream(b.Runs())}, {b.jsPub, b.Names.Events()}} {
+	}{{b.JetStream(), b.Raw()}, {b.JetStream(), bucket.Stream(b.Runs())}, {b.PublicJetStream(), b.Names.Events()}} {
 		stream, err := at.js.Stream(t.Context(), at.stream)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +80,7 @@ func TestConsumersThatStandStillAreReplaced(t *testing.T) {
 		t.Fatalf("only %d consumers were paused", paused)
 	}
 	before := rows.Load()
-	interleave(t, b, map[string][]runs.Entry{"b": corpusLog(t, "hello", 700)}, "b")
+	bustest.Interleave(t, b, map[string][]runs.Entry{"b": bustest.CorpusLog(t, "hello", 700)}, "b")
 	select {
 	case err := <-read:
 		if !errors.Is(err, enough) {
@@ -85,8 +89,8 @@ func TestConsumersThatStandStillAreReplaced(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the reader, or what it reads from, stands still")
 	}
-	until(t, "the normalizer stands still", final("b"))
-	until(t, "the table stands still", func() bool { return rows.Load() > before })
+	bustest.Until(t, "the normalizer stands still", final("b"))
+	bustest.Until(t, "the table stands still", func() bool { return rows.Load() > before })
 	stop()
 	for range 2 {
 		if err := <-ended; err != nil {
@@ -99,13 +103,14 @@ func TestConsumersThatStandStillAreReplaced(t *testing.T) {
 // server that is asked often would hold thousands.
 func TestReadersLeaveNoConsumers(t *testing.T) {
 	s, b := serve(t)
-	interleave(t, b, map[string][]runs.Entry{"a": corpusLog(t, "shell-ok", 700)}, "a")
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-ok", 700)}, "a")
 	normalize(t, b)
-	subscriber := connect(t, s, SubscriberUser)
-	responder := connect(t, s, ResponderUser)
+	subscriber := bustest.Connect(t, s, embedded.SubscriberUser)
+	responder := bustest.Connect(t, s, embedded.ResponderUser)
 	for range 3 {
-		if events, err := subscriber.collect(t.Context(), "a"); err != nil || len(events) == 0 {
-			t.Fatalf("%d events, %v", len(events), err)
+		events := 0
+		if err := subscriber.Read(t.Context(), bus.Filter{Run: "a"}, func(bus.Stored) error { events++; return nil }); err != nil || events == 0 {
+			t.Fatalf("%d events, %v", events, err)
 		}
 		if _, _, err := responder.Output(t.Context(), "codex", "a", 100, true); err != nil {
 			t.Fatal(err)
@@ -114,7 +119,7 @@ func TestReadersLeaveNoConsumers(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := subscriber.Read(ctx, Filter{Run: "a", Follow: true}, func(Stored) error { cancel(); return nil }); err != nil {
+		if err := subscriber.Read(ctx, bus.Filter{Run: "a", Follow: true}, func(bus.Stored) error { cancel(); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
@@ -126,8 +131,8 @@ func TestReadersLeaveNoConsumers(t *testing.T) {
 	for _, at := range []struct {
 		js     jetstream.JetStream
 		stream string
-	}{{b.js, b.Raw()}, {b.js, bucketStream(b.Runs())}, {b.jsPub, b.Names.Events()}} {
-		until(t, at.stream+" keeps consumers", func() bool {
+	}{{b.JetStream(), b.Raw()}, {b.JetStream(), bucket.Stream(b.Runs())}, {b.PublicJetStream(), b.Names.Events()}} {
+		bustest.Until(t, at.stream+" keeps consumers", func() bool {
 			stream, err := at.js.Stream(t.Context(), at.stream)
 			return err == nil && stream.CachedInfo().State.Consumers == 0
 		})

@@ -3,6 +3,11 @@ package bus
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 )
 
 // Stores returns the identities of the streams that know an ended run: RAW, and
@@ -11,13 +16,16 @@ import (
 // another one. Stores waits until the streams answer.
 func (b *Bus) Stores(ctx context.Context) ([]string, error) {
 	var ids []string
-	for _, name := range []string{b.Raw(), bucketStream(b.Runs())} {
+	for _, name := range []string{b.Raw(), bucket.Stream(b.Runs())} {
 		b.await(ctx, b.js, name, nil)
-		s, err := look(ctx, b.js, name)
+		s, err := reader.Look(ctx, b.js, name)
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", name, err)
 		}
-		ids = append(ids, streamID(s.CachedInfo().Created))
+		ids = append(ids, StreamID(s.CachedInfo().Created))
 	}
 	return ids, nil
 }
+
+// StreamID is the identity of a stream that was created at a time.
+func StreamID(created time.Time) string { return strconv.FormatInt(created.UnixNano(), 36) }

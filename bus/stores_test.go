@@ -1,10 +1,15 @@
-package bus
+package bus_test
 
 import (
 	"slices"
 	"testing"
 
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 // The identity of a store survives restarts, and changes when the stream is
@@ -14,19 +19,19 @@ func TestStoresChangeOnlyWhenTheStreamsAreMadeAnew(t *testing.T) {
 	dir := t.TempDir()
 	var all [][]string
 	for range 2 {
-		s, err := StartServer(dir, "127.0.0.1:0", testNames, zap.NewNop())
+		s, err := embedded.StartServer(dir, "127.0.0.1:0", bustest.Names, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := connect(t, s, OperatorUser)
-		limits := DefaultLimits()
+		b := bustest.Connect(t, s, embedded.OperatorUser)
+		limits := bus.DefaultLimits()
 		limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
 		ask := func() {
 			t.Helper()
 			if _, err := b.Ensure(t.Context(), limits); err != nil {
 				t.Fatal(err)
 			}
-			ids, err := connect(t, s, WorkerUser).Stores(t.Context())
+			ids, err := bustest.Connect(t, s, embedded.WorkerUser).Stores(t.Context())
 			if err != nil || len(ids) != 2 || ids[0] == ids[1] {
 				t.Fatalf("stores %q, error %v", ids, err)
 			}
@@ -34,8 +39,8 @@ func TestStoresChangeOnlyWhenTheStreamsAreMadeAnew(t *testing.T) {
 		}
 		ask()
 		if len(all) == 2 {
-			for _, name := range []string{b.Raw(), bucketStream(b.Runs())} {
-				if err := b.js.DeleteStream(t.Context(), name); err != nil {
+			for _, name := range []string{b.Raw(), bucket.Stream(b.Runs())} {
+				if err := b.JetStream().DeleteStream(t.Context(), name); err != nil {
 					t.Fatal(err)
 				}
 				ask()

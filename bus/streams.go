@@ -9,6 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 )
 
 // Format is the version of the records in RAW, EVENTS and RUNS. Streams of a
@@ -96,11 +99,11 @@ func (b *Bus) wanted(l Limits) []wanted {
 	events.RePublish = &jetstream.RePublish{Source: b.EventSubjects(), Destination: b.LiveSubjects()}
 	events.ConsumerLimits.InactiveThreshold = ReaderAge
 
-	runs := base(bucketStream(b.Runs()), "one record a run", l.RunsAge, size(l.RunsBytes, DefaultRunsBytes, 20), bucketSubject(b.Runs(), ">"))
+	runs := base(bucket.Stream(b.Runs()), "one record a run", l.RunsAge, size(l.RunsBytes, DefaultRunsBytes, 20), bucket.Subject(b.Runs(), ">"))
 	runs.MaxMsgsPerSubject, runs.DenyDelete = 1, true
 	runs.Discard = jetstream.DiscardOld
 
-	state := base(bucketStream(b.State()), "checkpoint, leases, and who is at work", 0, 16<<20, bucketSubject(b.State(), ">"))
+	state := base(bucket.Stream(b.State()), "checkpoint, leases, and who is at work", 0, 16<<20, bucket.Subject(b.State(), ">"))
 	state.MaxMsgsPerSubject, state.DenyDelete = 1, true
 	state.Discard, state.AllowMsgTTL, state.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
 
@@ -109,16 +112,16 @@ func (b *Bus) wanted(l Limits) []wanted {
 	work.MaxMsgs, work.MaxMsgsPerSubject, work.DiscardNewPerSubject = MostQueued, 1, true
 	work.Duplicates = 2 * time.Minute
 
-	threads := base(bucketStream(b.Threads()), "what each thread has used", l.RunsAge, 64<<20, bucketSubject(b.Threads(), ">"))
+	threads := base(bucket.Stream(b.Threads()), "what each thread has used", l.RunsAge, 64<<20, bucket.Subject(b.Threads(), ">"))
 	threads.MaxMsgsPerSubject, threads.DenyDelete = 1, true
 	threads.Discard = jetstream.DiscardOld
 
-	requests := base(bucketStream(b.Requests()), "requests that carry an idempotency key, and what came of them", 0, MostRequests,
-		bucketSubject(b.Requests(), "*"))
+	requests := base(bucket.Stream(b.Requests()), "requests that carry an idempotency key, and what came of them", 0, MostRequests,
+		bucket.Subject(b.Requests(), "*"))
 	requests.MaxMsgsPerSubject, requests.DenyDelete = 1, true
 	requests.Discard, requests.AllowMsgTTL, requests.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
 
-	push := base(bucketStream(b.Push()), "who wants to be told of which run", 0, MostPush, bucketSubject(b.Push(), "*"))
+	push := base(bucket.Stream(b.Push()), "who wants to be told of which run", 0, MostPush, bucket.Subject(b.Push(), "*"))
 	push.MaxMsgsPerSubject, push.DenyDelete = 1, true
 	push.Discard, push.AllowMsgTTL, push.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
 
@@ -152,7 +155,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 }
 
 func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, auto bool) ([]string, error) {
-	s, err := look(ctx, js, want.Name)
+	s, err := reader.Look(ctx, js, want.Name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		_, err = create(ctx, js, want)
@@ -164,7 +167,7 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 		return nil, err
 	}
 	have := s.CachedInfo().Config
-	if err := checkFormat(have.Metadata); err != nil {
+	if err := CheckFormat(have.Metadata); err != nil {
 		return nil, err
 	}
 	next := have
@@ -230,8 +233,8 @@ func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 	return s, err
 }
 
-// checkFormat refuses streams that a newer linesman wrote.
-func checkFormat(metadata map[string]string) error {
+// CheckFormat refuses streams that a newer linesman wrote.
+func CheckFormat(metadata map[string]string) error {
 	text, ok := metadata[metadataFormat]
 	if !ok {
 		return nil // made by hand: what is in it will show
@@ -240,4 +243,33 @@ func checkFormat(metadata map[string]string) error {
 		return fmt.Errorf("%w: its records have format %.20q, and this linesman reads up to %d; use a newer one", ErrUnfit, text, Format)
 	}
 	return nil
+}
+
+// CreateScratch creates the streams that a normalizer writes to, without bounds of
+// age and size.
+func (b *Bus) CreateScratch(ctx context.Context) error {
+	for _, w := range b.wanted(DefaultLimits()) {
+		if w.config.Name == b.Raw() || w.config.Name == b.Work() {
+			continue
+		}
+		w.config.RePublish, w.config.MaxAge, w.config.MaxBytes = nil, 0, -1
+		if _, err := create(ctx, w.js, w.config); err != nil {
+			return fmt.Errorf("stream %s: %w", w.config.Name, err)
+		}
+	}
+	return nil
+}
+
+// RemoveStreams removes all streams under the bus's names, those of a scratch as
+// a rule.
+func (b *Bus) RemoveStreams(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var errs []error
+	for _, w := range b.wanted(DefaultLimits()) {
+		if err := w.js.DeleteStream(ctx, w.config.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			errs = append(errs, fmt.Errorf("remove %s: %w", w.config.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

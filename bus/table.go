@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
-	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,11 +21,10 @@ import (
 // again what was told; where the run table was made anew it says so first. One that
 // does not exist yet is waited for, and each is called with the reason.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
-	prefix := bucketSubject(b.Runs(), "")
-	b.await(ctx, b.js, bucketStream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
-	return b.follow(ctx, b.js, bucketStream(b.Runs()), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{prefix + ">"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
-	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
+	prefix := bucket.Subject(b.Runs(), "")
+	b.await(ctx, b.js, bucket.Stream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
+	w := reader.Watch{JS: b.js, Stream: bucket.Stream(b.Runs()), Subject: prefix + ">", HeadersOnly: true, Log: b.log}
+	return w.Run(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		c := runs.Change{Revision: meta.Sequence.Stream, Last: meta.NumPending == 0}
 		var err error
 		if m.Headers().Get(headerOperation) != "" {
@@ -58,7 +56,7 @@ const headerOperation = "KV-Operation"
 // FirstRun is the first sequence that RUNS still holds: records before it
 // have aged out.
 func (b *Bus) FirstRun(ctx context.Context) (uint64, error) {
-	stream, err := b.js.Stream(ctx, bucketStream(b.Runs()))
+	stream, err := b.js.Stream(ctx, bucket.Stream(b.Runs()))
 	if err != nil {
 		return 0, fmt.Errorf("bucket %s: %w", b.Runs(), err)
 	}
@@ -68,9 +66,9 @@ func (b *Bus) FirstRun(ctx context.Context) (uint64, error) {
 // RemoveRun removes the record of a run that has ended, if it is still that
 // of the given revision; else the error is [runs.ErrMoved]. Its events stay.
 func (b *Bus) RemoveRun(ctx context.Context, run string, revision uint64) error {
-	m := nats.NewMsg(bucketSubject(b.Runs(), run))
+	m := nats.NewMsg(bucket.Subject(b.Runs(), run))
 	m.Header.Set(headerOperation, "DEL")
-	m.Header.Set(headerLastSubject, strconv.FormatUint(revision, 10))
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
 	_, err := b.js.PublishMsg(ctx, m)
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == wrongLastSequence {
@@ -80,116 +78,4 @@ func (b *Bus) RemoveRun(ctx context.Context, run string, revision uint64) error 
 		return fmt.Errorf("run %s: remove its record: %w", run, err)
 	}
 	return nil
-}
-
-// follow calls each with the messages of an ordered consumer until ctx ends:
-// then it returns nil. Where the consumer breaks it is made again; begin is
-// told before whether the stream was made anew, or lost its end, and whether
-// there is nothing in it.
-func (b *Bus) follow(ctx context.Context, js jetstream.JetStream, stream string, config jetstream.OrderedConsumerConfig,
-	each func(jetstream.Msg, *jetstream.MsgMetadata), begin func(anew, empty bool),
-) error {
-	f := &follower{bus: b, js: js, stream: stream, config: config, each: each, begin: begin}
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
-	for {
-		began := time.Now()
-		err := f.once(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if time.Since(began) > time.Minute {
-			pause.Reset()
-		}
-		b.log.Warn("read again from the beginning", zap.String("stream", stream), zap.String("why", b.why(err)))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause.NextBackOff()):
-		}
-	}
-}
-
-// follower follows one stream.
-type follower struct {
-	bus    *Bus
-	js     jetstream.JetStream
-	stream string
-	config jetstream.OrderedConsumerConfig
-	each   func(jetstream.Msg, *jetstream.MsgMetadata)
-	begin  func(anew, empty bool)
-
-	created time.Time     // of the stream
-	seen    atomic.Uint64 // the newest sequence that came
-}
-
-// other reports whether the stream is not the one that was followed, or has
-// lost its end: a consumer may stand beyond that, and bring nothing, without
-// an error. Seen is what had come before info was asked for: more may have
-// since.
-func (f *follower) other(info *jetstream.StreamInfo, seen uint64) bool {
-	return !info.Created.Equal(f.created) || info.State.LastSeq < seen && followed(info) == nil
-}
-
-func (f *follower) once(ctx context.Context) error {
-	s, err := f.js.Stream(ctx, f.stream)
-	if err != nil {
-		return err
-	}
-	info := s.CachedInfo()
-	anew := !f.created.IsZero() && f.other(info, f.seen.Load())
-	f.created = info.Created
-	f.seen.Store(0)
-	f.begin(anew, info.State.Msgs == 0)
-	f.config.InactiveThreshold = lonely
-	consumer, err := f.js.OrderedConsumer(ctx, f.stream, f.config)
-	if err != nil {
-		return err
-	}
-	defer drop(f.js, f.stream, consumer)
-	broken := make(chan error, 1)
-	consuming, err := consumer.Consume(func(m jetstream.Msg) {
-		if meta, err := m.Metadata(); err == nil {
-			f.seen.Store(meta.Sequence.Stream)
-			f.each(m, meta)
-		}
-	}, jetstream.PullMaxMessages(1024), jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrOrderedConsumerNotCreated) || errors.Is(err, jetstream.ErrOrderedConsumerReset) {
-			select {
-			case broken <- err:
-			default:
-			}
-		}
-	}))
-	if err != nil {
-		return err
-	}
-	defer func() {
-		consuming.Stop()
-		<-consuming.Closed()
-	}()
-	tick := time.NewTicker(2 * time.Second)
-	defer tick.Stop()
-	var still stillness
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-broken:
-			return err
-		case <-tick.C:
-		}
-		seen := f.seen.Load()
-		s, err := f.js.Stream(ctx, f.stream)
-		if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && f.other(s.CachedInfo(), seen) {
-			return errOtherStream
-		}
-		if err != nil || s.CachedInfo().State.LastSeq <= seen {
-			still = stillness{}
-			continue
-		}
-		if more, err := holds(ctx, f.js.Conn(), f.stream, f.config.FilterSubjects[0], seen+1, 0); err == nil && more && still.at(seen) {
-			return errStill
-		}
-	}
 }

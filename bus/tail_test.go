@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"bytes"
@@ -10,67 +10,25 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/reader"
 )
-
-// many stores so many small events of a run.
-func many(t *testing.T, b *Bus, events int) {
-	t.Helper()
-	until(t, "the events are not stored", func() bool {
-		info, err := b.jsPub.Stream(t.Context(), b.Names.Events())
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = fill(t.Context(), b, info.CachedInfo().State.LastSeq, events)
-		var refused *jetstream.APIError
-		switch {
-		case errors.Is(err, jetstream.ErrAsyncPublishTimeout), errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
-			return false // a busy machine: go on from the end of the stream, as the next normalizer would
-		case err != nil:
-			t.Fatal(err)
-		}
-		return true
-	})
-}
-
-// fill stores small events until there are so many.
-func fill(ctx context.Context, b *Bus, have uint64, events int) error {
-	p, err := newPublisher(b, have+1, false)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	for i := have + 1; i <= uint64(events); i++ {
-		m := normalizer.Message{Pos: normalizer.Pos{Raw: i}, Body: []byte("{}")}
-		if err := p.publish(ctx, b.EventSubject("codex", "x", "status"), m); err != nil {
-			return err
-		}
-	}
-	return p.stored(ctx, uint64(events))
-}
-
-// newEvent is a small event of a run, as the normalizer writes it.
-func newEvent(b *Bus, run string, raw int, body []byte) *nats.Msg {
-	return &nats.Msg{
-		Subject: b.EventSubject("codex", run, "status"), Data: body,
-		Header: nats.Header{HeaderPos: {string(appendPos(nil, normalizer.Pos{Raw: uint64(raw), Line: 1, Part: 1, Time: 1}))}},
-	}
-}
 
 // The first events do not come for more than a second: that is no reason to
 // say that there are none.
 func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
 	for _, since := range []time.Time{{}, time.Now().Add(-time.Hour)} {
-		b, bus := through(t)
-		many(t, bus, 10)
-		b.arm(directGet+bus.Names.Events(), false)
+		b, client := through(t)
+		bustest.Fill(t, client, 10)
+		b.arm("$JS.API.DIRECT.GET."+client.Names.Events(), false)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		n := 0
-		if err := bus.Read(ctx, Filter{Since: since}, func(Stored) error { n++; return nil }); err != nil || n != 10 {
+		if err := client.Read(ctx, bus.Filter{Since: since}, func(bus.Stored) error { n++; return nil }); err != nil || n != 10 {
 			t.Errorf("since %v: %d events, %v; want 10", since, n, err)
 		}
 		b.waitFired(t, 1)
@@ -81,11 +39,11 @@ func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
 // may be that the caller has what it wanted.
 func TestFollowerIsToldWhatEachReturnsThoughItsContextEnds(t *testing.T) {
 	_, b := serve(t)
-	many(t, b, 1)
+	bustest.Fill(t, b, 1)
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := b.Read(ctx, Filter{Follow: true}, func(Stored) error { cancel(); return enough }); !errors.Is(err, enough) {
+	if err := b.Read(ctx, bus.Filter{Follow: true}, func(bus.Stored) error { cancel(); return enough }); !errors.Is(err, enough) {
 		t.Errorf("got %v, want what each returned", err)
 	}
 }
@@ -98,14 +56,14 @@ func TestFollowerOutlivesEventsThatAreGoneForLong(t *testing.T) {
 	}
 	t.Parallel()
 	_, b := serve(t)
-	many(t, b, 1)
+	bustest.Fill(t, b, 1)
 	begun := make(chan struct{})
 	read := make(chan error, 1)
 	go func() {
-		read <- b.Read(t.Context(), Filter{Follow: true}, func(Stored) error { close(begun); return nil })
+		read <- b.Read(t.Context(), bus.Filter{Follow: true}, func(bus.Stored) error { close(begun); return nil })
 	}()
 	<-begun
-	if err := b.jsPub.DeleteStream(t.Context(), b.Names.Events()); err != nil {
+	if err := b.PublicJetStream().DeleteStream(t.Context(), b.Names.Events()); err != nil {
 		t.Fatal(err)
 	}
 	gone := time.Now()
@@ -125,12 +83,12 @@ func TestReaderThatWasHeldUpGoesOnAtOnce(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
 	const events = 1000
-	many(t, b, events)
+	bustest.Fill(t, b, events)
 	enough := errors.New("enough")
 	n, last, longest := 0, time.Time{}, time.Duration(0)
-	err := b.Read(t.Context(), Filter{Follow: true}, func(Stored) error {
+	err := b.Read(t.Context(), bus.Filter{Follow: true}, func(bus.Stored) error {
 		if n++; n == 1 {
-			<-time.After(lonely + 5*time.Second)
+			<-time.After(reader.Lonely + 5*time.Second)
 		} else {
 			longest = max(longest, time.Since(last))
 		}
@@ -154,7 +112,7 @@ func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
 	const before = 10
-	many(t, b, before)
+	bustest.Fill(t, b, before)
 	enough := errors.New("enough")
 	begun := make(chan struct{})
 	read := make(chan error, 1)
@@ -162,7 +120,7 @@ func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
 	defer cancel()
 	n := 0
 	go func() {
-		read <- b.Read(ctx, Filter{Follow: true}, func(s Stored) error {
+		read <- b.Read(ctx, bus.Filter{Follow: true}, func(s bus.Stored) error {
 			if n++; n == before {
 				close(begun)
 			}
@@ -173,10 +131,10 @@ func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
 		})
 	}()
 	<-begun
-	if err := b.jsPub.DeleteStream(t.Context(), b.Names.Events()); err != nil {
+	if err := b.PublicJetStream().DeleteStream(t.Context(), b.Names.Events()); err != nil {
 		t.Fatal(err)
 	}
-	limits := DefaultLimits()
+	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
@@ -184,8 +142,8 @@ func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
 	tick := time.NewTicker(3 * time.Second)
 	defer tick.Stop()
 	for range before - 1 {
-		m := nats.Msg{Subject: b.EventSubject("codex", "x", "status"), Header: nats.Header{HeaderPos: {"1 1 1 1"}}, Data: []byte("{}")}
-		if _, err := b.jsPub.PublishMsg(t.Context(), &m); err != nil {
+		m := nats.Msg{Subject: b.EventSubject("codex", "x", "status"), Header: nats.Header{bus.HeaderPos: {"1 1 1 1"}}, Data: []byte("{}")}
+		if _, err := b.PublicJetStream().PublishMsg(t.Context(), &m); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -231,25 +189,27 @@ func (c slowConn) Write(p []byte) (int, error) {
 func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 	url := plain(t, 1<<20)
 	s := &slowly{held: make(chan struct{}), goOn: make(chan struct{})}
-	b, err := Connect(t.Context(), Login{URL: url, Options: []nats.Option{nats.SetCustomDialer(s)}}, Login{}, testNames, zap.NewNop())
+	b, err := bus.Connect(t.Context(), bus.Login{URL: url, Options: []nats.Option{nats.SetCustomDialer(s)}}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	if _, err := b.Ensure(t.Context(), DefaultLimits()); err != nil {
+	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
-	many(t, b, 1)
-	before := b.public.NumSubscriptions()
-	text := []byte(directGet + b.Names.Events())
+	bustest.Fill(t, b, 1)
+	before := b.PublicJetStream().Conn().NumSubscriptions()
+	text := []byte("$JS.API.DIRECT.GET." + b.Names.Events())
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		begun := make(chan struct{})
 		read := make(chan error, 1)
-		go func() { read <- b.Read(ctx, Filter{Follow: true}, func(Stored) error { close(begun); return nil }) }()
+		go func() {
+			read <- b.Read(ctx, bus.Filter{Follow: true}, func(bus.Stored) error { close(begun); return nil })
+		}()
 		<-begun
 		s.text.Store(&text)
-		if err := b.public.Publish(b.Prefix+".live.codex.x.status", nil); err != nil { // anything there wakes it
+		if err := b.PublicJetStream().Conn().Publish(b.Prefix+".live.codex.x.status", nil); err != nil { // anything there wakes it
 			t.Fatal(err)
 		}
 		<-s.held
@@ -259,7 +219,7 @@ func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "subscriptions stay", func() bool { return b.public.NumSubscriptions() <= before })
+	bustest.Until(t, "subscriptions stay", func() bool { return b.PublicJetStream().Conn().NumSubscriptions() <= before })
 }
 
 // What comes after a silence comes at once, and no consumer is made for it.
@@ -269,22 +229,22 @@ func TestFollowerIsToldAtOnceAfterASilence(t *testing.T) {
 	}
 	t.Parallel()
 	s, b := serve(t)
-	many(t, b, 1)
-	made, err := b.public.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED.>")
+	bustest.Fill(t, b, 1)
+	made, err := b.PublicJetStream().Conn().SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED.>")
 	if err != nil {
 		t.Fatal(err)
 	}
 	enough := errors.New("enough")
 	var told [4]chan time.Time
 	read := make(chan error, len(told))
-	for i, user := range []string{SubscriberUser, ResponderUser, OperatorUser, SubscriberUser} {
-		reader, filter := connect(t, s, user), Filter{Follow: true, Run: "x"}
+	for i, user := range []string{embedded.SubscriberUser, embedded.ResponderUser, embedded.OperatorUser, embedded.SubscriberUser} {
+		reader, filter := bustest.Connect(t, s, user), bus.Filter{Follow: true, Run: "x"}
 		if i == 3 {
-			filter = Filter{Follow: true, Tokens: []string{"status"}}
+			filter = bus.Filter{Follow: true, Tokens: []string{"status"}}
 		}
 		told[i] = make(chan time.Time, 2)
 		go func() {
-			read <- reader.Read(t.Context(), filter, func(Stored) error {
+			read <- reader.Read(t.Context(), filter, func(bus.Stored) error {
 				told[i] <- time.Now()
 				if len(told[i]) == 2 {
 					return enough
@@ -294,10 +254,10 @@ func TestFollowerIsToldAtOnceAfterASilence(t *testing.T) {
 		}()
 	}
 	for i := range told {
-		until(t, "the first event does not come", func() bool { return len(told[i]) == 1 })
+		bustest.Until(t, "the first event does not come", func() bool { return len(told[i]) == 1 })
 	}
 	<-time.After(6 * time.Second)
-	if _, err := b.jsPub.PublishMsg(t.Context(), newEvent(b, "x", 2, []byte("{}"))); err != nil {
+	if _, err := b.PublicJetStream().PublishMsg(t.Context(), bustest.NewEvent(b, "x", 2, []byte("{}"))); err != nil {
 		t.Fatal(err)
 	}
 	stored := time.Now()
@@ -312,10 +272,33 @@ func TestFollowerIsToldAtOnceAfterASilence(t *testing.T) {
 			t.Errorf("follower %d was told after %v", i, late)
 		}
 	}
-	if err := b.public.Flush(); err != nil {
+	if err := b.PublicJetStream().Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if pending, _, err := made.Pending(); err != nil || pending != 0 {
 		t.Errorf("%d consumers were made, %v; want none", pending, err)
+	}
+}
+
+func TestReadEndsWhereTheRestIsDiscardedMeanwhile(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	const events = 2 * reader.BatchMessages
+	bustest.Fill(t, b, events)
+	stream, err := b.PublicJetStream().Stream(t.Context(), b.Names.Events())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	n := 0
+	err = b.Read(ctx, bus.Filter{Run: "x"}, func(bus.Stored) error {
+		if n++; n == 1 {
+			return stream.Purge(ctx)
+		}
+		return nil
+	})
+	if err != nil || n == 0 || n == events {
+		t.Errorf("%d events, %v", n, err)
 	}
 }

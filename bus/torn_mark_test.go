@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -23,11 +25,11 @@ func TestRunWithATornMarkBeginsAgainWhereRawWasLost(t *testing.T) {
 	const first, second = "{\"type\":\"turn.started\"}\n", "{\"type\":\"turn.completed\"}\n"
 	for _, c := range []struct {
 		name, kinds string
-		lose        func(t *testing.T, b *Bus)
+		lose        func(t *testing.T, b *bus.Bus)
 	}{
-		{"lost", "[start out exit]", func(t *testing.T, b *Bus) { remake(t, b, b.js, b.Raw()) }},
-		{"aged out", "[out exit]", func(t *testing.T, b *Bus) {
-			raw, err := b.js.Stream(t.Context(), b.Raw())
+		{"lost", "[start out exit]", func(t *testing.T, b *bus.Bus) { bustest.Remake(t, b, b.JetStream(), b.Raw()) }},
+		{"aged out", "[out exit]", func(t *testing.T, b *bus.Bus) {
+			raw, err := b.JetStream().Stream(t.Context(), b.Raw())
 			if err == nil {
 				err = raw.Purge(t.Context(), jetstream.WithPurgeSequence(3))
 			}
@@ -47,7 +49,7 @@ func TestRunWithATornMarkBeginsAgainWhereRawWasLost(t *testing.T) {
 				os.Truncate(filepath.Join(d.Path(), "mark"), 100)); err != nil {
 				t.Fatal(err)
 			}
-			interleave(t, b, map[string][]runs.Entry{"a": {
+			bustest.Interleave(t, b, map[string][]runs.Entry{"a": {
 				{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: worker.SourcePipe, Worker: "here"})},
 				{Kind: runs.Out, Time: 2, Body: []byte(first)},
 			}}, "a")
@@ -61,7 +63,7 @@ func TestRunWithATornMarkBeginsAgainWhereRawWasLost(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- w.Adopt(ctx) }()
-			until(t, "the run does not end", func() bool {
+			bustest.Until(t, "the run does not end", func() bool {
 				_, err := os.Stat(d.Path())
 				return errors.Is(err, fs.ErrNotExist)
 			})
@@ -70,8 +72,8 @@ func TestRunWithATornMarkBeginsAgainWhereRawWasLost(t *testing.T) {
 				t.Error(err)
 			}
 			kinds, output := []runs.Kind{}, ""
-			for seq := uint64(1); seq <= lastSeq(t, b.js, b.Raw()); seq++ {
-				s, err := b.js.Stream(t.Context(), b.Raw())
+			for seq := uint64(1); seq <= bustest.LastSeq(t, b.JetStream(), b.Raw()); seq++ {
+				s, err := b.JetStream().Stream(t.Context(), b.Raw())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +84,7 @@ func TestRunWithATornMarkBeginsAgainWhereRawWasLost(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				e, _ := decodeEntry(m.Header, m.Data)
+				e, _ := bus.DecodeEntry(m.Header, m.Data)
 				kinds = append(kinds, e.Kind)
 				if e.Kind == runs.Out {
 					output += string(e.Body)

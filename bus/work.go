@@ -171,7 +171,7 @@ func (q *Queue) Next(ctx context.Context) (*Delivery, error) {
 		}
 		if !said {
 			said = true
-			q.bus.log.Warn("the work queue is out of reach", zap.String("why", q.bus.why(err)))
+			q.bus.log.Warn("the work queue is out of reach", zap.String("why", q.bus.Explain(err)))
 		}
 		select {
 		case <-ctx.Done():

@@ -1,4 +1,4 @@
-package bus
+package bus_test
 
 import (
 	"bytes"
@@ -13,50 +13,32 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 )
 
-func task(run string) runs.Task {
-	return runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
-}
-
-func submit(t testing.TB, b *Bus, run string) uint64 {
-	t.Helper()
-	work, _, err := b.Submit(t.Context(), DefaultQueue, task(run), 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return work
-}
-
-func take(t testing.TB, b *Bus) *Delivery {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	d, err := b.Queue(DefaultQueue).Next(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 func TestTasksComeInTheOrderOfSubmission(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
+	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)
 	last := uint64(0)
 	for i := range 5 {
-		work := submit(t, r, fmt.Sprintf("T-%d", i))
+		work := bustest.Submit(t, r, fmt.Sprintf("T-%d", i))
 		if work <= last {
 			t.Fatalf("place %d after %d", work, last)
 		}
 		last = work
 	}
 	for i := range 5 {
-		d := take(t, w)
+		d := bustest.Take(t, w)
 		got, err := d.Task()
 		if want := fmt.Sprintf("T-%d", i); err != nil || got.Run != want {
 			t.Fatalf("task %q (%v), want %q", got.Run, err, want)
@@ -70,16 +52,16 @@ func TestTasksComeInTheOrderOfSubmission(t *testing.T) {
 func TestARunIDIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	b := connect(t, s, ResponderUser)
-	submit(t, b, "T-1")
-	if _, _, err := b.Submit(t.Context(), DefaultQueue, task("T-1"), 2); !errors.Is(err, runs.ErrKnownRun) {
+	b := bustest.Connect(t, s, embedded.ResponderUser)
+	bustest.Submit(t, b, "T-1")
+	if _, _, err := b.Submit(t.Context(), bus.DefaultQueue, bustest.Task("T-1"), 2); !errors.Is(err, runs.ErrKnownRun) {
 		t.Errorf("the second submission: %v", err)
 	}
 	// The worker is done with it: the log still knows the run.
-	if err := take(t, connect(t, s, WorkerUser)).Done(); err != nil {
+	if err := bustest.Take(t, bustest.Connect(t, s, embedded.WorkerUser)).Done(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := b.Submit(t.Context(), DefaultQueue, task("T-1"), 3); !errors.Is(err, runs.ErrKnownRun) {
+	if _, _, err := b.Submit(t.Context(), bus.DefaultQueue, bustest.Task("T-1"), 3); !errors.Is(err, runs.ErrKnownRun) {
 		t.Errorf("the third submission: %v", err)
 	}
 }
@@ -87,19 +69,19 @@ func TestARunIDIsTakenOnce(t *testing.T) {
 func TestAFullQueueRefusesTheNextTask(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	stream, err := b.js.Stream(t.Context(), b.Work())
+	stream, err := b.JetStream().Stream(t.Context(), b.Work())
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := stream.CachedInfo().Config
 	config.MaxMsgs = 2
-	if _, err := b.js.UpdateStream(t.Context(), config); err != nil {
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	r := connect(t, s, ResponderUser)
-	submit(t, r, "T-1")
-	submit(t, r, "T-2")
-	if _, _, err := r.Submit(t.Context(), DefaultQueue, task("T-3"), 2); !errors.Is(err, runs.ErrQueueFull) {
+	r := bustest.Connect(t, s, embedded.ResponderUser)
+	bustest.Submit(t, r, "T-1")
+	bustest.Submit(t, r, "T-2")
+	if _, _, err := r.Submit(t.Context(), bus.DefaultQueue, bustest.Task("T-3"), 2); !errors.Is(err, runs.ErrQueueFull) {
 		t.Fatalf("a full queue: %v", err)
 	}
 	if _, err := r.Peek(t.Context(), "T-3"); !errors.Is(err, runs.ErrNoRun) {
@@ -112,11 +94,11 @@ func TestCancelAndStartHaveOneWinner(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
-	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
+	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)
 	won := map[string]int{}
 	for i := range 40 {
 		run := fmt.Sprintf("T-%d", i)
-		submit(t, r, run)
+		bustest.Submit(t, r, run)
 		var race sync.WaitGroup
 		var started, cancelled bool
 		race.Go(func() {
@@ -154,7 +136,7 @@ func TestCancelAndStartHaveOneWinner(t *testing.T) {
 			won["start"]++
 		} else {
 			won["cancel"]++
-			rec := recorded(t, b, run)
+			rec := bustest.Recorded(t, b, run)
 			if rec.State != runs.StateCancelled || rec.StartedAt != 0 || rec.EndedAt != 2000 {
 				t.Fatalf("%s: %+v", run, rec)
 			}
@@ -163,34 +145,16 @@ func TestCancelAndStartHaveOneWinner(t *testing.T) {
 	t.Log("won:", won)
 }
 
-// recorded waits until a run is recorded as ended.
-func recorded(t testing.TB, b *Bus, run string) *runs.Record {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
-		rec, ok, err := b.Record(t.Context(), run)
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case ok && rec.State.Final():
-			return rec
-		case time.Now().After(end):
-			t.Fatalf("%s has not ended: %+v", run, rec)
-		}
-	}
-}
-
 func TestATaskThatNobodyBeganComesAgain(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	r := connect(t, s, ResponderUser)
-	submit(t, r, "T-1")
-	first := connect(t, s, WorkerUser)
-	if err := take(t, first).Later(10 * time.Millisecond); err != nil {
+	r := bustest.Connect(t, s, embedded.ResponderUser)
+	bustest.Submit(t, r, "T-1")
+	first := bustest.Connect(t, s, embedded.WorkerUser)
+	if err := bustest.Take(t, first).Later(10 * time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	d := take(t, connect(t, s, WorkerUser))
+	d := bustest.Take(t, bustest.Connect(t, s, embedded.WorkerUser))
 	if got, err := d.Task(); err != nil || got.Run != "T-1" {
 		t.Fatalf("%+v %v", got, err)
 	}
@@ -199,18 +163,18 @@ func TestATaskThatNobodyBeganComesAgain(t *testing.T) {
 func TestAnUnqueuedTaskIsGone(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
-	submit(t, r, "T-1")
-	submit(t, r, "T-2")
-	if err := r.Unqueue(t.Context(), DefaultQueue, "T-1"); err != nil {
+	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)
+	bustest.Submit(t, r, "T-1")
+	bustest.Submit(t, r, "T-2")
+	if err := r.Unqueue(t.Context(), bus.DefaultQueue, "T-1"); err != nil {
 		t.Fatal(err)
 	}
 	for run, want := range map[string]bool{"T-1": false, "T-2": true} {
-		if got, err := r.Queued(t.Context(), DefaultQueue, run); err != nil || got != want {
+		if got, err := r.Queued(t.Context(), bus.DefaultQueue, run); err != nil || got != want {
 			t.Errorf("%s queued: %v %v", run, got, err)
 		}
 	}
-	if got, err := take(t, w).Task(); err != nil || got.Run != "T-2" {
+	if got, err := bustest.Take(t, w).Task(); err != nil || got.Run != "T-2" {
 		t.Fatalf("%+v %v", got, err)
 	}
 }
@@ -218,7 +182,7 @@ func TestAnUnqueuedTaskIsGone(t *testing.T) {
 func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
+	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)
 	if err := r.AskCancel(t.Context(), "T-1", "no"); !errors.Is(err, runs.ErrNoOwner) {
 		t.Fatalf("without an owner: %v", err)
 	}
@@ -227,7 +191,7 @@ func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.inside.Flush(); err != nil {
+	if err := w.Inside().Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.AskCancel(t.Context(), "T-1", "enough"); err != nil {
@@ -237,7 +201,7 @@ func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
 		t.Errorf("reason %q", got)
 	}
 	stop()
-	if err := w.inside.Flush(); err != nil {
+	if err := w.Inside().Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.AskCancel(t.Context(), "T-1", "again"); !errors.Is(err, runs.ErrNoOwner) {
@@ -248,7 +212,7 @@ func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
 func TestBeatsAreHeardAndEnd(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	r, w := connect(t, s, ResponderUser), connect(t, s, WorkerUser)
+	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -267,7 +231,7 @@ func TestBeatsAreHeardAndEnd(t *testing.T) {
 	}
 	cancel()
 	all.Wait()
-	stream, err := b.js.Stream(t.Context(), bucketStream(b.State()))
+	stream, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.State()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +239,7 @@ func TestBeatsAreHeardAndEnd(t *testing.T) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, err := stream.GetLastMsgForSubject(t.Context(), bucketSubject(b.State(), workerKey("here")))
+		_, err := stream.GetLastMsgForSubject(t.Context(), bucket.Subject(b.State(), bus.WorkerKey("here")))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return
 		}
@@ -291,8 +255,8 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	office(t, s)
-	r := connect(t, s, ResponderUser)
-	submit(t, r, "T-1")
+	r := bustest.Connect(t, s, embedded.ResponderUser)
+	bustest.Submit(t, r, "T-1")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	news := make(chan runs.Change, 64)
@@ -313,7 +277,7 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 		}
 	}
 	wait("queued", func(c runs.Change) bool {
-		return c.Row.ID == "T-1" && c.Row.State == runs.StateQueued && c.Row.Work != 0 && c.Row.Queue == DefaultQueue
+		return c.Row.ID == "T-1" && c.Row.State == runs.StateQueued && c.Row.Work != 0 && c.Row.Queue == bus.DefaultQueue
 	})
 	if _, err := r.AppendIf(t.Context(), "codex", "T-1", runs.Mark{}, func(m runs.Mark) *runs.Entry {
 		if m.Cancelled {
@@ -336,7 +300,7 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 	}
 	// What is removed stays so, whoever reads RAW again.
 	office(t, s)
-	found, err := b.Rebuild(t.Context(), []normalizer.Backend{codex.Backend{}}, 0, b.log)
+	found, err := pipeline.Rebuild(t.Context(), b, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop())
 	if err != nil || len(found.Differences) != 0 {
 		t.Errorf("rebuild: %+v %v", found, err)
 	}
@@ -351,7 +315,7 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 func TestOutputIsTheBeginningAndTheEnd(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	r := connect(t, s, ResponderUser)
+	r := bustest.Connect(t, s, embedded.ResponderUser)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i, c := range []struct{ out, err, chunk, most int }{
 		{0, 0, 10, 100},
@@ -421,14 +385,14 @@ func text(rnd *rand.Rand, n int) []byte {
 func TestLastEventsAreTheNewest(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	logs := map[string][]runs.Entry{"T-1": corpusLog(t, "shell-ok", 512), "T-2": corpusLog(t, "patch", 512)}
-	interleave(t, b, logs, "T-1", "T-2")
+	logs := map[string][]runs.Entry{"T-1": bustest.CorpusLog(t, "shell-ok", 512), "T-2": bustest.CorpusLog(t, "patch", 512)}
+	bustest.Interleave(t, b, logs, "T-1", "T-2")
 	office(t, s)
-	ended(t, b, "T-1")
-	ended(t, b, "T-2")
-	r := connect(t, s, ResponderUser)
+	bustest.Ended(t, b, "T-1")
+	bustest.Ended(t, b, "T-2")
+	r := bustest.Connect(t, s, embedded.ResponderUser)
 	var all []string
-	if err := r.Read(t.Context(), Filter{Run: "T-1"}, func(e Stored) error { all = append(all, string(e.Body)); return nil }); err != nil {
+	if err := r.Read(t.Context(), bus.Filter{Run: "T-1"}, func(e bus.Stored) error { all = append(all, string(e.Body)); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int{1, 3, len(all), 1000} {
@@ -466,15 +430,15 @@ func TestLastEventsAreAsManyAsAskedForWhileMoreCome(t *testing.T) {
 	stored := 0
 	store := func() {
 		for range 10 {
-			if _, err := b.jsPub.Publish(t.Context(), b.EventSubject("codex", "T-1", "status"), fmt.Append(nil, stored)); err != nil {
+			if _, err := b.PublicJetStream().Publish(t.Context(), b.EventSubject("codex", "T-1", "status"), fmt.Append(nil, stored)); err != nil {
 				t.Fatal(err)
 			}
 			stored++
 		}
 	}
 	store()
-	r := connect(t, s, ResponderUser)
-	r.jsPub = busy{r.jsPub, store}
+	r := bustest.Connect(t, s, embedded.ResponderUser)
+	r.ReplacePublic(busy{r.PublicJetStream(), store})
 	for _, n := range []int{1, 3, 10} {
 		got, err := r.LastEvents(t.Context(), "codex", "T-1", n)
 		if err != nil {
@@ -493,18 +457,18 @@ func TestLastEventsAreAsManyAsAskedForWhileMoreCome(t *testing.T) {
 func TestAWorkerSeesNoOtherStream(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	w := connect(t, s, WorkerUser)
+	w := bustest.Connect(t, s, embedded.WorkerUser)
 	for _, subject := range []string{
-		w.WorkSubject(DefaultQueue, "T-1"), w.ControlSubject("T-1"), bucketSubject(w.Runs(), "T-1"),
-		bucketSubject(w.State(), checkpointKey), w.EventSubject("codex", "T-1", "status"),
+		w.WorkSubject(bus.DefaultQueue, "T-1"), w.ControlSubject("T-1"), bucket.Subject(w.Runs(), "T-1"),
+		bucket.Subject(w.State(), bus.CheckpointKey), w.EventSubject("codex", "T-1", "status"),
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		if _, err := w.js.Publish(ctx, subject, []byte("x")); err == nil {
+		if _, err := w.JetStream().Publish(ctx, subject, []byte("x")); err == nil {
 			t.Errorf("a worker may publish to %s", subject)
 		}
 		cancel()
 	}
-	if !strings.HasPrefix(w.WorkSubject("q", "r"), DefaultPrefix+".work.") {
+	if !strings.HasPrefix(w.WorkSubject("q", "r"), bus.DefaultPrefix+".work.") {
 		t.Error("subject")
 	}
 }

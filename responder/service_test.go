@@ -16,6 +16,8 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
@@ -30,7 +32,7 @@ func newService(t *testing.T, change func(*responder.Config)) *responder.Service
 	t.Helper()
 	log := zaptest.NewLogger(t)
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, log)
+	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,10 +45,10 @@ func newService(t *testing.T, change func(*responder.Config)) *responder.Service
 		t.Cleanup(b.Close)
 		return b
 	}
-	if _, err := connect(bus.OperatorUser).Ensure(t.Context(), bus.Limits{}); err != nil {
+	if _, err := connect(embedded.OperatorUser).Ensure(t.Context(), bus.Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	b := connect(bus.ResponderUser)
+	b := connect(embedded.ResponderUser)
 	cfg := responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Log: log, Cause: b.Cause,
 		Requests: &idempotency.Requests{Store: b.RequestStore()},
@@ -55,7 +57,7 @@ func newService(t *testing.T, change func(*responder.Config)) *responder.Service
 		change(&cfg)
 	}
 	s := responder.New(cfg)
-	n := &bus.Normalizer{Bus: connect(bus.NormalizerUser), Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: log}
+	n := &pipeline.Normalizer{Bus: connect(embedded.NormalizerUser), Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: log}
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	for _, run := range []func(context.Context) error{n.Run, s.Run} {

@@ -27,7 +27,12 @@ var layers = map[string][]string{
 	"normalizer/external":    {"runs", "normalizer", "normalizer/scan"},
 	"worker/launch":          {"runs"},
 	"worker":                 {"bounds", "runs", "worker/launch"},
-	"bus":                    {"bounds", "runs", "normalizer"},
+	"bus/bucket":             {"bus/reader"},
+	"bus/reader":             {},
+	"bus":                    {"bounds", "runs", "normalizer", "bus/bucket", "bus/reader"},
+	"bus/bustest":            {"bus", "normalizer", "runs"},
+	"bus/embedded":           {"bus", "bus/bucket", "bus/reader"},
+	"bus/pipeline":           {"bounds", "runs", "normalizer", "bus", "bus/bucket", "bus/reader"},
 	"bridge":                 {"runs"},
 	"api":                    {"runs"},
 	"responder":              {"api", "bounds", "runs", "responder/cloud", "responder/idempotency", "responder/push", "responder/runtable"},
@@ -50,7 +55,7 @@ var layers = map[string][]string{
 	"responder/a2a":           {"api", "runs", "responder", "responder/adcp", "responder/fields", "responder/push", "responder/request", "responder/v36"},
 	"responder/web":           {},
 	"cmd/linesman": {
-		"api", "bridge", "bus", "config", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker",
+		"api", "bridge", "bus", "bus/embedded", "bus/pipeline", "config", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker",
 		"worker/launch", "responder", "responder/a2a", "responder/adcp", "responder/cloud", "responder/idempotency", "responder/mcp",
 		"responder/natsapi", "responder/push", "responder/rest", "responder/runtable", "responder/tools", "responder/v36", "responder/web",
 	},
@@ -66,7 +71,9 @@ var impure = []string{
 }
 
 // useNATS are the packages that may speak to NATS.
-var useNATS = []string{"bus", "cmd/linesman", "responder/natsapi"}
+var useNATS = []string{
+	"bus", "bus/bucket", "bus/bustest", "bus/embedded", "bus/pipeline", "bus/reader", "cmd/linesman", "responder/natsapi",
+}
 
 type listed struct {
 	ImportPath string

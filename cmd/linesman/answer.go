@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
@@ -178,7 +178,7 @@ func noRequest(err, none error) error {
 
 // withTable does something with a responder that serves nobody else.
 func (a *app) withTable(ctx context.Context, do func(context.Context, *responder.Service) error) error {
-	b, err := a.client(ctx, bus.ResponderUser)
+	b, err := a.client(ctx, embedded.ResponderUser)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 // caller asks a responder on behalf of a person.
@@ -21,7 +22,7 @@ type caller struct {
 // caller connects to where a responder is asked. The caller closes its bus.
 func (a *app) caller(ctx context.Context) (*caller, error) {
 	a.asks = true
-	b, err := a.client(ctx, bus.OperatorUser)
+	b, err := a.client(ctx, embedded.OperatorUser)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (c *caller) ask(ctx context.Context, timeout time.Duration, tool string, ar
 	case errors.Is(err, context.DeadlineExceeded):
 		return answer{}, exitWith(exitNATS, fmt.Errorf("the responder gave no answer within %s: see `linesman doctor`", shortTime(timeout)))
 	case errors.Is(err, bus.ErrDenied):
-		return answer{}, exitWith(exitNATS, fmt.Errorf("%w: use the keys of %s, %s", err, bus.OperatorUser, mayDo[bus.OperatorUser]))
+		return answer{}, exitWith(exitNATS, fmt.Errorf("%w: use the keys of %s, %s", err, embedded.OperatorUser, mayDo[embedded.OperatorUser]))
 	case errors.Is(err, bus.ErrUnreachable):
 		return answer{}, exitWith(exitNATS, err)
 	case err != nil:

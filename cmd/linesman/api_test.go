@@ -19,13 +19,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 )
 
 // serve starts a server with its streams and nobody at work, as if an `up` had
 // just died. It returns the data directory.
-func serve(t *testing.T) (dir string, server *bus.Server) {
+func serve(t *testing.T) (dir string, server *embedded.Server) {
 	t.Helper()
 	dir = t.TempDir()
 	lock, err := lockData(dir)
@@ -33,12 +35,12 @@ func serve(t *testing.T) (dir string, server *bus.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = lock.Close() })
-	server, err = bus.StartServer(dir, "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+	server, err = embedded.StartServer(dir, "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	b := as(t, server, bus.OperatorUser)
+	b := as(t, server, embedded.OperatorUser)
 	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,7 @@ func serve(t *testing.T) (dir string, server *bus.Server) {
 	return dir, server
 }
 
-func as(t *testing.T, server *bus.Server, user string) *bus.Bus {
+func as(t *testing.T, server *embedded.Server, user string) *bus.Bus {
 	t.Helper()
 	b, err := server.Connect(t.Context(), user, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
 	if err != nil {
@@ -90,9 +92,9 @@ func TestCommandsSayThatNoResponderAnswers(t *testing.T) {
 }
 
 // answers has a responder give one answer to everything.
-func answers(t *testing.T, server *bus.Server, header nats.Header, body string) {
+func answers(t *testing.T, server *embedded.Server, header nats.Header, body string) {
 	t.Helper()
-	nc := as(t, server, bus.OperatorUser).Inside()
+	nc := as(t, server, embedded.OperatorUser).Inside()
 	sub, err := nc.Subscribe("linesman.api.>", func(m *nats.Msg) {
 		_ = m.RespondMsg(&nats.Msg{Header: header, Data: []byte(body)})
 	})
@@ -292,10 +294,10 @@ func TestAgentThatDoesNotTellItsVersionHoldsNobodyUp(t *testing.T) {
 }
 
 // normalize has a normalizer of Codex at work on a server until the test ends.
-func normalize(t *testing.T, server *bus.Server) {
+func normalize(t *testing.T, server *embedded.Server) {
 	t.Helper()
-	n := &bus.Normalizer{
-		Bus: as(t, server, bus.NormalizerUser), Out: bus.Names{Prefix: bus.DefaultPrefix},
+	n := &pipeline.Normalizer{
+		Bus: as(t, server, embedded.NormalizerUser), Out: bus.Names{Prefix: bus.DefaultPrefix},
 		Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop(),
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,6 +14,8 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bridge"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/responder"
@@ -51,11 +53,11 @@ func (r *lastMoment) Expire(ctx context.Context, run string) error {
 func outside(t *testing.T) *desk {
 	t.Helper()
 	_, server := serve(t)
-	n := &bus.Normalizer{
-		Bus: as(t, server, bus.NormalizerUser), Out: bus.Names{Prefix: bus.DefaultPrefix},
+	n := &pipeline.Normalizer{
+		Bus: as(t, server, embedded.NormalizerUser), Out: bus.Names{Prefix: bus.DefaultPrefix},
 		Backends: []normalizer.Backend{external.Backend{}}, Log: zap.NewNop(),
 	}
-	d := &desk{Service: responder.New(responder.Config{Streams: as(t, server, bus.ResponderUser), Queue: bus.DefaultQueue, LostAfter: time.Minute})}
+	d := &desk{Service: responder.New(responder.Config{Streams: as(t, server, embedded.ResponderUser), Queue: bus.DefaultQueue, LostAfter: time.Minute})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	for _, run := range []func(context.Context) error{n.Run, d.Service.Run} {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 type contextCmd struct {
@@ -90,7 +91,7 @@ func (c *contextCmd) Run(_ context.Context, a *app) error {
 
 func (c *contextCmd) context(a *app) (natsContext, error) {
 	one := natsContext{Description: "linesman: " + c.User}
-	public := c.User == bus.SubscriberUser || strings.HasSuffix(c.User, "_public")
+	public := c.User == embedded.SubscriberUser || strings.HasSuffix(c.User, "_public")
 	if a.config.NATS != "" && isDir(a.config.Creds) {
 		k, err := keysOf(a.config.Creds, c.User)
 		one.URL, one.Creds, one.NKey, one.CA, one.InboxPrefix = a.config.NATS, k.creds, k.nkey, k.ca, bus.InboxPrefix(c.User)

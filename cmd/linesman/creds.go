@@ -13,12 +13,13 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 // credentials is what a NATS credentials file says of its user.
 type credentials struct {
 	path  string
-	user  string // one of [bus.Accounts], as `context --jwt` signs them; "" for all others
+	user  string // one of [embedded.Accounts], as `context --jwt` signs them; "" for all others
 	inbox string // prefix of the inboxes that the user may subscribe to; "" for that of NATS
 }
 
@@ -61,7 +62,7 @@ func readCredentials(path string) (credentials, error) {
 
 // allUsers are the users of all accounts.
 func allUsers() (all []string) {
-	for _, account := range bus.Accounts(bus.Names{Prefix: bus.DefaultPrefix}) {
+	for _, account := range embedded.Accounts(bus.Names{Prefix: bus.DefaultPrefix}) {
 		for _, u := range account.Users {
 			all = append(all, u.Name)
 		}
@@ -79,7 +80,7 @@ func (c credentials) login(url string) bus.Login {
 
 // serves reports credentials of one user where a command needs another one.
 func (c credentials) serves(user string) error {
-	reads := user == bus.SubscriberUser && c.user != bus.WorkerUser // the others can read the events as well
+	reads := user == embedded.SubscriberUser && c.user != embedded.WorkerUser // the others can read the events as well
 	if c.user == "" || c.user == user || reads {
 		return nil
 	}
@@ -88,11 +89,11 @@ func (c credentials) serves(user string) error {
 
 // mayDo is the right for which a command connects as a user.
 var mayDo = map[string]string{
-	bus.WorkerUser:     "which may take tasks and write raw logs",
-	bus.NormalizerUser: "which may make streams and run records",
-	bus.ResponderUser:  "which may answer requests",
-	bus.OperatorUser:   "which may send requests (publish to linesman.api.>) and read all streams",
-	bus.SubscriberUser: "which may read the events",
+	embedded.WorkerUser:     "which may take tasks and write raw logs",
+	embedded.NormalizerUser: "which may make streams and run records",
+	embedded.ResponderUser:  "which may answer requests",
+	embedded.OperatorUser:   "which may send requests (publish to linesman.api.>) and read all streams",
+	embedded.SubscriberUser: "which may read the events",
 }
 
 // fileLogins are a user's logins with credentials files: creds for the inside

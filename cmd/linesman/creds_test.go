@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 // signed makes the credentials files of all users.
@@ -35,7 +36,7 @@ func TestACredentialsFileTellsItsUserAndInboxes(t *testing.T) {
 func TestCredentialsOfTwoAccountsLieSideBySide(t *testing.T) {
 	t.Parallel()
 	dir := signed(t)
-	for user, two := range map[string]bool{bus.WorkerUser: false, bus.SubscriberUser: false, bus.NormalizerUser: true, bus.ResponderUser: true, bus.OperatorUser: true} {
+	for user, two := range map[string]bool{embedded.WorkerUser: false, embedded.SubscriberUser: false, embedded.NormalizerUser: true, embedded.ResponderUser: true, embedded.OperatorUser: true} {
 		_, public, err := fileLogins("nats://x", filepath.Join(dir, user+".creds"), "", user)
 		if err != nil || public.Creds != "" != two {
 			t.Errorf("%s: the second file is %q, %v", user, public.Creds, err)

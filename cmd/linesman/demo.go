@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -22,7 +23,7 @@ var demoRun string
 
 // demo plays the recorded run through the whole path, as an agent of its own.
 func (a *app) demo(ctx context.Context) error {
-	b, err := a.connect(ctx, bus.OperatorUser)
+	b, err := a.connect(ctx, embedded.OperatorUser)
 	if err != nil {
 		return err
 	}

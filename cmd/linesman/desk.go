@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
@@ -25,7 +26,7 @@ import (
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/responder/tools"
-	"github.com/linesman/linesman/responder/v36"
+	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
@@ -105,7 +106,7 @@ func (a *app) newDeskBehind(b *bus.Bus, f *front, dir func() (string, error)) (*
 // withDesk does something with a responder beside the `linesman up` of the data
 // directory, or at the server of --nats. The responder ends when do does.
 func (a *app) withDesk(ctx context.Context, do func(context.Context, *desk) error) error {
-	b, err := a.client(ctx, bus.ResponderUser)
+	b, err := a.client(ctx, embedded.ResponderUser)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
@@ -30,7 +30,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	}
 	a := &app{config: config.Default(), log: zap.NewNop()}
 	a.config.DataDir = dir
-	b := as(t, server, bus.OperatorUser)
+	b := as(t, server, embedded.OperatorUser)
 	d, err := a.newDesk(b, "")
 	if err != nil {
 		t.Fatal(err)

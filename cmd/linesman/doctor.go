@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -221,7 +222,7 @@ func (d *doctor) server(ctx context.Context) {
 		d.note("nats", levelSkip, "no server is known", "")
 		return
 	}
-	b, err := a.connect(ctx, bus.OperatorUser) // it starts nothing
+	b, err := a.connect(ctx, embedded.OperatorUser) // it starts nothing
 	if d.here.PID != 0 {
 		switch gone := errors.Is(unix.Kill(d.here.PID, 0), unix.ESRCH); {
 		case err == nil:
@@ -258,7 +259,7 @@ func (d *doctor) users(ctx context.Context) {
 	}
 	ctx, cancel := soon(ctx)
 	defer cancel()
-	all := []string{bus.WorkerUser, bus.NormalizerUser, bus.ResponderUser, bus.SubscriberUser}
+	all := []string{embedded.WorkerUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.SubscriberUser}
 	for _, user := range all {
 		b, err := d.app.connect(ctx, user)
 		if errors.Is(err, nats.ErrMaxAccountConnectionsExceeded) {

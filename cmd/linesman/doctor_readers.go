@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 // readers tells how many consumers others have on the stream of events.
@@ -36,7 +37,7 @@ func (d *doctor) limited() {
 	if d.here.PID == 0 {
 		return
 	}
-	l, err := bus.ReadLimited(d.here.Data)
+	l, err := embedded.ReadLimited(d.here.Data)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(l.Until) > recent {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 type downCmd struct{}
@@ -138,7 +139,7 @@ func (i instance) lives() bool {
 func (a *app) askStop(ctx context.Context, here instance) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	b, err := a.connect(ctx, bus.OperatorUser)
+	b, err := a.connect(ctx, embedded.OperatorUser)
 	if err != nil {
 		return err
 	}

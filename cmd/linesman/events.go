@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
 )
 
@@ -45,9 +46,9 @@ func (c *eventsCmd) check(*app) error {
 func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
 	a.asks = true
-	user := bus.SubscriberUser
+	user := embedded.SubscriberUser
 	if a.config.NATS == "" { // here all passwords are known, and readers may be limited
-		user = bus.OperatorUser
+		user = embedded.OperatorUser
 	}
 	b, err := a.client(ctx, user)
 	if err != nil {
@@ -89,7 +90,7 @@ func hasEnded(ctx context.Context, b *bus.Bus, run string) (bool, error) {
 
 // mustKnow tells a run without events to show from one that does not exist.
 func (c *eventsCmd) mustKnow(ctx context.Context, a *app) error {
-	b, err := a.client(ctx, bus.OperatorUser)
+	b, err := a.client(ctx, embedded.OperatorUser)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -34,7 +35,7 @@ such run.`
 func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
 	run := string(c.Run_)
-	b, err := a.client(ctx, bus.OperatorUser)
+	b, err := a.client(ctx, embedded.OperatorUser)
 	if err != nil {
 		return err
 	}

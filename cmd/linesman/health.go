@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 type healthCmd struct{}
@@ -36,7 +36,7 @@ func (c *healthCmd) Run(ctx context.Context, a *app) error {
 		return exitWith(exitNATS, err)
 	}
 	defer b.Close()
-	unchecked, err := b.HealthAs(ctx, user)
+	unchecked, err := b.HealthAs(ctx, embedded.Permitted(b.Names, user))
 	if err != nil {
 		return exitWith(exitNATS, err)
 	}
@@ -51,7 +51,7 @@ func (a *app) anyUser() string {
 	switch creds := a.config.Creds; {
 	case a.config.NATS == "" || creds == "":
 	case isDir(creds):
-		for _, user := range []string{bus.OperatorUser, bus.NormalizerUser, bus.ResponderUser, bus.WorkerUser, bus.SubscriberUser} {
+		for _, user := range []string{embedded.OperatorUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.WorkerUser, embedded.SubscriberUser} {
 			if _, _, err := keyLogins(creds, a.config.NATS, user); err == nil {
 				return user
 			}
@@ -61,5 +61,5 @@ func (a *app) anyUser() string {
 			return c.user
 		}
 	}
-	return bus.OperatorUser
+	return embedded.OperatorUser
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 // keys are what one user shows to a server: files of a directory of keys.
@@ -113,7 +114,7 @@ func keyLogins(dir, url, user string) (inside, public bus.Login, err error) {
 		return inside, public, err
 	}
 	switch k, err = keysOf(dir, user+publicSuffix); {
-	case errors.Is(err, errNoKeys) && (user == bus.SubscriberUser || user == bus.WorkerUser || strings.HasSuffix(user, publicSuffix)):
+	case errors.Is(err, errNoKeys) && (user == embedded.SubscriberUser || user == embedded.WorkerUser || strings.HasSuffix(user, publicSuffix)):
 		return inside, bus.Login{}, nil // it has no other self
 	case err != nil:
 		return inside, public, err
@@ -128,19 +129,4 @@ const publicSuffix = "_public"
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-// writeSecret makes a file that its owner alone can read, in the place of what
-// there was, whole or not at all.
-func writeSecret(path string, body []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(body)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }

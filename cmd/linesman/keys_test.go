@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 func TestADataDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
@@ -95,7 +95,7 @@ func TestADataDirectoryThatAnotherUserOwnsIsRefused(t *testing.T) {
 func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := keysOf(dir, bus.WorkerUser); !errors.Is(err, errNoKeys) {
+	if _, err := keysOf(dir, embedded.WorkerUser); !errors.Is(err, errNoKeys) {
 		t.Errorf("none: %v", err)
 	}
 	for _, name := range []string{"worker.creds", "worker.nk", "worker-key.pem"} {
@@ -110,7 +110,7 @@ func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
 			if err := os.Chmod(path, mode); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := keysOf(dir, bus.WorkerUser); (err == nil) != taken {
+			if _, err := keysOf(dir, embedded.WorkerUser); (err == nil) != taken {
 				t.Errorf("%s with mode %v: %v", name, mode, err)
 			}
 			if err := os.Remove(path); err != nil {
@@ -124,7 +124,7 @@ func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
 // account for both is weaker, and nothing to slip into.
 func TestARoleOfTwoAccountsNeedsBothKeys(t *testing.T) {
 	t.Parallel()
-	for user, alone := range map[string]bool{bus.WorkerUser: true, bus.SubscriberUser: true, bus.NormalizerUser: false, bus.ResponderUser: false, bus.OperatorUser: false} {
+	for user, alone := range map[string]bool{embedded.WorkerUser: true, embedded.SubscriberUser: true, embedded.NormalizerUser: false, embedded.ResponderUser: false, embedded.OperatorUser: false} {
 		dir := t.TempDir()
 		write := func(name string) {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestTheLastNumberIsForGivingATaskUp(t *testing.T) {
 	t.Parallel()
 	_, server := serve(t)
-	b := as(t, server, bus.OperatorUser)
+	b := as(t, server, embedded.OperatorUser)
 	normalize(t, server)
 	ctx := t.Context()
 	write := func(run string, kind runs.Kind, body []byte) {

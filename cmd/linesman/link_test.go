@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestATaskIsGoneOnWithByAnIDThatNobodyHad(t *testing.T) {
 	t.Parallel()
 	_, server := serve(t)
-	b := as(t, server, bus.OperatorUser)
+	b := as(t, server, embedded.OperatorUser)
 	normalize(t, server)
 	ctx := t.Context()
 	write := func(run, task string, code int) {

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 type normalizerCmd struct{}
@@ -23,7 +23,7 @@ Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 no server
 }
 
 func (c *normalizerCmd) Run(ctx context.Context, a *app) error {
-	b, err := a.connectWithRetry(ctx, bus.NormalizerUser)
+	b, err := a.connectWithRetry(ctx, embedded.NormalizerUser)
 	if err != nil {
 		return quiet(err)
 	}

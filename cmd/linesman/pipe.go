@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/worker"
 )
@@ -42,7 +43,7 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 	var b *bus.Bus
 	if a.config.NATS != "" || !a.config.Background.Start { // else one is there, or will be
 		var err error
-		if b, err = a.client(ctx, bus.OperatorUser); err != nil {
+		if b, err = a.client(ctx, embedded.OperatorUser); err != nil {
 			return err
 		}
 		defer b.Close()
@@ -100,7 +101,7 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 func (c *pipeCmd) reach(ctx context.Context, a *app, b *bus.Bus, id string) (*bus.Bus, error) {
 	if b == nil {
 		var err error
-		if b, err = a.client(ctx, bus.OperatorUser); err != nil {
+		if b, err = a.client(ctx, embedded.OperatorUser); err != nil {
 			return nil, err
 		}
 	}

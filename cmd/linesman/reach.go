@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -206,7 +207,7 @@ func (a *app) logins(user string) (inside, public bus.Login, err error) {
 	if err != nil {
 		return inside, public, exitWith(exitNATS, fmt.Errorf("%w (%s): start `linesman up`, or name a server with --nats", errNobody, data))
 	}
-	credentials, err := bus.LoadCredentials(data)
+	credentials, err := embedded.LoadCredentials(data)
 	if err != nil {
 		return inside, public, err
 	}

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 func TestLockThatAKilledProcessLeavesForAMomentIsWaitedFor(t *testing.T) {
@@ -73,7 +73,7 @@ func TestCommandInsideAnAgentStartsNoUpAndWaitsForOne(t *testing.T) {
 		a := &app{stderr: &stderr, log: zap.NewNop(), environ: []string{"_LINESMAN_MARK=ABC"}}
 		a.config.DataDir, a.config.Background.Start = data, true
 		began := time.Now()
-		_, err := a.client(t.Context(), bus.OperatorUser)
+		_, err := a.client(t.Context(), embedded.OperatorUser)
 		if waited := time.Since(began); waited < away || waited > away+5*time.Second {
 			t.Errorf("gave up after %v, want %v", waited, away)
 		}

@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 )
 
 type rebuildCmd struct {
@@ -25,12 +26,12 @@ Exit status: 0 all the same, 1 failed or something differs, 2 bad flags or setti
 
 func (c *rebuildCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	b, err := a.client(ctx, bus.OperatorUser)
+	b, err := a.client(ctx, embedded.OperatorUser)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	r, err := b.Rebuild(ctx, a.backends(), int(a.config.MaxLineBytes), a.log)
+	r, err := pipeline.Rebuild(ctx, b, a.backends(), int(a.config.MaxLineBytes), a.log)
 	if err != nil {
 		return err
 	}

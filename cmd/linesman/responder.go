@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 type responderCmd struct {
@@ -34,7 +34,7 @@ Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 no server
 }
 
 func (c *responderCmd) Run(ctx context.Context, a *app) error {
-	if _, _, err := a.logins(bus.ResponderUser); err != nil { // no waiting mends it
+	if _, _, err := a.logins(embedded.ResponderUser); err != nil { // no waiting mends it
 		return err
 	}
 	f, err := a.newFront(a.config.HTTP)
@@ -46,7 +46,7 @@ func (c *responderCmd) Run(ctx context.Context, a *app) error {
 		f.end()
 		return errors.Join(quiet(err), <-f.served)
 	}
-	b, err := a.connectWithRetry(serving, bus.ResponderUser)
+	b, err := a.connectWithRetry(serving, embedded.ResponderUser)
 	if err != nil {
 		return failed(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -128,7 +129,7 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 // create makes the run, whose agent has not begun. With an error it returns
 // the exit code.
 func (c *runCmd) create(ctx context.Context, a *app, dir string) (*bus.Bus, *worker.Dir, int, error) {
-	b, err := a.client(ctx, bus.OperatorUser)
+	b, err := a.client(ctx, embedded.OperatorUser)
 	switch {
 	case exitCode(err) == exitUsage:
 		return nil, nil, exitUsage, err

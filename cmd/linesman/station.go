@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/codex"
@@ -54,7 +56,7 @@ func (a *app) backend(agent agentKind) (normalizer.Backend, error) {
 
 // station is an embedded server with its streams and a normalizer at work.
 type station struct {
-	server            *bus.Server
+	server            *embedded.Server
 	buses             []*bus.Bus
 	operator, workBus *bus.Bus
 	cancel            context.CancelFunc
@@ -65,7 +67,7 @@ type station struct {
 // newStation starts one that keeps its streams in dir. Its normalizer works
 // until stop.
 func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, err error) {
-	server, err := bus.StartServer(dir, listen, a.names(), a.log)
+	server, err := embedded.StartServer(dir, listen, a.names(), a.log)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +79,12 @@ func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, e
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	if err := server.Room(); err != nil {
+	disk := embedded.NewDiskGuard(server)
+	if err := disk.Check(); err != nil {
 		return nil, err
 	}
-	group.Go(func() error { return server.Keep(groupCtx) })
-	if s.operator, err = s.connect(ctx, a, bus.OperatorUser); err != nil {
+	group.Go(func() error { return disk.Run(groupCtx) })
+	if s.operator, err = s.connect(ctx, a, embedded.OperatorUser); err != nil {
 		return nil, err
 	}
 	if err := a.ensure(ctx, s.operator, a.limits(dir)); err != nil {
@@ -90,11 +93,11 @@ func (a *app) newStation(ctx context.Context, dir, listen string) (_ *station, e
 	if err := s.operator.ClearLease(ctx); err != nil {
 		return nil, err
 	}
-	office, err := s.connect(ctx, a, bus.NormalizerUser)
+	office, err := s.connect(ctx, a, embedded.NormalizerUser)
 	if err != nil {
 		return nil, err
 	}
-	if s.workBus, err = s.connect(ctx, a, bus.WorkerUser); err != nil {
+	if s.workBus, err = s.connect(ctx, a, embedded.WorkerUser); err != nil {
 		return nil, err
 	}
 	n := a.normalizer(office)
@@ -131,8 +134,8 @@ func (s *station) stop() error {
 	return err
 }
 
-func (a *app) normalizer(b *bus.Bus) *bus.Normalizer {
-	return &bus.Normalizer{Bus: b, Out: b.Names, Backends: a.backends(), MaxLine: int(a.config.MaxLineBytes), Log: a.log}
+func (a *app) normalizer(b *bus.Bus) *pipeline.Normalizer {
+	return &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: a.backends(), MaxLine: int(a.config.MaxLineBytes), Log: a.log}
 }
 
 // ensure makes the streams, and says what it changed.

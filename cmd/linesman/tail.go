@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -54,7 +54,7 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	if c.Once {
 		a.whisper()
 	}
-	b, err := a.client(ctx, bus.OperatorUser)
+	b, err := a.client(ctx, embedded.OperatorUser)
 	if err != nil {
 		return err
 	}

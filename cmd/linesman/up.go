@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -102,7 +103,7 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 	}
 	s, err := a.newStation(ctx, data, natsListen)
 	switch {
-	case errors.Is(err, bus.ErrListen):
+	case errors.Is(err, embedded.ErrListen):
 		return fmt.Errorf("--nats-listen: %w; choose another address, or port 0 for a free one", err)
 	case err != nil:
 		return err
@@ -116,7 +117,7 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 	if err != nil {
 		return err
 	}
-	deskBus, err := s.connect(ctx, a, bus.ResponderUser)
+	deskBus, err := s.connect(ctx, a, embedded.ResponderUser)
 	if err != nil {
 		return err
 	}

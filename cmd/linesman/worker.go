@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 type workerCmd struct {
@@ -29,7 +29,7 @@ Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings, 3 no server
 }
 
 func (c *workerCmd) Run(ctx context.Context, a *app) error {
-	b, err := a.connectWithRetry(ctx, bus.WorkerUser)
+	b, err := a.connectWithRetry(ctx, embedded.WorkerUser)
 	if err != nil {
 		return quiet(err)
 	}

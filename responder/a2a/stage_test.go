@@ -18,6 +18,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/codex"
@@ -46,12 +48,12 @@ func newLab(t testing.TB) *lab {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	l := &lab{t: t, dir: t.TempDir()}
-	server, err := bus.StartServer(l.dir, "127.0.0.1:0", names, zap.NewNop())
+	server, err := embedded.StartServer(l.dir, "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	if l.write, err = server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop()); err != nil {
+	if l.write, err = server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.write.Close)
@@ -60,11 +62,11 @@ func newLab(t testing.TB) *lab {
 	if _, err := l.write.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	if l.bus, err = server.Connect(t.Context(), bus.ResponderUser, names, zap.NewNop()); err != nil {
+	if l.bus, err = server.Connect(t.Context(), embedded.ResponderUser, names, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.bus.Close)
-	n := &bus.Normalizer{Bus: l.write, Out: names, Backends: []normalizer.Backend{codex.Backend{}, cloud.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: l.write, Out: names, Backends: []normalizer.Backend{codex.Backend{}, cloud.Backend{}}, Log: zap.NewNop()}
 	during(t, "normalizer", n.Run)
 	return l
 }

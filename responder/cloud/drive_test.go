@@ -19,6 +19,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	backend "github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/codex"
@@ -69,7 +71,7 @@ func (l logs) Output(ctx context.Context, agent, run string) ([]byte, error) {
 
 // stage is a server with its streams, a normalizer at work, and the stand-in.
 type stage struct {
-	server  *bus.Server
+	server  *embedded.Server
 	bus     *bus.Bus
 	service *standin.Service
 	command string
@@ -79,12 +81,12 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	b, err := server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	b, err := server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ func newStage(t *testing.T) *stage {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	n := &bus.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
 	go func() { ended <- n.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
@@ -420,7 +422,7 @@ func TestDriverIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside, public := s.server.Credentials.Logins(s.server.URL(), bus.OperatorUser)
+	inside, public := s.server.Credentials.Logins(s.server.URL(), embedded.OperatorUser)
 	for after := 1; after <= 5; after++ {
 		got := s.submit(t, s.driver(t, s.config()), "Go.")
 		before := len(s.state(t).Calls)

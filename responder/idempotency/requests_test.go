@@ -13,6 +13,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/idempotency"
 )
 
@@ -22,7 +23,7 @@ var at = time.UnixMilli(1_760_000_000_000)
 func newStore(t *testing.T) idempotency.Store {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +38,10 @@ func newStore(t *testing.T) idempotency.Store {
 	}
 	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<27
-	if _, err := connect(bus.OperatorUser).Ensure(t.Context(), limits); err != nil {
+	if _, err := connect(embedded.OperatorUser).Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	return connect(bus.ResponderUser).RequestStore()
+	return connect(embedded.ResponderUser).RequestStore()
 }
 
 func request(key string) idempotency.Request {

@@ -15,6 +15,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
@@ -28,28 +30,28 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // lab is a server with a normalizer, responders that serve, and somebody who asks.
 type lab struct {
 	*testing.T
-	server *bus.Server
+	server *embedded.Server
 	asker  *nats.Conn
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	s, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+	s, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
 	l := &lab{T: t, server: s}
-	operator := l.bus(bus.OperatorUser)
+	operator := l.bus(embedded.OperatorUser)
 	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<27
 	if _, err := operator.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
 	l.asker = operator.Inside()
-	office := l.bus(bus.NormalizerUser)
+	office := l.bus(embedded.NormalizerUser)
 	l.start(func(ctx context.Context) error {
-		return (&bus.Normalizer{Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}).Run(ctx)
+		return (&pipeline.Normalizer{Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}).Run(ctx)
 	})
 	return l
 }
@@ -85,7 +87,7 @@ func (l *lab) start(f func(context.Context) error) (stop func()) {
 // serve runs a responder with its NATS service, until it answers.
 func (l *lab) serve() (stop func()) {
 	l.Helper()
-	b := l.bus(bus.ResponderUser)
+	b := l.bus(embedded.ResponderUser)
 	desk := responder.New(responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Patience: 20 * time.Second,
 	})
@@ -267,7 +269,7 @@ func TestRespondersShareTheRequests(t *testing.T) {
 
 func TestALargeAnswerIsRefusedAndNotLost(t *testing.T) {
 	l := newLab(t)
-	b := l.bus(bus.ResponderUser)
+	b := l.bus(embedded.ResponderUser)
 	l.start(func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Tools: large{}, List: tools.List(), Log: zap.NewNop()})
 	})

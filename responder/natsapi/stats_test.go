@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
@@ -74,7 +74,7 @@ func TestStatisticsCountErrorsWithoutTheirContent(t *testing.T) {
 
 func TestStatisticsTimeARequestUntilItIsAnswered(t *testing.T) {
 	l := newLab(t)
-	b := l.bus(bus.ResponderUser)
+	b := l.bus(embedded.ResponderUser)
 	gate := gated{begun: make(chan struct{}), open: make(chan struct{})}
 	l.start(func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Tools: gate, List: tools.List(), Log: zap.NewNop()})

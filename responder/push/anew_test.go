@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/push"
 )
 
@@ -48,7 +48,7 @@ func TestARegistrationOfTheLongestIDIsTold(t *testing.T) {
 	r := receive(t, nil)
 	n := s.node(func(c *push.Config) { c.Encoders[push.A2A] = c.Encoders[push.AdCP] })
 	run := n.submit("key-0123456789-1", r.URL, push.Bearer)
-	configs := push.NewRegistry(s.connect(bus.ResponderUser).PushStore(), push.A2A, true)
+	configs := push.NewRegistry(s.connect(embedded.ResponderUser).PushStore(), push.A2A, true)
 	for _, id := range []string{strings.Repeat("<", 256), strings.Repeat(`"`, 256)} {
 		if err := configs.Put(t.Context(), push.Registration{Run: run, ID: id, URL: r.URL + path}); err != nil {
 			t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/push"
@@ -33,11 +34,11 @@ func TestMain(m *testing.M) {
 }
 
 func process(ctx context.Context, url, dir string) error {
-	credentials, err := bus.LoadCredentials(dir)
+	credentials, err := embedded.LoadCredentials(dir)
 	if err != nil {
 		return err
 	}
-	inside, public := credentials.Logins(url, bus.ResponderUser)
+	inside, public := credentials.Logins(url, embedded.ResponderUser)
 	b, err := bus.Connect(ctx, inside, public, names, zap.NewNop())
 	if err != nil {
 		return err
@@ -58,11 +59,11 @@ func process(ctx context.Context, url, dir string) error {
 // time again.
 func (s *stage) hasten() {
 	s.t.Helper()
-	credentials, err := bus.LoadCredentials(s.dir)
+	credentials, err := embedded.LoadCredentials(s.dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	login, _ := credentials.Logins(s.server.URL(), bus.OperatorUser)
+	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
 		s.t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/push"
 )
@@ -18,7 +18,7 @@ func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
-	b := s.connect(bus.ResponderUser)
+	b := s.connect(embedded.ResponderUser)
 	dying := *n
 	dying.config.Streams, dying.config.Danger = b, true
 	dying.config.Requests = &idempotency.Requests{Store: forgetful{b.RequestStore()}, TTL: time.Hour}

@@ -19,6 +19,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
@@ -44,7 +46,7 @@ var names = bus.Names{Prefix: bus.DefaultPrefix}
 type stage struct {
 	t      *testing.T
 	dir    string
-	server *bus.Server
+	server *embedded.Server
 	bus    *bus.Bus // the operator's
 	logs   *zap.Logger
 	said   *bytes.Buffer
@@ -57,17 +59,17 @@ func newStage(t *testing.T) *stage {
 	s := &stage{t: t, dir: t.TempDir(), said: &bytes.Buffer{}}
 	s.logs = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(s), zap.DebugLevel))
 	var err error
-	if s.server, err = bus.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
+	if s.server, err = embedded.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.server.Stop)
-	s.bus = s.connect(bus.OperatorUser)
+	s.bus = s.connect(embedded.OperatorUser)
 	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
 	if _, err := s.bus.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	n := &bus.Normalizer{Bus: s.connect(bus.NormalizerUser), Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: s.connect(embedded.NormalizerUser), Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
 	s.during("normalizer", n.Run)
 	return s
 }
@@ -124,7 +126,7 @@ type node struct {
 // node starts one. Change may change how its pusher is configured.
 func (s *stage) node(change func(*push.Config)) *node {
 	s.t.Helper()
-	b := s.connect(bus.ResponderUser)
+	b := s.connect(embedded.ResponderUser)
 	n := &node{stage: s, registry: push.NewRegistry(b.PushStore(), push.AdCP, true)}
 	n.config = configured(b, s.logs)
 	n.config.Webhooks, n.config.Requests = n.registry, &idempotency.Requests{Store: b.RequestStore(), TTL: time.Hour}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
@@ -40,11 +41,11 @@ func TestPagesOfEventsThatHaveAgedOutAreDone(t *testing.T) {
 // purge ages out all events.
 func (s *stage) purge() {
 	s.t.Helper()
-	credentials, err := bus.LoadCredentials(s.dir)
+	credentials, err := embedded.LoadCredentials(s.dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_, login := credentials.Logins(s.server.URL(), bus.OperatorUser)
+	_, login := credentials.Logins(s.server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
 		s.t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/tools"
@@ -78,7 +79,7 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = nothing.Unsubscribe() }()
-	operator, err := s.server.Connect(b.Context(), bus.OperatorUser, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+	operator, err := s.server.Connect(b.Context(), embedded.OperatorUser, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}

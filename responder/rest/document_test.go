@@ -15,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
@@ -180,11 +181,11 @@ func silent(s *stage) []string {
 // damage overwrites the record of a run.
 func damage(s *stage, run string) {
 	s.t.Helper()
-	credentials, err := bus.LoadCredentials(s.dir)
+	credentials, err := embedded.LoadCredentials(s.dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	login, _ := credentials.Logins(s.server.URL(), bus.OperatorUser)
+	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
 		s.t.Fatal(err)

@@ -20,6 +20,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
@@ -41,7 +43,7 @@ const token = "0123456789abcdef"
 type stage struct {
 	t        testing.TB
 	dir      string
-	server   *bus.Server
+	server   *embedded.Server
 	bus      *bus.Bus
 	service  *responder.Service
 	api      *rest.API
@@ -64,11 +66,11 @@ func prepare(t testing.TB, work bool, change func(*config)) *stage {
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	s := &stage{t: t, dir: t.TempDir(), document: readDocument(t)}
 	var err error
-	if s.server, err = bus.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
+	if s.server, err = embedded.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.server.Stop)
-	maker, err := s.server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	maker, err := s.server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +81,11 @@ func prepare(t testing.TB, work bool, change func(*config)) *stage {
 		t.Fatal(err)
 	}
 	// The API has the rights of a responder, and no more.
-	if s.bus, err = s.server.Connect(t.Context(), bus.ResponderUser, names, zap.NewNop()); err != nil {
+	if s.bus, err = s.server.Connect(t.Context(), embedded.ResponderUser, names, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.bus.Close)
-	n := &bus.Normalizer{Bus: maker, Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: maker, Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
 	during(t, "normalizer", n.Run)
 	cfg := config{service: responder.Config{
 		Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour,

@@ -9,12 +9,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.service.Cause = bus.Cause })
-	operator, err := s.server.Connect(t.Context(), bus.OperatorUser, s.bus.Names, zap.NewNop())
+	operator, err := s.server.Connect(t.Context(), embedded.OperatorUser, s.bus.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

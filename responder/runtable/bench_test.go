@@ -12,13 +12,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
 
 // office is a server with so many runs that have ended, and connections to it.
 type office struct {
-	server *bus.Server
+	server *embedded.Server
 	desk   *bus.Bus
 	client *nats.Conn
 	js     jetstream.JetStream
@@ -28,7 +29,7 @@ type office struct {
 func newOffice(b *testing.B, n int) *office {
 	b.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	s, err := bus.StartServer(b.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	s, err := embedded.StartServer(b.TempDir(), "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -41,13 +42,13 @@ func newOffice(b *testing.B, n int) *office {
 		b.Cleanup(c.Close)
 		return c
 	}
-	operator := connect(bus.OperatorUser)
+	operator := connect(embedded.OperatorUser)
 	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<30
 	if _, err := operator.Ensure(b.Context(), limits); err != nil {
 		b.Fatal(err)
 	}
-	o := &office{server: s, desk: connect(bus.ResponderUser), client: operator.Inside(), stream: "KV_" + names.Runs()}
+	o := &office{server: s, desk: connect(embedded.ResponderUser), client: operator.Inside(), stream: "KV_" + names.Runs()}
 	if o.js, err = jetstream.New(o.client, jetstream.WithPublishAsyncMaxPending(1024)); err != nil {
 		b.Fatal(err)
 	}

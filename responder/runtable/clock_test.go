@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
@@ -19,7 +19,7 @@ func TestARunWhoseClockIsWrongIsNotTakenForStuck(t *testing.T) {
 		"late": {-3 * time.Hour, -3 * time.Hour, -3 * time.Hour}, "early": {3 * time.Hour, 3 * time.Hour, 3 * time.Hour},
 		"to-and-fro": {2 * time.Hour, -3 * time.Hour, 5 * time.Hour}, "back": {0, -3 * time.Hour, -6 * time.Hour},
 	} {
-		log, err := l.bus(bus.WorkerUser).OpenLog(l.soon(), "codex", run, runs.Mark{})
+		log, err := l.bus(embedded.WorkerUser).OpenLog(l.soon(), "codex", run, runs.Mark{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
@@ -109,7 +109,7 @@ func TestAQuestionIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	const run = "T-local-half"
-	streams := l.bus(bus.ResponderUser)
+	streams := l.bus(embedded.ResponderUser)
 	_, err := streams.AppendIf(l.soon(), runs.AgentExternal, run, runs.Mark{}, func(runs.Mark) *runs.Entry {
 		return &runs.Entry{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: runs.SourceExternal})}
 	})

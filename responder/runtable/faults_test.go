@@ -17,6 +17,8 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/normalizer/external"
@@ -47,20 +49,20 @@ func newSite(t *testing.T, change func(*runtable.Config)) *site {
 		s.log = zaptest.NewLogger(t)
 	}
 	var err error
-	if s.server, err = bus.StartServer(s.store, "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
+	if s.server, err = embedded.StartServer(s.store, "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.server.Stop() })
 	s.address = strings.TrimPrefix(s.server.URL(), "nats://")
-	s.operator = s.bus(bus.OperatorUser)
+	s.operator = s.bus(embedded.OperatorUser)
 	if s.admin, err = jetstream.New(s.operator.Inside()); err != nil {
 		t.Fatal(err)
 	}
 	s.ensure()
-	office := s.bus(bus.NormalizerUser)
+	office := s.bus(embedded.NormalizerUser)
 	s.normalize = func() func() {
 		return s.start(func(ctx context.Context) error {
-			return (&bus.Normalizer{
+			return (&pipeline.Normalizer{
 				Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}, external.Backend{}}, Log: s.log,
 				Prepare: func(ctx context.Context) error { _, err := s.operator.Ensure(ctx, s.limits()); return err },
 			}).Run(ctx)
@@ -151,7 +153,7 @@ func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 		return nil
 	})
 	var err error
-	if s.server, err = bus.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
+	if s.server, err = embedded.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
 		t.Fatal(err)
 	}
 	v, err := s.desk.Wait(s.soon(), ticket.Run, nil)
@@ -440,7 +442,7 @@ func (s *site) sync() (lose func()) {
 	back := func() {
 		s.Helper()
 		var err error
-		if s.server, err = bus.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
+		if s.server, err = embedded.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
 			s.Fatal(err)
 		}
 		s.until("the connection", s.operator.Connected)
@@ -497,7 +499,7 @@ func (c *clerk) count() int64 {
 func TestNoRequestIsBegunAfterTheServiceHasEnded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
-	desk, client := s.bus(bus.ResponderUser), s.operator.Inside()
+	desk, client := s.bus(embedded.ResponderUser), s.operator.Inside()
 	for range 20 {
 		c := &clerk{}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -3,7 +3,7 @@ package runtable_test
 import (
 	"testing"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
@@ -61,7 +61,7 @@ func TestATaskWhoseNextNumberIsUsedUpCanBeGivenUp(t *testing.T) {
 	l.begin(other, "")
 	l.exit(other, 0)
 	l.reaches(other, func(v runtable.View) bool { return v.State.Final() })
-	if _, err := l.bus(bus.OperatorUser).Forget(l.soon(), other); err != nil {
+	if _, err := l.bus(embedded.OperatorUser).Forget(l.soon(), other); err != nil {
 		t.Fatal(err)
 	}
 	l.shows(task, runs.StateInputRequired, "")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
@@ -19,7 +20,7 @@ type legs struct {
 	streams *bus.Bus
 }
 
-func (l *lab) legs() *legs { return &legs{l, l.bus(bus.ResponderUser)} }
+func (l *lab) legs() *legs { return &legs{l, l.bus(embedded.ResponderUser)} }
 
 func (l *legs) write(run string, kind runs.Kind, body []byte) {
 	l.Helper()

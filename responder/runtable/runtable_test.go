@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 // lab is a server with a normalizer and a responder at work.
 type lab struct {
 	*testing.T
-	server *bus.Server
+	server *embedded.Server
 	desk   *runtable.Table
 	log    *zap.Logger
 	dir    string
@@ -49,7 +50,7 @@ func newLab(t *testing.T, change func(*runtable.Config)) *lab {
 
 func (l *lab) respond(change func(*runtable.Config)) *runtable.Table {
 	l.Helper()
-	cfg := runtable.Config{Streams: l.bus(bus.ResponderUser), Queue: bus.DefaultQueue, LostAfter: time.Minute, Log: l.log}
+	cfg := runtable.Config{Streams: l.bus(embedded.ResponderUser), Queue: bus.DefaultQueue, LostAfter: time.Minute, Log: l.log}
 	if change != nil {
 		change(&cfg)
 	}
@@ -124,7 +125,7 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 	if err := os.WriteFile(agent, []byte(body), 0o600); err != nil {
 		l.Fatal(err)
 	}
-	b := l.bus(bus.WorkerUser)
+	b := l.bus(embedded.WorkerUser)
 	w, err := worker.New(worker.Config{
 		Root: filepath.Join(l.dir, name), Logs: logs{b}, Control: b, Shim: []string{os.Args[0], "shim"}, Name: name, Log: l.log,
 	})

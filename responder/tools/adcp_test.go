@@ -14,6 +14,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
@@ -322,7 +323,7 @@ func TestADuplicateOfAForegroundRunJoinsIt(t *testing.T) {
 
 func TestAHundredDuplicatesOverTwoRespondersStartOneRun(t *testing.T) {
 	s := remembering(t)
-	b, err := s.server.Connect(t.Context(), bus.ResponderUser, s.bus.Names, zap.NewNop())
+	b, err := s.server.Connect(t.Context(), embedded.ResponderUser, s.bus.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	backend "github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/codex"
@@ -32,7 +34,7 @@ import (
 // and the tools.
 type stage struct {
 	dir       string // of the server
-	server    *bus.Server
+	server    *embedded.Server
 	bus       *bus.Bus
 	config    responder.Config
 	responder *responder.Service
@@ -43,12 +45,12 @@ func newStage(t testing.TB, change func(*responder.Config)) *stage {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	dir := t.TempDir()
-	server, err := bus.StartServer(dir, "127.0.0.1:0", names, zap.NewNop())
+	server, err := embedded.StartServer(dir, "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	b, err := server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	b, err := server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,7 @@ func newStage(t testing.TB, change func(*responder.Config)) *stage {
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	n := &bus.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
 	during(t, "normalizer", n.Run)
 	s := &stage{dir: dir, server: server, bus: b, config: responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Idle: 5 * time.Minute, Hard: 20 * time.Minute,
@@ -88,11 +90,11 @@ func streams(c *responder.Config) *bus.Bus { return c.Streams.(*bus.Bus) }
 // jetstream is the server's, for what nobody does in peace.
 func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	credentials, err := bus.LoadCredentials(s.dir)
+	credentials, err := embedded.LoadCredentials(s.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	login, _ := credentials.Logins(s.server.URL(), bus.OperatorUser)
+	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
@@ -128,12 +129,12 @@ func TestNothingIsToldBeforeTheTableIsRead(t *testing.T) {
 func TestWhatTheTableWaitsForIsSaid(t *testing.T) {
 	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	b, err := server.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	b, err := server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

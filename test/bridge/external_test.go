@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/quiet"
 )
 
@@ -47,11 +48,11 @@ func (w *world) here() *here {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	credentials, err := bus.LoadCredentials(w.data)
+	credentials, err := embedded.LoadCredentials(w.data)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	inside, public := credentials.Logins(at.NATS, bus.OperatorUser)
+	inside, public := credentials.Logins(at.NATS, embedded.OperatorUser)
 	operator, err := bus.Connect(w.t.Context(), inside, public, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
 	if err != nil {
 		w.t.Fatal(err)

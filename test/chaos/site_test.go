@@ -22,6 +22,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -203,11 +204,11 @@ func (s *site) dial(suffix string) (*nats.Conn, error) {
 	if s.url != "" {
 		return nats.Connect(s.url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	}
-	credentials, err := bus.LoadCredentials(s.data[0])
+	credentials, err := embedded.LoadCredentials(s.data[0])
 	if err != nil {
 		return nil, err
 	}
-	user := bus.OperatorUser + suffix
+	user := embedded.OperatorUser + suffix
 	return nats.Connect("nats://"+s.where(), nats.UserInfo(user, credentials[user]), nats.CustomInboxPrefix(bus.InboxPrefix(user)),
 		nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.SetCustomDialer(upDialer{s}))
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/agents"
 	"github.com/linesman/linesman/test/quiet"
 )
@@ -83,11 +84,11 @@ func operator(t *testing.T, data string) *nats.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	credentials, err := bus.LoadCredentials(data)
+	credentials, err := embedded.LoadCredentials(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside, public := credentials.Logins(gjson.GetBytes(raw, "nats").String(), bus.OperatorUser)
+	inside, public := credentials.Logins(gjson.GetBytes(raw, "nats").String(), embedded.OperatorUser)
 	b, err := bus.Connect(t.Context(), inside, public, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)

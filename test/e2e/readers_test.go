@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 // subscribe connects as a program that reads events does.
@@ -31,7 +32,7 @@ func subscribe(t *testing.T, data string) (*nats.Conn, error) {
 			t.Fatal(err)
 		}
 	}
-	nc, err := nats.Connect(here.NATS, nats.UserInfo(bus.SubscriberUser, password[bus.SubscriberUser]), nats.CustomInboxPrefix(bus.InboxPrefix(bus.SubscriberUser)))
+	nc, err := nats.Connect(here.NATS, nats.UserInfo(embedded.SubscriberUser, password[embedded.SubscriberUser]), nats.CustomInboxPrefix(bus.InboxPrefix(embedded.SubscriberUser)))
 	if err == nil {
 		t.Cleanup(nc.Close)
 	}
@@ -122,14 +123,14 @@ func TestFloodOfConnectionsHarmsNobody(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, "say one")
 	up(t, data)
 	open := 0
-	for range bus.MostConnections + 1 {
+	for range embedded.MostConnections + 1 {
 		if _, err := subscribe(t, data); err == nil {
 			open++
 		} else if !errors.Is(err, nats.ErrMaxAccountConnectionsExceeded) {
 			t.Fatal(err)
 		}
 	}
-	if open > bus.MostConnections || open < bus.MostConnections/2 {
+	if open > embedded.MostConnections || open < embedded.MostConnections/2 {
 		t.Errorf("%d connections", open)
 	}
 	if out, code := execute(t, "run", "--data-dir", data, "--run", "x", "--json", "--", agent.path); code != 0 || len(parse(t, out)) != 2 {
@@ -142,7 +143,7 @@ func TestFloodOfConnectionsHarmsNobody(t *testing.T) {
 	}
 	eventually(t, "the doctor tells it", func() bool {
 		out, _ := execute(t, "doctor", "--data-dir", data)
-		return strings.Contains(out, fmt.Sprintf("user %s had %d connections, the most there may be, and more were refused", bus.SubscriberUser, bus.MostConnections)) &&
+		return strings.Contains(out, fmt.Sprintf("user %s had %d connections, the most there may be, and more were refused", embedded.SubscriberUser, embedded.MostConnections)) &&
 			strings.Contains(out, "warn  users      subscriber: it has all connections that it may have")
 	})
 }

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 // secretive makes a data directory with secrets, as linesman does.
 func secretive(t *testing.T) (data string, password, token string) {
 	t.Helper()
 	data = t.TempDir()
-	credentials, err := bus.LoadCredentials(data)
+	credentials, err := embedded.LoadCredentials(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func secretive(t *testing.T) (data string, password, token string) {
 	if err := os.WriteFile(filepath.Join(data, "token"), []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return data, credentials[bus.WorkerUser], token
+	return data, credentials[embedded.WorkerUser], token
 }
 
 func TestEachKindOfSecretIsFound(t *testing.T) {

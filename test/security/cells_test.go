@@ -13,13 +13,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 var show = flag.Bool("show", false, "print the tables as they are found to be")
 
 func TestEveryCellOfThePageHolds(t *testing.T) {
 	t.Parallel()
-	everyCell(t, embedded(t))
+	everyCell(t, embeddedServer(t))
 }
 
 func everyCell(t *testing.T, p *place) {
@@ -77,10 +78,10 @@ func (p *place) subjects(t *testing.T) {
 		to      string
 		subject func(user string) string
 	}{
-		names.LiveSubjects():      {bus.SubscriberUser, func(u string) string { return names.Prefix + ".live.codex." + pos(u) + ".status" }},
-		names.ControlSubject("*"): {bus.WorkerUser, func(u string) string { return names.ControlSubject(pos(u)) }},
-		names.API() + ".>":        {bus.ResponderUser, func(u string) string { return names.API() + ".status" }},
-		"$SRV.>":                  {bus.ResponderUser, func(string) string { return "$SRV.PING" }},
+		names.LiveSubjects():      {embedded.SubscriberUser, func(u string) string { return names.Prefix + ".live.codex." + pos(u) + ".status" }},
+		names.ControlSubject("*"): {embedded.WorkerUser, func(u string) string { return names.ControlSubject(pos(u)) }},
+		names.API() + ".>":        {embedded.ResponderUser, func(u string) string { return names.API() + ".status" }},
+		"$SRV.>":                  {embedded.ResponderUser, func(string) string { return "$SRV.PING" }},
 	}
 	order := []string{
 		names.RawSubjects(), names.EventSubjects(), names.LiveSubjects(), names.WorkSubjects(), names.PushSubjects(), names.ControlSubject("*"), names.API() + ".>",
@@ -159,8 +160,8 @@ func (p *place) hear(t *testing.T, user, pattern, subject string) verdict {
 	if refused(t, nc) {
 		return no
 	}
-	for _, operator := range []string{bus.OperatorUser, bus.OperatorUser + "_public"} {
-		if (operator == bus.OperatorUser) == public(subject) {
+	for _, operator := range []string{embedded.OperatorUser, embedded.OperatorUser + "_public"} {
+		if (operator == embedded.OperatorUser) == public(subject) {
 			continue // in this account there is no such thing
 		}
 		speaker := p.watch[operator]
@@ -273,13 +274,13 @@ func (p *place) streams(t *testing.T) {
 	})
 }
 
-func operates(user string) bool { return strings.HasPrefix(user, bus.OperatorUser) }
+func operates(user string) bool { return strings.HasPrefix(user, embedded.OperatorUser) }
 
 // sweep removes a stream that an operator made in its own account.
 func (p *place) sweep(t *testing.T, user, name string) {
 	t.Helper()
 	js := p.inside
-	if user != bus.OperatorUser {
+	if user != embedded.OperatorUser {
 		js = p.public
 	}
 	if err := js.DeleteStream(t.Context(), name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {

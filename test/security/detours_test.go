@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 )
 
 // detours are ways to have the server do what one may not do oneself: it asks
@@ -29,22 +30,22 @@ func (p *place) detours(t *testing.T) {
 			return p.grows(t, streams()[4], func() { p.detour(t, user, "$KV."+names.Runs()+".detour-"+user) })
 		}},
 		{"have an answer sent to a worker on control", func(t *testing.T, user string) bool {
-			return p.heard(t, bus.WorkerUser, names.ControlSubject("x"), func() { p.detour(t, user, names.ControlSubject("x")) })
+			return p.heard(t, embedded.WorkerUser, names.ControlSubject("x"), func() { p.detour(t, user, names.ControlSubject("x")) })
 		}},
 		{"have an answer sent to a responder on the api", func(t *testing.T, user string) bool {
-			return p.heard(t, bus.ResponderUser, names.API()+".status", func() { p.detour(t, user, names.API()+".status") })
+			return p.heard(t, embedded.ResponderUser, names.API()+".status", func() { p.detour(t, user, names.API()+".status") })
 		}},
 		{"have an answer sent to subscribers on live", func(t *testing.T, user string) bool {
-			return p.heard(t, bus.SubscriberUser, live, func() { p.detour(t, user, live) })
+			return p.heard(t, embedded.SubscriberUser, live, func() { p.detour(t, user, live) })
 		}},
 		{"have a consumer deliver into EVENTS", func(t *testing.T, user string) bool {
 			return p.grows(t, streams()[1], func() { p.deliver(t, user, names.EventSubject("codex", "detour-"+user, "status")) })
 		}},
 		{"have a consumer deliver to a worker on control", func(t *testing.T, user string) bool {
-			return p.heard(t, bus.WorkerUser, names.ControlSubject("x"), func() { p.deliver(t, user, names.ControlSubject("x")) })
+			return p.heard(t, embedded.WorkerUser, names.ControlSubject("x"), func() { p.deliver(t, user, names.ControlSubject("x")) })
 		}},
 		{"have a consumer deliver to subscribers on live", func(t *testing.T, user string) bool {
-			return p.heard(t, bus.SubscriberUser, live, func() { p.deliver(t, user, live) })
+			return p.heard(t, embedded.SubscriberUser, live, func() { p.deliver(t, user, live) })
 		}},
 		{"have a consumer deliver to its own inbox", func(t *testing.T, user string) bool {
 			inbox := bus.InboxPrefix(user) + ".delivered"
@@ -81,7 +82,7 @@ func (p *place) detours(t *testing.T) {
 // own is a stream that a user may read.
 func own(user string) stream {
 	switch user {
-	case bus.WorkerUser, bus.NormalizerUser, bus.ResponderUser, bus.OperatorUser:
+	case embedded.WorkerUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.OperatorUser:
 		return streams()[0]
 	}
 	return streams()[1]
@@ -89,7 +90,7 @@ func own(user string) stream {
 
 // consumes is a stream that a user may have a consumer of.
 func consumes(user string) stream {
-	if user == bus.WorkerUser {
+	if user == embedded.WorkerUser {
 		return streams()[2]
 	}
 	return own(user)

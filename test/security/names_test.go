@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/quiet"
 )
 
@@ -43,11 +44,11 @@ func (h *house) operator(t *testing.T) *nats.Conn {
 	if err := json.Unmarshal(b, &here); err != nil {
 		t.Fatal(err)
 	}
-	credentials, err := bus.LoadCredentials(h.data)
+	credentials, err := embedded.LoadCredentials(h.data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(here.NATS, nats.UserInfo(bus.OperatorUser, credentials[bus.OperatorUser]), nats.CustomInboxPrefix(bus.InboxPrefix(bus.OperatorUser)))
+	nc, err := nats.Connect(here.NATS, nats.UserInfo(embedded.OperatorUser, credentials[embedded.OperatorUser]), nats.CustomInboxPrefix(bus.InboxPrefix(embedded.OperatorUser)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/guard"
 	"github.com/linesman/linesman/test/quiet"
 )
@@ -266,7 +267,7 @@ func TestOwnServerKeepsTheSamePage(t *testing.T) {
 			login := func(user string) bus.Login {
 				return bus.Login{URL: s.url, Options: append(s.options(t, how, user), nats.CustomInboxPrefix(bus.InboxPrefix(user)))}
 			}
-			operator, err := bus.Connect(t.Context(), login(bus.OperatorUser), login(bus.OperatorUser+"_public"), names, zap.NewNop())
+			operator, err := bus.Connect(t.Context(), login(embedded.OperatorUser), login(embedded.OperatorUser+"_public"), names, zap.NewNop())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,15 +291,15 @@ func TestOwnServerLetsInNobodyElse(t *testing.T) {
 			s := startOwn(t, how)
 			ca := nats.RootCAs(filepath.Join(s.ca.dir, "ca.pem"))
 			stranger := newAuthority(t)
-			stranger.client(t, bus.OperatorUser)
+			stranger.client(t, embedded.OperatorUser)
 			s.ca.client(t, "nobody")
 			cert := func(dir, name string) nats.Option {
 				return nats.ClientCert(filepath.Join(dir, name+".pem"), filepath.Join(dir, name+"-key.pem"))
 			}
 			for what, opts := range map[string][]nats.Option{
 				"without anything":              {ca},
-				"with a password":               {ca, nats.UserInfo(bus.OperatorUser, "guess")},
-				"with another's certificate":    {ca, cert(stranger.dir, bus.OperatorUser)},
+				"with a password":               {ca, nats.UserInfo(embedded.OperatorUser, "guess")},
+				"with another's certificate":    {ca, cert(stranger.dir, embedded.OperatorUser)},
 				"with a certificate of no user": {ca, cert(s.ca.dir, "nobody")},
 			} {
 				if nc, err := nats.Connect(s.url, append(opts, nats.NoReconnect())...); err == nil {

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/guard"
 )
 
@@ -64,9 +65,9 @@ type place struct {
 	expected bool // the page says that what is tried now comes true
 }
 
-// embedded is the server of `linesman up`.
-func embedded(t *testing.T) *place {
-	s, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+// embeddedServer is the server of `linesman up`.
+func embeddedServer(t *testing.T) *place {
+	s, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func embedded(t *testing.T) *place {
 	p := &place{url: s.URL(), options: func(user string) []nats.Option {
 		return []nats.Option{nats.UserInfo(user, s.Credentials[user])}
 	}}
-	operator, err := s.Connect(t.Context(), bus.OperatorUser, names, zap.NewNop())
+	operator, err := s.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +93,10 @@ func (p *place) furnish(t *testing.T, operator *bus.Bus) {
 		p.watch[user] = p.enter(t, user)
 	}
 	var err error
-	if p.inside, err = jetstream.New(p.watch[bus.OperatorUser]); err != nil {
+	if p.inside, err = jetstream.New(p.watch[embedded.OperatorUser]); err != nil {
 		t.Fatal(err)
 	}
-	if p.public, err = jetstream.New(p.watch[bus.OperatorUser+"_public"]); err != nil {
+	if p.public, err = jetstream.New(p.watch[embedded.OperatorUser+"_public"]); err != nil {
 		t.Fatal(err)
 	}
 	p.repair = func(t *testing.T) {
@@ -291,8 +292,8 @@ func soon(t *testing.T, what string, ok func() bool) {
 }
 
 var users = []string{
-	bus.WorkerUser, bus.NormalizerUser, bus.NormalizerUser + "_public", bus.ResponderUser, bus.ResponderUser + "_public",
-	bus.OperatorUser, bus.OperatorUser + "_public", bus.SubscriberUser,
+	embedded.WorkerUser, embedded.NormalizerUser, embedded.NormalizerUser + "_public", embedded.ResponderUser, embedded.ResponderUser + "_public",
+	embedded.OperatorUser, embedded.OperatorUser + "_public", embedded.SubscriberUser,
 }
 
 // page is the tables of the page, by the first cell of their heading.

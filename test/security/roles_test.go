@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/quiet"
 )
 
@@ -88,17 +88,17 @@ func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
 			at := func(command string, keys string, args ...string) []string {
 				return append([]string{command, "--nats", s.url, "--creds", keys, "--data-dir", t.TempDir()}, args...)
 			}
-			role(t, "normalizer reading", at("normalizer", s.only(t, bus.NormalizerUser, bus.NormalizerUser+"_public"))...)
-			role(t, "worker ready", at("worker", s.only(t, bus.WorkerUser), "--config", filepath.Join(lab, "linesman.toml"))...)
-			role(t, "ready http=", at("responder", s.only(t, bus.ResponderUser, bus.ResponderUser+"_public"), "--http", "127.0.0.1:0")...)
+			role(t, "normalizer reading", at("normalizer", s.only(t, embedded.NormalizerUser, embedded.NormalizerUser+"_public"))...)
+			role(t, "worker ready", at("worker", s.only(t, embedded.WorkerUser), "--config", filepath.Join(lab, "linesman.toml"))...)
+			role(t, "ready http=", at("responder", s.only(t, embedded.ResponderUser, embedded.ResponderUser+"_public"), "--http", "127.0.0.1:0")...)
 
-			caller := s.only(t, bus.OperatorUser, bus.OperatorUser+"_public")
+			caller := s.only(t, embedded.OperatorUser, embedded.OperatorUser+"_public")
 			run := strings.TrimSpace(linesman(t, at("submit", caller, "--dir", lab, "--skip-git-repo-check", "Go.")...))
 			linesman(t, at("wait", caller, run)...)
 			var record struct {
 				Completion json.RawMessage `json:"completion"`
 			}
-			events := strings.Split(strings.TrimSpace(linesman(t, at("events", s.only(t, bus.SubscriberUser), "--run", run, "--json")...)), "\n")
+			events := strings.Split(strings.TrimSpace(linesman(t, at("events", s.only(t, embedded.SubscriberUser), "--run", run, "--json")...)), "\n")
 			if err := json.Unmarshal([]byte(events[len(events)-1]), &record); err != nil || record.Completion == nil || len(events) < 3 {
 				t.Errorf("the subscriber reads %d events, %v", len(events), err)
 			}
@@ -108,12 +108,12 @@ func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
 			}
 			// Health is asked for with the keys of any role.
 			for _, role := range [][]string{
-				{bus.NormalizerUser, bus.NormalizerUser + "_public"}, {bus.ResponderUser, bus.ResponderUser + "_public"}, {bus.WorkerUser}, {bus.SubscriberUser},
+				{embedded.NormalizerUser, embedded.NormalizerUser + "_public"}, {embedded.ResponderUser, embedded.ResponderUser + "_public"}, {embedded.WorkerUser}, {embedded.SubscriberUser},
 			} {
 				linesman(t, at("health", s.only(t, role...))...)
 			}
 			// A user without what shows who it is is not let in as another.
-			cmd := exec.Command(program(t, "linesman"), at("worker", s.only(t, bus.SubscriberUser))...)
+			cmd := exec.Command(program(t, "linesman"), at("worker", s.only(t, embedded.SubscriberUser))...)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			quiet.Watch(t, cmd)

@@ -1,0 +1,325 @@
+// Package bustest has what the tests of the packages below bus share: servers
+// with their streams, recorded runs as raw logs, and what streams hold.
+package bustest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+)
+
+// Names are those of all tests.
+var Names = bus.Names{Prefix: bus.DefaultPrefix}
+
+// Server is an embedded server.
+type Server interface {
+	Connect(ctx context.Context, user string, names bus.Names, log *zap.Logger) (*bus.Bus, error)
+	Stop()
+}
+
+// Serve starts a server of the test's own, with its streams. The bus is that of
+// the operator.
+func Serve[S Server](t testing.TB, start func(dir, address string, names bus.Names, log *zap.Logger) (S, error)) (S, *bus.Bus) {
+	t.Helper()
+	log := zap.NewNop()
+	if testing.Verbose() {
+		log = zaptest.NewLogger(t)
+	}
+	s, err := start(t.TempDir(), "127.0.0.1:0", Names, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	b := Connect(t, s, "operator")
+	limits := bus.DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
+	if _, err := b.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	return s, b
+}
+
+// Connect connects to a server as one of its users.
+func Connect(t testing.TB, s Server, user string) *bus.Bus {
+	t.Helper()
+	b, err := s.Connect(t.Context(), user, Names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// Corpus is the directory of the recorded runs of Codex.
+func Corpus(t testing.TB) string {
+	t.Helper()
+	for up := ".."; len(up) < 32; up = filepath.Join(up, "..") {
+		dir := filepath.Join(up, "test", "corpus", "codex")
+		if _, err := os.Stat(dir); err == nil {
+			return dir
+		}
+	}
+	t.Fatal("no corpus above the test's directory")
+	return ""
+}
+
+// CorpusLog is a recorded run as a raw log, in chunks of at most size bytes.
+func CorpusLog(t testing.TB, name string, size int) []runs.Entry {
+	t.Helper()
+	out, err := os.ReadFile(filepath.Join(Corpus(t), name+".jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := []runs.Entry{{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: "run"})}}
+	for at := 0; at < len(out); at += size {
+		log = append(log, runs.Entry{Kind: runs.Out, Time: int64(2_000 + at), Offset: int64(at), Body: out[at:min(at+size, len(out))]})
+	}
+	code := 0
+	return append(log, runs.Entry{Kind: runs.Exited, Time: 9_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
+}
+
+// Interleave appends the logs of several runs to RAW, an entry of each in turn.
+func Interleave(t testing.TB, b *bus.Bus, logs map[string][]runs.Entry, order ...string) {
+	t.Helper()
+	open := map[string]*bus.RawLog{}
+	for _, id := range order {
+		l, err := b.OpenLog(t.Context(), "codex", id, runs.Mark{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		open[id] = l
+	}
+	for i := 0; ; i++ {
+		more := false
+		for _, id := range order {
+			if i < len(logs[id]) {
+				more = true
+				if err := open[id].Append(t.Context(), logs[id][i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+// LastSeq is the last sequence of a stream.
+func LastSeq(t testing.TB, js jetstream.JetStream, stream string) uint64 {
+	t.Helper()
+	s, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.LastSeq
+}
+
+// Dump is a stream's whole content, a line a message.
+func Dump(t testing.TB, js jetstream.JetStream, stream string) []string {
+	t.Helper()
+	s, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := s.CachedInfo().State
+	var out []string
+	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+		m, err := s.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatalf("%s %d: %v", stream, seq, err)
+		}
+		out = append(out, fmt.Sprintf("%d %s %s %s", seq, m.Subject, m.Header.Get(bus.HeaderPos), m.Data))
+	}
+	return out
+}
+
+// Diff fails the test where two dumps differ.
+func Diff(t testing.TB, what string, got, want []string) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		g, w := "(nothing)", "(nothing)"
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			t.Fatalf("%s: %d messages, want %d; first difference at %d:\n got %.300s\nwant %.300s", what, len(got), len(want), i, g, w)
+		}
+	}
+}
+
+// Remake deletes a stream and makes it anew. The server may give a stream
+// the messages of one that was removed just before: then it is tried again.
+func Remake(t testing.TB, b *bus.Bus, js jetstream.JetStream, name string) {
+	t.Helper()
+	for range 100 {
+		if err := js.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
+			t.Fatal(err)
+		}
+		if LastSeq(t, js, name) == 0 {
+			return
+		}
+	}
+	t.Fatalf("%s comes back with its messages", name)
+}
+
+// Until polls what the streams say, until it holds.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(time.Minute)
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatal(what)
+		case <-tick.C:
+		}
+	}
+}
+
+// Fill stores small events of a run in an EVENTS that only the test writes to,
+// until there are so many.
+func Fill(t testing.TB, b *bus.Bus, events int) {
+	t.Helper()
+	Until(t, "the events are not stored", func() bool {
+		have := LastSeq(t, b.PublicJetStream(), b.Events())
+		for i := have + 1; i <= uint64(events); i++ {
+			_, err := b.PublicJetStream().PublishMsg(t.Context(), &nats.Msg{
+				Subject: b.EventSubject("codex", "x", "status"), Data: []byte("{}"),
+				Header: nats.Header{bus.HeaderPos: {string(bus.AppendPos(nil, normalizer.Pos{Raw: i}))}},
+			}, jetstream.WithExpectLastSequence(i-1))
+			var refused *jetstream.APIError
+			switch {
+			case errors.Is(err, context.DeadlineExceeded), errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+				return false // a busy machine: go on from the end of the stream, as the next normalizer would
+			case err != nil:
+				t.Fatal(err)
+			}
+		}
+		return true
+	})
+}
+
+// NewEvent is a small event of a run, as the normalizer writes it.
+func NewEvent(b *bus.Bus, run string, raw int, body []byte) *nats.Msg {
+	return &nats.Msg{
+		Subject: b.EventSubject("codex", run, "status"), Data: body,
+		Header: nats.Header{bus.HeaderPos: {string(bus.AppendPos(nil, normalizer.Pos{Raw: uint64(raw), Line: 1, Part: 1, Time: 1}))}},
+	}
+}
+
+// Task is a task of a run.
+func Task(run string) runs.Task {
+	return runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
+}
+
+// Submit puts a task on the default queue, and returns its number there.
+func Submit(t testing.TB, b *bus.Bus, run string) uint64 {
+	t.Helper()
+	work, _, err := b.Submit(t.Context(), bus.DefaultQueue, Task(run), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return work
+}
+
+// Take is the next task of the default queue.
+func Take(t testing.TB, b *bus.Bus) *bus.Delivery {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	d, err := b.Queue(bus.DefaultQueue).Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Recorded waits until a run is recorded as ended.
+func Recorded(t testing.TB, b *bus.Bus, run string) *runs.Record {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+		rec, ok, err := b.Record(t.Context(), run)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case ok && rec.State.Final():
+			return rec
+		case time.Now().After(end):
+			t.Fatalf("%s has not ended: %+v", run, rec)
+		}
+	}
+}
+
+// Ended waits for the completion of a run.
+func Ended(t testing.TB, b *bus.Bus, run string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	found := false
+	if err := b.Read(ctx, bus.Filter{Run: run, Tokens: []string{normalizer.CompletionToken}, Follow: true}, func(bus.Stored) error {
+		found = true
+		cancel()
+		return nil
+	}); err != nil || !found {
+		t.Fatalf("run %s: completion %v, %v", run, found, err)
+	}
+}
+
+// Background calls run, and ends it with the test.
+func Background(t testing.TB, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// ServeWith is a server of its own with other options.
+func ServeWith(t testing.TB, o *server.Options) *bus.Bus {
+	t.Helper()
+	o.Host, o.Port, o.JetStream, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, t.TempDir(), true, true
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	b, err := bus.Connect(t.Context(), bus.Login{URL: s.ClientURL()}, bus.Login{}, Names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}

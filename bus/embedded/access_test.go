@@ -1,0 +1,99 @@
+package embedded
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
+)
+
+// accountOf is one of the accounts.
+func accountOf(t *testing.T, n bus.Names, name string) Account {
+	t.Helper()
+	i := slices.IndexFunc(Accounts(n), func(a Account) bool { return a.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no account %s", name)
+	}
+	return Accounts(n)[i]
+}
+
+func TestReadersAskForWhatIsExportedAndNothingElse(t *testing.T) {
+	public, readers := accountOf(t, bustest.Names, PublicAccount), accountOf(t, bustest.Names, ReadersAccount)
+	if readers.JetStream || len(readers.Exports) > 0 || len(public.Imports) > 0 || len(accountOf(t, bustest.Names, InsideAccount).Exports) > 0 {
+		t.Error("an account has streams or shares something that it should not")
+	}
+	var exported []string
+	for i, e := range public.Exports {
+		if e.Account != ReadersAccount {
+			t.Errorf("%s is exported to %s", e.Subject, e.Account)
+		}
+		in := readers.Imports[i]
+		if in.Subject != e.Subject || in.Service != e.Service || in.Account != PublicAccount {
+			t.Errorf("%s is exported, %v is imported", e.Subject, in)
+		}
+		exported = append(exported, e.Subject)
+	}
+	if len(readers.Imports) != len(public.Exports) {
+		t.Errorf("%d imports of %d exports", len(readers.Imports), len(public.Exports))
+	}
+	for _, u := range readers.Users {
+		for _, subject := range u.Publish {
+			if !slices.Contains(exported, subject) {
+				t.Errorf("%s may publish %s, which leads nowhere", u.Name, subject)
+			}
+		}
+	}
+}
+
+func TestOnlyOperatorsHaveWildcardsBeyondTheirOwn(t *testing.T) {
+	for _, a := range Accounts(bustest.Names) {
+		for _, u := range a.Users {
+			for _, subject := range append(slices.Clone(u.Publish), u.Subscribe...) {
+				first, _, _ := strings.Cut(subject, ".")
+				wide := first == ">" || first == "*" || strings.HasPrefix(subject, "$JS.API.>") || strings.HasPrefix(subject, "$JS.API.STREAM.*") ||
+					subject == bustest.Names.Prefix+".>" || subject == "$KV.>" || subject == "_INBOX.>"
+				if wide && !strings.HasPrefix(u.Name, OperatorUser) {
+					t.Errorf("%s has %s", u.Name, subject)
+				}
+			}
+		}
+	}
+}
+
+// Two installations on one server do not see each other by mistake of a
+// subject: all that a user has is below its own prefix, or of its own streams.
+func TestAnotherPrefixIsAllOfItsOwn(t *testing.T) {
+	for _, a := range Accounts(bus.Names{Prefix: "other"}) {
+		for _, u := range a.Users {
+			for _, subject := range append(slices.Clone(u.Publish), u.Subscribe...) {
+				if strings.Contains(subject, "linesman") || strings.Contains(subject, "LINESMAN") {
+					t.Errorf("%s has %s", u.Name, subject)
+				}
+			}
+		}
+	}
+}
+
+func TestAccountsConfigIsReadByTheServer(t *testing.T) {
+	opts := &server.Options{}
+	if err := opts.ProcessConfigString(AccountsConfig(bustest.Names, func(user string) string { return "user: " + user + ", password: \"a b \\\" c\"" })); err != nil {
+		t.Fatal(err)
+	}
+	var users []string
+	for _, u := range opts.Users {
+		users = append(users, u.Username)
+		if u.Permissions == nil || u.Permissions.Publish == nil || len(u.Permissions.Publish.Allow) == 0 || u.Permissions.Subscribe == nil {
+			t.Errorf("%s has no permissions, which is all of them", u.Username)
+		}
+		if u.Password != "a b \" c" {
+			t.Errorf("the password of %s is %q", u.Username, u.Password)
+		}
+	}
+	if len(users) != 8 || len(opts.Accounts) != 3 {
+		t.Errorf("%d users in %d accounts: %q", len(users), len(opts.Accounts), users)
+	}
+}

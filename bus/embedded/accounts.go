@@ -1,0 +1,141 @@
+package embedded
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/linesman/linesman/bus"
+)
+
+// Account is an account of a server that linesman works on, as [Accounts]
+// lists them: in the form that a server's configuration, or a signed claim, is
+// made from.
+type Account struct {
+	Name      string
+	JetStream bool // it has streams
+	Consumers int  // most consumers of a stream; 0: as many as the server bears
+	Users     []User
+	Exports   []Share // what another account may ask of it, or hear
+	Imports   []Share // what it asks of another one, or hears
+}
+
+// User is who may do what in an account. It may also listen below its
+// [InboxPrefix], and Subscribe says so.
+type User struct {
+	Name      string
+	Publish   []string
+	Subscribe []string
+}
+
+// Share is a subject that one account has of another.
+type Share struct {
+	Account string // the other one
+	Subject string
+	Service bool // requests, which are answered; else messages
+	Many    bool // a request has many answers, until [AnswerTime] without one
+}
+
+// AnswerTime is how long a request for messages that was let into the account
+// of EVENTS may go without an answer; heartbeats are answers. It bounds what
+// the server remembers of requests whose end it does not see.
+const AnswerTime = time.Minute
+
+// Accounts are all accounts, and everything that anybody may do in them.
+func Accounts(n bus.Names) []Account {
+	inside, readers := Account{Name: InsideAccount, JetStream: true}, Account{Name: ReadersAccount}
+	public := Account{Name: PublicAccount, JetStream: true, Consumers: bus.MostReaders}
+	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, ReadersAccount: &readers}
+	for _, g := range grants(n) {
+		a := of[g.account]
+		a.Users = append(a.Users, User{g.user, once(g.publish), append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
+	}
+	share := func(subject string, service, many bool) {
+		public.Exports = append(public.Exports, Share{ReadersAccount, subject, service, many})
+		readers.Imports = append(readers.Imports, Share{PublicAccount, subject, service, many})
+	}
+	for _, subject := range reads(n) {
+		share(subject, true, strings.HasPrefix(subject, directGet) || strings.HasPrefix(subject, nextMessage))
+	}
+	share(n.LiveSubjects(), false, false)
+	return []Account{inside, public, readers}
+}
+
+// AccountsConfig renders all accounts in the format of a server's
+// configuration. Identity says by what the server knows a user, in the same
+// format, as in `nkey: UABC`.
+func AccountsConfig(n bus.Names, identity func(user string) string) string {
+	var b strings.Builder
+	b.WriteString("accounts {\n")
+	for _, a := range Accounts(n) {
+		fmt.Fprintf(&b, "  %s {\n", a.Name)
+		switch {
+		case a.JetStream && a.Consumers > 0:
+			fmt.Fprintf(&b, "    jetstream: {max_consumers: %d}\n", a.Consumers)
+		case a.JetStream:
+			b.WriteString("    jetstream: enabled\n")
+		}
+		b.WriteString("    users = [\n")
+		for _, u := range a.Users {
+			fmt.Fprintf(&b, "      # %s\n", u.Name)
+			fmt.Fprintf(&b, "      {%s, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}\n", identity(u.Name), list(u.Publish), list(u.Subscribe))
+		}
+		b.WriteString("    ]\n")
+		if len(a.Exports) > 0 {
+			b.WriteString("    exports = [\n")
+			for _, s := range a.Exports {
+				many := ""
+				if s.Many {
+					many = fmt.Sprintf(", response: stream, threshold: %q", AnswerTime)
+				}
+				fmt.Fprintf(&b, "      {%s: %q, accounts: [%s]%s}\n", s.kind(), s.Subject, s.Account, many)
+			}
+			b.WriteString("    ]\n")
+		}
+		if len(a.Imports) > 0 {
+			b.WriteString("    imports = [\n")
+			for _, s := range a.Imports {
+				fmt.Fprintf(&b, "      {%s: {account: %s, subject: %q}}\n", s.kind(), s.Account, s.Subject)
+			}
+			b.WriteString("    ]\n")
+		}
+		b.WriteString("  }\n")
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// once is the same list without what is in it twice.
+func once(subjects []string) (out []string) {
+	for _, s := range subjects {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (s Share) kind() string {
+	if s.Service {
+		return "service"
+	}
+	return "stream"
+}
+
+func list(subjects []string) string {
+	quoted := make([]string, len(subjects))
+	for i, s := range subjects {
+		quoted[i] = strconv.Quote(s)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// accountsConfig is [AccountsConfig] for the users of the embedded server.
+func accountsConfig(n bus.Names, c Credentials) string {
+	all := AccountsConfig(n, func(user string) string {
+		return "user: " + strconv.Quote(user) + ", password: " + strconv.Quote(c[user])
+	})
+	return strings.TrimSuffix(all, "}\n") + "  " + fullAccount + " { limits: {max_connections: 0} }\n}\n"
+}

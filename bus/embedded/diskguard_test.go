@@ -1,0 +1,216 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/runs"
+)
+
+// serve starts a server of the test's own, with its streams.
+func serve(t testing.TB) (*Server, *bus.Bus) {
+	t.Helper()
+	return bustest.Serve(t, StartServer)
+}
+
+// A server without room takes nothing, reads on, and takes all again once
+// there is room, with the limits that it had.
+func TestServerWithoutRoomTakesNothing(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	log, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: "run"})}); err != nil {
+		t.Fatal(err)
+	}
+	limits := func() any {
+		account, err := s.now().LookupAccount(PublicAccount)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return account.JetStreamUsage().Limits
+	}
+	before := limits()
+	r := NewDiskGuard(s)
+	r.close()
+	_, err = b.JetStream().Publish(t.Context(), b.RawSubject("codex", "x"), nil)
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		t.Errorf("published: %v", err)
+	}
+	if errors.Is(err, jetstream.ErrBadRequest) {
+		t.Errorf("%v would not be waited for", err)
+	}
+	if row, err := b.Peek(t.Context(), "x"); err != nil || row.ID != "x" {
+		t.Errorf("read: %+v, %v", row, err)
+	}
+	r.open()
+	if after := limits(); !reflect.DeepEqual(after, before) {
+		t.Errorf("limits %+v, want %+v", after, before)
+	}
+	if err := log.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 2, Body: []byte("one\n")}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that is started again while its disk is full, as the guard of the
+// readers does, takes nothing either.
+func TestServerStartedAgainWithoutRoomTakesNothing(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	disk := uint64(1 << 20) // with less free than needed
+	r := NewDiskGuard(s)
+	write := func() error {
+		_, err := b.JetStream().Publish(t.Context(), b.RawSubject("codex", "x"), nil)
+		return err
+	}
+	full := func(err error) bool {
+		var api *jetstream.APIError
+		return errors.As(err, &api) && reader.Shortage(api) != ""
+	}
+	look := func() {
+		t.Helper()
+		if err := r.act(time.Now(), disk, 1<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if err := write(); !full(err) {
+		t.Errorf("closed: %v", err)
+	}
+	if err := s.Restart(nil); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	bustest.Until(t, "it stores on a full disk", func() bool { return full(write()) })
+	disk = 2 << 30
+	look()
+	bustest.Until(t, "it does not store once there is room", func() bool { return write() == nil })
+}
+
+// A server that is started again keeps its address and its streams, and who
+// is connected finds it.
+func TestServerStartedAgainIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	log, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := s.URL()
+	for i := range 3 {
+		if err := log.Append(t.Context(), runs.Entry{Kind: runs.Note, Time: int64(i), Body: runs.Encode(runs.Remark{Reason: "idle"})}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Restart(nil); err != nil || s.URL() != url {
+			t.Fatalf("%v, at %s", err, s.URL())
+		}
+	}
+	eventually := time.Now().Add(20 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
+		raw, err := b.JetStream().Stream(t.Context(), b.Raw())
+		if err == nil && raw.CachedInfo().State.Msgs == 3 {
+			return
+		}
+		if time.Now().After(eventually) {
+			t.Fatalf("RAW is not as it was: %v", err)
+		}
+	}
+}
+
+// A restart that fails, as that of the guard of the readers, is not the end:
+// Keep tries once more, and its error says that the server does not come back.
+func TestServerThatDidNotStartAgainIsStartedOrGivenUp(t *testing.T) {
+	t.Parallel()
+	taken := func(t *testing.T, s *Server) func() {
+		l, err := net.Listen("tcp", strings.TrimPrefix(s.URL(), "nats://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() { _ = l.Close() }
+	}
+	invalid := func(_ *testing.T, s *Server) func() {
+		options := s.options
+		s.options = func() (*server.Options, error) { return &server.Options{ServerName: "not valid"}, nil }
+		return func() { s.options = options }
+	}
+	for name, spoil := range map[string]func(*testing.T, *Server) func(){"the address is taken": taken, "the options are refused": invalid} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, b := serve(t)
+			s.now().Shutdown()
+			s.now().WaitForShutdown()
+			mend := spoil(t, s)
+			if err := s.Restart(nil); err == nil {
+				t.Fatal("it starts again")
+			}
+			if name != "the address is taken" { // which takes 10 s to show
+				if err := NewDiskGuard(s).Run(t.Context()); err == nil {
+					t.Error("Keep ends without an error")
+				}
+			}
+			mend()
+			ctx, cancel := context.WithCancel(t.Context())
+			kept := make(chan error, 1)
+			go func() { kept <- NewDiskGuard(s).Run(ctx) }()
+			bustest.Until(t, "the server is not back", b.Connected)
+			cancel()
+			if err := <-kept; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A disk that is nearly full closes the streams to writers.
+func TestCauseOfAFullDiskIsSaid(t *testing.T) {
+	s, err := StartServer(t.TempDir(), "127.0.0.1:0", bustest.Names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	b, err := s.Connect(t.Context(), OperatorUser, bustest.Names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	limits := bus.DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
+	if _, err := b.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
+	r := NewDiskGuard(s)
+	r.close()
+	defer r.open()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the entry in RAW is waited for
+	defer cancel()
+	_, _, err = b.Submit(ctx, bus.DefaultQueue, runs.Task{Run: "a", Agent: "codex", Prompt: "Go."}, 1)
+	if err == nil || !strings.HasPrefix(bus.Cause(err), "there is no room: the disk of the server is full") {
+		t.Errorf("%v: %q", err, bus.Cause(err))
+	}
+	if text := b.Explain(err); !strings.Contains(text, "there is no room") || strings.Contains(text, "err_code") {
+		t.Errorf("the log says %q", text)
+	}
+	if err := b.Health(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "nothing can be stored: there is no room") || strings.Contains(err.Error(), "err_code") {
+		t.Errorf("health says %v", err)
+	}
+}

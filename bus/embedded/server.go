@@ -1,0 +1,246 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/linesman/linesman/bus"
+)
+
+// Server is a NATS server inside this process, with JetStream in a directory.
+// It lets in nobody without credentials.
+type Server struct {
+	Credentials Credentials
+	url         string
+	store       string
+	options     func() (*server.Options, error)
+	guard       *readerGuard
+	log         *zap.Logger
+
+	mu      sync.Mutex
+	server  *server.Server // the one that works, or the last one
+	stopped bool
+}
+
+// ErrListen reports that the embedded server's address cannot be had.
+var ErrListen = errors.New("cannot listen")
+
+// StartServer starts a server that keeps its streams below dir and listens on
+// address, HOST:PORT; port 0 is a free one. A host beyond loopback, as in a
+// container, is taken with a warning.
+func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("%w on %q: not HOST:PORT", ErrListen, address)
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil || port < 0 || port > 65535 {
+		return nil, fmt.Errorf("%w on %q: bad port", ErrListen, address)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		log.Warn("the embedded server listens beyond this machine, and without TLS", zap.String("address", address))
+	}
+	// The server would end the process if it could not listen: try first.
+	probe, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w on %s: %w", ErrListen, address, err)
+	}
+	if port == 0 { // the server's own choice: a port that is free now may be taken in a moment
+		port = server.RANDOM_PORT
+	}
+	if err := probe.Close(); err != nil {
+		return nil, fmt.Errorf("%w on %s: %w", ErrListen, address, err)
+	}
+	credentials, err := LoadCredentials(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		Credentials: credentials, url: "nats://" + address,
+		store: filepath.Join(dir, "jetstream"), log: log,
+	}
+	s.options = func() (*server.Options, error) { // a server changes what it is given
+		opts := &server.Options{}
+		if err := opts.ProcessConfigString(accountsConfig(names, credentials)); err != nil {
+			return nil, err
+		}
+		opts.ServerName = "linesman"
+		opts.Host, opts.Port = host, port
+		opts.NoSigs = true
+		opts.JetStream = true
+		opts.StoreDir = s.store
+		opts.JetStreamMaxStore = 1 << 50 // each stream has a cap of its own
+		opts.JetStreamMaxMemory = 64 << 20
+		opts.MaxPending, opts.WriteDeadline = mostPending, writeTime
+		if s.guard == nil {
+			s.guard = newReaderGuard(dir, opts.Users, func() error { return s.Restart(nil) }, log.Named("readers"))
+		}
+		opts.CustomClientAuthentication = s.guard
+		return opts, nil
+	}
+	if err := os.MkdirAll(s.store, 0o700); err != nil {
+		return nil, fmt.Errorf("embedded server: %w", err)
+	}
+	if err := s.start(); err != nil {
+		return nil, fmt.Errorf("embedded server: %w", err)
+	}
+	if at, ok := s.server.Addr().(*net.TCPAddr); ok {
+		port = at.Port // also of the server that a restart brings
+		s.url = "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
+	}
+	go s.guard.run()
+	return s, nil
+}
+
+// start starts a server on the store.
+func (s *Server) start() error {
+	opts, err := s.options()
+	if err != nil {
+		return err
+	}
+	fresh, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	s.server = fresh
+	s.guard.server.Store(s.server)
+	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), said: map[string]bool{}}, false, false, false)
+	s.server.Start()
+	if !s.server.ReadyForConnections(10 * time.Second) {
+		s.server.Shutdown()
+		return fmt.Errorf("%w on %s within 10s", ErrListen, s.url)
+	}
+	return nil
+}
+
+// Restart ends the server and starts another one on the store and the address,
+// unless Stop was called. Between the two it calls offline, unless that is nil;
+// its error leaves the server stopped. Clients connect again by themselves.
+func (s *Server) Restart(offline func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil
+	}
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+	if offline != nil {
+		if err := offline(); err != nil {
+			return err
+		}
+	}
+	return s.start()
+}
+
+// StoreDir is the directory of the streams. They may be changed while the server
+// is stopped.
+func (s *Server) StoreDir() string { return s.store }
+
+func (s *Server) now() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.server
+}
+
+// URL is where clients connect.
+func (s *Server) URL() string { return s.url }
+
+// Others is how many clients are connected beside those of own.
+func (s *Server) Others(own []*bus.Bus) int {
+	n := s.now().NumClients()
+	for _, b := range own {
+		n -= b.Connections()
+	}
+	return n
+}
+
+// Stop shuts the server down and returns when its files are closed.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	first := !s.stopped
+	s.stopped = true
+	s.mu.Unlock()
+	if first {
+		s.guard.stop() // which may be about to restart the server
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+}
+
+// serverLog passes the server's complaints on, each once a minute, and mostSaid
+// a minute: they name the client, and what it asked for. What the server says of
+// its own life is of no interest in an embedded one.
+type serverLog struct {
+	log *zap.Logger
+
+	mu    sync.Mutex
+	began time.Time // of the minute
+	said  map[string]bool
+}
+
+const (
+	plaintext = "Plaintext passwords detected, use nkeys or bcrypt"
+	mostSaid  = 100
+)
+
+func (l *serverLog) Noticef(string, ...any) {}
+func (l *serverLog) Debugf(string, ...any)  {}
+func (l *serverLog) Tracef(string, ...any)  {}
+func (l *serverLog) Warnf(format string, v ...any) {
+	if format == plaintext {
+		return // they are random, and never leave this process and the data directory
+	}
+	l.say(zap.WarnLevel, fmt.Sprintf(format, v...))
+}
+func (l *serverLog) Errorf(format string, v ...any) { l.say(zap.ErrorLevel, fmt.Sprintf(format, v...)) }
+func (l *serverLog) Fatalf(format string, v ...any) { l.say(zap.ErrorLevel, fmt.Sprintf(format, v...)) }
+
+func (l *serverLog) say(level zapcore.Level, what string) {
+	l.mu.Lock()
+	if time.Since(l.began) >= time.Minute {
+		l.began = time.Now()
+		clear(l.said)
+	}
+	key := what // without the client
+	if _, rest, ok := strings.Cut(what, " - cid:"); ok {
+		_, key, _ = strings.Cut(rest, " - ")
+	}
+	fresh := !l.said[key] && len(l.said) < mostSaid
+	if fresh {
+		l.said[key] = true
+	}
+	l.mu.Unlock()
+	if fresh {
+		l.log.Log(level, "server", zap.String("says", what))
+	}
+}
+
+// Connect connects to an embedded server as one of its users, and in the
+// public account as that user's other self, where it has one.
+func (s *Server) Connect(ctx context.Context, user string, names bus.Names, log *zap.Logger) (*bus.Bus, error) {
+	inside, public := s.Credentials.Logins(s.url, user)
+	return bus.Connect(ctx, inside, public, names, log)
+}
+
+// Logins are a user's logins to the inside and the public account.
+func (c Credentials) Logins(url, user string) (inside, public bus.Login) {
+	inside = bus.Login{URL: url, User: user, Password: c[user]}
+	if p, ok := c[user+publicSuffix]; ok {
+		public = bus.Login{URL: url, User: user + publicSuffix, Password: p}
+	}
+	return inside, public
+}

@@ -1,0 +1,104 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/normalizer"
+)
+
+// BenchmarkReadEvents measures how long it takes to read 100,000 events by
+// direct gets, all of them and those of one run among others, beside a consumer
+// in the same round: what counts are the ratios.
+func BenchmarkReadEvents(b *testing.B) {
+	const events, runs = 100_000, 10
+	s, op := serve(b)
+	body := fmt.Appendf(nil, `{"agent_kind":"codex","text":"%0300d"}`, 1)
+	p, err := newPublisher(op, 1, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.close()
+	for i := range events {
+		m := normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: body}
+		if err := p.publish(b.Context(), op.EventSubject("codex", fmt.Sprintf("run-%d", i%runs), "status"), m); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := p.stored(b.Context(), events); err != nil {
+		b.Fatal(err)
+	}
+	subscriber := bustest.Connect(b, s, embedded.SubscriberUser)
+	took, cpu := map[string]time.Duration{}, map[string]time.Duration{}
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	measure := func(name string, want int, read func() (int, error)) {
+		began, before := time.Now(), used()
+		if n, err := read(); err != nil || n != want {
+			b.Fatalf("%s: %d events, %v", name, n, err)
+		}
+		took[name] += time.Since(began)
+		cpu[name] += used() - before
+	}
+	for b.Loop() {
+		for name, f := range map[string]struct {
+			filter  bus.Filter
+			subject string
+			want    int
+		}{"all": {bus.Filter{}, op.EventSubjects(), events}, "run": {bus.Filter{Run: "run-7"}, op.EventSubject("*", "run-7", "*"), events / runs}} {
+			measure("direct-"+name, f.want, func() (n int, err error) {
+				err = subscriber.Read(b.Context(), f.filter, func(bus.Stored) error { n++; return nil })
+				return n, err
+			})
+			measure("consumer-"+name, f.want, func() (int, error) {
+				return byConsumer(b.Context(), subscriber, f.subject, f.want)
+			})
+		}
+	}
+	for _, name := range []string{"all", "run"} {
+		b.ReportMetric(float64(took["direct-"+name].Milliseconds())/float64(b.N), name+"-ms")
+		b.ReportMetric(took["direct-"+name].Seconds()/took["consumer-"+name].Seconds(), name+"-direct/consumer")
+		b.ReportMetric(cpu["direct-"+name].Seconds()/cpu["consumer-"+name].Seconds(), name+"-cpu-direct/consumer")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// byConsumer reads so many events by a pull consumer.
+func byConsumer(ctx context.Context, b *bus.Bus, subject string, want int) (n int, err error) {
+	c, err := b.PublicJetStream().CreateConsumer(ctx, b.Names.Events(), jetstream.ConsumerConfig{
+		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: reader.Lonely,
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer reader.Drop(b.PublicJetStream(), b.Names.Events(), c)
+	messages, err := c.Messages(jetstream.PullMaxMessages(256))
+	if err != nil {
+		return 0, err
+	}
+	defer messages.Stop()
+	for ; n < want; n++ {
+		m, err := messages.Next(jetstream.NextMaxWait(reader.Lonely))
+		if err != nil {
+			return n, err
+		}
+		if _, ok := bus.ParsePos(m.Headers().Get(bus.HeaderPos)); !ok {
+			return n, ErrForeign
+		}
+	}
+	return n, nil
+}

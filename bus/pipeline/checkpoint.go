@@ -1,0 +1,297 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/runs"
+)
+
+// stored is the value of a run's key in RUNS.
+type stored struct {
+	Format int             `json:"format"`
+	Raw    string          `json:"raw_stream"`
+	Events string          `json:"event_stream"`
+	Covers uint64          `json:"event_seq"`           // EVENTS holds the run's events up to here, as far as the record goes
+	Skip   uint64          `json:"skip,omitempty"`      // and as many more, from a RAW that is gone
+	Named  uint64          `json:"named_seq,omitempty"` // RAW sequence where it named its thread
+	Older  bool            `json:"older,omitempty"`     // one of the first builds made the beginning of the record: it says less
+	Record *runs.Record    `json:"record"`
+	State  json.RawMessage `json:"state,omitempty"` // while the run is open
+}
+
+func (s *session) loadCheckpoint(ctx context.Context) (bus.Checkpoint, uint64, error) {
+	var c bus.Checkpoint
+	revision, _, err := s.loadKey(ctx, s.Out.State(), bus.CheckpointKey, &c)
+	return c, revision, err
+}
+
+func (s *session) saveCheckpoint(ctx context.Context, c bus.Checkpoint) error {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	ack, err := s.Bus.JetStream().Publish(ctx, bucket.Subject(s.Out.State(), bus.CheckpointKey), b, jetstream.WithExpectLastSequencePerSubject(s.lastRev))
+	if err != nil {
+		return fmt.Errorf("save the checkpoint: %w", err)
+	}
+	s.lastRev, s.last = ack.Sequence, c
+	return nil
+}
+
+// loadRecord reads a run's record and its revision. One that was removed is
+// nil, with the revision of that.
+func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, error) {
+	var v stored
+	revision, rowless, err := s.loadKey(ctx, s.Out.Runs(), id, &v)
+	if err != nil || v.Record == nil {
+		return nil, revision, err
+	}
+	v.Older = v.Older || rowless
+	if v.Format > bus.Format {
+		return nil, 0, fmt.Errorf("%w: the record of run %s has format %d, and this linesman reads up to %d; use a newer one", bus.ErrUnfit, id, v.Format, bus.Format)
+	}
+	return &v, revision, nil
+}
+
+// loadKey reads a key's value into v, and tells its revision, 0 where there is
+// none, and whether there is no row beside it.
+func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision uint64, rowless bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)
+	defer cancel()
+	stream, err := s.bucket(ctx, of)
+	if err != nil {
+		return 0, false, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(of, key))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("read %s of %s: %w", key, of, err)
+	}
+	if len(m.Data) == 0 { // a delete marker
+		return m.Sequence, false, nil
+	}
+	if err := json.Unmarshal(m.Data, v); err != nil {
+		return 0, false, fmt.Errorf("%w: %s of %s is not of the known form", bus.ErrUnfit, key, of)
+	}
+	return m.Sequence, m.Header.Get(bus.HeaderRow) == "", nil
+}
+
+func (s *session) bucket(ctx context.Context, name string) (jetstream.Stream, error) {
+	if stream, ok := s.buckets[name]; ok {
+		return stream, nil
+	}
+	stream, err := s.Bus.JetStream().Stream(ctx, bucket.Stream(name))
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", name, err)
+	}
+	s.buckets[name] = stream
+	return stream, nil
+}
+
+// lowest is the last sequence of RAW that need not be read again: an
+// unfinished line must be, from its beginning.
+func (s *session) lowest() uint64 {
+	low := s.raw
+	for _, r := range s.runs {
+		if r.from != 0 {
+			low = min(low, r.from-1)
+		}
+	}
+	return low
+}
+
+// beginCut takes a picture of all that changed, as of now. It is stored once
+// the events that it covers are, while the folding goes on.
+func (s *session) beginCut(ctx context.Context) error {
+	if s.cut != nil {
+		return nil
+	}
+	if err := s.events.settle(ctx); err != nil {
+		return err
+	}
+	covers := s.events.next - 1
+	c := s.last
+	c.CutRaw, c.CutEvents = s.raw, covers
+	done := c
+	done.Raw = max(s.lowest(), c.Raw)
+
+	var values []keyed
+	s.cutRun = s.cutRun[:0]
+	for _, r := range s.runs {
+		if !r.dirty {
+			continue
+		}
+		state, err := r.State()
+		if err != nil {
+			return err
+		}
+		v, err := bounds.Encode(stored{Format: bus.Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers, Skip: r.skip, Named: r.named, Older: r.older, Record: r.Record, State: state})
+		if err != nil {
+			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
+		}
+		values = append(values, keyed{bucket.Subject(s.Out.Runs(), r.Record.ID), v, r.Record.Row().Text(), &r.revision})
+		s.cutRun = append(s.cutRun, r)
+		r.dirty = false
+	}
+	usages, err := s.usages()
+	if err != nil {
+		return err
+	}
+	s.dirty, s.urgent = 0, false
+	s.cut = make(chan error, 1)
+	s.cutAt = time.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*ackTimeout) // what is begun is ended
+	go func(result chan<- error) {
+		defer cancel()
+		result <- s.storeCut(ctx, c, done, usages, values)
+	}(s.cut)
+	return nil
+}
+
+// keyed is a value on its way into a bucket.
+type keyed struct {
+	subject  string
+	value    []byte
+	row      string  // of a run record
+	revision *uint64 // that it must follow; then its own
+}
+
+// storeCut stores a cut: that it has begun, what changed, that it is done.
+func (s *session) storeCut(ctx context.Context, begun, done bus.Checkpoint, usages, records []keyed) error {
+	if err := s.events.stored(ctx, begun.CutEvents); err != nil {
+		return err
+	}
+	if err := s.saveCheckpoint(ctx, begun); err != nil {
+		return err
+	}
+	if err := s.putAll(ctx, usages, 0); err != nil {
+		return err
+	}
+	err := s.putAll(ctx, records, begun.Runs)
+	if errors.Is(err, errLostEnd) {
+		// When the next term looks, RUNS may be as long again as it was.
+		begun.Raw, begun.Runs = 0, 0
+		err = errors.Join(err, s.saveCheckpoint(ctx, begun))
+	}
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		done.Runs = max(done.Runs, *r.revision)
+	}
+	return s.saveCheckpoint(ctx, done)
+}
+
+// errLostEnd reports that a stream is shorter than it was, or gave a sequence
+// number for the second time: what had it before is gone.
+var errLostEnd = errors.New("the stream lost its end")
+
+// putAll stores values, many in flight, in a bucket that had a sequence number
+// already: all that is stored must get higher ones, else it returns errLostEnd.
+func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error {
+	const window = 256
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	futures := make([]jetstream.PubAckFuture, len(values))
+	stored := func(i int) error {
+		select {
+		case ack := <-futures[i].Ok():
+			if ack.Sequence <= had {
+				return fmt.Errorf("%s: %w", values[i].subject, errLostEnd)
+			}
+			if values[i].revision != nil {
+				*values[i].revision = ack.Sequence
+			}
+			return nil
+		case err := <-futures[i].Err():
+			return fmt.Errorf("store %s: %w", values[i].subject, err)
+		case <-time.After(ackTimeout):
+			return fmt.Errorf("store %s: no acknowledgement", values[i].subject)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	var failed error
+	wait := func(i int) {
+		err := stored(i)
+		if failed == nil && err != nil {
+			time.AfterFunc(time.Second, cancel) // enough for answers that are on their way
+		}
+		if failed == nil || errors.Is(err, errLostEnd) {
+			failed = err
+		}
+	}
+	sent := 0
+	for ; sent < len(values) && failed == nil; sent++ {
+		v := values[sent]
+		m := nats.NewMsg(v.subject)
+		m.Data = v.value
+		if v.revision != nil {
+			m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(*v.revision, 10))
+		}
+		if v.row != "" {
+			m.Header.Set(bus.HeaderRow, v.row)
+		}
+		f, err := s.Bus.JetStream().PublishMsgAsync(m)
+		if err != nil {
+			failed = fmt.Errorf("store %s: %w", v.subject, err)
+			break
+		}
+		futures[sent] = f
+		if sent >= window {
+			wait(sent - window)
+		}
+	}
+	for i := max(sent-window, 0); i < sent; i++ {
+		wait(i)
+	}
+	return failed
+}
+
+// mostRuns is how many runs are held that have not ended; one that is recorded
+// can be read again.
+const mostRuns = 4096
+
+// cutDone ends a cut. Runs that ended, and are recorded so, are forgotten, and
+// others where there are too many.
+func (s *session) cutDone(err error) error {
+	s.cut = nil
+	if err != nil {
+		return err
+	}
+	for _, r := range s.cutRun {
+		if r.Done() && !r.dirty {
+			delete(s.runs, r.Record.ID)
+			s.ended.add(r.Record.ID)
+		}
+	}
+	most := s.most
+	if most == 0 {
+		most = mostRuns
+	}
+	for id, r := range s.runs {
+		if len(s.runs) <= most {
+			break
+		}
+		if !r.dirty && r.from == 0 {
+			delete(s.runs, id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,367 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/runs"
+)
+
+func TestRawMadeAnewAndKilledWhileCatchingUpDoublesNothing(t *testing.T) {
+	t.Parallel()
+	logs := map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700)}
+	_, unbroken := serve(t)
+	bustest.Interleave(t, unbroken, logs, "a")
+	normalize(t, unbroken)
+	want := bustest.Dump(t, unbroken.PublicJetStream(), unbroken.Names.Events())
+	for until := uint64(1); until < uint64(len(logs["a"])); until++ {
+		_, b := serve(t)
+		bustest.Interleave(t, b, logs, "a")
+		stopAt(t, b, uint64(len(want)-1)) // nearly all is published
+		bustest.Remake(t, b, b.JetStream(), b.Raw())
+		bustest.Interleave(t, b, logs, "a")
+		n := newNormalizer(b)
+		n.Until = until // and records the run there
+		if err := n.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		normalize(t, b)
+		bustest.Diff(t, fmt.Sprintf("recorded at %d", until), bustest.Dump(t, b.PublicJetStream(), b.Names.Events()), want)
+	}
+}
+
+func TestStreamRemovedUnderARunningNormalizerChangesNoEvent(t *testing.T) {
+	t.Parallel()
+	log := bustest.CorpusLog(t, "shell-fail", 333)
+	_, unbroken := serve(t)
+	bustest.Interleave(t, unbroken, map[string][]runs.Entry{"a": log}, "a")
+	normalize(t, unbroken)
+	want := bustest.Dump(t, unbroken.PublicJetStream(), unbroken.Names.Events())
+	for _, stream := range []string{bucket.Stream(unbroken.Runs()), bucket.Stream(unbroken.State()), bucket.Stream(unbroken.Threads())} {
+		t.Run(stream, func(t *testing.T) {
+			s, b := serve(t)
+			office(t, s)
+			l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range log[:len(log)/2] {
+				if err := l.Append(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			bustest.Until(t, "no record", func() bool {
+				r, ok, err := b.Record(t.Context(), "a")
+				return err == nil && ok && r.Seq == uint64(len(log)/2)
+			})
+			if err := b.JetStream().DeleteStream(t.Context(), stream); err != nil {
+				t.Fatal(err)
+			}
+			rest := log[len(log)/2:]
+			if err := l.Append(t.Context(), rest[0]); err != nil {
+				t.Fatal(err)
+			}
+			if stream != bucket.Stream(b.Threads()) { // it is missed when a thread's usage is stored
+				bustest.Until(t, "the stream does not come back", func() bool {
+					_, err := b.JetStream().Stream(t.Context(), stream)
+					return err == nil
+				})
+			}
+			for _, e := range rest[1:] {
+				if err := l.Append(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			bustest.Ended(t, b, "a")
+			bustest.Diff(t, "EVENTS", bustest.Dump(t, b.PublicJetStream(), b.Names.Events()), want)
+		})
+	}
+}
+
+func TestHealthAndRebuildSeeAQuietNormalizerBehindAnIdleEntry(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	office(t, s)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
+	bustest.Ended(t, b, "a")
+	bustest.Until(t, "not healthy", func() bool { return b.Health(t.Context()) == nil })
+	// A foreign entry behind the exit gives nothing.
+	m := &nats.Msg{Subject: b.RawSubject("codex", "a"), Header: nats.Header{bus.HeaderRecord: {"note"}, bus.HeaderTime: {"5"}}}
+	if _, err := b.JetStream().PublishMsg(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Health(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if r, err := Rebuild(t.Context(), b, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop()); err != nil || len(r.Differences) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestRemovedEndOfRawHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700), "b": bustest.CorpusLog(t, "hello", 700)[:2]}, "a", "b")
+	l, err := b.OpenLog(t.Context(), "codex", "c", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1}); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.JetStream().Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Purge(t.Context(), jetstream.WithPurgeSubject(b.RawSubject("codex", "c"))); err != nil {
+		t.Fatal(err)
+	}
+	office(t, s)
+	bustest.Ended(t, b, "a")
+	bustest.Until(t, "never healthy", func() bool { return b.Health(t.Context()) == nil })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a consumer that stalls is replaced after 20 s at most
+	defer cancel()
+	if r, err := Rebuild(ctx, b, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop()); err != nil || len(r.Differences) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestRefusedEventEndsACutAtOnce(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	p, err := newPublisher(b, 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	if _, err := b.PublicJetStream().Publish(t.Context(), b.EventSubject("codex", "x", "status"), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- p.stored(t.Context(), 1) }()
+	if err := p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-waited:
+		if err == nil {
+			t.Error("a refused event counts as stored")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it goes on waiting for what cannot come")
+	}
+}
+
+func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
+	t.Parallel()
+	for _, burst := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fast ingest %v", burst), func(t *testing.T) {
+			// It is 128 MiB by default: as with a server that is as much slower.
+			b := bustest.ServeWith(t, &server.Options{StreamMaxBufferedSize: 2 * publishBytes})
+			limits := bus.DefaultLimits()
+			limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
+			if _, err := b.Ensure(t.Context(), limits); err != nil {
+				t.Fatal(err)
+			}
+			p, err := newPublisher(b, 1, burst)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			p.bursting = burst
+			body := []byte(strings.Repeat("x", 500<<10))
+			const events = 150
+			for i := range events {
+				if err := p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: body}); err != nil {
+					t.Fatalf("event %d: %v", i, err)
+				}
+				p.mu.Lock()
+				if p.flying > publishBytes {
+					t.Errorf("event %d: %d bytes in flight", i, p.flying)
+				}
+				p.mu.Unlock()
+			}
+			if err := p.quiet(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.stored(t.Context(), events); err != nil {
+				select {
+				case err = <-p.broken:
+				default:
+				}
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestUnfinishedLineOfOneRunDoesNotFillRaw(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	raw, err := b.JetStream().Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := raw.CachedInfo().Config
+	config.MaxBytes = 512 << 10
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	n := newNormalizer(bustest.Connect(t, s, embedded.NormalizerUser))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	bustest.Interleave(t, b, map[string][]runs.Entry{"hangs": {{Kind: runs.Out, Time: 1, Body: []byte(`{"type":"turn.`)}}}, "hangs")
+	l, err := b.OpenLog(t.Context(), "codex", "writes", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := []byte(strings.Repeat(" ", 4<<10) + "\n")
+	for i := range 500 {
+		limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		err := l.Append(limited, runs.Entry{Kind: runs.Out, Time: 2, Offset: int64(i * len(line)), Body: line})
+		stop()
+		if err != nil {
+			t.Fatalf("entry %d: %v", i, err)
+		}
+	}
+	// The run itself loses nothing while the normalizer lives.
+	hanging, err := b.OpenLog(t.Context(), "codex", "hangs", runs.Mark{Out: 14})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hanging.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Offset: 14, Body: []byte("started\"}\n")}); err != nil {
+		t.Fatal(err)
+	}
+	bustest.Until(t, "the line is not put together", func() bool { return bustest.LastSeq(t, b.PublicJetStream(), b.Names.Events()) == 1 })
+	if events := bustest.Dump(t, b.PublicJetStream(), b.Names.Events()); !strings.Contains(events[0], "turn started") {
+		t.Errorf("got %s", events[0])
+	}
+}
+
+func TestFollowerOutlivesEventsThatAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	office(t, s)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
+	bustest.Ended(t, b, "a")
+	last := bustest.LastSeq(t, b.PublicJetStream(), b.Names.Events())
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	var got []uint64
+	read := make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		read <- b.Read(ctx, bus.Filter{Follow: true}, func(m bus.Stored) error {
+			if got = append(got, m.Seq); len(got) == int(last) {
+				close(begun)
+			}
+			if m.Run == "b" && m.Token == normalizer.CompletionToken {
+				cancel()
+			}
+			return nil
+		})
+	}()
+	<-begun
+	if err := b.PublicJetStream().DeleteStream(t.Context(), b.Names.Events()); err != nil {
+		t.Fatal(err)
+	}
+	bustest.Until(t, "the events did not come back", func() bool {
+		stream, err := b.PublicJetStream().Stream(t.Context(), b.Names.Events())
+		return err == nil && stream.CachedInfo().State.LastSeq == last
+	})
+	bustest.Interleave(t, b, map[string][]runs.Entry{"b": bustest.CorpusLog(t, "hello", 700)}, "b")
+	if err := <-read; err != nil {
+		t.Fatal(err)
+	}
+	for i, seq := range got {
+		if seq != uint64(i+1) {
+			t.Fatalf("got %v", got)
+		}
+	}
+	if len(got) != int(2*last) {
+		t.Errorf("%d events, want %d: %v", len(got), 2*last, got)
+	}
+}
+
+func TestRunsThatNeverEndAreForgottenAndReadAgain(t *testing.T) {
+	t.Parallel()
+	logs := map[string][]runs.Entry{}
+	var order []string
+	for i := range 8 {
+		id := fmt.Sprintf("run-%d", i)
+		order = append(order, id)
+		log := bustest.CorpusLog(t, "shell-fail", 300)
+		logs[id] = log[:len(log)-1]
+	}
+	_, unbounded := serve(t)
+	bustest.Interleave(t, unbounded, logs, order...)
+	normalize(t, unbounded)
+
+	_, b := serve(t)
+	for i := range len(logs[order[0]]) {
+		part := map[string][]runs.Entry{}
+		for _, id := range order {
+			part[id] = logs[id][i : i+1]
+		}
+		bustest.Interleave(t, b, part, order...)
+	}
+	n := newNormalizer(b)
+	n.Until, n.most, n.CutEvery = bustest.LastSeq(t, b.JetStream(), b.Raw()), 2, time.Millisecond
+	s, err := n.open(t.Context(), n.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.work(t.Context())
+	s.close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.runs) > n.most {
+		t.Errorf("%d runs are held", len(s.runs))
+	}
+	bustest.Diff(t, "EVENTS", bustest.Dump(t, b.PublicJetStream(), b.Names.Events()), bustest.Dump(t, unbounded.PublicJetStream(), unbounded.Names.Events()))
+}
+
+func TestTermThatFailsWithABacklogEnds(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "plan", 3), "b": bustest.CorpusLog(t, "shell-fail", 5)}, "a", "b") // hundreds of entries
+	want := uint64(5)
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := newNormalizer(b)
+	n.die = func(next uint64) bool { return next == want }
+	go func() { ended <- n.term(ctx, n.Log) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errDied) {
+			t.Fatal(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the term does not end")
+	}
+	normalize(t, b)
+}

@@ -1,0 +1,36 @@
+package pipeline
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+)
+
+// A message of somebody else came while ours were on their way: it has the
+// number of one that was refused, and those behind it were let by. The stream
+// ends with ours, and lacks one.
+func TestForeignEventAmongOursEndsTheNormalizer(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700)}, "a")
+	stopAt(t, b, 5)
+	ours := nats.NewMsg(b.EventSubject("codex", "a", "status"))
+	ours.Header.Set(bus.HeaderPos, string(bus.AppendPos(nil, normalizer.Pos{Raw: 2, Line: 9, Part: 1, Time: 1})))
+	ours.Data = []byte(`{}`)
+	for _, m := range []*nats.Msg{{Subject: b.EventSubject("codex", "x", "status"), Data: []byte(`{"forged":true}`)}, ours} {
+		if _, err := b.PublicJetStream().PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := newNormalizer(b)
+	n.Until = bustest.LastSeq(t, b.JetStream(), b.Raw())
+	if err := n.Run(t.Context()); !errors.Is(err, ErrForeign) {
+		t.Errorf("the normalizer says %v", err)
+	}
+}

@@ -1,0 +1,70 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+)
+
+// holdBytes bounds what the normalizer holds of lines that are not finished
+// yet, of all runs together; one line may always be held. At the bound those
+// that waited longest are dropped, and read again from RAW when they go on.
+const holdBytes = 32 << 20
+
+func (s *session) maxHeld() int {
+	if s.hold != 0 {
+		return s.hold
+	}
+	return max(holdBytes, 2*s.MaxLine)
+}
+
+// shed drops unfinished lines, but not that of keep, until what is held is
+// half of the bound.
+func (s *session) shed(keep *run) {
+	for s.held > s.maxHeld()/2 {
+		var oldest *run
+		for _, r := range s.runs {
+			if r != keep && r.Pending() > 0 && (oldest == nil || r.Seen() < oldest.Seen()) {
+				oldest = r
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		s.held -= oldest.Pending()
+		oldest.Drop()
+		oldest.dropped = true
+	}
+}
+
+// recall reads a run's unfinished line again: its entries before seq.
+func (s *session) recall(ctx context.Context, r *run, subject string, seq uint64, emit func(normalizer.Message)) error {
+	stream, err := s.Bus.JetStream().Stream(ctx, s.Bus.Raw())
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", s.Bus.Raw(), err)
+	}
+	for at := r.from; at < seq; {
+		m, err := stream.GetMsg(ctx, at, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("run %s: read its line again: %w", r.Record.ID, err)
+		}
+		if m.Sequence >= seq {
+			break
+		}
+		if e, ok := bus.DecodeEntry(m.Header, m.Data); ok {
+			r.Apply(m.Sequence, e, emit)
+		}
+		at = m.Sequence + 1
+	}
+	s.held += r.Pending()
+	r.dropped = false
+	return nil
+}

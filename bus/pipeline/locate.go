@@ -1,0 +1,229 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/normalizer"
+)
+
+// identity tells one stream from another of the same name.
+type identity struct{ raw, events, runs string }
+
+// continued is the id of a stream: the known one, if the stream is still that.
+func continued(known string, created time.Time) string {
+	if id := bus.StreamID(created); known != id && !strings.HasPrefix(known, id+".") {
+		return id
+	}
+	return known
+}
+
+// shortened is the id of a stream that has lost its end, as after a power
+// failure: what was made from it, or covered it, counts no more.
+func shortened(id string) string {
+	id, times, _ := strings.Cut(id, ".")
+	n, _ := strconv.Atoi(times)
+	return id + "." + strconv.Itoa(n+1)
+}
+
+// resume says which events EVENTS has already, of those that will be made
+// again from RAW.
+type resume struct {
+	next   uint64         // sequence that the next event will get
+	cursor normalizer.Pos // position of the last event, if it is there
+	all    bool           // none is missing: what comes now is new
+	purged bool           // the last event is gone; only counts are known
+	cutRaw uint64         // purged: all of RAW up to here is in EVENTS
+	beyond uint64         // purged: and as many events more
+}
+
+// have reports whether EVENTS has the event at pos. It is asked once for
+// every event that is made, in order.
+func (r *resume) have(pos normalizer.Pos) bool {
+	switch {
+	case r.all:
+		return false
+	case r.purged:
+		if pos.Raw <= r.cutRaw {
+			return true
+		}
+		if r.beyond > 0 {
+			r.beyond--
+			return true
+		}
+	case pos.Raw < r.cursor.Raw:
+		return true
+	case pos.Raw == r.cursor.Raw:
+		r.all = pos.Line == r.cursor.Line && pos.Part == r.cursor.Part
+		return true
+	}
+	r.all = true
+	return false
+}
+
+// locate reads from the streams where they stand.
+func (s *session) locate(ctx context.Context) error {
+	raw, err := s.streamInfo(ctx, s.Bus.JetStream(), s.Bus.Raw())
+	if err != nil {
+		return err
+	}
+	events, err := s.streamInfo(ctx, s.Bus.PublicJetStream(), s.Out.Events())
+	if err != nil {
+		return err
+	}
+	runs, err := s.streamInfo(ctx, s.Bus.JetStream(), bucket.Stream(s.Out.Runs()))
+	if err != nil {
+		return err
+	}
+	s.canBurst = events.Config.AllowBatchPublish
+	if s.last, s.lastRev, err = s.loadCheckpoint(ctx); err != nil {
+		return err
+	}
+	last := events.State.LastSeq
+	cursor, found, err := s.cursor(ctx, last)
+	if err != nil {
+		return err
+	}
+	s.resume = resume{next: last + 1}
+	c := &s.last
+	s.streams = identity{
+		raw: continued(c.RawID, raw.Created), events: continued(c.EventsID, events.Created), runs: bus.StreamID(runs.Created),
+	}
+	if s.streams.events == c.EventsID && last < c.CutEvents {
+		if err := reader.Followed(events); err != nil {
+			return err
+		}
+		s.log.Warn("the event stream lost its end", zap.Uint64("last", last), zap.Uint64("want", c.CutEvents))
+		s.streams.events = shortened(s.streams.events)
+	}
+	if s.streams.raw == c.RawID && raw.State.LastSeq < max(c.Raw, c.CutRaw) {
+		if err := reader.Followed(raw); err != nil {
+			return err
+		}
+		s.log.Warn("the raw stream lost its end", zap.Uint64("last", raw.State.LastSeq), zap.Uint64("want", max(c.Raw, c.CutRaw)))
+		s.streams.raw = shortened(s.streams.raw)
+	}
+	known := c.RawID != ""
+	otherRaw := known && c.RawID != s.streams.raw
+	otherEvents := c.EventsID != s.streams.events
+	switch {
+	case otherRaw: // EVENTS holds what an older one gave
+		s.log.Warn("the raw stream is another one")
+		*c = bus.Checkpoint{Anew: last}
+	case otherEvents: // make all of it from RAW
+		*c = bus.Checkpoint{Anew: c.Anew}
+	case c.RunsID != "" && c.RunsID != s.streams.runs: // make all records from RAW
+		s.log.Warn("the run records were made anew")
+		c.Raw, c.Runs = 0, 0
+	case runs.State.LastSeq < c.Runs: // some are older than the checkpoint says, or gone: bring all up to date
+		if err := reader.Followed(runs); err != nil {
+			return err
+		}
+		s.log.Warn("the run records lost their end", zap.Uint64("last", runs.State.LastSeq), zap.Uint64("want", c.Runs))
+		c.Raw, c.Runs = 0, runs.State.LastSeq
+	}
+	c.RawID, c.EventsID, c.RunsID = s.streams.raw, s.streams.events, s.streams.runs
+	if known && (otherRaw || otherEvents) {
+		if err := s.saveCheckpoint(ctx, *c); err != nil {
+			return err
+		}
+	}
+	c.Anew = min(c.Anew, last)
+	s.anew, s.raw = c.Anew, c.Raw
+	if err := s.allOurs(ctx, max(c.CutEvents, c.Anew), events); err != nil {
+		return err
+	}
+	switch {
+	case last <= s.anew: // nothing of this RAW yet
+		s.resume.all = true
+	case found:
+		s.resume.cursor = cursor
+	case !known: // nobody knows what EVENTS held: rather some of it twice than not at all
+		s.log.Warn("the event stream is empty and there is no checkpoint")
+		s.resume.all = true
+	default:
+		s.resume.purged, s.resume.cutRaw, s.resume.beyond = true, c.CutRaw, last-max(c.CutEvents, s.anew)
+	}
+	s.log.Info("reading", zap.String("stream", s.Bus.Raw()), zap.Uint64("from", c.Raw+1), zap.Uint64("events", events.State.LastSeq))
+	return nil
+}
+
+func (s *session) streamInfo(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	if err := bus.CheckFormat(stream.CachedInfo().Config.Metadata); err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	return stream.CachedInfo(), nil
+}
+
+// cursor is the position of the event at sequence last, if it is still there.
+func (s *session) cursor(ctx context.Context, last uint64) (normalizer.Pos, bool, error) {
+	if last == 0 {
+		return normalizer.Pos{}, false, nil
+	}
+	_, header, err := reader.AskLeader(ctx, s.Bus.PublicJetStream().Conn(), s.Out.Events(), fmt.Appendf(nil, `{"seq":%d}`, last))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return normalizer.Pos{}, false, nil
+	}
+	if err != nil {
+		return normalizer.Pos{}, false, fmt.Errorf("read the last event: %w", err)
+	}
+	pos, ok := bus.ParsePos(header.Get(bus.HeaderPos))
+	if !ok {
+		return pos, false, fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, s.Out.Events(), last, bus.HeaderPos)
+	}
+	return pos, true, nil
+}
+
+// mostLookedAt bounds how many events are looked at when a normalizer begins:
+// more than are on their way at a time.
+const mostLookedAt = 100_000
+
+// allOurs returns ErrForeign where somebody else has written an event behind
+// one sequence, up to another. A message of his in the midst of ours took the
+// number of one that was then refused, and the fences of those behind it fit:
+// so what comes last is ours, and one before it is missing.
+func (s *session) allOurs(ctx context.Context, behind uint64, info *jetstream.StreamInfo) error {
+	if last := info.State.LastSeq; last > mostLookedAt {
+		behind = max(behind, last-mostLookedAt)
+	}
+	return s.out.ReadEvents(s.Out.EventSubjects(), behind+1).UpTo(ctx, info, info.State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
+		if _, ours := bus.ParsePos(m.Header.Get(bus.HeaderPos)); !ours {
+			return false, fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, s.Out.Events(), m.Sequence, bus.HeaderPos)
+		}
+		return true, nil
+	})
+}
+
+// surplus is how many events of the run EVENTS has from a RAW that is gone,
+// behind the sequence that the run's record covers.
+func (s *session) surplus(ctx context.Context, agent, id string, covers uint64) (n uint64, err error) {
+	if s.anew <= covers {
+		return 0, nil
+	}
+	info, err := s.streamInfo(ctx, s.Bus.PublicJetStream(), s.Out.Events())
+	if err != nil {
+		return 0, err
+	}
+	err = s.out.ReadEvents(s.Out.EventSubject(agent, id, "*"), covers+1).UpTo(ctx, info, s.anew, func(*jetstream.RawStreamMsg) (bool, error) {
+		n++
+		return true, nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count the events of run %s: %w", id, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,269 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+)
+
+const (
+	publishWindow = 4096             // events in flight; at it the normalizer waits
+	publishBytes  = 16 << 20         // of their bodies, or one event; a server's queue for a stream takes 128 MiB
+	burstAt       = 1024             // in flight: then fast ingest takes over, where the server has it
+	ackTimeout    = 10 * time.Second // then the event counts as lost, and the term ends
+)
+
+// publisher stores events, many in flight. Each one names the sequence that
+// must come before it: if one is lost the server refuses all behind it, so
+// there is never a gap and never a duplicate. After the first failure nothing
+// more is published.
+//
+// A trickle is published one by one, each with an acknowledgement of its own.
+// In a burst the events go by fast ingest, where the server acknowledges
+// hundreds at a time; it ends when the burst does, or with the next cut.
+//
+// Its methods are for one goroutine, but for stored.
+type publisher struct {
+	js     jetstream.JetStream
+	next   uint64        // sequence that the next event gets
+	window chan struct{} // one for each event in flight, those of a burst aside
+	broken chan error    // the first failure
+
+	canBurst bool
+	bursting bool
+	burst    jetstreamext.FastPublisher // nil: none is open
+	bytes    int                        // of its bodies
+
+	mu      sync.Mutex
+	flying  int           // bytes of the bodies in window
+	landed  chan struct{} // has one where flying became less
+	acked   uint64        // sequence that was stored last
+	waiting chan struct{} // closed when acked reaches target, or with the first failure
+	target  uint64
+	failure error // the first
+}
+
+func newPublisher(b *bus.Bus, next uint64, canBurst bool) (*publisher, error) {
+	p := &publisher{
+		next: next, acked: next - 1, canBurst: canBurst,
+		window: make(chan struct{}, publishWindow), broken: make(chan error, 1), landed: make(chan struct{}, 1),
+	}
+	js, err := jetstream.New(b.PublicJetStream().Conn(),
+		jetstream.WithPublishAsyncMaxPending(2*publishWindow), jetstream.WithPublishAsyncTimeout(ackTimeout), jetstream.WithDefaultTimeout(ackTimeout),
+		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, m *nats.Msg, ack *jetstream.PubAck) {
+			p.land(m)
+			p.ack(ack.Sequence)
+		}),
+		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, m *nats.Msg, err error) {
+			p.land(m)
+			p.fail(err)
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("publish events: %w", err)
+	}
+	p.js = js
+	return p, nil
+}
+
+// publish sends one event. It waits while too many are in flight.
+func (p *publisher) publish(ctx context.Context, subject string, m normalizer.Message) error {
+	if p.canBurst && !p.bursting && len(p.window) >= burstAt {
+		p.bursting = true
+	}
+	msg := p.message(subject, m)
+	var err error
+	if p.bursting {
+		err = p.fast(ctx, msg)
+	} else {
+		err = p.single(ctx, msg)
+	}
+	if err != nil {
+		return fmt.Errorf("publish events: %w", err)
+	}
+	p.next++
+	return nil
+}
+
+// message has one backing array for the values of both headers, and one
+// string for their bytes.
+func (p *publisher) message(subject string, m normalizer.Message) *nats.Msg {
+	var buf [96]byte
+	b := bus.AppendPos(buf[:0], m.Pos)
+	n := len(b)
+	text := string(strconv.AppendUint(b, p.next-1, 10))
+	values := [2]string{text[:n], text[n:]}
+	return &nats.Msg{
+		Subject: subject,
+		Header:  nats.Header{bus.HeaderPos: values[0:1:1], jetstream.ExpectedLastSeqHeader: values[1:2:2]},
+		Data:    m.Body,
+	}
+}
+
+func (p *publisher) single(ctx context.Context, m *nats.Msg) error {
+	for !p.lift(m) {
+		select {
+		case <-p.landed:
+		case err := <-p.broken:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	_, err := p.js.PublishMsgAsync(m)
+	return err
+}
+
+// lift makes m one of those in flight, if there is room for it.
+func (p *publisher) lift(m *nats.Msg) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.flying > 0 && p.flying+len(m.Data) > publishBytes {
+		return false
+	}
+	select {
+	case p.window <- struct{}{}:
+		p.flying += len(m.Data)
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *publisher) land(m *nats.Msg) {
+	p.mu.Lock()
+	p.flying -= len(m.Data)
+	<-p.window
+	p.mu.Unlock()
+	select {
+	case p.landed <- struct{}{}:
+	default:
+	}
+}
+
+func (p *publisher) fast(ctx context.Context, m *nats.Msg) error {
+	if p.bytes += len(m.Data); p.burst != nil && p.bytes > publishBytes {
+		if err := p.settle(ctx); err != nil {
+			return err
+		}
+	}
+	if p.burst == nil {
+		burst, err := jetstreamext.NewFastPublisher(p.js,
+			jetstreamext.FastPublishFlowControl{Flow: 500, MaxOutstandingAcks: 4, AckTimeout: ackTimeout},
+			jetstreamext.WithFastPublisherErrorHandler(p.fail))
+		if err != nil {
+			return err
+		}
+		p.burst, p.bytes = burst, len(m.Data)
+	}
+	_, err := p.burst.AddMsg(m)
+	return err
+}
+
+// settle ends a burst: it waits until all of it is stored.
+func (p *publisher) settle(ctx context.Context) error {
+	if p.burst == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	burst := p.burst
+	p.burst = nil
+	ack, err := burst.Close(ctx)
+	if err != nil {
+		return fmt.Errorf("publish events: %w", err)
+	}
+	if ack.Sequence != p.next-1 {
+		return fmt.Errorf("publish events: stored up to %d, want %d", ack.Sequence, p.next-1)
+	}
+	p.ack(ack.Sequence)
+	return nil
+}
+
+// quiet ends a burst for good: what comes next is a trickle.
+func (p *publisher) quiet(ctx context.Context) error {
+	p.bursting = false
+	return p.settle(ctx)
+}
+
+func (p *publisher) ack(seq uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.acked = max(p.acked, seq)
+	if p.waiting != nil && p.acked >= p.target {
+		close(p.waiting)
+		p.waiting = nil
+	}
+}
+
+func (p *publisher) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failure != nil {
+		return
+	}
+	p.failure = fmt.Errorf("publish events: %w", err)
+	p.broken <- p.failure
+	if p.waiting != nil {
+		close(p.waiting)
+		p.waiting = nil
+	}
+}
+
+// idle reports whether nothing is in flight.
+func (p *publisher) idle() bool { return len(p.window) == 0 && p.burst == nil }
+
+// stored waits until all events up to sequence seq are stored, or one is not.
+// One waits at a time.
+func (p *publisher) stored(ctx context.Context, seq uint64) error {
+	p.mu.Lock()
+	if p.acked >= seq || p.failure != nil {
+		defer p.mu.Unlock()
+		return p.reached(seq)
+	}
+	wait := make(chan struct{})
+	p.waiting, p.target = wait, seq
+	p.mu.Unlock()
+	select {
+	case <-wait:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.reached(seq)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(2 * ackTimeout):
+		return errors.New("publish events: no acknowledgement")
+	}
+}
+
+// reached is why the events up to sequence seq are not all stored, if they are not.
+func (p *publisher) reached(seq uint64) error {
+	if p.acked >= seq {
+		return nil
+	}
+	return p.failure
+}
+
+// close waits until what is in flight is stored or refused: only then can
+// the stream's last event be believed.
+func (p *publisher) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), ackTimeout)
+	defer cancel()
+	if err := p.settle(ctx); err != nil {
+		p.fail(err)
+	}
+	select {
+	case <-p.js.PublishAsyncComplete():
+	case <-ctx.Done():
+	}
+	p.js.CleanupPublisher()
+}

@@ -1,0 +1,202 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+)
+
+// Rebuilt is what a rebuild found.
+type Rebuilt struct {
+	Entries     uint64   `json:"entries"`     // of RAW that were read
+	Runs        int      `json:"runs"`        // that RAW covers from their beginning, and were compared
+	Partial     int      `json:"partial"`     // that RAW covers in part, and were not
+	Older       int      `json:"older"`       // of those compared, whose records an older linesman made: they say less
+	Events      int      `json:"events"`      // that were compared
+	Differences []string `json:"differences"` // at most MaxDifferences sentences
+}
+
+// MaxDifferences is how many differences a rebuild tells; it stops at them.
+const MaxDifferences = 100
+
+// Rebuild makes EVENTS and RUNS again from RAW, under another prefix, and
+// compares them with what is stored, as far as RAW covers it from a run's
+// beginning. It works beside a running normalizer, and removes what it made.
+func Rebuild(ctx context.Context, b *bus.Bus, backends []normalizer.Backend, maxLine int, log *zap.Logger) (r Rebuilt, err error) {
+	raw, err := b.JetStream().Stream(ctx, b.Raw())
+	if err != nil {
+		return r, fmt.Errorf("stream %s: %w", b.Raw(), err)
+	}
+	state := raw.CachedInfo().State
+	if state.Msgs == 0 {
+		return r, nil
+	}
+	if err := b.Reached(ctx, state.LastSeq); err != nil {
+		return r, err
+	}
+	scratch := b.Under(bus.Names{Prefix: b.Prefix + "_rebuild_" + bus.StreamID(time.Now())})
+	defer func() { err = errors.Join(err, scratch.RemoveStreams(context.WithoutCancel(ctx))) }()
+	if err := scratch.CreateScratch(ctx); err != nil {
+		return r, err
+	}
+	n := &Normalizer{Bus: b, Backends: backends, MaxLine: maxLine, Log: log, Out: scratch.Names, Until: state.LastSeq}
+	if err := n.Run(ctx); err != nil {
+		return r, err
+	}
+	if err := ctx.Err(); err != nil {
+		return r, err
+	}
+	r.Entries = state.LastSeq - state.FirstSeq + 1
+	return r, compare(ctx, b, scratch, state.FirstSeq, &r)
+}
+
+// compare compares run by run what is stored with what was made again.
+func compare(ctx context.Context, b, made *bus.Bus, firstRaw uint64, r *Rebuilt) error {
+	stream, err := b.JetStream().Stream(ctx, bucket.Stream(made.Runs()))
+	if err != nil {
+		return err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bucket.Subject(made.Runs(), ">")))
+	if err != nil {
+		return err
+	}
+	prefix := bucket.Subject(made.Runs(), "")
+	late := time.Now().Add(5 * time.Second) // for the records of a cut that is under way
+	for subject := range info.State.Subjects {
+		if err := compareRun(ctx, b, made, subject[len(prefix):], firstRaw, late, r); err != nil {
+			return err
+		}
+		if len(r.Differences) >= MaxDifferences {
+			return nil
+		}
+	}
+	return nil
+}
+
+func compareRun(ctx context.Context, b, made *bus.Bus, run string, firstRaw uint64, late time.Time, r *Rebuilt) error {
+	differ := func(format string, a ...any) {
+		if len(r.Differences) < MaxDifferences {
+			r.Differences = append(r.Differences, "run "+run+": "+fmt.Sprintf(format, a...))
+		}
+	}
+	want, _, err := made.Record(ctx, run)
+	if err != nil {
+		return err
+	}
+	if want == nil {
+		return nil
+	}
+	have, ok, err := recordUpTo(ctx, b, run, want.Seq, late)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if removed, err := b.Removed(ctx, run); removed || err != nil {
+			return err
+		}
+		differ("has no record")
+		return nil
+	}
+	if firstRaw > 1 && (want.Gaps > have.Gaps || want.QueuedAt != have.QueuedAt || want.StartedAt != have.StartedAt && want.QueuedAt == 0) {
+		r.Partial++ // its beginning has aged out
+		return nil
+	}
+	r.Runs++
+	if !have.State.Final() && !have.Waits() && want.Seq < have.Seq {
+		return compareEvents(ctx, b, made, run, false, differ, r)
+	}
+	older, err := older(ctx, b, run)
+	if err != nil {
+		return err
+	}
+	if older {
+		r.Older++
+	} else if got, want := comparable(have), comparable(want); !bytes.Equal(got, want) {
+		differ("the record differs")
+	}
+	return compareEvents(ctx, b, made, run, have.State.Final() || have.Waits(), differ, r)
+}
+
+// recordUpTo is the record of a run once it covers RAW up to seq, or as it is
+// when it is too late. What the normalizer has reached is told before the
+// records of that are stored.
+func recordUpTo(ctx context.Context, b *bus.Bus, run string, seq uint64, late time.Time) (*runs.Record, bool, error) {
+	for {
+		record, ok, err := b.Record(ctx, run)
+		if err != nil || ok && record.Seq >= seq || time.Now().After(late) {
+			return record, ok, err
+		}
+		if removed, err := b.Removed(ctx, run); removed || err != nil {
+			return nil, false, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// older reports whether one of the first builds made the beginning of a run's
+// record.
+func older(ctx context.Context, b *bus.Bus, run string) (bool, error) {
+	stream, err := b.JetStream().Stream(ctx, bucket.Stream(b.Runs()))
+	if err != nil {
+		return false, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.Runs(), run))
+	if err != nil {
+		return false, err
+	}
+	var v stored
+	err = json.Unmarshal(m.Data, &v)
+	return v.Older || m.Header.Get(bus.HeaderRow) == "", err
+}
+
+// comparable is a record without what depends on runs that RAW may no longer hold.
+func comparable(r *runs.Record) []byte {
+	c := *r
+	c.Before, c.Own = nil, nil
+	return c.JSON()
+}
+
+// compareEvents compares the events of a run, in order; of a run that has
+// ended there must be as many.
+func compareEvents(ctx context.Context, b, made *bus.Bus, run string, ended bool, differ func(string, ...any), r *Rebuilt) error {
+	have, err := collect(ctx, b, run)
+	if err != nil {
+		return err
+	}
+	want, err := collect(ctx, made, run)
+	if err != nil {
+		return err
+	}
+	if n := len(want) - len(have); n > 0 && len(have) > 0 && (have[0].Pos != want[0].Pos) {
+		want = want[n:] // the oldest events are gone, by age or size
+	}
+	for i := range min(len(have), len(want)) {
+		r.Events++
+		if h, w := have[i], want[i]; h.Token != w.Token || h.Pos != w.Pos || h.sum != w.sum {
+			differ("event %d (stream sequence %d) differs", i+1, h.Seq)
+			return nil
+		}
+	}
+	switch n := len(have) - len(want); {
+	case n < 0:
+		differ("%d events are missing", -n)
+	case n > 0 && ended:
+		differ("%d events too many", n)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/runs"
+)
+
+// recent remembers the last few names that it was told.
+type recent struct {
+	names map[string]bool
+	order [1024]string
+	next  int
+}
+
+func (r *recent) has(name string) bool { return r.names[name] }
+
+func (r *recent) add(name string) {
+	if r.names == nil {
+		r.names = make(map[string]bool, len(r.order))
+	}
+	if r.names[name] {
+		return
+	}
+	delete(r.names, r.order[r.next])
+	r.order[r.next] = name
+	r.names[name] = true
+	r.next = (r.next + 1) % len(r.order)
+}
+
+// threadUsage is what a thread has used so far, and by which run: agents
+// report the total of the thread, also when a later process resumes it.
+type threadUsage struct {
+	Events string     `json:"event_stream"` // as in a run's record: another one voids it
+	Runs   string     `json:"run_stream"`   // and so do records that are made anew
+	Run    string     `json:"run"`          // the last one to add to it
+	Named  uint64     `json:"raw_seq"`      // where that run named the thread first
+	Total  runs.Usage `json:"total"`        // after it
+	Before runs.Usage `json:"before"`       // when it began
+	dirty  bool       // not stored yet
+}
+
+// maxThreads is how many threads' usage is held once it is stored.
+const maxThreads = 4096
+
+// threadKey is a thread's key in its bucket: any id becomes a valid one.
+func threadKey(thread string) string {
+	sum := sha256.Sum256([]byte(thread))
+	return hex.EncodeToString(sum[:16])
+}
+
+// thread finds what the run's thread had used before the run.
+func (s *session) thread(ctx context.Context, r *run) error {
+	id := r.Record.Thread
+	u, ok := s.threads[id]
+	if !ok {
+		if _, _, err := s.loadKey(ctx, s.Out.Threads(), threadKey(id), &u); err != nil {
+			return err
+		}
+	}
+	r.named = r.Seen()
+	switch {
+	case u.Events != s.streams.events || u.Runs != s.streams.runs: // none, or of what is being made again
+	case u.Run == r.Record.ID:
+		r.named = u.Named
+		if u.Before != (runs.Usage{}) {
+			r.Record.Resumed(u.Before)
+		}
+	case u.Named < r.named && u.Total != (runs.Usage{}):
+		r.Record.Resumed(u.Total)
+	}
+	return nil
+}
+
+// used notes what the run's thread has used.
+func (s *session) used(r *run) {
+	u := threadUsage{Events: s.streams.events, Runs: s.streams.runs, Run: r.Record.ID, Named: r.named, Total: *r.Record.Usage, dirty: true}
+	if r.Record.Before != nil {
+		u.Before = *r.Record.Before
+	}
+	s.threads[r.Record.Thread] = u
+}
+
+// usages takes those that are not stored, to store them, and forgets others
+// where there are too many.
+func (s *session) usages() ([]keyed, error) {
+	var changed []keyed
+	for id, u := range s.threads {
+		if !u.dirty {
+			if len(s.threads) > maxThreads {
+				delete(s.threads, id)
+			}
+			continue
+		}
+		b, err := json.Marshal(u)
+		if err != nil {
+			return nil, err
+		}
+		changed = append(changed, keyed{subject: bucket.Subject(s.Out.Threads(), threadKey(id)), value: b})
+		u.dirty = false
+		s.threads[id] = u
+	}
+	return changed, nil
+}

@@ -1,0 +1,171 @@
+package reader
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const testStream = "EVENTS"
+
+// twoLeaders answers for a stream with one event, as two servers do that both
+// take themselves for its leader: the first requests for a message reach the one
+// that has nothing, and all others the one that tells of the end.
+type twoLeaders struct {
+	js      jetstream.JetStream
+	info    jetstream.StreamInfo
+	event   uint64       // 0: it was removed
+	without atomic.Int32 // so many requests for a message reach the former leader
+	asked   atomic.Int32
+}
+
+func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerInfo) *twoLeaders {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true}) // without JetStream
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	client, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	js, err := jetstream.New(client, jetstream.WithDefaultTimeout(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &twoLeaders{js: js, event: event, info: jetstream.StreamInfo{
+		Config:  jetstream.StreamConfig{Name: testStream, AllowDirect: true},
+		Created: time.Unix(1, 0).UTC(), State: jetstream.StreamState{Msgs: 1, LastSeq: last},
+		Cluster: &jetstream.ClusterInfo{Leader: "a", Replicas: replicas},
+	}}
+	for subject, answer := range map[string]nats.MsgHandler{
+		"$JS.API.STREAM.INFO.": func(m *nats.Msg) { l.answer(m, l.info) }, "$JS.API.STREAM.MSG.GET.": l.message, directGet: l.batch,
+	} {
+		if _, err := nc.Subscribe(subject+testStream, answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *twoLeaders) answer(m *nats.Msg, with any) {
+	b, err := json.Marshal(with)
+	if err == nil {
+		_ = m.Respond(b)
+	}
+}
+
+func (l *twoLeaders) message(m *nats.Msg) {
+	l.asked.Add(1)
+	var ask struct{ Seq uint64 }
+	if json.Unmarshal(m.Data, &ask) != nil || l.without.Add(-1) >= 0 || ask.Seq > l.event {
+		l.answer(m, map[string]any{"error": jetstream.APIError{Code: 404, ErrorCode: jetstream.JSErrCodeMessageNotFound}})
+		return
+	}
+	l.answer(m, map[string]any{"message": map[string]any{"seq": l.event}})
+}
+
+// batch answers direct gets: a copy that lags, too, has nothing as long as the
+// former leader is asked.
+func (l *twoLeaders) batch(m *nats.Msg) {
+	var ask struct{ Seq uint64 }
+	if json.Unmarshal(m.Data, &ask) != nil || l.without.Load() > 0 || ask.Seq > l.event {
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{headerStatus: {"404"}}})
+		return
+	}
+	at := strconv.FormatUint(l.event, 10)
+	_ = m.RespondMsg(&nats.Msg{Data: []byte("{}"), Header: nats.Header{jetstream.SequenceHeader: {at}, headerBefore: {"0"}}})
+	_ = m.RespondMsg(&nats.Msg{Header: nats.Header{headerStatus: {"204"}, headerBefore: {at}, headerPending: {"0"}}})
+}
+
+var (
+	heard   = &jetstream.PeerInfo{Active: 100 * time.Millisecond}
+	stopped = &jetstream.PeerInfo{Active: time.Minute}
+)
+
+// A leader that was stopped answers that it has nothing, and another one tells
+// of the end: what lies between is read all the same.
+func TestAFormerLeaderDoesNotHideEvents(t *testing.T) {
+	t.Parallel()
+	enough := errors.New("enough")
+	for _, follow := range []bool{true, false} {
+		t.Run(fmt.Sprintf("follow %t", follow), func(t *testing.T) {
+			t.Parallel()
+			l := startLeaders(t, 7, 10, heard, stopped)
+			l.without.Store(1)
+			d := NewDirect(l.js, testStream, "events.codex.x.*", "live.codex.x.*", false, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			each := func(m *jetstream.RawStreamMsg) (bool, error) {
+				if m.Sequence != 7 {
+					t.Errorf("got event %d", m.Sequence)
+				}
+				return false, enough
+			}
+			read := func() error { return d.Follow(ctx, each) }
+			if !follow {
+				read = func() error { return d.UpTo(ctx, &l.info, 10, each) }
+			}
+			if err := read(); !errors.Is(err, enough) {
+				t.Errorf("the event is not read: %v, on from %d", err, d.from)
+			}
+		})
+	}
+}
+
+// A reader does not wait for removed events. It stops at once if the leader has
+// heard from all copies, and otherwise after a second answer, two seconds later.
+func TestAnEndThatWasRemovedIsBelieved(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]*jetstream.PeerInfo{"all follow": heard, "one was stopped": stopped} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := startLeaders(t, 0, 10, heard, other)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			d := NewDirect(l.js, testStream, "events.codex.x.*", "live.codex.x.*", false, 1)
+			if err := d.UpTo(ctx, &l.info, 10, func(*jetstream.RawStreamMsg) (bool, error) { return true, nil }); err != nil {
+				t.Error(err)
+			}
+			if n := l.asked.Load(); (n == 1) != (other == heard) {
+				t.Errorf("the leader is asked %d times", n)
+			}
+			d.created = l.info.Created
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				if _, err := d.left(ctx); err == nil && d.from == 11 {
+					return
+				}
+				select {
+				case <-ctx.Done():
+					t.Fatal("the follower does not go on")
+				case <-tick.C:
+				}
+			}
+		})
+	}
+}

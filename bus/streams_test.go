@@ -1,0 +1,156 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/runs"
+)
+
+func TestTwoWritersOfOneRun(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	first, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte(`{"worker":"first"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte(`{"worker":"second"}`)}); !errors.Is(err, runs.ErrMoved) {
+		t.Fatalf("the second start: %v", err)
+	}
+	if !second.Mark().Started {
+		t.Error("the second writer was not told of the first one's start")
+	}
+	if err := second.Append(t.Context(), runs.Entry{Kind: runs.Cancelled, Time: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")}); !errors.Is(err, runs.ErrMoved) || !first.Mark().Cancelled {
+		t.Fatalf("after a cancel: %v, %+v", err, first.Mark())
+	}
+	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	if err := b.Health(t.Context()); err == nil || !strings.Contains(err.Error(), "no normalizer") {
+		t.Errorf("without a normalizer: %v", err)
+	}
+	office(t, s)
+	deadline := time.After(time.Minute)
+	for b.Health(t.Context()) != nil {
+		select {
+		case <-deadline:
+			t.Fatal(b.Health(t.Context()))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err := b.JetStream().DeleteStream(t.Context(), b.Raw()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Health(t.Context()); err == nil || !strings.Contains(err.Error(), b.Raw()) {
+		t.Errorf("without RAW: %v", err)
+	}
+}
+
+func TestSubscriberReadsEventsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	office(t, s)
+	login := bus.Login{URL: s.URL(), User: embedded.SubscriberUser, Password: s.Credentials[embedded.SubscriberUser]}
+	sub, err := bus.Connect(t.Context(), login, bus.Login{}, bustest.Names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
+	bustest.Ended(t, b, "a")
+	n := 0
+	if err := sub.Read(t.Context(), bus.Filter{Run: "a"}, func(bus.Stored) error { n++; return nil }); err != nil || n != 5 {
+		t.Errorf("subscriber: %d events, %v", n, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := sub.JetStream().Stream(ctx, b.Raw()); err == nil {
+		t.Error("the subscriber sees RAW")
+	}
+	if _, err := sub.JetStream().Publish(ctx, b.EventSubject("codex", "a", "status"), []byte("{}")); err == nil {
+		t.Error("the subscriber can write EVENTS")
+	}
+}
+
+func TestChangedConfigurationIsReported(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	limits := bus.DefaultLimits()
+	if changed, err := b.Ensure(t.Context(), limits); err != nil || len(changed) != 0 {
+		t.Fatalf("the same again: %v, %v", changed, err)
+	}
+	limits.RawAge = time.Hour
+	changed, err := b.Ensure(t.Context(), limits)
+	if err != nil || len(changed) != 1 || !strings.Contains(changed[0], "max_age changed from 72h0m0s to 1h0m0s") {
+		t.Errorf("%q, %v", changed, err)
+	}
+}
+
+func TestNewerFormatIsRefused(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	stream, err := b.JetStream().Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.Metadata = map[string]string{"linesman.format": "2"}
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err == nil || !strings.Contains(err.Error(), "format") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRecordsAreReadFromTheLeaderAlone(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	for _, name := range []string{b.Runs(), b.State(), b.Threads()} {
+		s, err := b.JetStream().Stream(t.Context(), bucket.Stream(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.CachedInfo().Config.AllowDirect {
+			t.Errorf("%s: a replica that lags may answer", name)
+		}
+	}
+}
+
+// Raw logs are read by who goes on behind what it reads: a worker, and the
+// normalizer where it had no memory for a long line.
+func TestRawLogsAreReadFromTheLeaderAlone(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	s, err := b.JetStream().Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.CachedInfo().Config.AllowDirect {
+		t.Errorf("%s: a replica that lags may answer", b.Raw())
+	}
+}

@@ -1,0 +1,60 @@
+package bus_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/runs"
+)
+
+// 1. A responder follows the beats of a worker; the stream has come to
+// sequence N. 2. The bucket is deleted and made anew at once, as by a restore.
+// The ordered consumer is made again by the client library, beyond the new
+// stream's end: it brings nothing, and there is no error.
+//
+// Consequence: no worker is heard until the new stream has passed N, which with
+// a checkpoint a second may be days; all are taken for gone, and their silent
+// runs are ended as lost after stuck_after. WatchRuns has the same hole.
+func TestAWatchHearsOfAStreamThatWasMadeAnew(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)
+	say := func(slots int) error {
+		return w.BeatOnce(t.Context(), runs.Beat{ID: "here", Name: "here", Slots: slots}, time.Minute)
+	}
+	for range 50 {
+		if err := say(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel()
+	var mu sync.Mutex
+	slots := 0
+	heard := func(want int) func() bool {
+		return func() bool { mu.Lock(); defer mu.Unlock(); return slots == want }
+	}
+	watch.Go(func() {
+		err := r.WatchBeats(ctx, func(v runs.Beat, _ time.Time) { mu.Lock(); defer mu.Unlock(); slots = v.Slots })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	bustest.Until(t, "nothing is heard", heard(1))
+	bustest.Remake(t, b, b.JetStream(), bucket.Stream(b.State()))
+	bustest.Until(t, "what is said after the bucket was made anew is not heard", func() bool {
+		if bustest.LastSeq(t, b.JetStream(), bucket.Stream(b.State())) < 40 {
+			if err := say(2); err != nil {
+				t.Logf("beat: %v", err)
+			}
+		}
+		return heard(2)()
+	})
+}
