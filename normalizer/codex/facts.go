@@ -211,7 +211,7 @@ func read(v scan.Value, failed bool) *runs.Findings {
 	if len(v.Raw) > maxHead+maxTail {
 		first, last = v.Raw[:whole(v.Raw, maxHead)], tail(v.Raw, maxTail)
 	}
-	if !failed && !runs.Telling(first) && !runs.Telling(last) {
+	if !failed && !runs.MayHaveFindings(first) && !runs.MayHaveFindings(last) {
 		return nil
 	}
 	var buf [2 << 10]byte

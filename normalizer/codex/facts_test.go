@@ -114,12 +114,12 @@ func TestFailedCommandsAreThoseWithAnExitStatus(t *testing.T) {
 		``:                                       false,
 	} {
 		r := fold(command("KeyError: 'x'\nsrc/a.py:3: no", rest))
-		if got := r.Trouble != nil && len(r.Trouble.Locations) == 1 && r.Trouble.ErrorType == "KeyError"; got != failed {
-			t.Errorf("%s: %+v", rest, r.Trouble)
+		if got := r.Diagnostics != nil && len(r.Diagnostics.Locations) == 1 && r.Diagnostics.ErrorType == "KeyError"; got != failed {
+			t.Errorf("%s: %+v", rest, r.Diagnostics)
 		}
 	}
-	if r := fold(`{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"KeyError: a.py:3 3 passed in 0.1s"}}`); r.Trouble != nil || r.Tests != nil {
-		t.Errorf("read out of a message: %+v, %+v", r.Trouble, r.Tests)
+	if r := fold(`{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"KeyError: a.py:3 3 passed in 0.1s"}}`); r.Diagnostics != nil || r.Tests != nil {
+		t.Errorf("read out of a message: %+v, %+v", r.Diagnostics, r.Tests)
 	}
 }
 
