@@ -9,9 +9,10 @@ import (
 
 // Limits of the lists of files in a record.
 const (
-	MaxPaths   = 50      // paths in each list
-	MaxPath    = 512     // bytes of JSON of one path
-	maxAllPath = 7 << 10 // bytes of JSON of all paths
+	MaxPaths   = 50           // paths in each list
+	MaxPath    = 512          // bytes of JSON of one path
+	MaxEdits   = 3 * MaxPaths // edits that a backend reports for one line; more are only counted
+	maxAllPath = 7 << 10      // bytes of JSON of all paths
 )
 
 // Files is the net effect of a run on files: a file that was added and then

@@ -16,9 +16,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// FuzzLine: whatever a line holds, it gives events within their bounds, at
-// least one unless it is blank; it is called invalid just where encoding/json
-// cannot decode it; and the dialect's state tells all it knows.
+// Any line results in events within their limits, and in at least one event unless
+// it is blank. It is invalid if and only if encoding/json rejects it. The state of
+// the dialect survives a round trip.
 func FuzzLine(f *testing.F) {
 	files, err := filepath.Glob("../../test/corpus/codex/*.jsonl")
 	if err != nil || len(files) == 0 {
@@ -37,7 +37,8 @@ func FuzzLine(f *testing.F) {
 	}
 	for _, line := range []string{
 		`{"type":"item.completed","item_id":"i","item_type":"command_execution","content":{"stdout":"x"},"delta":"y"}`,
-		`{"type":"item.failed","item":{"type":"reasoning","error":{"message":"\ud83d"}}}`, `{"\u0074ype":1e400}`, "{\"type\":\"x\xff\"}", "\u2028 ", "[[[[",
+		`{"type":"item.failed","item":{"type":"reasoning","error":{"message":"\ud83d"}}}`, `{"\u0074ype":1e400}`,
+		"{\"type\":\"x\xff\"}", "\u2028 ", "[[[[",
 		`{"type":"turn.completed","conversation_id":"t","usage":{"input_tokens":1,"input_tokens":"2"}}`, "",
 	} {
 		f.Add([]byte(line))
@@ -45,13 +46,13 @@ func FuzzLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		line = bytes.TrimSuffix(line, []byte{'\n'})
 		if bytes.IndexByte(line, '\n') >= 0 {
-			return // several
+			return // several lines
 		}
 		messages, fold := backendtest.Fold(codex.Backend{}, backendtest.Output(slices.Concat(line, []byte{'\n'})))
 		backendtest.Check(t, "codex", messages)
 		blank := utf8.Valid(line) && len(bytes.TrimFunc(line, unicode.IsSpace)) == 0
 		if blank != (len(messages) == 0) {
-			t.Errorf("%d messages of a line that is blank: %v", len(messages), blank)
+			t.Errorf("%d messages; blank: %v", len(messages), blank)
 		}
 		if size := len(fold.Record.JSON()); size > runs.MaxRecord {
 			t.Errorf("a record of %d bytes", size)
@@ -64,13 +65,14 @@ func FuzzLine(f *testing.F) {
 		invalid := json.Unmarshal(line, &v) != nil
 		if utf8.Valid(line) {
 			if invalid != (fault == normalizer.InvalidJSON) || fault == normalizer.InvalidUTF8 {
-				t.Errorf("fault %d, encoding/json refuses it: %v", fault, invalid)
+				t.Errorf("fault %d, rejected by encoding/json: %v", fault, invalid)
 			}
 		} else if fault != normalizer.InvalidUTF8 {
 			t.Errorf("fault %d of a line that is not UTF-8", fault)
 		}
 		object, _ := v.(map[string]any)
-		if _, typed := object["type"].(string); !invalid && utf8.Valid(line) && bytes.Count(line, []byte("type")) == 1 && typed == (fault == normalizer.MissingType) {
+		if _, typed := object["type"].(string); !invalid && utf8.Valid(line) &&
+			bytes.Count(line, []byte("type")) == 1 && typed == (fault == normalizer.MissingType) {
 			t.Errorf("fault %d, has a type: %v", fault, typed)
 		}
 
@@ -83,7 +85,7 @@ func FuzzLine(f *testing.F) {
 			t.Fatal(err)
 		}
 		if again, err := restored.State(); err != nil || !bytes.Equal(again, state) {
-			t.Errorf("state %s comes back as %s, %v", state, again, err)
+			t.Errorf("state %s is restored as %s, %v", state, again, err)
 		}
 	})
 }
