@@ -66,7 +66,7 @@ func TestExit(t *testing.T) {
 		{"non-zero without a line", "", false, `{"reason":"exited","code":101}`,
 			last{failure("codex exited non-zero: exit_code=101 (stderr redacted)"),
 				`{"status":{"success":false,"code":101,"signal":null}}`}, runs.StateFailed, "failed (exit status 101)"},
-		{"non-zero behind a completed turn", completeLine, false, `{"reason":"exited","code":2}`,
+		{"non-zero after a completed turn", completeLine, false, `{"reason":"exited","code":2}`,
 			last{completeEvent, failure("codex exited non-zero: exit_code=2 (stderr redacted)"),
 				`{"status":{"success":false,"code":2,"signal":null}}`}, runs.StateFailed, "failed (exit status 2)"},
 		{"signal", messageLine, false, `{"reason":"exited","signal":15}`,

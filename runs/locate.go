@@ -86,7 +86,7 @@ func findLocations(text []byte, mark string) []match {
 	return found
 }
 
-// colonLocation parses the location whose colon is at offset at: PATH:LINE,
+// colonLocation parses the location whose colon is text[at]: PATH:LINE,
 // PATH:LINE:COLUMN or PATH(LINE,COLUMN):.
 func colonLocation(text []byte, at int) (Location, bool) {
 	var l Location
@@ -136,7 +136,7 @@ func colonLocation(text []byte, at int) (Location, bool) {
 	return l, l.File != ""
 }
 
-// pythonLocation parses the location whose [pythonMark] is at offset at.
+// pythonLocation parses the location whose [pythonMark] begins at text[at].
 func pythonLocation(text []byte, at int) (Location, bool) {
 	start := bytes.LastIndexByte(text[max(at-maxLocationFile, 0):at], '"')
 	if start < 0 {

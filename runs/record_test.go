@@ -343,7 +343,7 @@ func TestSourceAndLabels(t *testing.T) {
 			Labels: map[string]string{"k": strings.Repeat("v", runs.MaxLabelValue+1)}}))}, "run", nil},
 		{"a label with a control character",
 			[]string{`{"source":"run","labels":{"team":"core","k":"a\nb"}}`}, "run", nil},
-		{"invalid labels behind valid ones", []string{`{"labels":{"team":"core"}}`, `{"labels":{"":"x"}}`}, "", labels},
+		{"invalid labels after valid ones", []string{`{"labels":{"team":"core"}}`, `{"labels":{"":"x"}}`}, "", labels},
 	} {
 		r := runs.NewRecord("T-local-x", "codex")
 		for _, body := range c.bodies {

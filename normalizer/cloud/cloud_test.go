@@ -1,18 +1,10 @@
 package cloud_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"unicode"
-	"unicode/utf8"
 
-	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/runs"
@@ -95,41 +87,4 @@ func TestDiffSetsFiles(t *testing.T) {
 	}
 }
 
-// Any line results in events and a record within their limits, and in at least one
-// event unless it is blank. It is invalid if and only if encoding/json rejects it.
-func FuzzLine(f *testing.F) {
-	files, err := filepath.Glob("testdata/corpus/*.jsonl")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no recordings, %v", err)
-	}
-	for _, file := range files {
-		out, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for line := range bytes.Lines(out) {
-			f.Add(line)
-		}
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		line = bytes.TrimSuffix(line, []byte{'\n'})
-		if bytes.IndexByte(line, '\n') >= 0 {
-			return // several lines
-		}
-		messages, fold := backendtest.Fold(cloud.Backend{}, backendtest.Output(slices.Concat(line, []byte{'\n'})))
-		backendtest.Check(t, cloud.Agent, messages)
-		if blank := utf8.Valid(line) && len(bytes.TrimFunc(line, unicode.IsSpace)) == 0; blank != (len(messages) == 0) {
-			t.Errorf("%d messages; blank: %v", len(messages), blank)
-		}
-		if size := len(fold.Record.JSON()); size > runs.MaxRecord {
-			t.Errorf("a record of %d bytes", size)
-		}
-		var out normalizer.Out
-		var v any
-		fault := cloud.Backend{}.Dialect().Line(line, &out)
-		if invalid := json.Unmarshal(line, &v) != nil; utf8.Valid(line) &&
-			invalid != (fault == normalizer.InvalidJSON) {
-			t.Errorf("fault %d, rejected by encoding/json: %v", fault, invalid)
-		}
-	})
-}
+func FuzzLine(f *testing.F) { backendtest.FuzzLine(f, cloud.Backend{}, "testdata/corpus") }

@@ -90,7 +90,7 @@ func TestLineBecomes(t *testing.T) {
 		// Invalid lines.
 		{"no JSON", `{oops`, events{parseError("invalid JSON", 5)}},
 		{"two values", `{} {}`, events{parseError("invalid JSON", 5)}},
-		{"a number that no float holds", `{"type":"x","n":1e999}`, events{parseError("invalid JSON", 22)}},
+		{"a number out of range", `{"type":"x","n":1e999}`, events{parseError("invalid JSON", 22)}},
 		{"no UTF-8", "{\"type\":\"x\xff\"}", events{parseError("invalid UTF-8", 13)}},
 		{"neither UTF-8 nor JSON", "{oops\xff", events{parseError("invalid UTF-8", 6)}},
 		{"no object", `["type"]`, events{normalizeError("missing type", 8)}},
@@ -320,7 +320,7 @@ func TestLineBecomes(t *testing.T) {
 		{"the item's own fields go before those at the top", `{"type":"item.completed","item_id":"j",` +
 			`"item_type":"reasoning","text":"top","item":{"id":"i","type":"agent_message","text":"own"},"stdout":"x"}`,
 			events{text("assistant", "own")}},
-		{"fields at the top are not the item's, before or behind it", `{"type":"item.completed","stdout":"abc",` +
+		{"fields at the top are not the item's, before or after it", `{"type":"item.completed","stdout":"abc",` +
 			`"exit_code":1,"item":{"type":"command_execution"},"stderr":"de","status":"failed"}`,
 			events{done(`"kind":"command_execution","status":"completed"`)}},
 		{"a useless item and an older form", `{"type":"item.completed","item":7,"item_type":"agent_message",` +

@@ -1,15 +1,8 @@
 package external_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/backendtest"
@@ -99,47 +92,4 @@ func TestQuestionIsNotPublished(t *testing.T) {
 	}
 }
 
-// Any line results in events and a record within their limits, in at least one
-// event unless it is blank, and in a completion if and only if it is a reply. It
-// is invalid if and only if encoding/json rejects it.
-func FuzzLine(f *testing.F) {
-	files, err := filepath.Glob("testdata/corpus/*.jsonl")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no recordings, %v", err)
-	}
-	for _, file := range files {
-		out, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for line := range bytes.Lines(out) {
-			f.Add(line)
-		}
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		line = bytes.TrimSuffix(line, []byte{'\n'})
-		if bytes.IndexByte(line, '\n') >= 0 {
-			return // several lines
-		}
-		messages, fold := backendtest.Fold(external.Backend{}, backendtest.Output(slices.Concat(line, []byte{'\n'})))
-		backendtest.Check(t, runs.AgentExternal, messages)
-		if blank := utf8.Valid(line) && len(bytes.TrimFunc(line, unicode.IsSpace)) == 0; blank != (len(messages) == 0) {
-			t.Errorf("%d messages; blank: %v", len(messages), blank)
-		}
-		if size := len(fold.Record.JSON()); size > runs.MaxRecord {
-			t.Errorf("a record of %d bytes", size)
-		}
-		if ended := len(messages) > 0 &&
-			messages[len(messages)-1].Token == normalizer.CompletionToken; ended != fold.Done() ||
-			ended != fold.Record.State.Final() {
-			t.Errorf("a completion: %v, done: %v, %s", ended, fold.Done(), fold.Record.State)
-		}
-		var out normalizer.Out
-		var v any
-		fault := external.Backend{}.Dialect().Line(line, &out)
-		if invalid := json.Unmarshal(line, &v) != nil; utf8.Valid(line) &&
-			invalid != (fault == normalizer.InvalidJSON) {
-			t.Errorf("fault %d, rejected by encoding/json: %v", fault, invalid)
-		}
-	})
-}
+func FuzzLine(f *testing.F) { backendtest.FuzzLine(f, external.Backend{}, "testdata/corpus") }
