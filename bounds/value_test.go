@@ -25,7 +25,7 @@ func TestAppendValueWritesAsSerdeJSON(t *testing.T) {
 		{`{"b": 2.50, "c": [ ]}`, `{"b":2.5,"c":[]}`},
 		{` [ 1 , "a" , { "k" : false } , null ] `, `[1,"a",{"k":false},null]`},
 		{`{"z":1,"a":2}`, `{"z":1,"a":2}`},             // the order is kept
-		{`{"id":"a","id":"b"}`, `{"id":"a","id":"b"}`}, // and so is a double
+		{`{"id":"a","id":"b"}`, `{"id":"a","id":"b"}`}, // a duplicate key is kept
 		{`{ "\u0061\/" : "\u00df" }`, `{"a/":"ß"}`},
 		{`"\b\t\n\f\r\"\\"`, `"\b\t\n\f\r\"\\"`},
 		{`"\u0008\u0009\u000A\u000c\u000D\u0022\u005C\u002f"`, `"\b\t\n\f\r\"\\/"`},

@@ -65,18 +65,18 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	case "thread.started", "thread.resumed":
 		return d.threadStarted(out)
 	case "turn.started":
-		d.adoptThread(out)
+		d.updateThread(out)
 		d.startTurn()
 		out.Facts.Turn = runs.TurnStarted
 		out.Event(normalizer.StatusMessage("turn started", nil))
 	case "turn.completed":
-		d.adoptThread(out)
+		d.updateThread(out)
 		d.turn = ""
 		out.Facts.Turn = runs.TurnCompleted
 		out.Facts.Usage = l.usage.totals()
 		out.Event(normalizer.StatusMessage("turn completed", l.usage.data()))
 	case "turn.failed":
-		d.adoptThread(out)
+		d.updateThread(out)
 		d.turn = ""
 		out.Facts.Turn = runs.TurnFailed
 		turnError(l.errorMessage, out)
@@ -120,9 +120,9 @@ func (d *dialect) threadStarted(out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
-// adoptThread sets the thread to that of the line, if the line has a thread id.
-func (d *dialect) adoptThread(out *normalizer.Out) {
-	if id := d.line.ownThread(); id != "" {
+// updateThread sets the thread to that of the line, if the line has a thread id.
+func (d *dialect) updateThread(out *normalizer.Out) {
+	if id := d.line.lineThread(); id != "" {
 		d.setThread(id, out)
 	}
 }
@@ -230,7 +230,7 @@ var todoMessages = [...]string{
 func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	l, it := &d.line, &d.line.item
 	f := normalizer.Facet{
-		ItemID: trimmedText(it.id), ThreadID: l.ownThread(), TurnID: trimmedText(l.turnID), Kind: kind,
+		ItemID: trimmedText(it.id), ThreadID: l.lineThread(), TurnID: trimmedText(l.turnID), Kind: kind,
 	}
 	if f.ThreadID == "" {
 		f.ThreadID = d.thread

@@ -121,8 +121,8 @@ func (l *line) reset() {
 	l.fields = fields{}
 }
 
-// ownThread returns the thread id in the line, or "".
-func (l *line) ownThread() string {
+// lineThread returns the thread id in the line, or "".
+func (l *line) lineThread() string {
 	if id := trimmedText(l.threadID); id != "" {
 		return id
 	}
