@@ -40,14 +40,15 @@ func BenchmarkAppendString(b *testing.B) {
 	}
 }
 
-// benchValues are JSON values: each text as an agent prints it, and what has
-// more structure than text.
+// benchValues returns JSON values: each text as a JSON string, and values with
+// more structure.
 func benchValues() map[string][]byte {
 	values := map[string][]byte{
 		"small":   []byte(`{"content":[{"type":"text","text":"ok"}],"structured_content":null}`),
 		"numbers": []byte("[" + strings.Repeat("1,-25,3.75,1e-7,", 2000) + "0]"),
 		"records": []byte("[" + strings.Repeat(`{"name":"main.go","size":1234,"dir":false},`, 1500) + "null]"),
-		"spaced":  []byte("[\n" + strings.Repeat("  {\n    \"name\": \"main.go\",\n    \"size\": 1234\n  },\n", 1200) + "null]"),
+		"spaced": []byte("[\n" + strings.Repeat("  {\n    \"name\": \"main.go\",\n    \"size\": 1234\n  },\n", 1200) +
+			"null]"),
 		"unicode": []byte(`"` + strings.Repeat(`\u4ee3\u7406 `, 4000) + `"`),
 	}
 	for _, t := range benchTexts {

@@ -1,19 +1,19 @@
-// Package bounds holds the size rules of the event envelope: how long a field
-// may be, what becomes of a longer one, and how long a JSON value is once it is
-// written. It is a leaf: it imports only the standard library, keeps no state,
-// and reads no clock and no file.
+// Package bounds owns the size rules of the event envelope: the limit of each
+// field, how a longer value is truncated, split or dropped, and how many bytes
+// a JSON value has when it is written. It imports only the standard library,
+// keeps no state, and reads no clock and no file.
 //
-//	channel     over MaxChannel    → null (the caller asks ChannelFits)
-//	message     over MaxMessage    → Message: cut, with Suffix
+//	channel     over MaxChannel    → null (the caller checks ChannelFits)
+//	message     over MaxMessage    → Message: truncated, ends with Suffix
 //	text        over MaxText       → Split: several events
-//	final text  over MaxFinalText  → FinalText: cut, with Suffix
+//	final text  over MaxFinalText  → FinalText: truncated, ends with Suffix
 //	data        over MaxData       → Dropped
 //
-// Limits count bytes of UTF-8. Text is measured as decoded, data as serialized,
-// and serialized means as Rust's serde_json writes it, since that is how the
-// envelope's contract counts. The one rule here: the bytes that are measured
-// are the bytes that are written. [AppendString] and [AppendValue] write what
-// [StringSize] and [ValueSize] count.
+// Limits count bytes of UTF-8. Text is measured after decoding, data after
+// serialization in the format of Rust's serde_json, because the contract of the
+// envelope counts in this way. The measured bytes are always the written bytes:
+// [AppendString] and [AppendValue] write exactly the number of bytes that
+// [StringSize] and [ValueSize] return.
 package bounds
 
 import (
@@ -26,69 +26,69 @@ const (
 	MaxChannel   = 128   // of a channel
 	MaxMessage   = 4096  // of a message, Suffix included
 	MaxText      = 65536 // of one part of a text
-	MaxData      = 65536 // of data as serialized
-	MaxFinalText = 65536 // of a completion's final text, Suffix included
+	MaxData      = 65536 // of serialized data
+	MaxFinalText = 65536 // of the final text of a completion, Suffix included
 )
 
-// MaxDepth is how many arrays and objects may lie inside each other in a value
-// that is still read. It is the limit of encoding/json.
+// MaxDepth is the maximum nesting depth of arrays and objects in a value. It is
+// the same as the limit of encoding/json.
 const MaxDepth = 10000
 
-// Suffix ends a text that was truncated. It counts against the limit.
+// Suffix marks the end of a truncated text. Its bytes count against the limit.
 const Suffix = ellipsis + "(truncated)"
 
 const ellipsis = "…"
 
-// Dropped is the JSON that stands in for data over [MaxData].
+// Dropped is the JSON value that replaces data over [MaxData].
 const Dropped = `{"dropped":{"reason":"oversize"}}`
 
-// ChannelFits reports whether s may be an event's channel. One that does not
-// fit is left out whole, never cut.
+// ChannelFits reports whether s is short enough for the channel of an event.
+// A longer channel is omitted, never truncated.
 func ChannelFits(s string) bool {
 	return len(s) <= MaxChannel
 }
 
-// Message returns s cut to [MaxMessage] as [Truncate] does.
+// Message truncates s to [MaxMessage] bytes, see [Truncate].
 func Message(s string) string {
 	return Truncate(s, MaxMessage)
 }
 
-// FinalText returns s cut to [MaxFinalText] as [Truncate] does.
+// FinalText truncates s to [MaxFinalText] bytes, see [Truncate].
 func FinalText(s string) string {
 	return Truncate(s, MaxFinalText)
 }
 
-// Truncate returns s if it has at most bound bytes. Otherwise it returns the
-// longest prefix of s that ends between two code points and leaves room for
-// [Suffix], then Suffix. Where the bound has no room for more than Suffix
-// (14 bytes or less), the result is "…", and "" where it has none for that.
+// Truncate returns s if it has at most limit bytes. Otherwise it returns
+// [Suffix] after the longest prefix of s that leaves room for it and ends
+// between two code points. If limit is 14 bytes or less, which is no more than
+// Suffix itself, the result is "…", or "" if limit is less than 3 bytes.
 //
-// The result never has more than bound bytes, shares no memory with s when it
-// was cut, and is valid UTF-8 if s is.
-func Truncate(s string, bound int) string {
+// The result has at most limit bytes. A truncated result shares no memory with
+// s. If s is valid UTF-8, the result is too.
+func Truncate(s string, limit int) string {
 	switch {
-	case len(s) <= bound:
+	case len(s) <= limit:
 		return s
-	case bound > len(Suffix):
-		return s[:border(s, bound-len(Suffix))] + Suffix
-	case bound >= len(ellipsis):
+	case limit > len(Suffix):
+		return s[:boundary(s, limit-len(Suffix))] + Suffix
+	case limit >= len(ellipsis):
 		return ellipsis
 	default:
 		return ""
 	}
 }
 
-// Split yields s in parts of at most bound bytes, each as long as it can be
-// and ending between two code points. Joined, the parts are s again. No part
-// is empty, except that "" has one empty part. A code point wider than the
-// bound, possible only for a bound below 4, is a part of its own.
+// Split yields consecutive parts of s. Each part has at most limit bytes, is as
+// long as possible, and ends between two code points. The concatenated parts
+// equal s. No part is empty, except that "" has one empty part. A code point
+// longer than limit, possible only if limit is less than 4, is one part.
 //
 // The parts share the memory of s.
-func Split(s string, bound int) iter.Seq[string] {
+func Split(s string, limit int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		rest := s
-		for len(rest) > bound && rest != "" {
-			n := Cut(rest, bound)
+		for len(rest) > limit && rest != "" {
+			n := Cut(rest, limit)
 			if !yield(rest[:n]) {
 				return
 			}
@@ -100,39 +100,39 @@ func Split(s string, bound int) iter.Seq[string] {
 	}
 }
 
-// Cut returns the length of the longest prefix of s that has at most bound
-// bytes and ends between two code points. It is 0 only for "": a first code
-// point wider than the bound is given whole, so that whoever cuts in a loop
-// comes to an end.
-func Cut(s string, bound int) int {
-	if n := border(s, bound); n > 0 {
+// Cut returns the length of the longest prefix of s that has at most limit
+// bytes and ends between two code points. It returns 0 only for "": if the
+// first code point is longer than limit, Cut returns the length of that code
+// point, so that a loop over Cut always terminates.
+func Cut(s string, limit int) int {
+	if n := boundary(s, limit); n > 0 {
 		return n
 	}
 	_, n := utf8.DecodeRuneInString(s)
 	return n
 }
 
-// DataFits reports whether compact, data as it will be written, is short
-// enough. Data that is not gives way to [Dropped] whole.
+// DataFits reports whether compact, the serialized data, is short enough.
+// Longer data is replaced by [Dropped].
 func DataFits(compact []byte) bool {
 	return len(compact) <= MaxData
 }
 
-// border returns the largest n up to bound at which s can be cut without
-// splitting a code point; 0 if there is none. It looks back over one code point
-// at most: where none begins in so many bytes there is no UTF-8 to preserve,
-// and the cut is at bound.
-func border(s string, bound int) int {
-	if bound >= len(s) {
+// boundary returns the largest n <= limit at which s can be cut without
+// splitting a code point, or 0 if there is none. It searches back over at most
+// one code point: if no code point starts there, s is not valid UTF-8 at this
+// offset, and boundary returns limit.
+func boundary(s string, limit int) int {
+	if limit >= len(s) {
 		return len(s)
 	}
-	for n := bound; n > 0 && n > bound-utf8.UTFMax; n-- {
+	for n := limit; n > 0 && n > limit-utf8.UTFMax; n-- {
 		if utf8.RuneStart(s[n]) {
 			return n
 		}
 	}
-	if bound < utf8.UTFMax {
+	if limit < utf8.UTFMax {
 		return 0
 	}
-	return bound
+	return limit
 }

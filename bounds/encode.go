@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 )
 
-// Encode renders v as compact JSON by the rules of [AppendValue]: what was
-// measured with [StringSize] takes just that much.
+// Encode returns v as compact JSON in the format of [AppendValue]. A string in
+// v takes exactly the number of bytes that [StringSize] returns.
 func Encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
-	return AppendValue(nil, b.Bytes())
+	return AppendValue(nil, buf.Bytes())
 }

@@ -2,7 +2,7 @@ package bounds
 
 import "testing"
 
-func TestEncodeTakesWhatWasMeasured(t *testing.T) {
+func TestEncodedSizeIsMeasuredSize(t *testing.T) {
 	for _, s := range []string{"", "<&>", "\u2028\u2029", "\x00\x1f\x7f", "é👩‍💻", "\"\\/"} {
 		b, err := Encode(s)
 		if err != nil || len(b) != StringSize(s) {

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// number reads a number, and lays it out anew unless it is an integer that
-// serde_json holds as one.
+// number reads a number. It reformats every number that serde_json does not
+// store as an integer.
 func (e *editor) number(i int) (int, error) {
 	from := i
 	var ok bool
@@ -39,7 +39,7 @@ func (e *editor) number(i int) (int, error) {
 		return i, nil
 	}
 	f, err := strconv.ParseFloat(string(e.raw[from:i]), 64)
-	if err != nil { // its grammar was read above, so only its range can be wrong
+	if err != nil { // the syntax is checked above, so only the range can be wrong
 		return 0, ErrRange
 	}
 	var scratch [32]byte
@@ -47,7 +47,7 @@ func (e *editor) number(i int) (int, error) {
 	return i, nil
 }
 
-// digits returns where the digits at i end; ok is false if there are none.
+// digits returns the end of the digits at i. ok is false if there are none.
 func (e *editor) digits(i int) (end int, ok bool) {
 	end = i
 	for end < len(e.raw) && '0' <= e.raw[end] && e.raw[end] <= '9' {
@@ -56,12 +56,12 @@ func (e *editor) digits(i int) (end int, ok bool) {
 	return end, end > i
 }
 
-// isInteger reports whether literal, an integer without needless zeros, is one
-// to serde_json: within int64 or uint64, and not -0, which only a float can be.
+// isInteger reports whether serde_json stores literal, an integer without
+// leading zeros, as an integer: it fits int64 or uint64 and is not -0.
 func isInteger(literal []byte) bool {
 	digits, negative := bytes.CutPrefix(literal, []byte{'-'})
 	switch len(digits) {
-	case 20: // digits of equal count compare as numbers do
+	case 20: // strings of digits of the same length compare like numbers
 		return !negative && string(digits) <= "18446744073709551615"
 	case 19:
 		return !negative || string(digits) <= "9223372036854775808"
@@ -70,9 +70,9 @@ func isInteger(literal []byte) bool {
 	}
 }
 
-// appendFloat appends f, which is finite, as Rust's ryu lays it out: the
-// shortest digits that mean f, always with a point or an exponent. The value
-// is written plainly from 1e-5 up to, and without, 1e16. At most 24 bytes.
+// appendFloat appends f, which is finite, in the format of Rust's ryu: the
+// shortest digits that identify f, always with a decimal point or an exponent.
+// It uses no exponent if 1e-5 <= |f| < 1e16. It appends at most 24 bytes.
 func appendFloat(dst []byte, f float64) []byte {
 	var scratch [32]byte
 	s := strconv.AppendFloat(scratch[:0], f, 'e', -1, 64) // -d.ddde±dd
@@ -80,16 +80,16 @@ func appendFloat(dst []byte, f float64) []byte {
 		dst = append(dst, '-')
 		s = s[1:]
 	}
-	mark := bytes.IndexByte(s, 'e')
-	exponent, _ := strconv.Atoi(string(s[mark+1:]))
+	exponentAt := bytes.IndexByte(s, 'e')
+	exponent, _ := strconv.Atoi(string(s[exponentAt+1:]))
 	if exponent < -5 || exponent > 15 {
-		dst = append(append(dst, s[:mark]...), 'e')
+		dst = append(append(dst, s[:exponentAt]...), 'e')
 		return strconv.AppendInt(dst, int64(exponent), 10)
 	}
-	digits := s[:mark]
-	if mark > 1 {
+	digits := s[:exponentAt]
+	if exponentAt > 1 {
 		s[1] = s[0]
-		digits = s[1:mark]
+		digits = s[1:exponentAt]
 	}
 	const zeros = "0000000000000000"
 	switch point := exponent + 1; {

@@ -7,34 +7,34 @@ import (
 	"unicode/utf8"
 )
 
-// Eight bytes are looked at in one word: a lane of one has the value 1 in each
-// byte, and tops is the highest bit of each.
+// Strings are processed in words of eight bytes. ones has the value 1 in each
+// byte of a word, highBits the highest bit of each byte, lowBits all other bits.
 const (
-	one  = 0x0101010101010101
-	tops = 0x8080808080808080
-	lows = ^uint64(tops)
+	ones     = 0x0101010101010101
+	highBits = 0x8080808080808080
+	lowBits  = ^uint64(highBits)
 )
 
-// shortEscapes has the bit 1<<c set for each control character c that JSON
-// writes with two bytes. All others take six.
+// shortEscapes has the bit 1<<c set for each control character c whose JSON
+// escape has two bytes. The escapes of all other control characters have six.
 const shortEscapes = 1<<'\b' | 1<<'\t' | 1<<'\n' | 1<<'\f' | 1<<'\r'
 
-// replacement is U+FFFD, which takes the place of what is no text.
+// replacement is U+FFFD, which replaces each byte that is not valid UTF-8.
 const replacement = "\uFFFD"
 
-// StringSize returns how many bytes [AppendString] adds for s, quotes
-// included. It does not allocate.
+// StringSize returns the number of bytes that [AppendString] appends for s,
+// quotes included. It does not allocate.
 func StringSize[T ~string | ~[]byte](s T) int {
-	return stringSize([]byte(s)) // not copied: it is only read and does not escape
+	return stringSize([]byte(s)) // no copy: s is only read and does not escape
 }
 
-// AppendString appends s as a JSON string, quotes included, just as serde_json
-// writes it: `"` and `\` are escaped, control characters are \b \t \n \f \r or
-// \u00xx in lower case, and everything else stays as it is, also < > & DEL
-// U+2028 and U+2029. Each byte that belongs to no valid UTF-8 becomes U+FFFD,
-// as in a conversion to runes. It allocates only to grow dst.
+// AppendString appends s as a JSON string, quotes included, in the format of
+// serde_json: `"` and `\` are escaped, control characters become \b \t \n \f \r
+// or \u00xx in lower case, and all other characters are copied, including < > &
+// DEL U+2028 and U+2029. Each byte that is not valid UTF-8 becomes U+FFFD, as in
+// a conversion to runes. It allocates only to grow dst.
 func AppendString[T ~string | ~[]byte](dst []byte, s T) []byte {
-	return appendString(dst, []byte(s)) // not copied, as above
+	return appendString(dst, []byte(s)) // no copy, as above
 }
 
 func stringSize(s []byte) int {
@@ -43,26 +43,26 @@ func stringSize(s []byte) int {
 	for ; i+8 <= len(s); i += 8 {
 		w := binary.LittleEndian.Uint64(s[i:])
 		high |= w
-		controls := tops &^ (w | (w&lows + (0x80-' ')*one))
-		escapes := controls | lanes(w, '"') | lanes(w, '\\')
+		controls := highBits &^ (w | (w&lowBits + (0x80-' ')*ones))
+		escapes := controls | equalBytes(w, '"') | equalBytes(w, '\\')
 		if escapes == 0 {
 			continue
 		}
 		size += bits.OnesCount64(escapes)
-		if controls&^(lanes(w, '\n')|lanes(w, '\t')) != 0 {
+		if controls&^(equalBytes(w, '\n')|equalBytes(w, '\t')) != 0 {
 			for _, c := range s[i : i+8] {
 				if c < ' ' {
-					size += growth(c) - 1 // the count above has the 1
+					size += extraBytes(c) - 1 // the 1 is counted above
 				}
 			}
 		}
 	}
 	for _, c := range s[i:] {
 		high |= uint64(c)
-		size += growth(c)
+		size += extraBytes(c)
 	}
-	if high&tops != 0 && !utf8.Valid(s) {
-		size += broken(s) * (len(replacement) - 1)
+	if high&highBits != 0 && !utf8.Valid(s) {
+		size += countInvalid(s) * (len(replacement) - 1)
 	}
 	return size
 }
@@ -72,7 +72,7 @@ func appendString(dst, s []byte) []byte {
 	dst = append(slices.Grow(dst, len(s)+len(`""`)), '"')
 	ascii := true
 	for rest := s; ; {
-		n, a := plain(rest)
+		n, a := unescapedPrefix(rest)
 		ascii = ascii && a
 		dst = append(dst, rest[:n]...)
 		if n == len(rest) {
@@ -87,7 +87,7 @@ func appendString(dst, s []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendRepaired is the slow way, for text with bytes that are no UTF-8.
+// appendRepaired is the slow path for text that is not valid UTF-8.
 func appendRepaired(dst, s []byte) []byte {
 	for len(s) > 0 {
 		r, n := utf8.DecodeRune(s)
@@ -104,7 +104,7 @@ func appendRepaired(dst, s []byte) []byte {
 	return dst
 }
 
-// appendEscaped appends the ASCII character c as it reads inside a string.
+// appendEscaped appends the ASCII character c in its form inside a JSON string.
 func appendEscaped(dst []byte, c byte) []byte {
 	const hex = "0123456789abcdef"
 	switch c {
@@ -127,20 +127,20 @@ func appendEscaped(dst []byte, c byte) []byte {
 	return append(dst, c)
 }
 
-// plain returns the length of the prefix of s that needs no escape: up to the
-// first `"`, `\` or control character. If ascii is true, the prefix is ASCII;
-// if it is false, the prefix may be.
-func plain(s []byte) (n int, ascii bool) {
+// unescapedPrefix returns the length of the prefix of s that needs no escape:
+// up to the first `"`, `\` or control character. If ascii is true, the prefix is
+// ASCII; if it is false, the prefix may or may not be ASCII.
+func unescapedPrefix(s []byte) (n int, ascii bool) {
 	high := uint64(0)
 	for ; n+8 <= len(s); n += 8 {
 		w := binary.LittleEndian.Uint64(s[n:])
 		high |= w
-		// A borrow can mark a byte too many, but only above one that is marked
-		// rightly, and the lowest is all that counts here.
-		quote, slash := w^'"'*one, w^'\\'*one
-		mark := ((w-' '*one)&^w | (quote-one)&^quote | (slash-one)&^slash) & tops
+		// A borrow can mark a wrong byte, but only above a correctly marked
+		// byte, and only the lowest mark is used.
+		quote, slash := w^'"'*ones, w^'\\'*ones
+		mark := ((w-' '*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & highBits
 		if mark != 0 {
-			return n + bits.TrailingZeros64(mark)/8, high&tops == 0
+			return n + bits.TrailingZeros64(mark)/8, high&highBits == 0
 		}
 	}
 	for ; n < len(s); n++ {
@@ -150,11 +150,11 @@ func plain(s []byte) (n int, ascii bool) {
 		}
 		high |= uint64(c)
 	}
-	return n, high&tops == 0
+	return n, high&highBits == 0
 }
 
-// growth returns how many bytes more than one the character c takes.
-func growth(c byte) int {
+// extraBytes returns the number of bytes that an escape adds to the one byte of c.
+func extraBytes(c byte) int {
 	switch {
 	case c == '"' || c == '\\':
 		return 1
@@ -167,14 +167,14 @@ func growth(c byte) int {
 	}
 }
 
-// lanes marks the top bit of each byte of w that is c, and no other bit.
-func lanes(w uint64, c byte) uint64 {
-	x := w ^ uint64(c)*one
-	return tops &^ (x | (x&lows + lows))
+// equalBytes sets the highest bit of each byte of w that equals c, and no other bit.
+func equalBytes(w uint64, c byte) uint64 {
+	x := w ^ uint64(c)*ones
+	return highBits &^ (x | (x&lowBits + lowBits))
 }
 
-// broken counts the bytes of s that belong to no valid UTF-8.
-func broken(s []byte) int {
+// countInvalid returns the number of bytes of s that are not valid UTF-8.
+func countInvalid(s []byte) int {
 	count := 0
 	for len(s) > 0 {
 		r, n := utf8.DecodeRune(s)

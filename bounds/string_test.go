@@ -26,7 +26,7 @@ func TestAppendStringWritesAsSerdeJSON(t *testing.T) {
 		{"\xff", "\"\uFFFD\""},
 		{"\xf0\x9f\x92", "\"\uFFFD\uFFFD\uFFFD\""},                     // one for each byte
 		{"\xed\xa0\x80", "\"\uFFFD\uFFFD\uFFFD\""},                     // a surrogate
-		{"a\xc0\n\x01ß\xe4\xb8", "\"a\uFFFD\\n\\u0001ß\uFFFD\uFFFD\""}, // escapes beside it
+		{"a\xc0\n\x01ß\xe4\xb8", "\"a\uFFFD\\n\\u0001ß\uFFFD\uFFFD\""}, // next to escapes
 	} {
 		checkString(t, tt.in)
 		if got := string(bounds.AppendString([]byte("> "), tt.in)); got != "> "+tt.want {
@@ -35,7 +35,7 @@ func TestAppendStringWritesAsSerdeJSON(t *testing.T) {
 	}
 }
 
-func TestEveryControlCharacterIsEscapedWhereverItStands(t *testing.T) {
+func TestEveryControlCharacterIsEscapedAtEveryOffset(t *testing.T) {
 	short := map[byte]string{'\b': `\b`, '\t': `\t`, '\n': `\n`, '\f': `\f`, '\r': `\r`, '"': `\"`, '\\': `\\`}
 	for c := range byte(0x80) {
 		want, escaped := short[c]
@@ -46,8 +46,8 @@ func TestEveryControlCharacterIsEscapedWhereverItStands(t *testing.T) {
 		default:
 			want = string(rune(c))
 		}
-		// Every place in a word of eight, with every neighbour that could
-		// carry over into it, and in the bytes after the last word.
+		// Every offset in a word of eight bytes and in the bytes after the last
+		// word, with every neighbour that could cause a carry or a borrow.
 		for at := range 20 {
 			for _, fill := range []string{"a", " ", "!", "\n", "\x00", "\"", "\x7f", "ß"} {
 				in := strings.Repeat(fill, at) + string(rune(c)) + strings.Repeat(fill, 19-at)
@@ -61,7 +61,7 @@ func TestEveryControlCharacterIsEscapedWhereverItStands(t *testing.T) {
 	}
 }
 
-func TestStringsAreMeasuredWithoutAllocating(t *testing.T) {
+func TestStringFunctionsDoNotAllocate(t *testing.T) {
 	long := strings.Repeat("text with ß and \"escapes\"\n\x01", 1000)
 	raw, dst := []byte(long), make([]byte, 0, 100_000)
 	var size int
@@ -97,22 +97,23 @@ func FuzzString(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) { checkString(t, s) })
 }
 
-// checkString holds what must be true of any string, encoding/json being the
-// second opinion.
+// checkString checks the properties that hold for any string, and compares with
+// encoding/json.
 func checkString(t rapid.TB, s string) {
 	t.Helper()
 	out := bounds.AppendString(nil, s)
 	if n := bounds.StringSize(s); n != len(out) {
 		t.Fatalf("%q: StringSize is %d, AppendString adds %d", s, n, len(out))
 	}
-	if n, same := bounds.StringSize([]byte(s)), bounds.AppendString(nil, []byte(s)); n != len(out) || string(same) != string(out) {
-		t.Fatalf("%q: as bytes it is %d long and reads %q, as a string %q", s, n, same, out)
+	if n, same := bounds.StringSize([]byte(s)), bounds.AppendString(nil, []byte(s)); n != len(out) ||
+		string(same) != string(out) {
+		t.Fatalf("%q: as bytes it has %d bytes and is %q, as a string %q", s, n, same, out)
 	}
 	var back string
 	if err := json.Unmarshal(out, &back); err != nil || back != string([]rune(s)) {
-		t.Fatalf("%q: written as %q, which reads %q, %v", s, out, back, err)
+		t.Fatalf("%q: written as %q, which decodes to %q, %v", s, out, back, err)
 	}
 	if value, err := bounds.AppendValue(nil, out); err != nil || string(value) != string(out) {
-		t.Fatalf("%q: written as %q, which AppendValue makes %q, %v", s, out, value, err)
+		t.Fatalf("%q: written as %q, which AppendValue writes as %q, %v", s, out, value, err)
 	}
 }

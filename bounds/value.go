@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// What [AppendValue] and [ValueSize] refuse. The errors never quote the input.
+// The errors of [AppendValue] and [ValueSize]. They never quote the input.
 var (
 	// ErrSyntax reports bytes that are not exactly one JSON value.
 	ErrSyntax = errors.New("not one JSON value")
@@ -19,61 +19,59 @@ var (
 )
 
 // AppendValue appends raw, one JSON value with optional white space around it,
-// as serde_json would write it after decoding: compact, strings as by
-// [AppendString], integers within int64 or uint64 as they are, and every other
-// number, -0 too, as the nearest float64 in its shortest form: 1.0, 100.0,
-// 1e16, 1.5e-7. A lone surrogate escape becomes U+FFFD.
+// in the format of serde_json: compact; strings as in [AppendString]; integers
+// that fit int64 or uint64 unchanged; every other number, including -0, as the
+// nearest float64 in its shortest form: 1.0, 100.0, 1e16, 1.5e-7. A lone
+// surrogate escape becomes U+FFFD.
 //
-// Keys keep their order, and a key that comes twice stays twice; serde_json
-// would keep one.
+// Keys keep their order. A duplicate key is kept; serde_json would drop it.
 //
-// The input need not be trusted: time and memory grow with its length, and the
-// stack with its nesting, up to [MaxDepth]. On an error dst comes back as it
-// was. dst and raw must not overlap.
+// The input can be untrusted: time and memory are linear in its length, and the
+// stack depth is limited by [MaxDepth]. On an error AppendValue returns dst
+// unchanged. dst and raw must not overlap.
 func AppendValue(dst, raw []byte) ([]byte, error) {
-	e := editor{raw: raw, dst: dst, writes: true}
+	e := editor{raw: raw, dst: dst, build: true}
 	if err := e.edit(); err != nil {
 		return dst, err
 	}
-	return append(e.dst, raw[e.done:]...), nil
+	return append(e.dst, raw[e.copied:]...), nil
 }
 
-// ValueSize returns how many bytes [AppendValue] adds for raw, and the same
-// errors, without building them. It does not allocate, except for a number that
-// is written with more than 32 characters.
+// ValueSize returns the number of bytes that [AppendValue] appends for raw, and
+// the same errors, without building the result. It allocates only for a number
+// of more than 32 characters.
 func ValueSize(raw []byte) (int, error) {
 	e := editor{raw: raw}
 	if err := e.edit(); err != nil {
 		return 0, err
 	}
-	return len(raw) + e.grown, nil
+	return len(raw) + e.delta, nil
 }
 
-// An editor reads a JSON value and notes where the result differs from it:
-// white space, escapes that are not needed, numbers laid out otherwise. What
-// an agent prints is compact as a rule, so most of a value is copied in one
-// piece, or not looked at again when only the size is wanted.
+// An editor reads a JSON value and replaces the parts that the result writes
+// differently: white space, unnecessary escapes, some numbers. Most agents print
+// compact JSON, so most of a value is copied in one piece.
 type editor struct {
 	raw    []byte
-	grown  int    // how much longer than raw the result is so far; often negative
-	writes bool   // whether the result is built
-	dst    []byte // the result for raw[:done]
-	done   int
+	delta  int    // size of the result minus size of raw, so far; often negative
+	build  bool   // build the result; else compute delta only
+	dst    []byte // the result for raw[:copied]
+	copied int
 }
 
 func (e *editor) edit() error {
-	i, err := e.value(e.space(0), 0)
+	i, err := e.value(e.skipSpace(0), 0)
 	if err != nil {
 		return err
 	}
-	if e.space(i) != len(e.raw) {
+	if e.skipSpace(i) != len(e.raw) {
 		return ErrSyntax
 	}
 	return nil
 }
 
-// value reads the value at i that lies in depth others, and returns where it
-// ends, as all readers below do.
+// value reads the value at i, which is nested depth levels deep. Like all
+// methods below, it returns the offset of the end.
 func (e *editor) value(i, depth int) (int, error) {
 	switch e.at(i) {
 	case '"':
@@ -97,7 +95,7 @@ func (e *editor) object(i, depth int) (int, error) {
 	if depth == MaxDepth {
 		return 0, ErrDepth
 	}
-	i = e.space(i + 1)
+	i = e.skipSpace(i + 1)
 	if e.at(i) == '}' {
 		return i + 1, nil
 	}
@@ -109,17 +107,17 @@ func (e *editor) object(i, depth int) (int, error) {
 		if i, err = e.text(i); err != nil {
 			return 0, err
 		}
-		i = e.space(i)
+		i = e.skipSpace(i)
 		if e.at(i) != ':' {
 			return 0, ErrSyntax
 		}
-		if i, err = e.value(e.space(i+1), depth+1); err != nil {
+		if i, err = e.value(e.skipSpace(i+1), depth+1); err != nil {
 			return 0, err
 		}
-		i = e.space(i)
+		i = e.skipSpace(i)
 		switch e.at(i) {
 		case ',':
-			i = e.space(i + 1)
+			i = e.skipSpace(i + 1)
 		case '}':
 			return i + 1, nil
 		default:
@@ -132,7 +130,7 @@ func (e *editor) array(i, depth int) (int, error) {
 	if depth == MaxDepth {
 		return 0, ErrDepth
 	}
-	i = e.space(i + 1)
+	i = e.skipSpace(i + 1)
 	if e.at(i) == ']' {
 		return i + 1, nil
 	}
@@ -141,10 +139,10 @@ func (e *editor) array(i, depth int) (int, error) {
 		if i, err = e.value(i, depth+1); err != nil {
 			return 0, err
 		}
-		i = e.space(i)
+		i = e.skipSpace(i)
 		switch e.at(i) {
 		case ',':
-			i = e.space(i + 1)
+			i = e.skipSpace(i + 1)
 		case ']':
 			return i + 1, nil
 		default:
@@ -161,13 +159,12 @@ func (e *editor) literal(i int, word string) (int, error) {
 	return end, nil
 }
 
-// text reads a string. Its escapes are the short ones as a rule, which are
-// written as they came.
+// text reads a string. It copies the short escapes, which are the common case.
 func (e *editor) text(i int) (int, error) {
 	i++
 	from, ascii := i, true
 	for {
-		n, a := plain(e.raw[i:])
+		n, a := unescapedPrefix(e.raw[i:])
 		ascii = ascii && a
 		i += n
 		switch e.at(i) {
@@ -195,31 +192,31 @@ func (e *editor) escape(i int) (int, error) {
 		e.replace(i, i+2, []byte{'/'})
 		return i + 2, nil
 	}
-	r, ok := e.unit(i)
+	r, ok := e.unicodeEscape(i)
 	if !ok {
 		return 0, ErrSyntax
 	}
 	end := i + 6
 	if utf16.IsSurrogate(r) {
-		// Half a pair is U+FFFD, and what follows it stands for itself.
-		low, _ := e.unit(end)
+		// Half of a surrogate pair is U+FFFD; the next character is separate.
+		low, _ := e.unicodeEscape(end)
 		if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
 			end += 6
 		}
 	}
 	var scratch [6]byte
-	with := scratch[:0]
+	text := scratch[:0]
 	if r < utf8.RuneSelf {
-		with = appendEscaped(with, byte(r))
+		text = appendEscaped(text, byte(r))
 	} else {
-		with = utf8.AppendRune(with, r)
+		text = utf8.AppendRune(text, r)
 	}
-	e.replace(i, end, with)
+	e.replace(i, end, text)
 	return end, nil
 }
 
-// unit decodes the escape \uXXXX at i; ok is false if there is none.
-func (e *editor) unit(i int) (r rune, ok bool) {
+// unicodeEscape decodes the escape \uXXXX at i. ok is false if there is none.
+func (e *editor) unicodeEscape(i int) (r rune, ok bool) {
 	if len(e.raw)-i < 6 || e.raw[i] != '\\' || e.raw[i+1] != 'u' {
 		return 0, false
 	}
@@ -239,8 +236,8 @@ func (e *editor) unit(i int) (r rune, ok bool) {
 	return r, true
 }
 
-// space leaves out the white space at i and returns where it ends.
-func (e *editor) space(i int) int {
+// skipSpace removes the white space at i and returns its end.
+func (e *editor) skipSpace(i int) int {
 	if e.at(i) > ' ' {
 		return i
 	}
@@ -254,17 +251,17 @@ func (e *editor) space(i int) int {
 	return end
 }
 
-// replace puts with in the place of raw[from:to]. Calls go from left to right.
-func (e *editor) replace(from, to int, with []byte) {
-	e.grown += len(with) - (to - from)
-	if e.writes {
-		e.dst = append(append(e.dst, e.raw[e.done:from]...), with...)
-		e.done = to
+// replace replaces raw[from:to] by text. Calls must be in ascending order.
+func (e *editor) replace(from, to int, text []byte) {
+	e.delta += len(text) - (to - from)
+	if e.build {
+		e.dst = append(append(e.dst, e.raw[e.copied:from]...), text...)
+		e.copied = to
 	}
 }
 
-// at returns the byte at i, and 0 past the end: no token has a 0, so what
-// looks for one sees the end as a mistake.
+// at returns the byte at i, or 0 after the end. No token contains a 0, so the
+// end of the input never matches a token.
 func (e *editor) at(i int) byte {
 	if i < len(e.raw) {
 		return e.raw[i]

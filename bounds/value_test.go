@@ -25,7 +25,7 @@ func TestAppendValueWritesAsSerdeJSON(t *testing.T) {
 		{`{"b": 2.50, "c": [ ]}`, `{"b":2.5,"c":[]}`},
 		{` [ 1 , "a" , { "k" : false } , null ] `, `[1,"a",{"k":false},null]`},
 		{`{"z":1,"a":2}`, `{"z":1,"a":2}`},             // the order is kept
-		{`{"id":"a","id":"b"}`, `{"id":"a","id":"b"}`}, // and so is a double
+		{`{"id":"a","id":"b"}`, `{"id":"a","id":"b"}`}, // a duplicate key is kept
 		{`{ "\u0061\/" : "\u00df" }`, `{"a/":"ß"}`},
 		{`"\b\t\n\f\r\"\\"`, `"\b\t\n\f\r\"\\"`},
 		{`"\u0008\u0009\u000A\u000c\u000D\u0022\u005C\u002f"`, `"\b\t\n\f\r\"\\/"`},
@@ -46,8 +46,8 @@ func TestAppendValueWritesAsSerdeJSON(t *testing.T) {
 	}
 }
 
-// The right side is what serde_json 1.0.146 and older writes, with ryu and
-// correctly rounded reading (feature float_roundtrip).
+// The right side is the output of serde_json up to 1.0.146, with ryu and with
+// correctly rounded parsing (feature float_roundtrip).
 func TestNumbersAreLaidOutAsBySerdeJSON(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{`0`, `0`},
@@ -97,7 +97,7 @@ func TestNumbersAreLaidOutAsBySerdeJSON(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotOneValueIsRefused(t *testing.T) {
+func TestInvalidValueIsRejected(t *testing.T) {
 	for in, want := range map[string]error{
 		"": bounds.ErrSyntax, " ": bounds.ErrSyntax, "\x00": bounds.ErrSyntax, "\ufeff1": bounds.ErrSyntax,
 		"nul": bounds.ErrSyntax, "nulll": bounds.ErrSyntax, "True": bounds.ErrSyntax, "1 2": bounds.ErrSyntax,
@@ -105,17 +105,23 @@ func TestWhatIsNotOneValueIsRefused(t *testing.T) {
 		"[": bounds.ErrSyntax, "[1": bounds.ErrSyntax, "[1,": bounds.ErrSyntax, "[1,]": bounds.ErrSyntax,
 		"[,1]": bounds.ErrSyntax, "[1}": bounds.ErrSyntax, "]": bounds.ErrSyntax, "[1 2]": bounds.ErrSyntax,
 		"{": bounds.ErrSyntax, "{}}": bounds.ErrSyntax, "{1:2}": bounds.ErrSyntax, `{"a"}`: bounds.ErrSyntax,
-		`{"a":}`: bounds.ErrSyntax, `{"a":1,}`: bounds.ErrSyntax, `{"a" 1}`: bounds.ErrSyntax, `{"a":1]`: bounds.ErrSyntax,
-		`"`: bounds.ErrSyntax, `"a`: bounds.ErrSyntax, `"\`: bounds.ErrSyntax, `"\"`: bounds.ErrSyntax, `"\q"`: bounds.ErrSyntax,
-		`"\u"`: bounds.ErrSyntax, `"\u12"`: bounds.ErrSyntax, `"\u123g"`: bounds.ErrSyntax, `"\U0041"`: bounds.ErrSyntax,
+		`{"a":}`: bounds.ErrSyntax, `{"a":1,}`: bounds.ErrSyntax, `{"a" 1}`: bounds.ErrSyntax,
+		`{"a":1]`: bounds.ErrSyntax,
+		`"`:       bounds.ErrSyntax, `"a`: bounds.ErrSyntax, `"\`: bounds.ErrSyntax, `"\"`: bounds.ErrSyntax,
+		`"\q"`: bounds.ErrSyntax,
+		`"\u"`: bounds.ErrSyntax, `"\u12"`: bounds.ErrSyntax, `"\u123g"`: bounds.ErrSyntax,
+		`"\U0041"`:   bounds.ErrSyntax,
 		`"\ud83d\u"`: bounds.ErrSyntax, `"\ud83d\u12"`: bounds.ErrSyntax, `"\ud83d\`: bounds.ErrSyntax,
 		"\"\n\"": bounds.ErrSyntax, "\"aaaaaaaa\x1f\"": bounds.ErrSyntax, "\"\x00\"": bounds.ErrSyntax,
-		"-": bounds.ErrSyntax, "+1": bounds.ErrSyntax, "01": bounds.ErrSyntax, "-01": bounds.ErrSyntax, "1.": bounds.ErrSyntax,
-		".5": bounds.ErrSyntax, "1e": bounds.ErrSyntax, "1e+": bounds.ErrSyntax, "1.e1": bounds.ErrSyntax, "0x1": bounds.ErrSyntax,
+		"-": bounds.ErrSyntax, "+1": bounds.ErrSyntax, "01": bounds.ErrSyntax, "-01": bounds.ErrSyntax,
+		"1.": bounds.ErrSyntax,
+		".5": bounds.ErrSyntax, "1e": bounds.ErrSyntax, "1e+": bounds.ErrSyntax, "1.e1": bounds.ErrSyntax,
+		"0x1": bounds.ErrSyntax,
 		"1_0": bounds.ErrSyntax, "NaN": bounds.ErrSyntax, "Infinity": bounds.ErrSyntax, "--1": bounds.ErrSyntax,
 		"1e309": bounds.ErrRange, "-1e400": bounds.ErrRange, "[1e99999999999]": bounds.ErrRange,
 		"1" + strings.Repeat("0", 309): bounds.ErrRange,
-		"\"\xff\"":                     bounds.ErrUTF8, "\"\xf0\x9f\x92\"": bounds.ErrUTF8, "\"\xed\xa0\x80\"": bounds.ErrUTF8,
+		"\"\xff\"":                     bounds.ErrUTF8, "\"\xf0\x9f\x92\"": bounds.ErrUTF8,
+		"\"\xed\xa0\x80\"": bounds.ErrUTF8,
 		"{\"\xc0\x80\":1}": bounds.ErrUTF8, "\"\xf0\x9f\\n\x9a\x80\"": bounds.ErrUTF8,
 		"\xff": bounds.ErrSyntax,
 	} {
@@ -124,12 +130,12 @@ func TestWhatIsNotOneValueIsRefused(t *testing.T) {
 		}
 		dst := []byte("kept")
 		if got, err := bounds.AppendValue(dst, []byte(in)); !errors.Is(err, want) || string(got) != "kept" {
-			t.Errorf("AppendValue(%.20q) = %.20q, %v; want %v and dst as it was", in, got, err, want)
+			t.Errorf("AppendValue(%.20q) = %.20q, %v; want %v and dst unchanged", in, got, err, want)
 		}
 	}
 }
 
-func TestNestingIsReadToItsLimitAndNoDeeper(t *testing.T) {
+func TestNestingOverTheLimitIsRejected(t *testing.T) {
 	arrays := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	objects := func(n int) string { return strings.Repeat(`{"":`, n) + "0" + strings.Repeat("}", n) }
 	for _, nested := range []func(int) string{arrays, objects} {
@@ -149,8 +155,9 @@ func TestNestingIsReadToItsLimitAndNoDeeper(t *testing.T) {
 	}
 }
 
-func TestValuesAreMeasuredWithoutAllocating(t *testing.T) {
-	raw := []byte(`{ "text": "` + strings.Repeat(`a\n\u00df\/ß `, 500) + `", "n": [1, 2.50, -1.25e-300, 12345678901234567890123] }`)
+func TestValueFunctionsDoNotAllocate(t *testing.T) {
+	raw := []byte(`{ "text": "` + strings.Repeat(`a\n\u00df\/ß `, 500) +
+		`", "n": [1, 2.50, -1.25e-300, 12345678901234567890123] }`)
 	dst := make([]byte, 0, 2*len(raw))
 	if n := testing.AllocsPerRun(20, func() {
 		if _, err := bounds.ValueSize(raw); err != nil {
@@ -208,8 +215,8 @@ func FuzzValue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) { checkValue(t, raw) })
 }
 
-// checkValue holds what must be true of any input, encoding/json being the
-// second opinion.
+// checkValue checks the properties that hold for any input, and compares with
+// encoding/json.
 func checkValue(t rapid.TB, raw []byte) {
 	t.Helper()
 	before := bytes.Clone(raw)
@@ -229,19 +236,19 @@ func checkValue(t rapid.TB, raw []byte) {
 		return
 	}
 	if got, err := decode(out); err != nil || !reflect.DeepEqual(got, want) {
-		t.Fatalf("%.200q: written as %.200q, which reads %v, %v; want %v", raw, out, got, err, want)
+		t.Fatalf("%.200q: written as %.200q, which decodes to %v, %v; want %v", raw, out, got, err, want)
 	}
 	if again, err := bounds.AppendValue(nil, out); err != nil || !bytes.Equal(again, out) {
-		t.Fatalf("%.200q: written as %.200q, and once more as %.200q, %v", raw, out, again, err)
+		t.Fatalf("%.200q: written as %.200q, and a second time as %.200q, %v", raw, out, again, err)
 	}
 }
 
-// decode reads raw with encoding/json, each number as its int64 or uint64 if it
-// is one, else as a float64's bits, so that 1, 1.0 and -0 are three things.
+// decode decodes raw with encoding/json. A number becomes an int64 or uint64 if
+// it is one, else the bits of a float64, so that 1, 1.0 and -0 are different.
 func decode(raw []byte) (any, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return nil, err // also for a number out of range, unlike with UseNumber
+		return nil, err // including numbers out of range, which UseNumber accepts
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -280,7 +287,9 @@ func exact(v any) any {
 }
 
 func FuzzFloat(f *testing.F) {
-	for _, seed := range []float64{0, 1, 100, 1e15, 1e16, 1e-5, 1e-6, 1.5e-7, 123456.789, math.MaxFloat64, 5e-324, 1 << 53} {
+	for _, seed := range []float64{
+		0, 1, 100, 1e15, 1e16, 1e-5, 1e-6, 1.5e-7, 123456.789, math.MaxFloat64, 5e-324, 1 << 53,
+	} {
 		f.Add(math.Float64bits(seed), uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, u uint64, digits uint8) {
@@ -297,7 +306,7 @@ func FuzzFloat(f *testing.F) {
 	})
 }
 
-// checkFloat holds the layout's rules, read off the text alone.
+// checkFloat checks the format of a float by its text alone.
 func checkFloat(t *testing.T, literal string) {
 	t.Helper()
 	want, err := strconv.ParseFloat(literal, 64)
@@ -307,7 +316,7 @@ func checkFloat(t *testing.T, literal string) {
 	out, err := bounds.AppendValue(nil, []byte(literal))
 	got, parseErr := strconv.ParseFloat(string(out), 64)
 	if err != nil || parseErr != nil || math.Float64bits(got) != math.Float64bits(want) {
-		t.Fatalf("%s is written as %s, %v, which reads %v, %v", literal, out, err, got, parseErr)
+		t.Fatalf("%s is written as %s, %v, which decodes to %v, %v", literal, out, err, got, parseErr)
 	}
 	mantissa, exponent, scientific := strings.Cut(strings.TrimPrefix(string(out), "-"), "e")
 	size := math.Abs(want)
@@ -316,18 +325,19 @@ func checkFloat(t *testing.T, literal string) {
 	}
 	if scientific {
 		if n, err := strconv.Atoi(exponent); err != nil || strconv.Itoa(n) != exponent {
-			t.Errorf("%s is written as %s, with a needless character in the exponent", literal, out)
+			t.Errorf("%s is written as %s, with an unnecessary character in the exponent", literal, out)
 		}
 		if len(mantissa) > 1 && (mantissa[1] != '.' || strings.HasSuffix(mantissa, "0")) {
-			t.Errorf("%s is written as %s, want one digit before the point and no last 0", literal, out)
+			t.Errorf("%s is written as %s, want one digit before the point and no trailing 0", literal, out)
 		}
 	} else if whole, fraction, ok := strings.Cut(mantissa, "."); !ok || whole == "" || fraction == "" ||
 		len(whole) > 1 && whole[0] == '0' || len(fraction) > 1 && strings.HasSuffix(fraction, "0") {
-		t.Errorf("%s is written as %s, want both sides of the point and no needless 0", literal, out)
+		t.Errorf("%s is written as %s, want digits on both sides of the point and no unnecessary 0", literal, out)
 	}
 	shortest := strconv.FormatFloat(size, 'e', -1, 64)
 	significant := strings.Trim(strings.Replace(mantissa, ".", "", 1), "0")
-	if before, _, _ := strings.Cut(shortest, "e"); significant != strings.Trim(strings.Replace(before, ".", "", 1), "0") {
+	shortestMantissa, _, _ := strings.Cut(shortest, "e")
+	if significant != strings.Trim(strings.Replace(shortestMantissa, ".", "", 1), "0") {
 		t.Errorf("%s is written as %s, want the digits of %s", literal, out, shortest)
 	}
 }

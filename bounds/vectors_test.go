@@ -11,15 +11,15 @@ import (
 func TestVectors(t *testing.T) {
 	ran := map[string]int{}
 	for _, v := range vectors.Load(t) {
-		check, ours := map[string]func(*testing.T, vectors.Vector){
+		check, known := map[string]func(*testing.T, vectors.Vector){
 			"channel":    channelVector,
 			"message":    messageVector,
 			"text_split": splitVector,
 			"final_text": finalTextVector,
 			"data":       dataVector,
 		}[v.Op]
-		if !ours {
-			continue // the normalizer's
+		if !known {
+			continue // a vector of the normalizer
 		}
 		ran[v.Op]++
 		t.Run(v.ID, func(t *testing.T) {
@@ -59,7 +59,8 @@ func messageVector(t *testing.T, v vectors.Vector) {
 		got = bounds.Truncate(string(in.Message), *in.Bound)
 	}
 	if got != string(out.Message) {
-		t.Errorf("got %d bytes, ending in %q; want %d, ending in %q", len(got), tail(got), len(out.Message), tail(string(out.Message)))
+		t.Errorf("got %d bytes, ending in %q; want %d, ending in %q", len(got), tail(got), len(out.Message),
+			tail(string(out.Message)))
 	}
 }
 
@@ -91,7 +92,8 @@ func finalTextVector(t *testing.T, v vectors.Vector) {
 	vectors.Decode(t, v.In, &in)
 	vectors.Decode(t, v.Out, &out)
 	if got := bounds.FinalText(string(in.Text)); got != string(out.Text) {
-		t.Errorf("got %d bytes, ending in %q; want %d, ending in %q", len(got), tail(got), len(out.Text), tail(string(out.Text)))
+		t.Errorf("got %d bytes, ending in %q; want %d, ending in %q", len(got), tail(got), len(out.Text),
+			tail(string(out.Text)))
 	}
 }
 

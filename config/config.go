@@ -1,9 +1,10 @@
-// Package config holds the settings of linesman: one struct, one table of what
-// each setting is called, means and accepts, and one precedence: flags over
-// LINESMAN_* environment variables over a TOML file over the defaults.
+// Package config owns the settings of linesman: one struct, one table with the
+// name, meaning and limits of each setting, and one precedence:
 //
-// It knows nothing of the rest of linesman. It reads the TOML file it is told
-// to read and nothing else: no environment, no other file, no clock.
+//	flags ▶ LINESMAN_* environment variables ▶ TOML file ▶ defaults
+//
+// It imports no other package of linesman. It reads only the TOML file that its
+// caller names. It does not read the environment, other files or a clock.
 package config
 
 import (
@@ -15,57 +16,58 @@ import (
 	"time"
 )
 
-// Config is every setting, validated, after [Load].
+// Config has all settings. [Load] returns a validated Config.
 type Config struct {
-	// NATS is the server's URL, or several with commas between them. Empty
-	// means the server that `linesman up` runs on this data directory.
+	// NATS is the URL of the server, or several URLs separated by commas. Empty
+	// means the server of `linesman up` with this data directory.
 	NATS string
-	// Creds is the path of a NATS credentials file for the inside account, or
-	// of a directory with the keys of both accounts; empty for what the data
-	// directory holds.
+	// Creds is the path of a NATS credentials file for the inside account, or of
+	// a directory with the keys of both accounts. Empty means the keys in the
+	// data directory.
 	Creds string
-	// PublicCreds is the path of a credentials file for the public account,
-	// that of the events. Empty means the same connection as Creds, which is
-	// weaker: one account can read the raw lines.
+	// PublicCreds is the path of a credentials file for the public account, which
+	// has the events. Empty means the same connection as Creds, which is less
+	// secure: readers of the events can then read the raw lines, too.
 	PublicCreds string
-	// DataDir is where this machine keeps its files. Absolute after [Load].
+	// DataDir is the data directory of this machine. Absolute after [Load].
 	DataDir string
-	// Prefix is the first token of every subject, and in capitals of every
-	// stream, so that two installations can share an account.
+	// Prefix is the first token of every subject and, in upper case, of every
+	// stream name, so that two installations can share an account.
 	Prefix string
 	// LogLevel is debug, info, warn or error.
 	LogLevel string
 	// LogFormat is console or json.
 	LogFormat string
-	// NATSListen is the host:port of the embedded server; port 0 takes a free
-	// one.
+	// NATSListen is the host:port of the embedded server; port 0 selects a free
+	// port.
 	NATSListen string
-	// HTTP is the host:port that MCP and the health checks are served on; port
-	// 0 takes a free one.
+	// HTTP is the host:port of the HTTP server, for MCP and health checks; port 0
+	// selects a free port.
 	HTTP string
-	// LostAfter is how long a worker may be silent before it counts as gone.
+	// LostAfter is the maximum time without a heartbeat before a worker counts as
+	// lost.
 	LostAfter time.Duration
-	// StuckAfter is how long a run whose worker is gone may give no sign
-	// before it is ended as lost.
+	// StuckAfter is the maximum time without activity before a run of a lost
+	// worker is ended as lost.
 	StuckAfter time.Duration
-	// IdempotencyTTL is how long the outcome of a request with an idempotency
-	// key is remembered: one hour to seven days.
+	// IdempotencyTTL is how long the response to a request with an idempotency
+	// key is stored: one hour to seven days.
 	IdempotencyTTL time.Duration
 	// Environments is the path of the file that lists cloud environments.
 	// Absolute after [Load].
 	Environments string
-	// MaxLineBytes is the longest line that is still parsed, 64 KiB to 64 MiB.
-	// A longer one becomes one Error event; RAW keeps it whole all the same.
+	// MaxLineBytes is the maximum length of a parsed line, 64 KiB to 64 MiB. A
+	// longer line results in one Error event; RAW contains the entire line.
 	MaxLineBytes Size
-	// Scrub replaces what has the form of a secret in texts and messages of
-	// events by [REDACTED:kind].
+	// Scrub replaces secrets in known formats by [REDACTED:kind] in the texts and
+	// messages of events.
 	Scrub bool
-	// Replicas of every stream, 1 or 3.
+	// Replicas is the number of replicas of every stream, 1 or 3.
 	Replicas int
 
-	Raw    Retention // what agents wrote, as they wrote it
-	Events Retention // the public event stream
-	Runs   Retention // the run table
+	Raw    Retention // output of agents, unchanged
+	Events Retention // public event stream
+	Runs   Retention // run records
 	Spool  Spool
 	Limits Limits
 	Work   Work
@@ -75,63 +77,67 @@ type Config struct {
 	Background Background
 }
 
-// Background is about the `linesman up` that other commands start.
+// Background has the settings of a `linesman up` that other commands start in the
+// background.
 type Background struct {
-	// Start lets a command that needs a server and finds none start one.
+	// Start allows commands to start a server if they need one and find none.
 	Start bool
-	// Idle is how long that one stays without a run, a task or a client; 0
-	// means for ever.
+	// Idle is the idle timeout of the server: the time without a run, a task or a
+	// client after which it stops; 0 means no timeout.
 	Idle time.Duration
 }
 
-// Push is about notifications: where callers want to be told of runs.
+// Push has the settings of notifications to webhooks.
 type Push struct {
-	// AllowPrivate lets in receivers on private networks and this machine, and
-	// ones without TLS.
+	// AllowPrivate allows webhooks on private networks and on this machine, and
+	// webhooks without TLS.
 	AllowPrivate bool
-	// GiveUp is how long a notification is tried: one minute to 72 hours.
+	// GiveUp is how long delivery of a notification is retried: one minute to 72
+	// hours.
 	GiveUp time.Duration
 }
 
-// Work is about tasks that were submitted, not about `linesman run`.
+// Work has the settings of submitted tasks. They do not apply to `linesman run`.
 type Work struct {
-	// Queue is the name of the work queue: where a responder submits, and what
-	// a worker takes.
+	// Queue is the name of the work queue, both for the tasks that a responder
+	// submits and for those that a worker runs.
 	Queue string
-	// MaxRuns is how many tasks a worker runs at a time; 0 takes none.
+	// MaxRuns is the maximum number of concurrent tasks of a worker; 0: it accepts
+	// no tasks.
 	MaxRuns int
-	// Idle and Hard are the limits of a task that asks for none; MaxLimit is
-	// the most that it may ask for.
+	// Idle and Hard are the default limits of a task. MaxLimit is the maximum
+	// limit that a task may request.
 	Idle, Hard, MaxLimit time.Duration
-	// Roots are the directories in which tasks may work, absolute after
-	// [Load]. None means where the worker was started, and the user's home.
+	// Roots are the directories in which tasks may work, absolute after [Load].
+	// An empty list means the working directory of the worker and the home
+	// directory of the user.
 	Roots List
 	// Danger allows tasks without a sandbox.
 	Danger bool
-	// GitGate refuses tasks whose text names a git command that may lose work,
-	// unless the caller allows it.
+	// GitGate rejects tasks whose text contains a destructive git command, unless
+	// the caller allows it.
 	GitGate bool
 }
 
-// Agents says how each kind of agent is started.
+// Agents has the settings of each kind of agent.
 type Agents struct {
 	Codex Agent
 }
 
-// Agent is how one kind of agent is started for a task.
+// Agent describes how a worker starts one kind of agent for a task.
 type Agent struct {
-	// Command is the program, looked up on the worker's PATH, and what comes
-	// before our own arguments.
+	// Command is the program, looked up in the PATH of the worker, and its first
+	// arguments. linesman appends more arguments.
 	Command List
-	// Env are names of environment variables that every task gets.
+	// Env has the names of environment variables that are passed to every task.
 	Env List
 }
 
-// List is a list of texts: an array in a file, and elsewhere texts with commas
-// between them, or an array in JSON.
+// List is a list of strings: an array in a TOML file; in flags and in the
+// environment strings separated by commas, or a JSON array.
 type List []string
 
-// String is the list as a flag or the environment would say it.
+// String returns the list in the format of flags and the environment.
 func (l List) String() string {
 	plain := func(s string) bool {
 		return s != "" && s == strings.TrimSpace(s) && !strings.Contains(s, ",") && s[0] != '['
@@ -139,7 +145,7 @@ func (l List) String() string {
 	for _, s := range l {
 		if !plain(s) {
 			b, err := json.Marshal([]string(l))
-			if err != nil { // strings cannot fail
+			if err != nil { // impossible: l has only strings
 				return ""
 			}
 			return string(b)
@@ -148,7 +154,7 @@ func (l List) String() string {
 	return strings.Join(l, ",")
 }
 
-// parse reads what String writes.
+// parse parses the result of String. It returns a description of the error, or "".
 func (l *List) parse(text string) string {
 	*l = nil
 	if strings.HasPrefix(text, "[") {
@@ -157,40 +163,41 @@ func (l *List) parse(text string) string {
 		}
 		return ""
 	}
-	for one := range strings.SplitSeq(text, ",") {
-		if one = strings.TrimSpace(one); one != "" {
-			*l = append(*l, one)
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			*l = append(*l, item)
 		}
 	}
 	return ""
 }
 
-// Retention says how long a stream keeps what it holds.
+// Retention has the limits of a stream.
 type Retention struct {
-	// MaxAge is how old a message gets. Positive.
+	// MaxAge is the maximum age of a message. Positive.
 	MaxAge time.Duration
-	// MaxBytes is how large the stream gets; 0 means a share of the free disk.
+	// MaxBytes is the maximum size of the stream; 0 means a fraction of the free
+	// disk space.
 	MaxBytes Size
 }
 
-// Spool bounds what a run keeps on the worker's disk.
+// Spool has the limits of the output that a worker stores on its disk.
 type Spool struct {
-	// MaxBytes of output that NATS has not yet taken, per run. At the bound
-	// the run is ended.
+	// MaxBytes is the maximum size of output of one run that is not yet stored in
+	// NATS. At the limit the run is ended.
 	MaxBytes Size
 }
 
-// Limits of one agent run.
+// Limits has the limits of a run.
 type Limits struct {
 	// Grace is the time between SIGTERM and SIGKILL. Positive.
 	Grace time.Duration
-	// Idle ends a run that has printed nothing for so long; 0 means never.
+	// Idle is the maximum time without output before a run is ended; 0: no limit.
 	Idle time.Duration
-	// Hard ends a run so long after its start; 0 means never.
+	// Hard is the maximum duration of a run; 0: no limit.
 	Hard time.Duration
 }
 
-// Default returns the settings as they are when nobody says anything.
+// Default returns the default settings.
 func Default() Config {
 	return Config{
 		Prefix:       "linesman",
@@ -220,8 +227,8 @@ func Default() Config {
 	}
 }
 
-// Validate reports all mistakes at once, each with the setting's key and the
-// value it has.
+// Validate returns all errors at once, each with the key and the value of the
+// setting.
 func (c Config) Validate() error {
 	var errs []error
 	for _, s := range c.settings() {
@@ -230,31 +237,31 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Setting is one row of the table: what there is to say about one value.
+// Setting is one row of the table of settings.
 type Setting struct {
 	// Key is the TOML key, with its table: "raw.max_age".
 	Key string
-	// Help is one sentence or two, without the default.
+	// Help is the description, one or two sentences without the default.
 	Help string
-	// Choices are the values there are, if they can be listed.
+	// Choices are the allowed values, or nil.
 	Choices []string
 
 	target any           // *string, *int, *bool, *List, *Size or *time.Duration, into a Config
-	check  func() string // what is wrong with the value, or ""
+	check  func() string // returns a description of the error, or ""
 }
 
-// Settings lists every setting with its default as the value.
+// Settings returns all settings with their default values.
 func Settings() []Setting {
 	c := Default()
 	return c.settings()
 }
 
-// Env is the environment variable of the setting.
+// Env returns the name of the environment variable of the setting.
 func (s Setting) Env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.Key, ".", "_"))
 }
 
-// Value is the current value, as a file or a flag would say it.
+// Value returns the current value in the format of flags and the TOML file.
 func (s Setting) Value() string {
 	switch v := s.target.(type) {
 	case *string:
@@ -270,11 +277,11 @@ func (s Setting) Value() string {
 	case *List:
 		return v.String()
 	default:
-		panic("config: setting " + s.Key + " has a type that nobody reads")
+		panic("config: setting " + s.Key + " has an unsupported type")
 	}
 }
 
-// verify checks the current value, which origin set.
+// verify checks the current value. origin is the source of the value, or "".
 func (s Setting) verify(origin string) error {
 	if s.check == nil {
 		return nil
@@ -285,16 +292,16 @@ func (s Setting) verify(origin string) error {
 	}
 	got := s.Value()
 	if at := strings.LastIndexByte(got, '@'); at >= 0 {
-		got = "…" + got[at:] // a user and a password stay out of the error
+		got = "…" + got[at:] // no user and password in the error
 	}
 	if _, isText := s.target.(*string); isText {
 		got = strconv.Quote(got)
 	}
-	return s.mistake(problem, got, origin)
+	return s.invalid(problem, got, origin)
 }
 
-// mistake is the one form of an error about a value.
-func (s Setting) mistake(problem, got, origin string) error {
+// invalid returns the error of an invalid value.
+func (s Setting) invalid(problem, got, origin string) error {
 	if origin == "" {
 		return fmt.Errorf("%s: %s, got %s", s.Key, problem, got)
 	}

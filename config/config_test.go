@@ -27,7 +27,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-func TestExampleReadsBackAsDefault(t *testing.T) {
+func TestExampleIsTheDefault(t *testing.T) {
 	got, err := Load(Sources{File: file(t, Example()), Environ: home})
 	want := Default()
 	want.DataDir = "/home/ada/.local/share/linesman"
@@ -42,9 +42,11 @@ func TestExampleReadsBackAsDefault(t *testing.T) {
 	}
 }
 
-func TestStrongerSourceWins(t *testing.T) {
-	path := file(t, "replicas = 3\nprefix = 'from-file'\n[raw]\nmax_age = '1h'\nmax_bytes = 2097152\n[limits]\nidle = '1s'")
-	env := append(home, "LINESMAN_PREFIX=from-env", "LINESMAN_RAW_MAX_AGE=2h", "LINESMAN_LIMITS_IDLE=2s", "LINESMAN_CONFIG="+path)
+func TestPrecedenceOfSources(t *testing.T) {
+	path := file(t, "replicas = 3\nprefix = 'from-file'\n[raw]\nmax_age = '1h'\nmax_bytes = 2097152\n"+
+		"[limits]\nidle = '1s'")
+	env := append(home, "LINESMAN_PREFIX=from-env", "LINESMAN_RAW_MAX_AGE=2h", "LINESMAN_LIMITS_IDLE=2s",
+		"LINESMAN_CONFIG="+path)
 	got, err := Load(Sources{Environ: env, Flags: []Flag{{"limits.idle", "3s", "--idle-timeout"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +54,8 @@ func TestStrongerSourceWins(t *testing.T) {
 	want := Default()
 	want.DataDir = "/home/ada/.local/share/linesman"
 	want.Environments = "/home/ada/.config/mcp-delegator/environments.json"
-	want.Replicas = 3                  // only the file says it
-	want.Raw.MaxBytes = 2 << 20        // only the file says it
+	want.Replicas = 3                  // only in the file
+	want.Raw.MaxBytes = 2 << 20        // only in the file
 	want.Prefix = "from-env"           // environment over file
 	want.Raw.MaxAge = 2 * time.Hour    // environment over file
 	want.Limits.Idle = 3 * time.Second // flag over both
@@ -62,19 +64,22 @@ func TestStrongerSourceWins(t *testing.T) {
 	}
 }
 
-func TestFlagNamesAnotherFile(t *testing.T) {
-	got, err := Load(Sources{File: file(t, "prefix = 'flag'"), Environ: append(home, "LINESMAN_CONFIG="+file(t, "prefix = 'env'"))})
+func TestFlagOverridesFileOfTheEnvironment(t *testing.T) {
+	got, err := Load(Sources{File: file(t, "prefix = 'flag'"),
+		Environ: append(home, "LINESMAN_CONFIG="+file(t, "prefix = 'env'"))})
 	if err != nil || got.Prefix != "flag" {
 		t.Errorf("got prefix %q, %v; want that of the flag's file", got.Prefix, err)
 	}
 }
 
-func TestAllMistakesAreReportedAtOnce(t *testing.T) {
-	path := file(t, "colour = 'red'\nreplicas = 2\nlog_level = true\nprefix = 'UPPER'\nraw = 3\n[limits]\ngrace = '0s'\nsoft = '1s'\n[nats]\nurl = 'x'\n[[list]]\na = 1")
+func TestAllErrorsAreReported(t *testing.T) {
+	path := file(t, "colour = 'red'\nreplicas = 2\nlog_level = true\nprefix = 'UPPER'\nraw = 3\n"+
+		"[limits]\ngrace = '0s'\nsoft = '1s'\n[nats]\nurl = 'x'\n[[list]]\na = 1")
 	_, err := Load(Sources{
-		File:    path,
-		Environ: append(home, "LINESMAN_RAW_MAXAGE=1h", "LINESMAN_MAX_LINE_BYTES=1KiB", "LINESMAN_EVENTS_MAX_AGE=3x", "LINESMAN_PORTS=tcp://10.0.0.1:1", "OTHER_THING=1"),
-		Flags:   []Flag{{"nats", "http://ada:secret@x", "--nats"}, {"nats_listen", "4222", "--nats-listen"}},
+		File: path,
+		Environ: append(home, "LINESMAN_RAW_MAXAGE=1h", "LINESMAN_MAX_LINE_BYTES=1KiB", "LINESMAN_EVENTS_MAX_AGE=3x",
+			"LINESMAN_PORTS=tcp://10.0.0.1:1", "OTHER_THING=1"),
+		Flags: []Flag{{"nats", "http://ada:secret@x", "--nats"}, {"nats_listen", "4222", "--nats-listen"}},
 	})
 	if err == nil {
 		t.Fatal("no error")
@@ -107,7 +112,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	}
 }
 
-func TestEveryBoundIsChecked(t *testing.T) {
+func TestLimitsOfSettings(t *testing.T) {
 	for _, tt := range []struct{ key, good, bad string }{
 		{"nats", "nats://a:4222,tls://b", "nats://"},
 		{"nats", "wss://x:443/path", "x:4222"},
@@ -136,7 +141,7 @@ func TestEveryBoundIsChecked(t *testing.T) {
 		}
 		_, err := Load(Sources{Environ: home, Flags: []Flag{{tt.key, tt.bad, "--x"}}})
 		if err == nil || !strings.HasPrefix(err.Error(), tt.key+": ") || !strings.HasSuffix(err.Error(), " (--x)") {
-			t.Errorf("%s = %q: got error %v, want one that names setting and source", tt.key, tt.bad, err)
+			t.Errorf("%s = %q: got error %v, want one with setting and source", tt.key, tt.bad, err)
 		}
 	}
 }
@@ -171,10 +176,11 @@ func TestDataDirFollowsXDG(t *testing.T) {
 
 func TestUnreadableFileIsAnError(t *testing.T) {
 	if _, err := Load(Sources{Environ: home, File: filepath.Join(t.TempDir(), "none.toml")}); err == nil {
-		t.Error("a file that is not there was no error")
+		t.Error("no error for a missing file")
 	}
-	if _, err := Load(Sources{Environ: home, File: file(t, "replicas = = 1")}); err == nil || !strings.Contains(err.Error(), "line 1") {
-		t.Errorf("got %v, want an error that names the line", err)
+	if _, err := Load(Sources{Environ: home, File: file(t, "replicas = = 1")}); err == nil ||
+		!strings.Contains(err.Error(), "line 1") {
+		t.Errorf("got %v, want an error with the line number", err)
 	}
 }
 
@@ -188,7 +194,8 @@ func TestSizeTexts(t *testing.T) {
 			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "MiB", "-1", "1.5GiB", "1 0", "8Mi", "9223372036854775808", "9007199254740992KiB", "0x10", "1_000"} {
+	for _, text := range []string{"", "MiB", "-1", "1.5GiB", "1 0", "8Mi", "9223372036854775808",
+		"9007199254740992KiB", "0x10", "1_000"} {
 		got := Size(7)
 		if err := got.UnmarshalText([]byte(text)); err == nil || got != 7 {
 			t.Errorf("%q: got %d, %v; want an error and no change", text, got, err)
@@ -196,7 +203,7 @@ func TestSizeTexts(t *testing.T) {
 	}
 }
 
-func TestSizeReadsBackWhatItWrites(t *testing.T) {
+func TestSizeRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Size(rapid.Int64Min(0).Draw(t, "n"))
 		if rapid.Bool().Draw(t, "round") {
@@ -209,7 +216,7 @@ func TestSizeReadsBackWhatItWrites(t *testing.T) {
 	})
 }
 
-func TestDurationReadsBackWhatItWrites(t *testing.T) {
+func TestDurationRoundTrip(t *testing.T) {
 	for _, tt := range []string{"0s", "5s", "5m", "72h", "1h30m", "10h0m1s", "90ms", "720h", "20m"} {
 		d, err := time.ParseDuration(tt)
 		if err != nil || shortDuration(d) != tt {
@@ -218,28 +225,32 @@ func TestDurationReadsBackWhatItWrites(t *testing.T) {
 	}
 }
 
-func TestListsAreArraysOrTextsWithCommas(t *testing.T) {
+func TestListsAreArraysOrSeparatedByCommas(t *testing.T) {
 	path := file(t, "[agents.codex]\ncommand = ['my codex', '-c', 'a=1,b=2']\n[work]\ndanger = true\nroots = ['/srv']")
-	got, err := Load(Sources{File: path, Environ: append(home, "LINESMAN_WORK_ROOTS=~/a, /b", "LINESMAN_AGENTS_CODEX_ENV=[\"A,B\"]")})
+	got, err := Load(Sources{File: path, Environ: append(home, "LINESMAN_WORK_ROOTS=~/a, /b",
+		"LINESMAN_AGENTS_CODEX_ENV=[\"A,B\"]")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []List{{"my codex", "-c", "a=1,b=2"}, {"/home/ada/a", "/b"}, {"A,B"}}
-	if have := []List{got.Agents.Codex.Command, got.Work.Roots, got.Agents.Codex.Env}; !reflect.DeepEqual(have, want) || !got.Work.Danger {
-		t.Errorf("got %q %v, want %q", have, got.Work.Danger, want)
+	lists := []List{got.Agents.Codex.Command, got.Work.Roots, got.Agents.Codex.Env}
+	if !reflect.DeepEqual(lists, want) || !got.Work.Danger {
+		t.Errorf("got %q %v, want %q", lists, got.Work.Danger, want)
 	}
-	for _, bad := range []string{"[agents.codex]\ncommand = []", "[agents.codex]\ncommand = [1]", "[work]\ndanger = 'perhaps'", "prefix = ['a']", "nope = ['a']"} {
+	for _, bad := range []string{"[agents.codex]\ncommand = []", "[agents.codex]\ncommand = [1]",
+		"[work]\ndanger = 'perhaps'", "prefix = ['a']", "nope = ['a']"} {
 		if _, err := Load(Sources{File: file(t, bad), Environ: home}); err == nil {
-			t.Errorf("%q was taken", bad)
+			t.Errorf("%q was accepted", bad)
 		}
 	}
 }
 
 // Kubernetes sets variables in every pod for a service named linesman.
-func TestVariablesOfAKubernetesServiceAreNoMistake(t *testing.T) {
+func TestVariablesOfAKubernetesServiceAreIgnored(t *testing.T) {
 	environ := slices.Clone(home)
 	for _, name := range []string{
-		"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "SERVICE_PORT_NATS_CLIENT", "PORT", "PORT_4222_TCP", "PORT_4222_TCP_ADDR",
+		"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "SERVICE_PORT_NATS_CLIENT", "PORT",
+		"PORT_4222_TCP", "PORT_4222_TCP_ADDR",
 		"PORT_4222_TCP_PORT", "PORT_4222_TCP_PROTO", "PORT_53_UDP",
 	} {
 		environ = append(environ, "LINESMAN_"+name+"=tcp://10.0.0.1:4222")
@@ -247,15 +258,16 @@ func TestVariablesOfAKubernetesServiceAreNoMistake(t *testing.T) {
 	if _, err := Load(Sources{Environ: environ}); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{"LINESMAN_PORT_X", "LINESMAN_PORT_4222", "LINESMAN_SERVICE", "LINESMAN_SERVICE_NAME", "LINESMAN_PORT_4222_TCP_HOST"} {
+	for _, name := range []string{"LINESMAN_PORT_X", "LINESMAN_PORT_4222", "LINESMAN_SERVICE", "LINESMAN_SERVICE_NAME",
+		"LINESMAN_PORT_4222_TCP_HOST"} {
 		if _, err := Load(Sources{Environ: append(slices.Clone(home), name+"=1")}); err == nil {
-			t.Errorf("%s is no mistake", name)
+			t.Errorf("%s is not an error", name)
 		}
 	}
 }
 
-// A file of any bytes gives errors or settings, and settings say their values
-// in a form that reads back.
+// A file of any bytes results in errors or settings. The text of each setting
+// survives a round trip.
 func FuzzFile(f *testing.F) {
 	f.Add([]byte(Example()))
 	f.Add([]byte("raw = 1\n[raw]\n"))

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Example is a TOML file that sets everything to its default and says what it
-// means. [Load] reads it as [Default].
+// Example returns a TOML file with the description and the default of every
+// setting. [Load] of this file returns [Default].
 func Example() string {
 	const header = `# Settings of linesman. Flags are stronger than environment variables, those
 # are stronger than this file. Sizes are written 512, 64KiB, 8MiB, 1GiB;
@@ -26,7 +26,7 @@ func Example() string {
 			name = rest
 		}
 		value := s.Value()
-		switch v := s.target.(type) { // no default has anything to escape
+		switch v := s.target.(type) { // no default needs escaping
 		case *int, *bool:
 		case *List:
 			value = "[]"

@@ -18,32 +18,31 @@ import (
 
 const (
 	envPrefix = "LINESMAN_"
-	envFile   = envPrefix + "CONFIG" // where the file is; no setting of its own
+	envFile   = envPrefix + "CONFIG" // path of the TOML file; not a setting
 )
 
-// Sources are the places that settings come from, the strongest first.
+// Sources are the sources of the settings, in descending order of precedence.
 type Sources struct {
-	// Flags are the settings given on the command line. Of a setting given
-	// twice the last counts.
+	// Flags are the settings on the command line. The last one of duplicates
+	// counts.
 	Flags []Flag
-	// Environ is the environment, as os.Environ gives it.
+	// Environ is the environment in the format of os.Environ.
 	Environ []string
-	// File is the path of a TOML file. Empty means what LINESMAN_CONFIG says,
-	// and if that says nothing, no file.
+	// File is the path of a TOML file. Empty means the value of LINESMAN_CONFIG
+	// in Environ, or no file if that is empty, too.
 	File string
 }
 
-// Flag is a setting given on the command line.
+// Flag is a setting on the command line.
 type Flag struct {
-	Key   string // of the setting: "limits.idle"
+	Key   string // key of the setting: "limits.idle"
 	Value string // as typed
-	Name  string // what errors call it: "--idle-timeout"
+	Name  string // name in error messages: "--idle-timeout"
 }
 
-// Load reads the settings and validates them. The error reports all mistakes
-// at once: keys and variables that do not exist, values that do not parse, and
-// values out of range, each with where it came from. The paths in the result
-// are absolute.
+// Load reads and validates the settings. The error joins all errors: unknown keys
+// and variables, values that cannot be parsed, and values out of range, each with
+// its source. The paths in the result are absolute.
 func Load(from Sources) (Config, error) {
 	c := Default()
 	l := newLoader(&c)
@@ -59,7 +58,7 @@ func Load(from Sources) (Config, error) {
 	return c, errors.Join(l.errs...)
 }
 
-// Given reports whether any of the sources sets a setting.
+// Given reports whether any source sets the setting with this key.
 func Given(from Sources, key string) bool {
 	c := Default()
 	l := newLoader(&c)
@@ -75,11 +74,11 @@ func (l *loader) read(from Sources, env map[string]string) {
 	}
 }
 
-// loader collects what one Load finds.
+// loader has the state of one Load.
 type loader struct {
 	rows   map[string]Setting
-	origin map[string]string // by key: who set the value
-	bad    map[string]bool   // by key: has an error already
+	origin map[string]string // by key: source of the value
+	bad    map[string]bool   // by key: already has an error
 	errs   []error
 }
 
@@ -91,8 +90,8 @@ func newLoader(c *Config) *loader {
 	return l
 }
 
-// set gives one setting a value. A value that does not parse is an error and
-// leaves the setting as it was.
+// set sets the value of a setting. A value that cannot be parsed is an error and
+// does not change the setting.
 func (l *loader) set(key, value, origin string) {
 	s, known := l.rows[key]
 	if !known {
@@ -100,7 +99,7 @@ func (l *loader) set(key, value, origin string) {
 		return
 	}
 	if problem := s.parse(value); problem != "" {
-		l.errs = append(l.errs, s.mistake(problem, strconv.Quote(value), origin))
+		l.errs = append(l.errs, s.invalid(problem, strconv.Quote(value), origin))
 		l.bad[key] = true
 		return
 	}
@@ -108,6 +107,7 @@ func (l *loader) set(key, value, origin string) {
 	delete(l.bad, key)
 }
 
+// parse sets the value. It returns a description of the error, or "".
 func (s Setting) parse(value string) string {
 	switch v := s.target.(type) {
 	case *string:
@@ -140,18 +140,18 @@ func (s Setting) parse(value string) string {
 	return ""
 }
 
-// list gives a setting that is a list the values of an array.
+// list sets a setting of type List to the values of an array.
 func (l *loader) list(key string, values []any, origin string) {
-	var all List
+	var items List
 	for _, v := range values {
 		text, isText := v.(string)
 		if !isText {
 			l.errs = append(l.errs, fmt.Errorf("%s: must be an array of strings (%s)", key, origin))
 			return
 		}
-		all = append(all, text)
+		items = append(items, text)
 	}
-	*l.rows[key].target.(*List), l.origin[key] = all, origin
+	*l.rows[key].target.(*List), l.origin[key] = items, origin
 }
 
 func (l *loader) file(path string) {
@@ -166,8 +166,8 @@ func (l *loader) file(path string) {
 	l.text(text, path)
 }
 
-// text reads TOML into the table of settings. Types are those of the table,
-// not of TOML: a size may be a number or a string with a unit.
+// text sets the settings in a TOML text. The table of settings determines the
+// types: a size can be a number or a string with a unit.
 func (l *loader) text(text []byte, path string) {
 	var tree map[string]any
 	if err := toml.Unmarshal(text, &tree); err != nil {
@@ -201,7 +201,7 @@ func (l *loader) table(prefix string, tree map[string]any, path string) {
 				l.list(key, values, path)
 				continue
 			case v == true || v == false:
-				if _, is := s.target.(*bool); is {
+				if _, isBool := s.target.(*bool); isBool {
 					l.set(key, fmt.Sprint(v), path)
 					continue
 				}
@@ -212,33 +212,34 @@ func (l *loader) table(prefix string, tree map[string]any, path string) {
 }
 
 func (s Setting) isList() bool {
-	_, is := s.target.(*List)
-	return is
+	_, isList := s.target.(*List)
+	return isList
 }
 
-// ofKubernetes are the variables that each pod gets for a service named
-// linesman; none is a setting.
-var ofKubernetes = regexp.MustCompile(`^LINESMAN_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?)$`)
+// kubernetesVariable matches the variables that Kubernetes sets in each pod for a
+// service named linesman. They are not settings.
+var kubernetesVariable = regexp.MustCompile(`^LINESMAN_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|` +
+	`PORT(_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?)$`)
 
 func (l *loader) environment(env map[string]string) {
-	key := map[string]string{}
-	for k, s := range l.rows {
-		key[s.Env()] = k
+	keys := map[string]string{}
+	for key, s := range l.rows {
+		keys[s.Env()] = key
 	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		switch k, known := key[name]; {
+		switch key, known := keys[name]; {
 		case known:
-			l.set(k, env[name], name)
+			l.set(key, env[name], name)
 		case name == envFile || !strings.HasPrefix(name, envPrefix):
-		case ofKubernetes.MatchString(name):
+		case kubernetesVariable.MatchString(name):
 		default:
 			l.errs = append(l.errs, fmt.Errorf("%s: no such setting", name))
 		}
 	}
 }
 
-// paths puts in the default of data_dir, which depends on the environment, and
-// makes every path absolute.
+// paths sets the defaults of data_dir and environments, which depend on the
+// environment, and makes all paths absolute.
 func (l *loader) paths(c *Config, env map[string]string) {
 	if c.DataDir == "" {
 		switch data, home := env["XDG_DATA_HOME"], env["HOME"]; {
@@ -266,20 +267,20 @@ func (l *loader) paths(c *Config, env map[string]string) {
 		}
 		abs, err := filepath.Abs(*path)
 		if err != nil {
-			l.errs = append(l.errs, fmt.Errorf("working directory, for a relative path: %w", err))
+			l.errs = append(l.errs, fmt.Errorf("make path absolute: %w", err))
 			continue
 		}
 		*path = abs
 	}
 }
 
-// environment is environ as a map. Of a name given twice the first counts, as
-// it does for os.Getenv.
+// environment returns environ as a map. The first one of duplicate names counts,
+// as in os.Getenv.
 func environment(environ []string) map[string]string {
 	env := map[string]string{}
-	for _, one := range environ {
-		name, value, _ := strings.Cut(one, "=")
-		if _, twice := env[name]; !twice {
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if _, duplicate := env[name]; !duplicate {
 			env[name] = value
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Size is a number of bytes. Its text is a whole number with a unit: 512,
-// 64KiB, 8MiB, 1GiB; decimal units (kB, MB, GB, TB) are read as well. No
-// fractions: what is written is what is meant, exactly.
+// Size is a number of bytes. Its text is a whole number with an optional unit: 512,
+// 64KiB, 8MiB, 1GiB. Decimal units (kB, MB, GB, TB) can be parsed, too. Fractions
+// are not allowed, so that every size is exact.
 type Size int64
 
 var errSize = errors.New("not a size such as 64KiB, 8MiB or 1GiB")
@@ -24,7 +24,7 @@ var units = []struct {
 	{"B", 1},
 }
 
-// UnmarshalText reads a size. Units may be in any case.
+// UnmarshalText parses a size. Units are not case-sensitive.
 func (s *Size) UnmarshalText(text []byte) error {
 	number, factor := string(text), int64(1)
 	for _, u := range units {
@@ -42,10 +42,10 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText writes the size with the largest binary unit that divides it.
+// MarshalText returns the same text as String.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// String is the size with the largest binary unit that divides it: 8MiB.
+// String returns the size with the largest binary unit that divides it: 8MiB.
 func (s Size) String() string {
 	for _, u := range units[:4] {
 		if s != 0 && int64(s)%u.bytes == 0 {
@@ -55,8 +55,8 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
-// shortDuration is time.Duration's own text without the zero units that it
-// adds: 72h, not 72h0m0s.
+// shortDuration returns the text of d without trailing zero units: 72h instead of
+// 72h0m0s.
 func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -10,22 +10,24 @@ import (
 	"time"
 )
 
-// settings is the table. Everything that names a setting, or checks one, is
-// made from it: the environment variables, the file's keys, help, validation
-// and the example.
+// settings returns the table of settings. Environment variables, keys of the TOML
+// file, help, validation and the example are derived from it.
 func (c *Config) settings() []Setting {
 	levels := []string{"debug", "info", "warn", "error"}
 	formats := []string{"console", "json"}
 	rows := []Setting{
 		{Key: "nats", target: &c.NATS, check: serverURLs(&c.NATS),
-			Help: "NATS server, or several with commas between them. Empty: the one that `linesman up` runs on this data directory."},
+			Help: "NATS server, or several with commas between them. Empty: the one that `linesman up` runs on this " +
+				"data directory."},
 		{Key: "creds", target: &c.Creds,
-			Help: "NATS credentials file for the inside account, or a directory with the keys of both: see `linesman context`. Empty: the data directory's own."},
+			Help: "NATS credentials file for the inside account, or a directory with the keys of both: see `linesman " +
+				"context`. Empty: the data directory's own."},
 		{Key: "public_creds", target: &c.PublicCreds,
-			Help: "NATS credentials file for the public account, where the events are. Empty: the file beside creds, where `linesman context` made both; else the same connection as creds, which is weaker."},
+			Help: "NATS credentials file for the public account, where the events are. Empty: the file beside creds," +
+				" where `linesman context` made both; else the same connection as creds, which is weaker."},
 		{Key: "data_dir", target: &c.DataDir,
 			Help: "Where this machine keeps its files. Empty: $XDG_DATA_HOME/linesman, or ~/.local/share/linesman."},
-		{Key: "prefix", target: &c.Prefix, check: pattern(&c.Prefix, `[a-z][a-z0-9_-]{0,31}`, "must be a lower-case letter, then at most 31 of a-z 0-9 _ -"),
+		{Key: "prefix", target: &c.Prefix, check: subjectToken(&c.Prefix),
 			Help: "First token of every subject and, in capitals, of every stream."},
 		{Key: "log_level", target: &c.LogLevel, Choices: levels, check: oneOf(&c.LogLevel, levels),
 			Help: "Least level that is logged, on stderr."},
@@ -50,7 +52,8 @@ func (c *Config) settings() []Setting {
 		{Key: "max_line_bytes", target: &c.MaxLineBytes, check: between(&c.MaxLineBytes, 64<<10, 64<<20),
 			Help: "Longest line that is parsed. A longer one becomes one Error event and is kept raw all the same."},
 		{Key: "scrub", target: &c.Scrub,
-			Help: "Replace what has the form of a secret (API keys, tokens, private keys, passwords in URLs) in the text of events by [REDACTED:kind]."},
+			Help: "Replace what has the form of a secret (API keys, tokens, private keys, passwords in URLs) in the " +
+				"text of events by [REDACTED:kind]."},
 		{Key: "replicas", target: &c.Replicas, check: func() string {
 			if c.Replicas != 1 && c.Replicas != 3 {
 				return "must be 1 or 3"
@@ -67,14 +70,15 @@ func (c *Config) settings() []Setting {
 				return "must be at least max_line_bytes, which is " + c.MaxLineBytes.String()
 			}
 			return ""
-		}, Help: "Output of one run that this machine keeps until the run has ended and NATS has all of it. At the bound the run is ended."},
+		}, Help: "Output of one run that this machine keeps until the run has ended and NATS has all of it. At the " +
+			"bound the run is ended."},
 		Setting{Key: "limits.grace", target: &c.Limits.Grace, check: positive(&c.Limits.Grace),
 			Help: "Time between SIGTERM and SIGKILL for an agent that is to end."},
 		Setting{Key: "limits.idle", target: &c.Limits.Idle, check: notNegative(&c.Limits.Idle),
 			Help: "End a run that has printed nothing for so long. 0: never."},
 		Setting{Key: "limits.hard", target: &c.Limits.Hard, check: notNegative(&c.Limits.Hard),
 			Help: "End a run so long after its start. 0: never."},
-		Setting{Key: "work.queue", target: &c.Work.Queue, check: pattern(&c.Work.Queue, `[a-z][a-z0-9_-]{0,31}`, "must be a lower-case letter, then at most 31 of a-z 0-9 _ -"),
+		Setting{Key: "work.queue", target: &c.Work.Queue, check: subjectToken(&c.Work.Queue),
 			Help: "Work queue: where tasks are submitted, and what a worker takes."},
 		Setting{Key: "work.max_runs", target: &c.Work.MaxRuns, check: func() string {
 			if c.Work.MaxRuns < 0 || c.Work.MaxRuns > 1024 {
@@ -93,11 +97,13 @@ func (c *Config) settings() []Setting {
 			return ""
 		}, Help: "Longest limit that a task may ask for."},
 		Setting{Key: "work.roots", target: &c.Work.Roots,
-			Help: "Directories in and below which tasks may work. None: where the worker was started, and the user's home."},
+			Help: "Directories in and below which tasks may work. None: where the worker was started," +
+				" and the user's home."},
 		Setting{Key: "work.danger", target: &c.Work.Danger,
 			Help: "Allow tasks without a sandbox, mode danger-full-access."},
 		Setting{Key: "work.git_gate", target: &c.Work.GitGate,
-			Help: "Refuse tasks whose text names a git command that may lose work, unless allow_destructive_git is given."},
+			Help: "Refuse tasks whose text names a git command that may lose work, unless allow_destructive_git is " +
+				"given."},
 		Setting{Key: "agents.codex.command", target: &c.Agents.Codex.Command, check: func() string {
 			if len(c.Agents.Codex.Command) == 0 || c.Agents.Codex.Command[0] == "" {
 				return "must name a program"
@@ -105,9 +111,11 @@ func (c *Config) settings() []Setting {
 			return ""
 		}, Help: "What starts Codex for a task: a program on the worker's PATH, and its first arguments."},
 		Setting{Key: "agents.codex.env", target: &c.Agents.Codex.Env,
-			Help: "Environment variables that every task gets, beside what a program needs to run; for example OPENAI_API_KEY."},
+			Help: "Environment variables that every task gets, beside what a program needs to run; for example " +
+				"OPENAI_API_KEY."},
 		Setting{Key: "push.allow_private", target: &c.Push.AllowPrivate,
-			Help: "Send notifications to private networks and this machine, and without TLS, too: any caller can then reach what this machine reaches."},
+			Help: "Send notifications to private networks and this machine, and without TLS, too: any caller can " +
+				"then reach what this machine reaches."},
 		Setting{Key: "push.give_up", target: &c.Push.GiveUp, check: func() string {
 			if c.Push.GiveUp < time.Minute || c.Push.GiveUp > 72*time.Hour {
 				return "must be 1m to 72h"
@@ -121,10 +129,10 @@ func (c *Config) settings() []Setting {
 	)
 }
 
-func retention(table string, r *Retention, of string) []Setting {
+func retention(table string, r *Retention, content string) []Setting {
 	return []Setting{
 		{Key: table + ".max_age", target: &r.MaxAge, check: positive(&r.MaxAge),
-			Help: "How long the stream keeps " + of + "."},
+			Help: "How long the stream keeps " + content + "."},
 		{Key: table + ".max_bytes", target: &r.MaxBytes, check: func() string {
 			if r.MaxBytes != 0 && r.MaxBytes < minStream {
 				return "must be 0 or at least " + minStream.String()
@@ -134,8 +142,8 @@ func retention(table string, r *Retention, of string) []Setting {
 	}
 }
 
-// minStream leaves room in a stream for more than one event of the largest
-// size.
+// minStream is the minimum size limit of a stream. It has room for several events
+// of the maximum size.
 const minStream Size = 1 << 20
 
 func serverURLs(v *string) func() string {
@@ -144,9 +152,10 @@ func serverURLs(v *string) func() string {
 		if *v == "" {
 			return ""
 		}
-		for one := range strings.SplitSeq(*v, ",") {
-			u, err := url.Parse(strings.TrimSpace(one))
-			if err != nil || !slices.Contains(schemes, u.Scheme) || u.Hostname() == "" || u.Port() != "" && !isPort(u.Port()) {
+		for text := range strings.SplitSeq(*v, ",") {
+			u, err := url.Parse(strings.TrimSpace(text))
+			if err != nil || !slices.Contains(schemes, u.Scheme) || u.Hostname() == "" ||
+				u.Port() != "" && !isPort(u.Port()) {
 				return "must be URLs such as nats://host:4222 (or tls, ws, wss) with commas between them"
 			}
 		}
@@ -168,11 +177,12 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-func pattern(v *string, expr, problem string) func() string {
-	whole := regexp.MustCompile(`^(?:` + expr + `)\z`)
+var tokenPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}\z`)
+
+func subjectToken(v *string) func() string {
 	return func() string {
-		if !whole.MatchString(*v) {
-			return problem
+		if !tokenPattern.MatchString(*v) {
+			return "must be a lower-case letter, then at most 31 of a-z 0-9 _ -"
 		}
 		return ""
 	}
@@ -187,10 +197,10 @@ func oneOf(v *string, choices []string) func() string {
 	}
 }
 
-func between(v *Size, least, most Size) func() string {
+func between(v *Size, lower, upper Size) func() string {
 	return func() string {
-		if *v < least || *v > most {
-			return "must be from " + least.String() + " to " + most.String()
+		if *v < lower || *v > upper {
+			return "must be from " + lower.String() + " to " + upper.String()
 		}
 		return ""
 	}

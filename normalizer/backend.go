@@ -3,40 +3,40 @@ package normalizer
 import (
 	"strconv"
 
+	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/runs"
 )
 
-// Backend knows what one kind of agent prints.
+// Backend reads the output of one kind of agent.
 type Backend interface {
-	// Agent is the agent_kind of the events: ^[a-z][a-z0-9_]*$.
+	// Agent returns the agent_kind of the events: ^[a-z][a-z0-9_]*$.
 	Agent() string
-	// Dialect is a fresh run's.
+	// Dialect returns the dialect of a new run.
 	Dialect() Dialect
 }
 
-// Dialect turns the lines of one run into events, in order. It keeps what
-// little it must know of earlier lines, and nothing else: no clock, no I/O.
+// Dialect maps the lines of one run to events, in order. It keeps only the state
+// from earlier lines that it needs, and uses no clock and no I/O.
 //
-// It copies by allow-list: what it does not name in code does not leave the
-// line. Package backendtest holds the contract as tests.
+// It copies by allow-list: only values that its code names leave the line.
+// Package backendtest tests this contract.
 type Dialect interface {
-	// Line maps a line, which is not blank and has no line ending, onto out.
-	// What it does with a fault does not matter: out is then not used. It
-	// keeps no part of line.
+	// Line maps one line to out. The line is not blank and has no line ending.
+	// If Line returns a fault, out is ignored. Line keeps no reference to line.
 	Line(line []byte, out *Out) Fault
-	// State is what the dialect knows, as JSON of at most MaxDialect bytes.
+	// State returns the state as JSON of at most MaxDialect bytes.
 	State() ([]byte, error)
-	// Restore makes a fresh dialect know what State told.
+	// Restore sets the state of a new dialect to a result of State.
 	Restore(state []byte) error
 }
 
-// MaxDialect bounds the saved state of a dialect, in bytes.
+// MaxDialect is the maximum length of the saved state of a dialect, in bytes.
 const MaxDialect = 76 << 10
 
-// Out takes what a dialect makes of one line.
+// Out collects the result of one line.
 type Out struct {
 	Facts   runs.Facts
-	Session string // id of the session, if the line says it; any length
+	Session string // session id, if the line has one; of any length
 
 	events []Event
 	final  *string
@@ -46,25 +46,31 @@ type Out struct {
 // Event adds an event.
 func (o *Out) Event(e Event) { o.events = append(o.events, e) }
 
-// Final notes the answer so far: the last one is the run's final text.
+// Final sets the final text of the run so far. A later call replaces it.
 func (o *Out) Final(text string) { o.final = &text }
 
-// End says that the line is the whole end of a run that has no process: the
-// completion follows at once, without an exit entry.
+// End ends a run without a process: the completion follows immediately, without
+// an exit entry.
 func (o *Out) End() { o.end = true }
 
-// reset forgets a line, of which nothing may be held until the next one
-// comes: there are many runs, and they can be silent for hours.
+// Unknown marks the line as one of an unknown type, and adds an event for it.
+func (o *Out) Unknown() {
+	o.Facts.Unknown = true
+	o.Event(Event{Kind: Unknown})
+}
+
+// reset clears o after a line. It keeps no reference to the line, because there
+// can be many runs without output for hours.
 func (o *Out) reset() {
 	clear(o.events)
 	events := o.events[:0]
-	if cap(events) > 64 { // lines with so many are rare
+	if cap(events) > 64 { // so many are rare
 		events = nil
 	}
 	*o = Out{events: events}
 }
 
-// Fault is why a line gives nothing but one Error event.
+// Fault is the reason why a line results in only one Error event.
 type Fault uint8
 
 // The faults.
@@ -72,10 +78,21 @@ const (
 	NoFault Fault = iota
 	InvalidUTF8
 	InvalidJSON
-	InvalidPayload // a known type without what it must have
+	InvalidPayload // a known type without a required field
 	MissingType
 	MissingThreadID
 )
+
+// ScanFault converts a fault of the scanner.
+func ScanFault(f scan.Fault) Fault {
+	switch f {
+	case scan.OK:
+		return NoFault
+	case scan.InvalidUTF8:
+		return InvalidUTF8
+	}
+	return InvalidJSON
+}
 
 var faults = [...]string{
 	InvalidUTF8:     "parse error (redacted): invalid UTF-8",
@@ -85,7 +102,8 @@ var faults = [...]string{
 	MissingThreadID: "normalize error (redacted): missing thread_id",
 }
 
-// message is the fault's message: a fixed text and the line's length.
+// message returns the message of the Error event: a fixed text and the length of
+// the line.
 func (f Fault) message(agent string, lineBytes int) string {
 	return agent + " stream " + faults[f] + " (line_bytes=" + strconv.Itoa(lineBytes) + ")"
 }

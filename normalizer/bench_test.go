@@ -10,8 +10,8 @@ import (
 	"github.com/linesman/linesman/test/bench/corpus"
 )
 
-// BenchmarkFold folds a run's output in entries as large as they come, up to
-// the events that are ready to be published.
+// BenchmarkFold folds the output of a run in entries of the maximum size. The
+// result is messages that are ready for publishing.
 func BenchmarkFold(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -31,10 +31,10 @@ func BenchmarkFold(b *testing.B) {
 				}
 			}
 			runtime.ReadMemStats(&after)
-			all := float64(b.N) * float64(lines)
-			b.ReportMetric(all/b.Elapsed().Seconds(), "lines/s")
-			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/all, "allocs/line")
-			b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/all, "B/line")
+			total := float64(b.N) * float64(lines)
+			b.ReportMetric(total/b.Elapsed().Seconds(), "lines/s")
+			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/total, "allocs/line")
+			b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/total, "B/line")
 		})
 	}
 }

@@ -12,7 +12,7 @@ type Kind uint8
 
 // The kinds of the universal event envelope.
 const (
-	Unknown Kind = iota // the agent said something that has no meaning here
+	Unknown Kind = iota // a line of an unknown type
 	TextOutput
 	ToolCall
 	ToolResult
@@ -29,31 +29,31 @@ var kinds = [...]struct{ name, token string }{
 	Error:      {"Error", "error"},
 }
 
-// String is the kind's name in the envelope.
+// String returns the name of the kind in the envelope.
 func (k Kind) String() string { return kinds[k].name }
 
-// Token is the kind's name in subjects.
+// Token returns the name of the kind in NATS subjects.
 func (k Kind) Token() string { return kinds[k].token }
 
-// CompletionToken stands in subjects in the place of a kind's token.
+// CompletionToken is the token of the completion in NATS subjects.
 const CompletionToken = "completion"
 
-// Tokens are the tokens of all kinds, the completion's last.
+// Tokens returns the tokens of all kinds, and CompletionToken at the end.
 func Tokens() []string {
-	var all []string
+	var tokens []string
 	for _, k := range kinds {
-		all = append(all, k.token)
+		tokens = append(tokens, k.token)
 	}
-	return append(all, CompletionToken)
+	return append(tokens, CompletionToken)
 }
 
-// Event is one AgentWrapperEvent. A nil field is null.
+// Event is one AgentWrapperEvent. A nil field becomes null.
 type Event struct {
 	Kind    Kind
 	Channel *string
 	Text    *string // TextOutput only
 	Message *string // Status and Error only
-	Data    []byte  // one JSON value, as it is to be published
+	Data    []byte  // one JSON value, published unchanged
 }
 
 // The channels in use.
@@ -65,34 +65,35 @@ var (
 	channelTool      = "tool"
 )
 
-// AssistantText is what the agent says to its user.
+// AssistantText returns the event of a text for the user.
 func AssistantText(text string) Event {
 	return Event{Kind: TextOutput, Channel: &channelAssistant, Text: &text}
 }
 
-// ReasoningText is what the agent says to itself.
+// ReasoningText returns the event of a reasoning text.
 func ReasoningText(text string) Event {
 	return Event{Kind: TextOutput, Channel: &channelReasoning, Text: &text}
 }
 
-// StatusMessage is a change in the life of the run. Data may be nil.
+// StatusMessage returns the event of a status change. Data may be nil.
 func StatusMessage(message string, data []byte) Event {
 	return Event{Kind: Status, Channel: &channelStatus, Message: &message, Data: data}
 }
 
-// ErrorMessage is something that went wrong, terminal or not. The message
-// must be safe to show: the agent's own words for its user, or a fixed text.
+// ErrorMessage returns the event of an error, terminal or not. The message must
+// be safe to publish: a message of the agent for its user, or a fixed text.
 func ErrorMessage(message string) Event {
 	return Event{Kind: Error, Channel: &channelError, Message: &message}
 }
 
-// ToolEvent is a tool call's step, described by a facet. Kind is ToolCall or ToolResult.
+// ToolEvent returns the event of a step of a tool call. Kind is ToolCall or
+// ToolResult.
 func ToolEvent(kind Kind, facet Facet) Event {
-	return Event{Kind: kind, Channel: &channelTool, Data: facet.append(make([]byte, 0, 352))}
+	return Event{Kind: kind, Channel: &channelTool, Data: facet.appendJSON(make([]byte, 0, 352))}
 }
 
 // limit enforces the limits of channel, message and data. It reports whether
-// the dropped marker took the place of data. A text is split where it is sent.
+// data was dropped. [Fold.publish] splits a long text.
 func (e *Event) limit() (dropped bool) {
 	if e.Channel != nil && !bounds.ChannelFits(*e.Channel) {
 		e.Channel = nil
@@ -108,8 +109,8 @@ func (e *Event) limit() (dropped bool) {
 	return dropped
 }
 
-// append appends the envelope of e: the six keys, in the contract's order.
-func (e *Event) append(dst []byte, agent string) []byte {
+// appendJSON appends the envelope of e: the six keys, in the order of the contract.
+func (e *Event) appendJSON(dst []byte, agent string) []byte {
 	dst = append(dst, `{"agent_kind":`...)
 	dst = bounds.AppendString(dst, agent)
 	dst = append(dst, `,"kind":"`...)
@@ -129,7 +130,7 @@ func (e *Event) append(dst []byte, agent string) []byte {
 	return append(dst, '}')
 }
 
-// size is about how long the envelope of e will be, for one allocation.
+// size estimates the length of the envelope of e, to allocate only once.
 func (e *Event) size() int {
 	n := 160 + len(e.Data)
 	if e.Text != nil {
@@ -148,15 +149,15 @@ func appendOptional(dst []byte, s *string) []byte {
 	return bounds.AppendString(dst, *s)
 }
 
-// Completion is how a run ended: the last message of its events.
+// Completion is the last message of a run.
 type Completion struct {
-	Exit      *runs.Exit // the process's end; nil where there was none, or it is not known
+	Exit      *runs.Exit // exit of the process; nil if there was no process, or if unknown
 	FinalText *string
 	Data      []byte
-	Err       string // what kept the run from completing, or ""
+	Err       string // error message, or ""
 }
 
-func (c *Completion) append(dst []byte, agent string) []byte {
+func (c *Completion) appendJSON(dst []byte, agent string) []byte {
 	dst = append(dst, `{"agent_kind":`...)
 	dst = bounds.AppendString(dst, agent)
 	dst = append(dst, `,"status":`...)

@@ -24,8 +24,7 @@ func backendError(message string) string {
 	return `{"error":{"kind":"backend","message":"` + message + `"}}`
 }
 
-// TestExit has how a run can end, what its last messages are, and what its
-// record says.
+// The messages and the final states of runs for all kinds of exits.
 func TestExit(t *testing.T) {
 	const (
 		timeout = "codex backend error: timeout (details redacted when unsafe)"
@@ -43,33 +42,44 @@ func TestExit(t *testing.T) {
 		state   runs.State
 		outcome string
 	}{
-		// The process ended by itself.
+		// The process exited.
 		{"success", messageLine + completeLine, false, `{"reason":"exited","code":0}`,
-			last{messageEvent, completeEvent, `{"status":{"success":true,"code":0,"signal":null},"final_text":"Done."}`}, runs.StateCompleted, "completed"},
+			last{messageEvent, completeEvent, `{"status":{"success":true,"code":0,"signal":null},` +
+				`"final_text":"Done."}`}, runs.StateCompleted, "completed"},
 		{"success without a turn", "{\"type\":\"x\"}\n", false, `{"reason":"exited","code":0}`,
 			last{unknown, `{"status":{"success":true,"code":0,"signal":null}}`}, runs.StateCompleted, "completed"},
-		{"success, and the last turn failed", messageLine + completeLine + failedLine, false, `{"reason":"exited","code":0}`,
-			last{messageEvent, completeEvent, failedEvent, `{"status":{"success":true,"code":0,"signal":null},"final_text":"Done."}`}, runs.StateFailed, "failed (turn failed)"},
+		{"success, and the last turn failed", messageLine + completeLine + failedLine, false,
+			`{"reason":"exited","code":0}`,
+			last{messageEvent, completeEvent, failedEvent,
+				`{"status":{"success":true,"code":0,"signal":null},"final_text":"Done."}`}, runs.StateFailed,
+			"failed (turn failed)"},
 		{"success, and an earlier turn failed", failedLine + completeLine, false, `{"reason":"exited","code":0}`,
-			last{failedEvent, completeEvent, `{"status":{"success":true,"code":0,"signal":null}}`}, runs.StateCompleted, "completed"},
+			last{failedEvent, completeEvent, `{"status":{"success":true,"code":0,"signal":null}}`},
+			runs.StateCompleted, "completed"},
 		{"success without a line", "", false, `{"reason":"exited","code":0}`,
 			last{`{"status":{"success":true,"code":0,"signal":null}}`}, runs.StateFailed, "failed (silent)"},
 		{"success with blank lines alone", "\n \n\u2028", false, `{"reason":"exited","code":0}`,
 			last{`{"status":{"success":true,"code":0,"signal":null}}`}, runs.StateFailed, "failed (silent)"},
 		{"non-zero", messageLine + failedLine, false, `{"reason":"exited","code":1}`,
-			last{messageEvent, failedEvent, failure("codex exited non-zero: exit_code=1 (stderr redacted)"), `{"status":{"success":false,"code":1,"signal":null}}`}, runs.StateFailed, "failed (exit status 1)"},
+			last{messageEvent, failedEvent, failure("codex exited non-zero: exit_code=1 (stderr redacted)"),
+				`{"status":{"success":false,"code":1,"signal":null}}`}, runs.StateFailed, "failed (exit status 1)"},
 		{"non-zero without a line", "", false, `{"reason":"exited","code":101}`,
-			last{failure("codex exited non-zero: exit_code=101 (stderr redacted)"), `{"status":{"success":false,"code":101,"signal":null}}`}, runs.StateFailed, "failed (exit status 101)"},
-		{"non-zero behind a completed turn", completeLine, false, `{"reason":"exited","code":2}`,
-			last{completeEvent, failure("codex exited non-zero: exit_code=2 (stderr redacted)"), `{"status":{"success":false,"code":2,"signal":null}}`}, runs.StateFailed, "failed (exit status 2)"},
+			last{failure("codex exited non-zero: exit_code=101 (stderr redacted)"),
+				`{"status":{"success":false,"code":101,"signal":null}}`}, runs.StateFailed, "failed (exit status 101)"},
+		{"non-zero after a completed turn", completeLine, false, `{"reason":"exited","code":2}`,
+			last{completeEvent, failure("codex exited non-zero: exit_code=2 (stderr redacted)"),
+				`{"status":{"success":false,"code":2,"signal":null}}`}, runs.StateFailed, "failed (exit status 2)"},
 		{"signal", messageLine, false, `{"reason":"exited","signal":15}`,
-			last{messageEvent, failure("codex ended by signal: signal=15 (stderr redacted)"), `{"status":{"success":false,"code":null,"signal":15}}`}, runs.StateFailed, "failed (signal 15)"},
+			last{messageEvent, failure("codex ended by signal: signal=15 (stderr redacted)"),
+				`{"status":{"success":false,"code":null,"signal":15}}`}, runs.StateFailed, "failed (signal 15)"},
 		{"torn last line", strings.TrimSuffix(messageLine, "\n"), false, `{"reason":"exited","code":0,"torn":true}`,
-			last{messageEvent, `{"status":{"success":true,"code":0,"signal":null},"final_text":"Done."}`}, runs.StateCompleted, "completed"},
+			last{messageEvent, `{"status":{"success":true,"code":0,"signal":null},"final_text":"Done."}`},
+			runs.StateCompleted, "completed"},
 		{"torn last line of a failed turn", strings.TrimSuffix(failedLine, "\n"), false, `{"reason":"exited","code":0}`,
-			last{failedEvent, `{"status":{"success":true,"code":0,"signal":null}}`}, runs.StateFailed, "failed (turn failed)"},
+			last{failedEvent, `{"status":{"success":true,"code":0,"signal":null}}`}, runs.StateFailed,
+			"failed (turn failed)"},
 
-		// Input without a process ended: the last terminal line says how.
+		// End of an input without a process: the last terminal line determines the state.
 		{"end of input", messageLine + completeLine, false, `{"reason":"eof"}`,
 			last{messageEvent, completeEvent, `{"final_text":"Done."}`}, runs.StateCompleted, "completed"},
 		{"end of input, turn failed", completeLine + failedLine, false, `{"reason":"eof"}`,
@@ -80,29 +90,49 @@ func TestExit(t *testing.T) {
 		{"terminal line without newline", strings.TrimSuffix(completeLine, "\n"), false, `{"reason":"eof"}`,
 			last{completeEvent, `{}`}, runs.StateCompleted, "completed"},
 
-		// Linesman ended it, or does not know.
-		{"idle", messageLine, false, `{"reason":"idle","signal":15}`, last{messageEvent, failure(timeout), backendError(timeout)}, runs.StateTimeout, "timeout (idle)"},
-		{"hard limit", completeLine, false, `{"reason":"hard","signal":9}`, last{completeEvent, failure(timeout), backendError(timeout)}, runs.StateTimeout, "timeout (hard)"},
-		{"limit, and it ended well all the same", completeLine, false, `{"reason":"hard","code":0}`, last{completeEvent, failure(timeout), backendError(timeout)}, runs.StateTimeout, "timeout (hard)"},
-		{"spool full", messageLine, false, `{"reason":"spool","signal":15}`, last{messageEvent, failure(spool), backendError(spool)}, runs.StateFailed, "failed (spool)"},
-		{"not started", "", false, `{"reason":"spawn","spawn":"not_found"}`, last{failure(spawn), backendError(spawn)}, runs.StateFailed, "failed (spawn)"},
-		{"lost", messageLine + completeLine, false, `{"reason":"lost"}`, last{messageEvent, completeEvent, failure(lost), backendError(lost)}, runs.StateFailed, "failed (lost)"},
-		{"exited, but nobody knows how", completeLine, false, `{"reason":"exited"}`, last{completeEvent, failure(lost), backendError(lost)}, runs.StateFailed, "failed (lost)"},
-		{"a reason from the future", completeLine, false, `{"reason":"SECRET","code":0}`, last{completeEvent, failure(lost), backendError(lost)}, runs.StateFailed, "failed (lost)"},
-		{"an unreadable body", completeLine, false, `{"reason":"exited","code":"SECRET"}`, last{completeEvent, failure(lost), backendError(lost)}, runs.StateFailed, "failed (lost)"},
-		{"an empty body", completeLine, false, ``, last{completeEvent, failure(lost), backendError(lost)}, runs.StateFailed, "failed (lost)"},
+		// Ended by linesman, or unknown.
+		{"idle", messageLine, false, `{"reason":"idle","signal":15}`,
+			last{messageEvent, failure(timeout), backendError(timeout)}, runs.StateTimeout, "timeout (idle)"},
+		{"hard limit", completeLine, false, `{"reason":"hard","signal":9}`,
+			last{completeEvent, failure(timeout), backendError(timeout)}, runs.StateTimeout, "timeout (hard)"},
+		{"hard limit, but exit code 0", completeLine, false, `{"reason":"hard","code":0}`,
+			last{completeEvent, failure(timeout), backendError(timeout)}, runs.StateTimeout, "timeout (hard)"},
+		{"spool full", messageLine, false, `{"reason":"spool","signal":15}`,
+			last{messageEvent, failure(spool), backendError(spool)}, runs.StateFailed, "failed (spool)"},
+		{"not started", "", false, `{"reason":"spawn","spawn":"not_found"}`, last{failure(spawn), backendError(spawn)},
+			runs.StateFailed, "failed (spawn)"},
+		{"lost", messageLine + completeLine, false, `{"reason":"lost"}`,
+			last{messageEvent, completeEvent, failure(lost), backendError(lost)}, runs.StateFailed, "failed (lost)"},
+		{"exited with an unknown status", completeLine, false, `{"reason":"exited"}`,
+			last{completeEvent, failure(lost), backendError(lost)}, runs.StateFailed, "failed (lost)"},
+		{"an unknown reason", completeLine, false, `{"reason":"SECRET","code":0}`,
+			last{completeEvent, failure(lost), backendError(lost)}, runs.StateFailed, "failed (lost)"},
+		{"an unreadable body", completeLine, false, `{"reason":"exited","code":"SECRET"}`,
+			last{completeEvent, failure(lost), backendError(lost)}, runs.StateFailed, "failed (lost)"},
+		{"an empty body", completeLine, false, ``, last{completeEvent, failure(lost), backendError(lost)},
+			runs.StateFailed, "failed (lost)"},
 
-		// Somebody asked for the end. Nothing comes but the completion.
-		{"cancelled", messageLine, true, `{"reason":"cancelled","signal":15}`, last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
-		{"cancelled before the start", "", true, `{"reason":"cancelled"}`, last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
-		{"cancelled, says the exit alone", messageLine, false, `{"reason":"cancelled"}`, last{messageEvent, backendError("cancelled")}, runs.StateCancelled, "cancelled"},
-		{"cancelled, and it ended well in the same moment", completeLine, true, `{"reason":"exited","code":0}`, last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
-		{"cancelled, and it failed in the same moment", failedLine, true, `{"reason":"exited","code":1}`, last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
-		{"cancelled, and a limit was passed in the same moment", "", true, `{"reason":"hard","signal":9}`, last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
-		{"cancelled, and the spool was full in the same moment", "", true, `{"reason":"spool","signal":9}`, last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
-		{"cancelled, and the input ended in the same moment", completeLine, true, `{"reason":"eof"}`, last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
-		{"cancelled, but whether it ended nobody knows", "", true, `{"reason":"lost"}`, last{backendError(lost)}, runs.StateFailed, "failed (lost)"},
-		{"cancelled with an unfinished line", strings.TrimSuffix(messageLine, "\n"), true, `{"reason":"cancelled"}`, last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
+		// Cancelled: only the completion is published.
+		{"cancelled", messageLine, true, `{"reason":"cancelled","signal":15}`, last{backendError("cancelled")},
+			runs.StateCancelled, "cancelled"},
+		{"cancelled before the start", "", true, `{"reason":"cancelled"}`, last{backendError("cancelled")},
+			runs.StateCancelled, "cancelled"},
+		{"cancelled, without a cancel entry", messageLine, false, `{"reason":"cancelled"}`,
+			last{messageEvent, backendError("cancelled")}, runs.StateCancelled, "cancelled"},
+		{"cancelled, but exit code 0", completeLine, true, `{"reason":"exited","code":0}`,
+			last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
+		{"cancelled, but exit code 1", failedLine, true, `{"reason":"exited","code":1}`,
+			last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
+		{"cancelled, but ended by a limit", "", true, `{"reason":"hard","signal":9}`, last{backendError("cancelled")},
+			runs.StateCancelled, "cancelled"},
+		{"cancelled, but ended by the spool limit", "", true, `{"reason":"spool","signal":9}`,
+			last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
+		{"cancelled, but the input ended", completeLine, true, `{"reason":"eof"}`, last{backendError("cancelled")},
+			runs.StateCancelled, "cancelled"},
+		{"cancelled, but lost", "", true, `{"reason":"lost"}`, last{backendError(lost)},
+			runs.StateFailed, "failed (lost)"},
+		{"cancelled with an unfinished line", strings.TrimSuffix(messageLine, "\n"), true, `{"reason":"cancelled"}`,
+			last{backendError("cancelled")}, runs.StateCancelled, "cancelled"},
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			r := newRun(codex.Backend{}, 0)
@@ -114,10 +144,11 @@ func TestExit(t *testing.T) {
 			r.exit(c.exit)
 			backendtest.Expect(t, "codex", r.got, c.want...)
 			if r.got[len(r.got)-1].Token != normalizer.CompletionToken || !r.Done() {
-				t.Error("the last message is no completion")
+				t.Error("the last message is not a completion")
 			}
 			if r.Record.State != c.state || r.Record.Outcome() != c.outcome || r.Record.EndedAt != 3_000 {
-				t.Errorf("record %s, %q, ended at %d; want %s, %q", r.Record.State, r.Record.Outcome(), r.Record.EndedAt, c.state, c.outcome)
+				t.Errorf("record %s, %q, ended at %d; want %s, %q", r.Record.State, r.Record.Outcome(),
+					r.Record.EndedAt, c.state, c.outcome)
 			}
 			for _, b := range append([]normalizer.Message{{Body: r.Record.JSON()}}, r.got...) {
 				if strings.Contains(string(b.Body), "SECRET") {
@@ -128,8 +159,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// TestNothingFollowsTheCompletion: what comes behind the exit changes nothing.
-func TestNothingFollowsTheCompletion(t *testing.T) {
+// Entries after the exit entry are ignored.
+func TestEntriesAfterTheExitAreIgnored(t *testing.T) {
 	r := newRun(codex.Backend{}, 0)
 	r.out(0, messageLine)
 	r.exit(exited0)
@@ -141,7 +172,7 @@ func TestNothingFollowsTheCompletion(t *testing.T) {
 	r.seq++
 	r.Unreadable(r.seq, 1, func(m normalizer.Message) { r.got = append(r.got, m) })
 	if len(r.got) != got || string(r.Record.JSON()) != record {
-		t.Errorf("%d messages behind the completion, record %s", len(r.got)-got, r.Record.JSON())
+		t.Errorf("%d messages after the completion, record %s", len(r.got)-got, r.Record.JSON())
 	}
 	if state, err := r.State(); state != nil || err != nil {
 		t.Errorf("a run that is done has the state %s, %v", state, err)
@@ -149,27 +180,28 @@ func TestNothingFollowsTheCompletion(t *testing.T) {
 	r.restore(t, codex.Backend{}, 0)
 	r.exit(exited0)
 	if !r.Done() || len(r.got) != got {
-		t.Error("restored, it is not done")
+		t.Error("not done after Restore")
 	}
 }
 
-// TestCancelStopsTheEvents: lines behind it are counted, and give none.
-func TestCancelStopsTheEvents(t *testing.T) {
+// Lines after a cancel are counted, but result in no events.
+func TestCancelStopsEvents(t *testing.T) {
 	r := newRun(codex.Backend{}, 0)
 	r.out(0, messageLine)
 	r.entry(runs.Entry{Kind: runs.Cancelled})
 	r.out(len(messageLine), completeLine+"{oops\n")
-	r.out(5_000, completeLine) // behind a hole
+	r.out(5_000, completeLine) // after a gap
 	r.entry(runs.Entry{Kind: "x"})
 	backendtest.Expect(t, "codex", r.got, messageEvent)
 	r.exit(`{"reason":"cancelled"}`)
 	backendtest.Expect(t, "codex", r.got, messageEvent, backendError("cancelled"))
-	if n := r.Record; n.Lines != 4 || n.TurnsDone != 2 || n.Malformed != 1 || n.Gaps != 1 || n.Bad != 1 || len(n.Events) != 1 || n.Events["text_output"] != 1 {
+	if n := r.Record; n.Lines != 4 || n.TurnsDone != 2 || n.Malformed != 1 || n.Gaps != 1 || n.Bad != 1 ||
+		len(n.Events) != 1 || n.Events["text_output"] != 1 {
 		t.Errorf("record %s", n.JSON())
 	}
 }
 
-// TestOpenCallsStayListed: a call that never ended is seen in the record.
+// A tool call that never ended stays in the record.
 func TestOpenCallsStayListed(t *testing.T) {
 	r := newRun(codex.Backend{}, 0)
 	r.out(0, `{"type":"item.started","item":{"id":"item_0","type":"command_execution"}}
@@ -183,13 +215,13 @@ func TestOpenCallsStayListed(t *testing.T) {
 `)
 	r.exit(exited0)
 	open := r.Record.OpenCalls
-	if len(open) != 1 || open[0] != (runs.Call{ID: "item_1", Kind: "mcp_tool_call", Name: "echo", At: 2_000}) || r.Record.MoreCalls != 0 || r.Record.ToolCalls != 4 {
+	if len(open) != 1 || open[0] != (runs.Call{ID: "item_1", Kind: "mcp_tool_call", Name: "echo", At: 2_000}) ||
+		r.Record.MoreCalls != 0 || r.Record.ToolCalls != 4 {
 		t.Errorf("record %s", r.Record.JSON())
 	}
 }
 
-// TestUnlistedCallsAreCountedOnce: neither an update nor room in the list
-// makes a call that is not listed another one.
+// Updates of a call that is not listed do not count it again.
 func TestUnlistedCallsAreCountedOnce(t *testing.T) {
 	r := newRun(codex.Backend{}, 0)
 	long := strings.Repeat("i", 100)

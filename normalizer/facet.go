@@ -7,14 +7,14 @@ import (
 	"github.com/linesman/linesman/bounds"
 )
 
-// Facet is the tools facet (agent_api.tools.structured.v1): what is known of
-// a tool call without showing what went into it or came out. An empty string
-// is null, but for Kind, Phase and Status, which are always given.
+// Facet is the tools facet (agent_api.tools.structured.v1): metadata of a tool
+// call without its input and output. An empty string becomes null, except for
+// Kind, Phase and Status, which are always set.
 type Facet struct {
-	ItemID   string // the agent's id for the item
+	ItemID   string // id of the item, from the agent
 	ThreadID string
 	TurnID   string
-	Kind     string // the item's type
+	Kind     string // type of the item
 	Phase    string // start, delta, complete or fail
 	Status   string // pending, running, completed, failed or unknown
 	ExitCode *int32
@@ -23,12 +23,12 @@ type Facet struct {
 	UseID    string
 }
 
-// Bytes counts decoded bytes of what a tool call took or gave.
+// Bytes has the lengths of the input and output of a tool call, in decoded bytes.
 type Bytes struct {
 	Stdout, Stderr, Diff, Result int
 }
 
-func (f *Facet) append(dst []byte) []byte {
+func (f *Facet) appendJSON(dst []byte) []byte {
 	dst = append(dst, `{"schema":"agent_api.tools.structured.v1","tool":{"backend_item_id":`...)
 	dst = appendNullable(dst, f.ItemID)
 	dst = append(dst, `,"thread_id":`...)
@@ -62,16 +62,16 @@ func (f *Facet) append(dst []byte) []byte {
 	return append(dst, "}}"...)
 }
 
-// The longest ids, in bytes of JSON, that a backend may keep from one line to
-// the next. A longer thread id would leave no room for a facet around it; a
-// turn id is never near its limit. [TooLong] stands for what is longer.
+// The maximum lengths of ids that a backend may keep between lines, in bytes of
+// JSON. A facet with a longer thread id would exceed its limit; turn ids are much
+// shorter than their limit. [TooLong] replaces a longer id.
 const (
 	MaxThread = bounds.MaxData - 256
 	MaxTurn   = 8 << 10
 )
 
-// TooLong is an id that makes every facet around it too large, so that the
-// dropped marker takes its place.
+// TooLong is an id that exceeds the limit of every facet that contains it, so
+// that the facet is dropped.
 var TooLong = strings.Repeat("x", bounds.MaxData)
 
 func appendNullable(dst []byte, s string) []byte {
@@ -81,10 +81,10 @@ func appendNullable(dst []byte, s string) []byte {
 	return bounds.AppendString(dst, s)
 }
 
-// MaxSession is the longest id, in bytes, that is published as a session handle.
+// MaxSession is the maximum length of the id in a session handle, in bytes.
 const MaxSession = 1024
 
-// sessionHandle is the session handle facet (agent_api.session.handle.v1).
+// sessionHandle returns the session handle facet (agent_api.session.handle.v1).
 func sessionHandle(id string) []byte {
 	dst := append(make([]byte, 0, 80+len(id)), `{"schema":"agent_api.session.handle.v1","session":{"id":`...)
 	dst = bounds.AppendString(dst, id)

@@ -16,14 +16,19 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// pieces are what the outputs of TestAnyLog are made of: lines, parts of
-// lines, and what is neither.
+// pieces are the parts of the generated outputs: lines, parts of lines, and other
+// bytes.
 var pieces = []string{
-	`{"type":"thread.started","thread_id":"t"}`, `{"type":"turn.started"}`, `{"type":"turn.started","turn_id":"u","thread_id":"v"}`,
-	`{"type":"turn.completed","usage":{"input_tokens":12}}`, `{"type":"turn.failed"}`, `{"type":"error","message":"m"}`, `{"type":"x"}`,
-	`{"type":"item.started","item":{"id":"item_1","type":"command_execution"}}`, `{"type":"item.completed","item":{"id":"item_1","type":"command_execution"}}`,
-	`{"type":"item.completed","item":{"id":"item_2","type":"agent_message","text":"a\u0000b"}}`, `{"type":"item.completed","item":{"type":"agent_message","text":"`,
-	"\n", "\n", "\n", "\r\n", "\r", " ", "\u2028", "{", "}", `"`, `\`, "0", "é", "\xff", "\x00", strings.Repeat("y", 300), strings.Repeat("\x01", 50),
+	`{"type":"thread.started","thread_id":"t"}`, `{"type":"turn.started"}`,
+	`{"type":"turn.started","turn_id":"u","thread_id":"v"}`,
+	`{"type":"turn.completed","usage":{"input_tokens":12}}`, `{"type":"turn.failed"}`,
+	`{"type":"error","message":"m"}`, `{"type":"x"}`,
+	`{"type":"item.started","item":{"id":"item_1","type":"command_execution"}}`,
+	`{"type":"item.completed","item":{"id":"item_1","type":"command_execution"}}`,
+	`{"type":"item.completed","item":{"id":"item_2","type":"agent_message","text":"a\u0000b"}}`,
+	`{"type":"item.completed","item":{"type":"agent_message","text":"`,
+	"\n", "\n", "\n", "\r\n", "\r", " ", "\u2028", "{", "}", `"`, `\`, "0", "é", "\xff", "\x00",
+	strings.Repeat("y", 300), strings.Repeat("\x01", 50),
 }
 
 var kinds = []runs.Kind{
@@ -31,8 +36,8 @@ var kinds = []runs.Kind{
 	runs.Queued, runs.Started, runs.ErrOut, runs.Note, runs.Cancelled, runs.Exited, "", "pause",
 }
 
-// drawLog draws a raw log that somebody may have written: with repetitions and
-// holes, bodies of no meaning, and entries behind the end.
+// drawLog generates a raw log with duplicates, gaps, invalid bodies, and entries
+// after the end.
 func drawLog(t *rapid.T) []runs.Entry {
 	var log []runs.Entry
 	var out []byte // stdout so far
@@ -43,7 +48,8 @@ func drawLog(t *rapid.T) []runs.Entry {
 		}
 		if e.Kind != runs.Out {
 			e.Offset = rapid.Int64().Draw(t, "offset")
-			e.Body = []byte(rapid.SampledFrom([]string{``, `{}`, `{"reason":"exited","code":0}`, `{"reason":"eof"}`, `{"reason":"hard"}`, `{"source":"run"}`, "\xff"}).Draw(t, "body"))
+			e.Body = []byte(rapid.SampledFrom([]string{``, `{}`, `{"reason":"exited","code":0}`, `{"reason":"eof"}`,
+				`{"reason":"hard"}`, `{"source":"run"}`, "\xff"}).Draw(t, "body"))
 			log = append(log, e)
 			continue
 		}
@@ -51,17 +57,17 @@ func drawLog(t *rapid.T) []runs.Entry {
 			e.Body = append(e.Body, rapid.SampledFrom(pieces).Draw(t, "piece")...)
 		}
 		at := int64(len(out))
-		switch rapid.IntRange(0, 9).Draw(t, "place") {
-		case 0: // some of it once more
+		switch rapid.IntRange(0, 9).Draw(t, "offset kind") {
+		case 0: // duplicate bytes
 			at = rapid.Int64Range(0, at).Draw(t, "from")
 			e.Body = append(slices.Clone(out[at:]), e.Body...)
-		case 1: // a hole
-			hole := rapid.IntRange(1, 50).Draw(t, "hole")
-			out = append(out, make([]byte, hole)...)
-			at += int64(hole)
+		case 1: // a gap
+			gap := rapid.IntRange(1, 50).Draw(t, "gap")
+			out = append(out, make([]byte, gap)...)
+			at += int64(gap)
 		case 2:
 			e.Offset = rapid.Int64().Draw(t, "offset")
-			if e.Offset < 0 { // else it would be a hole, and all that follows a repetition
+			if e.Offset < 0 { // a positive one would be a gap, and all later output a duplicate
 				log = append(log, e)
 				continue
 			}
@@ -73,9 +79,9 @@ func drawLog(t *rapid.T) []runs.Entry {
 	return log
 }
 
-// anyLog checks what holds for every log: it gives messages within their
-// bounds, at most one completion, behind which nothing comes, and the same
-// messages and record however often the fold is saved and read again.
+// anyLog checks the properties of every log: messages are within their limits; a
+// completion is the last message; saving and restoring the fold changes neither
+// the messages nor the record.
 func anyLog(t *rapid.T) {
 	log := drawLog(t)
 	limit := rapid.SampledFrom([]int{0, 1, 64, 400}).Draw(t, "limit")
@@ -91,7 +97,7 @@ func anyLog(t *rapid.T) {
 			t.Fatalf("a record of %d bytes", size)
 		}
 		if limit > 0 && a.Pending() > limit+1 {
-			t.Fatalf("holds %d bytes of a line", a.Pending())
+			t.Fatalf("%d bytes of a line are buffered", a.Pending())
 		}
 	}
 	backendtest.Check(t, "codex", whole)
@@ -102,9 +108,10 @@ func anyLog(t *rapid.T) {
 		}
 	}
 	if got, want := fmt.Sprint(a.Record.Events), fmt.Sprint(counts); got != want {
-		t.Fatalf("the record counts %s, published %s", got, want)
+		t.Fatalf("the record counts %s, but %s were published", got, want)
 	}
-	if done := len(whole) > 0 && whole[len(whole)-1].Token == normalizer.CompletionToken; done != a.Done() || done != a.Record.State.Final() {
+	if done := len(whole) > 0 && whole[len(whole)-1].Token == normalizer.CompletionToken; done != a.Done() ||
+		done != a.Record.State.Final() {
 		t.Fatalf("completion %v, done %v, state %s", done, a.Done(), a.Record.State)
 	}
 
@@ -131,11 +138,11 @@ func anyLog(t *rapid.T) {
 			}
 		}
 		before := len(resumed)
-		for j := range i + 1 { // what the state does not hold is read again
+		for j := range i + 1 { // replay the bytes that are not in the state
 			b.Apply(uint64(j+1), log[j], take)
 		}
 		if len(resumed) != before {
-			t.Fatalf("what was seen gave again %s", resumed[before].Body)
+			t.Fatalf("the replay resulted in %s", resumed[before].Body)
 		}
 	}
 	one, other := make([]message, len(whole)), make([]message, len(resumed))
@@ -146,17 +153,17 @@ func anyLog(t *rapid.T) {
 		other[i] = message{m.Pos, m.Token, string(m.Body)}
 	}
 	if !slices.Equal(one, other) {
-		t.Fatalf("resumed, the messages differ:\n%v\n%v", one, other)
+		t.Fatalf("the messages differ after Restore:\n%v\n%v", one, other)
 	}
 	if got, want := string(b.Record.JSON()), string(a.Record.JSON()); got != want {
-		t.Fatalf("resumed, the record differs:\n%s\n%s", got, want)
+		t.Fatalf("the record differs after Restore:\n%s\n%s", got, want)
 	}
 }
 
 func TestAnyLog(t *testing.T) { rapid.Check(t, anyLog) }
 
 func FuzzFold(f *testing.F) {
-	random := rand.NewChaCha8([32]byte{}) // what is drawn is read from the input, so it must be long
+	random := rand.NewChaCha8([32]byte{}) // rapid consumes the input, so it must be long
 	for range 8 {
 		seed := make([]byte, 8<<10)
 		_, _ = random.Read(seed) // never fails
@@ -165,8 +172,8 @@ func FuzzFold(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(anyLog))
 }
 
-// TestStateIsBounded: the state of a run is largest with a final text of
-// control characters, and ids that just fit.
+// The state is largest with a final text of control characters and with ids of
+// the maximum length.
 func TestStateIsBounded(t *testing.T) {
 	escapes := func(n int) string { return strings.Repeat(`\u0000`, n) }
 	thread := (normalizer.MaxThread - 2) / 6
@@ -177,11 +184,16 @@ func TestStateIsBounded(t *testing.T) {
 		least int // bytes of state
 	}{
 		{"nothing", "", 10},
-		{"ids that fit", `{"type":"turn.started","turn_id":"` + escapes(turn) + `","thread_id":"` + escapes(thread) + `"}`, 70 << 10},
-		{"ids that do not", `{"type":"turn.started","turn_id":"` + escapes(turn+1) + `","thread_id":"` + escapes(thread+1) + `"}`, 10},
-		{"a turn that does not, and a thread that does", `{"type":"turn.started","turn_id":"` + escapes(2*turn) + `","thread_id":"` + escapes(thread) + `"}`, 60 << 10},
+		{"ids that fit", `{"type":"turn.started","turn_id":"` + escapes(turn) + `","thread_id":"` +
+			escapes(thread) + `"}`, 70 << 10},
+		{"ids that do not", `{"type":"turn.started","turn_id":"` + escapes(turn+1) + `","thread_id":"` +
+			escapes(thread+1) + `"}`, 10},
+		{"a turn that does not, and a thread that does",
+			`{"type":"turn.started","turn_id":"` + escapes(2*turn) + `","thread_id":"` +
+				escapes(thread) + `"}`, 60 << 10},
 		{"a session of the largest size", `{"type":"turn.started","thread_id":"` + escapes(1024) + `"}`, 6 << 10},
-		{"final text", `{"type":"item.completed","item":{"type":"agent_message","text":"` + escapes(70_000) + `"}}`, 380 << 10},
+		{"final text", `{"type":"item.completed","item":{"type":"agent_message","text":"` +
+			escapes(70_000) + `"}}`, 380 << 10},
 		{"all", `{"type":"thread.started","thread_id":"` + escapes(1024) + `"}
 {"type":"turn.started","turn_id":"` + escapes(turn) + `","thread_id":"` + escapes(thread) + `"}
 {"type":"item.completed","item":{"type":"agent_message","text":"` + escapes(70_000) + `"}}`, 450 << 10},
@@ -204,7 +216,7 @@ func TestStateIsBounded(t *testing.T) {
 		messages := len(r.got)
 		r.restore(t, codex.Backend{}, 0)
 		if again, err := r.State(); err != nil || string(again) != string(state) {
-			t.Errorf("%s: restored, the state differs, %v", c.why, err)
+			t.Errorf("%s: the state differs after Restore, %v", c.why, err)
 		}
 		const search = `{"type":"item.completed","item":{"type":"web_search"}}` + "\n"
 		r.out(len(c.lines)+1, search)
@@ -214,22 +226,23 @@ func TestStateIsBounded(t *testing.T) {
 		unbroken.exit(exited0)
 		for i, m := range r.got[messages:] {
 			if want := unbroken.got[messages+i]; string(m.Body) != string(want.Body) {
-				t.Errorf("%s: restored, a message differs: %.300s", c.why, m.Body)
+				t.Errorf("%s: a message differs after Restore: %.300s", c.why, m.Body)
 			}
 		}
 	}
 }
 
-// TestRestoreRefusesWhatIsNotItsOwn: a state that cannot be read is an error
-// that quotes nothing of it, never a fresh start.
-func TestRestoreRefusesWhatIsNotItsOwn(t *testing.T) {
-	for _, state := range []string{`SECRET`, `{"offset":"SECRET"}`, `{"offset":1,"dialect":"SECRET"}`, `{"offset":1,"dialect":[1]}`, `[]`} {
+// An invalid state is an error, which does not quote the state.
+func TestRestoreRejectsInvalidState(t *testing.T) {
+	for _, state := range []string{`SECRET`, `{"offset":"SECRET"}`, `{"offset":1,"dialect":"SECRET"}`,
+		`{"offset":1,"dialect":[1]}`, `[]`} {
 		_, err := normalizer.Restore(codex.Backend{}, runs.NewRecord("T-local-test", "codex"), []byte(state), 0)
 		if err == nil || strings.Contains(err.Error(), "SECRET") || !strings.Contains(err.Error(), "T-local-test") {
 			t.Errorf("%s: %v", state, err)
 		}
 	}
-	if _, err := normalizer.Restore(codex.Backend{}, runs.NewRecord("T-local-test", "claude_code"), []byte(`{}`), 0); err == nil {
-		t.Error("the record of another agent is taken")
+	if _, err := normalizer.Restore(codex.Backend{}, runs.NewRecord("T-local-test", "claude_code"),
+		[]byte(`{}`), 0); err == nil {
+		t.Error("the record of another agent kind is accepted")
 	}
 }

@@ -15,27 +15,35 @@ func gap(n int64) string {
 	return failure(fmt.Sprintf("codex stream gap (redacted): missing_bytes=%d", n))
 }
 
-// TestHoleIsOneError: what is missing is one Error event, whatever the hole
-// tore, and what is whole behind it is read.
+// A gap results in one Error event, at any offset in a line. Complete lines after
+// it are read.
 func TestHoleIsOneError(t *testing.T) {
 	const a, b = `{"type":"error","message":"a"}` + "\n", `{"type":"error","message":"b"}` + "\n"
 	for _, c := range []struct {
 		why             string
-		before, behind  string
+		before, after   string
 		want            []string
 		lines, badLines int64
 	}{
 		{"between lines", a, b, []string{failure("a"), gap(7), failure("b")}, 2, 0},
 		{"at the beginning", "", b, []string{gap(7), failure("b")}, 1, 0},
-		{"in the middle of a line, up to its end", a + `{"type":`, b, []string{failure("a"), gap(7), failure("b")}, 2, 0},
-		{"from between lines to the middle of one", a, `or","message":"x"}` + "\n" + b, []string{failure("a"), gap(7), failure("b")}, 3, 0},
-		{"from the middle of a line to the middle of one", a + `{"type`, `essage":"x"}` + "\n" + b, []string{failure("a"), gap(7), failure("b")}, 3, 0},
+		{"in the middle of a line, up to its end", a + `{"type":`, b,
+			[]string{failure("a"), gap(7), failure("b")}, 2, 0},
+		{"from between lines to the middle of one", a, `or","message":"x"}` + "\n" + b,
+			[]string{failure("a"), gap(7), failure("b")}, 3, 0},
+		{"from the middle of a line to the middle of one", a + `{"type`, `essage":"x"}` + "\n" + b,
+			[]string{failure("a"), gap(7), failure("b")}, 3, 0},
 		{"to the newline", a, "\n" + b, []string{failure("a"), gap(7), failure("b")}, 3, 0},
 		{"to the middle of a character", a, "\xa9\"}\n" + b, []string{failure("a"), gap(7), failure("b")}, 3, 0},
-		{"to a rest that is JSON", a, "12\n" + b, []string{failure("a"), gap(7), failure("b")}, 3, 0},
-		{"only the first line behind it is torn", a, "x\nx\n" + b, []string{failure("a"), gap(7), failure("codex stream parse error (redacted): invalid JSON (line_bytes=1)"), failure("b")}, 4, 1},
-		{"a whole line of an unusable payload is an error", a, `{"type":"error"}` + "\n", []string{failure("a"), gap(7), failure("codex stream parse error (redacted): invalid payload (line_bytes=16)")}, 2, 1},
-		{"in a line that is too long", a + `"` + string(make([]byte, 100)), b, []string{failure("a"), gap(7), failure("b")}, 2, 0},
+		{"to a remainder that is valid JSON", a, "12\n" + b, []string{failure("a"), gap(7), failure("b")}, 3, 0},
+		{"only the first line after it is incomplete", a, "x\nx\n" + b,
+			[]string{failure("a"), gap(7), failure("codex stream parse error (redacted): invalid JSON (line_bytes=1)"),
+				failure("b")}, 4, 1},
+		{"a complete line with an invalid payload is an error", a, `{"type":"error"}` + "\n",
+			[]string{failure("a"), gap(7), failure("codex stream parse error (redacted): invalid payload " +
+				"(line_bytes=16)")}, 2, 1},
+		{"in a line that is too long", a + `"` + string(make([]byte, 100)), b,
+			[]string{failure("a"), gap(7), failure("b")}, 2, 0},
 	} {
 		for _, saved := range []bool{false, true} {
 			r := newRun(codex.Backend{}, 64)
@@ -49,13 +57,14 @@ func TestHoleIsOneError(t *testing.T) {
 			r.out(0, c.before)
 			save()
 			at := len(c.before) + 7
-			r.out(at, c.behind[:1])
+			r.out(at, c.after[:1])
 			save()
-			r.out(at, c.behind[:1])
-			r.out(at+1, c.behind[1:])
+			r.out(at, c.after[:1])
+			r.out(at+1, c.after[1:])
 			save()
 			backendtest.Expect(t, "codex", r.got, c.want...)
-			if r.Record.Gaps != 1 || r.Record.Lines != c.lines || r.Record.Malformed != c.badLines || r.Record.Bytes != int64(at+len(c.behind)) {
+			if r.Record.Gaps != 1 || r.Record.Lines != c.lines || r.Record.Malformed != c.badLines ||
+				r.Record.Bytes != int64(at+len(c.after)) {
 				t.Errorf("record %s", r.Record.JSON())
 			}
 			if t.Failed() {
@@ -65,9 +74,8 @@ func TestHoleIsOneError(t *testing.T) {
 	}
 }
 
-// TestRepeatedBytesGiveNothing: entries that overlap or come twice add only
-// what is new.
-func TestRepeatedBytesGiveNothing(t *testing.T) {
+// Of overlapping or duplicate entries only new bytes count.
+func TestDuplicateBytesAreIgnored(t *testing.T) {
 	out := messageLine + completeLine + messageLine + `{"type":"error","message":"`
 	want := []string{messageEvent, completeEvent, messageEvent}
 	cut := len(messageLine) + 10
@@ -93,24 +101,23 @@ func TestRepeatedBytesGiveNothing(t *testing.T) {
 	}
 }
 
-// TestOffsetThatCannotBe: an offset below 0, or one past what can be counted,
-// is an unreadable record, and moves nothing.
-func TestOffsetThatCannotBe(t *testing.T) {
+// An entry with a negative offset, or one that overflows, is an unreadable record.
+func TestInvalidOffset(t *testing.T) {
 	for _, offset := range []int64{-1, math.MinInt64, math.MaxInt64, math.MaxInt64 - int64(len(messageLine)) + 1} {
 		r := newRun(codex.Backend{}, 0)
 		r.out(0, messageLine)
 		r.entry(runs.Entry{Kind: runs.Out, Offset: offset, Body: []byte(messageLine)})
 		r.out(len(messageLine), messageLine)
-		backendtest.Expect(t, "codex", r.got, messageEvent, failure("codex raw record error (redacted): bad offset"), messageEvent)
+		backendtest.Expect(t, "codex", r.got, messageEvent,
+			failure("codex raw record error (redacted): bad offset"), messageEvent)
 		if r.Record.Bad != 1 || r.Record.Gaps != 0 || r.Record.Bytes != int64(2*len(messageLine)) {
 			t.Errorf("offset %d: record %s", offset, r.Record.JSON())
 		}
 	}
 }
 
-// TestEntryThatWasSeenGivesNothing: after a restart entries are read again,
-// of every kind.
-func TestEntryThatWasSeenGivesNothing(t *testing.T) {
+// A replay of entries of any kind results in no messages.
+func TestReplayedEntriesResultInNoMessages(t *testing.T) {
 	log := []runs.Entry{
 		{Kind: runs.Queued, Time: 1, Body: []byte(`{"source":"queue"}`)},
 		{Kind: runs.Started, Time: 2, Body: []byte(`{"source":"queue"}`)},
@@ -119,7 +126,7 @@ func TestEntryThatWasSeenGivesNothing(t *testing.T) {
 		{Kind: "x", Time: 5},
 		{Kind: runs.ErrOut, Time: 6, Body: []byte("x")},
 		{Kind: runs.Note, Time: 7},
-		{Kind: runs.Out, Time: 8, Offset: 5_000, Body: []byte(`x`)}, // a hole
+		{Kind: runs.Out, Time: 8, Offset: 5_000, Body: []byte(`x`)}, // a gap
 		{Kind: runs.Out, Time: 9, Offset: 5_001, Body: []byte("\n" + messageLine)},
 	}
 	r := newRun(codex.Backend{}, 0)
@@ -127,11 +134,11 @@ func TestEntryThatWasSeenGivesNothing(t *testing.T) {
 		r.entry(e)
 		r.restore(t, codex.Backend{}, 0)
 		messages := len(r.got)
-		for again := range i + 1 {
-			r.Apply(uint64(again+1), log[again], func(m normalizer.Message) { r.got = append(r.got, m) })
+		for j := range i + 1 {
+			r.Apply(uint64(j+1), log[j], func(m normalizer.Message) { r.got = append(r.got, m) })
 		}
 		if len(r.got) != messages {
-			t.Fatalf("entries up to %d, read again, give %s", i+1, r.got[messages].Body)
+			t.Fatalf("the replay of entries up to %d resulted in %s", i+1, r.got[messages].Body)
 		}
 	}
 	backendtest.Expect(t, "codex", r.got, messageEvent,
@@ -143,9 +150,8 @@ func TestEntryThatWasSeenGivesNothing(t *testing.T) {
 	}
 }
 
-// TestForgottenSequencesAreReadAnew: another raw log counts from 1 again; the
-// output goes on by offset.
-func TestForgottenSequencesAreReadAnew(t *testing.T) {
+// A recreated raw log has new sequence numbers. Its output is continued by offset.
+func TestForgetAcceptsNewSequenceNumbers(t *testing.T) {
 	r := newRun(codex.Backend{}, 0)
 	r.seq = 100
 	r.out(0, messageLine)
@@ -153,7 +159,7 @@ func TestForgottenSequencesAreReadAnew(t *testing.T) {
 	r.out(len(messageLine), completeLine)
 	r.entry(runs.Entry{Kind: runs.Cancelled})
 	if len(r.got) != 2 || r.Record.Cancel {
-		t.Fatalf("an entry that was seen gives more than its bytes: %s", r.Record.JSON())
+		t.Fatalf("more than the bytes of a replayed entry were used: %s", r.Record.JSON())
 	}
 	r.Forget()
 	r.seq = 0
@@ -170,24 +176,24 @@ func TestUnreadableEntryIsOneError(t *testing.T) {
 	r.Unreadable(5, 1, emit)
 	r.Unreadable(5, 1, emit)
 	r.Apply(6, runs.Entry{Kind: "pause", Body: []byte("SECRET")}, emit)
-	backendtest.Expect(t, "codex", r.got, failure("codex raw record error (redacted): unknown kind"), failure("codex raw record error (redacted): unknown kind"))
+	backendtest.Expect(t, "codex", r.got, failure("codex raw record error (redacted): unknown kind"),
+		failure("codex raw record error (redacted): unknown kind"))
 	if r.Record.Bad != 2 || r.Record.State != runs.StateQueued {
 		t.Errorf("record %s", r.Record.JSON())
 	}
 }
 
-// TestLineWhoseBeginningIsGoneAfterARestart: the hole shows among entries that
-// were seen, and is told with the first one that was not.
-func TestLineWhoseBeginningIsGoneAfterARestart(t *testing.T) {
+// If a replay finds a gap, its event belongs to the first new entry.
+func TestGapInAReplay(t *testing.T) {
 	for _, saved := range []bool{false, true} {
 		r := newRun(codex.Backend{}, 0)
 		r.entry(runs.Entry{Kind: runs.Out, Body: []byte(messageLine[:4])})
 		r.entry(runs.Entry{Kind: runs.Out, Offset: 4, Body: []byte(messageLine[4:9])})
 		r.restore(t, codex.Backend{}, 0)
 		keep := func(m normalizer.Message) { r.got = append(r.got, m) }
-		r.Apply(2, runs.Entry{Kind: runs.Out, Offset: 4, Body: []byte(messageLine[4:9])}, keep) // the first is gone
+		r.Apply(2, runs.Entry{Kind: runs.Out, Offset: 4, Body: []byte(messageLine[4:9])}, keep) // entry 1 is lost
 		if len(r.got) != 0 {
-			t.Fatalf("an entry that was seen gives %s", r.got[0].Body)
+			t.Fatalf("the replay resulted in %s", r.got[0].Body)
 		}
 		if saved {
 			r.restore(t, codex.Backend{}, 0)
@@ -196,7 +202,7 @@ func TestLineWhoseBeginningIsGoneAfterARestart(t *testing.T) {
 		r.entry(runs.Entry{Kind: runs.Out, Offset: 9, Body: []byte(messageLine[9:] + messageLine)})
 		backendtest.Expect(t, "codex", r.got, gap(4), messageEvent)
 		if r.got[0].Raw != 3 || r.Record.Gaps != 1 {
-			t.Errorf("told at %d, %d gaps", r.got[0].Raw, r.Record.Gaps)
+			t.Errorf("event at %d, %d gaps", r.got[0].Raw, r.Record.Gaps)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// run folds a log of entries, one after the other, from sequence 1 on.
+// run folds entries with the sequence numbers 1, 2, 3…
 type run struct {
 	*normalizer.Fold
 	got []normalizer.Message
@@ -39,7 +39,7 @@ func (r *run) exit(body string) {
 	r.entry(runs.Entry{Kind: runs.Exited, Time: 3_000, Body: []byte(body)})
 }
 
-// restore goes on from what is saved of r.
+// restore replaces the fold by one that is restored from its saved state.
 func (r *run) restore(t *testing.T, b normalizer.Backend, maxLine int) {
 	t.Helper()
 	state, err := r.State()
@@ -70,21 +70,21 @@ const (
 	ended   = `{"status":{"success":true,"code":0,"signal":null}}`
 )
 
-// TestLongLineIsOneErrorHoweverItIsCut: a limit of 8 bytes, and lines around
-// it, with all the ways to end, cut at each place and saved there.
-func TestLongLineIsOneErrorHoweverItIsCut(t *testing.T) {
+// Lines near the limit, with all line endings, split into entries at all offsets,
+// with a restored fold in between.
+func TestLongLineIsOneErrorForAnyEntries(t *testing.T) {
 	const limit = 8
 	backend := normalizer.Opaque("codex")
 	for _, c := range []struct {
 		line string
-		want string // "" is none
+		want string // "": no event
 	}{
 		{"1234567", unknown},
 		{"12345678", unknown},
 		{"123456789", tooLong(9, limit)},
 		{"1234567890", tooLong(10, limit)},
 		{"12345678\r", unknown},
-		{"1234567\r\r", unknown}, // one is cut off, the other is white space
+		{"1234567\r\r", unknown}, // one is removed, the other is white space
 		{"12345678\r\r", tooLong(9, limit)},
 		{"123456789\r", tooLong(9, limit)},
 		{"123456789\r\r", tooLong(10, limit)},
@@ -113,12 +113,12 @@ func TestLongLineIsOneErrorHoweverItIsCut(t *testing.T) {
 					r.out(first, out[first:second])
 					r.out(second, out[second:])
 					if r.Pending() > limit+1 {
-						t.Fatalf("%q: holds %d bytes", out, r.Pending())
+						t.Fatalf("%q: %d bytes are buffered", out, r.Pending())
 					}
 					r.exit(exited0)
 					backendtest.Expect(t, "codex", r.got, want...)
 					if t.Failed() {
-						t.Fatalf("%q cut at %d and %d", out, first, second)
+						t.Fatalf("%q split at %d and %d", out, first, second)
 					}
 				}
 			}
@@ -131,7 +131,8 @@ func TestDefaultLineLimit(t *testing.T) {
 	fits := `{"type":"` + strings.Repeat("x", normalizer.DefaultMaxLine-11) + `"}`
 	r.out(0, fits+"\n"+fits+" \n")
 	r.exit(exited0)
-	backendtest.Expect(t, "codex", r.got, unknown, tooLong(normalizer.DefaultMaxLine+1, normalizer.DefaultMaxLine), ended)
+	backendtest.Expect(t, "codex", r.got, unknown,
+		tooLong(normalizer.DefaultMaxLine+1, normalizer.DefaultMaxLine), ended)
 }
 
 func TestMemoryOfALineIsBounded(t *testing.T) {
@@ -140,14 +141,14 @@ func TestMemoryOfALineIsBounded(t *testing.T) {
 	for i := range 100 {
 		r.out(i*700, chunk)
 		if r.Pending() > 1001 {
-			t.Fatalf("holds %d bytes", r.Pending())
+			t.Fatalf("%d bytes are buffered", r.Pending())
 		}
 	}
 	r.out(70_000, "\n{\"type\":\"x\"}\n")
 	backendtest.Expect(t, "codex", r.got, tooLong(70_000, 1000), unknown)
 }
 
-// TestLastLineNeedsNoNewline: whatever is there at the end is a line.
+// The output after the last newline is a line.
 func TestLastLineNeedsNoNewline(t *testing.T) {
 	for out, want := range map[string][]string{
 		``:                      {},
@@ -166,12 +167,14 @@ func TestLastLineNeedsNoNewline(t *testing.T) {
 	}
 }
 
-// TestNothingOfALineIsHeldBehindIt: there are many runs, and each may be
-// silent for hours after a large line.
-func TestNothingOfALineIsHeldBehindIt(t *testing.T) {
+// The memory of a line is released, because there can be many runs without output
+// for hours.
+func TestLineIsReleased(t *testing.T) {
 	for _, line := range []string{
-		`{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"` + strings.Repeat("x", 50_000) + `"}}`,
-		`{"type":"item.started","item":{"id":"` + strings.Repeat("x", 50_000) + `","type":"mcp_tool_call","tool":"` + strings.Repeat("x", 50_000) + `","result":[1]}}`,
+		`{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"` +
+			strings.Repeat("x", 50_000) + `"}}`,
+		`{"type":"item.started","item":{"id":"` + strings.Repeat("x", 50_000) + `","type":"mcp_tool_call","tool":"` +
+			strings.Repeat("x", 50_000) + `","result":[1]}}`,
 		`{"type":"thread.started","thread_id":"` + strings.Repeat("x", 100_000) + `"}`,
 		`{"type":"error","message":7}`,
 		"{oops\xff",
@@ -180,7 +183,7 @@ func TestNothingOfALineIsHeldBehindIt(t *testing.T) {
 	} {
 		for _, whole := range []bool{true, false} {
 			r := newRun(codex.Backend{}, 400_000)
-			body := append(make([]byte, 0, 1_000), line+"\n"...) // an allocation of its own
+			body := append(make([]byte, 0, 1_000), line+"\n"...) // a separate allocation
 			held := weak.Make(&body[0])
 			r.entry(runs.Entry{Kind: runs.Out, Body: body[:1]})
 			if !whole {
@@ -190,23 +193,23 @@ func TestNothingOfALineIsHeldBehindIt(t *testing.T) {
 			body, r.got = nil, nil
 			runtime.GC()
 			if held.Value() != nil {
-				t.Errorf("%.60q is held", line)
+				t.Errorf("%.60q is not released", line)
 			}
 			runtime.KeepAlive(r)
 		}
 	}
 }
 
-// keeper is an agent of which every line is a text; it knows its texts for as
-// long as somebody else does.
-type keeper struct {
-	says
+// weakTexts is an agent whose lines result in texts, to which it keeps weak
+// pointers.
+type weakTexts struct {
+	constant
 	texts []weak.Pointer[string]
 }
 
-func (k *keeper) Dialect() normalizer.Dialect { return k }
+func (k *weakTexts) Dialect() normalizer.Dialect { return k }
 
-func (k *keeper) Line(_ []byte, out *normalizer.Out) normalizer.Fault {
+func (k *weakTexts) Line(_ []byte, out *normalizer.Out) normalizer.Fault {
 	for range 3 {
 		e := normalizer.AssistantText(strings.Repeat("x", 1_000))
 		k.texts = append(k.texts, weak.Make(e.Text))
@@ -215,14 +218,14 @@ func (k *keeper) Line(_ []byte, out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
-func TestEventsAreNotHeldBehindTheirLine(t *testing.T) {
-	k := new(keeper)
+func TestEventsAreReleased(t *testing.T) {
+	k := new(weakTexts)
 	r := newRun(k, 0)
 	r.out(0, "x\n")
 	runtime.GC()
 	for _, text := range k.texts {
 		if text.Value() != nil {
-			t.Error("a text is held")
+			t.Error("a text is not released")
 		}
 	}
 	if len(k.texts) != 3 || len(r.got) != 3 {
@@ -231,20 +234,23 @@ func TestEventsAreNotHeldBehindTheirLine(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
-// TestPositions: a message says where it comes from: the entry in which its
-// line ends, the line, and which message of the line it is.
+// The position of a message is the entry in which its line ends, the line, and the
+// number of the message within the line.
 func TestPositions(t *testing.T) {
 	r := newRun(codex.Backend{}, 0)
 	at := func(seq uint64, kind runs.Kind, time int64, offset int, body string) {
-		r.Apply(seq, runs.Entry{Kind: kind, Time: time, Offset: int64(offset), Body: []byte(body)}, func(m normalizer.Message) { r.got = append(r.got, m) })
+		r.Apply(seq, runs.Entry{Kind: kind, Time: time, Offset: int64(offset), Body: []byte(body)},
+			func(m normalizer.Message) { r.got = append(r.got, m) })
 	}
-	first := "\n" + `{"type":"x"}` + "\n" + `{"type":"turn.completed","thread_id":"t","usage":{"input_tokens":1}}` + "\n" + `{"ty`
+	first := "\n" + `{"type":"x"}` + "\n" +
+		`{"type":"turn.completed","thread_id":"t","usage":{"input_tokens":1}}` + "\n" + `{"ty`
 	at(10, runs.Started, 1, 0, `{}`)
 	at(12, runs.Out, 2, 0, first)
 	at(13, runs.Out, 3, len(first), `pe":"x"}`)
 	at(17, runs.Out, 4, len(first)+8, "\n")
 	at(18, runs.Kind("x"), 5, 0, "")
-	at(19, runs.Out, 6, len(first)+109, "torn\n"+`{"type":"item.completed","item":{"type":"agent_message","text":"`+strings.Repeat("x", 70_000)+`"}}`+"\n"+`{"type":"x"}`)
+	at(19, runs.Out, 6, len(first)+109, "torn\n"+`{"type":"item.completed","item":{"type":"agent_message",`+
+		`"text":"`+strings.Repeat("x", 70_000)+`"}}`+"\n"+`{"type":"x"}`)
 	at(20, runs.Exited, 7, 0, `{"reason":"exited","code":1}`)
 	want := []normalizer.Pos{
 		{Raw: 12, Line: 2, Part: 1, Time: 2},
@@ -252,7 +258,7 @@ func TestPositions(t *testing.T) {
 		{Raw: 12, Line: 3, Part: 2, Time: 2}, // the session handle
 		{Raw: 17, Line: 4, Part: 1, Time: 4},
 		{Raw: 18, Line: 0, Part: 1, Time: 5}, // an unknown kind of entry
-		{Raw: 19, Line: 0, Part: 1, Time: 6}, // a hole
+		{Raw: 19, Line: 0, Part: 1, Time: 6}, // a gap
 		{Raw: 19, Line: 6, Part: 1, Time: 6}, // a long text
 		{Raw: 19, Line: 6, Part: 2, Time: 6},
 		{Raw: 20, Line: 7, Part: 1, Time: 7}, // the last line
@@ -268,7 +274,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestTokensAreTheKinds: there is a line for each token, in the order of Tokens.
+// One line for each token, in the order of Tokens.
 func TestTokensAreTheKinds(t *testing.T) {
 	r := newRun(codex.Backend{}, 0)
 	r.out(0, `{"type":"x"}
@@ -288,8 +294,8 @@ func TestTokensAreTheKinds(t *testing.T) {
 	}
 }
 
-// TestOpaqueAgentShowsNothing: lines that no backend is for are counted.
-func TestOpaqueAgentShowsNothing(t *testing.T) {
+// Lines of an unknown agent are counted, and not published.
+func TestOpaqueAgentPublishesNoContent(t *testing.T) {
 	out := "{\"type\":\"error\",\"message\":\"SECRET\"}\n[\"SECRET\"]\n \nSECRET\n\"SECRET\xff\"\n7"
 	r := newRun(normalizer.Opaque("other_1"), 0)
 	r.out(0, out)

@@ -1,14 +1,14 @@
-// Package normalizer turns the raw log of an agent's run into bounded events.
-// It is pure: the same log always gives the same events, however its bytes
-// are cut into entries, and no function here reads a clock, opens a file or
-// talks to NATS.
+// Package normalizer converts the raw log of a run to events of limited size. It
+// is pure: the same output always results in the same events, independent of the
+// boundaries of the entries, and no function here reads a clock, opens a file or
+// uses NATS.
 //
 //	entries ─▶ Fold: lines ─▶ Dialect.Line ─▶ bounds ─▶ Messages, Record
 //
-// A [Fold] is what one run needs; its state is small and can be saved at any
-// point, so that after a crash a run goes on from there. What an agent's
-// lines mean is known by its [Backend] alone, which copies by allow-list:
-// what it does not name never leaves the raw log.
+// A [Fold] has the state of one run. The state is small and can be saved at any
+// entry, so that a run resumes from there after a crash. Only the [Backend] knows
+// the meaning of an agent's lines. It copies by allow-list: all other values stay
+// in the raw log.
 package normalizer
 
 import (
@@ -22,57 +22,57 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// DefaultMaxLine is the longest line, in bytes, that is read unless said otherwise.
+// DefaultMaxLine is the default of the maximum length of a line, in bytes.
 const DefaultMaxLine = 8 << 20
 
-// Pos is where a message comes from. Raw, Line and Part together are unique
-// within a stream. Messages come in the order of Raw; those of one entry in
-// the order of their lines, the one of a hole before them, those of the run's
-// end behind them.
+// Pos is the origin of a message. Raw, Line and Part together are unique within a
+// stream. Messages are in the order of Raw. The messages of one entry are in this
+// order: a gap, the lines, the end of the run.
 type Pos struct {
-	Raw  uint64 // sequence of the entry in which the line ends
-	Line uint64 // from 1; 0 when no line made it
-	Part int    // from 1, counts the messages of that line, or of that entry where Line is 0
-	Time int64  // when it was captured, Unix milliseconds
+	Raw  uint64 // sequence number of the entry in which the line ends
+	Line uint64 // from 1; 0 if the message is not from a line
+	Part int    // from 1; number within the line, or within the entry if Line is 0
+	Time int64  // capture time, Unix milliseconds
 }
 
-// Message is one event, or the completion, ready to be published.
+// Message is one event or the completion, ready for publishing.
 type Message struct {
 	Pos
-	Token string // of the kind, for the subject
-	Body  []byte // never written to again
+	Token string // token of the kind, for the NATS subject
+	Body  []byte // never modified later
 }
 
-// Fold folds the raw log of one run.
+// Fold folds the raw log of one run into messages and the run record.
 type Fold struct {
-	Record *runs.Record // how the run is doing, as of the last entry
+	Record *runs.Record // run record, as of the last entry
 
 	agent   string
 	dialect Dialect
 	maxLine int
 
-	next    int64  // offset in stdout of the first byte not seen
-	errNext int64  // the same for stderr
-	partial []byte // the unfinished line, unless it is too long
-	long    int64  // bytes of an unfinished line that is too long
-	cr      bool   // with long: the last of them was a carriage return
-	torn    bool   // a hole ended just before the unfinished line: it may lack its beginning
-	missing int64  // bytes of holes that no event has told yet
-	last    bool   // the line that was folded last is the run's end
-	done    bool   // has its completion
+	offset    int64  // offset in stdout of the next new byte
+	errOffset int64  // offset in stderr of the next new byte
+	partial   []byte // unfinished line, unless it is too long
+	oversize  int64  // length of an unfinished line that is too long
+	endsInCR  bool   // with oversize: the last byte was a carriage return
+	afterGap  bool   // the next line follows a gap: its beginning may be missing
+	missing   int64  // bytes of gaps without an event so far
+	ended     bool   // the last folded line ends the run
+	done      bool   // the completion was published
 
-	handled bool   // the session handle was published, or left out
-	session string // the session handle's id, for the completion
-	final   *string
+	sessionDone bool   // the session handle was published or omitted
+	session     string // id of the session handle, for the completion
+	final       *string
 
-	seen  uint64 // sequence of the last entry that was folded
-	pos   Pos
-	loose int // messages of this entry that no line made
-	out   Out
-	emit  func(Message)
+	seen          uint64 // sequence number of the last folded entry
+	pos           Pos
+	entryMessages int // messages of this entry that are not from a line
+	out           Out
+	emit          func(Message)
 }
 
-// NewFold begins a run. A maxLine of 0 is [DefaultMaxLine].
+// NewFold returns the fold of a new run. maxLine is the maximum length of a line in
+// bytes; 0 means [DefaultMaxLine].
 func NewFold(b Backend, run string, maxLine int) *Fold {
 	if maxLine == 0 {
 		maxLine = DefaultMaxLine
@@ -80,125 +80,125 @@ func NewFold(b Backend, run string, maxLine int) *Fold {
 	return &Fold{Record: runs.NewRecord(run, b.Agent()), agent: b.Agent(), dialect: b.Dialect(), maxLine: maxLine}
 }
 
-// Done reports whether the run has its completion: nothing is read after it.
+// Done reports whether the completion was published. Later entries are ignored.
 func (f *Fold) Done() bool { return f.done }
 
-// Seen is the sequence of the last entry that was folded.
+// Seen returns the sequence number of the last folded entry.
 func (f *Fold) Seen() uint64 { return f.seen }
 
-// Pending is how many bytes of an unfinished line are held. They are not in
-// the saved state: to go on from it, feed again what came since [Fold.State]'s
-// offset.
+// Pending returns the number of buffered bytes of an unfinished line. The saved
+// state does not contain them: after [Restore], apply the entries from the offset
+// of the state again.
 func (f *Fold) Pending() int { return len(f.partial) }
 
-// Drop forgets the bytes of the unfinished line, to save memory. Before the
-// next entry is folded those that hold them must be fed again, as after a
-// restart.
+// Drop frees the buffered bytes of the unfinished line. The entries that contain
+// them must be applied again before the next new entry, as after a restart.
 func (f *Fold) Drop() {
-	f.next -= int64(len(f.partial))
+	f.offset -= int64(len(f.partial))
 	f.partial = nil
 }
 
-// Apply folds the entry at sequence seq of the raw log, and calls emit for
-// every message that it makes. An entry whose sequence was seen gives nothing
-// new: of its bytes only those of an unfinished line are taken.
+// Apply folds the entry with sequence number seq, and calls emit for each
+// resulting message. An entry that was folded before is a replay: only its bytes
+// of an unfinished line are used.
 func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	if f.done {
 		return
 	}
-	again := seq <= f.seen
+	replay := seq <= f.seen
 	f.seen = max(f.seen, seq)
 	output := e.Kind == runs.Out && e.Offset >= 0 && e.Offset <= math.MaxInt64-int64(len(e.Body))
-	if again && !output {
+	if replay && !output {
 		return
 	}
-	f.emit, f.loose = emit, 0
+	f.emit, f.entryMessages = emit, 0
 	f.pos = Pos{Raw: seq, Time: e.Time}
 	f.Record.Seq = f.seen
 	unowned := f.Record.Unowned()
-	if !again {
-		f.gap()
+	if !replay {
+		f.publishGap()
 		f.Record.Entry(e)
 	}
 	switch e.Kind {
-	case runs.Queued, runs.Started, runs.Note: // the record has it
+	case runs.Queued, runs.Started, runs.Note: // folded by the record
 	case runs.Cancelled:
 		if unowned {
 			f.end(runs.Exit{Reason: runs.ReasonCancelled})
 		}
 	case runs.Out:
 		if output {
-			f.output(e.Offset, e.Body, again)
+			f.output(e.Offset, e.Body, replay)
 		} else {
 			f.unreadable("bad offset")
 		}
 	case runs.ErrOut:
-		f.errNext = max(f.errNext, e.Offset+int64(len(e.Body)))
-		f.Record.ErrBytes = f.errNext
+		f.errOffset = max(f.errOffset, e.Offset+int64(len(e.Body)))
+		f.Record.ErrBytes = f.errOffset
 	case runs.Exited:
-		f.exit(e.Body)
+		f.end(runs.DecodeExit(e.Body))
 	default:
 		f.unreadable("unknown kind")
 	}
 	f.emit = nil
 }
 
-// gap says that bytes are missing. A hole that shows when entries are read
-// again, because the raw log has lost the beginning of an unfinished line, is
-// told with the next entry that is new: what is made of older ones counts as
-// published.
-func (f *Fold) gap() {
+// publishGap publishes an Error event about missing bytes. A replay can find a gap
+// if the raw log has lost the beginning of an unfinished line. Its event belongs
+// to the next new entry, because all messages of older entries are published.
+func (f *Fold) publishGap() {
 	if f.missing == 0 {
 		return
 	}
-	f.message(ErrorMessage(f.agent + " stream gap (redacted): missing_bytes=" + strconv.FormatInt(f.missing, 10)))
+	f.publishEntryEvent(ErrorMessage(f.agent + " stream gap (redacted): missing_bytes=" +
+		strconv.FormatInt(f.missing, 10)))
 	f.missing = 0
 }
 
-func (f *Fold) unreadable(what string) {
+func (f *Fold) unreadable(problem string) {
 	f.Record.Bad++
-	f.message(ErrorMessage(f.agent + " raw record error (redacted): " + what))
+	f.publishEntryEvent(ErrorMessage(f.agent + " raw record error (redacted): " + problem))
 }
 
-// Unreadable folds an entry that cannot be read at all: it is one Error event.
+// Unreadable folds an entry that could not be decoded. It results in one Error
+// event.
 func (f *Fold) Unreadable(seq uint64, at int64, emit func(Message)) {
 	f.Apply(seq, runs.Entry{Kind: "unreadable", Time: at}, emit)
 }
 
-// output folds bytes of stdout. What was seen is cut off; what is missing
-// becomes one Error event.
-func (f *Fold) output(offset int64, b []byte, again bool) {
+// output folds bytes of stdout. Duplicate bytes are ignored; missing bytes result
+// in one Error event.
+func (f *Fold) output(offset int64, b []byte, replay bool) {
 	switch {
-	case offset+int64(len(b)) <= f.next:
+	case offset+int64(len(b)) <= f.offset:
 		return
-	case offset < f.next:
-		b = b[f.next-offset:]
-	case offset > f.next:
-		f.missing += offset - f.next
-		f.partial, f.long, f.torn = f.partial[:0], 0, true
-		f.next = offset
+	case offset < f.offset:
+		b = b[f.offset-offset:]
+	case offset > f.offset:
+		f.missing += offset - f.offset
+		f.partial, f.oversize, f.afterGap = f.partial[:0], 0, true
+		f.offset = offset
 		f.Record.Gaps++
-		if !again {
-			f.gap()
+		if !replay {
+			f.publishGap()
 		}
 	}
-	f.next += int64(len(b))
-	f.Record.Bytes = f.next
+	f.offset += int64(len(b))
+	f.Record.Bytes = f.offset
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')
 		if end < 0 {
-			f.hold(b)
+			f.buffer(b)
 			return
 		}
-		if len(f.partial) == 0 && f.long == 0 {
+		if len(f.partial) == 0 && f.oversize == 0 {
 			f.line(b[:end])
 		} else {
-			f.hold(b[:end])
+			f.buffer(b[:end])
 			f.flush()
 		}
-		if f.last { // what is behind it counts for nothing
-			f.next -= int64(len(b) - end - 1)
-			f.Record.Bytes = f.next
+		if f.ended { // ignore the bytes after the line
+			f.offset -= int64(len(b) - end - 1)
+			f.Record.Bytes = f.offset
 			f.end(runs.Exit{Reason: runs.ReasonEOF})
 			return
 		}
@@ -206,28 +206,29 @@ func (f *Fold) output(offset int64, b []byte, again bool) {
 	}
 }
 
-// hold keeps the beginning of a line, or only its length once it is too long.
-// One byte more than a line's limit is kept: it may be a carriage return.
-func (f *Fold) hold(b []byte) {
-	if f.long == 0 && len(f.partial)+len(b) <= f.maxLine+1 {
+// buffer stores the beginning of a line, or only its length if it is too long. The
+// limit is one byte more than maxLine, because the last byte may be a carriage
+// return.
+func (f *Fold) buffer(b []byte) {
+	if f.oversize == 0 && len(f.partial)+len(b) <= f.maxLine+1 {
 		f.partial = append(f.partial, b...)
 		return
 	}
-	f.long += int64(len(f.partial) + len(b))
+	f.oversize += int64(len(f.partial) + len(b))
 	f.partial = f.partial[:0]
 	if len(b) > 0 {
-		f.cr = b[len(b)-1] == '\r'
+		f.endsInCR = b[len(b)-1] == '\r'
 	}
 }
 
-// flush ends the line that is held.
+// flush folds the buffered line.
 func (f *Fold) flush() {
-	if f.long > 0 {
-		if f.cr {
-			f.long--
+	if f.oversize > 0 {
+		if f.endsInCR {
+			f.oversize--
 		}
-		f.tooLong(f.long)
-		f.long, f.cr = 0, false
+		f.tooLong(f.oversize)
+		f.oversize, f.endsInCR = 0, false
 	} else {
 		f.line(f.partial)
 	}
@@ -237,7 +238,7 @@ func (f *Fold) flush() {
 	}
 }
 
-// line folds a line, which has lost its newline.
+// line folds a line without its newline.
 func (f *Fold) line(line []byte) {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
@@ -246,8 +247,8 @@ func (f *Fold) line(line []byte) {
 		f.tooLong(int64(len(line)))
 		return
 	}
-	torn := f.torn
-	f.torn = false
+	afterGap := f.afterGap
+	f.afterGap = false
 	if blank(line) {
 		f.Record.Blank++
 		f.Record.Line(runs.Facts{}, f.pos.Time)
@@ -255,43 +256,43 @@ func (f *Fold) line(line []byte) {
 	}
 	defer f.out.reset()
 	if fault := f.dialect.Line(line, &f.out); fault != NoFault {
-		if torn && (fault == InvalidJSON || fault == InvalidUTF8 || fault == MissingType) {
-			f.Record.Line(runs.Facts{}, f.pos.Time) // the rest of a line in the hole, which has its event
+		if afterGap && (fault == InvalidJSON || fault == InvalidUTF8 || fault == MissingType) {
+			f.Record.Line(runs.Facts{}, f.pos.Time) // the end of a line in the gap, which has its own event
 			return
 		}
-		f.fault(fault.message(f.agent, len(line)))
+		f.publishFault(fault.message(f.agent, len(line)))
 		return
 	}
-	f.handle()
+	f.addSessionHandle()
 	if f.out.final != nil {
 		final := bounds.FinalText(*f.out.final)
 		f.final = &final
 		f.Record.Final(*f.out.final)
 	}
 	f.Record.Line(f.out.Facts, f.pos.Time)
-	f.last = f.out.end
+	f.ended = f.out.end
 	f.publish(f.out.events)
 }
 
 func (f *Fold) tooLong(n int64) {
-	f.torn = false
-	f.fault(f.agent + " stream line too long (redacted): line_bytes=" + strconv.FormatInt(n, 10) +
+	f.afterGap = false
+	f.publishFault(f.agent + " stream line too long (redacted): line_bytes=" + strconv.FormatInt(n, 10) +
 		" max_line_bytes=" + strconv.Itoa(f.maxLine))
 }
 
-func (f *Fold) fault(message string) {
+func (f *Fold) publishFault(message string) {
 	f.Record.Line(runs.Facts{Malformed: true}, f.pos.Time)
 	f.publish([]Event{ErrorMessage(message)})
 }
 
-// handle adds the session handle facet to the line that says the id first:
-// to its first Status event without data, else in one behind its events.
-func (f *Fold) handle() {
+// addSessionHandle adds the session handle facet to the first line with a session
+// id: to its first Status event without data, or in an additional event.
+func (f *Fold) addSessionHandle() {
 	id := f.out.Session
-	if id == "" || f.handled {
+	if id == "" || f.sessionDone {
 		return
 	}
-	f.handled = true
+	f.sessionDone = true
 	if len(id) > MaxSession {
 		f.out.Event(StatusMessage("session handle id oversize: len_bytes="+strconv.Itoa(len(id)), nil))
 		return
@@ -306,18 +307,18 @@ func (f *Fold) handle() {
 	f.out.Event(Event{Kind: Status, Channel: &channelStatus, Data: sessionHandle(id)})
 }
 
-// message publishes an event that no line made.
-func (f *Fold) message(e Event) {
+// publishEntryEvent publishes an event that is not from a line.
+func (f *Fold) publishEntryEvent(e Event) {
 	if f.Record.Cancel {
 		return
 	}
-	f.loose++
-	f.pos.Line, f.pos.Part = 0, f.loose
+	f.entryMessages++
+	f.pos.Line, f.pos.Part = 0, f.entryMessages
 	f.send(e)
 }
 
-// publish publishes the events of the line that was folded last. After a
-// cancel nothing is published but the completion.
+// publish publishes the events of the last folded line. After a cancel only the
+// completion is published.
 func (f *Fold) publish(events []Event) {
 	if f.Record.Cancel {
 		return
@@ -344,10 +345,10 @@ func (f *Fold) publish(events []Event) {
 func (f *Fold) send(e Event) {
 	token := e.Kind.Token()
 	f.Record.Events[token]++
-	f.emit(Message{Pos: f.pos, Token: token, Body: e.append(make([]byte, 0, e.size()), f.agent)})
+	f.emit(Message{Pos: f.pos, Token: token, Body: e.appendJSON(make([]byte, 0, e.size()), f.agent)})
 }
 
-// blank reports whether line is empty or Unicode white space alone.
+// blank reports whether line is empty or has only Unicode white space.
 func blank(line []byte) bool {
 	for len(line) > 0 {
 		c := line[0]

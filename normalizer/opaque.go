@@ -1,11 +1,9 @@
 package normalizer
 
-import (
-	"github.com/linesman/linesman/normalizer/scan"
-)
+import "github.com/linesman/linesman/normalizer/scan"
 
-// Opaque reads an agent that no backend is for: what it says is counted, and
-// nothing of it shown.
+// Opaque returns a backend for an agent of an unknown kind. It counts lines, and
+// publishes none of their content.
 func Opaque(agent string) Backend { return opaque(agent) }
 
 type opaque string
@@ -17,14 +15,10 @@ func (o opaque) Line(line []byte, out *Out) Fault {
 	var s scan.Scanner
 	s.Reset(line)
 	s.Skip()
-	switch s.End() {
-	case scan.InvalidUTF8:
-		return InvalidUTF8
-	case scan.InvalidJSON:
-		return InvalidJSON
+	if fault := ScanFault(s.End()); fault != NoFault {
+		return fault
 	}
-	out.Facts.Unknown = true
-	out.Event(Event{Kind: Unknown})
+	out.Unknown()
 	return NoFault
 }
 

@@ -1,9 +1,9 @@
 package normalizer
 
-// Scrubbed is a backend that runs what its agent says, its texts and its
-// messages, through scrub before events and the final text are made of them.
-// What the record shows besides is redacted anyway. Scrub must give the
-// same for the same text always, or events cannot be made again.
+// Scrubbed returns a backend that applies scrub to the texts and messages of all
+// events and to the final text. Other texts in the run record are always
+// redacted. Scrub must be deterministic, so that a replay results in the same
+// events.
 func Scrubbed(b Backend, scrub func(string) string) Backend { return scrubbed{b, scrub} }
 
 type scrubbed struct {
@@ -23,7 +23,7 @@ func (d scrubbedDialect) Line(line []byte, out *Out) Fault {
 	if fault != NoFault {
 		return fault
 	}
-	clean := func(s *string) *string {
+	scrubbed := func(s *string) *string {
 		if s == nil {
 			return nil
 		}
@@ -34,8 +34,8 @@ func (d scrubbedDialect) Line(line []byte, out *Out) Fault {
 	}
 	for i := range out.events {
 		e := &out.events[i]
-		e.Text, e.Message = clean(e.Text), clean(e.Message)
+		e.Text, e.Message = scrubbed(e.Text), scrubbed(e.Message)
 	}
-	out.final = clean(out.final)
+	out.final = scrubbed(out.final)
 	return NoFault
 }

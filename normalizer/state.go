@@ -9,16 +9,16 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// MaxState bounds the saved state of a fold, in bytes, beside its record's
-// own [runs.MaxRecord].
+// MaxState is the maximum length of the saved state of a fold, in bytes. The
+// record with its own limit [runs.MaxRecord] is not part of the state.
 const MaxState = 480 << 10
 
 // saved is the state of a fold between two lines.
 type saved struct {
-	Offset  int64           `json:"offset"` // of stdout: all lines before it are folded
+	Offset  int64           `json:"offset"` // offset in stdout: all lines before it are folded
 	Err     int64           `json:"err_offset,omitempty"`
 	Long    int64           `json:"long,omitempty"`
-	CR      bool            `json:"cr,omitempty"` // with Long: the last byte seen was a carriage return
+	CR      bool            `json:"cr,omitempty"` // with Long: the last byte was a carriage return
 	Torn    bool            `json:"torn,omitempty"`
 	Missing int64           `json:"missing,omitempty"`
 	Handled bool            `json:"handled,omitempty"`
@@ -28,8 +28,8 @@ type saved struct {
 	Dialect json.RawMessage `json:"dialect,omitempty"`
 }
 
-// State saves the fold, without its record, as of the last line that is
-// complete. It is nil once the run is done: the record alone says it all.
+// State returns the state of the fold without its record, as of the last complete
+// line. It is nil if the run is done.
 func (f *Fold) State() ([]byte, error) {
 	if f.done {
 		return nil, nil
@@ -39,8 +39,9 @@ func (f *Fold) State() ([]byte, error) {
 		return nil, fmt.Errorf("run %s: state of the dialect: %w", f.Record.ID, err)
 	}
 	s := saved{
-		Offset: f.next - int64(len(f.partial)), Err: f.errNext, Long: f.long, CR: f.cr, Torn: f.torn, Missing: f.missing,
-		Handled: f.handled, Session: f.session, Final: f.final, Seen: f.seen, Dialect: dialect,
+		Offset: f.offset - int64(len(f.partial)), Err: f.errOffset, Missing: f.missing,
+		Long: f.oversize, CR: f.endsInCR, Torn: f.afterGap,
+		Handled: f.sessionDone, Session: f.session, Final: f.final, Seen: f.seen, Dialect: dialect,
 	}
 	b, err := bounds.Encode(s)
 	if err != nil {
@@ -49,12 +50,12 @@ func (f *Fold) State() ([]byte, error) {
 	return b, nil
 }
 
-// Restore continues a run from its record and the state that was saved with
-// it; both are the fold's own from then on. No state means that the run is done.
+// Restore returns the fold of a run from its record and its saved state. The fold
+// takes ownership of both. An empty state means that the run is done.
 func Restore(b Backend, record *runs.Record, state []byte, maxLine int) (*Fold, error) {
 	f := NewFold(b, record.ID, maxLine)
 	if record.Agent != b.Agent() {
-		return nil, fmt.Errorf("run %s: restore: of another agent", record.ID)
+		return nil, fmt.Errorf("run %s: restore: the record is of another agent kind", record.ID)
 	}
 	if record.Events == nil {
 		record.Events = map[string]int64{}
@@ -67,17 +68,17 @@ func Restore(b Backend, record *runs.Record, state []byte, maxLine int) (*Fold, 
 	}
 	var s saved
 	if err := json.Unmarshal(state, &s); err != nil {
-		return nil, fmt.Errorf("run %s: restore: %w", record.ID, errors.New("the state is no JSON of the known form"))
+		return nil, fmt.Errorf("run %s: restore: %w", record.ID, errors.New("the saved state is not valid"))
 	}
-	f.next, f.errNext, f.long, f.torn = s.Offset, s.Err, s.Long, s.Torn
-	f.cr, f.missing = s.CR, s.Missing
-	f.handled, f.session, f.final, f.seen = s.Handled, s.Session, s.Final, s.Seen
+	f.offset, f.errOffset, f.missing = s.Offset, s.Err, s.Missing
+	f.oversize, f.endsInCR, f.afterGap = s.Long, s.CR, s.Torn
+	f.sessionDone, f.session, f.final, f.seen = s.Handled, s.Session, s.Final, s.Seen
 	if err := f.dialect.Restore(s.Dialect); err != nil {
 		return nil, fmt.Errorf("run %s: restore: %w", record.ID, err)
 	}
 	return f, nil
 }
 
-// Forget makes the fold take the entries of another raw log, one that was
-// made anew: no sequence of it was seen. What was folded stays, by offset.
+// Forget resets the last sequence number, for a recreated raw log with new
+// sequence numbers. Folded output is still recognized by its offset.
 func (f *Fold) Forget() { f.seen = 0 }

@@ -16,13 +16,13 @@ import (
 func TestVectors(t *testing.T) {
 	ran := map[string]int{}
 	for _, v := range vectors.Load(t) {
-		check, ours := map[string]func(*testing.T, vectors.Vector){
+		check, known := map[string]func(*testing.T, vectors.Vector){
 			"event":      eventVector,
 			"lines":      linesVector,
 			"agent_kind": agentVector,
 		}[v.Op]
-		if !ours {
-			continue // those of package bounds
+		if !known {
+			continue // a vector of package bounds
 		}
 		ran[v.Op]++
 		t.Run(v.ID, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestVectors(t *testing.T) {
 			check(t, v)
 		})
 	}
-	for _, op := range []string{"event", "lines"} { // there is none for agent_kind yet
+	for _, op := range []string{"event", "lines"} { // there are no vectors for agent_kind yet
 		if ran[op] == 0 {
 			t.Errorf("no vector for %s was run", op)
 		}
@@ -53,7 +53,7 @@ func (e envelope) event(t *testing.T) normalizer.Event {
 		}
 	}
 	if out.Kind.String() != e.Kind {
-		t.Fatalf("no kind is called %q", e.Kind)
+		t.Fatalf("there is no kind %q", e.Kind)
 	}
 	out.Channel, out.Text, out.Message = (*string)(e.Channel), (*string)(e.Text), (*string)(e.Message)
 	if e.DataJSON != nil {
@@ -66,7 +66,7 @@ func (e envelope) event(t *testing.T) normalizer.Event {
 	return out
 }
 
-// String is the envelope as JSON.
+// String returns the envelope as JSON.
 func (e envelope) String() string {
 	b, err := json.Marshal(map[string]any{
 		"kind": e.Kind, "channel": e.Channel, "text": e.Text, "message": e.Message, "data": e.Data,
@@ -90,7 +90,7 @@ func eventVector(t *testing.T, v vectors.Vector) {
 	var out struct{ Events []envelope }
 	vectors.Decode(t, v.In, &in)
 	vectors.Decode(t, v.Out, &out)
-	r := newRun(says{in.Event.event(t)}, 0)
+	r := newRun(constant{in.Event.event(t)}, 0)
 	r.out(0, "x\n")
 	backendtest.Expect(t, "test", r.got, wanted(out.Events)...)
 }
@@ -121,15 +121,15 @@ func agentVector(t *testing.T, v vectors.Vector) {
 	}
 }
 
-// says is an agent of which every line means the same events.
-type says []normalizer.Event
+// constant is an agent whose lines all result in the same events.
+type constant []normalizer.Event
 
-func (s says) Agent() string               { return "test" }
-func (s says) Dialect() normalizer.Dialect { return s }
-func (s says) State() ([]byte, error)      { return []byte("{}"), nil }
-func (s says) Restore([]byte) error        { return nil }
+func (s constant) Agent() string               { return "test" }
+func (s constant) Dialect() normalizer.Dialect { return s }
+func (s constant) State() ([]byte, error)      { return []byte("{}"), nil }
+func (s constant) Restore([]byte) error        { return nil }
 
-func (s says) Line(_ []byte, out *normalizer.Out) normalizer.Fault {
+func (s constant) Line(_ []byte, out *normalizer.Out) normalizer.Fault {
 	for _, e := range s {
 		out.Event(e)
 	}

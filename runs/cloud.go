@@ -7,22 +7,22 @@ import (
 	"github.com/linesman/linesman/bounds"
 )
 
-// Cloud is what is known of a task that runs in a cloud service. No string of
-// it takes more than MaxCloudText bytes of JSON.
+// Cloud describes a task that runs in a cloud service. The JSON of each string
+// has at most MaxCloudText bytes.
 type Cloud struct {
-	ID           string `json:"id,omitempty"`          // the service's own, see [CheckCloudTask]
-	URL          string `json:"url,omitempty"`         // its page, https
-	Environment  string `json:"environment,omitempty"` // id or label, as it was asked for
+	ID           string `json:"id,omitempty"`          // assigned by the service, see [CheckCloudTask]
+	URL          string `json:"url,omitempty"`         // web page of the task, https
+	Environment  string `json:"environment,omitempty"` // id or label, as requested
 	Status       string `json:"status,omitempty"`      // one of the Cloud constants
 	Attempts     int    `json:"attempts,omitempty"`
-	Applied      bool   `json:"applied,omitempty"` // its diff was applied somewhere
+	Applied      bool   `json:"applied,omitempty"` // the diff was applied
 	FilesChanged int    `json:"files_changed,omitempty"`
 	Added        int    `json:"lines_added,omitempty"`
 	Removed      int    `json:"lines_removed,omitempty"`
 }
 
-// What a cloud service says of a task. A task that is ready or applied has
-// completed, one in error has failed.
+// The statuses of a cloud task. A task that is ready or applied has completed; a
+// task in error has failed.
 const (
 	CloudPending = "pending"
 	CloudReady   = "ready"
@@ -36,17 +36,17 @@ const (
 	MaxCloudText = 512 // bytes of JSON
 )
 
-// CheckCloudTask reports why id is no id of a cloud task: 1 to MaxCloudTask
-// letters, digits, '-' and '_', the first of them a letter or a digit, so that
-// it can be no option of a command line.
+// CheckCloudTask returns an error unless id is a cloud task id: 1 to
+// MaxCloudTask letters, digits, '-' and '_'. The first character is a letter or
+// a digit, so that a command line does not take the id as an option.
 func CheckCloudTask(id string) error {
 	ok := id != "" && len(id) <= MaxCloudTask && id[0] != '-' && id[0] != '_'
 	for i := 0; ok && i < len(id); i++ {
-		c := id[i]
-		ok = 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
+		ok = isWordChar(id[i]) || id[i] == '-'
 	}
 	if !ok {
-		return fmt.Errorf("cloud task: must have 1 to %d letters, digits, '-' and '_', the first a letter or a digit", MaxCloudTask)
+		return fmt.Errorf("cloud task: must have 1 to %d letters, digits, '-' and '_', the first a letter or a digit",
+			MaxCloudTask)
 	}
 	return nil
 }
@@ -60,42 +60,43 @@ func KnownCloudStatus(status string) bool {
 	return false
 }
 
-// Then is c once more is known. What news does not say stays, and so do the
-// id, the URL and the environment that were told first: a task has one of
-// each. What breaks a limit is left out. Either may be nil.
-func (c *Cloud) Then(news *Cloud) *Cloud {
-	if news == nil {
+// Merge returns a copy of c with the fields of update. Empty fields of update
+// change nothing. The id, URL and environment never change after they are set,
+// because a task has only one of each. Values over a limit are ignored. Both c
+// and update may be nil.
+func (c *Cloud) Merge(update *Cloud) *Cloud {
+	if update == nil {
 		return c
 	}
 	var next Cloud
 	if c != nil {
 		next = *c
 	}
-	if next.ID == "" && CheckCloudTask(news.ID) == nil {
-		next.ID = news.ID
+	if next.ID == "" && CheckCloudTask(update.ID) == nil {
+		next.ID = update.ID
 	}
-	if next.URL == "" && strings.HasPrefix(news.URL, "https://") && plain(news.URL) {
-		next.URL = news.URL
+	if next.URL == "" && strings.HasPrefix(update.URL, "https://") && validCloudText(update.URL) {
+		next.URL = update.URL
 	}
-	if next.Environment == "" && plain(news.Environment) {
-		next.Environment = news.Environment
+	if next.Environment == "" && validCloudText(update.Environment) {
+		next.Environment = update.Environment
 	}
-	if KnownCloudStatus(news.Status) {
-		next.Status = news.Status
-		next.Applied = next.Applied || news.Status == CloudApplied
+	if KnownCloudStatus(update.Status) {
+		next.Status = update.Status
+		next.Applied = next.Applied || update.Status == CloudApplied
 	}
 	for _, n := range []struct {
-		to   *int
-		news int
+		field *int
+		value int
 	}{
-		{&next.Attempts, news.Attempts}, {&next.FilesChanged, news.FilesChanged},
-		{&next.Added, news.Added}, {&next.Removed, news.Removed},
+		{&next.Attempts, update.Attempts}, {&next.FilesChanged, update.FilesChanged},
+		{&next.Added, update.Added}, {&next.Removed, update.Removed},
 	} {
-		if n.news > 0 {
-			*n.to = n.news
+		if n.value > 0 {
+			*n.field = n.value
 		}
 	}
 	return &next
 }
 
-func plain(s string) bool { return bounds.StringSize(s) <= MaxCloudText && printable(s) }
+func validCloudText(s string) bool { return bounds.StringSize(s) <= MaxCloudText && printable(s) }

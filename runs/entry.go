@@ -6,22 +6,22 @@ import (
 	"fmt"
 )
 
-// Kind says what an [Entry] of a run's raw log records.
+// Kind is the kind of an [Entry] of a raw log.
 type Kind string
 
-// The kinds of raw log entries. On the wire they are the values of the
-// Linesman-Record header.
+// The kinds of raw log entries. They are the values of the NATS header
+// Linesman-Record.
 const (
 	Queued    Kind = "queued" // a submission was accepted; body [Start]
 	Started   Kind = "start"  // a worker took the run; body [Start]
 	Out       Kind = "out"    // bytes of the agent's stdout at Offset
 	ErrOut    Kind = "err"    // bytes of the agent's stderr at Offset
-	Note      Kind = "note"   // a remark of the worker; body [Remark]
-	Cancelled Kind = "cancel" // somebody asked for the end; body [Remark]
-	Exited    Kind = "exit"   // the run ended; body [Exit]; nothing follows it
+	Note      Kind = "note"   // a note of the worker; body [Remark]
+	Cancelled Kind = "cancel" // a cancel was requested; body [Remark]
+	Exited    Kind = "exit"   // the run ended; body [Exit]; always the last entry
 )
 
-// Known reports whether k is a kind that this version of linesman reads.
+// Known reports whether this version of linesman can read entries of kind k.
 func (k Kind) Known() bool {
 	switch k {
 	case Queued, Started, Out, ErrOut, Note, Cancelled, Exited:
@@ -30,30 +30,31 @@ func (k Kind) Known() bool {
 	return false
 }
 
-// MaxChunk is the most bytes of output that one entry carries. A longer line
-// comes in several entries; their borders mean nothing.
+// MaxChunk is the maximum number of output bytes in one entry. A longer line is
+// split into several entries; the boundaries of entries have no meaning.
 const MaxChunk = 64 << 10
 
-// Entry is one entry of a run's raw log: the only truth about the run.
+// Entry is one entry of the raw log of a run. All other data about the run is
+// derived from its raw log.
 type Entry struct {
 	Kind   Kind
-	Time   int64  // when it was captured, Unix milliseconds
-	Offset int64  // Out and ErrOut: position of the first byte in that stream
-	Body   []byte // Out and ErrOut: the bytes as written; else a JSON object
+	Time   int64  // capture time, Unix milliseconds
+	Offset int64  // Out and ErrOut: offset of the first byte in that stream
+	Body   []byte // Out and ErrOut: the output bytes, unchanged; else a JSON object
 }
 
 // Start is the body of a queued and of a start entry.
 type Start struct {
 	Source string            `json:"source"`             // run, tail, pipe, queue, cloud or external
-	Argv   []string          `json:"argv,omitempty"`     // what is run; absent where there is no process
-	Dir    string            `json:"dir,omitempty"`      // its working directory
+	Argv   []string          `json:"argv,omitempty"`     // command line; absent if there is no process
+	Dir    string            `json:"dir,omitempty"`      // working directory
 	Labels map[string]string `json:"labels,omitempty"`   // see [CheckLabels]
-	Worker string            `json:"worker,omitempty"`   // who took it; at most MaxWorker bytes
-	Queue  string            `json:"queue,omitempty"`    // the work queue that it came by
-	Work   uint64            `json:"work_seq,omitempty"` // its place there: what is smaller comes first
-	Thread string            `json:"thread,omitempty"`   // that it is to go on with; at most MaxThread bytes
+	Worker string            `json:"worker,omitempty"`   // name of the worker; at most MaxWorker bytes
+	Queue  string            `json:"queue,omitempty"`    // name of the work queue
+	Work   uint64            `json:"work_seq,omitempty"` // sequence number in the work queue
+	Thread string            `json:"thread,omitempty"`   // thread to resume; at most MaxThread bytes
 
-	Due int64 `json:"due,omitempty"` // Unix ms; with SourceExternal: when nobody waits for the answer any more, 0: never
+	Due int64 `json:"due,omitempty"` // with SourceExternal: deadline of the answer, Unix ms; 0: none
 
 	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
 }
@@ -63,32 +64,32 @@ type Remark struct {
 	Reason string `json:"reason,omitempty"` // at most MaxReason bytes
 }
 
-// MaxWorker bounds the name of a worker, in bytes.
+// MaxWorker is the maximum length of a worker name, in bytes.
 const MaxWorker = 128
 
-// MaxReason bounds the free text of a [Remark], in bytes.
+// MaxReason is the maximum length of the text of a [Remark], in bytes.
 const MaxReason = 1024
 
-// Reason says why a run ended. It is what decides the run's final state.
+// Reason is the reason why a run ended. It determines the final state.
 type Reason string
 
 // The reasons of an [Exit].
 const (
-	ReasonExited    Reason = "exited"    // the agent ended by itself, or by a signal that linesman did not send
-	ReasonEOF       Reason = "eof"       // input without a process came to its end
-	ReasonCancelled Reason = "cancelled" // ended because somebody asked
-	ReasonIdle      Reason = "idle"      // silent for longer than the idle limit
+	ReasonExited    Reason = "exited"    // the agent exited, or was ended by a signal that linesman did not send
+	ReasonEOF       Reason = "eof"       // end of an input without a process
+	ReasonCancelled Reason = "cancelled" // cancelled on request
+	ReasonIdle      Reason = "idle"      // no output for longer than the idle limit
 	ReasonHard      Reason = "hard"      // ran for longer than the hard limit
-	ReasonSpool     Reason = "spool"     // its output passed the cap of the spool
-	ReasonSpawn     Reason = "spawn"     // could not be started
-	ReasonLost      Reason = "lost"      // nobody knows how it ended
+	ReasonSpool     Reason = "spool"     // the output exceeded the spool limit
+	ReasonSpawn     Reason = "spawn"     // the agent could not be started
+	ReasonLost      Reason = "lost"      // the exit status is unknown
 )
 
-// What kept an agent from starting, in [Exit.Spawn].
+// The reasons why an agent could not be started, in [Exit.Spawn].
 const (
 	SpawnNotFound      = "not_found"
 	SpawnNotExecutable = "not_executable"
-	SpawnRefused       = "refused"      // the worker's rules do not allow it
+	SpawnRefused       = "refused"      // forbidden by the rules of the worker
 	SpawnNoDir         = "no_directory" // the working directory does not exist, or is not in work.roots
 	SpawnOther         = "other"
 )
@@ -96,47 +97,47 @@ const (
 // Exit is the body of an exit entry, and of exit.json in a run directory.
 type Exit struct {
 	Reason Reason `json:"reason"`
-	Code   *int   `json:"code,omitempty"`   // exit status; absent when ended by a signal, or unknown
-	Signal int    `json:"signal,omitempty"` // number of the signal that ended it, or 0
+	Code   *int   `json:"code,omitempty"`   // exit status; absent after a signal, or if unknown
+	Signal int    `json:"signal,omitempty"` // number of the signal that ended the agent, or 0
 	Spawn  string `json:"spawn,omitempty"`  // with ReasonSpawn: one of the Spawn constants
 	Torn   bool   `json:"torn,omitempty"`   // the output ended in the middle of a line
 }
 
-// Encode renders the body of an entry as JSON.
+// Encode returns the body of an entry as JSON.
 func Encode(body any) []byte {
 	b, err := json.Marshal(body)
-	if err != nil { // none of the body types can fail
+	if err != nil { // impossible for the body types
 		panic(fmt.Sprintf("runs: encode %T: %v", body, err))
 	}
 	return b
 }
 
-// Mark is how far a run's raw log is known to reach. A worker keeps it in the
-// run directory, so that after a restart it reads no more than what came later.
+// Mark is a checkpoint of the raw log of a run. A worker stores it in the run
+// directory, so that after a restart it reads only newer entries.
 type Mark struct {
-	Seq       uint64 // stream sequence of the last entry; 0: none yet
-	At        int64  // when that was captured, if it is known: tells it from another one there
+	Seq       uint64 // stream sequence of the last known entry; 0: none
+	At        int64  // capture time of that entry, if known; detects a different entry at Seq
 	Out       int64  // bytes of stdout stored
 	Err       int64  // bytes of stderr stored
 	Started   bool   // has a start entry
 	Cancelled bool   // has a cancel entry
-	Exited    bool   // has an exit entry: nothing more may follow
-	By        string // worker of the first start entry, as far as it can be told
-	Work      uint64 // place in the queue, as the first entry has it
-	Gone      bool   `json:",omitempty"` // RAW was lost: the log is empty, and all else is what the run's record remembers
+	Exited    bool   // has an exit entry: the log is complete
+	By        string // worker of the first start entry, or "?"
+	Work      uint64 // sequence number in the work queue
+	Gone      bool   `json:",omitempty"` // the log was lost; the other fields are from the run record
 }
 
-// After returns the mark once e is stored at sequence seq.
+// After returns the mark after entry e was stored at sequence seq.
 func (m Mark) After(e Entry, seq uint64) Mark {
 	m.Seq, m.At, m.Gone = seq, e.Time, false
 	end := e.Offset + int64(len(e.Body))
 	switch e.Kind {
 	case Queued:
-		_, work := starter(e.Body)
+		_, work := parseStart(e.Body)
 		m.Work = max(m.Work, work)
 	case Started:
 		if !m.Started {
-			by, work := starter(e.Body)
+			by, work := parseStart(e.Body)
 			m.By, m.Work = by, max(m.Work, work)
 		}
 		m.Started = true
@@ -152,30 +153,31 @@ func (m Mark) After(e Entry, seq uint64) Mark {
 	return m
 }
 
-// starter is the worker that a start entry names, and the place in the queue.
-// Of a name that is no plain word of at most MaxWorker bytes only this is told.
-func starter(body []byte) (by string, work uint64) {
+// parseStart returns the worker that a start entry names, and the sequence
+// number in the work queue. A worker name that is longer than MaxWorker bytes or
+// has other characters than printable ASCII without white space becomes "?".
+func parseStart(body []byte) (by string, work uint64) {
 	var s Start
 	if json.Unmarshal(body, &s) != nil {
 		return "?", 0
 	}
-	plain := len(s.Worker) <= MaxWorker
-	for i := 0; plain && i < len(s.Worker); i++ {
+	valid := len(s.Worker) <= MaxWorker
+	for i := 0; valid && i < len(s.Worker); i++ {
 		c := s.Worker[i]
-		plain = c > ' ' && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
+		valid = c > ' ' && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
 	}
-	if !plain {
+	if !valid {
 		return "?", s.Work
 	}
 	return s.Worker, s.Work
 }
 
-// ErrMoved reports that somebody else wrote to the raw log of the run: the
-// entry was not stored. The log's [Mark] tells what it holds now.
-var ErrMoved = errors.New("the run's log was written by somebody else")
+// ErrMoved reports that another writer appended to the raw log of the run: the
+// entry was not stored. The current [Mark] of the log describes its new content.
+var ErrMoved = errors.New("the run's log was written by another writer")
 
-// DecodeExit reads the body of an exit entry. What cannot be read means that
-// nobody knows how the run ended.
+// DecodeExit decodes the body of an exit entry. If the body is not valid, the
+// reason is [ReasonLost].
 func DecodeExit(body []byte) Exit {
 	var x Exit
 	if json.Unmarshal(body, &x) != nil {

@@ -11,31 +11,31 @@ import (
 	"github.com/linesman/linesman/bounds"
 )
 
-// A run that asks somebody outside has no process. Its raw log is a start
-// entry, the [Question] as its first line of output, and the [Reply] as its
-// second, which is its end: whoever writes that first has answered.
+// An external run asks a question outside of linesman and has no process. Its
+// raw log has a start entry, the [Question] as the first line of output, and the
+// [Reply] as the second line, which ends the run. The first stored reply wins.
 const (
-	AgentExternal  = "external" // agent kind of such a run
-	SourceExternal = "external" // its [Start.Source]
+	AgentExternal  = "external" // agent kind of an external run
+	SourceExternal = "external" // [Start.Source] of an external run
 )
 
-// The types of the two lines.
+// The values of "type" in the two lines.
 const (
 	TypeQuestion = "external.question"
 	TypeReply    = "external.reply"
 )
 
-// Question is what somebody outside is asked.
+// Question is the question of an external run.
 type Question struct {
 	Prompt string // 1 to MaxPrompt characters, not blank
-	Model  string // "": whichever
+	Model  string // requested model; "": any
 }
 
-// Reply is an answer from outside.
+// Reply is the reply to a [Question].
 type Reply struct {
 	Status string // one of the Reply constants
-	Text   string // of a success: the answer, as it is
-	Error  string // of everything else: what went wrong, for people
+	Text   string // with ReplySuccess: the answer, unchanged
+	Error  string // with other statuses: error message for people
 }
 
 // The statuses of a [Reply].
@@ -45,11 +45,11 @@ const (
 	ReplyTimeout = "timeout"
 )
 
-// MaxReply bounds the line of a reply, in bytes: it must fit one message, so
-// that an answer is there wholly or not at all.
+// MaxReply is the maximum length of the line of a reply, in bytes. It fits into
+// one message, so that a reply is stored atomically.
 const MaxReply = 512 << 10
 
-// questionLine and replyLine are the lines as they are written.
+// questionLine and replyLine are the JSON forms of the two lines.
 type questionLine struct {
 	Type   string `json:"type"`
 	Prompt string `json:"prompt"`
@@ -63,8 +63,8 @@ type replyLine struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Line is the question as output, with its newline. The error is one or several
-// [FieldError].
+// Line returns the question as a line of output, including the newline. The
+// error joins one or more [FieldError].
 func (q Question) Line() ([]byte, error) {
 	t := Task{Run: "x", Agent: AgentExternal, Mode: ReadOnly, Prompt: q.Prompt, Model: q.Model}
 	if err := t.Check(); err != nil {
@@ -73,7 +73,8 @@ func (q Question) Line() ([]byte, error) {
 	return line(questionLine{TypeQuestion, q.Prompt, q.Model}), nil
 }
 
-// Line is the reply as output, with its newline. The error is a [FieldError].
+// Line returns the reply as a line of output, including the newline. The error
+// is a [FieldError].
 func (r Reply) Line() ([]byte, error) {
 	l := replyLine{Type: TypeReply, Status: r.Status}
 	field, text := "text", r.Text
@@ -87,7 +88,8 @@ func (r Reply) Line() ([]byte, error) {
 			return nil, &FieldError{field, "must say what went wrong"}
 		}
 	default:
-		return nil, &FieldError{"status", fmt.Sprintf("must be one of %s, %s, %s", ReplySuccess, ReplyError, ReplyTimeout)}
+		return nil, &FieldError{"status", fmt.Sprintf("must be one of %s, %s, %s", ReplySuccess,
+			ReplyError, ReplyTimeout)}
 	}
 	if !utf8.ValidString(text) {
 		return nil, &FieldError{field, "must be UTF-8"}
@@ -101,17 +103,17 @@ func (r Reply) Line() ([]byte, error) {
 
 func line(v any) []byte {
 	b, err := bounds.Encode(v)
-	if err != nil { // strings alone
+	if err != nil { // impossible: v has only strings
 		panic(fmt.Sprintf("runs: encode %T: %v", v, err))
 	}
 	return append(bytes.TrimRight(b, "\n"), '\n')
 }
 
-// ErrNoReply reports output that holds no reply.
+// ErrNoReply reports output without a reply.
 var ErrNoReply = errors.New("there is no reply in the output")
 
-// FindReply is the reply in the output of a run that was answered. Output may
-// lack its beginning.
+// FindReply returns the reply at the end of the output of an external run. The
+// beginning of output may be missing. The error is [ErrNoReply].
 func FindReply(output []byte) (Reply, error) {
 	end := bytes.TrimRight(output, "\n")
 	var l replyLine
@@ -121,11 +123,12 @@ func FindReply(output []byte) (Reply, error) {
 	return Reply{Status: l.Status, Text: l.Text, Error: l.Error}, nil
 }
 
-// FindQuestion is the question at the beginning of a run's output.
+// FindQuestion returns the question at the beginning of the output of an
+// external run.
 func FindQuestion(output []byte) (Question, bool) {
-	first, _, whole := bytes.Cut(output, []byte("\n"))
+	first, _, complete := bytes.Cut(output, []byte("\n"))
 	var l questionLine
-	if !whole || json.Unmarshal(first, &l) != nil || l.Type != TypeQuestion {
+	if !complete || json.Unmarshal(first, &l) != nil || l.Type != TypeQuestion {
 		return Question{}, false
 	}
 	return Question{Prompt: l.Prompt, Model: l.Model}, true

@@ -1,32 +1,32 @@
 package runs
 
-// Facts is what one line of output says about its run, beside the events that
-// it becomes. A backend fills it in; the run record folds it.
+// Facts is the information in one line of output for the run record. It does
+// not include the events. A backend fills it in; [Record.Line] folds it.
 type Facts struct {
-	Malformed bool   // no event could be read from the line
-	Unknown   bool   // it was read, but not understood
-	Thread    string // id of the thread that the line names, or ""
-	Turn      Turn   // what the line says about a turn
-	Usage     *Usage // totals of the thread so far
-	Opened    Call   // a tool call that began, if its ID is not ""
-	Closed    string // id of a tool call that ended, or ""
-	Cloud     *Cloud // what it says of a task in the cloud
+	Malformed bool   // the line could not be parsed
+	Unknown   bool   // the line was parsed, but its type is unknown
+	Thread    string // thread id in the line, or ""
+	Turn      Turn   // state change of a turn
+	Usage     *Usage // total usage of the thread so far
+	Opened    Call   // tool call that started; none if its ID is ""
+	Closed    string // id of the tool call that ended, or ""
+	Cloud     *Cloud // update of a cloud task
 
-	Step      bool      // an item ended that is no tool call and no to-do list
-	Todo      *Todo     // the to-do list, if the line shows one
-	Activity  string    // what began, for people; only its beginning is used
-	Edits     []Edit    // changes of files that were made
-	MoreEdits int       // others that it does not list
-	Command   *Findings // what the output of a command tells
+	Step      bool      // an item ended that is not a tool call or a to-do list
+	Todo      *Todo     // the current to-do list, or nil
+	Activity  string    // current activity, for people; truncated
+	Edits     []Edit    // file changes that were made
+	MoreEdits int       // number of file changes that Edits does not list
+	Command   *Findings // findings in the output of a command
 
-	Error       string // an error message, of which only the beginning is used
+	Error       string // error message; truncated
 	ErrorSource ErrorSource
 }
 
-// Turn is what a line says about a turn.
+// Turn is a state change of a turn.
 type Turn uint8
 
-// What a line can say about a turn. TurnCompleted and TurnFailed are terminal.
+// The state changes of a turn. TurnCompleted and TurnFailed are terminal.
 const (
 	TurnNone Turn = iota
 	TurnStarted
@@ -43,7 +43,7 @@ type Usage struct {
 	ReasoningOutput int64 `json:"reasoning_output_tokens"`
 }
 
-// Minus is u without what v counts already; no count falls below zero.
+// Minus returns u minus v. No count of the result is negative.
 func (u Usage) Minus(v Usage) Usage {
 	return Usage{
 		Input:           max(u.Input-v.Input, 0),
@@ -57,7 +57,7 @@ func (u Usage) Minus(v Usage) Usage {
 // Call is a tool call in progress.
 type Call struct {
 	ID   string `json:"id"`
-	Kind string `json:"kind"`           // the item's type
-	Name string `json:"name,omitempty"` // the tool's name, where the agent gives one
-	At   int64  `json:"at"`             // when it began, Unix milliseconds
+	Kind string `json:"kind"`           // type of the item
+	Name string `json:"name,omitempty"` // name of the tool, if the agent reports it
+	At   int64  `json:"at"`             // start time, Unix milliseconds
 }

@@ -7,25 +7,26 @@ import (
 	"github.com/linesman/linesman/bounds"
 )
 
-// Limits of what a record lists of files.
+// Limits of the lists of files in a record.
 const (
-	MaxPaths   = 50      // paths of each list
-	MaxPath    = 512     // bytes of JSON of one path
-	maxAllPath = 7 << 10 // bytes of JSON of all paths together
+	MaxPaths   = 50           // paths in each list
+	MaxPath    = 512          // bytes of JSON of one path
+	MaxEdits   = 3 * MaxPaths // edits that a backend reports for one line; more are only counted
+	maxAllPath = 7 << 10      // bytes of JSON of all paths
 )
 
-// Files is what became of files, over the whole run: a file that was added and
-// then changed is an added one, one that was added and then deleted is in no
+// Files is the net effect of a run on files: a file that was added and then
+// modified counts as added; a file that was added and then deleted is in no
 // list. The lists are never nil.
 type Files struct {
 	Modified []string `json:"modified_files"`
 	Added    []string `json:"added_files"`
 	Deleted  []string `json:"deleted_files"`
 
-	// Unlisted counts changes of files that found no place in the lists.
+	// Unlisted counts file changes that are not in the lists because of limits.
 	Unlisted int `json:"unlisted,omitempty"`
-	// LinesChanged is the sum of a diff stat that a command printed, the newest
-	// one; nil where none was.
+	// LinesChanged is the sum of the newest diff stat that a command printed;
+	// nil if there was none.
 	LinesChanged *int64 `json:"lines_changed,omitempty"`
 }
 
@@ -35,10 +36,10 @@ type Edit struct {
 	Kind EditKind
 }
 
-// EditKind says what was done to a file.
+// EditKind is the kind of an [Edit].
 type EditKind uint8
 
-// The kinds of changes.
+// The kinds of edits.
 const (
 	Modified EditKind = iota
 	Added
@@ -52,22 +53,22 @@ func (r *Record) files() *Files {
 	return r.Files
 }
 
-// edit folds one change.
-func (f *Files) edit(e Edit) {
+// apply folds one edit.
+func (f *Files) apply(e Edit) {
 	list := f.list(e.Path)
 	switch {
 	case list == nil:
 		f.add(e)
-	case list == &f.Added && e.Kind == Deleted: // as if it had never been
+	case list == &f.Added && e.Kind == Deleted: // no net effect
 		remove(list, e.Path)
 	case list == &f.Modified && e.Kind == Deleted:
 		remove(list, e.Path)
 		f.Deleted = append(f.Deleted, e.Path)
-	case list == &f.Deleted && e.Kind != Deleted: // it was there before, and is again
+	case list == &f.Deleted && e.Kind != Deleted: // the file existed before the run
 		remove(list, e.Path)
 		f.Modified = append(f.Modified, e.Path)
 	}
-	for _, l := range f.lists() { // a move between lists can make one too long
+	for _, l := range f.lists() { // a move between lists can exceed the limit
 		if n := len(*l); n > MaxPaths {
 			*l = slices.Delete(*l, MaxPaths, n)
 			f.Unlisted += n - MaxPaths
@@ -75,7 +76,7 @@ func (f *Files) edit(e Edit) {
 	}
 }
 
-// lists has the lists by the kinds of changes.
+// lists returns the lists, indexed by EditKind.
 func (f *Files) lists() [3]*[]string {
 	return [...]*[]string{Modified: &f.Modified, Added: &f.Added, Deleted: &f.Deleted}
 }
@@ -90,7 +91,7 @@ func (f *Files) add(e Edit) {
 	*list = append(*list, strings.Clone(e.Path))
 }
 
-// list is the list that has path, or nil.
+// list returns the list that contains path, or nil.
 func (f *Files) list(path string) *[]string {
 	for _, l := range f.lists() {
 		if slices.Contains(*l, path) {
@@ -100,7 +101,7 @@ func (f *Files) list(path string) *[]string {
 	return nil
 }
 
-// size is how many bytes of JSON the paths take.
+// size returns the number of bytes of JSON of all paths.
 func (f *Files) size() int {
 	n := 0
 	for _, l := range f.lists() {

@@ -23,9 +23,10 @@ func TestCheckID(t *testing.T) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
-	for _, id := range []string{"", strings.Repeat("x", 65), "a.b", "a*", ">", "a b", "a\n", "a/b", "..", "é", "a\x00", "\xff"} {
+	for _, id := range []string{"", strings.Repeat("x", 65), "a.b", "a*", ">", "a b", "a\n", "a/b", "..",
+		"é", "a\x00", "\xff"} {
 		if runs.CheckID(id) == nil {
-			t.Errorf("%q is taken", id)
+			t.Errorf("%q is accepted", id)
 		}
 	}
 }
@@ -36,9 +37,10 @@ func TestCheckAgent(t *testing.T) {
 			t.Errorf("%q: %v", kind, err)
 		}
 	}
-	for _, kind := range []string{"", strings.Repeat("x", 65), "Codex", "1a", "_a", "a-b", "a.b", "a ", "a\n", "codex>", "é", "\xff"} {
+	for _, kind := range []string{"", strings.Repeat("x", 65), "Codex", "1a", "_a", "a-b", "a.b", "a ", "a\n",
+		"codex>", "é", "\xff"} {
 		if runs.CheckAgent(kind) == nil {
-			t.Errorf("%q is taken", kind)
+			t.Errorf("%q is accepted", kind)
 		}
 	}
 }
@@ -49,7 +51,8 @@ func TestCheckLabels(t *testing.T) {
 		many[strings.Repeat("k", i+1)] = "v"
 	}
 	for _, labels := range []map[string]string{
-		nil, {}, {"k": ""}, {"team": "größer 🚀"}, {strings.Repeat("k", 64): strings.Repeat("v", 256)}, {"a b": "=,\"\\"}, many,
+		nil, {}, {"k": ""}, {"team": "größer 🚀"}, {strings.Repeat("k", 64): strings.Repeat("v", 256)},
+		{"a b": "=,\"\\"}, many,
 	} {
 		if err := runs.CheckLabels(labels); err != nil {
 			t.Errorf("%v: %v", labels, err)
@@ -76,19 +79,20 @@ func TestCheckLabels(t *testing.T) {
 	} {
 		err := runs.CheckLabels(c.labels)
 		if err == nil {
-			t.Errorf("%q is taken", c.labels)
+			t.Errorf("%q is accepted", c.labels)
 			continue
 		}
 		if n := strings.Count(err.Error(), "\n") + 1; n != c.errors || strings.Contains(err.Error(), "SECRET") {
-			t.Errorf("%q: %d mistakes named, want %d, and no value: %v", c.labels, n, c.errors, err)
+			t.Errorf("%q: %d errors, want %d without values: %v", c.labels, n, c.errors, err)
 		}
 	}
 }
 
-// TestLocalIDsSortByTime, and are run ids, whatever time it is.
+// Local ids sort by time, and are valid run ids at any time.
 func TestLocalIDsSortByTime(t *testing.T) {
 	var ids []string
-	for _, ms := range []int64{0, 1, 35, 36, 1_700_000_000_000, 1_700_000_000_001, 1_800_000_000_000, 101_559_956_668_415} {
+	for _, ms := range []int64{0, 1, 35, 36, 1_700_000_000_000, 1_700_000_000_001, 1_800_000_000_000,
+		101_559_956_668_415} {
 		for _, random := range []uint64{0, 1, 36*36*36*36*36*36 - 1} {
 			id := runs.LocalID(ms, random)
 			if err := runs.CheckID(id); err != nil || !strings.HasPrefix(id, "T-local-") || len(id) != 23 {
@@ -98,7 +102,7 @@ func TestLocalIDsSortByTime(t *testing.T) {
 		}
 	}
 	if !slices.IsSorted(ids) || len(slices.Compact(ids)) != 24 {
-		t.Errorf("not sorted, or not all different: %q", ids)
+		t.Errorf("not sorted, or not unique: %q", ids)
 	}
 	for _, ms := range []int64{math.MinInt64, -1, math.MaxInt64} {
 		if err := runs.CheckID(runs.LocalID(ms, math.MaxUint64)); err != nil {
@@ -107,10 +111,10 @@ func TestLocalIDsSortByTime(t *testing.T) {
 	}
 }
 
-// FuzzNames: the checks agree with the expressions that they stand for, and
-// no text makes them panic.
+// The checks agree with regular expressions, and no text causes a panic.
 func FuzzNames(f *testing.F) {
-	for _, seed := range []string{"", "T-local-x", "codex", "a.b", "é", "a\xff", "9", "_", strings.Repeat("x", 64), strings.Repeat("x", 65)} {
+	for _, seed := range []string{"", "T-local-x", "codex", "a.b", "é", "a\xff", "9", "_", strings.Repeat("x", 64),
+		strings.Repeat("x", 65)} {
 		f.Add(seed, seed)
 	}
 	f.Fuzz(func(t *testing.T, name, value string) {
@@ -121,7 +125,8 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("agent %q: %v, want %v", name, got, want)
 		}
 		printable := func(s string) bool { return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) }
-		want := name != "" && len(name) <= runs.MaxLabelKey && printable(name) && len(value) <= runs.MaxLabelValue && printable(value)
+		want := name != "" && len(name) <= runs.MaxLabelKey && printable(name) &&
+			len(value) <= runs.MaxLabelValue && printable(value)
 		if got := runs.CheckLabels(map[string]string{name: value}) == nil; got != want {
 			t.Errorf("label %q=%q: %v, want %v", name, value, got, want)
 		}

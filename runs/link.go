@@ -8,26 +8,27 @@ import (
 	"strings"
 )
 
-// A program that ends with the status 42 is started again, once it has its
-// answer, and goes on with what it did: one task, of several runs. Each run
-// has a log, events and a completion of its own. The first one's id is the
-// task's, and the ids of the others, its links, are made of it, so that of two
-// who go on with a task at once the log of the next link lets one.
+// A program that exits with status 42 is restarted when its answer is available,
+// and resumes its work: one task with several runs. Each run has its own raw log,
+// events and completion. The id of the first run is the id of the task. The ids
+// of the other runs, the links, are derived from it. So if two callers resume a
+// task at the same time, the raw log of the next link accepts only one of them.
 
-// LabelContinues is the label of a link: the id of its task.
+// LabelContinues is the label of a link. Its value is the id of the task.
 const LabelContinues = "linesman.continues"
 
-// sourceRun is the [Start.Source] of a run that somebody started by hand.
+// sourceRun is the [Start.Source] of a run that was started by hand.
 const sourceRun = "run"
 
-// MaxLinks is how many runs a task can have. The last one is for giving it up.
+// MaxLinks is the maximum number of runs of a task. The last one is reserved for
+// abandoning the task.
 const MaxLinks = 1000
 
-// ErrManyRuns reports a task that has had [MaxLinks] runs.
+// ErrManyRuns reports a task that already has [MaxLinks] runs.
 var ErrManyRuns = fmt.Errorf("a task has at most %d runs", MaxLinks)
 
-// LinkID is the id of the nth run of a task, n being 2 or more. The error says
-// that it would be no id.
+// LinkID returns the id of the nth run of a task; n is 2 or more. The error is
+// [ErrManyRuns], or that of [CheckID].
 func LinkID(task string, n int) (string, error) {
 	id := task + "-" + strconv.Itoa(n)
 	if n > MaxLinks {
@@ -36,8 +37,8 @@ func LinkID(task string, n int) (string, error) {
 	return id, CheckID(id)
 }
 
-// isLink reports whether id is that of a later run of a task. A label that
-// says so of another one counts for nothing.
+// isLink reports whether id is the id of a later run of task. A label
+// [LabelContinues] of any other run is ignored.
 func isLink(id, task string) bool {
 	number, ok := strings.CutPrefix(id, task+"-")
 	n, err := strconv.Atoi(number)
@@ -48,15 +49,14 @@ func isLink(id, task string) bool {
 	return err == nil && link == id && CheckID(task) == nil
 }
 
-// Waits reports whether the run has ended, and its task waits to be gone on
-// with.
+// Waits reports whether the run has ended and its task is awaiting resumption.
 func (r *Record) Waits() bool { return r.State == StateInputRequired && r.EndedAt != 0 }
 
-// Waits is that of the row's record.
+// Waits reports the same as [Record.Waits] of the record.
 func (r Row) Waits() bool { return r.State == StateInputRequired && r.EndedAt != 0 }
 
-// StandsFor is the record of task with the facts of r, the newest of its
-// links: how the task stands.
+// StandsFor returns the current state of a task of several runs: the identity
+// of task, the first run, with the facts of r, its newest link.
 func (r *Record) StandsFor(task *Record) *Record {
 	s := *r
 	s.ID, s.Agent, s.Source, s.Governance = task.ID, task.Agent, task.Source, task.Governance

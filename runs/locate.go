@@ -11,42 +11,42 @@ import (
 	"github.com/linesman/linesman/bounds"
 )
 
-// Limits of what a record tells of a failure's place.
+// Limits of the source locations in a record.
 const (
 	MaxLocations    = 5
 	maxLocationFile = 160 // bytes of JSON
 )
 
-// Location is a place in a source file.
+// Location is a position in a source file.
 type Location struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`             // from 1
-	Column int    `json:"column,omitempty"` // from 1; 0: not known
+	Column int    `json:"column,omitempty"` // from 1; 0: unknown
 }
 
-// place is a location, and where the output names it.
-type place struct {
+// match is a location that was found in the output.
+type match struct {
 	Location
-	at int
+	at int // offset in the output
 }
 
-// locations are the first places in source files of the project that an
-// output names, each once.
+// locations returns the first locations in text that are in source files of the
+// project, without duplicates.
 //
 //	src/cart.ts:42:15   src/cart.ts(42,15): error   --> src/lib.rs:3:5
 //	File "cart.py", line 12                         at com.example.Cart.add(Cart.java:12)
 func locations(text []byte) []Location {
-	found := append(find(text, ":"), find(text, pythonMark)...)
-	slices.SortStableFunc(found, func(a, b place) int { return cmp.Compare(a.at, b.at) })
+	found := append(findLocations(text, ":"), findLocations(text, pythonMark)...)
+	slices.SortStableFunc(found, func(a, b match) int { return cmp.Compare(a.at, b.at) })
 	var list []Location
-	for _, p := range found {
-		list = addLocation(list, p.Location)
+	for _, m := range found {
+		list = addLocation(list, m.Location)
 	}
 	return list
 }
 
-// addLocation adds a place that is not listed yet. One line of a file is one
-// place, whatever its column.
+// addLocation adds l to list if it is new. Locations with the same file and line
+// are duplicates, even if the columns differ.
 func addLocation(list []Location, l Location) []Location {
 	for i := range list {
 		if list[i].File == l.File && list[i].Line == l.Line {
@@ -60,12 +60,12 @@ func addLocation(list []Location, l Location) []Location {
 	return append(list, l)
 }
 
-// pythonMark stands between the file and the line that Python prints.
+// pythonMark is the text between file and line in a Python stack trace.
 const pythonMark = `", line `
 
-// find reads the places of one form, wherever text has its mark.
-func find(text []byte, mark string) []place {
-	var found []place
+// findLocations returns the locations of one format, which has a mark in it.
+func findLocations(text []byte, mark string) []match {
+	var found []match
 	for at := 0; len(found) < MaxLocations; at += len(mark) {
 		i := bytes.Index(text[at:], []byte(mark))
 		if i < 0 {
@@ -75,27 +75,27 @@ func find(text []byte, mark string) []place {
 		var l Location
 		var ok bool
 		if mark == pythonMark {
-			l, ok = quoted(text, at)
+			l, ok = pythonLocation(text, at)
 		} else {
-			l, ok = colon(text, at)
+			l, ok = colonLocation(text, at)
 		}
-		if ok && !slices.ContainsFunc(found, func(p place) bool { return p.Location == l }) {
-			found = append(found, place{l, at})
+		if ok && !slices.ContainsFunc(found, func(m match) bool { return m.Location == l }) {
+			found = append(found, match{l, at})
 		}
 	}
 	return found
 }
 
-// colon reads the place whose colon is at: PATH:LINE, PATH:LINE:COLUMN or
-// PATH(LINE,COLUMN):.
-func colon(text []byte, at int) (Location, bool) {
+// colonLocation parses the location whose colon is text[at]: PATH:LINE,
+// PATH:LINE:COLUMN or PATH(LINE,COLUMN):.
+func colonLocation(text []byte, at int) (Location, bool) {
 	var l Location
 	end := at
-	if behind := text[at+1:]; len(behind) > 0 && digit(behind[0]) {
-		n := digits(behind)
-		l.Line = number(behind[:n])
-		if rest := behind[n:]; len(rest) > 1 && rest[0] == ':' && digit(rest[1]) {
-			l.Column = number(rest[1 : 1+digits(rest[1:])])
+	if tail := text[at+1:]; len(tail) > 0 && isDigit(tail[0]) {
+		n := countDigits(tail)
+		l.Line = parseNumber(tail[:n])
+		if rest := tail[n:]; len(rest) > 1 && rest[0] == ':' && isDigit(rest[1]) {
+			l.Column = parseNumber(rest[1 : 1+countDigits(rest[1:])])
 		}
 	} else if at > 0 && text[at-1] == ')' {
 		open := at - 1
@@ -106,13 +106,13 @@ func colon(text []byte, at int) (Location, bool) {
 			return l, false
 		}
 		inside := text[open+1 : at-1]
-		n := digits(inside)
+		n := countDigits(inside)
 		if n == 0 {
 			return l, false
 		}
-		l.Line = number(inside[:n])
-		if rest := inside[n:]; len(rest) > 1 && rest[0] == ',' && digits(rest[1:]) == len(rest)-1 {
-			l.Column = number(rest[1:])
+		l.Line = parseNumber(inside[:n])
+		if rest := inside[n:]; len(rest) > 1 && rest[0] == ',' && countDigits(rest[1:]) == len(rest)-1 {
+			l.Column = parseNumber(rest[1:])
 		} else if len(rest) > 0 {
 			return l, false
 		}
@@ -124,44 +124,45 @@ func colon(text []byte, at int) (Location, bool) {
 	start := end
 	for start > 0 && end-start <= maxLocationFile {
 		r, n := utf8.DecodeLastRune(text[:start])
-		if !ofPath(r) {
+		if !isPathRune(r) {
 			break
 		}
 		start -= n
 	}
-	if start > 0 && text[start-1] == '(' && ofLibrary(text[:start-1]) {
+	if start > 0 && text[start-1] == '(' && isLibraryMethod(text[:start-1]) {
 		return l, false
 	}
-	l.File = file(text[start:end])
+	l.File = sourcePath(text[start:end])
 	return l, l.File != ""
 }
 
-// quoted reads the place whose `", line ` is at, as Python prints it.
-func quoted(text []byte, at int) (Location, bool) {
+// pythonLocation parses the location whose [pythonMark] begins at text[at].
+func pythonLocation(text []byte, at int) (Location, bool) {
 	start := bytes.LastIndexByte(text[max(at-maxLocationFile, 0):at], '"')
 	if start < 0 {
 		return Location{}, false
 	}
 	path := text[max(at-maxLocationFile, 0)+start+1 : at]
-	behind := text[at+len(pythonMark):]
-	l := Location{File: file(path), Line: number(behind[:digits(behind)])}
+	tail := text[at+len(pythonMark):]
+	l := Location{File: sourcePath(path), Line: parseNumber(tail[:countDigits(tail)])}
 	return l, l.File != "" && l.Line > 0
 }
 
-// ofLibrary reports whether the method that text ends with, in a stack trace
-// of Java, is not the project's own.
-func ofLibrary(text []byte) bool {
+// isLibraryMethod reports whether text, in a Java stack trace, ends with the
+// name of a library method.
+func isLibraryMethod(text []byte) bool {
 	text = text[max(len(text)-256, 0):]
 	text = text[bytes.LastIndexAny(text, " \t\n")+1:]
-	for _, name := range []string{"java.", "javax.", "jdk.", "sun.", "org.junit.", "org.opentest4j.", "org.testng.", "org.apache.maven."} {
-		if has(text, name) {
+	for _, name := range []string{"java.", "javax.", "jdk.", "sun.", "org.junit.", "org.opentest4j.", "org.testng.",
+		"org.apache.maven."} {
+		if hasPrefix(text, name) {
 			return true
 		}
 	}
 	return false
 }
 
-func ofPath(r rune) bool {
+func isPathRune(r rune) bool {
 	switch r {
 	case '/', '\\', '.', '_', '-', '+', '@', '~', '$':
 		return true
@@ -169,23 +170,24 @@ func ofPath(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
-// foreign are parts of paths of code that is not the project's own.
-var foreign = []string{
-	"node_modules/", "site-packages/", "dist-packages/", "/lib/python", "/usr/local/go/src/", "/pkg/mod/", "/rustc/", ".cargo/registry/", ".rustup/",
+// libraryPaths are parts of the paths of library code.
+var libraryPaths = []string{
+	"node_modules/", "site-packages/", "dist-packages/", "/lib/python", "/usr/local/go/src/", "/pkg/mod/", "/rustc/",
+	".cargo/registry/", ".rustup/",
 }
 
-// file is the path of a source file of the project, or "" where it is none.
-func file(path []byte) string {
+// sourcePath returns path if it is a source file of the project, else "".
+func sourcePath(path []byte) string {
 	dot := bytes.LastIndexByte(path, '.')
-	if dot <= 0 || path[dot-1] == '/' || !source(path[dot+1:]) {
+	if dot <= 0 || path[dot-1] == '/' || !isSourceExtension(path[dot+1:]) {
 		return ""
 	}
-	if has(path, "//") { // of file:///path
+	if hasPrefix(path, "//") { // from file:///path
 		path = bytes.TrimLeft(path, "/")
 		path = append([]byte{'/'}, path...)
 	}
 	s := strings.TrimPrefix(strings.ToValidUTF8(string(path), ""), "./")
-	for _, part := range foreign {
+	for _, part := range libraryPaths {
 		if strings.Contains(s, part) {
 			return ""
 		}
@@ -196,21 +198,22 @@ func file(path []byte) string {
 	return s
 }
 
-// source reports whether a name that ends with this is a source file's.
-func source(ending []byte) bool {
-	switch string(ending) {
-	case "ts", "tsx", "mts", "cts", "js", "jsx", "mjs", "cjs", "vue", "svelte", "py", "pyi", "go", "rs", "java", "kt", "kts", "scala", "groovy",
-		"c", "cc", "cpp", "cxx", "h", "hh", "hpp", "m", "mm", "cs", "fs", "swift", "rb", "php", "ex", "exs", "erl", "hs", "ml", "lua", "pl", "dart",
-		"zig", "sh", "bash", "sql", "css", "scss", "html", "proto":
+// isSourceExtension reports whether files with this extension are source files.
+func isSourceExtension(extension []byte) bool {
+	switch string(extension) {
+	case "ts", "tsx", "mts", "cts", "js", "jsx", "mjs", "cjs", "vue", "svelte", "py", "pyi", "go", "rs", "java", "kt",
+		"kts", "scala", "groovy", "c", "cc", "cpp", "cxx", "h", "hh", "hpp", "m", "mm", "cs",
+		"fs", "swift", "rb", "php",
+		"ex", "exs", "erl", "hs", "ml", "lua", "pl", "dart", "zig", "sh", "bash", "sql", "css", "scss", "html", "proto":
 		return true
 	}
 	return false
 }
 
-// digits is how many digits b begins with.
-func digits(b []byte) int {
+// countDigits returns the number of digits at the beginning of b.
+func countDigits(b []byte) int {
 	n := 0
-	for n < len(b) && digit(b[n]) {
+	for n < len(b) && isDigit(b[n]) {
 		n++
 	}
 	return n

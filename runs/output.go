@@ -2,54 +2,54 @@ package runs
 
 import "bytes"
 
-// MaxOutput is how many bytes of a command's output are worth reading: a
-// quarter of them from its beginning, the rest from its end.
+// MaxOutput is the maximum number of bytes of a command's output that a backend
+// should pass to [ReadOutput]: a quarter from its beginning, the rest from its end.
 const MaxOutput = 64 << 10
 
-// Findings is what the output of one command tells about its run.
+// Findings is the information about a run in the output of one command.
 type Findings struct {
-	Tests        *Tests // nil: it shows no tests
-	LinesChanged *int64 // nil: it shows no diff stat, or several
+	Tests        *Tests // nil: no test results
+	LinesChanged *int64 // nil: no diff stat, or several
 
-	// The rest is of a command that failed.
+	// The other fields describe a failed command.
 	Failed    bool
-	Line      string     // the line that says best what went wrong, or ""
+	Line      string     // the best error message, or ""
 	ErrorType string     // such as TypeError, or ""
 	Locations []Location // at most MaxLocations
 }
 
-// telling are the words without which an output says nothing of tests and
-// changed lines, as they stand in a text and in a JSON string.
-var telling = newSieve(false,
+// findingWords are the words that indicate test results and changed lines, both
+// in plain text and in a JSON string.
+var findingWords = newMatcher(false,
 	" passed", " failed", " skipped", " passing", " error in ", " errors in ", "# pass ", "ℹ pass ", "test result: ",
 	"--- PASS: ", "--- FAIL: ", "--- SKIP: ", "ok  \t", `ok  \t`, "FAIL\t", `FAIL\t`, `Action":"`, `Action\":\"`,
 	"Ran ", "Tests run:", "<testcase", " insertion", " deletion",
 )
 
-// Telling reports whether an output may say anything about tests or changed
-// lines. It is quick, and takes a JSON string as written as well.
-func Telling(output []byte) bool { return index(telling, output) >= 0 }
+// MayHaveFindings reports whether output may contain test results or changed
+// lines. It is fast. Output is plain text or the inside of a JSON string.
+func MayHaveFindings(output []byte) bool { return index(findingWords, output) >= 0 }
 
-// ReadOutput reads what a command printed, and whether it failed. It writes
-// over output, and keeps nothing of it. What it takes is bounded, whatever the
-// output holds; the time is linear, so give it at most MaxOutput bytes.
+// ReadOutput parses the output of a command. It overwrites output and keeps no
+// reference to it. The size of the result is limited for any output. The time is
+// linear, so output should have at most [MaxOutput] bytes.
 func ReadOutput(output []byte, failed bool) Findings {
 	f := Findings{Failed: failed}
-	text := strip(output)
-	if Telling(text) {
-		f.summaries(text)
+	text := stripEscapes(output)
+	if MayHaveFindings(text) {
+		f.readSummaries(text)
 	}
 	if failed {
-		f.Line = oneLine(string(bound(errorLine(text), 1<<10)), maxErrorLine)
+		f.Line = oneLine(string(prefix(errorLine(text), 1<<10)), maxErrorLine)
 		f.ErrorType = errorType(text)
 		f.Locations = locations(text)
 	}
 	return f
 }
 
-// summaries reads the lines of text that count something.
-func (f *Findings) summaries(text []byte) {
-	var t tally
+// readSummaries reads test summaries and diff stats in text.
+func (f *Findings) readSummaries(text []byte) {
+	var t testParser
 	stats, changed := 0, int64(0)
 	for rest := text; len(rest) > 0; {
 		line := rest
@@ -62,7 +62,7 @@ func (f *Findings) summaries(text []byte) {
 		if len(line) < 2 {
 			continue
 		}
-		t.line(line)
+		t.parseLine(line)
 		if n, ok := diffStat(line); ok {
 			stats++
 			changed = n
@@ -72,13 +72,13 @@ func (f *Findings) summaries(text []byte) {
 	if f.Tests == nil {
 		f.Tests = testCases(text)
 	}
-	if stats == 1 { // several are a history
+	if stats == 1 { // several diff stats are a history of commits
 		n := changed
 		f.LinesChanged = &n
 	}
 }
 
-// diffStat reads the last line of a diff stat:
+// diffStat parses the last line of a diff stat:
 //
 //	3 files changed, 12 insertions(+), 4 deletions(-)
 func diffStat(line []byte) (int64, bool) {
@@ -88,7 +88,7 @@ func diffStat(line []byte) (int64, bool) {
 	var n int64
 	found := false
 	for _, word := range []string{"insertions(+)", "insertion(+)", "deletions(-)", "deletion(-)"} {
-		if k, ok := count(line, word); ok {
+		if k, ok := numberBefore(line, word); ok {
 			n += int64(k)
 			found = true
 		}
@@ -96,8 +96,9 @@ func diffStat(line []byte) (int64, bool) {
 	return n, found
 }
 
-// strip removes terminal escapes and makes each carriage return a line break, in place.
-func strip(b []byte) []byte {
+// stripEscapes removes terminal escapes and replaces each carriage return by a
+// newline, in place.
+func stripEscapes(b []byte) []byte {
 	i := bytes.IndexAny(b, "\x1b\r")
 	if i < 0 {
 		return b
@@ -106,7 +107,7 @@ func strip(b []byte) []byte {
 	for i < len(b) {
 		switch c := b[i]; c {
 		case '\x1b':
-			i += escape(b[i:])
+			i += escapeLength(b[i:])
 			continue
 		case '\r':
 			out = append(out, '\n')
@@ -118,13 +119,13 @@ func strip(b []byte) []byte {
 	return out
 }
 
-// escape is the length of the terminal escape that b begins with.
-func escape(b []byte) int {
+// escapeLength returns the length of the terminal escape at the beginning of b.
+func escapeLength(b []byte) int {
 	if len(b) < 2 {
 		return len(b)
 	}
 	switch b[1] {
-	case '[': // parameters, then one letter
+	case '[': // parameters, then one final character
 		i := 2
 		for i < len(b) && i < 64 && b[i] >= ' ' && b[i] < '@' {
 			i++
@@ -133,7 +134,7 @@ func escape(b []byte) int {
 			i++
 		}
 		return i
-	case ']': // a title or a link, up to BEL or ESC \
+	case ']': // a title or a link, terminated by BEL or ESC \
 		for i := 2; i < len(b) && i < 4<<10 && b[i] != '\n'; i++ {
 			if b[i] == '\a' {
 				return i + 1
@@ -146,22 +147,15 @@ func escape(b []byte) int {
 	return 2
 }
 
-// trim is bytes.TrimSpace for ASCII.
-func trim(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
-		b = b[1:]
-	}
-	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
-		b = b[:len(b)-1]
-	}
-	return b
-}
+// trim removes spaces and tabs from both ends of b.
+func trim(b []byte) []byte { return bytes.Trim(b, " \t") }
 
-// bound is the first n bytes of b.
-func bound(b []byte, n int) []byte { return b[:min(n, len(b))] }
+// prefix returns the first n bytes of b, or all of b.
+func prefix(b []byte, n int) []byte { return b[:min(n, len(b))] }
 
-// count is the number that stands before word: "3 failed" for "failed".
-func count(line []byte, word string) (int, bool) {
+// numberBefore returns the number before word in line: 3 for "failed" in
+// "3 failed".
+func numberBefore(line []byte, word string) (int, bool) {
 	for from := 0; ; {
 		i := bytes.Index(line[from:], []byte(word))
 		if i < 0 {
@@ -169,7 +163,7 @@ func count(line []byte, word string) (int, bool) {
 		}
 		i += from
 		from = i + len(word)
-		if from < len(line) && letter(line[from]) {
+		if from < len(line) && isWordChar(line[from]) {
 			continue
 		}
 		end := i
@@ -177,31 +171,29 @@ func count(line []byte, word string) (int, bool) {
 			end--
 		}
 		start := end
-		for start > 0 && digit(line[start-1]) {
+		for start > 0 && isDigit(line[start-1]) {
 			start--
 		}
-		if end < i && start < end && (start == 0 || !letter(line[start-1])) {
-			return number(line[start:end]), true
+		if end < i && start < end && (start == 0 || !isWordChar(line[start-1])) {
+			return parseNumber(line[start:end]), true
 		}
 	}
 }
 
-// after is the number that stands behind key: `"failures=1"` for "failures=".
-func after(line []byte, key string) (int, bool) {
+// numberAfter returns the number after key in line: 1 for "failures=" in
+// "failures=1".
+func numberAfter(line []byte, key string) (int, bool) {
 	_, rest, found := bytes.Cut(line, []byte(key))
 	if !found {
 		return 0, false
 	}
 	rest = trim(rest)
-	end := 0
-	for end < len(rest) && digit(rest[end]) {
-		end++
-	}
-	return number(rest[:end]), end > 0
+	n := countDigits(rest)
+	return parseNumber(rest[:n]), n > 0
 }
 
-// number is the value of digits, which is not taken beyond a billion.
-func number(digits []byte) int {
+// parseNumber returns the value of digits, at most one billion.
+func parseNumber(digits []byte) int {
 	n := 0
 	for _, c := range digits {
 		n = min(n*10+int(c-'0'), 1_000_000_000)
@@ -209,9 +201,9 @@ func number(digits []byte) int {
 	return n
 }
 
-func digit(c byte) bool { return '0' <= c && c <= '9' }
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// letter reports whether c is a character of a word.
-func letter(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || digit(c) || c == '_'
+// isWordChar reports whether c is an ASCII letter, a digit or '_'.
+func isWordChar(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(c) || c == '_'
 }

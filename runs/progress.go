@@ -1,33 +1,35 @@
 package runs
 
-// Progress is how far a run is.
+import "github.com/linesman/linesman/bounds"
+
+// Progress is the progress of a run.
 type Progress struct {
-	Percent int `json:"percent"` // 0 to 100; it never falls, and is 100 only once the run has completed
+	Percent int `json:"percent"` // 0 to 100; never decreases; 100 only if the run has completed
 	Done    int `json:"completed_steps"`
 	Total   int `json:"total_steps"`
 }
 
-// Todo is the newest to-do list of an agent.
+// Todo is the newest to-do list of an agent, as counts of items.
 type Todo struct {
 	Done  int `json:"done"`
 	Total int `json:"total"`
 }
 
-// Steps is what progress is counted from, beside the tool calls.
+// Steps counts the steps of a run other than tool calls.
 type Steps struct {
-	Turns int64 `json:"turns,omitempty"` // that began
-	Other int64 `json:"other,omitempty"` // items that are no tool calls: messages, thoughts
-	Todo  *Todo `json:"todo,omitempty"`  // nil: no list was seen that has items
+	Turns int64 `json:"turns,omitempty"` // started turns
+	Other int64 `json:"other,omitempty"` // items other than tool calls: messages, reasoning
+	Todo  *Todo `json:"todo,omitempty"`  // nil: no list with items was seen
 }
 
-// Nothing says that it is done before it is.
+// Limits of the percentage of a run that has not ended.
 const (
-	mostOfTurn = 95 // percent, as long as no turn was completed
-	mostOfRun  = 99 // percent, as long as the run has not ended
+	maxTurnPercent = 95 // before a turn is completed
+	maxRunPercent  = 99 // before the run has ended
 )
 
-// step folds what a line says of the run's steps.
-func (r *Record) step(f *Facts) {
+// foldSteps folds the facts about steps and the current activity.
+func (r *Record) foldSteps(f *Facts) {
 	if f.Turn == TurnStarted {
 		r.Steps.Turns++
 	}
@@ -42,24 +44,24 @@ func (r *Record) step(f *Facts) {
 	case f.Turn == TurnCompleted || f.Turn == TurnFailed:
 		r.Activity = ""
 	case f.Activity != "":
-		r.Activity = oneLine(f.Activity[:border(f.Activity, maxActivityRead)], MaxActivity)
+		r.Activity = oneLine(f.Activity[:bounds.Cut(f.Activity, maxActivityRead)], MaxActivity)
 	}
 	if f.Step || f.Todo != nil || f.Turn != TurnNone || f.Opened.ID != "" || f.Closed != "" {
-		r.advance()
+		r.updateProgress()
 	}
 }
 
-// advance counts anew how far the run is. An agent's to-do list says it best.
-// Without one every turn and every item is a step, and half of one that has
-// only begun counts.
-func (r *Record) advance() {
+// updateProgress recomputes the progress. It uses the to-do list of the agent if
+// there is one. Otherwise each turn and each item is one step, and a step that
+// has started but not ended counts half.
+func (r *Record) updateProgress() {
 	var done, half, total int64
-	top := int64(mostOfTurn)
+	limit := int64(maxTurnPercent)
 	if r.TurnsDone > 0 {
-		top = mostOfRun
+		limit = maxRunPercent
 	}
 	if todo := r.Steps.Todo; todo != nil {
-		done, total, top = int64(todo.Done), int64(todo.Total), mostOfRun
+		done, total, limit = int64(todo.Done), int64(todo.Total), maxRunPercent
 	} else {
 		ended := r.TurnsDone + r.TurnsBad
 		calls := int64(len(r.OpenCalls)) + r.MoreCalls
@@ -74,13 +76,13 @@ func (r *Record) advance() {
 	if r.Progress == nil {
 		r.Progress = new(Progress)
 	}
-	percent := min((100*(2*done+half)+total)/(2*total), top)
+	percent := min((100*(2*done+half)+total)/(2*total), limit)
 	r.Progress.Percent = max(r.Progress.Percent, int(percent))
 	r.Progress.Done, r.Progress.Total = int(done), int(total)
 }
 
-// arrive notes the end of the run.
-func (r *Record) arrive() {
+// endProgress clears the activity and sets the percentage of a completed run.
+func (r *Record) endProgress() {
 	r.Activity = ""
 	if r.State != StateCompleted {
 		return

@@ -13,9 +13,11 @@ import (
 var ok = runs.Exit{Reason: runs.ReasonEOF}
 
 func TestProgress(t *testing.T) {
-	opened, closed := func(n int) runs.Facts { return runs.Facts{Opened: call(n)} }, func(n int) runs.Facts { return runs.Facts{Closed: call(n).ID} }
+	opened, closed := func(n int) runs.Facts { return runs.Facts{Opened: call(n)} },
+		func(n int) runs.Facts { return runs.Facts{Closed: call(n).ID} }
 	todo := func(done, total int) runs.Facts { return runs.Facts{Todo: &runs.Todo{Done: done, Total: total}} }
-	turn, completed, failed := runs.Facts{Turn: runs.TurnStarted}, runs.Facts{Turn: runs.TurnCompleted}, runs.Facts{Turn: runs.TurnFailed}
+	turn, completed, failed := runs.Facts{Turn: runs.TurnStarted}, runs.Facts{Turn: runs.TurnCompleted},
+		runs.Facts{Turn: runs.TurnFailed}
 	message := runs.Facts{Step: true}
 	for _, c := range []struct {
 		why   string
@@ -23,11 +25,11 @@ func TestProgress(t *testing.T) {
 		want  string // percent done/total
 	}{
 		{"nothing", nil, "none"},
-		{"lines that are no steps", []runs.Facts{{}, {Unknown: true}, {Malformed: true}}, "none"},
+		{"lines without steps", []runs.Facts{{}, {Unknown: true}, {Malformed: true}}, "none"},
 		{"a turn", []runs.Facts{turn}, "50 0/1"},
 		{"a call begins", []runs.Facts{turn, opened(1)}, "50 0/2"},
 		{"a call ends", []runs.Facts{turn, opened(1), closed(1)}, "75 1/2"},
-		{"the next call begins: it does not fall", []runs.Facts{turn, opened(1), closed(1), opened(2)}, "75 1/3"},
+		{"the next call begins: no decrease", []runs.Facts{turn, opened(1), closed(1), opened(2)}, "75 1/3"},
 		{"a message", []runs.Facts{turn, opened(1), closed(1), message}, "83 2/3"},
 		{"a call that only ends", []runs.Facts{turn, closed(1)}, "75 1/2"},
 		{"many steps", append([]runs.Facts{turn}, repeat(message, 99)...), "95 99/100"},
@@ -64,7 +66,7 @@ func repeat(f runs.Facts, n int) []runs.Facts {
 	return all
 }
 
-// TestProgressNeverFalls, and is 100 just when the run has completed.
+// The percentage never decreases, and is 100 if and only if the run has completed.
 func TestProgressNeverFalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := runs.NewRecord("T-local-x", "codex")
@@ -92,7 +94,8 @@ func TestProgressNeverFalls(t *testing.T) {
 			r.Line(f, 1)
 			check()
 		}
-		r.End(rapid.SampledFrom([]runs.Exit{ok, {Reason: runs.ReasonIdle}, {Reason: runs.ReasonLost}, {Reason: runs.ReasonCancelled}}).Draw(t, "exit"), 2)
+		r.End(rapid.SampledFrom([]runs.Exit{ok, {Reason: runs.ReasonIdle}, {Reason: runs.ReasonLost},
+			{Reason: runs.ReasonCancelled}}).Draw(t, "exit"), 2)
 		check()
 		if r.State == runs.StateCompleted && r.Progress == nil {
 			t.Fatal("completed, without progress")
@@ -109,7 +112,8 @@ func TestActivity(t *testing.T) {
 		{runs.Facts{}, ""},
 		{runs.Facts{Activity: "Running make\n\n  test\x1b\x00 all "}, "Running make test all"},
 		{runs.Facts{Closed: "x"}, "Running make test all"},
-		{runs.Facts{Activity: "Running curl -H 'Authorization: Bearer abcdef'"}, "Running curl -H 'Authorization: Bearer [redacted]'"},
+		{runs.Facts{Activity: "Running curl -H 'Authorization: Bearer abcdef'"},
+			"Running curl -H 'Authorization: Bearer [redacted]'"},
 		{runs.Facts{Activity: strings.Repeat("é", 200)}, strings.Repeat("é", 200)},
 		{runs.Facts{Activity: strings.Repeat("é", 201)}, strings.Repeat("é", 199) + "…"},
 		{runs.Facts{Activity: strings.Repeat("ab ", 100)}, strings.Repeat("ab ", 66) + "a…"},

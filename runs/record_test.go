@@ -17,7 +17,7 @@ import (
 
 func code(n int) *int { return &n }
 
-// TestStateFollowsTheLog has logs without an end, and what they make of a run.
+// The states of runs whose log has no exit entry.
 func TestStateFollowsTheLog(t *testing.T) {
 	queue := runs.Encode(runs.Start{Source: "queue"})
 	queued := runs.Entry{Kind: runs.Queued, Time: 10, Body: queue}
@@ -33,13 +33,15 @@ func TestStateFollowsTheLog(t *testing.T) {
 		{"queued", []runs.Entry{queued}, runs.StateQueued, 10, 0, 0},
 		{"started", []runs.Entry{started}, runs.StateWorking, 0, 20, 0},
 		{"queued, then started", []runs.Entry{queued, started}, runs.StateWorking, 10, 20, 0},
-		{"started twice", []runs.Entry{started, {Kind: runs.Started, Time: 25, Body: queue}}, runs.StateWorking, 0, 20, 0},
+		{"started twice", []runs.Entry{started, {Kind: runs.Started, Time: 25, Body: queue}},
+			runs.StateWorking, 0, 20, 0},
 		{"output", []runs.Entry{started, out}, runs.StateWorking, 0, 20, 30},
 		{"output without a start", []runs.Entry{out}, runs.StateWorking, 0, 30, 30},
 		{"stderr without a start", []runs.Entry{{Kind: runs.ErrOut, Time: 30}}, runs.StateWorking, 0, 30, 0},
 		{"a clock that goes back", []runs.Entry{started, out, {Kind: runs.Out, Time: 5}}, runs.StateWorking, 0, 20, 30},
 		{"a note", []runs.Entry{queued, {Kind: runs.Note, Time: 40}}, runs.StateQueued, 10, 0, 0},
-		{"a cancel alone ends nothing", []runs.Entry{started, {Kind: runs.Cancelled, Time: 40}}, runs.StateWorking, 0, 20, 0},
+		{"a cancel alone ends nothing", []runs.Entry{started, {Kind: runs.Cancelled, Time: 40}},
+			runs.StateWorking, 0, 20, 0},
 		{"a kind that is not known", []runs.Entry{queued, {Kind: "pause", Time: 40}}, runs.StateQueued, 10, 0, 0},
 	} {
 		r := runs.NewRecord("T-local-x", "codex")
@@ -48,20 +50,23 @@ func TestStateFollowsTheLog(t *testing.T) {
 			r.Entry(e)
 			cancel = cancel || e.Kind == runs.Cancelled
 		}
-		if r.State != c.state || r.QueuedAt != c.queued || r.StartedAt != c.started || r.ActiveAt != c.activeAt || r.Cancel != cancel || r.State.Final() {
+		if r.State != c.state || r.QueuedAt != c.queued || r.StartedAt != c.started || r.ActiveAt != c.activeAt ||
+			r.Cancel != cancel || r.State.Final() {
 			t.Errorf("%s: %s", c.why, r.JSON())
 		}
 	}
 }
 
-// A program that somebody started by hand, and that needs an agent's answer,
-// has ended, and its task waits; where nobody starts it again it has failed.
-func TestNeedsAgentWaitsForWhoStartedIt(t *testing.T) {
-	for source, want := range map[string]runs.State{"run": runs.StateInputRequired, "queue": runs.StateFailed, "pipe": runs.StateFailed, "": runs.StateFailed} {
+// A run that was started by hand and needs an agent's answer is awaiting
+// resumption. All other runs that need one have failed.
+func TestNeedsAgentAwaitsResumptionOfARunStartedByHand(t *testing.T) {
+	for source, want := range map[string]runs.State{"run": runs.StateInputRequired, "queue": runs.StateFailed,
+		"pipe": runs.StateFailed, "": runs.StateFailed} {
 		r := runs.NewRecord("T-local-x", "codex")
 		r.Entry(runs.Entry{Kind: runs.Started, Time: 10, Body: runs.Encode(runs.Start{Source: source})})
 		r.End(runs.Exit{Reason: runs.ReasonExited, Code: code(runs.ExitNeedsAgent)}, 20)
-		if r.State != want || r.Reason != runs.NeedsAgent || r.Waits() != (source == "run") || r.Unowned() && !r.Waits() {
+		if r.State != want || r.Reason != runs.NeedsAgent || r.Waits() != (source == "run") ||
+			r.Unowned() && !r.Waits() {
 			t.Errorf("%q: %s", source, r.JSON())
 		}
 		if !r.Row().Mark().Exited {
@@ -70,8 +75,8 @@ func TestNeedsAgentWaitsForWhoStartedIt(t *testing.T) {
 	}
 }
 
-// TestEndDecidesTheState has all ends, with what a run's lines said before.
-func TestEndDecidesTheState(t *testing.T) {
+// The final states for all exits and turns.
+func TestExitDeterminesTheState(t *testing.T) {
 	for _, c := range []struct {
 		exit    runs.Exit
 		lines   []runs.Turn
@@ -79,38 +84,57 @@ func TestEndDecidesTheState(t *testing.T) {
 		state   runs.State
 		outcome string
 	}{
-		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnCompleted}, false, runs.StateCompleted, "completed"},
-		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnNone}, false, runs.StateCompleted, "completed"},
-		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnCompleted, runs.TurnFailed, runs.TurnStarted}, false, runs.StateFailed, "failed (turn failed)"},
-		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnFailed, runs.TurnCompleted}, false, runs.StateCompleted, "completed"},
+		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnCompleted}, false,
+			runs.StateCompleted, "completed"},
+		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnNone}, false,
+			runs.StateCompleted, "completed"},
+		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)},
+			[]runs.Turn{runs.TurnCompleted, runs.TurnFailed, runs.TurnStarted}, false, runs.StateFailed,
+			"failed (turn failed)"},
+		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnFailed, runs.TurnCompleted}, false,
+			runs.StateCompleted, "completed"},
 		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, nil, false, runs.StateFailed, "failed (silent)"},
-		{runs.Exit{Reason: runs.ReasonExited, Code: code(7)}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed, "failed (exit status 7)"},
-		{runs.Exit{Reason: runs.ReasonExited, Code: code(42)}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed, "failed (needs agent)"},
+		{runs.Exit{Reason: runs.ReasonExited, Code: code(7)}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed,
+			"failed (exit status 7)"},
+		{runs.Exit{Reason: runs.ReasonExited, Code: code(42)}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed,
+			"failed (needs agent)"},
 		{runs.Exit{Reason: runs.ReasonExited, Code: code(42)}, nil, true, runs.StateCancelled, "cancelled"},
 		{runs.Exit{Reason: runs.ReasonExited, Code: code(-1)}, nil, false, runs.StateFailed, "failed (exit status -1)"},
-		{runs.Exit{Reason: runs.ReasonExited, Signal: 9}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed, "failed (signal 9)"},
-		{runs.Exit{Reason: runs.ReasonExited, Signal: 9, Code: code(0)}, nil, false, runs.StateFailed, "failed (signal 9)"},
-		{runs.Exit{Reason: runs.ReasonExited}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed, "failed (lost)"},
+		{runs.Exit{Reason: runs.ReasonExited, Signal: 9}, []runs.Turn{runs.TurnCompleted}, false,
+			runs.StateFailed, "failed (signal 9)"},
+		{runs.Exit{Reason: runs.ReasonExited, Signal: 9, Code: code(0)}, nil, false,
+			runs.StateFailed, "failed (signal 9)"},
+		{runs.Exit{Reason: runs.ReasonExited}, []runs.Turn{runs.TurnCompleted}, false,
+			runs.StateFailed, "failed (lost)"},
 		{runs.Exit{Reason: runs.ReasonExited}, nil, true, runs.StateFailed, "failed (lost)"},
-		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnCompleted}, true, runs.StateCancelled, "cancelled"},
+		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnCompleted}, true,
+			runs.StateCancelled, "cancelled"},
 		{runs.Exit{Reason: runs.ReasonExited, Signal: 15}, nil, true, runs.StateCancelled, "cancelled"},
 
 		{runs.Exit{Reason: runs.ReasonEOF}, []runs.Turn{runs.TurnCompleted}, false, runs.StateCompleted, "completed"},
-		{runs.Exit{Reason: runs.ReasonEOF, Code: code(3), Signal: 4}, []runs.Turn{runs.TurnCompleted}, false, runs.StateCompleted, "completed"},
-		{runs.Exit{Reason: runs.ReasonEOF}, []runs.Turn{runs.TurnCompleted, runs.TurnFailed}, false, runs.StateFailed, "failed (turn failed)"},
-		{runs.Exit{Reason: runs.ReasonEOF}, []runs.Turn{runs.TurnStarted}, false, runs.StateFailed, "failed (no terminal event)"},
+		{runs.Exit{Reason: runs.ReasonEOF, Code: code(3), Signal: 4}, []runs.Turn{runs.TurnCompleted}, false,
+			runs.StateCompleted, "completed"},
+		{runs.Exit{Reason: runs.ReasonEOF}, []runs.Turn{runs.TurnCompleted, runs.TurnFailed}, false, runs.StateFailed,
+			"failed (turn failed)"},
+		{runs.Exit{Reason: runs.ReasonEOF}, []runs.Turn{runs.TurnStarted}, false, runs.StateFailed,
+			"failed (no terminal event)"},
 		{runs.Exit{Reason: runs.ReasonEOF}, nil, false, runs.StateFailed, "failed (no terminal event)"},
 		{runs.Exit{Reason: runs.ReasonEOF}, nil, true, runs.StateCancelled, "cancelled"},
 
-		{runs.Exit{Reason: runs.ReasonCancelled, Signal: 15}, []runs.Turn{runs.TurnCompleted}, false, runs.StateCancelled, "cancelled"},
+		{runs.Exit{Reason: runs.ReasonCancelled, Signal: 15}, []runs.Turn{runs.TurnCompleted}, false,
+			runs.StateCancelled, "cancelled"},
 		{runs.Exit{Reason: runs.ReasonCancelled}, nil, true, runs.StateCancelled, "cancelled"},
-		{runs.Exit{Reason: runs.ReasonIdle, Signal: 15}, []runs.Turn{runs.TurnCompleted}, false, runs.StateTimeout, "timeout (idle)"},
+		{runs.Exit{Reason: runs.ReasonIdle, Signal: 15}, []runs.Turn{runs.TurnCompleted}, false,
+			runs.StateTimeout, "timeout (idle)"},
 		{runs.Exit{Reason: runs.ReasonIdle}, nil, true, runs.StateCancelled, "cancelled"},
-		{runs.Exit{Reason: runs.ReasonHard, Code: code(0)}, []runs.Turn{runs.TurnCompleted}, false, runs.StateTimeout, "timeout (hard)"},
+		{runs.Exit{Reason: runs.ReasonHard, Code: code(0)}, []runs.Turn{runs.TurnCompleted}, false,
+			runs.StateTimeout, "timeout (hard)"},
 		{runs.Exit{Reason: runs.ReasonHard}, nil, true, runs.StateCancelled, "cancelled"},
-		{runs.Exit{Reason: runs.ReasonSpool}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed, "failed (spool)"},
+		{runs.Exit{Reason: runs.ReasonSpool}, []runs.Turn{runs.TurnCompleted}, false,
+			runs.StateFailed, "failed (spool)"},
 		{runs.Exit{Reason: runs.ReasonSpool}, nil, true, runs.StateCancelled, "cancelled"},
-		{runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnNotFound}, nil, false, runs.StateFailed, "failed (spawn)"},
+		{runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnNotFound}, nil, false,
+			runs.StateFailed, "failed (spawn)"},
 		{runs.Exit{Reason: runs.ReasonSpawn}, nil, true, runs.StateFailed, "failed (spawn)"},
 		{runs.Exit{Reason: runs.ReasonLost}, []runs.Turn{runs.TurnCompleted}, false, runs.StateFailed, "failed (lost)"},
 		{runs.Exit{Reason: runs.ReasonLost}, nil, true, runs.StateFailed, "failed (lost)"},
@@ -123,8 +147,10 @@ func TestEndDecidesTheState(t *testing.T) {
 		}
 		r.Cancel = c.cancel
 		r.End(c.exit, 99)
-		if r.State != c.state || r.Outcome() != c.outcome || r.EndedAt != 99 || !reflect.DeepEqual(*r.Exit, c.exit) || !r.State.Final() {
-			t.Errorf("%+v after turns %v, cancel %v: %s, %q; want %s, %q", c.exit, c.lines, c.cancel, r.State, r.Outcome(), c.state, c.outcome)
+		if r.State != c.state || r.Outcome() != c.outcome || r.EndedAt != 99 ||
+			!reflect.DeepEqual(*r.Exit, c.exit) || !r.State.Final() {
+			t.Errorf("%+v after turns %v, cancel %v: %s, %q; want %s, %q", c.exit, c.lines, c.cancel, r.State,
+				r.Outcome(), c.state, c.outcome)
 		}
 	}
 }
@@ -140,7 +166,7 @@ func TestOutcomeOfAnOpenRunIsItsState(t *testing.T) {
 	}
 }
 
-// TestOutcomeOfADamagedRecord: a record is read back from a bucket.
+// Records are read from a bucket, and may be incomplete.
 func TestOutcomeOfADamagedRecord(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"state":"failed","reason":"signal"}`:                     "failed (signal)",
@@ -168,7 +194,8 @@ func TestLinesAreCounted(t *testing.T) {
 	} {
 		r.Line(f, 1)
 	}
-	if r.Lines != 9 || r.Malformed != 2 || r.Unknown != 1 || r.Thread != "t" || r.TurnsDone != 2 || r.TurnsBad != 1 || r.LastTurn != runs.TurnFailed {
+	if r.Lines != 9 || r.Malformed != 2 || r.Unknown != 1 || r.Thread != "t" || r.TurnsDone != 2 || r.TurnsBad != 1 ||
+		r.LastTurn != runs.TurnFailed {
 		t.Errorf("record %s", r.JSON())
 	}
 }
@@ -176,7 +203,8 @@ func TestLinesAreCounted(t *testing.T) {
 func TestThreadOfARecord(t *testing.T) {
 	r := runs.NewRecord("T-local-x", "codex")
 	for _, c := range []struct{ line, want string }{
-		{"", ""}, {"a", "a"}, {"", "a"}, {"b", "b"}, {strings.Repeat("x", 1025), "b"}, {strings.Repeat("x", 1024), strings.Repeat("x", 1024)},
+		{"", ""}, {"a", "a"}, {"", "a"}, {"b", "b"}, {strings.Repeat("x", 1025), "b"},
+		{strings.Repeat("x", 1024), strings.Repeat("x", 1024)},
 	} {
 		if r.Line(runs.Facts{Thread: c.line}, 1); r.Thread != c.want {
 			t.Errorf("after a thread of %d bytes: %.20q, want %.20q", len(c.line), r.Thread, c.want)
@@ -184,8 +212,8 @@ func TestThreadOfARecord(t *testing.T) {
 	}
 }
 
-// TestOwnUsage: a thread's usage counts all the runs it had; a run's own is
-// what it added.
+// The usage of a thread is the total of all its runs. The own usage of a run is
+// the difference to the total at its start.
 func TestOwnUsage(t *testing.T) {
 	usage := func(n int64) *runs.Usage {
 		return &runs.Usage{Input: n, CachedInput: n + 1, CacheWriteInput: n + 2, Output: n + 3, ReasoningOutput: n + 4}
@@ -199,7 +227,8 @@ func TestOwnUsage(t *testing.T) {
 		t.Errorf("first usage: %s", r.JSON())
 	}
 	r.Resumed(*usage(4))
-	if *r.Usage != *usage(10) || *r.Own != (runs.Usage{Input: 6, CachedInput: 6, CacheWriteInput: 6, Output: 6, ReasoningOutput: 6}) {
+	if *r.Usage != *usage(10) || *r.Own != (runs.Usage{Input: 6, CachedInput: 6, CacheWriteInput: 6, Output: 6,
+		ReasoningOutput: 6}) {
 		t.Errorf("of a resumed thread: %s", r.JSON())
 	}
 	r.Line(runs.Facts{Usage: usage(11)}, 1)
@@ -256,16 +285,24 @@ func TestOpenCalls(t *testing.T) {
 	}{
 		{"opened and closed", []runs.Facts{{Opened: call(1)}, {Closed: "item_1"}}, nil, 0, 1},
 		{"closed alone", []runs.Facts{{Closed: "item_1"}}, nil, 0, 1},
-		{"opened twice", []runs.Facts{{Opened: call(1)}, {Opened: call(1)}}, []runs.Call{{ID: "item_1", Kind: "command_execution", At: 5}}, 0, 1},
-		{"opened again once closed", []runs.Facts{{Opened: call(1)}, {Closed: "item_1"}, {Opened: call(1)}}, []runs.Call{{ID: "item_1", Kind: "command_execution", At: 5}}, 0, 2},
-		{"closed in another order", []runs.Facts{{Opened: call(1)}, {Opened: call(2)}, {Opened: call(3)}, {Closed: "item_2"}, {Closed: "item_1"}}, []runs.Call{{ID: "item_3", Kind: "command_execution", At: 5}}, 0, 3},
+		{"opened twice", []runs.Facts{{Opened: call(1)}, {Opened: call(1)}},
+			[]runs.Call{{ID: "item_1", Kind: "command_execution", At: 5}}, 0, 1},
+		{"opened again once closed", []runs.Facts{{Opened: call(1)}, {Closed: "item_1"}, {Opened: call(1)}},
+			[]runs.Call{{ID: "item_1", Kind: "command_execution", At: 5}}, 0, 2},
+		{"closed in another order",
+			[]runs.Facts{{Opened: call(1)}, {Opened: call(2)}, {Opened: call(3)},
+				{Closed: "item_2"}, {Closed: "item_1"}},
+			[]runs.Call{{ID: "item_3", Kind: "command_execution", At: 5}}, 0, 3},
 		{"without an id", []runs.Facts{{Opened: runs.Call{Kind: "web_search"}}}, nil, 0, 0},
 		{"id that fits", []runs.Facts{{Opened: runs.Call{ID: fits}}}, []runs.Call{{ID: fits, At: 5}}, 0, 1},
 		{"id that is too long", []runs.Facts{{Opened: runs.Call{ID: long}}}, nil, 1, 1},
 		{"id that is too long, closed", []runs.Facts{{Opened: runs.Call{ID: long}}, {Closed: long}}, nil, 0, 1},
-		{"id that is too long once it is escaped", []runs.Facts{{Opened: runs.Call{ID: strings.Repeat("\x00", 11)}}}, nil, 1, 1},
-		{"other fields that are too long", []runs.Facts{{Opened: runs.Call{ID: "i", Kind: long, Name: long}}}, []runs.Call{{ID: "i", At: 5}}, 0, 1},
-		{"other fields that fit", []runs.Facts{{Opened: runs.Call{ID: "i", Kind: fits, Name: fits}}}, []runs.Call{{ID: "i", Kind: fits, Name: fits, At: 5}}, 0, 1},
+		{"id that is too long once it is escaped",
+			[]runs.Facts{{Opened: runs.Call{ID: strings.Repeat("\x00", 11)}}}, nil, 1, 1},
+		{"other fields that are too long", []runs.Facts{{Opened: runs.Call{ID: "i", Kind: long, Name: long}}},
+			[]runs.Call{{ID: "i", At: 5}}, 0, 1},
+		{"other fields that fit", []runs.Facts{{Opened: runs.Call{ID: "i", Kind: fits, Name: fits}}},
+			[]runs.Call{{ID: "i", Kind: fits, Name: fits, At: 5}}, 0, 1},
 	} {
 		r := runs.NewRecord("T-local-x", "codex")
 		for _, f := range c.facts {
@@ -280,8 +317,8 @@ func TestOpenCalls(t *testing.T) {
 	}
 }
 
-// TestBeginning has what queued and start entries say of a run.
-func TestBeginning(t *testing.T) {
+// Queued and start entries set the source and the labels.
+func TestSourceAndLabels(t *testing.T) {
 	tooMany := map[string]string{}
 	for i := range runs.MaxLabels + 1 {
 		tooMany[fmt.Sprint("k", i)] = "v"
@@ -294,14 +331,19 @@ func TestBeginning(t *testing.T) {
 		labels map[string]string
 	}{
 		{"source and labels", []string{`{"source":"run","labels":{"team":"core"}}`}, "run", labels},
-		{"a later one goes before", []string{`{"source":"queue","labels":{"a":"b"}}`, `{"source":"run","labels":{"team":"core"}}`}, "run", labels},
-		{"a later one that says nothing", []string{`{"source":"queue","labels":{"team":"core"}}`, `{}`}, "queue", labels},
+		{"a later entry wins", []string{`{"source":"queue","labels":{"a":"b"}}`,
+			`{"source":"run","labels":{"team":"core"}}`}, "run", labels},
+		{"a later entry without fields", []string{`{"source":"queue","labels":{"team":"core"}}`,
+			`{}`}, "queue", labels},
 		{"a source that is not known", []string{`{"source":"SECRET"}`}, "", nil},
-		{"a body that cannot be read", []string{`{"source":"run","labels":{"team":"core"}}`, `{"source":7}`, `oops`, ``}, "run", labels},
+		{"a body that cannot be read", []string{`{"source":"run","labels":{"team":"core"}}`, `{"source":7}`,
+			`oops`, ``}, "run", labels},
 		{"too many labels", []string{string(runs.Encode(runs.Start{Source: "run", Labels: tooMany}))}, "run", nil},
-		{"a label that is too long", []string{string(runs.Encode(runs.Start{Source: "run", Labels: map[string]string{"k": strings.Repeat("v", runs.MaxLabelValue+1)}}))}, "run", nil},
-		{"a label with a control character", []string{`{"source":"run","labels":{"team":"core","k":"a\nb"}}`}, "run", nil},
-		{"invalid labels behind valid ones", []string{`{"labels":{"team":"core"}}`, `{"labels":{"":"x"}}`}, "", labels},
+		{"a label that is too long", []string{string(runs.Encode(runs.Start{Source: "run",
+			Labels: map[string]string{"k": strings.Repeat("v", runs.MaxLabelValue+1)}}))}, "run", nil},
+		{"a label with a control character",
+			[]string{`{"source":"run","labels":{"team":"core","k":"a\nb"}}`}, "run", nil},
+		{"invalid labels after valid ones", []string{`{"labels":{"team":"core"}}`, `{"labels":{"":"x"}}`}, "", labels},
 	} {
 		r := runs.NewRecord("T-local-x", "codex")
 		for _, body := range c.bodies {
@@ -313,7 +355,7 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
-func TestFinalTextIsCutBetweenCharacters(t *testing.T) {
+func TestFinalTextIsTruncatedBetweenCharacters(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", ""},
 		{"Done.", "Done."},
@@ -330,21 +372,23 @@ func TestFinalTextIsCutBetweenCharacters(t *testing.T) {
 	}
 	r := runs.NewRecord("T-local-x", "codex")
 	r.Final(strings.Repeat("\x00", runs.MaxFinalText))
-	if kept := *r.FinalText; kept == "" || bounds.StringSize(kept) > runs.MaxRecord/2 || r.FinalTextBytes != runs.MaxFinalText {
-		t.Errorf("of control characters it keeps %d, %d bytes of JSON", len(kept), bounds.StringSize(kept))
+	if kept := *r.FinalText; kept == "" || bounds.StringSize(kept) > runs.MaxRecord/2 ||
+		r.FinalTextBytes != runs.MaxFinalText {
+		t.Errorf("control characters: %d bytes kept, %d bytes of JSON", len(kept), bounds.StringSize(kept))
 	}
 }
 
-// hostile draws a text of at most n bytes that JSON makes long.
+// hostile generates a text of at most n bytes whose JSON form is long.
 func hostile(n int) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
-		piece := rapid.SampledFrom([]string{"\x00", "\\", "\"", "\u2028", "é", "🚀", "x", "\x7f", "\u0085"}).Draw(t, "piece")
+		piece := rapid.SampledFrom([]string{"\x00", "\\", "\"", "\u2028", "é", "🚀", "x", "\x7f",
+			"\u0085"}).Draw(t, "piece")
 		return strings.Repeat(piece, rapid.SampledFrom([]int{n, n / 2, n + 9, 1}).Draw(t, "bytes")/len(piece))
 	})
 }
 
-// TestRecordIsBounded: whatever a run's log holds, its record has at most
-// MaxRecord bytes, and comes back from JSON as it was.
+// For any log the record has at most MaxRecord bytes, and survives a round trip
+// through JSON.
 func TestRecordIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := runs.NewRecord(strings.Repeat("r", runs.MaxID), strings.Repeat("a", runs.MaxID))
@@ -353,7 +397,8 @@ func TestRecordIsBounded(t *testing.T) {
 			key := hostile(runs.MaxLabelKey-2).Draw(t, "key") + fmt.Sprintf("%02d", i)
 			labels[key] = hostile(runs.MaxLabelValue).Draw(t, "value")
 		}
-		r.Entry(runs.Entry{Kind: runs.Queued, Time: 1 << 62, Body: runs.Encode(runs.Start{Source: "queue", Labels: labels})})
+		r.Entry(runs.Entry{Kind: runs.Queued, Time: 1 << 62,
+			Body: runs.Encode(runs.Start{Source: "queue", Labels: labels})})
 		for range rapid.IntRange(0, 60).Draw(t, "lines") {
 			f := runs.Facts{
 				Malformed: rapid.Bool().Draw(t, "malformed"),
@@ -361,9 +406,11 @@ func TestRecordIsBounded(t *testing.T) {
 				Thread:    hostile(1024).Draw(t, "thread"),
 				Turn:      runs.Turn(rapid.IntRange(0, 3).Draw(t, "turn")),
 				Opened: runs.Call{
-					ID: fmt.Sprint(rapid.IntRange(0, 50).Draw(t, "opened")) + hostile(60).Draw(t, "id"), Kind: hostile(62).Draw(t, "kind"), Name: hostile(62).Draw(t, "name"),
+					ID:   fmt.Sprint(rapid.IntRange(0, 50).Draw(t, "opened")) + hostile(60).Draw(t, "id"),
+					Kind: hostile(62).Draw(t, "kind"), Name: hostile(62).Draw(t, "name"),
 				},
-				Usage: &runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: -1 << 62, Output: 1 << 62, ReasoningOutput: 1 << 62},
+				Usage: &runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: -1 << 62, Output: 1 << 62,
+					ReasoningOutput: 1 << 62},
 			}
 			if rapid.Bool().Draw(t, "closes") {
 				f.Closed = fmt.Sprint(rapid.IntRange(0, 50).Draw(t, "closed"))
@@ -377,7 +424,8 @@ func TestRecordIsBounded(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "ended") {
 			n := -1 << 31
-			r.End(runs.Exit{Reason: runs.ReasonExited, Code: &n, Signal: rapid.IntRange(0, 1).Draw(t, "signal") << 30, Spawn: runs.SpawnNotExecutable, Torn: true}, 1<<62)
+			r.End(runs.Exit{Reason: runs.ReasonExited, Code: &n, Signal: rapid.IntRange(0, 1).Draw(t, "signal") << 30,
+				Spawn: runs.SpawnNotExecutable, Torn: true}, 1<<62)
 		}
 		r.Seq = 1<<64 - 1
 		b := r.JSON()
@@ -392,12 +440,12 @@ func TestRecordIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(back.JSON()) != string(b) {
-			t.Fatal("it comes back otherwise")
+			t.Fatal("the round trip changed the record")
 		}
 	})
 }
 
-// TestLargestRecord is as large as a record can be made by anybody.
+// The largest record that a caller can cause.
 func TestLargestRecord(t *testing.T) {
 	r := runs.NewRecord(strings.Repeat("r", runs.MaxID), strings.Repeat("a", runs.MaxID))
 	labels := map[string]string{}
@@ -410,11 +458,13 @@ func TestLargestRecord(t *testing.T) {
 	for i := range runs.MaxOpenCalls + 10 {
 		r.Line(runs.Facts{
 			Thread: strings.Repeat("\x00", 1024), Turn: runs.TurnFailed,
-			Opened: runs.Call{ID: fmt.Sprintf("%02d", i) + strings.Repeat("\x00", 10), Kind: strings.Repeat("\x00", 10), Name: strings.Repeat("\x00", 10)},
+			Opened: runs.Call{ID: fmt.Sprintf("%02d", i) + strings.Repeat("\x00", 10), Kind: strings.Repeat("\x00", 10),
+				Name: strings.Repeat("\x00", 10)},
 		}, 1<<62)
 	}
 	r.Final(strings.Repeat("\x01", 1<<20))
-	if n := len(r.JSON()); len(r.Labels) != runs.MaxLabels || len(r.OpenCalls) != runs.MaxOpenCalls || n > runs.MaxRecord || n < runs.MaxRecord/2 {
+	if n := len(r.JSON()); len(r.Labels) != runs.MaxLabels || len(r.OpenCalls) != runs.MaxOpenCalls ||
+		n > runs.MaxRecord || n < runs.MaxRecord/2 {
 		t.Errorf("%d bytes, %d labels, %d calls", n, len(r.Labels), len(r.OpenCalls))
 	}
 }

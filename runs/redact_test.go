@@ -22,7 +22,8 @@ func TestSecretsAreRedacted(t *testing.T) {
 		{"glpat-0123456789abcdef", x},
 		{"AKIAIOSFODNN7EXAMPLE and ASIAIOSFODNN7EXAMPLE", x + " and " + x},
 		{"xoxb-123456789012-abcdef", x},
-		{"curl -H 'Authorization: Bearer abc.def-123' https://x", "curl -H 'Authorization: Bearer " + x + "' https://x"},
+		{"curl -H 'Authorization: Bearer abc.def-123' https://x",
+			"curl -H 'Authorization: Bearer " + x + "' https://x"},
 		{"authorization: basic dXNlcjpwYXNz", "authorization: basic " + x},
 		{"password=hunter2 next", "password=" + x + " next"},
 		{`PGPASSWORD='hunter 2' psql`, `PGPASSWORD=` + x + ` psql`},
@@ -48,14 +49,16 @@ func TestSecretsAreRedacted(t *testing.T) {
 	}
 }
 
-// TestSecretsDoNotReachTheRecord puts a secret wherever a record keeps text.
+// A secret in any text field of a record is redacted.
 func TestSecretsDoNotReachTheRecord(t *testing.T) {
-	forms := []string{"sk-%s", "ghp_%s", "AKIA%s", "Bearer %s", "password=%s", "api_key: %s", "https://u:%s@h/", "eyJ%s.%s", "--token %s"}
+	forms := []string{"sk-%s", "ghp_%s", "AKIA%s", "Bearer %s", "password=%s", "api_key: %s", "https://u:%s@h/",
+		"eyJ%s.%s", "--token %s"}
 	rapid.Check(t, func(t *rapid.T) {
 		secret := rapid.StringMatching(`[A-Z0-9]{16}`).Draw(t, "secret")
 		text := func(label string) string {
 			form := rapid.SampledFrom(forms).Draw(t, label)
-			return rapid.SampledFrom([]string{"", "x ", "a=b; ", "é"}).Draw(t, label+" before") + strings.ReplaceAll(form, "%s", secret)
+			return rapid.SampledFrom([]string{"", "x ", "a=b; ", "é"}).Draw(t, label+" before") +
+				strings.ReplaceAll(form, "%s", secret)
 		}
 		r := runs.NewRecord("T-local-x", "codex")
 		findings := read("Error: "+text("line")+"\n--- FAIL: TestA/"+text("test")+" (0s)\n", true)
@@ -70,13 +73,14 @@ func TestSecretsDoNotReachTheRecord(t *testing.T) {
 }
 
 func FuzzRedact(f *testing.F) {
-	for _, s := range []string{"password=x", "-----BEGIN A-----", "a://b@", `token\"`, "--token ", "bearer xxxx", "secret:\xff"} {
+	for _, s := range []string{"password=x", "-----BEGIN A-----", "a://b@", `token\"`, "--token ",
+		"bearer xxxx", "secret:\xff"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		once := runs.Redact(s)
 		if utf8.ValidString(s) && !utf8.ValidString(once) {
-			t.Errorf("%q is no text any more: %q", s, once)
+			t.Errorf("%q became invalid UTF-8: %q", s, once)
 		}
 		if len(once) > len(s)+len(runs.Redacted)*(len(s)+1) {
 			t.Errorf("%d bytes became %d", len(s), len(once))

@@ -7,46 +7,47 @@ import (
 	"strings"
 )
 
-// Row is the little of a [Record] that a table of many runs holds. It travels
-// as one line of text beside the record, so that a table is filled without
-// reading records.
+// Row is the summary of a [Record] for a table of many runs. It is stored as one
+// line of text in a header of the record, so that the table can be filled
+// without reading records.
 type Row struct {
 	ID    string
 	Agent string
 	State State
 
 	Source string
-	Queue  string // the work queue that it came by
-	Work   uint64 // its place in the queue: what is smaller comes first
-	Worker string // who has it
+	Queue  string // name of the work queue
+	Work   uint64 // sequence number in the work queue
+	Worker string // worker that owns or owned the run
 	Dir    string
 	Thread string
 	Reason string
-	Cancel bool // somebody asked for its end
+	Cancel bool // a cancel was requested
 
-	Continues string // the run that it goes on with as the same task
+	Continues string // id of the task that this run resumes
 
-	// Link is the run that goes on with this one, and whose facts the row has;
-	// "": they are its own. It is not in the text of a row.
+	// Link is the id of the run that resumes this run, if the row has the facts of
+	// that run. It is not part of [Row.Text].
 	Link string
 
 	QueuedAt, StartedAt, ActiveAt, EndedAt int64 // Unix milliseconds, 0: not yet
 
-	Progress *Progress // nil: not known
-	Plan     Todo      // the newest to-do list; Total 0: none is known
+	Progress *Progress // nil: unknown
+	Plan     Todo      // newest to-do list; Total 0: unknown
 	Activity string
 
-	Seq uint64 // the sequence in RAW that it is based on
+	Seq uint64 // sequence number in RAW of the last folded entry
 
-	// Governance is the token of a run that has no record yet. It is not in the
-	// text of a row: the record has it.
+	// Governance is the governance token of a run without a record. It is not part
+	// of [Row.Text], because the record contains it.
 	Governance string
 }
 
-// Row is what a table holds of the record.
+// Row returns the row of the record.
 func (r *Record) Row() Row {
 	row := Row{
-		ID: r.ID, Agent: r.Agent, State: r.State, Source: r.Source, Queue: r.Queue, Work: r.Work, Worker: r.Worker, Dir: r.Dir,
+		ID: r.ID, Agent: r.Agent, State: r.State, Source: r.Source,
+		Queue: r.Queue, Work: r.Work, Worker: r.Worker, Dir: r.Dir,
 		Thread: r.Context(), Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link,
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
 		Activity: r.Activity, Seq: r.Seq,
@@ -61,18 +62,22 @@ func (r *Record) Row() Row {
 	return row
 }
 
-// Mark is what the run's raw log held when the row was made.
+// Mark returns the mark of the raw log at the time of the row.
 func (r Row) Mark() Mark {
-	return Mark{Seq: r.Seq, Started: r.StartedAt != 0, Cancelled: r.Cancel, Exited: r.State.Final() || r.Waits(), By: r.Worker, Work: r.Work}
+	return Mark{
+		Seq: r.Seq, Started: r.StartedAt != 0, Cancelled: r.Cancel, Exited: r.State.Final() || r.Waits(),
+		By: r.Worker, Work: r.Work,
+	}
 }
 
-// rowFields is how many fields the text of a row has; a later version may add some.
+// rowFields is the number of required fields in the text of a row. Optional
+// fields follow them, and later versions may append more.
 const rowFields = 20
 
-var errRow = errors.New("not the text of a row")
+var errRow = errors.New("invalid text of a row")
 
-// Text is the row as one line: fields with spaces between them, free text
-// escaped as in a URL's query, "-" for nothing.
+// Text returns the row as one line: fields separated by spaces, text escaped as
+// in the query of a URL, "-" for an empty text.
 func (r Row) Text() string {
 	b := make([]byte, 0, 256)
 	text := func(s string) {
@@ -111,12 +116,12 @@ func (r Row) Text() string {
 	number(int64(total))
 	text(r.Activity)
 	number(int64(r.Seq))
-	if r.Continues != "" { // few do
+	if r.Continues != "" {
 		text(r.Continues)
 	}
 	if r.Plan.Total > 0 {
 		if r.Continues == "" {
-			b = append(b, ' ') // an older reader takes "-" for the id of a run
+			b = append(b, ' ') // not "-": an older reader would take it for the id of a run
 		}
 		number(int64(r.Plan.Done))
 		number(int64(r.Plan.Total))
@@ -124,7 +129,7 @@ func (r Row) Text() string {
 	return string(b[:len(b)-1])
 }
 
-// ParseRow reads what [Row.Text] wrote.
+// ParseRow parses the result of [Row.Text].
 func ParseRow(s string) (Row, error) {
 	var field [rowFields]string
 	for i := range field {
@@ -134,7 +139,7 @@ func ParseRow(s string) (Row, error) {
 			return Row{}, errRow
 		}
 	}
-	bad := false
+	invalid := false
 	next := 0
 	text := func() string {
 		f := field[next]
@@ -146,13 +151,13 @@ func ParseRow(s string) (Row, error) {
 			return f
 		}
 		t, err := url.QueryUnescape(f)
-		bad = bad || err != nil
+		invalid = invalid || err != nil
 		return t
 	}
 	number := func() int64 {
 		n, err := strconv.ParseInt(field[next], 10, 64)
 		next++
-		bad = bad || err != nil
+		invalid = invalid || err != nil
 		return n
 	}
 	r := Row{ID: text(), Agent: text(), State: State(text()), Source: text(), Queue: text(), Work: uint64(number()),
@@ -164,20 +169,20 @@ func ParseRow(s string) (Row, error) {
 	}
 	r.Activity = text()
 	r.Seq = uint64(number())
-	more, s, _ := strings.Cut(s, " ")
-	if more == "%2D" {
-		more = "-"
+	continues, s, _ := strings.Cut(s, " ")
+	if continues == "%2D" {
+		continues = "-"
 	}
-	if more != "" && CheckID(more) == nil {
-		r.Continues = more
+	if continues != "" && CheckID(continues) == nil {
+		r.Continues = continues
 	}
-	stepsDone, s, _ := strings.Cut(s, " ")
-	steps, _, _ := strings.Cut(s, " ")
-	if of, err := strconv.Atoi(steps); err == nil && of > 0 {
-		r.Plan.Done, _ = strconv.Atoi(stepsDone)
-		r.Plan.Total = of
+	planDone, s, _ := strings.Cut(s, " ")
+	planTotal, _, _ := strings.Cut(s, " ")
+	if n, err := strconv.Atoi(planTotal); err == nil && n > 0 {
+		r.Plan.Done, _ = strconv.Atoi(planDone)
+		r.Plan.Total = n
 	}
-	if bad || CheckID(r.ID) != nil {
+	if invalid || CheckID(r.ID) != nil {
 		return Row{}, errRow
 	}
 	return r, nil

@@ -9,14 +9,18 @@ import (
 	"testing"
 )
 
-// secretsOf are made up, and put together here so that nobody takes them for real.
-func secretsOf() map[string]string {
+// fakeSecrets returns fake secrets. They are concatenated here, so that scanners do
+// not report them as real secrets.
+func fakeSecrets() map[string]string {
 	n := func(s string, count int) string { return strings.Repeat(s, count) }
 	return map[string]string{
-		"-----BEGIN " + "RSA PRIVATE KEY-----\nMIIE" + n("x", 200) + "\n-----END RSA PRIVATE KEY-----": "[REDACTED:private-key]",
-		"-----BEGIN " + "OPENSSH PRIVATE KEY-----\nb3Bl" + n("y", 90):                                  "[REDACTED:private-key]", // cut off
-		"eyJ" + n("a", 20) + ".eyJ" + n("b", 40) + "." + n("c", 43):                                    "[REDACTED:jwt]",
-		"postgres://shop:" + "hunter2@db.example/shop":                                                 "postgres://shop:[REDACTED:password]@db.example/shop",
+		"-----BEGIN " + "RSA PRIVATE KEY-----\nMIIE" + n("x", 200) +
+			"\n-----END RSA PRIVATE KEY-----": "[REDACTED:private-key]",
+		// truncated
+		"-----BEGIN " + "OPENSSH PRIVATE KEY-----\nb3Bl" + n("y", 90): "[REDACTED:private-key]",
+		"eyJ" + n("a", 20) + ".eyJ" + n("b", 40) + "." + n("c", 43):   "[REDACTED:jwt]",
+		"postgres://shop:" +
+			"hunter2@db.example/shop": "postgres://shop:[REDACTED:password]@db.example/shop",
 		"sk-" + n("A1b", 16):                    "[REDACTED:api-key]",
 		"sk-proj-" + n("A1b", 10) + "_-x":       "[REDACTED:api-key]",
 		"sk-ant-api03-" + n("Z9y", 20):          "[REDACTED:api-key]",
@@ -36,10 +40,11 @@ func secretsOf() map[string]string {
 }
 
 func TestScrubTakesSecretsAndNothingAround(t *testing.T) {
-	for secret, want := range secretsOf() {
+	for secret, want := range fakeSecrets() {
 		for _, around := range []string{"%", "the key is %.", "a\n%\nb", `KEY="%"`, "é(%)é"} {
-			if strings.Contains(secret, "BEGIN") && !strings.Contains(secret, "END") && !strings.HasSuffix(around, "%") {
-				continue // without its end it is all that follows
+			if strings.Contains(secret, "BEGIN") && !strings.Contains(secret, "END") &&
+				!strings.HasSuffix(around, "%") {
+				continue // an incomplete key extends to the end of the text
 			}
 			in := strings.Replace(around, "%", secret, 1)
 			if got := Scrub(in); got != strings.Replace(around, "%", want, 1) {
@@ -51,12 +56,16 @@ func TestScrubTakesSecretsAndNothingAround(t *testing.T) {
 	}
 }
 
-func TestScrubLeavesWhatIsClose(t *testing.T) {
+func TestScrubKeepsSimilarText(t *testing.T) {
 	for _, s := range []string{
-		"", "plain", "sk-learn and sk-container-fluid", "task-1234567890123456789012345", "sk-" + strings.Repeat("a-b", 20), "ask-me", "eyJust", "eyJhbGciOi",
-		"https://example.com:8080/a@b", "https://user@example.com", "see http://[::1]:80/@x", "mailto:a:b@c", "a://b c:d@e", "ghp_short", "npm_config_registry",
-		"npm_lifecycle_event_of_some_package_x", "AKIA", "AKIAIOSFODNN7EXAMPLEXX1", "-----BEGIN CERTIFICATE-----\nMIIC\n-----END CERTIFICATE-----",
-		"-----BEGIN PUBLIC KEY-----", "hf_hub_download", "xoxb-", "SG.1", "AIzaSy", "glpat-x", "0199a213-81c0-7800-8aa1-bbab2a035a53",
+		"", "plain", "sk-learn and sk-container-fluid", "task-1234567890123456789012345",
+		"sk-" + strings.Repeat("a-b", 20), "ask-me", "eyJust", "eyJhbGciOi",
+		"https://example.com:8080/a@b", "https://user@example.com", "see http://[::1]:80/@x", "mailto:a:b@c",
+		"a://b c:d@e", "ghp_short", "npm_config_registry",
+		"npm_lifecycle_event_of_some_package_x", "AKIA", "AKIAIOSFODNN7EXAMPLEXX1",
+		"-----BEGIN CERTIFICATE-----\nMIIC\n-----END CERTIFICATE-----",
+		"-----BEGIN PUBLIC KEY-----", "hf_hub_download", "xoxb-", "SG.1", "AIzaSy", "glpat-x",
+		"0199a213-81c0-7800-8aa1-bbab2a035a53",
 		"sha256:" + strings.Repeat("0a", 32), "commit " + strings.Repeat("4f", 20), "T-local-0mwqeheq41ojmir",
 	} {
 		if got := Scrub(s); got != s {
@@ -65,26 +74,30 @@ func TestScrubLeavesWhatIsClose(t *testing.T) {
 	}
 }
 
-// The library of Go has some millions of words of code and prose.
+// The source of the Go library has millions of words of code and prose.
 func TestScrubLeavesOrdinaryTextAlone(t *testing.T) {
-	bytes := 0
-	for _, root := range []string{filepath.Join(runtime.GOROOT(), "src", "net"), filepath.Join(runtime.GOROOT(), "src", "cmd", "go"), filepath.Join("..")} { //nolint:staticcheck // the tests run where they were built
+	total := 0
+	//nolint:staticcheck // the tests run where they were built
+	for _, root := range []string{filepath.Join(runtime.GOROOT(), "src", "net"),
+		filepath.Join(runtime.GOROOT(), "src", "cmd", "go"), filepath.Join("..")} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
 			case d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git" || d.Name() == "testdata"):
 				return fs.SkipDir
-			case d.IsDir(), !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".md"), strings.HasPrefix(d.Name(), "scrub"), strings.HasPrefix(d.Name(), "redact"):
+			case d.IsDir(), !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".md"),
+				strings.HasPrefix(d.Name(), "scrub"), strings.HasPrefix(d.Name(), "redact"):
 				return nil
 			}
 			b, err := os.ReadFile(path)
 			if err != nil {
 				return err
 			}
-			bytes += len(b)
+			total += len(b)
 			for line := range strings.SplitSeq(string(b), "\n") {
-				if got := Scrub(line); got != line && !strings.Contains(line, "://") { // tests and pages tell of such URLs
+				// tests and documents mention such URLs
+				if got := Scrub(line); got != line && !strings.Contains(line, "://") {
 					t.Errorf("%s:\n%s\n%s", path, line, got)
 				}
 			}
@@ -94,20 +107,20 @@ func TestScrubLeavesOrdinaryTextAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d bytes", bytes)
-	if bytes < 5<<20 {
-		t.Errorf("only %d bytes of text were tried", bytes)
+	t.Logf("%d bytes", total)
+	if total < 5<<20 {
+		t.Errorf("only %d bytes of text were checked", total)
 	}
 }
 
 func FuzzScrub(f *testing.F) {
-	for secret := range secretsOf() {
+	for secret := range fakeSecrets() {
 		f.Add("a " + secret + " b")
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		once := Scrub(s)
 		if again := Scrub(once); again != once {
-			t.Errorf("twice is not once:\n%q\n%q\n%q", s, once, again)
+			t.Errorf("not idempotent:\n%q\n%q\n%q", s, once, again)
 		}
 		if once != s && !strings.Contains(once, "[REDACTED:") {
 			t.Errorf("%q became %q", s, once)

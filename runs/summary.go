@@ -2,18 +2,17 @@ package runs
 
 import "strings"
 
-// MaxSummary and MaxActivity are the most characters of a summary, and of
-// what a run does now.
+// The maximum lengths of a summary and of an activity, in characters.
 const (
 	MaxSummary  = 200
 	MaxActivity = 200
 
-	maxActivityRead = 4096 // bytes of it that are looked at
+	maxActivityRead = 4096 // bytes of an activity that are read
 )
 
-// Summary is one line for people about where the run stands: the beginning of
-// its answer, why it failed, or what it does. It is redacted, and has at most
-// MaxSummary characters.
+// Summary describes the state of the run in one line for people: the beginning
+// of the answer, the reason of the failure, or the current activity. It is
+// redacted and has at most MaxSummary characters.
 func (r *Record) Summary() string {
 	s := ""
 	switch r.State {
@@ -27,11 +26,11 @@ func (r *Record) Summary() string {
 	case StateFailed:
 		message := r.ErrorContext().Message
 		s = "Failed: " + message
-		if _, how, found := strings.Cut(r.Outcome(), " ("); found && message != r.why() {
-			s = "Failed: " + strings.TrimSuffix(how, ")") + ": " + message
+		if _, reason, found := strings.Cut(r.Outcome(), " ("); found && message != r.reasonText() {
+			s = "Failed: " + strings.TrimSuffix(reason, ")") + ": " + message
 		}
 	case StateTimeout:
-		s = "Timed out: " + r.why()
+		s = "Timed out: " + r.reasonText()
 	case StateCancelled:
 		s = "Cancelled"
 	case StateQueued:
@@ -53,8 +52,8 @@ func (r *Record) Summary() string {
 	return s
 }
 
-// firstSentence is the first sentence of the first line of text that says
-// something, without the marks of a heading or a list.
+// firstSentence returns the first sentence of the first non-empty line of text,
+// without the Markdown of a heading or a list.
 func firstSentence(text string) string {
 	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimSpace(strings.TrimLeft(line, "#*->_` \t\r"))
@@ -71,8 +70,8 @@ func firstSentence(text string) string {
 	return ""
 }
 
-// CacheHitRate is which part of the thread's input tokens came from a cache,
-// 0 to 1; false where no input is counted.
+// CacheHitRate returns the fraction of the thread's input tokens that came from a
+// cache, 0 to 1. It returns false if the number of input tokens is unknown.
 func (r *Record) CacheHitRate() (float64, bool) {
 	if r.Usage == nil || r.Usage.Input <= 0 {
 		return 0, false

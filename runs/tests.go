@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// Limits of what a record tells of tests.
+// Limits of the test results in a record.
 const (
 	MaxFailedTests = 10
 	maxTestName    = 128 // bytes of JSON
 )
 
-// Tests is the result of the newest run of tests that a command showed, as the
-// tool counts them. A plain `go test` does not say how many tests passed: of
-// it each package that is ok counts as one. Where the middle of an output is
-// missing, tools that print no totals are counted as far as can be seen.
+// Tests is the result of the newest test run in the output of a command, as
+// counted by the test tool. A plain `go test` does not print the number of passed
+// tests: each package that is ok counts as one. If the middle of the output is
+// missing, the counts of tools without totals are incomplete.
 type Tests struct {
 	Passed      int      `json:"passed"`
-	Failed      int      `json:"failed"` // errors too
+	Failed      int      `json:"failed"` // including errors
 	Skipped     int      `json:"skipped"`
 	FailedTests []string `json:"failed_tests"` // at most MaxFailedTests names, redacted; never nil
 }
 
-// tool is a program that runs tests, or one way in which it prints.
+// tool is a test tool, or one output format of it.
 type tool uint8
 
 const (
@@ -37,26 +37,26 @@ const (
 	goJSON
 	cargo
 	mavenClass // one class of tests
-	mavenTotal // the sum of a module
-	tools
+	mavenTotal // the total of a module
+	toolCount
 )
 
-// tally reads the output of test tools line by line. The summary that comes
-// last wins: whoever runs tests again wants to know the newest result.
-type tally struct {
+// testParser parses the output of test tools line by line. The last summary
+// replaces earlier ones, so that the result is that of the newest test run.
+type testParser struct {
 	tool  tool
 	tests Tests
 
-	names  [tools][]string // of failed tests, not in a summary yet
-	groups []string        // node: names that hold tests, and are none
+	names  [toolCount][]string // of failed tests that are not in a summary yet
+	groups []string            // node: names of groups of tests
 
-	packages []string // go, JSON: packages with a test that failed
-	verbose  bool     // go: the package shows its tests
-	failing  bool     // go: the package has a test that failed
-	ran      int      // unittest: tests that ran
+	packages []string // go -json: packages with a failed test
+	verbose  bool     // go: the tests of the current package are printed
+	failing  bool     // go: the current package has a failed test
+	ran      int      // unittest: number of executed tests
 }
 
-func (t *tally) result() *Tests {
+func (t *testParser) result() *Tests {
 	if t.tool == noTool {
 		return nil
 	}
@@ -68,15 +68,15 @@ func (t *tally) result() *Tests {
 	return tests
 }
 
-// begin begins a summary of a tool.
-func (t *tally) begin(by tool) *Tests {
+// begin starts a new summary of a tool.
+func (t *testParser) begin(by tool) *Tests {
 	t.tool, t.tests = by, Tests{FailedTests: t.names[by]}
 	t.names[by] = nil
 	return &t.tests
 }
 
-// more goes on with the summary of a tool that prints one in pieces.
-func (t *tally) more(by tool) *Tests {
+// extend continues the summary of a tool that prints it in parts.
+func (t *testParser) extend(by tool) *Tests {
 	if t.tool != by {
 		return t.begin(by)
 	}
@@ -87,12 +87,12 @@ func (t *tally) more(by tool) *Tests {
 	return &t.tests
 }
 
-// failed notes the name of a test that failed.
-func (t *tally) failed(by tool, name []byte) {
+// addFailed adds the name of a failed test.
+func (t *testParser) addFailed(by tool, name []byte) {
 	if len(t.names[by]) >= MaxFailedTests {
 		return
 	}
-	if s := fit(oneLine(string(bound(trim(name), 512)), maxTestName), maxTestName); s != "" {
+	if s := truncateJSON(oneLine(string(prefix(trim(name), 512)), maxTestName), maxTestName); s != "" {
 		t.names[by] = addName(t.names[by], s)
 	}
 }
@@ -104,153 +104,156 @@ func addName(names []string, name string) []string {
 	return append(names, name)
 }
 
-// line reads one line, which has no space around it.
-func (t *tally) line(l []byte) {
+// parseLine parses one line, which has no spaces at its ends.
+func (t *testParser) parseLine(l []byte) {
 	switch c := l[0]; {
 	case c == 'T':
-		t.totals(l)
+		t.parseTotals(l)
 	case c == '-' || c == 'o' || c == 'F':
-		t.golang(l)
+		t.parseGo(l)
 		if c == 'F' {
-			t.failures(l)
+			t.parseFailures(l)
 		}
 	case c == '{':
-		t.golangJSON(l)
-	case c == '=' && has(l, "=== RUN "):
+		t.parseGoJSON(l)
+	case c == '=' && hasPrefix(l, "=== RUN "):
 		t.verbose = true
-	case c == '=' || digit(c):
-		t.python(l)
-		t.mocha(l)
+	case c == '=' || isDigit(c):
+		t.parsePytest(l)
+		t.parseMocha(l)
 	case c == 't':
-		t.cargo(l)
+		t.parseCargo(l)
 	case c == '[':
-		t.maven(l)
+		t.parseMaven(l)
 	case c == '#' || c == 0xe2 || c == 'n' || c == 'f':
-		t.node(l)
+		t.parseNode(l)
 		if name, ok := bytes.CutPrefix(l, []byte("● ")); ok {
-			t.jest(trim(name))
+			t.parseJest(trim(name))
 		}
 	case c == 'R' || c == 'O' || c == 'E':
-		t.failures(l)
+		t.parseFailures(l)
 	}
 }
 
-// totals reads the line of sums of Jest and of Vitest.
+// parseTotals parses the totals of Jest and of Vitest.
 //
 //	Tests:       1 failed, 1 skipped, 1 todo, 3 passed, 6 total
 //	Tests  1 failed | 2 passed | 1 skipped (4)
-func (t *tally) totals(l []byte) {
+func (t *testParser) parseTotals(l []byte) {
 	var tests *Tests
 	switch {
-	case has(l, "Tests run:"):
-		t.maven(l)
+	case hasPrefix(l, "Tests run:"):
+		t.parseMaven(l)
 		return
-	case has(l, "Test Suites:"), has(l, "Test Files "):
-		// A file of tests that cannot even be loaded has no tests to count.
+	case hasPrefix(l, "Test Suites:"), hasPrefix(l, "Test Files "):
+		// A test file that cannot be loaded has no test counts.
 		by := jest
-		if has(l, "Test Files ") {
+		if hasPrefix(l, "Test Files ") {
 			by = vitest
 		}
 		tests = t.begin(by)
-		tests.Failed, _ = count(l, "failed")
+		tests.Failed, _ = numberBefore(l, "failed")
 		return
-	case has(l, "Tests:") && bytes.HasSuffix(l, []byte(" total")):
-		tests = t.more(jest)
-	case has(l, "Tests ") && bytes.HasSuffix(l, []byte(")")):
-		tests = t.more(vitest)
+	case hasPrefix(l, "Tests:") && bytes.HasSuffix(l, []byte(" total")):
+		tests = t.extend(jest)
+	case hasPrefix(l, "Tests ") && bytes.HasSuffix(l, []byte(")")):
+		tests = t.extend(vitest)
 	default:
 		return
 	}
-	passed, a := count(l, "passed")
-	failed, b := count(l, "failed")
-	skipped, c := count(l, "skipped")
+	passed, a := numberBefore(l, "passed")
+	failed, b := numberBefore(l, "failed")
+	skipped, c := numberBefore(l, "skipped")
 	if !a && !b && !c {
 		return
 	}
 	tests.Passed, tests.Skipped = passed, skipped
-	if b { // else the files that cannot be loaded stay
+	if b { // else keep the number of files that cannot be loaded
 		tests.Failed = failed
 	}
 }
 
-// jest reads the heading of a failure.
-func (t *tally) jest(name []byte) {
-	for _, other := range []string{"Console", "Test suite failed to run", "Cannot log after", "Deprecation", "Multiple", "Validation", "process.exit"} {
-		if has(name, other) {
+// parseJest parses the heading of a Jest failure.
+func (t *testParser) parseJest(name []byte) {
+	for _, other := range []string{
+		"Console", "Test suite failed to run", "Cannot log after", "Deprecation", "Multiple",
+		"Validation", "process.exit",
+	} {
+		if hasPrefix(name, other) {
 			return
 		}
 	}
-	t.failed(jest, name)
+	t.addFailed(jest, name)
 }
 
-// failures reads the lines of several tools that name a failed test, and the
-// last lines of Python's unittest.
-func (t *tally) failures(l []byte) {
+// parseFailures parses lines of several tools with the name of a failed test,
+// and the last lines of Python's unittest.
+func (t *testParser) parseFailures(l []byte) {
 	switch {
-	case has(l, "FAIL "): // Vitest: FAIL  sum.test.mjs > parser > refuses junk
+	case hasPrefix(l, "FAIL "): // Vitest: FAIL  sum.test.mjs > parser > refuses junk
 		if name := trim(l[len("FAIL "):]); bytes.Contains(name, []byte(" > ")) {
-			t.failed(vitest, name)
+			t.addFailed(vitest, name)
 		}
-	case has(l, "FAILED (") || string(l) == "OK" || has(l, "OK ("):
+	case hasPrefix(l, "FAILED (") || string(l) == "OK" || hasPrefix(l, "OK ("):
 		if t.ran > 0 {
 			tests := t.begin(unittest)
-			failures, _ := after(l, "failures=")
-			broken, _ := after(l, "errors=")
+			failures, _ := numberAfter(l, "failures=")
+			broken, _ := numberAfter(l, "errors=")
 			tests.Failed = failures + broken
-			tests.Skipped, _ = after(l, "skipped=")
+			tests.Skipped, _ = numberAfter(l, "skipped=")
 			tests.Passed = max(t.ran-tests.Failed-tests.Skipped, 0)
 			t.ran = 0
 		}
-	case has(l, "FAILED ") || has(l, "ERROR "): // pytest: FAILED tests/test_a.py::test_b - assert 1 == 2
+	case hasPrefix(l, "FAILED ") || hasPrefix(l, "ERROR "): // pytest: FAILED tests/test_a.py::test_b - assert 1 == 2
 		_, name, _ := bytes.Cut(l, []byte(" "))
 		if name, _, _ = bytes.Cut(name, []byte(" - ")); bytes.Contains(name, []byte(".py")) {
-			t.failed(pytest, name)
+			t.addFailed(pytest, name)
 		}
-	case has(l, "FAIL: ") || has(l, "ERROR: "):
+	case hasPrefix(l, "FAIL: ") || hasPrefix(l, "ERROR: "):
 		_, name, _ := bytes.Cut(l, []byte(" "))
-		t.failed(unittest, name)
-	case has(l, "Ran "):
-		t.ran, _ = count(l, "tests in")
+		t.addFailed(unittest, name)
+	case hasPrefix(l, "Ran "):
+		t.ran, _ = numberBefore(l, "tests in")
 		if t.ran == 0 {
-			t.ran, _ = count(l, "test in")
+			t.ran, _ = numberBefore(l, "test in")
 		}
 	}
 }
 
-// python reads the last line of pytest, with or without its rules.
+// parsePytest parses the last line of pytest, with or without "===".
 //
 //	=== 1 failed, 2 passed, 1 skipped in 0.03s ===
-func (t *tally) python(l []byte) {
+func (t *testParser) parsePytest(l []byte) {
 	l = trim(bytes.Trim(l, "="))
 	i := bytes.LastIndex(l, []byte(" in "))
-	if i < 0 || len(l) < i+6 || !digit(l[0]) || !digit(l[i+4]) || !bytes.Contains(l[i:], []byte("s")) {
+	if i < 0 || len(l) < i+6 || !isDigit(l[0]) || !isDigit(l[i+4]) || !bytes.Contains(l[i:], []byte("s")) {
 		return
 	}
 	l = l[:i]
-	passed, a := count(l, "passed")
-	failed, b := count(l, "failed")
-	broken, c := count(l, "errors")
+	passed, a := numberBefore(l, "passed")
+	failed, b := numberBefore(l, "failed")
+	broken, c := numberBefore(l, "errors")
 	if !c {
-		broken, c = count(l, "error")
+		broken, c = numberBefore(l, "error")
 	}
-	skipped, d := count(l, "skipped")
+	skipped, d := numberBefore(l, "skipped")
 	if a || b || c || d {
 		tests := t.begin(pytest)
 		tests.Passed, tests.Failed, tests.Skipped = passed, failed+broken, skipped
 	}
 }
 
-// cargo reads `cargo test`, which sums up each of its programs alone.
+// parseCargo parses `cargo test`, which prints a summary for each test program.
 //
 //	test tests::wrong ... FAILED
 //	test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out
-func (t *tally) cargo(l []byte) {
-	if has(l, "test result: ") {
-		passed, a := count(l, "passed")
-		failed, b := count(l, "failed")
-		ignored, _ := count(l, "ignored")
+func (t *testParser) parseCargo(l []byte) {
+	if hasPrefix(l, "test result: ") {
+		passed, a := numberBefore(l, "passed")
+		failed, b := numberBefore(l, "failed")
+		ignored, _ := numberBefore(l, "ignored")
 		if a && b {
-			tests := t.more(cargo)
+			tests := t.extend(cargo)
 			tests.Passed += passed
 			tests.Failed += failed
 			tests.Skipped += ignored
@@ -258,31 +261,31 @@ func (t *tally) cargo(l []byte) {
 		return
 	}
 	if name, ok := bytes.CutSuffix(l, []byte(" ... FAILED")); ok {
-		t.failed(cargo, bytes.TrimPrefix(name, []byte("test ")))
+		t.addFailed(cargo, bytes.TrimPrefix(name, []byte("test ")))
 	}
 }
 
-// maven reads what Surefire and Failsafe say by way of Maven.
+// parseMaven parses the output of Surefire and Failsafe in Maven.
 //
 //	[ERROR] com.example.AppTest.adds -- Time elapsed: 0.004 s <<< FAILURE!
 //	[ERROR] Tests run: 3, Failures: 1, Errors: 0, Skipped: 1
-func (t *tally) maven(l []byte) {
+func (t *testParser) parseMaven(l []byte) {
 	for _, level := range []string{"[INFO] ", "[WARNING] ", "[ERROR] "} {
-		if has(l, level) {
+		if hasPrefix(l, level) {
 			l = trim(l[len(level):])
 			break
 		}
 	}
-	if has(l, "Tests run:") {
-		ran, a := after(l, "Tests run:")
-		failures, b := after(l, "Failures:")
-		broken, _ := after(l, "Errors:")
-		skipped, _ := after(l, "Skipped:")
+	if hasPrefix(l, "Tests run:") {
+		ran, a := numberAfter(l, "Tests run:")
+		failures, b := numberAfter(l, "Failures:")
+		broken, _ := numberAfter(l, "Errors:")
+		skipped, _ := numberAfter(l, "Skipped:")
 		by := mavenTotal
 		if bytes.Contains(l, []byte("Time elapsed")) {
 			by = mavenClass
 		}
-		if !a || !b || by == mavenClass && t.tool == mavenTotal { // the module's sum will follow
+		if !a || !b || by == mavenClass && t.tool == mavenTotal { // the total of the module follows
 			return
 		}
 		if by == mavenTotal {
@@ -294,7 +297,7 @@ func (t *tally) maven(l []byte) {
 			}
 			t.names[mavenClass] = nil
 		}
-		tests := t.more(by)
+		tests := t.extend(by)
 		tests.Passed += max(ran-failures-broken-skipped, 0)
 		tests.Failed += failures + broken
 		tests.Skipped += skipped
@@ -302,10 +305,8 @@ func (t *tally) maven(l []byte) {
 	}
 	if bytes.HasSuffix(l, []byte("<<< FAILURE!")) || bytes.HasSuffix(l, []byte("<<< ERROR!")) {
 		name, _, _ := bytes.Cut(l, []byte("Time elapsed"))
-		t.failed(mavenClass, bytes.TrimRight(name, " -"))
+		t.addFailed(mavenClass, bytes.TrimRight(name, " -"))
 	}
 }
 
-func has(l []byte, prefix string) bool {
-	return len(l) >= len(prefix) && string(l[:len(prefix)]) == prefix
-}
+func hasPrefix(l []byte, s string) bool { return bytes.HasPrefix(l, []byte(s)) }

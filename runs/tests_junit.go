@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// testCases reads a report in the form of JUnit: it counts <testcase> elements.
+// testCases counts the <testcase> elements of a JUnit report.
 func testCases(text []byte) *Tests {
 	if !bytes.Contains(text, []byte("<testcase")) || !bytes.Contains(text, []byte("<testsuite")) {
 		return nil
@@ -16,7 +16,7 @@ func testCases(text []byte) *Tests {
 		failed
 		skipped
 	)
-	var t tally
+	var t testParser
 	var name []byte
 	tests := Tests{FailedTests: []string{}}
 	state := none
@@ -42,16 +42,16 @@ func testCases(text []byte) *Tests {
 			element = rest[:n]
 		}
 		switch {
-		case has(element, "testcase "):
+		case hasPrefix(element, "testcase "):
 			end()
 			state = passed
 			name = member(element, ` name="`)
-		case state == passed && (has(element, "failure") || has(element, "error")):
+		case state == passed && (hasPrefix(element, "failure") || hasPrefix(element, "error")):
 			state = failed
-			t.failed(noTool, []byte(xmlText.Replace(string(bound(name, 1<<10)))))
-		case state == passed && has(element, "skipped"):
+			t.addFailed(noTool, []byte(xmlEntities.Replace(string(prefix(name, 1<<10)))))
+		case state == passed && hasPrefix(element, "skipped"):
 			state = skipped
-		case has(element, "/testcase"):
+		case hasPrefix(element, "/testcase"):
 			end()
 		}
 	}
@@ -60,5 +60,6 @@ func testCases(text []byte) *Tests {
 	return &tests
 }
 
-// xmlText decodes the entities of XML.
-var xmlText = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&quot;", `"`, "&apos;", "'", "&#39;", "'", "&amp;", "&")
+// xmlEntities decodes XML entities.
+var xmlEntities = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&quot;", `"`, "&apos;", "'",
+	"&#39;", "'", "&amp;", "&")

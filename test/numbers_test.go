@@ -89,9 +89,9 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/mcp.md", "polls it after 5 s, then at growing intervals, up to once a minute", "responder/cloud/cloud.go", "cfg.Min = 5 * time.Second"},
 	{"docs/mcp.md", "polls it after 5 s, then at growing intervals, up to once a minute", "responder/cloud/cloud.go", "cfg.Max = time.Minute"},
 	{"docs/architecture.md", "answers within five seconds", "bus/control.go", "context.WithTimeout(ctx, 5*time.Second)"},
-	{"docs/architecture.md", "ended as lost after a minute", "responder/cleanup.go", "r.endUnqueued(ctx, time.Minute)"},
+	{"docs/architecture.md", "ended as lost after a minute", "responder/runtable/cleanup.go", "r.endUnqueued(ctx, time.Minute)"},
 	{"docs/architecture.md", "redelivered after 30 s", "bus/work.go", "ackWait = 30 * time.Second"},
-	{"docs/decisions/0025-turns-count-as-steps.md", "stays at 95 or below until a turn has completed", "runs/progress.go", "mostOfTurn = 95"},
+	{"docs/decisions/0025-turns-count-as-steps.md", "stays at 95 or below until a turn has completed", "runs/progress.go", "maxTurnPercent = 95"},
 	{"docs/decisions/0007-passwords-and-inbox-prefixes.md", "random passwords (24 bytes)", "bus/embedded/access.go", "var b [24]byte"},
 }
 

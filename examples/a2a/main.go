@@ -1,11 +1,10 @@
-// Command a2a gives Codex a task over A2A 1.0, prints what the agent says as it
-// says it, and goes on when its connection breaks.
+// Command a2a submits a task to Codex over A2A 1.0 and streams the output of the
+// agent. It resumes the stream after a connection error.
 //
 //	a2a "Explain what this package does."
 //
-// A2A_URL and A2A_TOKEN say where linesman serves HTTP, and what to show: a
-// token with the scopes read and submit. It exits with 1 unless the task
-// completed.
+// A2A_URL is the base URL of linesman, A2A_TOKEN a token with the scopes read and
+// submit. The exit status is 1 unless the task completed.
 package main
 
 import (
@@ -41,19 +40,22 @@ func run(ctx context.Context, prompt string) error {
 	if err != nil {
 		return fmt.Errorf("agent card: %w", err)
 	}
-	client, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithCallInterceptors(&bearer{token: os.Getenv("A2A_TOKEN")}))
+	client, err := a2aclient.NewFromCard(ctx, card,
+		a2aclient.WithCallInterceptors(&bearer{token: os.Getenv("A2A_TOKEN")}))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Destroy() }()
 
-	// The messageId is what makes it safe to send the message again: linesman
-	// begins one task for it, however often it comes.
-	message := a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(prompt), a2a.NewDataPart(map[string]any{"skipGitRepoCheck": true}))
+	// The messageId makes retries safe: linesman starts only one task for a
+	// messageId.
+	message := a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(prompt),
+		a2a.NewDataPart(map[string]any{"skipGitRepoCheck": true}))
 	task, err := follow(client.SendStreamingMessage(ctx, &a2a.SendMessageRequest{Message: message}), nil)
-	for err == nil && !task.Status.State.Terminal() { // cut off: a new stream begins with all that was said
-		if task, err = follow(client.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: task.ID}), task); errors.Is(err, a2a.ErrUnsupportedOperation) {
-			task, err = client.GetTask(ctx, &a2a.GetTaskRequest{ID: task.ID}) // it has ended meanwhile
+	for err == nil && !task.Status.State.Terminal() { // a new stream repeats the output from the beginning
+		task, err = follow(client.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: task.ID}), task)
+		if errors.Is(err, a2a.ErrUnsupportedOperation) { // the task has ended
+			task, err = client.GetTask(ctx, &a2a.GetTaskRequest{ID: task.ID})
 		}
 		if err == nil && !task.Status.State.Terminal() {
 			err = pause(ctx)
@@ -72,8 +74,8 @@ func run(ctx context.Context, prompt string) error {
 	return nil
 }
 
-// follow reads a stream and returns the task as it was told last. An error is
-// one of the first event; a later one only cuts the stream.
+// follow reads a stream and returns the latest state of the task. It returns an
+// error only for the first event; later errors end the stream.
 func follow(events iter.Seq2[a2a.Event, error], task *a2a.Task) (*a2a.Task, error) {
 	for event, err := range events {
 		if err != nil && task == nil {
@@ -92,8 +94,8 @@ func follow(events iter.Seq2[a2a.Event, error], task *a2a.Task) (*a2a.Task, erro
 			task.Status = e.Status
 			fmt.Fprintln(os.Stderr, e.Status.State, text(e.Status.Message.Parts))
 		case *a2a.TaskArtifactUpdateEvent:
-			if said := text(e.Artifact.Parts); said != "" {
-				fmt.Fprintln(os.Stderr, ">", said)
+			if output := text(e.Artifact.Parts); output != "" {
+				fmt.Fprintln(os.Stderr, ">", output)
 			}
 		}
 	}
@@ -103,7 +105,7 @@ func follow(events iter.Seq2[a2a.Event, error], task *a2a.Task) (*a2a.Task, erro
 	return task, nil
 }
 
-// text is the first text of some parts.
+// text returns the first text in parts.
 func text(parts a2a.ContentParts) string {
 	for _, p := range parts {
 		if t := p.Text(); t != "" {
@@ -122,7 +124,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// bearer shows a token with each request.
+// bearer adds a token to each request.
 type bearer struct {
 	a2aclient.PassthroughInterceptor
 	token string

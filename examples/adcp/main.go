@@ -1,11 +1,10 @@
-// Command adcp gives Codex a task in the envelope of AdCP 3.1, over REST, so
-// that it is begun once however often it has to be asked for.
+// Command adcp submits a task to Codex over REST with the envelope of AdCP 3.1. An
+// idempotency key makes retries safe.
 //
 //	adcp "Explain what this package does."
 //
-// ADCP_URL and ADCP_TOKEN say where linesman serves HTTP, and what to show: a
-// token with the scopes read and submit. It exits with 1 unless the task
-// completed.
+// ADCP_URL is the base URL of linesman, ADCP_TOKEN a token with the scopes read and
+// submit. The exit status is 1 unless the task completed.
 package main
 
 import (
@@ -35,7 +34,7 @@ func main() {
 	}
 }
 
-// envelope is what is read of a response; the rest of it stands beside.
+// envelope has the fields of a response that this program uses.
 type envelope struct {
 	Status  string
 	TaskID  string          `json:"task_id"`
@@ -53,17 +52,18 @@ type failure struct {
 func (f *failure) Error() string { return f.Code + ": " + f.Message }
 
 func run(ctx context.Context, prompt string) error {
-	// One key for one intention: whoever asks again with it, also after a
-	// crash, gets the same task. The context is ours, and comes back.
-	begun, err := ask(ctx, http.MethodPost, "/v1/runs", map[string]any{
-		"task": prompt, "idempotency_key": "adcp-example." + rand.Text(), "context": map[string]any{"asked_by": "examples/adcp"},
+	// A retry with the same key, even after a crash, returns the same task. The
+	// context is returned unchanged.
+	submitted, err := call(ctx, http.MethodPost, "/v1/runs", map[string]any{
+		"task": prompt, "idempotency_key": "adcp-example." + rand.Text(),
+		"context": map[string]any{"asked_by": "examples/adcp"},
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "task", begun.TaskID, begun.Status, string(begun.Context))
+	fmt.Fprintln(os.Stderr, "task", submitted.TaskID, submitted.Status, string(submitted.Context))
 	for {
-		e, err := ask(ctx, http.MethodGet, "/v1/runs/"+begun.TaskID+"/wait?timeout=60", nil)
+		e, err := call(ctx, http.MethodGet, "/v1/runs/"+submitted.TaskID+"/wait?timeout=60", nil)
 		switch {
 		case err != nil:
 			return err
@@ -77,9 +77,9 @@ func run(ctx context.Context, prompt string) error {
 	}
 }
 
-// ask sends a request until it is answered, or something else than time must
-// change: what is transient, and a connection that broke, is tried again.
-func ask(ctx context.Context, method, path string, body any) (e envelope, err error) {
+// call sends a request and returns the response. It retries transient errors and
+// connection errors with exponential backoff.
+func call(ctx context.Context, method, path string, body any) (e envelope, err error) {
 	var raw []byte
 	if body != nil {
 		if raw, err = json.Marshal(body); err != nil {
@@ -87,9 +87,9 @@ func ask(ctx context.Context, method, path string, body any) (e envelope, err er
 		}
 	}
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
-		e, err = once(ctx, method, path, raw)
+		e, err = send(ctx, method, path, raw)
 		if err == nil && (e.Error == nil || e.Status == "failed" && e.TaskID != "") {
-			return e, nil // of a task that has failed, the status says so
+			return e, nil // success, or a failed task
 		}
 		if err == nil && e.Error.Recovery != "transient" {
 			return e, e.Error
@@ -105,7 +105,8 @@ func ask(ctx context.Context, method, path string, body any) (e envelope, err er
 	}
 }
 
-func once(ctx context.Context, method, path string, body []byte) (e envelope, err error) {
+// send sends a request once.
+func send(ctx context.Context, method, path string, body []byte) (e envelope, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, os.Getenv("ADCP_URL")+path, bytes.NewReader(body))
 	if err != nil {
 		return e, err
@@ -120,8 +121,9 @@ func once(ctx context.Context, method, path string, body []byte) (e envelope, er
 	defer response.Body.Close()
 	if raw, err := io.ReadAll(io.LimitReader(response.Body, 16<<20)); err != nil {
 		return e, err
-	} else if json.Unmarshal(raw, &e) != nil || e.Status == "" { // a problem of HTTP: the token, say
-		return envelope{Status: "rejected", Error: &failure{Code: response.Status, Message: string(raw[:min(len(raw), 300)])}}, nil
+	} else if json.Unmarshal(raw, &e) != nil || e.Status == "" { // an HTTP error, such as an invalid token
+		f := &failure{Code: response.Status, Message: string(raw[:min(len(raw), 300)])}
+		return envelope{Status: "rejected", Error: f}, nil
 	}
 	return e, nil
 }

@@ -1,11 +1,11 @@
-// Command bridge asks an agent by a file, and is started again for the answer.
-// `linesman bridge` answers in between.
+// Command bridge requests an answer from an agent with a file, exits, and is
+// restarted when `linesman bridge` has written the answer.
 //
-//	bridge "Explain what this package does."; test $? = 42   # .agent-request-phase1.json is there
+//	bridge "Explain what this package does."; test $? = 42   # writes .agent-request-phase1.json
 //	bridge --resume                                          # prints the answer
 //
-// It works in the current directory. It exits with 42 when it needs an agent,
-// and with 1 when there is no answer or it is an error.
+// It works in the current directory. The exit status is 42 if it needs an answer,
+// and 1 if there is no answer or the answer is an error.
 package main
 
 import (
@@ -21,7 +21,7 @@ const (
 	needsAgent = 42
 	request    = ".agent-request-phase1.json"
 	response   = ".agent-response-phase1.json"
-	state      = ".bridge-example.json" // what the program remembers
+	state      = ".bridge-example.json" // state of this program
 )
 
 func main() {
@@ -40,12 +40,14 @@ func main() {
 	os.Exit(done)
 }
 
-// ask writes a request, under another name first: so nobody sees half of it.
+// ask writes a request. The rename makes the write atomic for readers.
 func ask(prompt string) error {
 	id := rand.Text()
 	b, err := json.Marshal(map[string]any{
-		"request_id": id, "version": "1.0", "phase": 1, "phase_name": "example", "agent_name": "example", "prompt": prompt,
-		"timeout_seconds": 300, "created_at": time.Now().Format(time.RFC3339), "context": map[string]any{}, "model": nil,
+		"request_id": id, "version": "1.0", "phase": 1, "phase_name": "example",
+		"agent_name": "example", "prompt": prompt,
+		"timeout_seconds": 300, "created_at": time.Now().Format(time.RFC3339),
+		"context": map[string]any{}, "model": nil,
 	})
 	if err != nil {
 		return err
@@ -59,7 +61,7 @@ func ask(prompt string) error {
 	return os.Rename(request+".new", request)
 }
 
-// resume takes the answer.
+// resume reads, prints and removes the answer.
 func resume(string) error {
 	id, err := os.ReadFile(state)
 	if err != nil {
@@ -82,7 +84,7 @@ func resume(string) error {
 	case r.ID != string(id):
 		return errors.New("the response is to another request")
 	case r.Text == nil && r.Message == nil:
-		return errors.New("the response says nothing")
+		return errors.New("the response has neither text nor error message")
 	case r.Text == nil:
 		err = errors.New(*r.Message)
 	default:

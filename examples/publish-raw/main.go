@@ -1,9 +1,9 @@
-// Command publish-raw publishes what stdin holds as the raw log of a new run:
-// what any program can do that has JSON lines of an agent.
+// Command publish-raw publishes stdin, the JSON lines of an agent, as the raw log of
+// a new run.
 //
 //	publish-raw RUN <lines.jsonl
 //
-// NATS_URL, NATS_USER and NATS_PASSWORD say where to connect and as whom; the
+// NATS_URL, NATS_USER and NATS_PASSWORD are the server and the credentials. The
 // user worker may write raw logs.
 package main
 
@@ -39,7 +39,7 @@ func publish(ctx context.Context, run string, in io.Reader) error {
 	user := os.Getenv("NATS_USER")
 	nc, err := nats.Connect(os.Getenv("NATS_URL"),
 		nats.UserInfo(user, os.Getenv("NATS_PASSWORD")),
-		nats.CustomInboxPrefix("_INBOX_"+user)) // each user may listen to its own inboxes only
+		nats.CustomInboxPrefix("_INBOX_"+user)) // a user may subscribe only to its own inboxes
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func publish(ctx context.Context, run string, in io.Reader) error {
 	}
 
 	w := &writer{js: js, subject: "linesman.raw.codex." + run}
-	chunk := make([]byte, 64<<10) // a message holds at most so much; where it is cut means nothing
+	chunk := make([]byte, 64<<10) // the maximum size of a message; boundaries have no meaning
 	for {
 		n, err := in.Read(chunk)
 		if n > 0 {
@@ -60,7 +60,7 @@ func publish(ctx context.Context, run string, in io.Reader) error {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			// Says that the run is over; without a process there is no exit code.
+			// The run has ended; without a process there is no exit code.
 			return w.add(ctx, "exit", []byte(`{"reason":"eof"}`))
 		case err != nil:
 			return err
@@ -72,12 +72,12 @@ func publish(ctx context.Context, run string, in io.Reader) error {
 type writer struct {
 	js      jetstream.JetStream
 	subject string
-	offset  int64  // of the next byte of output
-	last    uint64 // sequence of the run's last message; 0: it has none
+	offset  int64  // offset of the next byte of output
+	last    uint64 // sequence number of the last message of the run; 0: none
 }
 
-// add stores one message. Each names the one before it, so that of two writers
-// of one run one is refused, and an id that is taken is found out at once.
+// add stores one message. The expected last sequence is a compare-and-set: the
+// server rejects a second writer of the run, and a run id that is already used.
 func (w *writer) add(ctx context.Context, record string, body []byte) error {
 	m := nats.NewMsg(w.subject)
 	m.Header.Set("Linesman-Record", record)

@@ -1,10 +1,10 @@
-// Command read-events prints the events of linesman as JSON, one a line: those
-// of one run until its completion, or those of all runs, for ever.
+// Command read-events prints the events of one run until its completion, or the
+// events of all runs until it is interrupted, one JSON object per line.
 //
 //	read-events [RUN]
 //
-// NATS_URL, NATS_USER and NATS_PASSWORD say where to connect and as whom; the
-// user subscriber may read events and nothing else.
+// NATS_URL, NATS_USER and NATS_PASSWORD are the server and the credentials. The
+// user subscriber may only read events.
 package main
 
 import (
@@ -38,7 +38,7 @@ func read(ctx context.Context, run string, out io.Writer) error {
 	user := os.Getenv("NATS_USER")
 	nc, err := nats.Connect(os.Getenv("NATS_URL"),
 		nats.UserInfo(user, os.Getenv("NATS_PASSWORD")),
-		nats.CustomInboxPrefix("_INBOX_"+user), // each user may listen to its own inboxes only
+		nats.CustomInboxPrefix("_INBOX_"+user), // a user may subscribe only to its own inboxes
 		nats.MaxReconnects(-1))
 	if err != nil {
 		return err
@@ -50,10 +50,10 @@ func read(ctx context.Context, run string, out io.Writer) error {
 	}
 
 	// An ordered consumer needs no acknowledgements, and the server removes it
-	// when nobody has asked it for half a minute. It has one filter subject: a
-	// subscriber's rights are bound to it. To go on after a restart, keep the
-	// last sequence and begin one behind it, with DeliverByStartSequencePolicy
-	// and OptStartSeq.
+	// after 30 seconds of inactivity. It has one filter subject, because the
+	// permissions of the user depend on it. To resume after a restart, store the
+	// last sequence number and start at the next one with
+	// DeliverByStartSequencePolicy and OptStartSeq.
 	consumer, err := js.OrderedConsumer(ctx, "LINESMAN_EVENTS", jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{"linesman.events.*." + run + ".*"},
 		DeliverPolicy:  jetstream.DeliverAllPolicy, InactiveThreshold: 30 * time.Second,

@@ -1,11 +1,10 @@
-// Command rest gives Codex a task over HTTP, prints its events as they come,
-// and then its answer.
+// Command rest submits a task to Codex over HTTP, streams its events, and prints its
+// answer.
 //
 //	rest "Explain what this package does."
 //
-// REST_URL and REST_TOKEN say where linesman serves HTTP, and what to show: a
-// token with the scopes read and submit. It exits with 1 unless the task
-// completed.
+// REST_URL is the base URL of linesman, REST_TOKEN a token with the scopes read and
+// submit. The exit status is 1 unless the task completed.
 package main
 
 import (
@@ -43,13 +42,13 @@ func run(ctx context.Context, prompt string) error {
 		return err
 	}
 	var submitted struct{ ID string }
-	if err := ask(ctx, "POST", "/v1/runs", task, &submitted); err != nil {
+	if err := call(ctx, "POST", "/v1/runs", task, &submitted); err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
 	fmt.Fprintln(os.Stderr, "run", submitted.ID)
 	path := "/v1/runs/" + submitted.ID
-	// A stream that breaks is opened again behind the last event that came;
-	// nothing is lost by it, and nothing comes twice.
+	// After a connection error the stream is resumed after the last event, so that
+	// no event is lost or duplicated.
 	for last, done := "", false; !done; {
 		if last, done, err = follow(ctx, path+"/events", last); err != nil {
 			return fmt.Errorf("events: %w", err)
@@ -59,8 +58,8 @@ func run(ctx context.Context, prompt string) error {
 		State, Summary string
 		FinalText      string `json:"finalText"`
 	}
-	// The record of a run follows its last event by a moment.
-	if err := ask(ctx, "GET", path+"/wait?timeout=10", nil, &end); err != nil {
+	// The run record can be updated shortly after the last event.
+	if err := call(ctx, "GET", path+"/wait?timeout=10", nil, &end); err != nil {
 		return fmt.Errorf("result: %w", err)
 	}
 	if end.State != "completed" {
@@ -70,35 +69,35 @@ func run(ctx context.Context, prompt string) error {
 	return nil
 }
 
-// ask sends a request and reads the JSON of its answer.
-func ask(ctx context.Context, method, path string, body []byte, v any) error {
-	answer, err := send(ctx, method, path, body, "Content-Type", "application/json")
+// call sends a request and decodes the JSON response into v.
+func call(ctx context.Context, method, path string, body []byte, v any) error {
+	response, err := send(ctx, method, path, body, "Content-Type", "application/json")
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	return json.NewDecoder(answer.Body).Decode(v)
+	defer response.Body.Close()
+	return json.NewDecoder(response.Body).Decode(v)
 }
 
-// follow prints the events behind one, and returns the last that came and
-// whether it was the run's last.
+// follow prints the events after the event with id last. It returns the id of the
+// last printed event, and whether it was the last event of the run.
 func follow(ctx context.Context, path, last string) (string, bool, error) {
-	answer, err := send(ctx, "GET", path, nil, "Accept", "text/event-stream", "Last-Event-ID", last)
+	response, err := send(ctx, "GET", path, nil, "Accept", "text/event-stream", "Last-Event-ID", last)
 	if err != nil {
 		return last, false, err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode == http.StatusNoContent {
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusNoContent {
 		return last, true, nil
 	}
 	var id, kind, data string
-	lines := bufio.NewReader(answer.Body)
+	lines := bufio.NewReader(response.Body)
 	for {
 		line, err := lines.ReadString('\n')
 		switch {
 		case ctx.Err() != nil:
 			return last, false, ctx.Err()
-		case err != nil: // it broke, at any byte; what is not whole comes again
+		case err != nil: // connection error: an incomplete event is sent again
 			return last, false, pause(ctx)
 		}
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
@@ -110,7 +109,7 @@ func follow(ctx context.Context, path, last string) (string, bool, error) {
 		case "data":
 			data = value
 		case "":
-			if value != "" || id == "" { // a comment, or nothing before the empty line
+			if value != "" || id == "" { // a comment, or an empty event
 				continue
 			}
 			fmt.Fprintln(os.Stderr, kind, data)
@@ -131,9 +130,10 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// send sends a request; an answer that is a problem is an error.
+// send sends a request. An HTTP error status is an error.
 func send(ctx context.Context, method, path string, body []byte, header ...string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(os.Getenv("REST_URL"), "/")+path, bytes.NewReader(body))
+	url := strings.TrimSuffix(os.Getenv("REST_URL"), "/") + path
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -143,17 +143,17 @@ func send(ctx context.Context, method, path string, body []byte, header ...strin
 			r.Header.Set(header[i], header[i+1])
 		}
 	}
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode < 400 {
-		return answer, nil
+	if response.StatusCode < 400 {
+		return response, nil
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	var problem struct{ Code, Detail string }
-	if err := json.NewDecoder(io.LimitReader(answer.Body, 1<<20)).Decode(&problem); err != nil || problem.Code == "" {
-		return nil, errors.New(answer.Status)
+	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&problem); err != nil || problem.Code == "" {
+		return nil, errors.New(response.Status)
 	}
 	return nil, fmt.Errorf("%s: %s", problem.Code, problem.Detail)
 }

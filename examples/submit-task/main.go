@@ -1,10 +1,10 @@
-// Command submit-task gives Codex a task, waits for its end, and prints one
-// line about what came of it.
+// Command submit-task submits a task to Codex over NATS, waits for its end, and
+// prints a summary of one line.
 //
 //	submit-task "Explain what this package does."
 //
-// NATS_URL, NATS_USER and NATS_PASSWORD say where to connect and as whom; the
-// user operator may submit tasks. It exits with 1 unless the task completed.
+// NATS_URL, NATS_USER and NATS_PASSWORD are the server and the credentials. The
+// user operator may submit tasks. The exit status is 1 unless the task completed.
 package main
 
 import (
@@ -37,27 +37,27 @@ func submit(ctx context.Context, prompt string) error {
 	user := os.Getenv("NATS_USER")
 	nc, err := nats.Connect(os.Getenv("NATS_URL"),
 		nats.UserInfo(user, os.Getenv("NATS_PASSWORD")),
-		nats.CustomInboxPrefix("_INBOX_"+user)) // each user may listen to its own inboxes only
+		nats.CustomInboxPrefix("_INBOX_"+user)) // a user may subscribe only to its own inboxes
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 
-	// The agent may read; to let it write, add "mode": "workspace-write" and
-	// "confirm": true.
+	// The agent may only read files. To allow writes, add "mode":
+	// "workspace-write" and "confirm": true.
 	var task struct {
 		ID string `json:"task_id"`
 	}
-	if err := ask(ctx, nc, "submit", map[string]any{"task": prompt}, &task); err != nil {
+	if err := call(ctx, nc, "submit", map[string]any{"task": prompt}, &task); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "run", task.ID)
 
-	// A wait ends with the task or with its own time, whichever comes first.
-	// The task goes on whatever becomes of who waits.
+	// A wait returns at the end of the task or after its timeout. The timeout does
+	// not affect the task.
 	var end struct{ State, Summary string }
 	for {
-		err := ask(ctx, nc, "wait", map[string]any{"task_id": task.ID, "timeout_sec": 60}, &end)
+		err := call(ctx, nc, "wait", map[string]any{"task_id": task.ID, "timeout_sec": 60}, &end)
 		var p *problem
 		if errors.As(err, &p) && p.Code == "TIMEOUT" {
 			continue
@@ -74,7 +74,7 @@ func submit(ctx context.Context, prompt string) error {
 	return nil
 }
 
-// problem is the error of an envelope.
+// problem is the error in an envelope.
 type problem struct {
 	Code      string
 	Message   string
@@ -83,19 +83,19 @@ type problem struct {
 
 func (p *problem) Error() string { return p.Code + ": " + p.Message }
 
-// ask sends one request, and reads the data of its answer.
-func ask(ctx context.Context, nc *nats.Conn, verb string, args, data any) error {
+// call sends a request and decodes the data of the response.
+func call(ctx context.Context, nc *nats.Conn, verb string, args, data any) error {
 	body, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second) // more than any wait that is asked for
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second) // longer than the timeout of any wait
 	defer cancel()
 	m, err := nc.RequestWithContext(ctx, "linesman.api."+verb, body)
 	if err != nil {
 		return fmt.Errorf("%s: %w", verb, err)
 	}
-	// An error without an envelope is told by headers alone.
+	// An error without an envelope has only headers.
 	if text := m.Header.Get("Nats-Service-Error"); len(m.Data) == 0 && text != "" {
 		return fmt.Errorf("%s: %s", verb, text)
 	}

@@ -1,11 +1,12 @@
-// Command webhook is told what becomes of runs: it takes the notifications of
-// linesman that are signed with HMAC-SHA256, and prints each once.
+// Command webhook receives notifications of linesman about runs, signed with
+// HMAC-SHA256, and prints each notification once.
 //
-//	WEBHOOK_SECRET=… webhook 127.0.0.1:8480     # behind something that does TLS
+//	WEBHOOK_SECRET=… webhook 127.0.0.1:8480     # behind a TLS proxy
 //
-// It answers 200 to what it has printed, also to a repeat, 503 while it is at
-// it, 409 to other bytes under a known key, and 401 to what is not signed.
-// While a secret is being changed WEBHOOK_SECRET is both, a space between them.
+// Responses: 200 for a processed notification, including retries; 503 while it is
+// still being processed; 409 for a different body with a known key; 401 for an
+// invalid signature. During a change of the secret WEBHOOK_SECRET contains both
+// secrets, separated by a space.
 package main
 
 import (
@@ -25,9 +26,14 @@ import (
 	"time"
 )
 
-const maxBody, window, maxKeys = 1 << 20, 300, 10_000 // bytes; seconds that a signature is good for; keys that are remembered
+const (
+	maxBody = 1 << 20 // bytes
+	window  = 300     // maximum difference between timestamp and clock, in seconds
+	maxKeys = 10_000  // stored idempotency keys
+)
 
-// receiver remembers the keys that it has seen; a real one does so on disk.
+// receiver deduplicates notifications by their keys. A production receiver stores
+// the keys on disk.
 type receiver struct {
 	secrets []string
 	now     func() int64 // Unix seconds
@@ -35,12 +41,12 @@ type receiver struct {
 
 	mu   sync.Mutex
 	seen map[string]delivery
-	keys []string // of those that are done, the oldest first
+	keys []string // of processed notifications, the oldest first
 }
 
 type delivery struct {
-	hash [32]byte // of the body
-	done bool
+	hash [32]byte // SHA-256 of the body
+	done bool     // processed
 }
 
 type notification struct {
@@ -50,8 +56,9 @@ type notification struct {
 	Status, Message string
 }
 
-// verify checks in the order of the contract: headers, timestamp, window,
-// signature; and refuses a body in which two readers may read two things.
+// verify checks headers, timestamp, window and signature, in the order of the
+// contract. It rejects a body with duplicate names, because parsers differ in their
+// interpretation.
 func verify(secrets []string, h http.Header, body []byte, now int64) (status int) {
 	stamp := h.Get("X-ADCP-Timestamp")
 	signature, known := strings.CutPrefix(h.Get("X-ADCP-Signature"), "sha256=")
@@ -59,23 +66,24 @@ func verify(secrets []string, h http.Header, body []byte, now int64) (status int
 	if !known || err != nil || at > now+window || at < now-window || len(signature) != 64 {
 		return http.StatusUnauthorized
 	}
-	good := false
+	valid := false
 	for _, secret := range secrets {
 		mac := hmac.New(sha256.New, []byte(secret))
 		fmt.Fprintf(mac, "%s.%s", stamp, body)
-		good = hmac.Equal([]byte(signature), []byte(hex.EncodeToString(mac.Sum(nil)))) || good
+		valid = hmac.Equal([]byte(signature), []byte(hex.EncodeToString(mac.Sum(nil)))) || valid
 	}
-	if !good {
+	if !valid {
 		return http.StatusUnauthorized
 	}
-	if !once(json.NewDecoder(bytes.NewReader(body))) {
+	if !uniqueNames(json.NewDecoder(bytes.NewReader(body))) {
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
 }
 
-// once reports whether a value is JSON in which no object has a name twice.
-func once(d *json.Decoder) bool {
+// uniqueNames reports whether the next value is valid JSON without duplicate names
+// in an object.
+func uniqueNames(d *json.Decoder) bool {
 	t, err := d.Token()
 	if open, ok := t.(json.Delim); err == nil && ok {
 		names := map[any]bool{}
@@ -87,7 +95,7 @@ func once(d *json.Decoder) bool {
 				}
 				names[name] = true
 			}
-			if !once(d) {
+			if !uniqueNames(d) {
 				return false
 			}
 		}
@@ -100,14 +108,14 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	status := http.StatusBadRequest
 	if body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxBody)); err == nil {
 		if status = verify(r.secrets, q.Header, body, r.now()); status == http.StatusOK {
-			status = r.take(body)
+			status = r.process(body)
 		}
 	}
 	w.WriteHeader(status)
 }
 
-// take does what a notification is for, once, and returns what to answer.
-func (r *receiver) take(body []byte) (status int) {
+// process processes a notification once, and returns the HTTP status.
+func (r *receiver) process(body []byte) (status int) {
 	var n notification
 	if json.Unmarshal(body, &n) != nil || len(n.Key) < 16 || len(n.Key) > 255 {
 		return http.StatusBadRequest
@@ -115,19 +123,19 @@ func (r *receiver) take(body []byte) (status int) {
 	hash := sha256.Sum256(body)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch known, there := r.seen[n.Key]; {
-	case there && known.hash != hash:
+	switch earlier, known := r.seen[n.Key]; {
+	case known && earlier.hash != hash:
 		return http.StatusConflict
-	case there && known.done:
+	case known && earlier.done:
 		return http.StatusOK
-	case there: // it is at it: the sender comes again
+	case known: // still being processed: the sender retries
 		return http.StatusServiceUnavailable
 	}
 	r.seen[n.Key] = delivery{hash: hash}
 	r.mu.Unlock()
 	err := r.work(n)
 	r.mu.Lock()
-	if err != nil { // the next attempt does it
+	if err != nil { // the next retry processes it
 		delete(r.seen, n.Key)
 		return http.StatusInternalServerError
 	}
@@ -141,14 +149,17 @@ func (r *receiver) take(body []byte) (status int) {
 
 func main() {
 	secrets := strings.Fields(os.Getenv("WEBHOOK_SECRET"))
-	if len(os.Args) != 2 || len(secrets) == 0 || slices.ContainsFunc(secrets, func(s string) bool { return len(s) < 32 }) {
+	if len(os.Args) != 2 || len(secrets) == 0 || slices.ContainsFunc(secrets,
+		func(s string) bool { return len(s) < 32 }) {
 		fmt.Fprintln(os.Stderr, "usage: webhook HOST:PORT, with a WEBHOOK_SECRET of 32 bytes or more")
 		os.Exit(2)
 	}
-	r := &receiver{secrets: secrets, now: func() int64 { return time.Now().Unix() }, seen: map[string]delivery{}, work: func(n notification) error {
+	work := func(n notification) error {
 		_, err := fmt.Printf("%q %q %q\n", n.Task, n.Status, n.Message)
 		return err
-	}}
+	}
+	now := func() int64 { return time.Now().Unix() }
+	r := &receiver{secrets: secrets, now: now, work: work, seen: map[string]delivery{}}
 	s := &http.Server{Addr: os.Args[1], Handler: r, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
 	fmt.Fprintln(os.Stderr, "webhook:", s.ListenAndServe())
 	os.Exit(1)

@@ -19,7 +19,7 @@ import (
 	"github.com/linesman/linesman/responder/adcp/adcptest"
 )
 
-// now is when the vectors are verified that say nothing else.
+// now is the default time of the vectors.
 const now = 1_700_000_000
 
 func header(stamp, signature string) http.Header {
@@ -62,41 +62,44 @@ func TestSignatureVectors(t *testing.T) {
 		t.Fatalf("%d and %d vectors", len(v.Vectors), len(v.Rejected))
 	}
 	malformed := 0
-	for _, one := range v.Vectors {
-		secrets := []string{strings.Repeat("another one ", 4), v.Secret} // as while it is being changed
-		got := verify(secrets, header(strconv.FormatInt(one.Timestamp, 10), one.Signature), []byte(one.Body), one.Timestamp+window)
+	for _, vector := range v.Vectors {
+		secrets := []string{strings.Repeat("another one ", 4), v.Secret} // as during a change of the secret
+		got := verify(secrets, header(strconv.FormatInt(vector.Timestamp, 10), vector.Signature), []byte(vector.Body),
+			vector.Timestamp+window)
 		want := http.StatusOK
-		if one.Action == "reject-malformed" || !json.Valid([]byte(one.Body)) {
+		if vector.Action == "reject-malformed" || !json.Valid([]byte(vector.Body)) {
 			want = http.StatusBadRequest
 			malformed++
 		}
 		if got != want {
-			t.Errorf("%s: %d, want %d", one.ID, got, want)
+			t.Errorf("%s: %d, want %d", vector.ID, got, want)
 		}
 	}
 	if malformed == 0 || malformed > 4 {
 		t.Errorf("%d vectors are malformed", malformed)
 	}
-	for _, one := range v.Rejected {
-		stamp := fmt.Sprint(one.Timestamp)
-		if n, ok := one.Timestamp.(float64); ok {
+	for _, vector := range v.Rejected {
+		stamp := fmt.Sprint(vector.Timestamp)
+		if n, ok := vector.Timestamp.(float64); ok {
 			stamp = strconv.FormatInt(int64(n), 10)
 		}
 		signature := ""
-		if one.Signature != nil {
-			signature = *one.Signature
+		if vector.Signature != nil {
+			signature = *vector.Signature
 		}
 		at := int64(now)
-		if one.Now != 0 {
-			at = one.Now
+		if vector.Now != 0 {
+			at = vector.Now
 		}
-		if got := verify([]string{v.Secret}, header(stamp, signature), []byte(one.Body), at); got != http.StatusUnauthorized {
-			t.Errorf("%s: %d", one.ID, got)
+		if got := verify([]string{v.Secret}, header(stamp, signature), []byte(vector.Body),
+			at); got != http.StatusUnauthorized {
+			t.Errorf("%s: %d", vector.ID, got)
 		}
 	}
-	good := v.Vectors[0]
-	for _, at := range []int64{good.Timestamp + window + 1, good.Timestamp - window - 1} {
-		if got := verify([]string{v.Secret}, header(strconv.FormatInt(good.Timestamp, 10), good.Signature), []byte(good.Body), at); got != http.StatusUnauthorized {
+	valid := v.Vectors[0]
+	for _, at := range []int64{valid.Timestamp + window + 1, valid.Timestamp - window - 1} {
+		if got := verify([]string{v.Secret}, header(strconv.FormatInt(valid.Timestamp, 10), valid.Signature),
+			[]byte(valid.Body), at); got != http.StatusUnauthorized {
 			t.Errorf("at %d: %d", at, got)
 		}
 	}
@@ -114,7 +117,7 @@ func post(r *receiver, body string) int {
 	return w.Code
 }
 
-func TestEachIsDoneOnce(t *testing.T) {
+func TestNotificationsAreProcessedOnce(t *testing.T) {
 	did := 0
 	var fail error
 	r := &receiver{secrets: []string{secret}, now: func() int64 { return now }, seen: map[string]delivery{}}
@@ -132,7 +135,7 @@ func TestEachIsDoneOnce(t *testing.T) {
 	} {
 		fail = tt.fail
 		if got := post(r, tt.body); got != tt.status || did != tt.done {
-			t.Errorf("request %d: %d, done %d times; want %d, %d", i, got, did, tt.status, tt.done)
+			t.Errorf("request %d: %d, processed %d times; want %d, %d", i, got, did, tt.status, tt.done)
 		}
 	}
 	w := httptest.NewRecorder()
@@ -141,16 +144,16 @@ func TestEachIsDoneOnce(t *testing.T) {
 	}
 }
 
-func TestARepeatComesTooEarly(t *testing.T) {
-	begun, finish := make(chan struct{}), make(chan struct{})
+func TestRetryDuringProcessing(t *testing.T) {
+	started, finish := make(chan struct{}), make(chan struct{})
 	r := &receiver{secrets: []string{secret}, now: func() int64 { return now }, seen: map[string]delivery{}}
-	r.work = func(notification) error { close(begun); <-finish; return nil }
+	r.work = func(notification) error { close(started); <-finish; return nil }
 	const body = `{"idempotency_key":"key-0123456789-1"}`
 	first := make(chan int)
 	go func() { first <- post(r, body) }()
-	<-begun
+	<-started
 	if got := post(r, body); got != 503 {
-		t.Errorf("while it is at it: %d", got)
+		t.Errorf("during processing: %d", got)
 	}
 	close(finish)
 	if got := <-first; got != 200 {
@@ -161,10 +164,10 @@ func TestARepeatComesTooEarly(t *testing.T) {
 	}
 }
 
-func TestNoMoreKeysAreRememberedThanThereMayBe(t *testing.T) {
+func TestNumberOfStoredKeysIsLimited(t *testing.T) {
 	r := &receiver{seen: map[string]delivery{}, work: func(notification) error { return nil }}
 	for i := range maxKeys + 100 {
-		if got := r.take(fmt.Appendf(nil, `{"idempotency_key":"key-%020d"}`, i)); got != 200 {
+		if got := r.process(fmt.Appendf(nil, `{"idempotency_key":"key-%020d"}`, i)); got != 200 {
 			t.Fatal(got)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package backendtest is the contract of a [normalizer.Backend] as tests. A
-// new agent is a package, recordings of the real program, and one call of [Run].
+// Package backendtest tests the contract of a [normalizer.Backend]. A new backend
+// needs a package, recordings of the real program, and one call of [Run].
 package backendtest
 
 import (
@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -25,23 +26,23 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Suite is what the contract needs to know of a backend.
+// Suite describes a backend and its recordings.
 type Suite struct {
 	Backend normalizer.Backend
-	// Corpus is a folder of recordings: NAME.jsonl is what the agent printed,
+	// Corpus is a folder of recordings: NAME.jsonl is the output of the agent,
 	// NAME.exit its exit status (128+N: ended by signal N).
 	Corpus string
-	// Golden is a folder with what they must become; -update writes it.
+	// Golden is a folder with the expected results; -update writes them.
 	Golden string
-	// Shown lists the members whose text may be seen in events, or steers
-	// the mapping, as paths of keys ("item.text"). All others are secret.
+	// Shown lists the members whose text may be in events or controls the
+	// mapping, as paths of keys ("item.text"). All others are secret.
 	Shown []string
-	// Recorded lists those of which something may be in the run record,
-	// though never in an event.
+	// Recorded lists the members whose text may be in the run record, but never
+	// in an event.
 	Recorded []string
 }
 
-// Run checks the whole contract.
+// Run checks the contract with all recordings.
 func Run(t *testing.T, s Suite) {
 	files, err := filepath.Glob(filepath.Join(s.Corpus, "*.jsonl"))
 	if err != nil || len(files) == 0 {
@@ -60,13 +61,13 @@ func Run(t *testing.T, s Suite) {
 			t.Run("EventsAreInBounds", func(t *testing.T) { Check(t, s.Backend.Agent(), whole) })
 			t.Run("RecordAgreesWithEvents", func(t *testing.T) { agree(t, fold.Record, whole, out) })
 			t.Run("ChunksDoNotMatter", func(t *testing.T) { s.chunks(t, out, log, whole) })
-			t.Run("ResumingDoesNotMatter", func(t *testing.T) { s.resume(t, out, log, whole) })
+			t.Run("RestoreDoesNotMatter", func(t *testing.T) { s.resume(t, out, log, whole) })
 			t.Run("SecretsStay", func(t *testing.T) { s.secrets(t, out) })
 		})
 	}
 }
 
-// Output is a run's start and its whole output, as one entry.
+// Output returns the log of a run: its start entry, and its output as one entry.
 func Output(out []byte) []runs.Entry {
 	log := []runs.Entry{{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: "run"})}}
 	if len(out) > 0 {
@@ -75,7 +76,7 @@ func Output(out []byte) []runs.Entry {
 	return log
 }
 
-// ExitEntry reads a recorded exit status.
+// ExitEntry returns the exit entry for a recorded exit status.
 func ExitEntry(tb testing.TB, file string) runs.Entry {
 	tb.Helper()
 	b, err := os.ReadFile(file)
@@ -96,11 +97,11 @@ func ExitEntry(tb testing.TB, file string) runs.Entry {
 // Fold folds a log from its beginning.
 func Fold(b normalizer.Backend, log []runs.Entry) ([]normalizer.Message, *normalizer.Fold) {
 	f := normalizer.NewFold(b, "T-local-test", 0)
-	var all []normalizer.Message
+	var messages []normalizer.Message
 	for i, e := range log {
-		f.Apply(uint64(i+1), e, func(m normalizer.Message) { all = append(all, m) })
+		f.Apply(uint64(i+1), e, func(m normalizer.Message) { messages = append(messages, m) })
 	}
-	return all, f
+	return messages, f
 }
 
 func (s Suite) golden(t *testing.T, name string, messages []normalizer.Message, record *runs.Record) {
@@ -142,19 +143,19 @@ func clip(b []byte) []byte {
 	return b
 }
 
-// Check reports every message that breaks a rule of the envelope.
+// Check reports every message that violates a rule of the envelope.
 func Check(tb interface{ Errorf(string, ...any) }, agent string, messages []normalizer.Message) {
 	for i, m := range messages {
 		if err := CheckBody(agent, m.Token, m.Body); err != nil {
 			tb.Errorf("message %d (line %d, part %d): %v: %s", i, m.Line, m.Part, err, clip(m.Body))
 		}
 		if last := i == len(messages)-1; m.Token == normalizer.CompletionToken && !last {
-			tb.Errorf("message %d is a completion, and not the last", i)
+			tb.Errorf("message %d is a completion, but not the last", i)
 		}
 	}
 }
 
-// CheckBody says which rule of the envelope a message breaks.
+// CheckBody returns an error if a message violates a rule of the envelope.
 func CheckBody(agent, token string, body []byte) error {
 	if !utf8.Valid(body) {
 		return fmt.Errorf("not UTF-8")
@@ -228,14 +229,11 @@ func checkFacet(data []byte) error {
 	if err := d.Decode(&facet); err != nil || facet.Schema != "agent_api.tools.structured.v1" {
 		return fmt.Errorf("no tools facet")
 	}
-	keys := []string{"backend_item_id", "bytes", "exit_code", "kind", "phase", "status", "thread_id", "tool_name", "tool_use_id", "turn_id"}
-	var have []string
-	for k := range facet.Tool {
-		have = append(have, k)
-	}
-	slices.Sort(have)
-	if !slices.Equal(keys, have) {
-		return fmt.Errorf("facet with keys %v", have)
+	keys := []string{"backend_item_id", "bytes", "exit_code", "kind", "phase", "status", "thread_id", "tool_name",
+		"tool_use_id", "turn_id"}
+	got := slices.Sorted(maps.Keys(facet.Tool))
+	if !slices.Equal(keys, got) {
+		return fmt.Errorf("facet with keys %v", got)
 	}
 	return nil
 }
@@ -250,7 +248,8 @@ func agree(t *testing.T, r *runs.Record, messages []normalizer.Message, out []by
 	if !reflect.DeepEqual(counts, r.Events) {
 		t.Errorf("record counts %v, published %v", r.Events, counts)
 	}
-	if lines := int64(bytes.Count(out, []byte{'\n'})); r.Bytes != int64(len(out)) || r.Lines < lines || r.Lines > lines+1 {
+	if lines := int64(bytes.Count(out, []byte{'\n'})); r.Bytes != int64(len(out)) ||
+		r.Lines < lines || r.Lines > lines+1 {
 		t.Errorf("record has %d lines, %d bytes; the output %d, %d", r.Lines, r.Bytes, lines, len(out))
 	}
 	if size := len(r.JSON()); size > runs.MaxRecord {
@@ -261,33 +260,33 @@ func agree(t *testing.T, r *runs.Record, messages []normalizer.Message, out []by
 	}
 }
 
-// bare is a message without what depends on how its line was cut.
-type bare struct {
+// content is a message without the fields that depend on entry boundaries.
+type content struct {
 	line  uint64
 	part  int
 	token string
 	body  string
 }
 
-func strip(messages []normalizer.Message) []bare {
-	out := make([]bare, len(messages))
+func contents(messages []normalizer.Message) []content {
+	out := make([]content, len(messages))
 	for i, m := range messages {
-		out[i] = bare{m.Line, m.Part, m.Token, string(m.Body)}
+		out[i] = content{m.Line, m.Part, m.Token, string(m.Body)}
 	}
 	return out
 }
 
-// chunks cuts the output anywhere, repeats and overlaps pieces of it.
+// chunks splits the output at any offsets, with duplicate and overlapping entries.
 func (s Suite) chunks(t *testing.T, out []byte, log []runs.Entry, want []normalizer.Message) {
 	_, whole := Fold(s.Backend, log)
 	rapid.Check(t, func(t *rapid.T) {
 		got, fold := Fold(s.Backend, cutUp(t, out, log))
-		if !slices.Equal(strip(got), strip(want)) {
-			t.Errorf("cut otherwise, the events differ")
+		if !slices.Equal(contents(got), contents(want)) {
+			t.Errorf("the events depend on entry boundaries")
 		}
-		fold.Record.Seq = whole.Record.Seq // counts entries, and there are more now
+		fold.Record.Seq = whole.Record.Seq // depends on the number of entries
 		if got, want := fold.Record.JSON(), whole.Record.JSON(); !bytes.Equal(got, want) {
-			t.Errorf("cut otherwise, the record differs:\n%s\n%s", got, want)
+			t.Errorf("the record depends on entry boundaries:\n%s\n%s", got, want)
 		}
 	})
 }
@@ -305,7 +304,7 @@ func cutUp(t *rapid.T, out []byte, log []runs.Entry) []runs.Entry {
 	return append(entries, log[len(log)-1])
 }
 
-// resume saves the state behind any entry, and goes on from what was saved.
+// resume saves and restores the state after any entries.
 func (s Suite) resume(t *testing.T, out []byte, log []runs.Entry, want []normalizer.Message) {
 	_, unbroken := Fold(s.Backend, log)
 	rapid.Check(t, func(t *rapid.T) {
@@ -340,20 +339,20 @@ func (s Suite) resume(t *testing.T, out []byte, log []runs.Entry, want []normali
 				t.Fatal(err)
 			}
 			before := len(got)
-			for j := from; j <= i; j++ { // what the state does not hold is read again
+			for j := from; j <= i; j++ { // replay the bytes that are not in the state
 				f.Apply(uint64(j+1), entries[j], take)
 			}
 			if len(got) != before {
-				t.Fatal("what was seen gave events again")
+				t.Fatal("the replay resulted in events")
 			}
 		}
-		if !slices.Equal(strip(got), strip(want)) {
-			t.Errorf("resumed, the events differ")
+		if !slices.Equal(contents(got), contents(want)) {
+			t.Errorf("the events differ after Restore")
 		}
 		record := *f.Record
-		record.Seq = unbroken.Record.Seq // counts entries, and there are more now
+		record.Seq = unbroken.Record.Seq // depends on the number of entries
 		if got, want := record.JSON(), unbroken.Record.JSON(); !bytes.Equal(got, want) {
-			t.Errorf("resumed, the record differs:\n%s\n%s", got, want)
+			t.Errorf("the record differs after Restore:\n%s\n%s", got, want)
 		}
 	})
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/linesman/linesman/normalizer"
 )
 
-// Expect reports where messages are not the wanted ones. A wanted one is an
-// envelope as JSON, without its agent_kind and without the fields that are null.
+// Expect compares messages with the expected envelopes in want, which are JSON
+// without agent_kind and without null fields.
 func Expect(tb testing.TB, agent string, messages []normalizer.Message, want ...string) {
 	tb.Helper()
 	Check(tb, agent, messages)
 	for i, m := range messages {
 		if i >= len(want) {
-			tb.Errorf("message %d is one too many: %s", i+1, clip(m.Body))
+			tb.Errorf("message %d is unexpected: %s", i+1, clip(m.Body))
 			continue
 		}
 		got := envelope(tb, m.Body)

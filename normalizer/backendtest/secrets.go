@@ -13,9 +13,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// secrets puts random sentinels into every text that is not shown, adds
-// unknown members, and tears lines. No sentinel may come out: not in an event,
-// and in the record, at any time, only that of a text that may be recorded.
+// secrets adds random sentinels to all texts that are not in Shown, adds unknown
+// members, and damages lines. No event may contain a sentinel. The record may
+// contain only the sentinel of texts in Recorded.
 func (s Suite) secrets(t *testing.T, out []byte) {
 	var values []any
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{'\n'}), []byte{'\n'}) {
@@ -36,17 +36,17 @@ func (s Suite) secrets(t *testing.T, out []byte) {
 				t.Fatal(err)
 			}
 			switch rapid.IntRange(0, 9).Draw(t, "damage") {
-			case 0: // torn
+			case 0: // truncated
 				b = b[:rapid.IntRange(0, len(b)).Draw(t, "length")]
-			case 1: // something else altogether
+			case 1: // not JSON
 				b = []byte(sentinel + string(b))
 			case 2: // not UTF-8
 				b = append(b, 0xff)
 			case 3: // an unknown type
 				b = []byte(fmt.Sprintf(`{"type":%q,"item":{"type":%q}}`, sentinel, sentinel))
-			case 4: // a number's place
+			case 4: // instead of a number
 				b = bytes.ReplaceAll(b, []byte(`"exit_code":0`), []byte(fmt.Sprintf(`"exit_code":%q`, sentinel)))
-			case 5: // a type's place
+			case 5: // instead of a type
 				b = bytes.ReplaceAll(b, []byte(`"item.completed"`), []byte(fmt.Sprintf(`{"x":%q}`, sentinel)))
 			}
 			log.Write(b)
@@ -73,8 +73,8 @@ func (s Suite) secrets(t *testing.T, out []byte) {
 	})
 }
 
-// taint copies v with every text that is not shown replaced, and a secret
-// member added to every object.
+// taint copies v, adds sentinels to all texts that are not in Shown, and adds
+// secret members to objects.
 func (s Suite) taint(t *rapid.T, v any, path, sentinel, recorded string) any {
 	switch v := v.(type) {
 	case string:

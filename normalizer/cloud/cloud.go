@@ -1,13 +1,13 @@
-// Package cloud reads what our own driver writes about a task in Codex Cloud:
-// a line for each change that it saw.
+// Package cloud is the backend of tasks in Codex Cloud. It reads the lines that
+// package responder/cloud writes, one for each change of a task.
 //
 //	{"type":"cloud.submitted","id":…,"url":…,"environment":…,"attempts":…}
-//	{"type":"cloud.status","status":"pending|ready|applied|error","title":…,"environment":…,"files":…,"added":…,"removed":…}
+//	{"type":"cloud.status","status":"pending|ready|applied|error",
+//	 "title":…,"environment":…,"files":…,"added":…,"removed":…}
 //	{"type":"cloud.diff","files":[{"path":…,"kind":…}],"added":…,"removed":…,"diff":…}
 //
-// Events show the status word and nothing else. What a task is called, where
-// its page is and what it changed come from outside, so they stay in the raw
-// log; the run record keeps the few facts that an answer needs.
+// Events contain only the status. Title, URL and diff are external data and stay
+// in the raw log. The run record has the facts that answers need.
 package cloud
 
 import (
@@ -21,19 +21,19 @@ import (
 // Agent is the agent kind of a run in Codex Cloud.
 const Agent = "codex_cloud"
 
-// Backend is Codex Cloud.
+// Backend is the backend of Codex Cloud.
 type Backend struct{}
 
-// Agent is "codex_cloud".
+// Agent returns "codex_cloud".
 func (Backend) Agent() string { return Agent }
 
-// Dialect reads one run in Codex Cloud.
+// Dialect returns the dialect of a new run in Codex Cloud.
 func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
 
-// dialect knows nothing of earlier lines: each one says all that it means.
+// dialect has no state: every line is independent of earlier lines.
 type dialect struct{ s scan.Scanner }
 
-// line is what is kept of one line. Where a key occurs twice the first one counts.
+// line has the values of one line. The first of duplicate keys counts.
 type line struct {
 	typ, id, url, environment, attempts scan.Value
 	status, files, added, removed, diff scan.Value
@@ -42,13 +42,10 @@ type line struct {
 
 // Line implements [normalizer.Dialect].
 func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
-	defer d.s.Reset(nil) // lets go of the line
+	defer d.s.Reset(nil) // release the line
 	var l line
-	switch l.scan(&d.s, raw) {
-	case scan.InvalidUTF8:
-		return normalizer.InvalidUTF8
-	case scan.InvalidJSON:
-		return normalizer.InvalidJSON
+	if fault := normalizer.ScanFault(l.scan(&d.s, raw)); fault != normalizer.NoFault {
+		return fault
 	}
 	switch {
 	case !l.typ.IsString():
@@ -56,11 +53,11 @@ func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
 	case l.typ.Equal("cloud.submitted"):
 		return l.submitted(out)
 	case l.typ.Equal("cloud.status"):
-		return l.changed(out)
+		return l.statusChanged(out)
 	case l.typ.Equal("cloud.diff"):
-		return l.differs(out)
+		return l.diffChanged(out)
 	}
-	unknown(out)
+	out.Unknown()
 	return normalizer.NoFault
 }
 
@@ -107,14 +104,15 @@ func (l *line) submitted(out *normalizer.Out) normalizer.Fault {
 	}
 	out.Facts.Turn, out.Facts.Activity = runs.TurnStarted, "Working in the cloud"
 	out.Facts.Cloud = &runs.Cloud{
-		ID: l.id.Text(), URL: l.url.Text(), Environment: l.environment.Text(), Status: runs.CloudPending, Attempts: count(l.attempts),
+		ID: l.id.Text(), URL: l.url.Text(), Environment: l.environment.Text(),
+		Status: runs.CloudPending, Attempts: count(l.attempts),
 	}
 	out.Event(normalizer.StatusMessage("cloud task submitted", nil))
 	return normalizer.NoFault
 }
 
-// changed maps a status. The end of the task is the end of its only turn.
-func (l *line) changed(out *normalizer.Out) normalizer.Fault {
+// statusChanged maps a status. The end of the task is the end of its only turn.
+func (l *line) statusChanged(out *normalizer.Out) normalizer.Fault {
 	if !l.status.IsString() {
 		return normalizer.InvalidPayload
 	}
@@ -127,7 +125,7 @@ func (l *line) changed(out *normalizer.Out) normalizer.Fault {
 		out.Facts.Turn = runs.TurnFailed
 		out.Facts.Error, out.Facts.ErrorSource = "the cloud task ended in error", runs.ErrorTurn
 	default:
-		unknown(out)
+		out.Unknown()
 		return normalizer.NoFault
 	}
 	out.Facts.Cloud = &runs.Cloud{
@@ -138,7 +136,7 @@ func (l *line) changed(out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
-func (l *line) differs(out *normalizer.Out) normalizer.Fault {
+func (l *line) diffChanged(out *normalizer.Out) normalizer.Fault {
 	if !l.diff.IsString() {
 		return normalizer.InvalidPayload
 	}
@@ -152,10 +150,7 @@ func (l *line) differs(out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
-// maxEdits is how many files of a diff are told; more are only counted.
-const maxEdits = 3 * runs.MaxPaths
-
-// edits are the files of a diff, as far as they can be read.
+// edits returns the files of a diff. Invalid ones are ignored.
 func (l *line) edits() (edits []runs.Edit, more int) {
 	if l.files.Kind != scan.Array {
 		return nil, 0
@@ -181,7 +176,7 @@ func (l *line) edits() (edits []runs.Edit, more int) {
 		}
 		switch {
 		case f.Path == "":
-		case len(edits) == maxEdits:
+		case len(edits) == runs.MaxEdits:
 			more++
 		default:
 			edits = append(edits, e)
@@ -190,22 +185,17 @@ func (l *line) edits() (edits []runs.Edit, more int) {
 	return edits, more
 }
 
-func unknown(out *normalizer.Out) {
-	out.Facts.Unknown = true
-	out.Event(normalizer.Event{Kind: normalizer.Unknown})
-}
-
-// count is a number of things, 0 where it is none or beyond any sense.
+// count returns the value of v, or 0 if v is not an integer from 0 to one billion.
 func count(v scan.Value) int {
-	const most = 1_000_000_000
+	const limit = 1_000_000_000
 	n, ok := v.Int()
-	if !ok || n < 0 || n > most {
+	if !ok || n < 0 || n > limit {
 		return 0
 	}
 	return int(n)
 }
 
-// State implements [normalizer.Dialect]: there is none.
+// State implements [normalizer.Dialect]. There is no state.
 func (d *dialect) State() ([]byte, error) { return nil, nil }
 
 // Restore implements [normalizer.Dialect].

@@ -1,18 +1,10 @@
 package cloud_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"unicode"
-	"unicode/utf8"
 
-	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/runs"
@@ -28,17 +20,18 @@ func TestContract(t *testing.T) {
 }
 
 const (
-	submitted = `{"type":"cloud.submitted","id":"task_e_1","url":"https://chatgpt.com/codex/tasks/task_e_1","environment":"env","attempts":1}`
-	pending   = `{"type":"cloud.status","status":"pending"}`
-	ready     = `{"type":"cloud.status","status":"ready","files":1,"added":2,"removed":3}`
-	applied   = `{"type":"cloud.status","status":"applied"}`
-	failed    = `{"type":"cloud.status","status":"error"}`
-	diff      = `{"type":"cloud.diff","files":[],"diff":"d"}`
+	submitted = `{"type":"cloud.submitted","id":"task_e_1","url":"https://chatgpt.com/codex/tasks/task_e_1",` +
+		`"environment":"env","attempts":1}`
+	pending = `{"type":"cloud.status","status":"pending"}`
+	ready   = `{"type":"cloud.status","status":"ready","files":1,"added":2,"removed":3}`
+	applied = `{"type":"cloud.status","status":"applied"}`
+	failed  = `{"type":"cloud.status","status":"error"}`
+	diff    = `{"type":"cloud.diff","files":[],"diff":"d"}`
 )
 
-// TestStateFollowsTheTask: a driver ends a log with the end of its input,
-// which says nothing; what the task became is in its lines.
-func TestStateFollowsTheTask(t *testing.T) {
+// The exit entry of a cloud run is always the end of input. The lines determine
+// the state.
+func TestLinesDetermineTheState(t *testing.T) {
 	for _, c := range []struct {
 		lines  []string
 		state  runs.State
@@ -47,14 +40,15 @@ func TestStateFollowsTheTask(t *testing.T) {
 		{[]string{submitted, pending, ready, diff}, runs.StateCompleted, ""},
 		{[]string{submitted, applied}, runs.StateCompleted, ""},
 		{[]string{submitted, pending, failed}, runs.StateFailed, "turn failed"},
-		{[]string{submitted, ready, pending, failed}, runs.StateFailed, "turn failed"}, // it was asked for more
+		{[]string{submitted, ready, pending, failed}, runs.StateFailed, "turn failed"}, // the task was resumed
 		{[]string{submitted, pending}, runs.StateFailed, "no terminal event"},
 	} {
 		log := append(backendtest.Output([]byte(strings.Join(c.lines, "\n")+"\n")),
 			runs.Entry{Kind: runs.Exited, Time: 3_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonEOF})})
 		messages, fold := backendtest.Fold(cloud.Backend{}, log)
-		if r := fold.Record; r.State == runs.StateFailed && c.reason == "turn failed" && r.ErrorContext().Message != "the cloud task ended in error" {
-			t.Errorf("%q: why: %q", c.lines, r.ErrorContext().Message)
+		if r := fold.Record; r.State == runs.StateFailed && c.reason == "turn failed" &&
+			r.ErrorContext().Message != "the cloud task ended in error" {
+			t.Errorf("%q: message %q", c.lines, r.ErrorContext().Message)
 		}
 		if r := fold.Record; r.State != c.state || r.Reason != c.reason {
 			t.Errorf("%q: %s (%s), want %s (%s)", c.lines, r.State, r.Reason, c.state, c.reason)
@@ -66,7 +60,8 @@ func TestStateFollowsTheTask(t *testing.T) {
 }
 
 func TestEventsShowTheStatusWordAlone(t *testing.T) {
-	messages, _ := backendtest.Fold(cloud.Backend{}, backendtest.Output([]byte(strings.Join([]string{submitted, pending, ready, diff, applied, failed}, "\n")+"\n")))
+	out := strings.Join([]string{submitted, pending, ready, diff, applied, failed}, "\n") + "\n"
+	messages, _ := backendtest.Fold(cloud.Backend{}, backendtest.Output([]byte(out)))
 	backendtest.Expect(t, cloud.Agent, messages,
 		`{"kind":"Status","channel":"status","message":"cloud task submitted"}`,
 		`{"kind":"Status","channel":"status","message":"cloud task pending"}`,
@@ -76,12 +71,14 @@ func TestEventsShowTheStatusWordAlone(t *testing.T) {
 		`{"kind":"Status","channel":"status","message":"cloud task error"}`)
 }
 
-func TestDiffTellsWhatBecameOfFiles(t *testing.T) {
+func TestDiffSetsFiles(t *testing.T) {
 	_, fold := backendtest.Fold(cloud.Backend{}, backendtest.Output([]byte(
-		`{"type":"cloud.diff","files":[{"path":"m","kind":"update"},{"path":"a","kind":"add"},{"path":"d","kind":"delete"},{"path":"x","kind":"eaten"},{"path":"","kind":"add"}],`+
+		`{"type":"cloud.diff","files":[{"path":"m","kind":"update"},{"path":"a","kind":"add"},{"path":"d",`+
+			`"kind":"delete"},{"path":"x","kind":"eaten"},{"path":"","kind":"add"}],`+
 			`"unlisted":4,"added":5,"removed":2,"diff":"S3CR3T"}`+"\n")))
 	r := fold.Record
-	if r.Files == nil || fmt.Sprint(r.Files.Modified, r.Files.Added, r.Files.Deleted, r.Files.Unlisted) != "[m] [a] [d] 4" ||
+	if r.Files == nil ||
+		fmt.Sprint(r.Files.Modified, r.Files.Added, r.Files.Deleted, r.Files.Unlisted) != "[m] [a] [d] 4" ||
 		r.Files.LinesChanged == nil || *r.Files.LinesChanged != 7 || r.Cloud.Added != 5 || r.Cloud.Removed != 2 {
 		t.Errorf("record %s", r.JSON())
 	}
@@ -90,41 +87,4 @@ func TestDiffTellsWhatBecameOfFiles(t *testing.T) {
 	}
 }
 
-// FuzzLine: whatever a line holds, it gives events within their bounds, at
-// least one unless it is blank, and a bounded record; and it is called
-// invalid just where encoding/json cannot decode it.
-func FuzzLine(f *testing.F) {
-	files, err := filepath.Glob("testdata/corpus/*.jsonl")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no recordings, %v", err)
-	}
-	for _, file := range files {
-		out, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for line := range bytes.Lines(out) {
-			f.Add(line)
-		}
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		line = bytes.TrimSuffix(line, []byte{'\n'})
-		if bytes.IndexByte(line, '\n') >= 0 {
-			return // several
-		}
-		messages, fold := backendtest.Fold(cloud.Backend{}, backendtest.Output(slices.Concat(line, []byte{'\n'})))
-		backendtest.Check(t, cloud.Agent, messages)
-		if blank := utf8.Valid(line) && len(bytes.TrimFunc(line, unicode.IsSpace)) == 0; blank != (len(messages) == 0) {
-			t.Errorf("%d messages of a line that is blank: %v", len(messages), blank)
-		}
-		if size := len(fold.Record.JSON()); size > runs.MaxRecord {
-			t.Errorf("a record of %d bytes", size)
-		}
-		var out normalizer.Out
-		var v any
-		fault := cloud.Backend{}.Dialect().Line(line, &out)
-		if invalid := json.Unmarshal(line, &v) != nil; utf8.Valid(line) && invalid != (fault == normalizer.InvalidJSON) {
-			t.Errorf("fault %d, encoding/json refuses it: %v", fault, invalid)
-		}
-	})
-}
+func FuzzLine(f *testing.F) { backendtest.FuzzLine(f, cloud.Backend{}, "testdata/corpus") }

@@ -12,7 +12,7 @@ import (
 	"github.com/linesman/linesman/test/bench/corpus"
 )
 
-// corpora are what the scan is measured with, 15 and 36 MB.
+// corpora are the inputs of the benchmarks, 15 and 36 MB.
 var corpora = []struct {
 	name  string
 	make  func(lines int) []byte
@@ -22,8 +22,8 @@ var corpora = []struct {
 	{"mix", corpus.Mix, 20_000},
 }
 
-// reference does with gjson what the scan does: it validates JSON and UTF-8,
-// and picks the same fields of line and item.
+// reference does the same as the scan with gjson: it validates JSON and UTF-8, and
+// reads the same fields of line and item.
 type reference struct {
 	typ, threadID, turnID, message, id, itemType, status, text, tool string
 	usage, result                                                    gjson.Result
@@ -76,8 +76,7 @@ func (r *reference) scan(line []byte) bool {
 	return true
 }
 
-// TestReferenceReadsTheSame: a comparison with a reference that does less
-// would be worth nothing.
+// The comparison is only valid if the reference does the same work.
 func TestReferenceReadsTheSame(t *testing.T) {
 	for _, c := range corpora {
 		var l line
@@ -87,23 +86,25 @@ func TestReferenceReadsTheSame(t *testing.T) {
 				t.Fatalf("%s: not valid: %.200s", c.name, raw)
 			}
 			it := &l.item
-			if l.typ.Text() != r.typ || l.message.Text() != r.message || it.typ.Text() != r.itemType || it.text.Text() != r.text ||
-				it.tool.Text() != r.tool || it.status.Text() != r.status || it.stdout.Len != r.stdout || string(it.result.Raw) != r.result.Raw {
-				t.Fatalf("%s: read otherwise: %.200s", c.name, raw)
+			if l.typ.Text() != r.typ || l.message.Text() != r.message || it.typ.Text() != r.itemType ||
+				it.text.Text() != r.text ||
+				it.tool.Text() != r.tool || it.status.Text() != r.status || it.stdout.Len != r.stdout ||
+				string(it.result.Raw) != r.result.Raw {
+				t.Fatalf("%s: different fields: %.200s", c.name, raw)
 			}
-			l.forget()
+			l.reset()
 		}
 	}
 }
 
-func TestScanAllocatesNothing(t *testing.T) {
+func TestScanDoesNotAllocate(t *testing.T) {
 	for _, c := range corpora {
 		var l line
 		lines := corpus.Lines(c.make(2_000))
 		if n := testing.AllocsPerRun(3, func() {
 			for _, raw := range lines {
 				l.scan(raw)
-				l.forget()
+				l.reset()
 			}
 		}); n != 0 {
 			t.Errorf("%s: %v allocations in %d lines", c.name, n, len(lines))
@@ -124,7 +125,7 @@ func BenchmarkScan(b *testing.B) {
 					if l.scan(raw) != scan.OK {
 						b.Fatal("not valid")
 					}
-					l.forget()
+					l.reset()
 				}
 			}
 			perLine(b, len(lines))
@@ -152,9 +153,9 @@ func BenchmarkReference(b *testing.B) {
 	}
 }
 
-// BenchmarkScanAgainstReference measures both by turns, since the same code
-// runs at another speed a minute later, and reports the median of the ratios
-// as x-gjson: how many times faster the scan is.
+// BenchmarkScanAgainstReference alternates both, because the speed of a machine
+// varies over time. It reports the median of the ratios of their durations as
+// x-gjson.
 func BenchmarkScanAgainstReference(b *testing.B) {
 	for _, c := range corpora {
 		b.Run(c.name, func(b *testing.B) {
@@ -167,7 +168,7 @@ func BenchmarkScanAgainstReference(b *testing.B) {
 				start := time.Now()
 				for _, raw := range lines {
 					l.scan(raw)
-					l.forget()
+					l.reset()
 				}
 				ours := time.Since(start)
 				start = time.Now()
@@ -178,7 +179,7 @@ func BenchmarkScanAgainstReference(b *testing.B) {
 			}
 			slices.Sort(ratios)
 			b.ReportMetric(ratios[len(ratios)/2], "x-gjson")
-			b.ReportMetric(0, "ns/op") // of both together: it says nothing
+			b.ReportMetric(0, "ns/op") // meaningless: the total of both
 		})
 	}
 }

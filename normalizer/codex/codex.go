@@ -1,9 +1,13 @@
-// Package codex reads what `codex exec --json` prints.
+// Package codex is the backend of the Codex CLI. It reads the output of
+// `codex exec --json`.
 //
-// The mapping is an allow-list: a line is scanned once, the fields named in
-// line.go are kept, all else is skipped. Arguments, queries and prompts are
-// measured at most, never copied. Commands, outputs, paths and to-do lists go
-// into the facts for the run record (facts.go), never into an event.
+//	line ─▶ line.go: scan the allowed fields ─┬─▶ codex.go: events
+//	                                          └─▶ facts.go: facts for the run record
+//
+// The mapping is an allow-list: each line is scanned once, and only the fields in
+// line.go are kept. Events never contain arguments, queries, prompts, commands,
+// outputs, paths or to-do lists, but may contain their lengths. The facts for the
+// run record contain parts of commands, outputs, paths and to-do lists.
 package codex
 
 import (
@@ -19,39 +23,36 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Backend is the Codex CLI.
+// Backend is the backend of the Codex CLI.
 type Backend struct{}
 
-// Agent is "codex".
+// Agent returns "codex".
 func (Backend) Agent() string { return "codex" }
 
-// Dialect reads one run of the Codex CLI.
+// Dialect returns the dialect of a new run of the Codex CLI.
 func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
 
-// dialect keeps the context of a run: which thread and which turn its lines
-// belong to. Codex numbers no turns, so they are counted here.
+// dialect has the current thread and turn of a run. Codex does not number turns,
+// so the dialect counts them.
 type dialect struct {
 	line   line
 	thread string
 	turn   string
-	turns  int64 // synthetic turn ids given so far
+	turns  int64 // number of synthetic turn ids so far
 }
 
 // Line implements [normalizer.Dialect].
 func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
-	fault := normalizer.InvalidJSON
-	switch d.line.scan(raw) {
-	case scan.OK:
-		fault = d.mean(out)
-	case scan.InvalidUTF8:
-		fault = normalizer.InvalidUTF8
+	fault := normalizer.ScanFault(d.line.scan(raw))
+	if fault == normalizer.NoFault {
+		fault = d.mapLine(out)
 	}
-	d.line.forget()
+	d.line.reset()
 	return fault
 }
 
-// mean says what the line means that was scanned.
-func (d *dialect) mean(out *normalizer.Out) normalizer.Fault {
+// mapLine maps the scanned line to out.
+func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	l := &d.line
 	if !l.typ.IsString() {
 		return normalizer.MissingType
@@ -64,21 +65,21 @@ func (d *dialect) mean(out *normalizer.Out) normalizer.Fault {
 	case "thread.started", "thread.resumed":
 		return d.threadStarted(out)
 	case "turn.started":
-		d.adoptThread(out)
+		d.updateThread(out)
 		d.startTurn()
 		out.Facts.Turn = runs.TurnStarted
 		out.Event(normalizer.StatusMessage("turn started", nil))
 	case "turn.completed":
-		d.adoptThread(out)
+		d.updateThread(out)
 		d.turn = ""
 		out.Facts.Turn = runs.TurnCompleted
 		out.Facts.Usage = l.usage.totals()
 		out.Event(normalizer.StatusMessage("turn completed", l.usage.data()))
 	case "turn.failed":
-		d.adoptThread(out)
+		d.updateThread(out)
 		d.turn = ""
 		out.Facts.Turn = runs.TurnFailed
-		complain(l.errorMessage, runs.ErrorTurn, out)
+		turnError(l.errorMessage, out)
 		out.Event(normalizer.StatusMessage("turn failed", nil))
 	case "error":
 		if !l.message.IsString() {
@@ -96,19 +97,19 @@ func (d *dialect) mean(out *normalizer.Out) normalizer.Fault {
 	case "item.failed":
 		return d.item(failed, out)
 	default:
-		unknown(out)
+		out.Unknown()
 	}
 	return normalizer.NoFault
 }
 
 func (d *dialect) threadStarted(out *normalizer.Out) normalizer.Fault {
 	l := &d.line
-	id := name(l.threadID)
+	id := trimmedText(l.threadID)
 	if id == "" {
-		id = name(l.conversationID)
+		id = trimmedText(l.conversationID)
 	}
 	if id == "" {
-		id = name(l.id)
+		id = trimmedText(l.id)
 	}
 	if id == "" {
 		return normalizer.MissingThreadID
@@ -119,9 +120,9 @@ func (d *dialect) threadStarted(out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
-// adoptThread takes the thread that a turn's line names, if it names one.
-func (d *dialect) adoptThread(out *normalizer.Out) {
-	if id := d.line.ownThread(); id != "" {
+// updateThread sets the thread to that of the line, if the line has a thread id.
+func (d *dialect) updateThread(out *normalizer.Out) {
+	if id := d.line.lineThread(); id != "" {
 		d.setThread(id, out)
 	}
 }
@@ -136,9 +137,9 @@ func (d *dialect) setThread(id string, out *normalizer.Out) {
 
 func (d *dialect) startTurn() {
 	l := &d.line
-	id := name(l.turnID)
+	id := trimmedText(l.turnID)
 	if id == "" {
-		id = name(l.id)
+		id = trimmedText(l.id)
 	}
 	switch {
 	case id == "":
@@ -150,7 +151,7 @@ func (d *dialect) startTurn() {
 	d.turn = id
 }
 
-// step is what a line says of an item.
+// step is the state change of an item.
 type step uint8
 
 const (
@@ -206,7 +207,7 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		out.Event(normalizer.ReasoningText(it.text.Text()))
 	case it.typ.Equal("todo_list"):
 		d.todo(s, out)
-		out.Event(normalizer.StatusMessage(todo[s], nil))
+		out.Event(normalizer.StatusMessage(todoMessages[s], nil))
 	case it.typ.Equal("error"):
 		if !it.message.IsString() {
 			return normalizer.InvalidPayload
@@ -215,24 +216,21 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorItem
 		out.Event(normalizer.ErrorMessage(text))
 	default:
-		unknown(out)
+		out.Unknown()
 	}
 	return normalizer.NoFault
 }
 
-var todo = [...]string{started: "todo list started", updated: "todo list updated", completed: "todo list completed"}
-
-func unknown(out *normalizer.Out) {
-	out.Facts.Unknown = true
-	out.Event(normalizer.Event{Kind: normalizer.Unknown})
+var todoMessages = [...]string{
+	started: "todo list started", updated: "todo list updated", completed: "todo list completed",
 }
 
-// tool makes the event of a tool call's step. It takes whatever is there: a
-// field that is missing or of another type is null or 0.
+// tool maps a step of a tool call. A field that is missing or has another type
+// becomes null or 0.
 func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	l, it := &d.line, &d.line.item
 	f := normalizer.Facet{
-		ItemID: name(it.id), ThreadID: l.ownThread(), TurnID: name(l.turnID), Kind: kind,
+		ItemID: trimmedText(it.id), ThreadID: l.lineThread(), TurnID: trimmedText(l.turnID), Kind: kind,
 	}
 	if f.ThreadID == "" {
 		f.ThreadID = d.thread
@@ -245,7 +243,7 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 		f.ToolName = it.tool.Text()
 	}
 	if s != failed {
-		measure(&f, it)
+		setSizes(&f, it)
 	}
 	event := normalizer.ToolCall
 	switch s {
@@ -264,14 +262,14 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	out.Event(normalizer.ToolEvent(event, f))
 }
 
-// measure fills in what the kinds of tools differ in.
-func measure(f *normalizer.Facet, it *item) {
+// setSizes sets the fields that depend on the kind of the tool.
+func setSizes(f *normalizer.Facet, it *item) {
 	switch f.Kind {
 	case "command_execution":
-		f.ExitCode = it.code()
+		f.ExitCode = it.exitStatus()
 		f.Bytes.Stdout, f.Bytes.Stderr = it.stdout.Len, it.stderr.Len
 	case "file_change":
-		f.ExitCode = it.code()
+		f.ExitCode = it.exitStatus()
 		f.Bytes.Diff = it.diff.Len
 	case "mcp_tool_call":
 		f.Bytes.Result = size(it.result)
@@ -280,8 +278,8 @@ func measure(f *normalizer.Facet, it *item) {
 	}
 }
 
-// phase gives a step's phase and status. What the item says of itself goes
-// before what the line's type says: Codex completes items that failed.
+// phase returns the phase and the status of a step. The status of the item takes
+// precedence over the type of the line, because Codex completes failed items.
 func phase(s step, status scan.Value) (string, string) {
 	if s == failed {
 		return "fail", "failed"
@@ -318,30 +316,32 @@ func phase(s step, status scan.Value) (string, string) {
 	return "complete", word
 }
 
-// size is how long v is as compact JSON, 0 where it is absent or null.
+// size returns the length of v as compact JSON, or 0 if v is absent or null.
 func size(v scan.Value) int {
 	switch v.Kind {
 	case scan.Absent, scan.Null:
 		return 0
-	case scan.String: // Raw is without its quotes
+	case scan.String: // Raw has no quotes
 		return bounds.StringSize(v.Text())
 	}
 	n, err := bounds.ValueSize(v.Raw)
-	if err != nil { // the scanner took the line; what only the other refuses has no size
+	if err != nil { // rejected by bounds, but not by the scanner
 		return 0
 	}
 	return n
 }
 
-// name is an id: a string that is not blank, trimmed; else "".
-func name(v scan.Value) string {
+// trimmedText returns v without white space at its ends, or "" if v is not a
+// string.
+func trimmedText(v scan.Value) string {
 	if v.Len == 0 {
 		return ""
 	}
 	return strings.TrimSpace(v.Text())
 }
 
-func (it *item) code() *int32 {
+// exitStatus returns the exit status of the item, or nil.
+func (it *item) exitStatus() *int32 {
 	n, ok := it.exitCode.Int()
 	if !ok || n < math.MinInt32 || n > math.MaxInt32 {
 		return nil
@@ -350,7 +350,8 @@ func (it *item) code() *int32 {
 	return &code
 }
 
-// state is what a dialect saves. Long marks stand for ids that were too long.
+// state is the saved state of a dialect. ThreadLong and TurnLong replace ids that
+// are too long.
 type state struct {
 	Thread     string `json:"thread,omitempty"`
 	ThreadLong bool   `json:"thread_long,omitempty"`
@@ -375,7 +376,7 @@ func (d *dialect) State() ([]byte, error) {
 func (d *dialect) Restore(b []byte) error {
 	var s state
 	if json.Unmarshal(b, &s) != nil {
-		return errors.New("codex: the state is no JSON of the known form")
+		return errors.New("codex: the saved state is not valid")
 	}
 	d.thread, d.turn, d.turns = s.Thread, s.Turn, s.Turns
 	if s.ThreadLong {

@@ -17,7 +17,8 @@ func TestContract(t *testing.T) {
 			"item.type", "item.id", "item.status", "item.text", "item.message", "item.tool",
 		},
 		Recorded: []string{
-			"error.message", "item.command", "item.aggregated_output", "item.items[].text", "item.changes[].path", "item.changes[].kind",
+			"error.message", "item.command", "item.aggregated_output", "item.items[].text", "item.changes[].path",
+			"item.changes[].kind",
 		},
 	})
 }

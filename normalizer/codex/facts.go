@@ -10,16 +10,16 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Limits of what is taken from a line for the run record.
+// Limits of the values for the run record, in bytes of undecoded JSON.
 const (
-	maxActivity = 320                      // bytes as written of a command, a path or the text of a to-do
-	maxHead     = runs.MaxOutput / 4       // bytes as written of the beginning of a command's output
-	maxTail     = runs.MaxOutput - maxHead // and of its end
-	maxError    = 4 << 10                  // bytes as written of the message of a failed turn
-	maxEdits    = 3 * runs.MaxPaths        // files of one change
+	maxActivity = 320                      // of a command, a path or a to-do item
+	maxTool     = 64                       // of the name of a tool
+	maxHead     = runs.MaxOutput / 4       // of the beginning of a command's output
+	maxTail     = runs.MaxOutput - maxHead // of the end of a command's output
+	maxError    = 4 << 10                  // of the message of a failed turn
 )
 
-// activity says for people what began.
+// activity describes the started tool call, for people.
 func (d *dialect) activity(kind string) string {
 	it := &d.line.item
 	var buf [maxActivity + 64]byte
@@ -28,12 +28,12 @@ func (d *dialect) activity(kind string) string {
 	case "command_execution":
 		b = append(b, "Running "...)
 		from := len(b)
-		b = head(b, it.about, maxActivity)
-		b = append(b[:from], bare(b[from:])...)
+		b = head(b, it.details, maxActivity)
+		b = append(b[:from], withoutShell(b[from:])...)
 	case "file_change":
 		b = append(b, "Editing "...)
 		from, files := len(b), 0
-		for list := elements(it.about); d.next(&list); files++ {
+		for list := elements(it.details); d.next(&list); files++ {
 			if path, _ := d.change(list.element); files == 0 {
 				b = head(b, path, maxActivity)
 			}
@@ -47,15 +47,15 @@ func (d *dialect) activity(kind string) string {
 		}
 	case "mcp_tool_call", "collab_tool_call":
 		b = append(b, "Calling "...)
-		b = head(b, it.tool, 64)
+		b = head(b, it.tool, maxTool)
 	case "web_search":
 		return "Searching the web"
 	}
 	return string(b)
 }
 
-// bare is a command without the shell that it is given to: /bin/bash -lc 'go test ./...'
-func bare(command []byte) []byte {
+// withoutShell removes the shell from a command: /bin/bash -lc 'go test ./...'
+func withoutShell(command []byte) []byte {
 	const option = "c "
 	i := bytes.Index(command[:min(len(command), 32)], []byte(option))
 	if i < 0 || !bytes.Contains(command[:i], []byte("sh -")) {
@@ -71,20 +71,20 @@ func bare(command []byte) []byte {
 	return command
 }
 
-// todo takes the to-do list of the line.
+// todo sets the facts of a to-do list.
 func (d *dialect) todo(s step, out *normalizer.Out) {
-	var all runs.Todo
-	for list := elements(d.line.item.about); d.next(&list); {
+	var counts runs.Todo
+	for list := elements(d.line.item.details); d.next(&list); {
 		text, done := d.todoItem(list.element)
-		all.Total++
+		counts.Total++
 		if done {
-			all.Done++
+			counts.Done++
 		} else if out.Facts.Activity == "" && s != completed {
 			out.Facts.Activity = string(head(nil, text, maxActivity))
 		}
 	}
-	if all.Total > 0 {
-		out.Facts.Todo = &all
+	if counts.Total > 0 {
+		out.Facts.Todo = &counts
 	}
 }
 
@@ -104,12 +104,12 @@ func (d *dialect) todoItem(raw []byte) (text scan.Value, done bool) {
 	return text, completed.Kind == scan.Bool && completed.Raw[0] == 't'
 }
 
-// result takes what the end of a tool call tells. A command has failed
-// where its exit status is not 0.
+// result sets the facts of the end of a tool call. failed reports whether the
+// call failed; a command has failed if its exit status is not 0.
 func (d *dialect) result(kind string, failed bool, out *normalizer.Out) {
 	switch kind {
 	case "command_execution":
-		out.Facts.Command = read(d.line.item.stdout, failed)
+		out.Facts.Command = readOutput(d.line.item.stdout, failed)
 	case "file_change":
 		if d.line.item.status.Equal("completed") {
 			d.edits(out)
@@ -117,10 +117,10 @@ func (d *dialect) result(kind string, failed bool, out *normalizer.Out) {
 	}
 }
 
-// edits takes the changes of files.
+// edits sets the facts of file changes.
 func (d *dialect) edits(out *normalizer.Out) {
-	for list := elements(d.line.item.about); d.next(&list); {
-		if len(out.Facts.Edits) >= maxEdits {
+	for list := elements(d.line.item.details); d.next(&list); {
+		if len(out.Facts.Edits) >= runs.MaxEdits {
 			out.Facts.MoreEdits++
 			continue
 		}
@@ -155,13 +155,13 @@ func (d *dialect) change(raw []byte) (path, kind scan.Value) {
 	return path, kind
 }
 
-// array walks over the elements of an array, which was scanned.
+// array iterates over the elements of an array that was scanned before.
 type array struct {
-	rest    []byte // behind the opening bracket
+	rest    []byte // undecoded rest of the array
 	element []byte
 }
 
-// elements are those of v; none where it is no array.
+// elements returns an iterator over v. It has no elements if v is not an array.
 func elements(v scan.Value) array {
 	if v.Kind != scan.Array {
 		return array{}
@@ -169,8 +169,8 @@ func elements(v scan.Value) array {
 	return array{rest: v.Raw[1:]}
 }
 
-// next moves to the next element that is an object. The line has been read, so
-// its scanner is free.
+// next moves to the next element that is an object. It uses the scanner of the
+// line, which is no longer needed for the line.
 func (d *dialect) next(a *array) bool {
 	for len(a.rest) > 0 {
 		switch a.rest[0] {
@@ -199,8 +199,9 @@ func (d *dialect) next(a *array) bool {
 	return false
 }
 
-// read reads a command's output, nil where it tells nothing.
-func read(v scan.Value, failed bool) *runs.Findings {
+// readOutput parses the output of a command. It returns nil if there are no
+// findings.
+func readOutput(v scan.Value, failed bool) *runs.Findings {
 	if !v.IsString() {
 		if failed {
 			return &runs.Findings{Failed: true}
@@ -209,9 +210,9 @@ func read(v scan.Value, failed bool) *runs.Findings {
 	}
 	first, last := v.Raw, []byte(nil)
 	if len(v.Raw) > maxHead+maxTail {
-		first, last = v.Raw[:whole(v.Raw, maxHead)], tail(v.Raw, maxTail)
+		first, last = v.Raw[:cut(v.Raw, maxHead)], tail(v.Raw, maxTail)
 	}
-	if !failed && !runs.Telling(first) && !runs.Telling(last) {
+	if !failed && !runs.MayHaveFindings(first) && !runs.MayHaveFindings(last) {
 		return nil
 	}
 	var buf [2 << 10]byte
@@ -228,25 +229,25 @@ func read(v scan.Value, failed bool) *runs.Findings {
 	if !failed && f.Tests == nil && f.LinesChanged == nil {
 		return nil
 	}
-	kept := f // only what is kept goes to the heap
+	kept := f // a copy, so that f stays on the stack if there are no findings
 	return &kept
 }
 
-// head appends the beginning of the text of a string.
+// head appends the decoded beginning of a string, at most n undecoded bytes.
 func head(dst []byte, v scan.Value, n int) []byte {
 	if !v.IsString() {
 		return dst
 	}
-	return decode(dst, v.Raw[:whole(v.Raw, n)], v.Escaped)
+	return decode(dst, v.Raw[:cut(v.Raw, n)], v.Escaped)
 }
 
 func decode(dst, raw []byte, escaped bool) []byte {
 	return scan.Value{Kind: scan.String, Raw: raw, Escaped: escaped}.Append(dst)
 }
 
-// whole is the largest place at or before n where raw, the inside of a JSON
-// string, can be cut: not within an escape or a character.
-func whole(raw []byte, n int) int {
+// cut returns the largest offset <= n at which raw, the inside of a JSON string,
+// can be cut without splitting an escape or a code point.
+func cut(raw []byte, n int) int {
 	if n >= len(raw) {
 		return len(raw)
 	}
@@ -270,8 +271,8 @@ func whole(raw []byte, n int) int {
 	}
 }
 
-// tail is the end of raw, at most n bytes of it, from the beginning of a line
-// on. Where no line begins there it is nil.
+// tail returns the last complete lines of raw, the inside of a JSON string, at most
+// n bytes. It is nil if no line begins there.
 func tail(raw []byte, n int) []byte {
 	end := raw[max(len(raw)-n, 0):]
 	from := len(raw) - len(end)
@@ -281,18 +282,18 @@ func tail(raw []byte, n int) []byte {
 			return nil
 		}
 		at += i
-		back := at // a backslash behind an odd number of others is one of theirs
+		back := at // after an odd number of backslashes, this one is escaped
 		for back > 0 && raw[back-1] == '\\' {
 			back--
 		}
 		if (at-back)%2 == 0 {
 			return raw[at+2:]
 		}
-		at-- // the n is a letter
+		at-- // the n is a letter, not part of an escape
 	}
 }
 
-// complain takes the message of a failed turn.
-func complain(v scan.Value, source runs.ErrorSource, out *normalizer.Out) {
-	out.Facts.Error, out.Facts.ErrorSource = string(head(nil, v, maxError)), source
+// turnError sets the error message of a failed turn.
+func turnError(v scan.Value, out *normalizer.Out) {
+	out.Facts.Error, out.Facts.ErrorSource = string(head(nil, v, maxError)), runs.ErrorTurn
 }

@@ -16,25 +16,28 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// fold folds lines up to the end of a run's output.
+// fold folds the lines of a run that has not ended.
 func fold(lines ...string) *runs.Record {
 	f := normalizer.NewFold(Backend{}, "T-local-test", 0)
 	f.Apply(1, runs.Entry{Kind: runs.Out, Body: []byte(strings.Join(lines, "\n") + "\n")}, func(normalizer.Message) {})
 	return f.Record
 }
 
-// TestProgressOfRecordedRuns has what a run does and how far it is, line by line.
+// Progress and activity after each line of recorded runs.
 func TestProgressOfRecordedRuns(t *testing.T) {
 	for name, want := range map[string][]string{
 		"plan": {
-			"", "50 0/1", "50 0/2 Read", "50 0/2 Running echo reading", "50 0/2 Running echo reading", "50 1/2 Write", "99 2/2 Write", "99 2/2 Write",
+			"", "50 0/1", "50 0/2 Read", "50 0/2 Running echo reading", "50 0/2 Running echo reading", "50 1/2 Write",
+			"99 2/2 Write", "99 2/2 Write",
 			"99 2/2 Write", "99 2/2",
 		},
-		"patch": {"", "50 0/1", "50 0/2 Editing /home/dev/project/keep.txt and 3 more", "75 1/2 Editing /home/dev/project/keep.txt and 3 more",
+		"patch": {"", "50 0/1", "50 0/2 Editing /home/dev/project/keep.txt and 3 more",
+			"75 1/2 Editing /home/dev/project/keep.txt and 3 more",
 			"83 2/3 Editing /home/dev/project/keep.txt and 3 more", "99 3/3"},
 		"search": {"", "50 0/1", "50 0/2 Searching the web", "75 1/2 Searching the web"},
 		"mcp":    {"", "50 0/1", "50 0/2 Calling "},
-		"resume": {"", "50 0/1", "50 0/2 Running echo first run", "75 1/2 Running echo first run", "83 2/3 Running echo first run", "99 3/3", "99 3/3", "99 3/4", "99 4/5", "99 5/5"},
+		"resume": {"", "50 0/1", "50 0/2 Running echo first run", "75 1/2 Running echo first run",
+			"83 2/3 Running echo first run", "99 3/3", "99 3/3", "99 3/4", "99 4/5", "99 5/5"},
 	} {
 		out, err := os.ReadFile("../../test/corpus/codex/" + name + ".jsonl")
 		if err != nil {
@@ -50,7 +53,8 @@ func TestProgressOfRecordedRuns(t *testing.T) {
 				got = fmt.Sprintf("%d %d/%d", p.Percent, p.Done, p.Total)
 			}
 			got = strings.TrimSpace(got + " " + f.Record.Activity)
-			if n < len(want) && got != want[n] && !(strings.HasSuffix(want[n], " ") && strings.HasPrefix(got, want[n])) {
+			if n < len(want) && got != want[n] && !(strings.HasSuffix(want[n], " ") &&
+				strings.HasPrefix(got, want[n])) {
 				t.Errorf("%s, line %d: %q, want %q", name, n+1, got, want[n])
 			}
 			n++
@@ -61,7 +65,7 @@ func TestProgressOfRecordedRuns(t *testing.T) {
 	}
 }
 
-func begun(item string) string {
+func startedItem(item string) string {
 	return `{"type":"item.started","item":{"id":"i","status":"in_progress",` + item + `}}`
 }
 
@@ -71,25 +75,29 @@ func TestActivityOfItems(t *testing.T) {
 		{`"type":"command_execution","command":"/usr/bin/zsh -c \"make\n all\""`, "Running make all"},
 		{`"type":"command_execution","command":"bash -lc true"`, "Running true"},
 		{`"type":"command_execution","command":"make -c x"`, "Running make -c x"},
-		{`"type":"command_execution","command":"curl -H 'Authorization: Bearer abcdefgh'"`, "Running curl -H 'Authorization: Bearer [redacted]'"},
+		{`"type":"command_execution","command":"curl -H 'Authorization: Bearer abcdefgh'"`,
+			"Running curl -H 'Authorization: Bearer [redacted]'"},
 		{`"type":"command_execution","command":7`, "Running"},
 		{`"type":"command_execution"`, "Running"},
 		{`"type":"file_change","changes":[{"path":"a.go","kind":"add"}]`, "Editing a.go"},
-		{`"type":"file_change","changes":[ {"kind":"add","path":"a.go"} , 7, [{"path":"no"}], "{}", {"path":"b.go"} ]`, "Editing a.go and 1 more"},
+		{`"type":"file_change","changes":[ {"kind":"add","path":"a.go"} , 7, [{"path":"no"}], "{}", {"path":"b.go"} ]`,
+			"Editing a.go and 1 more"},
 		{`"type":"file_change","changes":{"path":"a.go"}`, "Editing files"},
 		{`"type":"file_change"`, "Editing files"},
 		{`"type":"mcp_tool_call","server":"docs","tool":"search"`, "Calling search"},
 		{`"type":"collab_tool_call","tool":"spawn_agent","prompt":"no"`, "Calling spawn_agent"},
 		{`"type":"web_search","query":"no"`, "Searching the web"},
-		{`"type":"todo_list","items":[{"text":"a","completed":true},{"completed":false,"text":"b \u001b"},{"text":"c"}]`, "b"},
+		{`"type":"todo_list","items":[{"text":"a","completed":true},{"completed":false,"text":"b \u001b"},` +
+			`{"text":"c"}]`, "b"},
 		{`"type":"todo_list","items":[{"text":"a","completed":true}]`, ""},
 		{`"type":"agent_message","text":"no"`, ""},
 	} {
-		if got := fold(begun(c.item)).Activity; got != c.want {
+		if got := fold(startedItem(c.item)).Activity; got != c.want {
 			t.Errorf("%s: %q, want %q", c.item, got, c.want)
 		}
 	}
-	long := fold(begun(`"type":"command_execution","command":"` + strings.Repeat(`\u00e9\"\\`, 1000) + `"`)).Activity
+	long := fold(startedItem(`"type":"command_execution","command":"` +
+		strings.Repeat(`\u00e9\"\\`, 1000) + `"`)).Activity
 	if n := utf8.RuneCountInString(long); n > runs.MaxActivity || !strings.HasPrefix(long, `Running é"\é"\`) {
 		t.Errorf("a long command: %d characters, %q", n, long)
 	}
@@ -100,9 +108,8 @@ func command(output, rest string) string {
 		string(bounds.AppendString(nil, output)) + rest + `}}`
 }
 
-// TestFailedCommandsAreThoseWithAnExitStatus: what a command printed is only
-// read for errors where it failed.
-func TestFailedCommandsAreThoseWithAnExitStatus(t *testing.T) {
+// Errors are only read from the output of failed commands.
+func TestErrorsOfFailedCommands(t *testing.T) {
 	for rest, failed := range map[string]bool{
 		`,"exit_code":0,"status":"completed"`:    false,
 		`,"exit_code":0,"status":"failed"`:       false,
@@ -114,17 +121,19 @@ func TestFailedCommandsAreThoseWithAnExitStatus(t *testing.T) {
 		``:                                       false,
 	} {
 		r := fold(command("KeyError: 'x'\nsrc/a.py:3: no", rest))
-		if got := r.Trouble != nil && len(r.Trouble.Locations) == 1 && r.Trouble.ErrorType == "KeyError"; got != failed {
-			t.Errorf("%s: %+v", rest, r.Trouble)
+		if got := r.Diagnostics != nil && len(r.Diagnostics.Locations) == 1 &&
+			r.Diagnostics.ErrorType == "KeyError"; got != failed {
+			t.Errorf("%s: %+v", rest, r.Diagnostics)
 		}
 	}
-	if r := fold(`{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"KeyError: a.py:3 3 passed in 0.1s"}}`); r.Trouble != nil || r.Tests != nil {
-		t.Errorf("read out of a message: %+v, %+v", r.Trouble, r.Tests)
+	if r := fold(`{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"KeyError: a.py:3 3 passed ` +
+		`in 0.1s"}}`); r.Diagnostics != nil || r.Tests != nil {
+		t.Errorf("read from a message: %+v, %+v", r.Diagnostics, r.Tests)
 	}
 }
 
-// TestEndsOfALongOutputAreRead, and the middle is not.
-func TestEndsOfALongOutputAreRead(t *testing.T) {
+// The middle of a long output is not read.
+func TestBeginningAndEndOfALongOutputAreRead(t *testing.T) {
 	filler := strings.Repeat("a \"line\" of é\\n\n", 20_000)
 	for _, c := range []struct {
 		why, output string
@@ -146,14 +155,15 @@ func TestEndsOfALongOutputAreRead(t *testing.T) {
 	}
 }
 
-// TestWindowsCutBetweenCharacters: a part of a string as written is a string.
-func TestWindowsCutBetweenCharacters(t *testing.T) {
+// A part of an undecoded string is a valid string.
+func TestCutAndTailSplitNoEscapes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"\n", "\\", "\\n", `"`, "é", "🚀", "\x01", "n", "u0041", "\u2028"})).Draw(t, "pieces"), "")
+		text := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"\n", "\\", "\\n", `"`, "é", "🚀", "\x01", "n",
+			"u0041", "\u2028"})).Draw(t, "pieces"), "")
 		raw := bounds.AppendString(nil, text)
 		raw = raw[1 : len(raw)-1]
 		n := rapid.IntRange(0, len(raw)+2).Draw(t, "bytes")
-		first, last := raw[:whole(raw, n)], tail(raw, n)
+		first, last := raw[:cut(raw, n)], tail(raw, n)
 		if len(first) > n || len(last) > n {
 			t.Fatalf("%d and %d bytes of at most %d", len(first), len(last), n)
 		}
@@ -166,7 +176,8 @@ func TestWindowsCutBetweenCharacters(t *testing.T) {
 			}
 		}
 		begin, end := string(decode(nil, first, true)), string(decode(nil, last, true))
-		if !strings.HasPrefix(text, begin) || !strings.HasSuffix(text, end) || end != "" && text[len(text)-len(end)-1] != '\n' {
+		if !strings.HasPrefix(text, begin) || !strings.HasSuffix(text, end) || end != "" &&
+			text[len(text)-len(end)-1] != '\n' {
 			t.Fatalf("%q is cut to %q and %q", text, begin, end)
 		}
 	})
@@ -178,7 +189,8 @@ func TestManyChangesOfOneItem(t *testing.T) {
 		changes = append(changes, fmt.Sprintf(`{"path":"f%d","kind":"add"}`, i))
 	}
 	line := func(status string) string {
-		return `{"type":"item.completed","item":{"id":"i","type":"file_change","changes":[` + strings.Join(changes, ",") + `],"status":"` + status + `"}}`
+		return `{"type":"item.completed","item":{"id":"i","type":"file_change","changes":[` +
+			strings.Join(changes, ",") + `],"status":"` + status + `"}}`
 	}
 	if f := fold(line("completed")).Files; len(f.Added) != runs.MaxPaths || f.Unlisted != 1000-runs.MaxPaths {
 		t.Errorf("%d added, %d not listed", len(f.Added), f.Unlisted)

@@ -7,15 +7,15 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// line is what is kept of one line: these fields, and nothing else. Where a
-// key occurs twice the first one counts (web_search items carry two ids, and
-// the first is the item's own). The values lie in the line itself.
+// line has the values of one line. The first of duplicate keys counts: web_search
+// items have two ids, and the first one is the id of the item. The values share
+// the memory of the line.
 type line struct {
 	s scan.Scanner
 	fields
 }
 
-// fields are those of the line. They are forgotten together.
+// fields are the values of a line; reset clears all of them.
 type fields struct {
 	typ            scan.Value
 	threadID       scan.Value
@@ -25,15 +25,15 @@ type fields struct {
 	message        scan.Value
 	errorMessage   scan.Value
 	usage          usage
-	itemID         scan.Value // an older form: the item's fields stand at the top
+	itemID         scan.Value // legacy format: the item's fields are at the top level
 	itemType       scan.Value
 	item           item
-	hasItem        bool // there is an item, in either form
-	badItem        bool // what stands in its place is no object
-	flat           bool // fields of an item were met at the top
+	hasItem        bool // the line has an item, in either format
+	badItem        bool // "item" is not an object
+	topLevel       bool // the line has item fields at the top level
 }
 
-// item is what is kept of an item.
+// item has the values of an item.
 type item struct {
 	id           scan.Value
 	typ          scan.Value
@@ -48,10 +48,10 @@ type item struct {
 	stdout       scan.Value
 	stderr       scan.Value
 	diff         scan.Value
-	about        scan.Value // for the run record alone: the command, the changes or the to-dos
+	details      scan.Value // only for the run record: the command, the changes or the to-do items
 }
 
-// scan reads raw, once. What it finds must be forgotten before the next line.
+// scan reads raw. Call reset before the next line.
 func (l *line) scan(raw []byte) scan.Fault {
 	s := &l.s
 	s.Reset(raw)
@@ -76,7 +76,7 @@ func (l *line) scan(raw []byte) scan.Fault {
 		case "usage":
 			l.usage.scan(s)
 		case "error":
-			message(s, &l.errorMessage)
+			readMessage(s, &l.errorMessage)
 		case "item_id":
 			s.First(&l.itemID)
 		case "item_type":
@@ -87,7 +87,7 @@ func (l *line) scan(raw []byte) scan.Fault {
 				s.Skip()
 				break
 			}
-			if l.flat { // fields at the top, before it, are not the item's
+			if l.topLevel { // earlier top-level fields do not belong to this item
 				l.item = item{}
 			}
 			l.hasItem = true
@@ -97,7 +97,7 @@ func (l *line) scan(raw []byte) scan.Fault {
 				s.Skip()
 				break
 			}
-			l.flat = true
+			l.topLevel = true
 		}
 	}
 	if !l.hasItem && !l.badItem && (l.itemID.Kind|l.itemType.Kind) != scan.Absent {
@@ -115,22 +115,22 @@ func (l *line) scan(raw []byte) scan.Fault {
 	return s.End()
 }
 
-// forget lets go of the line.
-func (l *line) forget() {
+// reset clears the values and releases the line.
+func (l *line) reset() {
 	l.s.Reset(nil)
 	l.fields = fields{}
 }
 
-// ownThread is the thread that the line itself names, or "".
-func (l *line) ownThread() string {
-	if id := name(l.threadID); id != "" {
+// lineThread returns the thread id in the line, or "".
+func (l *line) lineThread() string {
+	if id := trimmedText(l.threadID); id != "" {
 		return id
 	}
-	return name(l.conversationID)
+	return trimmedText(l.conversationID)
 }
 
-// members reads the members of the object that was entered: an item, where
-// own is true, or what an older form wraps its content in.
+// members reads the members of the current object: an item if own is true, else
+// the object that contains the content of an item in a legacy format.
 func (it *item) members(s *scan.Scanner, own bool) {
 	for s.Next() {
 		if !it.member(s, own) {
@@ -139,7 +139,8 @@ func (it *item) members(s *scan.Scanner, own bool) {
 	}
 }
 
-// member reads the member that is next, if it is one that is kept.
+// member reads the next member. It returns false, and reads nothing, if the member
+// is not needed.
 func (it *item) member(s *scan.Scanner, own bool) bool {
 	switch string(s.Key()) {
 	case "id":
@@ -158,7 +159,7 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 		if !own {
 			return false
 		}
-		message(s, &it.errorMessage)
+		readMessage(s, &it.errorMessage)
 	case "status":
 		s.First(&it.status)
 	case "text", "text_delta":
@@ -178,7 +179,7 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 	case "diff", "patch":
 		s.First(&it.diff)
 	case "command", "changes", "items":
-		s.First(&it.about)
+		s.First(&it.details)
 	case "content", "delta":
 		if s.Object() {
 			it.members(s, false)
@@ -191,8 +192,8 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 	return true
 }
 
-// message reads the member "message" of the object that is next.
-func message(s *scan.Scanner, v *scan.Value) {
+// readMessage reads the member "message" of the next value, if it is an object.
+func readMessage(s *scan.Scanner, v *scan.Value) {
 	if v.Kind != scan.Absent || !s.Object() {
 		s.Skip()
 		return
@@ -206,18 +207,18 @@ func message(s *scan.Scanner, v *scan.Value) {
 	}
 }
 
-// counters are the keys of a usage, in the order in which they are published.
+// counters are the keys of a usage, in the order of publication.
 var counters = [...]string{
 	"input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens", "reasoning_output_tokens",
 }
 
-// usage is what is kept of a turn's usage: the total of the thread so far.
+// usage has the token counts of a line: the totals of the thread so far.
 type usage struct {
-	n     [len(counters)]int64
-	read  [len(counters)]bool // the key was met
-	given [len(counters)]bool // with an integer
-	any   bool
-	seen  bool
+	n       [len(counters)]int64
+	read    [len(counters)]bool // the key was read
+	valid   [len(counters)]bool // the value is an integer
+	present bool                // at least one value is valid
+	seen    bool                // the line has a usage object
 }
 
 func (u *usage) scan(s *scan.Scanner) {
@@ -234,7 +235,7 @@ func (u *usage) scan(s *scan.Scanner) {
 		}
 		u.read[i] = true
 		if n, ok := s.Value().Int(); ok {
-			u.n[i], u.given[i], u.any = n, true, true
+			u.n[i], u.valid[i], u.present = n, true, true
 		}
 	}
 }
@@ -248,15 +249,15 @@ func counter(key []byte) int {
 	return -1
 }
 
-// data is the usage as an event shows it, nil where nothing was counted.
+// data returns the usage as the data of an event, or nil if there are no counts.
 func (u *usage) data() []byte {
-	if !u.any {
+	if !u.present {
 		return nil
 	}
 	b := append(make([]byte, 0, 256), `{"schema":"backend.codex.usage.v1","usage":{`...)
 	comma := false
 	for i, name := range counters {
-		if !u.given[i] {
+		if !u.valid[i] {
 			continue
 		}
 		if comma {
@@ -271,10 +272,12 @@ func (u *usage) data() []byte {
 	return append(b, "}}"...)
 }
 
-// totals is the usage as the run record keeps it.
+// totals returns the usage for the run record, or nil if there are no counts.
 func (u *usage) totals() *runs.Usage {
-	if !u.any {
+	if !u.present {
 		return nil
 	}
-	return &runs.Usage{Input: u.n[0], CachedInput: u.n[1], CacheWriteInput: u.n[2], Output: u.n[3], ReasoningOutput: u.n[4]}
+	return &runs.Usage{
+		Input: u.n[0], CachedInput: u.n[1], CacheWriteInput: u.n[2], Output: u.n[3], ReasoningOutput: u.n[4],
+	}
 }

@@ -1,11 +1,11 @@
-// Package external reads the two lines of a run that has no agent of ours: a
-// question to somebody outside, and the reply to it, which is the run's end.
+// Package external is the backend of external runs. It reads their two lines: the
+// question, and the reply, which ends the run.
 //
 //	{"type":"external.question","prompt":…,"model":…}
 //	{"type":"external.reply","status":"success|error|timeout","text":…,"error":…}
 //
-// Events tell the reply, as they tell what any agent says to its user. The
-// question is the caller's own and stays in the raw log.
+// Events contain the reply, like the text of any agent. The question stays in the
+// raw log.
 package external
 
 import (
@@ -14,30 +14,27 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Backend is whoever answers from outside.
+// Backend is the backend of external runs.
 type Backend struct{}
 
-// Agent is "external".
+// Agent returns "external".
 func (Backend) Agent() string { return runs.AgentExternal }
 
-// Dialect reads one run.
+// Dialect returns the dialect of a new external run.
 func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
 
-// dialect knows nothing of earlier lines: each one says all that it means.
+// dialect has no state: every line is independent of earlier lines.
 type dialect struct{ s scan.Scanner }
 
-// line is what is kept of one line. Where a key occurs twice the first one counts.
+// line has the values of one line. The first of duplicate keys counts.
 type line struct{ typ, prompt, status, text, err scan.Value }
 
 // Line implements [normalizer.Dialect].
 func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
-	defer d.s.Reset(nil) // lets go of the line
+	defer d.s.Reset(nil) // release the line
 	var l line
-	switch l.scan(&d.s, raw) {
-	case scan.InvalidUTF8:
-		return normalizer.InvalidUTF8
-	case scan.InvalidJSON:
-		return normalizer.InvalidJSON
+	if fault := normalizer.ScanFault(l.scan(&d.s, raw)); fault != normalizer.NoFault {
+		return fault
 	}
 	switch {
 	case !l.typ.IsString():
@@ -47,8 +44,7 @@ func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
 	case l.typ.Equal(runs.TypeReply):
 		return l.reply(out)
 	}
-	out.Facts.Unknown = true
-	out.Event(normalizer.Event{Kind: normalizer.Unknown})
+	out.Unknown()
 	return normalizer.NoFault
 }
 
@@ -86,7 +82,7 @@ func (l *line) question(out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
-// reply maps an answer, or why there is none. Either is the end.
+// reply maps an answer or an error. Both end the run.
 func (l *line) reply(out *normalizer.Out) normalizer.Fault {
 	switch {
 	case l.status.Equal(runs.ReplySuccess) && (l.text.IsString() || l.text.Kind == scan.Absent):
@@ -110,7 +106,7 @@ func (l *line) reply(out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
-// State implements [normalizer.Dialect]: there is none.
+// State implements [normalizer.Dialect]. There is no state.
 func (d *dialect) State() ([]byte, error) { return nil, nil }
 
 // Restore implements [normalizer.Dialect].

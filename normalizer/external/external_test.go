@@ -1,15 +1,8 @@
 package external_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/backendtest"
@@ -28,10 +21,11 @@ func TestContract(t *testing.T) {
 
 const question = `{"type":"external.question","prompt":"S3CR3T"}` + "\n"
 
-// asked is the log of a run that waits.
-func asked() []runs.Entry {
+// openLog returns the log of a run that is awaiting its reply.
+func openLog() []runs.Entry {
 	return []runs.Entry{
-		{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: runs.SourceExternal, Due: 9_000, Labels: map[string]string{"request_id": "id"}})},
+		{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: runs.SourceExternal, Due: 9_000,
+			Labels: map[string]string{"request_id": "id"}})},
 		{Kind: runs.Out, Time: 2_000, Body: []byte(question)},
 	}
 }
@@ -40,8 +34,8 @@ func reply(text string) runs.Entry {
 	return runs.Entry{Kind: runs.Out, Time: 3_000, Offset: int64(len(question)), Body: []byte(text)}
 }
 
-// Of all that can come to a run that waits, the first that ends it counts.
-func TestFirstOfAnswerCancelAndEndCounts(t *testing.T) {
+// The first of reply, cancel and exit ends the run.
+func TestFirstEndWins(t *testing.T) {
 	line, err := runs.Reply{Status: runs.ReplySuccess, Text: "yes"}.Line()
 	if err != nil {
 		t.Fatal(err)
@@ -54,11 +48,12 @@ func TestFirstOfAnswerCancelAndEndCounts(t *testing.T) {
 		"twice":  reply(string(line) + `{"type":"external.reply","status":"error","error":"no"}` + "\n"),
 	}
 	states := map[string]runs.State{
-		"answer": runs.StateCompleted, "cancel": runs.StateCancelled, "late": runs.StateTimeout, "error": runs.StateFailed, "twice": runs.StateCompleted,
+		"answer": runs.StateCompleted, "cancel": runs.StateCancelled, "late": runs.StateTimeout,
+		"error": runs.StateFailed, "twice": runs.StateCompleted,
 	}
 	for first, one := range ends {
 		for _, other := range ends {
-			messages, fold := backendtest.Fold(external.Backend{}, append(asked(), one, other))
+			messages, fold := backendtest.Fold(external.Backend{}, append(openLog(), one, other))
 			r := fold.Record
 			if r.State != states[first] || !fold.Done() || r.EndedAt != 3_000 {
 				t.Errorf("%s: %s, done: %v", first, r.Outcome(), fold.Done())
@@ -72,20 +67,23 @@ func TestFirstOfAnswerCancelAndEndCounts(t *testing.T) {
 			if completions != 1 || messages[len(messages)-1].Token != normalizer.CompletionToken {
 				t.Errorf("%s: %d completions in %d messages", first, completions, len(messages))
 			}
-			if first == "answer" && (r.FinalText == nil || *r.FinalText != "yes" || r.Lines != 2 || r.Bytes != int64(len(question)+len(line))) {
+			if first == "answer" && (r.FinalText == nil || *r.FinalText != "yes" || r.Lines != 2 ||
+				r.Bytes != int64(len(question)+len(line))) {
 				t.Errorf("%s: record %s", first, r.JSON())
 			}
 		}
 	}
 }
 
-func TestQuestionWaitsAndIsNotTold(t *testing.T) {
-	messages, fold := backendtest.Fold(external.Backend{}, asked())
+func TestQuestionIsNotPublished(t *testing.T) {
+	messages, fold := backendtest.Fold(external.Backend{}, openLog())
 	r := fold.Record
-	if r.State != runs.StateInputRequired || r.State.Final() || !r.Unowned() || r.Due != 9_000 || r.Labels["request_id"] != "id" {
+	if r.State != runs.StateInputRequired || r.State.Final() || !r.Unowned() || r.Due != 9_000 ||
+		r.Labels["request_id"] != "id" {
 		t.Errorf("record %s", r.JSON())
 	}
-	backendtest.Expect(t, runs.AgentExternal, messages, `{"kind":"Status","channel":"status","message":"input required"}`)
+	backendtest.Expect(t, runs.AgentExternal, messages,
+		`{"kind":"Status","channel":"status","message":"input required"}`)
 	if strings.Contains(string(r.JSON()), "S3CR3T") {
 		t.Errorf("record %s", r.JSON())
 	}
@@ -94,44 +92,4 @@ func TestQuestionWaitsAndIsNotTold(t *testing.T) {
 	}
 }
 
-// FuzzLine: whatever a line holds, it gives events within their bounds, at
-// least one unless it is blank, a bounded record, and an end just where it is
-// a reply; and it is called invalid just where encoding/json cannot decode it.
-func FuzzLine(f *testing.F) {
-	files, err := filepath.Glob("testdata/corpus/*.jsonl")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no recordings, %v", err)
-	}
-	for _, file := range files {
-		out, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for line := range bytes.Lines(out) {
-			f.Add(line)
-		}
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		line = bytes.TrimSuffix(line, []byte{'\n'})
-		if bytes.IndexByte(line, '\n') >= 0 {
-			return // several
-		}
-		messages, fold := backendtest.Fold(external.Backend{}, backendtest.Output(slices.Concat(line, []byte{'\n'})))
-		backendtest.Check(t, runs.AgentExternal, messages)
-		if blank := utf8.Valid(line) && len(bytes.TrimFunc(line, unicode.IsSpace)) == 0; blank != (len(messages) == 0) {
-			t.Errorf("%d messages of a line that is blank: %v", len(messages), blank)
-		}
-		if size := len(fold.Record.JSON()); size > runs.MaxRecord {
-			t.Errorf("a record of %d bytes", size)
-		}
-		if ended := len(messages) > 0 && messages[len(messages)-1].Token == normalizer.CompletionToken; ended != fold.Done() || ended != fold.Record.State.Final() {
-			t.Errorf("a completion: %v, done: %v, %s", ended, fold.Done(), fold.Record.State)
-		}
-		var out normalizer.Out
-		var v any
-		fault := external.Backend{}.Dialect().Line(line, &out)
-		if invalid := json.Unmarshal(line, &v) != nil; utf8.Valid(line) && invalid != (fault == normalizer.InvalidJSON) {
-			t.Errorf("fault %d, encoding/json refuses it: %v", fault, invalid)
-		}
-	})
-}
+func FuzzLine(f *testing.F) { backendtest.FuzzLine(f, external.Backend{}, "testdata/corpus") }

@@ -5,11 +5,11 @@ import (
 	"unsafe"
 )
 
-// plainDigits is how many digits a number without exponent may have and
-// surely be in the range of a float64.
-const plainDigits = 308
+// safeDigits is the number of digits up to which a number without an exponent is
+// always in the range of a float64.
+const safeDigits = 308
 
-// number reads a number. One that no float64 can hold is malformed.
+// number reads a number. A number that is out of the range of float64 is invalid.
 func (s *Scanner) number() {
 	b, i := s.b, s.i
 	start := i
@@ -25,7 +25,7 @@ func (s *Scanner) number() {
 		s.fail()
 		return
 	}
-	check := i-start > plainDigits
+	check := i-start > safeDigits
 	if i < len(b) && b[i] == '.' {
 		end := digits(b, i+1)
 		if end == i+1 {
@@ -48,7 +48,7 @@ func (s *Scanner) number() {
 		check = true
 	}
 	if check {
-		// The string lives no longer than the call, and is not written to.
+		// Safe: the string is only used in this call, and b is not modified.
 		if _, err := strconv.ParseFloat(unsafe.String(&b[start], i-start), 64); err != nil {
 			s.fail()
 			return
@@ -57,7 +57,7 @@ func (s *Scanner) number() {
 	s.i = i
 }
 
-// digits is where the digits that begin at i end.
+// digits returns the end of the digits that begin at i.
 func digits(b []byte, i int) int {
 	for i < len(b) && '0' <= b[i] && b[i] <= '9' {
 		i++

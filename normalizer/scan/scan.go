@@ -1,9 +1,9 @@
-// Package scan reads one line of JSON in place, once: it checks UTF-8 and the
-// whole grammar, and hands out the few values its caller names, without
-// building a tree and without allocating.
+// Package scan reads one line of JSON in a single pass. It validates UTF-8 and the
+// JSON grammar, and returns the values that the caller selects. It does not
+// allocate, and builds no tree.
 //
-// A [Scanner] accepts exactly what encoding/json can decode into an any, as
-// long as the line is valid UTF-8. A caller walks an object like this:
+// A [Scanner] accepts exactly the lines that are valid UTF-8 and that
+// encoding/json can decode into an any. A caller reads an object like this:
 //
 //	s.Reset(line)
 //	for ok := s.Object(); ok && s.Next(); {
@@ -16,51 +16,53 @@
 //	}
 //	fault := s.End()
 //
-// Nothing that was read may be believed before [Scanner.End] returned OK.
+// The values are valid only if [Scanner.End] returns OK.
 package scan
 
 import "unicode/utf8"
 
-// MaxDepth is the deepest nesting that is read: encoding/json's own limit.
+// MaxDepth is the maximum nesting depth. It is the same as the limit of
+// encoding/json.
 const MaxDepth = 10000
 
-// Fault is what is wrong with a line.
+// Fault is the reason why a line is invalid.
 type Fault uint8
 
-// The faults, in the order in which a line is checked.
+// The faults. InvalidUTF8 takes precedence over InvalidJSON.
 const (
 	OK Fault = iota
 	InvalidUTF8
 	InvalidJSON
 )
 
-// Scanner walks one line. Its zero value is ready for [Scanner.Reset].
+// Scanner reads one line. The zero value is ready for [Scanner.Reset].
 type Scanner struct {
 	b     []byte
-	i     int  // next byte to read; at the end once the grammar was broken
-	start int  // where the value begins
-	depth int  // open objects and arrays
-	bad   bool // the grammar was broken
-	first bool // just behind a '{': no comma is due
+	i     int  // offset of the next byte; len(b) after a syntax error
+	start int  // offset of the value
+	depth int  // number of open objects and arrays
+	bad   bool // there was a syntax error
+	first bool // directly after '{': the next member has no comma before it
 
-	key     int // where the key begins, behind its quote
+	key     int // offset of the key, after its quote
 	keyEnd  int
-	surplus int      // of the key, see plain
-	scratch [64]byte // a key with escapes, decoded
+	surplus int      // of the key, see text
+	scratch [64]byte // buffer for a decoded key
 
-	// Which of the open containers are objects; read and written by skip only.
+	// Bit set of the open containers that are objects; used only by skip.
 	object [MaxDepth/64 + 1]uint64
 }
 
-// Reset makes s read line from its beginning. It keeps line until the next Reset.
+// Reset starts reading line. The scanner keeps a reference to line until the next
+// Reset.
 func (s *Scanner) Reset(line []byte) {
 	s.b, s.i, s.depth, s.bad, s.first = line, 0, 0, false, false
 	s.space()
 	s.start = s.i
 }
 
-// Object enters the object that is next, and reports whether there is one.
-// Where there is none it reads nothing.
+// Object enters the next value if it is an object, and reports whether it is one.
+// Otherwise it reads nothing.
 func (s *Scanner) Object() bool {
 	if s.i >= len(s.b) || s.b[s.i] != '{' {
 		return false
@@ -74,8 +76,8 @@ func (s *Scanner) Object() bool {
 	return true
 }
 
-// Next moves to the next member of the object that was entered last; its
-// value is next to be read. At the object's end it leaves it, and is false.
+// Next moves to the next member of the current object, so that its value is the
+// next value. At the end of the object it leaves the object and returns false.
 func (s *Scanner) Next() bool {
 	s.space()
 	if s.i >= len(s.b) {
@@ -98,9 +100,9 @@ func (s *Scanner) Next() bool {
 	return s.member()
 }
 
-// Key is the key of the member that [Scanner.Next] moved to, decoded. A key
-// with escapes that is longer than any that a caller asks for comes as
-// written. It is valid until the next call of Next.
+// Key returns the decoded key of the current member. A key that has escapes and
+// more than 64 decoded bytes is returned undecoded. The result is valid until the
+// next call of Next.
 func (s *Scanner) Key() []byte {
 	if s.surplus == 0 || s.keyEnd-s.key-s.surplus > len(s.scratch) {
 		return s.b[s.key:s.keyEnd]
@@ -112,14 +114,14 @@ func (s *Scanner) decodedKey() []byte {
 	return decode(s.scratch[:0], s.b[s.key:s.keyEnd])
 }
 
-// Value reads the value that is next, whatever it is.
+// Value reads the next value.
 func (s *Scanner) Value() (v Value) {
 	s.First(&v)
 	return v
 }
 
-// First reads the value that is next into v, or over it where v has one
-// already: the first of two equal keys counts.
+// First reads the next value into v. If v already has a value, First skips the next
+// value: the first of duplicate keys counts.
 func (s *Scanner) First(v *Value) {
 	if v.Kind != Absent {
 		s.Skip()
@@ -138,7 +140,7 @@ func (s *Scanner) First(v *Value) {
 			return
 		}
 		s.i = end + 1
-		// Field by field: a whole Value would go by way of the stack, slowly.
+		// Field by field: assigning a Value is slower, because it copies via the stack.
 		v.Kind, v.Raw, v.Len, v.Escaped = String, s.b[start+1:end:end], end-start-1-surplus, surplus > 0
 		return
 	case '{':
@@ -155,17 +157,16 @@ func (s *Scanner) First(v *Value) {
 	}
 }
 
-// Skip reads over the value that is next.
+// Skip skips the next value.
 func (s *Scanner) Skip() {
 	if s.i < len(s.b) && s.b[s.i] == '"' {
-		s.string()
+		s.skipString()
 		return
 	}
 	s.skip()
 }
 
-// End reports what is wrong with the line, once its value has been read: it
-// must be the only one.
+// End returns the fault of the line after its only value was read.
 func (s *Scanner) End() Fault {
 	s.space()
 	if !s.bad && s.depth == 0 && s.i > s.start && s.i == len(s.b) {
@@ -178,14 +179,14 @@ func (s *Scanner) End() Fault {
 	return InvalidJSON
 }
 
-// fail ends the reading: nothing is left to read.
+// fail records a syntax error and moves to the end of the line. It returns false.
 func (s *Scanner) fail() bool {
 	s.bad = true
 	s.i = len(s.b)
 	return false
 }
 
-// space moves over white space. Agents print none, so the common case is one compare.
+// space skips white space. Most agents print none, so that is the fast path.
 func (s *Scanner) space() {
 	if s.i < len(s.b) && s.b[s.i] <= ' ' {
 		s.spaces()
@@ -209,7 +210,7 @@ func (s *Scanner) member() bool {
 		return s.fail()
 	}
 	s.key = s.i + 1
-	if n := short(s.b[s.key:]); n >= 0 {
+	if n := shortString(s.b[s.key:]); n >= 0 {
 		s.keyEnd, s.surplus = s.key+n, 0
 	} else if s.keyEnd, s.surplus = s.text(s.key); s.bad {
 		return false
@@ -224,17 +225,17 @@ func (s *Scanner) member() bool {
 	return true
 }
 
-// skip reads over one value, iteratively: a line may nest MaxDepth deep.
+// skip skips one value. It is iterative, because the nesting depth can be MaxDepth.
 func (s *Scanner) skip() bool {
-	floor := s.depth
+	base := s.depth
 	for {
-		// A value is due.
+		// Expect a value.
 		if s.i >= len(s.b) {
 			return s.fail()
 		}
 		switch c := s.b[s.i]; c {
 		case '"':
-			s.string()
+			s.skipString()
 		case '{', '[':
 			s.i++
 			if s.depth++; s.depth > MaxDepth {
@@ -265,9 +266,9 @@ func (s *Scanner) skip() bool {
 		default:
 			s.number()
 		}
-		// A value has ended: close what ends with it.
+		// After a value: close the containers that end here.
 		for {
-			if s.depth == floor {
+			if s.depth == base {
 				return !s.bad
 			}
 			s.space()

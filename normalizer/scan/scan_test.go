@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// whole reads line as one value.
-func whole(line []byte) (Value, Fault) {
+// read reads line as one value.
+func read(line []byte) (Value, Fault) {
 	var s Scanner
 	s.Reset(line)
 	v := s.Value()
@@ -30,16 +30,20 @@ func TestFaults(t *testing.T) {
 		{strings.Repeat(`{"a":`, MaxDepth-1) + `{}` + strings.Repeat(`}`, MaxDepth-1), OK},
 		{strings.Repeat(`{"a":`, MaxDepth) + `{}` + strings.Repeat(`}`, MaxDepth), InvalidJSON},
 		{``, InvalidJSON}, {`{`, InvalidJSON}, {`{}{}`, InvalidJSON}, {`{}x`, InvalidJSON}, {`[1,]`, InvalidJSON},
-		{`{"a":1,}`, InvalidJSON}, {`{,}`, InvalidJSON}, {`{"a"}`, InvalidJSON}, {`{"a":}`, InvalidJSON}, {`[}`, InvalidJSON},
-		{`{"a":1]`, InvalidJSON}, {`01`, InvalidJSON}, {`+1`, InvalidJSON}, {`1.`, InvalidJSON}, {`.5`, InvalidJSON}, {`1e`, InvalidJSON},
+		{`{"a":1,}`, InvalidJSON}, {`{,}`, InvalidJSON}, {`{"a"}`, InvalidJSON},
+		{`{"a":}`, InvalidJSON}, {`[}`, InvalidJSON},
+		{`{"a":1]`, InvalidJSON}, {`01`, InvalidJSON}, {`+1`, InvalidJSON}, {`1.`, InvalidJSON},
+		{`.5`, InvalidJSON}, {`1e`, InvalidJSON},
 		{`1e400`, InvalidJSON}, {strings.Repeat("9", 400), InvalidJSON}, {strings.Repeat("9", 308), OK},
-		{`"` + "\n" + `"`, InvalidJSON}, {`"\q"`, InvalidJSON}, {`"\u12"`, InvalidJSON}, {`"\u12g4"`, InvalidJSON}, {`"\`, InvalidJSON},
+		{`"` + "\n" + `"`, InvalidJSON}, {`"\q"`, InvalidJSON}, {`"\u12"`, InvalidJSON},
+		{`"\u12g4"`, InvalidJSON}, {`"\`, InvalidJSON},
 		{`tru`, InvalidJSON}, {`truex`, InvalidJSON}, {`nulL`, InvalidJSON}, {`{"a":1 "b":2}`, InvalidJSON},
 		{"\ufeff{}", InvalidJSON}, {"{\"é\":\u00a0 1}", InvalidJSON},
-		{"\"\xff\"", InvalidUTF8}, {"{oops \xff", InvalidUTF8}, {"\"\xed\xa0\x80\"", InvalidUTF8}, {"\"\xc0\xaf\"", InvalidUTF8},
+		{"\"\xff\"", InvalidUTF8}, {"{oops \xff", InvalidUTF8}, {"\"\xed\xa0\x80\"", InvalidUTF8},
+		{"\"\xc0\xaf\"", InvalidUTF8},
 		{"\"\xf4\x90\x80\x80\"", InvalidUTF8}, {"\"\xf0\x9f\x92", InvalidUTF8}, {"\"\U0010ffff\u2028\x7f\"", OK},
 	} {
-		if _, got := whole([]byte(c.line)); got != c.want {
+		if _, got := read([]byte(c.line)); got != c.want {
 			t.Errorf("%.60q: fault %d, want %d", c.line, got, c.want)
 		}
 	}
@@ -48,9 +52,10 @@ func TestFaults(t *testing.T) {
 func TestDecodedTextAndLength(t *testing.T) {
 	for _, line := range []string{
 		`"plain"`, `""`, `"a\"b\\c\/d\b\f\n\r\t"`, `"\u0000\u001f\u007f\u0080\u07ff\u0800\uffff"`,
-		`"\ud83d\ude80"`, `"\ud83d"`, `"\ude80"`, `"\ud83d\ud83d\ude80x"`, `"\ud83dx"`, `"\ud83d\n"`, `"é👩‍💻\u2028 "`, `"\uD83D\uDE80"`,
+		`"\ud83d\ude80"`, `"\ud83d"`, `"\ude80"`, `"\ud83d\ud83d\ude80x"`, `"\ud83dx"`, `"\ud83d\n"`,
+		`"é👩‍💻\u2028 "`, `"\uD83D\uDE80"`,
 	} {
-		v, fault := whole([]byte(line))
+		v, fault := read([]byte(line))
 		var want string
 		if err := json.Unmarshal([]byte(line), &want); err != nil || fault != OK {
 			t.Fatalf("%s: %v, fault %d", line, err, fault)
@@ -61,18 +66,20 @@ func TestDecodedTextAndLength(t *testing.T) {
 	}
 }
 
-// TestStringsAtEveryOffset: what is special in a string is found wherever it
-// stands among the eight bytes that are looked at together, in keys and values.
+// Special characters at every offset of a word of eight bytes, in keys and values.
 func TestStringsAtEveryOffset(t *testing.T) {
 	for _, special := range []string{
-		``, `\n`, `\"`, `\\`, `\/`, `\u00e9`, `\ud83d\ude80`, `\ud83d`, `\ude80x`, `\q`, `\u12`, `\`, `"`, "\n", "\x00", "\x1f", "\x7f", " ", "!#[]",
-		"é", "\u0080", "\u07ff", "\u0800", "\u0fff", "\u1000", "\ud7ff", "\ue000", "\ufeff", "\uffff", "\U00010000", "\U0010ffff",
-		"\x80", "\xbf", "\xc0\xaf", "\xc1\xbf", "\xc3", "\xc3x", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xe4\xb8", "\xe4x\xad", "\xe4\xb8x", "\xed\xa0\x80", "\xed\xbf\xbf",
+		``, `\n`, `\"`, `\\`, `\/`, `\u00e9`, `\ud83d\ude80`, `\ud83d`, `\ude80x`, `\q`, `\u12`, `\`, `"`, "\n", "\x00",
+		"\x1f", "\x7f", " ", "!#[]",
+		"é", "\u0080", "\u07ff", "\u0800", "\u0fff", "\u1000", "\ud7ff", "\ue000", "\ufeff", "\uffff",
+		"\U00010000", "\U0010ffff",
+		"\x80", "\xbf", "\xc0\xaf", "\xc1\xbf", "\xc3", "\xc3x", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xe4\xb8",
+		"\xe4x\xad", "\xe4\xb8x", "\xed\xa0\x80", "\xed\xbf\xbf",
 		"\xf0\x8f\xbf\xbf", "\xf0\x9f\x92", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff",
 	} {
 		for before := range 20 {
-			for behind := range 20 {
-				text := strings.Repeat("a", before) + special + strings.Repeat("b", behind)
+			for after := range 20 {
+				text := strings.Repeat("a", before) + special + strings.Repeat("b", after)
 				line := []byte(`{"` + text + `":"` + text + `"}`)
 				var want map[string]string
 				valid := json.Unmarshal(line, &want) == nil && utf8.Valid(line)
@@ -87,16 +94,17 @@ func TestStringsAtEveryOffset(t *testing.T) {
 					t.Fatalf("%q: fault %d, want valid %v", line, fault, valid)
 				}
 				if valid && !maps.Equal(got, want) {
-					t.Fatalf("%q: read as %q, want %q", line, got, want)
+					t.Fatalf("%q: got %q, want %q", line, got, want)
 				}
 			}
 		}
 	}
 }
 
-// TestTornStringsAreFaults: a line can end anywhere.
-func TestTornStringsAreFaults(t *testing.T) {
-	for _, text := range []string{`a\nb`, `\u00e9`, `\ud83d\ude80`, "é", "中", "\ud7ff", "\U0010ffff", "\xe4\xb8x", `\\\\\\\"`} {
+// A line can be truncated at any offset.
+func TestTruncatedStringsAreInvalid(t *testing.T) {
+	for _, text := range []string{`a\nb`, `\u00e9`, `\ud83d\ude80`, "é", "中", "\ud7ff", "\U0010ffff",
+		"\xe4\xb8x", `\\\\\\\"`} {
 		for before := range 20 {
 			line := []byte(`{"a":"` + strings.Repeat("a", before) + text + `"}`)
 			for n := range line {
@@ -105,7 +113,7 @@ func TestTornStringsAreFaults(t *testing.T) {
 				if !utf8.Valid(line) {
 					want = InvalidUTF8
 				}
-				if _, fault := whole(line); fault != want {
+				if _, fault := read(line); fault != want {
 					t.Fatalf("%q: fault %d, want %d", line, fault, want)
 				}
 			}
@@ -113,7 +121,7 @@ func TestTornStringsAreFaults(t *testing.T) {
 	}
 }
 
-func TestLongEscapedKeyComesAsWritten(t *testing.T) {
+func TestLongEscapedKeyIsNotDecoded(t *testing.T) {
 	for _, c := range []struct{ written, want string }{
 		{strings.Repeat(`\u0061`, 64), strings.Repeat("a", 64)},
 		{strings.Repeat(`\u0061`, 65), strings.Repeat(`\u0061`, 65)},
@@ -128,7 +136,7 @@ func TestLongEscapedKeyComesAsWritten(t *testing.T) {
 	}
 }
 
-func TestFirstOfTwoCounts(t *testing.T) {
+func TestFirstOfDuplicateKeysCounts(t *testing.T) {
 	var s Scanner
 	s.Reset([]byte(`{"a":null,"a":"x","b":[1,{"c":2}],"b":{"d":[3]},"e":4}`))
 	got := map[string]*Value{"a": {}, "b": {}, "e": {}}
@@ -140,10 +148,10 @@ func TestFirstOfTwoCounts(t *testing.T) {
 	}
 }
 
-// TestNothingIsReadBehindAMistake: a walk ends where the grammar is broken,
-// however its caller goes on.
-func TestNothingIsReadBehindAMistake(t *testing.T) {
-	for _, line := range []string{`{"a" "b":1}`, `{"a":,"b":1}`, `{"a":tru,"b":1}`, `{"a":01,"b":1}`, `{"a":"\q","b":1}`, `{"a":[1,],"b":1}`, `{"a":{"x"},"b":1}`} {
+// After a syntax error all methods read nothing.
+func TestNothingIsReadAfterASyntaxError(t *testing.T) {
+	for _, line := range []string{`{"a" "b":1}`, `{"a":,"b":1}`, `{"a":tru,"b":1}`, `{"a":01,"b":1}`,
+		`{"a":"\q","b":1}`, `{"a":[1,],"b":1}`, `{"a":{"x"},"b":1}`} {
 		var s Scanner
 		s.Reset([]byte(line))
 		for ok := s.Object(); ok && s.Next(); {
@@ -153,27 +161,29 @@ func TestNothingIsReadBehindAMistake(t *testing.T) {
 			s.Value()
 		}
 		if v := s.Value(); v.Kind != Absent || s.Object() || s.Next() || s.End() != InvalidJSON {
-			t.Errorf("%s: read on", line)
+			t.Errorf("%s: a value was read after the error", line)
 		}
 	}
 }
 
 func TestInt(t *testing.T) {
-	for raw, want := range map[string]int64{"0": 0, "-0": 0, "7": 7, "-7": -7, "9223372036854775807": 1<<63 - 1, "-9223372036854775808": -1 << 63} {
-		v, _ := whole([]byte(raw))
+	for raw, want := range map[string]int64{"0": 0, "-0": 0, "7": 7, "-7": -7, "9223372036854775807": 1<<63 - 1,
+		"-9223372036854775808": -1 << 63} {
+		v, _ := read([]byte(raw))
 		if n, ok := v.Int(); !ok || n != want {
 			t.Errorf("%s: %d, %v", raw, n, ok)
 		}
 	}
-	for _, raw := range []string{"1.0", "1e2", "9223372036854775808", "-9223372036854775809", "99999999999999999999", `"1"`, "null", "true"} {
-		v, _ := whole([]byte(raw))
+	for _, raw := range []string{"1.0", "1e2", "9223372036854775808", "-9223372036854775809", "99999999999999999999",
+		`"1"`, "null", "true"} {
+		v, _ := read([]byte(raw))
 		if n, ok := v.Int(); ok {
-			t.Errorf("%s: read as %d", raw, n)
+			t.Errorf("%s: got %d", raw, n)
 		}
 	}
 }
 
-func TestWalkAllocatesNothing(t *testing.T) {
+func TestScannerDoesNotAllocate(t *testing.T) {
 	line := []byte(`{"type":"x","skip":{"a":[1,2,{"b":"\u00e9"}]},"n":12,"text":"héllo\n"}`)
 	var s Scanner
 	if n := testing.AllocsPerRun(100, func() {
@@ -194,11 +204,12 @@ func TestWalkAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzLine: the scanner never panics, agrees with encoding/json on what can
-// be decoded, and finds the same members with the same text.
+// The scanner never panics. It accepts the same lines as encoding/json, and returns
+// the same members with the same text.
 func FuzzLine(f *testing.F) {
 	for _, seed := range []string{
-		`{"type":"item.completed","item":{"id":"item_0","type":"web_search","id":"ws_1"}}`, `{"a":"\ud83d\ude80"}`, `[1e400]`, "{\"a\":\"\xff\"}",
+		`{"type":"item.completed","item":{"id":"item_0","type":"web_search","id":"ws_1"}}`, `{"a":"\ud83d\ude80"}`,
+		`[1e400]`, "{\"a\":\"\xff\"}",
 		`{"\u0061":[{},[],"x",-1.5e+7,true,false,null]}`, ` {"a" : 1 } `, `{"a":1}{"b":2}`, `[[[[`, `"\uD800"`,
 	} {
 		f.Add([]byte(seed))
@@ -207,10 +218,10 @@ func FuzzLine(f *testing.F) {
 		var want any
 		err := json.Unmarshal(line, &want)
 		valid := err == nil && utf8.Valid(line)
-		if _, fault := whole(line); (fault == OK) != valid {
+		if _, fault := read(line); (fault == OK) != valid {
 			t.Fatalf("fault %d, encoding/json says %v", fault, err)
 		} else if fault == InvalidUTF8 && utf8.Valid(line) {
-			t.Fatal("called invalid UTF-8")
+			t.Fatal("InvalidUTF8 for valid UTF-8")
 		}
 		members, isObject := want.(map[string]any)
 		var s Scanner
@@ -218,7 +229,7 @@ func FuzzLine(f *testing.F) {
 		seen := map[string]Value{}
 		for ok := s.Object(); ok && s.Next(); {
 			key := string(s.Key())
-			seen[key] = s.Value() // last wins, as in encoding/json
+			seen[key] = s.Value() // the last one counts, as in encoding/json
 		}
 		if fault := s.End(); (fault == OK) != (valid && isObject) {
 			t.Fatalf("as an object: fault %d", fault)

@@ -7,29 +7,29 @@ import (
 	"unicode/utf8"
 )
 
-// ones, times a byte, is eight of that byte in one word.
+// ones*c is a word of eight bytes c.
 const ones = 0x0101010101010101
 
-// string reads over the string whose quote is next.
-func (s *Scanner) string() {
+// skipString skips a string. The next byte is its opening quote.
+func (s *Scanner) skipString() {
 	if end, _ := s.text(s.i + 1); !s.bad {
 		s.i = end + 1
 	}
 }
 
-// text reads the string that begins at i, behind its quote, up to the closing
-// quote at end. Its surplus is how many bytes longer it is as written than as
-// decoded: 0 if and only if it has no escapes.
+// text reads the string that begins at i, after its opening quote, up to the
+// closing quote at end. surplus is the length of the undecoded minus the decoded
+// string: 0 if and only if it has no escapes.
 func (s *Scanner) text(i int) (end, surplus int) {
 	end, surplus = plain(s.b, i)
 	if end < len(s.b) && s.b[end] == '"' {
 		return end, surplus
 	}
-	return s.rest(end, surplus)
+	return s.textSlow(end, surplus)
 }
 
-// rest reads on at i, where plain met what it does not read.
-func (s *Scanner) rest(i, before int) (end, surplus int) {
+// textSlow continues at i, where plain stopped. before is the surplus so far.
+func (s *Scanner) textSlow(i, before int) (end, surplus int) {
 	surplus = before
 	for i < len(s.b) {
 		switch c := s.b[i]; {
@@ -61,9 +61,10 @@ func (s *Scanner) rest(i, before int) (end, surplus int) {
 	return 0, 0
 }
 
-// short is the length of the string that b begins with, behind its quote, if
-// it has at most eight bytes and no escapes; else -1. Most keys are such.
-func short(b []byte) int {
+// shortString returns the length of the string at the beginning of b, after its
+// opening quote, if it has at most eight bytes and no escapes, like most keys.
+// Otherwise it returns -1.
+func shortString(b []byte) int {
 	if len(b) <= 8 {
 		return -1
 	}
@@ -74,9 +75,9 @@ func short(b []byte) int {
 	return n
 }
 
-// plain reads what most strings are made of, from b[i] on: ASCII, escapes of
-// two bytes, which it counts, and characters of two and three bytes. It ends
-// at whatever else it finds, and calls nothing.
+// plain is the fast path for strings. From b[i] on it reads ASCII, escapes of two
+// bytes, which it counts, and characters of two and three bytes. It stops at any
+// other byte. After inlining it contains no calls.
 func plain(b []byte, i int) (end, escapes int) {
 	b = b[:len(b):len(b)]
 	p := b[i:]
@@ -108,20 +109,20 @@ func plain(b []byte, i int) (end, escapes int) {
 	return len(b) - len(p), escapes
 }
 
-// stops marks the first byte of x that is no plain character with its highest
-// bit; it is 0 where all are plain. It may mark bytes behind the first one, too:
-// a borrow runs up from it. To flip 2 makes the quote a space, and keeps the
-// control characters below it, and all else above.
+// stops sets the highest bit of the first byte of x that is a control character, a
+// quote, a backslash or not ASCII. It returns 0 if there is none. A borrow can set
+// bits of later bytes, too. XOR with 2 swaps '"' and ' ', so that one comparison
+// with 0x21 finds the quote and the control characters.
 func stops(x uint64) uint64 {
 	return (((x ^ 2*ones) - ('"'-1)*ones) | ((x ^ '\\'*ones) - ones) | x) & (0x80 * ones)
 }
 
-// twoByte says which bytes behind a backslash make an escape of two bytes.
+// twoByte is the set of bytes after a backslash in an escape of two bytes.
 var twoByte = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
-// escape measures the escape that b begins with: its own length and that of
-// the UTF-8 it stands for; 0, 0 where it is none. A pair of surrogates is one
-// escape; a lone one stands for U+FFFD.
+// escape returns the length of the escape at the beginning of b, undecoded and as
+// UTF-8. It returns 0, 0 if the escape is invalid. A pair of surrogates is one
+// escape. A lone surrogate becomes U+FFFD.
 func escape(b []byte) (n, decoded int) {
 	if len(b) < 2 {
 		return 0, 0
@@ -148,7 +149,8 @@ func escape(b []byte) (n, decoded int) {
 	return 6, 3
 }
 
-// hex4 is the value of the four hexadecimal digits that b begins with, or -1.
+// hex4 returns the value of the four hexadecimal digits at the beginning of b, or
+// -1.
 func hex4(b []byte) rune {
 	if len(b) < 4 {
 		return -1
@@ -167,7 +169,7 @@ func hex4(b []byte) rune {
 	return r
 }
 
-// decode appends the text of the string that is written as raw, which is valid.
+// decode appends the decoded text of raw, the inside of a valid JSON string.
 func decode(dst, raw []byte) []byte {
 	for {
 		i := bytes.IndexByte(raw, '\\')
@@ -193,7 +195,7 @@ func decode(dst, raw []byte) []byte {
 			if decoded == 4 {
 				r = 0x10000 + (r-0xd800)<<10 + (hex4(raw[8:]) - 0xdc00)
 			}
-			dst = utf8.AppendRune(dst, r) // a surrogate gives U+FFFD
+			dst = utf8.AppendRune(dst, r) // a lone surrogate becomes U+FFFD
 		default:
 			dst = append(dst, raw[1])
 		}

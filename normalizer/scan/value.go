@@ -3,7 +3,7 @@ package scan
 // Kind is the JSON type of a [Value].
 type Kind uint8
 
-// The kinds. Absent is that of the zero Value.
+// The kinds. Absent is the kind of the zero Value.
 const (
 	Absent Kind = iota
 	Null
@@ -14,18 +14,19 @@ const (
 	Object
 )
 
-// Value is one JSON value, in place.
+// Value is one JSON value. It shares the memory of the line.
 type Value struct {
-	Raw     []byte // a string: what stands between the quotes; else the value as written
-	Len     int    // a string: its length in bytes once decoded
+	Raw     []byte // undecoded JSON; of a string without the quotes
+	Len     int    // of a string: decoded length in bytes
 	Kind    Kind
-	Escaped bool // a string with escapes: Raw is not its text
+	Escaped bool // the string has escapes: Raw is not its text
 }
 
 // IsString reports whether v is a string.
 func (v Value) IsString() bool { return v.Kind == String }
 
-// Append appends the text of a string to dst. A lone surrogate becomes U+FFFD.
+// Append appends the decoded text of a string to dst. A lone surrogate becomes
+// U+FFFD.
 func (v Value) Append(dst []byte) []byte {
 	if !v.Escaped {
 		return append(dst, v.Raw...)
@@ -33,7 +34,7 @@ func (v Value) Append(dst []byte) []byte {
 	return decode(dst, v.Raw)
 }
 
-// Text is the text of a string, and "" for any other value.
+// Text returns the decoded text of a string, or "" for any other value.
 func (v Value) Text() string {
 	if v.Kind != String {
 		return ""
@@ -44,7 +45,7 @@ func (v Value) Text() string {
 	return string(v.Append(make([]byte, 0, v.Len)))
 }
 
-// Equal reports whether v is a string whose text is text.
+// Equal reports whether v is a string with this decoded text.
 func (v Value) Equal(text string) bool {
 	if v.Kind != String || v.Len != len(text) {
 		return false
@@ -55,7 +56,7 @@ func (v Value) Equal(text string) bool {
 	return v.Text() == text
 }
 
-// Int is the value of a number that is written as an integer and fits int64.
+// Int returns the value of a number without fraction and exponent that fits int64.
 func (v Value) Int() (n int64, ok bool) {
 	raw := v.Raw
 	if v.Kind != Number || len(raw) == 0 {

@@ -6,68 +6,69 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/linesman/linesman/bounds"
 )
 
-// Limits of what a record tells of a failure.
+// Limits of the error context in a record.
 const (
 	MaxErrorMessage = 1000 // bytes
 	MaxSuggestions  = 3
-	maxErrorRead    = 4096 // bytes of a message that are looked at
+	maxErrorRead    = 4096 // bytes of a message that are read
 	maxMessageJSON  = 1200 // bytes of JSON of the message
 	maxErrorLine    = 300  // characters
 	maxErrorType    = 80   // bytes
-	maxLineJSON     = 600  // bytes of JSON of such a line
+	maxLineJSON     = 600  // bytes of JSON of an error line
 )
 
-// ErrorSource says where a line found an error message. A greater one speaks
-// with more authority about why the run failed.
+// ErrorSource is the source of an error message. A message from a source with a
+// greater value is more likely to be the reason of the failure.
 type ErrorSource uint8
 
 // The sources of error messages.
 const (
-	ErrorNotice ErrorSource = iota // an item, before any turn: deprecated settings and the like
+	ErrorNotice ErrorSource = iota // an item before the first turn, such as a deprecation notice
 	ErrorItem                      // an item of a turn
-	ErrorTop                       // a line of its own; the agent may go on after it
-	ErrorTurn                      // the end of a turn that failed
+	ErrorTop                       // a separate error line; the agent may continue after it
+	ErrorTurn                      // the end of a failed turn
 )
 
-// Trouble is what goes wrong in a run, gathered as it goes: whether it
-// mattered is only known at its end.
-type Trouble struct {
+// Diagnostics collects the errors in the output of a run. Whether they are the
+// reason of a failure is only known at the end of the run.
+type Diagnostics struct {
 	Message string      `json:"message,omitempty"` // redacted
-	Source  ErrorSource `json:"source,omitempty"`  // of the message
+	Source  ErrorSource `json:"source,omitempty"`  // source of Message
 
-	// Of commands that failed, the newest first.
+	// From failed commands, the newest first.
 	Line      string     `json:"line,omitempty"` // redacted
 	ErrorType string     `json:"error_type,omitempty"`
 	Locations []Location `json:"locations,omitempty"`
 }
 
-// ErrorContext is why a run failed, as far as its output tells. The lists are
-// never nil.
+// ErrorContext describes the failure of a run, derived from its output. The lists
+// are never nil.
 type ErrorContext struct {
 	Message     string     `json:"error_message"` // at most MaxErrorMessage bytes, redacted
 	Type        string     `json:"error_type,omitempty"`
-	FailedFiles []string   `json:"failed_files"`    // of the locations
+	FailedFiles []string   `json:"failed_files"`    // files of the locations
 	Locations   []Location `json:"error_locations"` // at most MaxLocations
 	Suggestions []string   `json:"suggestions"`     // at most MaxSuggestions
 }
 
-func (r *Record) trouble() *Trouble {
-	if r.Trouble == nil {
-		r.Trouble = new(Trouble)
+func (r *Record) diagnostics() *Diagnostics {
+	if r.Diagnostics == nil {
+		r.Diagnostics = new(Diagnostics)
 	}
-	return r.Trouble
+	return r.Diagnostics
 }
 
-// complain folds what a line says of errors. A turn that completes has
-// overcome what was said before.
-func (r *Record) complain(f *Facts) {
-	if f.Turn == TurnCompleted && r.Trouble != nil {
-		r.Trouble.Message, r.Trouble.Source = "", ErrorNotice
-		if t := r.Trouble; t.Line == "" && t.ErrorType == "" && t.Locations == nil {
-			r.Trouble = nil
+// foldError folds the error message of a line. A completed turn discards earlier
+// messages.
+func (r *Record) foldError(f *Facts) {
+	if d := r.Diagnostics; f.Turn == TurnCompleted && d != nil {
+		d.Message, d.Source = "", ErrorNotice
+		if d.Line == "" && d.ErrorType == "" && d.Locations == nil {
+			r.Diagnostics = nil
 		}
 	}
 	if f.Error == "" {
@@ -77,29 +78,30 @@ func (r *Record) complain(f *Facts) {
 	if source == ErrorItem && r.Steps.Turns == 0 {
 		source = ErrorNotice
 	}
-	if r.Trouble == nil || r.Trouble.Message == "" || source >= r.Trouble.Source {
-		message := strings.TrimSpace(strings.Map(shown, Redact(f.Error[:border(f.Error, maxErrorRead)])))
+	if d := r.Diagnostics; d == nil || d.Message == "" || source >= d.Source {
+		message := Redact(f.Error[:bounds.Cut(f.Error, maxErrorRead)])
+		message = strings.TrimSpace(strings.Map(dropControl, message))
 		if message == "" {
 			return
 		}
 		if len(message) > MaxErrorMessage {
-			message = message[:border(message, MaxErrorMessage-len("…"))] + "…"
+			message = message[:bounds.Cut(message, MaxErrorMessage-len("…"))] + "…"
 		}
-		t := r.trouble()
-		t.Message, t.Source = fit(message, maxMessageJSON), source
+		d = r.diagnostics()
+		d.Message, d.Source = truncateJSON(message, maxMessageJSON), source
 	}
 }
 
-// shown drops control characters.
-func shown(r rune) rune {
+// dropControl drops control characters except newline and tab.
+func dropControl(r rune) rune {
 	if unicode.IsControl(r) && r != '\n' && r != '\t' {
 		return -1
 	}
 	return r
 }
 
-// command folds what the output of a command tells.
-func (r *Record) command(f *Findings) {
+// foldCommand folds the findings in the output of a command.
+func (r *Record) foldCommand(f *Findings) {
 	if f.Tests != nil {
 		tests := *f.Tests
 		r.Tests = &tests
@@ -111,36 +113,37 @@ func (r *Record) command(f *Findings) {
 	if !f.Failed {
 		return
 	}
-	t := r.trouble()
-	t.Line, t.ErrorType = fit(f.Line, maxLineJSON), f.ErrorType
-	older := t.Locations
-	t.Locations = nil
+	d := r.diagnostics()
+	d.Line, d.ErrorType = truncateJSON(f.Line, maxLineJSON), f.ErrorType
+	older := d.Locations
+	d.Locations = nil
 	for _, l := range slices.Concat(f.Locations, older) {
-		t.Locations = addLocation(t.Locations, l)
+		d.Locations = addLocation(d.Locations, l)
 	}
 }
 
-// ErrorContext says why the run failed or ran out of time; nil in any other state.
+// ErrorContext describes the failure or the timeout of the run. It is nil in any
+// other state.
 func (r *Record) ErrorContext() *ErrorContext {
 	if r.State != StateFailed && r.State != StateTimeout {
 		return nil
 	}
-	var t Trouble
-	if r.Trouble != nil {
-		t = *r.Trouble
+	var d Diagnostics
+	if r.Diagnostics != nil {
+		d = *r.Diagnostics
 	}
-	c := &ErrorContext{Message: t.Message, FailedFiles: []string{}, Locations: []Location{}, Suggestions: []string{}}
-	if c.Message == "" || t.Source == ErrorNotice && t.Line != "" {
-		c.Message = t.Line
+	c := &ErrorContext{Message: d.Message, FailedFiles: []string{}, Locations: []Location{}, Suggestions: []string{}}
+	if c.Message == "" || d.Source == ErrorNotice && d.Line != "" {
+		c.Message = d.Line
 	}
 	c.Type = errorType([]byte(c.Message))
-	if c.Type == "" && (c.Message == "" || c.Message == t.Line) {
-		c.Type = t.ErrorType
+	if c.Type == "" && (c.Message == "" || c.Message == d.Line) {
+		c.Type = d.ErrorType
 	}
 	if c.Message == "" {
-		c.Message = r.why()
+		c.Message = r.reasonText()
 	}
-	for _, l := range t.Locations {
+	for _, l := range d.Locations {
 		c.Locations = append(c.Locations, l)
 		if !slices.Contains(c.FailedFiles, l.File) {
 			c.FailedFiles = append(c.FailedFiles, l.File)
@@ -150,8 +153,8 @@ func (r *Record) ErrorContext() *ErrorContext {
 	return c
 }
 
-// why says in words for what reason the run ended as it did.
-func (r *Record) why() string {
+// reasonText describes the reason of the final state, for people.
+func (r *Record) reasonText() string {
 	switch r.Reason {
 	case string(ReasonSpawn):
 		spawn := ""
@@ -166,7 +169,8 @@ func (r *Record) why() string {
 		case SpawnRefused:
 			return "the worker's rules do not allow the run"
 		case SpawnNoDir:
-			return "the working directory does not exist on the worker's machine, or is outside of the directories of its setting work.roots"
+			return "the working directory does not exist on the worker's machine, or is outside of the directories " +
+				"of its setting work.roots"
 		}
 		return "the agent could not be started"
 	case string(ReasonLost):
@@ -186,11 +190,11 @@ func (r *Record) why() string {
 	case "no terminal event":
 		return "the output ended before the end of a turn"
 	}
-	_, how, _ := strings.Cut(r.Outcome(), " (")
-	return "the agent ended with " + strings.TrimSuffix(how, ")")
+	_, reason, _ := strings.Cut(r.Outcome(), " (")
+	return "the agent ended with " + strings.TrimSuffix(reason, ")")
 }
 
-// suggest adds what may help, the most certain first.
+// suggest adds suggestions, the most likely first.
 func (c *ErrorContext) suggest(r *Record) {
 	add := func(when bool, s string) {
 		if when && len(c.Suggestions) < MaxSuggestions && !slices.Contains(c.Suggestions, s) {
@@ -198,23 +202,28 @@ func (c *ErrorContext) suggest(r *Record) {
 		}
 	}
 	refused := ""
-	if r.Reason == string(ReasonSpawn) && r.Exit != nil && (r.Exit.Spawn == SpawnNoDir || r.Exit.Spawn == SpawnRefused) {
+	if r.Reason == string(ReasonSpawn) && r.Exit != nil &&
+		(r.Exit.Spawn == SpawnNoDir || r.Exit.Spawn == SpawnRefused) {
 		refused = r.Exit.Spawn
 	}
 	add(r.State == StateTimeout, "Split the task into smaller ones")
 	add(r.Reason == string(ReasonIdle), "Raise the idle limit if a command of the task is silent for long")
 	add(r.Reason == string(ReasonHard), "Raise the hard limit of the run")
-	add(refused == SpawnNoDir, "Name another directory, or add it to work.roots of the worker; `linesman doctor` there shows which are allowed, and its log why")
+	add(refused == SpawnNoDir, "Name another directory, or add it to work.roots of the worker; `linesman doctor` "+
+		"there shows which are allowed, and its log why")
 	add(refused == SpawnRefused, "Look at the worker's log, which says what it refused")
-	add(r.Reason == string(ReasonSpawn) && refused == "", "Check that the agent is installed and that the working directory exists")
+	add(r.Reason == string(ReasonSpawn) && refused == "",
+		"Check that the agent is installed and that the working directory exists")
 	add(r.Reason == string(ReasonSpool), "Keep large outputs in files, and print their end only")
 
-	said := func(words ...string) bool {
+	mentions := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(c.Message, word) })
 	}
-	add(said("401", "Unauthorized", "API key", "Not signed in", "log in", "login"), "Sign the agent in, or check its API key")
-	add(said("429", "ate limit", "Too Many Requests", "quota"), "Wait until the rate limit allows more requests")
-	add(said("ECONNREFUSED", "ENOTFOUND", "onnection refused", "waiting for network", "dns error"), "Check the network connection")
+	add(mentions("401", "Unauthorized", "API key", "Not signed in", "log in", "login"),
+		"Sign the agent in, or check its API key")
+	add(mentions("429", "ate limit", "Too Many Requests", "quota"), "Wait until the rate limit allows more requests")
+	add(mentions("ECONNREFUSED", "ENOTFOUND", "onnection refused", "waiting for network", "dns error"),
+		"Check the network connection")
 
 	if len(c.Locations) > 0 {
 		add(true, "Start investigation at "+c.Locations[0].File+":"+strconv.Itoa(c.Locations[0].Line))
@@ -235,14 +244,15 @@ func (c *ErrorContext) suggest(r *Record) {
 	}
 }
 
-// errorMarks say what went wrong; weakMarks say that something did.
+// errorMarks indicate an error message; weakMarks indicate that there was an error.
 var (
-	errorMarks = newSieve(false, "rror: ", "rror[", "rror [", "xception: ", "panic: ", "panicked at", "fatal: ",
+	errorMarks = newMatcher(false, "rror: ", "rror[", "rror [", "xception: ", "panic: ", "panicked at", "fatal: ",
 		"command not found", "No such file or directory", "ermission denied")
-	weakMarks = newSieve(false, "Error", "Exception", "--- FAIL", "FAIL", "ailed: ", "✗ ", "✕ ", "✖ ", "error", ": not found")
+	weakMarks = newMatcher(false,
+		"Error", "Exception", "--- FAIL", "FAIL", "ailed: ", "✗ ", "✕ ", "✖ ", "error", ": not found")
 )
 
-// errorLine is the first line of text that says what went wrong.
+// errorLine returns the first line of text with an error message, or nil.
 func errorLine(text []byte) []byte {
 	first := index(errorMarks, text)
 	if first < 0 {
@@ -259,37 +269,26 @@ func errorLine(text []byte) []byte {
 	return trim(text[max(start, first-200):end])
 }
 
-// errorType is the first name of an error that text has, such as TypeError.
+// errorType returns the first name of an error type in text, such as TypeError.
 func errorType(text []byte) string {
-	best, name := len(text), ""
+	first, name := len(text), ""
 	for _, word := range []string{"Error", "Exception"} {
-		for from := 0; from < best; {
-			i := bytes.Index(text[from:best], []byte(word))
+		for from := 0; from < first; {
+			i := bytes.Index(text[from:first], []byte(word))
 			if i < 0 {
 				break
 			}
 			i += from
 			from = i + len(word)
 			start := i
-			for start > 0 && i-start < maxErrorType && letter(text[start-1]) {
+			for start > 0 && i-start < maxErrorType && isWordChar(text[start-1]) {
 				start--
 			}
-			if start == i || from < len(text) && letter(text[from]) || from-start > maxErrorType {
+			if start == i || from < len(text) && isWordChar(text[from]) || from-start > maxErrorType {
 				continue
 			}
-			best, name = i, string(text[start:from])
+			first, name = i, string(text[start:from])
 		}
 	}
 	return name
-}
-
-// border is the last place at or before n where s can be cut.
-func border(s string, n int) int {
-	if n >= len(s) {
-		return len(s)
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return n
 }

@@ -1,0 +1,42 @@
+package runs
+
+import "errors"
+
+// Change is a change of the record of one run, or of the state of the watch.
+type Change struct {
+	Row      Row
+	Revision uint64 // of the record; increases with every change of any run
+	Removed  bool   // the record was deleted; only Row.ID is set
+	Last     bool   // no newer change is known at present
+	Anew     bool   // the run table was recreated: discard all earlier changes
+	Waits    string // reason for a delay, for people; all other fields are empty
+}
+
+// Excerpt is the content of an output stream of an agent: all of it, or its
+// beginning and its end.
+type Excerpt struct {
+	Head, Tail []byte
+	Size       int64 // length of the stream in bytes
+}
+
+// Whole reports whether the excerpt contains the entire stream.
+func (e Excerpt) Whole() bool { return e.Size == int64(len(e.Head)) }
+
+// Beat is the periodic heartbeat of a worker process.
+type Beat struct {
+	ID      string   `json:"id"`   // of the process: a worker can have several processes
+	Name    string   `json:"name"` // of the worker, as in start entries
+	Version string   `json:"version,omitempty"`
+	Queue   string   `json:"queue,omitempty"` // "": accepts no tasks
+	Slots   int      `json:"slots"`
+	Busy    int      `json:"busy"` // running tasks
+	Agents  []string `json:"agents,omitempty"`
+}
+
+// The reasons why a request about a run fails.
+var (
+	ErrNoRun     = errors.New("there is no such run")
+	ErrKnownRun  = errors.New("there is a run of this id already")
+	ErrQueueFull = errors.New("the work queue is full")
+	ErrNoOwner   = errors.New("no worker has the run")
+)
