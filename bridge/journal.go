@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -24,6 +25,9 @@ const (
 	maxEntry      = 4 << 10 // bytes of the file of one
 	remembered    = 30 * 24 * time.Hour
 )
+
+// tmpSuffix ends the names of temporary files in a journal's directory.
+const tmpSuffix = ".tmp"
 
 // entry is what a journal holds of one request: nothing of what it says.
 type entry struct {
@@ -53,7 +57,7 @@ func openJournal(dir string) (*journal, error) {
 		return nil, fmt.Errorf("bridge state: %w", err)
 	}
 	for _, parent := range []string{filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
-		if err := syncDir(parent); err != nil { // which may have a new entry
+		if err := atomicfile.SyncDir(parent); err != nil { // which may have a new entry
 			return nil, fmt.Errorf("bridge state: %w", err)
 		}
 	}
@@ -64,7 +68,7 @@ func openJournal(dir string) (*journal, error) {
 	j := &journal{dir: dir, entries: map[string]entry{}}
 	for _, f := range files {
 		path := filepath.Join(dir, f.Name())
-		if strings.HasSuffix(path, ".tmp") { // a crash came before its rename
+		if strings.HasSuffix(path, tmpSuffix) { // a crash came before its rename
 			_ = os.Remove(path)
 			continue
 		}
@@ -141,7 +145,7 @@ func (j *journal) put(e entry) error {
 	defer j.mu.Unlock()
 	b, err := json.Marshal(e)
 	if err == nil {
-		err = replace(filepath.Join(j.dir, fileOf(e.ID)), b)
+		err = atomicfile.Replace(filepath.Join(j.dir, fileOf(e.ID)), "*"+tmpSuffix, b)
 	}
 	if err != nil {
 		return fmt.Errorf("bridge state: %w", err)
@@ -163,7 +167,7 @@ func (j *journal) remove(id string) error {
 		return fmt.Errorf("bridge state: %w", err)
 	}
 	delete(j.entries, id)
-	return syncDir(j.dir)
+	return atomicfile.SyncDir(j.dir)
 }
 
 // prune forgets what was answered long ago and, past the bound, what was
@@ -185,31 +189,4 @@ func (j *journal) prune(now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// replace writes a file so that no reader and no crash sees half of it.
-func replace(path string, b []byte) error {
-	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(b); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/linesman/linesman/filelock"
 )
 
 // Bounds of a directory.
@@ -50,22 +49,19 @@ func openPlace(path string) (_ *place, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filelock.TryLock(dir); err != nil {
 		_ = dir.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		if errors.Is(err, filelock.ErrLocked) {
 			return nil, errBusy
 		}
-		return nil, fmt.Errorf("lock: %w", err)
+		return nil, err
 	}
 	return &place{root, dir}, nil
 }
 
-// close gives the lock back and closes the directory. A process that is being
-// started has a copy of it for a moment: to close it alone would leave the lock
-// with that process.
+// close releases the lock and closes the directory.
 func (p *place) close() {
-	_ = unix.Flock(int(p.dir.Fd()), unix.LOCK_UN)
-	_, _ = p.dir.Close(), p.root.Close()
+	_, _ = filelock.Close(p.dir), p.root.Close()
 }
 
 // at reports whether this is the directory that path leads to.

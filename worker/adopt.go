@@ -14,6 +14,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/filelock"
 )
 
 // adoptEvery is how often Adopt looks for directories without an owner.
@@ -174,7 +176,7 @@ func (w *Worker) clear(path string) {
 			return
 		}
 	}
-	if busy, err := held(filepath.Join(path, ownerFile)); busy || err != nil {
+	if busy, err := filelock.Held(filepath.Join(path, ownerFile)); busy || err != nil {
 		return
 	}
 	if err := os.RemoveAll(path); err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -65,7 +66,7 @@ func ReadBacklog(root string) (b Backlog, err error) {
 func StillWriting(root string) (n int) {
 	names, _, _ := runDirs(root)
 	for _, name := range names {
-		if busy, err := held(filepath.Join(root, name, outFile)); busy && err == nil {
+		if busy, err := filelock.Held(filepath.Join(root, name, outFile)); busy && err == nil {
 			n++
 		}
 	}
@@ -85,10 +86,10 @@ func Unsupervised(root string) (list []string, err error) {
 		if !exists(filepath.Join(dir, startedFile)) {
 			continue
 		}
-		if watched, err := held(filepath.Join(dir, shimFile)); watched || err != nil {
+		if watched, err := filelock.Held(filepath.Join(dir, shimFile)); watched || err != nil {
 			continue
 		}
-		writing, err := held(filepath.Join(dir, outFile))
+		writing, err := filelock.Held(filepath.Join(dir, outFile))
 		if err != nil {
 			continue
 		}

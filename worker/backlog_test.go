@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/linesman/linesman/filelock"
 )
 
 func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
@@ -57,7 +59,7 @@ func TestRunDirectoriesAreFoundBelowAnyPath(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer out.Close()
-		if err := lock(out); err != nil {
+		if err := filelock.Lock(out); err != nil {
 			t.Fatal(err)
 		}
 	}

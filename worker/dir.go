@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/atomicfile"
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -107,7 +109,7 @@ func Create(root string, spec Spec) (_ *Dir, err error) {
 	if d.owner, err = os.OpenFile(filepath.Join(at, ownerFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, err
 	}
-	if err := tryLock(d.owner); err != nil {
+	if err := filelock.TryLock(d.owner); err != nil {
 		return nil, err
 	}
 	if err := writeFile(filepath.Join(at, specFile), body, spec.lasting()); err != nil {
@@ -133,12 +135,12 @@ func Create(root string, spec Spec) (_ *Dir, err error) {
 			return nil, err
 		}
 		d.spool.Store(spool)
-		if err := tryLock(spool); err != nil {
+		if err := filelock.TryLock(spool); err != nil {
 			return nil, err
 		}
 	}
 	if spec.lasting() {
-		if err := errors.Join(d.mark.f.Sync(), syncDir(at)); err != nil {
+		if err := errors.Join(d.mark.f.Sync(), atomicfile.SyncDir(at)); err != nil {
 			return nil, err
 		}
 	}
@@ -147,7 +149,7 @@ func Create(root string, spec Spec) (_ *Dir, err error) {
 	}
 	at = d.path
 	if spec.lasting() {
-		err = syncDir(root)
+		err = atomicfile.SyncDir(root)
 	}
 	return d, err
 }
@@ -176,8 +178,8 @@ func Open(path string) (_ *Dir, err error) {
 	if err != nil {
 		return nil, err
 	}
-	switch err := tryLock(d.owner); {
-	case errors.Is(err, errLocked):
+	switch err := filelock.TryLock(d.owner); {
+	case errors.Is(err, filelock.ErrLocked):
 		return nil, ErrOwned
 	case err != nil:
 		return nil, err
@@ -213,7 +215,7 @@ func (d *Dir) Close() error {
 		d.mark = nil
 	}
 	if d.owner != nil {
-		errs = append(errs, release(d.owner))
+		errs = append(errs, filelock.Close(d.owner))
 		d.owner = nil
 	}
 	return errors.Join(errs...)
@@ -263,7 +265,7 @@ func claimStart(dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(f.Close(), syncDir(dir))
+	return true, errors.Join(f.Close(), atomicfile.SyncDir(dir))
 }
 
 // addIdentity adds what is known of the run's processes to the file that
@@ -335,31 +337,7 @@ func writeFile(path string, body []byte, synced bool) error {
 	return errors.Join(err, f.Close())
 }
 
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-// sameFile reports whether path still names the file that f has open.
-func sameFile(f *os.File, path string) (bool, error) {
-	now, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	was, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	return os.SameFile(was, now), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -75,30 +76,14 @@ func unseal(body []byte, keys [][]byte) *runs.Exit {
 // writeExit records how the run ended: the agent may be about to write there,
 // too, and may have taken the right to do so away.
 func writeExit(dir string, body []byte) error {
-	err := replaceExit(dir, body)
+	path := filepath.Join(dir, exitFile)
+	err := atomicfile.Replace(path, exitFile+".*", body)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EISDIR) || errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
 		_ = os.Chmod(dir, 0o700)
-		_ = os.RemoveAll(filepath.Join(dir, exitFile)) // a directory, in the place of the file
-		err = replaceExit(dir, body)
+		_ = os.RemoveAll(path) // a directory, in the place of the file
+		err = atomicfile.Replace(path, exitFile+".*", body)
 	}
 	return err
-}
-
-func replaceExit(dir string, body []byte) error {
-	f, err := os.CreateTemp(dir, exitFile+".") // a name that nobody waits for
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(body)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, exitFile))
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return err
-	}
-	return syncDir(dir)
 }
 
 // readExit returns how the run ended, or nil while that is not recorded by one

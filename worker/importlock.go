@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -36,11 +37,11 @@ func (w *Worker) lockImport(ctx context.Context, file inode, waiting func()) (*i
 		return nil, err
 	}
 	for {
-		f, err := openLocked(w.importPath(file), 0, tryLock)
+		f, err := openLocked(w.importPath(file), 0, filelock.TryLock)
 		if err == nil {
 			return &importLock{file: file, root: w.cfg.Root, f: f}, nil
 		}
-		if !errors.Is(err, errLocked) {
+		if !errors.Is(err, filelock.ErrLocked) {
 			return nil, err
 		}
 		if time.Since(began) > tailPause {
@@ -84,13 +85,13 @@ func (l *importLock) release() {
 	if run := l.run(); run == "" || !exists(filepath.Join(l.root, run)) {
 		_ = os.Remove(l.f.Name()) // else the next scan removes it
 	}
-	_ = release(l.f)
+	_ = filelock.Close(l.f)
 }
 
 // clearImport removes the lock file of a killed import, once its run directory
 // is gone.
 func (w *Worker) clearImport(path string) {
-	if f, err := openLocked(path, 0, tryLock); err == nil {
+	if f, err := openLocked(path, 0, filelock.TryLock); err == nil {
 		(&importLock{root: w.cfg.Root, f: f}).release()
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/filelock"
 )
 
 // maxLedger is the size in bytes at which a ledger is compacted to its newest
@@ -80,11 +82,11 @@ func (l *ledger) add(e imported) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f, err := openLocked(l.path, os.O_APPEND, lock)
+	f, err := openLocked(l.path, os.O_APPEND, filelock.Lock)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	defer func() { _ = release(f) }()
+	defer func() { _ = filelock.Close(f) }()
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)

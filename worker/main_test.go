@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -158,7 +159,7 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 		return err
 	}
 	defer f.Close()
-	if err := lock(f); err != nil {
+	if err := filelock.Lock(f); err != nil {
 		return err
 	}
 	entries, size := readLog(l.path)

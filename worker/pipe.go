@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -96,7 +97,7 @@ func (p *piped) ended(time.Time) (*runs.Exit, error) {
 	if p.stopped {
 		return &runs.Exit{Reason: runs.ReasonEOF}, nil
 	}
-	busy, err := held(p.dir.file(outFile))
+	busy, err := filelock.Held(p.dir.file(outFile))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -162,7 +163,7 @@ func (s *shim) start() (bool, error) {
 		return false, err
 	}
 	defer null.Close()
-	if err := lock(out); err != nil {
+	if err := filelock.Lock(out); err != nil {
 		return false, err
 	}
 	env := slices.DeleteFunc(slices.Clone(s.env()), func(v string) bool { return strings.HasPrefix(v, markVariable+"=") })
@@ -247,7 +248,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		}
 	}
 	if ended && s.kill.IsZero() {
-		busy, err := held(s.dir + "/" + outFile)
+		busy, err := filelock.Held(s.dir + "/" + outFile)
 		switch {
 		case err != nil, !busy: // also when the directory is gone: the run is over
 			s.insist()
@@ -355,7 +356,7 @@ func openSpool(path string) (*os.File, error) {
 func lockSoon(f *os.File, patience time.Duration) error {
 	const pause = 5 * time.Millisecond
 	for range patience / pause {
-		if err := tryLock(f); !errors.Is(err, errLocked) {
+		if err := filelock.TryLock(f); !errors.Is(err, filelock.ErrLocked) {
 			return err
 		}
 		time.Sleep(pause)

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -66,7 +67,7 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	if err != nil {
 		return nil, err
 	}
-	busy, err := held(s.dir.file(outFile))
+	busy, err := filelock.Held(s.dir.file(outFile))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (s *spawned) tend(now time.Time) {
 	if watched || err != nil { // then it is looked again
 		return
 	}
-	busy, err := held(s.dir.file(outFile))
+	busy, err := filelock.Held(s.dir.file(outFile))
 	if err == nil && (busy || s.exit == nil && s.overs < maxTries) {
 		s.takeOver(now)
 	}
@@ -158,7 +159,7 @@ func (s *spawned) watched(now time.Time) (bool, error) {
 	// In this order: a shim locks, then claims the start; it writes exit.json,
 	// then gives the lock back.
 	ours := s.running()
-	alive, err := held(s.dir.file(shimFile))
+	alive, err := filelock.Held(s.dir.file(shimFile))
 	if err != nil {
 		return false, err
 	}
@@ -216,7 +217,7 @@ func (s *spawned) start() (bool, error) {
 		return false, nil
 	}
 	s.failed = false // there was no agent that could have left processes
-	if alive, err := held(s.dir.file(shimFile)); alive || err != nil {
+	if alive, err := filelock.Held(s.dir.file(shimFile)); alive || err != nil {
 		return false, err
 	}
 	switch {

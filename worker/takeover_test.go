@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -46,7 +47,7 @@ func killShim(t *testing.T, dir string) {
 func (l *lab) takenOver(run string) {
 	l.t.Helper()
 	waitFor(l.t, "another shim", func() bool {
-		busy, err := held(filepath.Join(l.root, run, shimFile))
+		busy, err := filelock.Held(filepath.Join(l.root, run, shimFile))
 		return busy && err == nil
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
+	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
 )
 
@@ -156,5 +157,5 @@ func userFile(path string, u bus.User, account identity) error {
 	if err != nil {
 		return err
 	}
-	return writeSecret(path, body)
+	return atomicfile.Replace(path, ".tmp-*", body)
 }
