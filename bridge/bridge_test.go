@@ -114,7 +114,7 @@ func TestAnswerOfSomebodyElseEndsTheRun(t *testing.T) {
 	t.Parallel()
 	const good = `{"request_id":"id-1","version":"1.0","status":"success","response":"by hand","error_message":null,"error_type":null,` +
 		`"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":12.7,"metadata":{}}`
-	for name, tt := range map[string]struct{ written, told string }{
+	for name, tt := range map[string]struct{ written, notified string }{
 		"a response":                  {good, "success by hand"},
 		"an error":                    {strings.NewReplacer("success", "error", `"by hand"`, "null", `"error_message":null`, `"error_message":"no"`).Replace(good), "error no"},
 		"no response by the contract": {`{"request_id":"id-1","result":"x"}`, "error what somebody else wrote is no response by the contract"},
@@ -131,10 +131,10 @@ func TestAnswerOfSomebodyElseEndsTheRun(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				l.until("the run is told, and the request gone", func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
+				l.until("the run is notified, and the request gone", func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
 				run := l.names(l.runs)[0]
-				if b, err := os.ReadFile(filepath.Join(l.runs, run+".overtaken")); err != nil || string(b) != tt.told {
-					t.Errorf("told %q, %v", b, err)
+				if b, err := os.ReadFile(filepath.Join(l.runs, run+".overtaken")); err != nil || string(b) != tt.notified {
+					t.Errorf("notified with %q, %v", b, err)
 				}
 				if b, err := os.ReadFile(l.path(response)); err != nil || string(b) != tt.written {
 					t.Errorf("the response is %q, %v", b, err)
@@ -438,17 +438,17 @@ func TestAnswerThatNobodyWaitsForIsNotGiven(t *testing.T) {
 func TestDirectoryIsFreeOnceItIsClosed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	first, err := openPlace(l.dir)
+	first, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inherited, err := unix.Dup(int(first.dir.Fd()))
+	inherited, err := unix.Dup(int(first.lock.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(inherited)
 	first.close()
-	second, err := openPlace(l.dir)
+	second, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,20 +458,20 @@ func TestDirectoryIsFreeOnceItIsClosed(t *testing.T) {
 func TestOnlyTheNewestAreKeptAside(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	p, err := openPlace(l.dir)
+	p, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
 	l.write("mine.json.bad-1", "")
-	for i := range 3 * maxAside {
+	for i := range 3 * maxQuarantined {
 		l.write(request, "")
-		if _, err := p.aside(request, "bad", "why", time.UnixMilli(int64(i))); err != nil {
+		if _, err := p.quarantine(request, "bad", "why", time.UnixMilli(int64(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(l.names(l.dir)); n != 2*maxAside+1 {
-		t.Errorf("%d files are left, want %d", n, 2*maxAside+1)
+	if n := len(l.names(l.dir)); n != 2*maxQuarantined+1 {
+		t.Errorf("%d files are left, want %d", n, 2*maxQuarantined+1)
 	}
 	if !l.has(request+".bad-19700101T000000095Z") || l.has(request+".bad-19700101T000000001Z") {
 		t.Errorf("left: %q", l.names(l.dir))

@@ -91,7 +91,7 @@ func TestKilledWhileSomebodyElseAnswers(t *testing.T) {
 					}
 				}
 				l.start(l.config())
-				l.until("the run is told, and the request gone", func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
+				l.until("the run is notified, and the request gone", func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
 				if b, err := os.ReadFile(l.path(response)); err != nil || string(b) != mine {
 					t.Errorf("the response is %q, %v", b, err)
 				}
@@ -120,7 +120,7 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	others := []string{".agent-response." + strings.Repeat("a", 31) + ".json", ".agent-response.tmp", ".mine.json.taken"}
-	for _, name := range append(others, waiting(entry{ID: "id-1"})) {
+	for _, name := range append(others, unpublishedName(entry{ID: "id-1"})) {
 		l.write(name, "{}")
 	}
 	l.start(l.config())

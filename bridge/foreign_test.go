@@ -14,8 +14,8 @@ import (
 func TestForeignFilesHideNoRequest(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	const real, each = 8, maxNames // among each others, whatever the order in which a directory is read
-	for i := range real {
+	const count, each = 8, maxNames // among each others, whatever the order in which a directory is read
+	for i := range count {
 		for k := range each {
 			if err := os.Symlink("nowhere", l.path(fmt.Sprintf(".agent-request-%d-%d.json", i, k))); err != nil {
 				t.Fatal(err)
@@ -24,13 +24,13 @@ func TestForeignFilesHideNoRequest(t *testing.T) {
 		l.request(fmt.Sprintf(".agent-request-%d.json", i), fmt.Sprintf("id-%d", i), "say x")
 	}
 	l.start(l.config())
-	for i := range real {
+	for i := range count {
 		if r := l.response(fmt.Sprintf(".agent-response-%d.json", i)); r["request_id"] != fmt.Sprintf("id-%d", i) {
 			t.Errorf("got %v", r)
 		}
 	}
-	l.until("the requests are removed", func() bool { return len(l.names(l.dir)) == real*(each+1) })
-	if n := l.logs.FilterMessage("not taken for a request").Len(); n == 0 || n > maxNames {
+	l.until("the requests are removed", func() bool { return len(l.names(l.dir)) == count*(each+1) })
+	if n := l.logs.FilterMessage("file ignored").Len(); n == 0 || n > maxNames {
 		t.Errorf("%d files were named as left alone, want 1 to %d", n, maxNames)
 	}
 }
@@ -40,7 +40,7 @@ func TestForeignFilesHideNoRequest(t *testing.T) {
 func TestForeignLeftoversStay(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	others := []string{".agent-request-a.json.taken", ".agent-request-b.json.taken", waiting(entry{ID: "id-2"})}
+	others := []string{".agent-request-a.json.taken", ".agent-request-b.json.taken", unpublishedName(entry{ID: "id-2"})}
 	for _, name := range others[:2] {
 		if err := os.MkdirAll(filepath.Join(l.path(name), "kept"), 0o700); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestForeignLeftoversStay(t *testing.T) {
 	if err := os.Symlink("nowhere", l.path(others[2])); err != nil {
 		t.Fatal(err)
 	}
-	l.write(waiting(entry{ID: "id-1"}), "{}")
+	l.write(unpublishedName(entry{ID: "id-1"}), "{}")
 	l.write(".agent-request-z.json.taken", `{"request_id":"z","prompt":"say z"}`)
 	l.start(l.config())
 	if r := l.response(".agent-response-z.json"); r["request_id"] != "z" {
@@ -64,18 +64,18 @@ func TestForeignLeftoversStay(t *testing.T) {
 func TestForeignFilesAreNotMovedOnTo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	p, err := openPlace(l.dir)
+	p, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
-	for i := range 2 * maxAside {
+	for i := range 2 * maxQuarantined {
 		if err := os.MkdirAll(filepath.Join(l.path(fmt.Sprintf(".agent-request-%d.json.bad-19700101T000000%03dZ", i, i)), "kept"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l.write(request, "{")
-	if to, err := p.aside(request, "bad", "why", time.UnixMilli(1000)); err != nil || !l.has(to) || !l.has(to+".txt") {
+	if to, err := p.quarantine(request, "bad", "why", time.UnixMilli(1000)); err != nil || !l.has(to) || !l.has(to+".txt") {
 		t.Errorf("moved aside to %q, %v", to, err)
 	}
 }

@@ -29,22 +29,22 @@ func FuzzResponse(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	dir := newFolder(New(Config{Log: zap.New(core)}), f.TempDir(), j)
+	dir := newDirWatcher(New(Config{Log: zap.New(core)}), f.TempDir(), j)
 	if err := dir.open(); err != nil {
 		f.Fatal(err)
 	}
 	defer dir.close()
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if err := dir.place.write(response, b); err != nil {
+		if err := dir.dir.write(response, b); err != nil {
 			t.Fatal(err)
 		}
 		mistakes := Check(b)
 		for _, m := range mistakes {
 			if len(m) > 512 || !utf8.ValidString(m) || strings.ContainsAny(m, "\n\r\x00") {
-				t.Errorf("a mistake is told as %q", m)
+				t.Errorf("a mistake is reported as %q", m)
 			}
 		}
-		o := dir.found(request)
+		o := dir.existingResponse(request)
 		if !slices.Contains([]string{StatusSuccess, StatusError, StatusTimeout}, o.Status) || o.Status != StatusSuccess && o.Text != "" && mistakes != nil {
 			t.Errorf("%q is the outcome %+v", b, o)
 		}

@@ -269,14 +269,14 @@ func (l *lab) until(what string, holds func() bool) {
 			l.t.Fatal(err)
 		}
 	}
-	late := time.After(deadline)
+	timeout := time.After(deadline)
 	tick := time.NewTicker(10 * time.Millisecond) // for what is no file
 	defer tick.Stop()
 	for !holds() {
 		select {
 		case <-w.Events:
 		case <-tick.C:
-		case <-late:
+		case <-timeout:
 			l.t.Fatalf("not within %v: %s\n%q %q\n%v", deadline, what, l.names(l.dir), l.names(l.runs), l.logs.All())
 		}
 	}

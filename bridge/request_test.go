@@ -84,7 +84,7 @@ func FuzzParseRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r.ID == "" || len(r.ID) > MaxID || r.Timeout <= 0 || len(r.Problems) == 0 && r.Prompt == "" || !utf8.ValidString(r.Prompt) || len(r.Agent) > maxNote {
+		if r.ID == "" || len(r.ID) > MaxID || r.Timeout <= 0 || len(r.Problems) == 0 && r.Prompt == "" || !utf8.ValidString(r.Prompt) || len(r.Agent) > maxDescription {
 			t.Errorf("%q became %+v", b, r)
 		}
 	})

@@ -65,7 +65,7 @@ func TestAgeOfAFileIsNeverNegative(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct{ changed, age time.Duration }{{0, 0}, {-time.Hour, time.Hour}, {9 * time.Hour, 0}, {time.Nanosecond, 0}} {
 		changed := time.Unix(0, now.Add(c.changed).UnixNano()) // as a file has it: without the other clock
-		if age := now.Sub(steady(now, changed)); age != c.age {
+		if age := now.Sub(changeTime(now, changed)); age != c.age {
 			t.Errorf("changed %v from now: age %v, want %v", c.changed, age, c.age)
 		}
 	}

@@ -34,7 +34,7 @@ func TestSweepThatReachesItsBoundIsLogged(t *testing.T) {
 	if res := <-done; res.err != nil {
 		t.Error(res.err)
 	}
-	waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.orphans) == 0 })
+	waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.exitingShims) == 0 })
 	if !l.has("processes of the run may be left") {
 		t.Error("the log does not say that processes may be left")
 	}

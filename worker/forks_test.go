@@ -83,7 +83,7 @@ func TestCancelEndsAProcessThatForksAllTheTime(t *testing.T) {
 			if res := <-done; res.err != nil {
 				t.Error(res.err)
 			}
-			waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.orphans) == 0 })
+			waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.exitingShims) == 0 })
 			ended(t, fifo, 2*time.Second)
 		})
 	}

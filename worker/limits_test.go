@@ -41,7 +41,7 @@ func TestWatchdog(t *testing.T) {
 			start := time.Unix(1000, 0)
 			dog := newWatchdog(test.limits, start)
 			for _, l := range test.looks {
-				if got := dog.look(start.Add(l.at), [2]int64{l.out, l.err}); got != l.want {
+				if got := dog.check(start.Add(l.at), [2]int64{l.out, l.err}); got != l.want {
 					t.Errorf("after %v: %q, want %q", l.at, got, l.want)
 				}
 				if next := dog.next(start.Add(l.at)); next <= 0 || next > s {
@@ -55,7 +55,7 @@ func TestWatchdog(t *testing.T) {
 func TestWatchdogLooksSoonerWhenTheSpoolFills(t *testing.T) {
 	start := time.Unix(1000, 0)
 	dog := newWatchdog(Limits{Spool: 1000}, start)
-	dog.look(start.Add(time.Second), [2]int64{800, 0})
+	dog.check(start.Add(time.Second), [2]int64{800, 0})
 	if next := dog.next(start.Add(time.Second)); next != 125*time.Millisecond {
 		t.Errorf("next look in %v with 200 bytes left at 800 a second; want 125ms", next)
 	}
@@ -136,7 +136,7 @@ func TestServerWithoutStdoutOutlivesItsAgent(t *testing.T) {
 	spec := shell("r", "sh -c 'echo $$ > server; exec sleep 60' >/dev/null 2>&1 & while ! [ -s server ]; do sleep 0.01; done; echo up")
 	spec.Dir = dir
 	l.drive(spec)
-	waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.orphans) == 0 })
+	waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.exitingShims) == 0 })
 	if gone(t, filepath.Join(dir, "server")) {
 		t.Error("the server was ended with its agent")
 	}

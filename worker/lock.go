@@ -6,9 +6,8 @@ import (
 	"os"
 )
 
-// openLocked opens the file at path, makes it if it is missing, and takes its
-// lock by take. A file that was replaced or removed before the lock was free is
-// opened again.
+// openLocked opens or creates the file at path and locks it with take. If the
+// file was replaced or removed before the lock was free, it opens the new one.
 func openLocked(path string, flags int, take func(*os.File) error) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flags, 0o600)

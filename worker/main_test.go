@@ -228,7 +228,7 @@ func newLab(t *testing.T) *lab {
 	}
 	l.w = w
 	t.Cleanup(func() { // the shims of ended runs are about to end
-		waitFor(t, "the shims", func() bool { w.reap(); return len(w.orphans) == 0 })
+		waitFor(t, "the shims", func() bool { w.reap(); return len(w.exitingShims) == 0 })
 	})
 	return l
 }

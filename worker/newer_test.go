@@ -26,7 +26,7 @@ func TestRunDirectoryOfANewerVersionIsRefused(t *testing.T) {
 	aside := filepath.Join(l.root, badPrefix+"r")
 	waitFor(t, "the end", func() bool { return l.ended("beside") && exists(aside) })
 	said := ""
-	for _, line := range l.lines.FilterMessage("not a run directory, set aside").All() {
+	for _, line := range l.lines.FilterMessage("not a run directory, quarantined").All() {
 		said += line.ContextMap()["error"].(string)
 	}
 	if !strings.Contains(said, "version: must be 1, got 2") {

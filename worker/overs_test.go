@@ -18,29 +18,29 @@ func TestTakeoversThatFailAreTriedAtLongerIntervals(t *testing.T) {
 	s := l.w.Run(d).source.(*spawned)
 	now := time.Now()
 	hour := func() int {
-		before := s.overs
+		before := s.takeovers
 		for range 3600 {
 			now = now.Add(time.Second)
 			s.takeOver(now)
 		}
-		return s.overs - before
+		return s.takeovers - before
 	}
 	if n := hour(); n < 30 || n > 180 { // each minute, more or less
 		t.Errorf("%d shims in an hour", n)
 	}
-	before := s.overs
+	before := s.takeovers
 	s.stop()
-	if s.takeOver(now); s.overs != before+1 {
+	if s.takeOver(now); s.takeovers != before+1 {
 		t.Error("one that is cancelled waits")
 	}
 	hour()
-	before, now = s.overs, now.Add(time.Hour) // as if the last one had worked
+	before, now = s.takeovers, now.Add(time.Hour) // as if the last one had worked
 	for range 5 {
 		now = now.Add(2 * time.Second)
 		s.takeOver(now)
 	}
-	if s.overs < before+3 {
-		t.Errorf("%d shims in 10 s after a long time without", s.overs-before)
+	if s.takeovers < before+3 {
+		t.Errorf("%d shims in 10 s after a long time without", s.takeovers-before)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestLogOfTheShimsIsBounded(t *testing.T) {
 	t.Cleanup(func() { _ = d.Close() })
 	l.w.cfg.Shim = []string{"/bin/sh", "-c", "echo failed >&2; exit 1"}
 	s := l.w.Run(d).source.(*spawned)
-	t.Cleanup(s.hangUp)
+	t.Cleanup(s.closeExitPipe)
 	for _, size := range []int{100, maxShimLog + 1} {
 		write(t, d.file(shimLogFile), strings.Repeat("x", size))
 		if err := s.launch(true); err != nil {
@@ -78,7 +78,7 @@ func TestShimThatComesTooLateIsNoFailure(t *testing.T) {
 	spec.Dir = dir
 	d := l.create(spec)
 	before, next := l.w.Run(d).source.(*spawned), l.w.Run(d)
-	t.Cleanup(before.hangUp)
+	t.Cleanup(before.closeExitPipe)
 	if err := before.launch(false); err != nil {
 		t.Fatal(err)
 	}

@@ -54,8 +54,8 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 		}
 		defer f.Close()
 
-		var place spot
-		s := &stream{path: path, spot: &place}
+		var seg segment
+		s := &stream{path: path, segment: &seg}
 		defer func() { s.close() }()
 		var written, read bytes.Buffer
 		count := 0
@@ -63,7 +63,7 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 			buf := make([]byte, 100)
 			for {
 				at := int64(read.Len())
-				if _, err := s.look(at, time.Now()); err != nil {
+				if _, err := s.refresh(at, time.Now()); err != nil {
 					t.Fatal(err)
 				}
 				n, from, err := s.read(buf, at)
@@ -97,7 +97,7 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 			"take over": func(*rapid.T) { // by the next worker, which has the spot and the log
 				catchUp()
 				s.close()
-				s = &stream{path: path, spot: &place}
+				s = &stream{path: path, segment: &seg}
 			},
 			"": func(*rapid.T) {},
 		})
@@ -151,13 +151,13 @@ func TestLargestMarkFits(t *testing.T) {
 	const most = 1<<63 - 1
 	head := bytes.Repeat([]byte{0xff}, maxHead)
 	name := strings.Repeat("x", 75) // of a worker: that of a host, and random digits
-	m.place = place{
+	m.progress = progress{
 		Log:   runs.Mark{Seq: 1<<64 - 1, At: most, Out: most, Err: most, By: name, Work: 1<<64 - 1, Gone: true},
 		As:    name,
 		Noted: most,
 		Keys:  slices.Repeat([][]byte{make([]byte, ed25519.PublicKeySize)}, maxKeys),
-		Out:   spot{Base: most, Head: head},
-		Err:   spot{Base: most, Head: head},
+		Out:   segment{Base: most, Head: head},
+		Err:   segment{Base: most, Head: head},
 	}
 	if err := m.save(); err != nil {
 		t.Error(err)

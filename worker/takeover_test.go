@@ -242,13 +242,13 @@ func TestCancelEndsWhatAnAgentLeftBehindWithoutItsShim(t *testing.T) {
 // group, of its session. Nothing of it is signalled.
 func TestProcessIDsThatWereUsedAgainAreNotSignalled(t *testing.T) {
 	t.Parallel()
-	stranger := exec.Command("/bin/sh", "-c", "sleep 60 & wait")
-	stranger.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := stranger.Start(); err != nil {
+	unrelated := exec.Command("/bin/sh", "-c", "sleep 60 & wait")
+	unrelated.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := unrelated.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.Kill(-stranger.Process.Pid, unix.SIGKILL); _ = stranger.Wait() })
-	p, ok := lookup(stranger.Process.Pid)
+	t.Cleanup(func() { _ = unix.Kill(-unrelated.Process.Pid, unix.SIGKILL); _ = unrelated.Wait() })
+	p, ok := lookup(unrelated.Process.Pid)
 	if !ok {
 		t.Fatal("no such process")
 	}
@@ -271,18 +271,18 @@ func TestProcessIDsThatWereUsedAgainAreNotSignalled(t *testing.T) {
 			}
 			for _, now := range []int{p.pid, -p.pid} {
 				if err := unix.Kill(now, 0); err != nil {
-					t.Errorf("the stranger %d is gone: %v", now, err)
+					t.Errorf("the unrelated process %d is gone: %v", now, err)
 				}
 			}
 			if q, ok := lookup(p.pid); !ok || q.dead {
-				t.Error("the stranger has ended")
+				t.Error("the unrelated process has ended")
 			}
 		})
 	}
 	p.start-- // as if the number had been used again since it was found
 	p.signal(unix.SIGKILL)
 	if q, ok := lookup(p.pid); !ok || q.dead {
-		t.Error("the stranger has ended")
+		t.Error("the unrelated process has ended")
 	}
 }
 
@@ -345,7 +345,7 @@ func TestStrangersAreLookedAtOnce(t *testing.T) {
 		}
 		m := &members{id: identity{Mark: mark, Boot: bootID()}, dir: dir}
 		if finds(m) {
-			t.Errorf("%s: a stranger is a member", name)
+			t.Errorf("%s: an unrelated process is a member", name)
 		}
 		if _, err := in.Write([]byte("\n")); err != nil {
 			t.Fatal(err)
@@ -361,7 +361,7 @@ func TestStrangersAreLookedAtOnce(t *testing.T) {
 			t.Errorf("%s: read of a process that is older than the agent", name)
 		}
 		kill(other)
-		if m.find(); m.strangers[p.pid] == p.start {
+		if m.find(); m.unrelated[p.pid] == p.start {
 			t.Errorf("%s: kept after its end", name)
 		}
 	}

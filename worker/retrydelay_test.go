@@ -8,18 +8,18 @@ import (
 
 func TestTroubleIsWaitedForLongerEachTimeAndSaidOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var x trouble
-		said := 0
+		var x retryDelay
+		logged := 0
 		var waits []time.Duration
 		began := time.Now()
 		for time.Since(began) < 3*time.Minute {
-			x.had()
-			x.had() // of another run, at the same time
-			if x.new() {
-				said++
+			x.failed()
+			x.failed() // of another run, at the same time
+			if x.shouldLog() {
+				logged++
 			}
-			waits = append(waits, x.rest())
-			time.Sleep(x.rest())
+			waits = append(waits, x.remaining())
+			time.Sleep(x.remaining())
 		}
 		want := []time.Duration{1, 2, 4, 8, 16, 32, 60, 60}
 		if len(waits) != len(want) {
@@ -30,16 +30,16 @@ func TestTroubleIsWaitedForLongerEachTimeAndSaidOnceAMinute(t *testing.T) {
 				t.Errorf("wait %d is %v, want %v", i+1, waits[i], want[i]*time.Second)
 			}
 		}
-		if said != 3 {
-			t.Errorf("said %d times in three minutes, want 3", said)
+		if logged != 3 {
+			t.Errorf("logged %d times in three minutes, want 3", logged)
 		}
-		x.over()
-		if x.rest() != 0 {
-			t.Errorf("rest %v after it was over", x.rest())
+		x.succeeded()
+		if x.remaining() != 0 {
+			t.Errorf("rest %v after it was over", x.remaining())
 		}
-		x.had()
-		if x.rest() != time.Second {
-			t.Errorf("the next one waits for %v, want 1s", x.rest())
+		x.failed()
+		if x.remaining() != time.Second {
+			t.Errorf("the next one waits for %v, want 1s", x.remaining())
 		}
 	})
 }
