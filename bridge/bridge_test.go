@@ -41,7 +41,7 @@ func TestRequestIsAnsweredAndRemoved(t *testing.T) {
 	l.until("nothing else is left", func() bool { return slices.Equal(l.names(l.dir), []string{response}) })
 }
 
-func TestPhasesHaveFilesOfTheirOwn(t *testing.T) {
+func TestPhasesHaveSeparateFiles(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.request(".agent-request-phase1.json", "id-1", "say one")
@@ -55,7 +55,7 @@ func TestPhasesHaveFilesOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWrongIsTheAnswer(t *testing.T) {
+func TestErrorsAreAnswered(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		body, status, kind, message string
@@ -86,7 +86,7 @@ func TestWhatGoesWrongIsTheAnswer(t *testing.T) {
 	}
 }
 
-func TestAnswerOfTheLastMomentCounts(t *testing.T) {
+func TestLateAnswerCounts(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.start(l.config())
@@ -96,9 +96,9 @@ func TestAnswerOfTheLastMomentCounts(t *testing.T) {
 	}
 }
 
-// An error that somebody answered with, and was told that it counts, is the
-// answer as much as a text is.
-func TestErrorOfTheLastMomentCounts(t *testing.T) {
+// An error of an external agent that was told that its error is accepted is
+// the answer, like a text.
+func TestLateErrorCounts(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.start(l.config())
@@ -108,9 +108,9 @@ func TestErrorOfTheLastMomentCounts(t *testing.T) {
 	}
 }
 
-// Somebody else writes the response, and removes the request or leaves it. The
-// run learns of it, and the file stays as it is.
-func TestAnswerOfSomebodyElseEndsTheRun(t *testing.T) {
+// Another program writes the response, and removes the request or keeps it.
+// The run is notified, and the response file stays unchanged.
+func TestResponseOfAnotherProgramEndsTheRun(t *testing.T) {
 	t.Parallel()
 	const good = `{"request_id":"id-1","version":"1.0","status":"success","response":"by hand","error_message":null,"error_type":null,` +
 		`"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":12.7,"metadata":{}}`
@@ -144,7 +144,7 @@ func TestAnswerOfSomebodyElseEndsTheRun(t *testing.T) {
 	}
 }
 
-func TestHalfARequestIsWaitedFor(t *testing.T) {
+func TestIncompleteRequestIsNotMovedAside(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	c := l.config()
@@ -165,7 +165,7 @@ func TestHalfARequestIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestNoRequestIsMovedAsideWithTheReason(t *testing.T) {
+func TestInvalidRequestIsMovedAsideWithTheReason(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ body, why string }{
 		"no JSON": {`{"request_id": "id-1", "prompt`, "it is not a JSON object\n"},
@@ -184,7 +184,7 @@ func TestNoRequestIsMovedAsideWithTheReason(t *testing.T) {
 				t.Fatalf("left: %q", names)
 			}
 			if b, err := os.ReadFile(l.path(names[0])); err != nil || string(b) != tt.body {
-				t.Errorf("what was moved is not what was there (%v)", err)
+				t.Errorf("the moved file has other content (%v)", err)
 			}
 			if b, err := os.ReadFile(l.path(names[1])); err != nil || string(b) != tt.why {
 				t.Errorf("the reason is %q, %v", b, err)
@@ -221,7 +221,7 @@ func TestNewRequestReplacesOneFromBeforeARestart(t *testing.T) {
 	l.until("the old run is cancelled", func() bool { return len(l.names(l.runs)) == 3 })
 }
 
-func TestRequestThatIsGoneIsGivenUp(t *testing.T) {
+func TestMissingRequestIsAbandoned(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		l := newLab(t)
@@ -267,9 +267,9 @@ func TestStaleResponseIsMovedAside(t *testing.T) {
 	}
 }
 
-// A response may be there already: of a bridge with other state, or of somebody
-// who answered by hand.
-func TestAnswerOfSomebodyElseStays(t *testing.T) {
+// The response may exist already, written by a bridge with another state or by
+// hand.
+func TestResponseOfAnotherProgramStays(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	const mine = `{"request_id":"id-1","mine":true}`
@@ -301,7 +301,7 @@ func TestAnIDIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-func TestLinksAndPipesAreLeftAlone(t *testing.T) {
+func TestLinksAndPipesAreIgnored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	outside := filepath.Join(t.TempDir(), "secret.json")
@@ -318,7 +318,7 @@ func TestLinksAndPipesAreLeftAlone(t *testing.T) {
 	if err := syscall.Mkfifo(l.path(".agent-request-c.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(outside, l.path(response)); err != nil { // where an answer goes
+	if err := os.Symlink(outside, l.path(response)); err != nil { // at the path of the response
 		t.Fatal(err)
 	}
 	before := l.names(l.dir)
@@ -326,17 +326,17 @@ func TestLinksAndPipesAreLeftAlone(t *testing.T) {
 	l.request(request, "id-1", "say x")
 	l.removed()
 	if info, err := os.Lstat(l.path(response)); err != nil || !info.Mode().IsRegular() {
-		t.Errorf("the response: %v, %v", info, err)
+		t.Errorf("the response file: %v, %v", info, err)
 	}
 	if b, err := os.ReadFile(outside); err != nil || !strings.Contains(string(b), "say x") {
-		t.Errorf("what the link leads to is %q, %v", b, err)
+		t.Errorf("the target of the link is %q, %v", b, err)
 	}
 	if len(l.names(l.runs)) != 1 || len(l.names(l.dir)) != len(before)+1 {
 		t.Errorf("runs %q, files %q", l.names(l.runs), l.names(l.dir))
 	}
 }
 
-func TestDirectoryMayComeLater(t *testing.T) {
+func TestDirectoryMayBeCreatedLater(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	if err := os.Rename(l.dir, l.dir+".not-yet"); err != nil {
@@ -344,7 +344,7 @@ func TestDirectoryMayComeLater(t *testing.T) {
 	}
 	c := l.config()
 	if err := New(c).Run(t.Context()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a directory that must be there: %v", err)
+		t.Errorf("a missing directory with Must: %v", err)
 	}
 	c.Dirs[0].Must = false
 	l.start(c)
@@ -355,7 +355,7 @@ func TestDirectoryMayComeLater(t *testing.T) {
 	l.response(response)
 }
 
-func TestOneBridgeADirectory(t *testing.T) {
+func TestOneBridgePerDirectory(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	stop := l.start(l.config())
@@ -371,7 +371,7 @@ func TestOneBridgeADirectory(t *testing.T) {
 	}
 }
 
-func TestLogsSayNothingOfWhatWasSaid(t *testing.T) {
+func TestLogsAndJournalHoldNoContent(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	c := l.config()
@@ -379,7 +379,7 @@ func TestLogsSayNothingOfWhatWasSaid(t *testing.T) {
 	l.request(request, "id-1", "say SENTINEL")
 	l.request(".agent-request-2.json", "id-2", "fail")
 	l.write(".agent-request-3.json", `{"prompt":"SENTINEL`)
-	l.until("all are done", func() bool {
+	l.until("all are processed", func() bool {
 		return !l.has(request) && !l.has(".agent-request-2.json") && !l.has(".agent-request-3.json")
 	})
 	l.until("all is logged", func() bool { return l.logs.Len() >= 5 })
@@ -419,7 +419,7 @@ func TestDirectoryIsFollowedByItsPath(t *testing.T) {
 	}
 }
 
-func TestAnswerThatNobodyWaitsForIsNotGiven(t *testing.T) {
+func TestAnswerToAMissingRequestIsDropped(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.request(request, "old", "say old")
@@ -433,8 +433,8 @@ func TestAnswerThatNobodyWaitsForIsNotGiven(t *testing.T) {
 	l.until("nothing else is left", func() bool { return slices.Equal(l.names(l.dir), []string{response}) })
 }
 
-// A process that is being started holds a copy of every open file until it runs
-// its program. The lock of a directory does not wait for that.
+// A child process that is being started has copies of all descriptors. The
+// lock of a directory must not wait for its exec.
 func TestDirectoryIsFreeOnceItIsClosed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -16,11 +16,11 @@ func values(m map[string]any) (all []string) {
 	return all
 }
 
-// steps are all that a kill can follow.
+// steps are the steps that a kill can follow.
 var steps = []string{"claimed", "submitted", "ended", "written", "answered", "published", "taken", "removed"}
 
-// Whatever the moment of a kill -9, the request is run once, and its reader
-// gets one answer: one that takes it as soon as it is there, too.
+// After a kill at any step, the request is run once and its reader gets one
+// answer, even a reader that takes the response as soon as it exists.
 func TestKilledAnywhereItAnswersOnce(t *testing.T) {
 	t.Parallel()
 	for _, step := range steps {
@@ -55,7 +55,7 @@ func TestKilledAnywhereItAnswersOnce(t *testing.T) {
 	}
 }
 
-// The same, killed once at every step, one after another.
+// The bridge is killed at every step, one after the other.
 func TestKilledEverywhereItAnswersOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -70,9 +70,9 @@ func TestKilledEverywhereItAnswersOnce(t *testing.T) {
 	}
 }
 
-// The same with a response that somebody else writes: it is read once, and the
-// run is told of it.
-func TestKilledWhileSomebodyElseAnswers(t *testing.T) {
+// Another program writes a response, the bridge is killed at any step: the
+// response is read once, and the run is notified.
+func TestKilledWhileAnotherProgramAnswers(t *testing.T) {
 	t.Parallel()
 	const mine = `{"request_id":"id-1","mine":true}`
 	for _, step := range []string{"submitted", "overtaken", "answered", "taken"} {
@@ -100,13 +100,14 @@ func TestKilledWhileSomebodyElseAnswers(t *testing.T) {
 	}
 }
 
-// A newer request that came while the old one was being removed is put back.
+// A newer request that was written while the old one was being removed is
+// restored.
 func TestKilledWhileRemovingANewerRequestIsKept(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.request(request, "id-1", "say x")
 	l.crash("taken")
-	l.request(request+".taken", "id-2", "say y") // what would have been taken in its stead
+	l.request(request+".taken", "id-2", "say y") // this would have been removed in its place
 	l.start(l.config())
 	l.until("the newer one is answered", func() bool { return len(l.names(l.runs)) == 2 && !l.has(request) && !l.has(request+takenSuffix) })
 	if r := l.response(response); r["request_id"] != "id-2" {
@@ -114,8 +115,8 @@ func TestKilledWhileRemovingANewerRequestIsKept(t *testing.T) {
 	}
 }
 
-// What no bridge will ever publish is removed at the next start, and nothing
-// of others.
+// Files that no bridge will publish are removed at the next start. Files of
+// other programs stay.
 func TestLeftoversAreRemoved(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

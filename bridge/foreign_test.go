@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// What is left alone, however much of it there is, hides no request, and is
-// said and remembered up to a bound.
+// Ignored files, however many, hide no requests. The number of those that are
+// logged and remembered is bounded.
 func TestForeignFilesHideNoRequest(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	const count, each = 8, maxNames // among each others, whatever the order in which a directory is read
+	const count, each = 8, maxNames // spread among the requests, in any order of the directory
 	for i := range count {
 		for k := range each {
 			if err := os.Symlink("nowhere", l.path(fmt.Sprintf(".agent-request-%d-%d.json", i, k))); err != nil {
@@ -31,12 +31,12 @@ func TestForeignFilesHideNoRequest(t *testing.T) {
 	}
 	l.until("the requests are removed", func() bool { return len(l.names(l.dir)) == count*(each+1) })
 	if n := l.logs.FilterMessage("file ignored").Len(); n == 0 || n > maxNames {
-		t.Errorf("%d files were named as left alone, want 1 to %d", n, maxNames)
+		t.Errorf("%d files were logged as ignored, want 1 to %d", n, maxNames)
 	}
 }
 
-// Under the names of the bridge's own files there may be others' as well. They
-// stay, and what a bridge left is put in order all the same.
+// Files of other programs can have names like the bridge's own files. They
+// stay, and recovery still works.
 func TestForeignLeftoversStay(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -57,11 +57,12 @@ func TestForeignLeftoversStay(t *testing.T) {
 	}
 	want := append(others, ".agent-response-z.json")
 	slices.Sort(want)
-	l.until("the others' files alone are left", func() bool { return slices.Equal(l.names(l.dir), want) })
+	l.until("only the foreign files are left", func() bool { return slices.Equal(l.names(l.dir), want) })
 }
 
-// Files of others are not counted among those that are kept aside, nor removed.
-func TestForeignFilesAreNotMovedOnTo(t *testing.T) {
+// Foreign files do not count as files that were moved aside, and are not
+// removed.
+func TestForeignFilesAreNotOverwritten(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	p, err := openLockedDir(l.dir)

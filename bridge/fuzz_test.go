@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// FuzzResponse finds a response that somebody else wrote: what the run is told
-// of it is what the file says, or that it is none by the contract; each mistake
-// is one bounded line, and nothing of it is logged.
+// FuzzResponse reads a response of another program. The run is notified with
+// its content, or with an error if it violates the contract. Each error is one
+// bounded line, and no content is logged.
 func FuzzResponse(f *testing.F) {
 	const good = `{"request_id":"x","version":"1.0","status":"success","response":"S3NT1NEL","error_message":null,"error_type":null,` +
 		`"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":12.7,"metadata":{}}`
@@ -56,7 +56,7 @@ func FuzzResponse(f *testing.F) {
 		case mistakes == nil && (json.Unmarshal(b, &r) != nil || id != r.ID || o.Status == StatusSuccess && o.Text != *r.Response):
 			t.Errorf("%q is the outcome %+v of %q", b, o, id)
 		case mistakes != nil && (o.Status != StatusError || strings.Contains(o.Message, "S3NT1NEL")):
-			t.Errorf("%q is no response, and the outcome %+v", b, o)
+			t.Errorf("%q is no valid response, but the outcome is %+v", b, o)
 		case !utf8.ValidString(id):
 			t.Errorf("%q has the id %q", b, id)
 		}

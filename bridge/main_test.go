@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// The test binary is a bridge itself when crash tests start it.
+// In crash tests the test binary is also the program of the bridge.
 func TestMain(m *testing.M) {
 	if os.Getenv("BRIDGE_DIR") == "" {
 		goleak.VerifyTestMain(m)
@@ -42,9 +42,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// fileRunner keeps runs as files, so that they outlive a bridge: one that was
-// submitted, and one beside it when its end was asked for. The prompt says what
-// comes of a run.
+// fileRunner keeps runs in files, so that they outlive a bridge: one for a
+// submitted run, and one next to it for a request to end it. The prompt
+// determines the outcome of a run.
 type fileRunner struct{ dir string }
 
 func (r *fileRunner) Submit(_ context.Context, j Job) error {
@@ -83,7 +83,7 @@ func (r *fileRunner) Wait(ctx context.Context, run string) (Outcome, error) {
 			if _, err := os.Stat(filepath.Join(r.dir, run+".cancelled")); err != nil {
 				continue
 			}
-			if prompt == "hang late" { // its answer came while it was being ended
+			if prompt == "hang late" { // the answer came while the run was being ended
 				return Outcome{Status: StatusSuccess, Text: "late"}, nil
 			}
 			if prompt == "hang taken" {
@@ -146,7 +146,7 @@ func (l *lab) start(c Config) (stop func()) {
 	ended := make(chan struct{})
 	ready := make(chan struct{})
 	c.Ready = func() { close(ready) }
-	var err error // once it has ended
+	var err error // valid after the bridge has ended
 	go func() {
 		defer close(ended)
 		err = New(c).Run(ctx)
@@ -166,12 +166,12 @@ func (l *lab) start(c Config) (stop func()) {
 	select {
 	case <-ready:
 	case <-ended:
-		l.t.FailNow() // stop says why
+		l.t.FailNow() // stop reports the error
 	}
 	return stop
 }
 
-// crash runs a bridge in a process of its own, which must die at a step.
+// crash runs a bridge in another process, which must be killed at a step.
 func (l *lab) crash(step string) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), deadline)
@@ -181,7 +181,7 @@ func (l *lab) crash(step string) {
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || ctx.Err() != nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		l.t.Fatalf("the bridge was to die at %q: %v\n%s", step, err, out)
+		l.t.Fatalf("the bridge was not killed at %q: %v\n%s", step, err, out)
 	}
 }
 
@@ -194,7 +194,7 @@ func (l *lab) write(name, text string) {
 	}
 }
 
-// request writes a request at once.
+// request writes a request atomically.
 func (l *lab) request(name, id, prompt string) {
 	l.t.Helper()
 	b, err := json.Marshal(map[string]any{
@@ -219,7 +219,7 @@ func (l *lab) response(name string) map[string]any {
 		l.t.Fatal(err)
 	}
 	if mistakes := Check(b); mistakes != nil {
-		l.t.Errorf("the response is wrong: %q\n%s", mistakes, b)
+		l.t.Errorf("the response is invalid: %q\n%s", mistakes, b)
 	}
 	var r map[string]any
 	if err := json.Unmarshal(b, &r); err != nil {
@@ -228,8 +228,7 @@ func (l *lab) response(name string) map[string]any {
 	return r
 }
 
-// removed waits until the request is gone, under the name in which it is
-// removed too.
+// removed waits until the request is gone, also under its temporary name.
 func (l *lab) removed() {
 	l.t.Helper()
 	l.until("the request is removed", func() bool { return !l.has(request) && !l.has(request+takenSuffix) })
@@ -240,7 +239,7 @@ func (l *lab) has(name string) bool {
 	return err == nil
 }
 
-// names are what a directory holds.
+// names lists a directory.
 func (l *lab) names(dir string) []string {
 	l.t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -256,7 +255,8 @@ func (l *lab) names(dir string) []string {
 
 const deadline = 20 * time.Second
 
-// until waits until something holds, and looks whenever a file changes.
+// until waits until a condition holds, and checks it after each change of a
+// file.
 func (l *lab) until(what string, holds func() bool) {
 	l.t.Helper()
 	w, err := fsnotify.NewWatcher()
@@ -270,7 +270,7 @@ func (l *lab) until(what string, holds func() bool) {
 		}
 	}
 	timeout := time.After(deadline)
-	tick := time.NewTicker(10 * time.Millisecond) // for what is no file
+	tick := time.NewTicker(10 * time.Millisecond) // for conditions without a file
 	defer tick.Stop()
 	for !holds() {
 		select {

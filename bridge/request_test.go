@@ -110,7 +110,8 @@ func TestResponseNameKeepsThePhase(t *testing.T) {
 	}
 }
 
-// Whatever an agent said, its response is one by the contract, and holds it.
+// For any output of an agent, the response follows the contract and contains
+// the output.
 func TestEveryResponseFollowsTheContract(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

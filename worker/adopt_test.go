@@ -99,7 +99,7 @@ func TestSpecIsChecked(t *testing.T) {
 	}
 }
 
-func TestBadDirectoryDoesNotHurtTheOthers(t *testing.T) {
+func TestBadDirectoryDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	for name, spec := range map[string]string{"a1": "{", "a2": "{}", "a3": `{"version":1,"run":"other"}`, "a4": ""} {
@@ -122,7 +122,7 @@ func TestBadDirectoryDoesNotHurtTheOthers(t *testing.T) {
 	var names []string
 	entries, _ := os.ReadDir(l.root)
 	for _, e := range entries {
-		if e.Name() != gonePrefix+"r" { // it may be on its way
+		if e.Name() != gonePrefix+"r" { // may be being removed
 			names = append(names, e.Name())
 		}
 	}
@@ -130,11 +130,11 @@ func TestBadDirectoryDoesNotHurtTheOthers(t *testing.T) {
 		t.Errorf("left %q, want %q", got, want)
 	}
 	if n := l.lines.FilterMessageSnippet("not a run directory").Len(); n != 5 {
-		t.Errorf("said %d times, want 5", n)
+		t.Errorf("logged %d times, want 5", n)
 	}
 }
 
-func TestAdoptClearsAwayWhatKillsLeft(t *testing.T) {
+func TestAdoptRemovesLeftoversOfKilledProcesses(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	for _, name := range []string{newPrefix + "old", newPrefix + "young", gonePrefix + "r", badPrefix + "x"} {
@@ -158,7 +158,7 @@ func TestAdoptClearsAwayWhatKillsLeft(t *testing.T) {
 	}
 }
 
-func TestAdoptDrivesNoMoreThanAllowed(t *testing.T) {
+func TestAdoptDrivesAtMostMaxRuns(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.w.cfg.MaxRuns = 1
@@ -177,7 +177,7 @@ func TestAdoptDrivesNoMoreThanAllowed(t *testing.T) {
 	waitFor(t, "both", func() bool { return l.ended("a") && l.ended("b") })
 }
 
-func TestAdoptTriesAgainAfterATrouble(t *testing.T) {
+func TestAdoptRetriesAfterAnError(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	d := l.create(shell("r", "echo one"))
@@ -189,12 +189,12 @@ func TestAdoptTriesAgainAfterATrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.mark.Log.Seq = 7 // a log that cannot be opened: the mark is ahead of it
+	again.mark.Log.Seq = 7 // ahead of the log, which therefore cannot be opened
 	if err := errors.Join(again.mark.save(), again.Close()); err != nil {
 		t.Fatal(err)
 	}
 	l.adopt()
-	waitFor(t, "the trouble", func() bool { return l.has("drive run") })
+	waitFor(t, "the error", func() bool { return l.has("drive run") })
 	waitFor(t, "the directory to be free", func() bool {
 		again, err = Open(d.Path())
 		return err == nil

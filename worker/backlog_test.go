@@ -19,7 +19,7 @@ func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
 			t.Errorf("%+v, %v; want %d runs and %d bytes", got, err, runs, bytes)
 		}
 	}
-	want(0, 0) // there is no such directory yet
+	want(0, 0) // the directory does not exist yet
 	d := l.create(shell("r", "exit"))
 	defer d.Close()
 	want(1, 0)
@@ -32,7 +32,7 @@ func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(1, 60)
-	d.mark.Out.Base = 40 // the file was truncated since
+	d.mark.Out.Base = 40 // the file was truncated
 	if err := d.mark.save(); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
 	want(1, 100)
 }
 
-// Whatever the path of the data directory is, only run directories count.
+// Only run directories count, whatever the path of the data directory is.
 func TestRunDirectoriesAreFoundBelowAnyPath(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "[a]*?\\", "runs")

@@ -22,8 +22,8 @@ func (l *nowhere) Append(_ context.Context, e runs.Entry) error {
 	return nil
 }
 
-// BenchmarkTail is what the worker itself costs: reading, cutting and keeping
-// the mark.
+// BenchmarkTail measures the worker alone: reading, chunking and saving the
+// mark.
 func BenchmarkTail(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "f")
 	line := append(bytes.Repeat([]byte("x"), 242), '\n')
@@ -43,7 +43,8 @@ func BenchmarkTail(b *testing.B) {
 	}
 }
 
-// BenchmarkRun is one agent from its directory to the end of it.
+// BenchmarkRun measures one agent from the creation to the removal of its run
+// directory.
 func BenchmarkRun(b *testing.B) {
 	root := filepath.Join(b.TempDir(), "runs")
 	w, err := New(Config{Root: root, Logs: &nowhere{}, Shim: []string{os.Args[0], "shim"}})
@@ -61,8 +62,8 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// BenchmarkMembers is one look for the processes of a run whose shim is gone:
-// the first one, and each later one.
+// BenchmarkMembers measures the search for the processes of a run without a
+// shim: the first search, and each later one.
 func BenchmarkMembers(b *testing.B) {
 	id := identity{Mark: "m", Boot: bootID()}
 	dir := b.TempDir()

@@ -15,10 +15,10 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// The clock was set back by hours after the agent was started and wrote: its
-// files were changed in the future. The shim that takes over ends it for its
-// silence after the time that is meant for that, not hours later.
-func TestFilesFromTheFutureHoldNobodyUp(t *testing.T) {
+// The clock was set back by hours after the agent was started and wrote
+// output, so its files have modification times in the future. The shim that
+// takes over ends the agent after the idle limit, not hours later.
+func TestModificationTimesInTheFutureDelayNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
@@ -60,11 +60,11 @@ func TestFilesFromTheFutureHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// Of times on two clocks the one that never jumps is gone by.
+// The age is the difference on the monotonic clock.
 func TestAgeOfAFileIsNeverNegative(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct{ changed, age time.Duration }{{0, 0}, {-time.Hour, time.Hour}, {9 * time.Hour, 0}, {time.Nanosecond, 0}} {
-		changed := time.Unix(0, now.Add(c.changed).UnixNano()) // as a file has it: without the other clock
+		changed := time.Unix(0, now.Add(c.changed).UnixNano()) // like a modification time: without the monotonic clock
 		if age := now.Sub(changeTime(now, changed)); age != c.age {
 			t.Errorf("changed %v from now: age %v, want %v", c.changed, age, c.age)
 		}

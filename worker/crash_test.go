@@ -17,9 +17,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A worker is killed at each of its appends, before and after the entry is
-// stored; the next one has to go on.
-func TestWorkerKilledAtAnyAppendLosesAndDoublesNothing(t *testing.T) {
+// A worker is killed at each of its appends, before or after the entry is
+// stored. The next worker must resume.
+func TestWorkerKilledAtAnyAppendLosesAndDuplicatesNothing(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 5; n++ {
 		for _, when := range []string{"before", "after"} {
@@ -56,9 +56,9 @@ i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); sleep 0.01; done; exit 5`)
 	}
 }
 
-// Workers are killed at moments that nobody chose, one after the other, while
-// many agents run.
-func TestKilledWorkersLoseAndDoubleNothing(t *testing.T) {
+// Workers are killed at arbitrary moments, one after the other, while many
+// agents run.
+func TestKilledWorkersLoseAndDuplicateNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
@@ -79,9 +79,9 @@ i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 100)) = 0 ] && sleep
 		return n
 	}
 	whole := agents * len(numbers(0, lines))
-	for round := range 6 { // each worker is killed when it has brought the logs some way further
+	for round := range 6 { // each worker is killed after it has appended some more entries
 		worker := l.process(nil, nil, "adopt")
-		target := min(total()+(round+1)*300, whole) // agents go on where workers are slow to start
+		target := min(total()+(round+1)*300, whole) // agents continue where workers start slowly
 		waitFor(t, "progress", func() bool { return total() >= target })
 		kill(worker)
 	}
@@ -109,8 +109,8 @@ func numbers(from, to int) string {
 	return b.String()
 }
 
-// What a kill, a power failure or a careless hand can leave behind.
-func TestAdoptGoesOnFromAnyState(t *testing.T) {
+// States that a kill, a power failure or a manual change can leave.
+func TestAdoptResumesFromAnyState(t *testing.T) {
 	t.Parallel()
 	put := func(name, text string) func(*testing.T, *lab, string) {
 		return func(t *testing.T, l *lab, dir string) { write(t, filepath.Join(dir, name), text) }
@@ -255,7 +255,7 @@ func TestStartIsClaimedOnce(t *testing.T) {
 	}
 }
 
-func TestShimLetsGoOfInheritedFiles(t *testing.T) {
+func TestShimClosesInheritedFiles(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	spec := shell("r", "sleep 60")
@@ -276,7 +276,7 @@ func TestShimLetsGoOfInheritedFiles(t *testing.T) {
 		t.Errorf("read %d bytes, error %v", n, err)
 	}
 	waitFor(t, "the agent", func() bool { return exists(filepath.Join(d.Path(), startedFile)) })
-	if err := cmd.Process.Signal(unix.SIGTERM); err != nil { // as a container's end does
+	if err := cmd.Process.Signal(unix.SIGTERM); err != nil { // as a container runtime does
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {

@@ -61,7 +61,7 @@ func TestAgentGetsItsEnvironmentAndDirectoryAndNoOtherFiles(t *testing.T) {
 	t.Setenv("TEST_SECRET", "1")
 	spec.Dir, spec.Env = dir, append(spec.Env, "WORD=given")
 	l.drive(spec)
-	// ls has the directory that it lists open as 3
+	// ls itself opens the directory as descriptor 3.
 	if want := dir + "\ngiven\n0\n0 1 2 3 "; l.output("r") != want {
 		t.Errorf("output %q, want %q", l.output("r"), want)
 	}
@@ -170,7 +170,7 @@ echo '{"n":1}'; echo '{"n":3}'`)
 	}
 }
 
-func TestOutputThatIsCutShortGoesOnAtItsEnd(t *testing.T) {
+func TestTruncatedOutputResumesAtItsEnd(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
@@ -252,11 +252,11 @@ func TestShimThatDoesNotStartEndsTheRun(t *testing.T) {
 		t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(want))
 	}
 	if l.has("processes of the run may be left") {
-		t.Error("the log says that processes may be left, of a run that had none")
+		t.Error("the log says that processes may be left, but the run had none")
 	}
 }
 
-func TestOutputWaitsWhileTheLogIsAway(t *testing.T) {
+func TestOutputWaitsWhileTheLogIsUnreachable(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
@@ -268,7 +268,7 @@ func TestOutputWaitsWhileTheLogIsAway(t *testing.T) {
 	write(t, filepath.Join(dir, "go"), "")
 	waitFor(t, "the agent", func() bool { return exists(filepath.Join(dir, "done")) })
 	if got := l.output("r"); got != "one\n" {
-		t.Errorf("output %q while the log is away", got)
+		t.Errorf("output %q while the log is unreachable", got)
 	}
 	close(back)
 	<-done
@@ -282,7 +282,7 @@ func TestNoteOncePerSilence(t *testing.T) {
 	l := newLab(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; sleep 60")
-	spec.Dir, spec.Limits.Idle = dir, 6*time.Second // the agent has a tenth of it to write again, once there is a note
+	spec.Dir, spec.Limits.Idle = dir, 6*time.Second // after the note, the agent has a tenth of it to write again
 	l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
 		if e.Kind == runs.Note {
 			write(t, filepath.Join(dir, "go"), "")

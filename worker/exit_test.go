@@ -16,8 +16,8 @@ import (
 
 const forged = `echo '{"reason":"exited","code":0}'`
 
-// An agent that ends with 9 writes, in the file where its shim records that,
-// that it ended with 0.
+// An agent that exits with 9 writes an exit record with code 0 to the file of
+// its shim.
 func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -45,14 +45,14 @@ func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
 	}
 }
 
-// The worker is away when the agent ends, and another one reads what the shim
-// has recorded.
+// No worker is running when the agent exits. A later worker reads the record
+// of the shim.
 func TestAnAgentDoesNotDecideItsExitForTheNextWorker(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		script string
-		shim   bool // it is killed
+		shim   bool // the shim is killed
 		want   runs.Exit
 	}{
 		{"before its end", forged + ` > exit.json`, false, runs.Exit{Reason: runs.ReasonExited, Code: code(9)}},
@@ -120,8 +120,8 @@ func TestOnlyAKnownKeySealsAnExit(t *testing.T) {
 	}
 }
 
-// Whatever has taken its place, it is neither waited for nor followed.
-func TestWhatIsNoFileIsNoExit(t *testing.T) {
+// Other kinds of files at this path neither block nor are followed.
+func TestOnlyARegularFileIsAnExit(t *testing.T) {
 	t.Parallel()
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	write(t, elsewhere, `{"reason":"exited","code":0}`)

@@ -12,8 +12,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A file that somebody follows has no end. Its import fails, names it, and
-// leaves the others to be imported.
+// A followed file has no end. Its import fails with its name, and the other
+// files are imported.
 func TestImportOfAFileThatIsFollowedFails(t *testing.T) {
 	l := newLab(t)
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func TestImportOfAFileThatIsFollowedFails(t *testing.T) {
 			t.Errorf("story %q", story)
 		}
 	}
-	write(t, followed, "more\n") // its run goes on
+	write(t, followed, "more\n") // the followed run continues
 	waitFor(t, "the line", func() bool { return strings.Contains(l.story(), "one\nmore\n") })
 	stop()
 	if outputs, _ := l.imports(false, followed); len(outputs) != 1 || outputs[0] != "one\nmore\n" {
@@ -39,10 +39,10 @@ func TestImportOfAFileThatIsFollowedFails(t *testing.T) {
 	}
 }
 
-// A call that waits for another import says so once, however many files the
-// other one has.
+// A call that waits for another import reports it once, for any number of
+// files.
 func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
-	for _, followed := range []bool{false, true} { // before
+	for _, followed := range []bool{false, true} { // a followed file was imported first
 		t.Run(fmt.Sprintf("followed before %t", followed), func(t *testing.T) {
 			l := newLab(t)
 			dir := t.TempDir()
@@ -79,7 +79,7 @@ func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
 				})
 			}()
 			waitFor(t, "a word", func() bool { return waits.Load() > 0 })
-			<-time.After(2 * tailPause) // in which another word could come
+			<-time.After(2 * tailPause) // time for a second report
 			close(stuck)
 			for range 2 {
 				if err := <-done; err != nil {
@@ -87,7 +87,7 @@ func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
 				}
 			}
 			if waits.Load() != 1 {
-				t.Errorf("said %d times that it waits, want once", waits.Load())
+				t.Errorf("reported %d times that it waits, want once", waits.Load())
 			}
 			if len(l.runIDs()) != len(paths) || strings.Count(l.story(), string("["+runs.ReasonEOF+"]")) != len(paths) || !l.empty() {
 				t.Errorf("story %q", l.story())

@@ -14,16 +14,16 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// hops is a script that forks and exits all the time: its process ID changes
-// every few milliseconds. At last it is a sleep. Its processes keep the FIFO
-// alive open for writing.
+// hops is a script that forks and exits continuously: its process ID changes
+// every few milliseconds. In the end it is a sleep. Its processes keep the
+// FIFO alive open for writing.
 const hops = `n=$(($1+1))
 if [ $n -gt 1500 ]; then echo $$ > last; exec sleep 60; fi
 if [ $n -eq 20 ]; then : > hopping; fi
 sh ./hops $n &
 `
 
-// alive makes a FIFO of that name, which the processes of a run keep open.
+// alive creates a FIFO that the processes of a run keep open.
 func alive(t *testing.T, dir string) *os.File {
 	t.Helper()
 	path := filepath.Join(dir, "alive")
@@ -38,22 +38,22 @@ func alive(t *testing.T, dir string) *os.File {
 	return fifo
 }
 
-// ended waits until no process has the FIFO open for writing any more.
+// ended waits until no process has the FIFO open for writing.
 func ended(t *testing.T, fifo *os.File, within time.Duration) {
 	t.Helper()
 	if err := fifo.SetReadDeadline(time.Now().Add(within)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fifo.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("a process of the run lives on: %v", err)
+		t.Errorf("a process of the run is still alive: %v", err)
 	}
 }
 
-// sessions is hops with another session and process group for each process.
+// sessions is hops with a new session and process group for each process.
 var sessions = strings.ReplaceAll(hops, "sh ./hops", "setsid sh ./hops")
 
-// A process that daemonises again and again during the cancel may be in no
-// listing of the processes, and is ended all the same.
+// A process that daemonises repeatedly during the cancel may be missing in
+// every listing of the processes, and is ended nevertheless.
 func TestCancelEndsAProcessThatForksAllTheTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		script   string
@@ -89,8 +89,9 @@ func TestCancelEndsAProcessThatForksAllTheTime(t *testing.T) {
 	}
 }
 
-// A run that linesman stops has ended when none of its processes is alive: here the
-// agent ends at once, and a process beside it is killed after the grace period.
+// A run that linesman stops has ended when none of its processes is running:
+// here the agent ends at once, and another process is killed after the grace
+// period.
 func TestStoppedRunHasEndedWithItsLastProcess(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -12,9 +12,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// An agent may be a launcher, whose child writes what counts. A launcher that
-// is killed leaves the child behind: the run goes on until that has ended, all
-// that it wrote is there, and the exit is the launcher's.
+// An agent may be a launcher whose child writes the output. If the launcher is
+// killed, the run continues until the child has ended, has all of its output,
+// and ends with the exit of the launcher.
 func TestKilledLauncherLeavesTheRunToItsChild(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -45,19 +45,19 @@ func TestWatchdog(t *testing.T) {
 					t.Errorf("after %v: %q, want %q", l.at, got, l.want)
 				}
 				if next := dog.next(start.Add(l.at)); next <= 0 || next > s {
-					t.Errorf("after %v: next look in %v", l.at, next)
+					t.Errorf("after %v: next check in %v", l.at, next)
 				}
 			}
 		})
 	}
 }
 
-func TestWatchdogLooksSoonerWhenTheSpoolFills(t *testing.T) {
+func TestWatchdogChecksSoonerWhenTheSpoolFills(t *testing.T) {
 	start := time.Unix(1000, 0)
 	dog := newWatchdog(Limits{Spool: 1000}, start)
 	dog.check(start.Add(time.Second), [2]int64{800, 0})
 	if next := dog.next(start.Add(time.Second)); next != 125*time.Millisecond {
-		t.Errorf("next look in %v with 200 bytes left at 800 a second; want 125ms", next)
+		t.Errorf("next check in %v with 200 bytes left at 800 a second; want 125ms", next)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestLimitsEndTheAgent(t *testing.T) {
 	}
 }
 
-// gone reports whether the process whose number the file holds has ended.
+// gone reports whether the process whose ID is in the file has ended.
 func gone(t *testing.T, path string) bool {
 	t.Helper()
 	pid, err := strconv.Atoi(strings.TrimSpace(contents(t, path)))
@@ -192,7 +192,7 @@ func TestCancelBeforeTheStartStartsNothing(t *testing.T) {
 	}
 }
 
-func TestCancelEndsTheAgentWhileTheLogIsAway(t *testing.T) {
+func TestCancelEndsTheAgentWhileTheLogIsUnreachable(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
@@ -214,11 +214,11 @@ func TestCancelEndsTheAgentWhileTheLogIsAway(t *testing.T) {
 	}
 }
 
-func TestCancelInTheLogWinsTheTie(t *testing.T) {
+func TestCancelEntryWinsOverAnExit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.logs.hook = func(log *fileLog, e runs.Entry) runs.Entry {
-		if e.Kind == runs.Exited && !log.mark.Cancelled { // somebody is faster by a moment
+		if e.Kind == runs.Exited && !log.mark.Cancelled { // another writer is a moment faster
 			l.foreign("r", runs.Cancelled, runs.Remark{Reason: "elsewhere"})
 		}
 		return e
@@ -255,7 +255,7 @@ func TestForeignExitFencesOff(t *testing.T) {
 		t.Errorf("reason %s in the log", ex.Reason)
 	}
 	if !l.empty() || !l.has("fenced off") {
-		t.Errorf("directory gone %t, said so %t", l.empty(), l.has("fenced off"))
+		t.Errorf("directory gone %t, logged %t", l.empty(), l.has("fenced off"))
 	}
 	waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(dir, "agent")) })
 }
@@ -284,7 +284,7 @@ func TestKnownRunIsNotStarted(t *testing.T) {
 				spec := shell("r", "touch ran")
 				spec.Source, spec.Dir = test.source, dir
 				d := l.create(spec)
-				if when == "between" { // after the worker read the log
+				if when == "between" { // after the worker has read the log
 					once := false
 					l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
 						if !once {
@@ -345,7 +345,7 @@ func TestDriveReturnsWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-// foreign stores an entry as somebody else would.
+// foreign stores an entry as another writer.
 func (l *lab) foreign(run string, kind runs.Kind, body any) {
 	l.t.Helper()
 	logs := &fileLogs{dir: l.logs.dir}

@@ -26,7 +26,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// The test binary is also the shim and the worker processes that are killed.
+// The test binary is also the program of the shims, and of the workers that
+// are killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		switch role := os.Args[1]; role {
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // for the shims, which end often
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // the shims, which exit often
 	goleak.VerifyTestMain(m)
 }
 
@@ -79,12 +80,12 @@ func act(role string, args []string) error {
 	return w.Adopt(ctx)
 }
 
-// fileLogs keeps each raw log in a file, one entry a line, fenced across
-// processes by the length of the file.
+// fileLogs keeps each raw log in a file, one entry per line. The length of the
+// file fences writers in other processes.
 type fileLogs struct {
 	dir       string
-	killAt    int  // kill this process at the append with this number, from 1
-	killAfter bool // after storing, else before
+	killAt    int  // kill this process at this append, counted from 1
+	killAfter bool // after the entry is stored, else before
 
 	mu    sync.Mutex
 	count int
@@ -117,7 +118,7 @@ func (l *fileLogs) setAway(c chan struct{}) {
 	l.away = c
 }
 
-// wait waits until away is closed; nil: not at all.
+// wait waits until away is closed, or not at all if it is nil.
 func wait(ctx context.Context, away <-chan struct{}) error {
 	if away == nil {
 		return nil
@@ -175,7 +176,7 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 		return err
 	}
 	line = append(line, '\n')
-	if err := f.Truncate(size); err != nil { // what a kill left of a line was never stored
+	if err := f.Truncate(size); err != nil { // the rest of a line that a kill cut off
 		return err
 	}
 	if _, err := f.WriteAt(line, size); err != nil {
@@ -189,7 +190,7 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 	return nil
 }
 
-// readLog returns the entries of a log and how many bytes they take.
+// readLog returns the entries of a log and their size in bytes.
 func readLog(path string) (entries []runs.Entry, size int64) {
 	body, err := os.ReadFile(path)
 	if err != nil {
@@ -207,7 +208,7 @@ func readLog(path string) (entries []runs.Entry, size int64) {
 	}
 }
 
-// lab is a root, a log and a worker in this process.
+// lab is a root, its raw logs and a worker in this process.
 type lab struct {
 	t     *testing.T
 	root  string
@@ -227,13 +228,13 @@ func newLab(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	l.w = w
-	t.Cleanup(func() { // the shims of ended runs are about to end
+	t.Cleanup(func() { // the shims of ended runs are about to exit
 		waitFor(t, "the shims", func() bool { w.reap(); return len(w.exitingShims) == 0 })
 	})
 	return l
 }
 
-// shell is a run of a shell script.
+// shell returns a run of a shell script.
 func shell(run, script string) Spec {
 	return Spec{
 		Run: run, Agent: "codex", Source: SourceRun, Argv: []string{"/bin/sh", "-c", script}, Dir: "/",
@@ -250,7 +251,7 @@ func (l *lab) create(spec Spec) *Dir {
 	return d
 }
 
-// drive carries a new run to its end.
+// drive drives a new run to its end.
 func (l *lab) drive(spec Spec) runs.Exit {
 	l.t.Helper()
 	ex, err := l.w.Run(l.create(spec)).Drive(l.t.Context())
@@ -260,7 +261,8 @@ func (l *lab) drive(spec Spec) runs.Exit {
 	return ex
 }
 
-// begun drives a new run in the background until its output holds want.
+// begun drives a new run in the background, and returns when its output
+// contains want.
 func (l *lab) begun(spec Spec, want string) (*Run, <-chan result) {
 	l.t.Helper()
 	r, done := l.driven(l.t.Context(), l.create(spec))
@@ -294,7 +296,8 @@ func (l *lab) entries(run string) []runs.Entry {
 	return entries
 }
 
-// output joins the stdout in the log, and insists that each byte is there once.
+// output joins the stdout in the log, and fails the test unless each byte is
+// there once.
 func (l *lab) output(run string) string {
 	l.t.Helper()
 	var all bytes.Buffer
@@ -313,7 +316,7 @@ func (l *lab) output(run string) string {
 	return all.String()
 }
 
-// kinds lists the kinds of the entries, those of output once.
+// kinds lists the kinds of the entries, consecutive output only once.
 func (l *lab) kinds(run string) string {
 	var kinds []string
 	for _, e := range l.entries(run) {
@@ -324,7 +327,8 @@ func (l *lab) kinds(run string) string {
 	return strings.Join(kinds, " ")
 }
 
-// exit returns the exit in the log, which must be its last entry and its only one.
+// exit returns the exit in the log, and fails the test unless it is the last
+// and only one.
 func (l *lab) exit(run string) runs.Exit {
 	l.t.Helper()
 	entries := l.entries(run)
@@ -363,13 +367,13 @@ func (l *lab) adopt() {
 	})
 }
 
-// empty reports whether no run directory is left.
+// empty reports whether there is no run directory left.
 func (l *lab) empty() bool {
 	entries, err := os.ReadDir(l.root)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0
 }
 
-// process starts a role in a process of its own.
+// process starts a role of this binary in a new process.
 func (l *lab) process(stdin io.Reader, env []string, role string, args ...string) *exec.Cmd {
 	l.t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{role, l.root, l.logs.dir}, args...)...)
@@ -381,7 +385,7 @@ func (l *lab) process(stdin io.Reader, env []string, role string, args ...string
 	return cmd
 }
 
-// kill ends a process that this test started, with SIGKILL.
+// kill kills a process that this test started, with SIGKILL.
 func kill(cmd *exec.Cmd) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()

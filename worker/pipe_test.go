@@ -12,7 +12,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// piped drives a pipe run that reads in.
+// pipe drives a run whose Pipe reads in.
 func (l *lab) pipe(ctx context.Context, in io.Reader, limit int64) (runs.Exit, error) {
 	l.t.Helper()
 	d := l.create(Spec{Run: "p", Agent: "codex", Source: SourcePipe, Limits: Limits{Spool: limit}})

@@ -13,7 +13,7 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// queued is the directory of a task, and the log entry of its submission.
+// queued creates the directory of a task, and the log entry of its submission.
 func (l *lab) queued(run string, work uint64) *Dir {
 	l.t.Helper()
 	l.foreign(run, runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: work})
@@ -32,7 +32,7 @@ func TestATaskIsStartedOnce(t *testing.T) {
 	}
 	cancelled := func(l *lab, _ *Dir) { l.foreign("r", runs.Cancelled, runs.Remark{}) }
 	lost := func(l *lab, _ *Dir) { l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonLost}) }
-	// begun: we were killed on the way to the start entry, before or after.
+	// begun: the worker was killed before or after it sent the start entry.
 	begun := func(l *lab, d *Dir) {
 		d.mark.Begun = true
 		if err := d.mark.save(); err != nil {
@@ -82,13 +82,13 @@ func TestATaskIsStartedOnce(t *testing.T) {
 	}
 }
 
-// submitted is the log entry of the task that a slip gives out.
+// submitted appends the log entry of a task in a slip.
 func (l *lab) submitted(run string) {
 	l.t.Helper()
 	l.foreign(run, runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 1})
 }
 
-func TestATaskWithoutAQueuedEntryIsNotBegun(t *testing.T) {
+func TestATaskWithoutAQueuedEntryIsNotStarted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	s := l.serve("/bin/true")
@@ -97,7 +97,7 @@ func TestATaskWithoutAQueuedEntryIsNotBegun(t *testing.T) {
 	if got := <-s.later; got != "r" {
 		t.Fatalf("later: %q", got)
 	}
-	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 2}) // another of the same id
+	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 2}) // another task with the same id
 	s.tasks <- task
 	if got := <-s.done; got != "r" {
 		t.Fatalf("done with %q", got)
@@ -107,7 +107,7 @@ func TestATaskWithoutAQueuedEntryIsNotBegun(t *testing.T) {
 	}
 }
 
-// slip is a queue of tasks in memory, and what became of them.
+// slip is a queue of tasks in memory, and records what happens to them.
 type slip struct {
 	tasks chan runs.Task
 	done  chan string
@@ -159,13 +159,13 @@ func (l *lab) serve(command ...string) *slip {
 	return s
 }
 
-func TestATaskThatComesAgainIsDone(t *testing.T) {
+func TestARedeliveredTaskIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.submitted("r")
 	s := l.serve("/bin/sh", "-c", "exit 0")
 	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Schema: []byte(`{"type":"object"}`)}
-	for range 2 { // its run is over when it comes again, or not
+	for range 2 { // while its run is active, and after its end
 		s.tasks <- task
 		if got := <-s.done; got != "r" {
 			t.Fatalf("done with %q", got)
@@ -177,10 +177,10 @@ func TestATaskThatComesAgainIsDone(t *testing.T) {
 	}
 }
 
-func TestATaskWhoseDirectoryIsOursComesLater(t *testing.T) {
+func TestATaskWithADirectoryIsRedeliveredLater(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	d := l.queued("r", 1) // somebody here is about to begin it
+	d := l.queued("r", 1) // another goroutine is about to start it
 	defer d.Close()
 	s := l.serve("/bin/true")
 	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
@@ -189,7 +189,7 @@ func TestATaskWhoseDirectoryIsOursComesLater(t *testing.T) {
 	}
 }
 
-func TestTheSchemaIsAFileAndGoesWithTheRun(t *testing.T) {
+func TestSchemaFileIsRemovedWithTheRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.submitted("r")
@@ -202,13 +202,13 @@ func TestTheSchemaIsAFileAndGoesWithTheRun(t *testing.T) {
 		t.Errorf("the agent saw %q", got)
 	}
 	if _, err := os.Stat(SchemaFile(l.root, "r")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the file still exists: %v", err)
 	}
 }
 
-// The queue gives a task out although it was cancelled meanwhile, as when it
-// was in the hands of a worker that died.
-func TestACancelledTaskThatComesAgainIsNotStarted(t *testing.T) {
+// The queue redelivers a cancelled task, for example after its worker was
+// killed.
+func TestARedeliveredCancelledTaskIsNotStarted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	ran := filepath.Join(t.TempDir(), "ran")

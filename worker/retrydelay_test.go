@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestTroubleIsWaitedForLongerEachTimeAndSaidOnceAMinute(t *testing.T) {
+func TestRetryDelayDoublesAndIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x retryDelay
 		logged := 0
@@ -35,11 +35,11 @@ func TestTroubleIsWaitedForLongerEachTimeAndSaidOnceAMinute(t *testing.T) {
 		}
 		x.succeeded()
 		if x.remaining() != 0 {
-			t.Errorf("rest %v after it was over", x.remaining())
+			t.Errorf("remaining %v after a success", x.remaining())
 		}
 		x.failed()
 		if x.remaining() != time.Second {
-			t.Errorf("the next one waits for %v, want 1s", x.remaining())
+			t.Errorf("the next delay is %v, want 1s", x.remaining())
 		}
 	})
 }

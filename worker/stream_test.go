@@ -40,8 +40,8 @@ func TestWholeLines(t *testing.T) {
 	}
 }
 
-// Whatever is written, truncated and taken over, each byte is read once, in
-// order, as long as it was there to be seen.
+// However the file is written, truncated and taken over, each byte is read
+// once and in order, if it was there at a refresh.
 func TestStreamReadsEachByteOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"write": func(t *rapid.T) {
 				var b []byte
-				for range rapid.IntRange(1, 100).Draw(t, "numbers") { // no content begins like another
+				for range rapid.IntRange(1, 100).Draw(t, "numbers") { // no content begins like another one
 					b = fmt.Appendf(b, "%d ", count)
 					count++
 				}
@@ -94,7 +94,7 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 				catchUp()
 				_ = f.Truncate(0)
 			},
-			"take over": func(*rapid.T) { // by the next worker, which has the spot and the log
+			"take over": func(*rapid.T) { // by the next worker, which has the segment and the log
 				catchUp()
 				s.close()
 				s = &stream{path: path, segment: &seg}
@@ -150,7 +150,7 @@ func TestLargestMarkFits(t *testing.T) {
 	defer m.close()
 	const most = 1<<63 - 1
 	head := bytes.Repeat([]byte{0xff}, maxHead)
-	name := strings.Repeat("x", 75) // of a worker: that of a host, and random digits
+	name := strings.Repeat("x", 75) // name of a worker: host name and random digits
 	m.progress = progress{
 		Log:   runs.Mark{Seq: 1<<64 - 1, At: most, Out: most, Err: most, By: name, Work: 1<<64 - 1, Gone: true},
 		As:    name,

@@ -17,7 +17,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// tail follows paths in the background and returns how to stop it.
+// tail follows paths in the background and returns a function that stops it.
 func (l *lab) tail(paths ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -37,7 +37,7 @@ func (l *lab) tail(paths ...string) (stop func()) {
 	return stop
 }
 
-// runIDs lists the runs that have a log, in the order of their start.
+// runIDs returns the runs with a log, in the order of their start.
 func (l *lab) runIDs() (ids []string) {
 	entries, err := os.ReadDir(l.logs.dir)
 	if err != nil {
@@ -50,7 +50,7 @@ func (l *lab) runIDs() (ids []string) {
 	return ids
 }
 
-// story tells what the runs hold: their output, and how they ended.
+// story returns the output and the exit of all runs.
 func (l *lab) story() string {
 	var all []string
 	for _, id := range l.runIDs() {
@@ -91,7 +91,7 @@ func TestTailWaitsForAFile(t *testing.T) {
 	l := newLab(t)
 	dir := filepath.Join(t.TempDir(), "later")
 	l.tail(filepath.Join(dir, "f"))
-	waitFor(t, "the remark", func() bool { return l.has("wait for file") })
+	waitFor(t, "the log message", func() bool { return l.has("wait for file") })
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestReplacedFileIsANewRun(t *testing.T) {
 			if err := os.Rename(path, path+".1"); err != nil {
 				t.Fatal(err)
 			}
-			write(t, path+".1", "late\n") // its writer has it still open
+			write(t, path+".1", "late\n") // its writer still has it open
 			write(t, path, "new\n")
 		}, "one\nlate\n[eof]|new\n"},
 		{"removed", func(t *testing.T, path string) {
@@ -155,13 +155,13 @@ func TestReplacedFileIsANewRun(t *testing.T) {
 			stop()
 			test.do(t, path)
 			l.tail(path)
-			// What was written elsewhere meanwhile cannot be found any more.
+			// Lines that were written to another path meanwhile cannot be found.
 			l.awaitStory(strings.Replace(test.want, "late\n", "", 1))
 		})
 	}
 }
 
-func TestRemovedFileIsReadWhileItsWriterGoesOn(t *testing.T) {
+func TestRemovedFileIsReadWhileItsWriterContinues(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
@@ -202,7 +202,7 @@ func TestRemovedFileEndsItsRun(t *testing.T) {
 	waitFor(t, "the directory", l.empty)
 }
 
-func TestTailGoesOnAfterARestart(t *testing.T) {
+func TestTailResumesAfterARestart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	path := filepath.Join(t.TempDir(), "f")
@@ -275,7 +275,7 @@ func TestTailOnceNamesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestCancelledFileIsLeftAloneUntilItIsReplaced(t *testing.T) {
+func TestCancelledFileIsIgnoredUntilItIsReplaced(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	path := filepath.Join(t.TempDir(), "f")
@@ -313,7 +313,7 @@ func TestTailIsCheapForManyIdleFiles(t *testing.T) {
 		return len(l.runIDs()) == files && !strings.Contains("|"+l.story()+"|", "||")
 	})
 	before := cpu(t)
-	<-time.After(2 * time.Second) // the stretch of time that is measured
+	<-time.After(2 * time.Second) // the measured interval
 	if used := cpu(t) - before; used > time.Second {
 		t.Errorf("%d idle files took %v of 2 s", files, used)
 	}

@@ -19,10 +19,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// tells has a script tell who it is: its shim in the file shim, itself in agent.
+// tells is the beginning of a script that writes the process IDs of its shim
+// and its own to the files shim and agent.
 const tells = "echo $PPID > shim; echo $$ > agent; "
 
-// number reads a process ID that a script wrote, once it is there.
+// number reads a process ID that a script writes.
 func number(t *testing.T, path string) (pid int) {
 	t.Helper()
 	waitFor(t, filepath.Base(path), func() bool {
@@ -33,7 +34,8 @@ func number(t *testing.T, path string) (pid int) {
 	return pid
 }
 
-// killShim kills the shim that started the agent, and waits until it is gone.
+// killShim kills the shim that started the agent, and waits until it has
+// ended.
 func killShim(t *testing.T, dir string) {
 	t.Helper()
 	pid := number(t, filepath.Join(dir, "shim"))
@@ -43,7 +45,7 @@ func killShim(t *testing.T, dir string) {
 	waitFor(t, "the shim's end", func() bool { p, ok := lookup(pid); return !ok || p.dead })
 }
 
-// takenOver waits until another shim has the run.
+// takenOver waits until another shim supervises the run.
 func (l *lab) takenOver(run string) {
 	l.t.Helper()
 	waitFor(l.t, "another shim", func() bool {
@@ -52,7 +54,7 @@ func (l *lab) takenOver(run string) {
 	})
 }
 
-// ends ends a process when the test does, whatever the test found.
+// ends kills a process at the end of the test.
 func ends(t *testing.T, path string) {
 	t.Cleanup(func() {
 		if pid, err := strconv.Atoi(strings.TrimSpace(contents(t, path))); err == nil {
@@ -61,14 +63,14 @@ func ends(t *testing.T, path string) {
 	})
 }
 
-func TestAgentWhoseShimDiedIsHeldToItsLimits(t *testing.T) {
+func TestLimitsApplyToAnAgentWhoseShimDied(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		script string
 		limits Limits
 		want   runs.Reason
-		output string // its end
+		output string // end of the output
 	}{
 		{"idle", "sleep 60", Limits{Idle: 400 * time.Millisecond}, runs.ReasonIdle, "one\n"},
 		{"hard", "while :; do echo one; sleep 0.05; done", Limits{Hard: 2 * time.Second}, runs.ReasonHard, "one\n"},
@@ -84,7 +86,7 @@ func TestAgentWhoseShimDiedIsHeldToItsLimits(t *testing.T) {
 			ends(t, filepath.Join(spec.Dir, "agent"))
 			_, done := l.begun(spec, "one")
 			killShim(t, spec.Dir)
-			// Nobody saw how it ended, but for why.
+			// The exit status is unknown, but not the reason.
 			if res := <-done; res.err != nil || !sameExit(res.Exit, runs.Exit{Reason: test.want}) {
 				t.Errorf("exit %s, error %v; want the reason %s alone", runs.Encode(res.Exit), res.err, test.want)
 			}
@@ -96,14 +98,14 @@ func TestAgentWhoseShimDiedIsHeldToItsLimits(t *testing.T) {
 	}
 }
 
-// The agent has children in its group, in its session, and far away, and the
-// shim may be killed before it could say which process the agent is.
+// The agent has children in its group, in its session, and in other sessions.
+// The shim may be killed before it recorded the agent.
 func TestCancelEndsAllOfARunWhoseShimDied(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		left func(lines []string) string // of the file started
-		far  bool                        // also the one that only the mark tells
+		left func(lines []string) string // lines of the started file
+		far  bool                        // also the child that only the mark identifies
 	}{
 		{"all is recorded", func(lines []string) string { return strings.Join(lines, "") }, true},
 		{"the agent is not recorded", func(lines []string) string { return lines[0] }, true},
@@ -151,14 +153,14 @@ echo ready; while :; do echo agent; sleep 0.02; done`)
 	}
 }
 
-// One that no limit ends, and nobody cancels, goes on to its end. Its code
-// nobody saw.
+// Without a limit or a cancel the agent runs to its end. Its exit code is
+// unknown.
 func TestAgentOutlivesItsShim(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	spec := shell("r", tells+"echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
 	spec.Dir = t.TempDir()
-	spec.Limits.Linger = 100 * time.Millisecond // for who stays behind, not for an agent in silence
+	spec.Limits.Linger = 100 * time.Millisecond // applies to processes that are left, not to a silent agent
 	_, done := l.begun(spec, "one")
 	killShim(t, spec.Dir)
 	waitFor(t, "the loss to be noticed", func() bool { return l.has("shim is gone") })
@@ -169,8 +171,8 @@ func TestAgentOutlivesItsShim(t *testing.T) {
 	}
 }
 
-// Shims and workers are killed, one after the other, and a worker starts again
-// while an agent that ignores SIGTERM is being ended.
+// Shims and workers are killed alternately, and a worker restarts while an
+// agent that ignores SIGTERM is being ended.
 func TestTakeoverSurvivesKills(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -202,7 +204,8 @@ func TestTakeoverSurvivesKills(t *testing.T) {
 	waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(dir, "agent")) })
 }
 
-// theShim returns the process that supervises the run directory.
+// theShim returns the process ID of the shim that supervises the run
+// directory.
 func theShim(t *testing.T, dir string) (pid int) {
 	t.Helper()
 	waitFor(t, "the shim's process", func() bool {
@@ -217,8 +220,8 @@ func theShim(t *testing.T, dir string) (pid int) {
 	return pid
 }
 
-// The agent has ended, and that is known; its shim is killed while it waits
-// for a child that does not fall silent.
+// The agent has ended, which is recorded. Its shim is killed while it waits
+// for a child that keeps writing.
 func TestCancelEndsWhatAnAgentLeftBehindWithoutItsShim(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -238,9 +241,9 @@ func TestCancelEndsWhatAnAgentLeftBehindWithoutItsShim(t *testing.T) {
 	waitFor(t, "the child's end", func() bool { return gone(t, filepath.Join(dir, "child")) })
 }
 
-// The numbers that were recorded are a stranger's by now: of a process, of its
-// group, of its session. Nothing of it is signalled.
-func TestProcessIDsThatWereUsedAgainAreNotSignalled(t *testing.T) {
+// The recorded IDs are reused by an unrelated process, process group and
+// session. None of its processes is signalled.
+func TestReusedProcessIDsAreNotSignalled(t *testing.T) {
 	t.Parallel()
 	unrelated := exec.Command("/bin/sh", "-c", "sleep 60 & wait")
 	unrelated.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -279,14 +282,14 @@ func TestProcessIDsThatWereUsedAgainAreNotSignalled(t *testing.T) {
 			}
 		})
 	}
-	p.start-- // as if the number had been used again since it was found
+	p.start-- // as if the process ID had been reused since the search
 	p.signal(unix.SIGKILL)
 	if q, ok := lookup(p.pid); !ok || q.dead {
 		t.Error("the unrelated process has ended")
 	}
 }
 
-// Who reads the output of a run is not one of its processes.
+// A process that reads the output of a run is not a member.
 func TestReaderOfTheOutputIsNoMember(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -314,9 +317,9 @@ func TestReaderOfTheOutputIsNoMember(t *testing.T) {
 	}
 }
 
-// Environments and open files may be large, and there may be many processes, so
-// those of a stranger are read once: what it gets later is no evidence.
-func TestStrangersAreLookedAtOnce(t *testing.T) {
+// Environments and open files can be large, and there can be many processes,
+// so those of an unrelated process are read only once.
+func TestUnrelatedProcessesAreReadOnce(t *testing.T) {
 	t.Parallel()
 	dir, mark := t.TempDir(), rand.Text()
 	write(t, filepath.Join(dir, outFile), "")
@@ -337,7 +340,7 @@ func TestStrangersAreLookedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { kill(other) })
-		if _, err := out.Read(make([]byte, 1)); err != nil { // its exec is over
+		if _, err := out.Read(make([]byte, 1)); err != nil { // its exec is complete
 			t.Fatal(err)
 		}
 		finds := func(m *members) bool {
@@ -367,8 +370,8 @@ func TestStrangersAreLookedAtOnce(t *testing.T) {
 	}
 }
 
-// There is always something left to send, so the worker must not wait for a
-// pause before it looks after the shim.
+// There is always output left to send, so the worker must not wait for a pause
+// before it checks the shim.
 func TestTakeoverNeedsNoPauseOfTheOutput(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -15,11 +15,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Each file of a run directory, missing, empty or cut in half, while the agent
-// has not begun and after it has ended: the run comes to one end, or is set
-// aside for a person to look at. Nothing is told twice, no agent is started
-// twice, and the run beside it is not disturbed.
-func TestHalfWrittenDirectoryHurtsNobody(t *testing.T) {
+// Each file of a run directory is missing, empty or cut in half, before the
+// agent has started and after it has ended: the run gets one exit, or is
+// quarantined. No output is duplicated, no agent is started twice, and another
+// run is not affected.
+func TestTornRunDirectoryAffectsNoOtherRun(t *testing.T) {
 	t.Parallel()
 	files := []string{ownerFile, specFile, markFile, shimFile, shimLogFile, startedFile, outFile, errFile, exitFile, ctlFile}
 	damages := map[string]func(path string, size int64) error{
@@ -48,7 +48,7 @@ func TestHalfWrittenDirectoryHurtsNobody(t *testing.T) {
 					path := filepath.Join(d.Path(), file)
 					info, err := os.Lstat(path)
 					if errors.Is(err, fs.ErrNotExist) {
-						return // not there yet
+						return // does not exist yet
 					}
 					if err == nil && (name == "missing" || info.Mode().IsRegular()) {
 						err = damage(path, info.Size())
@@ -63,7 +63,7 @@ func TestHalfWrittenDirectoryHurtsNobody(t *testing.T) {
 						return l.ended("beside") && (l.ended("r") && !exists(d.Path()) || exists(aside))
 					})
 					if !exists(aside) {
-						l.exit("r") // there is one, and it is the last
+						l.exit("r") // there is one, and it is the last entry
 					}
 					if got := l.output("r"); !strings.HasPrefix("one\ntwo\n", got) {
 						t.Errorf("output %q", got)
@@ -81,9 +81,10 @@ func TestHalfWrittenDirectoryHurtsNobody(t *testing.T) {
 	}
 }
 
-// A kill between any two steps of making a run directory leaves nothing that
-// is taken for a run, or that keeps the same run from being made.
-func TestDirectoryKilledInTheMakingIsNoRun(t *testing.T) {
+// A kill between any two steps of the creation of a run directory leaves
+// nothing that looks like a run, or that prevents the creation of the same
+// run.
+func TestIncompleteDirectoryIsNoRun(t *testing.T) {
 	t.Parallel()
 	steps := []func(dir string) error{
 		func(dir string) error { return os.MkdirAll(dir, 0o700) },

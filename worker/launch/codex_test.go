@@ -67,8 +67,8 @@ func TestCodexCommandLine(t *testing.T) {
 	}
 }
 
-// Two tasks must not share the array behind the configured command.
-func TestCodexLeavesTheConfiguredCommandAlone(t *testing.T) {
+// Two tasks must not share the backing array of the configured command.
+func TestCodexDoesNotChangeTheConfiguredCommand(t *testing.T) {
 	command := append(make([]string, 0, 20), "codex", "-c", "a=b")
 	one := launch.Codex(command, runs.Task{Mode: runs.ReadOnly, Prompt: "one"}, "")
 	launch.Codex(command, runs.Task{Mode: runs.ReadOnly, Prompt: "two"}, "")
@@ -77,9 +77,8 @@ func TestCodexLeavesTheConfiguredCommandAlone(t *testing.T) {
 	}
 }
 
-// Whatever a task says, it is read back from where codex looks for it: the
-// flags up to the first "--", and behind it nothing but the thread and the
-// prompt.
+// Every value of a task is found where codex looks for it: in the flags before
+// the first "--"; behind it there are only the thread and the prompt.
 func TestNoValueOfATaskBecomesAFlag(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "-", "--", "--last", "-c", "--sandbox=danger-full-access", "resume", "a=b", "\n"}))

@@ -79,7 +79,7 @@ func TestEnvironmentByPolicy(t *testing.T) {
 	}
 }
 
-// A credential is not what somebody meant who asked for everything.
+// The policy that inherits everything does not include credentials.
 func TestCredentialsPassOnlyWhenNamed(t *testing.T) {
 	secrets := []string{"GITHUB_TOKEN", "OPENAI_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "npm_token", "X_PASSWD", "SECRETS_TOKEN_1", "DB_CREDENTIALS", "GHTOKEN", "APIKEY"}
 	plain := []string{"MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "GOPATH", "HTTPS_PROXY"}
@@ -102,7 +102,7 @@ func TestCredentialsPassOnlyWhenNamed(t *testing.T) {
 	}
 }
 
-// A nil environment means the worker's whole one to exec and to a Spec.
+// In os/exec and in a Spec, nil means the whole environment of the worker.
 func TestEmptyEnvironmentIsNotNil(t *testing.T) {
 	if got := launch.Environ(runs.EnvPolicy{}, nil, nil); got == nil || len(got) != 0 {
 		t.Errorf("got %#v, want an empty one that is not nil", got)

@@ -18,7 +18,7 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// lab has the real codex do tasks, against a scripted model.
+// lab runs tasks with the real codex and a scripted model.
 type lab struct {
 	dir, codex, project string
 	env                 []string
@@ -32,7 +32,7 @@ func newLab(t *testing.T, scenario string) *lab {
 	return &lab{dir: dir, codex: argv[0][0], project: project, env: env}
 }
 
-// do runs one task as a worker would, and returns what codex prints.
+// do runs one task like a worker, and returns the output of codex.
 func (l *lab) do(t *testing.T, task runs.Task, schemaFile string) (lines []map[string]any, stderr string, code int) {
 	t.Helper()
 	if task.Mode == "" {
@@ -57,7 +57,7 @@ func (l *lab) do(t *testing.T, task runs.Task, schemaFile string) (lines []map[s
 	return lines, errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// request is the part of what codex asks the model that these tests look at.
+// request is the part of codex's request to the model that these tests check.
 type request struct {
 	Model string
 	Text  struct {
@@ -72,8 +72,8 @@ type request struct {
 	}
 }
 
-// ask does a task that must succeed, and returns the thread it was done in and
-// the one request that came of it.
+// ask runs a task that must succeed, and returns its thread and the single
+// request to the model.
 func (l *lab) ask(t *testing.T, task runs.Task, schemaFile string) (thread string, asked request) {
 	t.Helper()
 	task.SkipGit = true
@@ -93,7 +93,7 @@ func (l *lab) ask(t *testing.T, task runs.Task, schemaFile string) (thread strin
 	return thread, asked
 }
 
-// texts are what was said by role, in order.
+// texts returns the messages of role, in order.
 func (r request) texts(role string) []string {
 	var texts []string
 	for _, message := range r.Input {
@@ -121,7 +121,7 @@ var (
 	workingDir  = regexp.MustCompile(`<cwd>(.*?)</cwd>`)
 )
 
-// last is what the expression found last in the texts.
+// last returns the last match of the expression in the texts.
 func last(find *regexp.Regexp, texts []string) string {
 	found := find.FindAllStringSubmatch(strings.Join(texts, "\n"), -1)
 	if len(found) == 0 {
@@ -210,8 +210,8 @@ func TestRealCodexRefusesADirectoryWithoutRepository(t *testing.T) {
 	}
 }
 
-// This is why CheckCodex asks for a UUID.
-func TestRealCodexStartsAnewForAThreadItCannotFindByName(t *testing.T) {
+// The reason why CheckCodex requires a UUID.
+func TestRealCodexStartsANewThreadForAnUnknownName(t *testing.T) {
 	l := newLab(t, "codex-hello")
 	const unknown = "01a1fe74-0000-7e33-89c9-b25c3e636bcc"
 	lines, _, code := l.do(t, runs.Task{Prompt: "Go on.", Thread: unknown, SkipGit: true}, "")
@@ -232,7 +232,7 @@ func TestRealCodexStartsAnewForAThreadItCannotFindByName(t *testing.T) {
 func TestRealCodexPassesTheEnvironmentToItsCommands(t *testing.T) {
 	for _, row := range []struct {
 		policy  runs.EnvPolicy
-		visible []string // of the variables that are put in
+		visible []string // variables that are expected in the environment
 	}{
 		{runs.EnvPolicy{Policy: runs.InheritNone}, []string{"LC_LAB", "LAB_ALWAYS"}},
 		{runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{"LAB_TOKEN", "LINESMAN_NAMED"}}, []string{"LC_LAB", "LAB_ALWAYS", "LAB_TOKEN", "LINESMAN_NAMED"}},
@@ -245,7 +245,7 @@ func TestRealCodexPassesTheEnvironmentToItsCommands(t *testing.T) {
 			for _, name := range put {
 				environ = append(environ, name+"=value of "+name)
 			}
-			// The lab's own CODEX_HOME has to pass for codex to find its model.
+			// codex needs the lab's CODEX_HOME to find its model.
 			l.env = launch.Environ(row.policy, []string{"LAB_ALWAYS"}, environ)
 
 			lines, stderr, code := l.do(t, runs.Task{Prompt: "Print it.", Mode: runs.DangerFull, SkipGit: true}, "")
@@ -265,7 +265,7 @@ func TestRealCodexPassesTheEnvironmentToItsCommands(t *testing.T) {
 	}
 }
 
-// output are the lines that commands printed.
+// output returns the lines that commands printed.
 func output(lines []map[string]any) []string {
 	var text strings.Builder
 	for _, line := range lines {

@@ -36,7 +36,7 @@ func TestDangerMustBeAllowed(t *testing.T) {
 }
 
 func TestWorkingDirectory(t *testing.T) {
-	// Links are in the way everywhere: the temporary directory may be one.
+	// The temporary directory may itself be a symbolic link.
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -68,10 +68,10 @@ func TestWorkingDirectory(t *testing.T) {
 	work := []string{"work"}
 	for _, row := range []struct {
 		name  string
-		start string   // Rules.Dir below base; "/…" as it is
-		roots []string // as start
-		dir   string   // Task.Dir, as start; "": none
-		want  string   // below base, as start
+		start string   // Rules.Dir below base; "/…" unchanged
+		roots []string // like start
+		dir   string   // Task.Dir, like start; "": none
+		want  string   // below base, like start
 		wrong string   // or part of the error
 	}{
 		{name: "none given", start: "work/sub", want: "work/sub"},
@@ -118,7 +118,7 @@ func TestWorkingDirectory(t *testing.T) {
 				if s == "" || s[0] == '/' || s[0] == '.' {
 					return s
 				}
-				return base + "/" + s // not Join, which would clean it
+				return base + "/" + s // filepath.Join would clean it
 			}
 			rules := launch.Rules{Dir: path(row.start)}
 			for _, root := range row.roots {
@@ -126,7 +126,7 @@ func TestWorkingDirectory(t *testing.T) {
 			}
 			early := rules.Outside(runs.Task{Dir: path(row.dir)})
 			if want := strings.HasSuffix(row.wrong, "is not in a directory") || strings.HasSuffix(row.wrong, "that this worker allows"); (early != nil) != want {
-				t.Errorf("before it is queued: %v, want an error: %t", early, want)
+				t.Errorf("before submission: %v, want an error: %t", early, want)
 			}
 			got, err := rules.Directory(runs.Task{Dir: path(row.dir)})
 			if row.wrong == "" {
@@ -145,7 +145,7 @@ func TestWorkingDirectory(t *testing.T) {
 	}
 }
 
-func TestWithoutAHomeTheStartIsTheOnlyRoot(t *testing.T) {
+func TestWithoutAHomeDirIsTheOnlyRoot(t *testing.T) {
 	start, other := t.TempDir(), t.TempDir()
 	for _, home := range []string{"", "relative", "/", "/does/not/exist"} {
 		t.Setenv("HOME", home)
@@ -161,7 +161,7 @@ func TestWithoutAHomeTheStartIsTheOnlyRoot(t *testing.T) {
 
 func TestUnreachableDirectoryIsAnError(t *testing.T) {
 	if os.Getuid() == 0 {
-		t.Skip("root reaches everything")
+		t.Skip("root has access to every directory")
 	}
 	base := t.TempDir()
 	inner := filepath.Join(base, "closed", "inner")

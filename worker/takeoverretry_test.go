@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A shim that cannot run, while somebody holds the output, costs little
-// however long that is.
-func TestTakeoversThatFailAreTriedAtLongerIntervals(t *testing.T) {
+// A shim that cannot start, while a process holds the output, is retried with
+// bounded cost.
+func TestFailedTakeoversAreRetriedWithBackoff(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	d := l.create(shell("r", "true"))
@@ -25,22 +25,22 @@ func TestTakeoversThatFailAreTriedAtLongerIntervals(t *testing.T) {
 		}
 		return s.takeovers - before
 	}
-	if n := hour(); n < 30 || n > 180 { // each minute, more or less
+	if n := hour(); n < 30 || n > 180 { // about one per minute
 		t.Errorf("%d shims in an hour", n)
 	}
 	before := s.takeovers
 	s.stop()
 	if s.takeOver(now); s.takeovers != before+1 {
-		t.Error("one that is cancelled waits")
+		t.Error("a cancelled run waits for the next retry")
 	}
 	hour()
-	before, now = s.takeovers, now.Add(time.Hour) // as if the last one had worked
+	before, now = s.takeovers, now.Add(time.Hour) // as if the last shim had worked
 	for range 5 {
 		now = now.Add(2 * time.Second)
 		s.takeOver(now)
 	}
 	if s.takeovers < before+3 {
-		t.Errorf("%d shims in 10 s after a long time without", s.takeovers-before)
+		t.Errorf("%d shims in 10 s after an hour without", s.takeovers-before)
 	}
 }
 
@@ -68,9 +68,9 @@ func TestLogOfTheShimsIsBounded(t *testing.T) {
 	}
 }
 
-// The worker was killed right after it started a shim, and the next worker has
-// started another one: that one has nothing to do, and nothing is left of it.
-func TestShimThatComesTooLateIsNoFailure(t *testing.T) {
+// A worker was killed right after it started a shim, and the next worker has
+// started another one: that one has nothing to do, and leaves no process.
+func TestShimThatIsNotNeededIsNoFailure(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()

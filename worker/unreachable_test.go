@@ -11,9 +11,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// The raw log takes nothing, and the shim is killed: the agent is held to its
-// limits and ended by a cancel all the same.
-func TestAgentWhoseShimDiedEndsWhileTheLogIsAway(t *testing.T) {
+// The raw log is unreachable and the shim is killed. The limits and a cancel
+// still end the agent.
+func TestAgentWhoseShimDiedEndsWhileTheLogIsUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
@@ -64,7 +64,7 @@ func TestAgentWhoseShimDiedEndsWhileTheLogIsAway(t *testing.T) {
 				}
 				waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(spec.Dir, "agent")) })
 				if l.ended("r") {
-					t.Fatal("the log was not away")
+					t.Fatal("the log was reachable")
 				}
 				close(back)
 				if res := <-done; res.err != nil || !sameExit(res.Exit, runs.Exit{Reason: test.want, Torn: res.Torn}) {

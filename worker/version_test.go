@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A run directory of a version that is not known is not guessed at: it is set
-// aside as it is, the log says why, and the run beside it is not disturbed.
+// A run directory of an unknown version is quarantined unchanged, the log says
+// why, and another run is not affected.
 func TestRunDirectoryOfANewerVersionIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
