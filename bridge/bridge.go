@@ -96,7 +96,10 @@ func New(cfg Config) *Bridge {
 	for _, d := range []struct {
 		value *time.Duration
 		usual time.Duration
-	}{{&cfg.Poll, 2 * time.Second}, {&cfg.Patience, 30 * time.Second}, {&cfg.Settle, 2 * time.Second}, {&cfg.Retry, time.Second}} {
+	}{
+		{&cfg.Poll, 2 * time.Second}, {&cfg.Patience, 30 * time.Second},
+		{&cfg.Settle, 2 * time.Second}, {&cfg.Retry, time.Second},
+	} {
 		if *d.value <= 0 {
 			*d.value = d.usual
 		}

@@ -22,7 +22,7 @@ const (
 
 func TestRequestIsAnsweredAndRemoved(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	const said = `{"sections": ["<a> & \"b\""], "rule": "✅  x"}`
 	l.request(request, "id-1", "say "+said)
@@ -43,7 +43,7 @@ func TestRequestIsAnsweredAndRemoved(t *testing.T) {
 
 func TestPhasesHaveSeparateFiles(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.request(".agent-request-phase1.json", "id-1", "say one")
 	l.request(".agent-request-phase5.json", "id-5", "say five")
 	l.start(l.config())
@@ -60,27 +60,36 @@ func TestErrorsAreAnswered(t *testing.T) {
 	for name, tt := range map[string]struct {
 		body, status, kind, message string
 	}{
-		"the agent fails":   {`{"request_id":"x","prompt":"fail"}`, "error", TypeInvocation, "the agent failed (exit status 3)"},
-		"refused":           {`{"request_id":"x","prompt":"refuse"}`, "error", TypeInvocation, "this is not allowed here"},
-		"time over":         {`{"request_id":"x","prompt":"hang","timeout_seconds":0.2}`, "timeout", TypeTimeout, "Agent execution timeout after 0.2 seconds"},
-		"capped":            {`{"request_id":"x","prompt":"hang","timeout_seconds":999999}`, "timeout", TypeTimeout, "Agent execution timeout after 1 seconds"},
-		"never taken":       {`{"request_id":"x","prompt":"away","timeout_seconds":0.2}`, "timeout", TypeTimeout, "Agent execution timeout after 0.2 seconds"},
-		"no prompt":         {`{"request_id":"x"}`, "error", TypeInvocation, "invalid request: prompt: must be text that is not blank"},
-		"types that matter": {`{"request_id":"x","prompt":7,"timeout_seconds":"2","model":[]}`, "error", TypeInvocation, "invalid request: prompt: must be text that is not blank; timeout_seconds: must be a number above 0; model: must be text or null"},
+		"the agent fails": {`{"request_id":"x","prompt":"fail"}`, "error", TypeInvocation,
+			"the agent failed (exit status 3)"},
+		"refused": {`{"request_id":"x","prompt":"refuse"}`, "error", TypeInvocation, "this is not allowed here"},
+		"time over": {`{"request_id":"x","prompt":"hang","timeout_seconds":0.2}`, "timeout", TypeTimeout,
+			"Agent execution timeout after 0.2 seconds"},
+		"capped": {`{"request_id":"x","prompt":"hang","timeout_seconds":999999}`, "timeout", TypeTimeout,
+			"Agent execution timeout after 1 seconds"},
+		"never taken": {`{"request_id":"x","prompt":"away","timeout_seconds":0.2}`, "timeout", TypeTimeout,
+			"Agent execution timeout after 0.2 seconds"},
+		"no prompt": {`{"request_id":"x"}`, "error", TypeInvocation,
+			"invalid request: prompt: must be text that is not blank"},
+		"types that matter": {`{"request_id":"x","prompt":7,"timeout_seconds":"2","model":[]}`, "error", TypeInvocation,
+			"invalid request: prompt: must be text that is not blank; timeout_seconds: must be a number above 0; " +
+				"model: must be text or null"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			c := l.config()
 			c.MaxTimeout = time.Second
 			l.start(c)
 			l.write(request, tt.body)
 			r := l.response(response)
-			if r["status"] != tt.status || r["error_type"] != tt.kind || r["error_message"] != tt.message || r["response"] != nil {
+			if r["status"] != tt.status || r["error_type"] != tt.kind || r["error_message"] != tt.message ||
+				r["response"] != nil {
 				t.Errorf("got %v", r)
 			}
 			l.removed()
 			if strings.Contains(tt.body, "hang") {
-				l.until("the run is cancelled", func() bool { return strings.HasSuffix(strings.Join(l.names(l.runs), " "), ".cancelled") })
+				l.until("the run is cancelled",
+					func() bool { return strings.HasSuffix(strings.Join(l.names(l.runs), " "), ".cancelled") })
 			}
 		})
 	}
@@ -88,7 +97,7 @@ func TestErrorsAreAnswered(t *testing.T) {
 
 func TestLateAnswerCounts(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	l.write(request, `{"request_id":"x","prompt":"hang late","timeout_seconds":2}`)
 	if r := l.response(response); r["status"] != "success" || r["response"] != "late" {
@@ -100,7 +109,7 @@ func TestLateAnswerCounts(t *testing.T) {
 // the answer, like a text.
 func TestLateErrorCounts(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	l.write(request, `{"request_id":"x","prompt":"hang taken","timeout_seconds":2}`)
 	if r := l.response(response); r["status"] != "error" || r["error_message"] != "nobody knows" {
@@ -112,16 +121,22 @@ func TestLateErrorCounts(t *testing.T) {
 // The run is notified, and the response file stays unchanged.
 func TestResponseOfAnotherProgramEndsTheRun(t *testing.T) {
 	t.Parallel()
-	const good = `{"request_id":"id-1","version":"1.0","status":"success","response":"by hand","error_message":null,"error_type":null,` +
+	const good = `{"request_id":"id-1","version":"1.0","status":"success","response":"by hand",` +
+		`"error_message":null,"error_type":null,` +
 		`"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":12.7,"metadata":{}}`
 	for name, tt := range map[string]struct{ written, notified string }{
-		"a response":                  {good, "success by hand"},
-		"an error":                    {strings.NewReplacer("success", "error", `"by hand"`, "null", `"error_message":null`, `"error_message":"no"`).Replace(good), "error no"},
-		"no response by the contract": {`{"request_id":"id-1","result":"x"}`, "error what somebody else wrote is no response by the contract"},
+		"a response": {good, "success by hand"},
+		"an error": {
+			strings.NewReplacer("success", "error", `"by hand"`, "null", `"error_message":null`, `"error_message":"no"`).
+				Replace(good),
+			"error no",
+		},
+		"no response by the contract": {`{"request_id":"id-1","result":"x"}`,
+			"error what somebody else wrote is no response by the contract"},
 	} {
 		for _, removed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/removed=%v", name, removed), func(t *testing.T) {
-				l := newLab(t)
+				l := newFixture(t)
 				l.start(l.config())
 				l.request(request, "id-1", "hang")
 				l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
@@ -131,7 +146,8 @@ func TestResponseOfAnotherProgramEndsTheRun(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				l.until("the run is notified, and the request gone", func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
+				l.until("the run is notified, and the request gone",
+					func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
 				run := l.names(l.runs)[0]
 				if b, err := os.ReadFile(filepath.Join(l.runs, run+".overtaken")); err != nil || string(b) != tt.notified {
 					t.Errorf("notified with %q, %v", b, err)
@@ -146,7 +162,7 @@ func TestResponseOfAnotherProgramEndsTheRun(t *testing.T) {
 
 func TestIncompleteRequestIsNotMovedAside(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	c := l.config()
 	c.Patience = time.Hour
 	l.start(c)
@@ -172,10 +188,11 @@ func TestInvalidRequestIsMovedAsideWithTheReason(t *testing.T) {
 		"empty":   {"", "it is not a JSON object\n"},
 		"null":    {"null", "it is not a JSON object\n"},
 		"no id":   {`{"prompt": "say x"}`, "its request_id is not text of 1 to 128 bytes\n"},
-		"huge":    {strings.Repeat(" ", MaxRequest) + `{"request_id": "x", "prompt": "y"}`, "it has more than 1048576 bytes\n"},
+		"huge": {strings.Repeat(" ", MaxRequest) + `{"request_id": "x", "prompt": "y"}`,
+			"it has more than 1048576 bytes\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			l.start(l.config())
 			l.write(request, tt.body)
 			l.until("it is moved", func() bool { return !l.has(request) })
@@ -195,7 +212,7 @@ func TestInvalidRequestIsMovedAsideWithTheReason(t *testing.T) {
 
 func TestNewRequestReplacesAWaitingOne(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	l.request(request, "old", "hang")
 	l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
@@ -208,7 +225,7 @@ func TestNewRequestReplacesAWaitingOne(t *testing.T) {
 
 func TestNewRequestReplacesOneFromBeforeARestart(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	stop := l.start(l.config())
 	l.request(request, "old", "hang")
 	l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
@@ -224,7 +241,7 @@ func TestNewRequestReplacesOneFromBeforeARestart(t *testing.T) {
 func TestMissingRequestIsAbandoned(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
-		l := newLab(t)
+		l := newFixture(t)
 		stop := l.start(l.config())
 		l.request(request, "id-1", "hang")
 		l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
@@ -246,9 +263,11 @@ func TestMissingRequestIsAbandoned(t *testing.T) {
 
 func TestStaleResponseIsMovedAside(t *testing.T) {
 	t.Parallel()
-	for name, old := range map[string]string{"another id": `{"request_id":"old","response":"x"}`, "no JSON": "{", "huge": strings.Repeat(" ", 1<<10)} {
+	for name, old := range map[string]string{
+		"another id": `{"request_id":"old","response":"x"}`, "no JSON": "{", "huge": strings.Repeat(" ", 1<<10),
+	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			l.write(response, old)
 			l.request(request, "id-1", "say x")
 			l.start(l.config())
@@ -271,7 +290,7 @@ func TestStaleResponseIsMovedAside(t *testing.T) {
 // hand.
 func TestResponseOfAnotherProgramStays(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	const mine = `{"request_id":"id-1","mine":true}`
 	l.write(response, mine)
 	l.request(request, "id-1", "say x")
@@ -287,7 +306,7 @@ func TestResponseOfAnotherProgramStays(t *testing.T) {
 
 func TestAnIDIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	l.request(request, "id-1", "say x")
 	l.removed()
@@ -303,7 +322,7 @@ func TestAnIDIsAnsweredOnce(t *testing.T) {
 
 func TestLinksAndPipesAreIgnored(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	outside := filepath.Join(t.TempDir(), "secret.json")
 	if err := os.WriteFile(outside, []byte(`{"request_id":"x","prompt":"say x"}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -338,7 +357,7 @@ func TestLinksAndPipesAreIgnored(t *testing.T) {
 
 func TestDirectoryMayBeCreatedLater(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	if err := os.Rename(l.dir, l.dir+".not-yet"); err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +376,7 @@ func TestDirectoryMayBeCreatedLater(t *testing.T) {
 
 func TestOneBridgePerDirectory(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	stop := l.start(l.config())
 	if err := New(l.config()).Run(t.Context()); !errors.Is(err, errBusy) {
 		t.Errorf("a second bridge: %v", err)
@@ -373,7 +392,7 @@ func TestOneBridgePerDirectory(t *testing.T) {
 
 func TestLogsAndJournalHoldNoContent(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	c := l.config()
 	l.start(c)
 	l.request(request, "id-1", "say SENTINEL")
@@ -399,7 +418,7 @@ func TestLogsAndJournalHoldNoContent(t *testing.T) {
 
 func TestDirectoryIsFollowedByItsPath(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	l.request(request, "old", "hang")
 	l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
@@ -421,7 +440,7 @@ func TestDirectoryIsFollowedByItsPath(t *testing.T) {
 
 func TestAnswerToAMissingRequestIsDropped(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.request(request, "old", "say old")
 	l.crash("answered")
 	l.request(request, "new", "say new")
@@ -437,7 +456,7 @@ func TestAnswerToAMissingRequestIsDropped(t *testing.T) {
 // lock of a directory must not wait for its exec.
 func TestDirectoryIsFreeOnceItIsClosed(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	first, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -457,7 +476,7 @@ func TestDirectoryIsFreeOnceItIsClosed(t *testing.T) {
 
 func TestOnlyTheNewestAreKeptAside(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	p, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -486,7 +505,9 @@ func TestJournalForgetsTheOldest(t *testing.T) {
 	}
 	now := time.Now().UnixMilli()
 	long := time.UnixMilli(now).Add(-remembered - time.Hour).UnixMilli()
-	for id, e := range map[string]entry{"old": {At: long, Answered: long}, "open": {At: long}, "new": {At: now, Answered: now}} {
+	for id, e := range map[string]entry{
+		"old": {At: long, Answered: long}, "open": {At: long}, "new": {At: now, Answered: now},
+	} {
 		e.ID, e.Name, e.Run = id, request, "T-local-1"
 		if err := j.put(e); err != nil {
 			t.Fatal(err)

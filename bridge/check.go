@@ -45,10 +45,10 @@ func Check(b []byte) []string {
 	}
 	mistakes := duplicates(b)
 	for _, f := range responseFields {
-		raw, there := field[f.name]
+		raw, present := field[f.name]
 		delete(field, f.name)
 		switch kind := kindOf(raw); {
-		case !there:
+		case !present:
 			text := f.name + ": is missing"
 			if _, result := field["result"]; result && f.name == "response" {
 				text += `; it must be called "response", not "result"`

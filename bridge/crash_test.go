@@ -26,7 +26,7 @@ func TestKilledAnywhereItAnswersOnce(t *testing.T) {
 	for _, step := range steps {
 		for _, eager := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/eager=%v", step, eager), func(t *testing.T) {
-				l := newLab(t)
+				l := newFixture(t)
 				l.request(request, "id-1", "say x")
 				l.crash(step)
 				answers := 0
@@ -58,7 +58,7 @@ func TestKilledAnywhereItAnswersOnce(t *testing.T) {
 // The bridge is killed at every step, one after the other.
 func TestKilledEverywhereItAnswersOnce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.request(request, "id-1", "say x")
 	for _, step := range []string{"claimed", "submitted", "ended", "written", "answered"} {
 		l.crash(step)
@@ -78,7 +78,7 @@ func TestKilledWhileAnotherProgramAnswers(t *testing.T) {
 	for _, step := range []string{"submitted", "overtaken", "answered", "taken"} {
 		for _, removed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/removed=%v", step, removed), func(t *testing.T) {
-				l := newLab(t)
+				l := newFixture(t)
 				l.request(request, "id-1", "hang")
 				l.crash("submitted")
 				l.write(response, mine)
@@ -91,7 +91,8 @@ func TestKilledWhileAnotherProgramAnswers(t *testing.T) {
 					}
 				}
 				l.start(l.config())
-				l.until("the run is notified, and the request gone", func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
+				l.until("the run is notified, and the request gone",
+					func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
 				if b, err := os.ReadFile(l.path(response)); err != nil || string(b) != mine {
 					t.Errorf("the response is %q, %v", b, err)
 				}
@@ -104,12 +105,13 @@ func TestKilledWhileAnotherProgramAnswers(t *testing.T) {
 // restored.
 func TestKilledWhileRemovingANewerRequestIsKept(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.request(request, "id-1", "say x")
 	l.crash("taken")
 	l.request(request+".taken", "id-2", "say y") // this would have been removed in its place
 	l.start(l.config())
-	l.until("the newer one is answered", func() bool { return len(l.names(l.runs)) == 2 && !l.has(request) && !l.has(request+takenSuffix) })
+	l.until("the newer one is answered",
+		func() bool { return len(l.names(l.runs)) == 2 && !l.has(request) && !l.has(request+takenSuffix) })
 	if r := l.response(response); r["request_id"] != "id-2" {
 		t.Errorf("got %v", r)
 	}
@@ -119,7 +121,7 @@ func TestKilledWhileRemovingANewerRequestIsKept(t *testing.T) {
 // other programs stay.
 func TestLeftoversAreRemoved(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	others := []string{".agent-response." + strings.Repeat("a", 31) + ".json", ".agent-response.tmp", ".mine.json.taken"}
 	for _, name := range append(others, unpublishedName(entry{ID: "id-1"})) {
 		l.write(name, "{}")

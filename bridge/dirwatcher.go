@@ -64,7 +64,8 @@ func newDirWatcher(b *Bridge, path string, j *journal) *dirWatcher {
 	return &dirWatcher{
 		Bridge: b, path: path, journal: j, log: b.log.With(zap.String("dir", path)),
 		active: map[string]*activeRequest{}, done: make(chan finished, b.cfg.MaxAtOnce),
-		foreign: map[string]bool{}, incomplete: map[string]*incompleteFile{}, missingSince: map[string]time.Time{}, retryAt: map[string]time.Time{},
+		foreign: map[string]bool{}, incomplete: map[string]*incompleteFile{},
+		missingSince: map[string]time.Time{}, retryAt: map[string]time.Time{},
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // logged and remembered is bounded.
 func TestForeignFilesHideNoRequest(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	const count, each = 8, maxNames // spread among the requests, in any order of the directory
 	for i := range count {
 		for k := range each {
@@ -39,7 +39,7 @@ func TestForeignFilesHideNoRequest(t *testing.T) {
 // stay, and recovery still works.
 func TestForeignLeftoversStay(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	others := []string{".agent-request-a.json.taken", ".agent-request-b.json.taken", unpublishedName(entry{ID: "id-2"})}
 	for _, name := range others[:2] {
 		if err := os.MkdirAll(filepath.Join(l.path(name), "kept"), 0o700); err != nil {
@@ -64,19 +64,21 @@ func TestForeignLeftoversStay(t *testing.T) {
 // removed.
 func TestForeignFilesAreNotOverwritten(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	p, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
 	for i := range 2 * maxQuarantined {
-		if err := os.MkdirAll(filepath.Join(l.path(fmt.Sprintf(".agent-request-%d.json.bad-19700101T000000%03dZ", i, i)), "kept"), 0o700); err != nil {
+		name := fmt.Sprintf(".agent-request-%d.json.bad-19700101T000000%03dZ", i, i)
+		if err := os.MkdirAll(filepath.Join(l.path(name), "kept"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l.write(request, "{")
-	if to, err := p.quarantine(request, "bad", "why", time.UnixMilli(1000)); err != nil || !l.has(to) || !l.has(to+".txt") {
+	to, err := p.quarantine(request, "bad", "why", time.UnixMilli(1000))
+	if err != nil || !l.has(to) || !l.has(to+".txt") {
 		t.Errorf("moved aside to %q, %v", to, err)
 	}
 }

@@ -110,17 +110,19 @@ func (r *fileRunner) Overtaken(_ context.Context, run string, o Outcome) error {
 	return os.WriteFile(filepath.Join(r.dir, run+".overtaken"), []byte(o.Status+" "+o.Text+o.Message), 0o600)
 }
 
-// lab is a directory with a bridge.
-type lab struct {
+// fixture is a directory with a bridge.
+type fixture struct {
 	t                *testing.T
 	dir, state, runs string
 	logs             *observer.ObservedLogs
 }
 
-func newLab(t *testing.T) *lab {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	root := t.TempDir()
-	l := &lab{t: t, dir: filepath.Join(root, "dir"), state: filepath.Join(root, "state"), runs: filepath.Join(root, "runs")}
+	l := &fixture{
+		t: t, dir: filepath.Join(root, "dir"), state: filepath.Join(root, "state"), runs: filepath.Join(root, "runs"),
+	}
 	for _, dir := range []string{l.dir, l.runs} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -129,18 +131,19 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-func (l *lab) config() Config {
+func (l *fixture) config() Config {
 	core, logs := observer.New(zap.DebugLevel)
 	l.logs = logs
 	return Config{
 		Dirs: []Dir{{Path: l.dir, Must: true}}, State: l.state, Runner: &fileRunner{l.runs},
-		Poll: 20 * time.Millisecond, Patience: 200 * time.Millisecond, Settle: 50 * time.Millisecond, Retry: 10 * time.Millisecond,
+		Poll: 20 * time.Millisecond, Patience: 200 * time.Millisecond,
+		Settle: 50 * time.Millisecond, Retry: 10 * time.Millisecond,
 		Log: zap.New(core),
 	}
 }
 
 // start runs a bridge until the test ends or stop is called.
-func (l *lab) start(c Config) (stop func()) {
+func (l *fixture) start(c Config) (stop func()) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(l.t.Context())
 	ended := make(chan struct{})
@@ -172,12 +175,13 @@ func (l *lab) start(c Config) (stop func()) {
 }
 
 // crash runs a bridge in another process, which must be killed at a step.
-func (l *lab) crash(step string) {
+func (l *fixture) crash(step string) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), deadline)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), "BRIDGE_DIR="+l.dir, "BRIDGE_STATE="+l.state, "BRIDGE_RUNS="+l.runs, "BRIDGE_KILL="+step)
+	cmd.Env = append(os.Environ(), "BRIDGE_DIR="+l.dir, "BRIDGE_STATE="+l.state, "BRIDGE_RUNS="+l.runs,
+		"BRIDGE_KILL="+step)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || ctx.Err() != nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
@@ -185,9 +189,9 @@ func (l *lab) crash(step string) {
 	}
 }
 
-func (l *lab) path(name string) string { return filepath.Join(l.dir, name) }
+func (l *fixture) path(name string) string { return filepath.Join(l.dir, name) }
 
-func (l *lab) write(name, text string) {
+func (l *fixture) write(name, text string) {
 	l.t.Helper()
 	if err := os.WriteFile(l.path(name), []byte(text), 0o600); err != nil {
 		l.t.Fatal(err)
@@ -195,11 +199,12 @@ func (l *lab) write(name, text string) {
 }
 
 // request writes a request atomically.
-func (l *lab) request(name, id, prompt string) {
+func (l *fixture) request(name, id, prompt string) {
 	l.t.Helper()
 	b, err := json.Marshal(map[string]any{
 		"request_id": id, "version": "1.0", "phase": 1, "phase_name": "analysis", "agent_name": "reviewer", "prompt": prompt,
-		"timeout_seconds": 120, "created_at": "2025-11-24T14:22:45.123456+00:00", "context": map[string]any{"x": 1}, "model": nil,
+		"timeout_seconds": 120, "created_at": "2025-11-24T14:22:45.123456+00:00",
+		"context": map[string]any{"x": 1}, "model": nil,
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -211,7 +216,7 @@ func (l *lab) request(name, id, prompt string) {
 }
 
 // response waits for a response and reads it.
-func (l *lab) response(name string) map[string]any {
+func (l *fixture) response(name string) map[string]any {
 	l.t.Helper()
 	l.until(name+" is there", func() bool { return l.has(name) })
 	b, err := os.ReadFile(l.path(name))
@@ -229,18 +234,18 @@ func (l *lab) response(name string) map[string]any {
 }
 
 // removed waits until the request is gone, also under its temporary name.
-func (l *lab) removed() {
+func (l *fixture) removed() {
 	l.t.Helper()
 	l.until("the request is removed", func() bool { return !l.has(request) && !l.has(request+takenSuffix) })
 }
 
-func (l *lab) has(name string) bool {
+func (l *fixture) has(name string) bool {
 	_, err := os.Lstat(l.path(name))
 	return err == nil
 }
 
 // names lists a directory.
-func (l *lab) names(dir string) []string {
+func (l *fixture) names(dir string) []string {
 	l.t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -257,7 +262,7 @@ const deadline = 20 * time.Second
 
 // until waits until a condition holds, and checks it after each change of a
 // file.
-func (l *lab) until(what string, holds func() bool) {
+func (l *fixture) until(what string, holds func() bool) {
 	l.t.Helper()
 	w, err := fsnotify.NewWatcher()
 	if err != nil {

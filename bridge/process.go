@@ -37,7 +37,7 @@ func (w *dirWatcher) process(ctx context.Context, name string, r Request) error 
 		}
 		return w.removeRequest(name, r.ID)
 	}
-	if w.responseID(name) == r.ID { // answered while no bridge was running, or by another program
+	if w.responseID(name) == r.ID { // another program has answered it, which no bridge has recorded
 		return w.yield(ctx, e)
 	}
 	if err := w.quarantineStale(name, r.ID); err != nil {

@@ -42,8 +42,8 @@ var unpublishedPattern = regexp.MustCompile(`^\.agent-response\.[0-9a-w]{32}\.tm
 // publish renames an answer to its response file, unless that was done before.
 // If the request is gone, it removes the answer.
 func (w *dirWatcher) publish(e entry) error {
-	there, err := w.dir.exists(unpublishedName(e))
-	if err != nil || !there {
+	exists, err := w.dir.exists(unpublishedName(e))
+	if err != nil || !exists {
 		return err
 	}
 	if id, err := w.requestID(e.Name); err != nil {
@@ -73,8 +73,8 @@ func (w *dirWatcher) publish(e entry) error {
 // compare ids, and would accept it.
 func (w *dirWatcher) quarantineStale(name, id string) error {
 	response, _ := ResponseName(name)
-	there, err := w.dir.exists(response)
-	if err != nil || !there || w.responseID(name) == id {
+	exists, err := w.dir.exists(response)
+	if err != nil || !exists || w.responseID(name) == id {
 		return err
 	}
 	to, err := w.dir.quarantine(response, "stale", "", time.Now())

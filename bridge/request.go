@@ -61,7 +61,8 @@ func ParseRequest(b []byte) (Request, error) {
 	}
 	r := Request{Timeout: DefaultTimeout}
 	var ok bool
-	if r.ID, ok = textOf(field["request_id"]); !ok || !printable(r.ID) || strings.TrimSpace(r.ID) == "" || len(r.ID) > MaxID {
+	r.ID, ok = textOf(field["request_id"])
+	if !ok || !printable(r.ID) || strings.TrimSpace(r.ID) == "" || len(r.ID) > MaxID {
 		return Request{}, errNoID
 	}
 	wrong := func(text string) { r.Problems = append(r.Problems, text) }
@@ -83,7 +84,8 @@ func ParseRequest(b []byte) (Request, error) {
 			wrong("model: must be text or null")
 		}
 	}
-	r.Phase, r.PhaseName, r.Agent = shortText(field["phase"]), shortText(field["phase_name"]), shortText(field["agent_name"])
+	r.Phase, r.PhaseName = shortText(field["phase"]), shortText(field["phase_name"])
+	r.Agent = shortText(field["agent_name"])
 	return r, nil
 }
 

@@ -163,7 +163,8 @@ func (a *adoption) drive(ctx context.Context, name string, r *Run) {
 // isLeftover reports whether a killed process may have left this entry of the
 // root.
 func isLeftover(name string) bool {
-	return strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, gonePrefix) || strings.HasPrefix(name, importPrefix)
+	return strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, gonePrefix) ||
+		strings.HasPrefix(name, importPrefix)
 }
 
 // removeLeftover deletes what a killed process left: an incomplete run

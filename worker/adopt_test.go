@@ -16,7 +16,7 @@ import (
 
 func TestCreateAndOpen(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "true"))
 	if _, err := Create(l.root, shell("r", "true")); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("created again: %v, want ErrExist", err)
@@ -31,7 +31,8 @@ func TestCreateAndOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Spec.Argv[2] != "true" || again.Spec.Limits.Linger != DefaultLinger || again.Spec.Limits.Spool != DefaultSpool {
+	if again.Spec.Argv[2] != "true" || again.Spec.Limits.Linger != DefaultLinger ||
+		again.Spec.Limits.Spool != DefaultSpool {
 		t.Errorf("spec %+v", again.Spec)
 	}
 	if err := again.Remove(); err != nil {
@@ -48,7 +49,7 @@ func TestCreateAndOpen(t *testing.T) {
 func TestRunDirectoryIsPrivate(t *testing.T) {
 	old := unix.Umask(0)
 	defer unix.Umask(old)
-	l := newLab(t)
+	l := newFixture(t)
 	_, done := l.begun(shell("r", "echo one; sleep 0.3"), "one")
 	err := filepath.WalkDir(l.root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -101,7 +102,7 @@ func TestSpecIsChecked(t *testing.T) {
 
 func TestBadDirectoryDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	for name, spec := range map[string]string{"a1": "{", "a2": "{}", "a3": `{"version":1,"run":"other"}`, "a4": ""} {
 		dir := filepath.Join(l.root, name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -136,7 +137,7 @@ func TestBadDirectoryDoesNotAffectOthers(t *testing.T) {
 
 func TestAdoptRemovesLeftoversOfKilledProcesses(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	for _, name := range []string{newPrefix + "old", newPrefix + "young", gonePrefix + "r", badPrefix + "x"} {
 		if err := os.MkdirAll(filepath.Join(l.root, name), 0o700); err != nil {
 			t.Fatal(err)
@@ -160,7 +161,7 @@ func TestAdoptRemovesLeftoversOfKilledProcesses(t *testing.T) {
 
 func TestAdoptDrivesAtMostMaxRuns(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.w.cfg.MaxRuns = 1
 	dir := t.TempDir()
 	for _, id := range []string{"a", "b"} {
@@ -179,7 +180,7 @@ func TestAdoptDrivesAtMostMaxRuns(t *testing.T) {
 
 func TestAdoptRetriesAfterAnError(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "echo one"))
 	d.Close()
 	if err := os.WriteFile(filepath.Join(l.logs.dir, "r"), nil, 0o600); err != nil {
@@ -211,11 +212,11 @@ func TestAdoptRetriesAfterAnError(t *testing.T) {
 
 func TestTailedFileIsAdoptedOnlyOnceItIsGone(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	stop := l.tail(path)
-	l.awaitStory("one\n")
+	l.awaitSummary("one\n")
 	stop()
 	write(t, path, "two\n")
 	l.adopt()

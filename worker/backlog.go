@@ -92,7 +92,7 @@ func Unsupervised(root string) (list []string, err error) {
 			continue
 		}
 		m := &members{id: readIdentity(dir), dir: dir}
-		if _, lives := m.agent(); writing || lives {
+		if _, running := m.agent(); writing || running {
 			list = append(list, name)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	want := func(runs int, bytes int64) {
 		t.Helper()
 		if got, err := ReadBacklog(l.root); err != nil || got != (Backlog{runs, bytes}) {
@@ -37,7 +37,8 @@ func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(1, 100)
-	if err := errors.Join(os.WriteFile(filepath.Join(l.root, "r", markFile), []byte("torn"), 0o600), os.Mkdir(filepath.Join(l.root, ".gone-x"), 0o700)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(l.root, "r", markFile), []byte("torn"), 0o600),
+		os.Mkdir(filepath.Join(l.root, ".gone-x"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	want(1, 100)

@@ -10,14 +10,14 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// nowhere is a log that stores nothing.
-type nowhere struct{ mark runs.Mark }
+// discardLog is a log that stores nothing.
+type discardLog struct{ mark runs.Mark }
 
-func (l *nowhere) Open(context.Context, string, string, runs.Mark) (Log, error) {
-	return &nowhere{}, nil
+func (l *discardLog) Open(context.Context, string, string, runs.Mark) (Log, error) {
+	return &discardLog{}, nil
 }
-func (l *nowhere) Mark() runs.Mark { return l.mark }
-func (l *nowhere) Append(_ context.Context, e runs.Entry) error {
+func (l *discardLog) Mark() runs.Mark { return l.mark }
+func (l *discardLog) Append(_ context.Context, e runs.Entry) error {
 	l.mark = l.mark.After(e, l.mark.Seq+1)
 	return nil
 }
@@ -30,7 +30,7 @@ func BenchmarkTail(b *testing.B) {
 	if err := os.WriteFile(path, bytes.Repeat(line, 400_000), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	w, err := New(Config{Root: filepath.Join(b.TempDir(), "runs"), Logs: &nowhere{}})
+	w, err := New(Config{Root: filepath.Join(b.TempDir(), "runs"), Logs: &discardLog{}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func BenchmarkTail(b *testing.B) {
 // directory.
 func BenchmarkRun(b *testing.B) {
 	root := filepath.Join(b.TempDir(), "runs")
-	w, err := New(Config{Root: root, Logs: &nowhere{}, Shim: []string{os.Args[0], "shim"}})
+	w, err := New(Config{Root: root, Logs: &discardLog{}, Shim: []string{os.Args[0], "shim"}})
 	if err != nil {
 		b.Fatal(err)
 	}

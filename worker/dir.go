@@ -106,39 +106,8 @@ func Create(root string, spec Spec) (_ *Dir, err error) {
 			err = fmt.Errorf("create run directory %s: %w", spec.Run, err)
 		}
 	}()
-	if d.owner, err = os.OpenFile(filepath.Join(at, ownerFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if err := d.createFiles(at, body); err != nil {
 		return nil, err
-	}
-	if err := filelock.TryLock(d.owner); err != nil {
-		return nil, err
-	}
-	if err := writeFile(filepath.Join(at, specFile), body, spec.durable()); err != nil {
-		return nil, err
-	}
-	if d.mark, err = createMark(filepath.Join(at, markFile)); err != nil {
-		return nil, err
-	}
-	if len(spec.Schema) > 0 {
-		if err := writeSynced(filepath.Join(at, schemaFile), spec.Schema); err != nil {
-			return nil, err
-		}
-	}
-	switch {
-	case spec.process():
-		if err := unix.Mkfifo(filepath.Join(at, ctlFile), 0o600); err != nil {
-			return nil, fmt.Errorf("make fifo: %w", err)
-		}
-	case spec.Source == SourcePipe:
-		// Locked before the directory is visible: a free lock means that the input
-		// has ended.
-		spool, err := os.OpenFile(filepath.Join(at, outFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		d.spool.Store(spool)
-		if err := filelock.TryLock(spool); err != nil {
-			return nil, err
-		}
 	}
 	if spec.durable() {
 		if err := errors.Join(d.mark.f.Sync(), atomicfile.SyncDir(at)); err != nil {
@@ -153,6 +122,47 @@ func Create(root string, spec Spec) (_ *Dir, err error) {
 		err = atomicfile.SyncDir(root)
 	}
 	return d, err
+}
+
+// createFiles creates and locks the files of a new run directory at the
+// temporary path at. spec is the content of run.json.
+func (d *Dir) createFiles(at string, spec []byte) error {
+	var err error
+	if d.owner, err = os.OpenFile(filepath.Join(at, ownerFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return err
+	}
+	if err := filelock.TryLock(d.owner); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(at, specFile), spec, d.Spec.durable()); err != nil {
+		return err
+	}
+	if d.mark, err = createMark(filepath.Join(at, markFile)); err != nil {
+		return err
+	}
+	if len(d.Spec.Schema) > 0 {
+		if err := writeSynced(filepath.Join(at, schemaFile), d.Spec.Schema); err != nil {
+			return err
+		}
+	}
+	switch {
+	case d.Spec.process():
+		if err := unix.Mkfifo(filepath.Join(at, ctlFile), 0o600); err != nil {
+			return fmt.Errorf("make fifo: %w", err)
+		}
+	case d.Spec.Source == SourcePipe:
+		// Locked before the directory is visible: a free lock means that the input
+		// has ended.
+		spool, err := os.OpenFile(filepath.Join(at, outFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+		if err != nil {
+			return err
+		}
+		d.spool.Store(spool)
+		if err := filelock.TryLock(spool); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Open takes ownership of the run directory at path. The error is [ErrOwned]
@@ -187,7 +197,7 @@ func Open(path string) (_ *Dir, err error) {
 	}
 	// The previous owner may have removed the directory before it released the
 	// lock.
-	if is, err := sameFile(d.owner, d.file(ownerFile)); err != nil || !is {
+	if same, err := sameFile(d.owner, d.file(ownerFile)); err != nil || !same {
 		return nil, errors.Join(fs.ErrNotExist, err)
 	}
 	if d.Spec, err = readSpec(d.path); err != nil {

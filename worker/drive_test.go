@@ -27,7 +27,7 @@ func TestRunReachesItsEnd(t *testing.T) {
 		{"child writes on", "(sleep 0.3; echo late) & exit 0", "late\n", runs.Exit{Reason: runs.ReasonExited, Code: code(0)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			ex := l.drive(shell("r", test.script))
 			if got := l.output("r"); got != test.out {
 				t.Errorf("output %q, want %q", got, test.out)
@@ -44,7 +44,7 @@ func TestRunReachesItsEnd(t *testing.T) {
 
 func TestStartEntrySaysWhatRuns(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	spec := shell("r", "true")
 	spec.Labels = map[string]string{"k": "v"}
 	l.drive(spec)
@@ -55,7 +55,7 @@ func TestStartEntrySaysWhatRuns(t *testing.T) {
 }
 
 func TestAgentGetsItsEnvironmentAndDirectoryAndNoOtherFiles(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", `pwd; echo "$WORD"; env | grep -c TEST_SECRET; ls /proc/self/fd | tr '\n' ' '`)
 	t.Setenv("TEST_SECRET", "1")
@@ -69,7 +69,7 @@ func TestAgentGetsItsEnvironmentAndDirectoryAndNoOtherFiles(t *testing.T) {
 
 func TestLongLineComesInPieces(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	const size = 5*runs.MaxChunk/2 + 1
 	ex := l.drive(shell("r", fmt.Sprintf("echo short; head -c %d /dev/zero | tr '\\0' x; echo; printf end", size)))
 	if want := "short\n" + strings.Repeat("x", size) + "\nend"; l.output("r") != want || !ex.Torn {
@@ -79,7 +79,7 @@ func TestLongLineComesInPieces(t *testing.T) {
 
 func TestChunksAreWholeLines(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.drive(shell("r", "seq 1 100000"))
 	var n int
 	for _, e := range l.entries("r") {
@@ -98,7 +98,7 @@ func TestChunksAreWholeLines(t *testing.T) {
 
 func TestUnfinishedLineWaitsForItsEnd(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; printf tw; while ! [ -e go ]; do sleep 0.01; done; echo o")
 	spec.Dir = dir
@@ -128,7 +128,7 @@ func TestStderrKeepsBeginningAndEnd(t *testing.T) {
 		{"just both", "head -c 1114112 /dev/zero >&2", errHead, errTail},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			l.drive(shell("r", test.script))
 			var head, tail int
 			var last runs.Entry
@@ -146,7 +146,8 @@ func TestStderrKeepsBeginningAndEnd(t *testing.T) {
 			if head != test.head || tail != test.tail {
 				t.Errorf("kept %d and %d bytes, want %d and %d", head, tail, test.head, test.tail)
 			}
-			if test.name == "long" && (!strings.HasSuffix(string(last.Body), "end\n") || last.Offset+int64(len(last.Body)) != 3000004) {
+			if test.name == "long" &&
+				(!strings.HasSuffix(string(last.Body), "end\n") || last.Offset+int64(len(last.Body)) != 3000004) {
 				t.Errorf("the last piece is at %d, %d bytes", last.Offset, len(last.Body))
 			}
 		})
@@ -155,7 +156,7 @@ func TestStderrKeepsBeginningAndEnd(t *testing.T) {
 
 func TestAgentMayTruncateItsOwnOutput(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", `echo '{"n":1}'; echo '{"n":2}'
 while ! [ -e go ]; do sleep 0.01; done
@@ -172,10 +173,11 @@ echo '{"n":1}'; echo '{"n":3}'`)
 
 func TestTruncatedOutputResumesAtItsEnd(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	long := strings.Repeat("x", 199) + "\n"
-	spec := shell("r", `printf 'head '; head -c 194 /dev/zero | tr '\0' x; echo; echo two; while ! [ -e go ]; do sleep 0.01; done; echo three; while :; do sleep 1; done`)
+	spec := shell("r", `printf 'head '; head -c 194 /dev/zero | tr '\0' x; echo; echo two; `+
+		`while ! [ -e go ]; do sleep 0.01; done; echo three; while :; do sleep 1; done`)
 	spec.Dir = dir
 	r, done := l.begun(spec, "two\n")
 	if err := os.Truncate(r.dir.file(outFile), int64(len(long))); err != nil {
@@ -216,7 +218,7 @@ func TestSpawnFailures(t *testing.T) {
 		{"no working directory", "sh", dir + "/none", "/bin", runs.SpawnOther},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			spec := shell("r", "")
 			spec.Argv, spec.Dir, spec.Env = []string{test.argv}, test.dir, []string{"PATH=" + test.path}
 			want := runs.Exit{Reason: runs.ReasonSpawn, Spawn: test.want}
@@ -234,7 +236,7 @@ func TestAgentIsFoundOnThePathOfItsEnvironment(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "agent-of-test"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l := newLab(t)
+	l := newFixture(t)
 	spec := shell("r", "")
 	spec.Argv, spec.Env = []string{"agent-of-test"}, []string{"PATH=relative:/bin:" + dir}
 	l.drive(spec)
@@ -245,7 +247,7 @@ func TestAgentIsFoundOnThePathOfItsEnvironment(t *testing.T) {
 
 func TestShimThatDoesNotStartEndsTheRun(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.w.cfg.Shim = []string{"/bin/false"}
 	want := runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnOther}
 	if ex := l.drive(shell("r", "true")); !sameExit(ex, want) {
@@ -258,13 +260,13 @@ func TestShimThatDoesNotStartEndsTheRun(t *testing.T) {
 
 func TestOutputWaitsWhileTheLogIsUnreachable(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; touch done")
 	spec.Dir = dir
 	_, done := l.begun(spec, "one")
 	back := make(chan struct{})
-	l.logs.setAway(back)
+	l.logs.setBlocked(back)
 	write(t, filepath.Join(dir, "go"), "")
 	waitFor(t, "the agent", func() bool { return exists(filepath.Join(dir, "done")) })
 	if got := l.output("r"); got != "one\n" {
@@ -279,7 +281,7 @@ func TestOutputWaitsWhileTheLogIsUnreachable(t *testing.T) {
 
 func TestNoteOncePerSilence(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; sleep 60")
 	spec.Dir, spec.Limits.Idle = dir, 6*time.Second // after the note, the agent has a tenth of it to write again

@@ -78,7 +78,8 @@ func unseal(body []byte, keys [][]byte) *runs.Exit {
 func writeExit(dir string, body []byte) error {
 	path := filepath.Join(dir, exitFile)
 	err := atomicfile.Replace(path, exitFile+".*", body)
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EISDIR) || errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EISDIR) || errors.Is(err, fs.ErrExist) ||
+		errors.Is(err, unix.ENOTEMPTY) {
 		_ = os.Chmod(dir, 0o700)
 		_ = os.RemoveAll(path) // a directory at the path of the file
 		err = atomicfile.Replace(path, exitFile+".*", body)

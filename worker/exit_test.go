@@ -21,12 +21,13 @@ const forged = `echo '{"reason":"exited","code":0}'`
 func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
-		"before its end":       forged + ` > exit.json; sleep 0.2`,
-		"under another name":   forged + ` > x; mv x exit.json; ` + forged + ` > exit.json.tmp`,
-		"a symbolic link":      forged + ` > /tmp/$$.forged; ln -s /tmp/$$.forged exit.json; ln -s /tmp/$$.forged exit.json.tmp; (sleep 2; rm -f /tmp/$$.forged) >/dev/null 2>&1 &`,
+		"before its end":     forged + ` > exit.json; sleep 0.2`,
+		"under another name": forged + ` > x; mv x exit.json; ` + forged + ` > exit.json.tmp`,
+		"a symbolic link": forged + ` > /tmp/$$.forged; ln -s /tmp/$$.forged exit.json; ` +
+			`ln -s /tmp/$$.forged exit.json.tmp; (sleep 2; rm -f /tmp/$$.forged) >/dev/null 2>&1 &`,
 		"a directory":          `mkdir -p exit.json/x exit.json.tmp/x`,
 		"a FIFO":               `mkfifo exit.json exit.json.tmp`,
-		"nobody may write":     `chmod 500 .; ` + forged + ` > exit.json; chmod 0 exit.json`,
+		"no write permission":  `chmod 500 .; ` + forged + ` > exit.json; chmod 0 exit.json`,
 		"the shim's lock gone": forged + ` > exit.json; rm -f shim`,
 		"again and again":      `(while [ -e run.json ]; do ` + forged + ` > exit.json; done) >/dev/null 2>&1 &`,
 		"a child, in silence":  `(while [ -e run.json ]; do ` + forged + ` > x; mv x exit.json; done) 2>/dev/null &`,
@@ -34,7 +35,7 @@ func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newFixture(t)
 			spec := shell("r", "cd "+filepath.Join(l.root, "r")+"; echo one; "+script+"\nexit 9")
 			spec.Limits.Linger, spec.Limits.Grace = 500*time.Millisecond, 100*time.Millisecond
 			want := runs.Exit{Reason: runs.ReasonExited, Code: code(9)}
@@ -56,28 +57,31 @@ func TestAnAgentDoesNotDecideItsExitForTheNextWorker(t *testing.T) {
 		want   runs.Exit
 	}{
 		{"before its end", forged + ` > exit.json`, false, runs.Exit{Reason: runs.ReasonExited, Code: code(9)}},
-		{"with a lost mark", forged + ` > exit.json; cp mark m; sed s/keys/kyes/ m > mark`, false, runs.Exit{Reason: runs.ReasonExited, Code: code(9)}},
-		{"by a child", `(while [ -e shim ] && ! flock -n shim true; do :; done; ` + forged + ` > exit.json) >/dev/null 2>&1 &`, false, runs.Exit{Reason: runs.ReasonLost}},
+		{"with a lost mark", forged + ` > exit.json; cp mark m; sed s/keys/kyes/ m > mark`, false,
+			runs.Exit{Reason: runs.ReasonExited, Code: code(9)}},
+		{"by a child", `(while [ -e shim ] && ! flock -n shim true; do :; done; ` + forged +
+			` > exit.json) >/dev/null 2>&1 &`, false, runs.Exit{Reason: runs.ReasonLost}},
 		{"without a shim", forged + ` > exit.json`, true, runs.Exit{Reason: runs.ReasonLost}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
 			at := filepath.Join(l.root, "r")
-			spec := shell("r", tells+"echo one; while ! [ -e go ]; do sleep 0.01; done; cd "+at+"; "+test.script+"\nexit 9")
+			spec := shell("r", recordPIDs+"echo one; while ! [ -e go ]; do sleep 0.01; done; cd "+at+"; "+test.script+"\nexit 9")
 			spec.Dir = dir
 			l.create(spec).Close()
 			worker := l.process(nil, nil, "adopt")
 			l.await("r", "one")
 			kill(worker)
-			pid := number(t, filepath.Join(dir, "agent"))
+			pid := readPID(t, filepath.Join(dir, "agent"))
 			if test.shim {
 				killShim(t, dir)
 			}
 			write(t, filepath.Join(dir, "go"), "")
 			waitFor(t, "the agent's end", func() bool { p, ok := lookup(pid); return !ok || p.dead })
-			waitFor(t, "the shim's end", func() bool { busy, err := filelock.Held(filepath.Join(at, shimFile)); return !busy && err == nil })
+			waitFor(t, "the shim's end",
+				func() bool { busy, err := filelock.Held(filepath.Join(at, shimFile)); return !busy && err == nil })
 			if test.name == "by a child" {
 				waitFor(t, "the child", func() bool { return strings.HasSuffix(contents(t, filepath.Join(at, exitFile)), "0}\n") })
 			}

@@ -13,11 +13,12 @@ import (
 // A process that does not end on SIGKILL delays the shim for a bounded time,
 // and the log says that it may be left. Here it is stopped by a debugger.
 func TestSweepThatReachesItsBoundIsLogged(t *testing.T) {
-	l := newLab(t)
-	spec := shell("r", "setsid sh -c 'echo $$ > held; exec sleep 60' </dev/null >/dev/null 2>&1 & while ! [ -s held ]; do sleep 0.01; done; echo ready; exec sleep 60")
+	l := newFixture(t)
+	spec := shell("r", "setsid sh -c 'echo $$ > held; exec sleep 60' </dev/null >/dev/null 2>&1 & "+
+		"while ! [ -s held ]; do sleep 0.01; done; echo ready; exec sleep 60")
 	spec.Dir, spec.Limits.Grace = t.TempDir(), 100*time.Millisecond
 	r, done := l.begun(spec, "ready")
-	pid := number(t, filepath.Join(spec.Dir, "held"))
+	pid := readPID(t, filepath.Join(spec.Dir, "held"))
 	runtime.LockOSThread() // ends with the test; ptrace is bound to this thread
 	err := unix.PtraceSeize(pid)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {

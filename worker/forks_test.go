@@ -65,13 +65,14 @@ func TestCancelEndsAProcessThatForksAllTheTime(t *testing.T) {
 		"in a new session, its shim was killed": {sessions, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "hops"), test.script)
 			fifo := alive(t, dir)
-			spec := shell("r", tells+`exec 9>alive; setsid sh ./hops 0 </dev/null >/dev/null 2>&1 & exec 9>&-; while ! [ -e hopping ]; do sleep 0.01; done; echo ready; exec sleep 60`)
+			spec := shell("r", recordPIDs+`exec 9>alive; setsid sh ./hops 0 </dev/null >/dev/null 2>&1 & exec 9>&-; `+
+				`while ! [ -e hopping ]; do sleep 0.01; done; echo ready; exec sleep 60`)
 			spec.Dir, spec.Limits.Grace = dir, 200*time.Millisecond
-			ends(t, filepath.Join(dir, "last"))
+			killAtEnd(t, filepath.Join(dir, "last"))
 			r, done := l.begun(spec, "ready")
 			if test.shimDies {
 				killShim(t, dir)
@@ -103,10 +104,11 @@ func TestStoppedRunHasEndedWithItsLastProcess(t *testing.T) {
 		{"idle limit", Limits{Idle: 3 * time.Second}, runs.ReasonIdle},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
 			fifo := alive(t, dir)
-			spec := shell("r", tells+`sh -c 'trap "" TERM; : > deaf; sleep 60' </dev/null >/dev/null 2>&1 9>alive & while ! [ -e deaf ]; do sleep 0.01; done; echo ready; exec sleep 60`)
+			spec := shell("r", recordPIDs+`sh -c 'trap "" TERM; : > deaf; sleep 60' </dev/null >/dev/null 2>&1 9>alive & `+
+				`while ! [ -e deaf ]; do sleep 0.01; done; echo ready; exec sleep 60`)
 			spec.Dir, spec.Limits = dir, test.limits
 			spec.Limits.Grace = 2 * time.Second
 			r, done := l.begun(spec, "ready")

@@ -45,7 +45,7 @@ func mounted(t *testing.T) bool {
 
 // smallRoot puts the run directories of l on a small file system. It returns
 // functions that fill it and free it again.
-func (l *lab) smallRoot() (fill, empty func()) {
+func (l *fixture) smallRoot() (fill, empty func()) {
 	l.t.Helper()
 	if err := os.MkdirAll(l.root, 0o700); err != nil {
 		l.t.Fatal(err)
@@ -76,12 +76,12 @@ func TestFullDiskHoldsUpNoKill(t *testing.T) {
 	if !mounted(t) {
 		return
 	}
-	l := newLab(t)
+	l := newFixture(t)
 	fill, _ := l.smallRoot()
 	spec := shell("r", `sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 0.05; done' &
 trap 'exit 3' TERM; while ! [ -s child ]; do sleep 0.01; done; echo ready; while :; do sleep 0.01; done`)
 	spec.Dir, spec.Limits.Grace = t.TempDir(), 200*time.Millisecond
-	ends(t, filepath.Join(spec.Dir, "child"))
+	killAtEnd(t, filepath.Join(spec.Dir, "child"))
 	r, done := l.begun(spec, "ready")
 	fill()
 	if err := r.Cancel(t.Context(), "enough"); err != nil {
@@ -99,9 +99,9 @@ func TestExitIsRecordedOnceThereIsRoom(t *testing.T) {
 	if !mounted(t) {
 		return
 	}
-	l := newLab(t)
+	l := newFixture(t)
 	fill, empty := l.smallRoot()
-	spec := shell("r", tells+"echo ready; while ! [ -e go ]; do sleep 0.01; done; exit 3")
+	spec := shell("r", recordPIDs+"echo ready; while ! [ -e go ]; do sleep 0.01; done; exit 3")
 	spec.Dir = t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())
 	d := l.create(spec)

@@ -21,7 +21,7 @@ import (
 
 // once imports paths in this process, and returns the started and skipped
 // runs.
-func (l *lab) once(again bool, paths ...string) (begun, skipped []string, err error) {
+func (l *fixture) once(again bool, paths ...string) (begun, skipped []string, err error) {
 	var mu sync.Mutex
 	err = l.w.Tail(l.t.Context(), TailSpec{
 		Paths: paths, Agent: "codex", Once: true, Again: again,
@@ -33,7 +33,7 @@ func (l *lab) once(again bool, paths ...string) (begun, skipped []string, err er
 
 // imports is once for one path, and fails the test on an error. It returns the
 // outputs of the started runs.
-func (l *lab) imports(again bool, path string) (outputs []string, skipped int) {
+func (l *fixture) imports(again bool, path string) (outputs []string, skipped int) {
 	l.t.Helper()
 	begun, left, err := l.once(again, path)
 	if err != nil {
@@ -50,7 +50,7 @@ func (l *lab) imports(again bool, path string) (outputs []string, skipped int) {
 // leaves one complete run of each file and no open run. It has far fewer
 // descriptors than files.
 func TestKilledImportsImportEachFileOnce(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	const files = 300
 	var paths []string
@@ -106,7 +106,7 @@ func TestImportKilledAtAnyAppendIsOneRun(t *testing.T) {
 		for _, when := range []string{"before", "after"} {
 			for _, lost := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s append %d, ledger lost %t", when, n, lost), func(t *testing.T) {
-					l := newLab(t)
+					l := newFixture(t)
 					path := filepath.Join(t.TempDir(), "f")
 					text := strings.Repeat("x", runs.MaxChunk) + "\ntwo\n"
 					write(t, path, text)
@@ -123,7 +123,7 @@ func TestImportKilledAtAnyAppendIsOneRun(t *testing.T) {
 						}
 					}
 					if ids := l.runIDs(); len(ids) != 1 || l.output(ids[0]) != text || !l.ended(ids[0]) || !l.empty() {
-						t.Errorf("%d runs, story %.40q", len(ids), l.story())
+						t.Errorf("%d runs, summary %.40q", len(ids), l.summary())
 					}
 				})
 			}
@@ -134,7 +134,7 @@ func TestImportKilledAtAnyAppendIsOneRun(t *testing.T) {
 // An import that is killed and not called again is completed by the next
 // worker.
 func TestInterruptedImportIsAdopted(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	if l.process(nil, []string{"TEST_KILL_AT=2"}, "import", path).Wait() == nil {
@@ -142,7 +142,7 @@ func TestInterruptedImportIsAdopted(t *testing.T) {
 	}
 	write(t, path, "two\n")
 	l.adopt()
-	l.awaitStory("one\n[eof]")
+	l.awaitSummary("one\n[eof]")
 	waitFor(t, "the directory", l.empty)
 	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"two\n"}) {
 		t.Errorf("the added lines: %q", outputs)
@@ -151,7 +151,7 @@ func TestInterruptedImportIsAdopted(t *testing.T) {
 
 // Even without the run directory and the ledger, an import resumes its log.
 func TestImportWithoutItsDirectoryResumesItsLog(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\ntwo\n")
 	if l.process(nil, []string{"TEST_KILL_AT=2"}, "import", path).Wait() == nil {
@@ -160,8 +160,8 @@ func TestImportWithoutItsDirectoryResumesItsLog(t *testing.T) {
 	if err := os.RemoveAll(l.root); err != nil {
 		t.Fatal(err)
 	}
-	if _, skipped := l.imports(false, path); skipped != 0 || l.story() != "one\ntwo\n[eof]" {
-		t.Errorf("story %q, %d skipped", l.story(), skipped)
+	if _, skipped := l.imports(false, path); skipped != 0 || l.summary() != "one\ntwo\n[eof]" {
+		t.Errorf("summary %q, %d skipped", l.summary(), skipped)
 	}
 }
 
@@ -186,7 +186,8 @@ func TestImportedFileIsSkippedUntilItChanges(t *testing.T) {
 		{"empty", "", func(*testing.T, string) {}, nil},
 		{"empty, then grown", "", func(t *testing.T, path string) { write(t, path, "one\n") }, []string{"one\n"}},
 		{"grown", "one\n", func(t *testing.T, path string) { write(t, path, "two\n") }, []string{"two\n"}},
-		{"grown in the middle of a line", "one\ntw", func(t *testing.T, path string) { write(t, path, "o\nthree\n") }, []string{"two\nthree\n"}},
+		{"grown in the middle of a line", "one\ntw", func(t *testing.T, path string) { write(t, path, "o\nthree\n") },
+			[]string{"two\nthree\n"}},
 		{"unfinished and unchanged", "one\ntw", func(*testing.T, string) {}, nil},
 		{"replaced by as much", "one\n", func(t *testing.T, path string) {
 			if err := os.WriteFile(path, []byte("two\n"), 0o600); err != nil {
@@ -206,7 +207,7 @@ func TestImportedFileIsSkippedUntilItChanges(t *testing.T) {
 		}, []string{strings.Repeat("long\n", 10000) + "two\n"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			path := filepath.Join(t.TempDir(), "f")
 			write(t, path, test.before)
 			if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{test.before}) {
@@ -225,7 +226,7 @@ func TestImportedFileIsSkippedUntilItChanges(t *testing.T) {
 }
 
 func TestAgainImportsUnchangedFiles(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	for range 3 {
@@ -240,11 +241,11 @@ func TestAgainImportsUnchangedFiles(t *testing.T) {
 
 // A file that was followed is then imported: each line is in one run.
 func TestImportOfAFollowedFileEndsItsRun(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	stop := l.tail(path)
-	l.awaitStory("one\n")
+	l.awaitSummary("one\n")
 	stop()
 	write(t, path, "two\n")
 	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"one\ntwo\n"}) {
@@ -256,7 +257,7 @@ func TestImportOfAFollowedFileEndsItsRun(t *testing.T) {
 }
 
 func TestCancelledImportIsSkipped(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	if l.process(nil, []string{"TEST_KILL_AT=2"}, "import", path).Wait() == nil {
@@ -265,8 +266,8 @@ func TestCancelledImportIsSkipped(t *testing.T) {
 	l.foreign(l.runIDs()[0], runs.Cancelled, runs.Remark{})
 	for range 2 {
 		l.imports(false, path)
-		if l.story() != "[cancelled]" || !l.empty() {
-			t.Errorf("story %q", l.story())
+		if l.summary() != "[cancelled]" || !l.empty() {
+			t.Errorf("summary %q", l.summary())
 		}
 	}
 }
@@ -276,7 +277,7 @@ func TestCancelledImportIsSkipped(t *testing.T) {
 func TestImportThatEndedAsLostIsContinuedByAnother(t *testing.T) {
 	for name, kill := range map[string]string{"before its output": "TEST_KILL_AT=2", "in the middle": "TEST_KILL_AT=3"} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			path := filepath.Join(t.TempDir(), "f")
 			first, second := strings.Repeat("x", runs.MaxChunk-1)+"\n", "two\n"
 			write(t, path, first+second)
@@ -305,7 +306,7 @@ func TestImportThatEndedAsLostIsContinuedByAnother(t *testing.T) {
 
 // Two concurrent processes with the same files import each file once.
 func TestImportsAtTheSameTimeImportEachFileOnce(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	var paths []string
 	for i := range 40 {
@@ -329,28 +330,28 @@ func TestImportsAtTheSameTimeImportEachFileOnce(t *testing.T) {
 // The import fails while the ledger cannot be written. Later calls complete
 // it, without a second run.
 func TestImportWithoutALedgerFailsUntilThereIsOne(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "missing")
 	l.w.ledger.path = filepath.Join(dir, "ledger")
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	for range 2 {
-		if _, _, err := l.once(false, path); !errors.Is(err, fs.ErrNotExist) || l.story() != "one\n[eof]" {
-			t.Fatalf("story %q, error %v", l.story(), err)
+		if _, _, err := l.once(false, path); !errors.Is(err, fs.ErrNotExist) || l.summary() != "one\n[eof]" {
+			t.Fatalf("summary %q, error %v", l.summary(), err)
 		}
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, skipped := l.imports(false, path); skipped != 1 || l.story() != "one\n[eof]" || !l.empty() {
-		t.Errorf("story %q, %d skipped", l.story(), skipped)
+	if _, skipped := l.imports(false, path); skipped != 1 || l.summary() != "one\n[eof]" || !l.empty() {
+		t.Errorf("summary %q, %d skipped", l.summary(), skipped)
 	}
 }
 
 // A file that is replaced after its run has ended in the log, but before the
 // ledger has its line, is imported with its current content.
 func TestFileReplacedAfterAKilledImportIsImported(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	if l.process(nil, []string{"TEST_KILL_AT=3", "TEST_KILL_WHEN=after"}, "import", path).Wait() == nil {
@@ -360,8 +361,9 @@ func TestFileReplacedAfterAKilledImportIsImported(t *testing.T) {
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
-	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"two\n"}) || len(l.runIDs()) != 2 || !l.empty() {
-		t.Errorf("imported %q, story %q", outputs, l.story())
+	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"two\n"}) || len(l.runIDs()) != 2 ||
+		!l.empty() {
+		t.Errorf("imported %q, summary %q", outputs, l.summary())
 	}
 }
 
@@ -374,7 +376,7 @@ func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
 	}
 	for _, other := range []string{"has ended", "was killed", "still imports it"} {
 		t.Run("the other "+other, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
 			file := filepath.Join(dir, "file")
 			write(t, file, "one\n")
@@ -384,7 +386,7 @@ func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
 				write(t, paths[i], fmt.Sprint(i)) // each with another size or content
 			}
 			busy := make(chan struct{})
-			l.logs.setAway(busy)
+			l.logs.setBlocked(busy)
 			errs := make(chan error, 2)
 			start := func(w *Worker, paths ...string) {
 				go func() { errs <- w.Tail(t.Context(), TailSpec{Paths: paths, Agent: "codex", Once: true}) }()
@@ -409,7 +411,7 @@ func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
 					t.Fatal("the process was not killed")
 				}
 			default:
-				w, err := New(Config{Root: l.root, Logs: &fileLogs{dir: l.logs.dir, away: stuck}, Name: "here"})
+				w, err := New(Config{Root: l.root, Logs: &fileLogs{dir: l.logs.dir, blocked: stuck}, Name: "here"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -419,7 +421,7 @@ func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
 			}
 			write(t, file, "two\n")
 			close(busy)
-			waitFor(t, "a free slot", func() bool { return strings.Contains(l.story(), "[eof]") })
+			waitFor(t, "a free slot", func() bool { return strings.Contains(l.summary(), "[eof]") })
 			close(stuck)
 			for range calls {
 				if err := <-errs; err != nil {
@@ -456,7 +458,7 @@ func TestEqualFilesAreImportedEach(t *testing.T) {
 			}
 		}
 	}
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	for i := range 3 {
 		path := filepath.Join(dir, fmt.Sprint(i))
@@ -552,7 +554,7 @@ func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
 // A failing compaction fails no import, appends no line twice, and is logged
 // once. When it can succeed again, the ledger is compacted.
 func TestLedgerThatCannotBeCompactedFailsNoImport(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	l.w.ledger.max = 2 << 10
 	path, dir := l.w.ledger.path, t.TempDir()
 	if err := os.Mkdir(path+tmpSuffix, 0o700); err != nil {
@@ -585,7 +587,7 @@ func TestLedgerThatCannotBeCompactedFailsNoImport(t *testing.T) {
 }
 
 func TestMoreFilesThanDescriptorsAreRefused(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	var before unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)

@@ -17,10 +17,11 @@ import (
 // and ends with the exit of the launcher.
 func TestKilledLauncherLeavesTheRunToItsChild(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	pid, further := filepath.Join(dir, "pid"), filepath.Join(dir, "further")
-	script := "(while ! test -e " + further + "; do sleep 0.02; done; echo two; echo three) & echo $$ > " + pid + "; echo one; wait"
+	script := "(while ! test -e " + further + "; do sleep 0.02; done; echo two; echo three) & echo $$ > " + pid +
+		"; echo one; wait"
 	_, done := l.begun(shell("r", script), "one")
 	launcher, err := strconv.Atoi(strings.TrimSpace(contents(t, pid)))
 	if err == nil {
@@ -37,7 +38,8 @@ func TestKilledLauncherLeavesTheRunToItsChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-done
-	if want := (runs.Exit{Reason: runs.ReasonExited, Signal: int(unix.SIGKILL)}); got.err != nil || !sameExit(got.Exit, want) {
+	if want := (runs.Exit{Reason: runs.ReasonExited, Signal: int(unix.SIGKILL)}); got.err != nil ||
+		!sameExit(got.Exit, want) {
 		t.Errorf("ended %s, %v; want %s", runs.Encode(got.Exit), got.err, runs.Encode(want))
 	}
 	if out := l.output("r"); out != "one\ntwo\nthree\n" {

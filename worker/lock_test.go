@@ -9,7 +9,7 @@ import (
 // A child process that is being started has copies of all descriptors.
 func TestClosedDirectoryIsFreeWhileAProcessIsBeingStarted(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "true"))
 	inherited, err := unix.Dup(int(d.owner.Fd()))
 	if err != nil {

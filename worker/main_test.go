@@ -87,17 +87,17 @@ type fileLogs struct {
 	killAt    int  // kill this process at this append, counted from 1
 	killAfter bool // after the entry is stored, else before
 
-	mu    sync.Mutex
-	count int
-	away  chan struct{}                             // Open and Append wait until it is closed
-	hook  func(l *fileLog, e runs.Entry) runs.Entry // before each append
+	mu      sync.Mutex
+	count   int
+	blocked chan struct{}                             // Open and Append wait until it is closed
+	hook    func(l *fileLog, e runs.Entry) runs.Entry // before each append
 }
 
 func (l *fileLogs) Open(ctx context.Context, _, run string, m runs.Mark) (Log, error) {
 	l.mu.Lock()
-	away := l.away
+	blocked := l.blocked
 	l.mu.Unlock()
-	if err := wait(ctx, away); err != nil {
+	if err := wait(ctx, blocked); err != nil {
 		return nil, err
 	}
 	log := &fileLog{logs: l, path: filepath.Join(l.dir, run), mark: m}
@@ -112,19 +112,19 @@ func (l *fileLogs) Open(ctx context.Context, _, run string, m runs.Mark) (Log, e
 	return log, nil
 }
 
-func (l *fileLogs) setAway(c chan struct{}) {
+func (l *fileLogs) setBlocked(c chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.away = c
+	l.blocked = c
 }
 
-// wait waits until away is closed, or not at all if it is nil.
-func wait(ctx context.Context, away <-chan struct{}) error {
-	if away == nil {
+// wait waits until blocked is closed, or not at all if it is nil.
+func wait(ctx context.Context, blocked <-chan struct{}) error {
+	if blocked == nil {
 		return nil
 	}
 	select {
-	case <-away:
+	case <-blocked:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -144,12 +144,12 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 	l.logs.mu.Lock()
 	l.logs.count++
 	kill := l.logs.count == l.logs.killAt
-	away, hook := l.logs.away, l.logs.hook
+	blocked, hook := l.logs.blocked, l.logs.hook
 	l.logs.mu.Unlock()
 	if kill && !l.logs.killAfter {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
-	if err := wait(ctx, away); err != nil {
+	if err := wait(ctx, blocked); err != nil {
 		return err
 	}
 	if hook != nil {
@@ -208,8 +208,8 @@ func readLog(path string) (entries []runs.Entry, size int64) {
 	}
 }
 
-// lab is a root, its raw logs and a worker in this process.
-type lab struct {
+// fixture is a root, its raw logs and a worker in this process.
+type fixture struct {
 	t     *testing.T
 	root  string
 	logs  *fileLogs
@@ -217,10 +217,10 @@ type lab struct {
 	lines *observer.ObservedLogs
 }
 
-func newLab(t *testing.T) *lab {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	core, lines := observer.New(zap.InfoLevel)
-	l := &lab{t: t, root: filepath.Join(t.TempDir(), "runs"), logs: &fileLogs{dir: t.TempDir()}, lines: lines}
+	l := &fixture{t: t, root: filepath.Join(t.TempDir(), "runs"), logs: &fileLogs{dir: t.TempDir()}, lines: lines}
 	w, err := New(Config{
 		Root: l.root, Logs: l.logs, Shim: []string{os.Args[0], "shim"}, Name: "here", Log: zap.New(core),
 	})
@@ -242,7 +242,7 @@ func shell(run, script string) Spec {
 	}
 }
 
-func (l *lab) create(spec Spec) *Dir {
+func (l *fixture) create(spec Spec) *Dir {
 	l.t.Helper()
 	d, err := Create(l.root, spec)
 	if err != nil {
@@ -252,7 +252,7 @@ func (l *lab) create(spec Spec) *Dir {
 }
 
 // drive drives a new run to its end.
-func (l *lab) drive(spec Spec) runs.Exit {
+func (l *fixture) drive(spec Spec) runs.Exit {
 	l.t.Helper()
 	ex, err := l.w.Run(l.create(spec)).Drive(l.t.Context())
 	if err != nil {
@@ -263,7 +263,7 @@ func (l *lab) drive(spec Spec) runs.Exit {
 
 // begun drives a new run in the background, and returns when its output
 // contains want.
-func (l *lab) begun(spec Spec, want string) (*Run, <-chan result) {
+func (l *fixture) begun(spec Spec, want string) (*Run, <-chan result) {
 	l.t.Helper()
 	r, done := l.driven(l.t.Context(), l.create(spec))
 	l.await(spec.Run, want)
@@ -271,7 +271,7 @@ func (l *lab) begun(spec Spec, want string) (*Run, <-chan result) {
 }
 
 // driven drives the run of d in the background.
-func (l *lab) driven(ctx context.Context, d *Dir) (*Run, <-chan result) {
+func (l *fixture) driven(ctx context.Context, d *Dir) (*Run, <-chan result) {
 	r := l.w.Run(d)
 	done := make(chan result, 1)
 	go func() {
@@ -286,19 +286,19 @@ type result struct {
 	err error
 }
 
-func (l *lab) await(run, want string) {
+func (l *fixture) await(run, want string) {
 	l.t.Helper()
 	waitFor(l.t, "output "+want, func() bool { return strings.Contains(l.output(run), want) })
 }
 
-func (l *lab) entries(run string) []runs.Entry {
+func (l *fixture) entries(run string) []runs.Entry {
 	entries, _ := readLog(filepath.Join(l.logs.dir, run))
 	return entries
 }
 
 // output joins the stdout in the log, and fails the test unless each byte is
 // there once.
-func (l *lab) output(run string) string {
+func (l *fixture) output(run string) string {
 	l.t.Helper()
 	var all bytes.Buffer
 	for i, e := range l.entries(run) {
@@ -317,7 +317,7 @@ func (l *lab) output(run string) string {
 }
 
 // kinds lists the kinds of the entries, consecutive output only once.
-func (l *lab) kinds(run string) string {
+func (l *fixture) kinds(run string) string {
 	var kinds []string
 	for _, e := range l.entries(run) {
 		if k := string(e.Kind); len(kinds) == 0 || kinds[len(kinds)-1] != k {
@@ -329,7 +329,7 @@ func (l *lab) kinds(run string) string {
 
 // exit returns the exit in the log, and fails the test unless it is the last
 // and only one.
-func (l *lab) exit(run string) runs.Exit {
+func (l *fixture) exit(run string) runs.Exit {
 	l.t.Helper()
 	entries := l.entries(run)
 	var ex runs.Exit
@@ -349,13 +349,13 @@ func (l *lab) exit(run string) runs.Exit {
 	return ex
 }
 
-func (l *lab) ended(run string) bool {
+func (l *fixture) ended(run string) bool {
 	entries := l.entries(run)
 	return len(entries) > 0 && entries[len(entries)-1].Kind == runs.Exited
 }
 
 // adopt runs Adopt in this process until the test ends.
-func (l *lab) adopt() {
+func (l *fixture) adopt() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- l.w.Adopt(ctx) }()
@@ -368,13 +368,13 @@ func (l *lab) adopt() {
 }
 
 // empty reports whether there is no run directory left.
-func (l *lab) empty() bool {
+func (l *fixture) empty() bool {
 	entries, err := os.ReadDir(l.root)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0
 }
 
 // process starts a role of this binary in a new process.
-func (l *lab) process(stdin io.Reader, env []string, role string, args ...string) *exec.Cmd {
+func (l *fixture) process(stdin io.Reader, env []string, role string, args ...string) *exec.Cmd {
 	l.t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{role, l.root, l.logs.dir}, args...)...)
 	cmd.Stdin, cmd.Stderr = stdin, os.Stderr
@@ -405,7 +405,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func (l *lab) has(message string) bool { return l.lines.FilterMessageSnippet(message).Len() > 0 }
+func (l *fixture) has(message string) bool { return l.lines.FilterMessageSnippet(message).Len() > 0 }
 
 func contents(t *testing.T, path string) string {
 	t.Helper()

@@ -87,16 +87,24 @@ type members struct {
 
 // find returns the running members.
 func (m *members) find() []process {
-	var all []process
-	ours := make(map[int]process)
-	add := func(p process) bool {
-		_, known := ours[p.pid]
-		if !known {
-			ours[p.pid] = p
-		}
-		return !known
+	sameBoot := m.id.Boot == bootID()
+	all, found := m.scan(sameBoot)
+	for m.addRelatives(found, all, sameBoot) {
 	}
-	this := m.id.Boot == bootID()
+	m.known, m.at = make(map[int]uint64, len(found)), time.Now()
+	list := make([]process, 0, len(found))
+	for _, p := range found {
+		m.known[p.pid] = p.start
+		list = append(list, p)
+	}
+	return list
+}
+
+// scan returns all running processes, and by process ID the members with
+// evidence of their own. sameBoot tells whether the recorded start times and
+// process IDs are valid.
+func (m *members) scan(sameBoot bool) (all []process, found map[int]process) {
+	found = make(map[int]process)
 	unrelated := make(map[int]uint64, len(m.unrelated))
 	for p := range processes() {
 		if p.dead || p.kernel || p.pid == os.Getpid() {
@@ -104,50 +112,50 @@ func (m *members) find() []process {
 		}
 		all = append(all, p)
 		start, known := m.known[p.pid]
-		began, isUnrelated := m.unrelated[p.pid]
 		switch {
-		case known && start == p.start, this && m.id.Agent == p.pid && m.id.Start == p.start:
-			add(p)
+		case known && start == p.start, sameBoot && m.id.Agent == p.pid && m.id.Start == p.start:
+			found[p.pid] = p
 			continue
-		case this && p.start < m.id.Start: // before the agent
+		case sameBoot && p.start < m.id.Start: // before the agent
 			continue
-		case isUnrelated && began == p.start:
+		}
+		if start, seen := m.unrelated[p.pid]; seen && start == p.start {
 			unrelated[p.pid] = p.start
 			continue
 		}
 		switch member, sure := m.examine(p.pid); {
 		case member:
-			add(p)
+			found[p.pid] = p
 		case sure:
 			unrelated[p.pid] = p.start
 		}
 	}
 	m.unrelated = unrelated
-	for more := true; more; {
-		more = false
-		// Sessions and groups that contain a member: those of the shim and the
-		// agent, and those that a member created. Their IDs are not reused while
-		// they exist, so all processes in them are members.
-		sessions, groups := make(map[int]bool), make(map[int]bool)
-		for _, p := range ours {
-			_, led := ours[p.session]
-			sessions[p.session] = sessions[p.session] || led || this && p.session == m.id.Session
-			groups[p.group] = groups[p.group] || this && p.group == m.id.Agent
+	return all, found
+}
+
+// addRelatives adds to found the children of members, and the processes in the
+// sessions and groups of members. It reports whether there were any.
+func (m *members) addRelatives(found map[int]process, all []process, sameBoot bool) (added bool) {
+	// Sessions and groups that contain a member: those of the shim and the
+	// agent, and those that a member created. Their IDs are not reused while
+	// they exist, so all processes in them are members.
+	sessions, groups := make(map[int]bool), make(map[int]bool)
+	for _, p := range found {
+		_, led := found[p.session]
+		sessions[p.session] = sessions[p.session] || led || sameBoot && p.session == m.id.Session
+		groups[p.group] = groups[p.group] || sameBoot && p.group == m.id.Agent
+	}
+	for _, p := range all {
+		if _, known := found[p.pid]; known {
+			continue
 		}
-		for _, p := range all {
-			_, child := ours[p.parent]
-			if child || p.session != 0 && sessions[p.session] || p.group != 0 && groups[p.group] {
-				more = add(p) || more
-			}
+		_, child := found[p.parent]
+		if child || p.session != 0 && sessions[p.session] || p.group != 0 && groups[p.group] {
+			found[p.pid], added = p, true
 		}
 	}
-	m.known, m.at = make(map[int]uint64, len(ours)), time.Now()
-	list := make([]process, 0, len(ours))
-	for _, p := range ours {
-		m.known[p.pid] = p.start
-		list = append(list, p)
-	}
-	return list
+	return added
 }
 
 // examine reports whether the environment or the open files of a process are

@@ -20,7 +20,8 @@ func TestUnmountedDiskIsNotReportedAsAKnownRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Create(filepath.Join(link, below), shell("r", "true"))
-		if err == nil || errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), link+" is a symbolic link to /nowhere/at/all, which does not exist") {
+		if err == nil || errors.Is(err, fs.ErrExist) ||
+			!strings.Contains(err.Error(), link+" is a symbolic link to /nowhere/at/all, which does not exist") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

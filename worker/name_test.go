@@ -24,7 +24,7 @@ import (
 // could not be cancelled, and whose slot another task would get.
 func TestWorkerWithANewNameKeepsItsRuns(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 7})
 	spec := shell("r", "echo $$ >pid; echo begun; exec sleep 1000")
 	spec.Source, spec.Dir, spec.Queue, spec.Work = SourceQueue, t.TempDir(), "q", 7
@@ -42,15 +42,15 @@ func TestWorkerWithANewNameKeepsItsRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lives := func() bool {
+	alive := func() bool {
 		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		return err == nil && !strings.Contains(string(state), ") Z ")
 	}
 	t.Cleanup(func() {
-		if lives() {
+		if alive() {
 			_ = unix.Kill(pid, unix.SIGKILL) // its process ID is from its own pid file
 		}
-		waitFor(t, "the agent's end", func() bool { return !lives() })
+		waitFor(t, "the agent's end", func() bool { return !alive() })
 	})
 
 	next, err := New(Config{Root: l.root, Logs: l.logs, Shim: []string{os.Args[0], "shim"}, Name: "there", Log: l.w.log})
@@ -75,7 +75,7 @@ func TestWorkerWithANewNameKeepsItsRuns(t *testing.T) {
 		return dropped || l.has("adopted")
 	})
 	cancel()
-	if err := <-done; dropped && l.empty() && lives() {
-		t.Errorf("the run directory is removed, its agent %d lives on (%v); log: %s", pid, err, l.kinds("r"))
+	if err := <-done; dropped && l.empty() && alive() {
+		t.Errorf("the run directory is removed, its agent %d still runs (%v); log: %s", pid, err, l.kinds("r"))
 	}
 }

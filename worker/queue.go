@@ -92,7 +92,7 @@ func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 		w.log.Error("dropped a task that cannot be read", zap.Uint64("work", d.Work()), zap.Error(err))
 		return nil, d.Done()
 	}
-	if wanted, err := w.runnable(ctx, task, d); !wanted || err != nil {
+	if ok, err := w.runnable(ctx, task, d); !ok || err != nil {
 		return nil, err
 	}
 	spec, err := t.spec(w.cfg.Root, task)

@@ -65,16 +65,50 @@ func shimRun(dir string) error {
 	if err := lockWithin(own, time.Second); err != nil {
 		return err
 	}
+	if err := checkNeeded(dir, config); err != nil {
+		return err
+	}
+	if err := becomeReaper(); err != nil {
+		return err
+	}
+	s := &shim{dir: dir, spec: spec, seed: config.Seed}
+	return s.run(config)
+}
+
+// checkNeeded returns an ErrNotNeeded if the agent was started already, or, for
+// a shim that adopts, was not started yet.
+func checkNeeded(dir string, config shimConfig) error {
 	switch begun := exists(dir+"/"+startedFile) || exists(dir+"/"+exitFile); {
 	case begun && !config.Adopt:
 		return fmt.Errorf("%w: the agent was started before", ErrNotNeeded)
 	case !begun && config.Adopt:
 		return fmt.Errorf("%w: the agent was not started yet", ErrNotNeeded)
 	}
-	if err := becomeReaper(); err != nil {
-		return err
-	}
+	return nil
+}
 
+// shim is the state of a shim process. One goroutine uses it.
+type shim struct {
+	dir      string
+	spec     Spec
+	seed     []byte // of the key that signs exit.json
+	watchdog *watchdog
+	pid      int      // of the agent, a child of this process, and of its process group
+	adopted  *members // instead of pid: the processes of a run that another shim started
+
+	status     *unix.WaitStatus // of the agent, once it was reaped
+	exitRecord []byte           // for exit.json, once the agent has ended
+	tries      int              // attempts to write exitRecord
+	retryAt    time.Time        // no attempt before
+	recorded   bool             // exitRecord was written, or the shim gave up
+	failure    error            // why it was not written
+	reason     runs.Reason      // why the shim terminates the agent; "": it does not
+	killAt     time.Time        // when SIGKILL follows SIGTERM; zero: the agent is not being terminated
+}
+
+// run starts or adopts the agent, and supervises the run until all its processes
+// that the shim is responsible for have ended.
+func (s *shim) run(config shimConfig) error {
 	// The shim handles these signals from here on; the agent gets them with their
 	// default action.
 	stop := make(chan os.Signal, 1)
@@ -84,13 +118,12 @@ func shimRun(dir string) error {
 	signal.Notify(died, unix.SIGCHLD)
 	defer signal.Stop(died)
 
-	commands, closeCtl, err := listen(dir + "/" + ctlFile)
+	commands, closeCtl, err := listen(s.dir + "/" + ctlFile)
 	if err != nil {
 		return err
 	}
 	defer closeCtl()
 
-	s := &shim{dir: dir, spec: spec, seed: config.Seed}
 	if config.Adopt {
 		err = s.takeOver(config)
 	} else {
@@ -124,25 +157,6 @@ func shimRun(dir string) error {
 		}
 		timer.Reset(next)
 	}
-}
-
-// shim is the state of a shim process. One goroutine uses it.
-type shim struct {
-	dir      string
-	spec     Spec
-	seed     []byte // of the key that signs exit.json
-	watchdog *watchdog
-	pid      int      // of the agent, a child of this process, and of its process group
-	adopted  *members // instead of pid: the processes of a run that another shim started
-
-	status     *unix.WaitStatus // of the agent, once it was reaped
-	exitRecord []byte           // for exit.json, once the agent has ended
-	tries      int              // attempts to write exitRecord
-	retryAt    time.Time        // no attempt before
-	recorded   bool             // exitRecord was written, or the shim gave up
-	failure    error            // why it was not written
-	reason     runs.Reason      // why the shim terminates the agent; "": it does not
-	killAt     time.Time        // when SIGKILL follows SIGTERM; zero: the agent is not being terminated
 }
 
 // start starts the agent. It returns false without one: the agent could not be
@@ -228,8 +242,8 @@ func (s *shim) ended() bool {
 	if s.adopted == nil {
 		return s.status != nil
 	}
-	_, lives := s.adopted.agent()
-	return s.recorded || s.exitRecord != nil || !lives
+	_, running := s.adopted.agent()
+	return s.recorded || s.exitRecord != nil || !running
 }
 
 // step checks the state of the run and acts on it. It returns the time until

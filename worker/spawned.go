@@ -60,7 +60,7 @@ const maxShimLog = 64 << 10
 
 func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	if s.started.IsZero() {
-		if begun, err := s.start(); !begun || err != nil {
+		if started, err := s.start(); !started || err != nil {
 			return nil, err
 		}
 	}
@@ -72,8 +72,8 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	if err != nil {
 		return nil, err
 	}
-	hopeless := len(s.shim) == 0 || !busy && s.takeovers >= maxTries
-	if s.exit == nil && !supervised && hopeless {
+	giveUp := len(s.shim) == 0 || !busy && s.takeovers >= maxTries
+	if s.exit == nil && !supervised && giveUp {
 		s.log.Warn("shim is gone, the exit of the agent is unknown", zap.String("shim", s.shimLogTail()))
 		s.exit, s.exitAt = &runs.Exit{Reason: runs.ReasonLost}, now
 	}
@@ -252,7 +252,9 @@ func (s *spawned) start() (bool, error) {
 // resourceExhausted reports whether an error is a lack of resources:
 // descriptors, processes, memory, disk space, or a writable disk.
 func resourceExhausted(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+	for _, e := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -291,7 +293,7 @@ func (s *spawned) newKey() ([]byte, error) {
 // launch starts a shim in its own session, so that signals to the worker do
 // not reach it. The shim reads its shimConfig from stdin and writes the exit
 // to stdout; the agent inherits neither.
-func (s *spawned) launch(over bool) error {
+func (s *spawned) launch(adopt bool) error {
 	if len(s.shim) == 0 {
 		return errors.New("no command configured")
 	}
@@ -303,12 +305,12 @@ func (s *spawned) launch(over bool) error {
 	if info, err := log.Stat(); err == nil && info.Size() > maxShimLog {
 		_ = log.Truncate(0) // if it fails, the log is a little longer
 	}
-	in, give, err := os.Pipe()
+	in, stdin, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	defer give.Close()
+	defer stdin.Close()
 	exitPipe, out, err := os.Pipe()
 	if err != nil {
 		return err
@@ -317,14 +319,14 @@ func (s *spawned) launch(over bool) error {
 	s.closeExitPipe()
 	s.exitPipe = exitPipe
 
-	o := shimConfig{Adopt: over, Ended: s.exit != nil}
+	o := shimConfig{Adopt: adopt, Ended: s.exit != nil}
 	if !o.Ended {
 		if o.Seed, err = s.newKey(); err != nil {
 			return err
 		}
 	}
 	o.Keys = s.dir.mark.Keys
-	if _, err := give.Write(runs.Encode(o)); err != nil { // fits into the pipe buffer
+	if _, err := stdin.Write(runs.Encode(o)); err != nil { // fits into the pipe buffer
 		return err
 	}
 	argv := append(s.shim[:len(s.shim):len(s.shim)], s.dir.path)
@@ -395,7 +397,8 @@ func mayLeaveProcesses(code int) bool { return code > 0 && code != NotNeeded }
 func (s *spawned) logShimFailure() {
 	if s.failed && s.exit != nil {
 		s.failed = false
-		s.log.Warn("shim failed after the end of the agent, processes of the run may be left", zap.String("shim", s.shimLogTail()))
+		s.log.Warn("shim failed after the end of the agent, processes of the run may be left",
+			zap.String("shim", s.shimLogTail()))
 	}
 }
 

@@ -68,17 +68,9 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 	if err := errors.Join(runs.CheckAgent(spec.Agent), runs.CheckLabels(spec.Labels)); err != nil {
 		return fmt.Errorf("tail: %w", err)
 	}
-	var paths []string
-	seen := make(map[string]bool)
-	for _, path := range spec.Paths {
-		path, err := filepath.Abs(path)
-		if err != nil {
-			return fmt.Errorf("tail: %w", err)
-		}
-		if !seen[path] {
-			seen[path] = true
-			paths = append(paths, path)
-		}
+	paths, err := absolutePaths(spec.Paths)
+	if err != nil {
+		return fmt.Errorf("tail: %w", err)
 	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -104,10 +96,13 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 			}
 		}
 		follow = func(ctx context.Context, path string) error {
-			return (&importing{w: w, spec: spec, path: path, open: open[path], ledger: index, force: spec.Again, waiting: waiting}).run(ctx)
+			return (&importing{
+				w: w, spec: spec, path: path, open: open[path], ledger: index, force: spec.Again, waiting: waiting,
+			}).run(ctx)
 		}
 	} else if need := uint64(perFile*slots + spare); slots > 1 && need > descriptors {
-		return fmt.Errorf("tail: %w: %d files need %d file descriptors, the limit is %d (ulimit -n)", ErrTooMany, slots, need, descriptors)
+		return fmt.Errorf("tail: %w: %d files need %d file descriptors, the limit is %d (ulimit -n)",
+			ErrTooMany, slots, need, descriptors)
 	}
 
 	var all errgroup.Group
@@ -126,6 +121,22 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 	}
 	_ = all.Wait() // each path has its own error
 	return errors.Join(errs...)
+}
+
+// absolutePaths returns the absolute paths without duplicates.
+func absolutePaths(paths []string) (all []string, err error) {
+	seen := make(map[string]bool)
+	for _, path := range paths {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[path] {
+			seen[path] = true
+			all = append(all, path)
+		}
+	}
+	return all, nil
 }
 
 // tailedBefore returns the run directories of tailed files that have not
@@ -307,11 +318,11 @@ func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
 	if t.out.f == nil {
 		return nil, nil
 	}
-	there, err := sameFile(t.out.f, t.out.path)
+	current, err := sameFile(t.out.f, t.out.path)
 	switch {
 	case err != nil:
 		return nil, err
-	case there:
+	case current:
 		t.gone = time.Time{}
 	case t.gone.IsZero():
 		t.gone = now

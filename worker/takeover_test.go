@@ -19,12 +19,12 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// tells is the beginning of a script that writes the process IDs of its shim
+// recordPIDs is the beginning of a script that writes the process IDs of its shim
 // and its own to the files shim and agent.
-const tells = "echo $PPID > shim; echo $$ > agent; "
+const recordPIDs = "echo $PPID > shim; echo $$ > agent; "
 
 // number reads a process ID that a script writes.
-func number(t *testing.T, path string) (pid int) {
+func readPID(t *testing.T, path string) (pid int) {
 	t.Helper()
 	waitFor(t, filepath.Base(path), func() bool {
 		text := contents(t, path)
@@ -38,7 +38,7 @@ func number(t *testing.T, path string) (pid int) {
 // ended.
 func killShim(t *testing.T, dir string) {
 	t.Helper()
-	pid := number(t, filepath.Join(dir, "shim"))
+	pid := readPID(t, filepath.Join(dir, "shim"))
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func killShim(t *testing.T, dir string) {
 }
 
 // takenOver waits until another shim supervises the run.
-func (l *lab) takenOver(run string) {
+func (l *fixture) takenOver(run string) {
 	l.t.Helper()
 	waitFor(l.t, "another shim", func() bool {
 		busy, err := filelock.Held(filepath.Join(l.root, run, shimFile))
@@ -55,7 +55,7 @@ func (l *lab) takenOver(run string) {
 }
 
 // ends kills a process at the end of the test.
-func ends(t *testing.T, path string) {
+func killAtEnd(t *testing.T, path string) {
 	t.Cleanup(func() {
 		if pid, err := strconv.Atoi(strings.TrimSpace(contents(t, path))); err == nil {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -74,16 +74,19 @@ func TestLimitsApplyToAnAgentWhoseShimDied(t *testing.T) {
 	}{
 		{"idle", "sleep 60", Limits{Idle: 400 * time.Millisecond}, runs.ReasonIdle, "one\n"},
 		{"hard", "while :; do echo one; sleep 0.05; done", Limits{Hard: 2 * time.Second}, runs.ReasonHard, "one\n"},
-		{"spool", "while :; do echo one two three; sleep 0.01; done", Limits{Spool: 3000}, runs.ReasonSpool, "one two three\n"},
-		{"TERM is handled", "trap 'echo bye; exit 7' TERM; while :; do sleep 0.01; done", Limits{Idle: 400 * time.Millisecond}, runs.ReasonIdle, "bye\n"},
-		{"TERM is ignored", "trap '' TERM; while :; do sleep 0.01; done", Limits{Idle: 400 * time.Millisecond, Grace: 200 * time.Millisecond}, runs.ReasonIdle, "one\n"},
+		{"spool", "while :; do echo one two three; sleep 0.01; done", Limits{Spool: 3000}, runs.ReasonSpool,
+			"one two three\n"},
+		{"TERM is handled", "trap 'echo bye; exit 7' TERM; while :; do sleep 0.01; done",
+			Limits{Idle: 400 * time.Millisecond}, runs.ReasonIdle, "bye\n"},
+		{"TERM is ignored", "trap '' TERM; while :; do sleep 0.01; done",
+			Limits{Idle: 400 * time.Millisecond, Grace: 200 * time.Millisecond}, runs.ReasonIdle, "one\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			spec := shell("r", tells+"echo one; "+test.script)
+			l := newFixture(t)
+			spec := shell("r", recordPIDs+"echo one; "+test.script)
 			spec.Dir, spec.Limits = t.TempDir(), test.limits
-			ends(t, filepath.Join(spec.Dir, "agent"))
+			killAtEnd(t, filepath.Join(spec.Dir, "agent"))
 			_, done := l.begun(spec, "one")
 			killShim(t, spec.Dir)
 			// The exit status is unknown, but not the reason.
@@ -114,9 +117,9 @@ func TestCancelEndsAllOfARunWhoseShimDied(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
-			spec := shell("r", tells+`trap "" TERM
+			spec := shell("r", recordPIDs+`trap "" TERM
 sh -c 'echo $$ > child; while :; do echo child; sleep 0.02; done' &
 setsid sh -c 'echo $$ > daemon; exec sleep 60' &
 (setsid sh -c 'echo $$ > far; exec sleep 60' </dev/null >/dev/null 2>&1 &)
@@ -125,7 +128,7 @@ echo ready; while :; do echo agent; sleep 0.02; done`)
 			spec.Dir, spec.Limits.Grace = dir, 200*time.Millisecond
 			all := []string{"agent", "child", "daemon", "far"}
 			for _, name := range all {
-				ends(t, filepath.Join(dir, name))
+				killAtEnd(t, filepath.Join(dir, name))
 			}
 			r, done := l.begun(spec, "ready")
 			started := filepath.Join(l.root, "r", startedFile)
@@ -157,8 +160,8 @@ echo ready; while :; do echo agent; sleep 0.02; done`)
 // unknown.
 func TestAgentOutlivesItsShim(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	spec := shell("r", tells+"echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
+	l := newFixture(t)
+	spec := shell("r", recordPIDs+"echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
 	spec.Dir = t.TempDir()
 	spec.Limits.Linger = 100 * time.Millisecond // applies to processes that are left, not to a silent agent
 	_, done := l.begun(spec, "one")
@@ -175,18 +178,18 @@ func TestAgentOutlivesItsShim(t *testing.T) {
 // agent that ignores SIGTERM is being ended.
 func TestTakeoverSurvivesKills(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
-	spec := shell("r", tells+`trap "touch asked" TERM; echo ready; while :; do echo line; sleep 0.02; done`)
+	spec := shell("r", recordPIDs+`trap "touch asked" TERM; echo ready; while :; do echo line; sleep 0.02; done`)
 	spec.Dir, spec.Limits.Grace = dir, 500*time.Millisecond
-	ends(t, filepath.Join(dir, "agent"))
+	killAtEnd(t, filepath.Join(dir, "agent"))
 	l.create(spec).Close()
 	worker := l.process(nil, nil, "adopt")
 	l.await("r", "ready")
 	killShim(t, dir)
 	for range 2 {
 		l.takenOver("r")
-		next := theShim(t, filepath.Join(l.root, "r"))
+		next := shimOf(t, filepath.Join(l.root, "r"))
 		kill(worker)
 		worker = l.process(nil, nil, "adopt")
 		_ = unix.Kill(next, unix.SIGKILL)
@@ -204,9 +207,9 @@ func TestTakeoverSurvivesKills(t *testing.T) {
 	waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(dir, "agent")) })
 }
 
-// theShim returns the process ID of the shim that supervises the run
+// shimOf returns the process ID of the shim that supervises the run
 // directory.
-func theShim(t *testing.T, dir string) (pid int) {
+func shimOf(t *testing.T, dir string) (pid int) {
 	t.Helper()
 	waitFor(t, "the shim's process", func() bool {
 		for p := range processes() {
@@ -224,11 +227,13 @@ func theShim(t *testing.T, dir string) (pid int) {
 // for a child that keeps writing.
 func TestCancelEndsWhatAnAgentLeftBehindWithoutItsShim(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
-	spec := shell("r", tells+`(trap "" TERM; echo $$ >/dev/null; sh -c 'echo $$ > child; while :; do echo child; sleep 0.02; done') & while ! [ -s child ]; do sleep 0.01; done; echo ready; exit 4`)
+	spec := shell("r", recordPIDs+`(trap "" TERM; echo $$ >/dev/null; `+
+		`sh -c 'echo $$ > child; while :; do echo child; sleep 0.02; done') & `+
+		`while ! [ -s child ]; do sleep 0.01; done; echo ready; exit 4`)
 	spec.Dir, spec.Limits.Grace = dir, 200*time.Millisecond
-	ends(t, filepath.Join(dir, "child"))
+	killAtEnd(t, filepath.Join(dir, "child"))
 	r, done := l.begun(spec, "ready")
 	waitFor(t, "the agent's end", func() bool { return exists(filepath.Join(l.root, "r", exitFile)) })
 	killShim(t, dir)
@@ -264,7 +269,7 @@ func TestReusedProcessIDsAreNotSignalled(t *testing.T) {
 			if found := (&members{id: id, dir: t.TempDir()}).find(); len(found) != 0 {
 				t.Errorf("found %+v", found)
 			}
-			l := newLab(t)
+			l := newFixture(t)
 			d := l.create(shell("r", "echo ran"))
 			write(t, filepath.Join(d.Path(), startedFile), string(runs.Encode(id))+"\n")
 			r := l.w.Run(d)
@@ -374,14 +379,14 @@ func TestUnrelatedProcessesAreReadOnce(t *testing.T) {
 // before it checks the shim.
 func TestTakeoverNeedsNoPauseOfTheOutput(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
 		time.Sleep(200 * time.Millisecond) // a slow log
 		return e
 	}
-	spec := shell("r", tells+"while :; do echo line; sleep 0.01; done")
+	spec := shell("r", recordPIDs+"while :; do echo line; sleep 0.01; done")
 	spec.Dir = t.TempDir()
-	ends(t, filepath.Join(spec.Dir, "agent"))
+	killAtEnd(t, filepath.Join(spec.Dir, "agent"))
 	r, done := l.begun(spec, "line")
 	killShim(t, spec.Dir)
 	l.takenOver("r")

@@ -11,7 +11,7 @@ import (
 // bounded cost.
 func TestFailedTakeoversAreRetriedWithBackoff(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "true"))
 	t.Cleanup(func() { _ = d.Close() })
 	l.w.cfg.Shim = []string{filepath.Join(t.TempDir(), "none")}
@@ -46,7 +46,7 @@ func TestFailedTakeoversAreRetriedWithBackoff(t *testing.T) {
 
 func TestLogOfTheShimsIsBounded(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "true"))
 	t.Cleanup(func() { _ = d.Close() })
 	l.w.cfg.Shim = []string{"/bin/sh", "-c", "echo failed >&2; exit 1"}
@@ -72,7 +72,7 @@ func TestLogOfTheShimsIsBounded(t *testing.T) {
 // started another one: that one has nothing to do, and leaves no process.
 func TestShimThatIsNotNeededIsNoFailure(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done")
 	spec.Dir = dir

@@ -21,7 +21,9 @@ import (
 // run is not affected.
 func TestTornRunDirectoryAffectsNoOtherRun(t *testing.T) {
 	t.Parallel()
-	files := []string{ownerFile, specFile, markFile, shimFile, shimLogFile, startedFile, outFile, errFile, exitFile, ctlFile}
+	files := []string{
+		ownerFile, specFile, markFile, shimFile, shimLogFile, startedFile, outFile, errFile, exitFile, ctlFile,
+	}
 	damages := map[string]func(path string, size int64) error{
 		"missing": func(path string, _ int64) error { return os.Remove(path) },
 		"empty":   func(path string, _ int64) error { return os.Truncate(path, 0) },
@@ -32,7 +34,7 @@ func TestTornRunDirectoryAffectsNoOtherRun(t *testing.T) {
 			for name, damage := range damages {
 				t.Run(fmt.Sprintf("%s %s, ended %v", file, name, ended), func(t *testing.T) {
 					t.Parallel()
-					l := newLab(t)
+					l := newFixture(t)
 					ran := filepath.Join(t.TempDir(), "ran")
 					d := l.create(shell("r", "echo one >> "+ran+"; echo one; echo two; exit 4"))
 					d.mark.Begun, d.mark.As = true, "here"
@@ -41,7 +43,10 @@ func TestTornRunDirectoryAffectsNoOtherRun(t *testing.T) {
 					}
 					l.foreign("r", runs.Started, runs.Start{Worker: "here"})
 					if ended {
-						for name, text := range map[string]string{shimFile: "", shimLogFile: "a word", startedFile: "", outFile: "one\ntwo\n", errFile: "oh", exitFile: `{"reason":"exited","code":4}`} {
+						for name, text := range map[string]string{
+							shimFile: "", shimLogFile: "a word", startedFile: "", outFile: "one\ntwo\n", errFile: "oh",
+							exitFile: `{"reason":"exited","code":4}`,
+						} {
 							write(t, filepath.Join(d.Path(), name), text)
 						}
 					}
@@ -56,11 +61,11 @@ func TestTornRunDirectoryAffectsNoOtherRun(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					l.create(shell("beside", "echo fine")).Close()
+					l.create(shell("other", "echo fine")).Close()
 					l.adopt()
 					aside := filepath.Join(l.root, badPrefix+"r")
 					waitFor(t, "the end", func() bool {
-						return l.ended("beside") && (l.ended("r") && !exists(d.Path()) || exists(aside))
+						return l.ended("other") && (l.ended("r") && !exists(d.Path()) || exists(aside))
 					})
 					if !exists(aside) {
 						l.exit("r") // there is one, and it is the last entry
@@ -72,8 +77,8 @@ func TestTornRunDirectoryAffectsNoOtherRun(t *testing.T) {
 					if want := 1; ended && times > 0 && file != startedFile || times > want {
 						t.Errorf("the agent was started %d times", times)
 					}
-					if l.output("beside") != "fine\n" {
-						t.Errorf("the run beside it has %q", l.output("beside"))
+					if l.output("other") != "fine\n" {
+						t.Errorf("the other run has %q", l.output("other"))
 					}
 				})
 			}
@@ -100,7 +105,7 @@ func TestIncompleteDirectoryIsNoRun(t *testing.T) {
 		for n := range steps {
 			t.Run(fmt.Sprintf("%s %d", prefix, n), func(t *testing.T) {
 				t.Parallel()
-				l := newLab(t)
+				l := newFixture(t)
 				left := filepath.Join(l.root, prefix+"r")
 				for _, step := range steps[:n+1] {
 					if err := step(left); err != nil {

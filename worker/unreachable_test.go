@@ -28,21 +28,21 @@ func TestAgentWhoseShimDiedEndsWhileTheLogIsUnreachable(t *testing.T) {
 		for _, when := range []string{"at an append", "at the start of the next worker"} {
 			t.Run(test.name+" "+when, func(t *testing.T) {
 				t.Parallel()
-				l := newLab(t)
+				l := newFixture(t)
 				script := "while :; do echo line; sleep 0.01; done"
 				if test.limits.Grace > 0 {
 					script = "trap '' TERM; " + script
 				}
-				spec := shell("r", tells+script)
+				spec := shell("r", recordPIDs+script)
 				spec.Dir, spec.Limits = t.TempDir(), test.limits
-				ends(t, filepath.Join(spec.Dir, "agent"))
+				killAtEnd(t, filepath.Join(spec.Dir, "agent"))
 
 				d := l.create(spec)
 				ctx, stop := context.WithCancel(t.Context())
 				r, done := l.driven(ctx, d)
 				l.await("r", "line")
 				back := make(chan struct{})
-				l.logs.setAway(back)
+				l.logs.setBlocked(back)
 				if when != "at an append" {
 					stop()
 					if res := <-done; !errors.Is(res.err, context.Canceled) {

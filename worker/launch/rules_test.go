@@ -76,19 +76,22 @@ func TestWorkingDirectory(t *testing.T) {
 	}{
 		{name: "none given", start: "work/sub", want: "work/sub"},
 		{name: "none given, by a link", start: "root/in", want: "work/sub/deep"},
-		{name: "none given, start is not in a root", start: "other", roots: work, wrong: "none given, and the worker's own is not in a directory that this worker allows"},
+		{name: "none given, start is not in a root", start: "other", roots: work,
+			wrong: "none given, and the worker's own is not in a directory that this worker allows"},
 		{name: "none given, start is gone", start: "gone", wrong: "none given, and the worker's own does not exist"},
 		{name: "below the start", start: "work", dir: "work/sub", want: "work/sub"},
 		{name: "below home", start: "work", dir: "home/me", want: "home/me"},
 		{name: "above the start", start: "work/sub", dir: "work", wrong: "is not in a directory"},
-		{name: "roots take the place of the start", start: "other", roots: work, dir: "other", wrong: "is not in a directory"},
+		{name: "roots take the place of the start", start: "other", roots: work, dir: "other",
+			wrong: "is not in a directory"},
 		{name: "roots take the place of home", start: "work", roots: work, dir: "home/me", wrong: "is not in a directory"},
 		{name: "the root itself", start: "other", roots: work, dir: "work", want: "work"},
 		{name: "unclean", start: "other", roots: work, dir: "work//sub/./deep/", want: "work/sub/deep"},
 		{name: "a second root", start: "other", roots: []string{"gone", "work"}, dir: "work/sub", want: "work/sub"},
 		{name: "a root that is a link", start: "other", roots: []string{"root"}, dir: "work/sub", want: "work/sub"},
 		{name: "through a root that is a link", start: "other", roots: work, dir: "root/sub", want: "work/sub"},
-		{name: "same beginning, another directory", start: "other", roots: work, dir: "work-not", wrong: "is not in a directory"},
+		{name: "same beginning, another directory", start: "other", roots: work, dir: "work-not",
+			wrong: "is not in a directory"},
 		{name: "two dots that are a name", start: "other", roots: work, dir: "work/..odd", want: "work/..odd"},
 		{name: "two dots that lead out", start: "other", roots: work, dir: "work/../other", wrong: "is not in a directory"},
 		{name: "two dots behind a link", start: "other", roots: work, dir: "work/in/..", want: "work/sub"},
@@ -110,8 +113,10 @@ func TestWorkingDirectory(t *testing.T) {
 		{name: "started in a link to /", start: "everything", dir: "work", wrong: "is not in a directory"},
 		{name: "started in /, home allowed", start: "/", dir: "home/me", want: "home/me"},
 		{name: "all of it when asked", start: "work", roots: []string{"/"}, dir: "other", want: "other"},
-		{name: "a relative root allows nothing", start: "work", roots: []string{"."}, dir: "work", wrong: "is not in a directory"},
-		{name: "an empty root allows nothing", start: "work", roots: []string{""}, dir: "work", wrong: "is not in a directory"},
+		{name: "a relative root allows nothing", start: "work", roots: []string{"."}, dir: "work",
+			wrong: "is not in a directory"},
+		{name: "an empty root allows nothing", start: "work", roots: []string{""}, dir: "work",
+			wrong: "is not in a directory"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			path := func(s string) string {
@@ -125,7 +130,8 @@ func TestWorkingDirectory(t *testing.T) {
 				rules.Roots = append(rules.Roots, path(root))
 			}
 			early := rules.Outside(runs.Task{Dir: path(row.dir)})
-			if want := strings.HasSuffix(row.wrong, "is not in a directory") || strings.HasSuffix(row.wrong, "that this worker allows"); (early != nil) != want {
+			if want := strings.HasSuffix(row.wrong, "is not in a directory") ||
+				strings.HasSuffix(row.wrong, "that this worker allows"); (early != nil) != want {
 				t.Errorf("before submission: %v, want an error: %t", early, want)
 			}
 			got, err := rules.Directory(runs.Task{Dir: path(row.dir)})
@@ -136,7 +142,8 @@ func TestWorkingDirectory(t *testing.T) {
 				return
 			}
 			var field *runs.FieldError
-			if !errors.As(err, &field) || field.Field != "workingDir" || !strings.HasPrefix(field.Problem, row.wrong) || got != "" {
+			if !errors.As(err, &field) || field.Field != "workingDir" || !strings.HasPrefix(field.Problem, row.wrong) ||
+				got != "" {
 				t.Errorf("got %q, %v; want workingDir: %s", got, err, row.wrong)
 			} else if strings.Contains(err.Error(), base) {
 				t.Errorf("the error quotes a path: %v", err)
@@ -172,7 +179,8 @@ func TestUnreachableDirectoryIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(inner), 0o755) })
-	if got, err := (launch.Rules{Dir: base}).Directory(runs.Task{Dir: inner}); err == nil || !strings.Contains(err.Error(), "permission denied") {
+	if got, err := (launch.Rules{Dir: base}).Directory(runs.Task{Dir: inner}); err == nil ||
+		!strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("got %q, %v; want permission denied", got, err)
 	}
 }
