@@ -1,20 +1,20 @@
-// Package bridge answers requests that programs leave as files: a program
-// writes .agent-request*.json and ends with the status 42, the bridge has an
-// agent do it and writes .agent-response*.json beside it, and the program,
-// started again, goes on from there.
+// Package bridge answers requests that programs leave as files. A program
+// writes .agent-request*.json and exits with status 42. The bridge runs an
+// agent for the request and writes .agent-response*.json next to it. The
+// program is started again and continues with the answer.
 //
 //	request ─▶ claimed ─▶ run ─▶ answer on disk ─▶ answered ─▶ response ─▶ request removed
-//	           (journal)         (temporary name)  (journal)   (rename)
+//	          (journal)         (temporary name)  (journal)   (rename)
 //
-// A request id is answered once. After a kill at any point the next bridge on
-// the same state and directory goes on where the last one was: the run's id is
-// in the journal before the run is submitted, and the answer is on the disk
-// before the journal says so, so from then on the temporary name tells whether
-// readers have seen it. A response that somebody else writes meanwhile stays,
-// and the run is told of it.
+// A request id is answered once. After a kill at any point, the next bridge
+// with the same state and directory resumes: the run id is in the journal
+// before the run is submitted, and the answer is on disk before the journal
+// records it. From then on, the temporary name tells whether readers have seen
+// the answer. If another program writes a response meanwhile, the bridge keeps
+// it and notifies the run.
 //
-// It reads files of its own user or root only, follows no symbolic link, and
-// logs nothing of what requests and responses say.
+// The bridge reads only files of its own user or root, follows no symbolic
+// links, and does not log the content of requests and responses.
 package bridge
 
 import (
@@ -28,34 +28,34 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Job is a request as a [Runner] gets it.
+// Job is a request for a [Runner].
 type Job struct {
-	Run     string // id of the run, which the runner must keep
+	Run     string // id that the run must get
 	Prompt  string
 	Model   string        // "": the agent's own choice
-	Timeout time.Duration // what is left of the request's time
+	Timeout time.Duration // rest of the request's timeout
 	Labels  map[string]string
 }
 
-// Runner has runs done. A bridge calls its methods from several goroutines.
+// Runner executes runs. A bridge calls its methods from several goroutines.
 type Runner interface {
-	// Submit has a job done. One whose run is known already is no error. A
-	// [RefusedError] says that it never will be done; after other errors the
-	// bridge tries again, until the request's time is over.
+	// Submit starts a job. It is no error if the run is known already. A
+	// [RefusedError] is final; after any other error the bridge retries until the
+	// timeout of the request.
 	Submit(ctx context.Context, j Job) error
-	// Wait returns what came of a run, once it has ended.
+	// Wait waits for the end of a run and returns its outcome.
 	Wait(ctx context.Context, run string) (Outcome, error)
-	// Cancel has a run end. One that has ended, or that nobody knows, is no
-	// error.
+	// Cancel ends a run. It is no error if the run has ended or is unknown.
 	Cancel(ctx context.Context, run, reason string) error
-	// Expire is Cancel for a run whose time is over.
+	// Expire is Cancel for a run whose timeout has passed.
 	Expire(ctx context.Context, run string) error
-	// Overtaken is Cancel for a run whose request somebody else has answered,
-	// and says with what.
+	// Overtaken is Cancel for a run whose request another program has answered with
+	// o.
 	Overtaken(ctx context.Context, run string, o Outcome) error
 }
 
-// RefusedError says why a job cannot be done, for the one who asked.
+// RefusedError says why a job cannot be executed, in a text for the requesting
+// program.
 type RefusedError struct{ Why string }
 
 func (e *RefusedError) Error() string { return e.Why }
@@ -63,24 +63,24 @@ func (e *RefusedError) Error() string { return e.Why }
 // Dir is a directory to watch.
 type Dir struct {
 	Path string
-	Must bool // it must be there when the bridge starts; others are waited for
+	Must bool // the directory must exist when the bridge starts; else the bridge waits for it
 }
 
-// Config is what a [Bridge] needs. Where a duration is 0, its default holds.
+// Config configures a [Bridge]. A duration of 0 means its default.
 type Config struct {
 	Dirs   []Dir
-	State  string // directory of what the bridge remembers
+	State  string // directory of the journals
 	Runner Runner
 
-	MaxTimeout time.Duration // most time that a request gets; 0: as much as it asks for
-	MaxAtOnce  int           // requests of one directory that are done at a time; default 16
+	MaxTimeout time.Duration // maximum of a request's timeout; 0: no maximum
+	MaxAtOnce  int           // requests of one directory that are processed at a time; default 16
 
-	Poll     time.Duration // between looks without news from the file system; default 2 s
-	Patience time.Duration // how long a file may be no request yet; default 30 s
-	Settle   time.Duration // how long a request must be gone to be withdrawn; default 2 s
-	Retry    time.Duration // pause after what went wrong; default 1 s
+	Poll     time.Duration // interval between scans without file notifications; default 2 s
+	Patience time.Duration // how long an invalid file may stay unchanged before it is moved aside; default 30 s
+	Settle   time.Duration // how long a request file must be missing before the request is withdrawn; default 2 s
+	Retry    time.Duration // delay after an error; default 1 s
 
-	Ready func()      // called once all directories that must be there are watched
+	Ready func()      // called once all directories with Must are watched
 	Log   *zap.Logger // default: none
 }
 
@@ -88,15 +88,18 @@ type Config struct {
 type Bridge struct {
 	cfg  Config
 	log  *zap.Logger
-	step func(at string) // for tests: told of each step that a crash can follow
+	step func(at string) // for tests: called after each step that a crash can follow
 }
 
-// New returns a bridge. It touches no file before Run.
+// New returns a bridge. It opens no file before Run.
 func New(cfg Config) *Bridge {
 	for _, d := range []struct {
 		value *time.Duration
 		usual time.Duration
-	}{{&cfg.Poll, 2 * time.Second}, {&cfg.Patience, 30 * time.Second}, {&cfg.Settle, 2 * time.Second}, {&cfg.Retry, time.Second}} {
+	}{
+		{&cfg.Poll, 2 * time.Second}, {&cfg.Patience, 30 * time.Second},
+		{&cfg.Settle, 2 * time.Second}, {&cfg.Retry, time.Second},
+	} {
 		if *d.value <= 0 {
 			*d.value = d.usual
 		}
@@ -110,13 +113,14 @@ func New(cfg Config) *Bridge {
 	return &Bridge{cfg: cfg, log: cfg.Log.Named("bridge"), step: func(string) {}}
 }
 
-// Run answers requests until ctx ends; then it returns nil. Runs that work go
-// on, and the next bridge has their answers. The error says that a directory
-// is not there, or another bridge's, or that nothing can be remembered.
+// Run answers requests until ctx ends, then it returns nil. Unfinished runs
+// continue, and the next bridge answers their requests. The error reports a
+// missing directory, a directory that another bridge watches, or an unusable
+// journal.
 func (b *Bridge) Run(ctx context.Context) error {
-	var folders []*folder
+	var watchers []*dirWatcher
 	defer func() {
-		for _, f := range folders {
+		for _, f := range watchers {
 			f.close()
 		}
 	}()
@@ -134,8 +138,8 @@ func (b *Bridge) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f := newFolder(b, path, j)
-		folders = append(folders, f)
+		f := newDirWatcher(b, path, j)
+		watchers = append(watchers, f)
 		if err := f.open(); errors.Is(err, errBusy) || err != nil && d.Must {
 			return fmt.Errorf("directory %s: %w", path, err)
 		}
@@ -144,7 +148,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		b.cfg.Ready()
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, f := range folders {
+	for _, f := range watchers {
 		group.Go(func() error { return f.run(ctx) })
 	}
 	return group.Wait()

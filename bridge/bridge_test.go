@@ -22,7 +22,7 @@ const (
 
 func TestRequestIsAnsweredAndRemoved(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	const said = `{"sections": ["<a> & \"b\""], "rule": "✅  x"}`
 	l.request(request, "id-1", "say "+said)
@@ -41,9 +41,9 @@ func TestRequestIsAnsweredAndRemoved(t *testing.T) {
 	l.until("nothing else is left", func() bool { return slices.Equal(l.names(l.dir), []string{response}) })
 }
 
-func TestPhasesHaveFilesOfTheirOwn(t *testing.T) {
+func TestPhasesHaveSeparateFiles(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.request(".agent-request-phase1.json", "id-1", "say one")
 	l.request(".agent-request-phase5.json", "id-5", "say five")
 	l.start(l.config())
@@ -55,40 +55,49 @@ func TestPhasesHaveFilesOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWrongIsTheAnswer(t *testing.T) {
+func TestErrorsAreAnswered(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		body, status, kind, message string
 	}{
-		"the agent fails":   {`{"request_id":"x","prompt":"fail"}`, "error", TypeInvocation, "the agent failed (exit status 3)"},
-		"refused":           {`{"request_id":"x","prompt":"refuse"}`, "error", TypeInvocation, "this is not allowed here"},
-		"time over":         {`{"request_id":"x","prompt":"hang","timeout_seconds":0.2}`, "timeout", TypeTimeout, "Agent execution timeout after 0.2 seconds"},
-		"capped":            {`{"request_id":"x","prompt":"hang","timeout_seconds":999999}`, "timeout", TypeTimeout, "Agent execution timeout after 1 seconds"},
-		"never taken":       {`{"request_id":"x","prompt":"away","timeout_seconds":0.2}`, "timeout", TypeTimeout, "Agent execution timeout after 0.2 seconds"},
-		"no prompt":         {`{"request_id":"x"}`, "error", TypeInvocation, "invalid request: prompt: must be text that is not blank"},
-		"types that matter": {`{"request_id":"x","prompt":7,"timeout_seconds":"2","model":[]}`, "error", TypeInvocation, "invalid request: prompt: must be text that is not blank; timeout_seconds: must be a number above 0; model: must be text or null"},
+		"the agent fails": {`{"request_id":"x","prompt":"fail"}`, "error", TypeInvocation,
+			"the agent failed (exit status 3)"},
+		"refused": {`{"request_id":"x","prompt":"refuse"}`, "error", TypeInvocation, "this is not allowed here"},
+		"time over": {`{"request_id":"x","prompt":"hang","timeout_seconds":0.2}`, "timeout", TypeTimeout,
+			"Agent execution timeout after 0.2 seconds"},
+		"capped": {`{"request_id":"x","prompt":"hang","timeout_seconds":999999}`, "timeout", TypeTimeout,
+			"Agent execution timeout after 1 seconds"},
+		"never taken": {`{"request_id":"x","prompt":"away","timeout_seconds":0.2}`, "timeout", TypeTimeout,
+			"Agent execution timeout after 0.2 seconds"},
+		"no prompt": {`{"request_id":"x"}`, "error", TypeInvocation,
+			"invalid request: prompt: must be text that is not blank"},
+		"types that matter": {`{"request_id":"x","prompt":7,"timeout_seconds":"2","model":[]}`, "error", TypeInvocation,
+			"invalid request: prompt: must be text that is not blank; timeout_seconds: must be a number above 0; " +
+				"model: must be text or null"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			c := l.config()
 			c.MaxTimeout = time.Second
 			l.start(c)
 			l.write(request, tt.body)
 			r := l.response(response)
-			if r["status"] != tt.status || r["error_type"] != tt.kind || r["error_message"] != tt.message || r["response"] != nil {
+			if r["status"] != tt.status || r["error_type"] != tt.kind || r["error_message"] != tt.message ||
+				r["response"] != nil {
 				t.Errorf("got %v", r)
 			}
 			l.removed()
 			if strings.Contains(tt.body, "hang") {
-				l.until("the run is cancelled", func() bool { return strings.HasSuffix(strings.Join(l.names(l.runs), " "), ".cancelled") })
+				l.until("the run is cancelled",
+					func() bool { return strings.HasSuffix(strings.Join(l.names(l.runs), " "), ".cancelled") })
 			}
 		})
 	}
 }
 
-func TestAnswerOfTheLastMomentCounts(t *testing.T) {
+func TestLateAnswerCounts(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	l.write(request, `{"request_id":"x","prompt":"hang late","timeout_seconds":2}`)
 	if r := l.response(response); r["status"] != "success" || r["response"] != "late" {
@@ -96,11 +105,11 @@ func TestAnswerOfTheLastMomentCounts(t *testing.T) {
 	}
 }
 
-// An error that somebody answered with, and was told that it counts, is the
-// answer as much as a text is.
-func TestErrorOfTheLastMomentCounts(t *testing.T) {
+// An error of an external agent that was told that its error is accepted is
+// the answer, like a text.
+func TestLateErrorCounts(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	l.write(request, `{"request_id":"x","prompt":"hang taken","timeout_seconds":2}`)
 	if r := l.response(response); r["status"] != "error" || r["error_message"] != "nobody knows" {
@@ -108,20 +117,26 @@ func TestErrorOfTheLastMomentCounts(t *testing.T) {
 	}
 }
 
-// Somebody else writes the response, and removes the request or leaves it. The
-// run learns of it, and the file stays as it is.
-func TestAnswerOfSomebodyElseEndsTheRun(t *testing.T) {
+// Another program writes the response, and removes the request or keeps it.
+// The run is notified, and the response file stays unchanged.
+func TestResponseOfAnotherProgramEndsTheRun(t *testing.T) {
 	t.Parallel()
-	const good = `{"request_id":"id-1","version":"1.0","status":"success","response":"by hand","error_message":null,"error_type":null,` +
+	const good = `{"request_id":"id-1","version":"1.0","status":"success","response":"by hand",` +
+		`"error_message":null,"error_type":null,` +
 		`"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":12.7,"metadata":{}}`
-	for name, tt := range map[string]struct{ written, told string }{
-		"a response":                  {good, "success by hand"},
-		"an error":                    {strings.NewReplacer("success", "error", `"by hand"`, "null", `"error_message":null`, `"error_message":"no"`).Replace(good), "error no"},
-		"no response by the contract": {`{"request_id":"id-1","result":"x"}`, "error what somebody else wrote is no response by the contract"},
+	for name, tt := range map[string]struct{ written, notified string }{
+		"a response": {good, "success by hand"},
+		"an error": {
+			strings.NewReplacer("success", "error", `"by hand"`, "null", `"error_message":null`, `"error_message":"no"`).
+				Replace(good),
+			"error no",
+		},
+		"no response by the contract": {`{"request_id":"id-1","result":"x"}`,
+			"error what somebody else wrote is no response by the contract"},
 	} {
 		for _, removed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/removed=%v", name, removed), func(t *testing.T) {
-				l := newLab(t)
+				l := newFixture(t)
 				l.start(l.config())
 				l.request(request, "id-1", "hang")
 				l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
@@ -131,10 +146,11 @@ func TestAnswerOfSomebodyElseEndsTheRun(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				l.until("the run is told, and the request gone", func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
+				l.until("the run is notified, and the request gone",
+					func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
 				run := l.names(l.runs)[0]
-				if b, err := os.ReadFile(filepath.Join(l.runs, run+".overtaken")); err != nil || string(b) != tt.told {
-					t.Errorf("told %q, %v", b, err)
+				if b, err := os.ReadFile(filepath.Join(l.runs, run+".overtaken")); err != nil || string(b) != tt.notified {
+					t.Errorf("notified with %q, %v", b, err)
 				}
 				if b, err := os.ReadFile(l.path(response)); err != nil || string(b) != tt.written {
 					t.Errorf("the response is %q, %v", b, err)
@@ -144,9 +160,9 @@ func TestAnswerOfSomebodyElseEndsTheRun(t *testing.T) {
 	}
 }
 
-func TestHalfARequestIsWaitedFor(t *testing.T) {
+func TestIncompleteRequestIsNotMovedAside(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	c := l.config()
 	c.Patience = time.Hour
 	l.start(c)
@@ -165,17 +181,18 @@ func TestHalfARequestIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestNoRequestIsMovedAsideWithTheReason(t *testing.T) {
+func TestInvalidRequestIsMovedAsideWithTheReason(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ body, why string }{
 		"no JSON": {`{"request_id": "id-1", "prompt`, "it is not a JSON object\n"},
 		"empty":   {"", "it is not a JSON object\n"},
 		"null":    {"null", "it is not a JSON object\n"},
 		"no id":   {`{"prompt": "say x"}`, "its request_id is not text of 1 to 128 bytes\n"},
-		"huge":    {strings.Repeat(" ", MaxRequest) + `{"request_id": "x", "prompt": "y"}`, "it has more than 1048576 bytes\n"},
+		"huge": {strings.Repeat(" ", MaxRequest) + `{"request_id": "x", "prompt": "y"}`,
+			"it has more than 1048576 bytes\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			l.start(l.config())
 			l.write(request, tt.body)
 			l.until("it is moved", func() bool { return !l.has(request) })
@@ -184,7 +201,7 @@ func TestNoRequestIsMovedAsideWithTheReason(t *testing.T) {
 				t.Fatalf("left: %q", names)
 			}
 			if b, err := os.ReadFile(l.path(names[0])); err != nil || string(b) != tt.body {
-				t.Errorf("what was moved is not what was there (%v)", err)
+				t.Errorf("the moved file has other content (%v)", err)
 			}
 			if b, err := os.ReadFile(l.path(names[1])); err != nil || string(b) != tt.why {
 				t.Errorf("the reason is %q, %v", b, err)
@@ -195,7 +212,7 @@ func TestNoRequestIsMovedAsideWithTheReason(t *testing.T) {
 
 func TestNewRequestReplacesAWaitingOne(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	l.request(request, "old", "hang")
 	l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
@@ -208,7 +225,7 @@ func TestNewRequestReplacesAWaitingOne(t *testing.T) {
 
 func TestNewRequestReplacesOneFromBeforeARestart(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	stop := l.start(l.config())
 	l.request(request, "old", "hang")
 	l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
@@ -221,10 +238,10 @@ func TestNewRequestReplacesOneFromBeforeARestart(t *testing.T) {
 	l.until("the old run is cancelled", func() bool { return len(l.names(l.runs)) == 3 })
 }
 
-func TestRequestThatIsGoneIsGivenUp(t *testing.T) {
+func TestMissingRequestIsAbandoned(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
-		l := newLab(t)
+		l := newFixture(t)
 		stop := l.start(l.config())
 		l.request(request, "id-1", "hang")
 		l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
@@ -246,9 +263,11 @@ func TestRequestThatIsGoneIsGivenUp(t *testing.T) {
 
 func TestStaleResponseIsMovedAside(t *testing.T) {
 	t.Parallel()
-	for name, old := range map[string]string{"another id": `{"request_id":"old","response":"x"}`, "no JSON": "{", "huge": strings.Repeat(" ", 1<<10)} {
+	for name, old := range map[string]string{
+		"another id": `{"request_id":"old","response":"x"}`, "no JSON": "{", "huge": strings.Repeat(" ", 1<<10),
+	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			l.write(response, old)
 			l.request(request, "id-1", "say x")
 			l.start(l.config())
@@ -267,11 +286,11 @@ func TestStaleResponseIsMovedAside(t *testing.T) {
 	}
 }
 
-// A response may be there already: of a bridge with other state, or of somebody
-// who answered by hand.
-func TestAnswerOfSomebodyElseStays(t *testing.T) {
+// The response may exist already, written by a bridge with another state or by
+// hand.
+func TestResponseOfAnotherProgramStays(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	const mine = `{"request_id":"id-1","mine":true}`
 	l.write(response, mine)
 	l.request(request, "id-1", "say x")
@@ -287,7 +306,7 @@ func TestAnswerOfSomebodyElseStays(t *testing.T) {
 
 func TestAnIDIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	l.request(request, "id-1", "say x")
 	l.removed()
@@ -301,9 +320,9 @@ func TestAnIDIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-func TestLinksAndPipesAreLeftAlone(t *testing.T) {
+func TestLinksAndPipesAreIgnored(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	outside := filepath.Join(t.TempDir(), "secret.json")
 	if err := os.WriteFile(outside, []byte(`{"request_id":"x","prompt":"say x"}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -318,7 +337,7 @@ func TestLinksAndPipesAreLeftAlone(t *testing.T) {
 	if err := syscall.Mkfifo(l.path(".agent-request-c.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(outside, l.path(response)); err != nil { // where an answer goes
+	if err := os.Symlink(outside, l.path(response)); err != nil { // at the path of the response
 		t.Fatal(err)
 	}
 	before := l.names(l.dir)
@@ -326,25 +345,25 @@ func TestLinksAndPipesAreLeftAlone(t *testing.T) {
 	l.request(request, "id-1", "say x")
 	l.removed()
 	if info, err := os.Lstat(l.path(response)); err != nil || !info.Mode().IsRegular() {
-		t.Errorf("the response: %v, %v", info, err)
+		t.Errorf("the response file: %v, %v", info, err)
 	}
 	if b, err := os.ReadFile(outside); err != nil || !strings.Contains(string(b), "say x") {
-		t.Errorf("what the link leads to is %q, %v", b, err)
+		t.Errorf("the target of the link is %q, %v", b, err)
 	}
 	if len(l.names(l.runs)) != 1 || len(l.names(l.dir)) != len(before)+1 {
 		t.Errorf("runs %q, files %q", l.names(l.runs), l.names(l.dir))
 	}
 }
 
-func TestDirectoryMayComeLater(t *testing.T) {
+func TestDirectoryMayBeCreatedLater(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	if err := os.Rename(l.dir, l.dir+".not-yet"); err != nil {
 		t.Fatal(err)
 	}
 	c := l.config()
 	if err := New(c).Run(t.Context()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a directory that must be there: %v", err)
+		t.Errorf("a missing directory with Must: %v", err)
 	}
 	c.Dirs[0].Must = false
 	l.start(c)
@@ -355,9 +374,9 @@ func TestDirectoryMayComeLater(t *testing.T) {
 	l.response(response)
 }
 
-func TestOneBridgeADirectory(t *testing.T) {
+func TestOneBridgePerDirectory(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	stop := l.start(l.config())
 	if err := New(l.config()).Run(t.Context()); !errors.Is(err, errBusy) {
 		t.Errorf("a second bridge: %v", err)
@@ -371,15 +390,15 @@ func TestOneBridgeADirectory(t *testing.T) {
 	}
 }
 
-func TestLogsSayNothingOfWhatWasSaid(t *testing.T) {
+func TestLogsAndJournalHoldNoContent(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	c := l.config()
 	l.start(c)
 	l.request(request, "id-1", "say SENTINEL")
 	l.request(".agent-request-2.json", "id-2", "fail")
 	l.write(".agent-request-3.json", `{"prompt":"SENTINEL`)
-	l.until("all are done", func() bool {
+	l.until("all are processed", func() bool {
 		return !l.has(request) && !l.has(".agent-request-2.json") && !l.has(".agent-request-3.json")
 	})
 	l.until("all is logged", func() bool { return l.logs.Len() >= 5 })
@@ -399,7 +418,7 @@ func TestLogsSayNothingOfWhatWasSaid(t *testing.T) {
 
 func TestDirectoryIsFollowedByItsPath(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.start(l.config())
 	l.request(request, "old", "hang")
 	l.until("it is submitted", func() bool { return len(l.names(l.runs)) == 1 })
@@ -419,9 +438,9 @@ func TestDirectoryIsFollowedByItsPath(t *testing.T) {
 	}
 }
 
-func TestAnswerThatNobodyWaitsForIsNotGiven(t *testing.T) {
+func TestAnswerToAMissingRequestIsDropped(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.request(request, "old", "say old")
 	l.crash("answered")
 	l.request(request, "new", "say new")
@@ -433,22 +452,22 @@ func TestAnswerThatNobodyWaitsForIsNotGiven(t *testing.T) {
 	l.until("nothing else is left", func() bool { return slices.Equal(l.names(l.dir), []string{response}) })
 }
 
-// A process that is being started holds a copy of every open file until it runs
-// its program. The lock of a directory does not wait for that.
+// A child process that is being started has copies of all descriptors. The
+// lock of a directory must not wait for its exec.
 func TestDirectoryIsFreeOnceItIsClosed(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	first, err := openPlace(l.dir)
+	l := newFixture(t)
+	first, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inherited, err := unix.Dup(int(first.dir.Fd()))
+	inherited, err := unix.Dup(int(first.lock.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(inherited)
 	first.close()
-	second, err := openPlace(l.dir)
+	second, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -457,21 +476,21 @@ func TestDirectoryIsFreeOnceItIsClosed(t *testing.T) {
 
 func TestOnlyTheNewestAreKeptAside(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	p, err := openPlace(l.dir)
+	l := newFixture(t)
+	p, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
 	l.write("mine.json.bad-1", "")
-	for i := range 3 * maxAside {
+	for i := range 3 * maxQuarantined {
 		l.write(request, "")
-		if _, err := p.aside(request, "bad", "why", time.UnixMilli(int64(i))); err != nil {
+		if _, err := p.quarantine(request, "bad", "why", time.UnixMilli(int64(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(l.names(l.dir)); n != 2*maxAside+1 {
-		t.Errorf("%d files are left, want %d", n, 2*maxAside+1)
+	if n := len(l.names(l.dir)); n != 2*maxQuarantined+1 {
+		t.Errorf("%d files are left, want %d", n, 2*maxQuarantined+1)
 	}
 	if !l.has(request+".bad-19700101T000000095Z") || l.has(request+".bad-19700101T000000001Z") {
 		t.Errorf("left: %q", l.names(l.dir))
@@ -486,7 +505,9 @@ func TestJournalForgetsTheOldest(t *testing.T) {
 	}
 	now := time.Now().UnixMilli()
 	long := time.UnixMilli(now).Add(-remembered - time.Hour).UnixMilli()
-	for id, e := range map[string]entry{"old": {At: long, Answered: long}, "open": {At: long}, "new": {At: now, Answered: now}} {
+	for id, e := range map[string]entry{
+		"old": {At: long, Answered: long}, "open": {At: long}, "new": {At: now, Answered: now},
+	} {
 		e.ID, e.Name, e.Run = id, request, "T-local-1"
 		if err := j.put(e); err != nil {
 			t.Fatal(err)

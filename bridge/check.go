@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxResponse is the most bytes of a response file.
+// MaxResponse is the maximum size of a response file in bytes.
 const MaxResponse = 32 << 20
 
-// responseFields are the fields of a response and the JSON types they may have.
+// responseFields are the fields of a response and their JSON types.
 var responseFields = []struct {
 	name  string
 	types []string
@@ -30,8 +30,8 @@ var responseFields = []struct {
 	{"metadata", []string{"object"}},
 }
 
-// Check names every mistake of a response file by the contract. None means
-// that a reader which takes exactly the nine fields takes it.
+// Check returns all violations of the contract in a response file. There are
+// none if a reader that accepts exactly the nine fields can read it.
 func Check(b []byte) []string {
 	if len(b) > MaxResponse {
 		return []string{fmt.Sprintf("the file has more than %d bytes", MaxResponse)}
@@ -43,12 +43,12 @@ func Check(b []byte) []string {
 	if json.Unmarshal(b, &field) != nil || field == nil {
 		return []string{"the file is not a JSON object"}
 	}
-	mistakes := repeated(b)
+	mistakes := duplicates(b)
 	for _, f := range responseFields {
-		raw, there := field[f.name]
+		raw, present := field[f.name]
 		delete(field, f.name)
 		switch kind := kindOf(raw); {
-		case !there:
+		case !present:
 			text := f.name + ": is missing"
 			if _, result := field["result"]; result && f.name == "response" {
 				text += `; it must be called "response", not "result"`
@@ -67,10 +67,10 @@ func Check(b []byte) []string {
 	for _, name := range slices.Sorted(maps.Keys(field)) {
 		mistakes = append(mistakes, fmt.Sprintf("%.64q: is not a field of a response", name))
 	}
-	return append(mistakes, together(b)...)
+	return append(mistakes, contradictions(b)...)
 }
 
-// valueOf says what is wrong with the value of a field whose type is right.
+// valueOf returns the errors in the value of a field whose type is valid.
 func valueOf(name string, raw json.RawMessage) []string {
 	text, _ := textOf(raw)
 	switch name {
@@ -98,15 +98,15 @@ func valueOf(name string, raw json.RawMessage) []string {
 	return nil
 }
 
-// isTime reports whether s is a time as Python's isoformat writes it, or with
-// a Z.
+// isTime reports whether s is a time in the format of Python's isoformat, or
+// with a Z.
 func isTime(s string) bool {
 	_, err := time.Parse(time.RFC3339Nano, strings.Replace(s, " ", "T", 1))
 	return err == nil
 }
 
-// together says which fields contradict each other.
-func together(b []byte) []string {
+// contradictions returns the errors in combinations of fields.
+func contradictions(b []byte) []string {
 	var r struct {
 		Status   any `json:"status"`
 		Response any `json:"response"`
@@ -136,8 +136,9 @@ func together(b []byte) []string {
 	return mistakes
 }
 
-// repeated names the fields that b, an object, has more than once.
-func repeated(b []byte) []string {
+// duplicates returns an error for each field that occurs more than once in the
+// object b.
+func duplicates(b []byte) []string {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if _, err := d.Token(); err != nil {
 		return nil
@@ -160,7 +161,7 @@ func repeated(b []byte) []string {
 	return mistakes
 }
 
-// kindOf is the JSON type of a value, "" for none.
+// kindOf returns the JSON type of a value, or "" for none.
 func kindOf(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return ""

@@ -16,17 +16,17 @@ func values(m map[string]any) (all []string) {
 	return all
 }
 
-// steps are all that a kill can follow.
+// steps are the steps that a kill can follow.
 var steps = []string{"claimed", "submitted", "ended", "written", "answered", "published", "taken", "removed"}
 
-// Whatever the moment of a kill -9, the request is run once, and its reader
-// gets one answer: one that takes it as soon as it is there, too.
+// After a kill at any step, the request is run once and its reader gets one
+// answer, even a reader that takes the response as soon as it exists.
 func TestKilledAnywhereItAnswersOnce(t *testing.T) {
 	t.Parallel()
 	for _, step := range steps {
 		for _, eager := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/eager=%v", step, eager), func(t *testing.T) {
-				l := newLab(t)
+				l := newFixture(t)
 				l.request(request, "id-1", "say x")
 				l.crash(step)
 				answers := 0
@@ -55,10 +55,10 @@ func TestKilledAnywhereItAnswersOnce(t *testing.T) {
 	}
 }
 
-// The same, killed once at every step, one after another.
+// The bridge is killed at every step, one after the other.
 func TestKilledEverywhereItAnswersOnce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.request(request, "id-1", "say x")
 	for _, step := range []string{"claimed", "submitted", "ended", "written", "answered"} {
 		l.crash(step)
@@ -70,15 +70,15 @@ func TestKilledEverywhereItAnswersOnce(t *testing.T) {
 	}
 }
 
-// The same with a response that somebody else writes: it is read once, and the
-// run is told of it.
-func TestKilledWhileSomebodyElseAnswers(t *testing.T) {
+// Another program writes a response, the bridge is killed at any step: the
+// response is read once, and the run is notified.
+func TestKilledWhileAnotherProgramAnswers(t *testing.T) {
 	t.Parallel()
 	const mine = `{"request_id":"id-1","mine":true}`
 	for _, step := range []string{"submitted", "overtaken", "answered", "taken"} {
 		for _, removed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/removed=%v", step, removed), func(t *testing.T) {
-				l := newLab(t)
+				l := newFixture(t)
 				l.request(request, "id-1", "hang")
 				l.crash("submitted")
 				l.write(response, mine)
@@ -91,7 +91,8 @@ func TestKilledWhileSomebodyElseAnswers(t *testing.T) {
 					}
 				}
 				l.start(l.config())
-				l.until("the run is told, and the request gone", func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
+				l.until("the run is notified, and the request gone",
+					func() bool { return len(l.names(l.runs)) == 2 && slices.Equal(l.names(l.dir), []string{response}) })
 				if b, err := os.ReadFile(l.path(response)); err != nil || string(b) != mine {
 					t.Errorf("the response is %q, %v", b, err)
 				}
@@ -100,27 +101,29 @@ func TestKilledWhileSomebodyElseAnswers(t *testing.T) {
 	}
 }
 
-// A newer request that came while the old one was being removed is put back.
+// A newer request that was written while the old one was being removed is
+// restored.
 func TestKilledWhileRemovingANewerRequestIsKept(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.request(request, "id-1", "say x")
 	l.crash("taken")
-	l.request(request+".taken", "id-2", "say y") // what would have been taken in its stead
+	l.request(request+".taken", "id-2", "say y") // this would have been removed in its place
 	l.start(l.config())
-	l.until("the newer one is answered", func() bool { return len(l.names(l.runs)) == 2 && !l.has(request) && !l.has(request+takenSuffix) })
+	l.until("the newer one is answered",
+		func() bool { return len(l.names(l.runs)) == 2 && !l.has(request) && !l.has(request+takenSuffix) })
 	if r := l.response(response); r["request_id"] != "id-2" {
 		t.Errorf("got %v", r)
 	}
 }
 
-// What no bridge will ever publish is removed at the next start, and nothing
-// of others.
+// Files that no bridge will publish are removed at the next start. Files of
+// other programs stay.
 func TestLeftoversAreRemoved(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	others := []string{".agent-response." + strings.Repeat("a", 31) + ".json", ".agent-response.tmp", ".mine.json.taken"}
-	for _, name := range append(others, waiting(entry{ID: "id-1"})) {
+	for _, name := range append(others, unpublishedName(entry{ID: "id-1"})) {
 		l.write(name, "{}")
 	}
 	l.start(l.config())

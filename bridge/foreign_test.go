@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// What is left alone, however much of it there is, hides no request, and is
-// said and remembered up to a bound.
+// Ignored files, however many, hide no requests. The number of those that are
+// logged and remembered is bounded.
 func TestForeignFilesHideNoRequest(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	const real, each = 8, maxNames // among each others, whatever the order in which a directory is read
-	for i := range real {
+	l := newFixture(t)
+	const count, each = 8, maxNames // spread among the requests, in any order of the directory
+	for i := range count {
 		for k := range each {
 			if err := os.Symlink("nowhere", l.path(fmt.Sprintf(".agent-request-%d-%d.json", i, k))); err != nil {
 				t.Fatal(err)
@@ -24,23 +24,23 @@ func TestForeignFilesHideNoRequest(t *testing.T) {
 		l.request(fmt.Sprintf(".agent-request-%d.json", i), fmt.Sprintf("id-%d", i), "say x")
 	}
 	l.start(l.config())
-	for i := range real {
+	for i := range count {
 		if r := l.response(fmt.Sprintf(".agent-response-%d.json", i)); r["request_id"] != fmt.Sprintf("id-%d", i) {
 			t.Errorf("got %v", r)
 		}
 	}
-	l.until("the requests are removed", func() bool { return len(l.names(l.dir)) == real*(each+1) })
-	if n := l.logs.FilterMessage("not taken for a request").Len(); n == 0 || n > maxNames {
-		t.Errorf("%d files were named as left alone, want 1 to %d", n, maxNames)
+	l.until("the requests are removed", func() bool { return len(l.names(l.dir)) == count*(each+1) })
+	if n := l.logs.FilterMessage("file ignored").Len(); n == 0 || n > maxNames {
+		t.Errorf("%d files were logged as ignored, want 1 to %d", n, maxNames)
 	}
 }
 
-// Under the names of the bridge's own files there may be others' as well. They
-// stay, and what a bridge left is put in order all the same.
+// Files of other programs can have names like the bridge's own files. They
+// stay, and recovery still works.
 func TestForeignLeftoversStay(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	others := []string{".agent-request-a.json.taken", ".agent-request-b.json.taken", waiting(entry{ID: "id-2"})}
+	l := newFixture(t)
+	others := []string{".agent-request-a.json.taken", ".agent-request-b.json.taken", unpublishedName(entry{ID: "id-2"})}
 	for _, name := range others[:2] {
 		if err := os.MkdirAll(filepath.Join(l.path(name), "kept"), 0o700); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestForeignLeftoversStay(t *testing.T) {
 	if err := os.Symlink("nowhere", l.path(others[2])); err != nil {
 		t.Fatal(err)
 	}
-	l.write(waiting(entry{ID: "id-1"}), "{}")
+	l.write(unpublishedName(entry{ID: "id-1"}), "{}")
 	l.write(".agent-request-z.json.taken", `{"request_id":"z","prompt":"say z"}`)
 	l.start(l.config())
 	if r := l.response(".agent-response-z.json"); r["request_id"] != "z" {
@@ -57,25 +57,28 @@ func TestForeignLeftoversStay(t *testing.T) {
 	}
 	want := append(others, ".agent-response-z.json")
 	slices.Sort(want)
-	l.until("the others' files alone are left", func() bool { return slices.Equal(l.names(l.dir), want) })
+	l.until("only the foreign files are left", func() bool { return slices.Equal(l.names(l.dir), want) })
 }
 
-// Files of others are not counted among those that are kept aside, nor removed.
-func TestForeignFilesAreNotMovedOnTo(t *testing.T) {
+// Foreign files do not count as files that were moved aside, and are not
+// removed.
+func TestForeignFilesAreNotOverwritten(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	p, err := openPlace(l.dir)
+	l := newFixture(t)
+	p, err := openLockedDir(l.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
-	for i := range 2 * maxAside {
-		if err := os.MkdirAll(filepath.Join(l.path(fmt.Sprintf(".agent-request-%d.json.bad-19700101T000000%03dZ", i, i)), "kept"), 0o700); err != nil {
+	for i := range 2 * maxQuarantined {
+		name := fmt.Sprintf(".agent-request-%d.json.bad-19700101T000000%03dZ", i, i)
+		if err := os.MkdirAll(filepath.Join(l.path(name), "kept"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l.write(request, "{")
-	if to, err := p.aside(request, "bad", "why", time.UnixMilli(1000)); err != nil || !l.has(to) || !l.has(to+".txt") {
+	to, err := p.quarantine(request, "bad", "why", time.UnixMilli(1000))
+	if err != nil || !l.has(to) || !l.has(to+".txt") {
 		t.Errorf("moved aside to %q, %v", to, err)
 	}
 }

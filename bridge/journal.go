@@ -15,31 +15,35 @@ import (
 	"sync"
 	"time"
 
+	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/runs"
 )
 
-// Bounds of what is remembered of requests that were answered.
+// Limits of the journal.
 const (
 	maxRemembered = 10_000
-	maxEntry      = 4 << 10 // bytes of the file of one
+	maxEntry      = 4 << 10 // bytes of an entry's file
 	remembered    = 30 * 24 * time.Hour
 )
 
-// entry is what a journal holds of one request: nothing of what it says.
+// tmpSuffix ends the names of temporary files in the directory of a journal.
+const tmpSuffix = ".tmp"
+
+// entry is the state of one request in a journal, without its content.
 type entry struct {
 	ID       string `json:"request_id"`
-	Name     string `json:"file"`                  // of the request
-	Run      string `json:"run"`                   // that does it
+	Name     string `json:"file"`                  // name of the request file
+	Run      string `json:"run"`                   // run id
 	At       int64  `json:"claimed_at"`            // Unix milliseconds
-	Timeout  int64  `json:"timeout_ms"`            // from then on
+	Timeout  int64  `json:"timeout_ms"`            // from claimed_at
 	Answered int64  `json:"answered_at,omitempty"` // 0: not yet
 }
 
 func (e entry) deadline() time.Time { return time.UnixMilli(e.At + e.Timeout) }
 
-// journal remembers which requests of one directory were taken, and answered:
-// a file each, that is replaced at once, and is on the disk before a method
-// returns. Who starts again after a crash goes on from there.
+// journal stores which requests of one directory were claimed and answered,
+// with a file per request. Files are replaced atomically, and are durable when
+// a method returns, so a bridge can resume after a crash.
 type journal struct {
 	dir string
 
@@ -47,13 +51,13 @@ type journal struct {
 	entries map[string]entry // by request id
 }
 
-// openJournal reads the journal in dir, and makes it where there is none.
+// openJournal reads the journal in dir, or creates it.
 func openJournal(dir string) (*journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("bridge state: %w", err)
 	}
 	for _, parent := range []string{filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
-		if err := syncDir(parent); err != nil { // which may have a new entry
+		if err := atomicfile.SyncDir(parent); err != nil { // the entry of the directory may be new
 			return nil, fmt.Errorf("bridge state: %w", err)
 		}
 	}
@@ -64,7 +68,7 @@ func openJournal(dir string) (*journal, error) {
 	j := &journal{dir: dir, entries: map[string]entry{}}
 	for _, f := range files {
 		path := filepath.Join(dir, f.Name())
-		if strings.HasSuffix(path, ".tmp") { // a crash came before its rename
+		if strings.HasSuffix(path, tmpSuffix) { // left by a crash before the rename
 			_ = os.Remove(path)
 			continue
 		}
@@ -91,12 +95,12 @@ func readEntry(path string) (entry, error) {
 		return e, err
 	}
 	if json.Unmarshal(b, &e) != nil || e.ID == "" || runs.CheckID(e.Run) != nil || filepath.Base(path) != fileOf(e.ID) {
-		return e, errors.New("damaged; remove it, and its request is taken for a new one")
+		return e, errors.New("damaged; remove it, and its request counts as new")
 	}
 	return e, nil
 }
 
-// fileOf is the name of the file of a request id, which may be any text.
+// fileOf returns the file name for a request id, which may be any text.
 func fileOf(id string) string { return digest(id) + ".json" }
 
 func digest(text string) string {
@@ -111,8 +115,8 @@ func (j *journal) get(id string) (entry, bool) {
 	return e, ok
 }
 
-// open are the entries that have no answer yet.
-func (j *journal) open() []entry {
+// unanswered returns the entries without an answer.
+func (j *journal) unanswered() []entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var all []entry
@@ -124,24 +128,25 @@ func (j *journal) open() []entry {
 	return all
 }
 
-// waiting are all entries by the name of their answer before it is published.
-func (j *journal) waiting() map[string]entry {
+// byUnpublishedName returns all entries by the names of their unpublished
+// answers.
+func (j *journal) byUnpublishedName() map[string]entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	all := make(map[string]entry, len(j.entries))
 	for _, e := range j.entries {
-		all[waiting(e)] = e
+		all[unpublishedName(e)] = e
 	}
 	return all
 }
 
-// put stores an entry.
+// put stores an entry, and prunes old ones.
 func (j *journal) put(e entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b, err := json.Marshal(e)
 	if err == nil {
-		err = replace(filepath.Join(j.dir, fileOf(e.ID)), b)
+		err = atomicfile.Replace(filepath.Join(j.dir, fileOf(e.ID)), "*"+tmpSuffix, b)
 	}
 	if err != nil {
 		return fmt.Errorf("bridge state: %w", err)
@@ -150,7 +155,7 @@ func (j *journal) put(e entry) error {
 	return j.prune(time.UnixMilli(e.At))
 }
 
-// forget removes the entry of an id.
+// forget removes the entry of a request id.
 func (j *journal) forget(id string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -163,11 +168,11 @@ func (j *journal) remove(id string) error {
 		return fmt.Errorf("bridge state: %w", err)
 	}
 	delete(j.entries, id)
-	return syncDir(j.dir)
+	return atomicfile.SyncDir(j.dir)
 }
 
-// prune forgets what was answered long ago and, past the bound, what was
-// answered first.
+// prune removes answered entries that are too old and, beyond the limit, the
+// oldest ones.
 func (j *journal) prune(now time.Time) error {
 	var old []entry
 	for _, e := range j.entries {
@@ -185,31 +190,4 @@ func (j *journal) prune(now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// replace writes a file so that no reader and no crash sees half of it.
-func replace(path string, b []byte) error {
-	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(b); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

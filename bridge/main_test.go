@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// The test binary is a bridge itself when crash tests start it.
+// In crash tests the test binary is also the program of the bridge.
 func TestMain(m *testing.M) {
 	if os.Getenv("BRIDGE_DIR") == "" {
 		goleak.VerifyTestMain(m)
@@ -42,9 +42,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// fileRunner keeps runs as files, so that they outlive a bridge: one that was
-// submitted, and one beside it when its end was asked for. The prompt says what
-// comes of a run.
+// fileRunner keeps runs in files, so that they outlive a bridge: one for a
+// submitted run, and one next to it for a request to end it. The prompt
+// determines the outcome of a run.
 type fileRunner struct{ dir string }
 
 func (r *fileRunner) Submit(_ context.Context, j Job) error {
@@ -83,7 +83,7 @@ func (r *fileRunner) Wait(ctx context.Context, run string) (Outcome, error) {
 			if _, err := os.Stat(filepath.Join(r.dir, run+".cancelled")); err != nil {
 				continue
 			}
-			if prompt == "hang late" { // its answer came while it was being ended
+			if prompt == "hang late" { // the answer came while the run was being ended
 				return Outcome{Status: StatusSuccess, Text: "late"}, nil
 			}
 			if prompt == "hang taken" {
@@ -110,17 +110,19 @@ func (r *fileRunner) Overtaken(_ context.Context, run string, o Outcome) error {
 	return os.WriteFile(filepath.Join(r.dir, run+".overtaken"), []byte(o.Status+" "+o.Text+o.Message), 0o600)
 }
 
-// lab is a directory with a bridge.
-type lab struct {
+// fixture is a directory with a bridge.
+type fixture struct {
 	t                *testing.T
 	dir, state, runs string
 	logs             *observer.ObservedLogs
 }
 
-func newLab(t *testing.T) *lab {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	root := t.TempDir()
-	l := &lab{t: t, dir: filepath.Join(root, "dir"), state: filepath.Join(root, "state"), runs: filepath.Join(root, "runs")}
+	l := &fixture{
+		t: t, dir: filepath.Join(root, "dir"), state: filepath.Join(root, "state"), runs: filepath.Join(root, "runs"),
+	}
 	for _, dir := range []string{l.dir, l.runs} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -129,24 +131,25 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-func (l *lab) config() Config {
+func (l *fixture) config() Config {
 	core, logs := observer.New(zap.DebugLevel)
 	l.logs = logs
 	return Config{
 		Dirs: []Dir{{Path: l.dir, Must: true}}, State: l.state, Runner: &fileRunner{l.runs},
-		Poll: 20 * time.Millisecond, Patience: 200 * time.Millisecond, Settle: 50 * time.Millisecond, Retry: 10 * time.Millisecond,
+		Poll: 20 * time.Millisecond, Patience: 200 * time.Millisecond,
+		Settle: 50 * time.Millisecond, Retry: 10 * time.Millisecond,
 		Log: zap.New(core),
 	}
 }
 
 // start runs a bridge until the test ends or stop is called.
-func (l *lab) start(c Config) (stop func()) {
+func (l *fixture) start(c Config) (stop func()) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(l.t.Context())
 	ended := make(chan struct{})
 	ready := make(chan struct{})
 	c.Ready = func() { close(ready) }
-	var err error // once it has ended
+	var err error // valid after the bridge has ended
 	go func() {
 		defer close(ended)
 		err = New(c).Run(ctx)
@@ -166,40 +169,42 @@ func (l *lab) start(c Config) (stop func()) {
 	select {
 	case <-ready:
 	case <-ended:
-		l.t.FailNow() // stop says why
+		l.t.FailNow() // stop reports the error
 	}
 	return stop
 }
 
-// crash runs a bridge in a process of its own, which must die at a step.
-func (l *lab) crash(step string) {
+// crash runs a bridge in another process, which must be killed at a step.
+func (l *fixture) crash(step string) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), deadline)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), "BRIDGE_DIR="+l.dir, "BRIDGE_STATE="+l.state, "BRIDGE_RUNS="+l.runs, "BRIDGE_KILL="+step)
+	cmd.Env = append(os.Environ(), "BRIDGE_DIR="+l.dir, "BRIDGE_STATE="+l.state, "BRIDGE_RUNS="+l.runs,
+		"BRIDGE_KILL="+step)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || ctx.Err() != nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		l.t.Fatalf("the bridge was to die at %q: %v\n%s", step, err, out)
+		l.t.Fatalf("the bridge was not killed at %q: %v\n%s", step, err, out)
 	}
 }
 
-func (l *lab) path(name string) string { return filepath.Join(l.dir, name) }
+func (l *fixture) path(name string) string { return filepath.Join(l.dir, name) }
 
-func (l *lab) write(name, text string) {
+func (l *fixture) write(name, text string) {
 	l.t.Helper()
 	if err := os.WriteFile(l.path(name), []byte(text), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-// request writes a request at once.
-func (l *lab) request(name, id, prompt string) {
+// request writes a request atomically.
+func (l *fixture) request(name, id, prompt string) {
 	l.t.Helper()
 	b, err := json.Marshal(map[string]any{
 		"request_id": id, "version": "1.0", "phase": 1, "phase_name": "analysis", "agent_name": "reviewer", "prompt": prompt,
-		"timeout_seconds": 120, "created_at": "2025-11-24T14:22:45.123456+00:00", "context": map[string]any{"x": 1}, "model": nil,
+		"timeout_seconds": 120, "created_at": "2025-11-24T14:22:45.123456+00:00",
+		"context": map[string]any{"x": 1}, "model": nil,
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -211,7 +216,7 @@ func (l *lab) request(name, id, prompt string) {
 }
 
 // response waits for a response and reads it.
-func (l *lab) response(name string) map[string]any {
+func (l *fixture) response(name string) map[string]any {
 	l.t.Helper()
 	l.until(name+" is there", func() bool { return l.has(name) })
 	b, err := os.ReadFile(l.path(name))
@@ -219,7 +224,7 @@ func (l *lab) response(name string) map[string]any {
 		l.t.Fatal(err)
 	}
 	if mistakes := Check(b); mistakes != nil {
-		l.t.Errorf("the response is wrong: %q\n%s", mistakes, b)
+		l.t.Errorf("the response is invalid: %q\n%s", mistakes, b)
 	}
 	var r map[string]any
 	if err := json.Unmarshal(b, &r); err != nil {
@@ -228,20 +233,19 @@ func (l *lab) response(name string) map[string]any {
 	return r
 }
 
-// removed waits until the request is gone, under the name in which it is
-// removed too.
-func (l *lab) removed() {
+// removed waits until the request is gone, also under its temporary name.
+func (l *fixture) removed() {
 	l.t.Helper()
 	l.until("the request is removed", func() bool { return !l.has(request) && !l.has(request+takenSuffix) })
 }
 
-func (l *lab) has(name string) bool {
+func (l *fixture) has(name string) bool {
 	_, err := os.Lstat(l.path(name))
 	return err == nil
 }
 
-// names are what a directory holds.
-func (l *lab) names(dir string) []string {
+// names lists a directory.
+func (l *fixture) names(dir string) []string {
 	l.t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -256,8 +260,9 @@ func (l *lab) names(dir string) []string {
 
 const deadline = 20 * time.Second
 
-// until waits until something holds, and looks whenever a file changes.
-func (l *lab) until(what string, holds func() bool) {
+// until waits until a condition holds, and checks it after each change of a
+// file.
+func (l *fixture) until(what string, holds func() bool) {
 	l.t.Helper()
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -269,14 +274,14 @@ func (l *lab) until(what string, holds func() bool) {
 			l.t.Fatal(err)
 		}
 	}
-	late := time.After(deadline)
-	tick := time.NewTicker(10 * time.Millisecond) // for what is no file
+	timeout := time.After(deadline)
+	tick := time.NewTicker(10 * time.Millisecond) // for conditions without a file
 	defer tick.Stop()
 	for !holds() {
 		select {
 		case <-w.Events:
 		case <-tick.C:
-		case <-late:
+		case <-timeout:
 			l.t.Fatalf("not within %v: %s\n%q %q\n%v", deadline, what, l.names(l.dir), l.names(l.runs), l.logs.All())
 		}
 	}

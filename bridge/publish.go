@@ -12,97 +12,97 @@ import (
 	"go.uber.org/zap"
 )
 
-// answer writes the response, and removes the request.
-func (f *folder) answer(e entry, o Outcome) error {
+// answer writes the response and removes the request.
+func (w *dirWatcher) answer(e entry, o Outcome) error {
 	b, err := newResponse(e.ID, o, time.Now()).Encode()
 	if err != nil {
 		return fmt.Errorf("encode the response: %w", err)
 	}
-	if err := f.place.write(waiting(e), b); err != nil {
+	if err := w.dir.write(unpublishedName(e), b); err != nil {
 		return fmt.Errorf("write the response: %w", err)
 	}
-	f.step("written")
+	w.step("written")
 	e.Answered = time.Now().UnixMilli()
-	if err := f.journal.put(e); err != nil {
+	if err := w.journal.put(e); err != nil {
 		return err
 	}
-	f.step("answered")
-	if err := f.publish(e); err != nil {
+	w.step("answered")
+	if err := w.publish(e); err != nil {
 		return err
 	}
-	f.log.Info("answered", zap.String("request", e.ID), zap.String("run", e.Run), zap.String("status", o.Status))
-	return f.retire(e.Name, e.ID)
+	w.log.Info("answered", zap.String("request", e.ID), zap.String("run", e.Run), zap.String("status", o.Status))
+	return w.removeRequest(e.Name, e.ID)
 }
 
-// waiting is the name of an answer that nobody may see yet.
-func waiting(e entry) string { return ".agent-response." + digest(e.ID) + ".tmp" }
+// unpublishedName returns the name of an answer that readers must not see yet.
+func unpublishedName(e entry) string { return ".agent-response." + digest(e.ID) + ".tmp" }
 
-var waitingName = regexp.MustCompile(`^\.agent-response\.[0-9a-f]{32}\.tmp$`)
+var unpublishedPattern = regexp.MustCompile(`^\.agent-response\.[0-9a-w]{32}\.tmp$`)
 
-// publish gives an answer its name, unless it had it already, or the request is
-// no longer there.
-func (f *folder) publish(e entry) error {
-	there, err := f.place.exists(waiting(e))
-	if err != nil || !there {
+// publish renames an answer to its response file, unless that was done before.
+// If the request is gone, it removes the answer.
+func (w *dirWatcher) publish(e entry) error {
+	exists, err := w.dir.exists(unpublishedName(e))
+	if err != nil || !exists {
 		return err
 	}
-	if id, err := f.requestID(e.Name); err != nil {
+	if id, err := w.requestID(e.Name); err != nil {
 		return err
 	} else if id != e.ID {
-		f.log.Info("nobody waits for an answer any more", zap.String("request", e.ID), zap.String("run", e.Run))
-		if err := f.place.remove(waiting(e)); err != nil {
+		w.log.Info("the request is gone, its answer is dropped", zap.String("request", e.ID), zap.String("run", e.Run))
+		if err := w.dir.remove(unpublishedName(e)); err != nil {
 			return err
 		}
-		return f.journal.forget(e.ID) // it may still come back
+		return w.journal.forget(e.ID) // the program may submit the request again
 	}
-	if f.responseID(e.Name) == e.ID { // somebody else was first
-		return f.place.remove(waiting(e))
+	if w.responseID(e.Name) == e.ID { // another program was faster
+		return w.dir.remove(unpublishedName(e))
 	}
-	if err := f.clear(e.Name, e.ID); err != nil {
+	if err := w.quarantineStale(e.Name, e.ID); err != nil {
 		return err
 	}
 	response, _ := ResponseName(e.Name)
-	if err := f.place.rename(waiting(e), response); err != nil {
+	if err := w.dir.rename(unpublishedName(e), response); err != nil {
 		return fmt.Errorf("publish the response: %w", err)
 	}
-	f.step("published")
+	w.step("published")
 	return nil
 }
 
-// clear moves a response aside that is not the answer to the request: readers
-// would take it for one, for they do not compare ids.
-func (f *folder) clear(name, id string) error {
+// quarantineStale moves aside a response to another request: readers do not
+// compare ids, and would accept it.
+func (w *dirWatcher) quarantineStale(name, id string) error {
 	response, _ := ResponseName(name)
-	there, err := f.place.exists(response)
-	if err != nil || !there || f.responseID(name) == id {
+	exists, err := w.dir.exists(response)
+	if err != nil || !exists || w.responseID(name) == id {
 		return err
 	}
-	to, err := f.place.aside(response, "stale", "", time.Now())
-	if errors.Is(err, fs.ErrNotExist) { // its reader has taken it meanwhile
+	to, err := w.dir.quarantine(response, "stale", "", time.Now())
+	if errors.Is(err, fs.ErrNotExist) { // a reader has removed it meanwhile
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("move a stale response aside: %w", err)
 	}
-	f.log.Warn("moved a stale response aside", zap.String("file", response), zap.String("to", to))
+	w.log.Warn("moved a stale response aside", zap.String("file", response), zap.String("to", to))
 	return nil
 }
 
-// responseID is the id in the response file of a request, "" where there is
-// none that can be read.
-func (f *folder) responseID(name string) string {
+// responseID returns the id in the response file of a request, or "" if there
+// is no readable one.
+func (w *dirWatcher) responseID(name string) string {
 	response, _ := ResponseName(name)
-	b, _, err := f.place.read(response, MaxResponse)
+	b, _, err := w.dir.read(response, MaxResponse)
 	if err != nil || len(b) > MaxResponse {
 		return ""
 	}
 	return idOf(b)
 }
 
-// found is what the response file of a request says.
-func (f *folder) found(name string) Outcome {
+// existingResponse returns the content of the response file of a request.
+func (w *dirWatcher) existingResponse(name string) Outcome {
 	response, _ := ResponseName(name)
-	b, _, err := f.place.read(response, MaxResponse)
+	b, _, err := w.dir.read(response, MaxResponse)
 	var r struct {
 		Status  string
 		Text    string `json:"response"` // null is ""
@@ -114,9 +114,9 @@ func (f *folder) found(name string) Outcome {
 	return Outcome{Status: r.Status, Text: r.Text, Message: r.Message}
 }
 
-// requestID is the id in a request file, "" where there is no such file.
-func (f *folder) requestID(name string) (string, error) {
-	b, _, err := f.place.read(name, MaxRequest)
+// requestID returns the id in a request file, or "" if there is no such file.
+func (w *dirWatcher) requestID(name string) (string, error) {
+	b, _, err := w.dir.read(name, MaxRequest)
 	var foreign *foreignError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &foreign) {
 		return "", nil
@@ -131,38 +131,38 @@ func (f *folder) requestID(name string) (string, error) {
 	return r.ID, nil
 }
 
-// retire removes a request that was answered, and no other: it is taken out of
-// the way first, and put back if it is none of that id.
-func (f *folder) retire(name, id string) error {
+// removeRequest removes an answered request file. It renames the file first,
+// and renames it back if the file holds another request.
+func (w *dirWatcher) removeRequest(name, id string) error {
 	taken := name + takenSuffix
-	if err := f.place.rename(name, taken); errors.Is(err, fs.ErrNotExist) {
+	if err := w.dir.rename(name, taken); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("remove the request: %w", err)
 	}
-	f.step("taken")
-	return f.settle(name, taken, id)
+	w.step("taken")
+	return w.finishRemoval(name, taken, id)
 }
 
-// takenSuffix is behind the name of a request that is being removed.
+// takenSuffix ends the name of a request file that is being removed.
 const takenSuffix = ".taken"
 
-// settle ends what retire began.
-func (f *folder) settle(name, taken, id string) error {
-	found, err := f.requestID(taken)
+// finishRemoval completes the removal of a renamed request file.
+func (w *dirWatcher) finishRemoval(name, taken, id string) error {
+	found, err := w.requestID(taken)
 	if err != nil || found != id {
-		if err := f.place.putBack(taken, name); err != nil {
+		if err := w.dir.restore(taken, name); err != nil {
 			return fmt.Errorf("put a newer request back: %w", err)
 		}
 	}
-	if err := f.place.remove(taken); err != nil {
+	if err := w.dir.remove(taken); err != nil {
 		return fmt.Errorf("remove the request: %w", err)
 	}
-	f.step("removed")
-	return f.place.sync()
+	w.step("removed")
+	return w.dir.sync()
 }
 
-// idOf is the request_id of a JSON object, "" where there is none.
+// idOf returns the request_id of a JSON object, or "".
 func idOf(b []byte) string {
 	var field map[string]json.RawMessage
 	if json.Unmarshal(b, &field) != nil {
@@ -172,23 +172,23 @@ func idOf(b []byte) string {
 	return id
 }
 
-// recover ends what a bridge began that was killed: it publishes answers that
-// were given, and removes what was left of others.
-func (f *folder) recover() error {
-	names, err := f.place.names(maxLeft, func(name string) bool {
-		return strings.HasSuffix(name, takenSuffix) || waitingName.MatchString(name)
+// recover completes the work of a killed bridge: it publishes recorded
+// answers, and removes the other files.
+func (w *dirWatcher) recover() error {
+	names, err := w.dir.names(maxLeftovers, func(name string) bool {
+		return strings.HasSuffix(name, takenSuffix) || unpublishedPattern.MatchString(name)
 	}, nil)
 	if err != nil {
 		return err
 	}
-	entries := f.journal.waiting()
+	entries := w.journal.byUnpublishedName()
 	for _, name := range names {
 		if request, ok := strings.CutSuffix(name, takenSuffix); ok {
-			err = f.recoverTaken(request, name)
+			err = w.recoverTaken(request, name)
 		} else if e, known := entries[name]; !known {
-			err = f.place.remove(name)
+			err = w.dir.remove(name)
 		} else if e.Answered != 0 {
-			err = f.publish(e)
+			err = w.publish(e)
 		}
 		if err != nil {
 			return err
@@ -197,14 +197,14 @@ func (f *folder) recover() error {
 	return nil
 }
 
-// recoverTaken removes a request that was answered, and puts another back.
-func (f *folder) recoverTaken(request, taken string) error {
+// recoverTaken removes an answered request, and restores any other.
+func (w *dirWatcher) recoverTaken(request, taken string) error {
 	if _, ok := ResponseName(request); !ok {
-		return nil // not ours
+		return nil // not a file of the bridge
 	}
-	id, err := f.requestID(taken)
-	if e, known := f.journal.get(id); err != nil || !known || e.Answered == 0 {
-		id = "" // nobody's: it is put back
+	id, err := w.requestID(taken)
+	if e, known := w.journal.get(id); err != nil || !known || e.Answered == 0 {
+		id = "" // not answered: restore it
 	}
-	return f.settle(request, taken, id)
+	return w.finishRemoval(request, taken, id)
 }

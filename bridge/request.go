@@ -17,51 +17,52 @@ const (
 	MaxRequest = 1 << 20 // bytes of a request file
 	MaxID      = 128     // bytes of a request_id
 
-	maxSuffix = 64 // bytes between ".agent-request" and ".json"
-	maxNote   = 64 // bytes of a field that only describes the request
+	maxSuffix      = 64 // bytes between ".agent-request" and ".json"
+	maxDescription = 64 // bytes of a field that only describes the request
 )
 
-// DefaultTimeout is the time of a request that names none.
+// DefaultTimeout is the timeout of a request that sets none.
 const DefaultTimeout = 120 * time.Second
 
-// Request is what a request file asks for. Fields that the contract does not
-// know are not an error, and neither are those that only describe the request.
+// Request is the content of a request file. Unknown fields are ignored; fields
+// that only describe the request are never an error.
 type Request struct {
 	ID      string
 	Prompt  string
 	Model   string        // "": the agent's own choice
 	Timeout time.Duration // positive
 
-	// Phase, PhaseName and Agent describe the request: text of at most 64
-	// bytes, "" for what is missing or is none.
+	// Phase, PhaseName and Agent describe the request: text of at most 64 bytes, or
+	// "" if missing or invalid.
 	Phase, PhaseName, Agent string
 
-	// Problems say what is wrong with the fields above, each naming one and
-	// quoting none. A request that has some can be answered, with an error.
+	// Problems are the errors in the fields above; each names a field and quotes no
+	// value. A request with problems is answered with an error.
 	Problems []string
 }
 
-// Why a file is no request, or not yet: the one who writes it may not be done.
+// Errors of a file that holds no request; it may be incomplete.
 var (
 	errNoObject = errors.New("it is not a JSON object")
 	errNoID     = fmt.Errorf("its request_id is not text of 1 to %d bytes", MaxID)
 	errTooLarge = fmt.Errorf("it has more than %d bytes", MaxRequest)
 )
 
-// ParseRequest reads the content of a request file. The error says that it
-// cannot be answered, because it does not even have an id.
+// ParseRequest parses the content of a request file. After an error the
+// request cannot be answered, because its id is unknown.
 func ParseRequest(b []byte) (Request, error) {
 	if len(b) > MaxRequest {
 		return Request{}, errTooLarge
 	}
-	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")) // a byte order mark
+	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")) // byte order mark
 	var field map[string]json.RawMessage
 	if !utf8.Valid(b) || json.Unmarshal(b, &field) != nil || field == nil {
 		return Request{}, errNoObject
 	}
 	r := Request{Timeout: DefaultTimeout}
 	var ok bool
-	if r.ID, ok = textOf(field["request_id"]); !ok || !printable(r.ID) || strings.TrimSpace(r.ID) == "" || len(r.ID) > MaxID {
+	r.ID, ok = textOf(field["request_id"])
+	if !ok || !printable(r.ID) || strings.TrimSpace(r.ID) == "" || len(r.ID) > MaxID {
 		return Request{}, errNoID
 	}
 	wrong := func(text string) { r.Problems = append(r.Problems, text) }
@@ -70,12 +71,12 @@ func ParseRequest(b []byte) (Request, error) {
 		wrong("prompt: must be text that is not blank")
 	}
 	if raw := field["timeout_seconds"]; !isNull(raw) {
-		const most = 1e6 // almost twelve days
+		const limit = 1e6 // almost twelve days
 		seconds, err := strconv.ParseFloat(string(raw), 64)
 		if err != nil && !errors.Is(err, strconv.ErrRange) || seconds <= 0 {
 			wrong("timeout_seconds: must be a number above 0")
 		} else {
-			r.Timeout = max(time.Duration(min(seconds, most)*float64(time.Second)), time.Millisecond)
+			r.Timeout = max(time.Duration(min(seconds, limit)*float64(time.Second)), time.Millisecond)
 		}
 	}
 	if raw := field["model"]; !isNull(raw) {
@@ -83,12 +84,13 @@ func ParseRequest(b []byte) (Request, error) {
 			wrong("model: must be text or null")
 		}
 	}
-	r.Phase, r.PhaseName, r.Agent = note(field["phase"]), note(field["phase_name"]), note(field["agent_name"])
+	r.Phase, r.PhaseName = shortText(field["phase"]), shortText(field["phase_name"])
+	r.Agent = shortText(field["agent_name"])
 	return r, nil
 }
 
-// ResponseName is the name of the file that answers the request in a file of
-// the given name; false where that is not the name of a request.
+// ResponseName returns the name of the response file for a request file, or
+// false if request is not the name of a request file.
 func ResponseName(request string) (string, bool) {
 	suffix, ok := strings.CutPrefix(request, ".agent-request")
 	if !ok {
@@ -112,7 +114,7 @@ func notInName(c rune) bool {
 	return c != '-' && c != '_' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 }
 
-// textOf is the string that raw holds.
+// textOf returns the JSON string in raw.
 func textOf(raw json.RawMessage) (string, bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
@@ -121,8 +123,8 @@ func textOf(raw json.RawMessage) (string, bool) {
 	return s, json.Unmarshal(raw, &s) == nil
 }
 
-// note is a text or a number that fits a label, else "".
-func note(raw json.RawMessage) string {
+// shortText returns a text or number of at most maxDescription bytes, else "".
+func shortText(raw json.RawMessage) string {
 	s, ok := textOf(raw)
 	if !ok {
 		if _, err := strconv.ParseFloat(string(raw), 64); err != nil {
@@ -130,7 +132,7 @@ func note(raw json.RawMessage) string {
 		}
 		s = string(raw)
 	}
-	if len(s) > maxNote || !printable(s) {
+	if len(s) > maxDescription || !printable(s) {
 		return ""
 	}
 	return s

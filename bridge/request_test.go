@@ -18,18 +18,29 @@ func TestParseRequestReadsTolerantly(t *testing.T) {
 		want Request
 	}{
 		"as the program writes it": {
-			`{"request_id":"32ecfadc-2b66-4daa-a7c0-a03c449fcea5","version":"1.0","phase":6,"phase_name":"agent_generation","agent_name":"writer","prompt":"Do it.","timeout_seconds":300,"created_at":"2025-11-24T14:22:45+00:00","context":{},"model":null}`,
-			Request{ID: "32ecfadc-2b66-4daa-a7c0-a03c449fcea5", Prompt: "Do it.", Timeout: 300 * time.Second, Phase: "6", PhaseName: "agent_generation", Agent: "writer"},
+			`{"request_id":"32ecfadc-2b66-4daa-a7c0-a03c449fcea5","version":"1.0","phase":6,"phase_name":"agent_generation",` +
+				`"agent_name":"writer","prompt":"Do it.",` +
+				`"timeout_seconds":300,"created_at":"2025-11-24T14:22:45+00:00","context":{},"model":null}`,
+			Request{ID: "32ecfadc-2b66-4daa-a7c0-a03c449fcea5", Prompt: "Do it.", Timeout: 300 * time.Second, Phase: "6",
+				PhaseName: "agent_generation", Agent: "writer"},
 		},
-		"the least":                {`{"request_id":"x","prompt":"y"}`, Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
-		"a byte order mark":        {"\xef\xbb\xbf" + `{"request_id":"x","prompt":"y"}`, Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
-		"fields of later versions": {`{"request_id":"x","prompt":"y","retry_count":1,"a":[{}]}`, Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
-		"other types where they say nothing": {`{"request_id":"x","prompt":"y","version":2,"phase":[],"phase_name":7,"agent_name":{},"context":"","created_at":0}`,
+		"the least": {`{"request_id":"x","prompt":"y"}`,
+			Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
+		"a byte order mark": {"\xef\xbb\xbf" + `{"request_id":"x","prompt":"y"}`,
+			Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
+		"fields of later versions": {`{"request_id":"x","prompt":"y","retry_count":1,"a":[{}]}`,
+			Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
+		"invalid types of descriptive fields": {`{"request_id":"x","prompt":"y","version":2,"phase":[],"phase_name":7,` +
+			`"agent_name":{},"context":"","created_at":0}`,
 			Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout, PhaseName: "7"}},
-		"a model":                   {`{"request_id":"x","prompt":"y","model":"m"}`, Request{ID: "x", Prompt: "y", Model: "m", Timeout: DefaultTimeout}},
-		"a fraction":                {`{"request_id":"x","prompt":"y","timeout_seconds":1.5}`, Request{ID: "x", Prompt: "y", Timeout: 1500 * time.Millisecond}},
-		"longer than anybody waits": {`{"request_id":"x","prompt":"y","timeout_seconds":1e999}`, Request{ID: "x", Prompt: "y", Timeout: 1e6 * time.Second}},
-		"names are exact":           {`{"request_id":"x","prompt":"y","PROMPT":"z","Model":"m"}`, Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
+		"a model": {`{"request_id":"x","prompt":"y","model":"m"}`,
+			Request{ID: "x", Prompt: "y", Model: "m", Timeout: DefaultTimeout}},
+		"a fraction": {`{"request_id":"x","prompt":"y","timeout_seconds":1.5}`,
+			Request{ID: "x", Prompt: "y", Timeout: 1500 * time.Millisecond}},
+		"timeout above the maximum": {`{"request_id":"x","prompt":"y","timeout_seconds":1e999}`,
+			Request{ID: "x", Prompt: "y", Timeout: 1e6 * time.Second}},
+		"names are exact": {`{"request_id":"x","prompt":"y","PROMPT":"z","Model":"m"}`,
+			Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseRequest([]byte(tt.body))
@@ -65,7 +76,8 @@ func TestParseRequestNamesEachProblem(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]error{
-		"": errNoObject, "[]": errNoObject, "null": errNoObject, `{"a":1} x`: errNoObject, `{"request_id":"x"`: errNoObject, "{\"request_id\":\"\xff\"}": errNoObject,
+		"": errNoObject, "[]": errNoObject, "null": errNoObject, `{"a":1} x`: errNoObject,
+		`{"request_id":"x"`: errNoObject, "{\"request_id\":\"\xff\"}": errNoObject,
 		`{}`: errNoID, `{"request_id":7}`: errNoID, `{"request_id":" "}`: errNoID, `{"request_id":"a\nb"}`: errNoID,
 		`{"request_id":"` + strings.Repeat("x", MaxID+1) + `"}`: errNoID,
 		strings.Repeat(" ", MaxRequest+1):                       errTooLarge,
@@ -84,7 +96,8 @@ func FuzzParseRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r.ID == "" || len(r.ID) > MaxID || r.Timeout <= 0 || len(r.Problems) == 0 && r.Prompt == "" || !utf8.ValidString(r.Prompt) || len(r.Agent) > maxNote {
+		if r.ID == "" || len(r.ID) > MaxID || r.Timeout <= 0 || len(r.Problems) == 0 && r.Prompt == "" ||
+			!utf8.ValidString(r.Prompt) || len(r.Agent) > maxDescription {
 			t.Errorf("%q became %+v", b, r)
 		}
 	})
@@ -110,7 +123,8 @@ func TestResponseNameKeepsThePhase(t *testing.T) {
 	}
 }
 
-// Whatever an agent said, its response is one by the contract, and holds it.
+// For any output of an agent, the response follows the contract and contains
+// the output.
 func TestEveryResponseFollowsTheContract(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -141,7 +155,8 @@ func TestEveryResponseFollowsTheContract(t *testing.T) {
 }
 
 func TestCheckNamesEachMistake(t *testing.T) {
-	const good = `{"request_id":"x","version":"1.0","status":"success","response":"{}","error_message":null,"error_type":null,"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":1.0,"metadata":{}}`
+	const good = `{"request_id":"x","version":"1.0","status":"success","response":"{}","error_message":null,` +
+		`"error_type":null,"created_at":"2025-11-24T14:22:45.123456+00:00","duration_seconds":1.0,"metadata":{}}`
 	swap := func(from, to string) string {
 		if !strings.Contains(good, from) {
 			t.Fatalf("no %s", from)
@@ -149,17 +164,22 @@ func TestCheckNamesEachMistake(t *testing.T) {
 		return strings.Replace(good, from, to, 1)
 	}
 	for body, want := range map[string]string{
-		good:                                                 "",
-		swap(`.123456+00:00"`, `Z"`):                         "",
-		swap(`"response"`, `"result"`):                       `response: is missing; it must be called "response", not "result"|"result": is not a field of a response|response: must not be null or missing where the status is success`,
-		swap(`"{}"`, `{"sections":[]}`):                      "response: must be string or null, is object: encode what the agent said as a JSON string",
-		`{"status":"success","response":"x"}`:                "request_id: is missing|version: is missing|error_message: is missing|error_type: is missing|created_at: is missing|duration_seconds: is missing|metadata: is missing",
-		swap(`1.0,`, `"1.0",`):                               "duration_seconds: must be number, is string",
-		swap(`1.0,`, `-1,`):                                  "duration_seconds: must not be negative",
-		swap(`+00:00`, ``):                                   "created_at: must be an ISO 8601 time with its zone",
-		swap(`"metadata":{}`, `"metadata":[]`):               "metadata: must be object, is array",
-		swap(`"success"`, `"done"`):                          "status: must be success, error or timeout",
-		swap(`"success"`, `"error"`):                         "error_message: must say what went wrong where the status is error",
+		good:                         "",
+		swap(`.123456+00:00"`, `Z"`): "",
+		swap(`"response"`, `"result"`): `response: is missing; it must be called "response", not "result"|` +
+			`"result": is not a field of a response|response: must not be null or missing where the status is success`,
+		swap(`"{}"`, `{"sections":[]}`): "response: must be string or null, is object: " +
+			"encode what the agent said as a JSON string",
+		`{"status":"success","response":"x"}`: "request_id: is missing|version: is missing|" +
+			"error_message: is missing|error_type: is missing|created_at: is missing|duration_seconds: is missing|" +
+			"metadata: is missing",
+		swap(`1.0,`, `"1.0",`):                 "duration_seconds: must be number, is string",
+		swap(`1.0,`, `-1,`):                    "duration_seconds: must not be negative",
+		swap(`+00:00`, ``):                     "created_at: must be an ISO 8601 time with its zone",
+		swap(`"metadata":{}`, `"metadata":[]`): "metadata: must be object, is array",
+		swap(`"success"`, `"done"`):            "status: must be success, error or timeout",
+		swap(`"success"`, `"error"`): "error_message: must say what went wrong " +
+			"where the status is error",
 		swap(`"error_type":null`, `"error_type":"t"`):        "error_type: must be null where the status is success",
 		swap(`"version":"1.0"`, `"version":"2"`):             `version: must be "1.0"`,
 		swap(`"request_id":"x"`, `"request_id":""`):          "request_id: must not be blank",

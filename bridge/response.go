@@ -35,20 +35,21 @@ type Response struct {
 	Metadata     map[string]string `json:"metadata"`
 }
 
-// Outcome is what came of a request.
+// Outcome is the result of a request.
 type Outcome struct {
 	Status  string            // one of the Status constants
-	Text    string            // the agent's final text, of a success
-	Message string            // what went wrong, for people, of everything else
-	Took    time.Duration     // how long the agent worked; 0: not known
-	Meta    map[string]string // goes to the metadata
-	Taken   bool              // somebody outside has given it, and was told that it counts
+	Text    string            // final text of the agent, for success
+	Message string            // error text for people, for other statuses
+	Took    time.Duration     // duration of the agent's work; 0: unknown
+	Meta    map[string]string // for the metadata of the response
+	Taken   bool              // an external agent sent it, and got the reply that it was accepted
 }
 
-// failed is the outcome of what cannot be done.
+// failed returns the outcome of a request that cannot be executed.
 func failed(message string) Outcome { return Outcome{Status: StatusError, Message: message} }
 
-// newResponse is the response to the request of an id, made at a given time.
+// newResponse returns the response to the request with this id, created at the
+// given time.
 func newResponse(id string, o Outcome, at time.Time) Response {
 	r := Response{
 		RequestID: id, Version: "1.0", Status: o.Status, Duration: Seconds(o.Took), Metadata: o.Meta,
@@ -69,8 +70,7 @@ func newResponse(id string, o Outcome, at time.Time) Response {
 	return r
 }
 
-// Encode is the content of the file: UTF-8, indented, and read by any JSON
-// reader.
+// Encode returns the content of the file: indented UTF-8.
 func (r Response) Encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -80,7 +80,8 @@ func (r Response) Encode() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Seconds is a duration that is written as a number of seconds with a fraction.
+// Seconds is a duration that is encoded as a number of seconds with a
+// fraction.
 type Seconds time.Duration
 
 // MarshalJSON rounds to milliseconds.

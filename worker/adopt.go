@@ -14,17 +14,22 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/filelock"
 )
 
-// adoptEvery is how often Adopt looks for directories without an owner.
+// adoptEvery is the interval at which Adopt looks for run directories without
+// an owner.
 const adoptEvery = 2 * time.Second
 
-// Adopt drives every run directory that nobody owns, and goes on to do so
-// until ctx ends; then it returns nil. At most MaxRuns are driven at a time,
-// the others wait. What is no run directory is set aside under another name.
+// Adopt drives all run directories without an owner until ctx ends, then it
+// returns nil. It drives at most MaxRuns runs at a time; the others wait.
+// Directories that are not valid run directories are quarantined under another
+// name.
 //
-// A file that was followed is left for whoever follows it next, unless it was
-// replaced meanwhile: then its run ends. An import is carried to its end.
+// Adopt leaves the runs of followed files to the next Tail, unless the file
+// was replaced meanwhile: then it ends the run. It completes interrupted
+// imports.
 func (w *Worker) Adopt(ctx context.Context) error {
 	a := &adoption{w: w, busy: make(map[string]bool)}
 	a.group.SetLimit(w.cfg.MaxRuns)
@@ -32,7 +37,7 @@ func (w *Worker) Adopt(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		a.scan(ctx)
-		w.looked.Do(func() { close(w.adopted) })
+		w.adoptOnce.Do(func() { close(w.adopted) })
 		w.reap()
 		select {
 		case <-ctx.Done():
@@ -46,46 +51,47 @@ type adoption struct {
 	w     *Worker
 	group errgroup.Group
 
-	mu   sync.Mutex
-	busy map[string]bool // by directory name; at most MaxRuns
-	said bool            // that the root cannot be read
+	mu     sync.Mutex
+	busy   map[string]bool // by directory name; at most MaxRuns
+	logged bool            // the error of listing the root
 
-	trouble trouble // with opening directories
+	openRetry retryDelay // after errors of opening directories
 }
 
 func (a *adoption) scan(ctx context.Context) {
 	names, left, err := runDirs(a.w.cfg.Root)
-	if err != nil && !a.said {
-		a.w.log.Error("look for runs", zap.Error(err))
+	if err != nil && !a.logged {
+		a.w.log.Error("list run directories", zap.Error(err))
 	}
-	a.said = err != nil
+	a.logged = err != nil
 	for _, name := range left {
-		a.w.clear(filepath.Join(a.w.cfg.Root, name))
+		a.w.removeLeftover(filepath.Join(a.w.cfg.Root, name))
 	}
 	for _, name := range names {
 		if ctx.Err() != nil {
 			return
 		}
-		if !a.take(name) {
+		if !a.claim(name) {
 			continue
 		}
 		d := a.open(name)
 		if d == nil {
-			a.give(name)
+			a.release(name)
 			continue
 		}
 		r := a.w.Run(d)
-		a.w.enter(r) // who counts the tasks sees it at once
+		a.w.register(r) // counted from now on
 		if !a.group.TryGo(func() error { a.drive(ctx, name, r); return nil }) {
-			a.w.leave(r)
+			a.w.unregister(r)
 			d.Close()
-			a.give(name)
+			a.release(name)
 		}
 	}
 }
 
-// take reports whether the directory is not yet in anybody's hands here.
-func (a *adoption) take(name string) bool {
+// claim reserves the directory, and reports false if this worker already
+// drives it.
+func (a *adoption) claim(name string) bool {
 	if _, driven := a.w.Lookup(name); driven {
 		return false
 	}
@@ -98,25 +104,25 @@ func (a *adoption) take(name string) bool {
 	return true
 }
 
-func (a *adoption) give(name string) {
+func (a *adoption) release(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.busy, name)
 }
 
-// open opens the directory if it is one to be driven, else it returns nil.
+// open opens the directory, or returns nil if there is nothing to drive.
 func (a *adoption) open(name string) *Dir {
 	path := filepath.Join(a.w.cfg.Root, name)
 	d, err := Open(path)
 	switch {
 	case errors.Is(err, ErrBad):
-		a.w.setAside(path, err)
+		a.w.quarantine(path, err)
 		return nil
 	case errors.Is(err, ErrOwned), errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		a.trouble.had()
-		if a.trouble.new() {
+		a.openRetry.failed()
+		if a.openRetry.shouldLog() {
 			a.w.log.Error("adopt run", zap.String("run", name), zap.Error(err))
 		}
 		return nil
@@ -130,10 +136,9 @@ func (a *adoption) open(name string) *Dir {
 	return d
 }
 
-// drive carries one run to its end, again and again where something of ours
-// stands in the way.
+// drive drives one run to its end, and retries after local errors.
 func (a *adoption) drive(ctx context.Context, name string, r *Run) {
-	defer a.give(name)
+	defer a.release(name)
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = time.Second, time.Minute
 	for {
@@ -151,39 +156,43 @@ func (a *adoption) drive(ctx context.Context, name string, r *Run) {
 			return
 		}
 		r = a.w.Run(d)
-		r.again = true
+		r.retried = true
 	}
 }
 
-// leftover reports whether a name in the root may be left by a killed process.
-func leftover(name string) bool {
-	return strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, gonePrefix) || strings.HasPrefix(name, importPrefix)
+// isLeftover reports whether a killed process may have left this entry of the
+// root.
+func isLeftover(name string) bool {
+	return strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, gonePrefix) ||
+		strings.HasPrefix(name, importPrefix)
 }
 
-// clear deletes what a killed process left: an incomplete run directory, one
-// that was being deleted, the lock file of an import.
-func (w *Worker) clear(path string) {
+// removeLeftover deletes what a killed process left: an incomplete run
+// directory, a directory that was being removed, or the lock file of an
+// import.
+func (w *Worker) removeLeftover(path string) {
 	if strings.HasPrefix(filepath.Base(path), importPrefix) {
-		w.clearImport(path)
+		w.removeImportLock(path)
 		return
 	}
-	const complete = time.Minute // no Create takes so long
+	const complete = time.Minute // Create never takes this long
 	if strings.HasPrefix(filepath.Base(path), newPrefix) {
 		info, err := os.Lstat(path)
 		if err != nil || time.Since(info.ModTime()) < complete {
 			return
 		}
 	}
-	if busy, err := held(filepath.Join(path, ownerFile)); busy || err != nil {
+	if busy, err := filelock.Held(filepath.Join(path, ownerFile)); busy || err != nil {
 		return
 	}
 	if err := os.RemoveAll(path); err != nil {
-		w.log.Warn("clear away", zap.String("dir", filepath.Base(path)), zap.Error(err))
+		w.log.Warn("remove leftovers of a killed process", zap.String("dir", filepath.Base(path)), zap.Error(err))
 	}
 }
 
-// setAside renames what is no run directory, so that it is said only once.
-func (w *Worker) setAside(path string, why error) {
+// quarantine renames an entry that is not a run directory, so it is logged
+// only once.
+func (w *Worker) quarantine(path string, why error) {
 	to := filepath.Join(filepath.Dir(path), badPrefix+filepath.Base(path))
 	if exists(to) {
 		to += "-" + strconv.FormatInt(time.Now().UnixMilli(), 36)
@@ -191,6 +200,6 @@ func (w *Worker) setAside(path string, why error) {
 	if err := os.Rename(path, to); err != nil {
 		why = errors.Join(why, err)
 	}
-	w.log.Error("not a run directory, set aside", zap.String("run", filepath.Base(path)),
+	w.log.Error("not a run directory, quarantined", zap.String("run", filepath.Base(path)),
 		zap.String("as", filepath.Base(to)), zap.Error(why))
 }

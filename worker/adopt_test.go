@@ -16,7 +16,7 @@ import (
 
 func TestCreateAndOpen(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "true"))
 	if _, err := Create(l.root, shell("r", "true")); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("created again: %v, want ErrExist", err)
@@ -31,7 +31,8 @@ func TestCreateAndOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Spec.Argv[2] != "true" || again.Spec.Limits.Linger != DefaultLinger || again.Spec.Limits.Spool != DefaultSpool {
+	if again.Spec.Argv[2] != "true" || again.Spec.Limits.Linger != DefaultLinger ||
+		again.Spec.Limits.Spool != DefaultSpool {
 		t.Errorf("spec %+v", again.Spec)
 	}
 	if err := again.Remove(); err != nil {
@@ -48,7 +49,7 @@ func TestCreateAndOpen(t *testing.T) {
 func TestRunDirectoryIsPrivate(t *testing.T) {
 	old := unix.Umask(0)
 	defer unix.Umask(old)
-	l := newLab(t)
+	l := newFixture(t)
 	_, done := l.begun(shell("r", "echo one; sleep 0.3"), "one")
 	err := filepath.WalkDir(l.root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -99,9 +100,9 @@ func TestSpecIsChecked(t *testing.T) {
 	}
 }
 
-func TestBadDirectoryDoesNotHurtTheOthers(t *testing.T) {
+func TestBadDirectoryDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	for name, spec := range map[string]string{"a1": "{", "a2": "{}", "a3": `{"version":1,"run":"other"}`, "a4": ""} {
 		dir := filepath.Join(l.root, name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -122,7 +123,7 @@ func TestBadDirectoryDoesNotHurtTheOthers(t *testing.T) {
 	var names []string
 	entries, _ := os.ReadDir(l.root)
 	for _, e := range entries {
-		if e.Name() != gonePrefix+"r" { // it may be on its way
+		if e.Name() != gonePrefix+"r" { // may be being removed
 			names = append(names, e.Name())
 		}
 	}
@@ -130,13 +131,13 @@ func TestBadDirectoryDoesNotHurtTheOthers(t *testing.T) {
 		t.Errorf("left %q, want %q", got, want)
 	}
 	if n := l.lines.FilterMessageSnippet("not a run directory").Len(); n != 5 {
-		t.Errorf("said %d times, want 5", n)
+		t.Errorf("logged %d times, want 5", n)
 	}
 }
 
-func TestAdoptClearsAwayWhatKillsLeft(t *testing.T) {
+func TestAdoptRemovesLeftoversOfKilledProcesses(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	for _, name := range []string{newPrefix + "old", newPrefix + "young", gonePrefix + "r", badPrefix + "x"} {
 		if err := os.MkdirAll(filepath.Join(l.root, name), 0o700); err != nil {
 			t.Fatal(err)
@@ -158,9 +159,9 @@ func TestAdoptClearsAwayWhatKillsLeft(t *testing.T) {
 	}
 }
 
-func TestAdoptDrivesNoMoreThanAllowed(t *testing.T) {
+func TestAdoptDrivesAtMostMaxRuns(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.w.cfg.MaxRuns = 1
 	dir := t.TempDir()
 	for _, id := range []string{"a", "b"} {
@@ -177,9 +178,9 @@ func TestAdoptDrivesNoMoreThanAllowed(t *testing.T) {
 	waitFor(t, "both", func() bool { return l.ended("a") && l.ended("b") })
 }
 
-func TestAdoptTriesAgainAfterATrouble(t *testing.T) {
+func TestAdoptRetriesAfterAnError(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "echo one"))
 	d.Close()
 	if err := os.WriteFile(filepath.Join(l.logs.dir, "r"), nil, 0o600); err != nil {
@@ -189,12 +190,12 @@ func TestAdoptTriesAgainAfterATrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.mark.Log.Seq = 7 // a log that cannot be opened: the mark is ahead of it
+	again.mark.Log.Seq = 7 // ahead of the log, which therefore cannot be opened
 	if err := errors.Join(again.mark.save(), again.Close()); err != nil {
 		t.Fatal(err)
 	}
 	l.adopt()
-	waitFor(t, "the trouble", func() bool { return l.has("drive run") })
+	waitFor(t, "the error", func() bool { return l.has("drive run") })
 	waitFor(t, "the directory to be free", func() bool {
 		again, err = Open(d.Path())
 		return err == nil
@@ -211,11 +212,11 @@ func TestAdoptTriesAgainAfterATrouble(t *testing.T) {
 
 func TestTailedFileIsAdoptedOnlyOnceItIsGone(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	stop := l.tail(path)
-	l.awaitStory("one\n")
+	l.awaitSummary("one\n")
 	stop()
 	write(t, path, "two\n")
 	l.adopt()

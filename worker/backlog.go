@@ -6,18 +6,18 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
-// Backlog is what the run directories below a root hold that the raw log is
-// not known to have.
+// Backlog is the amount of local data that is not yet in the raw log.
 type Backlog struct {
 	Runs  int   // directories of runs
-	Bytes int64 // of stdout that are not published yet, as far as the marks tell
+	Bytes int64 // of stdout that are not published yet, according to the marks
 }
 
-// runDirs lists the names of the run directories in root, and of what a killed
-// process may have left there. A root that is missing has none.
+// runDirs lists the run directories in root, and the entries that a killed
+// process may have left there. A missing root is empty.
 func runDirs(root string) (names, left []string, err error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -25,7 +25,7 @@ func runDirs(root string) (names, left []string, err error) {
 	}
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case leftover(name):
+		case isLeftover(name):
 			left = append(left, name)
 		case e.IsDir() && runs.CheckID(name) == nil:
 			names = append(names, name)
@@ -34,10 +34,9 @@ func runDirs(root string) (names, left []string, err error) {
 	return names, left, err
 }
 
-// ReadBacklog looks at the run directories below root, whoever has them, and
-// changes nothing. The marks are written while it looks, so what it finds is
-// about right, and never less than there is. The bytes of tailed files are not
-// counted.
+// ReadBacklog reads the run directories below root, whoever owns them, and
+// changes nothing. Marks are written concurrently, so the result is an
+// estimate, and never too low. It does not count the bytes of tailed files.
 func ReadBacklog(root string) (b Backlog, err error) {
 	names, _, err := runDirs(root)
 	if err != nil {
@@ -47,34 +46,34 @@ func ReadBacklog(root string) (b Backlog, err error) {
 		b.Runs++
 		dir := filepath.Join(root, name)
 		out, err := os.Stat(filepath.Join(dir, outFile))
-		if err != nil { // it has none: it tails a file, or it went just now
+		if err != nil { // a tailed file, or the run has just ended
 			continue
 		}
 		m := mark{}
 		line, err := readBounded(filepath.Join(dir, markFile), markSize)
 		if err != nil || copy(m.line[:], line) < markSize || !m.decode() {
-			m.place = place{}
+			m.progress = progress{}
 		}
 		b.Bytes += max(m.Out.Base+out.Size()-m.Log.Out, 0)
 	}
 	return b, nil
 }
 
-// StillWriting is how many runs below root have a process that can still write
-// output: an agent, its children, or a pipe.
+// StillWriting returns the number of runs below root with a process that can
+// still write output: an agent, its children, or a pipe.
 func StillWriting(root string) (n int) {
 	names, _, _ := runDirs(root)
 	for _, name := range names {
-		if busy, err := held(filepath.Join(root, name, outFile)); busy && err == nil {
+		if busy, err := filelock.Held(filepath.Join(root, name, outFile)); busy && err == nil {
 			n++
 		}
 	}
 	return n
 }
 
-// Unsupervised names the runs below root whose agent, or what it left behind,
-// lives without a shim, and so without limits. A worker that drives such a run
-// changes that within a second or two.
+// Unsupervised names the runs below root that have agent processes but no
+// shim, and so no limits. A worker that drives such a run starts a shim within
+// two seconds.
 func Unsupervised(root string) (list []string, err error) {
 	names, _, err := runDirs(root)
 	if err != nil {
@@ -85,15 +84,15 @@ func Unsupervised(root string) (list []string, err error) {
 		if !exists(filepath.Join(dir, startedFile)) {
 			continue
 		}
-		if watched, err := held(filepath.Join(dir, shimFile)); watched || err != nil {
+		if supervised, err := filelock.Held(filepath.Join(dir, shimFile)); supervised || err != nil {
 			continue
 		}
-		writing, err := held(filepath.Join(dir, outFile))
+		writing, err := filelock.Held(filepath.Join(dir, outFile))
 		if err != nil {
 			continue
 		}
 		m := &members{id: readIdentity(dir), dir: dir}
-		if _, lives := m.agent(); writing || lives {
+		if _, running := m.agent(); writing || running {
 			list = append(list, name)
 		}
 	}

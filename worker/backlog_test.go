@@ -6,18 +6,20 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/linesman/linesman/filelock"
 )
 
 func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	want := func(runs int, bytes int64) {
 		t.Helper()
 		if got, err := ReadBacklog(l.root); err != nil || got != (Backlog{runs, bytes}) {
 			t.Errorf("%+v, %v; want %d runs and %d bytes", got, err, runs, bytes)
 		}
 	}
-	want(0, 0) // there is no such directory yet
+	want(0, 0) // the directory does not exist yet
 	d := l.create(shell("r", "exit"))
 	defer d.Close()
 	want(1, 0)
@@ -30,18 +32,19 @@ func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(1, 60)
-	d.mark.Out.Base = 40 // the file was truncated since
+	d.mark.Out.Base = 40 // the file was truncated
 	if err := d.mark.save(); err != nil {
 		t.Fatal(err)
 	}
 	want(1, 100)
-	if err := errors.Join(os.WriteFile(filepath.Join(l.root, "r", markFile), []byte("torn"), 0o600), os.Mkdir(filepath.Join(l.root, ".gone-x"), 0o700)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(l.root, "r", markFile), []byte("torn"), 0o600),
+		os.Mkdir(filepath.Join(l.root, ".gone-x"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	want(1, 100)
 }
 
-// Whatever the path of the data directory is, only run directories count.
+// Only run directories count, whatever the path of the data directory is.
 func TestRunDirectoriesAreFoundBelowAnyPath(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "[a]*?\\", "runs")
@@ -57,7 +60,7 @@ func TestRunDirectoriesAreFoundBelowAnyPath(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer out.Close()
-		if err := lock(out); err != nil {
+		if err := filelock.Lock(out); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,27 +10,27 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// nowhere is a log that stores nothing.
-type nowhere struct{ mark runs.Mark }
+// discardLog is a log that stores nothing.
+type discardLog struct{ mark runs.Mark }
 
-func (l *nowhere) Open(context.Context, string, string, runs.Mark) (Log, error) {
-	return &nowhere{}, nil
+func (l *discardLog) Open(context.Context, string, string, runs.Mark) (Log, error) {
+	return &discardLog{}, nil
 }
-func (l *nowhere) Mark() runs.Mark { return l.mark }
-func (l *nowhere) Append(_ context.Context, e runs.Entry) error {
+func (l *discardLog) Mark() runs.Mark { return l.mark }
+func (l *discardLog) Append(_ context.Context, e runs.Entry) error {
 	l.mark = l.mark.After(e, l.mark.Seq+1)
 	return nil
 }
 
-// BenchmarkTail is what the worker itself costs: reading, cutting and keeping
-// the mark.
+// BenchmarkTail measures the worker alone: reading, chunking and saving the
+// mark.
 func BenchmarkTail(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "f")
 	line := append(bytes.Repeat([]byte("x"), 242), '\n')
 	if err := os.WriteFile(path, bytes.Repeat(line, 400_000), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	w, err := New(Config{Root: filepath.Join(b.TempDir(), "runs"), Logs: &nowhere{}})
+	w, err := New(Config{Root: filepath.Join(b.TempDir(), "runs"), Logs: &discardLog{}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -43,10 +43,11 @@ func BenchmarkTail(b *testing.B) {
 	}
 }
 
-// BenchmarkRun is one agent from its directory to the end of it.
+// BenchmarkRun measures one agent from the creation to the removal of its run
+// directory.
 func BenchmarkRun(b *testing.B) {
 	root := filepath.Join(b.TempDir(), "runs")
-	w, err := New(Config{Root: root, Logs: &nowhere{}, Shim: []string{os.Args[0], "shim"}})
+	w, err := New(Config{Root: root, Logs: &discardLog{}, Shim: []string{os.Args[0], "shim"}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -61,8 +62,8 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// BenchmarkMembers is one look for the processes of a run whose shim is gone:
-// the first one, and each later one.
+// BenchmarkMembers measures the search for the processes of a run without a
+// shim: the first search, and each later one.
 func BenchmarkMembers(b *testing.B) {
 	id := identity{Mark: "m", Boot: bootID()}
 	dir := b.TempDir()

@@ -9,22 +9,22 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Cancel asks for the end of the run: a cancel entry with reason, cut to
-// [runs.MaxReason] bytes, then the end of the agent. It returns when the entry
-// is stored or the run is over, and after two seconds at most: while the raw
-// log is out of reach the agent is ended within that time all the same; the
-// entry follows, before the exit.
+// Cancel requests the end of the run: it stores a cancel entry with reason,
+// cut to [runs.MaxReason] bytes, then terminates the agent. It returns when
+// the entry is stored or the run has ended, and after two seconds at the
+// latest. If the raw log is unreachable, the agent is terminated within that
+// time all the same, and the entry is stored later, before the exit entry.
 func (r *Run) Cancel(ctx context.Context, reason string) error {
 	select {
 	case r.cancels <- reason:
-	default: // asked for already
+	default: // already requested
 	}
-	const patience = 2 * tendEvery
-	t := time.NewTimer(patience)
+	const timeout = 2 * superviseInterval
+	t := time.NewTimer(timeout)
 	defer t.Stop()
 	select {
-	case <-r.noted:
-	case <-r.over:
+	case <-r.cancelStored:
+	case <-r.done:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-t.C:
@@ -32,71 +32,72 @@ func (r *Run) Cancel(ctx context.Context, reason string) error {
 	return nil
 }
 
-// asked reports whether Cancel was called, and the raw log does not say so yet.
-func (r *Run) asked() bool {
-	if r.reason == nil {
+// cancelRequested reports whether Cancel was called and its entry is not
+// stored yet.
+func (r *Run) cancelRequested() bool {
+	if r.cancelReason == nil {
 		select {
 		case reason := <-r.cancels:
-			r.reason = &reason
+			r.cancelReason = &reason
 		default:
 		}
 	}
-	return r.reason != nil
+	return r.cancelReason != nil
 }
 
-// cancel stores a cancel entry, where one is asked for and there is none, and
-// stops the source.
+// cancel stores the requested cancel entry, unless there is one.
 func (r *Run) cancel(ctx context.Context) error {
-	if !r.asked() {
+	if !r.cancelRequested() {
 		return nil
 	}
-	reason := *r.reason
+	reason := *r.cancelReason
 	if len(reason) > runs.MaxReason {
 		reason = strings.ToValidUTF8(reason[:runs.MaxReason], "")
 	}
-	for !r.place.Log.Cancelled {
+	for !r.progress.Log.Cancelled {
 		err := r.append(ctx, time.Now(), runs.Cancelled, 0, runs.Encode(runs.Remark{Reason: reason}))
 		if err != nil && !errors.Is(err, runs.ErrMoved) {
 			return err
 		}
 	}
-	r.reason = nil
+	r.cancelReason = nil
 	return nil
 }
 
-// stop tells the source to end, once the log says so.
+// stop stops the source, after the raw log has the entry that requires it.
 func (r *Run) stop() {
 	if !r.stopped {
 		r.stopped = true
-		close(r.noted)
+		close(r.cancelStored)
 		r.source.stop()
 	}
 }
 
-// tendEvery is how often an agent is looked after while the raw log is waited
-// for. A log that answers sooner is not out of reach.
-const tendEvery = time.Second
+// superviseInterval is how often an agent is supervised while a call to the
+// raw log is blocked. Calls that take less time need no supervision.
+const superviseInterval = time.Second
 
-// tending calls f, which may wait for the raw log for as long as that is out of
-// reach. Meanwhile the agent is held to its limits and to what was asked of it.
-func (r *Run) tending(f func() error) error {
+// supervised calls f, which may block while the raw log is unreachable.
+// Meanwhile it enforces the limits of the agent and executes requested
+// cancels.
+func (r *Run) supervised(f func() error) error {
 	agent, ok := r.source.(*spawned)
 	if !ok {
 		return f()
 	}
 	done := make(chan error, 1)
-	go func() { done <- f() }() // it touches the raw log alone, and we nothing of that
-	tick := time.NewTicker(tendEvery)
+	go func() { done <- f() }() // f uses only the raw log, and the loop below does not
+	tick := time.NewTicker(superviseInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-done:
 			return err
 		case now := <-tick.C:
-			if r.asked() {
+			if r.cancelRequested() {
 				agent.stop()
 			}
-			agent.tend(now)
+			agent.supervise(now)
 		}
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// The clock was set back by hours after the agent was started and wrote: its
-// files were changed in the future. The shim that takes over ends it for its
-// silence after the time that is meant for that, not hours later.
-func TestFilesFromTheFutureHoldNobodyUp(t *testing.T) {
+// The clock was set back by hours after the agent was started and wrote
+// output, so its files have modification times in the future. The shim that
+// takes over ends the agent after the idle limit, not hours later.
+func TestModificationTimesInTheFutureDelayNothing(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo $PPID > shim; echo $$ > agent; echo one; exec sleep 60")
 	spec.Dir, spec.Limits.Idle = dir, time.Second
@@ -32,14 +32,14 @@ func TestFilesFromTheFutureHoldNobodyUp(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := r.Drive(ctx); done <- err }()
 	l.await("r", "one")
-	number := func(name string) int {
+	readPID := func(name string) int {
 		n, err := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, name))))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	shim, agent := number("shim"), number("agent")
+	shim, agent := readPID("shim"), readPID("agent")
 	t.Cleanup(func() { _ = unix.Kill(agent, unix.SIGKILL) })
 	stop()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
@@ -60,12 +60,14 @@ func TestFilesFromTheFutureHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// Of times on two clocks the one that never jumps is gone by.
+// The age is the difference on the monotonic clock.
 func TestAgeOfAFileIsNeverNegative(t *testing.T) {
 	now := time.Now()
-	for _, c := range []struct{ changed, age time.Duration }{{0, 0}, {-time.Hour, time.Hour}, {9 * time.Hour, 0}, {time.Nanosecond, 0}} {
-		changed := time.Unix(0, now.Add(c.changed).UnixNano()) // as a file has it: without the other clock
-		if age := now.Sub(steady(now, changed)); age != c.age {
+	for _, c := range []struct{ changed, age time.Duration }{
+		{0, 0}, {-time.Hour, time.Hour}, {9 * time.Hour, 0}, {time.Nanosecond, 0},
+	} {
+		changed := time.Unix(0, now.Add(c.changed).UnixNano()) // like a modification time: without the monotonic clock
+		if age := now.Sub(changeTime(now, changed)); age != c.age {
 			t.Errorf("changed %v from now: age %v, want %v", c.changed, age, c.age)
 		}
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A worker is killed at each of its appends, before and after the entry is
-// stored; the next one has to go on.
-func TestWorkerKilledAtAnyAppendLosesAndDoublesNothing(t *testing.T) {
+// A worker is killed at each of its appends, before or after the entry is
+// stored. The next worker must resume.
+func TestWorkerKilledAtAnyAppendLosesAndDuplicatesNothing(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 5; n++ {
 		for _, when := range []string{"before", "after"} {
 			t.Run(fmt.Sprintf("%s append %d", when, n), func(t *testing.T) {
-				l := newLab(t)
+				l := newFixture(t)
 				dir := t.TempDir()
 				spec := shell("r", `echo started >> starts; echo one
 echo warning >&2
@@ -56,11 +56,11 @@ i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); sleep 0.01; done; exit 5`)
 	}
 }
 
-// Workers are killed at moments that nobody chose, one after the other, while
-// many agents run.
-func TestKilledWorkersLoseAndDoubleNothing(t *testing.T) {
+// Workers are killed at arbitrary moments, one after the other, while many
+// agents run.
+func TestKilledWorkersLoseAndDuplicateNothing(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	const agents, lines = 8, 2000
 	var ids []string
@@ -79,9 +79,9 @@ i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 100)) = 0 ] && sleep
 		return n
 	}
 	whole := agents * len(numbers(0, lines))
-	for round := range 6 { // each worker is killed when it has brought the logs some way further
+	for round := range 6 { // each worker is killed after it has appended some more entries
 		worker := l.process(nil, nil, "adopt")
-		target := min(total()+(round+1)*300, whole) // agents go on where workers are slow to start
+		target := min(total()+(round+1)*300, whole) // agents continue where workers start slowly
 		waitFor(t, "progress", func() bool { return total() >= target })
 		kill(worker)
 	}
@@ -109,14 +109,15 @@ func numbers(from, to int) string {
 	return b.String()
 }
 
-// What a kill, a power failure or a careless hand can leave behind.
-func TestAdoptGoesOnFromAnyState(t *testing.T) {
+// States that a kill, a power failure or a manual change can leave.
+func TestAdoptResumesFromAnyState(t *testing.T) {
 	t.Parallel()
-	put := func(name, text string) func(*testing.T, *lab, string) {
-		return func(t *testing.T, l *lab, dir string) { write(t, filepath.Join(dir, name), text) }
+	type step = func(t *testing.T, l *fixture, dir string)
+	put := func(name, text string) step {
+		return func(t *testing.T, l *fixture, dir string) { write(t, filepath.Join(dir, name), text) }
 	}
-	start := func(t *testing.T, l *lab, dir string) { l.foreign("r", runs.Started, runs.Start{}) }
-	ours := func(t *testing.T, l *lab, dir string) {
+	start := func(t *testing.T, l *fixture, dir string) { l.foreign("r", runs.Started, runs.Start{}) }
+	ours := func(t *testing.T, l *fixture, dir string) {
 		d, err := Open(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -126,8 +127,8 @@ func TestAdoptGoesOnFromAnyState(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stored := func(text string) func(*testing.T, *lab, string) {
-		return func(t *testing.T, l *lab, dir string) {
+	stored := func(text string) step {
+		return func(t *testing.T, l *fixture, dir string) {
 			log, err := l.logs.Open(t.Context(), "", "r", runs.Mark{})
 			if err == nil {
 				err = log.Append(t.Context(), runs.Entry{Kind: runs.Out, Offset: log.Mark().Out, Body: []byte(text)})
@@ -141,49 +142,58 @@ func TestAdoptGoesOnFromAnyState(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		spec   func(*Spec)
-		do     []func(*testing.T, *lab, string)
+		do     []step
 		log    string
 		output string
 		want   runs.Exit
 	}{
 		{"nothing done yet", nil, nil, "start out exit", "ran\n", runs.Exit{Reason: runs.ReasonExited, Code: code(0)}},
-		{"start entry sent", nil, []func(*testing.T, *lab, string){ours, start}, "start out exit", "ran\n",
+		{"start entry sent", nil, []step{ours, start}, "start out exit", "ran\n",
 			runs.Exit{Reason: runs.ReasonExited, Code: code(0)}},
 		{"attended", func(s *Spec) { s.Attended = true }, nil, "start exit", "", runs.Exit{Reason: runs.ReasonLost}},
-		{"started, then the shim was gone", nil, []func(*testing.T, *lab, string){ours, start, put(startedFile, "")},
+		{"started, then the shim was gone", nil, []step{ours, start, put(startedFile, "")},
 			"start exit", "", runs.Exit{Reason: runs.ReasonLost}},
-		{"lost with output", nil, []func(*testing.T, *lab, string){ours, start, put(startedFile, ""), put(outFile, "one\ntwo")},
+		{"lost with output", nil,
+			[]step{ours, start, put(startedFile, ""), put(outFile, "one\ntwo")},
 			"start out exit", "one\ntwo", runs.Exit{Reason: runs.ReasonLost, Torn: true}},
-		{"ended, nothing read", nil, []func(*testing.T, *lab, string){ours, start, put(startedFile, ""), put(outFile, "one\ntwo\n"), put(exitFile, exit4)},
+		{"ended, nothing read", nil, []step{ours, start, put(startedFile, ""),
+			put(outFile, "one\ntwo\n"), put(exitFile, exit4)},
 			"start out exit", "one\ntwo\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
-		{"ended, some read", nil, []func(*testing.T, *lab, string){ours, start, stored("one\n"), put(startedFile, ""), put(outFile, "one\ntwo\n"), put(exitFile, exit4)},
+		{"ended, some read", nil, []step{ours, start, stored("one\n"), put(startedFile, ""),
+			put(outFile, "one\ntwo\n"), put(exitFile, exit4)},
 			"start out exit", "one\ntwo\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
-		{"ended, all read", nil, []func(*testing.T, *lab, string){ours, start, stored("one\n"), put(startedFile, ""), put(outFile, "one\n"), put(exitFile, exit4)},
+		{"ended, all read", nil, []step{ours, start, stored("one\n"), put(startedFile, ""),
+			put(outFile, "one\n"), put(exitFile, exit4)},
 			"start out exit", "one\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
-		{"spool shorter than the log", nil, []func(*testing.T, *lab, string){ours, start, stored("one\ntwo\nthree\n"), put(startedFile, ""), put(outFile, "one\n"), put(exitFile, exit4)},
+		{"spool shorter than the log", nil, []step{ours, start, stored("one\ntwo\nthree\n"),
+			put(startedFile, ""), put(outFile, "one\n"), put(exitFile, exit4)},
 			"start out exit", "one\ntwo\nthree\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
-		{"mark is garbage", nil, []func(*testing.T, *lab, string){start, stored("one\n"), put(startedFile, ""), put(outFile, "one\ntwo\n"), put(exitFile, exit4),
-			func(t *testing.T, l *lab, dir string) {
+		{"mark is garbage", nil, []step{start, stored("one\n"), put(startedFile, ""),
+			put(outFile, "one\ntwo\n"), put(exitFile, exit4),
+			func(t *testing.T, l *fixture, dir string) {
 				if err := os.WriteFile(filepath.Join(dir, markFile), []byte(strings.Repeat("?", markSize)), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}},
 			"start out exit", "one\ntwo\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
-		{"no mark", nil, []func(*testing.T, *lab, string){start, put(startedFile, ""), put(outFile, "one\n"), put(exitFile, exit4),
-			func(t *testing.T, l *lab, dir string) { os.Remove(filepath.Join(dir, markFile)) }},
+		{"no mark", nil, []step{start, put(startedFile, ""), put(outFile, "one\n"),
+			put(exitFile, exit4),
+			func(t *testing.T, l *fixture, dir string) { os.Remove(filepath.Join(dir, markFile)) }},
 			"start out exit", "one\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
-		{"exit is garbage", nil, []func(*testing.T, *lab, string){ours, start, put(startedFile, ""), put(outFile, "one\n"), put(exitFile, "{")},
+		{"exit is garbage", nil,
+			[]step{ours, start, put(startedFile, ""), put(outFile, "one\n"), put(exitFile, "{")},
 			"start out exit", "one\n", runs.Exit{Reason: runs.ReasonLost}},
-		{"exit stored, directory left", nil, []func(*testing.T, *lab, string){ours, start, put(startedFile, ""), put(exitFile, exit4),
-			func(t *testing.T, l *lab, dir string) {
-				l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonExited, Code: code(4)})
-			}},
+		{"exit stored, directory left", nil,
+			[]step{ours, start, put(startedFile, ""), put(exitFile, exit4),
+				func(t *testing.T, l *fixture, dir string) {
+					l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonExited, Code: code(4)})
+				}},
 			"start exit", "", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
-		{"cancelled before the start", nil, []func(*testing.T, *lab, string){ours, start,
-			func(t *testing.T, l *lab, dir string) { l.foreign("r", runs.Cancelled, runs.Remark{}) }},
+		{"cancelled before the start", nil, []step{ours, start,
+			func(t *testing.T, l *fixture, dir string) { l.foreign("r", runs.Cancelled, runs.Remark{}) }},
 			"start cancel exit", "", runs.Exit{Reason: runs.ReasonCancelled}},
-		{"truncated meanwhile", nil, []func(*testing.T, *lab, string){ours, start, stored("one\ntwo\n"),
-			func(t *testing.T, l *lab, dir string) {
+		{"truncated meanwhile", nil, []step{ours, start, stored("one\ntwo\n"),
+			func(t *testing.T, l *fixture, dir string) {
 				d, err := Open(dir)
 				if err != nil {
 					t.Fatal(err)
@@ -196,7 +206,7 @@ func TestAdoptGoesOnFromAnyState(t *testing.T) {
 			"start out exit", "one\ntwo\nthree\nfour\nfive\n", runs.Exit{Reason: runs.ReasonExited, Code: code(4)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			spec := shell("r", "echo ran")
 			if test.spec != nil {
 				test.spec(&spec)
@@ -220,7 +230,7 @@ func TestAdoptGoesOnFromAnyState(t *testing.T) {
 
 func TestShimStartsTheAgentAtMostOnce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo ran >> ran")
 	spec.Dir = dir
@@ -255,9 +265,9 @@ func TestStartIsClaimedOnce(t *testing.T) {
 	}
 }
 
-func TestShimLetsGoOfInheritedFiles(t *testing.T) {
+func TestShimClosesInheritedFiles(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	spec := shell("r", "sleep 60")
 	d := l.create(spec)
 	defer d.Close()
@@ -276,7 +286,7 @@ func TestShimLetsGoOfInheritedFiles(t *testing.T) {
 		t.Errorf("read %d bytes, error %v", n, err)
 	}
 	waitFor(t, "the agent", func() bool { return exists(filepath.Join(d.Path(), startedFile)) })
-	if err := cmd.Process.Signal(unix.SIGTERM); err != nil { // as a container's end does
+	if err := cmd.Process.Signal(unix.SIGTERM); err != nil { // as a container runtime does
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen returns the commands that come in through the FIFO at path, and how
-// to stop that. The FIFO is open for writing too, so it never ends.
+// listen returns the commands from the FIFO at path, and a function that stops
+// listening. The FIFO is also open for writing, so reads never return EOF.
 func listen(path string) (<-chan byte, func(), error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -37,7 +37,7 @@ func listen(path string) (<-chan byte, func(), error) {
 	}()
 	return commands, func() {
 		close(quit)
-		if f.SetReadDeadline(time.Now()) != nil { // no deadlines on this system's FIFOs
+		if f.SetReadDeadline(time.Now()) != nil { // FIFOs have no deadlines on this system
 			_, _ = f.Write([]byte{ctlQuit})
 		}
 		<-done
@@ -45,8 +45,8 @@ func listen(path string) (<-chan byte, func(), error) {
 	}, nil
 }
 
-// closeInherited closes what the process that started this one left open by
-// mistake. Our own files are all marked close-on-exec.
+// closeInherited closes descriptors that the parent process leaked. Our own
+// files are all marked close-on-exec.
 func closeInherited() error {
 	dir, err := os.Open("/dev/fd")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,65 +14,67 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/atomicfile"
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
 // The files of a run directory.
 const (
 	specFile    = "run.json"    // the Spec, written once
-	ownerFile   = "owner"       // locked by whoever drives the run
-	markFile    = "mark"        // how far the raw log is known to reach
-	shimFile    = "shim"        // locked by a living shim
-	shimLogFile = "shim.log"    // what a shim had to say about itself; not the agent's output
-	startedFile = "started"     // made right before the agent starts: it is started at most once; an identity
-	outFile     = "out"         // the agent's stdout, locked by whoever may still write to it
-	errFile     = "err"         // the agent's stderr
-	exitFile    = "exit.json"   // how the run ended, a sealedExit
-	schemaFile  = "schema.json" // the Spec's Schema
-	ctlFile     = "ctl"         // FIFO to the shim, one byte a command
+	ownerFile   = "owner"       // locked by the worker that drives the run
+	markFile    = "mark"        // how much the raw log is known to hold
+	shimFile    = "shim"        // locked by a running shim
+	shimLogFile = "shim.log"    // errors and warnings of the shims; no agent output
+	startedFile = "started"     // created right before the agent starts, at most once; holds an identity
+	outFile     = "out"         // stdout of the agent, locked by every process that may write to it
+	errFile     = "err"         // stderr of the agent
+	exitFile    = "exit.json"   // how the run ended, as a sealedExit
+	schemaFile  = "schema.json" // the Schema of the Spec
+	ctlFile     = "ctl"         // FIFO to the shim, one byte per command
 )
 
-// The commands a shim takes.
+// Commands to a shim.
 const (
-	ctlInterrupt = 'i' // pass SIGINT on to the agent's group
-	ctlCancel    = 'c' // end the agent
-	ctlQuit      = 'q' // the shim to itself: stop listening
+	ctlInterrupt = 'i' // send SIGINT to the process group of the agent
+	ctlCancel    = 'c' // terminate the agent
+	ctlQuit      = 'q' // from the shim to itself: stop listening
 )
 
-// The names of directories that are no runs. They begin with a dot, which no
-// run id does.
+// Prefixes of entries that are not runs. Run ids do not begin with a dot.
 const (
-	newPrefix  = ".new-"  // not yet complete
-	gonePrefix = ".gone-" // being deleted
-	badPrefix  = ".bad-"  // unreadable, kept for a person to look at
+	newPrefix  = ".new-"  // incomplete
+	gonePrefix = ".gone-" // being removed
+	badPrefix  = ".bad-"  // unreadable, kept for manual inspection
 )
 
-// maxSpec bounds run.json, in bytes. The kernel takes no longer argument list.
+// maxSpec bounds run.json, in bytes. The kernel accepts no longer argument
+// list.
 const maxSpec = 8 << 20
 
 var (
-	// ErrOwned reports a run directory that somebody else drives.
-	ErrOwned = errors.New("the run directory is owned by somebody else")
-	// ErrBad reports a run directory that cannot be read as one.
+	// ErrOwned reports a run directory that another worker drives.
+	ErrOwned = errors.New("another process drives this run")
+	// ErrBad reports a directory that is not a valid run directory.
 	ErrBad = errors.New("not a run directory")
 )
 
-// Dir is a run directory, with its owner lock held. It is all there is to know
-// about a run on this machine; whoever opens it next can go on with the run.
+// Dir is a run directory with its owner lock held. It holds all local state of
+// a run, so the next owner can resume the run from it.
 type Dir struct {
 	Spec Spec
 
 	path  string
 	owner *os.File
 	mark  *mark
-	fresh bool // made by this process
+	fresh bool // created by this process
 
-	spool atomic.Pointer[os.File] // SourcePipe, fresh: what Pipe will write to, locked
+	spool atomic.Pointer[os.File] // SourcePipe, fresh: the locked file that Pipe writes to
 }
 
-// Create makes the directory of a new run below root, with its owner lock
-// held. It appears complete or not at all. The error of a run that is there
-// already is an [fs.ErrExist].
+// Create makes the directory of a new run below root and takes its owner lock.
+// The directory appears complete or not at all. The error is an [fs.ErrExist]
+// if the run already has one.
 func Create(root string, spec Spec) (_ *Dir, err error) {
 	spec.setDefaults(time.Now())
 	if err := spec.check(); err != nil {
@@ -104,57 +106,68 @@ func Create(root string, spec Spec) (_ *Dir, err error) {
 			err = fmt.Errorf("create run directory %s: %w", spec.Run, err)
 		}
 	}()
-	if d.owner, err = os.OpenFile(filepath.Join(at, ownerFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if err := d.createFiles(at, body); err != nil {
 		return nil, err
 	}
-	if err := tryLock(d.owner); err != nil {
-		return nil, err
-	}
-	if err := writeFile(filepath.Join(at, specFile), body, spec.lasting()); err != nil {
-		return nil, err
-	}
-	if d.mark, err = createMark(filepath.Join(at, markFile)); err != nil {
-		return nil, err
-	}
-	if len(spec.Schema) > 0 {
-		if err := writeSynced(filepath.Join(at, schemaFile), spec.Schema); err != nil {
+	if spec.durable() {
+		if err := errors.Join(d.mark.f.Sync(), atomicfile.SyncDir(at)); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case spec.process():
-		if err := unix.Mkfifo(filepath.Join(at, ctlFile), 0o600); err != nil {
-			return nil, fmt.Errorf("make fifo: %w", err)
-		}
-	case spec.Source == SourcePipe:
-		// Locked before anybody can see it: a free lock means that the input ended.
-		spool, err := os.OpenFile(filepath.Join(at, outFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		d.spool.Store(spool)
-		if err := tryLock(spool); err != nil {
-			return nil, err
-		}
-	}
-	if spec.lasting() {
-		if err := errors.Join(d.mark.f.Sync(), syncDir(at)); err != nil {
-			return nil, err
-		}
-	}
-	if err := os.Rename(at, d.path); err != nil { // never replaces one: they are not empty
+	if err := os.Rename(at, d.path); err != nil { // cannot replace a run directory: those are not empty
 		return nil, err
 	}
 	at = d.path
-	if spec.lasting() {
-		err = syncDir(root)
+	if spec.durable() {
+		err = atomicfile.SyncDir(root)
 	}
 	return d, err
 }
 
-// Open takes over the run directory at path. The error is [ErrOwned] when
-// somebody drives it, an [fs.ErrNotExist] when it is gone, and [ErrBad] when
-// it is no run directory.
+// createFiles creates and locks the files of a new run directory at the
+// temporary path at. spec is the content of run.json.
+func (d *Dir) createFiles(at string, spec []byte) error {
+	var err error
+	if d.owner, err = os.OpenFile(filepath.Join(at, ownerFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return err
+	}
+	if err := filelock.TryLock(d.owner); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(at, specFile), spec, d.Spec.durable()); err != nil {
+		return err
+	}
+	if d.mark, err = createMark(filepath.Join(at, markFile)); err != nil {
+		return err
+	}
+	if len(d.Spec.Schema) > 0 {
+		if err := writeSynced(filepath.Join(at, schemaFile), d.Spec.Schema); err != nil {
+			return err
+		}
+	}
+	switch {
+	case d.Spec.process():
+		if err := unix.Mkfifo(filepath.Join(at, ctlFile), 0o600); err != nil {
+			return fmt.Errorf("make fifo: %w", err)
+		}
+	case d.Spec.Source == SourcePipe:
+		// Locked before the directory is visible: a free lock means that the input
+		// has ended.
+		spool, err := os.OpenFile(filepath.Join(at, outFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+		if err != nil {
+			return err
+		}
+		d.spool.Store(spool)
+		if err := filelock.TryLock(spool); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Open takes ownership of the run directory at path. The error is [ErrOwned]
+// if another worker drives the run, an [fs.ErrNotExist] if the directory is
+// gone, and [ErrBad] if it is not a run directory.
 func Open(path string) (_ *Dir, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -176,14 +189,15 @@ func Open(path string) (_ *Dir, err error) {
 	if err != nil {
 		return nil, err
 	}
-	switch err := tryLock(d.owner); {
-	case errors.Is(err, errLocked):
+	switch err := filelock.TryLock(d.owner); {
+	case errors.Is(err, filelock.ErrLocked):
 		return nil, ErrOwned
 	case err != nil:
 		return nil, err
 	}
-	// The last owner may have deleted the directory while we came for the lock.
-	if is, err := sameFile(d.owner, d.file(ownerFile)); err != nil || !is {
+	// The previous owner may have removed the directory before it released the
+	// lock.
+	if same, err := sameFile(d.owner, d.file(ownerFile)); err != nil || !same {
 		return nil, errors.Join(fs.ErrNotExist, err)
 	}
 	if d.Spec, err = readSpec(d.path); err != nil {
@@ -193,16 +207,17 @@ func Open(path string) (_ *Dir, err error) {
 	return d, err
 }
 
-// SchemaFile is where the schema of a run is, in the run's directory below root.
+// SchemaFile returns the path of a run's schema, in its run directory below
+// root.
 func SchemaFile(root, run string) string { return filepath.Join(root, run, schemaFile) }
 
-// runDir is where the directory of a run is.
+// runDir returns the path of the directory of a run.
 func (w *Worker) runDir(run string) string { return filepath.Join(w.cfg.Root, run) }
 
-// Path returns where the directory is.
+// Path returns the path of the directory.
 func (d *Dir) Path() string { return d.path }
 
-// Close gives the directory back, for the next owner.
+// Close releases the owner lock and closes the directory.
 func (d *Dir) Close() error {
 	var errs []error
 	if spool := d.spool.Swap(nil); spool != nil {
@@ -213,16 +228,16 @@ func (d *Dir) Close() error {
 		d.mark = nil
 	}
 	if d.owner != nil {
-		errs = append(errs, release(d.owner))
+		errs = append(errs, filelock.Close(d.owner))
 		d.owner = nil
 	}
 	return errors.Join(errs...)
 }
 
-// Remove deletes the directory and closes it. What a kill leaves of it is no
-// run any more.
+// Remove deletes the directory and closes it. If the process is killed
+// meanwhile, the rest of the directory no longer counts as a run.
 func (d *Dir) Remove() error {
-	defer d.Close() // last: until then nobody else may touch it
+	defer d.Close() // last: the lock excludes other owners until the directory is gone
 	gone := filepath.Join(filepath.Dir(d.path), gonePrefix+filepath.Base(d.path))
 	if err := os.RemoveAll(gone); err != nil {
 		return fmt.Errorf("remove run directory %s: %w", d.Spec.Run, err)
@@ -238,23 +253,23 @@ func (d *Dir) Remove() error {
 
 func (d *Dir) file(name string) string { return filepath.Join(d.path, name) }
 
-// tell sends one command to the shim. Without a shim that listens the error
-// is ENXIO.
-func (d *Dir) tell(command byte) error {
+// sendCommand sends one command to the shim. The error is ENXIO if no shim is
+// listening.
+func (d *Dir) sendCommand(command byte) error {
 	fd, err := unix.Open(d.file(ctlFile), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("tell shim of %s: %w", d.Spec.Run, err)
+		return fmt.Errorf("send command to shim of %s: %w", d.Spec.Run, err)
 	}
 	defer unix.Close(fd)
 	if _, err := unix.Write(fd, []byte{command}); err != nil && !errors.Is(err, unix.EAGAIN) {
-		return fmt.Errorf("tell shim of %s: %w", d.Spec.Run, err)
+		return fmt.Errorf("send command to shim of %s: %w", d.Spec.Run, err)
 	}
-	return nil // a full FIFO holds the same command many times over
+	return nil // a full FIFO already holds the command many times
 }
 
-// claimStart makes the file that says that the agent was started. Whoever
-// makes it may start the agent, or decide that nobody ever does; all others
-// get false.
+// claimStart creates the started file. The caller that creates it has the
+// right to start the agent, or to decide that the agent is never started. For
+// all other callers the result is false.
 func claimStart(dir string) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, startedFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -263,11 +278,11 @@ func claimStart(dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(f.Close(), syncDir(dir))
+	return true, errors.Join(f.Close(), atomicfile.SyncDir(dir))
 }
 
-// addIdentity adds what is known of the run's processes to the file that
-// claimStart made, with one write.
+// addIdentity appends what is known about the processes of the run to the
+// started file, with one write.
 func addIdentity(dir string, id identity) error {
 	f, err := os.OpenFile(filepath.Join(dir, startedFile), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -277,8 +292,9 @@ func addIdentity(dir string, id identity) error {
 	return errors.Join(err, f.Close())
 }
 
-// readIdentity returns what the file says. A directory of an older version
-// says nothing, and of what a kill tore the rest counts.
+// readIdentity returns the content of the started file. Run directories of
+// older versions have none. If a kill cut the last value off, the values
+// before it count.
 func readIdentity(dir string) (id identity) {
 	body, err := readBounded(filepath.Join(dir, startedFile), 4096)
 	if err != nil {
@@ -301,13 +317,13 @@ func readSpec(dir string) (Spec, error) {
 		return spec, err
 	}
 	if err := json.Unmarshal(body, &spec); err != nil {
-		return spec, fmt.Errorf("%w: %s is no valid JSON", ErrBad, specFile)
+		return spec, fmt.Errorf("%w: %s is not valid JSON", ErrBad, specFile)
 	}
 	if err := spec.check(); err != nil {
 		return spec, fmt.Errorf("%w: %s: %w", ErrBad, specFile, err)
 	}
 	if spec.Run != filepath.Base(dir) {
-		return spec, fmt.Errorf("%w: %s is of another run", ErrBad, specFile)
+		return spec, fmt.Errorf("%w: %s belongs to another run", ErrBad, specFile)
 	}
 	return spec, nil
 }
@@ -335,31 +351,7 @@ func writeFile(path string, body []byte, synced bool) error {
 	return errors.Join(err, f.Close())
 }
 
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-// sameFile reports whether path still names the file that f has open.
-func sameFile(f *os.File, path string) (bool, error) {
-	now, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	was, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	return os.SameFile(was, now), nil
 }

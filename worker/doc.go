@@ -1,22 +1,23 @@
-// Package worker runs coding agents, or reads what others wrote, and puts the
-// bytes into the raw log of each run.
+// Package worker starts coding agents, follows their output or the files of
+// other programs, and appends the bytes to the raw log of each run.
 //
-// Everything is a file that grows. An agent writes its stdout and stderr to
-// files in its run directory; a small shim process, one a run, starts the
-// agent at most once, holds it to its limits and records how it ended; the
+// All output goes through files that grow. An agent writes its stdout and
+// stderr to files in its run directory. A small shim process, one per run,
+// starts the agent at most once, enforces its limits and records its exit. The
 // worker follows the files:
 //
 //	agent ──▶ out, err ──▶ Run.Drive ──▶ Log
 //	  ▲         (files)
 //	Shim ──▶ exit.json
 //
-// So a worker may die at any point. The agent goes on, and the next worker
-// that finds the directory goes on where the raw log ends: it asks the log,
-// never its own memory. Who lives is asked of locks, never of process ids.
-// Only the processes of a run whose shim was killed are known by theirs, with
-// more evidence: see members. An agent can write exit.json as well, so what a
-// shim records there is signed: see sealedExit.
+// A worker can be killed at any point. The agent continues, and the next
+// worker that opens the run directory resumes at the end of the raw log: the
+// log decides, not the memory of a process. File locks, not process IDs, tell
+// whether a worker, a shim or an agent is alive. Only the processes of a run
+// whose shim was killed are found by process ID, together with more evidence:
+// see members. An agent can write exit.json too, so the shim signs its record:
+// see sealedExit.
 //
-// The package does not know what a line means and it does not know NATS: it
-// writes through the small interfaces [Logs] and [Log].
+// The package does not parse lines and does not use NATS: it writes through
+// the small interfaces [Logs] and [Log].
 package worker

@@ -11,59 +11,58 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Run is one run, in the hands of this worker. Interrupt and Cancel may be
-// called from any goroutine, before and while it is driven.
+// Run is one run that this worker owns. Interrupt and Cancel may be called
+// from any goroutine, before and while it is driven.
 type Run struct {
-	w      *Worker
-	dir    *Dir
-	log    *zap.Logger
-	source source
-	raw    Log
-	place  *place // in the directory's mark
-	out    stream
-	err    stream
+	w        *Worker
+	dir      *Dir
+	log      *zap.Logger
+	source   source
+	raw      Log
+	progress *progress // stored in the mark of the directory
+	out      stream
+	err      stream
 
-	again   bool          // it was driven before, by this worker, and failed
-	cancels chan string   // reasons, one is enough
-	reason  *string       // one of them, while the raw log has no cancel entry
-	noted   chan struct{} // closed once the raw log has a cancel entry
-	begun   func()        // called once the raw log has our start entry; may be nil
-	over    chan struct{} // closed when Drive returns
-	stopped bool          // the source was told to stop
-	fenced  bool          // somebody else ended the run in its log, before our eyes
+	retried      bool          // this worker drove it before, and failed
+	cancels      chan string   // reasons of cancel requests; one is enough
+	cancelReason *string       // of a cancel request, until the raw log has a cancel entry
+	cancelStored chan struct{} // closed once the raw log has a cancel entry
+	onStarted    func()        // called once the raw log has our start entry; may be nil
+	done         chan struct{} // closed when Drive returns
+	stopped      bool          // the source was stopped
+	fenced       bool          // another writer ended the run in the raw log
 
-	stores   []string // that know the run, for the ledger; nil: ask
-	recorded bool     // the ledger has its line
+	stores   []string // that know the run, for the ledger; nil: ask the worker
+	recorded bool     // the ledger has a line for the run
 }
 
-// A source is what writes the output of a run.
+// source is the writer of a run's output.
 type source interface {
-	// ended returns how the run ended, once all that will ever be written
-	// can be read; until then nil. It is asked again and again, and does what
-	// is needed to get there.
+	// ended returns the exit of the run once all output can be read, until then
+	// nil. It is called repeatedly, and also takes the steps that lead to the end,
+	// such as starting a shim.
 	ended(now time.Time) (*runs.Exit, error)
-	// stop asks what writes to end. It may be called more than once.
+	// stop terminates the writer. It may be called more than once.
 	stop()
-	// next is how long ended need not be asked again.
-	next() time.Duration
-	// lasting reports whether output is still to be read once stopped.
-	lasting() bool
+	// pollInterval is how long ended need not be called again.
+	pollInterval() time.Duration
+	// outlivesStop reports whether output must still be read after stop.
+	outlivesStop() bool
 }
 
-// Drive carries the run from wherever it stands to its end: its start entry,
-// its agent, its output, its exit entry, and the end of its directory. It
-// returns how the run ended.
+// Drive drives the run from its current state to its end: start entry, agent,
+// output, exit entry, removal of the directory. It returns how the run ended.
 //
-// When ctx ends it returns soon and leaves all as it is, for the next owner;
-// the agent goes on. The error is [ErrKnown] or [ErrEnded] when the raw log
-// belongs to somebody else. The directory is closed in any case.
+// When ctx ends, Drive returns soon and leaves the run to the next owner; the
+// agent continues. The error is [ErrKnown] or [ErrEnded] if the raw log
+// belongs to another run or writer. The directory is closed in any case.
 func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
-	defer close(r.over)
+	defer close(r.done)
 	defer r.dir.Close()
 	defer r.out.close()
 	defer r.err.close()
-	r.w.enter(r)
-	defer r.w.leave(r)
+	r.w.register(r)
+	defer r.w.unregister(r)
 	if r.w.cfg.Control != nil {
 		stop, err := r.w.cfg.Control.Listen(r.dir.Spec.Run, r.Cancel)
 		if err != nil {
@@ -75,10 +74,10 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 	ex, err := r.drive(ctx)
 	switch {
 	case errors.Is(err, ErrKnown):
-		if r.dir.Spec.Part != nil { // it was imported, and the ledger does not say so
+		if r.dir.Spec.Part != nil { // imported before, but missing in the ledger
 			err = errors.Join(err, r.record(ctx))
 		} else {
-			r.log.Warn("run is known already, not started")
+			r.log.Warn("run is already known, not started")
 		}
 		err = errors.Join(err, r.dir.Remove())
 	case errors.Is(err, ErrEnded):
@@ -90,26 +89,26 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 	return ex, nil
 }
 
-// Interrupt passes SIGINT on to the agent and its group. Without an agent the
-// error is [ErrNoAgent].
+// Interrupt sends SIGINT to the process group of the agent. The error is
+// [ErrNoAgent] if there is none.
 func (r *Run) Interrupt() error {
-	if !r.dir.Spec.process() || r.dir.tell(ctlInterrupt) != nil {
+	if !r.dir.Spec.process() || r.dir.sendCommand(ctlInterrupt) != nil {
 		return ErrNoAgent
 	}
 	return nil
 }
 
-// AgentBegun reports whether the agent was started, or has ended.
+// AgentBegun reports whether the agent was started or has ended.
 func (r *Run) AgentBegun() bool { return exists(r.dir.file(startedFile)) || r.AgentEnded() }
 
-// AgentEnded reports whether the agent has ended, also while the raw log is
-// out of reach and Drive cannot tell. A run without an agent has none that ends.
+// AgentEnded reports whether the agent has ended. It also works while the raw
+// log is unreachable. It is false for a run without an agent.
 func (r *Run) AgentEnded() bool {
 	s, ok := r.source.(*spawned)
 	if !ok {
 		return false
 	}
-	if !exists(r.dir.path) { // the run is over
+	if !exists(r.dir.path) { // the run has ended
 		return true
 	}
 	ex, err := readExit(r.dir.path, *s.keys.Load()...)
@@ -117,8 +116,8 @@ func (r *Run) AgentEnded() bool {
 }
 
 func (r *Run) drive(ctx context.Context) (ex runs.Exit, err error) {
-	mark := r.place.Log
-	err = r.tending(func() (err error) {
+	mark := r.progress.Log
+	err = r.supervised(func() (err error) {
 		r.raw, err = r.w.cfg.Logs.Open(ctx, r.dir.Spec.Agent, r.dir.Spec.Run, mark)
 		return err
 	})
@@ -128,31 +127,31 @@ func (r *Run) drive(ctx context.Context) (ex runs.Exit, err error) {
 	if err := r.begin(ctx); err != nil {
 		return ex, err
 	}
-	if r.begun != nil {
-		r.begun()
+	if r.onStarted != nil {
+		r.onStarted()
 	}
 	how, level := "adopted", zap.InfoLevel
 	if r.dir.fresh {
 		how = "started"
 	}
-	if r.again {
-		level = zap.DebugLevel // the error before it is news, this is not
+	if r.retried {
+		level = zap.DebugLevel // the error before it was logged
 	}
 	r.log.Log(level, how, zap.String("source", r.dir.Spec.Source))
 
-	last, err := r.carry(ctx)
+	last, err := r.follow(ctx)
 	if err != nil {
 		return ex, err
 	}
 	return r.finish(ctx, *last)
 }
 
-// begin makes sure that the run is ours: the raw log has our start entry.
+// begin ensures that the run is ours: that the raw log has our start entry.
 func (r *Run) begin(ctx context.Context) error {
-	ours := r.place.Begun
+	ours := r.progress.Begun
 	for {
-		r.place.Log = r.raw.Mark()
-		m := r.place.Log
+		r.progress.Log = r.raw.Mark()
+		m := r.progress.Log
 		switch {
 		case !ours && r.taken(m), r.dir.Spec.Source == SourceQueue && r.lost(m):
 			return ErrKnown
@@ -161,11 +160,11 @@ func (r *Run) begin(ctx context.Context) error {
 		case m.Cancelled:
 			r.stop()
 		}
-		if m.Started && !(ours && m.Gone) { // else a torn mark kept us from seeing that RAW was lost
+		if m.Started && !(ours && m.Gone) { // else the mark was torn, and did not show that RAW was lost
 			return r.dir.mark.save()
 		}
-		// Said first: after a kill, a log that has a start entry has ours.
-		r.place.Begun, r.place.As = true, r.w.cfg.Name
+		// Saved first: after a kill, a start entry in the log is ours.
+		r.progress.Begun, r.progress.As = true, r.w.cfg.Name
 		if err := r.dir.mark.save(); err != nil {
 			return err
 		}
@@ -179,11 +178,11 @@ func (r *Run) begin(ctx context.Context) error {
 	}
 }
 
-// moved sees to it that the run is still ours, once somebody else wrote to
-// its log: a log that has lost its end may have lost our start entry, and got
-// another's. One that has lost everything gets ours again.
-func (r *Run) moved(ctx context.Context) error {
-	m := r.place.Log
+// recheckOwnership is called after another writer wrote to the raw log. A log
+// that lost its end may have lost our start entry and got one of another
+// worker. A log that lost all entries gets ours again.
+func (r *Run) recheckOwnership(ctx context.Context) error {
+	m := r.progress.Log
 	if r.dir.Spec.Source != SourceQueue && m.Seq != 0 || m.Started && !r.lost(m) {
 		return nil
 	}
@@ -195,24 +194,24 @@ func (r *Run) moved(ctx context.Context) error {
 	return err
 }
 
-// taken reports whether a log that holds m before our first entry belongs to
-// another run, or to another worker that was faster.
+// taken reports whether a log that holds m, without any entry of ours, belongs
+// to another run or to another worker.
 func (r *Run) taken(m runs.Mark) bool {
-	if r.dir.Spec.Source == SourceQueue { // which has a queued entry
+	if r.dir.Spec.Source == SourceQueue { // its log begins with a queued entry
 		return m.Started || m.Cancelled || m.Exited
 	}
 	if r.dir.Spec.Part != nil && m.By == r.w.cfg.Name && m.At != 0 && !m.Exited {
-		return false // the same import, whose directory is gone
+		return false // the same import, its directory is gone
 	}
 	return m.Seq != 0
 }
 
-// lost reports whether the task went to another worker, or was cancelled,
-// while we were on the way to our start entry, or dead; or whether it is
-// another one of the same id.
+// lost reports whether the task was started by another worker, was cancelled,
+// or was replaced by another task with the same id, before our start entry was
+// stored.
 func (r *Run) lost(m runs.Mark) bool {
-	ours := r.place.As
-	if ours == "" { // we did not come to it, or cannot tell any more
+	ours := r.progress.As
+	if ours == "" { // not saved, or the mark was torn
 		ours = r.w.cfg.Name
 		if exists(r.dir.file(startedFile)) {
 			return false
@@ -221,9 +220,8 @@ func (r *Run) lost(m runs.Mark) bool {
 	return m.Started && m.By != ours || m.Cancelled && !m.Started || m.Work != 0 && m.Work != r.dir.Spec.Work
 }
 
-// carry sends the output until the source has ended. What is left then is for
-// finish.
-func (r *Run) carry(ctx context.Context) (*runs.Exit, error) {
+// follow sends output until the source has ended. finish sends the rest.
+func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 	paths := []string{r.out.path, r.dir.file(exitFile)}
 	if r.dir.Spec.process() {
 		paths = append(paths, r.err.path)
@@ -232,32 +230,33 @@ func (r *Run) carry(ctx context.Context) (*runs.Exit, error) {
 	defer watch.close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var asked time.Time
+	var checked time.Time
 	for {
 		sent, err := r.pump(ctx, false)
 		if err == nil {
-			err = r.remark(ctx)
+			err = r.noteIdle(ctx)
 		}
 		if errors.Is(err, runs.ErrMoved) {
-			if err := r.moved(ctx); err != nil {
+			if err := r.recheckOwnership(ctx); err != nil {
 				return nil, err
 			}
-			continue // the log tells where to go on
+			continue // resume where the raw log ends
 		}
 		if err != nil {
 			return nil, err
 		}
-		// While output flows it is not asked at every line whether it ended.
-		const rarely = 20 * time.Millisecond
-		next := rarely
-		if now := time.Now(); !sent || now.Sub(asked) >= rarely {
-			asked = now
+		// While output flows, the source is checked at intervals, not at every
+		// line.
+		const interval = 20 * time.Millisecond
+		next := interval
+		if now := time.Now(); !sent || now.Sub(checked) >= interval {
+			checked = now
 			if ex, err := r.source.ended(now); ex != nil || err != nil {
 				return ex, err
 			}
-			next = r.source.next()
+			next = r.source.pollInterval()
 		}
-		if watch.blind != nil {
+		if watch.err != nil {
 			next = min(next, 100*time.Millisecond)
 		}
 		timer.Reset(next)
@@ -265,17 +264,17 @@ func (r *Run) carry(ctx context.Context) (*runs.Exit, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case reason := <-r.cancels:
-			r.reason = &reason
+			r.cancelReason = &reason
 		case <-watch.C:
 		case <-timer.C:
 		}
 	}
 }
 
-// finish sends what the ended source has left behind, records the end, and
-// removes the directory.
+// finish sends the remaining output of the ended source, stores the exit
+// entry, and removes the directory.
 func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
-	for r.source.lasting() || !r.stopped {
+	for r.source.outlivesStop() || !r.stopped {
 		_, err := r.pump(ctx, true)
 		if err == nil {
 			break
@@ -286,7 +285,7 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 	}
 	ex.Torn = r.out.torn()
 	for {
-		if r.place.Log.Cancelled {
+		if r.progress.Log.Cancelled {
 			ex.Reason, ex.Spawn = runs.ReasonCancelled, ""
 		}
 		err := r.append(ctx, time.Now(), runs.Exited, 0, runs.Encode(ex))
@@ -311,13 +310,13 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 	return ex, r.dir.Remove()
 }
 
-// abandon stops a run whose raw log somebody else has closed, or that a kill
-// kept us from clearing away, and removes what is left of it.
+// abandon stops a run whose raw log already has an exit entry, stored by
+// another writer or by us right before a kill, and removes the directory.
 func (r *Run) abandon(ctx context.Context) error {
-	const patience = 15 * time.Second // for the shim, beyond the grace
-	deadline := time.Now().Add(r.dir.Spec.Limits.Grace + patience)
+	const shimTimeout = 15 * time.Second // for the shim, in addition to the grace period
+	deadline := time.Now().Add(r.dir.Spec.Limits.Grace + shimTimeout)
 	if r.fenced || r.dir.Spec.process() && !exists(r.dir.file(exitFile)) {
-		r.log.Warn("fenced off: somebody else ended the run in its log, what writes it is stopped")
+		r.log.Warn("fenced off: another writer ended the run in its raw log, stopping it here")
 	}
 	r.stop()
 	for time.Now().Before(deadline) {
@@ -334,29 +333,29 @@ func (r *Run) abandon(ctx context.Context) error {
 	return r.dir.Remove()
 }
 
-// append stores an entry and the place it leads to. After an ErrMoved the
-// place is where the log really stands.
+// append stores an entry and the progress up to it. After an ErrMoved the
+// progress is what the log holds now.
 func (r *Run) append(ctx context.Context, now time.Time, kind runs.Kind, offset int64, body []byte) error {
 	e := runs.Entry{Kind: kind, Time: now.UnixMilli(), Offset: offset, Body: body}
-	err := r.tending(func() error { return r.raw.Append(ctx, e) })
+	err := r.supervised(func() error { return r.raw.Append(ctx, e) })
 	if err != nil && !errors.Is(err, runs.ErrMoved) {
 		return fmt.Errorf("append %s entry: %w", kind, err)
 	}
-	r.place.Log = r.raw.Mark()
+	r.progress.Log = r.raw.Mark()
 	if err := r.dir.mark.save(); err != nil {
 		return err
 	}
-	if r.place.Log.Cancelled {
+	if r.progress.Log.Cancelled {
 		r.stop()
 	}
-	if r.place.Log.Exited && (err != nil || kind != runs.Exited) {
+	if r.progress.Log.Exited && (err != nil || kind != runs.Exited) {
 		r.fenced = true
 		return ErrEnded
 	}
 	return err
 }
 
-// age is how long ago the run was made.
+// age is the time since the run was created.
 func (r *Run) age() time.Duration {
 	return time.Since(time.UnixMilli(r.dir.Spec.Created)).Round(time.Millisecond)
 }

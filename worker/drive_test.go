@@ -27,7 +27,7 @@ func TestRunReachesItsEnd(t *testing.T) {
 		{"child writes on", "(sleep 0.3; echo late) & exit 0", "late\n", runs.Exit{Reason: runs.ReasonExited, Code: code(0)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			ex := l.drive(shell("r", test.script))
 			if got := l.output("r"); got != test.out {
 				t.Errorf("output %q, want %q", got, test.out)
@@ -44,7 +44,7 @@ func TestRunReachesItsEnd(t *testing.T) {
 
 func TestStartEntrySaysWhatRuns(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	spec := shell("r", "true")
 	spec.Labels = map[string]string{"k": "v"}
 	l.drive(spec)
@@ -55,13 +55,13 @@ func TestStartEntrySaysWhatRuns(t *testing.T) {
 }
 
 func TestAgentGetsItsEnvironmentAndDirectoryAndNoOtherFiles(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", `pwd; echo "$WORD"; env | grep -c TEST_SECRET; ls /proc/self/fd | tr '\n' ' '`)
 	t.Setenv("TEST_SECRET", "1")
 	spec.Dir, spec.Env = dir, append(spec.Env, "WORD=given")
 	l.drive(spec)
-	// ls has the directory that it lists open as 3
+	// ls itself opens the directory as descriptor 3.
 	if want := dir + "\ngiven\n0\n0 1 2 3 "; l.output("r") != want {
 		t.Errorf("output %q, want %q", l.output("r"), want)
 	}
@@ -69,7 +69,7 @@ func TestAgentGetsItsEnvironmentAndDirectoryAndNoOtherFiles(t *testing.T) {
 
 func TestLongLineComesInPieces(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	const size = 5*runs.MaxChunk/2 + 1
 	ex := l.drive(shell("r", fmt.Sprintf("echo short; head -c %d /dev/zero | tr '\\0' x; echo; printf end", size)))
 	if want := "short\n" + strings.Repeat("x", size) + "\nend"; l.output("r") != want || !ex.Torn {
@@ -79,7 +79,7 @@ func TestLongLineComesInPieces(t *testing.T) {
 
 func TestChunksAreWholeLines(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.drive(shell("r", "seq 1 100000"))
 	var n int
 	for _, e := range l.entries("r") {
@@ -98,7 +98,7 @@ func TestChunksAreWholeLines(t *testing.T) {
 
 func TestUnfinishedLineWaitsForItsEnd(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; printf tw; while ! [ -e go ]; do sleep 0.01; done; echo o")
 	spec.Dir = dir
@@ -128,7 +128,7 @@ func TestStderrKeepsBeginningAndEnd(t *testing.T) {
 		{"just both", "head -c 1114112 /dev/zero >&2", errHead, errTail},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			l.drive(shell("r", test.script))
 			var head, tail int
 			var last runs.Entry
@@ -146,7 +146,8 @@ func TestStderrKeepsBeginningAndEnd(t *testing.T) {
 			if head != test.head || tail != test.tail {
 				t.Errorf("kept %d and %d bytes, want %d and %d", head, tail, test.head, test.tail)
 			}
-			if test.name == "long" && (!strings.HasSuffix(string(last.Body), "end\n") || last.Offset+int64(len(last.Body)) != 3000004) {
+			if test.name == "long" &&
+				(!strings.HasSuffix(string(last.Body), "end\n") || last.Offset+int64(len(last.Body)) != 3000004) {
 				t.Errorf("the last piece is at %d, %d bytes", last.Offset, len(last.Body))
 			}
 		})
@@ -155,7 +156,7 @@ func TestStderrKeepsBeginningAndEnd(t *testing.T) {
 
 func TestAgentMayTruncateItsOwnOutput(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", `echo '{"n":1}'; echo '{"n":2}'
 while ! [ -e go ]; do sleep 0.01; done
@@ -170,12 +171,13 @@ echo '{"n":1}'; echo '{"n":3}'`)
 	}
 }
 
-func TestOutputThatIsCutShortGoesOnAtItsEnd(t *testing.T) {
+func TestTruncatedOutputResumesAtItsEnd(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	long := strings.Repeat("x", 199) + "\n"
-	spec := shell("r", `printf 'head '; head -c 194 /dev/zero | tr '\0' x; echo; echo two; while ! [ -e go ]; do sleep 0.01; done; echo three; while :; do sleep 1; done`)
+	spec := shell("r", `printf 'head '; head -c 194 /dev/zero | tr '\0' x; echo; echo two; `+
+		`while ! [ -e go ]; do sleep 0.01; done; echo three; while :; do sleep 1; done`)
 	spec.Dir = dir
 	r, done := l.begun(spec, "two\n")
 	if err := os.Truncate(r.dir.file(outFile), int64(len(long))); err != nil {
@@ -216,7 +218,7 @@ func TestSpawnFailures(t *testing.T) {
 		{"no working directory", "sh", dir + "/none", "/bin", runs.SpawnOther},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			spec := shell("r", "")
 			spec.Argv, spec.Dir, spec.Env = []string{test.argv}, test.dir, []string{"PATH=" + test.path}
 			want := runs.Exit{Reason: runs.ReasonSpawn, Spawn: test.want}
@@ -234,7 +236,7 @@ func TestAgentIsFoundOnThePathOfItsEnvironment(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "agent-of-test"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l := newLab(t)
+	l := newFixture(t)
 	spec := shell("r", "")
 	spec.Argv, spec.Env = []string{"agent-of-test"}, []string{"PATH=relative:/bin:" + dir}
 	l.drive(spec)
@@ -245,30 +247,30 @@ func TestAgentIsFoundOnThePathOfItsEnvironment(t *testing.T) {
 
 func TestShimThatDoesNotStartEndsTheRun(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.w.cfg.Shim = []string{"/bin/false"}
 	want := runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnOther}
 	if ex := l.drive(shell("r", "true")); !sameExit(ex, want) {
 		t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(want))
 	}
 	if l.has("processes of the run may be left") {
-		t.Error("the log says that processes may be left, of a run that had none")
+		t.Error("the log says that processes may be left, but the run had none")
 	}
 }
 
-func TestOutputWaitsWhileTheLogIsAway(t *testing.T) {
+func TestOutputWaitsWhileTheLogIsUnreachable(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; touch done")
 	spec.Dir = dir
 	_, done := l.begun(spec, "one")
 	back := make(chan struct{})
-	l.logs.setAway(back)
+	l.logs.setBlocked(back)
 	write(t, filepath.Join(dir, "go"), "")
 	waitFor(t, "the agent", func() bool { return exists(filepath.Join(dir, "done")) })
 	if got := l.output("r"); got != "one\n" {
-		t.Errorf("output %q while the log is away", got)
+		t.Errorf("output %q while the log is unreachable", got)
 	}
 	close(back)
 	<-done
@@ -279,10 +281,10 @@ func TestOutputWaitsWhileTheLogIsAway(t *testing.T) {
 
 func TestNoteOncePerSilence(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; sleep 60")
-	spec.Dir, spec.Limits.Idle = dir, 6*time.Second // the agent has a tenth of it to write again, once there is a note
+	spec.Dir, spec.Limits.Idle = dir, 6*time.Second // after the note, the agent has a tenth of it to write again
 	l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
 		if e.Kind == runs.Note {
 			write(t, filepath.Join(dir, "go"), "")

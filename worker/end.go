@@ -10,40 +10,40 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// end begins to end the agent and all of its group. It does nothing when that
-// has begun already.
+// end starts to terminate the agent and its process group, unless that has
+// started already.
 func (s *shim) end(reason runs.Reason) {
-	if !s.kill.IsZero() {
+	if !s.killAt.IsZero() {
 		return
 	}
 	s.reason = reason
-	s.kill = time.Now().Add(s.spec.Limits.Grace)
+	s.killAt = time.Now().Add(s.spec.Limits.Grace)
 	s.signal(unix.SIGTERM)
 }
 
-// signal sends sig to the agent's group. Once the agent was reaped its number
-// may belong to strangers, so the group is looked at first.
+// signal sends sig to the process group of the agent. After the agent was
+// reaped, its process ID may be reused, so the group is checked first.
 func (s *shim) signal(sig unix.Signal) {
-	if s.over != nil {
-		for _, p := range s.over.group(s.over.find()) {
+	if s.adopted != nil {
+		for _, p := range s.adopted.group(s.adopted.find()) {
 			p.signal(sig)
 		}
 		return
 	}
 	if s.status == nil || groupAlive(s.pid) {
-		_ = unix.Kill(-s.pid, sig) // fails when all are gone
+		_ = unix.Kill(-s.pid, sig) // fails when all have ended
 	}
 }
 
 func (s *shim) groupAlive() bool {
-	if s.over != nil {
-		return len(s.over.group(s.over.find())) > 0
+	if s.adopted != nil {
+		return len(s.adopted.group(s.adopted.find())) > 0
 	}
 	return groupAlive(s.pid)
 }
 
-// reap takes in all children that died, the agent's orphans among them. It
-// reports whether there are others.
+// reap reaps all children that have exited, including orphans of the agent. It
+// reports whether there are other children.
 func (s *shim) reap() (others bool) {
 	for {
 		var status unix.WaitStatus
@@ -60,25 +60,26 @@ func (s *shim) reap() (others bool) {
 	}
 }
 
-// sweepFor bounds a sweep. Some processes do not die of SIGKILL, such as those
-// that wait for a disk, and some fork faster than they can be killed.
+// sweepFor bounds a sweep. Some processes do not end on SIGKILL, such as those
+// in uninterruptible disk I/O, and some fork faster than they can be killed.
 const sweepFor = 5 * time.Second
 
 var errLeft = fmt.Errorf("processes of the run may be left: not all had ended %v after SIGKILL", sweepFor)
 
-// sweep kills the descendants that have left the group: the orphans among
-// them are children of the shim, and killing those makes orphans of the next.
+// sweep kills the descendants that have left the process group. Orphans among
+// them are children of the shim, and killing them makes their children
+// orphans.
 func (s *shim) sweep() error {
 	const pause = 20 * time.Millisecond
-	// The system tells when an agent of our own has left nobody. The members of
-	// a run that was taken over are children of others, and one look may miss
-	// a process, as while it calls exec: several in a row have to find none.
+	// The kernel tells when our own agent has no descendants left. The members of
+	// an adopted run are not our children, and one scan can miss a process, for
+	// example during exec: several scans in a row must find none.
 	done, needed := 0, 1
-	if s.over != nil {
+	if s.adopted != nil {
 		needed = 5
 	}
 	for deadline := time.Now().Add(sweepFor); ; time.Sleep(pause) {
-		if s.kills() {
+		if s.killAll() {
 			done = 0
 		} else {
 			done++
@@ -92,15 +93,15 @@ func (s *shim) sweep() error {
 	}
 }
 
-// kills kills what can be found of the run's processes. It reports whether
-// there is something left of them.
-func (s *shim) kills() bool {
-	if s.over == nil {
+// killAll kills all processes of the run that can be found. It reports whether
+// some are left.
+func (s *shim) killAll() bool {
+	if s.adopted == nil {
 		killChildren()
 		return s.reap()
 	}
 	s.reap()
-	found := s.over.find()
+	found := s.adopted.find()
 	for _, p := range found {
 		p.signal(unix.SIGKILL)
 	}

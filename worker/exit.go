@@ -11,31 +11,32 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/runs"
 )
 
-// maxExit bounds exit.json, in bytes, and what a shim says through its pipe:
-// at most what a pipe takes in one piece.
+// maxExit bounds exit.json and the message of a shim through its pipe, in
+// bytes: a pipe transfers that much in one piece.
 const maxExit = 4096
 
-// sealedExit is how a run ended, as a shim records it. An agent may write any
-// file of its run directory, but it cannot seal: the key is in the memory of
-// the shim alone, and the worker that started the shim keeps its public half.
+// sealedExit is the exit of a run, as a shim records it. An agent can write
+// any file of its run directory, but it cannot sign: only the shim has the
+// private key, and the worker that started the shim keeps the public key.
 type sealedExit struct {
 	runs.Exit
-	Seal []byte `json:"seal,omitempty"` // signature of the Exit, encoded
+	Seal []byte `json:"seal,omitempty"` // signature of the encoded Exit
 }
 
-// order is what a worker tells a shim through its stdin. A shim without one
-// starts its agent, and seals nothing.
-type order struct {
-	Over  bool     `json:"over"`  // supervise what an earlier shim started, and start nothing
-	Ended bool     `json:"ended"` // with Over: the agent has ended, and that is recorded
-	Seed  []byte   `json:"seed"`  // of the key to seal with
-	Keys  [][]byte `json:"keys"`  // that seal this run's exit: also those of shims before
+// shimConfig is what a worker passes to a shim on stdin. A shim without one
+// starts its agent and signs nothing.
+type shimConfig struct {
+	Adopt bool     `json:"over"`  // supervise the agent of an earlier shim, do not start one
+	Ended bool     `json:"ended"` // with Adopt: the exit of the agent is recorded already
+	Seed  []byte   `json:"seed"`  // of the private key
+	Keys  [][]byte `json:"keys"`  // public keys of the shims of this run, including earlier ones
 }
 
-func readOrder(r io.Reader) (o order, err error) {
+func readShimConfig(r io.Reader) (o shimConfig, err error) {
 	body, err := io.ReadAll(io.LimitReader(r, maxExit))
 	if err != nil || len(body) == 0 {
 		return o, err
@@ -43,7 +44,7 @@ func readOrder(r io.Reader) (o order, err error) {
 	return o, json.Unmarshal(body, &o)
 }
 
-// sealed encodes ex, sealed with the key of seed if there is one.
+// sealed encodes ex, signed with the key of seed if there is one.
 func sealed(ex runs.Exit, seed []byte) []byte {
 	s := sealedExit{Exit: ex}
 	if len(seed) == ed25519.SeedSize {
@@ -52,9 +53,9 @@ func sealed(ex runs.Exit, seed []byte) []byte {
 	return runs.Encode(s)
 }
 
-// unseal returns the exit that body says, or nil if none of the keys sealed it.
-// Without keys, which a run directory of an older version has not, all is
-// believed; a body that makes no sense then says that nobody knows.
+// unseal decodes body, and returns nil unless one of the keys signed it.
+// Without keys, as in a run directory of an older version, it accepts any
+// body, and returns the reason lost for an invalid one.
 func unseal(body []byte, keys [][]byte) *runs.Exit {
 	s := new(sealedExit)
 	err := json.Unmarshal(body, s)
@@ -72,37 +73,22 @@ func unseal(body []byte, keys [][]byte) *runs.Exit {
 	return nil
 }
 
-// writeExit records how the run ended: the agent may be about to write there,
-// too, and may have taken the right to do so away.
+// writeExit records how the run ended. The agent may have created another file
+// at this path, or removed the write permission of the directory.
 func writeExit(dir string, body []byte) error {
-	err := replaceExit(dir, body)
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EISDIR) || errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+	path := filepath.Join(dir, exitFile)
+	err := atomicfile.Replace(path, exitFile+".*", body)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EISDIR) || errors.Is(err, fs.ErrExist) ||
+		errors.Is(err, unix.ENOTEMPTY) {
 		_ = os.Chmod(dir, 0o700)
-		_ = os.RemoveAll(filepath.Join(dir, exitFile)) // a directory, in the place of the file
-		err = replaceExit(dir, body)
+		_ = os.RemoveAll(path) // a directory at the path of the file
+		err = atomicfile.Replace(path, exitFile+".*", body)
 	}
 	return err
 }
 
-func replaceExit(dir string, body []byte) error {
-	f, err := os.CreateTemp(dir, exitFile+".") // a name that nobody waits for
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(body)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, exitFile))
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return err
-	}
-	return syncDir(dir)
-}
-
-// readExit returns how the run ended, or nil while that is not recorded by one
-// who may: see unseal. What is no file is no record.
+// readExit returns how the run ended, or nil while there is no record that
+// unseal accepts. Only a regular file is a record.
 func readExit(dir string, keys ...[]byte) (*runs.Exit, error) {
 	path := filepath.Join(dir, exitFile)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -111,7 +97,7 @@ func readExit(dir string, keys ...[]byte) (*runs.Exit, error) {
 		f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
-		return nil, nil // a symbolic link and a socket among them
+		return nil, nil // includes symbolic links and sockets
 	}
 	if err != nil {
 		return nil, err

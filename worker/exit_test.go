@@ -10,22 +10,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
 const forged = `echo '{"reason":"exited","code":0}'`
 
-// An agent that ends with 9 writes, in the file where its shim records that,
-// that it ended with 0.
+// An agent that exits with 9 writes an exit record with code 0 to the file of
+// its shim.
 func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
-		"before its end":       forged + ` > exit.json; sleep 0.2`,
-		"under another name":   forged + ` > x; mv x exit.json; ` + forged + ` > exit.json.tmp`,
-		"a symbolic link":      forged + ` > /tmp/$$.forged; ln -s /tmp/$$.forged exit.json; ln -s /tmp/$$.forged exit.json.tmp; (sleep 2; rm -f /tmp/$$.forged) >/dev/null 2>&1 &`,
+		"before its end":     forged + ` > exit.json; sleep 0.2`,
+		"under another name": forged + ` > x; mv x exit.json; ` + forged + ` > exit.json.tmp`,
+		"a symbolic link": forged + ` > /tmp/$$.forged; ln -s /tmp/$$.forged exit.json; ` +
+			`ln -s /tmp/$$.forged exit.json.tmp; (sleep 2; rm -f /tmp/$$.forged) >/dev/null 2>&1 &`,
 		"a directory":          `mkdir -p exit.json/x exit.json.tmp/x`,
 		"a FIFO":               `mkfifo exit.json exit.json.tmp`,
-		"nobody may write":     `chmod 500 .; ` + forged + ` > exit.json; chmod 0 exit.json`,
+		"no write permission":  `chmod 500 .; ` + forged + ` > exit.json; chmod 0 exit.json`,
 		"the shim's lock gone": forged + ` > exit.json; rm -f shim`,
 		"again and again":      `(while [ -e run.json ]; do ` + forged + ` > exit.json; done) >/dev/null 2>&1 &`,
 		"a child, in silence":  `(while [ -e run.json ]; do ` + forged + ` > x; mv x exit.json; done) 2>/dev/null &`,
@@ -33,7 +35,7 @@ func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newFixture(t)
 			spec := shell("r", "cd "+filepath.Join(l.root, "r")+"; echo one; "+script+"\nexit 9")
 			spec.Limits.Linger, spec.Limits.Grace = 500*time.Millisecond, 100*time.Millisecond
 			want := runs.Exit{Reason: runs.ReasonExited, Code: code(9)}
@@ -44,39 +46,42 @@ func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
 	}
 }
 
-// The worker is away when the agent ends, and another one reads what the shim
-// has recorded.
+// No worker is running when the agent exits. A later worker reads the record
+// of the shim.
 func TestAnAgentDoesNotDecideItsExitForTheNextWorker(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		script string
-		shim   bool // it is killed
+		shim   bool // the shim is killed
 		want   runs.Exit
 	}{
 		{"before its end", forged + ` > exit.json`, false, runs.Exit{Reason: runs.ReasonExited, Code: code(9)}},
-		{"with a lost mark", forged + ` > exit.json; cp mark m; sed s/keys/kyes/ m > mark`, false, runs.Exit{Reason: runs.ReasonExited, Code: code(9)}},
-		{"by a child", `(while [ -e shim ] && ! flock -n shim true; do :; done; ` + forged + ` > exit.json) >/dev/null 2>&1 &`, false, runs.Exit{Reason: runs.ReasonLost}},
+		{"with a lost mark", forged + ` > exit.json; cp mark m; sed s/keys/kyes/ m > mark`, false,
+			runs.Exit{Reason: runs.ReasonExited, Code: code(9)}},
+		{"by a child", `(while [ -e shim ] && ! flock -n shim true; do :; done; ` + forged +
+			` > exit.json) >/dev/null 2>&1 &`, false, runs.Exit{Reason: runs.ReasonLost}},
 		{"without a shim", forged + ` > exit.json`, true, runs.Exit{Reason: runs.ReasonLost}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
 			at := filepath.Join(l.root, "r")
-			spec := shell("r", tells+"echo one; while ! [ -e go ]; do sleep 0.01; done; cd "+at+"; "+test.script+"\nexit 9")
+			spec := shell("r", recordPIDs+"echo one; while ! [ -e go ]; do sleep 0.01; done; cd "+at+"; "+test.script+"\nexit 9")
 			spec.Dir = dir
 			l.create(spec).Close()
 			worker := l.process(nil, nil, "adopt")
 			l.await("r", "one")
 			kill(worker)
-			pid := number(t, filepath.Join(dir, "agent"))
+			pid := readPID(t, filepath.Join(dir, "agent"))
 			if test.shim {
 				killShim(t, dir)
 			}
 			write(t, filepath.Join(dir, "go"), "")
 			waitFor(t, "the agent's end", func() bool { p, ok := lookup(pid); return !ok || p.dead })
-			waitFor(t, "the shim's end", func() bool { busy, err := held(filepath.Join(at, shimFile)); return !busy && err == nil })
+			waitFor(t, "the shim's end",
+				func() bool { busy, err := filelock.Held(filepath.Join(at, shimFile)); return !busy && err == nil })
 			if test.name == "by a child" {
 				waitFor(t, "the child", func() bool { return strings.HasSuffix(contents(t, filepath.Join(at, exitFile)), "0}\n") })
 			}
@@ -119,8 +124,8 @@ func TestOnlyAKnownKeySealsAnExit(t *testing.T) {
 	}
 }
 
-// Whatever has taken its place, it is neither waited for nor followed.
-func TestWhatIsNoFileIsNoExit(t *testing.T) {
+// Other kinds of files at this path neither block nor are followed.
+func TestOnlyARegularFileIsAnExit(t *testing.T) {
 	t.Parallel()
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	write(t, elsewhere, `{"reason":"exited","code":0}`)

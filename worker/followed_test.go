@@ -12,39 +12,40 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A file that somebody follows has no end. Its import fails, names it, and
-// leaves the others to be imported.
+// A followed file has no end. Its import fails with its name, and the other
+// files are imported.
 func TestImportOfAFileThatIsFollowedFails(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	followed, file := filepath.Join(dir, "followed"), filepath.Join(dir, "file")
 	write(t, followed, "one\n")
 	stop := l.tail(followed)
-	l.awaitStory("one\n")
+	l.awaitSummary("one\n")
 	write(t, file, "two\n")
 	for range 2 {
 		_, _, err := l.once(false, followed, file)
-		if !errors.Is(err, ErrFollowed) || !strings.Contains(err.Error(), followed) || strings.Contains(err.Error(), file+":") {
+		if !errors.Is(err, ErrFollowed) || !strings.Contains(err.Error(), followed) ||
+			strings.Contains(err.Error(), file+":") {
 			t.Errorf("error %v", err)
 		}
-		if story := l.story(); story != "one\n|two\n[eof]" && story != "two\n[eof]|one\n" {
-			t.Errorf("story %q", story)
+		if summary := l.summary(); summary != "one\n|two\n[eof]" && summary != "two\n[eof]|one\n" {
+			t.Errorf("summary %q", summary)
 		}
 	}
-	write(t, followed, "more\n") // its run goes on
-	waitFor(t, "the line", func() bool { return strings.Contains(l.story(), "one\nmore\n") })
+	write(t, followed, "more\n") // the followed run continues
+	waitFor(t, "the line", func() bool { return strings.Contains(l.summary(), "one\nmore\n") })
 	stop()
 	if outputs, _ := l.imports(false, followed); len(outputs) != 1 || outputs[0] != "one\nmore\n" {
 		t.Errorf("imported %q", outputs)
 	}
 }
 
-// A call that waits for another import says so once, however many files the
-// other one has.
+// A call that waits for another import reports it once, for any number of
+// files.
 func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
-	for _, followed := range []bool{false, true} { // before
+	for _, followed := range []bool{false, true} { // a followed file was imported first
 		t.Run(fmt.Sprintf("followed before %t", followed), func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
 			var paths []string
 			for i := range 3 {
@@ -53,11 +54,11 @@ func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
 			}
 			if followed {
 				stop := l.tail(paths...)
-				waitFor(t, "all runs", func() bool { return len(l.story()) == len("0\n|1\n|2\n") })
+				waitFor(t, "all runs", func() bool { return len(l.summary()) == len("0\n|1\n|2\n") })
 				stop()
 			}
 			stuck := make(chan struct{})
-			other, err := New(Config{Root: l.root, Logs: &fileLogs{dir: l.logs.dir, away: stuck}, Name: "here"})
+			other, err := New(Config{Root: l.root, Logs: &fileLogs{dir: l.logs.dir, blocked: stuck}, Name: "here"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +80,7 @@ func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
 				})
 			}()
 			waitFor(t, "a word", func() bool { return waits.Load() > 0 })
-			<-time.After(2 * tailPause) // in which another word could come
+			<-time.After(2 * tailPause) // time for a second report
 			close(stuck)
 			for range 2 {
 				if err := <-done; err != nil {
@@ -87,10 +88,11 @@ func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
 				}
 			}
 			if waits.Load() != 1 {
-				t.Errorf("said %d times that it waits, want once", waits.Load())
+				t.Errorf("reported %d times that it waits, want once", waits.Load())
 			}
-			if len(l.runIDs()) != len(paths) || strings.Count(l.story(), string("["+runs.ReasonEOF+"]")) != len(paths) || !l.empty() {
-				t.Errorf("story %q", l.story())
+			if len(l.runIDs()) != len(paths) || strings.Count(l.summary(), string("["+runs.ReasonEOF+"]")) != len(paths) ||
+				!l.empty() {
+				t.Errorf("summary %q", l.summary())
 			}
 		})
 	}

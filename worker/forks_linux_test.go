@@ -10,19 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that SIGKILL does not take away holds the shim up for a bounded
-// time, and the log says that it may be left: here its debugger keeps it.
+// A process that does not end on SIGKILL delays the shim for a bounded time,
+// and the log says that it may be left. Here it is stopped by a debugger.
 func TestSweepThatReachesItsBoundIsLogged(t *testing.T) {
-	l := newLab(t)
-	spec := shell("r", "setsid sh -c 'echo $$ > held; exec sleep 60' </dev/null >/dev/null 2>&1 & while ! [ -s held ]; do sleep 0.01; done; echo ready; exec sleep 60")
+	l := newFixture(t)
+	spec := shell("r", "setsid sh -c 'echo $$ > held; exec sleep 60' </dev/null >/dev/null 2>&1 & "+
+		"while ! [ -s held ]; do sleep 0.01; done; echo ready; exec sleep 60")
 	spec.Dir, spec.Limits.Grace = t.TempDir(), 100*time.Millisecond
 	r, done := l.begun(spec, "ready")
-	pid := number(t, filepath.Join(spec.Dir, "held"))
-	runtime.LockOSThread() // ends with the test, and it is this thread that debugs
+	pid := readPID(t, filepath.Join(spec.Dir, "held"))
+	runtime.LockOSThread() // ends with the test; ptrace is bound to this thread
 	err := unix.PtraceSeize(pid)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
 		_ = unix.Kill(pid, unix.SIGKILL)
-		t.Skip("no process may be traced here:", err)
+		t.Skip("ptrace is not permitted here:", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func TestSweepThatReachesItsBoundIsLogged(t *testing.T) {
 	if res := <-done; res.err != nil {
 		t.Error(res.err)
 	}
-	waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.orphans) == 0 })
+	waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.exitingShims) == 0 })
 	if !l.has("processes of the run may be left") {
 		t.Error("the log does not say that processes may be left")
 	}

@@ -14,16 +14,16 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// hops is a script that forks and exits all the time: its process ID changes
-// every few milliseconds. At last it is a sleep. Its processes keep the FIFO
-// alive open for writing.
+// hops is a script that forks and exits continuously: its process ID changes
+// every few milliseconds. In the end it is a sleep. Its processes keep the
+// FIFO alive open for writing.
 const hops = `n=$(($1+1))
 if [ $n -gt 1500 ]; then echo $$ > last; exec sleep 60; fi
 if [ $n -eq 20 ]; then : > hopping; fi
 sh ./hops $n &
 `
 
-// alive makes a FIFO of that name, which the processes of a run keep open.
+// alive creates a FIFO that the processes of a run keep open.
 func alive(t *testing.T, dir string) *os.File {
 	t.Helper()
 	path := filepath.Join(dir, "alive")
@@ -38,22 +38,22 @@ func alive(t *testing.T, dir string) *os.File {
 	return fifo
 }
 
-// ended waits until no process has the FIFO open for writing any more.
+// ended waits until no process has the FIFO open for writing.
 func ended(t *testing.T, fifo *os.File, within time.Duration) {
 	t.Helper()
 	if err := fifo.SetReadDeadline(time.Now().Add(within)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fifo.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("a process of the run lives on: %v", err)
+		t.Errorf("a process of the run is still alive: %v", err)
 	}
 }
 
-// sessions is hops with another session and process group for each process.
+// sessions is hops with a new session and process group for each process.
 var sessions = strings.ReplaceAll(hops, "sh ./hops", "setsid sh ./hops")
 
-// A process that daemonises again and again during the cancel may be in no
-// listing of the processes, and is ended all the same.
+// A process that daemonises repeatedly during the cancel may be missing in
+// every listing of the processes, and is ended nevertheless.
 func TestCancelEndsAProcessThatForksAllTheTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		script   string
@@ -65,13 +65,14 @@ func TestCancelEndsAProcessThatForksAllTheTime(t *testing.T) {
 		"in a new session, its shim was killed": {sessions, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "hops"), test.script)
 			fifo := alive(t, dir)
-			spec := shell("r", tells+`exec 9>alive; setsid sh ./hops 0 </dev/null >/dev/null 2>&1 & exec 9>&-; while ! [ -e hopping ]; do sleep 0.01; done; echo ready; exec sleep 60`)
+			spec := shell("r", recordPIDs+`exec 9>alive; setsid sh ./hops 0 </dev/null >/dev/null 2>&1 & exec 9>&-; `+
+				`while ! [ -e hopping ]; do sleep 0.01; done; echo ready; exec sleep 60`)
 			spec.Dir, spec.Limits.Grace = dir, 200*time.Millisecond
-			ends(t, filepath.Join(dir, "last"))
+			killAtEnd(t, filepath.Join(dir, "last"))
 			r, done := l.begun(spec, "ready")
 			if test.shimDies {
 				killShim(t, dir)
@@ -83,14 +84,15 @@ func TestCancelEndsAProcessThatForksAllTheTime(t *testing.T) {
 			if res := <-done; res.err != nil {
 				t.Error(res.err)
 			}
-			waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.orphans) == 0 })
+			waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.exitingShims) == 0 })
 			ended(t, fifo, 2*time.Second)
 		})
 	}
 }
 
-// A run that linesman stops has ended when none of its processes is alive: here the
-// agent ends at once, and a process beside it is killed after the grace period.
+// A run that linesman stops has ended when none of its processes is running:
+// here the agent ends at once, and another process is killed after the grace
+// period.
 func TestStoppedRunHasEndedWithItsLastProcess(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -102,10 +104,11 @@ func TestStoppedRunHasEndedWithItsLastProcess(t *testing.T) {
 		{"idle limit", Limits{Idle: 3 * time.Second}, runs.ReasonIdle},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
 			fifo := alive(t, dir)
-			spec := shell("r", tells+`sh -c 'trap "" TERM; : > deaf; sleep 60' </dev/null >/dev/null 2>&1 9>alive & while ! [ -e deaf ]; do sleep 0.01; done; echo ready; exec sleep 60`)
+			spec := shell("r", recordPIDs+`sh -c 'trap "" TERM; : > deaf; sleep 60' </dev/null >/dev/null 2>&1 9>alive & `+
+				`while ! [ -e deaf ]; do sleep 0.01; done; echo ready; exec sleep 60`)
 			spec.Dir, spec.Limits = dir, test.limits
 			spec.Limits.Grace = 2 * time.Second
 			r, done := l.begun(spec, "ready")

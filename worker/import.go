@@ -15,40 +15,42 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// importSlots returns how many files are imported at a time. Each import takes
+// importSlots returns how many files are imported at a time. Each import uses
 // a few descriptors, and the process needs some for its connections and an
 // embedded server.
 func importSlots(descriptors uint64) int {
 	return int(min(64, max(1, descriptors/32)))
 }
 
-// importing imports one file: the parts of it that are in no run yet, according
-// to the ledger and the raw log.
+// importing imports one file: the parts of it that are not in a run yet,
+// according to the ledger and the raw log.
 //
-// This holds at any kill because of the order of the steps: the run id in the
-// lock file of the import; the run directory, which says which part of the file
-// the run holds; the entries; the exit entry; the line of the ledger; the
-// removal of the directory. The next import of the file finds the directory and
-// resumes the run, or it finds the line. If the line is missing, as after a
-// power failure, the new run has the id of the old one, and the raw log refuses
-// it.
+// The order of the steps makes this safe against a kill at any point: the run
+// id is written to the lock file of the import; the run directory is created
+// and says which part of the file the run holds; the entries are stored; the
+// exit entry is stored; a line is appended to the ledger; the directory is
+// removed. The next import of the file finds the directory and resumes the
+// run, or it finds the line. If the line is missing, as after a power failure,
+// the new run gets the id of the old one, and the raw log refuses it.
 type importing struct {
 	w      *Worker
 	spec   TailSpec
 	path   string
 	open   []string // directories of interrupted runs, oldest first
 	ledger *ledgerIndex
-	lock   *importLock // of the file at path; nil: not yet
-	anew   bool        // --again, and not yet done
-	done   string      // the run that this call finished, "" while there is none
+	lock   *importLock // for the file at path; nil: not locked
+	force  bool        // --again, until a run from the beginning of the file is complete
+	done   string      // the run that this call has completed, or ""
 
-	waiting func(path string) // said once a call
+	waiting func(path string) // called at most once per Tail
 }
 
-// ErrFollowed reports an import of a file that is followed: it has no end.
+// ErrFollowed reports an import of a file that is being followed: it has no
+// end.
 var ErrFollowed = errors.New("another `linesman tail` follows this file")
 
-// run imports the file: first the interrupted runs, then a new one.
+// run imports the file: first it resumes interrupted runs, then it starts a
+// new one.
 func (i *importing) run(ctx context.Context) error {
 	defer func() { i.lock.release() }()
 	for {
@@ -59,7 +61,7 @@ func (i *importing) run(ctx context.Context) error {
 		r := i.w.Run(d)
 		r.source.(*tailed).once = true
 		r.stores = i.ledger.stores
-		r.begun = func() {
+		r.onStarted = func() {
 			i.done = d.Spec.Run
 			if i.spec.Began != nil {
 				i.spec.Began(d.Spec.Run, i.path)
@@ -67,27 +69,26 @@ func (i *importing) run(ctx context.Context) error {
 		}
 		fresh := d.fresh
 		_, err = r.Drive(ctx)
-		if err != nil && !errors.Is(err, ErrEnded) && !(errors.Is(err, ErrKnown) && r.place.Log.Exited) {
+		if err != nil && !errors.Is(err, ErrEnded) && !(errors.Is(err, ErrKnown) && r.progress.Log.Exited) {
 			return err
 		}
 		if d.Spec.Part == nil || d.Spec.Part.From == 0 {
-			i.anew = false
+			i.force = false
 		}
-		if err != nil && !r.recorded && !r.out.replaced { // the ledger could not be written
+		if err != nil && !r.recorded && !r.out.replaced { // the ledger was not written
 			return err
 		}
-		if !fresh { // the path may name another file now
-			i.w.clearImport(i.w.importPath(inode{d.Spec.File.Dev, d.Spec.File.Inode}))
+		if !fresh { // path may name another file now
+			i.w.removeImportLock(i.w.importPath(inode{d.Spec.File.Dev, d.Spec.File.Inode}))
 		}
 		if fresh && err == nil && !r.out.replaced {
-			return nil // lines that were added meanwhile are for the next call
+			return nil // lines that were added meanwhile are left to the next call
 		}
 	}
 }
 
-// next returns the directory of the run to drive, or nil when there is none.
-// It holds the lock of the file first, so that no other import of the file has
-// one of the directories.
+// next returns the directory of the next run, or nil if there is none. It
+// locks the file first, which excludes other imports from these directories.
 func (i *importing) next(ctx context.Context) (*Dir, error) {
 	for {
 		f, file, size, missing := openRegular(i.path)
@@ -96,10 +97,10 @@ func (i *importing) next(ctx context.Context) (*Dir, error) {
 			if err := i.acquire(ctx, key); err != nil {
 				return nil, err
 			}
-			continue // another process may have imported it, and it may have grown
+			continue // another process may have imported the file, and the file may have grown
 		}
 		if len(i.open) > 0 {
-			f.Close() // where it is nil, too
+			f.Close() // f may be nil
 			d, err := i.resume(ctx, i.open[0])
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
@@ -118,25 +119,26 @@ func (i *importing) next(ctx context.Context) (*Dir, error) {
 		if err != nil || spec == nil {
 			return nil, err
 		}
-		if err := i.lock.name(spec.Run); err != nil {
+		if err := i.lock.setRun(spec.Run); err != nil {
 			return nil, err
 		}
 		d, err := Create(i.w.cfg.Root, *spec)
-		if !errors.Is(err, fs.ErrExist) { // else it was left by a killed process, and a power failure took the lock file
+		// A directory that exists was left by a killed process, and a power failure removed the lock file.
+		if !errors.Is(err, fs.ErrExist) {
 			return d, err
 		}
 		i.open = append(i.open, i.w.runDir(spec.Run))
 	}
 }
 
-// resume opens the directory of an interrupted run, and waits while another
-// process drives the run to its end. One that is followed has no end: that of
-// a file that is still at its path.
+// resume opens the directory of an interrupted run. While another process
+// drives the run to its end, it waits. The run of a followed file, which is
+// still at its path, has no end.
 func (i *importing) resume(ctx context.Context, path string) (*Dir, error) {
 	for {
-		d, err := openSoon(ctx, path)
-		if errors.Is(err, ErrBad) { // it was not synced before a power failure
-			i.w.setAside(path, err)
+		d, err := openRetrying(ctx, path)
+		if errors.Is(err, ErrBad) { // not synced before a power failure
+			i.w.quarantine(path, err)
 			return nil, fs.ErrNotExist
 		}
 		if !errors.Is(err, ErrOwned) {
@@ -154,8 +156,8 @@ func (i *importing) resume(ctx context.Context, path string) (*Dir, error) {
 	}
 }
 
-// acquire locks the import of a file, and adds the run of the last holder to
-// the interrupted ones: it may have been killed.
+// acquire locks the file for this import, and adds the run of the previous
+// holder to the interrupted ones: that holder may have been killed.
 func (i *importing) acquire(ctx context.Context, file inode) error {
 	i.lock.release()
 	lock, err := i.w.lockImport(ctx, file, func() { i.waiting(i.path) })
@@ -168,15 +170,15 @@ func (i *importing) acquire(ctx context.Context, file inode) error {
 	return nil
 }
 
-// plan returns the part of the file that is to be a new run, or nil if all of
-// the file is in runs.
+// plan returns the part of the file for a new run, or nil if all of the file
+// is in runs.
 func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 	part := Part{To: size}
 	last, err := i.ledger.last(inode{file.Dev, file.Inode})
 	if err != nil {
 		return nil, err
 	}
-	if last != nil && !i.anew {
+	if last != nil && !i.force {
 		sum, err := sumOf(f, last.Size)
 		switch {
 		case err == nil && sum == last.Sum && last.Size == size:
@@ -198,7 +200,7 @@ func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 		return nil, err
 	}
 	spec := &Spec{Agent: i.spec.Agent, Source: SourceTail, Labels: i.spec.Labels, File: &file, Part: &part}
-	if i.anew {
+	if i.force {
 		spec.Run = runs.LocalID(time.Now().UnixMilli(), rand.Uint64())
 		return spec, nil
 	}
@@ -212,7 +214,7 @@ func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 	return spec, nil
 }
 
-// content is what an import adds to the raw log.
+// content identifies what an import adds to the raw log.
 type content struct {
 	Worker, Agent string
 	File          inode
@@ -221,7 +223,7 @@ type content struct {
 	Before        string // the last run of the file
 }
 
-// importID returns the run id of an import: equal for equal content.
+// importID returns the run id of an import. Equal content has equal ids.
 func importID(c content) string {
 	const base, width = 36, 25 // 36^25 is a little more than 2^128
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %d %d %d %q %q",
@@ -229,7 +231,7 @@ func importID(c content) string {
 	return fmt.Sprintf("T-local-%0*s", width, new(big.Int).SetBytes(sum[:16]).Text(base))
 }
 
-// ledgerOf returns the index of the files at paths.
+// ledgerOf returns the index for the files at paths.
 func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*ledgerIndex, error) {
 	stores, err := w.stores(ctx)
 	if err != nil {
@@ -237,7 +239,7 @@ func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*
 	}
 	wanted := make(map[inode]bool, len(paths))
 	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil { // else its import reports the error
+		if info, err := os.Stat(path); err == nil { // else the import reports the error
 			file := fileOf(path, info)
 			wanted[inode{file.Dev, file.Inode}] = true
 		}
@@ -252,11 +254,11 @@ func (w *Worker) stores(ctx context.Context) ([]string, error) {
 	return w.cfg.Stores(ctx)
 }
 
-// record adds a line to the ledger for the file of an ended run. A file that was
-// removed, or has other content now, needs none.
+// record adds a line to the ledger for the file of an ended run, unless the
+// file was removed or has other content now.
 func (r *Run) record(ctx context.Context) error {
 	spec := &r.dir.Spec
-	if spec.Source != SourceTail || r.out.replaced || !r.place.Log.Exited {
+	if spec.Source != SourceTail || r.out.replaced || !r.progress.Log.Exited {
 		return nil
 	}
 	f := r.out.f
@@ -265,21 +267,21 @@ func (r *Run) record(ctx context.Context) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		defer file.Close() // where it is nil, too
+		defer file.Close() // file may be nil
 		if r.out.replaced = err != nil || now != *spec.File; r.out.replaced {
 			return nil
 		}
 		f = file
 	}
-	m := r.place.Log
-	size := m.Out - r.place.Out.Base
+	m := r.progress.Log
+	size := m.Out - r.progress.Out.Base
 	if part := spec.Part; part != nil && (m.Cancelled || !m.Started || m.At == 0) {
 		size = part.To // the rest was cancelled; or the log has aged out, and its size is unknown
 	} else if info, err := f.Stat(); err == nil && part == nil && m.Cancelled {
 		size = info.Size()
 	}
 	sum, err := sumOf(f, size)
-	if errors.Is(err, io.ErrUnexpectedEOF) { // it was cut short
+	if errors.Is(err, io.ErrUnexpectedEOF) { // the file was truncated
 		r.out.replaced = true
 		return nil
 	}

@@ -19,8 +19,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// once imports paths in this process, and tells what was begun and skipped.
-func (l *lab) once(again bool, paths ...string) (begun, skipped []string, err error) {
+// once imports paths in this process, and returns the started and skipped
+// runs.
+func (l *fixture) once(again bool, paths ...string) (begun, skipped []string, err error) {
 	var mu sync.Mutex
 	err = l.w.Tail(l.t.Context(), TailSpec{
 		Paths: paths, Agent: "codex", Once: true, Again: again,
@@ -30,9 +31,9 @@ func (l *lab) once(again bool, paths ...string) (begun, skipped []string, err er
 	return begun, skipped, err
 }
 
-// imports is once, of one path, where nothing may go wrong; it returns the
-// outputs of the runs that were begun.
-func (l *lab) imports(again bool, path string) (outputs []string, skipped int) {
+// imports is once for one path, and fails the test on an error. It returns the
+// outputs of the started runs.
+func (l *fixture) imports(again bool, path string) (outputs []string, skipped int) {
 	l.t.Helper()
 	begun, left, err := l.once(again, path)
 	if err != nil {
@@ -45,11 +46,11 @@ func (l *lab) imports(again bool, path string) (outputs []string, skipped int) {
 	return outputs, len(left)
 }
 
-// Whenever a process that imports many files is killed, and however often, the
-// last call leaves one complete run of each file, and none that is open. It has
-// far fewer descriptors than files.
+// However often a process that imports many files is killed, the last call
+// leaves one complete run of each file and no open run. It has far fewer
+// descriptors than files.
 func TestKilledImportsImportEachFileOnce(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	const files = 300
 	var paths []string
@@ -65,7 +66,7 @@ func TestKilledImportsImportEachFileOnce(t *testing.T) {
 		if until := (round + 1) * files / 10; round%2 == 0 {
 			waitFor(t, "progress", func() bool { return len(l.runIDs()) >= until })
 		} else {
-			<-time.After(rand.N(30 * time.Millisecond)) // the moment of the kill, which waits for nothing
+			<-time.After(rand.N(30 * time.Millisecond)) // a random moment for the kill
 		}
 		kill(killed)
 	}
@@ -91,21 +92,21 @@ func TestKilledImportsImportEachFileOnce(t *testing.T) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	for _, e := range entries { // what a kill left of making and removing directories goes after a minute
+	for _, e := range entries { // leftovers of directories are removed after a minute
 		if runs.CheckID(e.Name()) == nil {
 			t.Errorf("the directory of %s is left", e.Name())
 		}
 	}
 }
 
-// A kill right before and after each append, with a ledger and without one, as
-// after a power failure.
+// A kill right before and after each append, with a ledger and, as after a
+// power failure, without one.
 func TestImportKilledAtAnyAppendIsOneRun(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		for _, when := range []string{"before", "after"} {
 			for _, lost := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s append %d, ledger lost %t", when, n, lost), func(t *testing.T) {
-					l := newLab(t)
+					l := newFixture(t)
 					path := filepath.Join(t.TempDir(), "f")
 					text := strings.Repeat("x", runs.MaxChunk) + "\ntwo\n"
 					write(t, path, text)
@@ -122,7 +123,7 @@ func TestImportKilledAtAnyAppendIsOneRun(t *testing.T) {
 						}
 					}
 					if ids := l.runIDs(); len(ids) != 1 || l.output(ids[0]) != text || !l.ended(ids[0]) || !l.empty() {
-						t.Errorf("%d runs, story %.40q", len(ids), l.story())
+						t.Errorf("%d runs, summary %.40q", len(ids), l.summary())
 					}
 				})
 			}
@@ -130,9 +131,10 @@ func TestImportKilledAtAnyAppendIsOneRun(t *testing.T) {
 	}
 }
 
-// What is killed and not called again is carried to its end by the next worker.
+// An import that is killed and not called again is completed by the next
+// worker.
 func TestInterruptedImportIsAdopted(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	if l.process(nil, []string{"TEST_KILL_AT=2"}, "import", path).Wait() == nil {
@@ -140,16 +142,16 @@ func TestInterruptedImportIsAdopted(t *testing.T) {
 	}
 	write(t, path, "two\n")
 	l.adopt()
-	l.awaitStory("one\n[eof]")
+	l.awaitSummary("one\n[eof]")
 	waitFor(t, "the directory", l.empty)
 	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"two\n"}) {
-		t.Errorf("what was added: %q", outputs)
+		t.Errorf("the added lines: %q", outputs)
 	}
 }
 
-// Even with the run directory and the ledger gone, an import resumes its log.
+// Even without the run directory and the ledger, an import resumes its log.
 func TestImportWithoutItsDirectoryResumesItsLog(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\ntwo\n")
 	if l.process(nil, []string{"TEST_KILL_AT=2"}, "import", path).Wait() == nil {
@@ -158,8 +160,8 @@ func TestImportWithoutItsDirectoryResumesItsLog(t *testing.T) {
 	if err := os.RemoveAll(l.root); err != nil {
 		t.Fatal(err)
 	}
-	if _, skipped := l.imports(false, path); skipped != 0 || l.story() != "one\ntwo\n[eof]" {
-		t.Errorf("story %q, %d skipped", l.story(), skipped)
+	if _, skipped := l.imports(false, path); skipped != 0 || l.summary() != "one\ntwo\n[eof]" {
+		t.Errorf("summary %q, %d skipped", l.summary(), skipped)
 	}
 }
 
@@ -184,7 +186,8 @@ func TestImportedFileIsSkippedUntilItChanges(t *testing.T) {
 		{"empty", "", func(*testing.T, string) {}, nil},
 		{"empty, then grown", "", func(t *testing.T, path string) { write(t, path, "one\n") }, []string{"one\n"}},
 		{"grown", "one\n", func(t *testing.T, path string) { write(t, path, "two\n") }, []string{"two\n"}},
-		{"grown in the middle of a line", "one\ntw", func(t *testing.T, path string) { write(t, path, "o\nthree\n") }, []string{"two\nthree\n"}},
+		{"grown in the middle of a line", "one\ntw", func(t *testing.T, path string) { write(t, path, "o\nthree\n") },
+			[]string{"two\nthree\n"}},
 		{"unfinished and unchanged", "one\ntw", func(*testing.T, string) {}, nil},
 		{"replaced by as much", "one\n", func(t *testing.T, path string) {
 			if err := os.WriteFile(path, []byte("two\n"), 0o600); err != nil {
@@ -204,7 +207,7 @@ func TestImportedFileIsSkippedUntilItChanges(t *testing.T) {
 		}, []string{strings.Repeat("long\n", 10000) + "two\n"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			path := filepath.Join(t.TempDir(), "f")
 			write(t, path, test.before)
 			if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{test.before}) {
@@ -222,8 +225,8 @@ func TestImportedFileIsSkippedUntilItChanges(t *testing.T) {
 	}
 }
 
-func TestAgainImportsAnew(t *testing.T) {
-	l := newLab(t)
+func TestAgainImportsUnchangedFiles(t *testing.T) {
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	for range 3 {
@@ -236,13 +239,13 @@ func TestAgainImportsAnew(t *testing.T) {
 	}
 }
 
-// A file that was followed, and then imported: each line is in one run.
+// A file that was followed is then imported: each line is in one run.
 func TestImportOfAFollowedFileEndsItsRun(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	stop := l.tail(path)
-	l.awaitStory("one\n")
+	l.awaitSummary("one\n")
 	stop()
 	write(t, path, "two\n")
 	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"one\ntwo\n"}) {
@@ -254,7 +257,7 @@ func TestImportOfAFollowedFileEndsItsRun(t *testing.T) {
 }
 
 func TestCancelledImportIsSkipped(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	if l.process(nil, []string{"TEST_KILL_AT=2"}, "import", path).Wait() == nil {
@@ -263,18 +266,18 @@ func TestCancelledImportIsSkipped(t *testing.T) {
 	l.foreign(l.runIDs()[0], runs.Cancelled, runs.Remark{})
 	for range 2 {
 		l.imports(false, path)
-		if l.story() != "[cancelled]" || !l.empty() {
-			t.Errorf("story %q", l.story())
+		if l.summary() != "[cancelled]" || !l.empty() {
+			t.Errorf("summary %q", l.summary())
 		}
 	}
 }
 
-// A run that was given up while nobody carried it on keeps what it has; the
-// rest is another run.
-func TestImportThatWasGivenUpIsContinuedByAnother(t *testing.T) {
+// A run that was ended as lost keeps its output; the rest of the file becomes
+// another run.
+func TestImportThatEndedAsLostIsContinuedByAnother(t *testing.T) {
 	for name, kill := range map[string]string{"before its output": "TEST_KILL_AT=2", "in the middle": "TEST_KILL_AT=3"} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			path := filepath.Join(t.TempDir(), "f")
 			first, second := strings.Repeat("x", runs.MaxChunk-1)+"\n", "two\n"
 			write(t, path, first+second)
@@ -301,9 +304,9 @@ func TestImportThatWasGivenUpIsContinuedByAnother(t *testing.T) {
 	}
 }
 
-// Two processes with the same files share them.
+// Two concurrent processes with the same files import each file once.
 func TestImportsAtTheSameTimeImportEachFileOnce(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	var paths []string
 	for i := range 40 {
@@ -324,31 +327,31 @@ func TestImportsAtTheSameTimeImportEachFileOnce(t *testing.T) {
 	}
 }
 
-// A ledger that cannot be written fails the import, which is there once all the
-// same when it can.
+// The import fails while the ledger cannot be written. Later calls complete
+// it, without a second run.
 func TestImportWithoutALedgerFailsUntilThereIsOne(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "missing")
 	l.w.ledger.path = filepath.Join(dir, "ledger")
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	for range 2 {
-		if _, _, err := l.once(false, path); !errors.Is(err, fs.ErrNotExist) || l.story() != "one\n[eof]" {
-			t.Fatalf("story %q, error %v", l.story(), err)
+		if _, _, err := l.once(false, path); !errors.Is(err, fs.ErrNotExist) || l.summary() != "one\n[eof]" {
+			t.Fatalf("summary %q, error %v", l.summary(), err)
 		}
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, skipped := l.imports(false, path); skipped != 1 || l.story() != "one\n[eof]" || !l.empty() {
-		t.Errorf("story %q, %d skipped", l.story(), skipped)
+	if _, skipped := l.imports(false, path); skipped != 1 || l.summary() != "one\n[eof]" || !l.empty() {
+		t.Errorf("summary %q, %d skipped", l.summary(), skipped)
 	}
 }
 
-// A file that is replaced after its run has ended in the log, and before the
-// ledger says so, is imported as it is now.
-func TestFileReplacedBehindAKilledImportIsAnother(t *testing.T) {
-	l := newLab(t)
+// A file that is replaced after its run has ended in the log, but before the
+// ledger has its line, is imported with its current content.
+func TestFileReplacedAfterAKilledImportIsImported(t *testing.T) {
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	if l.process(nil, []string{"TEST_KILL_AT=3", "TEST_KILL_WHEN=after"}, "import", path).Wait() == nil {
@@ -358,13 +361,14 @@ func TestFileReplacedBehindAKilledImportIsAnother(t *testing.T) {
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
-	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"two\n"}) || len(l.runIDs()) != 2 || !l.empty() {
-		t.Errorf("imported %q, story %q", outputs, l.story())
+	if outputs, _ := l.imports(false, path); !slices.Equal(outputs, []string{"two\n"}) || len(l.runIDs()) != 2 ||
+		!l.empty() {
+		t.Errorf("imported %q, summary %q", outputs, l.summary())
 	}
 }
 
-// Another process imports a file before this call comes to it, and the file
-// grows: each of its lines is in one run.
+// Another process imports a file before this call does, and the file grows:
+// each of its lines is in one run.
 func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -372,17 +376,17 @@ func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
 	}
 	for _, other := range []string{"has ended", "was killed", "still imports it"} {
 		t.Run("the other "+other, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
 			file := filepath.Join(dir, "file")
 			write(t, file, "one\n")
-			var paths []string // that keep all slots of the first call occupied
+			var paths []string // they keep all slots of the first call busy
 			for i := range importSlots(limit.Cur) {
 				paths = append(paths, filepath.Join(dir, fmt.Sprint(i)))
-				write(t, paths[i], fmt.Sprint(i)) // of another size or content each
+				write(t, paths[i], fmt.Sprint(i)) // each with another size or content
 			}
 			busy := make(chan struct{})
-			l.logs.setAway(busy)
+			l.logs.setBlocked(busy)
 			errs := make(chan error, 2)
 			start := func(w *Worker, paths ...string) {
 				go func() { errs <- w.Tail(t.Context(), TailSpec{Paths: paths, Agent: "codex", Once: true}) }()
@@ -407,7 +411,7 @@ func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
 					t.Fatal("the process was not killed")
 				}
 			default:
-				w, err := New(Config{Root: l.root, Logs: &fileLogs{dir: l.logs.dir, away: stuck}, Name: "here"})
+				w, err := New(Config{Root: l.root, Logs: &fileLogs{dir: l.logs.dir, blocked: stuck}, Name: "here"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -417,7 +421,7 @@ func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
 			}
 			write(t, file, "two\n")
 			close(busy)
-			waitFor(t, "a free slot", func() bool { return strings.Contains(l.story(), "[eof]") })
+			waitFor(t, "a free slot", func() bool { return strings.Contains(l.summary(), "[eof]") })
 			close(stuck)
 			for range calls {
 				if err := <-errs; err != nil {
@@ -426,7 +430,7 @@ func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
 			}
 			var all []string
 			for _, id := range l.runIDs() {
-				if text := l.output(id); strings.HasSuffix(text, "\n") { // is of the file
+				if text := l.output(id); strings.HasSuffix(text, "\n") { // a run of the file
 					all = append(all, strings.SplitAfter(text, "\n")...)
 				}
 			}
@@ -438,7 +442,7 @@ func TestFileImportedMeanwhileByAnotherProcessIsImportedOnce(t *testing.T) {
 	}
 }
 
-// Equal files are files of their own, whatever the numbers of their inodes.
+// Equal files are imported separately, for any inode numbers.
 func TestEqualFilesAreImportedEach(t *testing.T) {
 	ids := make(map[string]int64)
 	for _, base := range []int64{0, 1 << 21, 1 << 40, 1<<62 - 1} {
@@ -454,7 +458,7 @@ func TestEqualFilesAreImportedEach(t *testing.T) {
 			}
 		}
 	}
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	for i := range 3 {
 		path := filepath.Join(dir, fmt.Sprint(i))
@@ -465,9 +469,9 @@ func TestEqualFilesAreImportedEach(t *testing.T) {
 	}
 }
 
-// What was imported for one target, or as the output of one kind of agent, is
-// not imported for another.
-func TestImportIsOfOneTargetAndAgentKind(t *testing.T) {
+// An import into one target, or as the output of one agent kind, does not
+// count for another.
+func TestImportCountsForOneTargetAndAgentKind(t *testing.T) {
 	root, path := filepath.Join(t.TempDir(), "runs"), filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	logs := map[string]*fileLogs{"a": {dir: t.TempDir()}, "b": {dir: t.TempDir()}}
@@ -479,7 +483,7 @@ func TestImportIsOfOneTargetAndAgentKind(t *testing.T) {
 	}{
 		{"a", []string{"raw", "runs"}, "codex", false},
 		{"a", []string{"raw", "runs"}, "codex", true},
-		{"a", []string{"raw2", "runs"}, "codex", true}, // which still know the run
+		{"a", []string{"raw2", "runs"}, "codex", true}, // the second store still knows the run
 		{"a", []string{"raw", "runs2"}, "codex", true},
 		{"b", []string{"raw3", "runs3"}, "codex", false},
 		{"b", []string{"raw3", "runs3"}, "codex", true},
@@ -502,7 +506,8 @@ func TestImportIsOfOneTargetAndAgentKind(t *testing.T) {
 	}
 }
 
-// A process that is killed while it compacts the ledger leaves nothing for good.
+// A process that is killed while it compacts the ledger leaves no file
+// permanently.
 func TestInterruptedCompactionLeavesNothing(t *testing.T) {
 	l := ledger{path: filepath.Join(t.TempDir(), "ledger"), max: 8 << 10}
 	write(t, l.path+tmpSuffix, strings.Repeat(`{"dev":1,"inode":1}`+"\n", 1000))
@@ -521,10 +526,10 @@ func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
 	l := ledger{path: filepath.Join(t.TempDir(), "ledger"), max: 8 << 10}
 	const files = 500
 	for i := range uint64(files) {
-		if i%10 == 3 { // a line that a power failure tore
+		if i%10 == 3 { // cut off by a power failure
 			write(t, l.path, `{"dev":1,"ino`)
 		}
-		for _, n := range []uint64{i + 1, 1 << 20} { // the latter again and again
+		for _, n := range []uint64{i + 1, 1 << 20} { // the second one repeatedly
 			if err := l.add(imported{Dev: 1, Inode: n, Size: int64(i), Sum: "s", Run: fmt.Sprint("r", i)}); err != nil {
 				t.Fatal(err)
 			}
@@ -546,10 +551,10 @@ func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// What is in the way of a compaction fails no import, adds no line twice, and is
-// said once. Once it is gone the ledger is compacted.
+// A failing compaction fails no import, appends no line twice, and is logged
+// once. When it can succeed again, the ledger is compacted.
 func TestLedgerThatCannotBeCompactedFailsNoImport(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	l.w.ledger.max = 2 << 10
 	path, dir := l.w.ledger.path, t.TempDir()
 	if err := os.Mkdir(path+tmpSuffix, 0o700); err != nil {
@@ -567,7 +572,7 @@ func TestLedgerThatCannotBeCompactedFailsNoImport(t *testing.T) {
 		t.Errorf("%d lines for %d files", n, files)
 	}
 	if n := l.lines.FilterMessageSnippet("compact").Len(); n != 1 {
-		t.Errorf("said %d times", n)
+		t.Errorf("logged %d times", n)
 	}
 	if err := os.Remove(path + tmpSuffix); err != nil {
 		t.Fatal(err)
@@ -582,7 +587,7 @@ func TestLedgerThatCannotBeCompactedFailsNoImport(t *testing.T) {
 }
 
 func TestMoreFilesThanDescriptorsAreRefused(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	var before unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)

@@ -10,25 +10,27 @@ import (
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
-// importPrefix begins the names of the lock files of imports, in the directory
-// of the run directories: one for each file that is being imported.
+// importPrefix begins the names of the lock files of imports, one per file
+// that is being imported. They are in the directory that holds the run
+// directories.
 const importPrefix = ".import-"
 
-// importLock keeps other imports of a file away, in this process and in others.
-// The lock file holds the id of the last run that was planned: if the process is
-// killed, the next holder resumes that run. The file is removed with the lock,
-// unless the directory of the run is left.
+// importLock excludes other imports of a file, in this and other processes.
+// The lock file holds the id of the last planned run: if the process is
+// killed, the next holder resumes that run. The lock file is removed on
+// release, unless the directory of that run still exists.
 type importLock struct {
 	file inode
 	root string
 	f    *os.File
 }
 
-// lockImport waits until no other import of the file holds the lock. It calls
-// waiting where that takes longer.
+// lockImport waits until no other import of the file holds the lock. If that
+// takes longer than tailPause, it calls waiting.
 func (w *Worker) lockImport(ctx context.Context, file inode, waiting func()) (*importLock, error) {
 	const pause = 50 * time.Millisecond
 	began := time.Now()
@@ -36,11 +38,11 @@ func (w *Worker) lockImport(ctx context.Context, file inode, waiting func()) (*i
 		return nil, err
 	}
 	for {
-		f, err := openLocked(w.importPath(file), 0, tryLock)
+		f, err := openLocked(w.importPath(file), 0, filelock.TryLock)
 		if err == nil {
 			return &importLock{file: file, root: w.cfg.Root, f: f}, nil
 		}
-		if !errors.Is(err, errLocked) {
+		if !errors.Is(err, filelock.ErrLocked) {
 			return nil, err
 		}
 		if time.Since(began) > tailPause {
@@ -56,7 +58,7 @@ func (w *Worker) importPath(file inode) string {
 	return filepath.Join(w.cfg.Root, fmt.Sprintf("%s%x-%x", importPrefix, file.Dev, file.Inode))
 }
 
-// run returns the id of the last run that was planned, "" if there is none.
+// run returns the id of the last planned run, or "".
 func (l *importLock) run() string {
 	const longest = 1 << 10
 	text, _ := io.ReadAll(io.NewSectionReader(l.f, 0, longest))
@@ -66,9 +68,9 @@ func (l *importLock) run() string {
 	return ""
 }
 
-// name stores the id of the run whose directory is made next. The directory of
-// the last one is gone.
-func (l *importLock) name(run string) error {
+// setRun stores the id of the run whose directory is created next. The
+// directory of the previous run is gone.
+func (l *importLock) setRun(run string) error {
 	if err := l.f.Truncate(0); err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func (l *importLock) name(run string) error {
 	return err
 }
 
-// release gives the lock back.
+// release removes the lock file, if it is not needed, and releases the lock.
 func (l *importLock) release() {
 	if l == nil {
 		return
@@ -84,13 +86,13 @@ func (l *importLock) release() {
 	if run := l.run(); run == "" || !exists(filepath.Join(l.root, run)) {
 		_ = os.Remove(l.f.Name()) // else the next scan removes it
 	}
-	_ = release(l.f)
+	_ = filelock.Close(l.f)
 }
 
-// clearImport removes the lock file of a killed import, once its run directory
-// is gone.
-func (w *Worker) clearImport(path string) {
-	if f, err := openLocked(path, 0, tryLock); err == nil {
+// removeImportLock removes the lock file of a killed import, if its run
+// directory is gone.
+func (w *Worker) removeImportLock(path string) {
+	if f, err := openLocked(path, 0, filelock.TryLock); err == nil {
 		(&importLock{root: w.cfg.Root, f: f}).release()
 	}
 }

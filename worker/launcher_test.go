@@ -12,15 +12,16 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// An agent may be a launcher, whose child writes what counts. A launcher that
-// is killed leaves the child behind: the run goes on until that has ended, all
-// that it wrote is there, and the exit is the launcher's.
+// An agent may be a launcher whose child writes the output. If the launcher is
+// killed, the run continues until the child has ended, has all of its output,
+// and ends with the exit of the launcher.
 func TestKilledLauncherLeavesTheRunToItsChild(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	pid, further := filepath.Join(dir, "pid"), filepath.Join(dir, "further")
-	script := "(while ! test -e " + further + "; do sleep 0.02; done; echo two; echo three) & echo $$ > " + pid + "; echo one; wait"
+	script := "(while ! test -e " + further + "; do sleep 0.02; done; echo two; echo three) & echo $$ > " + pid +
+		"; echo one; wait"
 	_, done := l.begun(shell("r", script), "one")
 	launcher, err := strconv.Atoi(strings.TrimSpace(contents(t, pid)))
 	if err == nil {
@@ -37,7 +38,8 @@ func TestKilledLauncherLeavesTheRunToItsChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-done
-	if want := (runs.Exit{Reason: runs.ReasonExited, Signal: int(unix.SIGKILL)}); got.err != nil || !sameExit(got.Exit, want) {
+	if want := (runs.Exit{Reason: runs.ReasonExited, Signal: int(unix.SIGKILL)}); got.err != nil ||
+		!sameExit(got.Exit, want) {
 		t.Errorf("ended %s, %v; want %s", runs.Encode(got.Exit), got.err, runs.Encode(want))
 	}
 	if out := l.output("r"); out != "one\ntwo\nthree\n" {

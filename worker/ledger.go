@@ -16,10 +16,12 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/filelock"
 )
 
 // maxLedger is the size in bytes at which a ledger is compacted to its newest
-// half: it keeps at least the last 100,000 imports.
+// half. That keeps at least the last 100,000 imports.
 const maxLedger = 64 << 20
 
 // imported is one line of a ledger: how much of a file was imported.
@@ -28,7 +30,7 @@ type imported struct {
 	Stores []string `json:"stores"` // that know the run, see Config.Stores
 	Dev    uint64   `json:"dev"`
 	Inode  uint64   `json:"inode"`
-	Size   int64    `json:"size"` // bytes of the file that are in runs
+	Size   int64    `json:"size"` // bytes of the file that were imported
 	Sum    string   `json:"sum"`  // checksum of these bytes, see sumOf
 	Run    string   `json:"run"`  // the last run of the file
 }
@@ -41,7 +43,7 @@ func (e *imported) knownTo(stores []string) bool {
 	return slices.ContainsFunc(e.Stores, func(s string) bool { return slices.Contains(stores, s) })
 }
 
-// key is equal for lines of which the last one counts.
+// key identifies the lines of which only the last one counts.
 func (e *imported) key() ledgerKey {
 	return ledgerKey{e.Agent, strings.Join(e.Stores, " "), inode{e.Dev, e.Inode}}
 }
@@ -54,25 +56,25 @@ type ledgerKey struct {
 // inode identifies a file on this machine.
 type inode struct{ Dev, Inode uint64 }
 
-// ledger is a file with a line for each import. Of one file, agent kind and
-// set of stores the last line counts. Several processes append to it, with one
-// write for each line, while they hold the lock of the file. It is not synced:
-// lines that a power failure removes are restored from the raw log.
+// ledger is a file with a line for each import. The last line of a file, agent
+// kind and set of stores counts. Several processes append to it, with one
+// write per line, under the lock of the file. It is not synced: lines that a
+// power failure removes are restored from the raw log.
 type ledger struct {
 	path string
 	max  int64
 	log  *zap.Logger
-	mu   sync.Mutex // one compaction at a time in this process: it needs memory
+	mu   sync.Mutex // one compaction at a time in this process: it uses much memory
 
-	trouble trouble // with compacting
+	compactRetry retryDelay // after failed compactions
 }
 
-// tmpSuffix is the end of the name of the file that a compaction writes. The
-// next compaction truncates a file that an interrupted one has left.
+// tmpSuffix ends the name of the file that a compaction writes. The next
+// compaction truncates the file that an interrupted one has left.
 const tmpSuffix = ".tmp"
 
-// add appends a line. A ledger that is due to be compacted and cannot be has the
-// line all the same: that is logged, and tried again at a later line.
+// add appends a line. A failed compaction is logged, does not fail the call,
+// and is retried by a later one.
 func (l *ledger) add(e imported) error {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -80,30 +82,31 @@ func (l *ledger) add(e imported) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f, err := openLocked(l.path, os.O_APPEND, lock)
+	f, err := openLocked(l.path, os.O_APPEND, filelock.Lock)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	defer func() { _ = release(f) }()
+	defer func() { _ = filelock.Close(f) }()
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	// A line that a full disk or a power failure tore must not tear this one.
+	// A leading newline separates the line from one that a full disk or a power
+	// failure cut off.
 	if _, err := f.Write(append(append([]byte{'\n'}, line...), '\n')); err != nil {
 		return fmt.Errorf("ledger: %w", errors.Join(err, f.Truncate(end)))
 	}
-	if end < l.max || l.trouble.rest() > 0 {
+	if end < l.max || l.compactRetry.remaining() > 0 {
 		return nil
 	}
 	if err := l.compact(f); err != nil {
-		l.trouble.had()
-		if l.trouble.new() {
-			l.log.Warn("compact the ledger of imports: it grows until that works", zap.Error(err))
+		l.compactRetry.failed()
+		if l.compactRetry.shouldLog() {
+			l.log.Warn("cannot compact the ledger of imports, it keeps growing", zap.Error(err))
 		}
 		return nil
 	}
-	l.trouble.over()
+	l.compactRetry.succeeded()
 	return nil
 }
 
@@ -117,8 +120,8 @@ func (l *ledger) index(agent string, stores []string, wanted map[inode]bool) *le
 }
 
 // ledgerIndex holds the last line of each wanted file for one agent kind and
-// one target. A look-up reads only what was appended since the one before it,
-// or all of the ledger after a compaction. It may be used from several
+// one set of stores. A look-up reads only what was appended since the previous
+// one, or all of the ledger after a compaction. It may be used from several
 // goroutines.
 type ledgerIndex struct {
 	ledger *ledger
@@ -126,17 +129,16 @@ type ledgerIndex struct {
 	stores []string
 
 	mu    sync.Mutex
-	files map[inode]*imported // nil: wanted, but there is no line
-	f     *os.File            // the ledger; nil: it was missing
+	files map[inode]*imported // nil: wanted, but without a line
+	f     *os.File            // the ledger; nil: there was none
 	read  int64               // bytes of f
 }
 
-// last returns the last line of a file, nil if there is none. Lines that cannot
-// be read are skipped.
+// last returns the last line of a file, or nil. Invalid lines are skipped.
 func (x *ledgerIndex) last(file inode) (*imported, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if _, wanted := x.files[file]; !wanted { // it has replaced another file
+	if _, wanted := x.files[file]; !wanted { // the file has replaced another one
 		x.files[file] = nil
 		x.close()
 	}
@@ -176,7 +178,7 @@ func (x *ledgerIndex) update() error {
 	return err
 }
 
-// close makes the next look-up read the whole ledger.
+// close makes the next look-up read the ledger from its beginning.
 func (x *ledgerIndex) close() {
 	if x.f != nil {
 		x.f.Close()
@@ -185,7 +187,7 @@ func (x *ledgerIndex) close() {
 }
 
 // compact replaces the ledger, whose lock is held, by its newest half, without
-// the lines that do not count.
+// lines that do not count.
 func (l *ledger) compact(f *os.File) (err error) {
 	last := make(map[ledgerKey]int64) // offsets of the lines that count
 	var end int64
@@ -201,7 +203,7 @@ func (l *ledger) compact(f *os.File) (err error) {
 	}
 	defer tmp.Close()
 	defer func() {
-		if err != nil { // the disk may be full
+		if err != nil { // for example on a full disk
 			err = errors.Join(err, os.Remove(tmp.Name()))
 		}
 	}()
@@ -222,7 +224,7 @@ func (l *ledger) compact(f *os.File) (err error) {
 }
 
 // eachImport calls each with the lines of a ledger and their offsets. It
-// returns the offset behind the last line.
+// returns the offset of the end of the last complete line.
 func eachImport(r io.Reader, each func(e *imported, at int64)) (int64, error) {
 	const longest = 1 << 10
 	lines := bufio.NewReaderSize(r, longest)
@@ -244,7 +246,8 @@ func eachImport(r io.Reader, each func(e *imported, at int64)) (int64, error) {
 }
 
 // sumOf returns a checksum of the first size bytes of a file: of the first and
-// the last 4 KiB of them. The error is io.ErrUnexpectedEOF for a shorter file.
+// the last 4 KiB of them. The error is io.ErrUnexpectedEOF if the file is
+// shorter.
 func sumOf(f io.ReaderAt, size int64) (string, error) {
 	const piece = 4 << 10
 	sum := sha256.New()
@@ -260,8 +263,8 @@ func sumOf(f io.ReaderAt, size int64) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }
 
-// lineBefore returns the offset of the first byte of the line that is
-// unfinished at the offset at, or at itself if a line ends there.
+// lineBefore returns the offset of the beginning of the unfinished line at the
+// offset at, or at itself if a line ends there.
 func lineBefore(f io.ReaderAt, at int64) (int64, error) {
 	var buf [64 << 10]byte
 	for at > 0 {

@@ -28,36 +28,39 @@ func TestWatchdog(t *testing.T) {
 	}{
 		{"no limits", Limits{}, []look{{1000 * s, 1 << 40, 0, ""}}},
 		{"idle", Limits{Idle: 10 * s}, []look{{9 * s, 0, 0, ""}, {10 * s, 0, 0, runs.ReasonIdle}}},
-		{"stdout is activity", Limits{Idle: 10 * s}, []look{{9 * s, 1, 0, ""}, {18 * s, 1, 0, ""}, {19 * s, 1, 0, runs.ReasonIdle}}},
-		{"stderr is activity", Limits{Idle: 10 * s}, []look{{9 * s, 0, 1, ""}, {18 * s, 0, 1, ""}, {19 * s, 0, 1, runs.ReasonIdle}}},
+		{"stdout is activity", Limits{Idle: 10 * s},
+			[]look{{9 * s, 1, 0, ""}, {18 * s, 1, 0, ""}, {19 * s, 1, 0, runs.ReasonIdle}}},
+		{"stderr is activity", Limits{Idle: 10 * s},
+			[]look{{9 * s, 0, 1, ""}, {18 * s, 0, 1, ""}, {19 * s, 0, 1, runs.ReasonIdle}}},
 		{"truncating is activity", Limits{Idle: 10 * s}, []look{{9 * s, 5, 0, ""}, {18 * s, 0, 0, ""}, {27 * s, 0, 0, ""}}},
 		{"hard", Limits{Hard: 10 * s}, []look{{9 * s, 1, 0, ""}, {10 * s, 2, 0, runs.ReasonHard}}},
 		{"hard before idle", Limits{Hard: 10 * s, Idle: 10 * s}, []look{{10 * s, 0, 0, runs.ReasonHard}}},
 		{"spool", Limits{Spool: 100}, []look{{s, 100, 0, ""}, {2 * s, 101, 0, runs.ReasonSpool}}},
 		{"spool counts both", Limits{Spool: 100}, []look{{s, 50, 51, runs.ReasonSpool}}},
-		{"spool counts what was truncated", Limits{Spool: 100}, []look{{s, 60, 0, ""}, {2 * s, 40, 0, ""}, {3 * s, 41, 0, runs.ReasonSpool}}},
+		{"spool counts what was truncated", Limits{Spool: 100},
+			[]look{{s, 60, 0, ""}, {2 * s, 40, 0, ""}, {3 * s, 41, 0, runs.ReasonSpool}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			start := time.Unix(1000, 0)
 			dog := newWatchdog(test.limits, start)
 			for _, l := range test.looks {
-				if got := dog.look(start.Add(l.at), [2]int64{l.out, l.err}); got != l.want {
+				if got := dog.check(start.Add(l.at), [2]int64{l.out, l.err}); got != l.want {
 					t.Errorf("after %v: %q, want %q", l.at, got, l.want)
 				}
 				if next := dog.next(start.Add(l.at)); next <= 0 || next > s {
-					t.Errorf("after %v: next look in %v", l.at, next)
+					t.Errorf("after %v: next check in %v", l.at, next)
 				}
 			}
 		})
 	}
 }
 
-func TestWatchdogLooksSoonerWhenTheSpoolFills(t *testing.T) {
+func TestWatchdogChecksSoonerWhenTheSpoolFills(t *testing.T) {
 	start := time.Unix(1000, 0)
 	dog := newWatchdog(Limits{Spool: 1000}, start)
-	dog.look(start.Add(time.Second), [2]int64{800, 0})
+	dog.check(start.Add(time.Second), [2]int64{800, 0})
 	if next := dog.next(start.Add(time.Second)); next != 125*time.Millisecond {
-		t.Errorf("next look in %v with 200 bytes left at 800 a second; want 125ms", next)
+		t.Errorf("next check in %v with 200 bytes left at 800 a second; want 125ms", next)
 	}
 }
 
@@ -70,14 +73,19 @@ func TestLimitsEndTheAgent(t *testing.T) {
 		want   runs.Exit
 	}{
 		{"idle", "echo one; sleep 60", Limits{Idle: 300 * time.Millisecond}, runs.Exit{Reason: runs.ReasonIdle, Signal: 15}},
-		{"hard", "while :; do echo one; sleep 0.05; done", Limits{Hard: 300 * time.Millisecond, Idle: time.Minute}, runs.Exit{Reason: runs.ReasonHard, Signal: 15}},
-		{"spool", "while :; do echo one two three; sleep 0.001; done", Limits{Spool: 1000}, runs.Exit{Reason: runs.ReasonSpool, Signal: 15}},
-		{"spool of stderr", "while :; do echo one two three >&2; sleep 0.001; done", Limits{Spool: 1000}, runs.Exit{Reason: runs.ReasonSpool, Signal: 15}},
-		{"TERM is handled", "trap 'echo bye; exit 7' TERM; echo one; while :; do sleep 0.01; done", Limits{Hard: time.Second}, runs.Exit{Reason: runs.ReasonHard, Code: code(7)}},
-		{"TERM is ignored", "trap '' TERM; echo one; while :; do sleep 0.01; done", Limits{Hard: time.Second, Grace: 300 * time.Millisecond}, runs.Exit{Reason: runs.ReasonHard, Signal: 9}},
+		{"hard", "while :; do echo one; sleep 0.05; done", Limits{Hard: 300 * time.Millisecond, Idle: time.Minute},
+			runs.Exit{Reason: runs.ReasonHard, Signal: 15}},
+		{"spool", "while :; do echo one two three; sleep 0.001; done", Limits{Spool: 1000},
+			runs.Exit{Reason: runs.ReasonSpool, Signal: 15}},
+		{"spool of stderr", "while :; do echo one two three >&2; sleep 0.001; done", Limits{Spool: 1000},
+			runs.Exit{Reason: runs.ReasonSpool, Signal: 15}},
+		{"TERM is handled", "trap 'echo bye; exit 7' TERM; echo one; while :; do sleep 0.01; done", Limits{Hard: time.Second},
+			runs.Exit{Reason: runs.ReasonHard, Code: code(7)}},
+		{"TERM is ignored", "trap '' TERM; echo one; while :; do sleep 0.01; done",
+			Limits{Hard: time.Second, Grace: 300 * time.Millisecond}, runs.Exit{Reason: runs.ReasonHard, Signal: 9}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			spec := shell("r", test.script)
 			spec.Limits = test.limits
 			if ex := l.drive(spec); !sameExit(ex, test.want) {
@@ -90,7 +98,7 @@ func TestLimitsEndTheAgent(t *testing.T) {
 	}
 }
 
-// gone reports whether the process whose number the file holds has ended.
+// gone reports whether the process whose ID is in the file has ended.
 func gone(t *testing.T, path string) bool {
 	t.Helper()
 	pid, err := strconv.Atoi(strings.TrimSpace(contents(t, path)))
@@ -102,9 +110,10 @@ func gone(t *testing.T, path string) bool {
 
 func TestCancelSweepsDescendantsThatLeftTheGroup(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
-	spec := shell("r", `setsid sh -c 'trap "" TERM; echo $$ > first; setsid sh -c "trap \"\" TERM; echo \$\$ > second; exec sleep 60" & exec sleep 60' >/dev/null &
+	spec := shell("r", `setsid sh -c 'trap "" TERM; echo $$ > first; `+
+		`setsid sh -c "trap \"\" TERM; echo \$\$ > second; exec sleep 60" & exec sleep 60' >/dev/null &
 (trap "" TERM; setsid sh -c 'echo $$ > third; exec sleep 60' & )
 while ! [ -s first -a -s second -a -s third ]; do sleep 0.01; done
 echo ready; sleep 60`)
@@ -131,12 +140,13 @@ echo ready; sleep 60`)
 
 func TestServerWithoutStdoutOutlivesItsAgent(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
-	spec := shell("r", "sh -c 'echo $$ > server; exec sleep 60' >/dev/null 2>&1 & while ! [ -s server ]; do sleep 0.01; done; echo up")
+	spec := shell("r", "sh -c 'echo $$ > server; exec sleep 60' >/dev/null 2>&1 & "+
+		"while ! [ -s server ]; do sleep 0.01; done; echo up")
 	spec.Dir = dir
 	l.drive(spec)
-	waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.orphans) == 0 })
+	waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.exitingShims) == 0 })
 	if gone(t, filepath.Join(dir, "server")) {
 		t.Error("the server was ended with its agent")
 	}
@@ -146,9 +156,10 @@ func TestServerWithoutStdoutOutlivesItsAgent(t *testing.T) {
 
 func TestSilentHoldersOfStdoutAreEnded(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
-	spec := shell("r", "setsid sh -c 'echo $$ > holder; exec sleep 60' & while ! [ -s holder ]; do sleep 0.01; done; echo up; exit 4")
+	spec := shell("r", "setsid sh -c 'echo $$ > holder; exec sleep 60' & "+
+		"while ! [ -s holder ]; do sleep 0.01; done; echo up; exit 4")
 	spec.Dir, spec.Limits.Linger, spec.Limits.Grace = dir, 300*time.Millisecond, 100*time.Millisecond
 	ex := l.drive(spec)
 	if want := (runs.Exit{Reason: runs.ReasonExited, Code: code(4)}); !sameExit(ex, want) {
@@ -159,12 +170,13 @@ func TestSilentHoldersOfStdoutAreEnded(t *testing.T) {
 
 func TestInterruptReachesTheAgent(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	r, done := l.begun(shell("r", "trap 'echo int; exit 1' INT; echo ready; while :; do sleep 0.01; done"), "ready")
 	if err := r.Interrupt(); err != nil {
 		t.Fatal(err)
 	}
-	if res := <-done; !sameExit(res.Exit, runs.Exit{Reason: runs.ReasonExited, Code: code(1)}) || l.output("r") != "ready\nint\n" {
+	if res := <-done; !sameExit(res.Exit, runs.Exit{Reason: runs.ReasonExited, Code: code(1)}) ||
+		l.output("r") != "ready\nint\n" {
 		t.Errorf("exit %s, output %q", runs.Encode(res.Exit), l.output("r"))
 	}
 	if err := r.Interrupt(); !errors.Is(err, ErrNoAgent) {
@@ -177,7 +189,7 @@ func TestInterruptReachesTheAgent(t *testing.T) {
 
 func TestCancelBeforeTheStartStartsNothing(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "touch ran")
 	spec.Dir = dir
@@ -192,15 +204,15 @@ func TestCancelBeforeTheStartStartsNothing(t *testing.T) {
 	}
 }
 
-func TestCancelEndsTheAgentWhileTheLogIsAway(t *testing.T) {
+func TestCancelEndsTheAgentWhileTheLogIsUnreachable(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "trap 'touch ended; exit 0' TERM; while :; do echo line; sleep 0.01; done")
 	spec.Dir = dir
 	r, done := l.begun(spec, "line")
 	back := make(chan struct{})
-	l.logs.setAway(back)
+	l.logs.setBlocked(back)
 	if err := r.Cancel(t.Context(), "stop"); err != nil {
 		t.Fatal(err)
 	}
@@ -214,11 +226,11 @@ func TestCancelEndsTheAgentWhileTheLogIsAway(t *testing.T) {
 	}
 }
 
-func TestCancelInTheLogWinsTheTie(t *testing.T) {
+func TestCancelEntryWinsOverAnExit(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.logs.hook = func(log *fileLog, e runs.Entry) runs.Entry {
-		if e.Kind == runs.Exited && !log.mark.Cancelled { // somebody is faster by a moment
+		if e.Kind == runs.Exited && !log.mark.Cancelled { // another writer is a moment faster
 			l.foreign("r", runs.Cancelled, runs.Remark{Reason: "elsewhere"})
 		}
 		return e
@@ -232,7 +244,7 @@ func TestCancelInTheLogWinsTheTie(t *testing.T) {
 
 func TestForeignCancelStopsTheAgent(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	_, done := l.begun(shell("r", "while :; do echo line; sleep 0.01; done"), "line")
 	l.foreign("r", runs.Cancelled, runs.Remark{})
 	if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled || res.Signal != 15 {
@@ -242,7 +254,7 @@ func TestForeignCancelStopsTheAgent(t *testing.T) {
 
 func TestForeignExitFencesOff(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo $$ > agent; while :; do echo line; sleep 0.01; done")
 	spec.Dir = dir
@@ -255,7 +267,7 @@ func TestForeignExitFencesOff(t *testing.T) {
 		t.Errorf("reason %s in the log", ex.Reason)
 	}
 	if !l.empty() || !l.has("fenced off") {
-		t.Errorf("directory gone %t, said so %t", l.empty(), l.has("fenced off"))
+		t.Errorf("directory gone %t, logged %t", l.empty(), l.has("fenced off"))
 	}
 	waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(dir, "agent")) })
 }
@@ -279,12 +291,12 @@ func TestKnownRunIsNotStarted(t *testing.T) {
 	} {
 		for _, when := range []string{"before", "between", "adopted"} {
 			t.Run(test.name+" "+when, func(t *testing.T) {
-				l := newLab(t)
+				l := newFixture(t)
 				dir := t.TempDir()
 				spec := shell("r", "touch ran")
 				spec.Source, spec.Dir = test.source, dir
 				d := l.create(spec)
-				if when == "between" { // after the worker read the log
+				if when == "between" { // after the worker has read the log
 					once := false
 					l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
 						if !once {
@@ -321,7 +333,7 @@ func TestKnownRunIsNotStarted(t *testing.T) {
 
 func TestDriveReturnsWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
 	spec.Dir = dir
@@ -345,8 +357,8 @@ func TestDriveReturnsWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-// foreign stores an entry as somebody else would.
-func (l *lab) foreign(run string, kind runs.Kind, body any) {
+// foreign stores an entry as another writer.
+func (l *fixture) foreign(run string, kind runs.Kind, body any) {
 	l.t.Helper()
 	logs := &fileLogs{dir: l.logs.dir}
 	log, err := logs.Open(context.Background(), "", run, runs.Mark{})

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that is being started has all files for a moment.
-func TestAClosedDirectoryIsFreeThoughAProcessIsBeingStarted(t *testing.T) {
+// A child process that is being started has copies of all descriptors.
+func TestClosedDirectoryIsFreeWhileAProcessIsBeingStarted(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "true"))
 	inherited, err := unix.Dup(int(d.owner.Fd()))
 	if err != nil {

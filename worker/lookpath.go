@@ -12,11 +12,10 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// lookPath finds the executable that name means to an agent with the working
-// directory dir and the environment env. Otherwise it says, with one of the
-// Spawn constants of package runs, why there is none. As with
-// [os/exec.LookPath], what a PATH finds in the working directory does not
-// count.
+// lookPath finds the executable name for an agent with the working directory
+// dir and the environment env. If there is none, failure is one of the Spawn
+// constants of package runs. Like [os/exec.LookPath], it ignores relative
+// directories of the PATH.
 func lookPath(name, dir string, env []string) (path, failure string) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", runs.SpawnOther
@@ -43,7 +42,7 @@ func lookPath(name, dir string, env []string) (path, failure string) {
 	return "", failure
 }
 
-// executable returns "" when path can be executed, else why not.
+// executable returns "" if path can be executed, else a Spawn constant.
 func executable(path string) string {
 	info, err := os.Stat(path)
 	switch {
@@ -59,7 +58,7 @@ func executable(path string) string {
 	return ""
 }
 
-// spawnFailure says what an error of fork and exec means.
+// spawnFailure returns the Spawn constant for an error of fork and exec.
 func spawnFailure(err error) string {
 	switch {
 	case err == nil:

@@ -22,10 +22,12 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
-// The test binary is also the shim and the worker processes that are killed.
+// The test binary is also the program of the shims, and of the workers that
+// are killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		switch role := os.Args[1]; role {
@@ -40,7 +42,7 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // for the shims, which end often
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // the shims, which exit often
 	goleak.VerifyTestMain(m)
 }
 
@@ -78,24 +80,24 @@ func act(role string, args []string) error {
 	return w.Adopt(ctx)
 }
 
-// fileLogs keeps each raw log in a file, one entry a line, fenced across
-// processes by the length of the file.
+// fileLogs keeps each raw log in a file, one entry per line. The length of the
+// file fences writers in other processes.
 type fileLogs struct {
 	dir       string
-	killAt    int  // kill this process at the append with this number, from 1
-	killAfter bool // after storing, else before
+	killAt    int  // kill this process at this append, counted from 1
+	killAfter bool // after the entry is stored, else before
 
-	mu    sync.Mutex
-	count int
-	away  chan struct{}                             // Open and Append wait until it is closed
-	hook  func(l *fileLog, e runs.Entry) runs.Entry // before each append
+	mu      sync.Mutex
+	count   int
+	blocked chan struct{}                             // Open and Append wait until it is closed
+	hook    func(l *fileLog, e runs.Entry) runs.Entry // before each append
 }
 
 func (l *fileLogs) Open(ctx context.Context, _, run string, m runs.Mark) (Log, error) {
 	l.mu.Lock()
-	away := l.away
+	blocked := l.blocked
 	l.mu.Unlock()
-	if err := wait(ctx, away); err != nil {
+	if err := wait(ctx, blocked); err != nil {
 		return nil, err
 	}
 	log := &fileLog{logs: l, path: filepath.Join(l.dir, run), mark: m}
@@ -110,19 +112,19 @@ func (l *fileLogs) Open(ctx context.Context, _, run string, m runs.Mark) (Log, e
 	return log, nil
 }
 
-func (l *fileLogs) setAway(c chan struct{}) {
+func (l *fileLogs) setBlocked(c chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.away = c
+	l.blocked = c
 }
 
-// wait waits until away is closed; nil: not at all.
-func wait(ctx context.Context, away <-chan struct{}) error {
-	if away == nil {
+// wait waits until blocked is closed, or not at all if it is nil.
+func wait(ctx context.Context, blocked <-chan struct{}) error {
+	if blocked == nil {
 		return nil
 	}
 	select {
-	case <-away:
+	case <-blocked:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -142,12 +144,12 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 	l.logs.mu.Lock()
 	l.logs.count++
 	kill := l.logs.count == l.logs.killAt
-	away, hook := l.logs.away, l.logs.hook
+	blocked, hook := l.logs.blocked, l.logs.hook
 	l.logs.mu.Unlock()
 	if kill && !l.logs.killAfter {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
-	if err := wait(ctx, away); err != nil {
+	if err := wait(ctx, blocked); err != nil {
 		return err
 	}
 	if hook != nil {
@@ -158,7 +160,7 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 		return err
 	}
 	defer f.Close()
-	if err := lock(f); err != nil {
+	if err := filelock.Lock(f); err != nil {
 		return err
 	}
 	entries, size := readLog(l.path)
@@ -174,7 +176,7 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 		return err
 	}
 	line = append(line, '\n')
-	if err := f.Truncate(size); err != nil { // what a kill left of a line was never stored
+	if err := f.Truncate(size); err != nil { // the rest of a line that a kill cut off
 		return err
 	}
 	if _, err := f.WriteAt(line, size); err != nil {
@@ -188,7 +190,7 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 	return nil
 }
 
-// readLog returns the entries of a log and how many bytes they take.
+// readLog returns the entries of a log and their size in bytes.
 func readLog(path string) (entries []runs.Entry, size int64) {
 	body, err := os.ReadFile(path)
 	if err != nil {
@@ -206,8 +208,8 @@ func readLog(path string) (entries []runs.Entry, size int64) {
 	}
 }
 
-// lab is a root, a log and a worker in this process.
-type lab struct {
+// fixture is a root, its raw logs and a worker in this process.
+type fixture struct {
 	t     *testing.T
 	root  string
 	logs  *fileLogs
@@ -215,10 +217,10 @@ type lab struct {
 	lines *observer.ObservedLogs
 }
 
-func newLab(t *testing.T) *lab {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	core, lines := observer.New(zap.InfoLevel)
-	l := &lab{t: t, root: filepath.Join(t.TempDir(), "runs"), logs: &fileLogs{dir: t.TempDir()}, lines: lines}
+	l := &fixture{t: t, root: filepath.Join(t.TempDir(), "runs"), logs: &fileLogs{dir: t.TempDir()}, lines: lines}
 	w, err := New(Config{
 		Root: l.root, Logs: l.logs, Shim: []string{os.Args[0], "shim"}, Name: "here", Log: zap.New(core),
 	})
@@ -226,13 +228,13 @@ func newLab(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	l.w = w
-	t.Cleanup(func() { // the shims of ended runs are about to end
-		waitFor(t, "the shims", func() bool { w.reap(); return len(w.orphans) == 0 })
+	t.Cleanup(func() { // the shims of ended runs are about to exit
+		waitFor(t, "the shims", func() bool { w.reap(); return len(w.exitingShims) == 0 })
 	})
 	return l
 }
 
-// shell is a run of a shell script.
+// shell returns a run of a shell script.
 func shell(run, script string) Spec {
 	return Spec{
 		Run: run, Agent: "codex", Source: SourceRun, Argv: []string{"/bin/sh", "-c", script}, Dir: "/",
@@ -240,7 +242,7 @@ func shell(run, script string) Spec {
 	}
 }
 
-func (l *lab) create(spec Spec) *Dir {
+func (l *fixture) create(spec Spec) *Dir {
 	l.t.Helper()
 	d, err := Create(l.root, spec)
 	if err != nil {
@@ -249,8 +251,8 @@ func (l *lab) create(spec Spec) *Dir {
 	return d
 }
 
-// drive carries a new run to its end.
-func (l *lab) drive(spec Spec) runs.Exit {
+// drive drives a new run to its end.
+func (l *fixture) drive(spec Spec) runs.Exit {
 	l.t.Helper()
 	ex, err := l.w.Run(l.create(spec)).Drive(l.t.Context())
 	if err != nil {
@@ -259,8 +261,9 @@ func (l *lab) drive(spec Spec) runs.Exit {
 	return ex
 }
 
-// begun drives a new run in the background until its output holds want.
-func (l *lab) begun(spec Spec, want string) (*Run, <-chan result) {
+// begun drives a new run in the background, and returns when its output
+// contains want.
+func (l *fixture) begun(spec Spec, want string) (*Run, <-chan result) {
 	l.t.Helper()
 	r, done := l.driven(l.t.Context(), l.create(spec))
 	l.await(spec.Run, want)
@@ -268,7 +271,7 @@ func (l *lab) begun(spec Spec, want string) (*Run, <-chan result) {
 }
 
 // driven drives the run of d in the background.
-func (l *lab) driven(ctx context.Context, d *Dir) (*Run, <-chan result) {
+func (l *fixture) driven(ctx context.Context, d *Dir) (*Run, <-chan result) {
 	r := l.w.Run(d)
 	done := make(chan result, 1)
 	go func() {
@@ -283,18 +286,19 @@ type result struct {
 	err error
 }
 
-func (l *lab) await(run, want string) {
+func (l *fixture) await(run, want string) {
 	l.t.Helper()
 	waitFor(l.t, "output "+want, func() bool { return strings.Contains(l.output(run), want) })
 }
 
-func (l *lab) entries(run string) []runs.Entry {
+func (l *fixture) entries(run string) []runs.Entry {
 	entries, _ := readLog(filepath.Join(l.logs.dir, run))
 	return entries
 }
 
-// output joins the stdout in the log, and insists that each byte is there once.
-func (l *lab) output(run string) string {
+// output joins the stdout in the log, and fails the test unless each byte is
+// there once.
+func (l *fixture) output(run string) string {
 	l.t.Helper()
 	var all bytes.Buffer
 	for i, e := range l.entries(run) {
@@ -312,8 +316,8 @@ func (l *lab) output(run string) string {
 	return all.String()
 }
 
-// kinds lists the kinds of the entries, those of output once.
-func (l *lab) kinds(run string) string {
+// kinds lists the kinds of the entries, consecutive output only once.
+func (l *fixture) kinds(run string) string {
 	var kinds []string
 	for _, e := range l.entries(run) {
 		if k := string(e.Kind); len(kinds) == 0 || kinds[len(kinds)-1] != k {
@@ -323,8 +327,9 @@ func (l *lab) kinds(run string) string {
 	return strings.Join(kinds, " ")
 }
 
-// exit returns the exit in the log, which must be its last entry and its only one.
-func (l *lab) exit(run string) runs.Exit {
+// exit returns the exit in the log, and fails the test unless it is the last
+// and only one.
+func (l *fixture) exit(run string) runs.Exit {
 	l.t.Helper()
 	entries := l.entries(run)
 	var ex runs.Exit
@@ -344,13 +349,13 @@ func (l *lab) exit(run string) runs.Exit {
 	return ex
 }
 
-func (l *lab) ended(run string) bool {
+func (l *fixture) ended(run string) bool {
 	entries := l.entries(run)
 	return len(entries) > 0 && entries[len(entries)-1].Kind == runs.Exited
 }
 
 // adopt runs Adopt in this process until the test ends.
-func (l *lab) adopt() {
+func (l *fixture) adopt() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- l.w.Adopt(ctx) }()
@@ -362,14 +367,14 @@ func (l *lab) adopt() {
 	})
 }
 
-// empty reports whether no run directory is left.
-func (l *lab) empty() bool {
+// empty reports whether there is no run directory left.
+func (l *fixture) empty() bool {
 	entries, err := os.ReadDir(l.root)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0
 }
 
-// process starts a role in a process of its own.
-func (l *lab) process(stdin io.Reader, env []string, role string, args ...string) *exec.Cmd {
+// process starts a role of this binary in a new process.
+func (l *fixture) process(stdin io.Reader, env []string, role string, args ...string) *exec.Cmd {
 	l.t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{role, l.root, l.logs.dir}, args...)...)
 	cmd.Stdin, cmd.Stderr = stdin, os.Stderr
@@ -380,7 +385,7 @@ func (l *lab) process(stdin io.Reader, env []string, role string, args ...string
 	return cmd
 }
 
-// kill ends a process that this test started, with SIGKILL.
+// kill kills a process that this test started, with SIGKILL.
 func kill(cmd *exec.Cmd) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
@@ -400,7 +405,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func (l *lab) has(message string) bool { return l.lines.FilterMessageSnippet(message).Len() > 0 }
+func (l *fixture) has(message string) bool { return l.lines.FilterMessageSnippet(message).Len() > 0 }
 
 func contents(t *testing.T, path string) string {
 	t.Helper()

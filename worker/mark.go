@@ -11,35 +11,35 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// place is where a run stands: what the mark file holds.
-type place struct {
-	Log   runs.Mark `json:"log"`          // what the raw log was known to hold
-	Begun bool      `json:"begun"`        // the start entry may have been sent: a log with entries is ours
-	As    string    `json:"as,omitempty"` // and names this worker
-	Noted int64     `json:"noted"`        // 1 + the bytes written when the last idle note was made; 0: none
-	Out   spot      `json:"out"`
-	Err   spot      `json:"err"`
-	Keys  [][]byte  `json:"keys,omitempty"` // public keys that may seal the exit, those of the last shims; at most maxKeys
+// progress is how far a run has come: the content of the mark file.
+type progress struct {
+	Log   runs.Mark `json:"log"`          // what the raw log is known to hold
+	Begun bool      `json:"begun"`        // the start entry may have been sent: entries in the log are ours
+	As    string    `json:"as,omitempty"` // name of this worker in the start entry
+	Noted int64     `json:"noted"`        // 1 + bytes written at the last idle note; 0: no note
+	Out   segment   `json:"out"`
+	Err   segment   `json:"err"`
+	Keys  [][]byte  `json:"keys,omitempty"` // public keys of the last shims, that may sign the exit; at most maxKeys
 }
 
-// maxKeys is how many shims may be on their way to one run: the last one that
-// was started, and one of a worker before.
+// maxKeys is how many shims may be starting for one run: the last one of this
+// worker, and one of a previous worker.
 const maxKeys = 2
 
-// markSize is the size of a mark file, in bytes. It never changes, so that
-// writing it again needs no space on a full disk.
+// markSize is the size of a mark file, in bytes. It is constant, so that an
+// update needs no space on a full disk.
 const markSize = 1024
 
-// mark keeps the place of a run in a file. It is a hint that saves reading the
-// log from its beginning, and the only place that knows how often a spool was
-// truncated. The log is right where the two differ.
+// mark stores the progress of a run in a file. It saves reading the raw log
+// from its beginning, and only the mark knows how often a spool was truncated.
+// Where it differs from the raw log, the log is right.
 type mark struct {
-	place
+	progress
 	f    *os.File
 	line [markSize]byte
 }
 
-// createMark makes the mark of a new run. Its caller syncs it.
+// createMark creates the mark of a new run. The caller syncs it.
 func createMark(path string) (*mark, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -53,8 +53,8 @@ func createMark(path string) (*mark, error) {
 	return m, nil
 }
 
-// openMark reads the mark at path. One that cannot be read is replaced by the
-// beginning of the log.
+// openMark reads the mark at path. If it is invalid, the run resumes at the
+// beginning of its log.
 func openMark(path string) (*mark, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,16 +65,16 @@ func openMark(path string) (*mark, error) {
 	}
 	m := &mark{f: f}
 	if n, _ := f.ReadAt(m.line[:], 0); n < markSize || !m.decode() {
-		m.place = place{Begun: true} // what the log holds is ours, as far as anybody can tell
+		m.progress = progress{Begun: true} // assume that entries in the log are ours
 		m.line = [markSize]byte{}
 	}
 	return m, nil
 }
 
-// save writes the place with one write, so that a kill leaves the old one or
-// the new one. Only a power failure can tear it, and the checksum tells.
+// save writes the mark with one write, so that a kill leaves the old or the
+// new content. Only a power failure can tear it, which the checksum detects.
 func (m *mark) save() error {
-	body, err := json.Marshal(&m.place)
+	body, err := json.Marshal(&m.progress)
 	if err != nil {
 		return fmt.Errorf("save mark: %w", err)
 	}
@@ -98,7 +98,7 @@ func (m *mark) decode() bool {
 	if string(m.line[sum:]) != fmt.Sprintf("%08x\n", crc32.ChecksumIEEE(m.line[:sum])) {
 		return false
 	}
-	return json.Unmarshal(m.line[:sum], &m.place) == nil
+	return json.Unmarshal(m.line[:sum], &m.progress) == nil
 }
 
 func (m *mark) close() error { return m.f.Close() }

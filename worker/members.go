@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markVariable is put into the environment of an agent, with a value that no
-// other run has. Descendants inherit it, however far they move away.
+// markVariable is set in the environment of an agent, to a random value of the
+// run. All descendants inherit it, unless they clear their environment.
 const markVariable = "_LINESMAN_MARK"
 
-// InAgent reports whether the calling process, whose environment is given,
-// belongs to the agent of a run: what it starts is killed with that agent. An
-// agent may start a program with few variables, such as an MCP server; where the
-// system shows the environments of other processes, the parents are asked, too.
+// InAgent reports whether the calling process, whose environment is environ,
+// is a descendant of an agent: then its children are killed with that agent.
+// An agent may start a program with few variables, such as an MCP server, so
+// the ancestors are checked too, on systems that show the environments of
+// other processes.
 func InAgent(environ []string) bool {
 	const mark = markVariable + "="
 	if slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, mark) }) {
@@ -32,28 +33,28 @@ func InAgent(environ []string) bool {
 	return false
 }
 
-// identity tells the processes of one run from all others, whatever happens to
-// the shim. It is the content of the file started: a JSON value written before
-// the agent starts, and a second one with the agent itself right after.
+// identity identifies the processes of a run, also without its shim. It is the
+// content of the started file: one JSON value written before the agent starts,
+// and a second one with the agent's process right after.
 type identity struct {
 	Mark    string `json:"mark,omitempty"`    // value of markVariable
 	Boot    string `json:"boot,omitempty"`    // boot ID of the machine
-	Session int    `json:"session,omitempty"` // session that the shim made; 0: it was in one of others
-	Agent   int    `json:"agent,omitempty"`   // process ID, and number of the agent's process group
-	Start   uint64 `json:"start,omitempty"`   // when the agent started, in the system's own unit
+	Session int    `json:"session,omitempty"` // session of the shim; 0: the shim has no session of its own
+	Agent   int    `json:"agent,omitempty"`   // process ID of the agent, and ID of its process group
+	Start   uint64 `json:"start,omitempty"`   // start time of the agent, in the unit of the system
 }
 
-// process is one line of the process table.
+// process is an entry of the process table.
 type process struct {
 	pid, parent, group, session int
 
-	start  uint64 // together with pid it names one process since boot
-	dead   bool   // and not reaped yet
-	kernel bool   // a thread of the kernel, which has no environment and no open files
+	start  uint64 // together with pid it identifies a process since boot
+	dead   bool   // exited, not reaped
+	kernel bool   // a kernel thread, without environment and open files
 }
 
-// signal sends sig, unless the number belongs to another process by now. Where
-// the system has process descriptors, nothing can come in between.
+// signal sends sig, unless the process ID is in use by another process now. On
+// systems with process descriptors there is no race.
 func (p process) signal(sig unix.Signal) {
 	handle, err := os.FindProcess(p.pid)
 	if err != nil {
@@ -65,105 +66,113 @@ func (p process) signal(sig unix.Signal) {
 	}
 }
 
-// members finds the living processes of a run whose shim is gone. A process is
-// a member only by evidence: it is the recorded agent, has the run's mark in
-// its environment, has the run's output open for writing, was a member before,
-// or is a child of a member, or in the session of one. A process ID alone
-// proves nothing.
+// members finds the running processes of a run whose shim is gone. A process
+// is a member only with evidence: it is the recorded agent, has the run's mark
+// in its environment, has the run's output open for writing, was a member
+// before, or is a child of a member or in the session of one. A process ID
+// alone is no evidence.
 type members struct {
 	id    identity
 	dir   string         // of the run
-	known map[int]uint64 // start times of those found last, by process ID
-	at    time.Time      // when that was
+	known map[int]uint64 // start times of the members found last, by process ID
+	at    time.Time      // time of the last find
 
-	// Start times of those that showed no evidence, by process ID. They never
-	// become members, since whatever a member forks has another process ID, so
-	// their environments and open files are read once. Only the living ones
-	// are kept. A process that may not be read, as one of another user, is not
-	// among them: it may change its user, so each find tries to open its files.
-	strangers map[int]uint64
+	// Start times of processes without evidence, by process ID. They never become
+	// members, because a process that a member forks has another process ID, so
+	// their environments and open files are read only once. Only running ones are
+	// kept. A process that cannot be read, for example of another user, is not
+	// included: it may change its user, so each find tries again.
+	unrelated map[int]uint64
 }
 
-// find returns the members that live now.
+// find returns the running members.
 func (m *members) find() []process {
-	var all []process
-	ours := make(map[int]process)
-	add := func(p process) bool {
-		_, known := ours[p.pid]
-		if !known {
-			ours[p.pid] = p
-		}
-		return !known
+	sameBoot := m.id.Boot == bootID()
+	all, found := m.scan(sameBoot)
+	for m.addRelatives(found, all, sameBoot) {
 	}
-	this := m.id.Boot == bootID()
-	strangers := make(map[int]uint64, len(m.strangers))
-	for p := range processes() {
-		if p.dead || p.kernel || p.pid == os.Getpid() {
-			continue
-		}
-		all = append(all, p)
-		start, known := m.known[p.pid]
-		began, stranger := m.strangers[p.pid]
-		switch {
-		case known && start == p.start, this && m.id.Agent == p.pid && m.id.Start == p.start:
-			add(p)
-			continue
-		case this && p.start < m.id.Start: // before the agent
-			continue
-		case stranger && began == p.start:
-			strangers[p.pid] = p.start
-			continue
-		}
-		switch member, sure := m.look(p.pid); {
-		case member:
-			add(p)
-		case sure:
-			strangers[p.pid] = p.start
-		}
-	}
-	m.strangers = strangers
-	for more := true; more; {
-		more = false
-		// Of sessions and groups that have a member: those of the shim and the
-		// agent, and those that a member made. While they live they keep
-		// their number, so the others in there are no strangers.
-		sessions, groups := make(map[int]bool), make(map[int]bool)
-		for _, p := range ours {
-			_, led := ours[p.session]
-			sessions[p.session] = sessions[p.session] || led || this && p.session == m.id.Session
-			groups[p.group] = groups[p.group] || this && p.group == m.id.Agent
-		}
-		for _, p := range all {
-			_, child := ours[p.parent]
-			if child || p.session != 0 && sessions[p.session] || p.group != 0 && groups[p.group] {
-				more = add(p) || more
-			}
-		}
-	}
-	m.known, m.at = make(map[int]uint64, len(ours)), time.Now()
-	list := make([]process, 0, len(ours))
-	for _, p := range ours {
+	m.known, m.at = make(map[int]uint64, len(found)), time.Now()
+	list := make([]process, 0, len(found))
+	for _, p := range found {
 		m.known[p.pid] = p.start
 		list = append(list, p)
 	}
 	return list
 }
 
-// look reports whether the environment or the open files of a process are
-// evidence, and whether that is sure: what cannot be read now may be later.
-func (m *members) look(pid int) (member, sure bool) {
+// scan returns all running processes, and by process ID the members with
+// evidence of their own. sameBoot tells whether the recorded start times and
+// process IDs are valid.
+func (m *members) scan(sameBoot bool) (all []process, found map[int]process) {
+	found = make(map[int]process)
+	unrelated := make(map[int]uint64, len(m.unrelated))
+	for p := range processes() {
+		if p.dead || p.kernel || p.pid == os.Getpid() {
+			continue
+		}
+		all = append(all, p)
+		start, known := m.known[p.pid]
+		switch {
+		case known && start == p.start, sameBoot && m.id.Agent == p.pid && m.id.Start == p.start:
+			found[p.pid] = p
+			continue
+		case sameBoot && p.start < m.id.Start: // before the agent
+			continue
+		}
+		if start, seen := m.unrelated[p.pid]; seen && start == p.start {
+			unrelated[p.pid] = p.start
+			continue
+		}
+		switch member, sure := m.examine(p.pid); {
+		case member:
+			found[p.pid] = p
+		case sure:
+			unrelated[p.pid] = p.start
+		}
+	}
+	m.unrelated = unrelated
+	return all, found
+}
+
+// addRelatives adds to found the children of members, and the processes in the
+// sessions and groups of members. It reports whether there were any.
+func (m *members) addRelatives(found map[int]process, all []process, sameBoot bool) (added bool) {
+	// Sessions and groups that contain a member: those of the shim and the
+	// agent, and those that a member created. Their IDs are not reused while
+	// they exist, so all processes in them are members.
+	sessions, groups := make(map[int]bool), make(map[int]bool)
+	for _, p := range found {
+		_, led := found[p.session]
+		sessions[p.session] = sessions[p.session] || led || sameBoot && p.session == m.id.Session
+		groups[p.group] = groups[p.group] || sameBoot && p.group == m.id.Agent
+	}
+	for _, p := range all {
+		if _, known := found[p.pid]; known {
+			continue
+		}
+		_, child := found[p.parent]
+		if child || p.session != 0 && sessions[p.session] || p.group != 0 && groups[p.group] {
+			found[p.pid], added = p, true
+		}
+	}
+	return added
+}
+
+// examine reports whether the environment or the open files of a process are
+// evidence. The result is not sure while they cannot be read.
+func (m *members) examine(pid int) (member, sure bool) {
 	sure = true
 	if m.id.Mark != "" {
 		if member, sure = hasVariable(pid, markVariable+"="+m.id.Mark); member {
 			return true, true
 		}
 	}
-	member, listed := writes(pid, m.dir)
+	member, listed := writesOutput(pid, m.dir)
 	return member, sure && listed
 }
 
-// group returns those of list that are in the agent's process group. Where the
-// agent is not known, all are.
+// group returns the processes of list in the process group of the agent, or
+// all of them if the agent is unknown.
 func (m *members) group(list []process) (group []process) {
 	for _, p := range list {
 		if m.id.Agent == 0 || p.group == m.id.Agent {
@@ -173,9 +182,9 @@ func (m *members) group(list []process) (group []process) {
 	return group
 }
 
-// agent reports whether the agent lives. One that was never recorded, since
-// its shim was killed in that moment, is the first member that leads a process
-// group.
+// agent returns the process of the agent, and whether it is running. If the
+// shim was killed before it recorded the agent, the agent is the oldest member
+// that leads a process group.
 func (m *members) agent() (process, bool) {
 	if m.id.Agent == 0 {
 		var first process

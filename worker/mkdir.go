@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// MakeDir makes a directory, and those above it, where they are missing. What
-// stands in its way is never an [fs.ErrExist].
+// MakeDir creates a directory and its missing parents. The error is never an
+// [fs.ErrExist].
 func MakeDir(path string) error {
 	if err := CheckDir(path); err != nil {
 		return err
@@ -17,9 +17,10 @@ func MakeDir(path string) error {
 	return os.MkdirAll(path, 0o700)
 }
 
-// CheckDir says why a directory can be neither used nor made: something else is
-// in its place, or it lies behind a symbolic link whose target is missing, as
-// where a disk is not mounted. A directory that is simply missing is no error.
+// CheckDir reports why a directory can be neither used nor created: the path
+// names another kind of file, or contains a symbolic link whose target is
+// missing, for example because a disk is not mounted. A missing directory is
+// no error.
 func CheckDir(path string) error {
 	for at := path; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// The directory of the runs, or the one above it, is a symbolic link to a disk
-// that is not mounted. That is not a run of this id, whose error callers take
-// for a reason to choose another id, or to wait for the run.
-func TestRunsOnADiskThatIsNotMountedAreNotTakenForKnownRuns(t *testing.T) {
+// The directory of the runs, or its parent, is a symbolic link to a disk that
+// is not mounted. The error must not be fs.ErrExist, which callers take for a
+// known run.
+func TestUnmountedDiskIsNotReportedAsAKnownRun(t *testing.T) {
 	t.Parallel()
 	for name, below := range map[string]string{"the directory": "", "the one above": "runs"} {
 		link := filepath.Join(t.TempDir(), "link")
@@ -20,7 +20,8 @@ func TestRunsOnADiskThatIsNotMountedAreNotTakenForKnownRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Create(filepath.Join(link, below), shell("r", "true"))
-		if err == nil || errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), link+" is a symbolic link to /nowhere/at/all, which does not exist") {
+		if err == nil || errors.Is(err, fs.ErrExist) ||
+			!strings.Contains(err.Error(), link+" is a symbolic link to /nowhere/at/all, which does not exist") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

@@ -13,19 +13,18 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// 1. A worker has started a task; its agent runs. The worker ends, as for an
-// upgrade. 2. The data directory's file `worker` is gone, or was removed as the
-// message "is damaged; remove it, and a new name is made" says (or its name was
-// lost with the power: makeName does not sync the directory). 3. The next
-// worker has another name: in the log it sees a start entry of somebody else.
+// A worker has started a task, and stops, for example for an upgrade, while
+// the agent runs. Then the file `worker` of the data directory is lost:
+// somebody followed the message "is damaged; remove it, and a new name is
+// made". The next worker has another name, and finds a start entry of another
+// worker in the log.
 //
-// Consequence: it takes its own run for one that another worker has, and
-// removes the directory under the living agent: the agent goes on, nobody reads
-// what it writes, no exit is recorded, nobody can cancel it, and the slot is
-// given to another task.
-func TestAWorkerWithANewNameDoesNotDropARunThatLives(t *testing.T) {
+// It must not treat the run as one of another worker: it would remove the
+// directory of a running agent, whose output and exit would be lost, that
+// could not be cancelled, and whose slot another task would get.
+func TestWorkerWithANewNameKeepsItsRuns(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 7})
 	spec := shell("r", "echo $$ >pid; echo begun; exec sleep 1000")
 	spec.Source, spec.Dir, spec.Queue, spec.Work = SourceQueue, t.TempDir(), "q", 7
@@ -36,22 +35,22 @@ func TestAWorkerWithANewNameDoesNotDropARunThatLives(t *testing.T) {
 	l.await("r", "begun")
 	cancel()
 	if err := <-done; err == nil {
-		t.Error("it ended with the worker")
+		t.Error("the agent ended with the worker")
 	}
 
 	pid, err := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(spec.Dir, "pid"))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lives := func() bool {
+	alive := func() bool {
 		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		return err == nil && !strings.Contains(string(state), ") Z ")
 	}
 	t.Cleanup(func() {
-		if lives() {
-			_ = unix.Kill(pid, unix.SIGKILL) // it is ours, by its pid file
+		if alive() {
+			_ = unix.Kill(pid, unix.SIGKILL) // its process ID is from its own pid file
 		}
-		waitFor(t, "the agent's end", func() bool { return !lives() })
+		waitFor(t, "the agent's end", func() bool { return !alive() })
 	})
 
 	next, err := New(Config{Root: l.root, Logs: l.logs, Shim: []string{os.Args[0], "shim"}, Name: "there", Log: l.w.log})
@@ -76,7 +75,7 @@ func TestAWorkerWithANewNameDoesNotDropARunThatLives(t *testing.T) {
 		return dropped || l.has("adopted")
 	})
 	cancel()
-	if err := <-done; dropped && l.empty() && lives() {
-		t.Errorf("the run directory is removed, its agent %d lives on (%v); log: %s", pid, err, l.kinds("r"))
+	if err := <-done; dropped && l.empty() && alive() {
+		t.Errorf("the run directory is removed, its agent %d still runs (%v); log: %s", pid, err, l.kinds("r"))
 	}
 }

@@ -7,38 +7,38 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// notifier tells many followers of files that something happened to them, with
-// one watcher for all. It runs while somebody watches. The zero value is ready.
+// notifier notifies many followers of changes of their files, with one watcher
+// for all. The watcher runs while there is a watch. The zero value is ready to
+// use.
 //
-// A watch is a hint: it may come late or, where the system has no more
-// watches to give, never. So everybody polls too.
+// Notifications are hints: they may be late or, when the system has no watches
+// left, never come. So all users poll as well.
 type notifier struct {
 	mu   sync.Mutex
 	fs   *fsnotify.Watcher
-	done chan struct{} // closed when the dispatching of fs has ended
+	done chan struct{} // closed when dispatch has returned
 	dirs map[string]int
 	subs map[string]map[*watch]struct{} // by path
 }
 
-// watch is one follower's view of a notifier.
+// watch is a subscription of one follower.
 type watch struct {
-	C     chan struct{} // holds one element when something happened since
-	blind error         // why nothing will come; nil when it will
+	C   chan struct{} // holds one element after a change
+	err error         // why there are no notifications; nil if there are
 
-	from  *notifier
-	paths []string
+	notifier *notifier
+	paths    []string
 }
 
-// watch begins to watch for changes of the named entries of directories. The
-// entries need not exist.
+// watch subscribes to changes of the paths, which need not exist.
 func (n *notifier) watch(paths ...string) *watch {
-	w := &watch{C: make(chan struct{}, 1), from: n, paths: paths}
+	w := &watch{C: make(chan struct{}, 1), notifier: n, paths: paths}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.fs == nil {
 		fs, err := fsnotify.NewWatcher()
 		if err != nil {
-			w.blind, w.paths = err, nil
+			w.err, w.paths = err, nil
 			return w
 		}
 		n.fs, n.done = fs, make(chan struct{})
@@ -47,9 +47,9 @@ func (n *notifier) watch(paths ...string) *watch {
 	}
 	for _, path := range paths {
 		dir := filepath.Dir(path)
-		// Adding again is cheap, and needed for a directory that was replaced.
+		// Adding a directory again is cheap, and needed if it was replaced.
 		if err := n.fs.Add(dir); err != nil {
-			w.blind = err
+			w.err = err
 		}
 		n.dirs[dir]++
 		if n.subs[path] == nil {
@@ -60,9 +60,9 @@ func (n *notifier) watch(paths ...string) *watch {
 	return w
 }
 
-// close ends w. After the last one nothing of the notifier runs any more.
+// close ends the subscription. After the last one the watcher is closed.
 func (w *watch) close() {
-	n := w.from
+	n := w.notifier
 	n.mu.Lock()
 	for _, path := range w.paths {
 		delete(n.subs[path], w)
@@ -72,7 +72,7 @@ func (w *watch) close() {
 		dir := filepath.Dir(path)
 		if n.dirs[dir]--; n.dirs[dir] == 0 {
 			delete(n.dirs, dir)
-			_ = n.fs.Remove(dir) // fails when the directory itself is gone
+			_ = n.fs.Remove(dir) // fails when the directory is gone
 		}
 	}
 	w.paths = nil
@@ -83,7 +83,7 @@ func (w *watch) close() {
 	}
 	n.mu.Unlock()
 	if fs != nil {
-		_ = fs.Close() // nothing to do about it: the polls go on
+		_ = fs.Close() // on an error the users still poll
 		<-done
 	}
 }
@@ -97,7 +97,7 @@ func (n *notifier) dispatch(fs *fsnotify.Watcher, done chan struct{}) {
 				return
 			}
 			n.mu.Lock()
-			if n.fs == fs { // else the paths are another watcher's
+			if n.fs == fs { // else the paths belong to a newer watcher
 				for w := range n.subs[event.Name] {
 					w.wake()
 				}
@@ -107,7 +107,7 @@ func (n *notifier) dispatch(fs *fsnotify.Watcher, done chan struct{}) {
 			if !ok {
 				return
 			}
-			// Events were lost; the polls will find what they were about.
+			// Events were lost; polling finds the changes.
 		}
 	}
 }

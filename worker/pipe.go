@@ -10,22 +10,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
-// Pipe copies in to the spool of a new run with [SourcePipe], which d is the
-// directory of and which is driven at the same time. It returns at the end of
-// in, at the spool's limit, or when ctx ends; an in that is a file, such as
-// stdin, is left within a moment, any other after the Read in progress.
+// Pipe copies in to the spool of d, a new run with [SourcePipe] that is driven
+// at the same time. It returns at the end of in, at the spool limit, or when
+// ctx ends. It stops within 100 ms if in is a file, such as stdin, else after
+// the Read in progress.
 //
-// The run ends once Pipe has returned, however it did: when the process is
-// killed, the next worker reads the spool to its end.
+// The run ends when Pipe returns, also when the process is killed: then the
+// next worker reads the spool to its end.
 func Pipe(ctx context.Context, in io.Reader, d *Dir) error {
 	spool := d.spool.Swap(nil)
 	if spool == nil {
 		return fmt.Errorf("pipe %s: not a new run with the source pipe", d.Spec.Run)
 	}
-	defer spool.Close() // and gives the lock back: the run may end
+	defer spool.Close() // releases the lock: the run may end
 
 	reason, err := copyUpTo(ctx, spool, in, d.Spec.Limits.Spool)
 	err = errors.Join(err, writeExit(d.path, sealed(runs.Exit{Reason: reason}, nil)))
@@ -43,7 +44,7 @@ func copyUpTo(ctx context.Context, spool *os.File, in io.Reader, limit int64) (r
 		}
 		n, err := in.Read(buf)
 		if _, werr := spool.Write(buf[:min(int64(n), left)]); werr != nil {
-			return runs.ReasonSpool, werr // there is no room for more
+			return runs.ReasonSpool, werr // the disk is full
 		}
 		if left -= int64(n); left < 0 {
 			return runs.ReasonSpool, nil
@@ -57,8 +58,8 @@ func copyUpTo(ctx context.Context, spool *os.File, in io.Reader, limit int64) (r
 	}
 }
 
-// readable waits until a Read of in would not block, or ctx ends. Where it
-// cannot ask it does not wait.
+// readable waits until a Read of in would not block, or ctx ends. It returns
+// at once if in cannot be polled.
 func readable(ctx context.Context, in io.Reader) error {
 	f, ok := in.(*os.File)
 	if !ok {
@@ -85,27 +86,27 @@ func readable(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
-// piped is the spool that a Pipe writes.
+// piped is the spool of a Pipe.
 type piped struct {
-	dir     *Dir
-	done    bool // the reason is there, the lock will be free at once
-	stopped bool
+	dir          *Dir
+	exitRecorded bool // the exit is recorded, the lock will be released soon
+	stopped      bool
 }
 
 func (p *piped) ended(time.Time) (*runs.Exit, error) {
 	if p.stopped {
 		return &runs.Exit{Reason: runs.ReasonEOF}, nil
 	}
-	busy, err := held(p.dir.file(outFile))
+	busy, err := filelock.Held(p.dir.file(outFile))
 	if err != nil {
 		return nil, err
 	}
 	ex, err := readExit(p.dir.path)
-	p.done = ex != nil
+	p.exitRecorded = ex != nil
 	if busy || err != nil {
 		return nil, err
 	}
-	if ex == nil { // it was killed
+	if ex == nil { // the process was killed
 		ex = &runs.Exit{Reason: runs.ReasonEOF}
 	}
 	return ex, nil
@@ -113,11 +114,11 @@ func (p *piped) ended(time.Time) (*runs.Exit, error) {
 
 func (p *piped) stop() { p.stopped = true }
 
-func (p *piped) next() time.Duration {
-	if p.done {
+func (p *piped) pollInterval() time.Duration {
+	if p.exitRecorded {
 		return 5 * time.Millisecond
 	}
 	return time.Second
 }
 
-func (p *piped) lasting() bool { return false }
+func (p *piped) outlivesStop() bool { return false }

@@ -12,8 +12,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// piped drives a pipe run that reads in.
-func (l *lab) pipe(ctx context.Context, in io.Reader, limit int64) (runs.Exit, error) {
+// pipe drives a run whose Pipe reads in.
+func (l *fixture) pipe(ctx context.Context, in io.Reader, limit int64) (runs.Exit, error) {
 	l.t.Helper()
 	d := l.create(Spec{Run: "p", Agent: "codex", Source: SourcePipe, Limits: Limits{Spool: limit}})
 	done := make(chan error, 1)
@@ -39,7 +39,7 @@ func TestPipeKeepsAllOfItsInput(t *testing.T) {
 		{"more than allowed", "0123456789x", "0123456789", 10, runs.Exit{Reason: runs.ReasonSpool, Torn: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			ex, err := l.pipe(t.Context(), strings.NewReader(test.in), test.limit)
 			if err != nil || !sameExit(ex, test.want) || !sameExit(l.exit("p"), test.want) {
 				t.Errorf("exit %s, error %v, want %s", runs.Encode(ex), err, runs.Encode(test.want))
@@ -53,7 +53,7 @@ func TestPipeKeepsAllOfItsInput(t *testing.T) {
 
 func TestPipeFollowsItsInput(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestPipeFollowsItsInput(t *testing.T) {
 
 func TestPipeLeavesAnIdleInputWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestPipeLeavesAnIdleInputWhenItsContextEnds(t *testing.T) {
 
 func TestReadErrorEndsThePipeAsLost(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	broken := errors.New("broken")
 	ex, err := l.pipe(t.Context(), io.MultiReader(strings.NewReader("one\n"), errReader{broken}), 0)
 	if !errors.Is(err, broken) || ex.Reason != runs.ReasonLost || l.output("p") != "one\n" {
@@ -108,7 +108,7 @@ func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 
 func TestCancelledPipeEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(Spec{Run: "p", Agent: "codex", Source: SourcePipe})
 	defer d.Close()
 	r := l.w.Run(d)
@@ -124,7 +124,7 @@ func TestCancelledPipeEndsAtOnce(t *testing.T) {
 
 func TestKilledPipeIsReadToItsEndByTheNextWorker(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -8,28 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes yields those of this user. Sessions are not shown here.
+// processes yields the processes of this user. They have no session.
 func processes() iter.Seq[process] {
 	return func(yield func(process) bool) {
 		all, err := unix.SysctlKinfoProcSlice("kern.proc.uid", os.Getuid())
 		for i := range all {
-			if err != nil || !yield(from(&all[i])) {
+			if err != nil || !yield(fromKinfo(&all[i])) {
 				return
 			}
 		}
 	}
 }
 
-// lookup returns the process that has the number pid now.
+// lookup returns the process with this process ID.
 func lookup(pid int) (process, bool) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(k.Proc.P_pid) != pid {
 		return process{}, false
 	}
-	return from(k), true
+	return fromKinfo(k), true
 }
 
-func from(k *unix.KinfoProc) process {
+func fromKinfo(k *unix.KinfoProc) process {
 	const zombie = 5 // SZOMB
 	return process{
 		pid: int(k.Proc.P_pid), parent: int(k.Eproc.Ppid), group: int(k.Eproc.Pgid),
@@ -37,7 +37,7 @@ func from(k *unix.KinfoProc) process {
 	}
 }
 
-// age is how long the process has run.
+// age is the time since the process started.
 func (p process) age() time.Duration {
 	return max(0, time.Since(time.Unix(0, int64(p.start))))
 }

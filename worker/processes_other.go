@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// No process can be told from one with the same number here, so none is found
-// without its shim.
+// Processes cannot be told from later ones with the same process ID here, so
+// none is found without its shim.
 func processes() iter.Seq[process]       { return func(func(process) bool) {} }
 func lookup(int) (process, bool)         { return process{}, false }
 func (p process) age() (_ time.Duration) { return 0 }

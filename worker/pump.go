@@ -10,22 +10,23 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// What is kept of stderr: its beginning as it comes, its end at the end.
+// Of stderr only the beginning and the end are sent: the beginning while it is
+// written, the end when the agent has ended.
 const (
 	errHead = 1 << 20
 	errTail = 64 << 10
 )
 
-// buffers are for runs that have something to send at the moment.
+// buffers are used by runs that are sending.
 var buffers = sync.Pool{New: func() any { return new([runs.MaxChunk]byte) }}
 
-// pumpTime is how long an agent that prints without a pause keeps the worker
-// from looking after its shim.
+// pumpTime bounds how long continuous output keeps the worker from checking
+// the shim.
 const pumpTime = time.Second
 
-// pump sends what there is: stdout first, stderr while stdout has nothing. It
-// returns with nothing left to send, after pumpTime unless it is the final one,
-// or when a cancel makes the rest useless, and reports whether it sent anything.
+// pump sends the available output: stdout first, and stderr while there is no
+// new stdout. It returns when nothing is left, after pumpTime unless final, or
+// when a cancel makes the rest useless, and reports whether it sent anything.
 func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 	buf := buffers.Get().(*[runs.MaxChunk]byte)
 	defer buffers.Put(buf)
@@ -36,7 +37,7 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if err := r.cancel(ctx); err != nil {
 			return sent, err
 		}
-		if r.stopped && !r.source.lasting() {
+		if r.stopped && !r.source.outlivesStop() {
 			return sent, nil
 		}
 		n, err := r.sendOut(ctx, buf[:], final)
@@ -54,9 +55,9 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 // sendOut sends the next chunk of stdout and returns its size.
 func (r *Run) sendOut(ctx context.Context, buf []byte, final bool) (int, error) {
 	s, now := &r.out, time.Now()
-	at := r.place.Log.Out
-	found, err := r.look(s, at, now)
-	if err != nil || at >= s.end() || found == same && !final && s.stuck == s.end() {
+	at := r.progress.Log.Out
+	found, err := r.refresh(s, at, now)
+	if err != nil || at >= s.end() || found == unchanged && !final && s.partialEnd == s.end() {
 		return 0, err
 	}
 	n, at, err := s.read(buf, at)
@@ -65,17 +66,17 @@ func (r *Run) sendOut(ctx context.Context, buf []byte, final bool) (int, error) 
 	}
 	n = wholeLines(buf[:n], final)
 	if n == 0 {
-		s.stuck = s.end()
+		s.partialEnd = s.end()
 		return 0, nil
 	}
 	return n, r.append(ctx, now, runs.Out, at, buf[:n])
 }
 
-// sendErr sends the next chunk of what is kept of stderr and returns its size.
+// sendErr sends the next chunk of stderr that is kept, and returns its size.
 func (r *Run) sendErr(ctx context.Context, buf []byte, final bool) (int, error) {
 	s, now := &r.err, time.Now()
-	at := r.place.Log.Err
-	if _, err := r.look(s, at, now); err != nil {
+	at := r.progress.Log.Err
+	if _, err := r.refresh(s, at, now); err != nil {
 		return 0, err
 	}
 	to := s.end()
@@ -97,10 +98,10 @@ func (r *Run) sendErr(ctx context.Context, buf []byte, final bool) (int, error) 
 	return n, r.append(ctx, now, runs.ErrOut, at, buf[:n])
 }
 
-// look looks at s. When that moved its offsets, they are kept before anything
-// is sent by them.
-func (r *Run) look(s *stream, at int64, now time.Time) (change, error) {
-	found, err := s.look(at, now)
+// refresh refreshes s. If that moved its offsets, they are saved before
+// anything is sent with them.
+func (r *Run) refresh(s *stream, at int64, now time.Time) (change, error) {
+	found, err := s.refresh(at, now)
 	if err != nil || found != truncated {
 		return found, err
 	}
@@ -108,23 +109,24 @@ func (r *Run) look(s *stream, at int64, now time.Time) (change, error) {
 	return found, r.dir.mark.save()
 }
 
-// remark stores one note for each silence that comes near to the idle limit.
-func (r *Run) remark(ctx context.Context) error {
+// noteIdle stores one note for each silence that comes close to the idle
+// limit.
+func (r *Run) noteIdle(ctx context.Context) error {
 	agent, ok := r.source.(*spawned)
 	idle := r.dir.Spec.Limits.Idle
-	if !ok || idle == 0 || r.stopped || !agent.lives() {
+	if !ok || idle == 0 || r.stopped || !agent.agentAlive() {
 		return nil
 	}
 	now := time.Now()
 	written := 1 + r.out.end() + r.err.end()
-	if r.place.Noted == written || now.Sub(agent.active()) < idle/10*9 {
+	if r.progress.Noted == written || now.Sub(agent.lastActivity()) < idle/10*9 {
 		return nil
 	}
-	before := r.place.Noted
-	r.place.Noted = written
+	before := r.progress.Noted
+	r.progress.Noted = written
 	err := r.append(ctx, now, runs.Note, 0, runs.Encode(runs.Remark{Reason: string(runs.ReasonIdle)}))
 	if err != nil {
-		r.place.Noted = before
+		r.progress.Noted = before
 	}
 	return err
 }

@@ -13,41 +13,41 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// Queue gives out the tasks that were submitted, the oldest first.
+// Queue delivers submitted tasks, the oldest first.
 type Queue interface {
-	// Next waits for a task. The error is ctx's.
+	// Next waits for a task. It fails only when ctx ends.
 	Next(ctx context.Context) (Delivery, error)
 }
 
-// Delivery is a task in our hands. Without Done or Later it is given to
-// somebody else after a while.
+// Delivery is a task that was delivered to this worker. Unless Done or Later
+// is called, the task is redelivered after a while.
 type Delivery interface {
-	Task() (runs.Task, error) // the error says that it cannot be read
-	Work() uint64             // its place in the queue
-	Times() int               // how often it was given out, this time counted
-	Done() error              // it need not be given out again
-	Later(after time.Duration) error
+	Task() (runs.Task, error)        // fails for a task that cannot be read
+	Work() uint64                    // position of the task in the queue
+	Times() int                      // number of deliveries, including this one
+	Done() error                     // acknowledges the task
+	Later(after time.Duration) error // requests redelivery
 }
 
-// Tasks says which tasks a worker takes, and how it runs them.
+// Tasks configures which tasks a worker takes and how it runs them.
 type Tasks struct {
 	Queue    Queue
 	Name     string              // of the queue
-	Slots    int                 // how many run at a time
-	Commands map[string][]string // what starts an agent, by its kind: at least a program
+	Slots    int                 // maximum of tasks that run at a time
+	Commands map[string][]string // command line prefix by agent kind: at least a program
 	Rules    launch.Rules
 	Pass     []string // environment variables that every agent gets
-	Environ  []string // the worker's own
-	Limits   Limits   // where a task says nothing
+	Environ  []string // environment of the worker
+	Limits   Limits   // for values that a task does not set
 	MaxLimit time.Duration
 }
 
-// Serve takes tasks and runs them until ctx ends; then it returns nil, and
-// leaves what runs to the next owner of the directories. Adopt must be at work
-// beside it: what it finds counts, too.
+// Serve takes tasks and runs them until ctx ends, then it returns nil and
+// leaves running tasks to the next owner of their directories. Adopt must run
+// at the same time: adopted tasks use slots, too.
 func (w *Worker) Serve(ctx context.Context, t Tasks) error {
-	var going sync.WaitGroup
-	defer going.Wait()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
 	select {
 	case <-w.adopted:
 	case <-ctx.Done():
@@ -56,12 +56,12 @@ func (w *Worker) Serve(ctx context.Context, t Tasks) error {
 	for {
 		for w.Tasks() >= t.Slots {
 			select {
-			case <-w.freed:
+			case <-w.slotFreed:
 			case <-ctx.Done():
 				return nil
 			}
 		}
-		if sleep(ctx, w.trouble.rest()) != nil { // what could not be driven is ours all the same
+		if sleep(ctx, w.taskRetry.remaining()) != nil { // tasks that could not be driven still belong to this worker
 			return nil
 		}
 		d, err := t.Queue.Next(ctx)
@@ -71,28 +71,28 @@ func (w *Worker) Serve(ctx context.Context, t Tasks) error {
 		r, err := w.take(ctx, t, d)
 		switch {
 		case err != nil:
-			w.trouble.had() // what is in the way may be ours
-			if w.trouble.new() {
-				w.log.Error("take a task", zap.Uint64("work", d.Work()), zap.Error(err))
+			w.taskRetry.failed() // the error may be local and affect all tasks
+			if w.taskRetry.shouldLog() {
+				w.log.Error("take task", zap.Uint64("work", d.Work()), zap.Error(err))
 			}
 			_ = d.Later(retryTask)
 		case r != nil:
-			going.Go(func() { w.task(ctx, r, d) })
+			tasks.Go(func() { w.task(ctx, r, d) })
 		}
 	}
 }
 
-// retryTask is when a task that could not be taken comes again.
+// retryTask is the redelivery delay of a task that could not be taken.
 const retryTask = 5 * time.Second
 
-// take makes the run of a task, not yet begun; nil where there is nothing to run.
+// take creates the run of a task, or returns nil if there is nothing to run.
 func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 	task, err := d.Task()
-	if err != nil { // it was checked before it was queued
-		w.log.Error("a task that nobody can run", zap.Uint64("work", d.Work()), zap.Error(err))
+	if err != nil { // it was valid when it was submitted
+		w.log.Error("dropped a task that cannot be read", zap.Uint64("work", d.Work()), zap.Error(err))
 		return nil, d.Done()
 	}
-	if wanted, err := w.wanted(ctx, task, d); !wanted || err != nil {
+	if ok, err := w.runnable(ctx, task, d); !ok || err != nil {
 		return nil, err
 	}
 	spec, err := t.spec(w.cfg.Root, task)
@@ -102,15 +102,15 @@ func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 	}
 	spec.Queue, spec.Work = t.Name, d.Work()
 	dir, err := Create(w.cfg.Root, spec)
-	if errors.Is(err, fs.ErrExist) { // it came before, and somebody here is about to begin it
+	if errors.Is(err, fs.ErrExist) { // redelivered while the run of the first delivery is starting
 		return nil, d.Later(retryTask)
 	}
 	if err != nil {
 		return nil, err
 	}
 	r := w.Run(dir)
-	r.begun = func() { _ = d.Done() } // if that is lost it comes again, and is known
-	w.enter(r)
+	r.onStarted = func() { _ = d.Done() } // if the acknowledgement is lost, the redelivery finds the start entry
+	w.register(r)
 	return r, nil
 }
 
@@ -119,24 +119,25 @@ func (w *Worker) task(ctx context.Context, r *Run, d Delivery) {
 	_, err := r.Drive(ctx)
 	switch {
 	case err == nil:
-		w.trouble.over()
+		w.taskRetry.succeeded()
 	case ctx.Err() != nil:
 	case errors.Is(err, ErrKnown), errors.Is(err, ErrEnded):
-		_ = d.Done() // somebody else has it, or nobody wants it any more
-	default: // Adopt finds the directory
-		w.trouble.had()
+		_ = d.Done() // another worker has it, or it was cancelled
+	default: // Adopt finds the directory and retries
+		w.taskRetry.failed()
 		w.log.Error("drive task", zap.String("run", r.dir.Spec.Run), zap.Error(err))
 	}
 }
 
-// mostTries is how often a task is looked at that has no queued entry: for
-// about as many seconds. Who submitted it has been told long ago that it failed.
-const mostTries = 30
+// maxUnqueuedTries is the number of deliveries, about one per second, after
+// which a task without a queued entry is dropped: its submission failed long
+// ago.
+const maxUnqueuedTries = 30
 
-// wanted reports whether a task is to be begun, as far as its log says: it was
-// submitted, and nobody has begun it, or wants it no more. Otherwise it sees
-// to it that it comes no more, or later.
-func (w *Worker) wanted(ctx context.Context, task runs.Task, d Delivery) (bool, error) {
+// runnable reports whether the raw log allows the task to be started: it is
+// queued, and neither started nor cancelled. Otherwise the task is
+// acknowledged, or redelivered later.
+func (w *Worker) runnable(ctx context.Context, task runs.Task, d Delivery) (bool, error) {
 	const looks, pause = 10, 20 * time.Millisecond
 	for range looks {
 		log, err := w.cfg.Logs.Open(ctx, task.Agent, task.Run, runs.Mark{})
@@ -149,18 +150,18 @@ func (w *Worker) wanted(ctx context.Context, task runs.Task, d Delivery) (bool, 
 		case m.Seq != 0:
 			return true, nil
 		}
-		if err := sleep(ctx, pause); err != nil { // its entry is stored right after the task
+		if err := sleep(ctx, pause); err != nil { // the queued entry is stored right after the task
 			return false, err
 		}
 	}
-	if d.Times() > mostTries {
-		w.log.Warn("a task whose submission failed is dropped", zap.String("run", task.Run))
+	if d.Times() > maxUnqueuedTries {
+		w.log.Warn("dropped a task whose submission failed", zap.String("run", task.Run))
 		return false, d.Done()
 	}
 	return false, d.Later(time.Second)
 }
 
-// refuse ends a run that the rules of this worker do not allow.
+// refuse ends the run of a task that the rules of this worker do not allow.
 func (w *Worker) refuse(ctx context.Context, task runs.Task, d Delivery, why error) error {
 	log, err := w.cfg.Logs.Open(ctx, task.Agent, task.Run, runs.Mark{})
 	if err != nil {
@@ -180,7 +181,7 @@ func (w *Worker) refuse(ctx context.Context, task runs.Task, d Delivery, why err
 	return d.Done()
 }
 
-// spec is the run directory of a task.
+// spec returns the Spec of a task.
 func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 	command := t.Commands[task.Agent]
 	if len(command) == 0 {
@@ -218,7 +219,7 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 		}
 		spec.Argv = launch.Codex(command, task, schema)
 	default:
-		return Spec{}, &runs.FieldError{Field: "agent", Problem: "nobody knows how to start it"}
+		return Spec{}, &runs.FieldError{Field: "agent", Problem: "is not a kind that linesman can start"}
 	}
 	return spec, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// queued is the directory of a task, and the log entry of its submission.
-func (l *lab) queued(run string, work uint64) *Dir {
+// queued creates the directory of a task, and the log entry of its submission.
+func (l *fixture) queued(run string, work uint64) *Dir {
 	l.t.Helper()
 	l.foreign(run, runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: work})
 	spec := shell(run, ": >ran")
@@ -27,13 +27,13 @@ func ran(d *Dir) bool { return exists(filepath.Join(d.Spec.Dir, "ran")) }
 
 func TestATaskIsStartedOnce(t *testing.T) {
 	t.Parallel()
-	started := func(by string) func(*lab, *Dir) {
-		return func(l *lab, _ *Dir) { l.foreign("r", runs.Started, runs.Start{Source: SourceQueue, Worker: by}) }
+	started := func(by string) func(*fixture, *Dir) {
+		return func(l *fixture, _ *Dir) { l.foreign("r", runs.Started, runs.Start{Source: SourceQueue, Worker: by}) }
 	}
-	cancelled := func(l *lab, _ *Dir) { l.foreign("r", runs.Cancelled, runs.Remark{}) }
-	lost := func(l *lab, _ *Dir) { l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonLost}) }
-	// begun: we were killed on the way to the start entry, before or after.
-	begun := func(l *lab, d *Dir) {
+	cancelled := func(l *fixture, _ *Dir) { l.foreign("r", runs.Cancelled, runs.Remark{}) }
+	lost := func(l *fixture, _ *Dir) { l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonLost}) }
+	// begun: the worker was killed before or after it sent the start entry.
+	begun := func(l *fixture, d *Dir) {
 		d.mark.Begun = true
 		if err := d.mark.save(); err != nil {
 			l.t.Fatal(err)
@@ -41,22 +41,22 @@ func TestATaskIsStartedOnce(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		before []func(*lab, *Dir)
+		before []func(*fixture, *Dir)
 		want   error
 		ran    bool
 	}{
 		{"nothing else happened", nil, nil, true},
-		{"killed before the start entry", []func(*lab, *Dir){begun}, nil, true},
-		{"killed after it", []func(*lab, *Dir){begun, started("here")}, nil, true},
-		{"another worker has it", []func(*lab, *Dir){started("there")}, ErrKnown, false},
-		{"another worker got it after we were killed", []func(*lab, *Dir){begun, started("there")}, ErrKnown, false},
-		{"cancelled", []func(*lab, *Dir){cancelled}, ErrKnown, false},
-		{"cancelled after we were killed", []func(*lab, *Dir){begun, cancelled}, ErrKnown, false},
-		{"ended as lost", []func(*lab, *Dir){lost}, ErrKnown, false},
-		{"ended as lost after we had started", []func(*lab, *Dir){begun, started("here"), lost}, ErrEnded, false},
+		{"killed before the start entry", []func(*fixture, *Dir){begun}, nil, true},
+		{"killed after it", []func(*fixture, *Dir){begun, started("here")}, nil, true},
+		{"another worker has it", []func(*fixture, *Dir){started("there")}, ErrKnown, false},
+		{"another worker got it after we were killed", []func(*fixture, *Dir){begun, started("there")}, ErrKnown, false},
+		{"cancelled", []func(*fixture, *Dir){cancelled}, ErrKnown, false},
+		{"cancelled after we were killed", []func(*fixture, *Dir){begun, cancelled}, ErrKnown, false},
+		{"ended as lost", []func(*fixture, *Dir){lost}, ErrKnown, false},
+		{"ended as lost after we had started", []func(*fixture, *Dir){begun, started("here"), lost}, ErrEnded, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			d := l.queued("r", 7)
 			for _, f := range test.before {
 				f(l, d)
@@ -82,22 +82,22 @@ func TestATaskIsStartedOnce(t *testing.T) {
 	}
 }
 
-// submitted is the log entry of the task that a slip gives out.
-func (l *lab) submitted(run string) {
+// submitted appends the log entry of a task in a memoryQueue.
+func (l *fixture) submitted(run string) {
 	l.t.Helper()
 	l.foreign(run, runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 1})
 }
 
-func TestATaskWithoutAQueuedEntryIsNotBegun(t *testing.T) {
+func TestATaskWithoutAQueuedEntryIsNotStarted(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	s := l.serve("/bin/true")
 	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
 	s.tasks <- task
 	if got := <-s.later; got != "r" {
 		t.Fatalf("later: %q", got)
 	}
-	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 2}) // another of the same id
+	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 2}) // another task with the same id
 	s.tasks <- task
 	if got := <-s.done; got != "r" {
 		t.Fatalf("done with %q", got)
@@ -107,14 +107,14 @@ func TestATaskWithoutAQueuedEntryIsNotBegun(t *testing.T) {
 	}
 }
 
-// slip is a queue of tasks in memory, and what became of them.
-type slip struct {
+// memoryQueue is a queue of tasks in memory, and records what happens to them.
+type memoryQueue struct {
 	tasks chan runs.Task
 	done  chan string
 	later chan string
 }
 
-func (s *slip) Next(ctx context.Context) (Delivery, error) {
+func (s *memoryQueue) Next(ctx context.Context) (Delivery, error) {
 	select {
 	case t := <-s.tasks:
 		return &slipTask{t, s}, nil
@@ -125,7 +125,7 @@ func (s *slip) Next(ctx context.Context) (Delivery, error) {
 
 type slipTask struct {
 	task runs.Task
-	s    *slip
+	s    *memoryQueue
 }
 
 func (d *slipTask) Task() (runs.Task, error) { return d.task, d.task.Check() }
@@ -137,9 +137,9 @@ func (d *slipTask) Later(time.Duration) error {
 	return nil
 }
 
-func (l *lab) serve(command ...string) *slip {
+func (l *fixture) serve(command ...string) *memoryQueue {
 	l.t.Helper()
-	s := &slip{tasks: make(chan runs.Task), done: make(chan string, 16), later: make(chan string, 16)}
+	s := &memoryQueue{tasks: make(chan runs.Task), done: make(chan string, 16), later: make(chan string, 16)}
 	dir := l.t.TempDir()
 	l.adopt()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -159,13 +159,13 @@ func (l *lab) serve(command ...string) *slip {
 	return s
 }
 
-func TestATaskThatComesAgainIsDone(t *testing.T) {
+func TestARedeliveredTaskIsAcknowledged(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.submitted("r")
 	s := l.serve("/bin/sh", "-c", "exit 0")
 	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Schema: []byte(`{"type":"object"}`)}
-	for range 2 { // its run is over when it comes again, or not
+	for range 2 { // while its run is active, and after its end
 		s.tasks <- task
 		if got := <-s.done; got != "r" {
 			t.Fatalf("done with %q", got)
@@ -177,10 +177,10 @@ func TestATaskThatComesAgainIsDone(t *testing.T) {
 	}
 }
 
-func TestATaskWhoseDirectoryIsOursComesLater(t *testing.T) {
+func TestATaskWithADirectoryIsRedeliveredLater(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	d := l.queued("r", 1) // somebody here is about to begin it
+	l := newFixture(t)
+	d := l.queued("r", 1) // another goroutine is about to start it
 	defer d.Close()
 	s := l.serve("/bin/true")
 	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
@@ -189,9 +189,9 @@ func TestATaskWhoseDirectoryIsOursComesLater(t *testing.T) {
 	}
 }
 
-func TestTheSchemaIsAFileAndGoesWithTheRun(t *testing.T) {
+func TestSchemaFileIsRemovedWithTheRun(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.submitted("r")
 	copied := filepath.Join(t.TempDir(), "schema")
 	s := l.serve("/bin/sh", "-c", `for a; do case $a in --output-schema=*) cat "${a#*=}";; esac; done >`+copied, "sh")
@@ -202,15 +202,15 @@ func TestTheSchemaIsAFileAndGoesWithTheRun(t *testing.T) {
 		t.Errorf("the agent saw %q", got)
 	}
 	if _, err := os.Stat(SchemaFile(l.root, "r")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the file still exists: %v", err)
 	}
 }
 
-// The queue gives a task out although it was cancelled meanwhile, as when it
-// was in the hands of a worker that died.
-func TestACancelledTaskThatComesAgainIsNotStarted(t *testing.T) {
+// The queue redelivers a cancelled task, for example after its worker was
+// killed.
+func TestARedeliveredCancelledTaskIsNotStarted(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	ran := filepath.Join(t.TempDir(), "ran")
 	l.submitted("r")
 	l.foreign("r", runs.Cancelled, runs.Remark{Reason: "no"})

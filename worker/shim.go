@@ -14,26 +14,27 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
-// ErrNotNeeded reports a shim that had nothing to supervise: another one was
-// faster. Its process exits with NotNeeded, which the worker does not take for a
-// failure that may have left processes.
+// ErrNotNeeded reports a shim that has nothing to supervise, because another
+// shim was faster. Its process exits with NotNeeded, so that the worker does
+// not log a failure that may have left processes.
 var ErrNotNeeded = errors.New("not needed")
 
-// NotNeeded is the exit code of a shim that ends with [ErrNotNeeded].
+// NotNeeded is the exit code of a shim that fails with [ErrNotNeeded].
 const NotNeeded = 75
 
-// Shim is the body of the process that owns one agent: it starts the agent of
-// the run directory dir at most once, holds it to its limits, and records how
-// it ended. It returns when the agent and all it is responsible for are gone.
-// Its stdin has an order, see [order]; without one it starts the agent and seals
-// nothing.
+// Shim is the main function of the process that owns one agent. It starts the
+// agent of the run directory dir at most once, enforces its limits, and
+// records how it ended. It returns when the agent and the processes of the run
+// are gone. On stdin it reads a shimConfig; without one it starts the agent
+// and signs nothing.
 //
-// It outlives the worker that started it, and ends the agent on SIGTERM,
-// SIGINT and SIGHUP. Its error says what went wrong with the shim itself; how
-// the agent ended stands in exit.json.
+// It outlives the worker that started it, and terminates the agent on SIGTERM,
+// SIGINT and SIGHUP. Its error reports a failure of the shim itself; how the
+// agent ended is in exit.json.
 func Shim(dir string) error {
 	if err := shimRun(dir); err != nil {
 		return fmt.Errorf("shim: %w", err)
@@ -52,7 +53,7 @@ func shimRun(dir string) error {
 	if !spec.process() {
 		return fmt.Errorf("run %s has no agent to start", spec.Run)
 	}
-	order, err := readOrder(os.Stdin)
+	config, err := readShimConfig(os.Stdin)
 	if err != nil {
 		return fmt.Errorf("read stdin: %w", err)
 	}
@@ -61,21 +62,55 @@ func shimRun(dir string) error {
 		return err
 	}
 	defer own.Close()
-	if err := lockSoon(own, time.Second); err != nil {
+	if err := lockWithin(own, time.Second); err != nil {
 		return err
 	}
-	switch begun := exists(dir+"/"+startedFile) || exists(dir+"/"+exitFile); {
-	case begun && !order.Over:
-		return fmt.Errorf("%w: the agent was started before", ErrNotNeeded)
-	case !begun && order.Over:
-		return fmt.Errorf("%w: the agent was not started yet", ErrNotNeeded)
+	if err := checkNeeded(dir, config); err != nil {
+		return err
 	}
 	if err := becomeReaper(); err != nil {
 		return err
 	}
+	s := &shim{dir: dir, spec: spec, seed: config.Seed}
+	return s.run(config)
+}
 
-	// From here on these signals are ours; the agent gets them as if nobody
-	// had ever ignored them.
+// checkNeeded returns an ErrNotNeeded if the agent was started already, or, for
+// a shim that adopts, was not started yet.
+func checkNeeded(dir string, config shimConfig) error {
+	switch begun := exists(dir+"/"+startedFile) || exists(dir+"/"+exitFile); {
+	case begun && !config.Adopt:
+		return fmt.Errorf("%w: the agent was started before", ErrNotNeeded)
+	case !begun && config.Adopt:
+		return fmt.Errorf("%w: the agent was not started yet", ErrNotNeeded)
+	}
+	return nil
+}
+
+// shim is the state of a shim process. One goroutine uses it.
+type shim struct {
+	dir      string
+	spec     Spec
+	seed     []byte // of the key that signs exit.json
+	watchdog *watchdog
+	pid      int      // of the agent, a child of this process, and of its process group
+	adopted  *members // instead of pid: the processes of a run that another shim started
+
+	status     *unix.WaitStatus // of the agent, once it was reaped
+	exitRecord []byte           // for exit.json, once the agent has ended
+	tries      int              // attempts to write exitRecord
+	retryAt    time.Time        // no attempt before
+	recorded   bool             // exitRecord was written, or the shim gave up
+	failure    error            // why it was not written
+	reason     runs.Reason      // why the shim terminates the agent; "": it does not
+	killAt     time.Time        // when SIGKILL follows SIGTERM; zero: the agent is not being terminated
+}
+
+// run starts or adopts the agent, and supervises the run until all its processes
+// that the shim is responsible for have ended.
+func (s *shim) run(config shimConfig) error {
+	// The shim handles these signals from here on; the agent gets them with their
+	// default action.
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer signal.Stop(stop)
@@ -83,15 +118,14 @@ func shimRun(dir string) error {
 	signal.Notify(died, unix.SIGCHLD)
 	defer signal.Stop(died)
 
-	commands, closeCtl, err := listen(dir + "/" + ctlFile)
+	commands, closeCtl, err := listen(s.dir + "/" + ctlFile)
 	if err != nil {
 		return err
 	}
 	defer closeCtl()
 
-	s := &shim{dir: dir, spec: spec, seed: order.Seed}
-	if order.Over {
-		err = s.takeOver(order)
+	if config.Adopt {
+		err = s.takeOver(config)
 	} else {
 		var started bool
 		if started, err = s.start(); !started {
@@ -125,33 +159,14 @@ func shimRun(dir string) error {
 	}
 }
 
-// shim is the state of one agent. Its methods are called by one goroutine.
-type shim struct {
-	dir  string
-	spec Spec
-	seed []byte // of the key that seals exit.json
-	dog  *watchdog
-	pid  int      // of the agent, our child; its process group has the same number
-	over *members // instead of pid: of a run that another shim started
-
-	status   *unix.WaitStatus // of the agent, once it was reaped
-	record   []byte           // for exit.json, once the agent has ended
-	tries    int              // to write it
-	again    time.Time        // the next one, not before
-	recorded bool             // it is written, as far as that was possible
-	failure  error            // why it could not be written
-	reason   runs.Reason      // why the shim ends the agent; "" while it does not
-	kill     time.Time        // when SIGKILL follows the SIGTERM; zero: no end in progress
-}
-
-// start starts the agent. It reports false when there is none: it could not
-// be started, which is recorded, or somebody decided that it never should be.
+// start starts the agent. It returns false without one: the agent could not be
+// started, which is recorded, or another process claimed the start.
 func (s *shim) start() (bool, error) {
 	out, err := openSpool(s.dir + "/" + outFile)
 	if err != nil {
 		return false, err
 	}
-	defer out.Close() // the agent has its own: our copy of the lock ends here
+	defer out.Close() // the agent has its own copy, which keeps the lock
 	stderr, err := openSpool(s.dir + "/" + errFile)
 	if err != nil {
 		return false, err
@@ -162,7 +177,7 @@ func (s *shim) start() (bool, error) {
 		return false, err
 	}
 	defer null.Close()
-	if err := lock(out); err != nil {
+	if err := filelock.Lock(out); err != nil {
 		return false, err
 	}
 	env := slices.DeleteFunc(slices.Clone(s.env()), func(v string) bool { return strings.HasPrefix(v, markVariable+"=") })
@@ -172,8 +187,9 @@ func (s *shim) start() (bool, error) {
 	if err != nil || !claimed {
 		return false, err
 	}
-	// Whoever kills us from here on, the agent can be found. Where there is no
-	// room on the disk it is so by its output alone.
+	// From here on the agent can be found if this shim is killed. If the identity
+	// cannot be written, for example on a full disk, only the agent's open files
+	// identify it.
 	id := identity{Mark: rand.Text(), Boot: bootID()}
 	if session, err := unix.Getsid(0); err == nil && session == os.Getpid() {
 		id.Session = session
@@ -189,93 +205,93 @@ func (s *shim) start() (bool, error) {
 		failure = spawnFailure(err)
 	}
 	if failure != "" {
-		s.tell(runs.Exit{Reason: runs.ReasonSpawn, Spawn: failure})
-		s.insist()
+		s.reportExit(runs.Exit{Reason: runs.ReasonSpawn, Spawn: failure})
+		s.recordExitRetrying()
 		return false, s.failure
 	}
-	if p, ok := lookup(s.pid); ok { // ours until it is reaped
+	if p, ok := lookup(s.pid); ok { // its process ID is not reused before it is reaped
 		_ = addIdentity(s.dir, identity{Agent: s.pid, Start: p.start})
 	}
-	s.dog = newWatchdog(s.spec.Limits, time.Now())
+	s.watchdog = newWatchdog(s.spec.Limits, time.Now())
 	return true, nil
 }
 
-// takeOver begins to supervise what another shim started.
-func (s *shim) takeOver(o order) error {
+// takeOver starts to supervise the run of another shim.
+func (s *shim) takeOver(o shimConfig) error {
 	s.recorded = o.Ended
-	if !o.Ended { // it may have been recorded since we were sent
+	if !o.Ended { // it may have been recorded since the worker started this shim
 		ex, err := readExit(s.dir, o.Keys...)
 		if err != nil {
 			return err
 		}
 		s.recorded = ex != nil
 	}
-	s.over = &members{id: readIdentity(s.dir), dir: s.dir}
+	s.adopted = &members{id: readIdentity(s.dir), dir: s.dir}
 	now := time.Now()
-	s.dog = newWatchdog(s.spec.Limits, now)
-	if agent, ok := s.over.agent(); ok {
-		s.dog.began = now.Add(-agent.age())
+	s.watchdog = newWatchdog(s.spec.Limits, now)
+	if agent, ok := s.adopted.agent(); ok {
+		s.watchdog.began = now.Add(-agent.age())
 	} else if info, err := os.Stat(s.dir + "/" + startedFile); err == nil {
-		s.dog.began = steady(now, info.ModTime())
+		s.watchdog.began = changeTime(now, info.ModTime())
 	}
 	return nil
 }
 
 // ended reports whether the agent has ended.
 func (s *shim) ended() bool {
-	if s.over == nil {
+	if s.adopted == nil {
 		return s.status != nil
 	}
-	_, lives := s.over.agent()
-	return s.recorded || s.record != nil || !lives
+	_, running := s.adopted.agent()
+	return s.recorded || s.exitRecord != nil || !running
 }
 
-// step looks at what happened and does what follows. It returns how long
-// nothing needs to be done, or 0 when all is done.
+// step checks the state of the run and acts on it. It returns the time until
+// the next step, or 0 when all is done.
 func (s *shim) step(now time.Time) (time.Duration, error) {
 	s.reap()
-	if s.over != nil && now.Sub(s.over.at) >= time.Second {
-		s.over.find() // so that they are known when their parents are gone
+	if s.adopted != nil && now.Sub(s.adopted.at) >= time.Second {
+		s.adopted.find() // known members are found again after their parents have exited
 	}
 	ended := s.ended()
 	if ended {
-		s.note(now) // what fails is tried again: the processes that are left have to end all the same
+		s.recordExit(now) // a failure is retried later: the remaining processes must be terminated all the same
 	}
-	if s.kill.IsZero() {
-		if limit := s.dog.look(now, s.sizes()); limit != "" && (limit != runs.ReasonIdle || !ended) {
+	if s.killAt.IsZero() {
+		if limit := s.watchdog.check(now, s.sizes()); limit != "" && (limit != runs.ReasonIdle || !ended) {
 			s.end(limit)
 		}
 	}
-	if ended && s.kill.IsZero() {
-		busy, err := held(s.dir + "/" + outFile)
+	if ended && s.killAt.IsZero() {
+		busy, err := filelock.Held(s.dir + "/" + outFile)
 		switch {
-		case err != nil, !busy: // also when the directory is gone: the run is over
-			s.insist()
+		case err != nil, !busy: // if the directory is gone, the run has ended
+			s.recordExitRetrying()
 			return 0, err
-		case busy && s.dog.quiet(now) >= s.spec.Limits.Linger:
+		case busy && s.watchdog.silence(now) >= s.spec.Limits.Linger:
 			s.end("")
 		}
 	}
-	if s.kill.IsZero() {
-		next := s.dog.next(now)
+	if s.killAt.IsZero() {
+		next := s.watchdog.next(now)
 		if ended {
 			next = min(next, 100*time.Millisecond)
 		}
 		return next, nil
 	}
-	if s.groupAlive() && now.Before(s.kill) {
-		return min(s.kill.Sub(now), 50*time.Millisecond) + 1, nil
+	if s.groupAlive() && now.Before(s.killAt) {
+		return min(s.killAt.Sub(now), 50*time.Millisecond) + 1, nil
 	}
 	s.signal(unix.SIGKILL)
 	err := s.sweep()
-	s.insist() // on an exit as well that the sweep reaped, or of an agent that not even SIGKILL ends
+	s.recordExitRetrying() // the sweep may have reaped the agent, or not even SIGKILL ends it
 	return 0, err
 }
 
 func (s *shim) exit() runs.Exit {
 	ex := runs.Exit{Reason: runs.ReasonExited}
-	if s.over != nil {
-		ex.Reason = runs.ReasonLost // nobody saw it
+	if s.adopted != nil {
+		ex.Reason = runs.ReasonLost // its exit status is unknown
 	}
 	if s.reason != "" {
 		ex.Reason = s.reason
@@ -291,43 +307,43 @@ func (s *shim) exit() runs.Exit {
 	return ex
 }
 
-// tell fixes how the run ended, and tells it the worker that started us.
-func (s *shim) tell(ex runs.Exit) {
-	s.record = sealed(ex, s.seed)
+// reportExit encodes how the run ended, and sends it to the worker that
+// started this shim.
+func (s *shim) reportExit(ex runs.Exit) {
+	s.exitRecord = sealed(ex, s.seed)
 	if len(s.seed) > 0 {
-		_, _ = unix.Write(int(os.Stdout.Fd()), s.record) // which nobody may listen to any more
+		_, _ = unix.Write(int(os.Stdout.Fd()), s.exitRecord) // the worker may be gone
 	}
 }
 
-// note writes exit.json for those that come later, unless that is done. On a disk
-// that is full, or cannot be written, it is to be called again for a minute:
-// somebody may mend that, and what else there is to do does not wait.
-func (s *shim) note(now time.Time) {
+// recordExit writes exit.json once. If the disk is full or read-only, the
+// caller retries for a minute and does its other work meanwhile.
+func (s *shim) recordExit(now time.Time) {
 	const tries, pause = 60, time.Second
-	if s.recorded || now.Before(s.again) {
+	if s.recorded || now.Before(s.retryAt) {
 		return
 	}
-	if s.record == nil {
-		s.tell(s.exit())
+	if s.exitRecord == nil {
+		s.reportExit(s.exit())
 	}
-	err := writeExit(s.dir, s.record)
+	err := writeExit(s.dir, s.exitRecord)
 	s.tries++
 	full := errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
 	switch {
 	case full && s.tries < tries:
-		s.again = now.Add(pause)
+		s.retryAt = now.Add(pause)
 		return
-	case errors.Is(err, fs.ErrNotExist): // the worker has heard, and removed the directory: the run is over
+	case errors.Is(err, fs.ErrNotExist): // the worker has read the pipe and removed the directory: the run has ended
 		err = nil
 	}
 	s.recorded, s.failure = true, err
 }
 
-// insist calls note until there is no more to do for it.
-func (s *shim) insist() {
+// recordExitRetrying calls recordExit until exit.json is written or given up.
+func (s *shim) recordExitRetrying() {
 	for !s.recorded {
-		time.Sleep(time.Until(s.again))
-		s.note(time.Now())
+		time.Sleep(time.Until(s.retryAt))
+		s.recordExit(time.Now())
 	}
 }
 
@@ -351,14 +367,14 @@ func openSpool(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-// lockSoon takes the lock of f, over those who only ask whether it is held.
-func lockSoon(f *os.File, patience time.Duration) error {
+// lockWithin locks f, and retries while other processes check the lock.
+func lockWithin(f *os.File, timeout time.Duration) error {
 	const pause = 5 * time.Millisecond
-	for range patience / pause {
-		if err := tryLock(f); !errors.Is(err, errLocked) {
+	for range timeout / pause {
+		if err := filelock.TryLock(f); !errors.Is(err, filelock.ErrLocked) {
 			return err
 		}
 		time.Sleep(pause)
 	}
-	return fmt.Errorf("%w: another shim has this run", ErrNotNeeded)
+	return fmt.Errorf("%w: another shim supervises this run", ErrNotNeeded)
 }

@@ -14,82 +14,86 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
-// spawned is an agent behind a shim. It knows them by their locks and files
-// alone, so it does not matter which worker started them.
+// spawned is an agent with a shim. Its state comes from locks and files only,
+// so any worker can continue with it.
 type spawned struct {
 	dir      *Dir
 	shim     []string
-	program  func() string // of the file to execute as shim[0]; may be nil
+	program  func() string // path of the file to execute as shim[0]; may be nil
 	log      *zap.Logger
 	out, err *stream
 
-	tries   int                         // to start a shim
-	overs   int                         // shims that were started to take over
-	again   time.Time                   // not before; zero: at once
-	pause   *backoff.ExponentialBackOff // between those that take over
-	child   int                         // pid of the shim, if we are its parent and it lives; else 0
-	failed  bool                        // our last shim exited with an error, which is not logged yet
-	told    *os.File                    // pipe by which the shim that we started tells the exit; nil: none
-	started time.Time                   // when the agent was; zero: not yet, as far as we know
-	exit    *runs.Exit
-	exitAt  time.Time // when exit was first seen
-	stopped bool
+	tries     int                         // shims started to start the agent
+	takeovers int                         // shims started to take over
+	retryAt   time.Time                   // no start of a shim before; zero: at once
+	pause     *backoff.ExponentialBackOff // between shims that take over
+	child     int                         // process ID of the shim, while it is a running child of this process; else 0
+	failed    bool                        // the last shim of this worker exited with an error that is not logged yet
+	exitPipe  *os.File                    // from the shim of this worker; nil: none
+	started   time.Time                   // start time of the agent; zero: not started, as far as known
+	exit      *runs.Exit
+	exitAt    time.Time // when exit was first seen
+	stopped   bool
 
-	keys atomic.Pointer[[][]byte] // those of the mark, for others than who drives the run
+	keys atomic.Pointer[[][]byte] // copy of the mark's keys for other goroutines
 }
 
-// maxTries bounds how often a shim is started that ends without starting the
-// agent, or without telling how one ended that nobody sees any more.
+// maxTries bounds how many shims are started in a row that end without
+// starting the agent, or without recording the exit of an agent that is gone.
 const maxTries = 3
 
-// launchAgain is how long a shim waits that cannot be started because the
-// machine or this process is short of something. That passes, and is no try.
-const launchAgain = time.Second
+// launchRetryDelay is the delay after a shim could not be started for lack of
+// resources. Such failures do not count as tries.
+const launchRetryDelay = time.Second
 
-// maxPause is the longest wait before another shim is started to take over.
-// A shim that lasted for longer than that has no part in how long it is.
+// maxPause is the longest delay before another shim takes over. A shim that
+// ran for longer resets the delay.
 const maxPause = time.Minute
 
-// maxShimLog is the size beyond which shim.log is emptied when a shim starts.
+// maxShimLog is the size in bytes beyond which shim.log is truncated when a
+// shim starts.
 const maxShimLog = 64 << 10
 
 func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	if s.started.IsZero() {
-		if begun, err := s.start(); !begun || err != nil {
+		if started, err := s.start(); !started || err != nil {
 			return nil, err
 		}
 	}
-	watched, err := s.watched(now)
+	supervised, err := s.hasShim(now)
 	if err != nil {
 		return nil, err
 	}
-	busy, err := held(s.dir.file(outFile))
+	busy, err := filelock.Held(s.dir.file(outFile))
 	if err != nil {
 		return nil, err
 	}
-	hopeless := len(s.shim) == 0 || !busy && s.overs >= maxTries
-	if s.exit == nil && !watched && hopeless {
-		s.log.Warn("shim is gone, nobody knows how the agent ends", zap.String("shim", s.lastWords()))
+	giveUp := len(s.shim) == 0 || !busy && s.takeovers >= maxTries
+	if s.exit == nil && !supervised && giveUp {
+		s.log.Warn("shim is gone, the exit of the agent is unknown", zap.String("shim", s.shimLogTail()))
 		s.exit, s.exitAt = &runs.Exit{Reason: runs.ReasonLost}, now
 	}
 	switch {
-	case s.exit != nil && !busy && !(watched && s.killing(now)):
+	case s.exit != nil && !busy && !(supervised && s.killing(now)):
 		return s.exit, nil
-	case watched: // and whoever holds the output in silence is ended
+	case supervised: // the shim terminates processes that hold the output without writing
 		return nil, nil
-	case s.exit == nil, now.Sub(s.active()) < s.dir.Spec.Limits.Linger && !(s.stopped && s.overs >= maxTries):
+	case s.exit == nil, now.Sub(s.lastActivity()) < s.dir.Spec.Limits.Linger && !(s.stopped && s.takeovers >= maxTries):
 		s.takeOver(now)
 		return nil, nil
 	}
-	s.log.Warn("output is still held by somebody, given up after silence", zap.Duration("silence", now.Sub(s.active())))
+	s.log.Warn("a process still holds the output, giving up after silence",
+		zap.Duration("silence", now.Sub(s.lastActivity())))
 	return s.exit, nil
 }
 
-// killing reports whether the shim may still be killing what the agent left,
-// because the run was cancelled or passed a limit: then it has not ended yet.
+// killing reports whether the shim may still be killing processes of the run,
+// because the run was cancelled or passed a limit: then the run has not ended
+// yet.
 func (s *spawned) killing(now time.Time) bool {
 	stopped := s.stopped
 	switch s.exit.Reason {
@@ -99,31 +103,31 @@ func (s *spawned) killing(now time.Time) bool {
 	return stopped && now.Sub(s.exitAt) < s.dir.Spec.Limits.Grace+sweepFor
 }
 
-// tend starts another shim in the place of one that is gone, and repeats a
-// cancel. Other than ended it starts no agent and does not judge when the run
-// is over, so that it can be called before the raw log is known to be ours, and
-// while nobody reads the output.
-func (s *spawned) tend(now time.Time) {
+// supervise replaces a shim that is gone, and repeats a cancel. Unlike ended
+// it does not start the agent and does not decide whether the run has ended,
+// so it can be called before the raw log is known to be ours, and while the
+// output is not read.
+func (s *spawned) supervise(now time.Time) {
 	if !exists(s.dir.file(startedFile)) {
 		return
 	}
-	watched, err := s.watched(now)
-	if watched || err != nil { // then it is looked again
+	supervised, err := s.hasShim(now)
+	if supervised || err != nil { // an error is retried at the next call
 		return
 	}
-	busy, err := held(s.dir.file(outFile))
-	if err == nil && (busy || s.exit == nil && s.overs < maxTries) {
+	busy, err := filelock.Held(s.dir.file(outFile))
+	if err == nil && (busy || s.exit == nil && s.takeovers < maxTries) {
 		s.takeOver(now)
 	}
 }
 
 func (s *spawned) stop() {
 	s.stopped = true
-	s.again = time.Time{}     // who is to end it is not to wait
-	_ = s.dir.tell(ctlCancel) // nobody there yet: then ended repeats it
+	s.retryAt = time.Time{}          // a cancel must not wait
+	_ = s.dir.sendCommand(ctlCancel) // if no shim is listening yet, ended repeats it
 }
 
-func (s *spawned) next() time.Duration {
+func (s *spawned) pollInterval() time.Duration {
 	switch {
 	case s.exit != nil, s.stopped:
 		return 50 * time.Millisecond
@@ -136,13 +140,13 @@ func (s *spawned) next() time.Duration {
 	return time.Second
 }
 
-func (s *spawned) lasting() bool { return true }
+func (s *spawned) outlivesStop() bool { return true }
 
-// lives reports whether the agent was started and is not known to have ended.
-func (s *spawned) lives() bool { return !s.started.IsZero() && s.exit == nil }
+// agentAlive reports whether the agent was started and has no known exit.
+func (s *spawned) agentAlive() bool { return !s.started.IsZero() && s.exit == nil }
 
-// active is when the agent last wrote something, started, or ended.
-func (s *spawned) active() time.Time {
+// lastActivity is when the agent last wrote output, started, or ended.
+func (s *spawned) lastActivity() time.Time {
 	latest := s.started
 	for _, t := range []time.Time{s.out.grown, s.err.grown, s.exitAt} {
 		if t.After(latest) {
@@ -152,18 +156,18 @@ func (s *spawned) active() time.Time {
 	return latest
 }
 
-// watched reports whether a shim has the run, and finds out how the agent
+// hasShim reports whether a shim supervises the run, and reads how the agent
 // ended, once that is recorded.
-func (s *spawned) watched(now time.Time) (bool, error) {
-	// In this order: a shim locks, then claims the start; it writes exit.json,
-	// then gives the lock back.
+func (s *spawned) hasShim(now time.Time) (bool, error) {
+	// The order matters: a shim takes its lock before it claims the start, and
+	// releases it after it has written exit.json.
 	ours := s.running()
-	alive, err := held(s.dir.file(shimFile))
+	alive, err := filelock.Held(s.dir.file(shimFile))
 	if err != nil {
 		return false, err
 	}
 	if s.exit == nil {
-		ex := s.hear()
+		ex := s.readExitPipe()
 		if ex == nil {
 			ex, err = readExit(s.dir.path, s.dir.mark.Keys...)
 		}
@@ -172,70 +176,70 @@ func (s *spawned) watched(now time.Time) (bool, error) {
 		}
 		if ex != nil {
 			s.exit, s.exitAt = ex, now
-			s.complain()
+			s.logShimFailure()
 		}
 	}
 	if !alive && !ours {
 		return false, nil
 	}
 	if s.stopped {
-		_ = s.dir.tell(ctlCancel)
+		_ = s.dir.sendCommand(ctlCancel)
 	}
 	return true, nil
 }
 
-// takeOver starts a shim in the place of one that is gone: as often as it
-// takes while there may be an agent, but at ever longer intervals.
+// takeOver starts a shim to replace one that is gone. It retries with growing
+// delays for as long as there may be an agent.
 func (s *spawned) takeOver(now time.Time) {
-	if s.running() || now.Before(s.again) {
+	if s.running() || now.Before(s.retryAt) {
 		return
 	}
-	if s.overs < maxTries {
-		s.log.Warn("shim is gone, another one takes over", zap.String("shim", s.lastWords()))
+	if s.takeovers < maxTries {
+		s.log.Warn("shim is gone, starting another one", zap.String("shim", s.shimLogTail()))
 	}
-	if s.pause == nil || now.Sub(s.again) > maxPause {
+	if s.pause == nil || now.Sub(s.retryAt) > maxPause {
 		s.pause = backoff.NewExponentialBackOff()
-		s.pause.InitialInterval, s.pause.MaxInterval = launchAgain, maxPause
+		s.pause.InitialInterval, s.pause.MaxInterval = launchRetryDelay, maxPause
 	}
-	s.overs++
-	s.again = now.Add(s.pause.NextBackOff())
-	if err := s.launch(true); err != nil && s.overs <= maxTries {
+	s.takeovers++
+	s.retryAt = now.Add(s.pause.NextBackOff())
+	if err := s.launch(true); err != nil && s.takeovers <= maxTries {
 		s.log.Error("start shim", zap.Error(err))
 	}
 }
 
-// start reports whether the agent was started. If not, and nobody is about to,
-// it starts a shim or decides that there will be no agent.
+// start reports whether the agent was started. If not, and no shim is about to
+// start it, start launches a shim or ends the run without an agent.
 func (s *spawned) start() (bool, error) {
-	running := s.running() // asked first: a shim that has ended starts nothing any more
+	running := s.running() // first: a shim that has exited can no longer start the agent
 	if info, err := os.Stat(s.dir.file(startedFile)); err == nil {
-		s.started = steady(time.Now(), info.ModTime())
+		s.started = changeTime(time.Now(), info.ModTime())
 		return true, nil
 	}
 	if running {
 		return false, nil
 	}
-	s.failed = false // there was no agent that could have left processes
-	if alive, err := held(s.dir.file(shimFile)); alive || err != nil {
+	s.failed = false // without an agent there are no processes left
+	if alive, err := filelock.Held(s.dir.file(shimFile)); alive || err != nil {
 		return false, err
 	}
 	switch {
 	case s.stopped:
-		return false, s.settle(runs.Exit{Reason: runs.ReasonCancelled})
+		return false, s.endUnstarted(runs.Exit{Reason: runs.ReasonCancelled})
 	case s.dir.Spec.Attended && !s.dir.fresh:
-		return false, s.settle(runs.Exit{Reason: runs.ReasonLost})
+		return false, s.endUnstarted(runs.Exit{Reason: runs.ReasonLost})
 	case s.tries == maxTries:
-		s.log.Error("shim does not start", zap.String("shim", s.lastWords()))
-		return false, s.settle(runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnOther})
-	case time.Now().Before(s.again):
+		s.log.Error("shim does not start", zap.String("shim", s.shimLogTail()))
+		return false, s.endUnstarted(runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnOther})
+	case time.Now().Before(s.retryAt):
 		return false, nil
 	}
 	err := s.launch(false)
-	if err != nil && short(err) {
-		if s.again.IsZero() {
-			s.log.Error("start shim: tried until it can be", zap.Error(err))
+	if err != nil && resourceExhausted(err) {
+		if s.retryAt.IsZero() {
+			s.log.Error("start shim: retrying", zap.Error(err))
 		}
-		s.again = time.Now().Add(launchAgain)
+		s.retryAt = time.Now().Add(launchRetryDelay)
 		return false, nil
 	}
 	s.tries++
@@ -245,10 +249,12 @@ func (s *spawned) start() (bool, error) {
 	return false, nil
 }
 
-// short reports whether an error says that something is used up: descriptors,
-// processes, memory, or the disk, be it that it cannot be written.
-func short(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+// resourceExhausted reports whether an error is a lack of resources:
+// descriptors, processes, memory, disk space, or a writable disk.
+func resourceExhausted(err error) bool {
+	for _, e := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -256,9 +262,9 @@ func short(err error) bool {
 	return false
 }
 
-// settle ends a run whose agent was never started, in such a way that no shim
-// can start it any more. A shim that was faster wins.
-func (s *spawned) settle(ex runs.Exit) error {
+// endUnstarted records the end of a run whose agent was not started, and
+// prevents shims from starting it. It does nothing if a shim was faster.
+func (s *spawned) endUnstarted(ex runs.Exit) error {
 	claimed, err := claimStart(s.dir.path)
 	if !claimed || err != nil {
 		return err
@@ -270,8 +276,8 @@ func (s *spawned) settle(ex runs.Exit) error {
 	return writeExit(s.dir.path, sealed(ex, seed))
 }
 
-// newKey makes a key that may seal the exit from now on, and returns its
-// secret half, which is kept nowhere.
+// newKey creates a key that may sign the exit from now on, and returns its
+// private seed, which is stored nowhere.
 func (s *spawned) newKey() ([]byte, error) {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -284,43 +290,43 @@ func (s *spawned) newKey() ([]byte, error) {
 	return private.Seed(), m.save()
 }
 
-// launch starts a shim in a session of its own, so that nothing that happens
-// to us happens to it. Its stdin tells it what to do, its stdout us what came
-// of it: the agent has neither.
-func (s *spawned) launch(over bool) error {
+// launch starts a shim in its own session, so that signals to the worker do
+// not reach it. The shim reads its shimConfig from stdin and writes the exit
+// to stdout; the agent inherits neither.
+func (s *spawned) launch(adopt bool) error {
 	if len(s.shim) == 0 {
 		return errors.New("no command configured")
 	}
-	words, err := os.OpenFile(s.dir.file(shimLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(s.dir.file(shimLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	defer words.Close()
-	if info, err := words.Stat(); err == nil && info.Size() > maxShimLog {
-		_ = words.Truncate(0) // else it grows by a line
+	defer log.Close()
+	if info, err := log.Stat(); err == nil && info.Size() > maxShimLog {
+		_ = log.Truncate(0) // if it fails, the log is a little longer
 	}
-	in, give, err := os.Pipe()
+	in, stdin, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	defer give.Close()
-	told, out, err := os.Pipe()
+	defer stdin.Close()
+	exitPipe, out, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	s.hangUp()
-	s.told = told
+	s.closeExitPipe()
+	s.exitPipe = exitPipe
 
-	o := order{Over: over, Ended: s.exit != nil}
+	o := shimConfig{Adopt: adopt, Ended: s.exit != nil}
 	if !o.Ended {
 		if o.Seed, err = s.newKey(); err != nil {
 			return err
 		}
 	}
 	o.Keys = s.dir.mark.Keys
-	if _, err := give.Write(runs.Encode(o)); err != nil { // less than a pipe takes at once
+	if _, err := stdin.Write(runs.Encode(o)); err != nil { // fits into the pipe buffer
 		return err
 	}
 	argv := append(s.shim[:len(s.shim):len(s.shim)], s.dir.path)
@@ -330,22 +336,22 @@ func (s *spawned) launch(over bool) error {
 	}
 	p, err := os.StartProcess(file, argv, &os.ProcAttr{
 		Dir:   "/",
-		Files: []*os.File{in, out, words},
+		Files: []*os.File{in, out, log},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return err
 	}
 	s.child, s.failed = p.Pid, false
-	return p.Release() // reaped by number, whenever we come by
+	return p.Release() // reaped by process ID
 }
 
-// hear returns the exit that our shim has told, if it has.
-func (s *spawned) hear() (ex *runs.Exit) {
-	if s.told == nil {
+// readExitPipe returns the exit from the pipe of our shim, or nil.
+func (s *spawned) readExitPipe() (ex *runs.Exit) {
+	if s.exitPipe == nil {
 		return nil
 	}
-	conn, err := s.told.SyscallConn()
+	conn, err := s.exitPipe.SyscallConn()
 	if err != nil {
 		return nil
 	}
@@ -359,15 +365,16 @@ func (s *spawned) hear() (ex *runs.Exit) {
 	return ex
 }
 
-// hangUp stops listening to the shim. What it records is in its file as well.
-func (s *spawned) hangUp() {
-	if s.told != nil {
-		s.told.Close()
-		s.told = nil
+// closeExitPipe stops reading from the shim, which also writes exit.json.
+func (s *spawned) closeExitPipe() {
+	if s.exitPipe != nil {
+		s.exitPipe.Close()
+		s.exitPipe = nil
 	}
 }
 
-// running reports whether a shim that we started lives, and takes it in if not.
+// running reports whether a shim of this worker is running, and reaps it if
+// not.
 func (s *spawned) running() bool {
 	if s.child == 0 {
 		return false
@@ -376,29 +383,31 @@ func (s *spawned) running() bool {
 	if !ended {
 		return true
 	}
-	s.child, s.failed = 0, mayLeave(code)
-	s.complain()
+	s.child, s.failed = 0, mayLeaveProcesses(code)
+	s.logShimFailure()
 	return false
 }
 
-// mayLeave reports whether a shim with this exit code may have left processes.
-func mayLeave(code int) bool { return code > 0 && code != NotNeeded }
+// mayLeaveProcesses reports whether a shim with this exit code may have left
+// processes.
+func mayLeaveProcesses(code int) bool { return code > 0 && code != NotNeeded }
 
-// complain logs that our last shim failed, once the end of the agent is known.
-// While it is not, another shim is started, and the log says why.
-func (s *spawned) complain() {
+// logShimFailure logs that our last shim failed, once the exit of the agent is
+// known. Before that, takeOver starts another shim and logs the reason.
+func (s *spawned) logShimFailure() {
 	if s.failed && s.exit != nil {
 		s.failed = false
-		s.log.Warn("shim failed after the end of the agent, processes of the run may be left", zap.String("shim", s.lastWords()))
+		s.log.Warn("shim failed after the end of the agent, processes of the run may be left",
+			zap.String("shim", s.shimLogTail()))
 	}
 }
 
-// lastWords returns the end of what the shims had to say about themselves.
-func (s *spawned) lastWords() string {
-	const most = 512
-	words, err := readBounded(s.dir.file(shimLogFile), maxShimLog)
+// shimLogTail returns the end of shim.log.
+func (s *spawned) shimLogTail() string {
+	const tail = 512
+	log, err := readBounded(s.dir.file(shimLogFile), maxShimLog)
 	if err != nil {
 		return ""
 	}
-	return strings.ToValidUTF8(string(words[max(0, len(words)-most):]), "")
+	return strings.ToValidUTF8(string(log[max(0, len(log)-tail):]), "")
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Where the output of a run comes from, in [Spec.Source].
+// Values of [Spec.Source]: where the output of a run comes from.
 const (
 	SourceRun   = "run"   // an agent started by a command
 	SourceQueue = "queue" // an agent started for a submission
-	SourcePipe  = "pipe"  // somebody else's output, by way of a spool
-	SourceTail  = "tail"  // somebody else's file, read in place
+	SourcePipe  = "pipe"  // the output of another program, copied to a spool
+	SourceTail  = "tail"  // a file of another program, read in place
 )
 
 // SpecVersion is the version of run.json that this package writes and reads.
 const SpecVersion = 1
 
-// Spec says what a run is. It is the content of run.json: written once, with
-// the run directory, and never changed.
+// Spec describes a run. It is the content of run.json, which is written with
+// the run directory and never changed.
 type Spec struct {
 	Version int               `json:"version"` // [SpecVersion]; set by Create
 	Run     string            `json:"run"`     // run id, see [runs.CheckID]
@@ -33,50 +33,50 @@ type Spec struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 	Created int64             `json:"created"` // Unix milliseconds; set by Create when 0
 
-	// What to start, for SourceRun and SourceQueue. Argv[0] is looked up on
-	// the PATH of Env. Dir must be absolute. A nil Env is the environment of
-	// the worker that starts the agent; any other is kept in run.json, which
-	// only its owner may read, until the run has ended.
+	// The process to start, for SourceRun and SourceQueue. Argv[0] is looked up on
+	// the PATH of Env. Dir must be absolute. A nil Env means the environment of the
+	// worker that starts the agent; any other is stored in run.json, which only its
+	// owner can read, until the run has ended.
 	Argv []string `json:"argv,omitempty"`
 	Dir  string   `json:"dir,omitempty"`
 	Env  []string `json:"env"`
 
-	// The queue that a SourceQueue came by, and its place there.
+	// The queue of a SourceQueue, and the position of the task in it.
 	Queue string `json:"queue,omitempty"`
 	Work  uint64 `json:"work,omitempty"`
 
-	// Schema is put into a file of the directory, for the agent: see [SchemaFile].
+	// Schema is stored in a file of the directory, for the agent: see [SchemaFile].
 	Schema json.RawMessage `json:"schema,omitempty"`
 
-	// Attended says that the run belongs to a command in the foreground. If
-	// that command dies before the agent was started, nobody else starts it:
-	// the run ends as lost.
+	// Attended marks a run of a command in the foreground. If that command is
+	// killed before the agent was started, the agent is never started: the run ends
+	// as lost.
 	Attended bool `json:"attended,omitempty"`
 
-	// File is what SourceTail follows, and Part what of it the run holds: nil
-	// for a file that is followed until it is gone.
+	// File is the file of a SourceTail, and Part the part of it that the run holds:
+	// nil for a file that is followed until it is gone.
 	File *File `json:"file,omitempty"`
 	Part *Part `json:"part,omitempty"`
 
 	Limits Limits `json:"limits"`
 }
 
-// File names a file that may be renamed, removed and replaced: the path says
-// where to look, device and inode say whether it is still the same file. The
-// first bytes, which the mark of the run keeps, tell a reused inode.
+// File identifies a file that may be renamed, removed and replaced. Device and
+// inode tell whether Path still names the same file. The first bytes, stored
+// in the mark of the run, detect a reused inode.
 type File struct {
 	Path  string `json:"path"` // absolute
 	Dev   uint64 `json:"dev"`
 	Inode uint64 `json:"inode"`
 }
 
-// Part is the bytes of a file from one offset up to another.
+// Part is a byte range of a file, without the byte at To.
 type Part struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 }
 
-// fileOf returns the identity of the file that path names at the moment.
+// fileOf returns the identity of the file at path, from its info.
 func fileOf(path string, info fs.FileInfo) File {
 	f := File{Path: path}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -85,20 +85,20 @@ func fileOf(path string, info fs.FileInfo) File {
 	return f
 }
 
-// is reports whether info is of the file.
+// is reports whether info describes the file.
 func (f *File) is(info fs.FileInfo) bool {
 	return fileOf(f.Path, info) == *f
 }
 
-// Limits are what a run may not pass.
+// Limits are the limits of a run.
 type Limits struct {
-	Idle time.Duration `json:"idle_ns,omitempty"` // end an agent that writes nothing for so long; 0: never
-	Hard time.Duration `json:"hard_ns,omitempty"` // end an agent that runs for so long; 0: never
+	Idle time.Duration `json:"idle_ns,omitempty"` // terminate an agent that writes nothing for this time; 0: no limit
+	Hard time.Duration `json:"hard_ns,omitempty"` // terminate an agent that runs for this time; 0: no limit
 
 	// Grace is the time between SIGTERM and SIGKILL. Default 5 s.
 	Grace time.Duration `json:"grace_ns"`
-	// Linger is how long the processes that an agent leaves behind may hold
-	// its stdout without writing to it. Default 60 s.
+	// Linger is how long processes that the agent left may hold its stdout without
+	// writing to it. Default 60 s.
 	Linger time.Duration `json:"linger_ns"`
 	// Spool is how many bytes a run may write. Default 1 GiB.
 	Spool int64 `json:"spool"`
@@ -114,9 +114,9 @@ const (
 // process reports whether the run has an agent process.
 func (s *Spec) process() bool { return s.Source == SourceRun || s.Source == SourceQueue }
 
-// lasting reports whether the run directory must outlive a power failure. That
-// of an import need not: the file is there, and the raw log knows the run.
-func (s *Spec) lasting() bool { return s.Part == nil }
+// durable reports whether the run directory must survive a power failure. That
+// of an import need not: the file still exists, and the raw log knows the run.
+func (s *Spec) durable() bool { return s.Part == nil }
 
 func (s *Spec) setDefaults(now time.Time) {
 	s.Version = SpecVersion
@@ -134,7 +134,7 @@ func (s *Spec) setDefaults(now time.Time) {
 	}
 }
 
-// check reports everything that is wrong with s.
+// check reports all invalid fields of s.
 func (s *Spec) check() error {
 	errs := []error{runs.CheckID(s.Run), runs.CheckAgent(s.Agent), runs.CheckLabels(s.Labels)}
 	if s.Version != SpecVersion {
@@ -143,7 +143,7 @@ func (s *Spec) check() error {
 	switch s.Source {
 	case SourceRun, SourceQueue:
 		if len(s.Argv) == 0 || s.Argv[0] == "" {
-			errs = append(errs, errors.New("argv: must name what to run"))
+			errs = append(errs, errors.New("argv: must not be empty"))
 		}
 		if !filepath.IsAbs(s.Dir) {
 			errs = append(errs, errors.New("dir: must be an absolute path"))

@@ -7,10 +7,11 @@ import (
 	"testing"
 )
 
-// FuzzRunDirectory opens a directory whose files anything may stand in: it is
-// one that can be driven, or is refused.
+// FuzzRunDirectory opens a directory with arbitrary files: it can be driven,
+// or is refused.
 func FuzzRunDirectory(f *testing.F) {
-	f.Add([]byte(`{"run":"r","agent":"codex","source":"run","argv":["true"],"dir":"/"}`), []byte(`{"reason":"exited","code":0}`), []byte("x"))
+	f.Add([]byte(`{"run":"r","agent":"codex","source":"run","argv":["true"],"dir":"/"}`),
+		[]byte(`{"reason":"exited","code":0}`), []byte("x"))
 	f.Add([]byte(`{"run":"../r","agent":"codex","source":"run"}`), []byte(`{"reason":""}`), []byte{})
 	f.Add([]byte(`{"run":"r","agent":"a.*","source":"tail","file":{}}`), []byte(`null`), []byte("{}"))
 	f.Add([]byte{0xff}, []byte{0xff}, []byte{0xff})

@@ -14,50 +14,50 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// spot ties a file to offsets of the raw log: the byte at n of the file has
-// the log's offset Base+n.
-type spot struct {
+// segment maps the current content of a file to offsets of the raw log: byte n
+// of the file has the offset Base+n.
+type segment struct {
 	Base int64  `json:"base"`
 	Head []byte `json:"head,omitempty"` // the first bytes of the file, at most maxHead
 }
 
-// maxHead is how many of a file's first bytes tell whether it is still the
-// same content.
+// maxHead is how many of a file's first bytes are compared to detect replaced
+// content.
 const maxHead = 128
 
-// A stream is one growing file, read by the offsets of the raw log. The
-// offsets count on when the file is truncated under the one who writes it.
+// stream is one growing file, read by offsets of the raw log. Offsets keep
+// increasing when the writer truncates the file.
 type stream struct {
-	path string
-	spot *spot // in the run's mark
-	only *File // when set: content that takes this file's place is not ours
-	part *Part // when set: what is behind it is not ours either
-	f    *os.File
+	path    string
+	segment *segment // stored in the mark of the run
+	only    *File    // if set: read only this file, not one that replaces it
+	part    *Part    // if set: read only this part
+	f       *os.File
 
-	size  int64     // when last looked at
-	mod   time.Time // when last looked at
-	live  bool      // seen by this process before
-	grown time.Time // when it last changed
-	stuck int64     // the end, when all that is left was an unfinished line
+	size       int64     // at the last refresh
+	mod        time.Time // at the last refresh
+	live       bool      // refreshed by this process before
+	grown      time.Time // when the file last changed
+	partialEnd int64     // the end of the file, when only an unfinished line was left
 
-	replaced bool // with only: our content is gone
+	replaced bool // only is set, and its content is gone
 }
 
-// change is what a look at a stream found.
+// change is the result of a refresh.
 type change int
 
 const (
-	same      change = iota // nothing new
-	grown                   // there may be something to read
-	truncated               // not the content that was there before, or less of it
+	unchanged change = iota // nothing new
+	grown                   // there may be more to read
+	truncated               // the previous content was replaced or truncated
 )
 
-// open opens the file, if it is there.
+// open opens the file, if it exists.
 func (s *stream) open() error {
 	if s.f != nil || s.replaced {
 		return nil
 	}
-	f, err := os.OpenFile(s.path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would not let us go on
+	f, err := os.OpenFile(s.path, os.O_RDONLY|unix.O_NONBLOCK, 0) // O_NONBLOCK: opening a FIFO must not block
 	if errors.Is(err, fs.ErrNotExist) {
 		s.replaced = s.only != nil
 		return nil
@@ -76,39 +76,39 @@ func (s *stream) open() error {
 	return nil
 }
 
-// look finds out what the file holds now, at being the log's offset of what
-// was stored last. It moves the base when the file was truncated; whoever
-// calls it must save the spot before anything is stored.
-func (s *stream) look(at int64, now time.Time) (change, error) {
+// refresh updates the state of the stream; at is the offset after the last
+// stored byte. It moves the base if the file was truncated; then the caller
+// must save the segment before it stores anything.
+func (s *stream) refresh(at int64, now time.Time) (change, error) {
 	if err := s.open(); err != nil || s.f == nil {
-		return same, err
+		return unchanged, err
 	}
 	info, err := s.f.Stat()
 	if err != nil {
-		return same, err
+		return unchanged, err
 	}
 	size := info.Size()
 	if s.part != nil {
 		size = min(size, s.part.To)
 	}
 	if s.live && size == s.size && info.ModTime().Equal(s.mod) {
-		return same, nil
+		return unchanged, nil
 	}
 	var buf [maxHead]byte
 	n, err := s.f.ReadAt(buf[:min(size, maxHead)], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return same, err
+		return unchanged, err
 	}
 	head := buf[:n]
 	found := grown
 	switch {
 	case !s.isHead(head):
-		s.spot.Base = at
+		s.segment.Base = at
 		found = truncated
-	case at > s.spot.Base+size:
-		// Cut short, by the writer or by a power failure: what the log has
-		// of it is right.
-		s.spot.Base = at - size
+	case at > s.segment.Base+size:
+		// Truncated by the writer or by a power failure. The log keeps the bytes
+		// that it has.
+		s.segment.Base = at - size
 		found = truncated
 	}
 	if found == truncated && s.only != nil {
@@ -116,48 +116,47 @@ func (s *stream) look(at int64, now time.Time) (change, error) {
 		s.close()
 		return truncated, nil
 	}
-	if len(head) > len(s.spot.Head) || found == truncated {
-		s.spot.Head = bytes.Clone(head)
+	if len(head) > len(s.segment.Head) || found == truncated {
+		s.segment.Head = bytes.Clone(head)
 	}
 	if s.live {
 		s.grown = now
 	} else {
-		s.grown = steady(now, info.ModTime())
+		s.grown = changeTime(now, info.ModTime())
 	}
 	s.live, s.size, s.mod = true, size, info.ModTime()
 	return found, nil
 }
 
-// steady is when something happened to a file, as far as its time of change
-// tells, on the clock of now, which does not jump: who looks at a file that was
-// changed "in the future" takes it for changed just now.
-func steady(now, changed time.Time) time.Time { return now.Add(-max(0, now.Sub(changed))) }
+// changeTime returns the modification time of a file as a time on the
+// monotonic clock of now. A time in the future counts as now.
+func changeTime(now, changed time.Time) time.Time { return now.Add(-max(0, now.Sub(changed))) }
 
-// isHead reports whether head may begin the content that was there before.
-// An agent that truncates its output begins again, often with the same words,
-// so a file seen longer before must still have the whole head.
+// isHead reports whether head can be the beginning of the previous content. An
+// agent that truncates its output may write the same first bytes again, so a
+// file that was longer before must still have the whole head.
 func (s *stream) isHead(head []byte) bool {
-	if s.live && len(head) < len(s.spot.Head) {
+	if s.live && len(head) < len(s.segment.Head) {
 		return false
 	}
-	n := min(len(head), len(s.spot.Head))
-	return bytes.Equal(head[:n], s.spot.Head[:n])
+	n := min(len(head), len(s.segment.Head))
+	return bytes.Equal(head[:n], s.segment.Head[:n])
 }
 
-// end is the log's offset of the end of the file, when last looked at.
-func (s *stream) end() int64 { return s.spot.Base + s.size }
+// end is the offset of the end of the file at the last refresh.
+func (s *stream) end() int64 { return s.segment.Base + s.size }
 
-// read reads into buf from the log's offset at, or from the first offset after
-// it that the file still has. It returns that offset.
+// read reads into buf from the offset at, or from the first offset behind it
+// that the file still has. It returns the number of bytes and that offset.
 func (s *stream) read(buf []byte, at int64) (int, int64, error) {
 	if s.f == nil {
 		return 0, at, nil
 	}
-	at = max(at, s.spot.Base)
+	at = max(at, s.segment.Base)
 	if s.part != nil {
 		buf = buf[:max(0, min(int64(len(buf)), s.end()-at))]
 	}
-	n, err := s.f.ReadAt(buf, at-s.spot.Base)
+	n, err := s.f.ReadAt(buf, at-s.segment.Base)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, at, fmt.Errorf("read output: %w", err)
 	}
@@ -181,9 +180,9 @@ func (s *stream) close() {
 	}
 }
 
-// wholeLines returns how many of b's bytes to send: whole lines, else a piece
-// of a line that is longer than a chunk. The rest waits for its end, unless
-// there is none to come.
+// wholeLines returns how many bytes of b to send: all complete lines, or a
+// full chunk of a longer line. An unfinished line waits, unless this is the
+// final read.
 func wholeLines(b []byte, final bool) int {
 	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
 		return i + 1

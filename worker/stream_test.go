@@ -40,8 +40,8 @@ func TestWholeLines(t *testing.T) {
 	}
 }
 
-// Whatever is written, truncated and taken over, each byte is read once, in
-// order, as long as it was there to be seen.
+// However the file is written, truncated and taken over, each byte is read
+// once and in order, if it was there at a refresh.
 func TestStreamReadsEachByteOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -54,8 +54,8 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 		}
 		defer f.Close()
 
-		var place spot
-		s := &stream{path: path, spot: &place}
+		var seg segment
+		s := &stream{path: path, segment: &seg}
 		defer func() { s.close() }()
 		var written, read bytes.Buffer
 		count := 0
@@ -63,7 +63,7 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 			buf := make([]byte, 100)
 			for {
 				at := int64(read.Len())
-				if _, err := s.look(at, time.Now()); err != nil {
+				if _, err := s.refresh(at, time.Now()); err != nil {
 					t.Fatal(err)
 				}
 				n, from, err := s.read(buf, at)
@@ -82,7 +82,7 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"write": func(t *rapid.T) {
 				var b []byte
-				for range rapid.IntRange(1, 100).Draw(t, "numbers") { // no content begins like another
+				for range rapid.IntRange(1, 100).Draw(t, "numbers") { // no content begins like another one
 					b = fmt.Appendf(b, "%d ", count)
 					count++
 				}
@@ -94,10 +94,10 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 				catchUp()
 				_ = f.Truncate(0)
 			},
-			"take over": func(*rapid.T) { // by the next worker, which has the spot and the log
+			"take over": func(*rapid.T) { // by the next worker, which has the segment and the log
 				catchUp()
 				s.close()
-				s = &stream{path: path, spot: &place}
+				s = &stream{path: path, segment: &seg}
 			},
 			"": func(*rapid.T) {},
 		})
@@ -150,14 +150,14 @@ func TestLargestMarkFits(t *testing.T) {
 	defer m.close()
 	const most = 1<<63 - 1
 	head := bytes.Repeat([]byte{0xff}, maxHead)
-	name := strings.Repeat("x", 75) // of a worker: that of a host, and random digits
-	m.place = place{
+	name := strings.Repeat("x", 75) // name of a worker: host name and random digits
+	m.progress = progress{
 		Log:   runs.Mark{Seq: 1<<64 - 1, At: most, Out: most, Err: most, By: name, Work: 1<<64 - 1, Gone: true},
 		As:    name,
 		Noted: most,
 		Keys:  slices.Repeat([][]byte{make([]byte, ed25519.PublicKeySize)}, maxKeys),
-		Out:   spot{Base: most, Head: head},
-		Err:   spot{Base: most, Head: head},
+		Out:   segment{Base: most, Head: head},
+		Err:   segment{Base: most, Head: head},
 	}
 	if err := m.save(); err != nil {
 		t.Error(err)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// becomeReaper makes orphaned descendants of this process its children, so
-// that none is lost by forking twice.
+// becomeReaper makes orphaned descendants children of this process, so that
+// double forks do not escape.
 func becomeReaper() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become child subreaper: %w", err)
@@ -23,9 +23,9 @@ func becomeReaper() error {
 	return nil
 }
 
-// groupAlive reports whether a process of this session lives in the process
-// group. The session makes sure that the group is no stranger's: numbers are
-// used again, sessions that live are not.
+// groupAlive reports whether the process group has a running process of this
+// session. The session check excludes a reused group ID: session IDs are not
+// reused while the session exists.
 func groupAlive(group int) bool {
 	if unix.Kill(-group, 0) == unix.ESRCH {
 		return false
@@ -42,11 +42,11 @@ func groupAlive(group int) bool {
 	return false
 }
 
-// killChildren kills the children of this process, and with each of them the
-// process group that it is in. A process that forks and exits all the time has
-// another ID before it can be signalled, but a signal to a group reaches also
-// what is being forked. A child that has died serves as well: until it is
-// reaped, the number of its group is not used again.
+// killChildren kills the children of this process together with their process
+// groups. A process that forks and exits continuously changes its process ID
+// before it can be signalled, but a signal to its group also reaches a process
+// that is being forked. A zombie works too: its group ID is not reused until
+// it is reaped.
 func killChildren() {
 	self, own := os.Getpid(), unix.Getpgrp()
 	session, err := unix.Getsid(0)
@@ -54,7 +54,7 @@ func killChildren() {
 		if p.parent != self {
 			continue
 		}
-		// In a session of others there may be groups of others.
+		// A session that this process does not lead may contain unrelated groups.
 		descendants := err == nil && (p.session != session || session == self)
 		if descendants && p.group > 1 && p.group != own {
 			_ = unix.Kill(-p.group, unix.SIGKILL)
@@ -65,10 +65,9 @@ func killChildren() {
 	}
 }
 
-// processes yields what /proc shows. Without one it yields nothing. A process
-// may be forked after a listing of /proc, by one that ends before it is read:
-// so /proc is listed until a listing has nothing new, as often as is reasonable
-// on a machine that starts processes faster than that.
+// processes yields the processes in /proc, or nothing without /proc. A process
+// can fork another one during a listing and exit before it is read, so /proc
+// is listed repeatedly until a listing has nothing new, but at most 16 times.
 func processes() iter.Seq[process] {
 	const listings = 16
 	return func(yield func(process) bool) {
@@ -81,7 +80,7 @@ func processes() iter.Seq[process] {
 					continue
 				}
 				listed[name] = true
-				if p, ok := lookup(pid); ok && !yield(p) { // else gone meanwhile
+				if p, ok := lookup(pid); ok && !yield(p) { // else it has exited
 					return
 				}
 			}
@@ -105,13 +104,13 @@ func procNames() []string {
 // kernelThread is the kernel's PF_KTHREAD, in the flags of /proc/PID/stat.
 const kernelThread = 0x200000
 
-// lookup returns the process that has the number pid now.
+// lookup returns the process with this process ID.
 func lookup(pid int) (process, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return process{}, false
 	}
-	// The name in parentheses may hold anything, also parentheses.
+	// The name in parentheses may contain any characters, including parentheses.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
 		return process{}, false
@@ -126,9 +125,9 @@ func lookup(pid int) (process, bool) {
 	return p, err == nil
 }
 
-// age is how long the process has run, by a clock that does not jump.
+// age is the time since the process started, on a monotonic clock.
 func (p process) age() time.Duration {
-	const tick = 10 * time.Millisecond // of all that /proc counts, everywhere
+	const tick = 10 * time.Millisecond // the unit of times in /proc, on all systems
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
 		return 0
@@ -136,28 +135,29 @@ func (p process) age() time.Duration {
 	return max(0, time.Duration(now.Nano())-time.Duration(p.start)*tick)
 }
 
-// bootID names this run of the machine: start times count from its beginning.
+// bootID identifies the current boot: start times are relative to it.
 func bootID() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(id))
 }
 
-// hasVariable reports whether the process began with an environment variable that
-// starts with prefix, NAME= or NAME=value, and whether that could be read: some
-// processes hide their environment, and for a moment of each exec it is empty.
+// hasVariable reports whether the initial environment of the process has a
+// variable that starts with prefix (NAME= or NAME=value), and whether it could
+// be read: some processes hide their environment, and during exec it is empty
+// for a moment.
 func hasVariable(pid int, prefix string) (has, read bool) {
-	const most = 8 << 20 // the kernel takes no more
-	environ, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", most)
+	const limit = 8 << 20 // the kernel allows no more
+	environ, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", limit)
 	if err != nil || len(environ) == 0 {
 		return false, false
 	}
 	return bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+prefix)), true
 }
 
-// writes reports whether the process has the output of the run directory open
-// for writing, and whether its open files could be listed. Who only reads the
-// output may be anybody.
-func writes(pid int, dir string) (does, listed bool) {
+// writesOutput reports whether the process has the output of the run directory
+// open for writing, and whether its open files could be listed. Any process
+// may read the output, so readers do not count.
+func writesOutput(pid int, dir string) (does, listed bool) {
 	base := "/proc/" + strconv.Itoa(pid)
 	fds, err := os.ReadDir(base + "/fd")
 	if err != nil {
@@ -184,7 +184,8 @@ func writes(pid int, dir string) (does, listed bool) {
 	return false, true
 }
 
-// writable reads the access mode in a file of /proc/PID/fdinfo.
+// writable reports whether a file of /proc/PID/fdinfo shows a writable access
+// mode.
 func writable(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -4,19 +4,20 @@ package worker
 
 import "golang.org/x/sys/unix"
 
-// becomeReaper has no counterpart here: a descendant that leaves the process
-// group is not found again.
+// becomeReaper does nothing on this system: descendants that leave the process
+// group are not found.
 func becomeReaper() error { return nil }
 
 func groupAlive(group int) bool { return unix.Kill(-group, 0) == nil }
 
-// killChildren kills nothing here: the only child is the agent, which got its
-// signals with its group.
+// killChildren does nothing on this system: the only child is the agent, which
+// is signalled with its group.
 func killChildren() {}
 
-// Start times are absolute here, so they need no boot ID.
+// Start times are absolute on this system.
 func bootID() string { return "" }
 
-// Neither the environment nor the open files of others can be asked for here.
-func hasVariable(int, string) (has, read bool) { return false, true }
-func writes(int, string) (does, listed bool)   { return false, true }
+// Environments and open files of other processes cannot be read on this
+// system.
+func hasVariable(int, string) (has, read bool)     { return false, true }
+func writesOutput(int, string) (does, listed bool) { return false, true }

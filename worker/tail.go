@@ -19,17 +19,17 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// TailSpec says what to tail.
+// TailSpec configures Tail.
 type TailSpec struct {
-	Paths  []string // JSONL files that others write
-	Agent  string   // agent kind of what they hold
+	Paths  []string // JSONL files of other programs
+	Agent  string   // agent kind of their content
 	Labels map[string]string
 	Once   bool // import the files: read each to its end, end its run, and return
-	Again  bool // with Once: also those that were imported and have not changed
+	Again  bool // with Once: also import unchanged files that were imported before
 
-	// Began is called with the run of each file that is begun or resumed,
-	// Skipped with the last run of each file that Once leaves out. They are
-	// called from several goroutines, and may be nil.
+	// Began is called with the run of each file that is started or resumed, Skipped
+	// with the last run of each file that Once skips. They are called from several
+	// goroutines, and may be nil.
 	Began, Skipped func(run, path string)
 
 	// Waiting is called at most once, with the first file that Once waits for
@@ -37,44 +37,40 @@ type TailSpec struct {
 	Waiting func(path string)
 }
 
-// ErrTooMany reports more files to follow than there are descriptors for.
+// ErrTooMany reports that there are too few file descriptors to follow the
+// files.
 var ErrTooMany = errors.New("too many files to follow")
 
-// A file that is followed takes three descriptors; spare are those for all else.
+// A followed file uses three descriptors; spare is the number reserved for
+// everything else.
 const (
 	perFile = 3
 	spare   = 256
 )
 
-// tailPause is how often Tail looks for a file that is not there, and how long
-// a file that was renamed or removed must be silent to be at its end.
+// tailPause is the polling interval for a missing file, and how long a renamed
+// or removed file must be unchanged until it counts as ended.
 const tailPause = time.Second
 
-// Tail reads files that others write, in place; each file is a run. A file
-// that is renamed or removed is read to its end, which ends its run; the next
-// file at the path is a new run, and so is one whose content was replaced.
-// A run goes on when the tailing process is started again.
+// Tail reads files that other programs write, in place; each file is a run. A
+// file that is renamed or removed is read to its end, which ends its run. The
+// next file at the path is a new run, and so is a file whose content was
+// replaced. The run of a file resumes when the tailing process restarts.
 //
-// With Once a file that was imported before and has not changed is skipped,
-// and of one that has grown the lines that were added are another run. The
-// error names each path that could not be read, or that is followed, which is
-// an [ErrFollowed]. Otherwise Tail
-// waits for files to appear and returns nil when ctx ends; the runs stay open.
+// With Once, a file that was imported before and has not changed is skipped.
+// If it has grown, the added lines become another run. The error names each
+// path that could not be read, or that another process follows
+// ([ErrFollowed]).
+//
+// Without Once, Tail waits for files to appear, and returns nil when ctx ends;
+// the runs stay open.
 func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 	if err := errors.Join(runs.CheckAgent(spec.Agent), runs.CheckLabels(spec.Labels)); err != nil {
 		return fmt.Errorf("tail: %w", err)
 	}
-	var paths []string
-	seen := make(map[string]bool)
-	for _, path := range spec.Paths {
-		path, err := filepath.Abs(path)
-		if err != nil {
-			return fmt.Errorf("tail: %w", err)
-		}
-		if !seen[path] {
-			seen[path] = true
-			paths = append(paths, path)
-		}
+	paths, err := absolutePaths(spec.Paths)
+	if err != nil {
+		return fmt.Errorf("tail: %w", err)
 	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -100,10 +96,13 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 			}
 		}
 		follow = func(ctx context.Context, path string) error {
-			return (&importing{w: w, spec: spec, path: path, open: open[path], ledger: index, anew: spec.Again, waiting: waiting}).run(ctx)
+			return (&importing{
+				w: w, spec: spec, path: path, open: open[path], ledger: index, force: spec.Again, waiting: waiting,
+			}).run(ctx)
 		}
 	} else if need := uint64(perFile*slots + spare); slots > 1 && need > descriptors {
-		return fmt.Errorf("tail: %w: %d files need %d file descriptors, the limit is %d (ulimit -n)", ErrTooMany, slots, need, descriptors)
+		return fmt.Errorf("tail: %w: %d files need %d file descriptors, the limit is %d (ulimit -n)",
+			ErrTooMany, slots, need, descriptors)
 	}
 
 	var all errgroup.Group
@@ -124,13 +123,29 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 	return errors.Join(errs...)
 }
 
-// tailedBefore finds the run directories of files that were tailed before and
-// not to their end.
+// absolutePaths returns the absolute paths without duplicates.
+func absolutePaths(paths []string) (all []string, err error) {
+	seen := make(map[string]bool)
+	for _, path := range paths {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[path] {
+			seen[path] = true
+			all = append(all, path)
+		}
+	}
+	return all, nil
+}
+
+// tailedBefore returns the run directories of tailed files that have not
+// ended, by path.
 func (w *Worker) tailedBefore() map[string][]string {
 	open := make(map[string][]string)
-	names, left, _ := runDirs(w.cfg.Root) // Create reports a root that cannot be used
+	names, left, _ := runDirs(w.cfg.Root) // Create reports an unusable root
 	for _, name := range left {
-		w.clear(filepath.Join(w.cfg.Root, name))
+		w.removeLeftover(filepath.Join(w.cfg.Root, name))
 	}
 	for _, name := range names {
 		dir := filepath.Join(w.cfg.Root, name)
@@ -141,14 +156,14 @@ func (w *Worker) tailedBefore() map[string][]string {
 	return open
 }
 
-// tailedPath is one path that is tailed: one run after the other.
+// tailedPath is a tailed path and its runs, one after the other.
 type tailedPath struct {
-	w    *Worker
-	spec TailSpec
-	path string
-	open []string // run directories to go on with, oldest first
-	last *File    // whose run was ended by somebody: left alone while it is there
-	said bool     // that the file is not there
+	w      *Worker
+	spec   TailSpec
+	path   string
+	open   []string // run directories to resume, oldest first
+	last   *File    // its run was ended by another writer: ignored until it is replaced
+	logged bool     // the missing file
 }
 
 func (t *tailedPath) tail(ctx context.Context) error {
@@ -171,7 +186,7 @@ func (t *tailedPath) tail(ctx context.Context) error {
 	}
 }
 
-// one carries one run of the path to its end.
+// one drives one run of the path to its end.
 func (t *tailedPath) one(ctx context.Context) error {
 	d, err := t.next(ctx)
 	if err != nil {
@@ -193,11 +208,11 @@ func (t *tailedPath) one(ctx context.Context) error {
 	return nil
 }
 
-// next returns the directory to go on with: one from before, else that of a
-// new run once there is a file.
+// next returns the directory of a run to resume, or of a new run when there is
+// a file.
 func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 	for len(t.open) > 0 {
-		d, err := openSoon(ctx, t.open[0])
+		d, err := openRetrying(ctx, t.open[0])
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -220,20 +235,20 @@ func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 	})
 }
 
-// appear waits until there is a file to read.
+// appear waits for a file at the path.
 func (t *tailedPath) appear(ctx context.Context) (File, error) {
-	watch := t.w.files.watch(t.path) // blind when the directory is missing too
+	watch := t.w.files.watch(t.path) // fails if the directory is missing too
 	defer watch.close()
 	tick := time.NewTicker(tailPause)
 	defer tick.Stop()
 	for {
 		file, err := readableFile(t.path)
 		if err == nil && (t.last == nil || *t.last != file) {
-			t.said, t.last = false, nil
+			t.logged, t.last = false, nil
 			return file, nil
 		}
-		if err != nil && !t.said {
-			t.said = true
+		if err != nil && !t.logged {
+			t.logged = true
 			t.w.log.Warn("wait for file", zap.String("path", t.path), zap.Error(err))
 		}
 		select {
@@ -245,8 +260,8 @@ func (t *tailedPath) appear(ctx context.Context) (File, error) {
 	}
 }
 
-// readableFile returns the identity of the regular file at path, which this
-// process may read.
+// readableFile returns the identity of the regular file at path, if this
+// process can read it.
 func readableFile(path string) (File, error) {
 	f, file, _, err := openRegular(path)
 	if err != nil {
@@ -255,9 +270,10 @@ func readableFile(path string) (File, error) {
 	return file, f.Close()
 }
 
-// openRegular opens the regular file at path, and tells its identity and size.
+// openRegular opens the regular file at path, and returns its identity and
+// size.
 func openRegular(path string) (*os.File, File, int64, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would not let us go on
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // O_NONBLOCK: opening a FIFO must not block
 	if err != nil {
 		return nil, File{}, 0, err
 	}
@@ -271,8 +287,8 @@ func openRegular(path string) (*os.File, File, int64, error) {
 	return f, fileOf(path, info), info.Size(), nil
 }
 
-// openSoon opens a run directory, over an Adopt that only looks at it.
-func openSoon(ctx context.Context, path string) (*Dir, error) {
+// openRetrying opens a run directory, and retries while Adopt checks it.
+func openRetrying(ctx context.Context, path string) (*Dir, error) {
 	const tries, pause = 20, 50 * time.Millisecond
 	for range tries - 1 {
 		d, err := Open(path)
@@ -286,12 +302,12 @@ func openSoon(ctx context.Context, path string) (*Dir, error) {
 	return Open(path)
 }
 
-// tailed is a file that somebody else writes.
+// tailed is a file that another program writes.
 type tailed struct {
 	out     *stream
 	once    bool
 	stopped bool
-	gone    time.Time // since when the path names another file, or none
+	gone    time.Time // since when path names another file or none
 }
 
 func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
@@ -302,11 +318,11 @@ func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
 	if t.out.f == nil {
 		return nil, nil
 	}
-	there, err := sameFile(t.out.f, t.out.path)
+	current, err := sameFile(t.out.f, t.out.path)
 	switch {
 	case err != nil:
 		return nil, err
-	case there:
+	case current:
 		t.gone = time.Time{}
 	case t.gone.IsZero():
 		t.gone = now
@@ -318,14 +334,14 @@ func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
 
 func (t *tailed) stop() { t.stopped = true }
 
-func (t *tailed) next() time.Duration {
+func (t *tailed) pollInterval() time.Duration {
 	switch {
 	case !t.gone.IsZero():
 		return tailPause / 10
-	case time.Since(t.out.grown) > time.Minute: // there may be thousands; what happens now is told by the watch
+	case time.Since(t.out.grown) > time.Minute: // there may be thousands; notifications report changes sooner
 		return 5 * time.Second
 	}
 	return time.Second
 }
 
-func (t *tailed) lasting() bool { return false }
+func (t *tailed) outlivesStop() bool { return false }

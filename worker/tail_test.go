@@ -17,8 +17,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// tail follows paths in the background and returns how to stop it.
-func (l *lab) tail(paths ...string) (stop func()) {
+// tail follows paths in the background and returns a function that stops it.
+func (l *fixture) tail(paths ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- l.w.Tail(ctx, TailSpec{Paths: paths, Agent: "codex"}) }()
@@ -37,8 +37,8 @@ func (l *lab) tail(paths ...string) (stop func()) {
 	return stop
 }
 
-// runIDs lists the runs that have a log, in the order of their start.
-func (l *lab) runIDs() (ids []string) {
+// runIDs returns the runs with a log, in the order of their start.
+func (l *fixture) runIDs() (ids []string) {
 	entries, err := os.ReadDir(l.logs.dir)
 	if err != nil {
 		l.t.Fatal(err)
@@ -50,8 +50,8 @@ func (l *lab) runIDs() (ids []string) {
 	return ids
 }
 
-// story tells what the runs hold: their output, and how they ended.
-func (l *lab) story() string {
+// summary returns the output and the exit of all runs.
+func (l *fixture) summary() string {
 	var all []string
 	for _, id := range l.runIDs() {
 		one := l.output(id)
@@ -63,40 +63,40 @@ func (l *lab) story() string {
 	return strings.Join(all, "|")
 }
 
-func (l *lab) awaitStory(want string) {
+func (l *fixture) awaitSummary(want string) {
 	l.t.Helper()
 	defer func() {
 		if l.t.Failed() {
-			l.t.Logf("story %q", l.story())
+			l.t.Logf("summary %q", l.summary())
 		}
 	}()
-	waitFor(l.t, fmt.Sprintf("story %q", want), func() bool { return l.story() == want })
+	waitFor(l.t, fmt.Sprintf("summary %q", want), func() bool { return l.summary() == want })
 }
 
 func TestTailFollowsAFile(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "säge ✓ 日本.jsonl")
 	write(t, path, "one\n")
 	l.tail(path, path)
-	l.awaitStory("one\n")
+	l.awaitSummary("one\n")
 	write(t, path, "two\nthr")
-	l.awaitStory("one\ntwo\n")
+	l.awaitSummary("one\ntwo\n")
 	write(t, path, "ee\n")
-	l.awaitStory("one\ntwo\nthree\n")
+	l.awaitSummary("one\ntwo\nthree\n")
 }
 
 func TestTailWaitsForAFile(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "later")
 	l.tail(filepath.Join(dir, "f"))
-	waitFor(t, "the remark", func() bool { return l.has("wait for file") })
+	waitFor(t, "the log message", func() bool { return l.has("wait for file") })
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "f"), "one\n")
-	l.awaitStory("one\n")
+	l.awaitSummary("one\n")
 }
 
 func TestReplacedFileIsANewRun(t *testing.T) {
@@ -110,7 +110,7 @@ func TestReplacedFileIsANewRun(t *testing.T) {
 			if err := os.Rename(path, path+".1"); err != nil {
 				t.Fatal(err)
 			}
-			write(t, path+".1", "late\n") // its writer has it still open
+			write(t, path+".1", "late\n") // its writer still has it open
 			write(t, path, "new\n")
 		}, "one\nlate\n[eof]|new\n"},
 		{"removed", func(t *testing.T, path string) {
@@ -138,30 +138,30 @@ func TestReplacedFileIsANewRun(t *testing.T) {
 		}, "one\n[eof]|new and longer\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			path := filepath.Join(t.TempDir(), "f")
 			write(t, path, "one\n")
 			l.tail(path)
-			l.awaitStory("one\n")
+			l.awaitSummary("one\n")
 			test.do(t, path)
-			l.awaitStory(test.want)
+			l.awaitSummary(test.want)
 		})
 		t.Run(test.name+" while nobody tails", func(t *testing.T) {
-			l := newLab(t)
+			l := newFixture(t)
 			path := filepath.Join(t.TempDir(), "f")
 			write(t, path, "one\n")
 			stop := l.tail(path)
-			l.awaitStory("one\n")
+			l.awaitSummary("one\n")
 			stop()
 			test.do(t, path)
 			l.tail(path)
-			// What was written elsewhere meanwhile cannot be found any more.
-			l.awaitStory(strings.Replace(test.want, "late\n", "", 1))
+			// Lines that were written to another path meanwhile cannot be found.
+			l.awaitSummary(strings.Replace(test.want, "late\n", "", 1))
 		})
 	}
 }
 
-func TestRemovedFileIsReadWhileItsWriterGoesOn(t *testing.T) {
+func TestRemovedFileIsReadWhileItsWriterContinues(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
@@ -190,43 +190,43 @@ func TestRemovedFileIsReadWhileItsWriterGoesOn(t *testing.T) {
 
 func TestRemovedFileEndsItsRun(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\ntw")
 	l.tail(path)
-	l.awaitStory("one\n")
+	l.awaitSummary("one\n")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	l.awaitStory("one\ntw[eof]")
+	l.awaitSummary("one\ntw[eof]")
 	waitFor(t, "the directory", l.empty)
 }
 
-func TestTailGoesOnAfterARestart(t *testing.T) {
+func TestTailResumesAfterARestart(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	stop := l.tail(path)
-	l.awaitStory("one\n")
+	l.awaitSummary("one\n")
 	stop()
 	write(t, path, "two\n")
 	stop = l.tail(path)
-	l.awaitStory("one\ntwo\n")
+	l.awaitSummary("one\ntwo\n")
 	stop()
 
 	killed := l.process(nil, nil, "tail", path)
 	write(t, path, "three\n")
-	l.awaitStory("one\ntwo\nthree\n")
+	l.awaitSummary("one\ntwo\nthree\n")
 	kill(killed)
 	write(t, path, "four\n")
 	l.tail(path)
-	l.awaitStory("one\ntwo\nthree\nfour\n")
+	l.awaitSummary("one\ntwo\nthree\nfour\n")
 }
 
 func TestTailOnceReadsToTheEnd(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	long := strings.Repeat("x", 3*runs.MaxChunk)
 	write(t, filepath.Join(dir, "a"), "one\ntwo\n"+long)
@@ -254,7 +254,7 @@ func TestTailOnceReadsToTheEnd(t *testing.T) {
 
 func TestTailOnceNamesWhatItCannotRead(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "good"), "one\n")
 	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
@@ -270,18 +270,18 @@ func TestTailOnceNamesWhatItCannotRead(t *testing.T) {
 			t.Errorf("error about %s: %v", path, err)
 		}
 	}
-	if l.story() != "one\n[eof]" {
-		t.Errorf("story %q", l.story())
+	if l.summary() != "one\n[eof]" {
+		t.Errorf("summary %q", l.summary())
 	}
 }
 
-func TestCancelledFileIsLeftAloneUntilItIsReplaced(t *testing.T) {
+func TestCancelledFileIsIgnoredUntilItIsReplaced(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "one\n")
 	l.tail(path)
-	l.awaitStory("one\n")
+	l.awaitSummary("one\n")
 	r, ok := l.w.Lookup(l.runIDs()[0])
 	if !ok {
 		t.Fatal("the run is not driven")
@@ -289,17 +289,17 @@ func TestCancelledFileIsLeftAloneUntilItIsReplaced(t *testing.T) {
 	if err := r.Cancel(t.Context(), "enough"); err != nil {
 		t.Fatal(err)
 	}
-	l.awaitStory("one\n[cancelled]")
+	l.awaitSummary("one\n[cancelled]")
 	write(t, path, "two\n")
 	write(t, path+".new", "three\n")
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
-	l.awaitStory("one\n[cancelled]|three\n")
+	l.awaitSummary("one\n[cancelled]|three\n")
 }
 
 func TestTailIsCheapForManyIdleFiles(t *testing.T) {
-	l := newLab(t)
+	l := newFixture(t)
 	const files = 1000
 	dir := t.TempDir()
 	var paths []string
@@ -310,15 +310,15 @@ func TestTailIsCheapForManyIdleFiles(t *testing.T) {
 	}
 	l.tail(paths...)
 	waitFor(t, "all of them", func() bool {
-		return len(l.runIDs()) == files && !strings.Contains("|"+l.story()+"|", "||")
+		return len(l.runIDs()) == files && !strings.Contains("|"+l.summary()+"|", "||")
 	})
 	before := cpu(t)
-	<-time.After(2 * time.Second) // the stretch of time that is measured
+	<-time.After(2 * time.Second) // the measured interval
 	if used := cpu(t) - before; used > time.Second {
 		t.Errorf("%d idle files took %v of 2 s", files, used)
 	}
 	write(t, paths[77], "two\n")
-	waitFor(t, "the one that grows", func() bool { return strings.Contains(l.story(), "one\ntwo\n") })
+	waitFor(t, "the one that grows", func() bool { return strings.Contains(l.summary(), "one\ntwo\n") })
 }
 
 func cpu(t *testing.T) time.Duration {

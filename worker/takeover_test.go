@@ -15,14 +15,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
-// tells has a script tell who it is: its shim in the file shim, itself in agent.
-const tells = "echo $PPID > shim; echo $$ > agent; "
+// recordPIDs is the beginning of a script that writes the process IDs of its shim
+// and its own to the files shim and agent.
+const recordPIDs = "echo $PPID > shim; echo $$ > agent; "
 
-// number reads a process ID that a script wrote, once it is there.
-func number(t *testing.T, path string) (pid int) {
+// number reads a process ID that a script writes.
+func readPID(t *testing.T, path string) (pid int) {
 	t.Helper()
 	waitFor(t, filepath.Base(path), func() bool {
 		text := contents(t, path)
@@ -32,27 +34,28 @@ func number(t *testing.T, path string) (pid int) {
 	return pid
 }
 
-// killShim kills the shim that started the agent, and waits until it is gone.
+// killShim kills the shim that started the agent, and waits until it has
+// ended.
 func killShim(t *testing.T, dir string) {
 	t.Helper()
-	pid := number(t, filepath.Join(dir, "shim"))
+	pid := readPID(t, filepath.Join(dir, "shim"))
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the shim's end", func() bool { p, ok := lookup(pid); return !ok || p.dead })
 }
 
-// takenOver waits until another shim has the run.
-func (l *lab) takenOver(run string) {
+// takenOver waits until another shim supervises the run.
+func (l *fixture) takenOver(run string) {
 	l.t.Helper()
 	waitFor(l.t, "another shim", func() bool {
-		busy, err := held(filepath.Join(l.root, run, shimFile))
+		busy, err := filelock.Held(filepath.Join(l.root, run, shimFile))
 		return busy && err == nil
 	})
 }
 
-// ends ends a process when the test does, whatever the test found.
-func ends(t *testing.T, path string) {
+// ends kills a process at the end of the test.
+func killAtEnd(t *testing.T, path string) {
 	t.Cleanup(func() {
 		if pid, err := strconv.Atoi(strings.TrimSpace(contents(t, path))); err == nil {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -60,30 +63,33 @@ func ends(t *testing.T, path string) {
 	})
 }
 
-func TestAgentWhoseShimDiedIsHeldToItsLimits(t *testing.T) {
+func TestLimitsApplyToAnAgentWhoseShimDied(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		script string
 		limits Limits
 		want   runs.Reason
-		output string // its end
+		output string // end of the output
 	}{
 		{"idle", "sleep 60", Limits{Idle: 400 * time.Millisecond}, runs.ReasonIdle, "one\n"},
 		{"hard", "while :; do echo one; sleep 0.05; done", Limits{Hard: 2 * time.Second}, runs.ReasonHard, "one\n"},
-		{"spool", "while :; do echo one two three; sleep 0.01; done", Limits{Spool: 3000}, runs.ReasonSpool, "one two three\n"},
-		{"TERM is handled", "trap 'echo bye; exit 7' TERM; while :; do sleep 0.01; done", Limits{Idle: 400 * time.Millisecond}, runs.ReasonIdle, "bye\n"},
-		{"TERM is ignored", "trap '' TERM; while :; do sleep 0.01; done", Limits{Idle: 400 * time.Millisecond, Grace: 200 * time.Millisecond}, runs.ReasonIdle, "one\n"},
+		{"spool", "while :; do echo one two three; sleep 0.01; done", Limits{Spool: 3000}, runs.ReasonSpool,
+			"one two three\n"},
+		{"TERM is handled", "trap 'echo bye; exit 7' TERM; while :; do sleep 0.01; done",
+			Limits{Idle: 400 * time.Millisecond}, runs.ReasonIdle, "bye\n"},
+		{"TERM is ignored", "trap '' TERM; while :; do sleep 0.01; done",
+			Limits{Idle: 400 * time.Millisecond, Grace: 200 * time.Millisecond}, runs.ReasonIdle, "one\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			spec := shell("r", tells+"echo one; "+test.script)
+			l := newFixture(t)
+			spec := shell("r", recordPIDs+"echo one; "+test.script)
 			spec.Dir, spec.Limits = t.TempDir(), test.limits
-			ends(t, filepath.Join(spec.Dir, "agent"))
+			killAtEnd(t, filepath.Join(spec.Dir, "agent"))
 			_, done := l.begun(spec, "one")
 			killShim(t, spec.Dir)
-			// Nobody saw how it ended, but for why.
+			// The exit status is unknown, but not the reason.
 			if res := <-done; res.err != nil || !sameExit(res.Exit, runs.Exit{Reason: test.want}) {
 				t.Errorf("exit %s, error %v; want the reason %s alone", runs.Encode(res.Exit), res.err, test.want)
 			}
@@ -95,14 +101,14 @@ func TestAgentWhoseShimDiedIsHeldToItsLimits(t *testing.T) {
 	}
 }
 
-// The agent has children in its group, in its session, and far away, and the
-// shim may be killed before it could say which process the agent is.
+// The agent has children in its group, in its session, and in other sessions.
+// The shim may be killed before it recorded the agent.
 func TestCancelEndsAllOfARunWhoseShimDied(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		left func(lines []string) string // of the file started
-		far  bool                        // also the one that only the mark tells
+		left func(lines []string) string // lines of the started file
+		far  bool                        // also the child that only the mark identifies
 	}{
 		{"all is recorded", func(lines []string) string { return strings.Join(lines, "") }, true},
 		{"the agent is not recorded", func(lines []string) string { return lines[0] }, true},
@@ -111,9 +117,9 @@ func TestCancelEndsAllOfARunWhoseShimDied(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newFixture(t)
 			dir := t.TempDir()
-			spec := shell("r", tells+`trap "" TERM
+			spec := shell("r", recordPIDs+`trap "" TERM
 sh -c 'echo $$ > child; while :; do echo child; sleep 0.02; done' &
 setsid sh -c 'echo $$ > daemon; exec sleep 60' &
 (setsid sh -c 'echo $$ > far; exec sleep 60' </dev/null >/dev/null 2>&1 &)
@@ -122,7 +128,7 @@ echo ready; while :; do echo agent; sleep 0.02; done`)
 			spec.Dir, spec.Limits.Grace = dir, 200*time.Millisecond
 			all := []string{"agent", "child", "daemon", "far"}
 			for _, name := range all {
-				ends(t, filepath.Join(dir, name))
+				killAtEnd(t, filepath.Join(dir, name))
 			}
 			r, done := l.begun(spec, "ready")
 			started := filepath.Join(l.root, "r", startedFile)
@@ -150,14 +156,14 @@ echo ready; while :; do echo agent; sleep 0.02; done`)
 	}
 }
 
-// One that no limit ends, and nobody cancels, goes on to its end. Its code
-// nobody saw.
+// Without a limit or a cancel the agent runs to its end. Its exit code is
+// unknown.
 func TestAgentOutlivesItsShim(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	spec := shell("r", tells+"echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
+	l := newFixture(t)
+	spec := shell("r", recordPIDs+"echo one; while ! [ -e go ]; do sleep 0.01; done; echo two")
 	spec.Dir = t.TempDir()
-	spec.Limits.Linger = 100 * time.Millisecond // for who stays behind, not for an agent in silence
+	spec.Limits.Linger = 100 * time.Millisecond // applies to processes that are left, not to a silent agent
 	_, done := l.begun(spec, "one")
 	killShim(t, spec.Dir)
 	waitFor(t, "the loss to be noticed", func() bool { return l.has("shim is gone") })
@@ -168,22 +174,22 @@ func TestAgentOutlivesItsShim(t *testing.T) {
 	}
 }
 
-// Shims and workers are killed, one after the other, and a worker starts again
-// while an agent that ignores SIGTERM is being ended.
+// Shims and workers are killed alternately, and a worker restarts while an
+// agent that ignores SIGTERM is being ended.
 func TestTakeoverSurvivesKills(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
-	spec := shell("r", tells+`trap "touch asked" TERM; echo ready; while :; do echo line; sleep 0.02; done`)
+	spec := shell("r", recordPIDs+`trap "touch asked" TERM; echo ready; while :; do echo line; sleep 0.02; done`)
 	spec.Dir, spec.Limits.Grace = dir, 500*time.Millisecond
-	ends(t, filepath.Join(dir, "agent"))
+	killAtEnd(t, filepath.Join(dir, "agent"))
 	l.create(spec).Close()
 	worker := l.process(nil, nil, "adopt")
 	l.await("r", "ready")
 	killShim(t, dir)
 	for range 2 {
 		l.takenOver("r")
-		next := theShim(t, filepath.Join(l.root, "r"))
+		next := shimOf(t, filepath.Join(l.root, "r"))
 		kill(worker)
 		worker = l.process(nil, nil, "adopt")
 		_ = unix.Kill(next, unix.SIGKILL)
@@ -201,8 +207,9 @@ func TestTakeoverSurvivesKills(t *testing.T) {
 	waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(dir, "agent")) })
 }
 
-// theShim returns the process that supervises the run directory.
-func theShim(t *testing.T, dir string) (pid int) {
+// shimOf returns the process ID of the shim that supervises the run
+// directory.
+func shimOf(t *testing.T, dir string) (pid int) {
 	t.Helper()
 	waitFor(t, "the shim's process", func() bool {
 		for p := range processes() {
@@ -216,15 +223,17 @@ func theShim(t *testing.T, dir string) (pid int) {
 	return pid
 }
 
-// The agent has ended, and that is known; its shim is killed while it waits
-// for a child that does not fall silent.
+// The agent has ended, which is recorded. Its shim is killed while it waits
+// for a child that keeps writing.
 func TestCancelEndsWhatAnAgentLeftBehindWithoutItsShim(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
-	spec := shell("r", tells+`(trap "" TERM; echo $$ >/dev/null; sh -c 'echo $$ > child; while :; do echo child; sleep 0.02; done') & while ! [ -s child ]; do sleep 0.01; done; echo ready; exit 4`)
+	spec := shell("r", recordPIDs+`(trap "" TERM; echo $$ >/dev/null; `+
+		`sh -c 'echo $$ > child; while :; do echo child; sleep 0.02; done') & `+
+		`while ! [ -s child ]; do sleep 0.01; done; echo ready; exit 4`)
 	spec.Dir, spec.Limits.Grace = dir, 200*time.Millisecond
-	ends(t, filepath.Join(dir, "child"))
+	killAtEnd(t, filepath.Join(dir, "child"))
 	r, done := l.begun(spec, "ready")
 	waitFor(t, "the agent's end", func() bool { return exists(filepath.Join(l.root, "r", exitFile)) })
 	killShim(t, dir)
@@ -237,17 +246,17 @@ func TestCancelEndsWhatAnAgentLeftBehindWithoutItsShim(t *testing.T) {
 	waitFor(t, "the child's end", func() bool { return gone(t, filepath.Join(dir, "child")) })
 }
 
-// The numbers that were recorded are a stranger's by now: of a process, of its
-// group, of its session. Nothing of it is signalled.
-func TestProcessIDsThatWereUsedAgainAreNotSignalled(t *testing.T) {
+// The recorded IDs are reused by an unrelated process, process group and
+// session. None of its processes is signalled.
+func TestReusedProcessIDsAreNotSignalled(t *testing.T) {
 	t.Parallel()
-	stranger := exec.Command("/bin/sh", "-c", "sleep 60 & wait")
-	stranger.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := stranger.Start(); err != nil {
+	unrelated := exec.Command("/bin/sh", "-c", "sleep 60 & wait")
+	unrelated.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := unrelated.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.Kill(-stranger.Process.Pid, unix.SIGKILL); _ = stranger.Wait() })
-	p, ok := lookup(stranger.Process.Pid)
+	t.Cleanup(func() { _ = unix.Kill(-unrelated.Process.Pid, unix.SIGKILL); _ = unrelated.Wait() })
+	p, ok := lookup(unrelated.Process.Pid)
 	if !ok {
 		t.Fatal("no such process")
 	}
@@ -260,7 +269,7 @@ func TestProcessIDsThatWereUsedAgainAreNotSignalled(t *testing.T) {
 			if found := (&members{id: id, dir: t.TempDir()}).find(); len(found) != 0 {
 				t.Errorf("found %+v", found)
 			}
-			l := newLab(t)
+			l := newFixture(t)
 			d := l.create(shell("r", "echo ran"))
 			write(t, filepath.Join(d.Path(), startedFile), string(runs.Encode(id))+"\n")
 			r := l.w.Run(d)
@@ -270,22 +279,22 @@ func TestProcessIDsThatWereUsedAgainAreNotSignalled(t *testing.T) {
 			}
 			for _, now := range []int{p.pid, -p.pid} {
 				if err := unix.Kill(now, 0); err != nil {
-					t.Errorf("the stranger %d is gone: %v", now, err)
+					t.Errorf("the unrelated process %d is gone: %v", now, err)
 				}
 			}
 			if q, ok := lookup(p.pid); !ok || q.dead {
-				t.Error("the stranger has ended")
+				t.Error("the unrelated process has ended")
 			}
 		})
 	}
-	p.start-- // as if the number had been used again since it was found
+	p.start-- // as if the process ID had been reused since the search
 	p.signal(unix.SIGKILL)
 	if q, ok := lookup(p.pid); !ok || q.dead {
-		t.Error("the stranger has ended")
+		t.Error("the unrelated process has ended")
 	}
 }
 
-// Who reads the output of a run is not one of its processes.
+// A process that reads the output of a run is not a member.
 func TestReaderOfTheOutputIsNoMember(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -313,9 +322,9 @@ func TestReaderOfTheOutputIsNoMember(t *testing.T) {
 	}
 }
 
-// Environments and open files may be large, and there may be many processes, so
-// those of a stranger are read once: what it gets later is no evidence.
-func TestStrangersAreLookedAtOnce(t *testing.T) {
+// Environments and open files can be large, and there can be many processes,
+// so those of an unrelated process are read only once.
+func TestUnrelatedProcessesAreReadOnce(t *testing.T) {
 	t.Parallel()
 	dir, mark := t.TempDir(), rand.Text()
 	write(t, filepath.Join(dir, outFile), "")
@@ -336,7 +345,7 @@ func TestStrangersAreLookedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { kill(other) })
-		if _, err := out.Read(make([]byte, 1)); err != nil { // its exec is over
+		if _, err := out.Read(make([]byte, 1)); err != nil { // its exec is complete
 			t.Fatal(err)
 		}
 		finds := func(m *members) bool {
@@ -344,7 +353,7 @@ func TestStrangersAreLookedAtOnce(t *testing.T) {
 		}
 		m := &members{id: identity{Mark: mark, Boot: bootID()}, dir: dir}
 		if finds(m) {
-			t.Errorf("%s: a stranger is a member", name)
+			t.Errorf("%s: an unrelated process is a member", name)
 		}
 		if _, err := in.Write([]byte("\n")); err != nil {
 			t.Fatal(err)
@@ -360,24 +369,24 @@ func TestStrangersAreLookedAtOnce(t *testing.T) {
 			t.Errorf("%s: read of a process that is older than the agent", name)
 		}
 		kill(other)
-		if m.find(); m.strangers[p.pid] == p.start {
+		if m.find(); m.unrelated[p.pid] == p.start {
 			t.Errorf("%s: kept after its end", name)
 		}
 	}
 }
 
-// There is always something left to send, so the worker must not wait for a
-// pause before it looks after the shim.
+// There is always output left to send, so the worker must not wait for a pause
+// before it checks the shim.
 func TestTakeoverNeedsNoPauseOfTheOutput(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
 		time.Sleep(200 * time.Millisecond) // a slow log
 		return e
 	}
-	spec := shell("r", tells+"while :; do echo line; sleep 0.01; done")
+	spec := shell("r", recordPIDs+"while :; do echo line; sleep 0.01; done")
 	spec.Dir = t.TempDir()
-	ends(t, filepath.Join(spec.Dir, "agent"))
+	killAtEnd(t, filepath.Join(spec.Dir, "agent"))
 	r, done := l.begun(spec, "line")
 	killShim(t, spec.Dir)
 	l.takenOver("r")

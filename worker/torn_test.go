@@ -15,13 +15,15 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Each file of a run directory, missing, empty or cut in half, while the agent
-// has not begun and after it has ended: the run comes to one end, or is set
-// aside for a person to look at. Nothing is told twice, no agent is started
-// twice, and the run beside it is not disturbed.
-func TestHalfWrittenDirectoryHurtsNobody(t *testing.T) {
+// Each file of a run directory is missing, empty or cut in half, before the
+// agent has started and after it has ended: the run gets one exit, or is
+// quarantined. No output is duplicated, no agent is started twice, and another
+// run is not affected.
+func TestTornRunDirectoryAffectsNoOtherRun(t *testing.T) {
 	t.Parallel()
-	files := []string{ownerFile, specFile, markFile, shimFile, shimLogFile, startedFile, outFile, errFile, exitFile, ctlFile}
+	files := []string{
+		ownerFile, specFile, markFile, shimFile, shimLogFile, startedFile, outFile, errFile, exitFile, ctlFile,
+	}
 	damages := map[string]func(path string, size int64) error{
 		"missing": func(path string, _ int64) error { return os.Remove(path) },
 		"empty":   func(path string, _ int64) error { return os.Truncate(path, 0) },
@@ -32,7 +34,7 @@ func TestHalfWrittenDirectoryHurtsNobody(t *testing.T) {
 			for name, damage := range damages {
 				t.Run(fmt.Sprintf("%s %s, ended %v", file, name, ended), func(t *testing.T) {
 					t.Parallel()
-					l := newLab(t)
+					l := newFixture(t)
 					ran := filepath.Join(t.TempDir(), "ran")
 					d := l.create(shell("r", "echo one >> "+ran+"; echo one; echo two; exit 4"))
 					d.mark.Begun, d.mark.As = true, "here"
@@ -41,14 +43,17 @@ func TestHalfWrittenDirectoryHurtsNobody(t *testing.T) {
 					}
 					l.foreign("r", runs.Started, runs.Start{Worker: "here"})
 					if ended {
-						for name, text := range map[string]string{shimFile: "", shimLogFile: "a word", startedFile: "", outFile: "one\ntwo\n", errFile: "oh", exitFile: `{"reason":"exited","code":4}`} {
+						for name, text := range map[string]string{
+							shimFile: "", shimLogFile: "a word", startedFile: "", outFile: "one\ntwo\n", errFile: "oh",
+							exitFile: `{"reason":"exited","code":4}`,
+						} {
 							write(t, filepath.Join(d.Path(), name), text)
 						}
 					}
 					path := filepath.Join(d.Path(), file)
 					info, err := os.Lstat(path)
 					if errors.Is(err, fs.ErrNotExist) {
-						return // not there yet
+						return // does not exist yet
 					}
 					if err == nil && (name == "missing" || info.Mode().IsRegular()) {
 						err = damage(path, info.Size())
@@ -56,14 +61,14 @@ func TestHalfWrittenDirectoryHurtsNobody(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					l.create(shell("beside", "echo fine")).Close()
+					l.create(shell("other", "echo fine")).Close()
 					l.adopt()
 					aside := filepath.Join(l.root, badPrefix+"r")
 					waitFor(t, "the end", func() bool {
-						return l.ended("beside") && (l.ended("r") && !exists(d.Path()) || exists(aside))
+						return l.ended("other") && (l.ended("r") && !exists(d.Path()) || exists(aside))
 					})
 					if !exists(aside) {
-						l.exit("r") // there is one, and it is the last
+						l.exit("r") // there is one, and it is the last entry
 					}
 					if got := l.output("r"); !strings.HasPrefix("one\ntwo\n", got) {
 						t.Errorf("output %q", got)
@@ -72,8 +77,8 @@ func TestHalfWrittenDirectoryHurtsNobody(t *testing.T) {
 					if want := 1; ended && times > 0 && file != startedFile || times > want {
 						t.Errorf("the agent was started %d times", times)
 					}
-					if l.output("beside") != "fine\n" {
-						t.Errorf("the run beside it has %q", l.output("beside"))
+					if l.output("other") != "fine\n" {
+						t.Errorf("the other run has %q", l.output("other"))
 					}
 				})
 			}
@@ -81,9 +86,10 @@ func TestHalfWrittenDirectoryHurtsNobody(t *testing.T) {
 	}
 }
 
-// A kill between any two steps of making a run directory leaves nothing that
-// is taken for a run, or that keeps the same run from being made.
-func TestDirectoryKilledInTheMakingIsNoRun(t *testing.T) {
+// A kill between any two steps of the creation of a run directory leaves
+// nothing that looks like a run, or that prevents the creation of the same
+// run.
+func TestIncompleteDirectoryIsNoRun(t *testing.T) {
 	t.Parallel()
 	steps := []func(dir string) error{
 		func(dir string) error { return os.MkdirAll(dir, 0o700) },
@@ -99,7 +105,7 @@ func TestDirectoryKilledInTheMakingIsNoRun(t *testing.T) {
 		for n := range steps {
 			t.Run(fmt.Sprintf("%s %d", prefix, n), func(t *testing.T) {
 				t.Parallel()
-				l := newLab(t)
+				l := newFixture(t)
 				left := filepath.Join(l.root, prefix+"r")
 				for _, step := range steps[:n+1] {
 					if err := step(left); err != nil {

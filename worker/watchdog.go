@@ -6,29 +6,29 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// watchdog decides when an agent has passed a limit. It is told the time and
-// the sizes of the spools, and knows nothing else.
+// watchdog detects when an agent passes a limit. Its only inputs are the time
+// and the sizes of the spools.
 type watchdog struct {
 	limits Limits
 	began  time.Time
-	grew   time.Time // when something was last written
-	sizes  [2]int64  // of stdout and stderr, when last seen
-	total  int64     // bytes written, as far as seen: also those truncated since
+	grew   time.Time // when output was last written
+	sizes  [2]int64  // of stdout and stderr, at the last check
+	total  int64     // bytes written, including bytes that were truncated since
 	seen   time.Time
-	rate   float64 // bytes a second, between the last two looks
+	rate   float64 // bytes per second, between the last two checks
 }
 
 func newWatchdog(limits Limits, now time.Time) *watchdog {
 	return &watchdog{limits: limits, began: now, grew: now, seen: now}
 }
 
-// look takes in the sizes of stdout and stderr. It returns the limit that was
-// passed, or "".
-func (w *watchdog) look(now time.Time, sizes [2]int64) runs.Reason {
+// check compares the sizes of stdout and stderr with the limits. It returns
+// the limit that was passed, or "".
+func (w *watchdog) check(now time.Time, sizes [2]int64) runs.Reason {
 	var grown int64
 	for i, size := range sizes {
 		was := w.sizes[i]
-		if size < was { // truncated: all of it is new
+		if size < was { // truncated: all bytes are new
 			was = 0
 		}
 		grown += size - was
@@ -51,11 +51,11 @@ func (w *watchdog) look(now time.Time, sizes [2]int64) runs.Reason {
 	return ""
 }
 
-// quiet is how long nothing was written.
-func (w *watchdog) quiet(now time.Time) time.Duration { return now.Sub(w.grew) }
+// silence is the time since output was last written.
+func (w *watchdog) silence(now time.Time) time.Duration { return now.Sub(w.grew) }
 
-// next is how long one may look away: at most a second, less when a limit
-// could be passed by then.
+// next is the time until the next check: at most a second, less if a limit
+// could be passed before.
 func (w *watchdog) next(now time.Time) time.Duration {
 	const shortest, longest = 10 * time.Millisecond, time.Second
 	next := longest
@@ -63,9 +63,9 @@ func (w *watchdog) next(now time.Time) time.Duration {
 		next = min(next, w.limits.Hard-now.Sub(w.began))
 	}
 	if w.limits.Idle > 0 {
-		next = min(next, w.limits.Idle-w.quiet(now))
+		next = min(next, w.limits.Idle-w.silence(now))
 	}
-	if w.limits.Spool > 0 && w.rate > 0 { // half of the time that the present rate leaves
+	if w.limits.Spool > 0 && w.rate > 0 { // half of the time until the limit at the current rate
 		left := float64(w.limits.Spool-w.total) / w.rate / 2
 		if left < longest.Seconds() {
 			next = min(next, time.Duration(left*float64(time.Second)))

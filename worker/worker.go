@@ -17,7 +17,7 @@ import (
 
 // Logs opens the raw logs of runs.
 type Logs interface {
-	// Open continues the raw log of a run from m: it reads what came after.
+	// Open opens the raw log of a run and reads what was appended after m.
 	Open(ctx context.Context, agent, run string, m runs.Mark) (Log, error)
 }
 
@@ -26,72 +26,72 @@ type Log interface {
 	// Mark returns what the log is known to hold.
 	Mark() runs.Mark
 
-	// Append stores e behind the last entry that is known. It blocks until e
-	// is stored, ctx ends, or somebody else turns out to have written: then
-	// the error is a [runs.ErrMoved], e was not stored, and Mark tells what
-	// the log holds now. It does not keep e.Body.
+	// Append stores e after the last known entry. It blocks until e is stored, ctx
+	// ends, or another writer has appended: then the error is a [runs.ErrMoved], e
+	// was not stored, and Mark returns what the log holds now. Append does not keep
+	// e.Body.
 	Append(ctx context.Context, e runs.Entry) error
 }
 
 var (
-	// ErrKnown reports a new run whose id the raw log knows already. Its
-	// directory was removed, and nothing was started.
+	// ErrKnown reports a new run whose id already has a raw log. Its directory was
+	// removed, and no agent was started.
 	ErrKnown = errors.New("the run is known already")
-	// ErrEnded reports a run whose raw log has an exit entry already, stored
-	// by somebody else or right before we were killed. The agent was stopped
-	// and the directory removed.
-	ErrEnded = errors.New("the run has ended in its log already")
-	// ErrNoAgent reports that there is no agent that could get a signal.
-	ErrNoAgent = errors.New("the run has no agent now")
+	// ErrEnded reports a run whose raw log already has an exit entry, stored by
+	// another writer or by this one right before a kill. The agent was stopped and
+	// the directory removed.
+	ErrEnded = errors.New("the raw log of the run already has an exit entry")
+	// ErrNoAgent reports that no agent is running that could get a signal.
+	ErrNoAgent = errors.New("the run has no running agent")
 )
 
-// Control is where the owner of a run can be asked for its end.
+// Control receives the requests to end a run, for its owner.
 type Control interface {
-	// Listen passes on what is asked until stop is called.
+	// Listen passes on cancel requests until stop is called.
 	Listen(run string, cancel func(ctx context.Context, reason string) error) (stop func(), err error)
 }
 
-// Stores returns the identities of the stores that know the ended runs of Logs,
-// each of which changes when that store is made anew. What was imported is
-// imported again once all of them have changed.
+// Stores returns the IDs of the stores that know the ended runs of Logs. The
+// ID of a store changes when the store is recreated. Files are imported again
+// when the IDs of all stores have changed.
 type Stores func(ctx context.Context) ([]string, error)
 
-// Config is what a [Worker] needs.
+// Config configures a [Worker].
 type Config struct {
-	Root    string        // where the run directories are
-	Ledger  string        // the file that says which files were imported; default: imported.jsonl beside Root
-	Logs    Logs          // where their output goes
-	Stores  Stores        // where an ended run is known; may be nil
-	Control Control       // where they are asked to end; may be nil
-	Shim    []string      // the command that calls [Shim] with the path that is added as last argument
-	Program func() string // the file to execute under the name Shim[0], asked for at each start; default: Shim[0]
-	Name    string        // who this is, in start entries: the same whenever Root is the same
-	MaxRuns int           // runs that Adopt drives at a time; default 4096
+	Root    string        // directory of the run directories
+	Ledger  string        // file that records imported files; default: imported.jsonl next to Root
+	Logs    Logs          // raw logs of the runs
+	Stores  Stores        // where ended runs are known; may be nil
+	Control Control       // where runs can be cancelled; may be nil
+	Shim    []string      // command that calls [Shim] with the path that is added as last argument
+	Program func() string // returns the file to execute as Shim[0], called at each start; default: Shim[0]
+	Name    string        // name of this worker in start entries; it must not change while Root is the same
+	MaxRuns int           // maximum of runs that Adopt drives at a time; default 4096
 	Log     *zap.Logger   // default: none
 }
 
 // Worker drives runs. Its methods may be called from several goroutines.
 type Worker struct {
-	cfg     Config
-	log     *zap.Logger
-	files   notifier
-	ledger  ledger
-	trouble trouble // with tasks
+	cfg       Config
+	log       *zap.Logger
+	files     notifier
+	ledger    ledger
+	taskRetry retryDelay // after failures to take or drive tasks
 
-	mu      sync.Mutex
-	driven  map[string]*Run // by run id
-	tasks   int             // of them, how many came by a queue
-	freed   chan struct{}   // one of those is over
-	adopted chan struct{}   // closed once Adopt has looked for runs
-	looked  sync.Once
-	orphans []orphan // shims we started and have to reap, of runs no longer driven; at most one a run
-	blind   bool     // it was said that there are no file notifications
+	mu               sync.Mutex
+	driven           map[string]*Run // by run id
+	tasks            int             // driven runs with SourceQueue
+	slotFreed        chan struct{}   // signalled when a task has ended
+	adopted          chan struct{}   // closed after the first scan of Adopt
+	adoptOnce        sync.Once
+	exitingShims     []exitingShim // running shims of ended runs, to be reaped; at most one per run
+	watchErrorLogged bool          // that there are no file notifications
 }
 
-// New returns a worker. It starts nothing.
+// New returns a worker. It starts no goroutine or process.
 func New(cfg Config) (*Worker, error) {
 	if cfg.Logs == nil {
-		return nil, errors.New("worker: needs logs")
+		return nil, errors.New("worker: Logs must be set")
 	}
 	root, err := filepath.Abs(cfg.Root)
 	if err != nil || cfg.Root == "" {
@@ -120,34 +120,34 @@ func New(cfg Config) (*Worker, error) {
 	log := cfg.Log.Named("worker")
 	return &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
-		driven: make(map[string]*Run), freed: make(chan struct{}, 1), adopted: make(chan struct{}),
+		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 	}, nil
 }
 
-// Name is who this is, in start entries.
+// Name returns the name of this worker in start entries.
 func (w *Worker) Name() string { return w.cfg.Name }
 
 // Run returns the run of d, to be driven. The run owns d from now on.
 func (w *Worker) Run(d *Dir) *Run {
 	r := &Run{
-		w:       w,
-		dir:     d,
-		log:     w.log.With(zap.String("run", d.Spec.Run), zap.String("agent", d.Spec.Agent)),
-		cancels: make(chan string, 1),
-		noted:   make(chan struct{}),
-		over:    make(chan struct{}),
-		place:   &d.mark.place,
+		w:            w,
+		dir:          d,
+		log:          w.log.With(zap.String("run", d.Spec.Run), zap.String("agent", d.Spec.Agent)),
+		cancels:      make(chan string, 1),
+		cancelStored: make(chan struct{}),
+		done:         make(chan struct{}),
+		progress:     &d.mark.progress,
 	}
-	r.out = stream{path: d.file(outFile), spot: &r.place.Out}
-	r.err = stream{path: d.file(errFile), spot: &r.place.Err}
+	r.out = stream{path: d.file(outFile), segment: &r.progress.Out}
+	r.err = stream{path: d.file(errFile), segment: &r.progress.Err}
 	switch d.Spec.Source {
 	case SourcePipe:
 		r.source = &piped{dir: d}
 	case SourceTail:
 		r.out.path, r.out.only = d.Spec.File.Path, d.Spec.File
 		r.source = &tailed{out: &r.out, once: d.Spec.Part != nil}
-		if d.Spec.Part != nil { // the byte at From has the log's offset 0
-			r.out.part, r.out.spot.Base = d.Spec.Part, -d.Spec.Part.From
+		if d.Spec.Part != nil { // the byte at From has the offset 0
+			r.out.part, r.out.segment.Base = d.Spec.Part, -d.Spec.Part.From
 		}
 	default:
 		s := &spawned{dir: d, shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, out: &r.out, err: &r.err}
@@ -158,7 +158,7 @@ func (w *Worker) Run(d *Dir) *Run {
 	return r
 }
 
-// Lookup returns the run that is being driven under this id.
+// Lookup returns the driven run with this id.
 func (w *Worker) Lookup(run string) (*Run, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +166,7 @@ func (w *Worker) Lookup(run string) (*Run, bool) {
 	return r, ok
 }
 
-func (w *Worker) enter(r *Run) {
+func (w *Worker) register(r *Run) {
 	w.reap()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,7 +179,7 @@ func (w *Worker) enter(r *Run) {
 	}
 }
 
-func (w *Worker) leave(r *Run) {
+func (w *Worker) unregister(r *Run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.driven[r.dir.Spec.Run] == r {
@@ -187,58 +187,58 @@ func (w *Worker) leave(r *Run) {
 		if r.dir.Spec.Source == SourceQueue {
 			w.tasks--
 			select {
-			case w.freed <- struct{}{}:
-			default: // it is known already
+			case w.slotFreed <- struct{}{}:
+			default: // already signalled
 			}
 		}
 	}
 	if s, ok := r.source.(*spawned); ok {
-		s.hangUp()
+		s.closeExitPipe()
 		if s.running() {
-			w.orphans = append(w.orphans, orphan{s.child, r.log})
+			w.exitingShims = append(w.exitingShims, exitingShim{s.child, r.log})
 		}
 	}
 }
 
-// Tasks is how many runs are being driven that came by a queue.
+// Tasks returns the number of driven runs from a queue.
 func (w *Worker) Tasks() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tasks
 }
 
-// Runs is how many runs are being driven.
+// Runs returns the number of driven runs.
 func (w *Worker) Runs() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.driven)
 }
 
-// orphan is a shim whose run has ended.
-type orphan struct {
+// exitingShim is a running shim of an ended run.
+type exitingShim struct {
 	pid int
 	log *zap.Logger // of the run
 }
 
-// reap takes in the shims that ended after their runs had. One that failed
-// left its reason in a run directory that is gone.
+// reap reaps the shims that exited after their runs. A failed one can only be
+// logged without its reason, because the run directory is gone.
 func (w *Worker) reap() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var left []orphan
-	for _, o := range w.orphans {
+	var left []exitingShim
+	for _, o := range w.exitingShims {
 		switch ended, code := reaped(o.pid); {
 		case !ended:
 			left = append(left, o)
-		case mayLeave(code):
+		case mayLeaveProcesses(code):
 			o.log.Warn("shim failed after the end of the run, processes of the run may be left", zap.Int("code", code))
 		}
 	}
-	w.orphans = left
+	w.exitingShims = left
 }
 
-// reaped reports whether the child process pid has ended, and takes it in. The
-// code is its exit code; -1: a signal ended it, or it is not known.
+// reaped reports whether the child process pid has exited, and reaps it. The
+// code is its exit code, or -1 if a signal ended it or it is unknown.
 func reaped(pid int) (ended bool, code int) {
 	for {
 		var status unix.WaitStatus
@@ -253,22 +253,22 @@ func reaped(pid int) (ended bool, code int) {
 	}
 }
 
-// watch watches the paths for r, and says so once when that cannot be done.
+// watch watches the paths, and logs once if that is not possible.
 func (w *Worker) watch(paths ...string) *watch {
 	v := w.files.watch(paths...)
-	if v.blind == nil {
+	if v.err == nil {
 		return v
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.blind {
-		w.blind = true
-		w.log.Warn("no file notifications, looking more often instead", zap.Error(v.blind))
+	if !w.watchErrorLogged {
+		w.watchErrorLogged = true
+		w.log.Warn("no file notifications, polling more often", zap.Error(v.err))
 	}
 	return v
 }
 
-// sleep waits for d or until ctx ends, which it reports.
+// sleep waits for d, or returns the error of ctx when that ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

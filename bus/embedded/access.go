@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
 )
@@ -182,7 +183,7 @@ func LoadCredentials(dir string) (Credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
-	if err := writeFile(path, append(b, '\n')); err != nil {
+	if err := atomicfile.Replace(path, ".tmp-*", append(b, '\n')); err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
 	return c, nil
@@ -192,23 +193,4 @@ func secret() string {
 	var b [24]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
-}
-
-// writeFile replaces a file at once, so that no reader and no crash sees half of it.
-func writeFile(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if _, err = f.Write(b); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

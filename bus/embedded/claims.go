@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
+	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
 )
 
@@ -157,5 +158,5 @@ func userFile(path string, u User, account identity) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(path, body)
+	return atomicfile.Replace(path, ".tmp-*", body)
 }

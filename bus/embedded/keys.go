@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
 )
 
@@ -59,7 +60,7 @@ func keyPair(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 		}
 		seed, err := key.Seed()
 		if err == nil {
-			err = writeFile(path, append(seed, '\n'))
+			err = atomicfile.Replace(path, ".tmp-*", append(seed, '\n'))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("keys: %w", err)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus/reader"
 )
 
@@ -371,7 +372,7 @@ func (g *readerGuard) record(l Limited) {
 	if err != nil {
 		return
 	}
-	if err := writeFile(filepath.Join(g.dir, limitedFile), append(b, '\n')); err != nil {
+	if err := atomicfile.Replace(filepath.Join(g.dir, ".tmp-*", limitedFile), append(b, '\n')); err != nil {
 		g.log.Warn(limitedFile+" cannot be written", zap.Error(err))
 	}
 }

@@ -11,10 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -87,11 +86,11 @@ func lockData(data string) (*os.File, error) {
 // another process has the lock. Other errors, such as those of file systems
 // without locks, last: waiting does not help.
 func takeLock(f *os.File) error {
-	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-	case errors.Is(err, unix.EWOULDBLOCK):
+	switch err := filelock.TryLock(f); {
+	case errors.Is(err, filelock.ErrLocked):
 		return fmt.Errorf("%w: %s", errLocked, filepath.Dir(f.Name()))
 	case err != nil:
-		return fmt.Errorf("data directory: lock %s: %w; it must be on a file system with locks", f.Name(), err)
+		return fmt.Errorf("data directory: %w; it must be on a file system with locks", err)
 	}
 	return nil
 }
@@ -109,17 +108,8 @@ func moved(lock *os.File) bool {
 
 // held reports whether a process has the data directory.
 func held(data string) bool {
-	f, err := os.Open(filepath.Join(data, "lock"))
-	if err != nil {
-		return false
-	}
-	defer func() {
-		// A process that is being started has a copy of f for a moment: closing alone
-		// would leave the lock with it.
-		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
-		_ = f.Close()
-	}()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	busy, err := filelock.Held(filepath.Join(data, "lock"))
+	return busy && err == nil
 }
 
 // lockDataSoon is lockData for an `up` that another command has started. A
@@ -135,7 +125,7 @@ func lockDataSoon(ctx context.Context, data string, wanted func() bool) (*os.Fil
 		f, err := lockData(data)
 		switch {
 		case err == nil && !wanted():
-			return nil, errors.Join(errLocked, f.Close())
+			return nil, errors.Join(errLocked, filelock.Close(f))
 		case !errors.Is(err, errLocked) || time.Now().After(late):
 			return f, err
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
@@ -54,23 +55,8 @@ func makeName(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-worker-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = fmt.Fprintf(f, "%s-%s\n", host[:min(len(host), 48)], hex.EncodeToString(random[:]))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	name := fmt.Sprintf("%s-%s\n", host[:min(len(host), 48)], hex.EncodeToString(random[:]))
+	return atomicfile.Create(path, ".tmp-worker-*", []byte(name))
 }
 
 // tasks says which tasks a worker of this configuration takes.

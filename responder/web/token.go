@@ -8,8 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/linesman/linesman/atomicfile"
 )
 
 // maxTokenFile bounds what is read of a token file, in bytes.
@@ -49,28 +50,10 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// createToken makes the file whole or not at all: it is linked to its name
-// only once its content is on disk, and a link never replaces a file.
+// createToken writes a new token to the file at path. The error is an
+// [fs.ErrExist] if there is one already.
 func createToken(path string) error {
-	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, ".token-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails
-	_, err = tmp.WriteString(hex.EncodeToString(secret) + "\n")
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Link(tmp.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return atomicfile.Create(path, ".token-*", []byte(hex.EncodeToString(secret)+"\n"))
 }

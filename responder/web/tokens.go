@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,7 +17,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/atomicfile"
+	"github.com/linesman/linesman/filelock"
 )
 
 // Limits of the file of further tokens.
@@ -101,16 +102,13 @@ func ListTokens(path string) ([]Named, error) {
 // changeTokens changes the file under a lock, whole or not at all: a process
 // that is killed on the way leaves at most a temporary file beside it.
 func changeTokens(path string, change func(*tokensFile) error) error {
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
-	defer lock.Close() // and gives the lock back
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		return fmt.Errorf("tokens: lock %s: %w", lock.Name(), err)
+	defer func() { _ = filelock.Close(lock) }()
+	if err := filelock.Lock(lock); err != nil {
+		return fmt.Errorf("tokens: %w", err)
 	}
 	f, _, err := readTokens(path)
 	if err != nil {
@@ -123,27 +121,10 @@ func changeTokens(path string, change func(*tokensFile) error) error {
 	if err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
-	return replaceFile(path, append(body, '\n'))
-}
-
-func replaceFile(path string, body []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tokens-*") // mode 0600
-	if err != nil {
+	if err := atomicfile.Replace(path, ".tokens-*", append(body, '\n')); err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(body)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return fmt.Errorf("tokens: %w", err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("tokens: %w", err)
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("tokens: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
 
 // readTokens reads the file and what it was when it was read; no file holds

@@ -1,12 +1,12 @@
-// Package launch says how a queued agent is started: its command line, its
-// environment and its working directory, and what a task may not ask of this
-// machine. It starts nothing and writes nothing; it looks at directories and
-// at nothing else.
+// Package launch determines how the agent of a queued task is started: its
+// command line, environment and working directory, and which tasks this
+// machine refuses. It starts no process and writes no file; it only reads
+// directories.
 //
 //	runs.Task ──▶ Rules.Allow, CheckCodex, Rules.Directory ──▶ Codex + Environ ──▶ worker.Spec
 //
-// What a task says is data: it goes into an argument of its own, never through
-// a shell, and no value of it can become a flag.
+// The content of a task is data: each value is an argument of its own, never
+// part of a shell command, and cannot become a flag.
 package launch
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Codex is the command line that has codex do t: command, which is the program
-// and what is always passed to it, then `exec` and what t asks for. schemaFile
-// is the path of a file that holds t.Schema; "" means that t has none. t.Dir
-// is what [Rules.Directory] returned, and t has passed [CheckCodex].
+// Codex returns the command line that runs t with codex: command, which is the
+// program and its fixed arguments, then `exec` and the arguments for t.
+// schemaFile is the path of a file with t.Schema, or "" if t has none. t.Dir
+// must be a result of [Rules.Directory], and t must have passed [CheckCodex].
 //
-// The agent's stdin must be empty: codex appends to the prompt what it reads
-// there. The prompt arrives byte for byte, with one exception: "-" alone means
-// stdin to codex, and becomes "-\n".
+// The agent's stdin must be empty: codex appends its content to the prompt.
+// The prompt arrives byte for byte, with one exception: codex takes a lone "-"
+// for stdin, so it becomes "-\n".
 func Codex(command []string, t runs.Task, schemaFile string) []string {
-	// A value is joined to its flag: as an argument of its own, one that
-	// begins with '-' would be taken for a flag.
+	// Values are joined to their flags: a separate argument that begins with '-'
+	// would be parsed as a flag.
 	argv := slices.Concat(command, []string{"exec", "--json", "--sandbox=" + string(t.Mode)})
 	if t.Dir != "" {
 		argv = append(argv, "--cd="+t.Dir)
@@ -39,8 +39,9 @@ func Codex(command []string, t runs.Task, schemaFile string) []string {
 	if t.SkipGit {
 		argv = append(argv, "--skip-git-repo-check")
 	}
-	// All flags come before `resume`, which itself takes neither --sandbox nor
-	// --cd, and obeys both there. After "--" nothing is a flag or a command.
+	// All flags come before `resume`, which accepts neither --sandbox nor --cd
+	// itself, but obeys them there. Arguments after "--" are neither flags nor
+	// commands.
 	if t.Thread != "" {
 		argv = append(argv, "resume", "--", t.Thread)
 	} else {
@@ -53,10 +54,10 @@ func Codex(command []string, t runs.Task, schemaFile string) []string {
 	return append(argv, prompt)
 }
 
-// CheckCodex reports why codex cannot do t, as a [runs.FieldError]: a thread to
-// go on with must be a UUID, as its agent named it. Codex takes any other text
-// for the name of a thread and, when none has it, starts a new thread without
-// a word. A UUID that it does not know is an error of its own.
+// CheckCodex reports why codex cannot run t, as a [runs.FieldError]: a thread
+// to resume must be a UUID. Codex takes any other text for the name of a
+// thread and, if no thread has that name, silently starts a new one. For an
+// unknown UUID codex itself reports an error.
 func CheckCodex(t runs.Task) error {
 	if t.Thread != "" && !isUUID(t.Thread) {
 		return &runs.FieldError{Field: "thread", Problem: "must be the id of a thread, a UUID"}

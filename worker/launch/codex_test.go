@@ -30,7 +30,8 @@ func TestCodexCommandLine(t *testing.T) {
 			command: []string{"/opt/codex", "-c", "a=b"},
 			task: runs.Task{
 				Mode: runs.WorkspaceWrite, Dir: "/srv/a b", Model: "m", Thread: thread, SkipGit: true, Prompt: "Go.",
-				Schema: []byte(`{}`), Env: runs.EnvPolicy{Policy: runs.InheritAll}, Labels: map[string]string{"k": "v"}, Idle: 1, Hard: 2,
+				Schema: []byte(`{}`), Env: runs.EnvPolicy{Policy: runs.InheritAll},
+				Labels: map[string]string{"k": "v"}, Idle: 1, Hard: 2,
 			},
 			schema: "/run/schema.json",
 			want: []string{
@@ -41,7 +42,8 @@ func TestCodexCommandLine(t *testing.T) {
 		"flags that are none": {
 			command: []string{"codex"},
 			task:    runs.Task{Mode: runs.DangerFull, Model: "--oss", Thread: "--last", Prompt: "--help"},
-			want:    []string{"codex", "exec", "--json", "--sandbox=danger-full-access", "--model=--oss", "resume", "--", "--last", "--help"},
+			want: []string{"codex", "exec", "--json", "--sandbox=danger-full-access", "--model=--oss", "resume", "--",
+				"--last", "--help"},
 		},
 		"a command that is none": {
 			command: []string{"codex"},
@@ -67,8 +69,8 @@ func TestCodexCommandLine(t *testing.T) {
 	}
 }
 
-// Two tasks must not share the array behind the configured command.
-func TestCodexLeavesTheConfiguredCommandAlone(t *testing.T) {
+// Two tasks must not share the backing array of the configured command.
+func TestCodexDoesNotChangeTheConfiguredCommand(t *testing.T) {
 	command := append(make([]string, 0, 20), "codex", "-c", "a=b")
 	one := launch.Codex(command, runs.Task{Mode: runs.ReadOnly, Prompt: "one"}, "")
 	launch.Codex(command, runs.Task{Mode: runs.ReadOnly, Prompt: "two"}, "")
@@ -77,12 +79,12 @@ func TestCodexLeavesTheConfiguredCommandAlone(t *testing.T) {
 	}
 }
 
-// Whatever a task says, it is read back from where codex looks for it: the
-// flags up to the first "--", and behind it nothing but the thread and the
-// prompt.
+// Every value of a task is found where codex looks for it: in the flags before
+// the first "--"; behind it there are only the thread and the prompt.
 func TestNoValueOfATaskBecomesAFlag(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "-", "--", "--last", "-c", "--sandbox=danger-full-access", "resume", "a=b", "\n"}))
+		text := rapid.OneOf(rapid.String(),
+			rapid.SampledFrom([]string{"", "-", "--", "--last", "-c", "--sandbox=danger-full-access", "resume", "a=b", "\n"}))
 		task := runs.Task{
 			Mode:    rapid.SampledFrom([]runs.Mode{runs.ReadOnly, runs.WorkspaceWrite, runs.DangerFull}).Draw(t, "mode"),
 			Dir:     rapid.SampledFrom([]string{"", "/d", "/-d", "/a=b c"}).Draw(t, "dir"),

@@ -7,31 +7,31 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// essential are the variables that a program needs to run, and the one by
-// which codex finds its configuration, login and threads. LC_* comes on top.
+// essential are the variables that a program needs to run, and the one that
+// locates the configuration, login and threads of codex. LC_* variables are
+// added.
 var essential = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ", "TERM",
 	"CODEX_HOME",
 }
 
-// ours begins the names of linesman's own variables, which may hold
-// credentials.
+// ours is the prefix of linesman's own variables, which may hold credentials.
 const ours = "LINESMAN_"
 
-// secret are the last parts of words, as between underscores, of which names
-// of credentials have one.
+// secret are suffixes of words in the names of credentials; words are
+// separated by underscores.
 var secret = []string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"}
 
-// Environ is the environment of an agent: what policy p lets through of
-// environ, the worker's own. The names in always pass under every policy.
+// Environ returns the environment of an agent: the variables of environ, the
+// worker's own, that policy p allows. Variables named in always pass under
+// every policy.
 //
-// A variable of linesman's own, or one whose name says that it holds a
-// credential, passes only when it is named: in always, or in the list of
-// [runs.InheritList]. PWD and OLDPWD tell of the worker's
-// directory, not of the agent's, and pass only when named, too. A policy that
-// is not known is [runs.InheritNone]. Of a name that occurs twice the last
-// value counts. The result is never nil, which in a worker's Spec would mean
-// the whole environment.
+// A variable of linesman, or one with the name of a credential, passes only if
+// it is named in always or in the list of [runs.InheritList]. The same holds
+// for PWD and OLDPWD, which describe the directory of the worker, not of the
+// agent. An unknown policy counts as [runs.InheritNone]. If a name occurs
+// twice, the last value counts. The result is never nil, because in a worker's
+// Spec nil means the whole environment.
 func Environ(p runs.EnvPolicy, always, environ []string) []string {
 	named := always
 	if p.Policy == runs.InheritList {
@@ -50,7 +50,7 @@ func Environ(p runs.EnvPolicy, always, environ []string) []string {
 	}
 
 	env := make([]string, 0, len(environ))
-	at := make(map[string]int, len(environ)) // where env has a name
+	at := make(map[string]int, len(environ)) // index in env by name
 	for _, variable := range environ {
 		name, _, ok := strings.Cut(variable, "=")
 		if !ok || name == "" || !passes(name) {
@@ -66,8 +66,8 @@ func Environ(p runs.EnvPolicy, always, environ []string) []string {
 	return env
 }
 
-// isSecret reports whether the name of a variable says that it holds a
-// credential, as that of GITHUB_TOKEN, AWS_ACCESS_KEY_ID and PGPASSWORD does.
+// isSecret reports whether a variable has the name of a credential, such as
+// GITHUB_TOKEN, AWS_ACCESS_KEY_ID or PGPASSWORD.
 func isSecret(name string) bool {
 	for word := range strings.SplitSeq(strings.ToUpper(name), "_") {
 		if word == "KEY" || slices.ContainsFunc(secret, func(end string) bool { return strings.HasSuffix(word, end) }) {

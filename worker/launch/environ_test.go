@@ -13,7 +13,8 @@ import (
 
 func TestEnvironmentByPolicy(t *testing.T) {
 	environ := []string{
-		"PATH=/bin", "HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/bin/sh", "TMPDIR=/t", "LANG=C", "LANGUAGE=en", "LC_ALL=C", "LC_TIME=C",
+		"PATH=/bin", "HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/bin/sh", "TMPDIR=/t", "LANG=C", "LANGUAGE=en",
+		"LC_ALL=C", "LC_TIME=C",
 		"TZ=UTC", "TERM=dumb", "CODEX_HOME=/h/.codex", "PWD=/w", "OLDPWD=/",
 		"OPENAI_API_KEY=k", "EXTRA=a=b\nc", "EMPTY=", "LCX=1", "LINESMAN_NATS=nats://u:p@h", "LINESMAN_X=1",
 	}
@@ -35,12 +36,12 @@ func TestEnvironmentByPolicy(t *testing.T) {
 			policy: runs.EnvPolicy{Policy: "everything", Allow: []string{"EXTRA"}},
 			want:   with(),
 		},
-		"none and what is configured": {
+		"none, with configured variables": {
 			policy: runs.EnvPolicy{Policy: runs.InheritNone},
 			always: []string{"OPENAI_API_KEY", "LINESMAN_X", "ABSENT"},
 			want:   with("OPENAI_API_KEY=k", "LINESMAN_X=1"),
 		},
-		"none does not look at the list": {
+		"none ignores the list": {
 			policy: runs.EnvPolicy{Policy: runs.InheritNone, Allow: []string{"EXTRA"}},
 			want:   with(),
 		},
@@ -61,11 +62,11 @@ func TestEnvironmentByPolicy(t *testing.T) {
 			policy: runs.EnvPolicy{Policy: runs.InheritAll},
 			want:   with("EXTRA=a=b\nc", "EMPTY=", "LCX=1"),
 		},
-		"all does not look at the list": {
+		"all ignores the list": {
 			policy: runs.EnvPolicy{Policy: runs.InheritAll, Allow: []string{"LINESMAN_X", "OPENAI_API_KEY"}},
 			want:   with("EXTRA=a=b\nc", "EMPTY=", "LCX=1"),
 		},
-		"all and what is configured": {
+		"all, with configured variables": {
 			policy: runs.EnvPolicy{Policy: runs.InheritAll},
 			always: []string{"LINESMAN_X", "OPENAI_API_KEY"},
 			want:   with("OPENAI_API_KEY=k", "EXTRA=a=b\nc", "EMPTY=", "LCX=1", "LINESMAN_X=1"),
@@ -79,9 +80,10 @@ func TestEnvironmentByPolicy(t *testing.T) {
 	}
 }
 
-// A credential is not what somebody meant who asked for everything.
+// The policy that inherits everything does not include credentials.
 func TestCredentialsPassOnlyWhenNamed(t *testing.T) {
-	secrets := []string{"GITHUB_TOKEN", "OPENAI_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "npm_token", "X_PASSWD", "SECRETS_TOKEN_1", "DB_CREDENTIALS", "GHTOKEN", "APIKEY"}
+	secrets := []string{"GITHUB_TOKEN", "OPENAI_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD",
+		"npm_token", "X_PASSWD", "SECRETS_TOKEN_1", "DB_CREDENTIALS", "GHTOKEN", "APIKEY"}
 	plain := []string{"MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "GOPATH", "HTTPS_PROXY"}
 	all := runs.EnvPolicy{Policy: runs.InheritAll}
 	for _, name := range secrets {
@@ -89,7 +91,10 @@ func TestCredentialsPassOnlyWhenNamed(t *testing.T) {
 			policy runs.EnvPolicy
 			always []string
 			want   int
-		}{{all, nil, 0}, {all, []string{name}, 1}, {runs.EnvPolicy{}, nil, 0}, {runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{name}}, nil, 1}} {
+		}{
+			{all, nil, 0}, {all, []string{name}, 1}, {runs.EnvPolicy{}, nil, 0},
+			{runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{name}}, nil, 1},
+		} {
 			if got := launch.Environ(c.policy, c.always, []string{name + "=x"}); len(got) != c.want {
 				t.Errorf("%+v, always %q: got %q", c.policy, c.always, got)
 			}
@@ -102,7 +107,7 @@ func TestCredentialsPassOnlyWhenNamed(t *testing.T) {
 	}
 }
 
-// A nil environment means the worker's whole one to exec and to a Spec.
+// In os/exec and in a Spec, nil means the whole environment of the worker.
 func TestEmptyEnvironmentIsNotNil(t *testing.T) {
 	if got := launch.Environ(runs.EnvPolicy{}, nil, nil); got == nil || len(got) != 0 {
 		t.Errorf("got %#v, want an empty one that is not nil", got)
@@ -110,7 +115,8 @@ func TestEmptyEnvironmentIsNotNil(t *testing.T) {
 }
 
 func TestLastValueOfANameCounts(t *testing.T) {
-	got := launch.Environ(runs.EnvPolicy{Policy: runs.InheritAll}, nil, []string{"A=1", "B=1", "A=2", "nonsense", "=C:=c", "A=3"})
+	got := launch.Environ(runs.EnvPolicy{Policy: runs.InheritAll}, nil,
+		[]string{"A=1", "B=1", "A=2", "nonsense", "=C:=c", "A=3"})
 	if want := []string{"A=3", "B=1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -18,22 +18,24 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// lab has the real codex do tasks, against a scripted model.
-type lab struct {
+// fixture runs tasks with the real codex and a scripted model.
+type fixture struct {
 	dir, codex, project string
 	env                 []string
 	seen                int // requests of the model
 }
 
-func newLab(t *testing.T, scenario string) *lab {
+func newFixture(t *testing.T, scenario string) *fixture {
 	t.Helper()
 	dir := t.TempDir()
 	env, argv, project := agents.Setup(t, scenario, dir)
-	return &lab{dir: dir, codex: argv[0][0], project: project, env: env}
+	return &fixture{dir: dir, codex: argv[0][0], project: project, env: env}
 }
 
-// do runs one task as a worker would, and returns what codex prints.
-func (l *lab) do(t *testing.T, task runs.Task, schemaFile string) (lines []map[string]any, stderr string, code int) {
+// do runs one task like a worker, and returns the output of codex.
+func (l *fixture) do(
+	t *testing.T, task runs.Task, schemaFile string,
+) (lines []map[string]any, stderr string, code int) {
 	t.Helper()
 	if task.Mode == "" {
 		task.Mode = runs.ReadOnly
@@ -57,7 +59,7 @@ func (l *lab) do(t *testing.T, task runs.Task, schemaFile string) (lines []map[s
 	return lines, errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// request is the part of what codex asks the model that these tests look at.
+// request is the part of codex's request to the model that these tests check.
 type request struct {
 	Model string
 	Text  struct {
@@ -72,9 +74,9 @@ type request struct {
 	}
 }
 
-// ask does a task that must succeed, and returns the thread it was done in and
-// the one request that came of it.
-func (l *lab) ask(t *testing.T, task runs.Task, schemaFile string) (thread string, asked request) {
+// ask runs a task that must succeed, and returns its thread and the single
+// request to the model.
+func (l *fixture) ask(t *testing.T, task runs.Task, schemaFile string) (thread string, asked request) {
 	t.Helper()
 	task.SkipGit = true
 	lines, stderr, code := l.do(t, task, schemaFile)
@@ -93,7 +95,7 @@ func (l *lab) ask(t *testing.T, task runs.Task, schemaFile string) (thread strin
 	return thread, asked
 }
 
-// texts are what was said by role, in order.
+// texts returns the messages of role, in order.
 func (r request) texts(role string) []string {
 	var texts []string
 	for _, message := range r.Input {
@@ -121,7 +123,7 @@ var (
 	workingDir  = regexp.MustCompile(`<cwd>(.*?)</cwd>`)
 )
 
-// last is what the expression found last in the texts.
+// last returns the last match of the expression in the texts.
 func last(find *regexp.Regexp, texts []string) string {
 	found := find.FindAllStringSubmatch(strings.Join(texts, "\n"), -1)
 	if len(found) == 0 {
@@ -131,12 +133,13 @@ func last(find *regexp.Regexp, texts []string) string {
 }
 
 func TestRealCodexGetsThePromptByteForByte(t *testing.T) {
-	l := newLab(t, "codex-hello")
+	l := newFixture(t, "codex-hello")
 	thread, _ := l.ask(t, runs.Task{Prompt: "Start."}, "")
 	for _, prompt := range []string{
 		"--help", "-", "--", "-c model=\"x\"", "--sandbox=danger-full-access", "resume", "help", "--last",
 		" \t lead and trail \r\n\n", "line 1\n\nline 3\n", `$(touch x) ; rm -rf "a" 'b' \ ${HOME} %s *`,
-		"é 🎉 \u2028 \u202e \ufeff \x1b[31m \x7f \x01", "/compact", "@file", strings.Repeat("long ", 2000), strings.Repeat("𝄞", runs.MaxPrompt),
+		"é 🎉 \u2028 \u202e \ufeff \x1b[31m \x7f \x01", "/compact", "@file",
+		strings.Repeat("long ", 2000), strings.Repeat("𝄞", runs.MaxPrompt),
 	} {
 		want := prompt
 		if prompt == "-" {
@@ -151,8 +154,9 @@ func TestRealCodexGetsThePromptByteForByte(t *testing.T) {
 }
 
 func TestRealCodexObeysTheTask(t *testing.T) {
-	l := newLab(t, "codex-hello")
-	schema := json.RawMessage(`{"type":"object","properties":{"files":{"type":"integer"}},"required":["files"],"additionalProperties":false}`)
+	l := newFixture(t, "codex-hello")
+	schema := json.RawMessage(`{"type":"object","properties":{"files":{"type":"integer"}},"required":["files"],` +
+		`"additionalProperties":false}`)
 	schemaFile := filepath.Join(l.dir, "the schema=.json")
 	if err := os.WriteFile(schemaFile, schema, 0o600); err != nil {
 		t.Fatal(err)
@@ -186,7 +190,8 @@ func TestRealCodexObeysTheTask(t *testing.T) {
 			if format := asked.Text.Format; format.Type != "json_schema" || !same(t, format.Schema, schema) {
 				t.Errorf("%+v: answer of type %q by schema %s", task, format.Type, format.Schema)
 			}
-			if remembers := slices.Contains(asked.texts("user"), "Remember 42."); remembers != (thread != "") || (got == first) != (thread != "") {
+			if remembers := slices.Contains(asked.texts("user"), "Remember 42."); remembers != (thread != "") ||
+				(got == first) != (thread != "") {
 				t.Errorf("%+v: went on in %q, with the old prompt: %v", task, got, remembers)
 			}
 		}
@@ -203,16 +208,16 @@ func same(t *testing.T, a, b json.RawMessage) bool {
 }
 
 func TestRealCodexRefusesADirectoryWithoutRepository(t *testing.T) {
-	l := newLab(t, "codex-hello")
+	l := newFixture(t, "codex-hello")
 	lines, stderr, code := l.do(t, runs.Task{Prompt: "Go."}, "")
 	if code != 1 || len(lines) != 0 || !strings.Contains(stderr, "--skip-git-repo-check") {
 		t.Errorf("exit %d, %v\n%s", code, lines, stderr)
 	}
 }
 
-// This is why CheckCodex asks for a UUID.
-func TestRealCodexStartsAnewForAThreadItCannotFindByName(t *testing.T) {
-	l := newLab(t, "codex-hello")
+// The reason why CheckCodex requires a UUID.
+func TestRealCodexStartsANewThreadForAnUnknownName(t *testing.T) {
+	l := newFixture(t, "codex-hello")
 	const unknown = "01a1fe74-0000-7e33-89c9-b25c3e636bcc"
 	lines, _, code := l.do(t, runs.Task{Prompt: "Go on.", Thread: unknown, SkipGit: true}, "")
 	if code != 1 || len(lines) != 0 {
@@ -232,20 +237,21 @@ func TestRealCodexStartsAnewForAThreadItCannotFindByName(t *testing.T) {
 func TestRealCodexPassesTheEnvironmentToItsCommands(t *testing.T) {
 	for _, row := range []struct {
 		policy  runs.EnvPolicy
-		visible []string // of the variables that are put in
+		visible []string // variables that are expected in the environment
 	}{
 		{runs.EnvPolicy{Policy: runs.InheritNone}, []string{"LC_LAB", "LAB_ALWAYS"}},
-		{runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{"LAB_TOKEN", "LINESMAN_NAMED"}}, []string{"LC_LAB", "LAB_ALWAYS", "LAB_TOKEN", "LINESMAN_NAMED"}},
+		{runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{"LAB_TOKEN", "LINESMAN_NAMED"}},
+			[]string{"LC_LAB", "LAB_ALWAYS", "LAB_TOKEN", "LINESMAN_NAMED"}},
 		{runs.EnvPolicy{Policy: runs.InheritAll}, []string{"LC_LAB", "LAB_ALWAYS", "LAB_OTHER"}},
 	} {
 		t.Run(row.policy.Policy, func(t *testing.T) {
-			l := newLab(t, "codex-env")
+			l := newFixture(t, "codex-env")
 			put := []string{"LC_LAB", "LAB_ALWAYS", "LAB_TOKEN", "LAB_OTHER", "LINESMAN_NAMED", "LINESMAN_NATS"}
 			environ := slices.Clone(l.env)
 			for _, name := range put {
 				environ = append(environ, name+"=value of "+name)
 			}
-			// The lab's own CODEX_HOME has to pass for codex to find its model.
+			// codex needs the fixture's CODEX_HOME to find its model.
 			l.env = launch.Environ(row.policy, []string{"LAB_ALWAYS"}, environ)
 
 			lines, stderr, code := l.do(t, runs.Task{Prompt: "Print it.", Mode: runs.DangerFull, SkipGit: true}, "")
@@ -265,7 +271,7 @@ func TestRealCodexPassesTheEnvironmentToItsCommands(t *testing.T) {
 	}
 }
 
-// output are the lines that commands printed.
+// output returns the lines that commands printed.
 func output(lines []map[string]any) []string {
 	var text strings.Builder
 	for _, line := range lines {

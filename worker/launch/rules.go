@@ -12,24 +12,23 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Rules are what a worker lets tasks do to its machine.
+// Rules are the restrictions of a worker on tasks.
 type Rules struct {
-	// Dir is where the worker was started, absolute: the working directory of
-	// a task that names none.
+	// Dir is the absolute working directory of the worker, and of tasks that name
+	// no directory.
 	Dir string
 
-	// Roots are the directories, absolute, in or below which a task may work.
-	// One that does not exist allows nothing. None at all means Dir and the
-	// home directory of the worker's user, but not the root of the file
-	// system, where a service is started that was not told otherwise: who
-	// wants that says so.
+	// Roots are the absolute directories in or below which tasks may work. One that
+	// does not exist allows nothing. If there are none, Dir and the home directory
+	// of the worker's user are allowed, except for the root of the file system,
+	// which is the working directory of many services and must be named explicitly.
 	Roots []string
 
-	// Danger allows tasks without a sandbox.
+	// Danger allows tasks that run without a sandbox.
 	Danger bool
 }
 
-// Allow reports, as a [runs.FieldError], why t may not run here in its mode.
+// Allow reports, as a [runs.FieldError], why the mode of t is not allowed.
 func (r Rules) Allow(t runs.Task) error {
 	switch t.Mode {
 	case runs.ReadOnly, runs.WorkspaceWrite:
@@ -40,13 +39,13 @@ func (r Rules) Allow(t runs.Task) error {
 		}
 		return &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) + " is not allowed by this worker"}
 	}
-	return &runs.FieldError{Field: "mode", Problem: "is none that this worker knows"}
+	return &runs.FieldError{Field: "mode", Problem: "is not known to this worker"}
 }
 
 // Directory returns the working directory of t: absolute, without symbolic
-// links, and inside one of the roots. The agent must be started there and not
-// where t says, which may come to lead elsewhere meanwhile. The error is a
-// [runs.FieldError] of the field workingDir, and does not quote the path.
+// links, and inside a root. The agent must be started in this directory,
+// because the path in t may point elsewhere later. The error is a
+// [runs.FieldError] of the field workingDir, and does not contain the path.
 func (r Rules) Directory(t runs.Task) (string, error) {
 	given, whose := r.given(t)
 	wrong := func(problem string) (string, error) {
@@ -77,7 +76,7 @@ func (r Rules) Directory(t runs.Task) (string, error) {
 	return dir, nil
 }
 
-// given is the directory of t, and how a problem with it begins.
+// given returns the directory of t, and a prefix for errors about it.
 func (r Rules) given(t runs.Task) (dir, whose string) {
 	if t.Dir == "" {
 		return r.Dir, "none given, and the worker's own "
@@ -85,13 +84,13 @@ func (r Rules) given(t runs.Task) (dir, whose string) {
 	return t.Dir, ""
 }
 
-// maxNamed bounds how many roots an error names.
+// maxNamed bounds the number of roots in an error.
 const maxNamed = 8
 
 // Outside returns a [runs.FieldError] of the field dir, which names the roots,
-// where the directory of t exists and is outside of them. It checks the
-// submission of t on the worker's machine: whatever else Directory refuses may
-// be there once a worker takes t.
+// if the directory of t exists and is outside of them. It checks a submission
+// on the worker's machine; other problems may be solved before a worker takes
+// t.
 func (r Rules) Outside(t runs.Task) error {
 	given, whose := r.given(t)
 	if !filepath.IsAbs(given) {
@@ -105,14 +104,15 @@ func (r Rules) Outside(t runs.Task) error {
 	if n := len(roots) - maxNamed; n > 0 {
 		roots, more = roots[:maxNamed], fmt.Sprintf(" and %d more", n)
 	}
-	return &runs.FieldError{Field: "dir", Problem: whose + "is outside of the directories of the setting work.roots: " + strings.Join(roots, ", ") + more}
+	return &runs.FieldError{Field: "dir", Problem: whose +
+		"is outside of the directories of the setting work.roots: " + strings.Join(roots, ", ") + more}
 }
 
-// Allowed are the directories in and below which tasks may work.
+// Allowed returns the directories in and below which tasks may work.
 func (r Rules) Allowed() (all []string) {
 	roots, byDefault := r.Roots, len(r.Roots) == 0
 	if byDefault {
-		home, _ := os.UserHomeDir() // without one, Dir alone
+		home, _ := os.UserHomeDir() // if there is none, only Dir is allowed
 		roots = []string{r.Dir, home}
 	}
 	for _, root := range roots {
@@ -123,7 +123,7 @@ func (r Rules) Allowed() (all []string) {
 	return all
 }
 
-// inside reports whether dir, which has no symbolic links, is in or below a root.
+// inside reports whether dir, without symbolic links, is in or below a root.
 func (r Rules) inside(dir string) bool {
 	for _, root := range r.Allowed() {
 		root, err := filepath.EvalSymlinks(root)

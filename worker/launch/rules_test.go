@@ -36,7 +36,7 @@ func TestDangerMustBeAllowed(t *testing.T) {
 }
 
 func TestWorkingDirectory(t *testing.T) {
-	// Links are in the way everywhere: the temporary directory may be one.
+	// The temporary directory may itself be a symbolic link.
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -68,27 +68,30 @@ func TestWorkingDirectory(t *testing.T) {
 	work := []string{"work"}
 	for _, row := range []struct {
 		name  string
-		start string   // Rules.Dir below base; "/…" as it is
-		roots []string // as start
-		dir   string   // Task.Dir, as start; "": none
-		want  string   // below base, as start
+		start string   // Rules.Dir below base; "/…" unchanged
+		roots []string // like start
+		dir   string   // Task.Dir, like start; "": none
+		want  string   // below base, like start
 		wrong string   // or part of the error
 	}{
 		{name: "none given", start: "work/sub", want: "work/sub"},
 		{name: "none given, by a link", start: "root/in", want: "work/sub/deep"},
-		{name: "none given, start is not in a root", start: "other", roots: work, wrong: "none given, and the worker's own is not in a directory that this worker allows"},
+		{name: "none given, start is not in a root", start: "other", roots: work,
+			wrong: "none given, and the worker's own is not in a directory that this worker allows"},
 		{name: "none given, start is gone", start: "gone", wrong: "none given, and the worker's own does not exist"},
 		{name: "below the start", start: "work", dir: "work/sub", want: "work/sub"},
 		{name: "below home", start: "work", dir: "home/me", want: "home/me"},
 		{name: "above the start", start: "work/sub", dir: "work", wrong: "is not in a directory"},
-		{name: "roots take the place of the start", start: "other", roots: work, dir: "other", wrong: "is not in a directory"},
+		{name: "roots take the place of the start", start: "other", roots: work, dir: "other",
+			wrong: "is not in a directory"},
 		{name: "roots take the place of home", start: "work", roots: work, dir: "home/me", wrong: "is not in a directory"},
 		{name: "the root itself", start: "other", roots: work, dir: "work", want: "work"},
 		{name: "unclean", start: "other", roots: work, dir: "work//sub/./deep/", want: "work/sub/deep"},
 		{name: "a second root", start: "other", roots: []string{"gone", "work"}, dir: "work/sub", want: "work/sub"},
 		{name: "a root that is a link", start: "other", roots: []string{"root"}, dir: "work/sub", want: "work/sub"},
 		{name: "through a root that is a link", start: "other", roots: work, dir: "root/sub", want: "work/sub"},
-		{name: "same beginning, another directory", start: "other", roots: work, dir: "work-not", wrong: "is not in a directory"},
+		{name: "same beginning, another directory", start: "other", roots: work, dir: "work-not",
+			wrong: "is not in a directory"},
 		{name: "two dots that are a name", start: "other", roots: work, dir: "work/..odd", want: "work/..odd"},
 		{name: "two dots that lead out", start: "other", roots: work, dir: "work/../other", wrong: "is not in a directory"},
 		{name: "two dots behind a link", start: "other", roots: work, dir: "work/in/..", want: "work/sub"},
@@ -110,23 +113,26 @@ func TestWorkingDirectory(t *testing.T) {
 		{name: "started in a link to /", start: "everything", dir: "work", wrong: "is not in a directory"},
 		{name: "started in /, home allowed", start: "/", dir: "home/me", want: "home/me"},
 		{name: "all of it when asked", start: "work", roots: []string{"/"}, dir: "other", want: "other"},
-		{name: "a relative root allows nothing", start: "work", roots: []string{"."}, dir: "work", wrong: "is not in a directory"},
-		{name: "an empty root allows nothing", start: "work", roots: []string{""}, dir: "work", wrong: "is not in a directory"},
+		{name: "a relative root allows nothing", start: "work", roots: []string{"."}, dir: "work",
+			wrong: "is not in a directory"},
+		{name: "an empty root allows nothing", start: "work", roots: []string{""}, dir: "work",
+			wrong: "is not in a directory"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			path := func(s string) string {
 				if s == "" || s[0] == '/' || s[0] == '.' {
 					return s
 				}
-				return base + "/" + s // not Join, which would clean it
+				return base + "/" + s // filepath.Join would clean it
 			}
 			rules := launch.Rules{Dir: path(row.start)}
 			for _, root := range row.roots {
 				rules.Roots = append(rules.Roots, path(root))
 			}
 			early := rules.Outside(runs.Task{Dir: path(row.dir)})
-			if want := strings.HasSuffix(row.wrong, "is not in a directory") || strings.HasSuffix(row.wrong, "that this worker allows"); (early != nil) != want {
-				t.Errorf("before it is queued: %v, want an error: %t", early, want)
+			if want := strings.HasSuffix(row.wrong, "is not in a directory") ||
+				strings.HasSuffix(row.wrong, "that this worker allows"); (early != nil) != want {
+				t.Errorf("before submission: %v, want an error: %t", early, want)
 			}
 			got, err := rules.Directory(runs.Task{Dir: path(row.dir)})
 			if row.wrong == "" {
@@ -136,7 +142,8 @@ func TestWorkingDirectory(t *testing.T) {
 				return
 			}
 			var field *runs.FieldError
-			if !errors.As(err, &field) || field.Field != "workingDir" || !strings.HasPrefix(field.Problem, row.wrong) || got != "" {
+			if !errors.As(err, &field) || field.Field != "workingDir" || !strings.HasPrefix(field.Problem, row.wrong) ||
+				got != "" {
 				t.Errorf("got %q, %v; want workingDir: %s", got, err, row.wrong)
 			} else if strings.Contains(err.Error(), base) {
 				t.Errorf("the error quotes a path: %v", err)
@@ -145,7 +152,7 @@ func TestWorkingDirectory(t *testing.T) {
 	}
 }
 
-func TestWithoutAHomeTheStartIsTheOnlyRoot(t *testing.T) {
+func TestWithoutAHomeDirIsTheOnlyRoot(t *testing.T) {
 	start, other := t.TempDir(), t.TempDir()
 	for _, home := range []string{"", "relative", "/", "/does/not/exist"} {
 		t.Setenv("HOME", home)
@@ -161,7 +168,7 @@ func TestWithoutAHomeTheStartIsTheOnlyRoot(t *testing.T) {
 
 func TestUnreachableDirectoryIsAnError(t *testing.T) {
 	if os.Getuid() == 0 {
-		t.Skip("root reaches everything")
+		t.Skip("root has access to every directory")
 	}
 	base := t.TempDir()
 	inner := filepath.Join(base, "closed", "inner")
@@ -172,7 +179,8 @@ func TestUnreachableDirectoryIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(inner), 0o755) })
-	if got, err := (launch.Rules{Dir: base}).Directory(runs.Task{Dir: inner}); err == nil || !strings.Contains(err.Error(), "permission denied") {
+	if got, err := (launch.Rules{Dir: base}).Directory(runs.Task{Dir: inner}); err == nil ||
+		!strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("got %q, %v; want permission denied", got, err)
 	}
 }

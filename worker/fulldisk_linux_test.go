@@ -16,8 +16,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// mounted runs the rest of the test in a process that may mount file systems,
-// and reports whether it is that process.
+// mounted runs the rest of the test in a process that can mount file systems,
+// and reports whether this is that process.
 func mounted(t *testing.T) bool {
 	t.Helper()
 	const inside = "TEST_MOUNTS"
@@ -36,16 +36,16 @@ func mounted(t *testing.T) bool {
 	var ended *exec.ExitError
 	switch {
 	case err != nil && !errors.As(err, &ended), strings.Contains(string(out), "--- SKIP: "):
-		t.Skipf("no mounts of one's own here: %v\n%s", err, out)
+		t.Skipf("cannot mount file systems here: %v\n%s", err, out)
 	case err != nil:
 		t.Errorf("%v\n%s", err, out)
 	}
 	return false
 }
 
-// smallRoot puts the run directories of l on a small file system. It returns what
-// fills that, and what empties it again.
-func (l *lab) smallRoot() (fill, empty func()) {
+// smallRoot puts the run directories of l on a small file system. It returns
+// functions that fill it and free it again.
+func (l *fixture) smallRoot() (fill, empty func()) {
 	l.t.Helper()
 	if err := os.MkdirAll(l.root, 0o700); err != nil {
 		l.t.Fatal(err)
@@ -70,18 +70,18 @@ func (l *lab) smallRoot() (fill, empty func()) {
 		}
 }
 
-// The agent ends at the SIGTERM, and its exit cannot be recorded; a child of it
-// ignores SIGTERM, and is killed after the grace time all the same.
+// The agent ends on SIGTERM, but its exit cannot be recorded. A child of it
+// ignores SIGTERM, and is killed after the grace period nevertheless.
 func TestFullDiskHoldsUpNoKill(t *testing.T) {
 	if !mounted(t) {
 		return
 	}
-	l := newLab(t)
+	l := newFixture(t)
 	fill, _ := l.smallRoot()
 	spec := shell("r", `sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 0.05; done' &
 trap 'exit 3' TERM; while ! [ -s child ]; do sleep 0.01; done; echo ready; while :; do sleep 0.01; done`)
 	spec.Dir, spec.Limits.Grace = t.TempDir(), 200*time.Millisecond
-	ends(t, filepath.Join(spec.Dir, "child"))
+	killAtEnd(t, filepath.Join(spec.Dir, "child"))
 	r, done := l.begun(spec, "ready")
 	fill()
 	if err := r.Cancel(t.Context(), "enough"); err != nil {
@@ -93,14 +93,15 @@ trap 'exit 3' TERM; while ! [ -s child ]; do sleep 0.01; done; echo ready; while
 	}
 }
 
-// No worker hears how the agent ends, and the disk is full at that moment.
+// No worker is running when the agent ends, and the disk is full at that
+// moment.
 func TestExitIsRecordedOnceThereIsRoom(t *testing.T) {
 	if !mounted(t) {
 		return
 	}
-	l := newLab(t)
+	l := newFixture(t)
 	fill, empty := l.smallRoot()
-	spec := shell("r", tells+"echo ready; while ! [ -e go ]; do sleep 0.01; done; exit 3")
+	spec := shell("r", recordPIDs+"echo ready; while ! [ -e go ]; do sleep 0.01; done; exit 3")
 	spec.Dir = t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())
 	d := l.create(spec)

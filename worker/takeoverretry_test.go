@@ -7,51 +7,51 @@ import (
 	"time"
 )
 
-// A shim that cannot run, while somebody holds the output, costs little
-// however long that is.
-func TestTakeoversThatFailAreTriedAtLongerIntervals(t *testing.T) {
+// A shim that cannot start, while a process holds the output, is retried with
+// bounded cost.
+func TestFailedTakeoversAreRetriedWithBackoff(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "true"))
 	t.Cleanup(func() { _ = d.Close() })
 	l.w.cfg.Shim = []string{filepath.Join(t.TempDir(), "none")}
 	s := l.w.Run(d).source.(*spawned)
 	now := time.Now()
 	hour := func() int {
-		before := s.overs
+		before := s.takeovers
 		for range 3600 {
 			now = now.Add(time.Second)
 			s.takeOver(now)
 		}
-		return s.overs - before
+		return s.takeovers - before
 	}
-	if n := hour(); n < 30 || n > 180 { // each minute, more or less
+	if n := hour(); n < 30 || n > 180 { // about one per minute
 		t.Errorf("%d shims in an hour", n)
 	}
-	before := s.overs
+	before := s.takeovers
 	s.stop()
-	if s.takeOver(now); s.overs != before+1 {
-		t.Error("one that is cancelled waits")
+	if s.takeOver(now); s.takeovers != before+1 {
+		t.Error("a cancelled run waits for the next retry")
 	}
 	hour()
-	before, now = s.overs, now.Add(time.Hour) // as if the last one had worked
+	before, now = s.takeovers, now.Add(time.Hour) // as if the last shim had worked
 	for range 5 {
 		now = now.Add(2 * time.Second)
 		s.takeOver(now)
 	}
-	if s.overs < before+3 {
-		t.Errorf("%d shims in 10 s after a long time without", s.overs-before)
+	if s.takeovers < before+3 {
+		t.Errorf("%d shims in 10 s after an hour without", s.takeovers-before)
 	}
 }
 
 func TestLogOfTheShimsIsBounded(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "true"))
 	t.Cleanup(func() { _ = d.Close() })
 	l.w.cfg.Shim = []string{"/bin/sh", "-c", "echo failed >&2; exit 1"}
 	s := l.w.Run(d).source.(*spawned)
-	t.Cleanup(s.hangUp)
+	t.Cleanup(s.closeExitPipe)
 	for _, size := range []int{100, maxShimLog + 1} {
 		write(t, d.file(shimLogFile), strings.Repeat("x", size))
 		if err := s.launch(true); err != nil {
@@ -68,17 +68,17 @@ func TestLogOfTheShimsIsBounded(t *testing.T) {
 	}
 }
 
-// The worker was killed right after it started a shim, and the next worker has
-// started another one: that one has nothing to do, and nothing is left of it.
-func TestShimThatComesTooLateIsNoFailure(t *testing.T) {
+// A worker was killed right after it started a shim, and the next worker has
+// started another one: that one has nothing to do, and leaves no process.
+func TestShimThatIsNotNeededIsNoFailure(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done")
 	spec.Dir = dir
 	d := l.create(spec)
 	before, next := l.w.Run(d).source.(*spawned), l.w.Run(d)
-	t.Cleanup(before.hangUp)
+	t.Cleanup(before.closeExitPipe)
 	if err := before.launch(false); err != nil {
 		t.Fatal(err)
 	}

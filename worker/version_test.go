@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// A run directory of a version that is not known is not guessed at: it is set
-// aside as it is, the log says why, and the run beside it is not disturbed.
+// A run directory of an unknown version is quarantined unchanged, the log says
+// why, and another run is not affected.
 func TestRunDirectoryOfANewerVersionIsRefused(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := l.create(shell("r", "echo never"))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -21,16 +21,16 @@ func TestRunDirectoryOfANewerVersionIsRefused(t *testing.T) {
 	if err := os.WriteFile(path, []byte(newer), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.create(shell("beside", "echo fine")).Close()
+	l.create(shell("other", "echo fine")).Close()
 	l.adopt()
 	aside := filepath.Join(l.root, badPrefix+"r")
-	waitFor(t, "the end", func() bool { return l.ended("beside") && exists(aside) })
-	said := ""
-	for _, line := range l.lines.FilterMessage("not a run directory, set aside").All() {
-		said += line.ContextMap()["error"].(string)
+	waitFor(t, "the end", func() bool { return l.ended("other") && exists(aside) })
+	logged := ""
+	for _, line := range l.lines.FilterMessage("not a run directory, quarantined").All() {
+		logged += line.ContextMap()["error"].(string)
 	}
-	if !strings.Contains(said, "version: must be 1, got 2") {
-		t.Errorf("the log says %q", said)
+	if !strings.Contains(logged, "version: must be 1, got 2") {
+		t.Errorf("the log says %q", logged)
 	}
 	if got := contents(t, filepath.Join(aside, specFile)); got != newer || len(l.entries("r")) != 0 {
 		t.Errorf("run.json is %q, and the log has %s", got, l.kinds("r"))

@@ -11,9 +11,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// The raw log takes nothing, and the shim is killed: the agent is held to its
-// limits and ended by a cancel all the same.
-func TestAgentWhoseShimDiedEndsWhileTheLogIsAway(t *testing.T) {
+// The raw log is unreachable and the shim is killed. The limits and a cancel
+// still end the agent.
+func TestAgentWhoseShimDiedEndsWhileTheLogIsUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
@@ -28,21 +28,21 @@ func TestAgentWhoseShimDiedEndsWhileTheLogIsAway(t *testing.T) {
 		for _, when := range []string{"at an append", "at the start of the next worker"} {
 			t.Run(test.name+" "+when, func(t *testing.T) {
 				t.Parallel()
-				l := newLab(t)
+				l := newFixture(t)
 				script := "while :; do echo line; sleep 0.01; done"
 				if test.limits.Grace > 0 {
 					script = "trap '' TERM; " + script
 				}
-				spec := shell("r", tells+script)
+				spec := shell("r", recordPIDs+script)
 				spec.Dir, spec.Limits = t.TempDir(), test.limits
-				ends(t, filepath.Join(spec.Dir, "agent"))
+				killAtEnd(t, filepath.Join(spec.Dir, "agent"))
 
 				d := l.create(spec)
 				ctx, stop := context.WithCancel(t.Context())
 				r, done := l.driven(ctx, d)
 				l.await("r", "line")
 				back := make(chan struct{})
-				l.logs.setAway(back)
+				l.logs.setBlocked(back)
 				if when != "at an append" {
 					stop()
 					if res := <-done; !errors.Is(res.err, context.Canceled) {
@@ -64,7 +64,7 @@ func TestAgentWhoseShimDiedEndsWhileTheLogIsAway(t *testing.T) {
 				}
 				waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(spec.Dir, "agent")) })
 				if l.ended("r") {
-					t.Fatal("the log was not away")
+					t.Fatal("the log was reachable")
 				}
 				close(back)
 				if res := <-done; res.err != nil || !sameExit(res.Exit, runs.Exit{Reason: test.want, Torn: res.Torn}) {

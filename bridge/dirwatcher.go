@@ -1,0 +1,371 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"go.uber.org/zap"
+)
+
+// Causes that end the processing of a request without an answer.
+var (
+	errReplaced  = errors.New("another request has taken its place")
+	errWithdrawn = errors.New("the request was withdrawn")
+	errOvertaken = errors.New("another program has answered the request")
+	errMoved     = errors.New("the directory was replaced")
+)
+
+// dirWatcher watches one directory and processes its requests. Only the
+// goroutine of run uses the maps; each active request has a goroutine of its
+// own.
+type dirWatcher struct {
+	*Bridge
+	path    string
+	journal *journal
+	log     *zap.Logger
+
+	dir    *lockedDir // nil: the directory is missing
+	active map[string]*activeRequest
+	done   chan finished
+	wait   sync.WaitGroup
+
+	foreign      map[string]bool            // names of ignored files that were logged; at most 2*maxNames
+	incomplete   map[string]*incompleteFile // files without a valid request
+	missingSince map[string]time.Time       // by request id: since when the file is missing
+	retryAt      map[string]time.Time       // by name: no attempt before, after an error
+}
+
+// activeRequest is a request that is being processed.
+type activeRequest struct {
+	id      string
+	version version
+	stop    context.CancelCauseFunc
+}
+
+// finished reports the end of an active request.
+type finished struct {
+	name string
+	err  error
+}
+
+// incompleteFile is a file without a valid request, which may be incomplete.
+type incompleteFile struct {
+	version version
+	since   time.Time // of the last change
+}
+
+func newDirWatcher(b *Bridge, path string, j *journal) *dirWatcher {
+	return &dirWatcher{
+		Bridge: b, path: path, journal: j, log: b.log.With(zap.String("dir", path)),
+		active: map[string]*activeRequest{}, done: make(chan finished, b.cfg.MaxAtOnce),
+		foreign: map[string]bool{}, incomplete: map[string]*incompleteFile{},
+		missingSince: map[string]time.Time{}, retryAt: map[string]time.Time{},
+	}
+}
+
+// open opens the directory, unless it is open.
+func (w *dirWatcher) open() error {
+	if w.dir != nil {
+		return nil
+	}
+	p, err := openLockedDir(w.path)
+	if err != nil {
+		return err
+	}
+	w.dir = p
+	if err := w.recover(); err != nil {
+		w.log.Warn("cannot recover the files of an earlier bridge", zap.Error(err))
+	}
+	return nil
+}
+
+func (w *dirWatcher) close() {
+	if w.dir != nil {
+		w.dir.close()
+		w.dir = nil
+	}
+}
+
+// run scans the directory after each file notification, and at intervals,
+// until ctx ends.
+func (w *dirWatcher) run(ctx context.Context) error {
+	defer func() {
+		w.stopAll(context.Canceled)
+		w.wait.Wait()
+	}()
+	poll := time.NewTicker(w.cfg.Poll)
+	defer poll.Stop()
+	// Notifications are hints: they may be late or, when the system has no watches
+	// left, never come. So the directory is also polled.
+	var events chan fsnotify.Event
+	var watchErrors chan error
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		w.log.Warn("no file notifications, polling only", zap.Error(err))
+	} else {
+		defer watcher.Close()
+		events, watchErrors = watcher.Events, watcher.Errors
+	}
+	for {
+		ready, err := w.reopen()
+		if err != nil {
+			return err
+		}
+		if ready {
+			if watcher != nil { // adding a directory again is cheap, and needed if it was replaced
+				_ = watcher.Add(w.path)
+			}
+			if err := w.scan(ctx, time.Now()); err != nil {
+				w.log.Warn("cannot read the directory", zap.Error(err))
+			}
+		}
+		if err := w.waitForChange(ctx, poll.C, events, watchErrors); err != nil {
+			return nil
+		}
+	}
+}
+
+// waitForChange waits for a reason to scan again. The error is that of ctx.
+func (w *dirWatcher) waitForChange(
+	ctx context.Context, poll <-chan time.Time, events <-chan fsnotify.Event, watchErrors <-chan error,
+) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-poll:
+			return nil
+		case err := <-watchErrors: // events were lost
+			w.log.Debug("file notifications were lost", zap.Error(err))
+			return nil
+		case e := <-events:
+			if base := filepath.Base(e.Name); isRequest(base) || isResponse(base) {
+				return nil
+			}
+		case end := <-w.done:
+			delete(w.active, end.name)
+			if end.err != nil {
+				w.retryAt[end.name] = time.Now().Add(w.cfg.Retry)
+				w.log.Warn("request failed, retrying", zap.String("file", end.name), zap.Error(end.err))
+			}
+			return nil
+		}
+	}
+}
+
+// reopen opens the directory when it exists, and closes one that was removed
+// or replaced.
+func (w *dirWatcher) reopen() (ready bool, err error) {
+	if w.dir != nil && !w.dir.isAt(w.path) {
+		w.stopAll(errMoved)
+		if len(w.active) > 0 { // their goroutines still use it
+			return false, nil
+		}
+		w.log.Warn("the directory was removed or replaced")
+		w.close()
+	}
+	switch err := w.open(); {
+	case errors.Is(err, errBusy):
+		return false, fmt.Errorf("directory %s: %w", w.path, err)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		w.log.Warn("cannot open the directory", zap.Error(err))
+	}
+	return w.dir != nil, nil
+}
+
+func (w *dirWatcher) stopAll(why error) {
+	for _, a := range w.active {
+		a.stop(why)
+	}
+}
+
+// scan examines all requests in the directory, and abandons those whose file
+// is missing.
+func (w *dirWatcher) scan(ctx context.Context, now time.Time) error {
+	names, foreign, err := w.dir.requests()
+	if err != nil {
+		return err
+	}
+	present := make(map[string]bool, len(names)+len(foreign))
+	for name, why := range foreign {
+		present[name] = true
+		w.ignore(name, why)
+	}
+	for _, name := range names {
+		present[name] = true
+		w.examine(ctx, name, now)
+	}
+	for name := range w.foreign {
+		if !present[name] {
+			delete(w.foreign, name)
+		}
+	}
+	for name := range w.incomplete {
+		if !present[name] {
+			delete(w.incomplete, name)
+		}
+	}
+	for name, until := range w.retryAt {
+		if now.After(until) {
+			delete(w.retryAt, name)
+		}
+	}
+	w.stopAnswered()
+	w.abandonMissing(ctx, present, now)
+	return nil
+}
+
+// stopAnswered stops active requests that have a response. If the response is
+// their own, they are done anyway.
+func (w *dirWatcher) stopAnswered() {
+	for name, a := range w.active {
+		if w.responseID(name) == a.id {
+			a.stop(errOvertaken)
+		}
+	}
+}
+
+// examine reads one request file and starts to process it.
+func (w *dirWatcher) examine(ctx context.Context, name string, now time.Time) {
+	a := w.active[name]
+	v, err := w.dir.stat(name)
+	if err == nil && a != nil && a.version == v || w.retryAt[name].After(now) {
+		return
+	}
+	var b []byte
+	if err == nil {
+		b, v, err = w.dir.read(name, MaxRequest)
+	}
+	var foreign *foreignError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	case errors.As(err, &foreign): // changed since the directory was listed
+		w.ignore(name, foreign.why)
+		return
+	case err != nil:
+		w.retryAt[name] = now.Add(w.cfg.Retry)
+		w.log.Warn("cannot read a request", zap.String("file", name), zap.Error(err))
+		return
+	}
+	r, err := ParseRequest(b)
+	if err != nil {
+		w.awaitComplete(name, v, err, now)
+		return
+	}
+	delete(w.incomplete, name)
+	delete(w.foreign, name)
+	switch {
+	case a != nil && a.id == r.ID: // rewritten: the first prompt counts
+		a.version = v
+	case a != nil:
+		a.stop(errReplaced)
+	case len(w.active) < w.cfg.MaxAtOnce && !w.isActive(r.ID) && !w.superseded(ctx, name, r.ID):
+		w.start(ctx, name, r.ID, v, func(ctx context.Context) error { return w.process(ctx, name, r) })
+	}
+}
+
+// ignore logs once that a file is ignored.
+func (w *dirWatcher) ignore(name, why string) {
+	if !w.foreign[name] {
+		w.foreign[name] = true
+		w.log.Warn("file ignored", zap.String("file", name), zap.String("why", why))
+	}
+}
+
+// awaitComplete waits until a file holds a valid request. A file that has not
+// changed for too long is moved aside.
+func (w *dirWatcher) awaitComplete(name string, v version, why error, now time.Time) {
+	u := w.incomplete[name]
+	if u == nil || u.version != v {
+		w.incomplete[name] = &incompleteFile{v, now}
+		return
+	}
+	if now.Sub(u.since) < w.cfg.Patience {
+		return
+	}
+	delete(w.incomplete, name)
+	to, err := w.dir.quarantine(name, "bad", why.Error(), now)
+	if err != nil {
+		w.retryAt[name] = now.Add(w.cfg.Patience)
+		w.log.Warn("cannot move an invalid request aside", zap.String("file", name), zap.Error(err))
+		return
+	}
+	w.log.Warn("moved an invalid request aside",
+		zap.String("file", name), zap.String("to", to), zap.String("why", why.Error()))
+}
+
+// isActive reports whether a request with this id is being processed under any
+// name.
+func (w *dirWatcher) isActive(id string) bool {
+	for _, a := range w.active {
+		if a.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+// superseded reports whether an older request of this name has no answer yet,
+// and abandons that one first.
+func (w *dirWatcher) superseded(ctx context.Context, name, id string) bool {
+	for _, e := range w.journal.unanswered() {
+		if e.Name == name && e.ID != id {
+			w.start(ctx, name, e.ID, version{}, func(context.Context) error { return w.abandon(ctx, e, errReplaced) })
+			return true
+		}
+	}
+	return false
+}
+
+// abandonMissing abandons requests whose file is missing.
+func (w *dirWatcher) abandonMissing(ctx context.Context, present map[string]bool, now time.Time) {
+	open := map[string]bool{}
+	for _, e := range w.journal.unanswered() {
+		open[e.ID] = true
+		if _, err := w.dir.root.Lstat(e.Name); present[e.Name] || !errors.Is(err, fs.ErrNotExist) {
+			delete(w.missingSince, e.ID)
+			continue
+		}
+		since, known := w.missingSince[e.ID]
+		if !known {
+			w.missingSince[e.ID] = now
+			continue
+		}
+		if now.Sub(since) < w.cfg.Settle || w.retryAt[e.Name].After(now) {
+			continue
+		}
+		if a := w.active[e.Name]; a != nil {
+			a.stop(errWithdrawn)
+		} else if len(w.active) < w.cfg.MaxAtOnce {
+			w.start(ctx, e.Name, e.ID, version{}, func(ctx context.Context) error {
+				if w.responseID(e.Name) == e.ID {
+					return w.yield(ctx, e)
+				}
+				return w.abandon(ctx, e, errWithdrawn)
+			})
+		}
+	}
+	for id := range w.missingSince {
+		if !open[id] {
+			delete(w.missingSince, id)
+		}
+	}
+}
+
+// start starts a goroutine that processes a request.
+func (w *dirWatcher) start(ctx context.Context, name, id string, v version, do func(context.Context) error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	w.active[name] = &activeRequest{id, v, stop}
+	w.wait.Go(func() {
+		defer stop(nil)
+		err := do(ctx)
+		w.done <- finished{name, err} // never blocks: the buffer has room for all active requests
+	})
+}

@@ -1,0 +1,196 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// process processes one request. After an error it is retried; nil means that
+// the request is done or ctx has ended.
+func (w *dirWatcher) process(ctx context.Context, name string, r Request) error {
+	e, known := w.journal.get(r.ID)
+	if !known {
+		if w.responseID(name) == r.ID { // another program has answered it
+			return w.removeRequest(name, r.ID)
+		}
+		now := time.Now()
+		e = entry{ID: r.ID, Name: name, Run: runs.LocalID(now.UnixMilli(), rand.Uint64()), At: now.UnixMilli()}
+		e.Timeout = max(w.allowed(r.Timeout).Milliseconds(), 1)
+		if err := w.journal.put(e); err != nil {
+			return err
+		}
+		w.log.Info("request", zap.String("file", name), zap.String("request", r.ID), zap.String("run", e.Run))
+		w.step("claimed")
+	}
+	if e.Answered != 0 {
+		if err := w.publish(e); err != nil {
+			return err
+		}
+		return w.removeRequest(name, r.ID)
+	}
+	if w.responseID(name) == r.ID { // another program has answered it, which no bridge has recorded
+		return w.yield(ctx, e)
+	}
+	if err := w.quarantineStale(name, r.ID); err != nil {
+		return err
+	}
+	o, err := w.outcome(ctx, r, e, known)
+	switch why := context.Cause(ctx); {
+	case errors.Is(why, errReplaced), errors.Is(why, errWithdrawn):
+		return w.abandon(context.WithoutCancel(ctx), e, why)
+	case errors.Is(why, errOvertaken):
+		return w.yield(context.WithoutCancel(ctx), e)
+	}
+	if err != nil { // ctx ended: the next bridge resumes
+		return nil
+	}
+	return w.answer(e, o)
+}
+
+func (w *dirWatcher) allowed(asked time.Duration) time.Duration {
+	if limit := w.cfg.MaxTimeout; limit > 0 {
+		return min(asked, limit)
+	}
+	return asked
+}
+
+// graceTime bounds calls that end a run, and the search for the outcome of a
+// run that should have ended while no bridge was running.
+const graceTime = 5 * time.Second
+
+// outcome executes the request and returns its outcome. earlier means that an
+// earlier bridge claimed the request, so its run may have ended already. The
+// error is that of ctx.
+func (w *dirWatcher) outcome(ctx context.Context, r Request, e entry, earlier bool) (Outcome, error) {
+	if len(r.Problems) > 0 {
+		return failed("invalid request: " + strings.Join(r.Problems, "; ")), nil
+	}
+	until := e.deadline()
+	if soonest := time.Now().Add(graceTime); earlier && until.Before(soonest) {
+		until = soonest
+	}
+	working, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	logged := false
+	for {
+		o, err := w.try(working, r, e)
+		var refused *RefusedError
+		switch {
+		case err == nil:
+			return w.timed(o, e), nil
+		case errors.As(err, &refused):
+			return failed(refused.Why), nil
+		case ctx.Err() != nil:
+			return Outcome{}, ctx.Err()
+		case working.Err() == nil && !logged:
+			logged = true
+			w.log.Warn("request failed, retrying until its timeout",
+				zap.String("request", e.ID), zap.String("run", e.Run), zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return Outcome{}, ctx.Err()
+		case <-working.Done():
+			return w.expire(ctx, e), nil
+		case <-time.After(w.cfg.Retry):
+		}
+	}
+}
+
+// expire ends a run whose timeout has passed. If the run has an answer all the
+// same, that is the outcome. So is an error of an external agent that was
+// accepted.
+func (w *dirWatcher) expire(ctx context.Context, e entry) Outcome {
+	ending, cancel := context.WithTimeout(ctx, graceTime)
+	defer cancel()
+	if err := w.cfg.Runner.Expire(ending, e.Run); err != nil {
+		w.log.Warn("cannot end a run that timed out", zap.String("run", e.Run), zap.Error(err))
+	} else if o, err := w.cfg.Runner.Wait(ending, e.Run); err == nil && (o.Status == StatusSuccess || o.Taken) {
+		return w.timed(o, e)
+	}
+	return w.timed(Outcome{Status: StatusTimeout}, e)
+}
+
+// try submits the run, if there is time left, and waits for its end.
+func (w *dirWatcher) try(ctx context.Context, r Request, e entry) (Outcome, error) {
+	if left := time.Until(e.deadline()); left > 0 {
+		labels := map[string]string{"request_id": r.ID}
+		for key, value := range map[string]string{"phase": r.Phase, "phase_name": r.PhaseName, "agent_name": r.Agent} {
+			if value != "" {
+				labels[key] = value
+			}
+		}
+		err := w.cfg.Runner.Submit(ctx, Job{Run: e.Run, Prompt: r.Prompt, Model: r.Model, Timeout: left, Labels: labels})
+		if err != nil {
+			return Outcome{}, err
+		}
+		w.step("submitted")
+	}
+	o, err := w.cfg.Runner.Wait(ctx, e.Run)
+	if err == nil {
+		w.step("ended")
+	}
+	return o, err
+}
+
+// timed adds duration, timeout message and run id to an outcome.
+func (w *dirWatcher) timed(o Outcome, e entry) Outcome {
+	if o.Took <= 0 {
+		o.Took = time.Since(time.UnixMilli(e.At))
+	}
+	if o.Status == StatusTimeout && o.Message == "" {
+		seconds := time.Duration(e.Timeout) * time.Millisecond
+		o.Message = fmt.Sprintf("Agent execution timeout after %v seconds", seconds.Seconds())
+	}
+	o.Meta = maps.Clone(o.Meta)
+	if o.Meta == nil {
+		o.Meta = map[string]string{}
+	}
+	o.Meta["run_id"] = e.Run
+	return o
+}
+
+// abandon cancels the run of a request that no program waits for, and writes
+// no response.
+func (w *dirWatcher) abandon(ctx context.Context, e entry, why error) error {
+	ending, cancel := context.WithTimeout(ctx, 2*graceTime)
+	defer cancel()
+	if err := w.cfg.Runner.Cancel(ending, e.Run, why.Error()); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("cancel run %s: %w", e.Run, err)
+	}
+	if err := w.dir.remove(unpublishedName(e)); err != nil {
+		return err
+	}
+	w.log.Info("request abandoned",
+		zap.String("request", e.ID), zap.String("run", e.Run), zap.String("why", why.Error()))
+	return w.journal.forget(e.ID)
+}
+
+// yield accepts the response of another program as the answer.
+func (w *dirWatcher) yield(ctx context.Context, e entry) error {
+	ending, cancel := context.WithTimeout(ctx, 2*graceTime)
+	defer cancel()
+	if err := w.cfg.Runner.Overtaken(ending, e.Run, w.existingResponse(e.Name)); err != nil {
+		return fmt.Errorf("notify run %s that its request is answered: %w", e.Run, err)
+	}
+	w.step("overtaken")
+	e.Answered = time.Now().UnixMilli()
+	if err := w.journal.put(e); err != nil {
+		return err
+	}
+	w.step("answered")
+	w.log.Info("answered by another program", zap.String("request", e.ID), zap.String("run", e.Run))
+	return w.removeRequest(e.Name, e.ID)
+}
