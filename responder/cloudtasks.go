@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,16 @@ import (
 
 // IsCloud reports whether a run is a task of Codex Cloud.
 func IsCloud(r runs.Row) bool { return r.Agent == cloud.Agent }
+
+// Unknown is the row of a run that the table does not have, as far as its id
+// tells.
+func Unknown(run string) View {
+	row := runs.Row{ID: run, Agent: api.DefaultAgent, State: runs.StateQueued}
+	if strings.HasPrefix(run, "T-cloud-") {
+		row.Agent = cloud.Agent
+	}
+	return View{Row: row}
+}
 
 // requestFields are the fields of a [cloud.Request] by their names in package api.
 var requestFields = map[string]string{

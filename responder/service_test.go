@@ -180,10 +180,10 @@ func TestAListIsWholeInPages(t *testing.T) {
 		}
 		want = append(want, run)
 	}
-	if _, err := s.Cancel(t.Context(), api.Cancel{Run: "T-list-3"}); err != nil {
+	if _, err := s.Cancel(t.Context(), api.Cancel{Run: "T-list-6"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Wait(t.Context(), "T-list-3", nil); err != nil {
+	if _, err := s.Wait(t.Context(), "T-list-6", nil); err != nil {
 		t.Fatal(err)
 	}
 	pages := func(q api.List) (ids []string) {
@@ -216,10 +216,10 @@ func TestAListIsWholeInPages(t *testing.T) {
 			t.Errorf("limit %d: %v", q.Limit, got)
 		}
 	}
-	if got := pages(api.List{Limit: 2, Order: api.ByChange}); len(got) != 7 || got[0] != "T-list-3" {
+	if got := pages(api.List{Limit: 2, Order: api.ByChange}); len(got) != 7 || got[0] != "T-list-6" {
 		t.Errorf("by change: %v", got)
 	}
-	if got := pages(api.List{States: []runs.State{runs.StateCancelled}}); !slices.Equal(got, []string{"T-list-3"}) {
+	if got := pages(api.List{States: []runs.State{runs.StateCancelled}}); !slices.Equal(got, []string{"T-list-6"}) {
 		t.Errorf("cancelled: %v", got)
 	}
 	if got := pages(api.List{Dir: "/d0/", Limit: 2}); len(got) != 4 {

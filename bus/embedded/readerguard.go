@@ -372,7 +372,7 @@ func (g *readerGuard) record(l Limited) {
 	if err != nil {
 		return
 	}
-	if err := atomicfile.Replace(filepath.Join(g.dir, ".tmp-*", limitedFile), append(b, '\n')); err != nil {
+	if err := atomicfile.Replace(filepath.Join(g.dir, limitedFile), ".tmp-*", append(b, '\n')); err != nil {
 		g.log.Warn(limitedFile+" cannot be written", zap.Error(err))
 	}
 }

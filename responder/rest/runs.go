@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/cloud"
 	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
@@ -137,18 +135,9 @@ func (q *exchange) begin(ctx context.Context, tool string, args *fields.Args) (*
 	}
 	v, ok := q.Service.Get(done.Run)
 	if !ok { // removed already
-		v = unknown(done.Run)
+		v = responder.Unknown(done.Run)
 	}
 	return &Answer{Status: http.StatusAccepted, Body: responder.Summarize(v), location: "/v1/runs/" + v.ID}, nil
-}
-
-// unknown is the row of a run that the table does not have.
-func unknown(run string) responder.View {
-	row := runs.Row{ID: run, Agent: api.DefaultAgent, State: runs.StateQueued}
-	if strings.HasPrefix(run, "T-cloud-") {
-		row.Agent = cloud.Agent
-	}
-	return responder.View{Row: row}
 }
 
 func cancelRun(q *exchange) (*Answer, error) {
@@ -156,7 +145,7 @@ func cancelRun(q *exchange) (*Answer, error) {
 	defer end()
 	v, err := q.find(ctx)
 	if is(err, api.NotFound) && q.mayHaveKey() && runs.CheckID(q.run()) == nil {
-		v = unknown(q.run()) // its cancel may be remembered
+		v = responder.Unknown(q.run()) // its cancel may be remembered
 	} else if err != nil {
 		return nil, err
 	}
