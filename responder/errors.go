@@ -58,6 +58,10 @@ func (s *Service) about(run, what string, err error) error {
 	return s.explain(what, err)
 }
 
+// Explain makes the error of a store that a surface uses beside the service one
+// of the service, an [*api.Error]. Operation is for the log.
+func (s *Service) Explain(operation string, err error) error { return s.explain(operation, err) }
+
 // explain makes any error an [*api.Error]. The cause of one that callers cannot
 // do anything about goes to the log.
 func (s *Service) explain(what string, err error) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -316,6 +317,40 @@ func (s *Service) FinalText(ctx context.Context, record *runs.Record) string {
 		}
 	}
 	return *record.FinalText
+}
+
+// maxFinalOutput is how many bytes of an agent's output are read for a final
+// text that is longer than records and events are.
+const maxFinalOutput = 16 << 20
+
+// ErrNoText reports a run whose final text is not kept, or not all of it.
+var ErrNoText = errors.New("the agent's answer is not there")
+
+// WholeFinalText returns the agent's last message, all of it: from the record,
+// else from the completion, else from what the agent wrote. The error wraps
+// [ErrNoText] where none has all of it.
+func (s *Service) WholeFinalText(ctx context.Context, r *runs.Record) (string, error) {
+	if r.FinalText == nil {
+		return "", fmt.Errorf("%w: it ended without one", ErrNoText)
+	}
+	whole := func(text string) bool { return int64(len(text)) == r.FinalTextBytes }
+	if text := s.FinalText(ctx, r); whole(text) {
+		return text, nil
+	}
+	find := s.cfg.LastMessage[r.Agent]
+	if find == nil {
+		return "", fmt.Errorf("%w: of its %d bytes only the first are kept", ErrNoText, r.FinalTextBytes)
+	}
+	stdout, _, err := s.table.Output(ctx, r, 2*maxFinalOutput)
+	if err != nil {
+		return "", s.explain("read an output", err)
+	}
+	for _, part := range [][]byte{stdout.Tail, stdout.Head} {
+		if text, ok := find(part); ok && whole(text) {
+			return text, nil
+		}
+	}
+	return "", fmt.Errorf("%w: of its %d bytes only the first are kept", ErrNoText, r.FinalTextBytes)
 }
 
 // Limits of [Service.LastLines].

@@ -85,6 +85,10 @@ type Config struct {
 	// [api.Unsupported].
 	Webhooks *push.Registry
 
+	// LastMessage finds an agent's last message in its output, by the kind of
+	// the agent: for texts that are longer than records and events are.
+	LastMessage map[string]func(output []byte) (text string, ok bool)
+
 	// Cause says in one line for a caller why the streams did not do what was
 	// asked of them, as far as an error tells; nil, or "": unknown.
 	Cause func(error) string
@@ -141,6 +145,11 @@ func (s *Service) Limits() (idle, hard time.Duration) { return s.cfg.Idle, s.cfg
 // patience. The error is [api.Unavailable].
 func (s *Service) Ready(ctx context.Context) error {
 	return s.explain("ready", s.table.ReadyWithin(ctx, s.cfg.Patience))
+}
+
+// Filled is Ready without a limit but that of ctx.
+func (s *Service) Filled(ctx context.Context) error {
+	return s.explain("ready", s.table.Ready(ctx))
 }
 
 // Connected is the error [api.Unavailable] where there is no connection to NATS.

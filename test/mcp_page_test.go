@@ -11,7 +11,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 var update = flag.Bool("update", false, "write the tables and answers of docs/mcp.md anew")
@@ -46,7 +47,7 @@ func TestPageOfToolsIsWhatTheyAre(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^### `(_codex_\\w+)`$").FindAllStringSubmatch(page, -1) {
 		told = append(told, m[1])
 	}
-	for _, tool := range delegator.Tools() {
+	for _, tool := range tools.List() {
 		names = append(names, tool.Name)
 		head := "### `" + tool.Name + "`\n"
 		before, section, ok := strings.Cut(page, head)
@@ -80,7 +81,7 @@ func TestPageOfToolsIsWhatTheyAre(t *testing.T) {
 const parametersHead = "| parameter | value | default | meaning |\n|---|---|---|---|\n"
 
 // parameters is the table of a tool's parameters, as its schema has them.
-func parameters(tool delegator.Tool) string {
+func parameters(tool v36.Tool) string {
 	var b strings.Builder
 	b.WriteString(parametersHead)
 	required := gjson.GetBytes(tool.InputSchema, "required").Array()
@@ -115,7 +116,7 @@ func parameters(tool delegator.Tool) string {
 }
 
 // shown is the example of a tool. No fence of an answer is as long as ours.
-func shown(t *testing.T, tool delegator.Tool) string {
+func shown(t *testing.T, tool v36.Tool) string {
 	t.Helper()
 	x := examples[tool.Name]
 	gjson.Parse(x.args).ForEach(func(name, _ gjson.Result) bool {
@@ -124,9 +125,9 @@ func shown(t *testing.T, tool delegator.Tool) string {
 		}
 		return true
 	})
-	answer := text(t, "responder/delegator/testdata/"+x.golden)
+	answer := text(t, "responder/tools/testdata/"+x.golden)
 	name, ending, _ := strings.Cut(x.golden, ".") // each is kept in both formats
-	if got := gjson.Get(text(t, "responder/delegator/testdata/"+name+".json"), "tool").String(); got != tool.Name {
+	if got := gjson.Get(text(t, "responder/tools/testdata/"+name+".json"), "tool").String(); got != tool.Name {
 		t.Errorf("%s is an answer of %s", x.golden, got)
 	}
 	kind := map[string]string{"json": "json", "md": "markdown"}[ending]
@@ -135,7 +136,7 @@ func shown(t *testing.T, tool delegator.Tool) string {
 
 // An answer that is shown elsewhere is a kept one, too.
 func TestErrorOnThePageIsReal(t *testing.T) {
-	want := strings.TrimRight(text(t, "responder/delegator/testdata/local_exec_mistakes.md"), "\n")
+	want := strings.TrimRight(text(t, "responder/tools/testdata/local_exec_mistakes.md"), "\n")
 	if !strings.Contains(text(t, "docs/mcp.md"), "`````markdown\n"+want+"\n`````\n") {
 		t.Errorf("docs/mcp.md does not show\n%s", want)
 	}

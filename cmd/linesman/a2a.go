@@ -13,8 +13,8 @@ import (
 // may read. What more an operation needs it asks itself.
 func (d *desk) serveA2A() error {
 	h := a2a.New(a2a.Config{
-		Responder: d.Responder, Streams: d.bus, Tools: d.tools, URL: d.cardURL(), Version: build().Version,
-		Push: push.NewRegistry(d.bus.PushStore(), push.A2A, d.app.config.Push.AllowPrivate), Allows: allows, Away: func() bool { return !d.bus.Connected() }, Why: d.bus.Cause, Log: d.app.log,
+		Service: d.Service, URL: d.cardURL(), Version: build().Version, Allows: allows, Log: d.app.log,
+		Push: push.NewRegistry(d.bus.PushStore(), push.A2A, d.app.config.Push.AllowPrivate),
 	})
 	for _, r := range h.Routes() {
 		if r.Scope == "" {

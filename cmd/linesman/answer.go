@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
@@ -53,37 +54,37 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withTable(ctx, func(ctx context.Context, r *responder.Responder) error {
-		run, err := findRequest(ctx, r, c.Request)
+	return a.withTable(ctx, func(ctx context.Context, r *responder.Service) error {
+		run, err := r.RunOfRequest(ctx, c.Request)
 		if err != nil {
 			return noRequest(err, fmt.Errorf("no request %s is known that asks somebody outside", safeWord(c.Request)))
 		}
 		if err := c.mixedUp(ctx, r, run); err != nil {
 			return err
 		}
-		state, err := r.Answer(ctx, run, reply)
+		done, err := r.Answer(ctx, run, reply, false)
 		switch {
-		case isEnded(err):
-			return fmt.Errorf("run %s: it was answered before, or has ended: it is %s", run, state)
+		case isCode(err, api.Ended):
+			return fmt.Errorf("run %s: it was answered before, or has ended: it is %s", run, done.State)
 		case err != nil:
 			return fmt.Errorf("run %s: %w", run, err)
 		case c.JSON:
-			return printJSON(a.stdout, answeredRun{run, state})
+			return printJSON(a.stdout, done)
 		}
-		_, err = fmt.Fprintf(a.stdout, "%s %s\n", run, state)
+		_, err = fmt.Fprintf(a.stdout, "%s %s\n", run, done.State)
 		return err
 	})
 }
 
 // mixedUp refuses a TEXT that is an id of the very request: who copies both of
 // them, as bridge list prints them, has not said the answer.
-func (c *bridgeAnswerCmd) mixedUp(ctx context.Context, r *responder.Responder, run string) error {
+func (c *bridgeAnswerCmd) mixedUp(ctx context.Context, r *responder.Service, run string) error {
 	if c.Text == nil {
 		return nil
 	}
 	record, err := r.Record(ctx, run)
 	switch {
-	case errors.Is(err, runs.ErrNoRun): // its record is late
+	case isCode(err, api.NotFound): // its record is late
 		return nil
 	case err != nil:
 		return fmt.Errorf("run %s: %w", run, err)
@@ -91,12 +92,6 @@ func (c *bridgeAnswerCmd) mixedUp(ctx context.Context, r *responder.Responder, r
 		return exitWith(exitUsage, errors.New("TEXT: is an id of this request, not an answer: give one of its ids, then the answer; where it is the answer all the same, give it by stdin"))
 	}
 	return nil
-}
-
-// answeredRun is what became of an answer.
-type answeredRun struct {
-	Run   string     `json:"task_id"`
-	State runs.State `json:"state"`
 }
 
 func (c *bridgeAnswerCmd) reply(a *app) (runs.Reply, error) {
@@ -151,7 +146,7 @@ Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach, 
 
 func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	return a.withTable(ctx, func(ctx context.Context, r *responder.Responder) error {
+	return a.withTable(ctx, func(ctx context.Context, r *responder.Service) error {
 		all, err := waitingRequests(ctx, r, c.Request)
 		if err != nil {
 			return noRequest(err, fmt.Errorf("no request %s waits for an answer from outside", safeWord(c.Request)))
@@ -175,27 +170,29 @@ func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 
 // noRequest says what to do next where a request was not found.
 func noRequest(err, none error) error {
-	if errors.Is(err, runs.ErrNoRun) {
+	if isCode(err, api.NotFound) {
 		return exitWith(exitNoRun, errors.Join(none, errors.New("linesman bridge list: lists those that wait, each by its run and its request id")))
 	}
 	return err
 }
 
 // withTable does something with a responder that serves nobody else.
-func (a *app) withTable(ctx context.Context, do func(context.Context, *responder.Responder) error) error {
+func (a *app) withTable(ctx context.Context, do func(context.Context, *responder.Service) error) error {
 	b, err := a.client(ctx, bus.ResponderUser)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	r := responder.New(responder.Config{Streams: b, Queue: a.config.Work.Queue, LostAfter: a.config.LostAfter, Log: a.log})
+	r := responder.New(responder.Config{
+		Streams: b, Queue: a.config.Work.Queue, LostAfter: a.config.LostAfter, Patience: answerTime, Log: a.log,
+	})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.Run(ctx) })
 	group.Go(func() error {
 		defer cancel()
-		if err := r.ReadyWithin(ctx, answerTime); err != nil {
+		if err := r.Ready(ctx); err != nil {
 			return exitWith(exitNATS, err)
 		}
 		return do(ctx, r)

@@ -3,44 +3,28 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
-// Bounds of what is told of requests that wait.
-const (
-	maxWaiting   = 1000
-	maxLookedFor = 1000 // runs that have ended, among which a request is looked for
-
-	askedBytes = 2 * 6 * runs.MaxPrompt // of output, in which the question is
-)
-
 // waitingRequest is a request that waits for an answer from outside.
 type waitingRequest struct {
-	Run     string `json:"task_id"`
-	Request string `json:"request_id,omitempty"`
-	Agent   string `json:"agent_name,omitempty"` // who is asked, as the request has it
-	Phase   string `json:"phase,omitempty"`
-	Asked   string `json:"asked_at"`
-	Due     string `json:"due_at,omitempty"`
-	Prompt  string `json:"prompt,omitempty"`
-	Model   string `json:"model,omitempty"`
+	api.Question
+	Asked string `json:"asked_at"`
+	Due   string `json:"due_at,omitempty"`
 }
 
 // waitingRequests are all that wait, or the one that id names, with what they
-// ask. The error is [runs.ErrNoRun] where that is none that waits.
-func waitingRequests(ctx context.Context, r *responder.Responder, id string) ([]waitingRequest, error) {
-	records, err := r.Waiting(ctx, maxWaiting)
-	if err != nil {
-		return nil, err
-	}
+// ask. The error is [api.NotFound] where that is none that waits.
+func waitingRequests(ctx context.Context, s *responder.Service, id string) ([]waitingRequest, error) {
+	questions, err := s.Questions(ctx, id)
 	moment := func(ms int64) string {
 		if ms == 0 {
 			return ""
@@ -48,73 +32,10 @@ func waitingRequests(ctx context.Context, r *responder.Responder, id string) ([]
 		return time.UnixMilli(ms).UTC().Format(time.RFC3339)
 	}
 	all := []waitingRequest{}
-	for _, record := range records {
-		request := record.Labels["request_id"]
-		if record.Lines == 0 || id != "" && id != record.ID && id != request { // nothing is asked yet
-			continue
-		}
-		w := waitingRequest{
-			Run: record.ID, Request: request, Agent: record.Labels["agent_name"], Phase: record.Labels["phase"],
-			Asked: moment(record.StartedAt), Due: moment(record.Due),
-		}
-		out, _, err := r.Output(ctx, record, askedBytes)
-		if err != nil {
-			return nil, err
-		}
-		if q, ok := runs.FindQuestion(out.Head); ok {
-			w.Prompt, w.Model = q.Prompt, q.Model
-		}
-		all = append(all, w)
+	for _, q := range questions {
+		all = append(all, waitingRequest{Question: q, Asked: moment(q.Asked), Due: moment(q.Due)})
 	}
-	if id != "" && len(all) == 0 {
-		return nil, runs.ErrNoRun
-	}
-	return all, nil
-}
-
-// findRequest is the run of a request: of those that wait, else of those that
-// ended last. The id may be the run's own. The error is [runs.ErrNoRun] where
-// there is none.
-func findRequest(ctx context.Context, r *responder.Responder, id string) (string, error) {
-	if runs.CheckID(id) == nil {
-		v, err := r.Look(ctx, id)
-		if err == nil {
-			return v.ID, nil
-		}
-		if !errors.Is(err, runs.ErrNoRun) {
-			return "", err
-		}
-	}
-	records, err := r.Waiting(ctx, maxWaiting)
-	if err != nil {
-		return "", err
-	}
-	found := ""
-	for _, record := range records {
-		if record.Labels["request_id"] != id {
-			continue
-		}
-		if found != "" {
-			return "", fmt.Errorf("several runs are of this request, among them %s and %s: name one of them", found, record.ID)
-		}
-		found = record.ID
-	}
-	if found != "" {
-		return found, nil
-	}
-	for _, v := range r.Snapshot(maxLookedFor, func(r runs.Row) bool { return r.Agent == runs.AgentExternal }).Ended {
-		record, err := r.Record(ctx, v.ID)
-		if errors.Is(err, runs.ErrNoRun) {
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		if record.Labels["request_id"] == id {
-			return v.ID, nil
-		}
-	}
-	return "", runs.ErrNoRun
+	return all, err
 }
 
 // takeAnswers serves two NATS requests until ctx ends: what waits, and an
@@ -153,13 +74,12 @@ func (d *desk) takeAnswers(ctx context.Context) error {
 type refusal struct{ code, status, why string }
 
 func refuse(err error) *refusal {
-	var field *runs.FieldError
 	switch {
-	case errors.Is(err, runs.ErrNoRun):
+	case isCode(err, api.NotFound):
 		return &refusal{"404", "NOT_FOUND", "there is no such request"}
-	case errors.As(err, &field):
+	case isCode(err, api.Validation):
 		return &refusal{"400", "VALIDATION", err.Error()}
-	case errors.Is(err, responder.ErrNotAsked), isEnded(err):
+	case isCode(err, api.NotWaiting), isCode(err, api.Ended):
 		return &refusal{"409", "VALIDATION", err.Error()}
 	}
 	return &refusal{"500", "INTERNAL", "it could not be carried out: ask again"}
@@ -186,7 +106,7 @@ func (d *desk) tellWaiting(ctx context.Context, body []byte) (any, *refusal) {
 	if err := d.Ready(ctx); err != nil {
 		return nil, refuse(err)
 	}
-	all, err := waitingRequests(ctx, d.Responder, args.Request)
+	all, err := waitingRequests(ctx, d.Service, args.Request)
 	if err != nil {
 		return nil, refuse(err)
 	}
@@ -225,13 +145,13 @@ func (d *desk) takeAnswer(ctx context.Context, body []byte) (any, *refusal) {
 	if err := d.Ready(ctx); err != nil {
 		return nil, refuse(err)
 	}
-	run, err := findRequest(ctx, d.Responder, args.Request)
+	run, err := d.RunOfRequest(ctx, args.Request)
 	if err != nil {
 		return nil, refuse(err)
 	}
-	state, err := d.Answer(ctx, run, reply)
+	done, err := d.Answer(ctx, run, reply, false)
 	if err != nil {
 		return nil, refuse(err)
 	}
-	return answeredRun{run, state}, nil
+	return done, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bridge"
 	"github.com/linesman/linesman/runs"
 )
@@ -98,7 +99,7 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 
 // plan is what the flags ask for: where requests are, and what tasks have in
 // common. The error has all that is wrong.
-func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, task runs.Task, err error) {
+func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q api.Submission, err error) {
 	var wrong []error
 	for _, dir := range c.Dir {
 		info, err := os.Stat(dir)
@@ -118,7 +119,9 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, task runs.Task, err er
 	if c.External && (c.Mode != string(runs.ReadOnly) || c.WorkingDir != "" || c.Model != "" || c.SkipGit || c.Env != runs.InheritNone || c.AllowEnv != nil) {
 		wrong = append(wrong, errors.New("--external: nobody works here, so no other flag can say how"))
 	}
-	task = runs.Task{Agent: "codex", Mode: runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit, Env: runs.EnvPolicy{Policy: c.Env, Allow: c.AllowEnv}}
+	task := runs.Task{
+		Agent: api.DefaultAgent, Mode: runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit, Env: runs.EnvPolicy{Policy: c.Env, Allow: c.AllowEnv},
+	}
 	if task.Dir, err = filepath.Abs(c.WorkingDir); err != nil { // "" is the current one
 		wrong = append(wrong, fmt.Errorf("--working-dir: %w", err))
 	}
@@ -149,7 +152,11 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, task runs.Task, err er
 			wrong = append(wrong, fmt.Errorf("%s: %s", field, problem))
 		}
 	}
-	return dirs, task, errors.Join(wrong...)
+	q = api.Submission{
+		Agent: task.Agent, Mode: task.Mode, Confirm: true, DestructiveGit: true, // the owner of the directories has chosen the mode
+		Dir: task.Dir, Model: task.Model, SkipGit: task.SkipGit, Env: task.Env,
+	}
+	return dirs, q, errors.Join(wrong...)
 }
 
 // watch answers requests until ctx ends.

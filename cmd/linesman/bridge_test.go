@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bridge"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/normalizer"
@@ -54,10 +55,10 @@ func outside(t *testing.T) *desk {
 		Bus: as(t, server, bus.NormalizerUser), Out: bus.Names{Prefix: bus.DefaultPrefix},
 		Backends: []normalizer.Backend{external.Backend{}}, Log: zap.NewNop(),
 	}
-	d := &desk{Responder: responder.New(responder.Config{Streams: as(t, server, bus.ResponderUser), Queue: bus.DefaultQueue, LostAfter: time.Minute})}
+	d := &desk{Service: responder.New(responder.Config{Streams: as(t, server, bus.ResponderUser), Queue: bus.DefaultQueue, LostAfter: time.Minute})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	for _, run := range []func(context.Context) error{n.Run, d.Responder.Run} {
+	for _, run := range []func(context.Context) error{n.Run, d.Service.Run} {
 		group.Go(func() {
 			if err := run(ctx); err != nil {
 				t.Error(err)
@@ -97,7 +98,7 @@ func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
 			var told error
-			runner := &lastMoment{externalRunner: &externalRunner{d}, late: c.late, answer: func(run string) { _, told = d.Answer(ctx, run, c.reply) }}
+			runner := &lastMoment{externalRunner: &externalRunner{d}, late: c.late, answer: func(run string) { _, told = d.Answer(ctx, run, c.reply, false) }}
 			done := make(chan error, 1)
 			go func() {
 				done <- bridge.New(bridge.Config{Dirs: []bridge.Dir{{Path: dir, Must: true}}, State: t.TempDir(), Runner: runner, Poll: 20 * time.Millisecond}).Run(ctx)
@@ -132,7 +133,7 @@ func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
 			if r.ErrorMessage != nil {
 				said.Error = *r.ErrorMessage
 			}
-			if c.late && (!isEnded(told) || r.Status != bridge.StatusTimeout) || !c.late && (told != nil || said != c.reply) {
+			if c.late && (!isCode(told, api.Ended) || r.Status != bridge.StatusTimeout) || !c.late && (told != nil || said != c.reply) {
 				t.Errorf("who answered was told %v, and the response is %s", told, got)
 			}
 		})
@@ -161,7 +162,7 @@ func TestAnIDOfTheRequestIsNoAnswer(t *testing.T) {
 	}
 	for text, want := range map[string]int{run: exitUsage, "id-1": exitUsage, "id-2": exitDone, "": exitDone} {
 		c := bridgeAnswerCmd{Request: run, Text: &text}
-		if err := c.mixedUp(t.Context(), d.Responder, run); exitCode(err) != want {
+		if err := c.mixedUp(t.Context(), d.Service, run); exitCode(err) != want {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

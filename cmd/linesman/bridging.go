@@ -6,38 +6,52 @@ import (
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
 // bridgeRunner has the requests of a bridge done as tasks of the work queue.
 type bridgeRunner struct {
 	desk *desk
-	task runs.Task // what all have in common
+	task api.Submission // what all have in common
 }
 
 func (r *bridgeRunner) Submit(ctx context.Context, j bridge.Job) error {
-	if err := r.desk.Ready(ctx); err != nil {
+	if err := r.desk.Filled(ctx); err != nil {
 		return err
 	}
-	t := r.task
-	t.Run, t.Prompt, t.Labels, t.Hard = j.Run, j.Prompt, j.Labels, max(wholeSeconds(j.Timeout), 1)
-	if t.Model == "" {
-		t.Model = j.Model
+	q := r.task
+	q.Run, q.Prompt, q.Labels, q.Hard = j.Run, j.Prompt, j.Labels, max(wholeSeconds(j.Timeout), 1)
+	if q.Model == "" {
+		q.Model = j.Model
 	}
-	_, err := r.desk.Submit(ctx, t)
-	var field *runs.FieldError
-	switch {
-	case errors.Is(err, runs.ErrKnownRun):
-		return nil
-	case errors.As(err, &field):
-		return &bridge.RefusedError{Why: strings.ReplaceAll(err.Error(), "\n", "; ")}
+	_, err := r.desk.Submit(ctx, q)
+	return refused(err)
+}
+
+// refused is the error of a submission as a bridge takes it.
+func refused(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.Validation {
+		return err
 	}
-	return err
+	var why []string
+	for _, i := range e.AllIssues() {
+		why = append(why, i.Field+": "+i.Problem)
+	}
+	return &bridge.RefusedError{Why: strings.Join(why, "; ")}
+}
+
+// isCode reports whether an error has a code of the service.
+func isCode(err error, code api.Code) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == code
 }
 
 func (r *bridgeRunner) Wait(ctx context.Context, run string) (bridge.Outcome, error) {
-	if err := r.desk.Ready(ctx); err != nil {
+	if err := r.desk.Filled(ctx); err != nil {
 		return bridge.Outcome{}, err
 	}
 	if _, err := r.desk.Wait(ctx, run, nil); err != nil {
@@ -56,8 +70,8 @@ func (r *bridgeRunner) Wait(ctx context.Context, run string) (bridge.Outcome, er
 	}
 	switch record.State {
 	case runs.StateCompleted:
-		text, err := r.desk.finalText(ctx, record)
-		if errors.Is(err, errNoText) {
+		text, err := r.desk.WholeFinalText(ctx, record)
+		if errors.Is(err, responder.ErrNoText) {
 			o.Message = err.Error()
 			return o, nil
 		}
@@ -79,11 +93,11 @@ func (r *bridgeRunner) Wait(ctx context.Context, run string) (bridge.Outcome, er
 }
 
 func (r *bridgeRunner) Cancel(ctx context.Context, run, reason string) error {
-	if err := r.desk.Ready(ctx); err != nil {
+	if err := r.desk.Filled(ctx); err != nil {
 		return err
 	}
-	_, err := r.desk.Responder.Cancel(ctx, run, reason)
-	if errors.Is(err, runs.ErrNoRun) || isEnded(err) {
+	_, err := r.desk.Cancel(ctx, api.Cancel{Run: run, Reason: reason})
+	if isCode(err, api.NotFound) || isCode(err, api.Ended) {
 		return nil
 	}
 	return err

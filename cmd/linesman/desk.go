@@ -13,15 +13,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/cloud"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/responder/tools"
+	"github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
@@ -29,10 +33,10 @@ import (
 
 // desk is a responder with its surfaces.
 type desk struct {
-	*responder.Responder
+	*responder.Service
 	app   *app
 	bus   *bus.Bus
-	tools *delegator.Delegator
+	tools *tools.Set
 	cloud *cloud.Driver
 	push  *push.Pusher
 	front *front // nil: no HTTP
@@ -54,30 +58,32 @@ func (a *app) newDesk(b *bus.Bus, listen string) (*desk, error) {
 			return nil, err
 		}
 	}
-	return a.newDeskBehind(b, f)
+	return a.newDeskBehind(b, f, nil)
 }
 
 // newDeskBehind is newDesk with an HTTP server that may serve already, or none.
-func (a *app) newDeskBehind(b *bus.Bus, f *front) (*desk, error) {
+// Dir chooses the directory of tasks that name none; nil: workers do.
+func (a *app) newDeskBehind(b *bus.Bus, f *front, dir func() (string, error)) (*desk, error) {
 	c := a.config
 	d := &desk{app: a, bus: b, listening: make(chan struct{})}
-	d.Responder = responder.New(responder.Config{
-		Streams: b, Queue: c.Work.Queue, LostAfter: c.LostAfter, StuckAfter: c.StuckAfter,
-		MaxIdle: c.Work.MaxLimit, MaxHard: c.Work.MaxLimit, Danger: c.Work.Danger, Outside: d.outside, Log: a.log,
-	})
 	var err error
 	d.cloud, err = cloud.New(cloud.Config{Command: c.Agents.Codex.Command, Scratch: filepath.Join(c.DataDir, "cloud"), Logs: cloudLogs{b}, Log: a.log})
 	if err != nil {
 		return nil, err
 	}
-	d.tools = delegator.New(delegator.Config{
-		Responder: d.Responder, Cloud: d.cloud, Environments: c.Environments, Idle: c.Work.Idle, Hard: c.Work.Hard, GitGate: c.Work.GitGate, Why: d.bus.Cause, Log: a.log,
-		Requests: &adcp.Requests{Store: b.RequestStore(), TTL: c.IdempotencyTTL},
-		Push:     push.NewRegistry(b.PushStore(), push.AdCP, c.Push.AllowPrivate),
-	})
+	cfg := responder.Config{
+		Streams: b, Queue: c.Work.Queue, LostAfter: c.LostAfter, StuckAfter: c.StuckAfter, Idle: c.Work.Idle, Hard: c.Work.Hard,
+		MaxIdle: c.Work.MaxLimit, MaxHard: c.Work.MaxLimit, Danger: c.Work.Danger, GitGate: c.Work.GitGate, Outside: d.outside,
+		Cloud: d.cloud, Environments: c.Environments, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: a.log,
+		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: c.IdempotencyTTL},
+		Webhooks: push.NewRegistry(b.PushStore(), push.AdCP, c.Push.AllowPrivate), Dir: dir,
+		LastMessage: map[string]func([]byte) (string, bool){codex.Backend{}.Agent(): codex.LastMessage},
+	}
+	d.Service = responder.New(cfg)
+	d.tools = tools.New(d.Service)
 	d.push = push.New(push.Config{
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: d.Standing(), Private: c.Push.AllowPrivate, GiveUp: c.Push.GiveUp, Log: a.log,
-		Encoders: map[string]push.Encoder{push.AdCP: push.NewAdCP(d.tools), push.A2A: a2a.NewNotices(d.tools)},
+		Encoders: map[string]push.Encoder{push.AdCP: adcp.NewNotices(d.Service), push.A2A: a2a.NewNotices(d.Service)},
 	})
 	if f == nil {
 		return d, nil
@@ -104,12 +110,13 @@ func (a *app) withDesk(ctx context.Context, do func(context.Context, *desk) erro
 		return err
 	}
 	defer b.Close()
-	d, err := a.newDesk(b, "")
+	var dir func() (string, error)
+	if a.config.NATS == "" {
+		dir = a.clientDir()
+	}
+	d, err := a.newDeskBehind(b, nil, dir)
 	if err != nil {
 		return err
-	}
-	if a.config.NATS == "" {
-		d.tools.Dir = a.clientDir()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -139,15 +146,15 @@ func (a *app) clientDir() func() (string, error) {
 // outside is [launch.Rules.Outside] by the rules of the `linesman up` of the data
 // directory. Those of any other worker of the queue are not known here, and
 // where there is one, workers decide.
-func (d *desk) outside(t runs.Task) error {
+func (d *desk) outside(t runs.Task, workers []runtable.Worker) error {
 	c := d.app.config
 	here, err := readInstance(c.DataDir)
 	if c.NATS != "" || err != nil || len(here.Roots) == 0 {
 		return nil
 	}
 	name, err := d.app.workerName()
-	other := func(w responder.Worker) bool { return w.Queue == c.Work.Queue && w.Name != name }
-	if err != nil || slices.ContainsFunc(d.Workers(), other) {
+	other := func(w runtable.Worker) bool { return w.Queue == c.Work.Queue && w.Name != name }
+	if err != nil || slices.ContainsFunc(workers, other) {
 		return nil
 	}
 	return launch.Rules{Dir: here.Dir, Roots: here.Roots}.Outside(t)
@@ -155,9 +162,7 @@ func (d *desk) outside(t runs.Task) error {
 
 // serveREST hangs the REST API on the server, each operation for its scope.
 func (d *desk) serveREST() error {
-	api := rest.New(rest.Config{
-		Responder: d.Responder, Streams: d.bus, Tools: d.tools, Away: func() bool { return !d.bus.Connected() }, Why: d.bus.Cause, Log: d.app.log,
-	})
+	api := rest.New(rest.Config{Service: d.Service, Log: d.app.log})
 	for _, r := range api.Routes() {
 		scope, err := web.ScopeOf(r.Scope)
 		if err != nil {
@@ -175,14 +180,14 @@ func (d *desk) named(h http.Handler) http.Handler {
 		d.requests.Add(1)
 		d.serving.Add(1)
 		defer d.serving.Add(-1)
-		h.ServeHTTP(w, r.WithContext(delegator.WithCaller(r.Context(), web.Caller(r.Context()))))
+		h.ServeHTTP(w, r.WithContext(responder.WithCaller(r.Context(), web.Caller(r.Context()))))
 	})
 }
 
 func (a *app) tokenFile() string { return filepath.Join(a.config.DataDir, "token") }
 
 func (d *desk) mcpConfig() mcp.Config {
-	return mcp.Config{Tools: d.tools, List: d.tools.Tools(), Schemas: delegator.Schemas(), Version: build().Version, Log: d.app.log}
+	return mcp.Config{Tools: d.tools, List: d.tools.List(), Schemas: v36.Schemas(), Version: build().Version, Log: d.app.log}
 }
 
 // ready says what is missing for requests to be answered.
@@ -195,7 +200,7 @@ func (d *desk) ready(ctx context.Context) error {
 
 // open waits until requests arrive and can be answered.
 func (d *desk) open(ctx context.Context) error {
-	if err := d.Ready(ctx); err != nil {
+	if err := d.Filled(ctx); err != nil {
 		return err
 	}
 	select {
@@ -220,12 +225,12 @@ func (d *desk) serve(ctx context.Context) error {
 	group.Go(func() error { return d.Run(ctx) })
 	group.Go(func() error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: d.tools.Tools(), Version: build().Version, Log: d.app.log,
+			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: d.tools.List(), Version: build().Version, Log: d.app.log,
 			Listening: func() { close(d.listening) },
 		})
 	})
 	group.Go(func() error {
-		return d.bus.AskCloud(ctx, func(ctx context.Context) error { return d.cloud.Follow(ctx, d.openCloud) })
+		return d.bus.AskCloud(ctx, func(ctx context.Context) error { return d.cloud.Follow(ctx, d.OpenCloud) })
 	})
 	group.Go(func() error { return d.push.Run(ctx) })
 	if d.front != nil {
@@ -235,29 +240,6 @@ func (d *desk) serve(ctx context.Context) error {
 		})
 	}
 	return group.Wait()
-}
-
-// openCloud are the runs in the cloud that have not ended.
-func (d *desk) openCloud(ctx context.Context) ([]cloud.Open, error) {
-	if err := d.Ready(ctx); err != nil {
-		return nil, err
-	}
-	var all []cloud.Open
-	for _, v := range d.Snapshot(0, func(r runs.Row) bool { return r.Agent == cloud.Agent }).Working {
-		record, err := d.Record(ctx, v.ID)
-		if errors.Is(err, runs.ErrNoRun) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		one := cloud.Open{Run: v.ID, Bytes: record.Bytes}
-		if record.Cloud != nil {
-			one.ID = record.Cloud.ID
-		}
-		all = append(all, one)
-	}
-	return all, nil
 }
 
 // cloudLogs lets the cloud driver write to a bus.

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -15,19 +16,15 @@ import (
 type externalRunner struct{ desk *desk }
 
 func (r *externalRunner) Submit(ctx context.Context, j bridge.Job) error {
-	if err := r.desk.Ready(ctx); err != nil {
+	if err := r.desk.Filled(ctx); err != nil {
 		return err
 	}
 	err := r.desk.Ask(ctx, j.Run, runs.Question{Prompt: j.Prompt, Model: j.Model}, j.Labels, time.Now().Add(j.Timeout))
-	var field *runs.FieldError
-	if errors.As(err, &field) {
-		return &bridge.RefusedError{Why: strings.ReplaceAll(err.Error(), "\n", "; ")}
-	}
-	return err
+	return refused(err)
 }
 
 func (r *externalRunner) Wait(ctx context.Context, run string) (bridge.Outcome, error) {
-	if err := r.desk.Ready(ctx); err != nil {
+	if err := r.desk.Filled(ctx); err != nil {
 		return bridge.Outcome{}, err
 	}
 	if _, err := r.desk.Wait(ctx, run, nil); err != nil {
@@ -52,8 +49,8 @@ func (r *externalRunner) Wait(ctx context.Context, run string) (bridge.Outcome, 
 	reply, err := r.desk.Reply(ctx, run)
 	switch {
 	case errors.Is(err, runs.ErrNoReply) && record.State == runs.StateCompleted: // RAW has aged out
-		text, err := r.desk.finalText(ctx, record)
-		if errors.Is(err, errNoText) {
+		text, err := r.desk.WholeFinalText(ctx, record)
+		if errors.Is(err, responder.ErrNoText) {
 			o.Message = err.Error()
 			return o, nil
 		}
@@ -73,25 +70,26 @@ func (r *externalRunner) Cancel(ctx context.Context, run, reason string) error {
 }
 
 func (r *externalRunner) Expire(ctx context.Context, run string) error {
-	if err := r.desk.Ready(ctx); err != nil {
+	if err := r.desk.Filled(ctx); err != nil {
 		return err
 	}
-	return r.desk.Responder.Expire(ctx, run)
+	return r.desk.Expire(ctx, run)
 }
 
 // Overtaken gives the run the answer that somebody wrote into the response
 // file by hand.
 func (r *externalRunner) Overtaken(ctx context.Context, run string, o bridge.Outcome) error {
-	if err := r.desk.Ready(ctx); err != nil {
+	if err := r.desk.Filled(ctx); err != nil {
 		return err
 	}
 	reply := runs.Reply{Status: o.Status, Text: o.Text, Error: cmp.Or(o.Message, "no reason was given")}
-	_, err := r.desk.AnswerLate(ctx, run, reply)
-	var field *runs.FieldError
-	if errors.As(err, &field) { // readers have it, whatever its size
-		_, err = r.desk.AnswerLate(ctx, run, runs.Reply{Status: runs.ReplyError, Error: "answered by a file: " + field.Problem})
+	_, err := r.desk.Answer(ctx, run, reply, true)
+	var e *api.Error
+	if errors.As(err, &e) && e.Code == api.Validation { // readers have it, whatever its size
+		reply = runs.Reply{Status: runs.ReplyError, Error: "answered by a file: " + e.Message}
+		_, err = r.desk.Answer(ctx, run, reply, true)
 	}
-	if errors.Is(err, runs.ErrNoRun) || isEnded(err) {
+	if isCode(err, api.NotFound) || isCode(err, api.Ended) {
 		return nil
 	}
 	return err

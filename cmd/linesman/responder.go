@@ -51,7 +51,7 @@ func (c *responderCmd) Run(ctx context.Context, a *app) error {
 		return failed(err)
 	}
 	defer b.Close()
-	d, err := a.newDeskBehind(b, f)
+	d, err := a.newDeskBehind(b, f, nil)
 	if err != nil {
 		return failed(err)
 	}

@@ -1,32 +1,27 @@
 // Package a2a serves runs as tasks of A2A 1.0: JSON-RPC at /a2a, which speaks
-// version 0.3 too, HTTP+JSON below /a2a/v1, and the agent card. It owns what a
-// run is called there; what it says comes from the responder, and so from the
-// streams. What begins a run is asked of the tools, so that all surfaces take
-// and refuse the same.
+// version 0.3 too, HTTP+JSON below /a2a/v1, and the agent card. It owns the form
+// that requests, runs and errors have in A2A. It decides nothing about runs: it
+// decodes a request, calls the service, and encodes the outcome.
 //
-//	request ──▶ version, scope ──▶ a2a-go's transports ──▶ Handler ──▶ Responder, Streams, Tools
+//	request ──▶ version, scope ──▶ a2a-go's transports ──▶ Handler ──▶ responder.Service
 //	                                                          │
 //	                     Task, updates  ◀── state, artifact ◀─┘
 //
-// The one rule: nothing that counts is kept here. A task is the record of its
-// run, its id the run id, and any responder answers for it, after a restart as
-// before.
+// The one rule: it stores no state of a task. A task is the record of its run,
+// its id the run id, and any responder answers for it, after a restart as before.
 package a2a
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/cloud"
-	"github.com/linesman/linesman/responder/delegator"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -52,29 +47,10 @@ const (
 	scopeSubmit = "submit"
 )
 
-// Streams is what is read of the bus beyond what a responder reads.
-type Streams interface {
-	// EventsAfter calls each with the events of a run behind a sequence, the
-	// completion being one; with follow also with those that come, until ctx ends.
-	EventsAfter(ctx context.Context, agent, run string, after uint64, follow bool, each func(seq uint64, token string, body []byte) error) error
-	// EventsEnd returns the sequence of a run's completion, 0 without one, and
-	// the last one that the stream has given.
-	EventsEnd(ctx context.Context, agent, run string) (completion, last uint64, err error)
-}
-
-// Tools is what begins runs, and tells what came of them; see
-// [delegator.Delegator].
-type Tools interface {
-	push.Results
-	Call(ctx context.Context, tool string, args json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error)
-}
-
 // Config is what a [Handler] needs.
 type Config struct {
-	Responder *responder.Responder
-	Streams   Streams
-	Tools     Tools
-	Push      PushConfigs // nil: there are no push notifications
+	Service *responder.Service
+	Push    PushConfigs // nil: there are no push notifications
 
 	// URL is where this is served, as in http://127.0.0.1:8080, for the card.
 	// "": the card names the host that it was asked at, by https where a proxy
@@ -86,31 +62,26 @@ type Config struct {
 	// or submit, stands for. nil: everything.
 	Allows func(ctx context.Context, scope string) bool
 
-	Away     func() bool        // whether NATS is away; nil: nobody knows
-	Why      func(error) string // what kept the streams from answering, as in [delegator.Config]; nil: nothing is known
-	Patience time.Duration      // to wait for the run table after the responder's start; default 10 s
-	Beat     time.Duration      // between comments in a silent stream; default 15 s
-	Slow     time.Duration      // for a client to take what was written, before it is left; default 30 s
-	Held     int                // instead of MaxHeld, unless it is 0
-	Log      *zap.Logger        // default: none
+	Beat time.Duration // between comments in a silent stream; default 15 s
+	Slow time.Duration // for a client to take what was written, before it is left; default 30 s
+	Held int           // instead of MaxHeld, unless it is 0
+	Log  *zap.Logger   // default: none
 }
 
 // Handler answers the operations of A2A.
 type Handler struct {
 	Config
-	log  *zap.Logger
-	held *responder.Slots // one for each stream and blocking send
+	log     *zap.Logger
+	held    *responder.Slots // one for each stream and blocking send
+	results adcp.Results
 }
 
 var _ a2asrv.RequestHandler = (*Handler)(nil)
 
-// New returns a handler that answers once the responder is at work.
+// New returns a handler that answers once the service is at work.
 func New(c Config) *Handler {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
-	}
-	if c.Patience == 0 {
-		c.Patience = 10 * time.Second
 	}
 	if c.Beat == 0 {
 		c.Beat = 15 * time.Second
@@ -121,7 +92,9 @@ func New(c Config) *Handler {
 	if c.Held == 0 {
 		c.Held = MaxHeld
 	}
-	return &Handler{Config: c, log: c.Log.Named("a2a"), held: responder.NewSlots(c.Held)}
+	return &Handler{
+		Config: c, log: c.Log.Named("a2a"), held: responder.NewSlots(c.Held), results: adcp.Results{Service: c.Service},
+	}
 }
 
 // GetTask tells how a run stands, and what came of it.
@@ -153,27 +126,26 @@ func (h *Handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sd
 	if err != nil {
 		return nil, err
 	}
-	if v.Agent == cloud.Agent && !v.State.Final() {
+	switch {
+	case v.State.Final():
+		return nil, fail(sdk.ErrTaskNotCancelable, "the task has ended: it is "+string(v.State))
+	case responder.IsCloud(v.Row):
 		return nil, fail(sdk.ErrUnsupportedOperation, "a task of Codex Cloud can be cancelled on its web page only")
 	}
 	reason, _ := q.Metadata["reason"].(string)
-	c, err := h.Responder.Cancel(ctx, v.ID, reason)
-	var ended *responder.EndedError
-	switch {
-	case errors.As(err, &ended):
-		return nil, fail(sdk.ErrTaskNotCancelable, "the task has ended: it is "+string(ended.State))
-	case err != nil:
+	c, err := h.Service.Cancel(ctx, api.Cancel{Run: v.ID, Reason: reason})
+	if err != nil {
 		return nil, h.explain("cancel", err)
 	}
 	if c.State == runs.StateCancelled { // it is written; the record follows
 		soon, stop := context.WithTimeout(ctx, 3*time.Second)
-		_, err := h.Responder.Wait(soon, v.ID, nil)
+		_, err := h.Service.Wait(soon, v.ID, nil)
 		stop()
 		if err != nil && soon.Err() == nil {
 			return nil, h.explain("cancel", err)
 		}
 	}
-	if now, ok := h.Responder.Get(v.ID); ok {
+	if now, ok := h.Service.Get(v.ID); ok {
 		v = now
 	}
 	t, err := h.task(ctx, v, wanted{artifacts: true})
@@ -200,11 +172,11 @@ func (h *Handler) admit(ctx context.Context, scope string) error {
 	if h.Allows != nil && !h.Allows(ctx, scope) {
 		return fail(sdk.ErrUnauthorized, "the token lacks the scope "+scope)
 	}
-	if h.Away != nil && h.Away() {
-		return fail(sdk.ErrServerError, "NATS is away")
+	if err := h.Service.Connected(); err != nil {
+		return h.explain("connect", err)
 	}
-	if err := h.Responder.ReadyWithin(ctx, h.Patience); err != nil {
-		return fail(sdk.ErrServerError, err.Error())
+	if err := h.Service.Ready(ctx); err != nil {
+		return h.explain("read the run table", err)
 	}
 	return nil
 }
@@ -214,7 +186,7 @@ func (h *Handler) find(ctx context.Context, id sdk.TaskID) (responder.View, erro
 	if id == "" {
 		return responder.View{}, fail(sdk.ErrInvalidParams, "id: is required")
 	}
-	v, err := h.Responder.Look(ctx, string(id))
+	v, err := h.Service.Look(ctx, string(id))
 	if err != nil {
 		return v, h.explain("find a task", err)
 	}
@@ -223,39 +195,11 @@ func (h *Handler) find(ctx context.Context, id sdk.TaskID) (responder.View, erro
 
 // hold takes a slot for a request that is answered for long.
 func (h *Handler) hold(ctx context.Context) (free func(), err error) {
-	free, ok := h.held.Take(delegator.Caller(ctx))
+	free, ok := h.held.Take(responder.Caller(ctx))
 	if !ok {
 		return nil, fail(sdk.ErrServerError, "there are as many streams and blocking sends as there may be")
 	}
 	return free, nil
-}
-
-// fail is an error that a caller sees: what it is to the protocol, and why.
-func fail(kind error, why string) *sdk.Error { return sdk.NewError(kind, why) }
-
-// explain makes any error one that a caller may see. What happened inside
-// stays inside: the log tells it.
-func (h *Handler) explain(what string, err error) error {
-	var known *sdk.Error
-	why := ""
-	if h.Why != nil {
-		why = h.Why(err)
-	}
-	switch {
-	case errors.As(err, &known):
-		return known
-	case errors.Is(err, runs.ErrNoRun):
-		return fail(sdk.ErrTaskNotFound, "there is no task of this id")
-	case why != "":
-		h.log.Warn("a request failed", zap.String("operation", what), zap.Error(err))
-		return fail(sdk.ErrServerError, why)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fail(sdk.ErrServerError, "the streams did not answer in time")
-	case h.Away != nil && h.Away():
-		return fail(sdk.ErrServerError, "NATS is away")
-	}
-	h.log.Warn("a request failed", zap.String("operation", what), zap.Error(err))
-	return fail(sdk.ErrInternalError, "linesman broke off; its log says where")
 }
 
 func checkHistory(n *int) error {

@@ -338,7 +338,7 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 	for _, run := range begun { // either desk may have taken it
 		desks[0].await(run, func(responder.View) bool { return true })
 	}
-	if n := len(desks[0].responder.Snapshot(0, nil).Queued); n != 3 {
+	if n := len(desks[0].service.Snapshot(0, nil).Queued); n != 3 {
 		t.Errorf("%d runs are queued, want 3", n)
 	}
 	other := user("another text")
@@ -590,7 +590,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 			t.Errorf("%s: %d %s", what, status, got.Raw)
 		}
 	}
-	if n := len(d.responder.Snapshot(0, nil).Queued); n != 0 {
+	if n := len(d.service.Snapshot(0, nil).Queued); n != 0 {
 		t.Errorf("%d runs were begun by requests that were refused", n)
 	}
 	rest := `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"}]}}`
@@ -662,7 +662,7 @@ func TestScopes(t *testing.T) {
 			t.Errorf("%s: a wrong token reads", s.name)
 		}
 	}
-	if n := len(d.responder.Snapshot(0, nil).Queued); n != 0 {
+	if n := len(d.service.Snapshot(0, nil).Queued); n != 0 {
 		t.Errorf("%d runs were begun", n)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
-	"github.com/linesman/linesman/responder/delegator"
 )
 
 // Whatever comes as a body, in whatever version, is answered with JSON or a
@@ -31,12 +31,11 @@ func FuzzBodiesAreAnswered(f *testing.F) {
 		f.Add([]byte(body), "0.3", a2a.ProfileURI)
 		f.Add([]byte(body), "", a2a.ProfileURI)
 	}
-	d := newLab(f).desk(nil)
-	if err := d.responder.Ready(f.Context()); err != nil {
+	d := newLab(f).deskOf(responder.Config{}, nil) // it remembers no requests, and so begins nothing
+	if err := d.service.Ready(f.Context()); err != nil {
 		f.Fatal(err)
 	}
-	tools := delegator.New(delegator.Config{Responder: d.responder}) // that remember no requests, and so begin nothing
-	h := a2a.New(a2a.Config{Responder: d.responder, Streams: d.bus, Tools: tools})
+	h := a2a.New(a2a.Config{Service: d.service})
 	mux := http.NewServeMux()
 	for _, r := range h.Routes() {
 		mux.Handle(r.Pattern, r.Handler)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
-	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
@@ -31,20 +30,19 @@ func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 		}
 		readers[reader] = quarters
 	}
-	tools := delegator.New(delegator.Config{Responder: d.responder})
 	server, err := web.New(web.Config{Listen: "127.0.0.1:0", Token: token, Tokens: d.tokens()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	named := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			h.ServeHTTP(w, q.WithContext(delegator.WithCaller(q.Context(), web.Caller(q.Context()))))
+			h.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), web.Caller(q.Context()))))
 		})
 	}
-	for _, r := range rest.New(rest.Config{Responder: d.responder, Streams: d.bus, Tools: tools}).Routes() {
+	for _, r := range rest.New(rest.Config{Service: d.service}).Routes() {
 		server.HandleFor(web.Read, r.Pattern, named(r.Handler))
 	}
-	for _, r := range a2a.New(a2a.Config{Responder: d.responder, Streams: d.bus, Tools: tools}).Routes() {
+	for _, r := range a2a.New(a2a.Config{Service: d.service}).Routes() {
 		if r.Scope != "" {
 			server.HandleFor(web.Read, r.Pattern, named(r.Handler))
 		}

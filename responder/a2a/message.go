@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,18 +13,17 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
 
 // message is what a caller sent, as far as it is one that can be a task.
 type message struct {
-	id      string          // of the message
-	prompt  string          // its texts
-	options json.RawMessage // its data: arguments of _codex_local_exec; nil: none
-	context string          // the context that it goes on in, as the caller names it; "": a new one
-	thread  string          // of that context
-	again   bool            // it came before, and the task is that of the first time
+	args    *fields.Args // of its task: its texts and its data
+	context string       // the context that it goes on in, as the caller names it; "": a new one
+	again   bool         // it came before, and the task is that of the first time
 }
 
 // modes are the media types of what a task gives.
@@ -81,36 +79,43 @@ func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 	if err != nil {
 		return nil, err
 	}
-	read := &message{id: m.ID, context: m.ContextID}
 	var texts []string
+	var options json.RawMessage
 	for i, p := range m.Parts {
 		switch p.Content.(type) {
 		case sdk.Text:
 			texts = append(texts, p.Text())
 		case sdk.Data:
-			if read.options != nil {
+			if options != nil {
 				return nil, fail(sdk.ErrInvalidParams, "message.parts: one data part holds all options")
 			}
-			if read.options, err = dataOf(ctx, i, p); err != nil {
+			if options, err = dataOf(ctx, i, p); err != nil {
 				return nil, err
 			}
-			if err := checkOptions(read.options, len(texts) > 0); err != nil {
+			if err := checkOptions(options, len(texts) > 0); err != nil {
 				return nil, err
 			}
 		default:
 			return nil, fail(sdk.ErrUnsupportedContentType, "message.parts: texts and one data part are taken, no files")
 		}
 	}
-	read.prompt = strings.Join(texts, "\n\n")
 	if m.TaskID != "" {
 		return nil, h.refuseTask(ctx, m)
 	}
+	var presets []fields.Preset
 	if m.ContextID != "" {
-		if read.thread, err = h.thread(m.ContextID); err != nil {
+		thread, err := h.thread(m.ContextID)
+		if err != nil {
 			return nil, err
 		}
+		presets = append(presets, fields.Preset{Name: request.ContextID, Value: thread})
 	}
-	return read, nil
+	presets = append(presets,
+		fields.Preset{Name: request.Format, Value: "adcp"}, fields.Preset{Name: request.Key, Value: keyOf(m.ID)})
+	if prompt := strings.Join(texts, "\n\n"); prompt != "" {
+		presets = append(presets, fields.Preset{Name: "task", Value: prompt})
+	}
+	return &message{args: fields.Read(request.ExecParams, options, presets...), context: m.ContextID}, nil
 }
 
 // dataOf is the data of a part as it was written, where that is known: a
@@ -175,10 +180,10 @@ func (h *Handler) refuseTask(ctx context.Context, m *sdk.Message) error {
 // thread is that of a context, which is named by its thread, or by any of its
 // tasks. One that nobody knows is refused: a caller cannot make up contexts.
 func (h *Handler) thread(name string) (string, error) {
-	if v, ok := h.Responder.Get(name); ok {
+	if v, ok := h.Service.Get(name); ok {
 		switch {
-		case v.Agent != agent:
-			return "", fail(sdk.ErrUnsupportedOperation, "only contexts of "+agent+" on this machine can be gone on with")
+		case v.Agent != api.DefaultAgent:
+			return "", foreign()
 		case v.Thread == "" && v.State.Final():
 			return "", fail(sdk.ErrUnsupportedOperation, "message.contextId: its task ended before it had a thread: begin a new context")
 		case v.Thread == "":
@@ -187,24 +192,24 @@ func (h *Handler) thread(name string) (string, error) {
 		return v.Thread, nil
 	}
 	thread := strings.ToLower(name)
-	v, ok := h.Responder.Thread(thread)
+	v, ok := h.Service.Thread(thread)
 	if !ok {
 		return "", fail(sdk.ErrInvalidParams, "message.contextId: names no context that is known here; leave it out to begin one")
 	}
-	if v.Agent != agent {
-		return "", fail(sdk.ErrUnsupportedOperation, "only contexts of "+agent+" on this machine can be gone on with")
+	if v.Agent != api.DefaultAgent {
+		return "", foreign()
 	}
 	return v.Thread, nil
 }
 
-// agent is whom tasks are given to.
-const agent = "codex"
-
-var keyForm = regexp.MustCompile(adcp.KeyPattern)
+// foreign is the error of a message in a context that no task can resume.
+func foreign() error {
+	return fail(sdk.ErrUnsupportedOperation, "only contexts of "+api.DefaultAgent+" on this machine can be gone on with")
+}
 
 // keyOf is the idempotency key of a message: its id, where that can be one.
 func keyOf(messageID string) string {
-	if keyForm.MatchString(messageID) {
+	if request.KeyForm.MatchString(messageID) {
 		return messageID
 	}
 	sum := sha256.Sum256([]byte(messageID))

@@ -9,22 +9,23 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/runs"
 )
 
 // notices makes the bodies of push notifications.
-type notices struct{ results push.Results }
+type notices struct{ results adcp.Results }
 
 // NewNotices returns the encoder of push notifications of A2A: a status update
 // when a task is at work, and the whole task when it has ended.
-func NewNotices(r push.Results) push.Encoder { return notices{r} }
+func NewNotices(s *responder.Service) push.Encoder { return notices{adcp.Results{Service: s}} }
 
 // Encode renders a notification, as an event of a stream. One whose result does
 // not fit tells the state alone: whoever wants the rest asks for it.
 func (n notices) Encode(ctx context.Context, _ push.Registration, record *runs.Record, _ string) (push.Body, error) {
 	v := responder.View{Row: record.Row()}
-	at := time.UnixMilli(statusTime(v.Row)).UTC()
+	at := time.UnixMilli(responder.ChangedAt(v.Row)).UTC()
 	if !record.State.Final() { // what may change meanwhile would make another body of the same notification
 		return encodeNotice(&sdk.TaskStatusUpdateEvent{
 			TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State), Timestamp: &at},

@@ -1,7 +1,6 @@
 package a2a
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -14,8 +13,12 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/request"
+	"github.com/linesman/linesman/responder/v36"
 )
 
 // ProfileURI is the extension whose requests call skills, as the AdCP profile
@@ -23,12 +26,18 @@ import (
 // the call began has an id of its own, in the data.
 const ProfileURI = "https://adcontextprotocol.org/extensions/adcp/v3"
 
-// called are the tools that the skills call.
-var called = map[string]string{
-	"codex-run": "_codex_local_exec", "codex-resume": "_codex_local_resume", "codex-status": "_codex_local_status", "codex-cancel": "_codex_local_cancel",
+// called are the requests that the skills make.
+var called = map[string]struct {
+	tool   string
+	params []fields.Param
+}{
+	"codex-run":    {request.ToolExec, request.ExecParams},
+	"codex-resume": {request.ToolResume, request.ResumeParams},
+	"codex-status": {request.ToolStatus, request.StatusParams},
+	"codex-cancel": {request.ToolCancel, request.CancelParams},
 }
 
-// notInput are parameters of the tools that callers of skills cannot give.
+// notInput are parameters of these requests that callers of skills cannot give.
 var notInput = map[string]string{"format": "the profile says it", "verbose": "it shows output as it was written"}
 
 // statusSkill is how the profile asks for what became of a task.
@@ -47,19 +56,82 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*askTime)
 	defer cancel()
-	var envelope []byte
 	if skill == statusSkill {
-		envelope, err = h.taskStatus(ctx, input)
-	} else {
-		if !gjson.GetBytes(input, "idempotency_key").Exists() && !gjson.GetBytes(input, "idempotencyKey").Exists() {
-			input = join(runs.Encode(map[string]string{"idempotency_key": keyOf(m.ID)}), input)
+		r, err := h.taskStatus(ctx, input)
+		if err != nil {
+			return nil, h.explain(skill, err)
 		}
-		envelope, err = h.callOnce(ctx, called[skill], join(json.RawMessage(`{"format":"adcp"}`), input))
+		return answered(m, skill, r.Envelope(), r.Context)
 	}
+	presets := []fields.Preset{{Name: request.Format, Value: "adcp"}}
+	if !gjson.GetBytes(input, "idempotency_key").Exists() && !gjson.GetBytes(input, "idempotencyKey").Exists() {
+		presets = append(presets, fields.Preset{Name: request.Key, Value: keyOf(m.ID)})
+	}
+	args := fields.Read(called[skill].params, input, presets...)
+	said, err := h.call(ctx, called[skill].tool, args)
 	if err != nil {
-		return nil, h.explain(skill, err)
+		return nil, err
 	}
-	return answered(m, skill, envelope)
+	return answered(m, skill, said, request.Echo(args))
+}
+
+// call makes a request. The error is one of A2A; those of the request are in
+// the envelope.
+func (h *Handler) call(ctx context.Context, tool string, args *fields.Args) (adcp.Envelope, error) {
+	c := adcp.Call{Context: request.Echo(args), Broken: args.Broken(), ChangesRun: tool == request.ToolCancel}
+	var reply *v36.Reply
+	var of *adcp.Subject
+	var err error
+	switch tool {
+	case request.ToolStatus:
+		reply, of, err = h.snapshot(ctx, args)
+	case request.ToolCancel:
+		reply, of, c.Replayed, err = h.cancel(ctx, args)
+	default:
+		var done api.Submitted
+		done, err = h.queue(ctx, tool, args)
+		reply, of, c.Replayed = v36.Queued(done), adcp.OfSubmission(done), done.Replayed
+	}
+	var known *sdk.Error
+	switch {
+	case errors.As(err, &known):
+		return adcp.Envelope{}, known
+	case err != nil:
+		return adcp.Fail(ctx, h.Service, c, err), nil
+	}
+	return adcp.Succeed(ctx, h.Service, c, reply, of), nil
+}
+
+// snapshot is the state of the tasks that a status asks for.
+func (h *Handler) snapshot(ctx context.Context, args *fields.Args) (*v36.Reply, *adcp.Subject, error) {
+	request.CheckDir(args)
+	if err := args.Err(); err != nil {
+		return nil, nil, err
+	}
+	all, one, err := request.Status(ctx, h.Service, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	var of *adcp.Subject
+	if one != nil {
+		of = adcp.OfView(*one)
+	}
+	return v36.Snapshot(all, h.Service.Basis()), of, nil
+}
+
+// cancel ends a task. The cancel may be that of an earlier message.
+func (h *Handler) cancel(ctx context.Context, args *fields.Args) (
+	r *v36.Reply, of *adcp.Subject, replayed bool, err error,
+) {
+	if err := args.Err(); err != nil {
+		return nil, nil, false, err
+	}
+	var v responder.View
+	done, err := once(ctx, func(ctx context.Context) (done api.Cancelled, err error) {
+		done, v, err = request.Cancel(ctx, h.Service, args)
+		return done, err
+	})
+	return v36.Cancelled(done, args.Text("reason")), adcp.OfCancel(v, done), done.Replayed, err
 }
 
 // readCall reads the one data part that says which skill to call. A text is for
@@ -98,7 +170,7 @@ func readCall(ctx context.Context, m *sdk.Message) (skill string, input json.Raw
 		return "", nil, wrong("the data must be {skill, input}: a text and an object")
 	}
 	skill, input = o.Get("skill").String(), json.RawMessage(o.Get("input").Raw)
-	if called[skill] == "" && skill != statusSkill {
+	if called[skill].tool == "" && skill != statusSkill {
 		return "", nil, wrong("skill: must be one of codex-run, codex-resume, codex-status, codex-cancel, get_task_status")
 	}
 	gjson.ParseBytes(input).ForEach(func(key, _ gjson.Result) bool {
@@ -112,7 +184,7 @@ func readCall(ctx context.Context, m *sdk.Message) (skill string, input json.Raw
 
 // taskStatus is how a task stands: the same data as of a task of A2A, with its
 // id and status.
-func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) ([]byte, error) {
+func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.Response, error) {
 	o := gjson.ParseBytes(input)
 	var issues []adcp.Issue
 	o.ForEach(func(key, _ gjson.Result) bool {
@@ -132,49 +204,43 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) ([]byte
 	if len(issues) > 0 {
 		r.Status, r.Message = adcp.Rejected, issues[0].Message
 		r.Error = &adcp.Error{Code: adcp.ValidationError, Message: r.Message, Issues: issues, Recovery: adcp.Correctable}
-		return r.Encode(), nil
+		return r, nil
 	}
 	v, err := h.find(ctx, sdk.TaskID(id.String()))
 	if err != nil && !errors.Is(err, sdk.ErrTaskNotFound) {
-		return nil, err
+		return r, err
 	}
 	if err != nil {
 		r.Status, r.Message = adcp.Unknown, err.Error()
 		r.Error = &adcp.Error{Code: adcp.NotFound, Message: r.Message, Recovery: adcp.Correctable}
-		return r.Encode(), nil
+		return r, nil
 	}
 	v, record, err := h.record(ctx, v)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	r.Status, r.TaskID, r.ContextID, r.Message, r.Governance = adcp.StatusOf(v.State), v.ID, v.Thread, summary(v, record), governance(v, record)
 	if !v.State.Final() || record == nil {
 		r.Body = interim(v)
-		return r.Encode(), nil
+		return r, nil
 	}
-	body, failed, err := h.Tools.Result(ctx, record)
+	body, failed, err := h.results.Result(ctx, record)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	r.Message, r.Error, r.Body = record.Summary(), failed, withoutOutput(body)
-	return r.Encode(), nil
+	return r, nil
 }
 
 // answered is the task of a call: completed, whatever the envelope says of what
 // the call began, and failed where the call itself was refused, or did not work.
-func answered(m *sdk.Message, skill string, envelope []byte) (*sdk.Task, error) {
-	var data map[string]any
-	d := json.NewDecoder(bytes.NewReader(envelope))
-	d.UseNumber()
-	if err := d.Decode(&data); err != nil {
+func answered(m *sdk.Message, skill string, said adcp.Envelope, echo json.RawMessage) (*sdk.Task, error) {
+	data, err := object(said.Bytes, echo)
+	if err != nil {
 		return nil, err
 	}
-	e := gjson.ParseBytes(envelope)
-	if echo := e.Get("context"); echo.Exists() {
-		data["context"] = json.RawMessage(echo.Raw)
-	}
 	state := sdk.TaskStateCompleted
-	switch adcp.Status(e.Get("status").String()) {
+	switch said.Status {
 	case adcp.Rejected, adcp.Unknown, adcp.AuthRequired:
 		state = sdk.TaskStateFailed
 	case adcp.Failed:
@@ -185,10 +251,10 @@ func answered(m *sdk.Message, skill string, envelope []byte) (*sdk.Task, error) 
 	now := time.Now().UTC()
 	sum := sha256.Sum256([]byte(skill + "\x00" + m.ID))
 	t := &sdk.Task{ID: sdk.TaskID("call-" + hex.EncodeToString(sum[:16])), Status: sdk.TaskStatus{State: state, Timestamp: &now}}
-	t.ContextID = cmp.Or(m.ContextID, e.Get("context_id").String(), string(t.ID))
+	t.ContextID = cmp.Or(m.ContextID, said.ContextID, string(t.ID))
 	a := &sdk.Artifact{ID: "adcp-result"}
-	if text := e.Get("message").String(); text != "" {
-		a.Parts = append(a.Parts, sdk.NewTextPart(text))
+	if said.Message != "" {
+		a.Parts = append(a.Parts, sdk.NewTextPart(said.Message))
 	}
 	a.Parts = append(a.Parts, dataPart(data))
 	t.Artifacts = []*sdk.Artifact{a}

@@ -171,5 +171,5 @@ func (h *Handler) explainPush(what string, err error) error {
 	case errors.Is(err, push.ErrUnknown):
 		return fail(sdk.ErrTaskNotFound, "the task has no such push notification config")
 	}
-	return h.explain(what, err)
+	return h.explain(what, h.Service.Explain(what, err))
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
-	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
@@ -98,7 +97,7 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 	if _, err := d.client(surfaces[0], token).SendMessage(t.Context(), bad); !errors.Is(err, sdk.ErrInvalidParams) {
 		t.Errorf("a message with a bad address: %v", err)
 	}
-	if n := len(d.responder.Snapshot(0, nil).Queued); n != 0 {
+	if n := len(d.service.Snapshot(0, nil).Queued); n != 0 {
 		t.Errorf("%d runs were begun", n)
 	}
 }
@@ -125,7 +124,7 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	store := l.bus.PushStore()
 	pusher := push.New(push.Config{
 		Registrations: store, Outbox: store, Runs: l.bus, Private: true,
-		Encoders: map[string]push.Encoder{push.A2A: a2a.NewNotices(delegator.New(delegator.Config{Responder: d.responder}))},
+		Encoders: map[string]push.Encoder{push.A2A: a2a.NewNotices(d.service)},
 	})
 	during(t, "pusher", pusher.Run)
 	c := d.client(surfaces[0], token)
@@ -163,14 +162,14 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).desk(nil)
-	encoder := a2a.NewNotices(delegator.New(delegator.Config{Responder: d.responder}))
+	encoder := a2a.NewNotices(d.service)
 	l := d.work("x").out(begins, turns, says)
 	for _, final := range []bool{false, true} {
 		if final {
 			l.out(answers, ends).exit(runs.ReasonExited, 0)
 		}
 		d.await("x", func(v responder.View) bool { return v.Thread != "" && v.State.Final() == final })
-		record, err := d.responder.Record(t.Context(), "x")
+		record, err := d.service.Record(t.Context(), "x")
 		if err != nil {
 			t.Fatal(err)
 		}

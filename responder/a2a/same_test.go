@@ -8,7 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/tools"
 )
 
 // A message and a call of the tool, as REST makes it, are one request where they
@@ -18,7 +18,7 @@ func TestAMessageAndACallWithOneKeyStartOneRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	first, second := l.desk(nil), l.desk(nil)
-	tools := delegator.New(delegator.Config{Responder: second.responder, Requests: &adcp.Requests{Store: l.bus.RequestStore()}})
+	set := tools.New(second.service)
 	var mu sync.Mutex
 	started := map[string]int{}
 	note := func(id string) {
@@ -37,7 +37,7 @@ func TestAMessageAndACallWithOneKeyStartOneRun(t *testing.T) {
 				return
 			}
 			for {
-				got, err := tools.Call(t.Context(), "_codex_local_exec", json.RawMessage(call), nil)
+				got, err := set.Call(t.Context(), "_codex_local_exec", json.RawMessage(call), nil)
 				if err != nil {
 					t.Error(err)
 					return

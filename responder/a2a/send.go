@@ -2,14 +2,16 @@ package a2a
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
-	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -56,11 +58,11 @@ func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (s
 	return h.task(ctx, v, m.wanted(q))
 }
 
-// settle waits until a run has ended, or waits for its caller itself.
+// settle waits until a run has ended, or waits for an answer from outside.
 func (h *Handler) settle(ctx context.Context, run string) error {
 	ctx, cancel := context.WithTimeout(ctx, MaxWait)
 	defer cancel()
-	_, err := h.Responder.Wait(ctx, run, func(v responder.View) {
+	_, err := h.Service.Wait(ctx, run, func(v responder.View) {
 		if v.State == runs.StateInputRequired {
 			cancel()
 		}
@@ -71,98 +73,74 @@ func (h *Handler) settle(ctx context.Context, run string) error {
 	return nil
 }
 
-// wanted is how the task of a message is told to who sent it.
+// wanted is what the answer to a message says of its task.
 func (m *message) wanted(q *sdk.SendMessageRequest) wanted {
-	w := wanted{context: m.context, artifacts: true, again: m.again}
+	w := wanted{context: m.context, artifacts: true, again: m.again, echo: request.Echo(m.args)}
 	if q.Config != nil {
 		w.history = q.Config.HistoryLength
-	}
-	if echo := gjson.GetBytes(m.options, "context"); echo.IsObject() {
-		w.echo = json.RawMessage(echo.Raw)
 	}
 	return w
 }
 
-// submit puts the task of a message on the queue, once: the run is that of the
-// first time. A task that is refused at the door comes back as one.
+// submit puts the task of a message on the queue, once: a message that comes
+// again gets the run of the first time. A task that was refused comes back as one.
 func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *message) (run string, refused *sdk.Task, err error) {
 	if err := h.checkPush(q); err != nil {
 		return "", nil, err
 	}
-	args := m.arguments()
-	said, err := h.callOnce(ctx, "_codex_local_exec", args)
-	if err != nil {
-		return "", nil, err
-	}
-	switch e := gjson.ParseBytes(said); {
-	case !e.Get("adcp_error").Exists():
-		run, m.again = e.Get("task_id").String(), e.Get("replayed").Bool()
-	case e.Get("status").String() == string(adcp.Rejected):
-		refused, err := refusal(m, said)
+	done, err := h.queue(ctx, request.ToolExec, m.args)
+	var e *api.Error
+	switch {
+	case err == nil:
+		m.again = done.Replayed
+		return done.Run, nil, h.register(ctx, done.Run, q)
+	case !errors.As(err, &e):
+		return "", nil, h.explain("submit", err)
+	case answers[e.Code].rejects:
+		refused, err := h.refusal(ctx, m, e)
 		return "", refused, err
-	default:
-		return "", nil, fail(sdk.ErrServerError, e.Get("adcp_error.message").String())
 	}
-	return run, nil, h.register(ctx, run, q)
+	return "", nil, fail(sdk.ErrServerError, e.Message)
 }
 
-// arguments are those of _codex_local_exec. Its parameters take a thread to go
-// on with, too.
-func (m *message) arguments() json.RawMessage {
-	args := map[string]string{"format": "adcp", "idempotency_key": keyOf(m.id)}
-	if m.prompt != "" {
-		args["task"] = m.prompt
+// queue submits the task of arguments that have an idempotency key.
+func (h *Handler) queue(ctx context.Context, tool string, args *fields.Args) (api.Submitted, error) {
+	q := request.Submission(h.Service, tool, args)
+	if err := args.Err(); err != nil {
+		return api.Submitted{}, err
 	}
-	if m.thread != "" {
-		args["context_id"] = m.thread
-	}
-	return join(runs.Encode(args), m.options)
-}
-
-// join puts the members of a second object behind those of a first that has some.
-func join(first, second json.RawMessage) json.RawMessage {
-	empty := true
-	o := gjson.ParseBytes(second)
-	o.ForEach(func(_, _ gjson.Result) bool {
-		empty = false
-		return false
+	return once(ctx, func(ctx context.Context) (api.Submitted, error) {
+		return request.Submit(ctx, h.Service, tool, args, q)
 	})
-	if empty {
-		return first
-	}
-	both := append(first[:len(first)-1:len(first)-1], ',')
-	return append(both, o.Raw[1:]...)
 }
 
-// callOnce calls a tool whose arguments have an idempotency key. While the same
-// request is being carried out, it waits for what comes of it.
-func (h *Handler) callOnce(ctx context.Context, tool string, args json.RawMessage) ([]byte, error) {
+// once carries out a request that has an idempotency key. While the same request
+// is being carried out, it waits for the outcome.
+func once[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	const most = 45 * time.Second // somewhat longer than the lease of a submission
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		answer, err := h.Tools.Call(ctx, tool, args, nil)
-		if err != nil {
-			return nil, h.explain(tool, err)
-		}
-		if gjson.GetBytes(answer.Envelope, "adcp_error.code").String() != string(adcp.IdempotencyFlight) {
-			return answer.Envelope, nil
+		done, err := do(ctx)
+		if !is(err, api.KeyInFlight) {
+			return done, err
 		}
 		next := time.NewTimer(pause)
 		select {
 		case <-next.C:
 		case <-ctx.Done():
 			next.Stop()
-			return nil, fail(sdk.ErrServerError, "the same message is being taken; send it again")
+			return done, fail(sdk.ErrServerError, "the same message is being taken; send it again")
 		}
 	}
 }
 
 // refusal is the task of a message that was refused: nothing was begun, and no
 // stream tells of it, so nobody can ask about it later.
-func refusal(m *message, envelope []byte) (*sdk.Task, error) {
-	echo := json.RawMessage(gjson.GetBytes(envelope, "context").Raw) // unless it is what was refused
-	data, err := rest(envelope, echo)
+func (h *Handler) refusal(ctx context.Context, m *message, e *api.Error) (*sdk.Task, error) {
+	echo := request.Echo(m.args)
+	said := adcp.Fail(ctx, h.Service, adcp.Call{Context: echo, Broken: m.args.Broken()}, e)
+	data, err := rest(said.Bytes, echo)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +151,7 @@ func refusal(m *message, envelope []byte) (*sdk.Task, error) {
 	}
 	t.Status = sdk.TaskStatus{State: sdk.TaskStateRejected, Timestamp: &now, Message: &sdk.Message{
 		ID: string(t.ID) + "-rejected", Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
-		Parts: sdk.ContentParts{sdk.NewTextPart(gjson.GetBytes(envelope, "adcp_error.message").String())},
+		Parts: sdk.ContentParts{sdk.NewTextPart(said.Message)},
 	}}
 	t.Artifacts = []*sdk.Artifact{{ID: resultID, Name: "result", Parts: sdk.ContentParts{dataPart(data)}}}
 	return t, nil

@@ -23,8 +23,7 @@ import (
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
-	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 )
@@ -70,20 +69,25 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
-// desk is a responder and its HTTP server.
+// desk is a service and its HTTP server.
 type desk struct {
 	*lab
-	responder *responder.Responder
-	url       string
-	stop      func()
+	service *responder.Service
+	url     string
+	stop    func()
 }
 
 // desk starts a responder, as often as one likes.
 func (l *lab) desk(change func(*a2a.Config)) *desk {
 	l.t.Helper()
-	d := &desk{lab: l}
-	d.responder = responder.New(responder.Config{Streams: l.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour})
-	tools := delegator.New(delegator.Config{Responder: d.responder, Requests: &adcp.Requests{Store: l.bus.RequestStore()}})
+	return l.deskOf(responder.Config{Requests: &idempotency.Requests{Store: l.bus.RequestStore()}}, change)
+}
+
+// deskOf is desk with more settings of the service.
+func (l *lab) deskOf(c responder.Config, change func(*a2a.Config)) *desk {
+	l.t.Helper()
+	c.Streams, c.Queue, c.LostAfter, c.MaxHard = l.bus, bus.DefaultQueue, time.Minute, time.Hour
+	d := &desk{lab: l, service: responder.New(c)}
 	server, err := web.New(web.Config{Listen: "127.0.0.1:0", Token: token, Tokens: l.tokens()})
 	if err != nil {
 		l.t.Fatal(err)
@@ -93,7 +97,7 @@ func (l *lab) desk(change func(*a2a.Config)) *desk {
 		l.t.Fatal(err)
 	}
 	d.url = "http://" + addr.String()
-	cfg := a2a.Config{Responder: d.responder, Streams: l.bus, Tools: tools, URL: d.url, Version: "0.0.0-test", Allows: allows}
+	cfg := a2a.Config{Service: d.service, URL: d.url, Version: "0.0.0-test", Allows: allows}
 	if change != nil {
 		change(&cfg)
 	}
@@ -107,14 +111,14 @@ func (l *lab) desk(change func(*a2a.Config)) *desk {
 			l.t.Fatal(err)
 		}
 		server.HandleFor(scope, r.Pattern, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			r.Handler.ServeHTTP(w, q.WithContext(delegator.WithCaller(q.Context(), web.Caller(q.Context()))))
+			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), web.Caller(q.Context()))))
 		}))
 	}
-	stopResponder := during(l.t, "responder", d.responder.Run)
+	stopService := during(l.t, "service", d.service.Run)
 	stopWeb := during(l.t, "web", server.Serve)
 	d.stop = func() {
 		stopWeb()
-		stopResponder()
+		stopService()
 	}
 	return d
 }
@@ -293,7 +297,7 @@ func (d *desk) await(id string, is func(responder.View) bool) responder.View {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if v, found := d.responder.Get(id); found && is(v) {
+		if v, found := d.service.Get(id); found && is(v) {
 			return v
 		}
 		select {

@@ -1,11 +1,13 @@
 package a2a
 
 import (
+	"slices"
 	"testing"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,6 +24,24 @@ func TestEveryStateHasItsName(t *testing.T) {
 	} {
 		if got := stateOf(state); got != want || got.Terminal() != state.Final() {
 			t.Errorf("%s: %s, want %s, which ends when the run does", state, got, want)
+		}
+	}
+}
+
+func TestAListOfAStateHasTheRunsThatShowIt(t *testing.T) {
+	for _, state := range []runs.State{
+		runs.StateQueued, runs.StateWorking, runs.StateInputRequired, runs.StateCompleted, runs.StateFailed, runs.StateTimeout,
+		runs.StateCancelled,
+	} {
+		if !slices.Contains(states[stateOf(state)], state) {
+			t.Errorf("a list of %s lacks runs that are %s", stateOf(state), state)
+		}
+	}
+	for shown, in := range states {
+		for _, state := range in {
+			if got := stateOf(state); got != shown && got != sdk.TaskStateUnspecified {
+				t.Errorf("a list of %s has runs that are %s", shown, got)
+			}
 		}
 	}
 }
@@ -43,7 +63,7 @@ func TestOutputIsTakenOutAndNothingElse(t *testing.T) {
 
 func TestAnyMessageIDMakesAKey(t *testing.T) {
 	for id, same := range map[string]bool{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d": true, "short": false, "with spaces in its words": false, "ünïcödé-ünïcödé-ünïcödé": false} {
-		if key := keyOf(id); (key == id) != same || !keyForm.MatchString(key) || keyOf(id+"x") == key {
+		if key := keyOf(id); (key == id) != same || !request.KeyForm.MatchString(key) || keyOf(id+"x") == key {
 			t.Errorf("%q: key %q", id, key)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 )
 
@@ -101,11 +102,8 @@ func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskReq
 	}
 }
 
-// Ends of what feeds a stream.
-var (
-	errEnough = errors.New("the completion has come")
-	errLeft   = errors.New("the client has left")
-)
+// errLeft ends a stream whose client has left.
+var errLeft = errors.New("the client has left")
 
 // follow tells a task as it stands and then what becomes of it, up to its
 // end. A context that the task gets meanwhile shows in later answers: within a
@@ -130,11 +128,8 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 	defer enough()
 	group.Go(func() error {
 		defer close(texts)
-		err := h.Streams.EventsAfter(events, v.Agent, v.ID, 0, true, func(_ uint64, token string, body []byte) error {
-			if token == "completion" {
-				return errEnough
-			}
-			text, ok := spoken(token, body)
+		err := h.Service.EachEvent(events, v, true, func(e api.Event) error {
+			text, ok := spoken(e)
 			if !ok {
 				return nil
 			}
@@ -145,19 +140,22 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 				return events.Err()
 			}
 		})
-		if errors.Is(err, errEnough) || events.Err() != nil {
+		if events.Err() != nil {
 			return nil
 		}
 		return err
 	})
 	group.Go(func() error {
 		defer close(views)
-		_, err := h.Responder.Wait(ctx, v.ID, func(v responder.View) {
+		_, err := h.Service.Wait(ctx, v.ID, func(v responder.View) {
 			select {
 			case views <- v:
 			case <-ctx.Done():
 			}
 		})
+		if ctx.Err() != nil {
+			return errLeft
+		}
 		return err
 	})
 	group.Go(func() error { return s.copy(ctx, texts, views, enough) })
@@ -209,11 +207,11 @@ func (s *stream) copy(ctx context.Context, texts <-chan string, views <-chan res
 			}
 			if v.State.Final() {
 				s.view = v
-				completion, _, err := s.h.Streams.EventsEnd(ctx, v.Agent, v.ID)
+				complete, err := s.h.Service.HasCompletion(ctx, v)
 				if err != nil {
 					return err
 				}
-				if completion == 0 {
+				if !complete {
 					enough()
 				}
 				continue

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -13,9 +12,9 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -56,21 +55,10 @@ func stateOf(s runs.State) sdk.TaskState {
 // run itself, which goes on naming the context afterwards.
 func contextOf(r runs.Row) string { return cmp.Or(r.Thread, r.ID) }
 
-// statusTime is when a run came to its state, Unix milliseconds.
-func statusTime(r runs.Row) int64 {
-	switch {
-	case r.State.Final():
-		return cmp.Or(r.EndedAt, r.ActiveAt, r.StartedAt, r.QueuedAt)
-	case r.State == runs.StateQueued:
-		return r.QueuedAt
-	}
-	return cmp.Or(r.StartedAt, r.QueuedAt)
-}
-
 // toldAt is the time of what a record tells, so that whoever asks, and each of
 // two streams, is told the same.
 func toldAt(r runs.Row) time.Time {
-	if ms := cmp.Or(r.EndedAt, r.ActiveAt, statusTime(r)); ms != 0 {
+	if ms := cmp.Or(r.EndedAt, r.ActiveAt, responder.ChangedAt(r)); ms != 0 {
 		return time.UnixMilli(ms)
 	}
 	return time.Now() // a record of nothing
@@ -117,8 +105,8 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 // record reads the record of a run, which may be newer than its view; nil
 // where nobody has made one yet.
 func (h *Handler) record(ctx context.Context, v responder.View) (responder.View, *runs.Record, error) {
-	record, err := h.Responder.Record(ctx, v.ID)
-	if errors.Is(err, runs.ErrNoRun) {
+	record, err := h.Service.Record(ctx, v.ID)
+	if is(err, api.NotFound) {
 		return v, nil, nil
 	}
 	if err != nil {
@@ -150,7 +138,7 @@ func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMes
 		m.Parts = append(m.Parts, dataPart(data))
 	}
 	s := sdk.TaskStatus{State: stateOf(v.State), Message: m}
-	if ms := statusTime(v.Row); ms != 0 {
+	if ms := responder.ChangedAt(v.Row); ms != 0 {
 		at := time.UnixMilli(ms).UTC()
 		s.Timestamp = &at
 	}
@@ -207,11 +195,11 @@ func (h *Handler) result(ctx context.Context, v responder.View, record *runs.Rec
 	if record == nil { // it ended a moment ago, or nobody makes records
 		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Governance: v.Governance}
 	}
-	envelope, err := outcome(ctx, h.Tools, record, toldAt(v.Row))
+	envelope, err := outcome(ctx, h.results, record, toldAt(v.Row))
 	if err != nil {
 		return nil, err
 	}
-	return artifact(h.finalText(ctx, record), envelope, echo)
+	return artifact(h.Service.FinalText(ctx, record), envelope, echo)
 }
 
 // artifact is a result: the data is its last part.
@@ -229,7 +217,7 @@ func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact
 }
 
 // outcome is the envelope of AdCP of a run that has ended.
-func outcome(ctx context.Context, results push.Results, record *runs.Record, at time.Time) ([]byte, error) {
+func outcome(ctx context.Context, results adcp.Results, record *runs.Record, at time.Time) ([]byte, error) {
 	body, failed, err := results.Result(ctx, record)
 	if err != nil {
 		return nil, err
@@ -273,34 +261,23 @@ func without(object json.RawMessage, name string, below []string) json.RawMessag
 	return append(out, '}')
 }
 
-// finalText is the agent's last word: all of it is in the completion, while
-// that is kept.
-func (h *Handler) finalText(ctx context.Context, record *runs.Record) string {
-	if record.FinalText == nil {
-		return ""
+// rest is an envelope as data, without what the task itself says.
+func rest(envelope []byte, echo json.RawMessage) (map[string]any, error) {
+	data, err := object(envelope, echo)
+	for _, name := range []string{"status", "task_id", "context_id"} {
+		delete(data, name)
 	}
-	if int64(len(*record.FinalText)) < record.FinalTextBytes {
-		last, err := h.Responder.Events(ctx, record, 1)
-		if err == nil && len(last) == 1 {
-			if text := gjson.GetBytes(last[0], "final_text"); text.Type == gjson.String {
-				return text.String()
-			}
-		}
-	}
-	return *record.FinalText
+	return data, err
 }
 
-// rest is an envelope without what the task itself says. Numbers stay as they
+// object is an envelope as data. Numbers, and the caller's context, stay as they
 // were written.
-func rest(envelope []byte, echo json.RawMessage) (map[string]any, error) {
+func object(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 	var data map[string]any
 	d := json.NewDecoder(bytes.NewReader(envelope))
 	d.UseNumber()
 	if err := d.Decode(&data); err != nil {
 		return nil, err
-	}
-	for _, name := range []string{"status", "task_id", "context_id"} {
-		delete(data, name)
 	}
 	if len(echo) > 0 {
 		data["context"] = echo
@@ -335,14 +312,14 @@ func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, mo
 	}
 	var last []*sdk.Message
 	size := 0
-	err := h.Streams.EventsAfter(ctx, v.Agent, v.ID, 0, false, func(seq uint64, token string, body []byte) error {
-		text, ok := spoken(token, body)
+	err := h.Service.EachEvent(ctx, v, false, func(e api.Event) error {
+		text, ok := spoken(e)
 		if !ok {
 			return nil
 		}
 		size += len(text)
 		last = append(last, &sdk.Message{
-			ID: v.ID + "-" + strconv.FormatUint(seq, 10), Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
+			ID: v.ID + "-" + strconv.FormatUint(e.Seq, 10), Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
 			Parts: sdk.ContentParts{sdk.NewTextPart(text)},
 		})
 		for len(last) > most || size > *room {
@@ -356,13 +333,13 @@ func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, mo
 }
 
 // spoken is what an agent says to its user in an event.
-func spoken(token string, body []byte) (string, bool) {
-	if token != "text_output" {
+func spoken(e api.Event) (string, bool) {
+	if e.Kind != "text_output" {
 		return "", false
 	}
-	e := gjson.ParseBytes(body)
-	if e.Get("channel").String() != "assistant" {
+	body := gjson.ParseBytes(e.Body)
+	if body.Get("channel").String() != "assistant" {
 		return "", false
 	}
-	return e.Get("text").String(), true
+	return body.Get("text").String(), true
 }

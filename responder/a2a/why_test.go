@@ -7,13 +7,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder"
 )
 
 func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(func(c *a2a.Config) { c.Why = bus.Cause })
-	if err := d.responder.Ready(t.Context()); err != nil {
+	d := newLab(t).deskOf(responder.Config{Cause: bus.Cause}, nil)
+	if err := d.service.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	js, err := jetstream.New(d.write.Inside())

@@ -54,12 +54,13 @@ func OfCancel(v responder.View, done api.Cancelled) *Subject {
 
 // Envelope is an answer as it is sent, and what a surface needs of it.
 type Envelope struct {
-	Bytes    []byte
-	Status   Status
-	Error    *Error // nil: the request, or the task, has not failed
-	TaskID   string // "": it is about no single task
-	Message  string
-	Replayed bool
+	Bytes     []byte
+	Status    Status
+	Error     *Error // nil: the request, or the task, has not failed
+	TaskID    string // "": it is about no single task
+	ContextID string // thread of the task; "": not known
+	Message   string
+	Replayed  bool
 }
 
 // Succeed is the answer to a request with a reply. The subject is nil where the
@@ -113,8 +114,14 @@ func (c Call) envelope(a Response, of *Subject) Envelope {
 	if of != nil {
 		a.TaskID, a.ContextID, a.Governance = of.run, of.thread, of.governance
 	}
+	return a.Envelope()
+}
+
+// Envelope renders the response.
+func (r Response) Envelope() Envelope {
 	return Envelope{
-		Bytes: a.Encode(), Status: a.Status, Error: a.Error, TaskID: a.TaskID, Message: a.Message, Replayed: a.Replayed,
+		Bytes: r.Encode(), Status: r.Status, Error: r.Error, TaskID: r.TaskID, ContextID: r.ContextID, Message: r.Message,
+		Replayed: r.Replayed,
 	}
 }
 

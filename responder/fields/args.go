@@ -112,7 +112,7 @@ func (a *Args) object(raw json.RawMessage) bool {
 		a.Wrong(Whole, "must be a JSON object")
 		return false
 	}
-	n := 0
+	n := len(a.given) // presets are arguments, too
 	gjson.ParseBytes(raw).ForEach(func(key, value gjson.Result) bool {
 		if n++; n <= maxNames {
 			a.argument(key.String(), value.Raw)
@@ -247,13 +247,17 @@ func (a *Args) Adopt(err error, params map[string]string) error {
 	return nil
 }
 
-// Name returns an error with the names that the caller uses for the parameters.
+// Name returns an error with the names of parameters: those that the caller
+// uses where a parameter is wrong, else the declared ones.
 func (a *Args) Name(err error, params map[string]string) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return err
 	}
 	e = e.Rename(params)
+	if e.Code != api.Validation && e.Code != api.Ended {
+		return e
+	}
 	e.Field = a.Spelled(e.Field)
 	for i := range e.Issues {
 		e.Issues[i].Field = a.Spelled(e.Issues[i].Field)

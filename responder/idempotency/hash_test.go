@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/idempotency"
 )
 
 // TestCanonicalIsThatOfTheRFC has the examples of RFC 8785: 3.2.2, 3.2.3 and
@@ -29,7 +29,7 @@ func TestCanonicalIsThatOfTheRFC(t *testing.T) {
 		},
 		{` [ ] `, `[]`}, {`{}`, `{}`}, {`{"a":{"c":1,"b":[{}]}}`, `{"a":{"b":[{}],"c":1}}`}, {`"<&>\u2028"`, "\"<&>\u2028\""},
 	} {
-		got, err := adcp.Canonical([]byte(c.in))
+		got, err := idempotency.Canonical([]byte(c.in))
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s\n got %s, %v\nwant %s", c.in, got, err, c.want)
 		}
@@ -45,7 +45,7 @@ func TestCanonicalIsThatOfTheRFC(t *testing.T) {
 		0xbecbf647612f3696: "-0.0000033333333333333333", 0x43143ff3c1cb0959: "1424953923781206.2",
 	} {
 		f := math.Float64frombits(bits)
-		if got, err := adcp.Canonical([]byte(fmt.Sprintf("%.17g", f))); err != nil || string(got) != want {
+		if got, err := idempotency.Canonical([]byte(fmt.Sprintf("%.17g", f))); err != nil || string(got) != want {
 			t.Errorf("%x: got %s, %v, want %s", bits, got, err, want)
 		}
 	}
@@ -56,11 +56,11 @@ func TestWhatHasNoCanonicalFormIsRefused(t *testing.T) {
 		``, `{`, `{} {}`, `{"a":1,"a":1}`, `{"a":1,"\u0061":2}`, `{"b":{"a":1,"a":2}}`, `1e400`, "\"\xff\"", `"\ud800"`, `"\udc00\ud800"`, `"\ud800\u0041"`,
 		strings.Repeat("[", 300) + strings.Repeat("]", 300), `nul`,
 	} {
-		if got, err := adcp.Canonical([]byte(in)); err == nil {
+		if got, err := idempotency.Canonical([]byte(in)); err == nil {
 			t.Errorf("%.40q has the form %s", in, got)
 		}
 	}
-	if _, err := adcp.Canonical([]byte(`"\\ud800"`)); err != nil {
+	if _, err := idempotency.Canonical([]byte(`"\\ud800"`)); err != nil {
 		t.Errorf("no surrogate at all: %v", err)
 	}
 }
@@ -75,12 +75,12 @@ func TestCanonicalIsOneOfAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		plain, _ := json.Marshal(v)
-		a, errA := adcp.Canonical(indented)
-		b, errB := adcp.Canonical(plain)
+		a, errA := idempotency.Canonical(indented)
+		b, errB := idempotency.Canonical(plain)
 		if errA != nil || errB != nil || string(a) != string(b) {
 			t.Fatalf("%s and %s: %v %v", a, b, errA, errB)
 		}
-		if again, err := adcp.Canonical(a); err != nil || string(again) != string(a) {
+		if again, err := idempotency.Canonical(a); err != nil || string(again) != string(a) {
 			t.Fatalf("%s has the form %s, %v", a, again, err)
 		}
 	})
@@ -89,7 +89,7 @@ func TestCanonicalIsOneOfAll(t *testing.T) {
 func TestHashTellsMissingFromNull(t *testing.T) {
 	seen := map[string]string{}
 	for _, in := range []string{`{}`, `{"a":null}`, `{"a":false}`, `{"a":""}`, `[]`} {
-		h, err := adcp.Hash([]byte(in))
+		h, err := idempotency.Hash([]byte(in))
 		if err != nil || len(h) != 64 || seen[h] != "" {
 			t.Errorf("%s: %s, %v; as %s", in, h, err, seen[h])
 		}
@@ -100,11 +100,11 @@ func TestHashTellsMissingFromNull(t *testing.T) {
 func FuzzCanonical(f *testing.F) {
 	f.Add([]byte(`{"b":[1e21,-0,"\ud83d\ude00"],"a":"\u0000"}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := adcp.Canonical(in)
+		out, err := idempotency.Canonical(in)
 		if err != nil {
 			return
 		}
-		again, err := adcp.Canonical(out)
+		again, err := idempotency.Canonical(out)
 		if err != nil || string(again) != string(out) {
 			t.Errorf("%q has the form %q, and that %q, %v", in, out, again, err)
 		}

@@ -11,12 +11,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/idempotency"
 )
 
+var at = time.UnixMilli(1_760_000_000_000)
+
 // newStore is a bucket of a server of its own, as the responder's user sees it.
-func newStore(t *testing.T) adcp.Store {
+func newStore(t *testing.T) idempotency.Store {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
@@ -40,45 +43,45 @@ func newStore(t *testing.T) adcp.Store {
 	return connect(bus.ResponderUser).RequestStore()
 }
 
-func request(key string) adcp.Request {
-	return adcp.Request{Caller: "local", Key: key, Hash: "h1", Run: "T-1", Lease: 30 * time.Second}
+func request(key string) idempotency.Request {
+	return idempotency.Request{Caller: "local", Key: key, Hash: "h1", Run: "T-1", Lease: 30 * time.Second}
 }
 
 // refusal is the code of a refusal, and when to try again.
-func refusal(t *testing.T, err error) (adcp.Code, int) {
+func refusal(t *testing.T, err error) (api.Code, int) {
 	t.Helper()
-	var e *adcp.Error
+	var e *api.Error
 	if !errors.As(err, &e) {
 		t.Fatalf("want a refusal, got %v", err)
 	}
-	return e.Code, e.RetryAfter
+	return e.Code, int(e.RetryAfter / time.Second)
 }
 
 func TestTheOutcomeOfARequestIsToldAgain(t *testing.T) {
 	store := newStore(t)
-	r := &adcp.Requests{Store: store}
+	r := &idempotency.Requests{Store: store}
 	c, err := r.Begin(t.Context(), request("k"), at)
 	if err != nil || c.Outcome != nil || c.Again || c.Run != "T-1" {
 		t.Fatalf("%+v %v", c, err)
 	}
-	if code, after := refusal(t, second(r.Begin(t.Context(), request("k"), at.Add(time.Second)))); code != adcp.IdempotencyFlight || after < 1 || after > 5 {
+	if code, after := refusal(t, second(r.Begin(t.Context(), request("k"), at.Add(time.Second)))); code != api.KeyInFlight || after < 1 || after > 5 {
 		t.Errorf("while it is being done: %s after %d", code, after)
 	}
 	if err := c.Finish(t.Context(), json.RawMessage(`{"a":1}`), at); err != nil {
 		t.Fatal(err)
 	}
 	// Of another process, which has only the store.
-	other := &adcp.Requests{Store: store}
+	other := &idempotency.Requests{Store: store}
 	again := request("k")
 	again.Run = "T-2"
 	if c, err := other.Begin(t.Context(), again, at.Add(23*time.Hour)); err != nil || string(c.Outcome) != `{"a":1}` || c.Run != "T-1" {
 		t.Errorf("%+v %v", c, err)
 	}
 	again.Hash = "h2"
-	if code, _ := refusal(t, second(other.Begin(t.Context(), again, at))); code != adcp.IdempotencyClash {
+	if code, _ := refusal(t, second(other.Begin(t.Context(), again, at))); code != api.KeyConflict {
 		t.Errorf("another request: %s", code)
 	}
-	if code, _ := refusal(t, second(other.Begin(t.Context(), request("k"), at.Add(24*time.Hour)))); code != adcp.IdempotencyExpired {
+	if code, _ := refusal(t, second(other.Begin(t.Context(), request("k"), at.Add(24*time.Hour)))); code != api.KeyExpired {
 		t.Errorf("too late: %s", code)
 	}
 	mine := request("k")
@@ -88,19 +91,19 @@ func TestTheOutcomeOfARequestIsToldAgain(t *testing.T) {
 	}
 }
 
-func second(_ *adcp.Claim, err error) error { return err }
+func second(_ *idempotency.Claim, err error) error { return err }
 
 // TestARequestThatWasLeftIsTakenOverWithItsRun is a responder that is killed
 // between its entry and the end.
 func TestARequestThatWasLeftIsTakenOverWithItsRun(t *testing.T) {
-	r := &adcp.Requests{Store: newStore(t)}
+	r := &idempotency.Requests{Store: newStore(t)}
 	killed, err := r.Begin(t.Context(), request("k"), at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := request("k")
 	next.Run = "T-2"
-	if code, _ := refusal(t, second(r.Begin(t.Context(), next, at.Add(29*time.Second)))); code != adcp.IdempotencyFlight {
+	if code, _ := refusal(t, second(r.Begin(t.Context(), next, at.Add(29*time.Second)))); code != api.KeyInFlight {
 		t.Errorf("within its lease: %s", code)
 	}
 	c, err := r.Begin(t.Context(), next, at.Add(30*time.Second))
@@ -119,7 +122,7 @@ func TestARequestThatWasLeftIsTakenOverWithItsRun(t *testing.T) {
 }
 
 func TestAFailedRequestFreesItsKey(t *testing.T) {
-	r := &adcp.Requests{Store: newStore(t)}
+	r := &idempotency.Requests{Store: newStore(t)}
 	c, err := r.Begin(t.Context(), request("k"), at)
 	if err == nil {
 		err = c.Release(t.Context(), at)
@@ -140,13 +143,13 @@ func TestOneOfManyAtOnceIsCarriedOut(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			r := &adcp.Requests{Store: store}
+			r := &idempotency.Requests{Store: store}
 			q := request("k")
 			q.Run = fmt.Sprint("T-", i)
 			c, err := r.Begin(t.Context(), q, at)
-			var e *adcp.Error
+			var e *api.Error
 			switch {
-			case errors.As(err, &e) && e.Code == adcp.IdempotencyFlight:
+			case errors.As(err, &e) && e.Code == api.KeyInFlight:
 				flying.Add(1)
 			case err != nil:
 				t.Error(err)
@@ -167,12 +170,12 @@ func TestOneOfManyAtOnceIsCarriedOut(t *testing.T) {
 }
 
 func TestAnOutcomeIsBounded(t *testing.T) {
-	r := &adcp.Requests{Store: newStore(t)}
+	r := &idempotency.Requests{Store: newStore(t)}
 	c, err := r.Begin(t.Context(), request("k"), at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Finish(t.Context(), make([]byte, adcp.MaxOutcome+1), at); err == nil {
+	if err := c.Finish(t.Context(), make([]byte, idempotency.MaxOutcome+1), at); err == nil {
 		t.Error("too large, and kept")
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/idempotency"
 )
 
 // lifetimes notes for how long each entry was stored last.
 type lifetimes struct {
-	adcp.Store
+	idempotency.Store
 	last time.Duration
 }
 
@@ -26,12 +27,12 @@ func (l *lifetimes) Put(ctx context.Context, key string, value []byte, ttl time.
 // again and again would fill the store, and lock out everybody.
 func TestARefusedRequestTakesNoRoomForLong(t *testing.T) {
 	store := &lifetimes{Store: newStore(t)}
-	r := &adcp.Requests{Store: store}
+	r := &idempotency.Requests{Store: store}
 	c, err := r.Begin(t.Context(), request("k"), at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if store.last != 2*adcp.DefaultTTL {
+	if store.last != 2*idempotency.DefaultTTL {
 		t.Errorf("while it is carried out it is kept for %v", store.last)
 	}
 	if err := c.Release(t.Context(), at); err != nil {
@@ -45,8 +46,8 @@ func TestARefusedRequestTakesNoRoomForLong(t *testing.T) {
 // One caller cannot fill the store, whatever it sends: what it has used up comes
 // back with time, and others do not notice.
 func TestACallerHasAShareOfTheStore(t *testing.T) {
-	r := &adcp.Requests{Store: newStore(t), Share: 20}
-	begin := func(caller string, key int, now time.Time) (*adcp.Claim, error) {
+	r := &idempotency.Requests{Store: newStore(t), Share: 20}
+	begin := func(caller string, key int, now time.Time) (*idempotency.Claim, error) {
 		q := request(fmt.Sprint("k", key))
 		q.Caller = caller
 		return r.Begin(t.Context(), q, now)
@@ -61,7 +62,7 @@ func TestACallerHasAShareOfTheStore(t *testing.T) {
 		}
 	}
 	code, after := refusal(t, second(begin("greedy", 10, at)))
-	if code != adcp.RateLimited || after < 1 || after > 3600 {
+	if code != api.RateLimited || after < 1 || after > 3600 {
 		t.Fatalf("one too many: %s after %d s", code, after)
 	}
 	if c, err := begin("greedy", 3, at); err != nil || c.Outcome == nil {
@@ -74,7 +75,7 @@ func TestACallerHasAShareOfTheStore(t *testing.T) {
 	}
 	// Over the whole time that entries are kept it gets as much again, and no more.
 	stored := 10
-	for now, key := at, 11; now.Before(at.Add(2 * adcp.DefaultTTL)); now, key = now.Add(10*time.Minute), key+1 {
+	for now, key := at, 11; now.Before(at.Add(2 * idempotency.DefaultTTL)); now, key = now.Add(10*time.Minute), key+1 {
 		if _, err := begin("greedy", key, now); err == nil {
 			stored++
 		}
@@ -90,7 +91,7 @@ func TestACallerHasAShareOfTheStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, _ := refusal(t, second(begin("wordy", 1, at))); code != adcp.RateLimited {
+	if code, _ := refusal(t, second(begin("wordy", 1, at))); code != api.RateLimited {
 		t.Errorf("behind a long outcome: %s", code)
 	}
 	// What was refused took nothing of it.

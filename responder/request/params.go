@@ -53,6 +53,9 @@ var Names = map[string]string{
 	api.FieldRun: "task_id", api.FieldEnvironment: "envId", api.FieldAttempts: "attempts", "request": fields.Whole,
 }
 
+// KeyForm is the form of an idempotency key.
+var KeyForm = regexp.MustCompile(idempotency.KeyPattern)
+
 // Parameters of several requests.
 var (
 	FormatParam = fields.Param{
@@ -100,7 +103,7 @@ var (
 			"url (https), operation_id, token, authentication {schemes: [Bearer or HMAC-SHA256], credentials}. All but token are required.",
 	}
 	keyParam = fields.Param{
-		Name: Key, Kind: fields.Text, Max: idempotency.MaxKey, Form: regexp.MustCompile(idempotency.KeyPattern),
+		Name: Key, Kind: fields.Text, Max: idempotency.MaxKey, Form: KeyForm,
 		Rule:  "must be 16 to 255 letters, digits, '_', '.', ':' and '-'",
 		About: "The same request with the same key is carried out once. Required with format adcp for what changes something; reads change nothing.",
 	}

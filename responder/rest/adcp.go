@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -81,38 +80,22 @@ func contextOf(body json.RawMessage) json.RawMessage {
 	return said.Context
 }
 
-// callADCP has a tool answer in the envelope itself: it knows of keys and of
-// what an earlier request came to.
-func (q *request) callADCP(ctx context.Context, tool string, args json.RawMessage) (*Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	got, err := q.Tools.Call(ctx, tool, args, nil)
-	if err != nil {
-		return nil, err
-	}
-	var said struct {
-		Status adcp.Status `json:"status"`
-		TaskID string      `json:"task_id"`
-		Error  *struct {
-			Code adcp.Code `json:"code"`
-		} `json:"adcp_error"`
-	}
-	if err := json.Unmarshal(got.Envelope, &said); err != nil {
-		return nil, err
-	}
-	a := &Answer{Status: http.StatusAccepted, envelope: got.Envelope}
+// enveloped is an answer whose envelope is made: that to a request which
+// changes something knows of keys and of what an earlier request came to.
+func enveloped(e adcp.Envelope) *Answer {
+	a := &Answer{Status: http.StatusAccepted, envelope: e.Bytes}
 	switch {
-	case said.Error != nil:
-		switch a.Status = said.Error.Code.HTTP(); said.Error.Code { // as in plain JSON
+	case e.Error != nil:
+		switch a.Status = e.Error.Code.HTTP(); e.Error.Code { // as in plain JSON
 		case adcp.IdempotencyExpired:
 			a.Status = http.StatusConflict
 		case adcp.RateLimited:
 			a.Status = http.StatusServiceUnavailable
 		}
-	case said.Status == adcp.Canceled:
+	case e.Status == adcp.Canceled:
 		a.Status = http.StatusOK
-	case said.Status == adcp.Submitted && said.TaskID != "":
-		a.location = "/v1/runs/" + said.TaskID
+	case e.Status == adcp.Submitted && e.TaskID != "":
+		a.location = "/v1/runs/" + e.TaskID
 	}
-	return a, nil
+	return a
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,14 +22,14 @@ func TestPagesOfEventsThatHaveAgedOutAreDone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
-	var page rest.EventPage
+	var page api.EventPage
 	s.want(http.StatusOK, "GET", "/v1/runs/done/events?limit=2", "").read(t, &page)
 	if page.Done || len(page.Events) != 2 {
 		t.Fatalf("%+v", page)
 	}
 	s.purge()
 	for _, after := range []uint64{0, page.Next} {
-		var rest rest.EventPage
+		var rest api.EventPage
 		s.want(http.StatusOK, "GET", fmt.Sprint("/v1/runs/done/events?after=", after), "").read(t, &rest)
 		if len(rest.Events) != 0 || !rest.Done || rest.Next != after {
 			t.Errorf("behind %d: %+v", after, rest)
@@ -78,7 +78,7 @@ func TestStreamOfAnEarlierRunOfATaskEndsThoughItsEventsAgedOut(t *testing.T) {
 			s.begin("codex", "T-local-task-2", begun, runs.Start{Source: "run", Labels: map[string]string{runs.LabelContinues: "T-local-task"}})
 			s.await("T-local-task", func(v responder.View) bool { return v.State == runs.StateWorking })
 		}
-		var page rest.EventPage
+		var page api.EventPage
 		s.want(http.StatusOK, "GET", "/v1/runs/T-local-task/events", "").read(t, &page)
 		if len(page.Events) != 0 || !page.Done {
 			t.Errorf("gone on with: %v: %+v", works, page)

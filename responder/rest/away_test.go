@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"testing"
 	"time"
-
-	"github.com/linesman/linesman/responder/rest"
 )
 
 // A task that cannot be taken now is refused at once, not after some seconds,
@@ -24,7 +22,6 @@ func TestATaskIsRefusedAtOnceWhileNATSIsAway(t *testing.T) {
 			t.Fatal("the connection lives on")
 		}
 	}
-	s.serve(func(c *rest.Config) { c.Away = func() bool { return !s.bus.Connected() } })
 	begin := time.Now()
 	s.want(http.StatusServiceUnavailable, "POST", "/v1/runs", `{"task":"go"}`)
 	s.want(http.StatusServiceUnavailable, "POST", "/v1/runs", `{"task":"go","idempotencyKey":"0123456789abcdef"}`)

@@ -18,8 +18,8 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -68,10 +68,9 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 		return nil
 	})
 	s.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 256
-	tools := delegator.New(delegator.Config{Responder: s.responder})
 	during(b, "NATS service", func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: s.bus.Inside(), Root: s.bus.API(), Tools: tools, List: delegator.Tools(), Version: "1.0.0", Log: zap.NewNop(),
+			Conn: s.bus.Inside(), Root: s.bus.API(), Tools: tools.New(s.service), List: tools.List(), Version: "1.0.0", Log: zap.NewNop(),
 		})
 	})
 	nothing, err := s.bus.Inside().Subscribe(s.bus.API()+".bare", func(m *nats.Msg) { _ = m.Respond([]byte("{}")) })

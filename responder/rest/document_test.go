@@ -13,9 +13,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
@@ -54,13 +56,13 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s.want(304, "GET", "/v1/runs/done", "", "If-None-Match", tag)
 	s.want(200, "GET", "/v1/runs/done", "", "If-None-Match", `"other"`)
 	s.want(200, "GET", "/v1/runs/done/events", "", "Accept", "text/event-stream")
-	var page rest.EventPage
+	var page api.EventPage
 	s.want(200, "GET", "/v1/runs/done/events?limit=1000", "").read(t, &page)
 	s.want(204, "GET", fmt.Sprintf("/v1/runs/done/events?after=%d", page.Next), "", "Accept", "text/event-stream")
 	submitted := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv","outputSchema":{"type":"object"}}`)
 	s.want(200, "GET", submitted.header.Get("Location"), "")
 	s.want(200, "POST", submitted.header.Get("Location")+"/cancel", `{"reason":"enough"}`)
-	var resumed rest.Run
+	var resumed api.Run
 	again := s.want(202, "POST", "/v1/runs/done/resume", `{"task":"go on"}`)
 	again.read(t, &resumed)
 	if resumed.WorkingDir != "/home/dev/project" || again.header.Get("Location") != "/v1/runs/"+resumed.ID {
@@ -143,7 +145,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	}
 
 	// A responder that has not read its table.
-	young := prepare(t, false, func(c *rest.Config) { c.Patience = time.Millisecond })
+	young := prepare(t, false, func(c *config) { c.service.Patience = time.Millisecond })
 	for _, op := range all {
 		if method, path, _ := strings.Cut(op, " "); path != "/v1/openapi.json" {
 			r := young.want(503, method, path, body[method == "POST"])
@@ -241,35 +243,30 @@ func TestBodiesHaveTheParametersOfTheTools(t *testing.T) {
 	if err := json.Unmarshal(rest.Document, &doc); err != nil {
 		t.Fatal(err)
 	}
-	for schema, tool := range map[string]string{
-		"RunRequest": "_codex_local_exec", "ResumeRequest": "_codex_local_resume", "CancelRequest": "_codex_local_cancel",
+	for schema, params := range map[string][]fields.Param{
+		"RunRequest": request.ExecParams, "ResumeRequest": request.ResumeParams, "CancelRequest": request.CancelParams,
 	} {
-		for _, known := range delegator.Tools() {
-			if known.Name != tool {
-				continue
+		var input struct{ Properties map[string]any }
+		if err := json.Unmarshal(fields.Schema(params), &input); err != nil {
+			t.Fatal(err)
+		}
+		for _, own := range []string{"format", "threadId", "task_id"} {
+			delete(input.Properties, own)
+		}
+		maps.DeleteFunc(input.Properties, func(name string, _ any) bool { return slices.Contains(ofAdCP, name) })
+		var want []string
+		for name := range input.Properties {
+			switch name {
+			case "allow_destructive_git":
+				name = "allowDestructiveGit"
+			case "idempotency_key":
+				name = "idempotencyKey"
 			}
-			var input struct{ Properties map[string]any }
-			if err := json.Unmarshal(known.InputSchema, &input); err != nil {
-				t.Fatal(err)
-			}
-			for _, own := range []string{"format", "threadId", "task_id"} {
-				delete(input.Properties, own)
-			}
-			maps.DeleteFunc(input.Properties, func(name string, _ any) bool { return slices.Contains(ofAdCP, name) })
-			var want []string
-			for name := range input.Properties {
-				switch name {
-				case "allow_destructive_git":
-					name = "allowDestructiveGit"
-				case "idempotency_key":
-					name = "idempotencyKey"
-				}
-				want = append(want, name)
-			}
-			slices.Sort(want)
-			if got := slices.Sorted(maps.Keys(doc.Components.Schemas[schema].Properties)); !slices.Equal(got, want) {
-				t.Errorf("%s has %q, and %s takes %q", schema, got, tool, want)
-			}
+			want = append(want, name)
+		}
+		slices.Sort(want)
+		if got := slices.Sorted(maps.Keys(doc.Components.Schemas[schema].Properties)); !slices.Equal(got, want) {
+			t.Errorf("%s has %q, and the tool takes %q", schema, got, want)
 		}
 	}
 }

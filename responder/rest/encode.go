@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -23,11 +24,11 @@ const retryAfter = 2
 // Answer is what a request came to, before it has a form.
 type Answer struct {
 	Status  int
-	Body    any      // a *Run, *RunList, *EventPage, *WorkerList or json.RawMessage; nil with a problem
+	Body    any      // an *api.Run, *api.RunPage, *api.EventPage, *WorkerList or json.RawMessage; nil with a problem
 	Problem *Problem // what went wrong; nil: nothing
 
 	record   *runs.Record    // of the run that the body is; all that is known of it where it has none
-	envelope json.RawMessage // of AdCP, where a tool made it
+	envelope json.RawMessage // of AdCP, where it is made already
 	request  json.RawMessage // the body of a POST
 	location string
 	late     bool   // it is of a wait that ran out
@@ -63,7 +64,7 @@ const (
 
 // accept chooses the form of the answer. What is written as it is can be asked
 // for by its own type; its errors are JSON.
-func (q *request) accept() error {
+func (q *exchange) accept() error {
 	offers := []string{jsonType, adcpType}
 	switch q.operation {
 	case "describe":
@@ -125,7 +126,7 @@ func quality(accept, offer string) (likes float64) {
 }
 
 // write writes an answer.
-func (q *request) write(a *Answer) {
+func (q *exchange) write(a *Answer) {
 	a.request = q.body
 	media := q.form
 	if a.Problem != nil && media == jsonType {
@@ -134,7 +135,7 @@ func (q *request) write(a *Answer) {
 	body, err := a.encode(q.form)
 	if err != nil {
 		q.log.Error("an answer cannot be written", zap.String("operation", q.operation), zap.String("type", media), zap.Error(err))
-		a = &Answer{Status: http.StatusInternalServerError, Problem: internal()}
+		a = &Answer{Status: http.StatusInternalServerError, Problem: problemOf(&api.Error{Code: api.Internal})}
 		media = "application/problem+json"
 		body, _ = a.encode(jsonType) // strings
 	}
@@ -170,7 +171,7 @@ func (q *request) write(a *Answer) {
 
 // send writes a whole body, and gives the client some time to take it. The
 // HTTP server lifts that limit when the request ends.
-func (q *request) send(status int, body []byte) {
+func (q *exchange) send(status int, body []byte) {
 	_ = http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(writeTime))
 	q.w.WriteHeader(status)
 	if _, err := q.w.Write(body); err != nil && q.r.Method != http.MethodHead {
@@ -179,7 +180,7 @@ func (q *request) send(status int, body []byte) {
 }
 
 // matches reports whether the client knows the answer already.
-func (q *request) matches(etag string) bool {
+func (q *exchange) matches(etag string) bool {
 	for part := range strings.SplitSeq(strings.Join(q.r.Header.Values("If-None-Match"), ","), ",") {
 		if part = strings.TrimPrefix(strings.TrimSpace(part), "W/"); part == etag || part == "*" {
 			return true

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/api"
 )
 
 func TestAcceptChoosesWhatItLikesBest(t *testing.T) {
@@ -63,12 +65,12 @@ func TestStreamGivesUpOnWhoTakesNothing(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		near := deadlines{w, 50 * time.Millisecond}
 		s := &sse{w: w, control: http.NewResponseController(near)}
-		events, done := make(chan Event), make(chan struct{})
+		events, done := make(chan api.Event), make(chan struct{})
 		go func() {
 			defer close(done)
 			for {
 				select {
-				case events <- Event{1, "status", []byte(strings.Repeat("x", 64<<10))}:
+				case events <- api.Event{Seq: 1, Kind: "status", Body: []byte(strings.Repeat("x", 64<<10))}:
 				case <-r.Context().Done():
 					return
 				}

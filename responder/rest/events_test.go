@@ -15,8 +15,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -76,10 +76,10 @@ func (s *stage) stream(ctx context.Context, run, after string, byHeader bool) *h
 	return answer
 }
 
-func (s *stage) pages(run string, limit int) (all []rest.Event) {
+func (s *stage) pages(run string, limit int) (all []api.Event) {
 	s.t.Helper()
 	for after := uint64(0); ; {
-		var page rest.EventPage
+		var page api.EventPage
 		s.want(200, "GET", fmt.Sprintf("/v1/runs/%s/events?after=%d&limit=%d", run, after, limit), "").read(s.t, &page)
 		all, after = append(all, page.Events...), page.Next
 		if page.Done {
@@ -174,7 +174,7 @@ func TestStreamFollowsARunToItsCompletion(t *testing.T) {
 
 func TestSilentStreamSaysThatItIsThere(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, func(c *rest.Config) { c.Beat = 20 * time.Millisecond })
+	s := newStage(t, func(c *config) { c.rest.Beat = 20 * time.Millisecond })
 	s.begin("codex", "quiet", begun, runs.Start{Source: "run"})
 	s.await("quiet", func(v responder.View) bool { return true })
 	ctx, leave := context.WithCancel(t.Context())
@@ -196,7 +196,7 @@ func TestSilentStreamSaysThatItIsThere(t *testing.T) {
 // The time that a request may take to be read is none for its answer.
 func TestStreamAndWaitOutliveTheTimeToReadARequest(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, func(c *rest.Config) { c.Beat = 200 * time.Millisecond })
+	s := newStage(t, func(c *config) { c.rest.Beat = 200 * time.Millisecond })
 	s.begin("codex", "quiet", begun, runs.Start{Source: "run"})
 	s.await("quiet", func(v responder.View) bool { return true })
 	mux := http.NewServeMux()
@@ -227,7 +227,7 @@ func TestStreamAndWaitOutliveTheTimeToReadARequest(t *testing.T) {
 // A stream and a wait take a slot each while they last, and give it back.
 func TestHeldRequestsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, func(c *rest.Config) { c.Held = 2 })
+	s := newStage(t, func(c *config) { c.rest.Held = 2 })
 	l := s.begin("codex", "long", begun, runs.Start{Source: "run"})
 	s.await("long", func(v responder.View) bool { return true })
 	ctx, leave := context.WithCancel(t.Context())
@@ -274,7 +274,6 @@ func TestAwayIsSaidAtOnce(t *testing.T) {
 			t.Fatal("the connection lives on")
 		}
 	}
-	s.serve(func(c *rest.Config) { c.Away = func() bool { return !s.bus.Connected() } })
 	begin := time.Now()
 	s.want(200, "GET", "/v1/runs", "")
 	for _, path := range []string{"", "/events", "/output", "/wait"} {
@@ -290,7 +289,7 @@ func TestWaitEndsWithTheRunOrItsTime(t *testing.T) {
 	s := newStage(t, nil)
 	l := s.begin("codex", "one", begun, runs.Start{Source: "run"})
 	s.await("one", func(v responder.View) bool { return true })
-	var r rest.Run
+	var r api.Run
 	s.want(200, "GET", "/v1/runs/one/wait?timeout=1", "").read(t, &r)
 	if r.State != runs.StateWorking {
 		t.Errorf("state %s when the time is over", r.State)
@@ -304,7 +303,7 @@ func TestWaitEndsWithTheRunOrItsTime(t *testing.T) {
 	}
 	l.out(corpus(t, "shell-ok.jsonl"), 500).exit(0)
 	(<-answered).read(t, &r)
-	if r.State != runs.StateCompleted || r.EndedAt == "" || r.Detail == nil || r.FinalText == nil {
+	if r.State != runs.StateCompleted || r.EndedAt == 0 || r.Detail == nil || r.FinalText == nil {
 		t.Errorf("the end: %+v", r)
 	}
 }

@@ -6,14 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/delegator"
-	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/responder/idempotency"
 )
 
 // lasting is a store whose entries outlive their short time: so a key can be
 // seen to have expired.
-type lasting struct{ adcp.Store }
+type lasting struct{ idempotency.Store }
 
 func (l lasting) Put(ctx context.Context, key string, value []byte, _ time.Duration, revision uint64) (uint64, bool, error) {
 	return l.Store.Put(ctx, key, value, time.Hour, revision)
@@ -22,11 +20,8 @@ func (l lasting) Put(ctx context.Context, key string, value []byte, _ time.Durat
 // A key whose time is over has one status, in whatever form the answer is.
 func TestAnExpiredKeyIsAConflictInEveryForm(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, nil)
-	s.serve(func(c *rest.Config) {
-		c.Tools = delegator.New(delegator.Config{
-			Responder: s.responder, Requests: &adcp.Requests{Store: lasting{s.bus.RequestStore()}, TTL: time.Nanosecond},
-		})
+	s := newStage(t, func(c *config) {
+		c.service.Requests.Store, c.service.Requests.TTL = lasting{c.service.Requests.Store}, time.Nanosecond
 	})
 	const request = `{"task":"go","idempotency_key":"0123456789abcdef"}`
 	s.adcp(http.StatusAccepted, "submitted", "POST", "/v1/runs", request)
@@ -39,10 +34,7 @@ func TestAnExpiredKeyIsAConflictInEveryForm(t *testing.T) {
 // Who has used up its share of keys is told to come later, in every form.
 func TestACallerWithoutAShareComesLaterInEveryForm(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, nil)
-	s.serve(func(c *rest.Config) {
-		c.Tools = delegator.New(delegator.Config{Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore(), Share: 2}})
-	})
+	s := newStage(t, func(c *config) { c.service.Requests.Share = 2 })
 	s.want(http.StatusAccepted, "POST", "/v1/runs", `{"task":"go","idempotency_key":"0123456789abcdef"}`)
 	const next = `{"task":"go","idempotency_key":"fedcba9876543210"}`
 	if e := s.adcp(http.StatusServiceUnavailable, "rejected", "POST", "/v1/runs", next); e.Error == nil || e.Error.Code != "RATE_LIMITED" || e.Error.RetryAfter == 0 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,14 +22,14 @@ func TestFiltersFindWhatTheToolsFind(t *testing.T) {
 	for _, query := range []string{
 		"workingDir=/srv/shop", "workingDir=/srv/shop/", "workingDir=/srv//shop", "threadId=" + thread, "threadId=" + strings.ToUpper(thread),
 	} {
-		var list rest.RunList
+		var list api.RunPage
 		s.want(http.StatusOK, "GET", "/v1/runs?"+query, "").read(t, &list)
 		if len(list.Runs) != 1 {
 			t.Errorf("%s: %d runs", query, len(list.Runs))
 		}
 	}
 	for _, query := range []string{"workingDir=/srv", "threadId=" + strings.Replace(thread, "0", "1", 1)} {
-		var list rest.RunList
+		var list api.RunPage
 		s.want(http.StatusOK, "GET", "/v1/runs?"+query, "").read(t, &list)
 		if len(list.Runs) != 0 {
 			t.Errorf("%s: %d runs", query, len(list.Runs))

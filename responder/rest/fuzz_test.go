@@ -25,7 +25,7 @@ import (
 func FuzzRequests(f *testing.F) {
 	const mark = "S3NT1NEL"
 	core, logs := observer.New(zap.DebugLevel)
-	s := newStage(f, func(c *rest.Config) { c.Log = zap.New(core) })
+	s := newStage(f, func(c *config) { c.rest.Log, c.service.Log = zap.New(core), zap.New(core) })
 	s.play("done", "shell-ok", 0)
 	s.begin("codex", "working", begun, runs.Start{Source: "run"}).out([]byte("{}\n"), 10)
 	s.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })

@@ -7,21 +7,19 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/delegator"
-	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
 )
 
 // A caller that opens as many streams as it can leaves some for the others.
 func TestOneCallerLeavesStreamsForOthers(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, func(c *rest.Config) { c.Held = 4 })
+	s := newStage(t, func(c *config) { c.rest.Held = 4 })
 	s.begin("codex", "long", begun, runs.Start{Source: "run"})
 	s.await("long", func(v responder.View) bool { return true })
 	mux := http.NewServeMux()
 	for _, r := range s.api.Routes() {
 		mux.HandleFunc(r.Pattern, func(w http.ResponseWriter, q *http.Request) {
-			r.Handler.ServeHTTP(w, q.WithContext(delegator.WithCaller(q.Context(), q.Header.Get("Test-Caller"))))
+			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), q.Header.Get("Test-Caller"))))
 		})
 	}
 	server := httptest.NewServer(mux)

@@ -6,13 +6,15 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/responder/request"
 )
 
 // keyHeader carries an idempotency key, in the place of a member of the body.
 const keyHeader = "Idempotency-Key"
 
-var keyForm = regexp.MustCompile(adcp.KeyPattern)
+var keyForm = regexp.MustCompile(idempotency.KeyPattern)
 
 // readKey is the key of a header, "" without one. It may be quoted, as the
 // draft of the header has it: a key itself has no quotes.
@@ -31,16 +33,13 @@ func readKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// keyParam is the parameter of the tools that a key is.
-const keyParam = "idempotency_key"
-
-// addKey adds the key of the header to the arguments of a tool. A body that
-// has another one is refused.
-func (q *request) addKey(add map[string]string, body map[string]json.RawMessage) error {
+// presetKey is the key of the header as a preset of the arguments. A body that
+// has the same key need not be told it again, and one with another is refused.
+func (q *exchange) presetKey(body map[string]json.RawMessage) ([]fields.Preset, error) {
 	if q.key == "" {
-		return nil
+		return nil, nil
 	}
-	for _, name := range []string{"idempotencyKey", keyParam} {
+	for _, name := range []string{"idempotencyKey", request.Key} {
 		raw, given := body[name]
 		if !given {
 			continue
@@ -49,21 +48,20 @@ func (q *request) addKey(add map[string]string, body map[string]json.RawMessage)
 		if json.Unmarshal(raw, &key) != nil || key != q.key {
 			p := invalid(keyHeader, "is another key than "+name+" of the body")
 			p.Issues = append(p.Issues, Issue{Field: name, Problem: "is another key than the header " + keyHeader})
-			return p
+			return nil, p
 		}
-		return nil
+		return nil, nil
 	}
-	add[keyParam] = q.key
-	return nil
+	return []fields.Preset{{Name: request.Key, Value: q.key}}, nil
 }
 
 // nameKey calls the key what the caller does.
-func (q *request) nameKey(p *Problem) *Problem {
-	if q.key == "" || p.Field != keyParam {
+func (q *exchange) nameKey(p *Problem) *Problem {
+	if q.key == "" || p.Field != request.Key {
 		return p
 	}
 	p.Field = keyHeader
-	if rest, ok := strings.CutPrefix(p.Detail, keyParam+": "); ok {
+	if rest, ok := strings.CutPrefix(p.Detail, request.Key+": "); ok {
 		p.Detail = keyHeader + ": " + rest
 	}
 	return p

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
@@ -22,7 +23,7 @@ func (s *stage) list(query string, between func()) (ids []string) {
 		if cursor != "" {
 			path += "&cursor=" + url.QueryEscape(cursor)
 		}
-		var page rest.RunList
+		var page api.RunPage
 		s.want(200, "GET", path, "").read(s.t, &page)
 		for _, r := range page.Runs {
 			ids = append(ids, r.ID)
@@ -85,7 +86,7 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 	}
 	var b []string
 	for _, id := range want {
-		if v, _ := s.responder.Get(id); v.Dir == "/srv/b & c" {
+		if v, _ := s.service.Get(id); v.Dir == "/srv/b & c" {
 			b = append(b, id)
 		}
 	}
@@ -220,7 +221,7 @@ func TestMistakesAreNamedByTheirField(t *testing.T) {
 	for i := range 3 {
 		s.begin("codex", fmt.Sprintf("r%d", i), begun, runs.Start{Source: "run"}).s.await(fmt.Sprintf("r%d", i), func(responder.View) bool { return true })
 	}
-	var page rest.RunList
+	var page api.RunPage
 	s.want(200, "GET", "/v1/runs?limit=1", "").read(t, &page)
 	s.want(400, "GET", "/v1/runs?state=working&cursor="+page.Next, "")
 	for _, id := range []string{"none", "a.b", "é", strings.Repeat("x", 65), "*", "%3E"} {

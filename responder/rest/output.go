@@ -2,14 +2,13 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 
-	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/api"
 )
 
-func getOutput(q *request) (*Answer, error) {
+func getOutput(q *exchange) (*Answer, error) {
 	stream, err := q.query.word("stream", "stdout", "stderr")
 	if err != nil {
 		return nil, err
@@ -24,52 +23,22 @@ func getOutput(q *request) (*Answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
 	defer cancel()
-	v, err := q.find(ctx)
-	if err != nil {
+	if err := q.Service.Connected(); err != nil {
 		return nil, err
 	}
-	kind := runs.Out
-	if stream == "stderr" {
-		kind = runs.ErrOut
-	}
-	at, data, err := q.Streams.OutputAt(ctx, v.Agent, v.ID, kind, offset, int(limit))
-	if err != nil {
-		return nil, err
-	}
-	size, err := q.size(ctx, v.ID, kind)
+	part, err := q.Service.Output(ctx, api.OutputRequest{
+		Run: q.run(), Stderr: stream == "stderr", Offset: offset, Limit: int(limit),
+	})
 	if err != nil {
 		return nil, err
 	}
 	h := q.w.Header()
 	h.Set("Content-Type", bytesType)
-	h.Set("Content-Length", strconv.Itoa(len(data)))
+	h.Set("Content-Length", strconv.Itoa(len(part.Data)))
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Disposition", "attachment") // a browser must not show what an agent wrote as a page of ours
-	h.Set("X-Linesman-Offset", strconv.FormatInt(at, 10))
-	h.Set("X-Linesman-Size", strconv.FormatInt(max(size, ends(at, data)), 10))
-	q.send(http.StatusOK, data)
+	h.Set("X-Linesman-Offset", strconv.FormatInt(part.Offset, 10))
+	h.Set("X-Linesman-Size", strconv.FormatInt(part.Size, 10))
+	q.send(http.StatusOK, part.Data)
 	return nil, nil
-}
-
-// size is how much of a stream is known to the run's own record: that of its
-// task may be the next run's.
-func (q *request) size(ctx context.Context, run string, kind runs.Kind) (int64, error) {
-	record, err := q.Responder.OwnRecord(ctx, run)
-	switch {
-	case errors.Is(err, runs.ErrNoRun): // nobody has made it yet
-		return 0, nil
-	case err != nil:
-		return 0, err
-	case kind == runs.ErrOut:
-		return record.ErrBytes, nil
-	}
-	return record.Bytes, nil
-}
-
-// ends is where data ends that begins at an offset; none ends nothing.
-func ends(at int64, data []byte) int64 {
-	if len(data) == 0 {
-		return 0
-	}
-	return at + int64(len(data))
 }

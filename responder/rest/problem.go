@@ -1,14 +1,14 @@
 package rest
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
-	"strings"
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -40,126 +40,99 @@ func invalid(field, problem string) *Problem {
 	return &Problem{Status: http.StatusBadRequest, Code: "VALIDATION", Detail: field + ": " + problem, Field: field, Issues: []Issue{{Field: field, Problem: problem}}}
 }
 
-func noRun() *Problem {
-	return &Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Detail: "there is no run of this id"}
+// kinds is how each error of the service is told.
+var kinds = map[api.Code]struct {
+	status int
+	code   string
+	detail string // instead of the message; "": the message
+}{
+	api.Validation:     {http.StatusBadRequest, "VALIDATION", ""},
+	api.NotFound:       {http.StatusNotFound, "NOT_FOUND", "there is no run of this id"},
+	api.Ended:          {http.StatusConflict, "CONFLICT", "the run has ended: it is "}, // and its state
+	api.NotEnded:       {http.StatusConflict, "CONFLICT", ""},
+	api.NotWaiting:     {http.StatusConflict, "CONFLICT", ""},
+	api.Conflict:       {http.StatusConflict, "CONFLICT", ""},
+	api.Timeout:        {http.StatusServiceUnavailable, "UNAVAILABLE", ""},
+	api.Unsupported:    {http.StatusNotImplemented, "UNSUPPORTED", ""},
+	api.ProgramFailed:  {http.StatusInternalServerError, "TOOL_ERROR", ""},
+	api.NotSignedIn:    {http.StatusInternalServerError, "TOOL_ERROR", ""},
+	api.QueueFull:      {http.StatusServiceUnavailable, "UNAVAILABLE", ""},
+	api.TooMany:        {http.StatusServiceUnavailable, "UNAVAILABLE", ""},
+	api.KeyConflict:    {http.StatusConflict, "CONFLICT", ""},
+	api.KeyInFlight:    {http.StatusConflict, "CONFLICT", ""},
+	api.KeyExpired:     {http.StatusConflict, "CONFLICT", ""},
+	api.RateLimited:    {http.StatusServiceUnavailable, "UNAVAILABLE", ""},
+	api.OutcomeUnknown: {http.StatusInternalServerError, "TOOL_ERROR", ""},
+	api.Unavailable:    {http.StatusServiceUnavailable, "UNAVAILABLE", ""},
+	api.Internal:       {http.StatusInternalServerError, "INTERNAL", "linesman broke off; its log says where"},
 }
 
-func unavailable(detail string) *Problem {
-	return &Problem{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Detail: detail, Retryable: true}
+// problemOf is an error of the service as problem details.
+func problemOf(e *api.Error) *Problem {
+	kind := kinds[e.Code]
+	p := &Problem{
+		Status: kind.status, Code: kind.code, Detail: kind.detail, Field: e.Field,
+		RunID: e.Run, State: e.State, Retryable: e.Retryable,
+	}
+	if p.Detail == "" {
+		p.Detail = e.Error()
+	}
+	switch e.Code {
+	case api.Ended:
+		p.Detail += string(e.State)
+		p.Field = "" // the path has the run
+	case api.Validation:
+		p.listIssues(e)
+	}
+	return p
 }
 
-func internal() *Problem {
-	return &Problem{Status: http.StatusInternalServerError, Code: "INTERNAL", Detail: "linesman broke off; its log says where"}
+// listIssues adds all that is wrong with a request. What is wrong with its
+// arguments as a whole is wrong with the body.
+func (p *Problem) listIssues(e *api.Error) {
+	body := func(field string) string {
+		if field == fields.Whole {
+			return "body"
+		}
+		return field
+	}
+	if p.Field = body(e.Field); p.Field != e.Field {
+		p.Detail = p.Field + ": " + e.Message
+	}
+	switch n := len(e.Issues) - 1 + e.Unlisted; {
+	case len(e.Issues) == 0:
+		p.Issues = []Issue{{Field: p.Field, Problem: e.Error()}}
+	case n == 1:
+		p.Detail += " (and one more mistake)"
+	case n > 1:
+		p.Detail += fmt.Sprintf(" (and %d more mistakes)", n)
+	}
+	for _, i := range e.Issues {
+		p.Issues = append(p.Issues, Issue{body(i.Field), i.Problem, i.Meant})
+	}
 }
 
-// explain makes any error one that a caller may see. What happened inside
-// stays inside: the log tells it.
-func (q *request) explain(err error) *Problem {
+// explain makes any error problem details. What happened inside stays inside:
+// the log tells it.
+func (q *exchange) explain(err error) *Problem {
 	var p *Problem
-	if !errors.As(err, &p) {
-		p = q.guess(err)
+	var e *api.Error
+	switch {
+	case errors.As(err, &p):
+	case errors.As(err, &e):
+		if p = problemOf(e); e.Code == api.NotFound {
+			p.RunID = "" // it is none
+		}
+	default:
+		p = problemOf(&api.Error{Code: api.Internal})
 		q.log.Warn("a request failed", zap.String("operation", q.operation), zap.Error(err))
 	}
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	return p
 }
 
-// guess tells a failure of the streams, which passes, from one of what they hold.
-func (q *request) guess(err error) *Problem {
-	why := ""
-	if q.Why != nil {
-		why = q.Why(err)
-	}
-	switch {
-	case errors.Is(err, runs.ErrNoRun):
-		return noRun()
-	case why != "":
-		return unavailable(why)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return unavailable("the streams did not answer in time")
-	case q.Away != nil && q.Away():
-		return unavailable("NATS is away")
-	}
-	return internal()
-}
-
-// envelope is what is read of a tool's answer.
-type envelope struct {
-	Status string `json:"status"`
-	Data   struct {
-		TaskID string `json:"task_id"`
-		State  string `json:"state"`
-	} `json:"data"`
-	Error struct {
-		Code      string `json:"code"`
-		Message   string `json:"message"`
-		Retryable bool   `json:"retryable"`
-		Details   struct {
-			Field  string `json:"field"`
-			TaskID string `json:"task_id"`
-			State  string `json:"state"`
-			Reason string `json:"reason"`
-			Issues []struct {
-				Field   string `json:"field"`
-				Problem string `json:"problem"`
-				Meant   string `json:"did_you_mean"`
-			} `json:"issues"`
-		} `json:"details"`
-	} `json:"error"`
-}
-
-// call calls a tool. Its error is ours, under the status that fits.
-func (q *request) call(ctx context.Context, tool string, args json.RawMessage) (envelope, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	var e envelope
-	a, err := q.Tools.Call(ctx, tool, args, nil)
-	if err != nil {
-		return e, err
-	}
-	if err := json.Unmarshal(a.Envelope, &e); err != nil {
-		return e, err
-	}
-	if !a.IsError {
-		return e, nil
-	}
-	return e, q.nameKey(e.problem())
-}
-
-// whole is what the tools call all of a body.
-const whole = "arguments"
-
-func (e *envelope) problem() *Problem {
-	d := e.Error.Details
-	p := &Problem{
-		Status: http.StatusInternalServerError, Code: e.Error.Code, Detail: e.Error.Message, Field: d.Field,
-		RunID: d.TaskID, State: runs.State(d.State), Retryable: e.Error.Retryable,
-	}
-	if rest, ok := strings.CutPrefix(p.Detail, whole+": "); ok && p.Field == whole {
-		p.Field, p.Detail = "body", "body: "+rest
-	}
-	for _, i := range d.Issues {
-		if i.Field == whole {
-			i.Field = "body"
-		}
-		p.Issues = append(p.Issues, Issue{i.Field, i.Problem, i.Meant})
-	}
-	switch {
-	case strings.HasPrefix(d.Reason, "idempotency_"):
-		p.Status, p.Code = http.StatusConflict, "CONFLICT"
-	case e.Error.Code == "VALIDATION" && d.State != "":
-		p.Status, p.Code, p.Field, p.Detail = http.StatusConflict, "CONFLICT", "", "the run has ended: it is "+d.State
-	case e.Error.Code == "VALIDATION":
-		p.Status = http.StatusBadRequest
-		if len(p.Issues) == 0 {
-			p.Issues = []Issue{{Field: p.Field, Problem: e.Error.Message}}
-		}
-	case e.Error.Code == "NOT_FOUND":
-		p.Status, p.Detail = http.StatusNotFound, "there is no run of this id"
-	case e.Error.Code == "UNSUPPORTED":
-		p.Status = http.StatusNotImplemented
-	case e.Error.Code == "INTERNAL" && e.Error.Retryable, e.Error.Code == "TIMEOUT":
-		p.Status, p.Code = http.StatusServiceUnavailable, "UNAVAILABLE"
-	}
-	return p
+// is reports whether err is an error of the service with a code.
+func is(err error, code api.Code) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == code
 }

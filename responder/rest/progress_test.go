@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -23,7 +23,7 @@ func TestProgressIsTheStepsOfAPlanOrAbsent(t *testing.T) {
 		s.await(id, func(v responder.View) bool { return v.Progress != nil })
 	}
 	s.play("ended", "hello", 0)
-	var list rest.RunList
+	var list api.RunPage
 	s.want(http.StatusOK, "GET", "/v1/runs", "").read(t, &list)
 	for _, r := range list.Runs {
 		var one struct{ Progress json.RawMessage }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,6 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/request"
 )
 
 // query is the part of a URL behind the question mark, by declared names.
@@ -26,7 +30,7 @@ func readQuery(raw string, known []string) (*query, error) {
 	}
 	for name, given := range values {
 		if !slices.Contains(known, name) {
-			return nil, unknown(known)
+			return nil, unknownName(known)
 		}
 		if len(given) > 1 {
 			return nil, invalid(name, "is given twice")
@@ -35,7 +39,7 @@ func readQuery(raw string, known []string) (*query, error) {
 	return &query{values}, nil
 }
 
-func unknown(known []string) *Problem {
+func unknownName(known []string) *Problem {
 	if len(known) == 0 {
 		return invalid("query", "this path takes no parameters")
 	}
@@ -68,7 +72,7 @@ func (q *query) word(name string, words ...string) (string, error) {
 }
 
 // readBody reads the body of a POST; an empty one is an empty object.
-func (q *request) readBody() (json.RawMessage, error) {
+func (q *exchange) readBody() (json.RawMessage, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, MaxBody))
 	var over *http.MaxBytesError
 	switch {
@@ -84,4 +88,31 @@ func (q *request) readBody() (json.RawMessage, error) {
 		return nil, &Problem{Status: http.StatusUnsupportedMediaType, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "the body must be application/json"}
 	}
 	return body, nil
+}
+
+// arguments reads the body, with what the path and the headers say of it. The
+// body must not have the parameters in taken.
+func (q *exchange) arguments(params []fields.Param, path []fields.Preset, taken ...string) (*fields.Args, error) {
+	body := bytes.Trim(q.body, " \t\r\n") // no other space is JSON
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	var members map[string]json.RawMessage
+	if body[0] != '{' || json.Unmarshal(body, &members) != nil {
+		return nil, invalid("body", "must be a JSON object")
+	}
+	for _, name := range taken {
+		if _, given := members[name]; given {
+			return nil, invalid(name, "is no parameter of this request")
+		}
+	}
+	presets, err := q.presetKey(members)
+	if err != nil {
+		return nil, err
+	}
+	presets = append(presets, path...)
+	if q.form == adcpType {
+		presets = append(presets, fields.Preset{Name: request.Format, Value: "adcp"})
+	}
+	return fields.Read(params, body, presets...), nil
 }

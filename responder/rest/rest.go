@@ -1,11 +1,11 @@
 // Package rest is the HTTP API below /v1: runs as resources, in plain JSON. It
 // owns their paths, names and status codes; what they say comes from the
-// responder, and so from the streams. What begins, ends or goes on with a run
-// is asked of the tools, so that all surfaces take and refuse the same.
+// service, and so from the streams. The bodies of requests that begin, resume or
+// cancel a run are read as the tools read them: package request.
 //
-//	request ──▶ query, body ──▶ Responder, Streams, Tools ──▶ Answer ──▶ JSON, problem details,
-//	            (400, 406, …)                                            AdCP envelope
-//	                                    events, output ──▶ written as they are
+//	request ──▶ query, body ──▶ responder.Service ──▶ Answer ──▶ JSON, problem details,
+//	            (400, 406, …)                                    AdCP envelope
+//	                                   events, output ──▶ written as they are
 //
 // The one rule: openapi.json comes first, and every answer is one that it
 // describes. Tokens and their scopes are checked before, by the HTTP server.
@@ -15,15 +15,13 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/delegator"
-	"github.com/linesman/linesman/runs"
 )
 
 // Document is the OpenAPI 3.1 description of what this package serves.
@@ -40,41 +38,17 @@ const (
 	MaxWait   = time.Hour
 	MaxHeld   = 256 // event streams and waits at a time; one more is refused with 503
 
-	maxQuery      = 8 << 10 // bytes
-	maxEventBytes = 4 << 20 // of a page of events, unless one alone takes more
-	writeTime     = 30 * time.Second
-	askTime       = 30 * time.Second // for the streams to answer
+	maxQuery  = 8 << 10 // bytes
+	writeTime = 30 * time.Second
+	askTime   = 30 * time.Second // for the streams to answer
 )
-
-// Streams is what is read of the bus beyond what a responder reads.
-type Streams interface {
-	// EventsAfter calls each with the events of a run behind a sequence, the
-	// completion being one; with follow also with those that come, until ctx ends.
-	EventsAfter(ctx context.Context, agent, run string, after uint64, follow bool, each func(seq uint64, token string, body []byte) error) error
-	// EventsEnd returns the sequence of a run's completion, 0 without one, and
-	// the last one that the stream has given.
-	EventsEnd(ctx context.Context, agent, run string) (completion, last uint64, err error)
-	// OutputAt reads a run's output from an offset on, or from the next byte
-	// that is there, at, on.
-	OutputAt(ctx context.Context, agent, run string, kind runs.Kind, offset int64, most int) (at int64, data []byte, err error)
-}
-
-// Tools is what begins and ends runs; see [delegator.Delegator.Call].
-type Tools interface {
-	Call(ctx context.Context, tool string, args json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error)
-}
 
 // Config is what an [API] needs.
 type Config struct {
-	Responder *responder.Responder
-	Streams   Streams
-	Tools     Tools
-	Away      func() bool        // whether NATS is away; nil: nobody knows
-	Why       func(error) string // what kept the streams from answering, as in [delegator.Config]; nil: nothing is known
-	Patience  time.Duration      // to wait for the run table after the responder's start; default 10 s
-	Beat      time.Duration      // between comments in a silent stream of events; default 15 s
-	Held      int                // instead of MaxHeld, unless it is 0
-	Log       *zap.Logger        // default: none
+	Service *responder.Service
+	Beat    time.Duration // between comments in a silent stream of events; default 15 s
+	Held    int           // instead of MaxHeld, unless it is 0
+	Log     *zap.Logger   // default: none
 }
 
 // API answers requests.
@@ -84,13 +58,10 @@ type API struct {
 	held *responder.Slots // one for each stream and wait
 }
 
-// New returns an API that answers once the responder is at work.
+// New returns an API that answers once the service is at work.
 func New(c Config) *API {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
-	}
-	if c.Patience == 0 {
-		c.Patience = 10 * time.Second
 	}
 	if c.Beat == 0 {
 		c.Beat = 15 * time.Second
@@ -124,8 +95,8 @@ func (a *API) Routes() []Route {
 	}
 }
 
-// request is one that is being answered.
-type request struct {
+// exchange is a request that is being answered.
+type exchange struct {
 	*API
 	w         http.ResponseWriter
 	r         *http.Request
@@ -139,9 +110,9 @@ type request struct {
 
 // route makes a handler of a function that returns an answer, or nil where it
 // has written one itself.
-func (a *API) route(pattern, operation, scope string, query []string, answer func(*request) (*Answer, error)) Route {
+func (a *API) route(pattern, operation, scope string, query []string, answer func(*exchange) (*Answer, error)) Route {
 	return Route{pattern, scope, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := &request{API: a, w: w, r: r, operation: operation}
+		q := &exchange{API: a, w: w, r: r, operation: operation}
 		got, err := q.answer(query, answer)
 		if err != nil {
 			problem := q.explain(err)
@@ -153,7 +124,7 @@ func (a *API) route(pattern, operation, scope string, query []string, answer fun
 	})}
 }
 
-func (q *request) answer(query []string, answer func(*request) (*Answer, error)) (*Answer, error) {
+func (q *exchange) answer(query []string, answer func(*exchange) (*Answer, error)) (*Answer, error) {
 	if err := q.accept(); err != nil {
 		return nil, err
 	}
@@ -170,35 +141,36 @@ func (q *request) answer(query []string, answer func(*request) (*Answer, error))
 		}
 	}
 	if q.operation != "describe" {
-		if err := q.Responder.ReadyWithin(q.r.Context(), q.Patience); err != nil {
-			return nil, unavailable(err.Error())
+		if err := q.Service.Ready(q.r.Context()); err != nil {
+			return nil, err
 		}
 	}
 	return answer(q)
 }
 
-// find is the run that the path names, as the table knows it. What is asked of
-// one run is read from the streams: where NATS is away, that is said at once.
-func (q *request) find(ctx context.Context) (responder.View, error) {
-	if q.Away != nil && q.Away() {
-		return responder.View{}, unavailable("NATS is away")
+// run is the id of the run that the path names.
+func (q *exchange) run() string { return q.r.PathValue("id") }
+
+// find returns the row of the run that the path names. What is asked of one run
+// is read from the streams: without a connection to NATS it fails at once.
+func (q *exchange) find(ctx context.Context) (responder.View, error) {
+	if err := q.Service.Connected(); err != nil {
+		return responder.View{}, err
 	}
-	v, err := q.Responder.Look(ctx, q.r.PathValue("id"))
-	if errors.Is(err, runs.ErrNoRun) {
-		return v, noRun()
-	}
-	return v, err
+	return q.Service.Look(ctx, q.run())
 }
 
 // hold takes a slot for a request that is answered for long.
-func (q *request) hold() (free func(), err error) {
-	free, ok := q.held.Take(delegator.Caller(q.r.Context()))
+func (q *exchange) hold() (free func(), err error) {
+	free, ok := q.held.Take(responder.Caller(q.r.Context()))
 	if !ok {
-		return nil, unavailable("there are as many event streams and waits as there may be")
+		return nil, &api.Error{
+			Code: api.TooMany, Message: "there are as many event streams and waits as there may be", Retryable: true,
+		}
 	}
 	return free, nil
 }
 
-func describe(*request) (*Answer, error) {
+func describe(*exchange) (*Answer, error) {
 	return &Answer{Status: http.StatusOK, Body: json.RawMessage(Document), tagged: true, cache: "private, max-age=300"}, nil
 }

@@ -3,25 +3,29 @@ package rest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/request"
+	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 
-func getRun(q *request) (*Answer, error) {
+func getRun(q *exchange) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
 	defer cancel()
 	v, err := q.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a, err := q.answerRun(ctx, http.StatusOK, v)
+	a, _, err := q.answerRun(ctx, http.StatusOK, v)
 	if err == nil {
 		a.tagged = true
 	}
@@ -29,19 +33,19 @@ func getRun(q *request) (*Answer, error) {
 }
 
 // answerRun reads the record of a run, and answers with it.
-func (q *request) answerRun(ctx context.Context, status int, v responder.View) (*Answer, error) {
-	record, err := q.Responder.Record(ctx, v.ID)
-	if err != nil && !errors.Is(err, runs.ErrNoRun) { // nobody has made it yet
-		return nil, err
+func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) (*Answer, *api.Run, error) {
+	record, err := q.Service.Record(ctx, v.ID)
+	if err != nil && !is(err, api.NotFound) { // it is not made yet
+		return nil, nil, err
 	}
-	a := &Answer{Status: status, Body: describeRun(v, record), record: record}
+	run := responder.Describe(v, record)
 	if record == nil {
-		a.record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Thread: v.Thread, Governance: v.Governance}
+		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Thread: v.Thread, Governance: v.Governance}
 	}
-	return a, nil
+	return &Answer{Status: status, Body: run, record: record}, run, nil
 }
 
-func waitForRun(q *request) (*Answer, error) {
+func waitForRun(q *exchange) (*Answer, error) {
 	seconds, err := q.query.number("timeout", 0, int64(MaxWait/time.Second), 60)
 	if err != nil {
 		return nil, err
@@ -59,156 +63,158 @@ func waitForRun(q *request) (*Answer, error) {
 		defer free()
 		limited, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second)
 		defer cancel()
-		if v, err = q.Responder.Wait(limited, v.ID, nil); err != nil && limited.Err() == nil {
+		if v, err = q.Service.Wait(limited, v.ID, nil); err != nil && limited.Err() == nil {
 			return nil, err
 		}
 		if v.ID == "" { // it left the table as the time was over
-			return nil, noRun()
+			return nil, &api.Error{Code: api.NotFound}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	a, err := q.answerRun(ctx, http.StatusOK, v)
-	if err == nil && seconds > 0 && !a.Body.(*Run).State.Final() {
+	a, run, err := q.answerRun(ctx, http.StatusOK, v)
+	if err == nil && seconds > 0 && !run.State.Final() {
 		a.late = true
 	}
 	return a, err
 }
 
-func submitRun(q *request) (*Answer, error) {
-	args, err := q.arguments(nil, "format")
+func submitRun(q *exchange) (*Answer, error) {
+	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
+	defer cancel()
+	args, err := q.arguments(request.ExecParams, nil, request.Format)
 	if err != nil {
 		return nil, err
 	}
-	return q.begin(q.r.Context(), "_codex_local_exec", args)
+	if err := q.Service.Connected(); err != nil {
+		return nil, err
+	}
+	return q.begin(ctx, request.ToolExec, args)
 }
 
-func resumeRun(q *request) (*Answer, error) {
+func resumeRun(q *exchange) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
 	defer cancel()
 	v, err := q.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	conflict := &Problem{Status: http.StatusConflict, Code: "CONFLICT", RunID: v.ID, State: v.State}
 	switch {
-	case v.Agent != agent:
-		conflict.Status, conflict.Code, conflict.Detail = http.StatusNotImplemented, "UNSUPPORTED", "only threads of "+agent+" on this machine can be gone on with"
-		return nil, conflict
+	case v.Agent != api.DefaultAgent:
+		return nil, &api.Error{
+			Code: api.Unsupported, Message: "only threads of " + api.DefaultAgent + " on this machine can be gone on with",
+			Run: v.ID, State: v.State,
+		}
 	case v.Thread == "":
-		conflict.Detail, conflict.Retryable = "no thread of the run is known", !v.State.Final()
-		return nil, conflict
+		return nil, &api.Error{
+			Code: api.Conflict, Message: "no thread of the run is known",
+			Run: v.ID, State: v.State, Retryable: !v.State.Final(),
+		}
 	}
-	args, err := q.arguments(map[string]string{"threadId": v.Thread}, "format", "threadId", "thread_id")
+	thread := fields.Preset{Name: "threadId", Value: v.Thread}
+	args, err := q.arguments(request.ResumeParams, []fields.Preset{thread}, request.Format, "threadId", "thread_id")
 	if err != nil {
 		return nil, err
 	}
-	return q.begin(ctx, "_codex_local_resume", args)
+	return q.begin(ctx, request.ToolResume, args)
 }
 
-// agent is whom the local tools give their tasks.
-const agent = "codex"
-
-// begin submits a task.
-func (q *request) begin(ctx context.Context, tool string, args json.RawMessage) (*Answer, error) {
-	if q.Away != nil && q.Away() {
-		return nil, unavailable("NATS is away")
+// begin submits a task, as the tool does.
+func (q *exchange) begin(ctx context.Context, tool string, args *fields.Args) (*Answer, error) {
+	call := adcp.Call{Context: request.Echo(args), Broken: args.Broken()}
+	task := request.Submission(q.Service, tool, args)
+	request.RequireKey(args)
+	if err := args.Err(); err != nil {
+		return q.refuse(ctx, call, err)
+	}
+	done, err := request.Submit(ctx, q.Service, tool, args, task)
+	if err != nil {
+		return q.refuse(ctx, call, err)
 	}
 	if q.form == adcpType {
-		return q.callADCP(ctx, tool, args)
+		call.Replayed = done.Replayed
+		return enveloped(adcp.Succeed(ctx, q.Service, call, v36.Queued(done), adcp.OfSubmission(done))), nil
 	}
-	e, err := q.call(ctx, tool, args)
-	if err != nil {
-		return nil, err
-	}
-	run := e.Data.TaskID
-	v, ok := q.Responder.Get(run)
+	v, ok := q.Service.Get(done.Run)
 	if !ok { // removed already
-		v = responder.View{Row: runs.Row{ID: run, Agent: agent, State: runs.StateQueued}}
+		v = unknown(done.Run)
 	}
-	return &Answer{Status: http.StatusAccepted, Body: summarize(v), location: "/v1/runs/" + run}, nil
+	return &Answer{Status: http.StatusAccepted, Body: responder.Summarize(v), location: "/v1/runs/" + v.ID}, nil
 }
 
-func cancelRun(q *request) (*Answer, error) {
+// unknown is the row of a run that the table does not have.
+func unknown(run string) responder.View {
+	row := runs.Row{ID: run, Agent: api.DefaultAgent, State: runs.StateQueued}
+	if strings.HasPrefix(run, "T-cloud-") {
+		row.Agent = cloud.Agent
+	}
+	return responder.View{Row: row}
+}
+
+func cancelRun(q *exchange) (*Answer, error) {
 	ctx, end := context.WithTimeout(q.r.Context(), askTime)
 	defer end()
 	v, err := q.find(ctx)
-	if p := (*Problem)(nil); errors.As(err, &p) && p.Code == "NOT_FOUND" && (q.key != "" || bytes.Contains(q.body, []byte("idempotency"))) && runs.CheckID(q.r.PathValue("id")) == nil {
-		v = responder.View{Row: runs.Row{ID: q.r.PathValue("id"), Agent: agent, State: runs.StateQueued}} // a key may tell of it yet
+	if is(err, api.NotFound) && q.mayHaveKey() && runs.CheckID(q.run()) == nil {
+		v = unknown(q.run()) // its cancel may be remembered
 	} else if err != nil {
 		return nil, err
 	}
-	tool, id := "_codex_local_cancel", "task_id"
-	if v.Agent == cloud.Agent || strings.HasPrefix(v.ID, "T-cloud-") {
-		tool = "_codex_cloud_cancel"
-	}
-	args, err := q.arguments(map[string]string{id: v.ID}, "format", "task_id", "taskId")
+	run := fields.Preset{Name: "task_id", Value: v.ID}
+	args, err := q.arguments(request.CancelParams, []fields.Preset{run}, request.Format, "task_id", "taskId")
 	if err != nil {
 		return nil, err
+	}
+	call := adcp.Call{Context: request.Echo(args), Broken: args.Broken(), ChangesRun: true}
+	request.RequireKey(args)
+	if err := args.Err(); err != nil {
+		return q.refuse(ctx, call, err)
+	}
+	var done api.Cancelled
+	before := v
+	if responder.IsCloud(v.Row) { // which cannot be cancelled: see the error
+		done, err = q.Service.Cancel(ctx, api.Cancel{Run: v.ID})
+	} else {
+		done, before, err = request.Cancel(ctx, q.Service, args)
+	}
+	if err != nil {
+		return q.refuse(ctx, call, err)
 	}
 	if q.form == adcpType {
-		return q.callADCP(ctx, tool, args)
+		call.Replayed = done.Replayed
+		said := v36.Cancelled(done, args.Text("reason"))
+		return enveloped(adcp.Succeed(ctx, q.Service, call, said, adcp.OfCancel(before, done))), nil
 	}
-	e, err := q.call(ctx, tool, args)
-	if err != nil {
-		return nil, err
-	}
-	if now, ok := q.Responder.Get(v.ID); ok {
+	if now, ok := q.Service.Get(v.ID); ok {
 		v = now
 	}
-	a, err := q.answerRun(ctx, http.StatusAccepted, v)
+	a, body, err := q.answerRun(ctx, http.StatusAccepted, v)
 	if err != nil {
 		return nil, err
 	}
-	r := a.Body.(*Run)
-	if e.Data.State == "cancelled" {
+	if done.State == runs.StateCancelled {
 		a.Status = http.StatusOK
-		if !r.State.Final() { // it is written; the record follows
-			r.State, r.Position, r.CancelRequested = runs.StateCancelled, nil, true
+		if !body.State.Final() { // it is written; the record follows
+			body.State, body.Position, body.CancelRequested = runs.StateCancelled, nil, true
 		}
 	}
 	return a, nil
 }
 
-// arguments are those of a tool: the body, without what the path or the
-// headers say, and with what was added.
-func (q *request) arguments(add map[string]string, taken ...string) (json.RawMessage, error) {
-	body := bytes.Trim(q.body, " \t\r\n") // no other space is JSON
-	if len(body) == 0 {
-		body = []byte("{}")
-	}
-	if body[0] != '{' || !json.Valid(body) {
-		return nil, invalid("body", "must be a JSON object")
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil {
-		return nil, invalid("body", "must be a JSON object")
-	}
-	for _, name := range taken {
-		if _, given := members[name]; given {
-			return nil, invalid(name, "is no parameter of this request")
-		}
-	}
-	if add == nil {
-		add = map[string]string{}
-	}
+// mayHaveKey reports whether the request may have an idempotency key, in the
+// header or in the body.
+func (q *exchange) mayHaveKey() bool {
+	return q.key != "" || bytes.Contains(q.body, []byte("idempotency"))
+}
+
+// refuse answers a request that changes something with its error.
+func (q *exchange) refuse(ctx context.Context, call adcp.Call, err error) (*Answer, error) {
 	if q.form == adcpType {
-		add["format"] = "adcp"
+		return enveloped(adcp.Fail(ctx, q.Service, call, err)), nil
 	}
-	if err := q.addKey(add, members); err != nil {
+	var e *api.Error
+	if !errors.As(err, &e) {
 		return nil, err
 	}
-	args := []byte{'{'}
-	for name, value := range add {
-		text, err := json.Marshal(value)
-		if err != nil {
-			return nil, err
-		}
-		args = append(append(append(args, '"'), name...), `":`...)
-		args = append(append(args, text...), ',')
-	}
-	if len(members) == 0 && len(add) > 0 {
-		args = args[:len(args)-1]
-	}
-	return append(args, body[1:]...), nil
+	return nil, q.nameKey(problemOf(e))
 }

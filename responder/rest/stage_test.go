@@ -23,9 +23,8 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
@@ -40,21 +39,27 @@ const token = "0123456789abcdef"
 // stage is a NATS server with its streams, a normalizer and a responder at
 // work, and the API on an HTTP server.
 type stage struct {
-	t         testing.TB
-	dir       string
-	server    *bus.Server
-	bus       *bus.Bus
-	responder *responder.Responder
-	api       *rest.API
-	client    *http.Client
-	url       string
-	document  *document
+	t        testing.TB
+	dir      string
+	server   *bus.Server
+	bus      *bus.Bus
+	service  *responder.Service
+	api      *rest.API
+	client   *http.Client
+	url      string
+	document *document
 }
 
-func newStage(t testing.TB, change func(*rest.Config)) *stage { return prepare(t, true, change) }
+// config is what a test may change of a stage.
+type config struct {
+	rest    rest.Config
+	service responder.Config
+}
+
+func newStage(t testing.TB, change func(*config)) *stage { return prepare(t, true, change) }
 
 // prepare makes a stage; a responder that does not work has read nothing.
-func prepare(t testing.TB, work bool, change func(*rest.Config)) *stage {
+func prepare(t testing.TB, work bool, change func(*config)) *stage {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	s := &stage{t: t, dir: t.TempDir(), document: readDocument(t)}
@@ -80,25 +85,27 @@ func prepare(t testing.TB, work bool, change func(*rest.Config)) *stage {
 	t.Cleanup(s.bus.Close)
 	n := &bus.Normalizer{Bus: maker, Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
 	during(t, "normalizer", n.Run)
-	s.responder = responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour})
-	if work {
-		during(t, "responder", s.responder.Run)
-		if err := s.responder.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.serve(change)
-	return s
-}
-
-func (s *stage) serve(change func(*rest.Config)) {
-	s.t.Helper()
-	cfg := rest.Config{Responder: s.responder, Streams: s.bus, Tools: delegator.New(delegator.Config{
-		Responder: s.responder, Requests: &adcp.Requests{Store: s.bus.RequestStore()},
-	})}
+	cfg := config{service: responder.Config{
+		Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour,
+		Requests: &idempotency.Requests{Store: s.bus.RequestStore()}, Away: func() bool { return !s.bus.Connected() },
+	}}
 	if change != nil {
 		change(&cfg)
 	}
+	s.service = responder.New(cfg.service)
+	if work {
+		during(t, "responder", s.service.Run)
+		if err := s.service.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg.rest.Service = s.service
+	s.serve(cfg.rest)
+	return s
+}
+
+func (s *stage) serve(cfg rest.Config) {
+	s.t.Helper()
 	s.api = rest.New(cfg)
 	server, err := web.New(web.Config{Listen: "127.0.0.1:0", Token: token, Tokens: filepath.Join(s.dir, "tokens.json")})
 	if err != nil {
@@ -110,7 +117,7 @@ func (s *stage) serve(change func(*rest.Config)) {
 			s.t.Fatal(err)
 		}
 		server.HandleFor(scope, r.Pattern, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			r.Handler.ServeHTTP(w, q.WithContext(delegator.WithCaller(q.Context(), web.Caller(q.Context()))))
+			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), web.Caller(q.Context()))))
 		}))
 	}
 	addr, err := server.Listen()
@@ -259,7 +266,7 @@ func (s *stage) await(id string, is func(responder.View) bool) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if v, found := s.responder.Get(id); found && is(v) {
+		if v, found := s.service.Get(id); found && is(v) {
 			return
 		}
 		select {

@@ -9,12 +9,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/responder/rest"
 )
 
 func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, func(c *rest.Config) { c.Why = bus.Cause })
+	s := newStage(t, func(c *config) { c.service.Cause = bus.Cause })
 	operator, err := s.server.Connect(t.Context(), bus.OperatorUser, s.bus.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)

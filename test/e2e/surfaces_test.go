@@ -15,7 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/test/quiet"
 )
 
@@ -308,7 +308,7 @@ func overA2A(s *site) surface {
 func raws(list gjson.Result) []string {
 	all := []string{}
 	for _, v := range list.Array() {
-		b, err := adcp.Canonical([]byte(v.Raw))
+		b, err := idempotency.Canonical([]byte(v.Raw))
 		if err != nil {
 			panic(err)
 		}

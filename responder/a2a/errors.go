@@ -1,0 +1,61 @@
+package a2a
+
+import (
+	"errors"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/api"
+)
+
+// answers are what A2A has for the codes of the service's errors.
+var answers = map[api.Code]struct {
+	kind    error // of a request
+	rejects bool  // a message that got this error is a rejected task; else the error is one of the server
+}{
+	api.Validation:     {sdk.ErrInvalidParams, true},
+	api.NotFound:       {sdk.ErrTaskNotFound, false},
+	api.Ended:          {sdk.ErrTaskNotCancelable, false},
+	api.NotEnded:       {sdk.ErrUnsupportedOperation, false},
+	api.NotWaiting:     {sdk.ErrUnsupportedOperation, false},
+	api.Conflict:       {sdk.ErrUnsupportedOperation, false},
+	api.Timeout:        {sdk.ErrServerError, false},
+	api.Unsupported:    {sdk.ErrUnsupportedOperation, true},
+	api.ProgramFailed:  {sdk.ErrServerError, false},
+	api.NotSignedIn:    {sdk.ErrServerError, false},
+	api.QueueFull:      {sdk.ErrServerError, true},
+	api.TooMany:        {sdk.ErrServerError, false},
+	api.KeyConflict:    {sdk.ErrInvalidParams, true},
+	api.KeyInFlight:    {sdk.ErrServerError, false},
+	api.KeyExpired:     {sdk.ErrInvalidParams, true},
+	api.RateLimited:    {sdk.ErrServerError, true},
+	api.OutcomeUnknown: {sdk.ErrServerError, false},
+	api.Unavailable:    {sdk.ErrServerError, false},
+	api.Internal:       {sdk.ErrInternalError, false},
+}
+
+// fail is an error that a caller sees: its kind in the protocol, and why.
+func fail(kind error, why string) *sdk.Error { return sdk.NewError(kind, why) }
+
+// is reports whether err is an error of the service with this code.
+func is(err error, code api.Code) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == code
+}
+
+// explain makes any error one that a caller may see. A cause inside linesman
+// goes to the log alone.
+func (h *Handler) explain(what string, err error) error {
+	var known *sdk.Error
+	var e *api.Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case !errors.As(err, &e):
+		h.log.Warn("a request failed", zap.String("operation", what), zap.Error(err))
+	case e.Code != api.Internal:
+		return fail(answers[e.Code].kind, e.Message)
+	}
+	return fail(sdk.ErrInternalError, "linesman broke off; its log says where")
+}

@@ -1,0 +1,88 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/runs"
+)
+
+// Every error of the service has a status and a code that the document has.
+func TestEveryErrorHasAStatusAndACode(t *testing.T) {
+	var doc struct {
+		Components struct {
+			Schemas struct {
+				Problem struct {
+					Properties struct {
+						Code struct{ Enum []string }
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(Document, &doc); err != nil {
+		t.Fatal(err)
+	}
+	documented := doc.Components.Schemas.Problem.Properties.Code.Enum
+	for _, code := range api.Codes {
+		p := problemOf(&api.Error{Code: code, Message: "why"})
+		if http.StatusText(p.Status) == "" || p.Status < 400 || !slices.Contains(documented, p.Code) || p.Detail == "" {
+			t.Errorf("%s: %+v", code, p)
+		}
+	}
+	if len(kinds) != len(api.Codes) {
+		t.Errorf("%d errors are mapped, there are %d", len(kinds), len(api.Codes))
+	}
+}
+
+func TestErrorsOfTheServiceAsProblems(t *testing.T) {
+	issues := []api.Issue{{Field: fields.Whole, Problem: "must be UTF-8"}, {Field: "workDir", Problem: "is no parameter", Meant: "workingDir"}}
+	for _, c := range []struct {
+		err  api.Error
+		want string
+	}{
+		{
+			api.Error{Code: api.Validation, Field: fields.Whole, Message: "must be UTF-8", Issues: issues},
+			`{"status":400,"detail":"body: must be UTF-8 (and one more mistake)","code":"VALIDATION","field":"body","issues":[` +
+				`{"field":"body","problem":"must be UTF-8"},{"field":"workDir","problem":"is no parameter","didYouMean":"workingDir"}]}`,
+		},
+		{
+			api.Error{Code: api.Validation, Field: "task", Message: "is required", Issues: issues[1:], Unlisted: 7},
+			`{"status":400,"detail":"task: is required (and 7 more mistakes)","code":"VALIDATION","field":"task","issues":[` +
+				`{"field":"workDir","problem":"is no parameter","didYouMean":"workingDir"}]}`,
+		},
+		{
+			api.Error{Code: api.Validation, Field: "contextId", Message: "the task belongs to another thread"},
+			`{"status":400,"detail":"contextId: the task belongs to another thread","code":"VALIDATION","field":"contextId","issues":[` +
+				`{"field":"contextId","problem":"contextId: the task belongs to another thread"}]}`,
+		},
+		{
+			api.Error{Code: api.Ended, Field: "task_id", Message: "the task has ended", Run: "T-1", State: runs.StateFailed},
+			`{"status":409,"detail":"the run has ended: it is failed","code":"CONFLICT","runId":"T-1","state":"failed"}`,
+		},
+		{
+			api.Error{Code: api.NotFound, Message: "there is no task of this id", Run: "T-1"},
+			`{"status":404,"detail":"there is no run of this id","code":"NOT_FOUND","runId":"T-1"}`,
+		},
+		{
+			api.Error{Code: api.KeyInFlight, Field: "idempotency_key", Message: "the same request is being carried out", Retryable: true},
+			`{"status":409,"detail":"idempotency_key: the same request is being carried out","code":"CONFLICT","field":"idempotency_key","retryable":true}`,
+		},
+		{
+			api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them"},
+			`{"status":500,"detail":"linesman broke off; its log says where","code":"INTERNAL"}`,
+		},
+	} {
+		got, err := json.Marshal(problemOf(&c.err))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := `{"type":"","title":"",` + c.want[1:]; string(got) != want {
+			t.Errorf("%s:\n%s, want\n%s", c.err.Code, got, want)
+		}
+	}
+}
