@@ -3,18 +3,14 @@ package rest
 import (
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/linesman/linesman/responder/fields"
-	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/request"
 )
 
 // keyHeader carries an idempotency key, in the place of a member of the body.
 const keyHeader = "Idempotency-Key"
-
-var keyForm = regexp.MustCompile(idempotency.KeyPattern)
 
 // readKey is the key of a header, "" without one. It may be quoted, as the
 // draft of the header has it: a key itself has no quotes.
@@ -27,7 +23,7 @@ func readKey(h http.Header) (string, error) {
 	if len(key) > 1 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
 		key = key[1 : len(key)-1]
 	}
-	if len(given) > 1 || !keyForm.MatchString(key) {
+	if len(given) > 1 || !request.KeyForm.MatchString(key) {
 		return "", invalid(keyHeader, "must be one key of 16 to 255 letters, digits, '_', '.', ':' and '-'")
 	}
 	return key, nil
