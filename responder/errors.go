@@ -45,10 +45,11 @@ func noCloud() *api.Error {
 
 // about is explain for a request about one run.
 func (s *Service) about(run, what string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var over *runtable.EndedError
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, runs.ErrNoRun):
 		return notFound(run)
 	case errors.As(err, &over):
@@ -64,13 +65,14 @@ func (s *Service) Explain(operation string, err error) error { return s.explain(
 // explain makes any error an [*api.Error]. The cause of one that callers cannot
 // do anything about goes to the log.
 func (s *Service) explain(what string, err error) error {
+	if err == nil { // before the variables below are allocated
+		return nil
+	}
 	var known *api.Error
 	var unready *runtable.NotReadyError
 	var program *cloud.Failure
 	var over *runtable.EndedError
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &unready):

@@ -35,11 +35,13 @@ func (r Results) Result(ctx context.Context, record *runs.Record) (json.RawMessa
 	return v36.Results(result).Body(), e, nil
 }
 
-type notices struct{ results Results }
+type notices struct {
+	result func(context.Context, *runs.Record) (json.RawMessage, *Error, error)
+}
 
 // NewNotices returns the encoder of notifications: the body of the contract's
 // mcp-webhook-payload.
-func NewNotices(s *responder.Service) push.Encoder { return notices{Results{s}} }
+func NewNotices(s *responder.Service) push.Encoder { return notices{Results{s}.Result} }
 
 // payload is the body, in the order in which it is written. Its task_type is
 // the tool that was called: the contract's list knows advertising alone.
@@ -68,7 +70,7 @@ func (n notices) Encode(ctx context.Context, r push.Registration, record *runs.R
 		at = record.QueuedAt
 	}
 	if record.State.Final() {
-		result, failed, err := n.results.Result(ctx, record)
+		result, failed, err := n.result(ctx, record)
 		if err != nil {
 			return push.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 		}

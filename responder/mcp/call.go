@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +14,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/api"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 // call answers tools/call for every tool that was announced.
@@ -30,17 +30,17 @@ func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	var progress func(delegator.Progress)
+	var progress func(v36.Progress)
 	if token := req.Params.GetProgressToken(); token != nil {
 		r := &reporter{token: token, last: -1}
 		defer r.close()
-		progress = func(p delegator.Progress) { r.report(ctx, req.Session, p) }
+		progress = func(p v36.Progress) { r.report(ctx, req.Session, p) }
 	}
 
 	begun := time.Now()
 	answer, err := s.tools.Call(ctx, tool, args, progress)
 	switch {
-	case errors.Is(err, delegator.ErrUnknownTool):
+	case errors.Is(err, v36.ErrUnknownTool):
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", tool)}
 	case err != nil: // against the contract, so its text is nobody's to read
 		s.log.Error("tool gave no answer", zap.String("tool", tool), zap.String("type", fmt.Sprintf("%T", err)))
@@ -73,26 +73,13 @@ func (s *server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 // internal is the answer when there is none from the tool. Its text is the
 // envelope, whatever format was asked for: the arguments may not have been
 // read.
-func (s *server) internal(tool, message string) delegator.Answer {
-	category := s.categories[tool]
-	envelope, err := json.Marshal(map[string]any{
-		"version":       "3.6",
-		"schema_id":     "codex/v3.6/" + category + "/v1",
-		"tool":          tool,
-		"tool_category": category,
-		"request_id":    rand.Text(),
-		"ts":            time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00"),
-		"status":        "error",
-		"meta":          struct{}{},
-		"error":         map[string]any{"code": "INTERNAL", "message": message, "details": struct{}{}, "retryable": true},
-	})
-	if err != nil {
-		panic(err) // strings and a bool
-	}
-	return delegator.Answer{Envelope: envelope, JSON: true, IsError: true}
+func (s *server) internal(tool, message string) v36.Answer {
+	e := v36.ErrorOf(&api.Error{Code: api.Internal, Message: message})
+	envelope := v36.NewEncoder(tool, s.categories[tool]).Error(e)
+	return v36.Answer{Envelope: envelope, JSON: true, IsError: true, Code: e.Code, Message: e.Message}
 }
 
-func result(a delegator.Answer) *sdk.CallToolResult {
+func result(a v36.Answer) *sdk.CallToolResult {
 	r := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: a.Text()}}, IsError: a.IsError}
 	if a.JSON {
 		r.StructuredContent = json.RawMessage(a.Envelope)
@@ -113,7 +100,7 @@ type reporter struct {
 // wants each value above the one before, and clients take a report as a sign
 // of life: a percentage that stood still is raised by a thousandth. One that
 // cannot be sent is lost, and the call goes on.
-func (r *reporter) report(ctx context.Context, to *sdk.ServerSession, p delegator.Progress) {
+func (r *reporter) report(ctx context.Context, to *sdk.ServerSession, p v36.Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	value := max(math.Round(p.Percent*1000), r.last+1)

@@ -14,11 +14,11 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/linesman/linesman/responder/delegator"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 // reports is what a tool says of its progress here, and what becomes of it.
-var reports = []delegator.Progress{
+var reports = []v36.Progress{
 	{Percent: 0, Message: "a"}, {Percent: 0, Message: "b"}, {Percent: 50, Message: "c"}, {Percent: 50, Message: "c"},
 	{Percent: math.NaN(), Message: "dropped"}, {Percent: 20, Message: "d"}, {Percent: 100, Message: "e"}, {Percent: 100, Message: "dropped"},
 }
@@ -30,16 +30,16 @@ func TestProgressRisesUnderTheCallersToken(t *testing.T) {
 	opts := &sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
 		arrived <- r.Params
 	}}
-	c := config(tools{"run": func(_ context.Context, _ json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error) {
+	c := config(tools{"run": func(_ context.Context, _ json.RawMessage, progress func(v36.Progress)) (v36.Answer, error) {
 		if progress == nil {
-			return delegator.Answer{Envelope: []byte(`{}`), Markdown: "nobody listens"}, nil
+			return v36.Answer{Envelope: []byte(`{}`), Markdown: "nobody listens"}, nil
 		}
 		var wg sync.WaitGroup
 		for _, p := range reports {
 			wg.Go(func() { progress(p) }) // from any goroutine
 			wg.Wait()
 		}
-		return delegator.Answer{Envelope: []byte(`{}`), Markdown: "done"}, nil
+		return v36.Answer{Envelope: []byte(`{}`), Markdown: "done"}, nil
 	}})
 	everywhere(t, c, opts, func(t *testing.T, client *sdk.ClientSession) {
 		if got := text(t, call(t, client, "run", nil)); got != "nobody listens" {
@@ -70,11 +70,11 @@ func TestProgressRisesUnderTheCallersToken(t *testing.T) {
 }
 
 func TestNoProgressFollowsTheResponse(t *testing.T) {
-	var late func(delegator.Progress)
-	c := config(tools{"run": func(_ context.Context, _ json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error) {
-		progress(delegator.Progress{Percent: 1, Message: "in time"})
+	var late func(v36.Progress)
+	c := config(tools{"run": func(_ context.Context, _ json.RawMessage, progress func(v36.Progress)) (v36.Answer, error) {
+		progress(v36.Progress{Percent: 1, Message: "in time"})
 		late = progress
-		return delegator.Answer{Envelope: []byte(`{}`), Markdown: "done"}, nil
+		return v36.Answer{Envelope: []byte(`{}`), Markdown: "done"}, nil
 	}})
 	in, out := serveStdio(t, t.Context(), NewServer(c))
 	lines := bufio.NewScanner(out)
@@ -86,7 +86,7 @@ func TestNoProgressFollowsTheResponse(t *testing.T) {
 	if got := next(t, lines); !strings.Contains(got, `"id":2`) {
 		t.Fatalf("got %s, want the response", got)
 	}
-	late(delegator.Progress{Percent: 99, Message: "too late"})
+	late(v36.Progress{Percent: 99, Message: "too late"})
 	if got := ask(t, in, lines, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); !strings.Contains(got, `"id":3`) {
 		t.Errorf("got %s, want the answer to the ping", got)
 	}
@@ -95,11 +95,11 @@ func TestNoProgressFollowsTheResponse(t *testing.T) {
 // waiting is a tool that says when it begins and when its context ends.
 func waiting() (c Config, begun, ended chan struct{}) {
 	begun, ended = make(chan struct{}), make(chan struct{}, 1)
-	return config(tools{"wait": func(ctx context.Context, _ json.RawMessage, _ func(delegator.Progress)) (delegator.Answer, error) {
+	return config(tools{"wait": func(ctx context.Context, _ json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
 		begun <- struct{}{}
 		<-ctx.Done()
 		ended <- struct{}{}
-		return delegator.Answer{Envelope: []byte(`{}`), Markdown: "nobody waits"}, nil
+		return v36.Answer{Envelope: []byte(`{}`), Markdown: "nobody waits"}, nil
 	}}), begun, ended
 }
 

@@ -17,7 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder"
 )
 
 const (
@@ -157,7 +157,7 @@ func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set(requestHeader, key)
-	o := &request{caller: delegator.Caller(ctx), end: cancel, onEnd: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}
+	o := &request{caller: responder.Caller(ctx), end: cancel, onEnd: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}
 	if r.Method != http.MethodDelete { // which ends the others of its session
 		o.session = r.Header.Get(sessionHeader)
 	}
@@ -181,7 +181,7 @@ func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 			return nil, context.Canceled // it ended before the call began
 		}
 		o := found.(*request)
-		ctx, cancel := context.WithCancel(delegator.WithCaller(ctx, o.caller))
+		ctx, cancel := context.WithCancel(responder.WithCaller(ctx, o.caller))
 		defer cancel()
 		defer o.onEnd(cancel)()
 		return next(ctx, method, req)

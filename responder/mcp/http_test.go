@@ -13,7 +13,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 func TestBodyOverTheBoundIsRefused(t *testing.T) {
@@ -146,15 +147,15 @@ func TestSessionsThatNeverBeganTakeNoRoom(t *testing.T) {
 // brought it, and not who opened the session.
 func TestCallKnowsWhoMadeItsRequest(t *testing.T) {
 	said := make(chan string, 1)
-	c := config(tools{"echo": func(ctx context.Context, _ json.RawMessage, _ func(delegator.Progress)) (delegator.Answer, error) {
-		said <- delegator.Caller(ctx)
-		return delegator.Answer{Envelope: []byte(`{}`), Markdown: "done"}, nil
+	c := config(tools{"echo": func(ctx context.Context, _ json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
+		said <- responder.Caller(ctx)
+		return v36.Answer{Envelope: []byte(`{}`), Markdown: "done"}, nil
 	}})
 	endpoint := Handler(NewServer(c))
 	var name atomic.Value
 	name.Store("first")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		endpoint.ServeHTTP(w, r.WithContext(delegator.WithCaller(r.Context(), name.Load().(string))))
+		endpoint.ServeHTTP(w, r.WithContext(responder.WithCaller(r.Context(), name.Load().(string))))
 	}))
 	defer server.Close()
 	defer endpoint.Close()

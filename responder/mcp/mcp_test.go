@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/linesman/linesman/responder/delegator"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,39 +27,39 @@ const legacy = "2025-11-25"
 
 // tool is one tool of a test; tools are those of a server.
 type (
-	tool  func(ctx context.Context, args json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error)
+	tool  func(ctx context.Context, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
 	tools map[string]tool
 )
 
-func (t tools) Call(ctx context.Context, name string, args json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error) {
+func (t tools) Call(ctx context.Context, name string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error) {
 	f, ok := t[name]
 	if !ok {
-		return delegator.Answer{}, delegator.ErrUnknownTool
+		return v36.Answer{}, v36.ErrUnknownTool
 	}
 	return f(ctx, args, progress)
 }
 
 // echo answers with its arguments, as JSON when they ask for it.
-func echo(_ context.Context, args json.RawMessage, _ func(delegator.Progress)) (delegator.Answer, error) {
+func echo(_ context.Context, args json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
 	var in struct{ Format string }
 	if err := json.Unmarshal(args, &in); err != nil {
-		return delegator.Answer{Envelope: []byte(`{"status":"error"}`), Markdown: "bad arguments: " + string(args), IsError: true}, nil
+		return v36.Answer{Envelope: []byte(`{"status":"error"}`), Markdown: "bad arguments: " + string(args), IsError: true}, nil
 	}
 	envelope := []byte(`{"status":"ok","data":` + string(args) + `}`)
 	if in.Format == "json" {
-		return delegator.Answer{Envelope: envelope, JSON: true}, nil
+		return v36.Answer{Envelope: envelope, JSON: true}, nil
 	}
-	return delegator.Answer{Envelope: envelope, Markdown: "**said** " + string(args)}, nil
+	return v36.Answer{Envelope: envelope, Markdown: "**said** " + string(args)}, nil
 }
 
-var schema = delegator.Schema{
+var schema = v36.Schema{
 	URI: "linesman://schemas/codex/v3.6/status_snapshot/v1", Name: "status_snapshot", Description: "Envelope.", Body: []byte(`{"type":"object"}`),
 }
 
 func config(t tools) Config {
-	c := Config{Tools: t, Schemas: []delegator.Schema{schema}, Version: "1.2.3"}
+	c := Config{Tools: t, Schemas: []v36.Schema{schema}, Version: "1.2.3"}
 	for name := range t {
-		c.List = append(c.List, delegator.Tool{
+		c.List = append(c.List, v36.Tool{
 			Name: name, Title: "Title of " + name, Description: "Does it.", Category: "status_snapshot",
 			InputSchema: json.RawMessage(`{"type":"object","properties":{"format":{"type":"string"}}}`), ReadOnly: true, OpenWorld: true,
 		})
@@ -188,8 +188,8 @@ func TestBadArgumentsGetTheToolsOwnAnswer(t *testing.T) {
 }
 
 func TestUnknownToolIsAProtocolError(t *testing.T) {
-	c := config(tools{"echo": echo, "listed": func(context.Context, json.RawMessage, func(delegator.Progress)) (delegator.Answer, error) {
-		return delegator.Answer{}, delegator.ErrUnknownTool
+	c := config(tools{"echo": echo, "listed": func(context.Context, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
+		return v36.Answer{}, v36.ErrUnknownTool
 	}})
 	everywhere(t, c, nil, func(t *testing.T, client *sdk.ClientSession) {
 		for _, name := range []string{"absent", "listed"} {
@@ -268,10 +268,10 @@ func TestThereAreNoPrompts(t *testing.T) {
 
 func TestPanicIsAnInternalErrorAndKeptFromTheLog(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
-	c := config(tools{"echo": echo, "panic": func(_ context.Context, args json.RawMessage, _ func(delegator.Progress)) (delegator.Answer, error) {
+	c := config(tools{"echo": echo, "panic": func(_ context.Context, args json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
 		panic("cannot take " + string(args))
-	}, "broken": func(_ context.Context, args json.RawMessage, _ func(delegator.Progress)) (delegator.Answer, error) {
-		return delegator.Answer{}, errors.New("cannot take " + string(args))
+	}, "broken": func(_ context.Context, args json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
+		return v36.Answer{}, errors.New("cannot take " + string(args))
 	}})
 	c.Log = zap.New(core)
 	const secret = "sentinel-4711"
@@ -314,10 +314,10 @@ func TestPanicIsAnInternalErrorAndKeptFromTheLog(t *testing.T) {
 
 func TestCallsAtOnceAreBounded(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	server := newServer(config(tools{"echo": echo, "hold": func(context.Context, json.RawMessage, func(delegator.Progress)) (delegator.Answer, error) {
+	server := newServer(config(tools{"echo": echo, "hold": func(context.Context, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
 		entered <- struct{}{}
 		<-leave
-		return delegator.Answer{Envelope: []byte(`{}`), Markdown: "held"}, nil
+		return v36.Answer{Envelope: []byte(`{}`), Markdown: "held"}, nil
 	}}), 1)
 	client := connect(t, server, nil)
 	held := make(chan error, 1)

@@ -21,7 +21,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/responder/delegator"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 const (
@@ -40,20 +40,20 @@ const (
 
 // Tools is what can be called.
 type Tools interface {
-	// Call runs one tool. The error is [delegator.ErrUnknownTool] alone; all
+	// Call runs one tool. The error is [v36.ErrUnknownTool] alone; all
 	// else, bad arguments too, is an answer. Progress may be reported from any
 	// goroutine, and is dropped once Call has returned. Call returns soon after
 	// ctx ends: by then nobody waits for the answer.
-	Call(ctx context.Context, tool string, args json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error)
+	Call(ctx context.Context, tool string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
 }
 
 // Config is what a server offers.
 type Config struct {
 	Tools   Tools
-	List    []delegator.Tool   // announced; each InputSchema must be an object schema
-	Schemas []delegator.Schema // served as resources
-	Version string             // of linesman
-	Log     *zap.Logger        // nil: no log
+	List    []v36.Tool   // announced; each InputSchema must be an object schema
+	Schemas []v36.Schema // served as resources
+	Version string       // of linesman
+	Log     *zap.Logger  // nil: no log
 }
 
 // NewServer returns a server that offers the tools and schemas. It serves any
@@ -110,7 +110,7 @@ type server struct {
 
 // describe is how a tool is announced. There is no output schema: it would
 // force structured content on the callers who ask for markdown.
-func describe(t delegator.Tool) *sdk.Tool {
+func describe(t v36.Tool) *sdk.Tool {
 	return &sdk.Tool{
 		Name:        t.Name,
 		Title:       t.Title,
@@ -126,7 +126,7 @@ func describe(t delegator.Tool) *sdk.Tool {
 	}
 }
 
-func serveSchema(s delegator.Schema) sdk.ResourceHandler {
+func serveSchema(s v36.Schema) sdk.ResourceHandler {
 	return func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{
 			{URI: s.URI, MIMEType: schemaType, Text: string(s.Body)},

@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/linesman/linesman/responder/delegator"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 func write(t *testing.T, w io.Writer, line string) {
@@ -82,15 +82,15 @@ func TestLineOfTheBoundIsTaken(t *testing.T) {
 // A script may pipe its requests in and close; the last line may lack its end.
 func TestWhatWasAskedBeforeTheEndOfInputIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := config(tools{"slow": func(ctx context.Context, _ json.RawMessage, _ func(delegator.Progress)) (delegator.Answer, error) {
+		c := config(tools{"slow": func(ctx context.Context, _ json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(lastAnswers / 2):
 			}
-			return delegator.Answer{Envelope: []byte(`{}`), Markdown: "slow"}, nil
-		}, "wait": func(ctx context.Context, _ json.RawMessage, _ func(delegator.Progress)) (delegator.Answer, error) {
+			return v36.Answer{Envelope: []byte(`{}`), Markdown: "slow"}, nil
+		}, "wait": func(ctx context.Context, _ json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
 			<-ctx.Done()
-			return delegator.Answer{Envelope: []byte(`{}`), Markdown: "wait"}, nil
+			return v36.Answer{Envelope: []byte(`{}`), Markdown: "wait"}, nil
 		}})
 		for name, took := range map[string]time.Duration{"slow": lastAnswers / 2, "wait": lastAnswers} {
 			begin := time.Now()

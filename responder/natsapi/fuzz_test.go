@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 var errorCode = regexp.MustCompile(`^[45][0-9][0-9]$`)
@@ -43,12 +45,8 @@ func FuzzRequest(f *testing.F) {
 				t.Errorf("%q became %q", body, got)
 			}
 		}
-		for _, member := range []string{"error", "adcp_error"} {
-			envelope, err := json.Marshal(map[string]any{member: map[string]string{"code": "VALIDATION", "message": string(body)}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			code, text := problem(envelope)
+		for _, named := range []string{"VALIDATION", "VALIDATION_ERROR", ""} {
+			code, text := problem(v36.Answer{Code: named, Message: string(body)})
 			if !errorCode.MatchString(code) || len(text) > 600 || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
 				t.Errorf("%q is told as %q %q", body, code, text)
 			}

@@ -32,7 +32,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/delegator"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 // Verbs are the short names of the tools that people ask for most.
@@ -45,16 +45,19 @@ var Verbs = map[string]string{
 	"cleanup": "_codex_cleanup_registry",
 }
 
-// maxCalls bounds the requests in flight; one more is refused with code 503.
-const maxCalls = 4096
+const (
+	maxCalls = 4096 // requests in flight; one more is refused with code 503
+	maxQuick = 256  // bytes of a request that may be answered at once
+)
 
 // Tools is what can be called.
 type Tools interface {
-	// Call runs one tool; see [delegator.Delegator.Call].
-	Call(ctx context.Context, tool string, args json.RawMessage, progress func(delegator.Progress)) (delegator.Answer, error)
-	// Quick is Call for what takes no time; see [delegator.Delegator.Quick]. It
-	// is asked first, in the goroutine that brings the requests.
-	Quick(tool string, args json.RawMessage) (delegator.Answer, bool)
+	// Call runs one tool. The error is [v36.ErrUnknownTool] alone; all else is an
+	// answer.
+	Call(ctx context.Context, tool string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
+	// Quick is Call for what takes no time; it reports false for all else. It is
+	// called first, in the goroutine that receives the requests.
+	Quick(tool string, args json.RawMessage) (v36.Answer, bool)
 }
 
 // Config is what the service needs.
@@ -62,7 +65,7 @@ type Config struct {
 	Conn    *nats.Conn // to the inside account
 	Root    string     // subject that the endpoints are below: PREFIX.api
 	Tools   Tools
-	List    []delegator.Tool
+	List    []v36.Tool
 	Version string // of linesman
 	Log     *zap.Logger
 
@@ -78,7 +81,7 @@ func Serve(ctx context.Context, c Config) error {
 	defer s.end()
 	r := newRegistration(c.Version)
 	defer r.stop()
-	byName := map[string]delegator.Tool{}
+	byName := map[string]v36.Tool{}
 	for _, t := range c.List {
 		byName[t.Name] = t
 		if err := r.add(c, t.Name, t, s.request); err != nil {
@@ -146,7 +149,7 @@ func (s *service) request(j job) {
 		s.fail(j, "503", "this responder ends: ask again", nil)
 		return
 	}
-	if body := j.request.Data; len(body) <= delegator.MaxQuick {
+	if body := j.request.Data; len(body) <= maxQuick {
 		if a, done := s.Tools.Quick(j.to.tool, arguments(body)); done {
 			s.respond(j, &nats.Msg{Data: a.Envelope}, "")
 			return
@@ -197,14 +200,14 @@ func (s *service) work(j job) {
 func (s *service) answer(j job) {
 	a, err := s.Tools.Call(s.ctx, j.to.tool, arguments(j.request.Data), nil)
 	switch {
-	case errors.Is(err, delegator.ErrUnknownTool): // the list names only those that there are
+	case errors.Is(err, v36.ErrUnknownTool): // the list names only those that there are
 		s.fail(j, "404", "unknown tool", nil)
 	case err != nil:
 		s.fail(j, "500", "internal error", nil)
 	case int64(len(a.Envelope)) > s.Conn.MaxPayload()-1024:
 		s.fail(j, "413", fmt.Sprintf("the answer has %d bytes, more than a message may: ask for less, with max_output_bytes or without events", len(a.Envelope)), nil)
 	case a.IsError:
-		code, text := problem(a.Envelope)
+		code, text := problem(a)
 		s.fail(j, code, text, a.Envelope)
 	default:
 		s.respond(j, &nats.Msg{Data: a.Envelope}, "")
@@ -257,28 +260,21 @@ func (s *service) respond(j job, m *nats.Msg, failure string) {
 	j.to.count(time.Since(j.begun), failure)
 }
 
-// codes are what an error's code is in the headers, after those of HTTP.
+// codes are the codes of v3.6 in the headers, by those of HTTP.
 var codes = map[string]string{
 	"VALIDATION": "400", "NOT_FOUND": "404", "TIMEOUT": "408", "INTERNAL": "500", "UNSUPPORTED": "501", "TOOL_ERROR": "502",
 }
 
-// problem is an envelope's error as headers say it: a code, and one line.
-func problem(envelope []byte) (code, text string) {
-	type said struct {
-		Code, Message string
-	}
-	var e struct {
-		Error said // of v3.6
-		ADCP  said `json:"adcp_error"`
-	}
-	err := json.Unmarshal(envelope, &e)
-	if c := e.ADCP.Code; c != "" {
-		return strconv.Itoa(adcp.Code(c).HTTP()), c + ": " + line(e.ADCP.Message)
-	}
-	if err != nil || codes[e.Error.Code] == "" {
+// problem is an answer's error, of v3.6 or AdCP, as headers have it: a code, and
+// one line.
+func problem(a v36.Answer) (code, text string) {
+	if a.Code == "" {
 		return "500", "internal error"
 	}
-	return codes[e.Error.Code], e.Error.Code + ": " + line(e.Error.Message)
+	if code = codes[a.Code]; code == "" {
+		code = strconv.Itoa(adcp.Code(a.Code).HTTP())
+	}
+	return code, a.Code + ": " + line(a.Message)
 }
 
 // semver is a version as a service must have it.

@@ -18,8 +18,9 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -85,17 +86,18 @@ func (l *lab) start(f func(context.Context) error) (stop func()) {
 func (l *lab) serve() (stop func()) {
 	l.Helper()
 	b := l.bus(bus.ResponderUser)
-	desk := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute})
+	desk := responder.New(responder.Config{
+		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Patience: 20 * time.Second,
+	})
 	l.start(desk.Run)
-	tools := delegator.New(delegator.Config{Responder: desk})
 	listening := make(chan struct{})
 	stop = l.start(func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: b.Inside(), Root: b.API(), Tools: tools, List: delegator.Tools(), Version: "v1.2.3", Log: zap.NewNop(),
+			Conn: b.Inside(), Root: b.API(), Tools: tools.New(desk), List: tools.List(), Version: "v1.2.3", Log: zap.NewNop(),
 			Listening: func() { close(listening) },
 		})
 	})
-	if err := desk.ReadyWithin(l.Context(), 20*time.Second); err != nil {
+	if err := desk.Ready(l.Context()); err != nil {
 		l.Fatal(err)
 	}
 	select {
@@ -134,7 +136,7 @@ func TestEveryToolAndVerbIsAnEndpoint(t *testing.T) {
 	for _, e := range info.Endpoints {
 		subjects[e.Subject] = true
 	}
-	for _, tool := range delegator.Tools() {
+	for _, tool := range tools.List() {
 		if !subjects["linesman.api."+tool.Name] {
 			t.Errorf("%s is no endpoint", tool.Name)
 		}
@@ -267,7 +269,7 @@ func TestALargeAnswerIsRefusedAndNotLost(t *testing.T) {
 	l := newLab(t)
 	b := l.bus(bus.ResponderUser)
 	l.start(func(ctx context.Context) error {
-		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Tools: large{}, List: delegator.Tools(), Log: zap.NewNop()})
+		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Tools: large{}, List: tools.List(), Log: zap.NewNop()})
 	})
 	for end := time.Now().Add(20 * time.Second); ; {
 		m, err := l.asker.Request("linesman.api.status", nil, time.Second)
@@ -286,10 +288,10 @@ func TestALargeAnswerIsRefusedAndNotLost(t *testing.T) {
 // large answers with more than a message holds.
 type large struct{}
 
-func (large) Call(context.Context, string, json.RawMessage, func(delegator.Progress)) (delegator.Answer, error) {
-	return delegator.Answer{Envelope: make([]byte, 2<<20)}, nil
+func (large) Call(context.Context, string, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
+	return v36.Answer{Envelope: make([]byte, 2<<20)}, nil
 }
 
-func (large) Quick(string, json.RawMessage) (delegator.Answer, bool) {
-	return delegator.Answer{}, false
+func (large) Quick(string, json.RawMessage) (v36.Answer, bool) {
+	return v36.Answer{}, false
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/linesman/linesman/responder/delegator"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 // registration is the service as the tools of NATS see it: its endpoints, and
@@ -63,7 +63,7 @@ func (e *endpoint) read() *micro.EndpointStats {
 }
 
 // add subscribes an endpoint.
-func (r *registration) add(c Config, name string, t delegator.Tool, request func(job)) error {
+func (r *registration) add(c Config, name string, t v36.Tool, request func(job)) error {
 	const group = micro.DefaultQueueGroup
 	subject := c.Root + "." + name
 	e := &endpoint{

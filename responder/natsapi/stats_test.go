@@ -13,8 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 // stats asks for the statistics until an endpoint has told of so many requests:
@@ -76,7 +77,7 @@ func TestStatisticsTimeARequestUntilItIsAnswered(t *testing.T) {
 	b := l.bus(bus.ResponderUser)
 	gate := gated{begun: make(chan struct{}), open: make(chan struct{})}
 	l.start(func(ctx context.Context) error {
-		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Tools: gate, List: delegator.Tools(), Log: zap.NewNop()})
+		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Tools: gate, List: tools.List(), Log: zap.NewNop()})
 	})
 	l.stats("wait", 0)
 	begun := time.Now()
@@ -110,14 +111,14 @@ func TestStatisticsTimeARequestUntilItIsAnswered(t *testing.T) {
 // gated answers when it is told to.
 type gated struct{ begun, open chan struct{} }
 
-func (g gated) Call(context.Context, string, json.RawMessage, func(delegator.Progress)) (delegator.Answer, error) {
+func (g gated) Call(context.Context, string, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
 	g.begun <- struct{}{}
 	<-g.open
-	return delegator.Answer{Envelope: []byte("{}")}, nil
+	return v36.Answer{Envelope: []byte("{}")}, nil
 }
 
-func (gated) Quick(string, json.RawMessage) (delegator.Answer, bool) {
-	return delegator.Answer{}, false
+func (gated) Quick(string, json.RawMessage) (v36.Answer, bool) {
+	return v36.Answer{}, false
 }
 
 // What the tools of NATS ask for is as micro has it.

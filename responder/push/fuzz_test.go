@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -71,7 +71,7 @@ func FuzzNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		err := checkNames(raw)
-		if _, canonical := adcp.Canonical(raw); canonical == nil && err != nil {
+		if _, canonical := idempotency.Canonical(raw); canonical == nil && err != nil {
 			t.Fatalf("it has a canonical form, and %v", err)
 		}
 		if err == nil && bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) && errors.Is(checkNames(append([]byte(`{"x":`), append(raw, '}')...)), errNames) {

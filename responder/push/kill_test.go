@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/push"
 )
 
@@ -41,10 +42,10 @@ func process(ctx context.Context, url, dir string) error {
 	if err != nil {
 		return err
 	}
-	r := newResponder(b, nil)
+	r := responder.New(configured(b, nil))
 	p := push.New(push.Config{
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: b, Private: true,
-		Encoders: map[string]push.Encoder{push.AdCP: push.NewAdCP(delegator.New(delegator.Config{Responder: r}))},
+		Encoders: map[string]push.Encoder{push.AdCP: adcp.NewNotices(r)},
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.Run(ctx) })

@@ -677,7 +677,8 @@ func TestWithoutARegistryACallThatAsksForNotificationsIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	n := s.node(nil)
-	n.tools.Push = nil
+	n.config.Webhooks = nil
+	n.serve()
 	answer, raw := n.call(t.Context(), "_codex_local_exec", map[string]any{
 		"task": "do it", "idempotency_key": "key-0123456789-1", "push_notification_config": config("https://h.example", push.HMAC),
 	})

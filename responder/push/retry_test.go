@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/push"
 )
 
@@ -21,15 +19,10 @@ func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
 	b := s.connect(bus.ResponderUser)
-	lax := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour, Danger: true, Log: s.logs})
-	s.during("lax responder", lax.Run)
-	if err := lax.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	dying := *n
-	dying.tools = delegator.New(delegator.Config{
-		Responder: lax, Push: n.registry, Requests: &adcp.Requests{Store: forgetful{b.RequestStore()}, TTL: time.Hour}, Log: s.logs,
-	})
+	dying.config.Streams, dying.config.Danger = b, true
+	dying.config.Requests = &idempotency.Requests{Store: forgetful{b.RequestStore()}, TTL: time.Hour}
+	dying.serve()
 	call := func(n *node) (map[string]any, string) {
 		return n.call(t.Context(), "_codex_local_exec", map[string]any{
 			"task": "do it", "mode": "danger-full-access", "confirm": true, "idempotency_key": "key-0123456789-1", "push_notification_config": config(r.URL, push.Bearer),
@@ -52,7 +45,7 @@ func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
 
 // forgetful is a store in which no outcome ever arrives, as after a kill, once
 // the lease of who was killed is over.
-type forgetful struct{ adcp.Store }
+type forgetful struct{ idempotency.Store }
 
 func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error) {
 	var entry map[string]any

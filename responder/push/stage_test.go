@@ -23,8 +23,9 @@ import (
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -112,8 +113,9 @@ func (s *stage) during(what string, run func(context.Context) error) (stop func(
 // node is a responder with its tools and its pusher.
 type node struct {
 	*stage
-	responder *responder.Responder
-	tools     *delegator.Delegator
+	config    responder.Config
+	responder *responder.Service
+	tools     *tools.Set
 	registry  *push.Registry
 	pusher    *push.Pusher
 	stop      func()
@@ -124,17 +126,12 @@ func (s *stage) node(change func(*push.Config)) *node {
 	s.t.Helper()
 	b := s.connect(bus.ResponderUser)
 	n := &node{stage: s, registry: push.NewRegistry(b.PushStore(), push.AdCP, true)}
-	n.responder = newResponder(b, s.logs)
-	s.during("responder", n.responder.Run)
-	if err := n.responder.Ready(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
-	n.tools = delegator.New(delegator.Config{
-		Responder: n.responder, Push: n.registry, Requests: &adcp.Requests{Store: b.RequestStore(), TTL: time.Hour}, Log: s.logs,
-	})
+	n.config = configured(b, s.logs)
+	n.config.Webhooks, n.config.Requests = n.registry, &idempotency.Requests{Store: b.RequestStore(), TTL: time.Hour}
+	n.serve()
 	cfg := push.Config{
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: n.responder.Standing(), Private: true, Log: s.logs,
-		Encoders: map[string]push.Encoder{push.AdCP: push.NewAdCP(n.tools)},
+		Encoders: map[string]push.Encoder{push.AdCP: adcp.NewNotices(n.responder)},
 	}
 	if change != nil {
 		change(&cfg)
@@ -147,8 +144,19 @@ func (s *stage) node(change func(*push.Config)) *node {
 	return n
 }
 
-func newResponder(b *bus.Bus, log *zap.Logger) *responder.Responder {
-	return responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour, Log: log})
+// serve begins a service with the node's configuration, and its tools.
+func (n *node) serve() {
+	n.t.Helper()
+	n.responder = responder.New(n.config)
+	n.during("responder", n.responder.Run)
+	if err := n.responder.Ready(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	n.tools = tools.New(n.responder)
+}
+
+func configured(b *bus.Bus, log *zap.Logger) responder.Config {
+	return responder.Config{Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour, Log: log}
 }
 
 // call calls a tool, in format adcp.

@@ -88,7 +88,7 @@ func localStatus(c *call) action {
 			return outcome{}, err
 		}
 		var r outcome
-		if one != nil {
+		if one != nil && c.args.ADCP() {
 			r.of = adcp.OfView(*one)
 		}
 		if c.args.Flag("verbose") {

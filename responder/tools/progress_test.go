@@ -26,4 +26,6 @@ func TestProgressNeverFallsAndIsToldWhenItChanges(t *testing.T) {
 	rising(nil)(1, "nobody listens")
 }
 
-func at(percent float64, message string) v36.Progress { return v36.Progress{Percent: percent, Message: message} }
+func at(percent float64, message string) v36.Progress {
+	return v36.Progress{Percent: percent, Message: message}
+}

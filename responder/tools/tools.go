@@ -137,7 +137,7 @@ func (c *call) succeed(r *v36.Reply) v36.Answer {
 
 func (c *call) fail(err error) v36.Answer {
 	e := v36.ErrorOf(known(err))
-	a := v36.Answer{Envelope: c.tool.envelopes.Error(e), JSON: c.args.JSON(), IsError: true}
+	a := v36.Answer{Envelope: c.tool.envelopes.Error(e), JSON: c.args.JSON(), IsError: true, Code: e.Code, Message: e.Message}
 	if !a.JSON {
 		a.Markdown = e.Markdown()
 	}
@@ -156,7 +156,11 @@ func (c *call) adcp(ctx context.Context, r outcome, err error) v36.Answer {
 	} else {
 		e = adcp.Succeed(ctx, c.service, q, r.reply, r.of)
 	}
-	return v36.Answer{Envelope: e.Bytes, JSON: true, IsError: e.Error != nil}
+	a := v36.Answer{Envelope: e.Bytes, JSON: true, IsError: e.Error != nil}
+	if a.IsError {
+		a.Code, a.Message = string(e.Error.Code), e.Error.Message
+	}
+	return a
 }
 
 // known is the error of a service. Any other is against its contract, so its

@@ -52,9 +52,11 @@ type Answer struct {
 	JSON     bool
 	Markdown string
 
-	// IsError says that the envelope holds an error. A task that failed is
-	// none: its status was asked for, and told. On AdCP it is one.
+	// IsError says that the envelope holds an error. A task that failed is none:
+	// its state was asked for, and given. On AdCP it is one.
 	IsError bool
+	// Code and Message are those of the error.
+	Code, Message string
 }
 
 // Text is what the caller reads.

@@ -1,4 +1,4 @@
-package push
+package adcp
 
 import (
 	"bytes"
@@ -9,35 +9,35 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/runs"
 )
 
 // same says the same of every run.
 type same struct {
 	result json.RawMessage
-	failed *adcp.Error
+	failed *Error
 }
 
-func (s same) Result(context.Context, *runs.Record) (json.RawMessage, *adcp.Error, error) {
+func (s same) Result(context.Context, *runs.Record) (json.RawMessage, *Error, error) {
 	return s.result, s.failed, nil
 }
 
 func TestABodyThatWouldBeTooLongGoesWithoutTheResult(t *testing.T) {
 	context := json.RawMessage(`{"x":"` + strings.Repeat("é", 32<<10-10) + `"}`)
-	r := Registration{Run: "r", OperationID: "op", Token: strings.Repeat("t", MaxToken), Tool: "_codex_local_exec", Context: context}
+	r := push.Registration{Run: "r", OperationID: "op", Token: strings.Repeat("t", push.MaxToken), Tool: "_codex_local_exec", Context: context}
 	record := &runs.Record{ID: "r", State: runs.StateCompleted, EndedAt: 1_763_461_803_000}
 	for _, tt := range []struct {
 		bytes int
 		there bool
-	}{{10, true}, {300 << 10, true}, {MaxBody, false}, {3 << 20, false}} {
+	}{{10, true}, {300 << 10, true}, {push.MaxBody, false}, {3 << 20, false}} {
 		result, err := json.Marshal(map[string]string{"output": strings.Repeat("x", tt.bytes)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := NewAdCP(same{result, nil})
+		e := notices{same{result, nil}.Result}
 		b, err := e.Encode(t.Context(), r, record, "whk_x")
-		if err != nil || len(b.Bytes) > MaxBody || !json.Valid(b.Bytes) || gjson.GetBytes(b.Bytes, "result").Exists() != tt.there {
+		if err != nil || len(b.Bytes) > push.MaxBody || !json.Valid(b.Bytes) || gjson.GetBytes(b.Bytes, "result").Exists() != tt.there {
 			t.Errorf("a result of %d bytes: %d bytes, %v", tt.bytes, len(b.Bytes), err)
 		}
 		if got := gjson.GetBytes(b.Bytes, "context").Raw; got != string(context) {
@@ -52,7 +52,7 @@ func TestABodyThatWouldBeTooLongGoesWithoutTheResult(t *testing.T) {
 
 // While a run works nothing is told that changes.
 func TestWhileItWorksTheBodyIsAlwaysTheSame(t *testing.T) {
-	e, r := NewAdCP(same{}), Registration{Run: "r", OperationID: "op", Created: 7}
+	e, r := notices{same{}.Result}, push.Registration{Run: "r", OperationID: "op", Created: 7}
 	early := &runs.Record{ID: "r", State: runs.StateWorking, StartedAt: 1_763_461_801_000}
 	late := &runs.Record{
 		ID: "r", State: runs.StateWorking, StartedAt: 1_763_461_801_000, Thread: "0199a213-81c0-7800-8aa1-bbab2a035a53", Activity: "Editing a.go",
@@ -69,25 +69,5 @@ func TestWhileItWorksTheBodyIsAlwaysTheSame(t *testing.T) {
 	if c, err := e.Encode(t.Context(), r, &runs.Record{ID: "r", State: runs.StateWorking}, "whk_x"); err != nil ||
 		gjson.GetBytes(c.Bytes, "timestamp").String() != "1970-01-01T00:00:00.007Z" {
 		t.Errorf("of a log without a beginning: %s, %v", c.Bytes, err)
-	}
-}
-
-func TestKeysAreOfOneNotificationEach(t *testing.T) {
-	seen := map[string]bool{}
-	for _, e := range []entry{
-		{Registration: Registration{Run: "r", Protocol: AdCP, ID: "x"}, Seed: "1"}, {Registration: Registration{Run: "r", Protocol: A2A, ID: "x"}, Seed: "1"},
-		{Registration: Registration{Run: "s", Protocol: AdCP, ID: "x"}, Seed: "1"}, {Registration: Registration{Run: "r", Protocol: AdCP, ID: "x"}, Seed: "2"},
-		{Registration: Registration{Run: "r", Protocol: AdCP, ID: "y"}, Seed: "1"},
-	} {
-		for _, state := range []runs.State{runs.StateWorking, runs.StateCompleted, runs.StateFailed} {
-			key := e.key(state)
-			if seen[key] || len(key) != 44 || key != e.key(state) {
-				t.Errorf("%s of %s: %s", state, e, key)
-			}
-			seen[key] = true
-		}
-	}
-	if a, b := seed(), seed(); a == b || len(a) != 32 {
-		t.Errorf("seeds %s and %s", a, b)
 	}
 }
