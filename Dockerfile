@@ -1,9 +1,9 @@
-# The image holds the static binary and nothing that it does not need itself.
+# The image contains the static binary and CA certificates, but no agent.
 #
 # RUNTIME is debian:bookworm-slim because a worker starts agents, and agents
-# need a shell, a libc and usually git: put yours on top of this image. Where
-# only the server, the normalizer or the responder run, RUNTIME=scratch does:
-# the last stage has no RUN, so it builds on anything.
+# need a shell, a libc and usually git: build your image with your agent on top
+# of this one. To run only the server, the normalizer or the responder,
+# RUNTIME=scratch is enough: the last stage has no RUN, so it needs no shell.
 ARG BUILDER=golang:1.26-bookworm
 ARG RUNTIME=debian:bookworm-slim
 
@@ -26,7 +26,7 @@ VOLUME /data
 EXPOSE 4222
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ["/usr/local/bin/linesman", "health"]
 ENTRYPOINT ["/usr/local/bin/linesman"]
-# Inside a container loopback is the container's own, so the server listens on
-# every address of it; it always asks for credentials. Run with --init, which
-# reaps what an agent leaves behind.
+# The loopback of a container cannot be reached from outside, so the server
+# listens on all addresses; it always requires credentials. Run with --init,
+# which reaps the processes that an agent leaves behind.
 CMD ["up", "--nats-listen", "0.0.0.0:4222"]

@@ -1,4 +1,4 @@
-# Everything that is done to this tree is done here. `make help` lists it.
+# All tasks of this repository. `make help` lists them.
 
 GO        ?= go
 BIN       ?= bin
@@ -25,20 +25,19 @@ AGENTS = test/agents/node_modules/.package-lock.json
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
 
-# A program with the race detector sleeps for a second as it ends, and vet is
-# part of lint. Packages wait more than they work, so one more than there are
-# processors is tested at a time, and those that take longest begin first.
+# A program with the race detector sleeps for a second at its exit; GORACE turns that off. Vet is part of lint.
+# Packages mostly wait, so one more than the number of processors is tested at a time, the slowest ones first.
 test: export GORACE ?= atexit_sleep_ms=0
-test: agents-if-npm ## run every test with the race detector, agents included where npm is
+test: agents-if-npm ## run all tests with the race detector, with the real agents if npm is installed
 	$(GO) test -race -vet=off -timeout 20m -parallel 4 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) ./test/... ./worker/... ./...
 
-lint: golangci vuln ## check format, vet and lint with golangci-lint, known vulnerabilities
+lint: golangci vuln ## check format, vet, golangci-lint and known vulnerabilities
 
 golangci:
 	$(GO) run $(GOLANGCI) run ./...
 
-# govulncheck exits 3 when it found something and 1 when it could not run (no
-# network, say). Only the first is a verdict. `go run` would hide which.
+# govulncheck exits with 3 if it found something and with 1 if it could not run, for example without network.
+# Only 3 is a failure. `go run` would hide the exit code.
 vuln:
 	@tools=$$(mktemp -d); trap 'rm -rf "$$tools"' EXIT; \
 	GOBIN=$$tools $(GO) install $(GOVULNCHECK) || { echo "govulncheck: skipped, cannot be installed"; exit 0; }; \
@@ -49,16 +48,16 @@ vuln:
 	*) echo "govulncheck: skipped, it could not run (status $$status; is the vulnerability database in reach?)" ;; \
 	esac
 
-bench: ## run the benchmarks; BENCH=regexp picks some
+bench: ## run the benchmarks; BENCH=regexp selects some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
-fuzz: ## run every fuzz target for FUZZTIME, one by one; with FUZZSPANS=10 up to so many times, until it reaches no statement that is new
+fuzz: ## run each fuzz target for FUZZTIME; with FUZZSPANS=10 up to ten times, until it reaches no new statement
 	test/fuzz.sh $(FUZZTIME) $(FUZZSPANS)
 
-flaky: ## run the tests of PKG, each TIMES times as they are, beside busy loops, and on one processor
+flaky: ## run the tests of PKG TIMES times each: normally, beside busy loops, and on one processor
 	test/flaky.sh $(TIMES) $(PKG)
 
-soak: ## kill and break things ROUNDS times in each siege of test/chaos, about 3 s each, then 200 runs at once for SOAK; SEED=N repeats a schedule
+soak: ## inject ROUNDS faults in each test of test/chaos, about 3 s each, then 200 concurrent runs for SOAK; SEED=N repeats a schedule
 	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
 	$(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
@@ -68,7 +67,7 @@ $(AGENTS): test/agents/package.json test/agents/package-lock.json
 	cd test/agents && npm ci
 	@touch $@
 
-# Tests that need an agent skip without one, unless TEST_REQUIRE_AGENTS=1.
+# Tests that need an agent are skipped without it, unless TEST_REQUIRE_AGENTS=1.
 agents-if-npm:
 	@if ! command -v npm >/dev/null; then echo "agents: npm is not installed, tests that run a real agent will say so"; \
 	elif ! $(MAKE) --no-print-directory agents; then \

@@ -13,13 +13,20 @@ import (
 // ErrNoResponder reports that nobody answers requests here. Nothing was done.
 var ErrNoResponder = errors.New("no responder answers")
 
-// Ask calls one tool or verb of the NATS service with args, a JSON object, and
-// returns the envelope that answers it, be it that of an error. It waits as
-// long as ctx does. The error is [ErrNoResponder] where nobody takes the
-// request, [ErrDenied] where the user may not make it, [ErrUnreachable] where the server is away or goes away before the
-// answer comes, and what the service said where it had no envelope to give.
-// But for the first two of these the request may have been carried out.
+// Ask is Call of a tool, whose answer is an envelope, be it that of an error.
 func (b *Bus) Ask(ctx context.Context, tool string, args []byte) (body []byte, err error) {
+	body, _, err = b.Call(ctx, tool, args)
+	return body, err
+}
+
+// Call sends one request of the NATS service, to a tool or a verb, and returns
+// the body that answers it; failed says that it is that of an error. It waits
+// as long as ctx does. The error is [ErrNoResponder] where nothing takes the
+// request, [ErrDenied] where the user may not make it, [ErrUnreachable] where
+// the server is away or goes away before the answer comes, and what the service
+// said where its answer has no body. But for the first two of these the request
+// may have been carried out.
+func (b *Bus) Call(ctx context.Context, name string, args []byte) (body []byte, failed bool, err error) {
 	asking, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
@@ -34,24 +41,24 @@ func (b *Bus) Ask(ctx context.Context, tool string, args []byte) (body []byte, e
 	defer watch.Wait()
 	defer b.inside.RemoveStatusListener(lost)
 
-	subject := b.API() + "." + tool
+	subject := b.API() + "." + name
 	m, err := b.request(asking, cancel, subject, args)
 	switch {
 	case err == nil && len(m.Data) > 0:
-		return m.Data, nil
+		return m.Data, m.Header.Get(micro.ErrorCodeHeader) != "", nil
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, ErrNoResponder
+		return nil, false, ErrNoResponder
 	case errors.Is(context.Cause(asking), ErrDenied):
-		return nil, context.Cause(asking)
+		return nil, false, context.Cause(asking)
 	case errors.Is(err, ErrRefused):
-		return nil, err
+		return nil, false, err
 	case errors.Is(context.Cause(asking), ErrUnreachable), errors.Is(err, ErrUnreachable),
 		errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed):
-		return nil, fmt.Errorf("%w: the connection is lost", ErrUnreachable)
+		return nil, false, fmt.Errorf("%w: the connection is lost", ErrUnreachable)
 	case err != nil:
-		return nil, fmt.Errorf("request %s: %w", tool, err)
+		return nil, false, fmt.Errorf("request %s: %w", name, err)
 	}
-	return nil, fmt.Errorf("request %s: the responder refused it: %.200q", tool, m.Header.Get(micro.ErrorHeader))
+	return nil, false, fmt.Errorf("request %s: the responder refused it: %.200q", name, m.Header.Get(micro.ErrorHeader))
 }
 
 // request sends a request and waits for its answer, which comes to an inbox of

@@ -12,6 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 var update = flag.Bool("update", false, "write the tables and answers of docs/mcp.md anew")
@@ -46,7 +47,7 @@ func TestPageOfToolsIsWhatTheyAre(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^### `(_codex_\\w+)`$").FindAllStringSubmatch(page, -1) {
 		told = append(told, m[1])
 	}
-	for _, tool := range tools.Tools() {
+	for _, tool := range tools.List() {
 		names = append(names, tool.Name)
 		head := "### `" + tool.Name + "`\n"
 		before, section, ok := strings.Cut(page, head)
@@ -80,7 +81,7 @@ func TestPageOfToolsIsWhatTheyAre(t *testing.T) {
 const parametersHead = "| parameter | value | default | meaning |\n|---|---|---|---|\n"
 
 // parameters is the table of a tool's parameters, as its schema has them.
-func parameters(tool tools.Tool) string {
+func parameters(tool v36.Tool) string {
 	var b strings.Builder
 	b.WriteString(parametersHead)
 	required := gjson.GetBytes(tool.InputSchema, "required").Array()
@@ -115,7 +116,7 @@ func parameters(tool tools.Tool) string {
 }
 
 // shown is the example of a tool. No fence of an answer is as long as ours.
-func shown(t *testing.T, tool tools.Tool) string {
+func shown(t *testing.T, tool v36.Tool) string {
 	t.Helper()
 	x := examples[tool.Name]
 	gjson.Parse(x.args).ForEach(func(name, _ gjson.Result) bool {

@@ -162,7 +162,7 @@ func TestAnIDOfTheRequestIsNoAnswer(t *testing.T) {
 	}
 	for text, want := range map[string]int{run: exitUsage, "id-1": exitUsage, "id-2": exitDone, "": exitDone} {
 		c := bridgeAnswerCmd{Request: run, Text: &text}
-		if err := c.mixedUp(t.Context(), d.Responder, run); exitCode(err) != want {
+		if err := c.mixedUp(t.Context(), d.Service, run); exitCode(err) != want {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp"
@@ -35,7 +36,7 @@ type desk struct {
 	*responder.Service
 	app   *app
 	bus   *bus.Bus
-	tools *tools.Tools
+	tools *tools.Set
 	cloud *cloud.Driver
 	push  *push.Pusher
 	front *front // nil: no HTTP
@@ -76,10 +77,10 @@ func (a *app) newDeskBehind(b *bus.Bus, f *front, dir func() (string, error)) (*
 		Cloud: d.cloud, Environments: c.Environments, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: a.log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: c.IdempotencyTTL},
 		Webhooks: push.NewRegistry(b.PushStore(), push.AdCP, c.Push.AllowPrivate), Dir: dir,
-		LastMessage: map[string]func([]byte) (string, bool){codex.Agent: codex.LastMessage},
+		LastMessage: map[string]func([]byte) (string, bool){codex.Backend{}.Agent(): codex.LastMessage},
 	}
 	d.Service = responder.New(cfg)
-	d.tools = tools.New(tools.Config{Service: d.Service, Log: a.log})
+	d.tools = tools.New(d.Service)
 	d.push = push.New(push.Config{
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: d.Standing(), Private: c.Push.AllowPrivate, GiveUp: c.Push.GiveUp, Log: a.log,
 		Encoders: map[string]push.Encoder{push.AdCP: adcp.NewNotices(d.Service), push.A2A: a2a.NewNotices(d.Service)},
@@ -186,7 +187,7 @@ func (d *desk) named(h http.Handler) http.Handler {
 func (a *app) tokenFile() string { return filepath.Join(a.config.DataDir, "token") }
 
 func (d *desk) mcpConfig() mcp.Config {
-	return mcp.Config{Tools: d.tools, List: d.tools.Tools(), Schemas: v36.Schemas(), Version: build().Version, Log: d.app.log}
+	return mcp.Config{Tools: d.tools, List: d.tools.List(), Schemas: v36.Schemas(), Version: build().Version, Log: d.app.log}
 }
 
 // ready says what is missing for requests to be answered.
@@ -224,7 +225,7 @@ func (d *desk) serve(ctx context.Context) error {
 	group.Go(func() error { return d.Run(ctx) })
 	group.Go(func() error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: d.tools.Tools(), Version: build().Version, Log: d.app.log,
+			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: d.tools.List(), Version: build().Version, Log: d.app.log,
 			Listening: func() { close(d.listening) },
 		})
 	})

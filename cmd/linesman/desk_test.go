@@ -11,6 +11,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -62,17 +63,23 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 			}
 		}
 	}
+	workers := func() (all []runtable.Worker) {
+		for _, w := range d.Workers() {
+			all = append(all, runtable.Worker{Beat: runs.Beat{Name: w.Name, Queue: w.Queue}})
+		}
+		return all
+	}
 	beat(name, a.config.Work.Queue)
 	beat("elsewhere", "another-queue")
 	heard(2)
 	for path, refused := range map[string]bool{"/": true, dir: false, "": false, dir + "/none": false} {
-		if err := d.outside(runs.Task{Dir: path}); (err != nil) != refused || refused && !strings.HasSuffix(err.Error(), "work.roots: "+dir) {
+		if err := d.outside(runs.Task{Dir: path}, workers()); (err != nil) != refused || refused && !strings.HasSuffix(err.Error(), "work.roots: "+dir) {
 			t.Errorf("%q: got %v, refused should be %t", path, err, refused)
 		}
 	}
 	beat("other", a.config.Work.Queue)
 	heard(3)
-	if err := d.outside(runs.Task{Dir: "/"}); err != nil {
+	if err := d.outside(runs.Task{Dir: "/"}, workers()); err != nil {
 		t.Errorf("beside another worker: got %v", err)
 	}
 }

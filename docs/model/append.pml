@@ -1,24 +1,24 @@
-/* The append protocol: how a worker's spool comes into RAW, and RAW into
- * EVENTS, each entry once and in order, whoever dies when, and whatever is
- * repeated, delayed or lost on the way.
+/* The append protocol: how a worker publishes its spool to RAW, and how a
+ * normalizer derives EVENTS from RAW. Each entry is stored once and in order,
+ * whichever process dies, and whichever message is repeated, late or lost.
  *
  *	spool ──worker──▶ RAW ──normalizer──▶ EVENTS, checkpoint
  *
- * There are two workers on one spool, or two normalizers, as if no lock and no
- * lease kept them apart: only the fences do. The two halves meet in RAW alone,
- * which grows and does nothing else, so each is checked for itself: define
- * WORKERS for the first, else it is the second. A request without an answer in
- * time may have been stored, may be stored later, or may be lost; who sent it
- * starts over from what the streams hold. An entry is its place in the spool,
- * and gives one event.
+ * There are two workers on one spool, or two normalizers, without locks and
+ * leases: only the fences separate them. The two halves share only RAW, which
+ * only grows, so each half is checked separately: define WORKERS for the
+ * first, else it is the second. A request without an answer in time may have
+ * been stored, may be stored later, or may be lost; its sender restarts from
+ * the state of the streams. An entry is its position in the spool, and
+ * produces one event.
  *
- * Shown, for all interleavings within the bounds below:
+ * Checked, for all interleavings within the bounds below:
  *
  *	no loss, no duplicate, no disorder    the assertions of rawServer and eventServer
- *	no old checkpoint comes back          the assertion of checkpointServer
+ *	no old checkpoint returns             the assertion of checkpointServer
  *	progress                              the formula done
  *
- * To see that each fence is needed, leave it out: define NO_RAW_FENCE,
+ * To check that each fence is needed, remove it: define NO_RAW_FENCE,
  * NO_RAW_RESUME, NO_EVENT_FENCE, NO_EVENT_CURSOR or NO_CHECKPOINT_FENCE.
  */
 
@@ -26,20 +26,20 @@
 #define ENTRIES 2  /* in the spool */
 #endif
 #ifndef DEATHS
-#define DEATHS 1   /* kill -9, of whichever worker or normalizer */
+#define DEATHS 1   /* kill -9 of any worker or normalizer */
 #endif
 #ifndef TROUBLES
-#define TROUBLES 2 /* answers that are lost or late, requests that are lost */
+#define TROUBLES 2 /* lost or late answers, lost requests */
 #endif
 
 mtype = { stored, refused, unanswered };
 
-byte raw, events;          /* the streams hold the entries 1 to this one, in order */
-byte checkpoint, revision; /* all of RAW up to it is in EVENTS; how often it was written */
+byte raw, events;          /* the streams hold the entries from 1 to this one, in order */
+byte checkpoint, revision; /* all of RAW up to it is in EVENTS; number of writes */
 byte deaths, troubles;
 
-/* A request: the entry, what the stream is expected to end with, who asks, and
- * in which attempt. An answer to an earlier attempt is nobody's. */
+/* A request: the entry, the expected last entry of the stream, the sender, and
+ * its attempt. An answer to an earlier attempt is ignored. */
 #define REQUESTS [3] of { byte, byte, byte, byte }
 chan toRaw = REQUESTS;
 chan toEvents = REQUESTS;
@@ -55,18 +55,18 @@ inline say(who, try, what) {
 	fi
 }
 
-/* ask sends a request; where the way is full it waits. */
+/* ask sends a request; if the channel is full it waits. */
 inline ask(way, what, expected) {
 	atomic {
 		nfull(way);
-		attempt[me] = (attempt[me] + 1) % 4; /* more than there are requests on the way */
+		attempt[me] = (attempt[me] + 1) % 4; /* more than the requests in flight */
 		answer[me] = 0;
 		way!what, expected, me, attempt[me]
 	}
 }
 
-/* hear waits for the answer, and goes to start where nobody knows what was
- * done: the answer does not come in time, or its receiver is dead by then. */
+/* hear waits for the answer. It goes to start if the outcome is unknown: the
+ * answer is late, or the receiver has died. */
 inline hear() {
 	if
 	:: answer[me] == stored
@@ -76,9 +76,8 @@ inline hear() {
 	fi
 }
 
-/* serve is a server's part: fits says whether the fence lets the request by,
- * and keep stores it. A request may be lost, and so may the answer to one that
- * was stored. */
+/* SERVE is the server: fits is whether the fence accepts the request, and keep
+ * stores it. A request may be lost, and so may the answer to a stored one. */
 #define SERVE(way, fits, keep) \
 end:	do \
 	:: atomic { \
@@ -120,7 +119,7 @@ active proctype rawServer() {
 	SERVE(toRaw, RAW_FITS, assert(what == raw + 1); raw = what)
 }
 
-/* A worker reads how far RAW is, and goes on behind that. */
+/* A worker reads the end of RAW, and resumes after it. */
 proctype worker(byte me) {
 	byte next;
 start:
@@ -140,7 +139,7 @@ start:
 
 #else
 
-/* What the first half comes to. */
+/* The result of the first half. */
 active proctype growing() {
 	do
 	:: raw < ENTRIES -> raw++
@@ -158,8 +157,8 @@ active proctype checkpointServer() {
 	SERVE(toCheckpoint, CHECKPOINT_FITS, assert(what >= checkpoint && what <= events); checkpoint = what; revision++)
 }
 
-/* A normalizer reads where EVENTS ends, and folds RAW again from the
- * checkpoint on. What EVENTS has already it does not publish again. */
+/* A normalizer reads the end of EVENTS, and folds RAW again from the
+ * checkpoint. It does not publish again what EVENTS already has. */
 proctype normalizer(byte me) {
 	byte at, cursor, end, kept, rev;
 start:

@@ -20,9 +20,10 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/normalizer/external"
-	"github.com/linesman/linesman/responder/runtable"
-	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -470,14 +471,14 @@ type clerk struct {
 	calls, late atomic.Int64
 }
 
-func (c *clerk) Call(context.Context, string, json.RawMessage, func(delegator.Progress)) (delegator.Answer, error) {
+func (c *clerk) Call(context.Context, string, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
 	c.count()
-	return delegator.Answer{Envelope: []byte("{}")}, nil
+	return v36.Answer{Envelope: []byte("{}")}, nil
 }
 
 // Quick does every other one.
-func (c *clerk) Quick(string, json.RawMessage) (delegator.Answer, bool) {
-	return delegator.Answer{Envelope: []byte("{}")}, c.count()%2 == 0
+func (c *clerk) Quick(string, json.RawMessage) (v36.Answer, bool) {
+	return v36.Answer{Envelope: []byte("{}")}, c.count()%2 == 0
 }
 
 func (c *clerk) count() int64 {
@@ -503,7 +504,7 @@ func TestNoRequestIsBegunAfterTheServiceHasEnded(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			ended <- natsapi.Serve(ctx, natsapi.Config{
-				Conn: desk.Inside(), Root: desk.API(), Tools: c, List: delegator.Tools(), Version: "1.0.0", Log: s.log,
+				Conn: desk.Inside(), Root: desk.API(), Tools: c, List: tools.List(), Version: "1.0.0", Log: s.log,
 			})
 		}()
 		s.until("the service", func() bool {

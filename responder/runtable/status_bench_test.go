@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/responder/runtable"
-	"github.com/linesman/linesman/responder/delegator"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/responder/tools"
 )
 
 // BenchmarkStatus compares the status of one run over NATS with a bare
@@ -20,14 +20,14 @@ func BenchmarkStatus(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			o := newOffice(b, n)
-			desk := runtable.New(runtable.Config{Streams: o.desk, Queue: "default", LostAfter: time.Minute})
-			tools := delegator.New(delegator.Config{Responder: desk})
+			desk := responder.New(responder.Config{Streams: o.desk, Queue: "default", LostAfter: time.Minute, Patience: time.Minute})
+			set := tools.New(desk)
 			ctx, cancel := context.WithCancel(b.Context())
 			done := make(chan error, 2)
 			go func() { done <- desk.Run(ctx) }()
 			go func() {
 				done <- natsapi.Serve(ctx, natsapi.Config{
-					Conn: o.desk.Inside(), Root: o.desk.API(), Tools: tools, List: delegator.Tools(), Version: "1.0.0", Log: zap.NewNop(),
+					Conn: o.desk.Inside(), Root: o.desk.API(), Tools: set, List: set.List(), Version: "1.0.0", Log: zap.NewNop(),
 				})
 			}()
 			if err := desk.Ready(ctx); err != nil {

@@ -20,7 +20,8 @@ func cloudSubmit(c *call) action {
 	return func(ctx context.Context) (outcome, error) {
 		if c.args.Has("model") {
 			return outcome{}, &api.Error{
-				Code: api.Unsupported, Field: c.args.Spelled("model"), Message: "Codex Cloud lets nobody choose a model: leave it out",
+				Code: api.Unsupported, Field: c.args.Spelled("model"),
+				Message: "Codex Cloud lets nobody choose a model: leave it out",
 			}
 		}
 		var err error
@@ -143,7 +144,9 @@ func (c *call) cloudSnapshot(ctx context.Context, all runtable.Snapshot, records
 	if c.args.Flag("showStats") {
 		stats = c.statistics()
 	}
-	return v36.CloudSnapshot(all, c.service.Basis(), stats, func(run string) (*runs.Cloud, error) { return records.find(ctx, run) })
+	return v36.CloudSnapshot(all, c.service.Basis(), stats, func(run string) (*runs.Cloud, error) {
+		return records.find(ctx, run)
+	})
 }
 
 // statistics counts all tasks of Codex Cloud.
@@ -211,7 +214,8 @@ func cloudCancel(c *call) action {
 func (c *call) cloudRun(ctx context.Context, param string) (responder.View, error) {
 	id, field := c.args.Text(param), c.args.Spelled(param)
 	local := func() error {
-		return api.Invalid(field, "is a task of this machine: use "+strings.Replace(c.tool.name, "_cloud_", "_local_", 1))
+		instead := strings.Replace(c.tool.name, "_cloud_", "_local_", 1)
+		return api.Invalid(field, "is a task of this machine: use "+instead)
 	}
 	if strings.HasPrefix(id, "T-local-") {
 		return responder.View{}, local()

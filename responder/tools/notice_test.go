@@ -145,6 +145,18 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 	}
 }
 
+func TestATaskThatIsWaitedForIsRefusedWhereNoWebhooksAreSent(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	a := ask(t, s.tools, "_codex_local_run", `{"format":"json","task":"x","push_notification_config":`+webhook+`}`)
+	if a.Error.Code != "UNSUPPORTED" || a.Error.Details["field"] != "push_notification_config" {
+		t.Errorf("got %s", a.Envelope)
+	}
+	if queued := s.responder.Snapshot(0, nil).Queued; len(queued) != 0 {
+		t.Errorf("%d tasks were queued", len(queued))
+	}
+}
+
 // Whoever may submit can name a webhook, and need not have the right to read
 // what agents print.
 func TestANotificationHasNothingOfTheOutput(t *testing.T) {

@@ -21,7 +21,8 @@ func cleanup(c *call) action {
 		done, err := c.service.Cleanup(ctx, q)
 		if err != nil {
 			e := *known(err)
-			e.Message += fmt.Sprintf("; until then %d stuck tasks were ended, and %d old ones removed", len(done.Ended), done.Removed)
+			e.Message += fmt.Sprintf("; until then %d stuck tasks were ended, and %d old ones removed",
+				len(done.Ended), done.Removed)
 			return outcome{}, &e
 		}
 		return outcome{reply: v36.CleanedUp(q, done, c.service.Basis())}, nil

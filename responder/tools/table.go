@@ -36,7 +36,8 @@ func describe(list []*tool) []v36.Tool {
 	for _, t := range list {
 		all = append(all, v36.Tool{
 			Name: t.name, Title: t.title, Description: t.about, Category: t.category, InputSchema: fields.Schema(t.params),
-			ReadOnly: t.hints.readOnly, Destructive: t.hints.destructive, Idempotent: t.hints.idempotent, OpenWorld: t.hints.open,
+			ReadOnly: t.hints.readOnly, Destructive: t.hints.destructive, Idempotent: t.hints.idempotent,
+			OpenWorld: t.hints.open,
 		})
 	}
 	return all
@@ -54,29 +55,37 @@ var (
 func table(limits string) []*tool {
 	return []*tool{
 		{
-			name: request.ToolRun, title: "Run a Codex task", changes: true, category: v36.ExecutionAck, hints: working, reads: true,
-			about: "Runs a coding task with codex on this machine and waits for its end, or with async only for its acceptance. " +
+			name: request.ToolRun, title: "Run a Codex task",
+			changes: true, category: v36.ExecutionAck, hints: working, reads: true,
+			about: "Runs a coding task with codex on this machine and waits for its end, or with " +
+				"async only for its acceptance. " +
 				"What came of it is told by _codex_local_results under the same task id. " + limits,
 			params: request.RunParams, prepare: run,
 		},
 		{
-			name: request.ToolExec, title: "Start a Codex task", changes: true, category: v36.ExecutionAck, hints: working, reads: true,
+			name: request.ToolExec, title: "Start a Codex task",
+			changes: true, category: v36.ExecutionAck, hints: working, reads: true,
 			about: "Starts a coding task with codex in the background and answers at once with its task id. " +
 				"Wait for it with _codex_local_wait, or look with _codex_local_status. " + limits,
 			params: request.ExecParams, prepare: submit,
 		},
 		{
-			name: request.ToolResume, title: "Go on with a Codex thread", changes: true, category: v36.ExecutionAck, hints: working, reads: true,
-			about:  "Starts a new turn on a thread of codex that an earlier task began, in the background and in the directory of that task.",
+			name: request.ToolResume, title: "Go on with a Codex thread",
+			changes: true, category: v36.ExecutionAck, hints: working, reads: true,
+			about: "Starts a new turn on a thread of codex that an earlier task began, in the " +
+				"background and in the directory of that task.",
 			params: request.ResumeParams, prepare: submit,
 		},
 		{
-			name: request.ToolStatus, title: "Status of local tasks", category: v36.StatusSnapshot, hints: reading, reads: true,
-			about:  "Says which tasks run on this machine and how far they are, which wait, and which ended lately. Never shows outputs.",
+			name: request.ToolStatus, title: "Status of local tasks",
+			category: v36.StatusSnapshot, hints: reading, reads: true,
+			about: "Says which tasks run on this machine and how far they are, which wait, and " +
+				"which ended lately. Never shows outputs.",
 			params: request.StatusParams, prepare: localStatus,
 		},
 		{
-			name: "_codex_local_results", title: "Results of a local task", category: v36.ResultSet, hints: reading, reads: true,
+			name: "_codex_local_results", title: "Results of a local task",
+			category: v36.ResultSet, hints: reading, reads: true,
 			about: "Tells what came of a task that has ended: summary, files, tests, tokens, error. " +
 				"The output of one that failed or timed out is always there.",
 			params: request.ADCP(request.IDParam("task_id"), includeParam, maxBytesParam,
@@ -86,25 +95,31 @@ func table(limits string) []*tool {
 			prepare: localResults,
 		},
 		{
-			name: "_codex_local_wait", title: "Wait for a local task", category: v36.WaitResult, hints: reading, reads: true,
-			about:   "Waits until a task has ended, and tells what came of it. After timeout_sec it answers TIMEOUT; the task goes on.",
+			name: "_codex_local_wait", title: "Wait for a local task",
+			category: v36.WaitResult, hints: reading, reads: true,
+			about: "Waits until a task has ended, and tells what came of it. After timeout_sec it " +
+				"answers TIMEOUT; the task goes on.",
 			params:  request.ADCP(request.IDParam("task_id"), timeoutParam(300), includeParam, maxBytesParam),
 			prepare: localWait,
 		},
 		{
-			name: request.ToolCancel, title: "Cancel a local task", changes: true, category: v36.RegistryInfo, reads: true,
+			name: request.ToolCancel, title: "Cancel a local task",
+			changes: true, category: v36.RegistryInfo, reads: true,
 			hints:  hints{destructive: true},
 			about:  "Ends a task: one that waits is never started, one that runs is ended with its process group.",
 			params: request.CancelParams, prepare: localCancel,
 		},
 		{
-			name: "_codex_cloud_submit", title: "Submit a Codex Cloud task", changes: true, category: v36.ExecutionAck, hints: working,
+			name: "_codex_cloud_submit", title: "Submit a Codex Cloud task",
+			changes: true, category: v36.ExecutionAck, hints: working,
 			about:  "Hands a coding task over to Codex Cloud and answers with its task id.",
 			params: request.CloudSubmitParams, prepare: cloudSubmit,
 		},
 		{
-			name: "_codex_cloud_status", title: "Status of Codex Cloud tasks", category: v36.StatusSnapshot, hints: reading, reads: true,
-			about: "Says how tasks in Codex Cloud stand: those that are pending; one with taskId; with list all that fit the filters.",
+			name: "_codex_cloud_status", title: "Status of Codex Cloud tasks",
+			category: v36.StatusSnapshot, hints: reading, reads: true,
+			about: "Says how tasks in Codex Cloud stand: those that are pending; one with taskId; " +
+				"with list all that fit the filters.",
 			params: request.ADCP(
 				fields.Param{
 					Name: "taskId", Kind: fields.Text, Max: request.MaxRef,
@@ -120,28 +135,36 @@ func table(limits string) []*tool {
 				fields.Param{
 					Name: "limit", Kind: fields.Integer, Min: 1, Max: 100, Default: int64(50), About: "How many ended tasks to list.",
 				},
-				fields.Param{Name: "showStats", Kind: fields.Boolean, Default: false, About: "Adds how many tasks are in each state."}),
+				fields.Param{
+					Name: "showStats", Kind: fields.Boolean, Default: false, About: "Adds how many tasks are in each state.",
+				}),
 			prepare: cloudStatus,
 		},
 		{
-			name: "_codex_cloud_results", title: "Results of a Codex Cloud task", category: v36.ResultSet, hints: reading, reads: true,
-			about:   "Tells what came of a task in Codex Cloud, with a link to its page; with include_output its diff, too.",
+			name: "_codex_cloud_results", title: "Results of a Codex Cloud task",
+			category: v36.ResultSet, hints: reading, reads: true,
+			about: "Tells what came of a task in Codex Cloud, with a link to its page; with " +
+				"include_output its diff, too.",
 			params:  request.ADCP(request.IDParam("taskId"), includeParam, maxBytesParam),
 			prepare: cloudResults,
 		},
 		{
-			name: "_codex_cloud_wait", title: "Wait for a Codex Cloud task", category: v36.WaitResult, hints: reading, reads: true,
+			name: "_codex_cloud_wait", title: "Wait for a Codex Cloud task",
+			category: v36.WaitResult, hints: reading, reads: true,
 			about:   "Waits until a task in Codex Cloud has ended, and tells what came of it.",
 			params:  request.ADCP(request.IDParam("task_id"), timeoutParam(600), includeParam, maxBytesParam),
 			prepare: cloudWait,
 		},
 		{
-			name: "_codex_cloud_cancel", title: "Cancel a Codex Cloud task", changes: true, category: v36.RegistryInfo, hints: reading, reads: true,
-			about:  "Codex Cloud can be asked to end a task on its web page only: the answer is UNSUPPORTED, with the address of that page.",
+			name: "_codex_cloud_cancel", title: "Cancel a Codex Cloud task",
+			changes: true, category: v36.RegistryInfo, hints: reading, reads: true,
+			about: "Codex Cloud can be asked to end a task on its web page only: the answer is " +
+				"UNSUPPORTED, with the address of that page.",
 			params: request.CancelParams, prepare: cloudCancel,
 		},
 		{
-			name: "_codex_cloud_list_environments", title: "List Codex Cloud environments", category: v36.RegistryInfo, hints: reading,
+			name: "_codex_cloud_list_environments", title: "List Codex Cloud environments",
+			category: v36.RegistryInfo, hints: reading,
 			about:  "Lists the environments of Codex Cloud that a local file names.",
 			params: params(), prepare: listEnvironments,
 		},
@@ -194,13 +217,15 @@ var (
 	}
 	maxBytesParam = fields.Param{
 		Name: "max_output_bytes", Kind: fields.Integer, Min: 1024, Max: 1 << 20, Default: int64(64 << 10),
-		About: "Most bytes of output to add, half of them for stdout, half for stderr; of a longer one its beginning and its end.",
+		About: "Most bytes of output to add, half of them for stdout, half for stderr; of a " +
+			"longer one its beginning and its end.",
 	}
 )
 
 func timeoutParam(seconds int64) fields.Param {
 	return fields.Param{
-		Name: "timeout_sec", Kind: fields.Integer, Min: 1, Max: 3600, Default: seconds, About: "How long to wait, in seconds.",
+		Name: "timeout_sec", Kind: fields.Integer, Min: 1, Max: 3600, Default: seconds,
+		About: "How long to wait, in seconds.",
 	}
 }
 

@@ -52,7 +52,9 @@ func List() []v36.Tool { return describe(table(limits(0, 0))) }
 // wrong is an answer. Progress, unless it is nil, is called by the tools that
 // wait, from the goroutine of the call. A call whose ctx ends while it waits for
 // a task is answered with an error TIMEOUT; the task goes on.
-func (t *Set) Call(ctx context.Context, name string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error) {
+func (t *Set) Call(
+	ctx context.Context, name string, args json.RawMessage, progress func(v36.Progress),
+) (v36.Answer, error) {
 	one := t.byName[name]
 	if one == nil {
 		return v36.Answer{}, v36.ErrUnknownTool
@@ -137,7 +139,9 @@ func (c *call) succeed(r *v36.Reply) v36.Answer {
 
 func (c *call) fail(err error) v36.Answer {
 	e := v36.ErrorOf(known(err))
-	a := v36.Answer{Envelope: c.tool.envelopes.Error(e), JSON: c.args.JSON(), IsError: true, Code: e.Code, Message: e.Message}
+	a := v36.Answer{
+		Envelope: c.tool.envelopes.Error(e), JSON: c.args.JSON(), IsError: true, Code: e.Code, Message: e.Message,
+	}
 	if !a.JSON {
 		a.Markdown = e.Markdown()
 	}

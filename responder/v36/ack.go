@@ -52,7 +52,8 @@ func Queued(done api.Submitted) *Reply {
 // CloudQueued is the answer to a submission to an environment of Codex Cloud.
 func CloudQueued(done api.Submitted, environment string) *Reply {
 	return &Reply{ackMeta{}, &ackData{
-		TaskID: done.Run, Accepted: true, Capability: "background", StartedAt: moment(done.At), title: "Cloud task submitted", wait: "cloud",
+		TaskID: done.Run, Accepted: true, Capability: "background", StartedAt: moment(done.At),
+		title: "Cloud task submitted", wait: "cloud",
 		Ext: &ackExt{Stream: done.Basis, CloudID: done.CloudID, WebURL: done.WebURL, Environment: environment},
 	}}
 }
@@ -62,8 +63,9 @@ func CloudQueued(done api.Submitted, environment string) *Reply {
 func Ended(done api.Submitted, r *responder.Result, preview bool) *Reply {
 	result := result(r)
 	d := &ackData{
-		TaskID: r.Record.ID, ThreadID: r.Record.Thread, Accepted: true, Capability: "foreground", StartedAt: moment(done.At),
-		title: "Task ended", result: result, Ext: &ackExt{Stream: r.Basis, State: string(r.Record.State), Summary: result.Summary},
+		TaskID: r.Record.ID, ThreadID: r.Record.Thread, Accepted: true, Capability: "foreground",
+		StartedAt: moment(done.At), title: "Task ended", result: result,
+		Ext: &ackExt{Stream: r.Basis, State: string(r.Record.State), Summary: result.Summary},
 	}
 	if preview {
 		d.title = "Plan (Preview)"

@@ -47,7 +47,8 @@ func Guide(q Setup) *Reply {
 				"Visit https://github.com/settings/personal-access-tokens/new. Choose only the repository " + q.Repository +
 					", and the permissions Contents: read and write, Pull requests: read and write. Let it expire."},
 			{2, "Configure the environment",
-				"In Codex Cloud make an environment for " + q.Repository + ". Add the token as the secret GITHUB_TOKEN; never write it into a file of the repository."},
+				"In Codex Cloud make an environment for " + q.Repository +
+					". Add the token as the secret GITHUB_TOKEN; never write it into a file of the repository."},
 			{3, "Set up git and " + q.Stack,
 				"Make this the setup script of the environment:\n\n" + fenced(script, "sh")},
 		},
@@ -56,7 +57,8 @@ func Guide(q Setup) *Reply {
 	var b strings.Builder
 	b.WriteString("# GitHub setup for " + q.Repository + "\n")
 	for _, s := range d.Steps {
-		b.WriteString("\n## Step " + number(int64(s.Step)) + ": " + s.Title + "\n\n" + strings.TrimRight(s.Instructions, "\n") + "\n")
+		b.WriteString("\n## Step " + number(int64(s.Step)) + ": " + s.Title + "\n\n")
+		b.WriteString(strings.TrimRight(s.Instructions, "\n") + "\n")
 	}
 	b.WriteString("\n## Check it\n\nSubmit this task to the environment: " + d.Check + "\n")
 	d.Guide = b.String()

@@ -23,7 +23,9 @@ func outputOf(r *responder.Result) outputData {
 	o := r.Output
 	switch o.Omitted {
 	case "":
-		return outputData{Included: true, Stdout: &o.Stdout, Stderr: &o.Stderr, Truncated: o.Truncated, MaxBytes: o.MaxBytes, Original: o.Size}
+		return outputData{
+			Included: true, Stdout: &o.Stdout, Stderr: &o.Stderr, Truncated: o.Truncated, MaxBytes: o.MaxBytes, Original: o.Size,
+		}
 	case api.Expired:
 		return outputData{Reason: "The output is no longer kept"}
 	case api.NoDiff:

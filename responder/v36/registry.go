@@ -25,7 +25,8 @@ type cancelMeta struct {
 // Cancelled is the answer to a cancel that gave a reason, or none.
 func Cancelled(c api.Cancelled, reason string) *Reply {
 	d := &cancelData{
-		Operation: "cancel", TaskID: c.Run, State: "cancelling", Before: string(c.Before), Reason: reason, Ext: extOf(c.Basis),
+		Operation: "cancel", TaskID: c.Run, State: "cancelling", Before: string(c.Before), Reason: reason,
+		Ext: extOf(c.Basis),
 	}
 	if c.State == runs.StateCancelled {
 		d.State = "cancelled"

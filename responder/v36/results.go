@@ -2,6 +2,7 @@ package v36
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 
 	"github.com/linesman/linesman/api"
@@ -151,7 +152,7 @@ func result(x *responder.Result) *resultData {
 func (d *resultData) files(r *runs.Record) {
 	f := fileData{Modified: []string{}, Added: []string{}, Deleted: []string{}}
 	if r.Files != nil {
-		f.Modified, f.Added, f.Deleted, f.LinesChanged = r.Files.Modified, r.Files.Added, r.Files.Deleted, r.Files.LinesChanged
+		f = fileData{r.Files.Modified, r.Files.Added, r.Files.Deleted, r.Files.LinesChanged}
 		d.Ext.FilesUnlisted = r.Files.Unlisted
 	}
 	if responder.IsCloud(r.Row()) {
@@ -205,7 +206,7 @@ func (d *resultData) body(p *page) {
 	p.fact("Reason", code(d.Ext.Reason))
 	d.Ext.cloudExt.facts(p)
 	if t := d.Metadata.Tests; t != nil {
-		p.fact("Tests", number(int64(t.Passed))+" passed, "+number(int64(t.Failed))+" failed, "+number(int64(t.Skipped))+" skipped")
+		p.fact("Tests", fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped))
 		for _, name := range t.FailedTests {
 			p.line("  - failed: " + code(name))
 		}

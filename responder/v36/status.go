@@ -1,6 +1,7 @@
 package v36
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -170,7 +171,8 @@ func snapshot(s runtable.Snapshot, basis *api.Basis) (snapshotMeta, *snapshotDat
 func entryOf(v *responder.View, now time.Time) taskEntry {
 	begun := responder.Started(v.Row)
 	e := taskEntry{
-		TaskID: v.ID, State: "working", Started: moment(begun), Elapsed: max(int64(now.Sub(time.UnixMilli(begun))/time.Second), 0),
+		TaskID: v.ID, State: "working", Started: moment(begun),
+		Elapsed: max(int64(now.Sub(time.UnixMilli(begun))/time.Second), 0),
 	}
 	if v.Progress != nil {
 		e.Progress = &progressData{Percent: v.Progress.Percent, Done: v.Progress.Done, Total: v.Progress.Total}
@@ -199,8 +201,8 @@ func (d *snapshotData) markdown(p *page) {
 	p.fact("Queued", number(int64(d.Summary.Queued)))
 	p.fact("Ended", number(int64(d.Summary.Recent)))
 	if st := d.Ext.Statistics; st != nil {
-		p.fact("All", number(int64(st.Working))+" working, "+number(int64(st.Queued))+" queued, "+number(int64(st.Completed))+" completed, "+
-			number(int64(st.Failed))+" failed, "+number(int64(st.Cancelled))+" cancelled")
+		p.fact("All", fmt.Sprintf("%d working, %d queued, %d completed, %d failed, %d cancelled",
+			st.Working, st.Queued, st.Completed, st.Failed, st.Cancelled))
 	}
 	if len(d.Tasks) > 0 {
 		p.heading("Running")
@@ -208,7 +210,7 @@ func (d *snapshotData) markdown(p *page) {
 	for _, e := range d.Tasks {
 		s := code(e.TaskID) + ": " + seconds(e.Elapsed) + ", since " + e.Started
 		if e.Progress != nil {
-			s += ", " + number(int64(e.Progress.Percent)) + " % (" + number(int64(e.Progress.Done)) + " of " + number(int64(e.Progress.Total)) + " steps)"
+			s += fmt.Sprintf(", %d %% (%d of %d steps)", e.Progress.Percent, e.Progress.Done, e.Progress.Total)
 			if e.Progress.Activity != nil {
 				s += ", " + plain(*e.Progress.Activity)
 			}

@@ -109,7 +109,7 @@ func TestConformance(t *testing.T) {
 func TestInspectorListsAllTools(t *testing.T) {
 	t.Parallel()
 	var want []string
-	for _, tool := range tools.Tools() {
+	for _, tool := range tools.List() {
 		want = append(want, tool.Name)
 	}
 	slices.Sort(want)
@@ -162,7 +162,7 @@ func TestInspectorCallsEveryTool(t *testing.T) {
 	d := up(t)
 	for name, target := range d.targets() {
 		t.Run(name, func(t *testing.T) {
-			for _, tool := range tools.Tools() {
+			for _, tool := range tools.List() {
 				want, ok := calls[tool.Name]
 				if !ok {
 					t.Errorf("%s is not called", tool.Name)

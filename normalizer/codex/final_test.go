@@ -1,4 +1,4 @@
-package main
+package codex
 
 import "testing"
 
@@ -16,7 +16,7 @@ func TestLastMessageIsTheLastWholeAnswer(t *testing.T) {
 		"begun but not completed":   {one + "\n" + `{"type":"item.started","item":{"type":"agent_message","text":"x"}}`, "one", true},
 		"a command that prints one": {`{"type":"item.completed","item":{"type":"command_execution","text":"\"agent_message\""}}`, "", false},
 	} {
-		if got, ok := lastMessage([]byte(tt.output)); got != tt.want || ok != tt.ok {
+		if got, ok := LastMessage([]byte(tt.output)); got != tt.want || ok != tt.ok {
 			t.Errorf("%s: got %q, %v; want %q, %v", name, got, ok, tt.want, tt.ok)
 		}
 	}

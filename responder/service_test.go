@@ -1,0 +1,294 @@
+package responder_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/runs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newService returns a service at work on a NATS server, beside a normalizer.
+func newService(t *testing.T, change func(*responder.Config)) *responder.Service {
+	t.Helper()
+	log := zaptest.NewLogger(t)
+	names := bus.Names{Prefix: bus.DefaultPrefix}
+	server, err := bus.StartServer(t.TempDir(), "127.0.0.1:0", names, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	connect := func(user string) *bus.Bus {
+		b, err := server.Connect(t.Context(), user, names, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		return b
+	}
+	if _, err := connect(bus.OperatorUser).Ensure(t.Context(), bus.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	b := connect(bus.ResponderUser)
+	cfg := responder.Config{
+		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Log: log, Cause: b.Cause,
+		Requests: &idempotency.Requests{Store: b.RequestStore()},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	s := responder.New(cfg)
+	n := &bus.Normalizer{Bus: connect(bus.NormalizerUser), Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: log}
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	for _, run := range []func(context.Context) error{n.Run, s.Run} {
+		group.Go(func() {
+			if err := run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); group.Wait() })
+	if err := s.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// code is the code of an error, "" of none.
+func code(t *testing.T, err error) api.Code {
+	t.Helper()
+	if err == nil {
+		return ""
+	}
+	var e *api.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("an error that is no *api.Error: %v", err)
+	}
+	return e.Code
+}
+
+func TestASubmissionIsToldAllThatIsWrongWithIt(t *testing.T) {
+	s := responder.New(responder.Config{GitGate: true, Agents: []string{"codex", "other"}})
+	for name, c := range map[string]struct {
+		q    api.Submission
+		want string // fields, sorted
+	}{
+		"fine":           {api.Submission{Prompt: "x"}, ""},
+		"agent":          {api.Submission{Prompt: "x", Agent: "other"}, ""},
+		"no agent":       {api.Submission{Prompt: "x", Agent: "nobody"}, "agent"},
+		"all at once":    {api.Submission{Mode: runs.WorkspaceWrite, Dir: "rel", Thread: "name"}, "confirm prompt threadId workingDir"},
+		"preview":        {api.Submission{Prompt: strings.Repeat("x", runs.MaxPrompt), Mode: api.Preview}, "prompt"},
+		"git":            {api.Submission{Prompt: "git push --force"}, "allowDestructiveGit"},
+		"git allowed":    {api.Submission{Prompt: "git push --force", DestructiveGit: true}, ""},
+		"environment":    {api.Submission{Prompt: "x", Env: runs.EnvPolicy{Allow: []string{"A"}}}, "env.allow"},
+		"run and labels": {api.Submission{Prompt: "x", Run: "no id!", Labels: map[string]string{"": "x"}}, "labels run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := s.CheckSubmit(c.q)
+			var fields []string
+			var e *api.Error
+			if errors.As(err, &e) {
+				for _, i := range e.Issues {
+					fields = append(fields, i.Field)
+				}
+			}
+			slices.Sort(fields)
+			if got := strings.Join(slices.Compact(fields), " "); got != c.want {
+				t.Errorf("wrong with it: %q, want %q (%v)", got, c.want, err)
+			}
+		})
+	}
+}
+
+// A Go caller names no hash: the service makes one of what is asked for, so
+// that a key belongs to one request.
+func TestATypedRequestWithAKeyIsCarriedOutOnce(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	q := api.Submission{Prompt: "once", Once: api.Once{Key: "0123456789abcdef"}, Webhook: nil}
+	first, err := s.Submit(t.Context(), q)
+	if err != nil || first.Replayed {
+		t.Fatalf("first: %+v, %v", first, err)
+	}
+	again, err := s.Submit(t.Context(), q)
+	if err != nil || !again.Replayed || again.Run != first.Run || again.At != first.At {
+		t.Errorf("again: %+v, %v; first %+v", again, err, first)
+	}
+	q.Prompt = "another"
+	if _, err := s.Submit(t.Context(), q); code(t, err) != api.KeyConflict {
+		t.Errorf("another request with the key: %v", err)
+	}
+	other := responder.WithCaller(t.Context(), "another")
+	if done, err := s.Submit(other, q); err != nil || done.Run == first.Run {
+		t.Errorf("the key of another caller: %+v, %v", done, err)
+	}
+	for i, want := range []bool{false, true} {
+		c, err := s.Cancel(t.Context(), api.Cancel{Run: first.Run, Once: api.Once{Key: "fedcba9876543210"}})
+		if err != nil || c.State != runs.StateCancelled || c.Replayed != want {
+			t.Errorf("cancel %d: %+v, %v", i+1, c, err)
+		}
+	}
+	if _, err := s.Wait(t.Context(), first.Run, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Cancel(t.Context(), api.Cancel{Run: first.Run}); code(t, err) != api.Ended {
+		t.Errorf("a cancel without a key of a run that has ended: %v", err)
+	}
+}
+
+// A caller may choose the id of a run: then the id is the key.
+func TestASubmissionWithTheIDOfARunIsThatRun(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	q := api.Submission{Run: "T-mine", Prompt: "x", Labels: map[string]string{"a": "b"}}
+	for i, want := range []bool{false, true} {
+		done, err := s.Submit(t.Context(), q)
+		if err != nil || done.Run != q.Run || done.Replayed != want {
+			t.Errorf("attempt %d: %+v, %v", i+1, done, err)
+		}
+	}
+}
+
+func TestAListIsWholeInPages(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	var want []string
+	for i := range 7 {
+		run := fmt.Sprintf("T-list-%d", i)
+		if _, err := s.Submit(t.Context(), api.Submission{Run: run, Prompt: "x", Dir: fmt.Sprintf("/d%d", i%2)}); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, run)
+	}
+	if _, err := s.Cancel(t.Context(), api.Cancel{Run: "T-list-3"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Wait(t.Context(), "T-list-3", nil); err != nil {
+		t.Fatal(err)
+	}
+	pages := func(q api.List) (ids []string) {
+		t.Helper()
+		for {
+			page, err := s.List(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range page.Runs {
+				ids = append(ids, v.ID)
+			}
+			if page.Next == "" {
+				if page.Total != len(ids) {
+					t.Errorf("total %d of %d", page.Total, len(ids))
+				}
+				return ids
+			}
+			if len(page.Runs) != q.Limit {
+				t.Errorf("a page of %d has %d and a next one", q.Limit, len(page.Runs))
+			}
+			q.Cursor = page.Next
+		}
+	}
+	slices.Sort(want)
+	for _, q := range []api.List{{Limit: 1}, {Limit: 3}, {Limit: 7}, {}} {
+		got := pages(q)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("limit %d: %v", q.Limit, got)
+		}
+	}
+	if got := pages(api.List{Limit: 2, Order: api.ByChange}); len(got) != 7 || got[0] != "T-list-3" {
+		t.Errorf("by change: %v", got)
+	}
+	if got := pages(api.List{States: []runs.State{runs.StateCancelled}}); !slices.Equal(got, []string{"T-list-3"}) {
+		t.Errorf("cancelled: %v", got)
+	}
+	if got := pages(api.List{Dir: "/d0/", Limit: 2}); len(got) != 4 {
+		t.Errorf("in a directory: %v", got)
+	}
+	page, err := s.List(api.List{Limit: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []api.List{{Limit: 2, Agent: "codex", Cursor: page.Next}, {Cursor: "x"}, {Cursor: page.Next[1:]}} {
+		if _, err := s.List(q); code(t, err) != api.Validation {
+			t.Errorf("a cursor of another list: %v", err)
+		}
+	}
+}
+
+func TestWhatIsAskedOfNoRunIsNotFound(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	ctx := t.Context()
+	for name, ask := range map[string]func() error{
+		"look":   func() error { _, err := s.Look(ctx, "T-none"); return err },
+		"record": func() error { _, err := s.Record(ctx, "T-none"); return err },
+		"wait":   func() error { _, err := s.Wait(ctx, "T-none", nil); return err },
+		"cancel": func() error { _, err := s.Cancel(ctx, api.Cancel{Run: "T-none"}); return err },
+		"result": func() error { _, err := s.Result(ctx, "T-none", api.ResultRequest{}); return err },
+		"events": func() error { _, err := s.Events(ctx, "T-none", 0, 10); return err },
+		"output": func() error { _, err := s.Output(ctx, api.OutputRequest{Run: "T-none", Limit: 10}); return err },
+		"answer": func() error {
+			_, err := s.Answer(ctx, "T-none", runs.Reply{Status: runs.ReplySuccess}, false)
+			return err
+		},
+		"no id": func() error { _, err := s.Look(ctx, "no id!"); return err },
+	} {
+		if got := code(t, ask()); got != api.NotFound {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestARunThatHasNotEndedHasNoResult(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	done, err := s.Submit(t.Context(), api.Submission{Prompt: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Result(t.Context(), done.Run, api.ResultRequest{})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.NotEnded || e.State != runs.StateQueued || e.Run != done.Run || !e.Retryable {
+		t.Errorf("%+v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	v, err := s.Wait(ctx, done.Run, nil)
+	if !errors.As(err, &e) || e.Code != api.Timeout || e.Limit != api.LimitWait || v.ID != done.Run {
+		t.Errorf("a wait that ended first: %+v, %v", v, err)
+	}
+}
+
+// Times of the wire are strings with three digits of a second's fraction, and
+// come back as they were.
+func TestTimesComeBack(t *testing.T) {
+	for _, want := range []api.Time{0, 1, 1_760_000_000_000, 1_760_000_000_123} {
+		b, err := json.Marshal(want)
+		var got api.Time
+		if err == nil {
+			err = json.Unmarshal(b, &got)
+		}
+		if err != nil || got != want {
+			t.Errorf("%d: %s came back as %d (%v)", want, b, got, err)
+		}
+	}
+}

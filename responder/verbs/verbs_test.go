@@ -1,0 +1,87 @@
+package verbs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/verbs"
+)
+
+// ask gives a body to every verb of a service whose table was never read: a
+// request that is right gets as far as that.
+func ask(t *testing.T, body string) map[string]*api.Error {
+	t.Helper()
+	s := responder.New(responder.Config{Patience: time.Nanosecond})
+	answers := map[string]*api.Error{}
+	for _, v := range verbs.All() {
+		said, err := v.Do(context.Background(), s, []byte(body))
+		var e *api.Error
+		if !errors.As(err, &e) {
+			t.Fatalf("%s: answered %v, %v", v.Name, said, err)
+		}
+		answers[v.Name] = e
+	}
+	return answers
+}
+
+func TestRequestsAreReadStrictly(t *testing.T) {
+	for body, want := range map[string]api.Code{
+		``: api.Unavailable, `{}`: api.Unavailable, " {}\n": api.Unavailable,
+		`{"runn":"T-1"}`: api.Validation, `{} {}`: api.Validation, `[]`: api.Validation, `"x"`: api.Validation, `{`: api.Validation,
+		"{\"run\":\"\xff\"}": api.Validation, strings.Repeat(" ", verbs.MaxRequest) + "{}": api.Validation,
+	} {
+		for verb, e := range ask(t, body) {
+			if e.Code != want {
+				t.Errorf("%s of %.20q: %s (%v), want %s", verb, body, e.Code, e, want)
+			}
+		}
+	}
+	if e := ask(t, `{"run":7}`)["status"]; e.Code != api.Validation || e.Field != "run" || e.Message != "must be of type string" {
+		t.Errorf("a run that is a number: %+v", e)
+	}
+}
+
+// FuzzRequests: whatever the body is, the answer is an error of a known code
+// that quotes nothing of it.
+func FuzzRequests(f *testing.F) {
+	for _, s := range []string{`{}`, `{"run":"T-1"}`, `{"prompt":"x","env":{"allow":["A"]}}`, `{"once":{"key":7}}`, `{"secretsecret":1}`, `{"run":["secretsecret"]}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		for verb, e := range ask(t, body) {
+			if e.Code != api.Validation && e.Code != api.Unavailable {
+				t.Errorf("%s: %s", verb, e.Code)
+			}
+			if said := e.Error(); strings.Contains(body, "secretsecret") && strings.Contains(said, "secretsecret") {
+				t.Errorf("%s quotes the request: %s", verb, said)
+			}
+		}
+	})
+}
+
+// Requests and outcomes come back from JSON as they were: a client and a
+// service of one version mean the same.
+func TestRequestsComeBack(t *testing.T) {
+	q := api.Submission{
+		Prompt: "x", Mode: api.Preview, Confirm: true, Labels: map[string]string{"a": "b"}, Once: api.Once{Key: "k"},
+		Webhook: &api.Webhook{URL: "https://example.com", Context: json.RawMessage(`{"a":1}`)},
+	}
+	b, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back api.Submission
+	if err := json.Unmarshal(b, &back); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(back)
+	if err != nil || string(again) != string(b) {
+		t.Errorf("%s came back as %s (%v)", b, again, err)
+	}
+}
