@@ -3,15 +3,11 @@ package bus
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -54,9 +50,7 @@ func (b *Bus) beat(ctx context.Context, v runs.Beat, ttl time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	m := nats.NewMsg(bucket.Subject(b.State(), WorkerKey(v.ID)))
-	m.Data = body
-	_, err = b.js.PublishMsg(ctx, m, jetstream.WithMsgTTL(max(ttl, time.Second).Round(time.Second)), jetstream.WithRetryAttempts(0))
+	_, err = bucket.New(b.js, b.State()).Put(ctx, WorkerKey(v.ID), body, nil, bucket.For(ttl), bucket.Once())
 	return err
 }
 
@@ -64,12 +58,11 @@ func (b *Bus) beat(ctx context.Context, v runs.Beat, ttl time.Duration) error {
 // that are remembered first, until ctx ends; then it returns nil. At is when
 // it was said, by the server's clock.
 func (b *Bus) WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.Time)) error {
-	prefix := bucket.Subject(b.State(), WorkerKey(""))
-	w := reader.Watch{JS: b.js, Stream: bucket.Stream(b.State()), Subject: prefix + "*", Log: b.log}
-	return w.Run(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
+	workers := bucket.Watch{Keys: WorkerKey("*"), Log: b.log}
+	return bucket.New(b.js, b.State()).Watch(ctx, workers, func(e bucket.Entry, _ bool) {
 		var v runs.Beat
-		if json.Unmarshal(m.Data(), &v) == nil && v.ID == strings.TrimPrefix(m.Subject(), prefix) {
-			each(v, meta.Timestamp)
+		if json.Unmarshal(e.Value, &v) == nil && e.Key == WorkerKey(v.ID) {
+			each(v, e.At)
 		}
-	}, func(bool, bool) {})
+	}, nil)
 }

@@ -102,25 +102,20 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 // recordedWholly returns once the normalizer has recorded all that RAW holds
 // of a run that has ended.
 func (b *Bus) recordedWholly(ctx context.Context, run string) error {
-	if removed, err := b.Removed(ctx, run); removed || err != nil {
+	if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
 		return err // an ended one, or one that was forgotten halfway
 	}
-	raw, err := b.js.Stream(ctx, b.Raw())
+	entry, err := last(ctx, b.js, b.Raw(), b.RawSubject("*", run))
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", b.Raw(), err)
-	}
-	last, err := raw.GetLastMsgForSubject(ctx, b.RawSubject("*", run))
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound): // aged out
-		last = &jetstream.RawStreamMsg{}
-	case err != nil:
 		return fmt.Errorf("run %s: %w", run, err)
-	default:
-		if err := b.Reached(ctx, last.Sequence); err != nil {
-			return err
-		}
 	}
-	return b.ended(ctx, run, last.Sequence)
+	if entry == nil { // aged out
+		return b.ended(ctx, run, 0)
+	}
+	if err := b.Reached(ctx, entry.Sequence); err != nil {
+		return err
+	}
+	return b.ended(ctx, run, entry.Sequence)
 }
 
 // ended returns once the record of a run that has ended says so. What the
@@ -142,7 +137,7 @@ func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
 		case !ok && (last == 0 || late): // it has aged out
 			return nil
 		case !ok:
-			if removed, err := b.Removed(ctx, run); removed || err != nil {
+			if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
 				return err
 			}
 		}
@@ -215,20 +210,11 @@ func (b *Bus) notWaiting(ctx context.Context, run string) error {
 
 // mark replaces the record of a run by the mark that it was removed.
 func (b *Bus) mark(ctx context.Context, run string) (had bool, err error) {
-	stream, err := b.js.Stream(ctx, bucket.Stream(b.Runs()))
-	if err != nil {
+	e, err := b.RunEntry(ctx, run)
+	if err != nil || e.Deleted {
 		return false, err
 	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.Runs(), run))
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return false, b.RemoveRun(ctx, run, 0)
-	case err != nil:
-		return false, err
-	case m.Header.Get(headerOperation) != "":
-		return false, nil
-	}
-	return true, b.RemoveRun(ctx, run, m.Sequence)
+	return e.Exists(), b.RemoveRun(ctx, run, e.Revision)
 }
 
 // forgetRequests erases the requests that made the run, or were about it.

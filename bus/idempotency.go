@@ -2,11 +2,9 @@ package bus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus/bucket"
@@ -29,18 +27,8 @@ func (b *Bus) RequestStore() *Requests { return &Requests{b} }
 
 // Get reads an entry and its revision. A key without an entry has revision 0.
 func (r *Requests) Get(ctx context.Context, key string) (value []byte, revision uint64, err error) {
-	stream, err := r.bus.js.Stream(ctx, bucket.Stream(r.bus.Requests()))
-	if err != nil {
-		return nil, 0, fmt.Errorf("bucket %s: %w", r.bus.Requests(), err)
-	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(r.bus.Requests(), key))
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, 0, nil
-	case err != nil:
-		return nil, 0, fmt.Errorf("bucket %s: read: %w", r.bus.Requests(), err)
-	}
-	return m.Data, m.Sequence, nil
+	e, err := get(ctx, r.bus.js, r.bus.Requests(), key)
+	return e.Value, e.Revision, err
 }
 
 // Put stores an entry for so long, in place of the one of a revision, 0 being
@@ -48,15 +36,25 @@ func (r *Requests) Get(ctx context.Context, key string) (value []byte, revision 
 // somebody else wrote meanwhile. Without an answer nobody knows what was
 // stored; read it.
 func (r *Requests) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error) {
-	m := nats.NewMsg(bucket.Subject(r.bus.Requests(), key))
-	m.Data = value
-	ack, err := r.bus.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(revision), jetstream.WithMsgTTL(max(ttl, time.Second).Round(time.Second)))
-	var api *jetstream.APIError
+	own, err := bucket.New(r.bus.js, r.bus.Requests()).Put(ctx, key, value, nil, bucket.If(revision), bucket.For(ttl))
 	switch {
-	case errors.As(err, &api) && api.ErrorCode == wrongLastSequence:
+	case bucket.Moved(err):
 		return 0, false, nil
 	case err != nil:
 		return 0, false, fmt.Errorf("bucket %s: write: %w", r.bus.Requests(), err)
 	}
-	return ack.Sequence, true, nil
+	return own, true, nil
+}
+
+// get reads the entry of a key.
+func get(ctx context.Context, js jetstream.JetStream, name, key string) (bucket.Entry, error) {
+	b := bucket.New(js, name)
+	if err := b.Open(ctx); err != nil {
+		return bucket.Entry{}, err
+	}
+	e, err := b.Get(ctx, key)
+	if err != nil {
+		err = fmt.Errorf("bucket %s: read: %w", name, err)
+	}
+	return e, err
 }

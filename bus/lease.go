@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
@@ -28,7 +27,7 @@ const (
 var errLease = errors.New("the lease was lost")
 
 type lease struct {
-	bus      *Bus
+	state    *bucket.Bucket
 	key      string
 	holder   string
 	revision uint64
@@ -36,23 +35,17 @@ type lease struct {
 
 // takeLease waits until nobody holds the lease of a key, and takes it.
 func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
-	l := &lease{bus: b, key: key, holder: nuid.Next()}
-	stream, err := b.js.Stream(ctx, bucket.Stream(b.State()))
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", b.State(), err)
+	l := &lease{state: bucket.New(b.js, b.State()), key: key, holder: nuid.Next()}
+	if err := l.state.Open(ctx); err != nil {
+		return nil, err
 	}
 	for {
-		m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.State(), key))
-		free := false
-		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound):
-			l.revision, free = 0, true
-		case err != nil:
+		e, err := l.state.Get(ctx, key)
+		if err != nil {
 			return nil, fmt.Errorf("read the lease: %w", err)
-		case len(m.Data) == 0: // given back
-			l.revision, free = m.Sequence, true
 		}
-		if free {
+		if len(e.Value) == 0 { // nobody has it, or it was given back
+			l.revision = e.Revision
 			if err = l.put(ctx, []byte(l.holder)); err == nil {
 				return l, nil
 			}
@@ -117,7 +110,7 @@ func (b *Bus) WithLease(ctx context.Context, key string, f func(context.Context)
 // ClearLease takes the lease from whoever had it: for a server that has just
 // been started, whose holder can only be of the time before.
 func (b *Bus) ClearLease(ctx context.Context) error {
-	if _, err := b.js.Publish(ctx, bucket.Subject(b.State(), NormalizerLease), nil); err != nil {
+	if _, err := bucket.New(b.js, b.State()).Put(ctx, NormalizerLease, nil, nil); err != nil {
 		return fmt.Errorf("clear the lease: %w", err)
 	}
 	return nil
@@ -155,12 +148,10 @@ func (l *lease) drop() {
 func (l *lease) put(ctx context.Context, value []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTTL)
 	defer cancel()
-	m := nats.NewMsg(bucket.Subject(l.bus.State(), l.key))
-	m.Data = value
-	ack, err := l.bus.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(l.revision), jetstream.WithMsgTTL(leaseTTL), jetstream.WithRetryAttempts(0))
+	revision, err := l.state.Put(ctx, l.key, value, nil, bucket.If(l.revision), bucket.For(leaseTTL), bucket.Once())
 	if err != nil {
 		return err
 	}
-	l.revision = ack.Sequence
+	l.revision = revision
 	return nil
 }

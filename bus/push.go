@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -53,37 +52,26 @@ func (b *Bus) PushStore() *Push { return &Push{b} }
 
 // Get reads the value of a run and its revision. Nil and 0: there is none.
 func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint64, err error) {
-	stream, err := p.bus.js.Stream(ctx, bucket.Stream(p.bus.Push()))
-	if err != nil {
-		return nil, 0, fmt.Errorf("bucket %s: %w", p.bus.Push(), err)
+	e, err := get(ctx, p.bus.js, p.bus.Push(), run)
+	if e.Deleted {
+		e.Value = nil
 	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(p.bus.Push(), run))
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, 0, nil
-	case err != nil:
-		return nil, 0, fmt.Errorf("bucket %s: read: %w", p.bus.Push(), err)
-	case m.Header.Get(headerOperation) != "":
-		return nil, m.Sequence, nil
-	}
-	return m.Data, m.Sequence, nil
+	return e.Value, e.Revision, err
 }
 
 // Put stores a value for so long, in place of the one of a revision, 0 being
 // none. Nil removes it. It reports false, and stores nothing, where somebody
 // else wrote meanwhile.
 func (p *Push) Put(ctx context.Context, run string, value []byte, told int, ttl time.Duration, revision uint64) (bool, error) {
-	m := nats.NewMsg(bucket.Subject(p.bus.Push(), run))
-	m.Data = value
+	store := bucket.New(p.bus.js, p.bus.Push())
+	var err error
 	if value == nil {
-		m.Header.Set(headerOperation, "DEL")
+		_, err = store.Delete(ctx, run, bucket.If(revision), bucket.For(ttl))
 	} else {
-		m.Header.Set(headerTold, strconv.Itoa(told))
+		_, err = store.Put(ctx, run, value, nats.Header{headerTold: {strconv.Itoa(told)}}, bucket.If(revision), bucket.For(ttl))
 	}
-	_, err := p.bus.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(revision), jetstream.WithMsgTTL(max(ttl, time.Second).Round(time.Second)))
-	var api *jetstream.APIError
 	switch {
-	case errors.As(err, &api) && api.ErrorCode == wrongLastSequence:
+	case bucket.Moved(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("bucket %s: write: %w", p.bus.Push(), err)
@@ -95,15 +83,14 @@ func (p *Push) Put(ctx context.Context, run string, value []byte, told int, ttl 
 // ctx ends; then it returns nil. A run whose value was removed has told -1; of
 // one whose time is over nothing is said. It reads no value.
 func (p *Push) Watch(ctx context.Context, each func(run string, told int)) error {
-	prefix := bucket.Subject(p.bus.Push(), "")
-	w := reader.Watch{JS: p.bus.js, Stream: bucket.Stream(p.bus.Push()), Subject: prefix + ">", HeadersOnly: true, Log: p.bus.log}
-	return w.Run(ctx, func(m jetstream.Msg, _ *jetstream.MsgMetadata) {
-		told, err := strconv.Atoi(m.Headers().Get(headerTold))
-		if err != nil || m.Headers().Get(headerOperation) != "" {
+	all := bucket.Watch{Keys: ">", HeadersOnly: true, Log: p.bus.log}
+	return bucket.New(p.bus.js, p.bus.Push()).Watch(ctx, all, func(e bucket.Entry, _ bool) {
+		told, err := strconv.Atoi(e.Header.Get(headerTold))
+		if err != nil || e.Deleted {
 			told = -1
 		}
-		each(strings.TrimPrefix(m.Subject(), prefix), told)
-	}, func(bool, bool) {})
+		each(e.Key, told)
+	}, nil)
 }
 
 // Lead calls f while no other process does, with a context that ends when that

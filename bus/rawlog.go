@@ -3,7 +3,6 @@ package bus
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
@@ -133,66 +131,6 @@ func (b *Bus) AppendIf(ctx context.Context, agent, run string, known runs.Mark, 
 			return l.Mark(), err
 		}
 	}
-}
-
-// remembered is what a log held that has aged out, as far as the run's record
-// tells; nothing where there is none. Of a removed one it is the end.
-func (b *Bus) remembered(ctx context.Context, run string) (runs.Mark, error) {
-	stream, err := b.js.Stream(ctx, bucket.Stream(b.Runs()))
-	if err != nil {
-		return runs.Mark{}, err
-	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.Runs(), run))
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return runs.Mark{}, nil
-	case err != nil:
-		return runs.Mark{}, err
-	case m.Header.Get(headerOperation) != "":
-		return runs.Mark{Seq: 1, Started: true, Exited: true}, nil
-	}
-	row, err := runs.ParseRow(m.Header.Get(HeaderRow))
-	if err != nil {
-		return runs.Mark{}, fmt.Errorf("%w: the row of run %s cannot be read", ErrUnfit, run)
-	}
-	return row.Mark(), nil
-}
-
-// Peek is what the raw log says of a run that has no record yet: whether it
-// waits, or somebody has it. The error is [runs.ErrNoRun] where RAW has none.
-func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
-	stream, err := b.js.Stream(ctx, b.Raw())
-	if err != nil {
-		return runs.Row{}, fmt.Errorf("stream %s: %w", b.Raw(), err)
-	}
-	m, err := stream.GetLastMsgForSubject(ctx, b.RawSubject("*", run))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return runs.Row{}, runs.ErrNoRun
-	}
-	if err != nil {
-		return runs.Row{}, fmt.Errorf("run %s: %w", run, err)
-	}
-	agent, _, ok := b.ParseRaw(m.Subject)
-	e, readable := DecodeEntry(m.Header, m.Data)
-	if !ok {
-		return runs.Row{}, runs.ErrNoRun
-	}
-	if removed, err := b.Removed(ctx, run); removed || err != nil {
-		return runs.Row{}, errors.Join(err, runs.ErrNoRun)
-	}
-	row := runs.Row{ID: run, Agent: agent, State: runs.StateWorking, StartedAt: max(e.Time, 1), Seq: m.Sequence}
-	var start runs.Start
-	if readable && e.Kind == runs.Queued && json.Unmarshal(e.Body, &start) == nil {
-		row.State, row.QueuedAt, row.StartedAt = runs.StateQueued, e.Time, 0
-		row.Source, row.Queue, row.Work, row.Dir = start.Source, start.Queue, start.Work, start.Dir
-		if len(start.Thread) <= runs.MaxThread {
-			row.Thread = start.Thread
-		}
-		if runs.CheckGovernance(start.Governance) == nil {
-			row.Governance = start.Governance
-		}
-	}
-	return row, nil
 }
 
 var errAgain = errors.New("try again at once")

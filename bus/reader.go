@@ -3,7 +3,6 @@ package bus
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,10 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/runs"
 )
 
 // Stored is one message of EVENTS.
@@ -103,68 +100,4 @@ func (b *Bus) ReadEvents(subject string, from uint64) *reader.Direct {
 // behind reports whether a message comes behind another one in RAW.
 func behind(p, other normalizer.Pos) bool {
 	return cmp.Or(cmp.Compare(p.Raw, other.Raw), cmp.Compare(p.Line, other.Line), cmp.Compare(p.Part, other.Part)) > 0
-}
-
-// Record is the record of a run as stored, and whether there is one. It needs
-// a login to the inside account.
-func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error) {
-	stream, err := b.js.Stream(ctx, bucket.Stream(b.Runs()))
-	if err != nil {
-		return nil, false, fmt.Errorf("bucket %s: %w", b.Runs(), err)
-	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.Runs(), run))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("run %s: read its record: %w", run, err)
-	}
-	if m.Header.Get(headerOperation) != "" {
-		return nil, false, nil
-	}
-	var v struct {
-		Record *runs.Record `json:"record"` // and more, for the normalizer
-	}
-	if err := json.Unmarshal(m.Data, &v); err != nil || v.Record == nil {
-		return nil, false, fmt.Errorf("%w: the record of run %s is not of the known form", ErrUnfit, run)
-	}
-	return v.Record, true, nil
-}
-
-// Known reports whether anything is known of a run: a raw log, a record, or events.
-func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
-	for _, at := range []struct {
-		js      jetstream.JetStream
-		stream  string
-		subject string
-	}{
-		{b.js, b.Raw(), b.RawSubject("*", run)},
-		{b.js, bucket.Stream(b.Runs()), bucket.Subject(b.Runs(), run)},
-		{b.jsPub, b.Names.Events(), b.EventSubject("*", run, "*")},
-	} {
-		stream, err := at.js.Stream(ctx, at.stream)
-		if err != nil {
-			return false, fmt.Errorf("stream %s: %w", at.stream, err)
-		}
-		switch _, err = stream.GetLastMsgForSubject(ctx, at.subject); {
-		case err == nil:
-			return true, nil
-		case !errors.Is(err, jetstream.ErrMsgNotFound):
-			return false, fmt.Errorf("run %s: %w", run, err)
-		}
-	}
-	return false, nil
-}
-
-// Removed reports whether the record of a run was removed, once it had ended.
-func (b *Bus) Removed(ctx context.Context, run string) (bool, error) {
-	stream, err := b.js.Stream(ctx, bucket.Stream(b.Runs()))
-	if err != nil {
-		return false, err
-	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.Runs(), run))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	return err == nil && m.Header.Get(headerOperation) != "", err
 }

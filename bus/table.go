@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -21,15 +17,14 @@ import (
 // again what was told; where the run table was made anew it says so first. One that
 // does not exist yet is waited for, and each is called with the reason.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
-	prefix := bucket.Subject(b.Runs(), "")
 	b.await(ctx, b.js, bucket.Stream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
-	w := reader.Watch{JS: b.js, Stream: bucket.Stream(b.Runs()), Subject: prefix + ">", HeadersOnly: true, Log: b.log}
-	return w.Run(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
-		c := runs.Change{Revision: meta.Sequence.Stream, Last: meta.NumPending == 0}
+	all := bucket.Watch{Keys: ">", HeadersOnly: true, Log: b.log}
+	return bucket.New(b.js, b.Runs()).Watch(ctx, all, func(e bucket.Entry, last bool) {
+		c := runs.Change{Revision: e.Revision, Last: last}
 		var err error
-		if m.Headers().Get(headerOperation) != "" {
-			c.Row.ID, c.Removed = m.Subject()[len(prefix):], true
-		} else if c.Row, err = b.row(ctx, m, m.Subject()[len(prefix):]); err != nil {
+		if e.Deleted {
+			c.Row.ID, c.Removed = e.Key, true
+		} else if c.Row, err = b.row(ctx, e); err != nil {
 			b.log.Warn("a run record without a row", zap.Uint64("sequence", c.Revision))
 			c = runs.Change{Revision: c.Revision, Last: c.Last}
 		}
@@ -39,19 +34,16 @@ func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 
 // row is the row of a run record. One of the first builds has none beside it:
 // then it is made from the record.
-func (b *Bus) row(ctx context.Context, m jetstream.Msg, run string) (runs.Row, error) {
-	if text := m.Headers().Get(HeaderRow); text != "" {
+func (b *Bus) row(ctx context.Context, e bucket.Entry) (runs.Row, error) {
+	if text := e.Header.Get(HeaderRow); text != "" {
 		return runs.ParseRow(text)
 	}
-	record, ok, err := b.Record(ctx, run)
+	record, ok, err := b.Record(ctx, e.Key)
 	if err != nil || !ok {
 		return runs.Row{}, errors.Join(err, runs.ErrNoRun)
 	}
 	return record.Row(), nil
 }
-
-// headerOperation marks a key of a bucket that was removed.
-const headerOperation = "KV-Operation"
 
 // FirstRun is the first sequence that RUNS still holds: records before it
 // have aged out.
@@ -66,12 +58,8 @@ func (b *Bus) FirstRun(ctx context.Context) (uint64, error) {
 // RemoveRun removes the record of a run that has ended, if it is still that
 // of the given revision; else the error is [runs.ErrMoved]. Its events stay.
 func (b *Bus) RemoveRun(ctx context.Context, run string, revision uint64) error {
-	m := nats.NewMsg(bucket.Subject(b.Runs(), run))
-	m.Header.Set(headerOperation, "DEL")
-	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
-	_, err := b.js.PublishMsg(ctx, m)
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == wrongLastSequence {
+	_, err := bucket.New(b.js, b.Runs()).Delete(ctx, run, bucket.If(revision))
+	if bucket.Moved(err) {
 		err = runs.ErrMoved
 	}
 	if err != nil {

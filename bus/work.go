@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -75,24 +76,15 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 // waiting is the place of a task that is in the queue already. The error is
 // [runs.ErrKnownRun] where it is another one.
 func (b *Bus) waiting(ctx context.Context, subject string, body []byte) (uint64, error) {
-	stream, err := b.js.Stream(ctx, b.Work())
-	if err != nil {
-		return 0, err
-	}
-	m, err := stream.GetLastMsgForSubject(ctx, subject)
+	m, err := last(ctx, b.js, b.Work(), subject)
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return 0, runs.ErrKnownRun // a worker has taken it just now
 	case err != nil:
 		return 0, err
-	case !bytes.Equal(m.Data, body):
+	case m == nil, !bytes.Equal(m.Data, body): // a worker has taken it just now, or it is another one
 		return 0, runs.ErrKnownRun
 	}
 	return m.Sequence, nil
 }
-
-// wrongLastSequence is the server's code for a fence that refuses.
-const wrongLastSequence = 10071
 
 // refused says what it means that WORK did not take a message.
 func refused(err error) error {
@@ -100,7 +92,7 @@ func refused(err error) error {
 	switch {
 	case !errors.As(err, &api):
 		return err
-	case api.ErrorCode == wrongLastSequence, strings.HasPrefix(api.Description, "maximum messages per subject"):
+	case bucket.Moved(err), strings.HasPrefix(api.Description, "maximum messages per subject"):
 		return runs.ErrKnownRun
 	case strings.HasPrefix(api.Description, "maximum "): // messages or bytes
 		return runs.ErrQueueFull
@@ -123,15 +115,8 @@ func (b *Bus) Unqueue(ctx context.Context, queue, run string) error {
 // Queued reports whether a task waits in a queue, or is with a worker that
 // has not begun it.
 func (b *Bus) Queued(ctx context.Context, queue, run string) (bool, error) {
-	stream, err := b.js.Stream(ctx, b.Work())
-	if err != nil {
-		return false, fmt.Errorf("stream %s: %w", b.Work(), err)
-	}
-	_, err = stream.GetLastMsgForSubject(ctx, b.WorkSubject(queue, run))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	return err == nil, err
+	m, err := last(ctx, b.js, b.Work(), b.WorkSubject(queue, run))
+	return m != nil, err
 }
 
 // ackWait is how long a worker may take from getting a task to its start

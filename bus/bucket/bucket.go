@@ -107,22 +107,43 @@ func Once() jetstream.PublishOpt { return jetstream.WithRetryAttempts(0) }
 // than [If] says.
 func Moved(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
+	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) // that of replicated streams
 }
 
 // Put stores a value, and returns its revision. Without an answer nobody knows
 // what was stored.
-func (b *Bucket) Put(ctx context.Context, key string, value []byte, header nats.Header, options ...jetstream.PublishOpt) (uint64, error) {
+func (b *Bucket) Put(
+	ctx context.Context,
+	key string,
+	value []byte,
+	header nats.Header,
+	options ...jetstream.PublishOpt,
+) (uint64, error) {
+	ack, err := b.js.PublishMsg(ctx, b.message(key, value, header), options...)
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+// PutAsync is Put that does not wait: the answer comes to the future.
+func (b *Bucket) PutAsync(
+	key string,
+	value []byte,
+	header nats.Header,
+	options ...jetstream.PublishOpt,
+) (jetstream.PubAckFuture, error) {
+	return b.js.PublishMsgAsync(b.message(key, value, header), options...)
+}
+
+func (b *Bucket) message(key string, value []byte, header nats.Header) *nats.Msg {
 	m := nats.NewMsg(Subject(b.name, key))
 	m.Data = value
 	for name, values := range header {
 		m.Header[name] = values
 	}
-	ack, err := b.js.PublishMsg(ctx, m, options...)
-	if err != nil {
-		return 0, err
-	}
-	return ack.Sequence, nil
+	return m
 }
 
 // Delete marks a key as deleted, and returns the revision of that.
@@ -142,14 +163,28 @@ type Watch struct {
 // Last says that no more are known. Where the stream or the consumer was lost it
 // begins again; begin, unless it is nil, is told before whether the bucket was made
 // anew, or lost its end, and whether it is empty.
-func (b *Bucket) Watch(ctx context.Context, w Watch, each func(e Entry, last bool), begin func(anew, empty bool)) error {
+func (b *Bucket) Watch(
+	ctx context.Context,
+	w Watch,
+	each func(e Entry, last bool),
+	begin func(anew, empty bool),
+) error {
 	if begin == nil {
 		begin = func(bool, bool) {}
 	}
 	prefix := Subject(b.name, "")
-	follow := reader.Watch{JS: b.js, Stream: Stream(b.name), Subject: prefix + w.Keys, HeadersOnly: w.HeadersOnly, Log: w.Log}
+	follow := reader.Watch{
+		JS:          b.js,
+		Stream:      Stream(b.name),
+		Subject:     prefix + w.Keys,
+		HeadersOnly: w.HeadersOnly,
+		Log:         w.Log,
+	}
 	return follow.Run(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		key := strings.TrimPrefix(m.Subject(), prefix)
-		each(Entry{key, m.Data(), m.Headers(), meta.Sequence.Stream, meta.Timestamp, deleted(m.Headers())}, meta.NumPending == 0)
+		each(
+			Entry{key, m.Data(), m.Headers(), meta.Sequence.Stream, meta.Timestamp, deleted(m.Headers())},
+			meta.NumPending == 0,
+		)
 	}, begin)
 }

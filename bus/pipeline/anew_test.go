@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
@@ -154,7 +155,7 @@ func TestASubmissionUnderARemovedIDIsRefusedOrRecorded(t *testing.T) {
 	}
 	bustest.Recorded(t, b, "T-1")
 	bustest.Until(t, "the record cannot be removed", func() bool {
-		_, revision, err := (&session{Normalizer: newNormalizer(b), buckets: map[string]jetstream.Stream{}}).loadRecord(t.Context(), "T-1")
+		_, revision, err := (&session{Normalizer: newNormalizer(b), buckets: map[string]*bucket.Bucket{}}).loadRecord(t.Context(), "T-1")
 		return err == nil && r.RemoveRun(t.Context(), "T-1", revision) == nil
 	})
 	raw, err := b.JetStream().Stream(t.Context(), b.Raw())

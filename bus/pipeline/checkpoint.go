@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -44,11 +43,11 @@ func (s *session) saveCheckpoint(ctx context.Context, c bus.Checkpoint) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
-	ack, err := s.Bus.JetStream().Publish(ctx, bucket.Subject(s.Out.State(), bus.CheckpointKey), b, jetstream.WithExpectLastSequencePerSubject(s.lastRev))
+	revision, err := bucket.New(s.Bus.JetStream(), s.Out.State()).Put(ctx, bus.CheckpointKey, b, nil, bucket.If(s.lastRev))
 	if err != nil {
 		return fmt.Errorf("save the checkpoint: %w", err)
 	}
-	s.lastRev, s.last = ack.Sequence, c
+	s.lastRev, s.last = revision, c
 	return nil
 }
 
@@ -72,36 +71,24 @@ func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, e
 func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision uint64, rowless bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)
 	defer cancel()
-	stream, err := s.bucket(ctx, of)
-	if err != nil {
+	b := s.buckets[of]
+	if b == nil {
+		b = bucket.New(s.Bus.JetStream(), of)
+		s.buckets[of] = b
+	}
+	if err := b.Open(ctx); err != nil {
 		return 0, false, err
 	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(of, key))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, false, nil
-	}
-	if err != nil {
+	e, err := b.Get(ctx, key)
+	switch {
+	case err != nil:
 		return 0, false, fmt.Errorf("read %s of %s: %w", key, of, err)
-	}
-	if len(m.Data) == 0 { // a delete marker
-		return m.Sequence, false, nil
-	}
-	if err := json.Unmarshal(m.Data, v); err != nil {
+	case len(e.Value) == 0: // nothing, or a delete marker
+		return e.Revision, false, nil
+	case json.Unmarshal(e.Value, v) != nil:
 		return 0, false, fmt.Errorf("%w: %s of %s is not of the known form", bus.ErrUnfit, key, of)
 	}
-	return m.Sequence, m.Header.Get(bus.HeaderRow) == "", nil
-}
-
-func (s *session) bucket(ctx context.Context, name string) (jetstream.Stream, error) {
-	if stream, ok := s.buckets[name]; ok {
-		return stream, nil
-	}
-	stream, err := s.Bus.JetStream().Stream(ctx, bucket.Stream(name))
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", name, err)
-	}
-	s.buckets[name] = stream
-	return stream, nil
+	return e.Revision, e.Header.Get(bus.HeaderRow) == "", nil
 }
 
 // lowest is the last sequence of RAW that need not be read again: an
@@ -145,7 +132,7 @@ func (s *session) beginCut(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}
-		values = append(values, keyed{bucket.Subject(s.Out.Runs(), r.Record.ID), v, r.Record.Row().Text(), &r.revision})
+		values = append(values, keyed{s.Out.Runs(), r.Record.ID, v, r.Record.Row().Text(), &r.revision})
 		s.cutRun = append(s.cutRun, r)
 		r.dirty = false
 	}
@@ -166,10 +153,24 @@ func (s *session) beginCut(ctx context.Context) error {
 
 // keyed is a value on its way into a bucket.
 type keyed struct {
-	subject  string
+	of, key  string // bucket and key
 	value    []byte
 	row      string  // of a run record
 	revision *uint64 // that it must follow; then its own
+}
+
+func (k keyed) subject() string { return bucket.Subject(k.of, k.key) }
+
+func (k keyed) put(js jetstream.JetStream) (jetstream.PubAckFuture, error) {
+	var header nats.Header
+	if k.row != "" {
+		header = nats.Header{bus.HeaderRow: {k.row}}
+	}
+	var follows []jetstream.PublishOpt
+	if k.revision != nil {
+		follows = append(follows, bucket.If(*k.revision))
+	}
+	return bucket.New(js, k.of).PutAsync(k.key, k.value, header, follows...)
 }
 
 // storeCut stores a cut: that it has begun, what changed, that it is done.
@@ -213,16 +214,16 @@ func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error 
 		select {
 		case ack := <-futures[i].Ok():
 			if ack.Sequence <= had {
-				return fmt.Errorf("%s: %w", values[i].subject, errLostEnd)
+				return fmt.Errorf("%s: %w", values[i].subject(), errLostEnd)
 			}
 			if values[i].revision != nil {
 				*values[i].revision = ack.Sequence
 			}
 			return nil
 		case err := <-futures[i].Err():
-			return fmt.Errorf("store %s: %w", values[i].subject, err)
+			return fmt.Errorf("store %s: %w", values[i].subject(), err)
 		case <-time.After(ackTimeout):
-			return fmt.Errorf("store %s: no acknowledgement", values[i].subject)
+			return fmt.Errorf("store %s: no acknowledgement", values[i].subject())
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -240,17 +241,9 @@ func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error 
 	sent := 0
 	for ; sent < len(values) && failed == nil; sent++ {
 		v := values[sent]
-		m := nats.NewMsg(v.subject)
-		m.Data = v.value
-		if v.revision != nil {
-			m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(*v.revision, 10))
-		}
-		if v.row != "" {
-			m.Header.Set(bus.HeaderRow, v.row)
-		}
-		f, err := s.Bus.JetStream().PublishMsgAsync(m)
+		f, err := v.put(s.Bus.JetStream())
 		if err != nil {
-			failed = fmt.Errorf("store %s: %w", v.subject, err)
+			failed = fmt.Errorf("store %s: %w", v.subject(), err)
 			break
 		}
 		futures[sent] = f

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
@@ -121,7 +122,7 @@ type session struct {
 	runs    map[string]*run // those that are open, and those not yet recorded
 	ended   recent          // runs that are known to have ended
 	threads map[string]threadUsage
-	buckets map[string]jetstream.Stream // by name, once they were asked for
+	buckets map[string]*bucket.Bucket // by name, once they were asked for
 
 	streams identity
 	anew    uint64         // RAW was made anew when EVENTS had this many
@@ -157,7 +158,7 @@ type run struct {
 
 // open finds out where to go on.
 func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error) {
-	s := &session{Normalizer: n, log: log, out: n.Bus.Under(n.Out), runs: map[string]*run{}, threads: map[string]threadUsage{}, buckets: map[string]jetstream.Stream{}}
+	s := &session{Normalizer: n, log: log, out: n.Bus.Under(n.Out), runs: map[string]*run{}, threads: map[string]threadUsage{}, buckets: map[string]*bucket.Bucket{}}
 	if err := s.locate(ctx); err != nil {
 		return nil, err
 	}

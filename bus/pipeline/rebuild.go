@@ -102,7 +102,7 @@ func compareRun(ctx context.Context, b, made *bus.Bus, run string, firstRaw uint
 		return err
 	}
 	if !ok {
-		if removed, err := b.Removed(ctx, run); removed || err != nil {
+		if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
 			return err
 		}
 		differ("has no record")
@@ -137,7 +137,7 @@ func recordUpTo(ctx context.Context, b *bus.Bus, run string, seq uint64, late ti
 		if err != nil || ok && record.Seq >= seq || time.Now().After(late) {
 			return record, ok, err
 		}
-		if removed, err := b.Removed(ctx, run); removed || err != nil {
+		if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
 			return nil, false, err
 		}
 		select {
@@ -151,17 +151,13 @@ func recordUpTo(ctx context.Context, b *bus.Bus, run string, seq uint64, late ti
 // older reports whether one of the first builds made the beginning of a run's
 // record.
 func older(ctx context.Context, b *bus.Bus, run string) (bool, error) {
-	stream, err := b.JetStream().Stream(ctx, bucket.Stream(b.Runs()))
-	if err != nil {
-		return false, err
-	}
-	m, err := stream.GetLastMsgForSubject(ctx, bucket.Subject(b.Runs(), run))
+	e, err := b.RunEntry(ctx, run)
 	if err != nil {
 		return false, err
 	}
 	var v stored
-	err = json.Unmarshal(m.Data, &v)
-	return v.Older || m.Header.Get(bus.HeaderRow) == "", err
+	err = json.Unmarshal(e.Value, &v)
+	return v.Older || e.Header.Get(bus.HeaderRow) == "", err
 }
 
 // comparable is a record without what depends on runs that RAW may no longer hold.

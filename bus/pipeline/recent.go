@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 
-	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -100,7 +99,7 @@ func (s *session) usages() ([]keyed, error) {
 		if err != nil {
 			return nil, err
 		}
-		changed = append(changed, keyed{subject: bucket.Subject(s.Out.Threads(), threadKey(id)), value: b})
+		changed = append(changed, keyed{of: s.Out.Threads(), key: threadKey(id), value: b})
 		u.dirty = false
 		s.threads[id] = u
 	}

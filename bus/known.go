@@ -1,0 +1,133 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/runs"
+)
+
+// RunEntry is what RUNS has under a run: its record, the mark that it was
+// removed, or nothing.
+func (b *Bus) RunEntry(ctx context.Context, run string) (bucket.Entry, error) {
+	records := bucket.New(b.js, b.Runs())
+	if err := records.Open(ctx); err != nil {
+		return bucket.Entry{}, err
+	}
+	e, err := records.Get(ctx, run)
+	if err != nil {
+		return bucket.Entry{}, fmt.Errorf("run %s: read its record: %w", run, err)
+	}
+	return e, nil
+}
+
+// Record is the record of a run as stored, and whether there is one. It needs
+// a login to the inside account.
+func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error) {
+	e, err := b.RunEntry(ctx, run)
+	if err != nil || !e.Exists() {
+		return nil, false, err
+	}
+	record, err := decodeRecord(e)
+	return record, err == nil, err
+}
+
+func decodeRecord(e bucket.Entry) (*runs.Record, error) {
+	var v struct {
+		Record *runs.Record `json:"record"` // and more, for the normalizer
+	}
+	if err := json.Unmarshal(e.Value, &v); err != nil || v.Record == nil {
+		return nil, fmt.Errorf("%w: the record of run %s is not of the known form", ErrUnfit, e.Key)
+	}
+	return v.Record, nil
+}
+
+// remembered is what a log held that has aged out, as far as the run's record
+// tells; nothing where there is none. Of a removed one it is the end.
+func (b *Bus) remembered(ctx context.Context, run string) (runs.Mark, error) {
+	e, err := b.RunEntry(ctx, run)
+	switch {
+	case err != nil, e.Revision == 0:
+		return runs.Mark{}, err
+	case e.Deleted:
+		return runs.Mark{Seq: 1, Started: true, Exited: true}, nil
+	}
+	row, err := runs.ParseRow(e.Header.Get(HeaderRow))
+	if err != nil {
+		return runs.Mark{}, fmt.Errorf("%w: the row of run %s cannot be read", ErrUnfit, run)
+	}
+	return row.Mark(), nil
+}
+
+// Known reports whether anything is known of a run: a raw log, a record, or events.
+func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
+	for _, at := range []struct {
+		js      jetstream.JetStream
+		stream  string
+		subject string
+	}{
+		{b.js, b.Raw(), b.RawSubject("*", run)},
+		{b.js, bucket.Stream(b.Runs()), bucket.Subject(b.Runs(), run)},
+		{b.jsPub, b.Names.Events(), b.EventSubject("*", run, "*")},
+	} {
+		m, err := last(ctx, at.js, at.stream, at.subject)
+		if err != nil {
+			return false, fmt.Errorf("run %s: %w", run, err)
+		}
+		if m != nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// last is the last message of a subject of a stream, nil where there is none.
+func last(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", stream, err)
+	}
+	m, err := s.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	return m, err
+}
+
+// Peek is what the raw log says of a run that has no record yet: whether it
+// waits, or somebody has it. The error is [runs.ErrNoRun] where RAW has none.
+func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
+	m, err := last(ctx, b.js, b.Raw(), b.RawSubject("*", run))
+	if err != nil {
+		return runs.Row{}, fmt.Errorf("run %s: %w", run, err)
+	}
+	if m == nil {
+		return runs.Row{}, runs.ErrNoRun
+	}
+	agent, _, ok := b.ParseRaw(m.Subject)
+	e, readable := DecodeEntry(m.Header, m.Data)
+	if !ok {
+		return runs.Row{}, runs.ErrNoRun
+	}
+	if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
+		return runs.Row{}, errors.Join(err, runs.ErrNoRun)
+	}
+	row := runs.Row{ID: run, Agent: agent, State: runs.StateWorking, StartedAt: max(e.Time, 1), Seq: m.Sequence}
+	var start runs.Start
+	if readable && e.Kind == runs.Queued && json.Unmarshal(e.Body, &start) == nil {
+		row.State, row.QueuedAt, row.StartedAt = runs.StateQueued, e.Time, 0
+		row.Source, row.Queue, row.Work, row.Dir = start.Source, start.Queue, start.Work, start.Dir
+		if len(start.Thread) <= runs.MaxThread {
+			row.Thread = start.Thread
+		}
+		if runs.CheckGovernance(start.Governance) == nil {
+			row.Governance = start.Governance
+		}
+	}
+	return row, nil
+}
