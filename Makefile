@@ -17,7 +17,7 @@ GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 # npm writes this file last, so it is there once an installation is whole.
-AGENTS = test/agents/node_modules/.package-lock.json
+AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
 .PHONY: build test lint golangci vuln bench fuzz flaky soak agents agents-if-npm docker clean help
@@ -62,10 +62,10 @@ soak: ## kill and break things ROUNDS times in each siege of test/chaos, about 3
 	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
 	$(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
-agents: $(AGENTS) ## install the pinned agent command lines into test/agents
+agents: $(AGENTS) ## install the pinned agent command lines into test/lab/agents
 
-$(AGENTS): test/agents/package.json test/agents/package-lock.json
-	cd test/agents && npm ci
+$(AGENTS): test/lab/agents/package.json test/lab/agents/package-lock.json
+	cd test/lab/agents && npm ci
 	@touch $@
 
 # Tests that need an agent skip without one, unless TEST_REQUIRE_AGENTS=1.
@@ -79,7 +79,7 @@ docker: ## build the container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 clean: ## remove what was built and installed
-	rm -rf $(BIN) test/agents/node_modules test/mcp/node_modules test/adcp/node_modules test/a2a/node_modules
+	rm -rf $(BIN) test/lab/agents/node_modules test/clients/*/node_modules
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile

@@ -14,7 +14,7 @@ import (
 
 	"github.com/linesman/linesman/responder/delegator"
 	"github.com/linesman/linesman/runs"
-	standin "github.com/linesman/linesman/test/cloud"
+	standin "github.com/linesman/linesman/test/lab/cloud"
 )
 
 var update = flag.Bool("update", false, "write the golden answers anew")
