@@ -20,10 +20,19 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build test lint golangci vuln bench fuzz flaky soak agents agents-if-npm docker clean help
+.PHONY: build check test lint golangci vuln bench fuzz flaky soak agents agents-if-npm docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
+
+# Each test that `go test -short` leaves out says why under -v. Tests wait more
+# than they work, so two packages are tested for each processor, and those that
+# wait longest begin first.
+check: ## check format, vet and lint, and run the quick tests: about a minute, or less where results are kept
+	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(MAKE) --no-print-directory golangci
+	$(GO) test -short -vet=off -parallel 4 -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./worker/... ./bus/... ./cmd/... ./...
 
 # A program with the race detector sleeps for a second as it ends, and vet is
 # part of lint. Packages wait more than they work, so one more than there are

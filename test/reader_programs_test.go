@@ -18,6 +18,13 @@ import (
 // for one at a time.
 const silence = 65 * time.Second
 
+func skipSilence(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("the programs have to bear a silence of %v", silence)
+	}
+}
+
 // programs are those of a language on the page, in their order.
 func programs(t *testing.T, language string) (all []string) {
 	t.Helper()
@@ -34,9 +41,6 @@ func programs(t *testing.T, language string) (all []string) {
 // the run that is there, and, after a silence, that of one that comes.
 func readsThroughASilence(t *testing.T, i *instance, there string, program *exec.Cmd) {
 	t.Helper()
-	if testing.Short() {
-		t.Skipf("the program has to bear a silence of %v", silence)
-	}
 	p := fixture.Start(t, program)
 	p.Await(p.Stdout, " codex "+there+" completion ")
 	if fixture.Poll(silence, p.Over) {
@@ -51,6 +55,7 @@ func readsThroughASilence(t *testing.T, i *instance, there string, program *exec
 // Both programs of the page, as they are there, with the oldest and the newest
 // client that it names.
 func TestPythonReaderOfThePageOutlivesASilence(t *testing.T) {
+	skipSilence(t)
 	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -106,6 +111,7 @@ func natsPy(t *testing.T, python, version string) string {
 // The program of the page, as it is there, with the oldest and the newest
 // client that the page names.
 func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
+	skipSilence(t)
 	t.Parallel()
 	page := programs(t, "typescript")
 	if len(page) != 1 {

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := fixture.Main(m, "", func(dir string) error {
+	code := fixture.Main(m, "each right of each user is tried on four servers", func(dir string) error {
 		bin = dir
 		return nil
 	})
