@@ -18,7 +18,7 @@ import (
 var program string // the linesman under test
 
 func TestMain(m *testing.M) {
-	os.Exit(fixture.Main(m, "the storyboard runner takes ten seconds", func(dir string) error {
+	os.Exit(fixture.Main(m, "the storyboard runner comes from npm", func(dir string) error {
 		program = filepath.Join(dir, "linesman")
 		return fixture.Build(dir, "./cmd/linesman")
 	}))

@@ -25,7 +25,7 @@ import (
 var linesman string // the program under test
 
 func TestMain(m *testing.M) {
-	os.Exit(fixture.Main(m, "bridges and servers are killed again and again", func(dir string) error {
+	os.Exit(fixture.Main(m, "bridges and servers are killed again and again, which takes ten seconds", func(dir string) error {
 		linesman = filepath.Join(dir, "linesman")
 		return fixture.Build(dir, "./cmd/linesman")
 	}))
