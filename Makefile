@@ -17,13 +17,22 @@ GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 # npm writes this file last, so it is there once an installation is whole.
-AGENTS = test/agents/node_modules/.package-lock.json
+AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build test lint golangci vuln bench fuzz flaky soak agents agents-if-npm docker clean help
+.PHONY: build check test lint golangci vuln bench fuzz flaky soak agents agents-if-npm docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
+
+# Each test that `go test -short` leaves out says why under -v. Tests wait more
+# than they work, so two packages are tested for each processor, and those that
+# wait longest begin first.
+check: ## check format, vet and lint, and run the quick tests: about a minute, or less where results are kept
+	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(MAKE) --no-print-directory golangci
+	$(GO) test -short -vet=off -parallel 4 -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./worker/... ./bus/... ./cmd/... ./...
 
 # A program with the race detector sleeps for a second at its exit; GORACE turns that off. Vet is part of lint.
 # Packages mostly wait, so one more than the number of processors is tested at a time, the slowest ones first.
@@ -61,10 +70,10 @@ soak: ## inject ROUNDS faults in each test of test/chaos, about 3 s each, then 2
 	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
 	$(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
-agents: $(AGENTS) ## install the pinned agent command lines into test/agents
+agents: $(AGENTS) ## install the pinned agent command lines into test/lab/agents
 
-$(AGENTS): test/agents/package.json test/agents/package-lock.json
-	cd test/agents && npm ci
+$(AGENTS): test/lab/agents/package.json test/lab/agents/package-lock.json
+	cd test/lab/agents && npm ci
 	@touch $@
 
 # Tests that need an agent are skipped without it, unless TEST_REQUIRE_AGENTS=1.
@@ -78,7 +87,7 @@ docker: ## build the container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 clean: ## remove what was built and installed
-	rm -rf $(BIN) test/agents/node_modules test/mcp/node_modules test/adcp/node_modules test/a2a/node_modules
+	rm -rf $(BIN) test/lab/agents/node_modules test/clients/*/node_modules
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/bounds"
-	"github.com/linesman/linesman/test/vectors"
+	"github.com/linesman/linesman/test/corpus/vectors"
 )
 
 func TestVectors(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/vectors"
+	"github.com/linesman/linesman/test/corpus/vectors"
 )
 
 func TestVectors(t *testing.T) {

@@ -21,6 +21,9 @@ const imageTag = "linesman-test"
 
 // With an engine the image is built and run as it will be.
 func TestImageRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an image takes minutes to build")
+	}
 	engine, build := containerEngine(t)
 	command(t, "..", nil, engine, append(build, "--build-arg", "VERSION=v0.0.0-test", "-t", imageTag, ".")...)
 	t.Cleanup(func() { _ = exec.Command(engine, "rmi", imageTag).Run() })
@@ -49,6 +52,9 @@ func TestImageRuns(t *testing.T) {
 func TestImageStepsWorkWithoutAnEngine(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the image is for Linux")
+	}
+	if testing.Short() {
+		t.Skip("the program of the image takes a minute to build")
 	}
 	d := readDockerfile(t)
 	out := t.TempDir()

@@ -162,7 +162,7 @@ func TestEventsComeAgainFromRaw(t *testing.T) {
 		sendRaw(t, i, fmt.Sprintf("run-%d", run), recording, [][2]int{{0, len(recording)}})
 	}
 	want := readEvents(t, filepath.Join(bin, "read-events"), i, "run-2")
-	i.stop()
+	i.Stop()
 	if err := os.RemoveAll(filepath.Join(data, "jetstream/jetstream/LINESMAN_PUBLIC/streams/LINESMAN_EVENTS")); err != nil {
 		t.Fatal(err)
 	}

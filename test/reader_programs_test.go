@@ -4,17 +4,26 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // silence is how long no event comes: longer than any program of the page waits
 // for one at a time.
 const silence = 65 * time.Second
+
+func skipSilence(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("the programs have to bear a silence of %v", silence)
+	}
+}
 
 // programs are those of a language on the page, in their order.
 func programs(t *testing.T, language string) (all []string) {
@@ -28,74 +37,25 @@ func programs(t *testing.T, language string) (all []string) {
 	}
 }
 
-// printed is what a program prints. It says when there is something new.
-type printed struct {
-	lines chan string
-	rest  []byte
-}
-
-func (p *printed) Write(b []byte) (int, error) {
-	p.rest = append(p.rest, b...)
-	for {
-		line, rest, ok := bytes.Cut(p.rest, []byte("\n"))
-		if !ok {
-			return len(b), nil
-		}
-		p.lines <- string(line)
-		p.rest = rest
-	}
-}
-
 // readsThroughASilence starts a program of the page. It has to print the end of
 // the run that is there, and, after a silence, that of one that comes.
 func readsThroughASilence(t *testing.T, i *instance, there string, program *exec.Cmd) {
 	t.Helper()
-	out := &printed{lines: make(chan string, 10_000)}
-	var stderr bytes.Buffer
-	program.Stdout, program.Stderr = out, &stderr
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- program.Wait() }()
-	stop := func() {
-		_ = program.Process.Kill() // fails where it has ended
-		if err := <-ended; err == nil {
-			t.Log("the program ended by itself")
-		}
-	}
-	await := func(run string) {
-		t.Helper()
-		late := time.After(30 * time.Second)
-		for {
-			select {
-			case line := <-out.lines:
-				if strings.Contains(line, " codex "+run+" completion ") {
-					return
-				}
-			case err := <-ended:
-				t.Fatalf("it ended: %v\n%s", err, stderr.Bytes())
-			case <-late:
-				stop()
-				t.Fatalf("it does not print the end of run %s\n%s", run, stderr.Bytes())
-			}
-		}
-	}
-	await(there)
-	select {
-	case err := <-ended:
-		t.Fatalf("it ended in a silence: %v\n%s", err, stderr.Bytes())
-	case <-time.After(silence):
+	p := fixture.Start(t, program)
+	p.Await(p.Stdout, " codex "+there+" completion ")
+	if fixture.Poll(silence, p.Over) {
+		t.Fatalf("it ended in a silence: %v\n%s", program.ProcessState, p.Stderr)
 	}
 	recording := []byte(text(t, "test/corpus/codex/shell-ok.jsonl"))
 	sendRaw(t, i, "later", recording, [][2]int{{0, len(recording)}})
-	await("later")
-	stop()
+	p.Await(p.Stdout, " codex later completion ")
+	p.Kill()
 }
 
 // Both programs of the page, as they are there, with the oldest and the newest
 // client that it names.
 func TestPythonReaderOfThePageOutlivesASilence(t *testing.T) {
+	skipSilence(t)
 	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -151,21 +111,15 @@ func natsPy(t *testing.T, python, version string) string {
 // The program of the page, as it is there, with the oldest and the newest
 // client that the page names.
 func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
+	skipSilence(t)
 	t.Parallel()
-	missing := func(t *testing.T, why string, err error, said []byte) {
-		t.Helper()
-		if os.Getenv("TEST_REQUIRE_AGENTS") == "1" {
-			t.Fatalf("%s: %v\n%s", why, err, said)
-		}
-		t.Skipf("%s: %v", why, err)
-	}
 	page := programs(t, "typescript")
 	if len(page) != 1 {
 		t.Fatalf("the page has %d programs in TypeScript, want 1", len(page))
 	}
 	node, err := exec.LookPath("node")
 	if _, npm := exec.LookPath("npm"); err != nil || npm != nil {
-		missing(t, "Node.js", errors.Join(err, npm), nil)
+		fixture.Missing(t, fmt.Sprint("Node.js: ", errors.Join(err, npm)))
 	}
 	linesman := filepath.Join(install(t, "./cmd/linesman"), "linesman")
 	for _, client := range []string{"oldest", "newest"} {
@@ -173,8 +127,8 @@ func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			for name, content := range map[string]string{
-				"package.json":      text(t, "test/readers/"+client+"/package.json"),
-				"package-lock.json": text(t, "test/readers/"+client+"/package-lock.json"),
+				"package.json":      text(t, "test/clients/readers/"+client+"/package.json"),
+				"package-lock.json": text(t, "test/clients/readers/"+client+"/package-lock.json"),
 				"reader.mjs":        page[0], // it has no type that would need a compiler
 			} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
@@ -184,7 +138,7 @@ func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
 			npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
 			npm.Dir = dir
 			if said, err := npm.CombinedOutput(); err != nil {
-				missing(t, "npm ci", err, said)
+				fixture.Missing(t, fmt.Sprintf("npm ci: %v\n%s", err, said))
 			}
 			i := up(t, linesman, t.TempDir())
 			recording := []byte(text(t, "test/corpus/codex/shell-ok.jsonl"))

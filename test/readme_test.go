@@ -38,15 +38,8 @@ func TestTranscriptIsWhatTheDemoPrints(t *testing.T) {
 		t.Fatal("the README has no transcript")
 	}
 	i := up(t, filepath.Join(install(t, "./cmd/linesman"), "linesman"), t.TempDir(), "--demo")
-	var got strings.Builder
-	for !strings.HasSuffix(got.String(), "Ctrl-C ends this server.\n") {
-		line, err := i.stdout.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%v after:\n%s", err, got.String())
-		}
-		got.WriteString(line)
-	}
-	have := got.String()
+	i.Await(i.Stdout, "Ctrl-C ends this server.\n")
+	have := i.Stdout.String()
 	for _, m := range masks {
 		have, want = m.what.ReplaceAllString(have, m.with), m.what.ReplaceAllString(want, m.with)
 	}

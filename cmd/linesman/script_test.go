@@ -17,7 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	quietly "github.com/linesman/linesman/test/quiet"
+	quietly "github.com/linesman/linesman/test/fixture"
 )
 
 // TestMain makes the test binary the program itself when a script calls it.

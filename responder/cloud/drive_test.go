@@ -26,8 +26,8 @@ import (
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder/cloud"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/agents"
-	standin "github.com/linesman/linesman/test/cloud"
+	"github.com/linesman/linesman/test/lab/agents"
+	standin "github.com/linesman/linesman/test/lab/cloud"
 )
 
 // program is the stand-in, built once.

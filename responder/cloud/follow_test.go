@@ -19,7 +19,7 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	backend "github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/runs"
-	standin "github.com/linesman/linesman/test/cloud"
+	standin "github.com/linesman/linesman/test/lab/cloud"
 )
 
 func memDriver(logs Logs, s *memService) *Driver {

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/linesman/linesman/runs"
-	standin "github.com/linesman/linesman/test/cloud"
+	standin "github.com/linesman/linesman/test/lab/cloud"
 )
 
 var errDied = errors.New("killed")

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/test/agents"
-	standin "github.com/linesman/linesman/test/cloud"
+	"github.com/linesman/linesman/test/lab/agents"
+	standin "github.com/linesman/linesman/test/lab/cloud"
 )
 
 func standinProgram(t *testing.T) (*program, *standin.Service) {

@@ -16,7 +16,7 @@ import (
 	"github.com/linesman/linesman/responder/cloud"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
-	standin "github.com/linesman/linesman/test/cloud"
+	standin "github.com/linesman/linesman/test/lab/cloud"
 )
 
 // program is the stand-in for the Codex CLI, built once.

@@ -15,7 +15,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
-	standin "github.com/linesman/linesman/test/cloud"
+	standin "github.com/linesman/linesman/test/lab/cloud"
 )
 
 var update = flag.Bool("update", false, "write the golden answers anew")

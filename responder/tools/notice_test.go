@@ -13,7 +13,7 @@ import (
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/runs"
-	standin "github.com/linesman/linesman/test/cloud"
+	standin "github.com/linesman/linesman/test/lab/cloud"
 )
 
 const webhook = `{"url":"https://hooks.example.com/x","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"sentinel-0123456789-0123456789-0123"}}`

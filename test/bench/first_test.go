@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/test/guard"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // BenchmarkFirstEvent measures the time from the start of `run` to its first
@@ -23,7 +23,7 @@ import (
 func BenchmarkFirstEvent(b *testing.B) {
 	dir := b.TempDir()
 	program := filepath.Join(dir, "linesman")
-	if err := guard.Build(dir, "./cmd/linesman"); err != nil {
+	if err := fixture.Build(dir, "./cmd/linesman"); err != nil {
 		b.Fatal(err)
 	}
 	before := os.Getenv("BENCH_BEFORE")

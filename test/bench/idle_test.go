@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/test/guard"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // BenchmarkIdleTails follows 2,000 files in one worker, to which nothing is
@@ -26,7 +26,7 @@ func BenchmarkIdleTails(b *testing.B) {
 	}
 	dir := b.TempDir()
 	program := filepath.Join(dir, "linesman")
-	if err := guard.Build(dir, "./cmd/linesman"); err != nil {
+	if err := fixture.Build(dir, "./cmd/linesman"); err != nil {
 		b.Fatal(err)
 	}
 	data := filepath.Join(dir, "data")

@@ -25,7 +25,7 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // Evidence is all that the streams of a linesman hold, and what it has logged.
@@ -77,7 +77,7 @@ type Written struct {
 
 // Sentinel begins each word that an agent writes where nothing may be copied
 // from.
-const Sentinel = quiet.Sentinel
+const Sentinel = fixture.Sentinel
 
 // How much of an agent's stderr RAW keeps: its beginning, and its end.
 const (
@@ -450,7 +450,7 @@ func (c *checker) sentinels() {
 	all("RUNS", slices.Collect(maps.Values(c.Runs)))
 	all("another bucket", c.Others)
 	for name, text := range c.Logs {
-		for _, leak := range quiet.Leaks(text, c.Secrets) {
+		for _, leak := range fixture.Leaks(text, c.Secrets) {
 			c.report("of any name", "log %s: %s", name, leak)
 		}
 	}

@@ -235,9 +235,6 @@ func (s *site) believed(sentences ...string) {
 // the leader of each stream among them. Their files stay, so nothing is lost
 // that RAW has, and the spools hold the rest.
 func TestClusterThatLosesItsLeadersLosesAndDoublesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("elections take some seconds each")
-	}
 	sieges(t, 2, func(t *testing.T, rng *rand.Rand, rounds uint64) {
 		c := startCluster(t)
 		s := newClustered(t, rng, c.urls())

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/test/guard"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // The programs under test, built once.
@@ -37,9 +37,12 @@ func environ(name string, standard uint64) uint64 {
 }
 
 func TestMain(m *testing.M) {
-	guard.Work()
+	fixture.RunGuard()
 	_ = os.Setenv("LINESMAN_BACKGROUND_START", "false") // a server that is away stays away
 	flag.Parse()
+	if testing.Short() {
+		os.Exit(fixture.SkipAll(m, "sieges, outages and full disks take minutes"))
+	}
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		_ = parallel.Value.Set("4") // they wait more than they work
 	}
@@ -67,7 +70,7 @@ func run(m *testing.M) int {
 	elsewhere(&agent, "CHAOS_AGENT")
 	// All that tests make is below dir, so the guard knows it as theirs.
 	kept := filepath.Join(dir, "tests")
-	watch, err := guard.Watch(dir, program, agent)
+	watch, err := fixture.StartGuard(dir, program, agent)
 	if err == nil {
 		err = errors.Join(os.Mkdir(kept, 0o700), os.Setenv("TMPDIR", kept))
 	}
@@ -79,7 +82,7 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}()
-	if err := guard.Build(dir, slices.Collect(maps.Values(builds))...); err != nil {
+	if err := fixture.Build(dir, slices.Collect(maps.Values(builds))...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -102,22 +105,15 @@ const patience = 150 * time.Second
 // what the condition said last.
 func eventually(t *testing.T, what string, holds func() (bool, string)) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	const long = 20 * time.Second
-	began, told := time.Now(), false
-	for ; ; <-tick.C {
-		ok, why := holds()
-		if ok {
-			return
-		}
-		waited := time.Since(began)
-		if waited > patience {
-			t.Fatalf("%s after %v: %s", what, patience, why)
-		}
-		if waited > long && !told {
+	began, told, why := time.Now(), false, ""
+	if !fixture.Poll(patience, func() (ok bool) {
+		if ok, why = holds(); !ok && !told && time.Since(began) > long {
 			told = true
 			t.Logf("waiting for %v: %s: %.200s", long, what, why)
 		}
+		return ok
+	}) {
+		t.Fatalf("%s after %v: %s", what, patience, why)
 	}
 }

@@ -2,8 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/test/guard"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // natsProgram builds the real server, once. It is in the tests' own directory,
@@ -24,7 +22,7 @@ var natsProgram = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, "nats-server"), guard.Build(dir, "github.com/nats-io/nats-server/v2")
+	return filepath.Join(dir, "nats-server"), fixture.Build(dir, "github.com/nats-io/nats-server/v2")
 })
 
 // cluster is three NATS servers of somebody else, each a process of its own.
@@ -54,7 +52,7 @@ func startCluster(t *testing.T) *cluster {
 	}
 	const size = 3
 	c := &cluster{t: t, program: program}
-	free := addresses(t, 3*size)
+	free := fixture.FreeAddresses(t, 3*size)
 	for i := range size {
 		c.nodes = append(c.nodes, &node{
 			name: fmt.Sprintf("node-%d", i+1), dir: t.TempDir(),
@@ -82,24 +80,6 @@ func startCluster(t *testing.T) *cluster {
 	}
 	c.healthy()
 	return c
-}
-
-// addresses are free ones on loopback. They lie below the ports that the
-// system gives to who asks for any: a server comes back to its own.
-func addresses(t *testing.T, n int) (all []string) {
-	t.Helper()
-	for tries := 0; len(all) < n; tries++ {
-		if tries > 1000 {
-			t.Fatal("there are no free ports")
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		all = append(all, l.Addr().String())
-	}
-	return all
 }
 
 func (n *node) config() string { return filepath.Join(n.dir, "nats.conf") }

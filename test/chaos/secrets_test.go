@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // secrets are the words in the files of the site that let somebody in.
@@ -23,7 +23,7 @@ func (s *site) secrets() map[string]string {
 	s.t.Helper()
 	all := map[string]string{}
 	for _, dir := range append([]string{filepath.Join(s.dir, "office")}, s.data...) {
-		some, err := quiet.Secrets(dir)
+		some, err := fixture.Secrets(dir)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestLogsHoldNoPromptNoKeyAndNoCredentials(t *testing.T) {
 		if strings.HasPrefix(f.Name(), "run-") { // it prints events as well, with what callers say of themselves
 			b = bytes.ReplaceAll(b, []byte(word("run-label")), nil)
 		}
-		for _, leak := range quiet.Leaks(b, s.secrets()) {
+		for _, leak := range fixture.Leaks(b, s.secrets()) {
 			t.Errorf("log %s: %s", f.Name(), leak)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	a2atest "github.com/linesman/linesman/test/a2a"
+	a2atest "github.com/linesman/linesman/test/clients/a2a"
 )
 
 // rpc calls a method of A2A, and returns its result or its error.

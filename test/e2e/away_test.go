@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // gate lets clients through to the server of a data directory until one of them
@@ -139,7 +141,7 @@ func (g *gate) open() {
 // awaitShut waits until the gate is shut.
 func (g *gate) awaitShut() {
 	g.t.Helper()
-	eventually(g.t, "the server is not away", func() bool {
+	fixture.Eventually(g.t, fixture.Patience, "the server is not away", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.shut
@@ -155,14 +157,14 @@ func TestRunBegunWhileItsServerGoesAwayWaitsForTheNext(t *testing.T) {
 			t.Parallel()
 			g, agent := newGate(t, words), newScript(t, "say one\nexit 3\n")
 			run := begin(t, nil, "run", "--data-dir", g.data, "--run", "begun", "--json", "--", agent.path)
-			run.await(run.stderr, "is away: waiting for it, 1m0s at most")
+			run.Await(run.Stderr, "is away: waiting for it, 1m0s at most")
 			g.open()
-			if code := run.code(); code != 3 {
-				t.Errorf("exit status %d, want the agent's 3\n%s", code, run.stderr)
+			if code := run.Code(); code != 3 {
+				t.Errorf("exit status %d, want the agent's 3\n%s", code, run.Stderr)
 			}
-			same(t, "run", printed(parse(t, run.stdout.String())), expected(t, said("one"), 3))
-			if n := strings.Count(run.stderr.String(), "is away"); n != 1 {
-				t.Errorf("it is said %d times, want once:\n%s", n, run.stderr)
+			same(t, "run", printed(parse(t, run.Stdout.String())), expected(t, said("one"), 3))
+			if n := strings.Count(run.Stderr.String(), "is away"); n != 1 {
+				t.Errorf("it is said %d times, want once:\n%s", n, run.Stderr)
 			}
 		})
 	}
@@ -177,10 +179,10 @@ func TestRunWhoseFirstReadIsLostPrintsAllEvents(t *testing.T) {
 	run := begin(t, nil, "run", "--data-dir", g.data, "--run", "begun", "--json", "--", agent.path)
 	g.awaitShut()
 	g.open()
-	if code := run.code(); code != 9 {
-		t.Errorf("exit status %d, want the agent's 9\n%s", code, run.stderr)
+	if code := run.Code(); code != 9 {
+		t.Errorf("exit status %d, want the agent's 9\n%s", code, run.Stderr)
 	}
-	same(t, "run", printed(parse(t, run.stdout.String())), expected(t, said("one"), 9))
+	same(t, "run", printed(parse(t, run.Stdout.String())), expected(t, said("one"), 9))
 }
 
 // More than a pipe holds is taken while the server is away.
@@ -204,8 +206,8 @@ func TestPipeBegunWhileItsServerGoesAwayGoesOnReading(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.open()
-			if code := pipe.code(); code != 0 {
-				t.Errorf("exit status %d\n%s", code, pipe.stderr)
+			if code := pipe.Code(); code != 0 {
+				t.Errorf("exit status %d\n%s", code, pipe.Stderr)
 			}
 			out, code := execute(t, "events", "--data-dir", g.data, "--run", "piped", "--json")
 			if n := strings.Count(out, "\n"); code != 0 || n != 2001 {

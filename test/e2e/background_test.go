@@ -15,7 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // A command starts an `up`, and is served by another one that was faster. The
@@ -39,7 +39,7 @@ func TestUpInTheBackgroundThatCameTooLateEndsWithItsStarter(t *testing.T) {
 	late := exec.Command(program, "up", "--background", "--nats=", "--data-dir", data)
 	late.Env = append(os.Environ(), "HOME="+t.TempDir(), "LINESMAN_BACKGROUND_IDLE=1m")
 	late.Stdout, late.Stderr = says, says
-	quiet.Watch(t, late)
+	fixture.Watch(t, late)
 	if err := late.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestUpInTheBackgroundThatCameTooLateEndsWithItsStarter(t *testing.T) {
 	if err := lock.Close(); err != nil { // which is `down`
 		t.Fatal(err)
 	}
-	kill := time.AfterFunc(deadline, func() { _ = late.Process.Kill() })
+	kill := time.AfterFunc(fixture.Patience, func() { _ = late.Process.Kill() })
 	defer kill.Stop()
 	_ = late.Wait() // its code says it
 	if code := late.ProcessState.ExitCode(); code != 75 {
@@ -79,7 +79,7 @@ func TestDirectoryOfATaskIsDecidedAtItsSubmission(t *testing.T) {
 	write(t, settings, fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", lab, filepath.Join(lab, "agent.sh")))
 	mcp := exec.Command(program, "mcp", "--data-dir", data, "--config", settings)
 	mcp.Dir, mcp.Env = project, background(t, data, append(os.Environ(), "HOME="+dir("home")))
-	quiet.Watch(t, mcp)
+	fixture.Watch(t, mcp)
 	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: mcp}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,21 +87,18 @@ func TestDirectoryOfATaskIsDecidedAtItsSubmission(t *testing.T) {
 	defer client.Close()
 	run := func(args map[string]any) gjson.Result {
 		t.Helper()
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for end := time.Now().Add(deadline); ; <-tick.C {
+		var body []byte
+		fixture.Poll(fixture.Patience, func() bool {
 			result, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: "_codex_local_run", Arguments: args})
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := json.Marshal(result.StructuredContent)
-			if err != nil {
+			if body, err = json.Marshal(result.StructuredContent); err != nil {
 				t.Fatal(err)
 			}
-			if !gjson.GetBytes(body, "error.retryable").Bool() || time.Now().After(end) { // else it connects again
-				return gjson.ParseBytes(body)
-			}
-		}
+			return !gjson.GetBytes(body, "error.retryable").Bool() // else it connects again
+		})
+		return gjson.ParseBytes(body)
 	}
 	works := func(want string) {
 		t.Helper()
@@ -117,11 +114,11 @@ func TestDirectoryOfATaskIsDecidedAtItsSubmission(t *testing.T) {
 	works(project)
 
 	p := beginAt(t, service, nil, nil, "up", "--data-dir", data, "--config", settings, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
-	p.await(p.stdout, "ready ")
+	p.Await(p.Stdout, "ready ")
 	works(service)
 
-	p.signal(syscall.SIGTERM)
-	if code := p.code(); code != 0 {
+	p.Signal(syscall.SIGTERM)
+	if code := p.Code(); code != 0 {
 		t.Errorf("up: exit %d", code)
 	}
 	works(project)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/test/agents"
+	"github.com/linesman/linesman/test/lab/agents"
 )
 
 // call runs an agent that has linesman for an MCP server, in dir, and returns
@@ -24,11 +25,11 @@ func call(t *testing.T, dir string, env []string, argv ...string) []gjson.Result
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = dir, append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8"}, env...)
-	stderr := &tail{}
-	cmd.Stderr = stderr
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, out, stderr)
+		t.Fatalf("%v\n%s\n%s", err, out, &stderr)
 	}
 	var lines []gjson.Result
 	for line := range strings.Lines(string(out)) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // halves prints one message, waits for the file go, prints the second and ends.
@@ -23,23 +23,13 @@ say two
 exit 3
 `
 
-func kill(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err == nil {
-		t.Fatal("a killed process ended well")
-	}
-}
-
 func TestAgentOfAKilledRunGoesOnAndIsAdopted(t *testing.T) {
 	t.Parallel()
 	data, agent := t.TempDir(), newScript(t, halves)
 	up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "orphan", "--json", "--", agent.path)
-	run.await(run.stdout, `"text":"one"`)
-	run.kill()
+	run.Await(run.Stdout, `"text":"one"`)
+	run.Kill()
 	killed := time.Now()
 	agent.touch("go")
 	got := events(t, data, "orphan")
@@ -55,16 +45,16 @@ func TestRunOutlivesItsServer(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, halves)
 	first := up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "long", "--json", "--", agent.path)
-	run.await(run.stdout, `"text":"one"`)
-	kill(t, first)
+	run.Await(run.Stdout, `"text":"one"`)
+	first.Kill()
 	agent.touch("go")
-	run.await(run.stderr, "connection lost")
+	run.Await(run.Stderr, "connection lost")
 	up(t, data) // on another port
-	if code := run.code(); code != 3 {
-		t.Errorf("exit status %d, want 3\n%s", code, run.stderr)
+	if code := run.Code(); code != 3 {
+		t.Errorf("exit status %d, want 3\n%s", code, run.Stderr)
 	}
 	want := expected(t, said("one", "two"), 3)
-	same(t, "run", printed(parse(t, run.stdout.String())), want)
+	same(t, "run", printed(parse(t, run.Stdout.String())), want)
 	same(t, "events", printed(events(t, data, "long")), want)
 	noDirectories(t, data)
 }
@@ -74,9 +64,9 @@ func TestAllKilledAndStartedAgainLosesNothing(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, halves)
 	first := up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "all", "--json", "--", agent.path)
-	run.await(run.stdout, `"text":"one"`)
-	run.kill()
-	kill(t, first)
+	run.Await(run.Stdout, `"text":"one"`)
+	run.Kill()
+	first.Kill()
 	agent.touch("go")
 	up(t, data)
 	same(t, "events", printed(events(t, data, "all")), expected(t, said("one", "two"), 3))
@@ -92,8 +82,8 @@ func TestRunWithoutUpIsAdoptedByTheNext(t *testing.T) {
 	t.Parallel()
 	data, agent := t.TempDir(), newScript(t, halves)
 	run := beginIn(t, background(t, data, os.Environ()), nil, "run", "--data-dir", data, "--run", "alone", "--json", "--", agent.path)
-	run.await(run.stdout, `"text":"one"`)
-	run.kill()
+	run.Await(run.Stdout, `"text":"one"`)
+	run.Kill()
 	agent.touch("go")
 	up(t, data)
 	same(t, "events", printed(events(t, data, "alone")), expected(t, said("one", "two"), 3))
@@ -101,25 +91,22 @@ func TestRunWithoutUpIsAdoptedByTheNext(t *testing.T) {
 }
 
 func TestServerThatStaysAwayLeavesTheOutputToTheNext(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes over a minute")
-	}
 	t.Parallel()
 	data, agent := t.TempDir(), newScript(t, halves)
 	first := up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "left", "--json", "--", agent.path)
-	run.await(run.stdout, `"text":"one"`)
-	kill(t, first)
+	run.Await(run.Stdout, `"text":"one"`)
+	first.Kill()
 	agent.touch("go")
 	ended := time.Now()
-	if code := run.code(); code != 125 {
+	if code := run.Code(); code != 125 {
 		t.Errorf("exit status %d, want 125", code)
 	}
 	if waited := time.Since(ended); waited < 59*time.Second {
 		t.Errorf("gave up after %v, want a minute", waited)
 	}
 	where := filepath.Join(data, "runs", "left")
-	if s := run.stderr.String(); !strings.Contains(s, "linesman: run left: NATS is still away 1m0s after the agent's end: its output is in "+where+", and the next `linesman up`") {
+	if s := run.Stderr.String(); !strings.Contains(s, "linesman: run left: NATS is still away 1m0s after the agent's end: its output is in "+where+", and the next `linesman up`") {
 		t.Errorf("it does not say where the output is:\n%s", s)
 	}
 	up(t, data)
@@ -132,20 +119,20 @@ func TestThirdCtrlCLeavesTheOutputToTheNext(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, halves)
 	first := up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "left", "--json", "--", agent.path)
-	run.await(run.stdout, `"text":"one"`)
-	kill(t, first)
+	run.Await(run.Stdout, `"text":"one"`)
+	first.Kill()
 	agent.touch("go")
 	awaitShim(t, filepath.Join(data, "runs", "left"))
 	for n := 1; n <= 2; n++ { // they change nothing of how the agent ended
-		run.signal(syscall.SIGINT)
-		run.awaitCount(run.stderr, "the agent has ended, but not all is stored yet", n)
+		run.Signal(syscall.SIGINT)
+		run.AwaitCount(run.Stderr, "the agent has ended, but not all is stored yet", n)
 	}
-	run.signal(syscall.SIGINT)
-	if code := run.code(); code != 125 {
+	run.Signal(syscall.SIGINT)
+	if code := run.Code(); code != 125 {
 		t.Errorf("exit status %d, want 125", code)
 	}
 	where := filepath.Join(data, "runs", "left")
-	if s := run.stderr.String(); !strings.Contains(s, "linesman: run left: not all of its output is stored: it is in "+where) {
+	if s := run.Stderr.String(); !strings.Contains(s, "linesman: run left: not all of its output is stored: it is in "+where) {
 		t.Errorf("it does not say where the output is:\n%s", s)
 	}
 	up(t, data)
@@ -168,12 +155,12 @@ func TestPipeThatIsKilledIsAdoptedAndEnded(t *testing.T) {
 	if _, err := io.WriteString(w, string(said("one"))+torn); err != nil {
 		t.Fatal(err)
 	}
-	follow.await(follow.stdout, `"text":"one"`)
-	pipe.kill()
-	if code := follow.code(); code != 0 {
-		t.Errorf("events: exit %d\n%s", code, follow.stderr)
+	follow.Await(follow.Stdout, `"text":"one"`)
+	pipe.Kill()
+	if code := follow.Code(); code != 0 {
+		t.Errorf("events: exit %d\n%s", code, follow.Stderr)
 	}
-	got := printed(parse(t, follow.stdout.String()))
+	got := printed(parse(t, follow.Stdout.String()))
 	want := expected(t, said("one", "two"), 0)
 	end := `0.1 {"agent_kind":"codex","status":null,"final_text":"two","data":null,"error":null}`
 	same(t, "events", got, append(want[:len(want)-1], end))
@@ -200,11 +187,11 @@ func TestTailKilledAndStartedAgainPublishesALineOnce(t *testing.T) {
 	tail := begin(t, nil, "tail", "--data-dir", data, path)
 	for i := range 3 { // each time a line before the kill, and one while nobody looks
 		appendTo(fmt.Sprintf("seen %d", i))
-		follow.await(follow.stdout, fmt.Sprintf(`"text":"seen %d"`, i))
-		tail.kill()
+		follow.Await(follow.Stdout, fmt.Sprintf(`"text":"seen %d"`, i))
+		tail.Kill()
 		appendTo(fmt.Sprintf("missed %d", i))
 		tail = begin(t, nil, "tail", "--data-dir", data, path)
-		follow.await(follow.stdout, fmt.Sprintf(`"text":"missed %d"`, i))
+		follow.Await(follow.Stdout, fmt.Sprintf(`"text":"missed %d"`, i))
 	}
 	// Rotated: the old file is read to its end, the new one is another run.
 	if err := os.Rename(path, path+".1"); err != nil {
@@ -214,9 +201,9 @@ func TestTailKilledAndStartedAgainPublishesALineOnce(t *testing.T) {
 	if err := os.WriteFile(path, said("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	follow.await(follow.stdout, `"text":"new"`)
-	follow.await(follow.stdout, `"completion"`)
-	records := parse(t, follow.stdout.String())
+	follow.Await(follow.Stdout, `"text":"new"`)
+	follow.Await(follow.Stdout, `"completion"`)
+	records := parse(t, follow.Stdout.String())
 	run := records[0].Run
 	var got []string
 	for _, r := range records {
@@ -228,7 +215,7 @@ func TestTailKilledAndStartedAgainPublishesALineOnce(t *testing.T) {
 	end := `0.1 {"agent_kind":"codex","status":null,"final_text":"last","data":null,"error":null}`
 	same(t, "events", got, append(want[:len(want)-1], end))
 	if len(records) != len(got)+1 {
-		t.Errorf("%d events in all, want those of the first run and one of another:\n%s", len(records), follow.stdout)
+		t.Errorf("%d events in all, want those of the first run and one of another:\n%s", len(records), follow.Stdout)
 	}
 }
 
@@ -238,9 +225,9 @@ func TestRunWhoseReaderLeavesGoesOn(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, halves)
 	up(t, data)
 	cmd := exec.Command(program, "run", "--data-dir", data, "--run", "unread", "--json", "--", agent.path)
-	stderr := newText()
-	cmd.Stderr = stderr
-	quiet.Watch(t, cmd)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	fixture.Watch(t, cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +244,7 @@ func TestRunWhoseReaderLeavesGoesOn(t *testing.T) {
 	agent.touch("go")
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 125 || !strings.Contains(stderr.String(), "broken pipe") {
-		t.Errorf("exit status %d, want 125:\n%s", code, stderr)
+		t.Errorf("exit status %d, want 125:\n%s", code, &stderr)
 	}
 	got, code := execute(t, "events", "--data-dir", data, "--run", "unread", "--follow", "--json")
 	if code != 0 {

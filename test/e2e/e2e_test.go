@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,41 +23,24 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/agents"
-	"github.com/linesman/linesman/test/guard"
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/lab/agents"
 )
 
 var program string // the linesman under test
 
 func TestMain(m *testing.M) {
-	guard.Work()
-	_ = os.Setenv("LINESMAN_BACKGROUND_START", "false") // a server that is away stays away; see background for the others
-	dir, err := os.MkdirTemp("", "linesman-e2e-")
-	if err != nil {
-		panic(err)
-	}
-	watch, err := guard.Watch(dir)
-	if err != nil {
-		panic(err)
-	}
-	program = filepath.Join(dir, "linesman")
-	if err := guard.Build(dir, "./cmd/linesman"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if err := watch.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(code)
+	os.Exit(fixture.Main(m, "real agents and restarted servers take minutes", func(dir string) error {
+		program = filepath.Join(dir, "linesman")
+		return fixture.Build(dir, "./cmd/linesman")
+	}))
 }
 
 // built builds an example, and returns its path.
 func built(t *testing.T, example string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := guard.Build(dir, "./examples/"+example); err != nil {
+	if err := fixture.Build(dir, "./examples/"+example); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(dir, example)
@@ -77,70 +59,19 @@ type record struct {
 }
 
 // up starts `linesman up` on a data directory until the test ends.
-func up(t *testing.T, data string, flags ...string) *exec.Cmd {
+func up(t *testing.T, data string, flags ...string) *fixture.Server {
 	t.Helper()
-	cmd := exec.Command(program, append([]string{"up", "--data-dir", data, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"}, flags...)...)
-	stderr := &tail{}
-	cmd.Stderr = stderr
-	quiet.Watch(t, cmd)
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() != -1 {
-			t.Errorf("up: %v\n%s", err, stderr)
-		}
-	})
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "ready nats=nats://127.0.0.1:") {
-		t.Fatalf("up said %q, %v\n%s", line, err, stderr)
-	}
-	go func() { _, _ = io.Copy(io.Discard, stdout) }()
-	return cmd
-}
-
-// tail keeps what was written last.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (w *tail) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.b = append(w.b, p...)
-	w.b = w.b[max(len(w.b)-8000, 0):]
-	return len(p), nil
-}
-
-func (w *tail) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(w.b)
+	return fixture.Up(t, program, data, nil, flags...)
 }
 
 // execute runs the program to its end.
 func execute(t *testing.T, args ...string) (stdout string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
-	stderr := &tail{}
-	cmd.Stderr = stderr
-	quiet.Watch(t, cmd)
-	out, err := cmd.Output()
-	if err != nil && cmd.ProcessState.ExitCode() < 0 {
-		t.Fatalf("linesman %s: %v\n%s", strings.Join(args, " "), err, stderr)
-	}
-	if code := cmd.ProcessState.ExitCode(); code != 0 {
+	stdout, stderr, code := fixture.Run(t, exec.Command(program, args...))
+	if code != 0 {
 		t.Logf("linesman %s: exit %d\n%s", strings.Join(args, " "), code, stderr)
 	}
-	return string(out), cmd.ProcessState.ExitCode()
+	return stdout, code
 }
 
 // agentRun runs one process of a scenario under `linesman run --json`. At the
@@ -151,9 +82,9 @@ func agentRun(t *testing.T, data, id string, env, argv []string, cwd, at string)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, append([]string{"run", "--data-dir", data, "--run", id, "--json", "--"}, argv...)...)
 	cmd.Env, cmd.Dir = env, cwd
-	stderr := &tail{}
-	cmd.Stderr = stderr
-	quiet.Watch(t, cmd)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	fixture.Watch(t, cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -183,10 +114,10 @@ func agentRun(t *testing.T, data, id string, env, argv []string, cwd, at string)
 		}
 	}
 	if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() < 0 {
-		t.Fatalf("run: %v\n%s", err, stderr)
+		t.Fatalf("run: %v\n%s", err, &stderr)
 	}
 	if len(records) == 0 {
-		t.Fatalf("run printed nothing, exit %d\n%s", cmd.ProcessState.ExitCode(), stderr)
+		t.Fatalf("run printed nothing, exit %d\n%s", cmd.ProcessState.ExitCode(), &stderr)
 	}
 	return records, cmd.ProcessState.ExitCode()
 }

@@ -3,12 +3,7 @@ package e2e
 import (
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
-
-	"github.com/tidwall/gjson"
 )
 
 // Health is for all; what tells or does anything is for who shows the token,
@@ -16,17 +11,8 @@ import (
 func TestUpServesHTTP(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	up(t, data)
-	raw, err := os.ReadFile(filepath.Join(data, "linesman.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := os.ReadFile(gjson.GetBytes(raw, "token_file").String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	bearer := "Bearer " + strings.TrimSpace(string(token))
-	base := gjson.GetBytes(raw, "http").String()
+	at := up(t, data)
+	bearer, base := "Bearer "+at.Token, at.HTTP
 	for _, c := range []struct {
 		method, path  string
 		header        map[string]string

@@ -3,9 +3,8 @@ package e2e
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,27 +13,19 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
-// freePort is one below those that the system gives out: a server that starts
-// later finds it free.
-func freePort(t *testing.T) int {
+// natsAt starts a NATS server at an address of loopback; with a password where
+// that is not "".
+func natsAt(t *testing.T, address, store, password string) (stop func()) {
 	t.Helper()
-	for range 1000 {
-		port := 12_000 + rand.IntN(20_000)
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			_ = l.Close()
-			return port
-		}
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("there are no free ports")
-	return 0
-}
-
-// natsAt starts a NATS server on a port; with a password where that is not "".
-func natsAt(t *testing.T, port int, store, password string) (stop func()) {
-	t.Helper()
-	o := &server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: store, NoSigs: true, NoLog: true}
+	o := &server.Options{Host: at.Addr().String(), Port: int(at.Port()), JetStream: true, StoreDir: store, NoSigs: true, NoLog: true}
 	if password != "" {
 		o.Username, o.Password = "us", password
 	}
@@ -48,10 +39,18 @@ func natsAt(t *testing.T, port int, store, password string) (stop func()) {
 		s.WaitForShutdown()
 	}
 	t.Cleanup(stop)
-	if !s.ReadyForConnections(deadline) {
+	if !s.ReadyForConnections(fixture.Patience) {
 		t.Fatal("the NATS server does not start")
 	}
 	return stop
+}
+
+// startNATS starts a NATS server of somebody else: one account, no streams.
+func startNATS(t *testing.T) (url string) {
+	t.Helper()
+	address := fixture.FreeAddresses(t, 1)[0]
+	natsAt(t, address, t.TempDir(), "")
+	return "nats://" + address
 }
 
 // Worker and responder start before NATS, then NATS that refuses them, then one
@@ -59,46 +58,46 @@ func natsAt(t *testing.T, port int, store, password string) (stop func()) {
 // end a task is done.
 func TestRolesStartInAnyOrder(t *testing.T) {
 	t.Parallel()
-	port, store := freePort(t), t.TempDir()
-	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
+	address, store := fixture.FreeAddresses(t, 1)[0], t.TempDir()
+	url := "nats://" + address
 	lab := t.TempDir()
 	settings := filepath.Join(lab, "linesman.toml")
 	if err := os.WriteFile(settings, []byte("[agents.codex]\ncommand = ['/bin/sh', '-c', 'true']\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := func(command string, args ...string) *process {
+	at := func(command string, args ...string) *fixture.Process {
 		return begin(t, nil, append([]string{command, "--nats", url, "--data-dir", t.TempDir(), "--config", settings}, args...)...)
 	}
 	worker, responder := at("worker"), at("responder", "--http", "127.0.0.1:0")
-	early := []*process{worker, responder}
+	early := []*fixture.Process{worker, responder}
 	for _, p := range early {
-		p.await(p.stderr, "NATS is out of reach at "+url)
+		p.Await(p.Stderr, "NATS is out of reach at "+url)
 	}
-	stop := natsAt(t, port, store, "secret")
+	stop := natsAt(t, address, store, "secret")
 	for _, p := range early {
-		p.await(p.stderr, "refused the credentials")
+		p.Await(p.Stderr, "refused the credentials")
 	}
 	stop()
-	natsAt(t, port, store, "")
-	responder.await(responder.stderr, `waiting for a stream {"stream": "KV_linesman_runs", "why": "it does not exist yet: a normalizer makes it"}`)
-	worker.await(worker.stderr, "the work queue is out of reach")
+	natsAt(t, address, store, "")
+	responder.Await(responder.Stderr, `waiting for a stream {"stream": "KV_linesman_runs", "why": "it does not exist yet: a normalizer makes it"}`)
+	worker.Await(worker.Stderr, "the work queue is out of reach")
 	normalizer := at("normalizer")
-	worker.await(worker.stderr, "worker ready")
-	responder.await(responder.stdout, "ready http=")
+	worker.Await(worker.Stderr, "worker ready")
+	responder.Await(responder.Stdout, "ready http=")
 
 	out, code := execute(t, "submit", "--nats", url, "--dir", lab, "--skip-git-repo-check", "--wait", "Go.")
 	if code != 0 && code != 1 { // the agent says nothing: how that ends is no matter here
 		t.Errorf("submit: exit %d: %s", code, out)
 	}
 	for _, p := range append(early, normalizer) {
-		p.signal(syscall.SIGTERM)
-		if code := p.code(); code != 0 {
-			t.Errorf("%s: exit %d, want 0", p.cmd.Args[1], code)
+		p.Signal(syscall.SIGTERM)
+		if code := p.Code(); code != 0 {
+			t.Errorf("%s: exit %d, want 0", p.Cmd.Args[1], code)
 		}
-		text, _ := p.stderr.now()
+		text := p.Stderr.String()
 		for _, once := range []string{"waiting for a stream", "the work queue is out of reach", "refused the credentials"} {
 			if n := strings.Count(text, once); n > 1 {
-				t.Errorf("%s: says %d times %q", p.cmd.Args[1], n, once)
+				t.Errorf("%s: says %d times %q", p.Cmd.Args[1], n, once)
 			}
 		}
 	}
@@ -108,12 +107,12 @@ func TestRolesStartInAnyOrder(t *testing.T) {
 // mends ends at once.
 func TestRoleThatWaitsForNATSCanBeEnded(t *testing.T) {
 	t.Parallel()
-	url := fmt.Sprintf("nats://127.0.0.1:%d", freePort(t))
+	url := "nats://" + fixture.FreeAddresses(t, 1)[0]
 	for _, role := range []string{"worker", "normalizer", "responder"} {
 		p := beginIn(t, append(os.Environ(), "LINESMAN_HTTP=127.0.0.1:0"), nil, role, "--nats", url, "--data-dir", t.TempDir())
-		p.await(p.stderr, "no connection yet, trying again")
-		p.signal(syscall.SIGTERM)
-		if code := p.code(); code != 0 {
+		p.Await(p.Stderr, "no connection yet, trying again")
+		p.Signal(syscall.SIGTERM)
+		if code := p.Code(); code != 0 {
 			t.Errorf("%s: exit %d after SIGTERM, want 0", role, code)
 		}
 		for what, args := range map[string][]string{
@@ -121,12 +120,12 @@ func TestRoleThatWaitsForNATSCanBeEnded(t *testing.T) {
 			"a directory without":    {"--creds", t.TempDir()},
 		} {
 			p := begin(t, nil, append([]string{role, "--nats", url, "--data-dir", t.TempDir()}, args...)...)
-			if code := p.code(); code != 2 {
+			if code := p.Code(); code != 2 {
 				t.Errorf("%s with %s: exit %d, want 2", role, what, code)
 			}
 		}
 		none := begin(t, nil, role, "--data-dir", t.TempDir())
-		if code := none.code(); code != 3 {
+		if code := none.Code(); code != 3 {
 			t.Errorf("%s without a server: exit %d, want 3", role, code)
 		}
 	}
@@ -143,7 +142,7 @@ func TestRefusedDirectoryNamesItsSetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := begin(t, nil, "up", "--data-dir", data, "--config", settings, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
-	p.await(p.stdout, "ready nats=")
+	p.Await(p.Stdout, "ready nats=")
 	out, code := execute(t, "submit", "--data-dir", data, "--dir", "/", "--json", "Go.")
 	if want := "workingDir: is outside of the directories of the setting work.roots: " + root; code != 2 || gjson.Get(out, "error.message").String() != want {
 		t.Errorf("submit: exit %d: %s, want %s", code, out, want)
@@ -152,30 +151,30 @@ func TestRefusedDirectoryNamesItsSetting(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "outside of the directories of its setting work.roots") || strings.Contains(out, root) {
 		t.Errorf("submit: exit %d: %s", code, out)
 	}
-	p.await(p.stderr, fmt.Sprintf(`"work.roots": [%q]`, root))
+	p.Await(p.Stderr, fmt.Sprintf(`"work.roots": [%q]`, root))
 }
 
 // A server that comes back with other passwords: a command that only reads ends
 // and says why.
 func TestFollowingEventsEndsWhereTheCredentialsAreRefused(t *testing.T) {
 	t.Parallel()
-	port, store := freePort(t), t.TempDir()
-	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
-	stop := natsAt(t, port, store, "")
+	address, store := fixture.FreeAddresses(t, 1)[0], t.TempDir()
+	url := "nats://" + address
+	stop := natsAt(t, address, store, "")
 	begin(t, nil, "normalizer", "--nats", url, "--data-dir", t.TempDir())
 	responder := begin(t, nil, "responder", "--nats", url, "--data-dir", t.TempDir(), "--http", "127.0.0.1:0")
-	responder.await(responder.stdout, "ready http=") // there are streams
+	responder.Await(responder.Stdout, "ready http=") // there are streams
 	if out, code := execute(t, "run", "--nats", url, "--data-dir", t.TempDir(), "--run", "T-1", "--", "echo", "{}"); code != 0 {
 		t.Fatalf("run: exit %d: %s", code, out)
 	}
 	events := begin(t, nil, "events", "--follow", "--nats", url, "--data-dir", t.TempDir())
-	events.await(events.stdout, "T-1")
+	events.Await(events.Stdout, "T-1")
 	stop()
-	natsAt(t, port, store, "secret")
-	if code := events.code(); code != 3 {
+	natsAt(t, address, store, "secret")
+	if code := events.Code(); code != 3 {
 		t.Errorf("exit %d, want 3", code)
 	}
-	if text, _ := events.stderr.now(); !strings.Contains(text, "refused the credentials") {
+	if text := events.Stderr.String(); !strings.Contains(text, "refused the credentials") {
 		t.Errorf("it says %q", text)
 	}
 }
@@ -183,11 +182,12 @@ func TestFollowingEventsEndsWhereTheCredentialsAreRefused(t *testing.T) {
 // A probe must not restart a responder for a server that is away.
 func TestResponderThatWaitsForNATSIsAliveAndNotReady(t *testing.T) {
 	t.Parallel()
-	port, own := freePort(t), freePort(t)
-	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
-	p := begin(t, nil, "responder", "--nats", url, "--data-dir", filepath.Join(t.TempDir(), "new"), "--http", fmt.Sprintf("127.0.0.1:%d", own))
-	p.await(p.stderr, "no connection yet, trying again")
-	at := func(path string) (int, string) { return get(t, fmt.Sprintf("http://127.0.0.1:%d%s", own, path)) }
+	free := fixture.FreeAddresses(t, 2)
+	address, own := free[0], free[1]
+	url := "nats://" + address
+	p := begin(t, nil, "responder", "--nats", url, "--data-dir", filepath.Join(t.TempDir(), "new"), "--http", own)
+	p.Await(p.Stderr, "no connection yet, trying again")
+	at := func(path string) (int, string) { return get(t, "http://"+own+path) }
 	for path, want := range map[string]struct {
 		code int
 		text string
@@ -196,17 +196,17 @@ func TestResponderThatWaitsForNATSIsAliveAndNotReady(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", path, code, body, want.code, want.text)
 		}
 	}
-	natsAt(t, port, t.TempDir(), "")
+	natsAt(t, address, t.TempDir(), "")
 	begin(t, nil, "normalizer", "--nats", url, "--data-dir", t.TempDir())
-	p.await(p.stdout, "ready http=")
+	p.Await(p.Stdout, "ready http=")
 	if code, body := at("/readyz"); code != 200 {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 	if code, _ := at("/v1/runs"); code != 401 {
 		t.Errorf("/v1/runs without a token: %d, want 401", code)
 	}
-	p.signal(syscall.SIGTERM)
-	if code := p.code(); code != 0 {
+	p.Signal(syscall.SIGTERM)
+	if code := p.Code(); code != 0 {
 		t.Errorf("exit %d, want 0", code)
 	}
 }

@@ -5,15 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // client is an MCP client of a desk, over HTTP, and the progress that it was told.
@@ -25,15 +24,7 @@ type client struct {
 
 func (d *desk) client() *client {
 	d.t.Helper()
-	raw, err := os.ReadFile(filepath.Join(d.data, "linesman.json"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	token, err := os.ReadFile(gjson.GetBytes(raw, "token_file").String())
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	c := &client{}
+	at, c := fixture.ReadAddress(d.t, d.data), &client{}
 	s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
 			c.mu.Lock()
@@ -41,8 +32,8 @@ func (d *desk) client() *client {
 			c.told = append(c.told, *r.Params)
 		},
 	}).Connect(d.t.Context(), &sdk.StreamableClientTransport{
-		Endpoint:   gjson.GetBytes(raw, "http").String() + "/mcp",
-		HTTPClient: &http.Client{Transport: bearer(strings.TrimSpace(string(token)))},
+		Endpoint:   at.HTTP + "/mcp",
+		HTTPClient: &http.Client{Transport: bearer(at.Token)},
 	}, nil)
 	if err != nil {
 		d.t.Fatal(err)

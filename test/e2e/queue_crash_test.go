@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // Workers are killed again and again while they take tasks, and come back:
@@ -30,10 +30,10 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 		return append([]string{command, "--nats", url, "--config", filepath.Join(lab, "linesman.toml"), "--data-dir", filepath.Join(lab, data)}, args...)
 	}
 	office := begin(t, nil, at("office", "normalizer")...)
-	office.await(office.stderr, "normalizer reading")
+	office.Await(office.Stderr, "normalizer reading")
 	responder := begin(t, nil, at("office", "responder", "--http", "127.0.0.1:0")...)
-	responder.await(responder.stdout, "ready http=")
-	workers := map[string]*process{}
+	responder.Await(responder.Stdout, "ready http=")
+	workers := map[string]*fixture.Process{}
 	for _, name := range []string{"a", "b"} {
 		workers[name] = begin(t, nil, at(name, "worker", "--max-runs", "3")...)
 	}
@@ -47,7 +47,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 	const tasks = 60
 	var all []string
 	for i := range tasks {
-		e := d.ask("submit", map[string]any{"task": fmt.Sprintf(quiet.Sentinel+"%02d", i), "workingDir": lab})
+		e := d.ask("submit", map[string]any{"task": fmt.Sprintf(fixture.Sentinel+"%02d", i), "workingDir": lab})
 		id := e.Get("data.task_id").String()
 		if id == "" {
 			t.Fatalf("submit: %s", e.Raw)
@@ -61,16 +61,10 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 		}
 		return strings.Fields(string(raw))
 	}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
 	for i, names := 1, []string{"a", "b"}; i <= 8; i++ { // a kill after every sixth agent or so
-		for end := time.Now().Add(time.Minute); len(done()) < i*6; <-tick.C {
-			if time.Now().After(end) {
-				t.Fatalf("%d of %d agents were started", len(done()), tasks)
-			}
-		}
+		fixture.Eventually(t, time.Minute, fmt.Sprintf("fewer than %d of %d agents were started", i*6, tasks), func() bool { return len(done()) >= i*6 })
 		name := names[i%2]
-		workers[name].kill()
+		workers[name].Kill()
 		workers[name] = begin(t, nil, at(name, "worker", "--max-runs", "3")...)
 	}
 	for i, id := range all {
@@ -83,7 +77,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 		times[prompt]++
 	}
 	for i := range tasks {
-		if prompt := fmt.Sprintf(quiet.Sentinel+"%02d", i); times[prompt] != 1 {
+		if prompt := fmt.Sprintf(fixture.Sentinel+"%02d", i); times[prompt] != 1 {
 			t.Errorf("%s was done %d times", prompt, times[prompt])
 		}
 	}

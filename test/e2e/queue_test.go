@@ -18,8 +18,8 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/test/agents"
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/lab/agents"
 )
 
 // desk is a `linesman up` that takes tasks. What it starts for a task is the
@@ -27,7 +27,7 @@ import (
 type desk struct {
 	t    *testing.T
 	data string
-	up   *exec.Cmd
+	up   *fixture.Server
 	conn *nats.Conn
 	dirs map[string]string // working directory, by prompt
 }
@@ -63,7 +63,7 @@ func newDesk(t *testing.T, slots int, prompts ...string) *desk {
 // secretDir is a directory whose path may be in no log.
 func secretDir(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), quiet.Sentinel+"dir")
+	dir := filepath.Join(t.TempDir(), fixture.Sentinel+"dir")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -80,15 +80,11 @@ func write(t *testing.T, path, text string) {
 // operator connects to the server of a data directory.
 func operator(t *testing.T, data string) *nats.Conn {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(data, "linesman.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	credentials, err := embedded.LoadCredentials(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside, public := credentials.Logins(gjson.GetBytes(raw, "nats").String(), embedded.OperatorUser)
+	inside, public := credentials.Logins(fixture.ReadAddress(t, data).NATS, embedded.OperatorUser)
 	b, err := bus.Connect(t.Context(), inside, public, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
@@ -130,11 +126,9 @@ func (d *desk) submit(prompt string, more map[string]any) string {
 // until asks for a run's status until is holds for its entry.
 func (d *desk) until(run, what string, is func(status, entry gjson.Result) bool) gjson.Result {
 	d.t.Helper()
-	tick := time.NewTicker(30 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); ; <-tick.C {
-		status := d.ask("_codex_local_status", map[string]any{"verbose": true})
-		entry := gjson.Result{}
+	var status, entry gjson.Result
+	if !fixture.Poll(time.Minute, func() bool {
+		status, entry = d.ask("_codex_local_status", map[string]any{"verbose": true}), gjson.Result{}
 		for _, list := range []string{"tasks", "queue", "recently_completed"} {
 			status.Get("data." + list).ForEach(func(_, v gjson.Result) bool {
 				if v.Get("task_id").String() == run {
@@ -143,13 +137,11 @@ func (d *desk) until(run, what string, is func(status, entry gjson.Result) bool)
 				return true
 			})
 		}
-		if is(status, entry) {
-			return entry
-		}
-		if time.Now().After(end) {
-			d.t.Fatalf("%s: %s does not come:\n%s", run, what, status.Raw)
-		}
+		return is(status, entry)
+	}) {
+		d.t.Fatalf("%s: %s does not come:\n%s", run, what, status.Raw)
 	}
+	return entry
 }
 
 func (d *desk) wait(run string) gjson.Result {
@@ -203,7 +195,7 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 		t.Errorf("the third: %s", e.Raw)
 	}
 	r := d.ask("results", map[string]any{"task_id": three, "include_output": true, "include_events": true})
-	if out := r.Get("data.output.stdout").String(); !strings.Contains(out, `"type":"turn.completed"`) {
+	if out := r.Get("data.output.Stdout").String(); !strings.Contains(out, `"type":"turn.completed"`) {
 		t.Errorf("output %.300s", r.Raw)
 	}
 	items := r.Get("data.events.items").Array()
@@ -266,7 +258,7 @@ func TestRealCodexThreadIsResumed(t *testing.T) {
 	if e.Get("data.state").String() != "completed" || e.Get("data.metadata.thread_info.thread_id").String() != thread {
 		t.Errorf("the second: %s", e.Raw)
 	}
-	if !strings.Contains(e.Get("data.output.stdout").String(), "42.") {
+	if !strings.Contains(e.Get("data.output.Stdout").String(), "42.") {
 		t.Errorf("it does not remember: %s", e.Raw)
 	}
 }

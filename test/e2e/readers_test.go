@@ -1,11 +1,8 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,23 +13,17 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // subscribe connects as a program that reads events does.
 func subscribe(t *testing.T, data string) (*nats.Conn, error) {
 	t.Helper()
-	var here struct{ NATS string }
-	var password map[string]string
-	for name, v := range map[string]any{"linesman.json": &here, "credentials.json": &password} {
-		b, err := os.ReadFile(filepath.Join(data, name))
-		if err == nil {
-			err = json.Unmarshal(b, v)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	password, err := embedded.LoadCredentials(data)
+	if err != nil {
+		t.Fatal(err)
 	}
-	nc, err := nats.Connect(here.NATS, nats.UserInfo(embedded.SubscriberUser, password[embedded.SubscriberUser]), nats.CustomInboxPrefix(bus.InboxPrefix(embedded.SubscriberUser)))
+	nc, err := nats.Connect(fixture.ReadAddress(t, data).NATS, nats.UserInfo(embedded.SubscriberUser, password[embedded.SubscriberUser]), nats.CustomInboxPrefix(bus.InboxPrefix(embedded.SubscriberUser)))
 	if err == nil {
 		t.Cleanup(nc.Close)
 	}
@@ -90,11 +81,11 @@ func TestFloodOfConsumersHarmsNobody(t *testing.T) {
 	unharmed := func(id string) {
 		t.Helper()
 		follower := begin(t, nil, "events", "--data-dir", data, "--follow", "--json")
-		follower.await(follower.stdout, `"run":"before"`)
+		follower.Await(follower.Stdout, `"run":"before"`)
 		run(id)
-		follower.await(follower.stdout, `"run":"`+id+`"`)
-		follower.signal(syscall.SIGTERM)
-		follower.code()
+		follower.Await(follower.Stdout, `"run":"`+id+`"`)
+		follower.Signal(syscall.SIGTERM)
+		follower.Code()
 		for _, args := range [][]string{{"events", "--run", id}, {"results", id}, {"status"}, {"status", id}, {"health"}} {
 			if out, code := execute(t, append(args, "--data-dir", data)...); code != 0 {
 				t.Errorf("%q: exit %d\n%s", args, code, out)
@@ -106,7 +97,7 @@ func TestFloodOfConsumersHarmsNobody(t *testing.T) {
 	}
 	unharmed("after")
 
-	kill(t, first)
+	first.Kill()
 	began := time.Now()
 	up(t, data)
 	if took := time.Since(began); took > 10*time.Second {
@@ -141,7 +132,7 @@ func TestFloodOfConnectionsHarmsNobody(t *testing.T) {
 			t.Errorf("%q: exit %d\n%s", args, code, out)
 		}
 	}
-	eventually(t, "the doctor tells it", func() bool {
+	fixture.Eventually(t, fixture.Patience, "the doctor tells it", func() bool {
 		out, _ := execute(t, "doctor", "--data-dir", data)
 		return strings.Contains(out, fmt.Sprintf("user %s had %d connections, the most there may be, and more were refused", embedded.SubscriberUser, embedded.MostConnections)) &&
 			strings.Contains(out, "warn  users      subscriber: it has all connections that it may have")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // site is the HTTP of a `linesman up`.
@@ -27,17 +27,13 @@ type site struct {
 // the scopes say.
 func newSite(t *testing.T, data, scopes string) *site {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(data, "linesman.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	create := exec.CommandContext(t.Context(), program, "token", "create", "test", "--scope", scopes, "--data-dir", data)
-	quiet.Watch(t, create)
+	fixture.Watch(t, create)
 	out, err := create.Output()
 	if err != nil {
 		t.Fatalf("token create: %v", err)
 	}
-	return &site{t, gjson.GetBytes(raw, "http").String(), strings.TrimSpace(string(out))}
+	return &site{t, fixture.ReadAddress(t, data).HTTP, strings.TrimSpace(string(out))}
 }
 
 func (s *site) open(method, path, body string, header ...string) *http.Response {
@@ -143,7 +139,7 @@ func TestRealCodexOverREST(t *testing.T) {
 		"state":   {run.Get("state").String(), result.Get("data.state").String()},
 		"thread":  {run.Get("threadId").String(), result.Get("data.metadata.thread_info.thread_id").String()},
 		"summary": {run.Get("summary").String(), result.Get("data.summary").String()},
-		"output":  {string(stdout), result.Get("data.output.stdout").String()},
+		"output":  {string(stdout), result.Get("data.output.Stdout").String()},
 	} {
 		if pair[0] == "" || pair[0] != pair[1] {
 			t.Errorf("%s: %q over HTTP, %q over NATS", what, pair[0], pair[1])

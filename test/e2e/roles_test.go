@@ -6,26 +6,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
+	"github.com/linesman/linesman/test/fixture"
 )
-
-// startNATS starts a NATS server of somebody else: one account, no streams.
-func startNATS(t *testing.T) string {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(deadline) {
-		t.Fatal("the NATS server does not start")
-	}
-	return s.ClientURL()
-}
 
 func TestRolesAloneOnAnotherServer(t *testing.T) {
 	t.Parallel()
@@ -37,24 +19,24 @@ func TestRolesAloneOnAnotherServer(t *testing.T) {
 		t.Errorf("health without streams: exit %d, want 3", code)
 	}
 	early := begin(t, nil, at("run", "--", "true")...)
-	if code := early.code(); code != 125 || !strings.Contains(early.stderr.String(), "the streams are made by `linesman normalizer`") {
-		t.Errorf("run without streams: exit %d, want 125 and what to do:\n%s", code, early.stderr)
+	if code := early.Code(); code != 125 || !strings.Contains(early.Stderr.String(), "the streams are made by `linesman normalizer`") {
+		t.Errorf("run without streams: exit %d, want 125 and what to do:\n%s", code, early.Stderr)
 	}
 
 	first := begin(t, nil, at("normalizer")...)
-	first.await(first.stderr, "normalizer reading")
+	first.Await(first.Stderr, "normalizer reading")
 	agent := newScript(t, halves)
 	run := begin(t, nil, at("run", "--run", "shared", "--json", "--", agent.path)...)
-	run.await(run.stdout, `"text":"one"`)
+	run.Await(run.Stdout, `"text":"one"`)
 	if _, code := execute(t, at("health")...); code != 0 {
 		t.Errorf("health: exit %d", code)
 	}
 
 	// Another worker takes the run, another normalizer the office.
 	second := begin(t, nil, at("normalizer")...)
-	second.await(second.stderr, "normalizer ready")
-	run.kill()
-	first.kill()
+	second.Await(second.Stderr, "normalizer ready")
+	run.Kill()
+	first.Kill()
 	worker := begin(t, nil, at("worker")...)
 	agent.touch("go")
 	out, code := execute(t, at("events", "--run", "shared", "--follow", "--json")...)
@@ -66,15 +48,15 @@ func TestRolesAloneOnAnotherServer(t *testing.T) {
 	if out, code := execute(t, at("rebuild")...); code != 0 {
 		t.Errorf("rebuild: exit %d: %s", code, out)
 	}
-	for _, p := range []*process{worker, second} {
-		p.signal(syscall.SIGINT)
-		if code := p.code(); code != 0 {
-			t.Errorf("%q: exit %d after Ctrl-C\n%s", p.cmd.Args[1], code, p.stderr)
+	for _, p := range []*fixture.Process{worker, second} {
+		p.Signal(syscall.SIGINT)
+		if code := p.Code(); code != 0 {
+			t.Errorf("%q: exit %d after Ctrl-C\n%s", p.Cmd.Args[1], code, p.Stderr)
 		}
 	}
 	health := begin(t, nil, at("health")...)
-	if code := health.code(); code != 3 || health.stderr.String() != "linesman: no normalizer is at work\n" {
-		t.Errorf("health without a normalizer: exit %d, want 3 and why:\n%s", code, health.stderr)
+	if code := health.Code(); code != 3 || health.Stderr.String() != "linesman: no normalizer is at work\n" {
+		t.Errorf("health without a normalizer: exit %d, want 3 and why:\n%s", code, health.Stderr)
 	}
 }
 
@@ -98,24 +80,24 @@ func TestPipeOutlivesItsServer(t *testing.T) {
 	}
 	follow := begin(t, nil, "events", "--data-dir", data, "--run", "piped", "--follow", "--json")
 	write("one")
-	follow.await(follow.stdout, `"text":"one"`)
-	kill(t, first)
-	pipe.await(pipe.stderr, "connection lost")
+	follow.Await(follow.Stdout, `"text":"one"`)
+	first.Kill()
+	pipe.Await(pipe.Stderr, "connection lost")
 	write("two")
 	up(t, data)
-	follow.await(follow.stdout, `"text":"two"`)
+	follow.Await(follow.Stdout, `"text":"two"`)
 	write("three")
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code := pipe.code(); code != 0 || pipe.stdout.String() != "piped\n" {
-		t.Errorf("exit %d, printed %q, want the run's id\n%s", code, pipe.stdout, pipe.stderr)
+	if code := pipe.Code(); code != 0 || pipe.Stdout.String() != "piped\n" {
+		t.Errorf("exit %d, printed %q, want the run's id\n%s", code, pipe.Stdout, pipe.Stderr)
 	}
-	if code := follow.code(); code != 0 {
-		t.Errorf("events: exit %d\n%s", code, follow.stderr)
+	if code := follow.Code(); code != 0 {
+		t.Errorf("events: exit %d\n%s", code, follow.Stderr)
 	}
 	var got []string
-	for _, r := range parse(t, follow.stdout.String()) {
+	for _, r := range parse(t, follow.Stdout.String()) {
 		got = append(got, string(r.Event))
 	}
 	for i, text := range []string{"one", "two", "three"} {

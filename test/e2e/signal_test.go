@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func TestCtrlCIsTheAgents(t *testing.T) {
@@ -21,13 +23,13 @@ say one
 while :; do sleep 0.02; done
 `)
 	run := beginIn(t, background(t, data, os.Environ()), nil, "run", "--data-dir", data, "--run", "polite", "--json", "--", agent.path)
-	run.await(run.stdout, `"text":"one"`)
-	run.signal(syscall.SIGINT)
-	if code := run.code(); code != 7 {
-		t.Errorf("exit status %d, want the agent's 7\n%s", code, run.stderr)
+	run.Await(run.Stdout, `"text":"one"`)
+	run.Signal(syscall.SIGINT)
+	if code := run.Code(); code != 7 {
+		t.Errorf("exit status %d, want the agent's 7\n%s", code, run.Stderr)
 	}
-	same(t, "run", printed(parse(t, run.stdout.String())), expected(t, said("one", "interrupted"), 7))
-	if s := run.stderr.String(); s != "linesman: run polite\n" {
+	same(t, "run", printed(parse(t, run.Stdout.String())), expected(t, said("one", "interrupted"), 7))
+	if s := run.Stderr.String(); s != "linesman: run polite\n" {
 		t.Errorf("stderr holds more than the run's id:\n%s", s)
 	}
 }
@@ -44,12 +46,12 @@ while :; do sleep 0.02; done
 `)
 	up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "cancelled", "--json", "--", agent.path)
-	run.await(run.stdout, `"text":"one"`)
-	run.signal(syscall.SIGINT)
-	run.await(run.stdout, `"text":"stubborn"`)
-	run.signal(syscall.SIGINT)
-	if code := run.code(); code != 9 {
-		t.Errorf("exit status %d, want the agent's 9\n%s", code, run.stderr)
+	run.Await(run.Stdout, `"text":"one"`)
+	run.Signal(syscall.SIGINT)
+	run.Await(run.Stdout, `"text":"stubborn"`)
+	run.Signal(syscall.SIGINT)
+	if code := run.Code(); code != 9 {
+		t.Errorf("exit status %d, want the agent's 9\n%s", code, run.Stderr)
 	}
 	wantCancelled(t, run, "one", "stubborn")
 }
@@ -60,10 +62,10 @@ func TestSIGTERMCancels(t *testing.T) {
 	agent := newScript(t, "say one\nexec sleep 100\n")
 	up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "cancelled", "--json", "--", agent.path)
-	run.await(run.stdout, `"text":"one"`)
-	run.signal(syscall.SIGTERM)
-	if code := run.code(); code != 128+15 {
-		t.Errorf("exit status %d, want 143\n%s", code, run.stderr)
+	run.Await(run.Stdout, `"text":"one"`)
+	run.Signal(syscall.SIGTERM)
+	if code := run.Code(); code != 128+15 {
+		t.Errorf("exit status %d, want 143\n%s", code, run.Stderr)
 	}
 	wantCancelled(t, run, "one")
 }
@@ -92,12 +94,12 @@ func TestSignalBeforeTheServerIsThere(t *testing.T) {
 		{syscall.SIGTERM, []string{"status"}, 143, "linesman: ended by SIGTERM\n"},
 	} {
 		p := begin(t, nil, append([]string{test.args[0], "--data-dir", data}, test.args[1:]...)...)
-		p.await(p.stderr, "is in use")
-		p.signal(test.signal)
-		if code := p.code(); code != test.code {
+		p.Await(p.Stderr, "is in use")
+		p.Signal(test.signal)
+		if code := p.Code(); code != test.code {
 			t.Errorf("%s: exit status %d, want %d", test.args[0], code, test.code)
 		}
-		if said := p.stderr.String(); !strings.HasSuffix(said, test.said) {
+		if said := p.Stderr.String(); !strings.HasSuffix(said, test.said) {
 			t.Errorf("%s: stderr does not end with %q:\n%s", test.args[0], test.said, said)
 		}
 	}
@@ -118,9 +120,9 @@ func TestSignalEndsAnAttemptToConnectAtOnce(t *testing.T) {
 	}
 	defer conn.Close()
 	began := time.Now()
-	p.signal(syscall.SIGTERM)
-	if code := p.code(); code != 143 {
-		t.Errorf("exit status %d, want 143\n%s", code, p.stderr)
+	p.Signal(syscall.SIGTERM)
+	if code := p.Code(); code != 143 {
+		t.Errorf("exit status %d, want 143\n%s", code, p.Stderr)
 	}
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("it ends %v after the signal", took)
@@ -129,9 +131,9 @@ func TestSignalEndsAnAttemptToConnectAtOnce(t *testing.T) {
 
 // wantCancelled checks that there is nothing after some messages but the one
 // error of a cancel and the completion.
-func wantCancelled(t *testing.T, run *process, texts ...string) {
+func wantCancelled(t *testing.T, run *fixture.Process, texts ...string) {
 	t.Helper()
-	got := printed(parse(t, run.stdout.String()))
+	got := printed(parse(t, run.Stdout.String()))
 	want := expected(t, said(texts...), 0)
 	want = append(want[:len(want)-1],
 		`0.1 {"agent_kind":"codex","status":null,"final_text":null,"data":null,"error":{"kind":"backend","message":"cancelled"}}`)

@@ -16,7 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // facts are what every surface says of a run, in the words of none.
@@ -44,7 +44,7 @@ func TestRealCodexIsSeenAlikeOnEverySurface(t *testing.T) {
 	const surfaces = 7
 	var prompts []string // a scripted model is good for one story
 	for i := range surfaces {
-		prompts = append(prompts, fmt.Sprintf(quiet.Sentinel+"go%d=resume", i), fmt.Sprintf(quiet.Sentinel+"sleep%d=shell-sleep", i))
+		prompts = append(prompts, fmt.Sprintf(fixture.Sentinel+"go%d=resume", i), fmt.Sprintf(fixture.Sentinel+"sleep%d=shell-sleep", i))
 	}
 	d := newDesk(t, 2, prompts...)
 	for _, dir := range d.dirs {
@@ -73,7 +73,7 @@ func TestRealCodexIsSeenAlikeOnEverySurface(t *testing.T) {
 	}
 	runs := map[string]string{} // what each is to be, by its id
 	for i, s := range all {
-		goes, sleeps := fmt.Sprintf(quiet.Sentinel+"go%d", i), fmt.Sprintf(quiet.Sentinel+"sleep%d", i)
+		goes, sleeps := fmt.Sprintf(fixture.Sentinel+"go%d", i), fmt.Sprintf(fixture.Sentinel+"sleep%d", i)
 		first := s.submit(d.dirs[goes], goes)
 		s.wait(first)
 		runs[first] = "completed"
@@ -150,7 +150,7 @@ func adcpTools(t *testing.T, name string, ask ask) surface {
 	n := 0
 	call := func(tool string, args map[string]any) gjson.Result {
 		n++
-		args["format"], args["idempotency_key"] = "adcp", fmt.Sprintf(quiet.Sentinel+"%s.%024d", strings.ReplaceAll(name, " ", "_"), n)
+		args["format"], args["idempotency_key"] = "adcp", fmt.Sprintf(fixture.Sentinel+"%s.%024d", strings.ReplaceAll(name, " ", "_"), n)
 		e := ask(tool, args)
 		if code := e.Get("adcp_error.code").String(); code != "" && code != "TOOL_ERROR" {
 			t.Fatalf("%s: %s %v: %s", name, tool, args, e.Raw)
@@ -220,7 +220,7 @@ func adcpRestful(s *site) surface {
 	n := 0
 	call := func(method, path, body string) gjson.Result {
 		if n++; method == "POST" {
-			body = strings.TrimSuffix(body, "}") + fmt.Sprintf(`,"idempotency_key":%q}`, fmt.Sprintf(quiet.Sentinel+"rest.%024d", n))
+			body = strings.TrimSuffix(body, "}") + fmt.Sprintf(`,"idempotency_key":%q}`, fmt.Sprintf(fixture.Sentinel+"rest.%024d", n))
 			body = strings.Replace(body, "{,", "{", 1)
 		}
 		answer := s.open(method, path, body, "Accept", "application/adcp+json")

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -12,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
-const webhookSecret = quiet.Sentinel + "that-only-the-receiver-knows"
+const webhookSecret = fixture.Sentinel + "that-only-the-receiver-knows"
 
 // webhook is the example receiver, and what it printed.
 type webhook struct {
@@ -31,13 +30,7 @@ type webhook struct {
 
 func newWebhook(t *testing.T) *webhook {
 	t.Helper()
-	w := &webhook{t: t, program: built(t, "webhook")}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.address = l.Addr().String()
-	_ = l.Close()
+	w := &webhook{t: t, program: built(t, "webhook"), address: fixture.FreeAddresses(t, 1)[0]}
 	t.Cleanup(w.kill)
 	return w
 }
@@ -77,19 +70,15 @@ func (w *webhook) kill() {
 // told waits until the receiver has printed that a run has come to a state.
 func (w *webhook) told(run, status string) {
 	w.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	want := fmt.Sprintf("%q %q ", run, status)
-	for end := time.Now().Add(90 * time.Second); ; <-tick.C {
+	var said []string
+	if !fixture.Poll(90*time.Second, func() bool {
 		w.mu.Lock()
-		said := slices.Clone(w.said)
-		w.mu.Unlock()
-		if slices.ContainsFunc(said, func(line string) bool { return strings.HasPrefix(line, want) }) {
-			return
-		}
-		if time.Now().After(end) {
-			w.t.Fatalf("%s is not told; told is\n%s", want, strings.Join(said, "\n"))
-		}
+		defer w.mu.Unlock()
+		said = slices.Clone(w.said)
+		return slices.ContainsFunc(said, func(line string) bool { return strings.HasPrefix(line, want) })
+	}) {
+		w.t.Fatalf("%s is not told; told is\n%s", want, strings.Join(said, "\n"))
 	}
 }
 
@@ -97,9 +86,9 @@ func (w *webhook) told(run, status string) {
 func (w *webhook) submit(d *desk, prompt string) (run string) {
 	w.t.Helper()
 	ack := d.ask("_codex_local_exec", map[string]any{
-		"format": "adcp", "task": prompt, "workingDir": d.dirs[prompt], "skipGitRepoCheck": true, "idempotency_key": quiet.Sentinel + "webhook-" + prompt,
+		"format": "adcp", "task": prompt, "workingDir": d.dirs[prompt], "skipGitRepoCheck": true, "idempotency_key": fixture.Sentinel + "webhook-" + prompt,
 		"push_notification_config": map[string]any{
-			"url": "http://" + w.address + "/" + quiet.Sentinel + "hook", "operation_id": "op:" + quiet.Sentinel + prompt,
+			"url": "http://" + w.address + "/" + fixture.Sentinel + "hook", "operation_id": "op:" + fixture.Sentinel + prompt,
 			"authentication": map[string]any{"schemes": []string{"HMAC-SHA256"}, "credentials": webhookSecret},
 		},
 	})
@@ -136,7 +125,7 @@ func TestNotificationsOutliveAKillOfUpAndAReceiverThatIsAway(t *testing.T) {
 	if got := d.ask("_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 60}); got.Get("data.state").String() != "completed" {
 		t.Fatalf("the run: %s", got.Raw)
 	}
-	kill(t, d.up)
+	d.up.Kill()
 	w.start()
 	up(t, d.data)
 	w.told(run, "completed")

@@ -1,9 +1,8 @@
 package security
 
 import (
-	"context"
+	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -11,11 +10,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // notRun are the blocks of the pages that cannot be run here, by how they begin.
@@ -126,8 +125,8 @@ func (d *deployment) copy(from, to string) {
 	}
 }
 
-func (d *deployment) command(ctx context.Context, line string, environ ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
+func (d *deployment) command(line string, environ ...string) *exec.Cmd {
+	cmd := exec.Command("/bin/sh", "-c", line)
 	cmd.Dir, cmd.Env = d.dir, append(slices.Clone(d.environ), environ...)
 	return cmd
 }
@@ -135,18 +134,13 @@ func (d *deployment) command(ctx context.Context, line string, environ ...string
 // run runs a line of a page to its end, which must be good.
 func (d *deployment) run(line string, environ ...string) string {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
-	defer cancel()
 	line = d.change(strings.TrimSpace(line))
-	cmd := d.command(ctx, line, append([]string{"LINESMAN_DATA_DIR=" + d.t.TempDir()}, environ...)...)
-	stderr := &said{}
-	cmd.Stderr = stderr
-	quiet.Watch(d.t, cmd)
-	out, err := cmd.Output()
-	if err != nil {
-		d.t.Fatalf("%s: %v\n%s%s", line, err, out, stderr)
+	cmd := d.command(line, append([]string{"LINESMAN_DATA_DIR=" + d.t.TempDir()}, environ...)...)
+	out, said, code := fixture.Run(d.t, cmd)
+	if code != 0 {
+		d.t.Fatalf("%s: exit %d\n%s%s", line, code, out, said)
 	}
-	return string(out)
+	return out
 }
 
 // start starts a line of a page until the test ends, and waits for what it says
@@ -154,41 +148,16 @@ func (d *deployment) run(line string, environ ...string) string {
 func (d *deployment) start(ready, line string, environ ...string) (stop func()) {
 	d.t.Helper()
 	line = d.change(strings.TrimSpace(line))
-	cmd := d.command(context.Background(), "exec "+line, append([]string{"LINESMAN_DATA_DIR=" + d.t.TempDir()}, environ...)...)
-	out := &said{}
-	cmd.Stdout, cmd.Stderr = out, out
-	quiet.Watch(d.t, cmd)
-	if err := cmd.Start(); err != nil {
-		d.t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	cmd := d.command("exec "+line, append([]string{"LINESMAN_DATA_DIR=" + d.t.TempDir()}, environ...)...)
+	p := fixture.Start(d.t, cmd)
+	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := <-ended; err != nil {
-			d.t.Errorf("%s: %v", line, err)
+		if code := p.Code(); code != 0 {
+			d.t.Errorf("%s: exit %d", line, code)
 		}
-		if d.t.Failed() {
-			d.t.Logf("%s:\n%s", line, out)
-		}
-	}
+	})
 	d.t.Cleanup(stop)
-	for late := time.Now().Add(time.Minute); !strings.Contains(out.String(), ready); {
-		select {
-		case err := <-ended:
-			ended <- err
-			d.t.Fatalf("%s ended: %v", line, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-		if time.Now().After(late) {
-			d.t.Fatalf("in vain: %q of %s", ready, line)
-		}
-	}
+	p.AwaitEither(ready)
 	return stop
 }
 
@@ -196,10 +165,10 @@ func (d *deployment) start(ready, line string, environ ...string) (stop func()) 
 func (d *deployment) node(name, address, config string) {
 	d.t.Helper()
 	d.write(name+".conf", config, 0o600)
-	log := &said{}
+	var log bytes.Buffer
 	host, port, _ := net.SplitHostPort(address)
 	cmd := exec.Command(program(d.t, "nats-server"), "-c", name+".conf", "-a", host, "-p", port)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, log, log
+	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, &log, &log
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -211,23 +180,6 @@ func (d *deployment) node(name, address, config string) {
 			d.t.Logf("the last that nats-server %s said:\n%s", name, text[max(len(text)-1<<10, 0):])
 		}
 	})
-}
-
-// free are addresses of loopback below the ports that the system gives out.
-func free(t *testing.T, n int) (all []string) {
-	t.Helper()
-	for tries := 0; len(all) < n; tries++ {
-		if tries > 1000 {
-			t.Fatal("there are no free ports")
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		all = append(all, l.Addr().String())
-	}
-	return all
 }
 
 // The commands of the two pages work as they are written, but for names of hosts
@@ -279,7 +231,7 @@ func (d *deployment) servers(p *pages, how string, nodes int) {
 		one, cluster = one+tlsOfYourOwn, cluster+tlsOfYourOwn
 	}
 
-	addresses, routes := free(t, nodes), free(t, nodes)
+	addresses, routes := fixture.FreeAddresses(t, nodes), fixture.FreeAddresses(t, nodes)
 	if nodes == 1 {
 		d.node("nats", addresses[0], strings.ReplaceAll(one, "/var/lib/nats", filepath.Join(d.dir, "store")))
 	} else {

@@ -3,7 +3,6 @@ package security
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // house is a `linesman up`.
@@ -27,21 +28,9 @@ type house struct {
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{data: filepath.Join(t.TempDir(), "data")}
-	role(t, "ready nats=", "up", "--data-dir", h.data, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
-	var here struct {
-		HTTP  string `json:"http"`
-		Token string `json:"token_file"`
-		PID   int    `json:"pid"`
-	}
-	b, err := os.ReadFile(filepath.Join(h.data, "linesman.json"))
-	if err != nil || json.Unmarshal(b, &here) != nil {
-		t.Fatalf("linesman.json: %v, %s", err, b)
-	}
-	token, err := os.ReadFile(here.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.http, h.pid, h.token = here.HTTP, here.PID, strings.TrimSpace(string(token))
+	env := []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	at := fixture.Up(t, program(t, "linesman"), h.data, env)
+	h.http, h.pid, h.token = at.HTTP, at.PID, at.Token
 	return h
 }
 

@@ -1,7 +1,6 @@
 package security
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,7 +21,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // strange are names that would be a wildcard, another subject, or another
@@ -86,21 +85,14 @@ func (h *house) post(t *testing.T, method, path, body string, header ...string) 
 // linesmanAt runs a command on the house, which may fail.
 func (h *house) linesmanAt(t *testing.T, stdin string, args ...string) (out string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t, "linesman"), append([]string{args[0], "--data-dir", h.data}, args[1:]...)...)
+	cmd := exec.Command(program(t, "linesman"), append([]string{args[0], "--data-dir", h.data}, args[1:]...)...)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	cmd.Stdin = strings.NewReader(stdin)
-	all := &said{}
-	cmd.Stdout, cmd.Stderr = all, all
-	quiet.Watch(t, cmd)
-	if err := cmd.Run(); err != nil && cmd.ProcessState.ExitCode() < 0 {
-		t.Fatalf("linesman %q: %v\n%s", args, err, all)
-	}
-	return all.String(), cmd.ProcessState.ExitCode()
+	out, said, code := fixture.Run(t, cmd)
+	return out + said, code
 }
 
-const secret = quiet.Sentinel + "of-the-agent"
+const secret = fixture.Sentinel + "of-the-agent"
 
 // A name from outside is a run's id or a mistake, at every entry: it matches
 // no other run, becomes no subject, and leads out of no directory.

@@ -2,7 +2,6 @@ package security
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -29,15 +28,14 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/test/guard"
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // bin is where the programs are, and the guard knows what runs as ours.
 var bin string
 
 // build makes the programs, linesman and a nats-server, once.
-var build = sync.OnceValue(func() error { return guard.Build(bin, "./cmd/linesman", "github.com/nats-io/nats-server/v2") })
+var build = sync.OnceValue(func() error { return fixture.Build(bin, "./cmd/linesman", "github.com/nats-io/nats-server/v2") })
 
 func program(t *testing.T, name string) string {
 	t.Helper()
@@ -50,18 +48,13 @@ func program(t *testing.T, name string) string {
 // linesman runs the program to its end.
 func linesman(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t, "linesman"), args...)
+	cmd := exec.Command(program(t, "linesman"), args...)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	quiet.Watch(t, cmd)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("linesman %s: %v\n%s", args, err, stderr.Bytes())
+	out, said, code := fixture.Run(t, cmd)
+	if code != 0 {
+		t.Fatalf("linesman %s: exit %d\n%s", args, code, said)
 	}
-	return string(out)
+	return out
 }
 
 // authority signs certificates.

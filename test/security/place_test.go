@@ -20,24 +20,14 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/test/guard"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func TestMain(m *testing.M) {
-	guard.Work()
-	var err error
-	bin, err = os.MkdirTemp("", "linesman-security-")
-	if err != nil {
-		panic(err)
-	}
-	watch, err := guard.Watch(bin)
-	if err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	if err := watch.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
+	code := fixture.Main(m, "each right of each user is tried on four servers", func(dir string) error {
+		bin = dir
+		return nil
+	})
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -261,34 +251,13 @@ func (p *place) comes(ok func() bool) bool {
 	if !p.expected {
 		return ok()
 	}
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-late.C:
-			return false
-		case <-tick.C:
-		}
-	}
-	return true
+	return fixture.Poll(patience, ok)
 }
 
 // soon waits for what has to come true.
 func soon(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-late.C:
-			t.Fatalf("in vain: %s", what)
-		case <-tick.C:
-		}
-	}
+	fixture.Eventually(t, patience, "in vain: "+what, ok)
 }
 
 var users = []string{

@@ -8,59 +8,28 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
-// said is what a process has written so far; the last 64 KiB of it.
-type said struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.b = append(s.b, p...)
-	s.b = s.b[max(len(s.b)-64<<10, 0):]
-	return len(p), nil
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return string(s.b)
-}
-
 // role starts a role of linesman, until the test ends, and waits for what it
-// says when it is ready. What it says is returned.
-func role(t *testing.T, ready string, args ...string) *said {
+// says when it is ready.
+func role(t *testing.T, ready string, args ...string) *fixture.Process {
 	t.Helper()
 	cmd := exec.Command(program(t, "linesman"), args...)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
-	out := &said{}
-	cmd.Stdout, cmd.Stderr = out, out
-	quiet.Watch(t, cmd)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	p := fixture.Start(t, cmd)
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := <-ended; err != nil {
-			t.Errorf("linesman %s: %v\n%s", args[0], err, out)
-		}
-		if t.Failed() {
-			t.Logf("linesman %s:\n%s", args[0], out)
+		if code := p.Code(); code != 0 {
+			t.Errorf("linesman %s: exit %d", args[0], code)
 		}
 	})
-	soon(t, args[0]+" to be ready", func() bool { return strings.Contains(out.String(), ready) })
-	return out
+	p.AwaitEither(ready)
+	return p
 }
 
 // Each role has what its own user shows, and that suffices for a task from its
@@ -116,7 +85,7 @@ func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
 			cmd := exec.Command(program(t, "linesman"), at("worker", s.only(t, embedded.SubscriberUser))...)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
-			quiet.Watch(t, cmd)
+			fixture.Watch(t, cmd)
 			if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(stderr.String(), "no keys of worker in ") {
 				t.Errorf("a worker with the subscriber's keys: %v\n%s", err, &stderr)
 			}

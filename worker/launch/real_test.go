@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/agents"
+	"github.com/linesman/linesman/test/lab/agents"
 	"github.com/linesman/linesman/worker/launch"
 )
 

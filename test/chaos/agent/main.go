@@ -24,7 +24,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/linesman/linesman/test/quiet"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func main() {
@@ -128,7 +128,7 @@ func (a *agent) complain(s string) { a.write(&a.err, []byte(s)) }
 // secret is what must appear in the raw log and nowhere else.
 func (a *agent) secret() string {
 	a.lines++
-	return fmt.Sprintf(quiet.Sentinel+"%s-%d", a.key, a.lines)
+	return fmt.Sprintf(fixture.Sentinel+"%s-%d", a.key, a.lines)
 }
 
 // number is a setting of the prompt.

@@ -1,0 +1,299 @@
+// Package agents lets Go tests run real coding agents against a scripted
+// model on loopback. It does what run-scenario.mjs does, one step at a time,
+// so that a test can put linesman between itself and the agent.
+package agents
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/test/fixture"
+)
+
+// Thread stands in an argument of [Setup] for the thread id that the process
+// before reported. The caller puts it in.
+const Thread = "{{thread}}"
+
+// Setup prepares dir for one scenario of the scenarios folder ("codex-hello"):
+// the agent's home with its configuration, the files of the project, and the
+// model, which serves until the test ends. It returns the whole environment
+// and one command line per process of the scenario, to be run one after
+// another in cwd. Give each /dev/null as its stdin: codex waits for the end of
+// an open pipe. What the scenario says about stdin, signals and a closed
+// stdout is left to the caller. [Requests] tells what the model was asked.
+func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, cwd string) {
+	tb.Helper()
+	codex, node := Codex(tb), Node(tb)
+	s := read(tb, scenario)
+	if s.CLI != "" && s.CLI != "codex" {
+		tb.Fatalf("agents: scenario %s is for %s, only codex is set up here", scenario, s.CLI)
+	}
+
+	home, cwd := filepath.Join(dir, "home"), filepath.Join(dir, "project")
+	if err := os.MkdirAll(cwd, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	for name, text := range s.Files {
+		write(tb, filepath.Join(cwd, name), text)
+	}
+	codexHome := filepath.Join(home, ".codex")
+	write(tb, filepath.Join(codexHome, "config.toml"), s.config(mock(tb, scenario, "--log", requestLog(dir)), node, filepath.Join(folder(tb), "mcp-server.mjs")))
+
+	env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + home, "CODEX_HOME=" + codexHome}
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		env = append(env, name+"="+s.Env[name])
+	}
+	for _, run := range s.processes {
+		line := []string{codex, "exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access"}
+		line = append(line, s.Args...)
+		line = append(line, run.Args...)
+		if run.Prompt != nil {
+			line = append(line, *run.Prompt)
+		}
+		argv = append(argv, line)
+	}
+	return env, argv, cwd
+}
+
+// Mock serves the model of one scenario on loopback until the test ends, and
+// returns its port.
+func Mock(tb testing.TB, scenario string) int {
+	tb.Helper()
+	return mock(tb, scenario)
+}
+
+func mock(tb testing.TB, scenario string, args ...string) int {
+	tb.Helper()
+	var stderr bytes.Buffer
+	args = append([]string{filepath.Join(folder(tb), "mock-model.mjs"), file(tb, scenario), "--port", "0"}, args...)
+	cmd := exec.CommandContext(tb.Context(), Node(tb), args...)
+	cmd.Stderr = &stderr
+	cmd.WaitDelay = 5 * time.Second
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatalf("agents: start the model: %v", err)
+	}
+	// The test's context, which has ended by then, has killed it.
+	tb.Cleanup(func() { _ = cmd.Wait() })
+
+	first, err := bufio.NewReader(stdout).ReadBytes('\n')
+	var ready struct{ Port int }
+	if err == nil {
+		err = json.Unmarshal(first, &ready)
+	}
+	if err != nil || ready.Port == 0 {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		tb.Fatalf("agents: the model of %s does not serve: %v\n%s", scenario, err, stderr.Bytes())
+	}
+	return ready.Port
+}
+
+// Requests are the bodies of what the model of [Setup] was asked for answers,
+// in order. A request is there before its answer is.
+func Requests(tb testing.TB, dir string) []json.RawMessage {
+	tb.Helper()
+	raw, err := os.ReadFile(requestLog(dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no request, no log
+		tb.Fatal(err)
+	}
+	var bodies []json.RawMessage
+	for line := range bytes.Lines(raw) {
+		var request struct {
+			Method string
+			Body   json.RawMessage
+		}
+		if err := json.Unmarshal(line, &request); err != nil {
+			tb.Fatalf("agents: the log of requests: %v", err)
+		}
+		if request.Method == "POST" {
+			bodies = append(bodies, request.Body)
+		}
+	}
+	return bodies
+}
+
+func requestLog(dir string) string { return filepath.Join(dir, "requests.jsonl") }
+
+// Codex is the path of the codex command line: $CODEX_BIN, else the one that
+// `make agents` installs, else the one on the PATH. Without one the test is
+// [fixture.Missing] it. With -short the test is skipped.
+func Codex(tb testing.TB) string {
+	tb.Helper()
+	return installed(tb, "codex")
+}
+
+// Claude is the path of the claude command line, found as [Codex] is.
+func Claude(tb testing.TB) string {
+	tb.Helper()
+	return installed(tb, "claude")
+}
+
+func installed(tb testing.TB, name string) string {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("a real agent takes seconds to start")
+	}
+	variable := strings.ToUpper(name) + "_BIN"
+	if given := os.Getenv(variable); given != "" {
+		path, err := exec.LookPath(given)
+		if err != nil {
+			tb.Fatalf("agents: %s: %v", variable, err)
+		}
+		return absolute(tb, path)
+	}
+	if path, err := exec.LookPath(filepath.Join(folder(tb), "node_modules", ".bin", name)); err == nil {
+		return path
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		fixture.Missing(tb, "agents: "+name+" is not installed: run `make agents`, or set "+variable)
+	}
+	return absolute(tb, path)
+}
+
+// Node is the path of Node.js. Without it the test is skipped, or fails when
+// TEST_REQUIRE_AGENTS is 1.
+func Node(tb testing.TB) string {
+	tb.Helper()
+	path, err := exec.LookPath("node")
+	if err != nil {
+		fixture.Missing(tb, "agents: "+"node is not installed: the scripted model needs Node.js 20 or later")
+	}
+	return absolute(tb, path)
+}
+
+// scenarioFile is the part of a scenario that this side reads; the model
+// reads the turns. README.md describes the format.
+type scenarioFile struct {
+	CLI      string
+	Model    string
+	Prompt   *string
+	Args     []string
+	Config   string
+	Provider map[string]json.RawMessage
+	MCP      bool
+	Env      map[string]string
+	Files    map[string]string
+	Runs     []json.RawMessage
+
+	processes []process
+}
+
+type process struct {
+	Prompt *string
+	Args   []string
+}
+
+// parse resolves the prompts: a process without one takes the scenario's, an
+// explicit null means none.
+func parse(raw []byte) (*scenarioFile, error) {
+	var s scenarioFile
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	prompt := "Go."
+	if s.Prompt != nil {
+		prompt = *s.Prompt
+	}
+	if len(s.Runs) == 0 {
+		s.Runs = []json.RawMessage{[]byte("{}")}
+	}
+	for i, each := range s.Runs {
+		run := process{Prompt: &prompt}
+		if err := json.Unmarshal(each, &run); err != nil {
+			return nil, fmt.Errorf("process %d: %w", i+1, err)
+		}
+		s.processes = append(s.processes, run)
+	}
+	return &s, nil
+}
+
+func (s *scenarioFile) config(port int, node, mcp string) string {
+	model := s.Model
+	if model == "" {
+		model = "gpt-5.5"
+	}
+	lines := []string{
+		"model = " + strconv.Quote(model),
+		`model_provider = "mock"`,
+		"check_for_update_on_startup = false",
+		"features.plugins = false", // the plugin catalogue is fetched from outside
+		s.Config,
+		"[analytics]",
+		"enabled = false",
+		"[model_providers.mock]",
+		`name = "mock"`,
+		fmt.Sprintf(`base_url = "http://127.0.0.1:%d/v1"`, port),
+		`wire_api = "responses"`,
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Provider)) {
+		lines = append(lines, fmt.Sprintf("%s = %s", key, s.Provider[key]))
+	}
+	if s.MCP {
+		lines = append(lines, "[mcp_servers.lab]", "command = "+strconv.Quote(node),
+			"args = ["+strconv.Quote(mcp)+"]", `default_tools_approval_mode = "approve"`)
+	}
+	return strings.Join(append(lines, ""), "\n")
+}
+
+func read(tb testing.TB, scenario string) *scenarioFile {
+	tb.Helper()
+	raw, err := os.ReadFile(file(tb, scenario))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s, err := parse(raw)
+	if err != nil {
+		tb.Fatalf("agents: scenario %s: %v", scenario, err)
+	}
+	return s
+}
+
+func file(tb testing.TB, scenario string) string {
+	if strings.HasSuffix(scenario, ".json") {
+		return absolute(tb, scenario)
+	}
+	return filepath.Join(folder(tb), "scenarios", scenario+".json")
+}
+
+// folder is this package's directory.
+func folder(tb testing.TB) string {
+	tb.Helper()
+	return fixture.Path(tb, "test", "lab", "agents")
+}
+
+func absolute(tb testing.TB, path string) string {
+	tb.Helper()
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return abs
+}
+
+func write(tb testing.TB, path, text string) {
+	tb.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+}
