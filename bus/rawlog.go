@@ -149,23 +149,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	last, err := l.last(ctx)
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // none yet, or all have aged out
 		l.fence = 0
-		if l.mark.Seq == 0 && l.mark.At != 0 { // the run's record is of another RAW
-			return false, nil
-		}
-		if l.mark.Seq == 0 {
-			l.mark, err = l.bus.remembered(ctx, l.run)
-			if err != nil || !l.mark.Started || l.mark.Exited {
-				return false, err
-			}
-			aged, err := l.agedOut(ctx)
-			l.mark.Gone = err == nil && !aged
-			return false, err
-		}
-		aged, err := l.agedOut(ctx)
-		if err == nil && !aged { // RAW is another one: what it holds now counts, and that is nothing
-			l.mark = emptied(l.mark)
-		}
-		return false, err
+		return false, l.catchUpEmpty(ctx)
 	}
 	if err != nil {
 		return false, err
@@ -192,6 +176,27 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	}
 	l.fence = last.Sequence // not before: what is not read yet must refuse what comes next
 	return stored, nil
+}
+
+// catchUpEmpty is catchUp where RAW has no entry of the run.
+func (l *RawLog) catchUpEmpty(ctx context.Context) (err error) {
+	switch {
+	case l.mark.Seq != 0:
+		aged, err := l.agedOut(ctx)
+		if err == nil && !aged { // RAW is another one: what it holds now counts, and that is nothing
+			l.mark = emptied(l.mark)
+		}
+		return err
+	case l.mark.At != 0: // the run's record is of another RAW
+		return nil
+	}
+	l.mark, err = l.bus.remembered(ctx, l.run)
+	if err != nil || !l.mark.Started || l.mark.Exited {
+		return err
+	}
+	aged, err := l.agedOut(ctx)
+	l.mark.Gone = err == nil && !aged
+	return err
 }
 
 // emptied is the mark of a log of which another RAW holds nothing yet, after m

@@ -191,15 +191,7 @@ func (g *readerGuard) look(now time.Time) {
 	g.mu.Lock()
 	mostUnread, many, batch := g.mostUnread, g.many, g.batch
 	g.mu.Unlock()
-	requests, answers := 0, 0
-	for name, q := range *s.Ipqueuesz(&server.IpqueueszOptions{}) {
-		switch {
-		case strings.HasPrefix(name, "JetStream API "):
-			requests += q.Pending
-		case strings.HasPrefix(name, "[ACC:"+PublicAccount+"] ") && strings.HasSuffix(name, " sendQ"):
-			answers += q.Pending // those in progress are counted until the last of them is sent
-		}
-	}
+	requests, answers := queued(s)
 	switch {
 	case requests < steadyRequests:
 		g.busy = time.Time{}
@@ -239,8 +231,22 @@ func (g *readerGuard) look(now time.Time) {
 	}
 }
 
+// queued is how many requests to the JetStream API a server has queued, and how
+// many messages of EVENTS that wait to be sent as answers.
+func queued(s *server.Server) (requests, answers int) {
+	for name, q := range *s.Ipqueuesz(&server.IpqueueszOptions{}) {
+		switch {
+		case strings.HasPrefix(name, "JetStream API "):
+			requests += q.Pending
+		case strings.HasPrefix(name, "[ACC:"+PublicAccount+"] ") && strings.HasSuffix(name, " sendQ"):
+			answers += q.Pending // those in progress are counted until the last of them is sent
+		}
+	}
+	return requests, answers
+}
+
 // batches is how many requests for messages are to be answered where all ask as
-// [direct] does, one at a time; twice as many where it gave them up. A connection
+// [reader.Direct] does, one at a time; twice as many where it gave them up. A connection
 // of linesman's own may have several, each with a subscription.
 func (g *readerGuard) batches(s *server.Server, readers int) int {
 	n := max(readers, len(g.before)) // those that went a moment ago are still answered

@@ -47,8 +47,7 @@ type Direct struct {
 	begun   atomic.Bool // there was a stream
 	created time.Time   // it
 	seen    uint64      // the last sequence that is known of it
-	gone    absence     // what the leader does not have, or one that was the leader
-	told    time.Time   // when it said so first
+	end     end         // what the leader does not have, or one that was the leader
 	again   bool        // it reads from the beginning: the stream was replaced, or lost its end
 }
 
