@@ -57,7 +57,7 @@ func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, ha
 
 // Mark is how far the log reaches. One of a log that is empty, because RAW is
 // another one than it was, has a time all the same: who opens the log with it
-// again is not told of the old one.
+// again gets nothing of the old one.
 func (l *RawLog) Mark() runs.Mark { return l.mark }
 
 // Append stores e behind the last entry. It waits while NATS is away or full,
@@ -112,7 +112,7 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 }
 
 // AppendIf stores an entry in the log of a run for somebody who does not drive
-// it: decide is told what the log holds, and returns the entry, or nil to
+// it: decide gets what the log holds, and returns the entry, or nil to
 // leave it at that. It is asked again whenever somebody was quicker. The mark
 // says what the log held in the end; known is what the caller knows of it. It
 // waits for nobody: what was decided before NATS was away may be wrong after.
@@ -201,7 +201,7 @@ func (l *RawLog) catchUpEmpty(ctx context.Context) (err error) {
 
 // emptied is the mark of a log of which another RAW holds nothing yet, after m
 // in the old one. It differs from that of a log that nobody knows: a caller who
-// keeps it, and is killed, must not be told what the run's record remembers.
+// keeps it, and is killed, must not get what the run's record remembers.
 func emptied(m runs.Mark) runs.Mark { return runs.Mark{At: max(m.At, 1)} }
 
 // other reports whether RAW was made anew, or lost its end in a power failure:

@@ -213,17 +213,17 @@ func (s *session) cursor(ctx context.Context, last uint64) (normalizer.Pos, bool
 	return pos, true, nil
 }
 
-// mostLookedAt bounds how many events are looked at when a normalizer begins:
+// maxChecked bounds how many events are looked at when a normalizer begins:
 // more than are on their way at a time.
-const mostLookedAt = 100_000
+const maxChecked = 100_000
 
 // allOurs returns ErrForeign where somebody else has written an event behind
 // one sequence, up to another. A message of his in the midst of ours took the
 // number of one that was then refused, and the fences of those behind it fit:
 // so what comes last is ours, and one before it is missing.
 func (s *session) allOurs(ctx context.Context, behind uint64, info *jetstream.StreamInfo) error {
-	if last := info.State.LastSeq; last > mostLookedAt {
-		behind = max(behind, last-mostLookedAt)
+	if last := info.State.LastSeq; last > maxChecked {
+		behind = max(behind, last-maxChecked)
 	}
 	return s.out.ReadEvents(s.Out.EventSubjects(), behind+1).UpTo(ctx, info, info.State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
 		if _, ours := bus.ParsePos(m.Header.Get(bus.HeaderPos)); !ours {

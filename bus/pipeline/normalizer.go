@@ -50,7 +50,7 @@ type Normalizer struct {
 
 	die  func(next uint64) bool // tests: break off before this event
 	hold int                    // bytes; 0: holdBytes
-	most int                    // runs; 0: mostRuns
+	most int                    // runs; 0: maxRuns
 }
 
 var errDied = errors.New("broken off by a test")

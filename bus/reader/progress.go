@@ -50,7 +50,7 @@ func (p *Progress) Check(ctx context.Context, js jetstream.JetStream, info *jets
 // end finds out up to where a stream has nothing more, of what leaders say.
 type end struct {
 	from, upTo uint64    // between these there was nothing; 0: nobody has said so
-	told       time.Time // when that was said first
+	since      time.Time // when that was said first
 }
 
 // believe returns up to where the stream has nothing, now that a leader said that
@@ -64,7 +64,7 @@ func (e *end) believe(info *jetstream.StreamInfo, asked time.Time, from, last ui
 		return last
 	case e.upTo == 0 || e.from != from:
 		*e = end{from, last, time.Now()}
-	case time.Since(e.told) >= later:
+	case time.Since(e.since) >= later:
 		return min(last, e.upTo)
 	}
 	return 0

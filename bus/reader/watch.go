@@ -26,8 +26,8 @@ type Watch struct {
 
 // Run calls each with the messages until ctx ends: then it returns nil. Where
 // the consumer breaks it is made again, and each gets the newest messages of all
-// subjects once more; begin is told before whether the stream was made anew, or
-// lost its end, and whether there is nothing in it.
+// subjects once more. At each beginning it calls begin: with whether the stream was
+// made anew, or lost its end, and whether there is nothing in it.
 func (w *Watch) Run(ctx context.Context, each func(jetstream.Msg, *jetstream.MsgMetadata), begin func(anew, empty bool)) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
