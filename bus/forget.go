@@ -119,7 +119,7 @@ func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 }
 
 // ended returns once the record of a run that has ended says so. What the
-// normalizer has reached is told before the records of that are stored: a
+// normalizer has reached is stored before the records of that: a
 // record that is older than the last entry, or is not there, is waited for. The
 // error is ErrOpen for a run that goes on.
 func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
