@@ -12,7 +12,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -51,100 +53,146 @@ Exit status: 0 taken, 1 failed, 2 bad flags or settings, 3 NATS or the responder
 completed, 1 it ended otherwise, 124 --wait-timeout passed.`
 }
 
-// taskFlags are what parameters of the tools are called on the command line.
+// taskFlags are what fields of a submission, and the parameters of its tools, are
+// called on the command line.
 var taskFlags = map[string]string{
-	"task": "PROMPT", "mode": "--mode", "confirm": "--mode", "workingDir": "--dir", "model": "--model", "threadId": "--resume",
-	"outputSchema": "--output-schema", "skipGitRepoCheck": "--skip-git-repo-check", "envPolicy": "--env", "envAllowList": "--allow-env",
-	"idleTimeoutSec": "--idle-timeout", "timeoutSec": "--timeout",
+	api.FieldPrompt: "PROMPT", api.FieldMode: "--mode", api.FieldConfirm: "--mode", api.FieldDir: "--dir", api.FieldModel: "--model",
+	api.FieldThread: "--resume", api.FieldSchema: "--output-schema", "skipGitRepoCheck": "--skip-git-repo-check",
+	api.FieldEnvPolicy: "--env", api.FieldEnvAllow: "--allow-env", api.FieldIdle: "--idle-timeout", api.FieldHard: "--timeout",
+	"task": "PROMPT", "envPolicy": "--env", "envAllowList": "--allow-env",
 }
 
 func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	tool, args, err := c.arguments(a)
+	q, err := c.submission(a)
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	caller, err := a.caller(ctx)
+	l, err := a.responder(ctx)
 	if err != nil {
 		return err
 	}
-	defer caller.bus.Close()
-	ack, err := caller.ask(ctx, answerTime, tool, args)
+	defer l.Close()
+	if c.JSON {
+		return c.submitTool(ctx, a, l, q)
+	}
+	done, err := l.Submit(ctx, q)
 	switch {
-	case errors.Is(err, bus.ErrNoResponder), errors.Is(err, bus.ErrDenied):
-		return err
 	case err != nil:
-		return fmt.Errorf("whether the task was taken is not known: %w", err)
+		return untaken(err)
+	case c.Wait:
+		return c.follow(ctx, a, l, done.Run)
 	}
-	if !c.Wait || ack.Error != nil {
-		return caller.finish(ack, c.JSON, taskFlags, "", func() error { return a.tellTicket(ack) })
-	}
-	run, _, err := ticketOf(ack)
-	if err != nil {
+	if _, err := fmt.Fprintln(a.stdout, done.Run); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stderr, "linesman: run %s\n", run)
-	return caller.wait(ctx, run, c.WaitTimeout, c.JSON)
+	if a.shown(a.stdout).Terminal() {
+		fmt.Fprintf(a.stderr, "\nIt waits %s.\n\n    linesman status %s\n    linesman wait %[2]s\n    linesman events --run %[2]s --follow\n",
+			console.Behind(done.Position), done.Run)
+	}
+	return nil
 }
 
-// arguments are the tool to call and its arguments. The error has all that is
-// wrong with the flags as far as it can be known here.
-func (c *submitCmd) arguments(a *app) (tool string, args map[string]any, err error) {
-	var wrong []error
-	tool, args = "_codex_local_run", map[string]any{"mode": c.Mode}
-	set := func(name string, value any, given bool) {
-		if given {
-			args[name] = value
-		}
+// submitTool submits by the tool that answers with an envelope. With --wait,
+// only the envelope of the wait is printed.
+func (c *submitCmd) submitTool(ctx context.Context, a *app, l *client.Client, q api.Submission) error {
+	tool, args := toolArgs(q)
+	e, err := l.Tool(ctx, tool, args)
+	switch {
+	case err != nil && e.Body == nil:
+		return untaken(err)
+	case err != nil, !c.Wait:
+		return a.printEnvelope(e, err, taskFlags, "")
+	case runs.CheckID(e.Run) != nil:
+		return client.ErrForm
 	}
-	prompt, err := c.prompt(a.stdin)
+	return c.follow(ctx, a, l, e.Run)
+}
+
+// follow is --wait.
+func (c *submitCmd) follow(ctx context.Context, a *app, l *client.Client, run string) error {
+	fmt.Fprintf(a.stderr, "linesman: run %s\n", run)
+	return a.wait(ctx, l, runID(run), c.WaitTimeout, c.JSON)
+}
+
+// untaken is the error of a submission.
+func untaken(err error) error {
+	said := explain(err, taskFlags, "")
+	var e *api.Error
+	answered := errors.As(err, &e) && e.Err == nil
+	if answered || errors.Is(err, client.ErrNoResponder) || errors.Is(err, client.ErrDenied) {
+		return said
+	}
+	return fmt.Errorf("whether the task was taken is not known: %w", said)
+}
+
+// submission is what the flags ask for. The error has all that is wrong with
+// them as far as it can be known here.
+func (c *submitCmd) submission(a *app) (api.Submission, error) {
+	q := api.Submission{
+		Mode: runs.Mode(c.Mode), Confirm: runs.Mode(c.Mode).Writes(), Model: c.Model, Thread: c.Resume,
+		Idle: wholeSeconds(c.IdleTimeout), Hard: wholeSeconds(c.Timeout),
+	}
+	var wrong []error
+	wrongly := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	var err error
+	q.Prompt, err = c.prompt(a.stdin)
 	wrong = append(wrong, err)
-	args["task"] = prompt
-	set("confirm", true, runs.Mode(c.Mode).Writes())
-	set("model", c.Model, c.Model != "")
-	schema, err := c.schema()
+	q.Schema, err = c.schema()
 	wrong = append(wrong, err)
-	set("outputSchema", schema, schema != nil)
 	for _, l := range []struct {
 		flag string
 		d    time.Duration
 	}{{"--idle-timeout", c.IdleTimeout}, {"--timeout", c.Timeout}, {"--wait-timeout", c.WaitTimeout}} {
 		if l.d < 0 {
-			wrong = append(wrong, fmt.Errorf("%s: must not be negative, got %s", l.flag, l.d))
+			wrongly("%s: must not be negative, got %s", l.flag, l.d)
 		}
 	}
-	set("idleTimeoutSec", wholeSeconds(c.IdleTimeout), c.IdleTimeout > 0)
-	set("timeoutSec", wholeSeconds(c.Timeout), c.Timeout > 0)
 	if c.WaitTimeout > 0 && !c.Wait {
-		wrong = append(wrong, errors.New("--wait-timeout: is for --wait"))
+		wrongly("--wait-timeout: is for --wait")
 	}
 	if c.Resume != "" {
-		tool, args["threadId"] = "_codex_local_resume", c.Resume
 		for _, o := range []struct {
 			flag  string
 			given bool
 		}{{"--dir", c.Dir != ""}, {"--skip-git-repo-check", c.SkipGit}, {"--env", c.Env != runs.InheritNone}, {"--allow-env", c.AllowEnv != nil}} {
 			if o.given {
-				wrong = append(wrong, fmt.Errorf("%s: not with --resume, which goes on as the thread began", o.flag))
+				wrongly("%s: not with --resume, which goes on as the thread began", o.flag)
 			}
 		}
-		return tool, args, errors.Join(wrong...)
+		return q, errors.Join(wrong...)
 	}
-	args["async"] = true
-	dir, err := filepath.Abs(c.Dir) // "" is the current one
-	if err != nil {
-		wrong = append(wrong, fmt.Errorf("--dir: %w", err))
+	if q.Dir, err = filepath.Abs(c.Dir); err != nil { // "" is the current one
+		wrongly("--dir: %w", err)
 	}
-	args["workingDir"] = dir
-	set("skipGitRepoCheck", true, c.SkipGit)
-	args["envPolicy"] = c.Env
-	if c.AllowEnv != nil {
-		args["envAllowList"] = c.AllowEnv
-		if c.Env == runs.InheritNone {
-			args["envPolicy"] = runs.InheritList
+	q.SkipGit, q.Env = c.SkipGit, runs.EnvPolicy{Policy: c.Env, Allow: c.AllowEnv}
+	if c.AllowEnv != nil && c.Env == runs.InheritNone {
+		q.Env.Policy = runs.InheritList
+	}
+	return q, errors.Join(wrong...)
+}
+
+// toolArgs are the tool of a submission and its arguments.
+func toolArgs(q api.Submission) (tool string, args map[string]any) {
+	args = map[string]any{"task": q.Prompt, "mode": q.Mode}
+	set := func(name string, value any, given bool) {
+		if given {
+			args[name] = value
 		}
 	}
-	return tool, args, errors.Join(wrong...)
+	set("confirm", true, q.Confirm)
+	set("model", q.Model, q.Model != "")
+	set("outputSchema", q.Schema, q.Schema != nil)
+	set("idleTimeoutSec", q.Idle, q.Idle > 0)
+	set("timeoutSec", q.Hard, q.Hard > 0)
+	if q.Thread != "" {
+		args["threadId"] = q.Thread
+		return "_codex_local_resume", args
+	}
+	args["async"], args["workingDir"], args["envPolicy"] = true, q.Dir, q.Env.Policy
+	set("skipGitRepoCheck", true, q.SkipGit)
+	set("envAllowList", q.Env.Allow, q.Env.Allow != nil)
+	return "_codex_local_run", args
 }
 
 // prompt is the text of the task: of stdin where it is "-", without the
@@ -167,7 +215,7 @@ func (c *submitCmd) prompt(stdin io.Reader) (string, error) {
 }
 
 // schema reads the file of --output-schema; nil where there is none.
-func (c *submitCmd) schema() (any, error) {
+func (c *submitCmd) schema() (json.RawMessage, error) {
 	if c.OutputSchema == "" {
 		return nil, nil
 	}
@@ -186,45 +234,4 @@ func (c *submitCmd) schema() (any, error) {
 		return nil, fmt.Errorf("--output-schema: %s is no JSON", c.OutputSchema)
 	}
 	return json.RawMessage(b), nil
-}
-
-// ticketOf is the run that a task became.
-func ticketOf(ack answer) (run runID, position int, err error) {
-	var data struct {
-		TaskID runID `json:"task_id"`
-	}
-	var meta struct {
-		Position int `json:"queue_position"`
-	}
-	if err := errors.Join(ack.read(&data), json.Unmarshal(ack.Meta, &meta), data.TaskID.Validate()); err != nil {
-		return "", 0, errForm
-	}
-	return data.TaskID, meta.Position, nil
-}
-
-// tellTicket prints the id of a run that waits now and, on a terminal, what
-// can be done next.
-func (a *app) tellTicket(ack answer) error {
-	id, position, err := ticketOf(ack)
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(a.stdout, id); err != nil {
-		return err
-	}
-	if newRenderer(a.stdout, a.environ).terminal {
-		fmt.Fprintf(a.stderr, "\nIt waits %s.\n\n    linesman status %s\n    linesman wait %[2]s\n    linesman events --run %[2]s --follow\n", behind(position), id)
-	}
-	return nil
-}
-
-// behind says a place in the queue.
-func behind(position int) string {
-	switch position {
-	case 0:
-		return "for a free slot, as the next one"
-	case 1:
-		return "behind one other"
-	}
-	return fmt.Sprintf("behind %d others", position)
 }

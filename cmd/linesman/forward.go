@@ -1,0 +1,39 @@
+package main
+
+import (
+	"io"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/console"
+)
+
+// Short names of package console.
+type record = console.Record
+
+func safe(s string) string                    { return console.Safe(s) }
+func safeWord(s string) string                { return console.Word(s) }
+func shortBytes(n int64) string               { return console.ShortBytes(n) }
+func printJSON(w io.Writer, v any) error      { return console.PrintJSON(w, v) }
+func jsonFor(w io.Writer, body []byte) []byte { return console.JSONFor(w, body) }
+
+// shown returns a renderer of what people see on out.
+func (a *app) shown(out io.Writer) *console.Renderer { return console.New(out, a.getenv) }
+
+func (a *app) getenv(name string) string { return lookup(a.environ, name) }
+
+// ago says how long ago a time of RFC 3339 was, "" for none.
+func ago(stamp string, now time.Time) string {
+	at, err := time.Parse(time.RFC3339, stamp)
+	if err != nil {
+		return ""
+	}
+	return console.Ago(api.TimeOf(at), now)
+}
+
+// caller is a connection of the doctor.
+type caller struct {
+	app *app
+	bus *bus.Bus
+}
