@@ -4,7 +4,7 @@
 //
 //	c, err := client.Connect(ctx, client.Config{URL: "nats://127.0.0.1:4222", Creds: "operator.creds"})
 //	task, err := c.Submit(ctx, api.Submission{Prompt: "Explain what this package does."})
-//	run, err := c.Wait(ctx, task.Run, nil)
+//	run, err := c.Wait(ctx, api.WaitRequest{Run: task.Run, Timeout: 600})
 //	fmt.Println(run.State, run.Summary)
 //
 // Every error is an [*api.Error] or that of a context. Requests that got no
@@ -212,6 +212,16 @@ func (c *Client) Overview(ctx context.Context, q api.OverviewRequest) (*api.Over
 	return all, err
 }
 
+// Wait returns a run once it has ended, with the details of its record. The
+// error is [api.Timeout] where the time of the request passes first.
+func (c *Client) Wait(ctx context.Context, q api.WaitRequest) (*api.Run, error) {
+	within := time.Minute
+	if q.Timeout > 0 {
+		within = time.Duration(q.Timeout) * time.Second
+	}
+	return call[*api.Run](ctx, c, "wait", q, within+answerTime)
+}
+
 // List returns a page of runs, the newest first.
 func (c *Client) List(ctx context.Context, q api.List) (api.RunPage, error) {
 	return call[api.RunPage](ctx, c, "list", q, answerTime)
@@ -258,6 +268,11 @@ func (c *Client) Workers(ctx context.Context) (api.Workers, error) {
 // Environments returns the environments of Codex Cloud that the responder knows.
 func (c *Client) Environments(ctx context.Context) (api.Environments, error) {
 	return call[api.Environments](ctx, c, "environments", api.Nothing{}, answerTime)
+}
+
+// Forget erases a run that has ended.
+func (c *Client) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
+	return call[runs.Forgotten](ctx, c, "forget", api.RunRequest{Run: run}, time.Minute)
 }
 
 // Cleanup ends stuck runs and removes old ones.
