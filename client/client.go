@@ -212,16 +212,6 @@ func (c *Client) Overview(ctx context.Context, q api.OverviewRequest) (*api.Over
 	return all, err
 }
 
-// Wait returns a run once it has ended, with the details of its record. The
-// error is [api.Timeout] where the time of the request passes first.
-func (c *Client) Wait(ctx context.Context, q api.WaitRequest) (*api.Run, error) {
-	within := time.Minute
-	if q.Timeout > 0 {
-		within = time.Duration(q.Timeout) * time.Second
-	}
-	return call[*api.Run](ctx, c, "wait", q, within+answerTime)
-}
-
 // List returns a page of runs, the newest first.
 func (c *Client) List(ctx context.Context, q api.List) (api.RunPage, error) {
 	return call[api.RunPage](ctx, c, "list", q, answerTime)
@@ -270,7 +260,9 @@ func (c *Client) Environments(ctx context.Context) (api.Environments, error) {
 	return call[api.Environments](ctx, c, "environments", api.Nothing{}, answerTime)
 }
 
-// Forget erases a run that has ended.
+// Forget erases a run that has ended, and tells how much. The error is
+// [api.Conflict] for one that has not, and [api.Unsupported] where the responder
+// lacks the rights.
 func (c *Client) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
 	return call[runs.Forgotten](ctx, c, "forget", api.RunRequest{Run: run}, time.Minute)
 }

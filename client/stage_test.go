@@ -141,6 +141,9 @@ func (s *stage) do(ctx context.Context, d *bus.Delivery) error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.bus.Peek(ctx, task.Run); errors.Is(err, runs.ErrNoRun) { // it is still being submitted
+		return d.Later(5 * time.Millisecond)
+	}
 	raw, err := s.bus.OpenLog(ctx, task.Agent, task.Run, runs.Mark{})
 	if err != nil {
 		return err
