@@ -102,7 +102,7 @@ func (s *stage) leave() error {
 	}
 	err := s.desk.stop()
 	s.desk = nil
-	return err
+	return errors.Join(err, s.bus.Inside().Flush()) // the server knows it then
 }
 
 func (s *stage) close() error {
@@ -130,7 +130,7 @@ func (s *stage) work(ctx context.Context) error {
 		if err == nil {
 			err = s.do(ctx, d)
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
