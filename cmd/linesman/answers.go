@@ -16,10 +16,10 @@ type waitingRequest struct {
 	Request string `json:"request_id,omitempty"`
 	Agent   string `json:"agent_name,omitempty"`
 	Phase   string `json:"phase,omitempty"`
-	Prompt  string `json:"prompt,omitempty"`
-	Model   string `json:"model,omitempty"`
 	Asked   string `json:"asked_at"`
 	Due     string `json:"due_at,omitempty"`
+	Prompt  string `json:"prompt,omitempty"`
+	Model   string `json:"model,omitempty"`
 }
 
 // waitingRequests are all that wait, or the one that id names, with what they

@@ -141,7 +141,7 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 	if v := h.rest("/v1/runs/"+run+"/wait?timeout=0", "application/json"); v["state"] != "input-required" {
 		t.Errorf("wait: %v", v)
 	}
-	for _, verb := range []string{"status", "results"} {
+	for _, verb := range []string{"_codex_local_status", "_codex_local_results"} {
 		if v := h.ask(verb, map[string]any{"task_id": run, "format": "adcp"}); v["status"] != "input-required" || v["task_id"] != run || v["adcp_error"] != nil {
 			t.Errorf("AdCP %s: %v", verb, v)
 		}
