@@ -25,10 +25,6 @@ func (a *app) responder(ctx context.Context) (*client.Client, error) {
 	return client.New(b), nil
 }
 
-// answerTime is how long a responder of this process may take for what waits
-// for nothing.
-const answerTime = 15 * time.Second
-
 // printEnvelope prints the envelope of a tool as it came, on one line, and
 // returns the error that it holds.
 func (a *app) printEnvelope(e client.Envelope, err error, flags map[string]string, run runID) error {

@@ -2,9 +2,7 @@ package main
 
 import (
 	"io"
-	"time"
 
-	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/console"
 )
@@ -22,15 +20,6 @@ func jsonFor(w io.Writer, body []byte) []byte { return console.JSONFor(w, body) 
 func (a *app) shown(out io.Writer) *console.Renderer { return console.New(out, a.getenv) }
 
 func (a *app) getenv(name string) string { return lookup(a.environ, name) }
-
-// ago says how long ago a time of RFC 3339 was, "" for none.
-func ago(stamp string, now time.Time) string {
-	at, err := time.Parse(time.RFC3339, stamp)
-	if err != nil {
-		return ""
-	}
-	return console.Ago(api.TimeOf(at), now)
-}
 
 // caller is a connection of the doctor.
 type caller struct {
