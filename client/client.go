@@ -25,7 +25,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
@@ -68,14 +67,9 @@ type Client struct {
 // error is [ErrUnreachable].
 func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	login := func(user, password, creds string) bus.Login {
-		l := bus.Login{URL: cfg.URL, User: user, Password: password, Creds: creds}
-		if cfg.Name != "" {
-			l.Options = append(l.Options, nats.Name(cfg.Name))
+		return bus.Login{
+			URL: cfg.URL, User: user, Password: password, Creds: creds, Name: cfg.Name, Inbox: bus.InboxOf(creds),
 		}
-		if inbox := bus.InboxOf(creds); inbox != "" {
-			l.Options = append(l.Options, nats.CustomInboxPrefix(inbox))
-		}
-		return l
 	}
 	inside, public := login(cfg.User, cfg.Password, cfg.Creds), bus.Login{}
 	if cfg.PublicCreds != "" || cfg.PublicUser != "" {
@@ -190,14 +184,24 @@ func (c *Client) Status(ctx context.Context, run string) (*api.Run, error) {
 	return aRun(call[*api.Run](ctx, c, "status", api.RunRequest{Run: run}, answerTime))
 }
 
-// Describe returns the state of a run with the details of its record.
+// Describe returns the state of a run with the details of its record, which are
+// empty while there is none.
 func (c *Client) Describe(ctx context.Context, run string) (*api.Run, error) {
-	return aRun(call[*api.Run](ctx, c, "describe", api.RunRequest{Run: run}, answerTime))
+	return detailed(call[*api.Run](ctx, c, "describe", api.RunRequest{Run: run}, answerTime))
 }
 
 func aRun(run *api.Run, err error) (*api.Run, error) {
 	if err == nil && (run == nil || run.ID == "") {
 		err = errForm()
+	}
+	return run, err
+}
+
+// detailed is aRun of a run whose details can be read.
+func detailed(run *api.Run, err error) (*api.Run, error) {
+	run, err = aRun(run, err)
+	if err == nil && run.Detail == nil {
+		run.Detail = &api.Detail{}
 	}
 	return run, err
 }
@@ -221,8 +225,11 @@ func (c *Client) List(ctx context.Context, q api.List) (api.RunPage, error) {
 // has not ended.
 func (c *Client) Results(ctx context.Context, q api.ResultsRequest) (*api.Result, error) {
 	r, err := call[*api.Result](ctx, c, "results", q, answerTime)
-	if err == nil && (r == nil || r.Run == nil) {
-		err = errForm()
+	if err == nil && r == nil {
+		r = &api.Result{}
+	}
+	if err == nil {
+		r.Run, err = detailed(r.Run, nil)
 	}
 	return r, err
 }

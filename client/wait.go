@@ -41,7 +41,7 @@ func (c *Client) Wait(ctx context.Context, run string, each func(*api.Run)) (*ap
 			slice = min(slice, max(time.Until(deadline), time.Second))
 		}
 		q := api.WaitRequest{Run: run, Timeout: wholeSeconds(slice)}
-		ended, err := aRun(call[*api.Run](ctx, c, "wait", q, slice+answerTime/3))
+		ended, err := detailed(call[*api.Run](ctx, c, "wait", q, slice+answerTime/3))
 		if err == nil {
 			return ended, nil
 		}

@@ -21,13 +21,10 @@ type ResultOptions struct {
 }
 
 // Result prints what came of a run: facts, and then what the agent said, behind
-// a bar.
+// a bar. The run has details.
 func (r *Renderer) Result(x *api.Result, o ResultOptions) error {
 	var b strings.Builder
 	d := x.Run.Detail
-	if d == nil {
-		d = &api.Detail{}
-	}
 	r.facts(&b, resultFacts(x.Run, d, o))
 	if d.FinalText != nil && *d.FinalText != "" {
 		text := *d.FinalText
