@@ -120,7 +120,9 @@ func call[A any](ctx context.Context, c *Client, verb string, request any, withi
 
 // ask sends a request and returns what answers it; failed says that it is an
 // error.
-func (c *Client) ask(ctx context.Context, name string, request any, within time.Duration) (body []byte, failed bool, err error) {
+func (c *Client) ask(
+	ctx context.Context, name string, request any, within time.Duration,
+) (body []byte, failed bool, err error) {
 	args, err := json.Marshal(request)
 	if err != nil {
 		return nil, false, api.Invalid("request", "is no JSON")

@@ -48,9 +48,12 @@ func (c *Client) Follow(ctx context.Context, f Filter) iter.Seq2[Event, error] {
 }
 
 func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) error {
-	read := bus.Filter{Agent: f.Agent, Run: f.Run, Tokens: f.Kinds, FromSeq: f.After + 1, Since: f.Since, Follow: f.Follow}
+	read := bus.Filter{
+		Agent: f.Agent, Run: f.Run, Tokens: f.Kinds, FromSeq: f.After + 1, Since: f.Since, Follow: f.Follow,
+	}
 	if f.Run != "" && f.Follow {
-		if f.After > 0 || !f.Since.IsZero() { // the completion may be before the first event to read, and nothing comes after it
+		// The completion may be before the first event to read, and nothing comes after it.
+		if f.After > 0 || !f.Since.IsZero() {
 			ended, err := c.complete(ctx, f.Run)
 			if err != nil {
 				return err

@@ -24,7 +24,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1"))
+	const signals = "github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1" // of the process
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(signals))
 }
 
 var names = bus.Names{Prefix: bus.DefaultPrefix}

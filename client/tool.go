@@ -82,8 +82,9 @@ type problem struct {
 func (p *problem) err() error {
 	d := p.Details
 	e := &api.Error{
-		Code: api.Code(p.Code), Message: p.Message, Field: d.Field, Suggestion: d.Suggestion, Unlisted: d.Unlisted, Run: d.TaskID,
-		State: runs.State(d.State), Reason: d.Reason, Limit: d.TimeoutType, WebURL: d.WebURL, Retryable: p.Retryable,
+		Code: api.Code(p.Code), Message: p.Message, Field: d.Field, Suggestion: d.Suggestion, Unlisted: d.Unlisted,
+		Run: d.TaskID, State: runs.State(d.State), Reason: d.Reason, Limit: d.TimeoutType, WebURL: d.WebURL,
+		Retryable: p.Retryable,
 	}
 	if p.Code == "TOOL_ERROR" {
 		e.Code = api.ProgramFailed

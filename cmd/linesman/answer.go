@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
@@ -73,7 +72,8 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 	var e *api.Error
 	switch {
 	case errors.As(err, &e) && e.Code == api.Ended:
-		return fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, console.Word(string(e.State)))
+		state := console.Word(string(e.State))
+		return fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, state)
 	case err != nil:
 		return noRequest(err, fmt.Errorf("no request %s is known that asks somebody outside", console.Word(c.Request)))
 	case c.JSON:
@@ -104,7 +104,8 @@ func (c *bridgeAnswerCmd) waiting(ctx context.Context, l *client.Client) ([]api.
 func (c *bridgeAnswerCmd) mixedUp(asked []api.Question) error {
 	for _, q := range asked {
 		if *c.Text == q.Run || *c.Text != "" && *c.Text == q.Request {
-			return exitWith(exitUsage, errors.New("TEXT: is an id of this request, not an answer: give one of its ids, then the answer; where it is the answer all the same, give it by stdin"))
+			return exitWith(exitUsage, errors.New("TEXT: is an id of this request, not an answer: "+
+				"give one of its ids, then the answer; where it is the answer all the same, give it by stdin"))
 		}
 	}
 	return nil
@@ -140,93 +141,4 @@ func (c *bridgeAnswerCmd) reply(a *app) (runs.Reply, error) {
 		return runs.Reply{}, fmt.Errorf("read the answer: %w", err)
 	}
 	return runs.Reply{Status: runs.ReplySuccess, Text: string(b)}, nil
-}
-
-type bridgeListCmd struct {
-	Request string `arg:"" optional:"" help:"Id of a run, or of a request: print what it asks."`
-	JSON    bool   `name:"json" help:"Print a JSON object for each, with what it asks, on one line."`
-}
-
-// Help is printed by "linesman bridge list --help".
-func (bridgeListCmd) Help() string {
-	return `Lists the requests of "linesman bridge --external" that nobody has answered yet, those that wait longest first: run, request
-id, agent, and since when. With the id of one it prints its prompt and nothing else.
-
-Examples:
-
-    linesman bridge list
-    linesman bridge list --json | jq -r .prompt
-
-Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach, 4 there is no such request.`
-}
-
-func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
-	a.whisper()
-	l, err := a.responder(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	all, err := l.Questions(ctx, api.QuestionsRequest{Request: c.Request})
-	if err != nil {
-		return noRequest(err, fmt.Errorf("no request %s waits for an answer from outside", console.Word(c.Request)))
-	}
-	for _, q := range all.Requests {
-		switch {
-		case c.JSON:
-			err = console.PrintJSON(a.stdout, waitingOf(q))
-		case c.Request != "":
-			_, err = fmt.Fprintf(a.stdout, "%s\n", q.Prompt)
-		default:
-			_, err = fmt.Fprintf(a.stdout, "%s  %s  %s  %s\n", q.Run, console.Word(q.Request), console.Word(q.Agent), console.Ago(q.Asked, time.Now()))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if all.Unlisted > 0 {
-		fmt.Fprintf(a.stderr, "linesman: %d more do not fit one answer\n", all.Unlisted)
-	}
-	return nil
-}
-
-// waitingRequest is a request that waits for an answer from outside, as
-// `bridge list --json` prints it.
-type waitingRequest struct {
-	Run     string `json:"task_id"`
-	Request string `json:"request_id,omitempty"`
-	Agent   string `json:"agent_name,omitempty"`
-	Phase   string `json:"phase,omitempty"`
-	Asked   string `json:"asked_at"`
-	Due     string `json:"due_at,omitempty"`
-	Prompt  string `json:"prompt,omitempty"`
-	Model   string `json:"model,omitempty"`
-}
-
-func waitingOf(q api.Question) waitingRequest {
-	moment := func(t api.Time) string {
-		if t == 0 {
-			return ""
-		}
-		return time.UnixMilli(int64(t)).UTC().Format(time.RFC3339)
-	}
-	return waitingRequest{
-		Run: q.Run, Request: q.Request, Agent: q.Agent, Phase: q.Phase, Prompt: q.Prompt, Model: q.Model,
-		Asked: moment(q.Asked), Due: moment(q.Due),
-	}
-}
-
-// noRequest is the error of a request for one that waits, and says what to do
-// next where it was not found.
-func noRequest(err, none error) error {
-	var e *api.Error
-	switch {
-	case !errors.As(err, &e) || e.Err != nil:
-		return explain(err, nil, "")
-	case e.Code == api.NotFound:
-		return exitWith(exitNoRun, errors.Join(none, errors.New("linesman bridge list: lists those that wait, each by its run and its request id")))
-	case e.Run != "":
-		return fmt.Errorf("run %s: %s", console.Word(e.Run), console.Safe(e.Error()))
-	}
-	return errors.New(console.Safe(e.Error()))
 }

@@ -50,7 +50,7 @@ func explain(err error, flags map[string]string, run runID) error {
 		return exitWith(exitNoRun, fmt.Errorf("there is no run %s", run))
 	}
 	switch e.Code {
-	case api.Validation, api.Ended, api.NotEnded, api.NotWaiting, api.Conflict, api.KeyConflict, api.KeyInFlight, api.KeyExpired:
+	case api.Validation, api.Ended, api.NotEnded, api.NotWaiting, api.Conflict:
 		if e.State != "" { // the command line is well: it is the run that does not fit
 			return exitWith(exitFailed, errors.New(message(e, run)+": it is "+console.Word(string(e.State))))
 		}
@@ -69,11 +69,13 @@ func explain(err error, flags map[string]string, run runID) error {
 func unanswered(e *api.Error) error {
 	switch {
 	case errors.Is(e, client.ErrNoResponder):
-		return exitWith(exitNATS, fmt.Errorf("%w: start `linesman up`, or `linesman responder` beside a server of its own", e))
+		const hint = "start `linesman up`, or `linesman responder` beside a server of its own"
+		return exitWith(exitNATS, fmt.Errorf("%w: %s", e, hint))
 	case errors.Is(e, context.DeadlineExceeded):
 		return exitWith(exitNATS, errors.New(e.Message+": see `linesman doctor`"))
 	case errors.Is(e, client.ErrDenied):
-		return exitWith(exitNATS, fmt.Errorf("%w: use the keys of %s, %s", e, embedded.OperatorUser, mayDo[embedded.OperatorUser]))
+		const user = embedded.OperatorUser
+		return exitWith(exitNATS, fmt.Errorf("%w: use the keys of %s, %s", e, user, mayDo[user]))
 	case errors.Is(e, client.ErrUnreachable):
 		return exitWith(exitNATS, e)
 	}
