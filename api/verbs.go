@@ -14,10 +14,11 @@ type OverviewRequest struct {
 	Queue bool `json:"queueOnly,omitempty"` // only runs that came by the work queue
 }
 
-// Overview is how runs stand at one moment.
+// Overview is how runs stand at one moment. Each list has as many runs as fit, at
+// most 1000.
 type Overview struct {
-	Working []*Run `json:"working"` // by their start, at most 1000; those that wait for an answer, too
-	Queued  []*Run `json:"queued"`  // by their position, at most 1000
+	Working []*Run `json:"working"` // by their start; those that wait for an answer, too
+	Queued  []*Run `json:"queued"`  // by their position
 	Ended   []*Run `json:"ended"`   // the latest first
 	Counts  Counts `json:"counts"`
 }

@@ -126,7 +126,8 @@ func TestToolAnswersTheEnvelopeAsItCame(t *testing.T) {
 	s := begin(t)
 	c, ctx := connect(t, s, embedded.OperatorUser), t.Context()
 	e, err := c.Tool(ctx, "_codex_local_exec", map[string]any{"task": "Which files are here?"})
-	if err != nil || e.Run == "" || !strings.HasPrefix(string(e.Body), `{"version":"3.6","schema_id":"codex/v3.6/execution_ack/v1",`) {
+	const head = `{"version":"3.6","schema_id":"codex/v3.6/execution_ack/v1",`
+	if err != nil || e.Run == "" || !strings.HasPrefix(string(e.Body), head) {
 		t.Fatalf("exec: %s, %v", e.Body, err)
 	}
 	ended, err := c.WaitTool(ctx, "_codex_local_wait", e.Run, 0, nil)
@@ -208,7 +209,8 @@ func TestWaitSurvivesItsResponderAndItsServer(t *testing.T) {
 
 func TestWhyThereIsNoAnswer(t *testing.T) {
 	s := begin(t)
-	if _, err := connect(t, s, embedded.SubscriberUser).Status(t.Context(), "T-1"); !errors.Is(err, client.ErrDenied) || code(err) != api.Unavailable {
+	_, err := connect(t, s, embedded.SubscriberUser).Status(t.Context(), "T-1")
+	if !errors.Is(err, client.ErrDenied) || code(err) != api.Unavailable {
 		t.Errorf("without the right to ask: %v", err)
 	}
 	c := connect(t, s, embedded.OperatorUser)
@@ -256,10 +258,12 @@ func TestFollowResumesAndSelects(t *testing.T) {
 	if want := "status status text_output status completion"; strings.Join(all, " ") != want {
 		t.Errorf("got %v, want %s", all, want)
 	}
-	if some, _ := kinds(client.Filter{Run: run, Follow: true, Kinds: []string{"text_output"}}); strings.Join(some, " ") != "text_output" {
+	some, _ := kinds(client.Filter{Run: run, Follow: true, Kinds: []string{"text_output"}})
+	if strings.Join(some, " ") != "text_output" {
 		t.Errorf("one kind: %v", some)
 	}
-	if rest, _ := kinds(client.Filter{Run: run, Follow: true, After: last - 1}); strings.Join(rest, " ") != api.Completion {
+	rest, _ := kinds(client.Filter{Run: run, Follow: true, After: last - 1})
+	if strings.Join(rest, " ") != api.Completion {
 		t.Errorf("after the last but one: %v", rest)
 	}
 	if none, _ := kinds(client.Filter{Run: run, Follow: true, After: last}); none != nil { // it would wait for ever

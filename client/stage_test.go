@@ -149,7 +149,9 @@ func (s *stage) do(ctx context.Context, d *bus.Delivery) error {
 	if err != nil {
 		return err
 	}
-	started := runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Start{Source: "queue", Worker: "w"})}
+	started := runs.Entry{
+		Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Start{Source: "queue", Worker: "w"}),
+	}
 	if err = raw.Append(ctx, started); errors.Is(err, runs.ErrMoved) { // behind the queued entry
 		err = raw.Append(ctx, started)
 	}

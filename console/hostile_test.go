@@ -21,7 +21,8 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := func(label string) string {
-			return rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.RuneFrom(nil, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp), 0, 20, -1)).Draw(t, label)
+			moving := rapid.RuneFrom(nil, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
+			return rapid.OneOf(rapid.String(), rapid.StringOfN(moving, 0, 20, -1)).Draw(t, label)
 		}
 		message, err := json.Marshal(text("message"))
 		if err != nil {
@@ -46,18 +47,21 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 			}},
 		}
 		working := &api.Run{
-			ID: text("task"), State: runs.StateWorking, StartedAt: now, Activity: text("activity"), Worker: text("worker"), WorkerLost: true,
+			ID: text("task"), State: runs.StateWorking, StartedAt: now, Activity: text("activity"),
+			Worker: text("worker"), WorkerLost: true,
 			Progress: &api.Progress{Completed: rapid.Int().Draw(t, "done"), Total: rapid.Int().Draw(t, "total")},
 			Detail:   &api.Detail{Cloud: &api.Cloud{URL: text("page")}},
 		}
 		ended := &api.Run{ID: text("ended"), State: runs.StateFailed, Reason: text("why"), EndedAt: now}
 		all := &api.Overview{
-			Working: []*api.Run{working}, Queued: []*api.Run{{ID: text("queued"), State: runs.StateQueued}}, Ended: []*api.Run{ended},
+			Working: []*api.Run{working}, Ended: []*api.Run{ended},
+			Queued: []*api.Run{{ID: text("queued"), State: runs.StateQueued}},
 		}
 		for _, terminal := range []bool{false, true} {
 			var out bytes.Buffer
 			on := renderTo(&out, terminal, false, 80)
-			if err := errors.Join(on.Result(result, ResultOptions{}), on.Overview(all), on.Run(working), on.Run(ended)); err != nil {
+			err := errors.Join(on.Result(result, ResultOptions{}), on.Overview(all), on.Run(working), on.Run(ended))
+			if err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(out.String()) {

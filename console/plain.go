@@ -76,7 +76,9 @@ type byteCount struct {
 // counts are the byte counts of the tool that are not zero.
 func (t *tool) counts() []byteCount {
 	var some []byteCount
-	for _, c := range []byteCount{{"stdout", t.Bytes.Stdout}, {"stderr", t.Bytes.Stderr}, {"diff", t.Bytes.Diff}, {"result", t.Bytes.Result}} {
+	for _, c := range []byteCount{
+		{"stdout", t.Bytes.Stdout}, {"stderr", t.Bytes.Stderr}, {"diff", t.Bytes.Diff}, {"result", t.Bytes.Result},
+	} {
 		if c.bytes > 0 {
 			some = append(some, c)
 		}

@@ -158,7 +158,8 @@ func (r *Renderer) statusLine() string {
 	for _, n := range r.threads {
 		tokens += n
 	}
-	line := fmt.Sprintf("%s | %d tools, %d running | %d tokens", ShortTime(r.now.Sub(r.first)), r.tools, len(r.calls), tokens)
+	took := ShortTime(r.now.Sub(r.first))
+	line := fmt.Sprintf("%s | %d tools, %d running | %d tokens", took, r.tools, len(r.calls), tokens)
 	if len(line) >= r.width() { // ASCII only
 		line = line[:max(0, r.width()-1)]
 	}

@@ -111,7 +111,8 @@ func (r *Renderer) Overview(all *api.Overview) error {
 		n    int
 		what string
 	}{
-		{n.Working - len(all.Working), "working"}, {n.Queued - len(all.Queued), "queued"}, {n.Ended - len(all.Ended), "ended"},
+		{n.Working - len(all.Working), "working"}, {n.Queued - len(all.Queued), "queued"},
+		{n.Ended - len(all.Ended), "ended"},
 	} {
 		if more.n > 0 {
 			total += fmt.Sprintf("; %d %s not shown", more.n, more.what)

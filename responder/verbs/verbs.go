@@ -33,6 +33,8 @@ const (
 	MinOutput  = 1 << 10 // bytes of output of results
 	MaxOutput  = 1 << 20 // bytes of output
 	MaxOpen    = 1000    // working runs, and queued runs, of an overview
+
+	maxOverview = 256 << 10 // bytes of each list of an overview
 )
 
 // Verb is one operation.
@@ -164,17 +166,24 @@ func overview(s *responder.Service, _ context.Context, q api.OverviewRequest) (*
 	all := s.Snapshot(q.Limit, func(r runs.Row) bool {
 		return !responder.IsCloud(r) && (!q.Queue || r.Source == "queue")
 	})
-	summarize := func(list []responder.View, most int) []*api.Run {
-		some := []*api.Run{}
-		for _, v := range list[:min(len(list), most)] {
-			some = append(some, responder.Summarize(v))
-		}
-		return some
-	}
 	return &api.Overview{
-		Working: summarize(all.Working, MaxOpen), Queued: summarize(all.Queued, MaxOpen), Ended: summarize(all.Ended, MaxPage),
+		Working: summarize(all.Working), Queued: summarize(all.Queued), Ended: summarize(all.Ended),
 		Counts: api.Counts{Working: len(all.Working), Queued: len(all.Queued), Ended: all.Total},
 	}, nil
+}
+
+// summarize returns the first runs of a list, as many as an overview may have.
+func summarize(list []responder.View) []*api.Run {
+	some, size := []*api.Run{}, 0
+	for _, v := range list[:min(len(list), MaxOpen)] {
+		run := responder.Summarize(v)
+		b, err := json.Marshal(run)
+		if size += len(b); err != nil || size > maxOverview {
+			break
+		}
+		some = append(some, run)
+	}
+	return some
 }
 
 func list(s *responder.Service, _ context.Context, q api.List) (*api.RunPage, error) {
