@@ -117,6 +117,10 @@ func TestErrorsAreThoseOfTheService(t *testing.T) {
 	if _, err := c.Results(ctx, api.ResultsRequest{Run: run}); code(err) != api.NotEnded {
 		t.Errorf("results of a run that works: %v", err)
 	}
+	wide := api.ResultsRequest{Run: run, ResultRequest: api.ResultRequest{MaxBytes: 1}}
+	if _, err := c.Results(ctx, wide); !errors.As(err, &e) || e.Code != api.Validation || e.Field != "maxOutputBytes" {
+		t.Errorf("results of one byte: %v", err)
+	}
 	if _, err := c.Cancel(ctx, api.Cancel{Run: run, Reason: strings.Repeat("x", 2000)}); code(err) != api.Validation {
 		t.Errorf("a reason that is too long: %v", err)
 	}
