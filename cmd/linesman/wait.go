@@ -79,7 +79,7 @@ func (a *app) waitResult(
 	defer cancel()
 	_, err := l.Wait(waiting, string(run), each)
 	_ = line.Close()
-	if waiting.Err() != nil && ctx.Err() == nil {
+	if errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil {
 		now, err := l.Status(ctx, string(run))
 		switch {
 		case err != nil:
@@ -103,6 +103,7 @@ func (a *app) waitResult(
 func (a *app) waitEnvelope(
 	ctx context.Context, l *client.Client, run runID, timeout time.Duration, each func(*api.Run), line *console.Renderer,
 ) error {
+	began := time.Now()
 	e, err := l.WaitTool(ctx, run.tool("wait"), string(run), timeout, each)
 	_ = line.Close()
 	said := a.printEnvelope(e, err, nil, run)
@@ -110,6 +111,8 @@ func (a *app) waitEnvelope(
 	switch {
 	case errors.As(err, &late) && late.Code == api.Timeout && late.Limit == api.LimitWait:
 		return unended(run, late.State)
+	case exitCode(said) == exitNATS && timeout > 0 && time.Since(began) >= timeout:
+		return unknown(run, said)
 	case said != nil:
 		return said
 	}
