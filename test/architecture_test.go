@@ -57,9 +57,10 @@ var layers = map[string][]string{
 	"responder/a2a":           {"api", "runs", "responder", "responder/adcp", "responder/fields", "responder/push", "responder/request", "responder/v36"},
 	"responder/verbs":         {"api", "responder", "runs"},
 	"client":                  {"api", "bus", "runs"},
+	"console":                 {"api", "bounds", "runs"},
 	"responder/web":           {"atomicfile", "filelock"},
 	"cmd/linesman": {
-		"api", "atomicfile", "bridge", "bus", "bus/embedded", "bus/pipeline", "config", "filelock", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker",
+		"api", "atomicfile", "bridge", "client", "console", "bus", "bus/embedded", "bus/pipeline", "config", "filelock", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker",
 		"worker/launch", "responder", "responder/a2a", "responder/adcp", "responder/cloud", "responder/idempotency", "responder/mcp",
 		"responder/natsapi", "responder/push", "responder/rest", "responder/runtable", "responder/tools", "responder/v36", "responder/web",
 	},

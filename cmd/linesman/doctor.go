@@ -15,8 +15,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -118,14 +121,14 @@ func (d *doctor) report(asJSON bool) error {
 			Checks []check `json:"checks"`
 		}{!failed, d.checks}))
 	}
-	r := newRenderer(d.app.stdout, d.app.environ)
-	colors := map[string]string{levelOK: green, levelWarn: yellow, levelFail: red, levelSkip: dim}
+	r := d.app.shown(d.app.stdout)
+	colors := map[string]string{levelOK: console.Green, levelWarn: console.Yellow, levelFail: console.Red, levelSkip: console.Dim}
 	for _, c := range d.checks {
 		text := c.Text
 		if c.Do != "" {
 			text += "; " + c.Do
 		}
-		if _, err := fmt.Fprintf(d.app.stdout, "%s  %-9s  %s\n", r.paint(colors[c.Level], fmt.Sprintf("%-4s", c.Level)), c.Name, safe(text)); err != nil {
+		if _, err := fmt.Fprintf(d.app.stdout, "%s  %-9s  %s\n", r.Paint(colors[c.Level], fmt.Sprintf("%-4s", c.Level)), c.Name, safe(text)); err != nil {
 			return err
 		}
 	}
@@ -319,7 +322,7 @@ func (d *doctor) streams(ctx context.Context) {
 		skew = at.Sub(after)
 	}
 	if skew > maxSkew {
-		d.note("clock", levelWarn, fmt.Sprintf("the server's clock and this one differ by %s", shortTime(skew)), "set them by NTP")
+		d.note("clock", levelWarn, fmt.Sprintf("the server's clock and this one differ by %s", console.ShortTime(skew)), "set them by NTP")
 	} else {
 		d.note("clock", levelOK, "as the server's", "")
 	}
@@ -360,21 +363,17 @@ func (d *doctor) lags(ctx context.Context) {
 
 func (d *doctor) responder(ctx context.Context) {
 	begun := time.Now()
-	a, err := d.caller.ask(ctx, answerTime, "_codex_local_status", map[string]any{"limit": 1})
+	all, err := client.New(d.caller.bus).Overview(ctx, api.OverviewRequest{Limit: 1})
+	var e *api.Error
 	switch {
-	case errors.Is(err, bus.ErrNoResponder):
+	case errors.Is(err, client.ErrNoResponder):
 		d.note("responder", levelFail, "none answers", "start `linesman up`, or `linesman responder`")
+	case errors.As(err, &e) && e.Err == nil:
+		d.note("responder", levelFail, message(e, ""), "look at its log")
 	case err != nil:
-		d.note("responder", levelFail, first(err), "")
-	case a.Error != nil:
-		d.note("responder", levelFail, a.Error.text(""), "look at its log")
+		d.note("responder", levelFail, first(explain(err, nil, "")), "")
 	default:
-		var s snapshot
-		if err := a.read(&s); err != nil {
-			d.note("responder", levelFail, err.Error(), "")
-			return
-		}
-		d.note("responder", levelOK, fmt.Sprintf("answers in %s; %d runs work, %d wait", time.Since(begun).Round(10*time.Microsecond), s.Summary.Running, s.Summary.Queued), "")
+		d.note("responder", levelOK, fmt.Sprintf("answers in %s; %d runs work, %d wait", time.Since(begun).Round(10*time.Microsecond), all.Counts.Working, all.Counts.Queued), "")
 	}
 }
 
@@ -424,8 +423,8 @@ func (d *doctor) http(ctx context.Context) {
 		d.note(name, levelFail, err.Error(), "")
 		return
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
-	response, err := client.Do(request)
+	direct := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	response, err := direct.Do(request)
 	if err != nil {
 		d.note(name, levelFail, err.Error(), "start `linesman up` again")
 		return
