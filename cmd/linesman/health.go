@@ -27,7 +27,7 @@ func (c *healthCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
 	ctx, cancel := soon(ctx)
 	defer cancel()
-	user := a.anyUser()
+	user := a.dialer().AnyUser()
 	b, err := a.connect(ctx, user)
 	if err != nil {
 		if exitCode(err) == exitUsage {
@@ -44,22 +44,4 @@ func (c *healthCmd) Run(ctx context.Context, a *app) error {
 		fmt.Fprintf(a.stderr, "linesman: not checked, as the keys of %s do not permit it: %s\n", user, strings.Join(unchecked, ", "))
 	}
 	return nil
-}
-
-// anyUser is the user whose keys there are, the one with the most rights first.
-func (a *app) anyUser() string {
-	switch creds := a.config.Creds; {
-	case a.config.NATS == "" || creds == "":
-	case isDir(creds):
-		for _, user := range []string{embedded.OperatorUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.WorkerUser, embedded.SubscriberUser} {
-			if _, _, err := keyLogins(creds, a.config.NATS, user); err == nil {
-				return user
-			}
-		}
-	default:
-		if c, err := readCredentials(creds); err == nil && c.user != "" {
-			return c.user
-		}
-	}
-	return embedded.OperatorUser
 }
