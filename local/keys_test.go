@@ -37,8 +37,8 @@ func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
 	}
 }
 
-// A role that works in both accounts gets no login without the second: one
-// account for both is weaker, and nothing to slip into.
+// A role that uses both accounts gets no login without the second one: a single
+// account for both is less secure, and must be a decision.
 func TestARoleOfTwoAccountsNeedsBothKeys(t *testing.T) {
 	t.Parallel()
 	for user, alone := range map[string]bool{embedded.WorkerUser: true, embedded.SubscriberUser: true, embedded.NormalizerUser: false, embedded.ResponderUser: false, embedded.OperatorUser: false} {

@@ -16,7 +16,7 @@ func TestADataDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if os.Getuid() == 0 { // a group that is not root's own
+	if os.Getuid() == 0 { // not the private group of root
 		if err := os.Chown(dir, 0, 12345); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestADataDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	}
 }
 
-// A link leads out of the data directory, to what others may own.
+// The target of a link is outside of the data directory, and others may own it.
 func TestALinkToADirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	for _, name := range []string{"runs", "jetstream"} {
 		data, elsewhere := t.TempDir(), t.TempDir()

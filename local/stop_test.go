@@ -35,7 +35,7 @@ func TestUpThatDoesNotGiveWayIsNamedWithOneAdvice(t *testing.T) {
 	}
 }
 
-// Its number may be another's by now.
+// The system may have reused its process ID.
 func TestProcessThatIsAnotherProgramIsNotNamed(t *testing.T) {
 	t.Parallel()
 	gone := Instance{PID: os.Getpid(), Program: "/bin/linesman"}

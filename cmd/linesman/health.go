@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/doctor"
 )
 
 type healthCmd struct{}
@@ -25,19 +25,11 @@ Exit status: 0 healthy, 2 bad flags or settings, 3 not healthy; the reason is on
 
 func (c *healthCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	ctx, cancel := soon(ctx)
-	defer cancel()
-	user := a.dialer().AnyUser()
-	b, err := a.connect(ctx, user)
-	if err != nil {
-		if exitCode(err) == exitUsage {
-			return err
-		}
-		return exitWith(exitNATS, err)
-	}
-	defer b.Close()
-	unchecked, err := b.HealthAs(ctx, embedded.Permitted(b.Names, user))
-	if err != nil {
+	user, unchecked, err := doctor.Health(ctx, a.dialer())
+	switch {
+	case exitCode(err) == exitUsage:
+		return err
+	case err != nil:
 		return exitWith(exitNATS, err)
 	}
 	if len(unchecked) > 0 {

@@ -15,7 +15,8 @@ import (
 // DialOrStart is [Dialer.Dial], but if no `linesman up` is running on the data
 // directory it starts one in the background, if the settings permit. The
 // connection survives the server: it reconnects to the next one, and starts that
-// if necessary.
+// if necessary. Starting executes the file of the calling program with `up
+// --background`: only the program linesman can do so.
 func (d *Dialer) DialOrStart(ctx context.Context, user string) (*bus.Bus, error) {
 	if d.Config.NATS != "" {
 		return d.Dial(ctx, user)

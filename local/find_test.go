@@ -18,12 +18,12 @@ import (
 func TestLockThatAKilledProcessLeavesForAMomentIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	ghost, err := Lock(data)
+	stale, err := Lock(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		time.AfterFunc(time.Second, func() { _ = ghost.Close() })
+		time.AfterFunc(time.Second, func() { _ = stale.Close() })
 		f, err := lockWhileWanted(t.Context(), data, func() bool { return true })
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestLockOfALivingProcessIsNotWaitedForLong(t *testing.T) {
 	})
 }
 
-// Else commands would start one `up` after the other, and say nothing.
+// If it counted as locked, commands would start one `up` after the other, silently.
 func TestLockThatFailsIsNoLockOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	f, err := os.Create(filepath.Join(t.TempDir(), "lock"))
@@ -64,7 +64,7 @@ func TestLockThatFailsIsNoLockOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// What it started would be killed with the agent.
+// An `up` that it starts would be killed with the agent.
 func TestCommandInsideAnAgentStartsNoUpAndWaitsForOne(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
