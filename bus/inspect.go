@@ -6,17 +6,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Errors of a server.
-var (
-	// ErrManyConnections reports that the server rejected a login because its
-	// account has the maximum number of connections.
-	ErrManyConnections = nats.ErrMaxAccountConnectionsExceeded
-	// ErrNoStream reports that a stream does not exist.
-	ErrNoStream = jetstream.ErrStreamNotFound
-)
+// ErrManyConnections reports that the server rejected a login because its account
+// has the maximum number of connections.
+var ErrManyConnections = nats.ErrMaxAccountConnectionsExceeded
 
 // ServerInfo describes the server of the inside account.
 type ServerInfo struct {
