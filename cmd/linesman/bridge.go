@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bridge"
 	"github.com/linesman/linesman/runs"
@@ -90,10 +88,7 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 		if !c.External {
 			return c.watch(ctx, d, dirs, &bridgeRunner{d, task})
 		}
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return d.takeAnswers(ctx) })
-		group.Go(func() error { return c.watch(ctx, d, dirs, &externalRunner{d}) })
-		return group.Wait()
+		return c.watch(ctx, d, dirs, &externalRunner{d})
 	}))
 }
 

@@ -226,7 +226,7 @@ func (d *desk) serve(ctx context.Context) error {
 	group.Go(func() error { return d.Run(ctx) })
 	group.Go(func() error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: d.bus.Inside(), Root: d.bus.API(), Tools: d.tools, List: d.tools.List(), Version: build().Version, Log: d.app.log,
+			Conn: d.bus.Inside(), Root: d.bus.API(), Endpoints: slices.Concat(natsapi.VerbEndpoints(d.Service), natsapi.ToolEndpoints(d.tools, d.tools.List())), Version: build().Version, Log: d.app.log,
 			Listening: func() { close(d.listening) },
 		})
 	})
