@@ -58,9 +58,11 @@ var layers = map[string][]string{
 	"responder/verbs":         {"api", "responder", "runs"},
 	"client":                  {"api", "bus", "runs"},
 	"console":                 {"api", "bounds", "runs"},
+	"local":                   {"bus", "bus/embedded", "config", "filelock", "runs", "worker", "worker/launch"},
+	"doctor":                  {"api", "bus", "bus/embedded", "config", "local", "runs", "worker"},
 	"responder/web":           {"atomicfile", "filelock"},
 	"cmd/linesman": {
-		"api", "atomicfile", "bridge", "client", "console", "bus", "bus/embedded", "bus/pipeline", "config", "filelock", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker",
+		"api", "atomicfile", "bridge", "client", "console", "bus", "bus/embedded", "bus/pipeline", "config", "doctor", "local", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker",
 		"worker/launch", "responder", "responder/a2a", "responder/adcp", "responder/cloud", "responder/idempotency", "responder/mcp",
 		"responder/natsapi", "responder/push", "responder/rest", "responder/runtable", "responder/tools", "responder/v36", "responder/web",
 	},
@@ -77,7 +79,7 @@ var impure = []string{
 
 // useNATS are the packages that may speak to NATS.
 var useNATS = []string{
-	"bus", "bus/bucket", "bus/bustest", "bus/embedded", "bus/pipeline", "bus/reader", "cmd/linesman", "responder/natsapi",
+	"bus", "bus/bucket", "bus/bustest", "bus/embedded", "bus/pipeline", "bus/reader", "cmd/linesman", "local", "responder/natsapi",
 }
 
 type listed struct {

@@ -9,14 +9,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/local"
 )
 
 // app is what every command gets: the settings and the outside world. Data
@@ -34,10 +33,8 @@ type app struct {
 	background bool     // an `up` that another command has started
 	asks       bool     // a command that only reads or asks: it ends when its credentials are refused
 
-	revival   sync.Mutex // of the following, which are about a server that is gone
-	free      time.Time  // since when nobody has the data directory
-	notBefore time.Time  // when the next one is started
-	up        *launched  // the last one
+	dialed sync.Once
+	local  *local.Dialer // see dialer
 }
 
 // run is the whole program but for os.Exit: it returns the exit code.
@@ -54,7 +51,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		var err error
 		a.config, err = config.Load(config.Sources{Flags: call.settings, File: call.file, Environ: environ})
 		if err == nil {
-			err = private(a.config.DataDir)
+			err = local.CheckOwner(a.config.DataDir)
 		}
 		mistakes = errors.Join(mistakes, err)
 	}
@@ -75,7 +72,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	err := tellSignal(ctx, call.run(ctx, a))
 	if err != nil && err.Error() != "" {
 		complain(stderr, err)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if errors.Is(err, bus.ErrNoStream) {
 			complain(stderr, errors.New("the streams are made by `linesman normalizer`: is one at work, with the same prefix?"))
 		} else if cause := bus.Cause(err); !strings.Contains(err.Error(), cause) {
 			complain(stderr, errors.New(cause))

@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
-	"strings"
 
-	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/local"
 )
 
 type contextCmd struct {
@@ -47,21 +44,6 @@ Examples:
 Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 no linesman is running here.`
 }
 
-// natsContext is the file of a context of the nats CLI, as far as linesman has
-// something to say in it.
-type natsContext struct {
-	Description string `json:"description"`
-	URL         string `json:"url"`
-	User        string `json:"user,omitempty"`
-	Password    string `json:"password,omitempty"`
-	Creds       string `json:"creds,omitempty"`
-	NKey        string `json:"nkey,omitempty"`
-	Cert        string `json:"cert,omitempty"`
-	Key         string `json:"key,omitempty"`
-	CA          string `json:"ca,omitempty"`
-	InboxPrefix string `json:"inbox_prefix,omitempty"`
-}
-
 func (c *contextCmd) Run(_ context.Context, a *app) error {
 	if c.ServerConfig {
 		text, err := c.serverConfig(a)
@@ -74,7 +56,7 @@ func (c *contextCmd) Run(_ context.Context, a *app) error {
 	if c.NKey || c.JWT || c.Keys != "" {
 		return exitWith(exitUsage, errors.New("--nkey, --jwt and --keys: go with --server-config"))
 	}
-	one, err := c.context(a)
+	one, err := a.dialer().NATSContext(c.User)
 	if err != nil {
 		return err
 	}
@@ -89,34 +71,20 @@ func (c *contextCmd) Run(_ context.Context, a *app) error {
 	return err
 }
 
-func (c *contextCmd) context(a *app) (natsContext, error) {
-	one := natsContext{Description: "linesman: " + c.User}
-	public := c.User == embedded.SubscriberUser || strings.HasSuffix(c.User, "_public")
-	if a.config.NATS != "" && isDir(a.config.Creds) {
-		k, err := keysOf(a.config.Creds, c.User)
-		one.URL, one.Creds, one.NKey, one.CA, one.InboxPrefix = a.config.NATS, k.creds, k.nkey, k.ca, bus.InboxPrefix(c.User)
-		one.Cert, one.Key = k.cert, k.certKey
-		return one, err
+// serverConfig returns configuration for a nats-server of the user's own.
+func (c *contextCmd) serverConfig(a *app) (string, error) {
+	switch {
+	case c.JWT && c.NKey:
+		return "", exitWith(exitUsage, errors.New("--jwt and --nkey: one of them"))
+	case (c.JWT || c.NKey) == (c.Keys == ""):
+		return "", exitWith(exitUsage, errors.New("--keys: goes with --nkey or --jwt, and says where the keys are kept"))
 	}
-	if a.config.NATS != "" {
-		one.URL, one.Creds = a.config.NATS, a.config.Creds
-		if public && a.config.PublicCreds != "" {
-			one.Creds = a.config.PublicCreds
-		}
-		if one.Creds == "" {
-			return one, nil
-		}
-		if c, err := readCredentials(one.Creds); err == nil { // else it may be on another machine
-			one.InboxPrefix = c.inbox
-		}
-		var err error
-		one.Creds, err = filepath.Abs(one.Creds) // it will be read from elsewhere
-		return one, err
+	auth := local.Certificates
+	switch {
+	case c.JWT:
+		auth = local.CredentialFiles
+	case c.NKey:
+		auth = local.NKeys
 	}
-	login, _, err := a.logins(c.User)
-	if err != nil {
-		return one, err
-	}
-	one.URL, one.User, one.Password, one.InboxPrefix = login.URL, login.User, login.Password, bus.InboxPrefix(c.User)
-	return one, nil
+	return local.ServerConfig(a.names(), auth, c.Keys)
 }

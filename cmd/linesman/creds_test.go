@@ -6,9 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/embedded"
 )
 
 // signed makes the credentials files of all users.
@@ -20,41 +17,6 @@ func signed(t *testing.T) string {
 		t.Fatalf("exit %d: %s", code, &stderr)
 	}
 	return dir
-}
-
-func TestACredentialsFileTellsItsUserAndInboxes(t *testing.T) {
-	t.Parallel()
-	dir := signed(t)
-	for _, user := range allUsers() {
-		c, err := readCredentials(filepath.Join(dir, user+".creds"))
-		if err != nil || c.user != user || c.inbox != bus.InboxPrefix(user) {
-			t.Errorf("%s.creds is of %q with the inboxes %q, %v", user, c.user, c.inbox, err)
-		}
-	}
-}
-
-func TestCredentialsOfTwoAccountsLieSideBySide(t *testing.T) {
-	t.Parallel()
-	dir := signed(t)
-	for user, two := range map[string]bool{embedded.WorkerUser: false, embedded.SubscriberUser: false, embedded.NormalizerUser: true, embedded.ResponderUser: true, embedded.OperatorUser: true} {
-		_, public, err := fileLogins("nats://x", filepath.Join(dir, user+".creds"), "", user)
-		if err != nil || public.Creds != "" != two {
-			t.Errorf("%s: the second file is %q, %v", user, public.Creds, err)
-		}
-		if !two {
-			continue
-		}
-		if err := os.Remove(public.Creds); err != nil {
-			t.Fatal(err)
-		}
-		want := "put " + user + "_public.creds beside "
-		if _, _, err := fileLogins("nats://x", filepath.Join(dir, user+".creds"), "", user); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s without it: %v, want %q", user, err, want)
-		}
-		if _, public, err := fileLogins("nats://x", filepath.Join(dir, user+".creds"), filepath.Join(dir, "subscriber.creds"), user); err != nil || filepath.Base(public.Creds) != "subscriber.creds" {
-			t.Errorf("%s with public_creds: %q, %v", user, public.Creds, err)
-		}
-	}
 }
 
 // Keys of one user do not serve a command that needs another one: that is said
@@ -80,6 +42,29 @@ func TestKeysOfAnotherUserAreNamedAtOnce(t *testing.T) {
 		code := run(t.Context(), append(strings.Fields(args), "--nats", "nats://127.0.0.1:1"), []string{"HOME=" + t.TempDir()}, strings.NewReader(""), &out, &stderr)
 		if code != exitUsage || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: exit %d, want %d and %q:\n%s", args, code, exitUsage, want, &stderr)
+		}
+	}
+}
+
+func TestCommandsRefuseADataDirectoryThatOthersCanWrite(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() == 0 { // a group that is not root's own
+		if err := os.Chown(dir, 0, 12345); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for mode, taken := range map[os.FileMode]bool{0o700: true, 0o755: true, 0o750: true, 0o702: false, 0o777: false, 0o1777: false, 0o775: os.Getuid() != 0 && os.Getgid() == os.Getuid()} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		var out, stderr bytes.Buffer
+		code := run(t.Context(), []string{"status", "--no-daemon", "--data-dir", dir}, nil, strings.NewReader(""), &out, &stderr)
+		if refused := code == exitUsage && strings.Contains(stderr.String(), "others can write to "); refused == taken {
+			t.Errorf("mode %v: status ends with %d: %s", mode, code, &stderr)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	here.Dir, here.Roots = dir, []string{dir}
-	if err := here.write(); err != nil {
+	if err := here.Write(); err != nil {
 		t.Fatal(err)
 	}
 	a := &app{config: config.Default(), log: zap.NewNop()}

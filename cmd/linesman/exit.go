@@ -1,6 +1,10 @@
 package main
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/linesman/linesman/local"
+)
 
 // Exit codes. `run` ends with the agent's own code instead, and with the
 // second group where there is none.
@@ -11,7 +15,7 @@ const (
 	exitNATS   = 3 // NATS is out of reach, or does not accept and store data
 	exitNoRun  = 4 // there is no such run
 
-	exitBusy = 75 // of `up --background` alone: another one has the data directory
+	exitBusy = local.ExitLocked // of `up --background` alone: another one has the data directory
 
 	exitTimeout       = 124 // a limit ended the run
 	exitLinesman      = 125 // linesman itself failed
@@ -47,6 +51,10 @@ func exitCode(err error) int {
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
+	case errors.Is(err, local.ErrSettings):
+		return exitUsage
+	case errors.Is(err, local.ErrUnavailable):
+		return exitNATS
 	default:
 		return exitFailed
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/doctor"
 )
 
 type healthCmd struct{}
@@ -25,41 +25,15 @@ Exit status: 0 healthy, 2 bad flags or settings, 3 not healthy; the reason is on
 
 func (c *healthCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	ctx, cancel := soon(ctx)
-	defer cancel()
-	user := a.anyUser()
-	b, err := a.connect(ctx, user)
-	if err != nil {
-		if exitCode(err) == exitUsage {
-			return err
-		}
-		return exitWith(exitNATS, err)
-	}
-	defer b.Close()
-	unchecked, err := b.HealthAs(ctx, embedded.Permitted(b.Names, user))
-	if err != nil {
+	user, unchecked, err := doctor.Health(ctx, a.dialer())
+	switch {
+	case exitCode(err) == exitUsage:
+		return err
+	case err != nil:
 		return exitWith(exitNATS, err)
 	}
 	if len(unchecked) > 0 {
 		fmt.Fprintf(a.stderr, "linesman: not checked, as the keys of %s do not permit it: %s\n", user, strings.Join(unchecked, ", "))
 	}
 	return nil
-}
-
-// anyUser is the user whose keys there are, the one with the most rights first.
-func (a *app) anyUser() string {
-	switch creds := a.config.Creds; {
-	case a.config.NATS == "" || creds == "":
-	case isDir(creds):
-		for _, user := range []string{embedded.OperatorUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.WorkerUser, embedded.SubscriberUser} {
-			if _, _, err := keyLogins(creds, a.config.NATS, user); err == nil {
-				return user
-			}
-		}
-	default:
-		if c, err := readCredentials(creds); err == nil && c.user != "" {
-			return c.user
-		}
-	}
-	return embedded.OperatorUser
 }

@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"reflect"
 	"strings"
-	"sync"
-	"time"
 
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -84,13 +81,10 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 // upRole is an `up` at work.
 type upRole struct {
 	*station
-	here   instance
-	lock   *os.File // of the data directory
-	desk   *desk
-	worker *worker.Worker
-
-	mu     sync.Mutex
-	hidden bool // linesman.json is not to be there
+	here         instance
+	registration *local.Registration // once it is ready
+	desk         *desk
+	worker       *worker.Worker
 }
 
 // everything runs all roles on the data directory, whose lock the caller has,
@@ -130,7 +124,7 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	u := &upRole{station: s, desk: d, worker: w, lock: a.lock, here: instance{
+	u := &upRole{station: s, desk: d, worker: w, here: instance{
 		NATS: s.server.URL(), HTTP: d.url(), TokenFile: a.tokenFile(), Data: data, PID: os.Getpid(), Version: build().Version,
 		Program: self, Background: a.background,
 	}}
@@ -157,12 +151,13 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 		if err := d.open(ctx); err != nil { // ctx ended
 			return nil
 		}
-		if err := u.here.write(); err != nil {
-			return fmt.Errorf("data directory: %w", err)
+		var err error
+		if u.registration, err = local.Register(u.here, a.lock); err != nil {
+			return err
 		}
-		defer u.hide()
+		defer u.registration.Withdraw()
 		beside, ctx := errgroup.WithContext(ctx)
-		beside.Go(func() error { return u.keep(ctx, a.log) })
+		beside.Go(func() error { return u.registration.Keep(ctx, a.log) })
 		beside.Go(func() error { return ready(ctx, u) })
 		return beside.Wait()
 	})
@@ -178,47 +173,6 @@ func (a *app) carry(ctx context.Context, b *bus.Bus, w *worker.Worker, tasks wor
 		group.Go(func() error { return w.Serve(ctx, tasks) })
 	}
 	return group.Wait()
-}
-
-// hide takes linesman.json away, and show has it written again.
-func (u *upRole) hide() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.hidden = true
-	if !moved(u.lock) { // else it is another's
-		_ = os.Remove(instanceFile(u.here.Data))
-	}
-}
-
-func (u *upRole) show() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.hidden = false
-	_ = u.here.write() // or keep does
-}
-
-// keep writes linesman.json again when it is gone, or another's. It ends the
-// `up` whose data directory is no longer there.
-func (u *upRole) keep(ctx context.Context, log *zap.Logger) error {
-	tick := time.NewTicker(2 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if moved(u.lock) {
-			return fmt.Errorf("%s was removed or replaced, and this `linesman up` ends", u.here.Data)
-		}
-		u.mu.Lock()
-		if now, err := readInstance(u.here.Data); !u.hidden && (err != nil || !reflect.DeepEqual(now, u.here)) {
-			if err := u.here.write(); err != nil {
-				log.Warn("linesman.json cannot be written", zap.Error(err))
-			}
-		}
-		u.mu.Unlock()
-	}
 }
 
 // quiet makes an end that was asked for no error.

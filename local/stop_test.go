@@ -1,4 +1,4 @@
-package main
+package local
 
 import (
 	"context"
@@ -29,16 +29,16 @@ func TestUpThatDoesNotGiveWayIsNamedWithOneAdvice(t *testing.T) {
 		{me, fmt.Errorf("%w: i/o timeout; has it been killed? Start it again", bus.ErrUnreachable), silent},
 		{me, fmt.Errorf("ask it to end: %w", context.DeadlineExceeded), silent},
 	} {
-		if got := by(instance{PID: test.pid, Program: program}, test.err); got != test.want {
+		if got := advice(Instance{PID: test.pid, Program: program}, test.err); got != test.want {
 			t.Errorf("%d, %v: got %q, want %q", test.pid, test.err, got, test.want)
 		}
 	}
 }
 
-// Its number may be another's by now.
+// The system may have reused its process ID.
 func TestProcessThatIsAnotherProgramIsNotNamed(t *testing.T) {
 	t.Parallel()
-	gone := instance{PID: os.Getpid(), Program: "/bin/linesman"}
+	gone := Instance{PID: os.Getpid(), Program: "/bin/linesman"}
 	for _, test := range []struct {
 		err  error
 		want string
@@ -47,7 +47,7 @@ func TestProcessThatIsAnotherProgramIsNotNamed(t *testing.T) {
 		{errors.New("no permission"), ": no permission; end the process that has it"},
 		{bus.ErrUnreachable, ": a process has the data directory and does not answer: if it was stopped, `kill -CONT` resumes it, else `kill -9` ends it; its agents continue"},
 	} {
-		if got := by(gone, test.err); got != test.want {
+		if got := advice(gone, test.err); got != test.want {
 			t.Errorf("%v: got %q, want %q", test.err, got, test.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package local
 
 import (
 	"os"
@@ -9,10 +9,10 @@ import (
 // removed, as `go run` does at its end, or replaced. Only Linux has it.
 const ownImage = "/proc/self/exe"
 
-// sameProgram returns the file to execute for another process of exactly this
+// SameProgram returns the file to execute for another process of exactly this
 // program, which was started from path. A shim must be one: after an upgrade the
 // program at path may be of another version than the worker that starts it.
-func sameProgram(path string) string {
+func SameProgram(path string) string {
 	if now, err := os.Readlink(ownImage); err == nil && now != path {
 		return ownImage
 	}
@@ -23,7 +23,7 @@ func sameProgram(path string) string {
 // installed version, such as the next `up`: the one at path, else this program.
 func nextProgram(path string) string {
 	if _, err := exec.LookPath(path); err != nil {
-		return sameProgram(path)
+		return SameProgram(path)
 	}
 	return path
 }

@@ -1,4 +1,4 @@
-package main
+package local
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Its loggers lock each for itself, and what is said on stderr goes there, too.
+// Each logger has a lock of its own, and stderr is written to the file, too.
 func TestLogOfAnUpInTheBackgroundHoldsWhatSeveralWriteAtOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "up.log")
@@ -18,7 +18,7 @@ func TestLogOfAnUpInTheBackgroundHoldsWhatSeveralWriteAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := bytes.Repeat([]byte("x"), 1<<10)
-	const writers, each = 6, maxLog / 4 / (1 << 10) // it is full once
+	const writers, each = 6, maxLog / 4 / (1 << 10) // it is renamed once
 	failed := make([]error, writers)
 	var all sync.WaitGroup
 	for i := range writers {

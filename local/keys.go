@@ -1,4 +1,4 @@
-package main
+package local
 
 import (
 	"crypto/tls"
@@ -16,24 +16,26 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 )
 
-// keys are what one user shows to a server: files of a directory of keys.
+// keys are the files with which one user authenticates, in a directory of keys:
 //
 //	USER.creds               a credentials file
 //	USER.nk                  the seed of an NKey
 //	USER.pem, USER-key.pem   a certificate and its key
-//	ca.pem                   who signed the server's certificate
+//	ca.pem                   the authority that signed the server's certificate
+//
+// A path is "" if there is no such file.
 type keys struct {
 	user                       string
 	creds, nkey, cert, certKey string
 	ca                         string
 }
 
-// errNoKeys reports that a directory has nothing that shows who a user is.
+// errNoKeys reports that a directory has no keys of a user.
 var errNoKeys = errors.New("no keys")
 
-// keysOf finds a user's keys in a directory. A secret that others can read is
-// an error: it is theirs, too.
-func keysOf(dir, user string) (k keys, err error) {
+// findKeys finds the keys of a user in a directory. A secret that other users
+// can read is an error.
+func findKeys(dir, user string) (k keys, err error) {
 	k.user = user
 	for _, f := range []struct {
 		to     *string
@@ -56,16 +58,17 @@ func keysOf(dir, user string) (k keys, err error) {
 		*f.to = path
 	}
 	if k.creds == "" && k.nkey == "" && (k.cert == "" || k.certKey == "") {
-		there := ""
+		found := ""
 		if others := usersIn(dir); len(others) > 0 {
-			there = "; there are those of " + strings.Join(others, ", ")
+			found = "; there are those of " + strings.Join(others, ", ")
 		}
-		return k, fmt.Errorf("%w of %s in %s: %[2]s.creds, %[2]s.nk, or %[2]s.pem and %[2]s-key.pem%[4]s", errNoKeys, user, dir, there)
+		return k, fmt.Errorf("%w of %s in %s: %[2]s.creds, %[2]s.nk, or %[2]s.pem and %[2]s-key.pem%[4]s",
+			errNoKeys, user, dir, found)
 	}
 	return k, nil
 }
 
-// usersIn are the users that have keys in a directory.
+// usersIn returns the users that have keys in a directory.
 func usersIn(dir string) (users []string) {
 	for _, user := range allUsers() {
 		for _, ending := range []string{".creds", ".nk", "-key.pem"} {
@@ -78,9 +81,10 @@ func usersIn(dir string) (users []string) {
 	return users
 }
 
-// login is how to get into a server with these keys.
+// login returns the login to a server with these keys.
 func (k keys) login(url string) (bus.Login, error) {
-	l := bus.Login{URL: url, Creds: k.creds, Options: []nats.Option{nats.CustomInboxPrefix(bus.InboxPrefix(k.user))}}
+	inbox := nats.CustomInboxPrefix(bus.InboxPrefix(k.user))
+	l := bus.Login{URL: url, Creds: k.creds, Options: []nats.Option{inbox}}
 	if k.ca != "" {
 		if b, err := os.ReadFile(k.ca); err != nil || !x509.NewCertPool().AppendCertsFromPEM(b) {
 			return l, fmt.Errorf("keys: %s holds no certificate", k.ca)
@@ -88,7 +92,7 @@ func (k keys) login(url string) (bus.Login, error) {
 		l.Options = append(l.Options, nats.RootCAs(k.ca))
 	}
 	if k.cert != "" && k.certKey != "" {
-		if _, err := tls.LoadX509KeyPair(k.cert, k.certKey); err != nil { // its text names no secret
+		if _, err := tls.LoadX509KeyPair(k.cert, k.certKey); err != nil { // its text contains no secret
 			return l, fmt.Errorf("keys: %s and %s: %w", k.cert, k.certKey, err)
 		}
 		l.Options = append(l.Options, nats.ClientCert(k.cert, k.certKey))
@@ -103,19 +107,21 @@ func (k keys) login(url string) (bus.Login, error) {
 	return l, nil
 }
 
-// keyLogins are a user's logins with the keys of a directory: its own, and in
-// the account of the events that of its other self, where that has keys.
+// keyLogins returns the logins of a user with the keys of a directory: to the
+// inside account as the user, and to the public account as USER_public. Subscriber
+// and worker need one account only.
 func keyLogins(dir, url, user string) (inside, public bus.Login, err error) {
-	k, err := keysOf(dir, user)
+	k, err := findKeys(dir, user)
 	if err != nil {
 		return inside, public, err
 	}
 	if inside, err = k.login(url); err != nil {
 		return inside, public, err
 	}
-	switch k, err = keysOf(dir, user+publicSuffix); {
-	case errors.Is(err, errNoKeys) && (user == embedded.SubscriberUser || user == embedded.WorkerUser || strings.HasSuffix(user, publicSuffix)):
-		return inside, bus.Login{}, nil // it has no other self
+	oneAccount := user == embedded.SubscriberUser || user == embedded.WorkerUser || strings.HasSuffix(user, publicSuffix)
+	switch k, err = findKeys(dir, user+publicSuffix); {
+	case errors.Is(err, errNoKeys) && oneAccount:
+		return inside, bus.Login{}, nil
 	case err != nil:
 		return inside, public, err
 	}
@@ -123,10 +129,5 @@ func keyLogins(dir, url, user string) (inside, public bus.Login, err error) {
 	return inside, public, err
 }
 
+// publicSuffix ends the name of a user in the public account.
 const publicSuffix = "_public"
-
-// isDir reports whether there is a directory at a path.
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}

@@ -1,4 +1,4 @@
-package main
+package local
 
 import (
 	"errors"
@@ -18,13 +18,13 @@ import (
 func TestLockThatAKilledProcessLeavesForAMomentIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	ghost, err := lockData(data)
+	stale, err := Lock(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		time.AfterFunc(time.Second, func() { _ = ghost.Close() })
-		f, err := lockDataSoon(t.Context(), data, func() bool { return true })
+		time.AfterFunc(time.Second, func() { _ = stale.Close() })
+		f, err := lockWhileWanted(t.Context(), data, func() bool { return true })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,21 +35,21 @@ func TestLockThatAKilledProcessLeavesForAMomentIsWaitedFor(t *testing.T) {
 func TestLockOfALivingProcessIsNotWaitedForLong(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	up, err := lockData(data)
+	up, err := Lock(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer up.Close()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		f, err := lockDataSoon(t.Context(), data, func() bool { return true })
-		if waited := time.Since(began); !errors.Is(err, errLocked) || waited > 3*time.Second {
-			t.Errorf("got %v, %v after %v, want errLocked in 3s at most", f, err, waited)
+		f, err := lockWhileWanted(t.Context(), data, func() bool { return true })
+		if waited := time.Since(began); !errors.Is(err, ErrLocked) || waited > 3*time.Second {
+			t.Errorf("got %v, %v after %v, want ErrLocked in 3s at most", f, err, waited)
 		}
 	})
 }
 
-// Else commands would start one `up` after the other, and say nothing.
+// If it counted as locked, commands would start one `up` after the other, silently.
 func TestLockThatFailsIsNoLockOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	f, err := os.Create(filepath.Join(t.TempDir(), "lock"))
@@ -59,33 +59,33 @@ func TestLockThatFailsIsNoLockOfAnotherProcess(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := takeLock(f); errors.Is(err, errLocked) || !errors.Is(err, unix.EBADF) {
+	if err := tryLock(f); errors.Is(err, ErrLocked) || !errors.Is(err, unix.EBADF) {
 		t.Errorf("got %v, want the error of the system", err)
 	}
 }
 
-// What it started would be killed with the agent.
+// An `up` that it starts would be killed with the agent.
 func TestCommandInsideAnAgentStartsNoUpAndWaitsForOne(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var stderr strings.Builder
-		a := &app{stderr: &stderr, log: zap.NewNop(), environ: []string{"_LINESMAN_MARK=ABC"}}
-		a.config.DataDir, a.config.Background.Start = data, true
+		d := &Dialer{Stderr: &stderr, Log: zap.NewNop(), Environ: []string{"_LINESMAN_MARK=ABC"}}
+		d.Config.DataDir, d.Config.Background.Start = data, true
 		began := time.Now()
-		_, err := a.client(t.Context(), embedded.OperatorUser)
-		if waited := time.Since(began); waited < away || waited > away+5*time.Second {
-			t.Errorf("gave up after %v, want %v", waited, away)
+		_, err := d.DialOrStart(t.Context(), embedded.OperatorUser)
+		if waited := time.Since(began); waited < MaxOutage || waited > MaxOutage+5*time.Second {
+			t.Errorf("gave up after %v, want %v", waited, MaxOutage)
 		}
 		const next = "start `linesman up` outside of the agent"
-		if exitCode(err) != exitNATS || !strings.Contains(err.Error(), next) {
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), next) {
 			t.Errorf("the error: %v", err)
 		}
 		if said := stderr.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, next+"; waiting for it, 1m0s at most") {
 			t.Errorf("stderr: %q", said)
 		}
-		a.free = time.Now().Add(-away)
-		if a.revive(); a.up != nil {
+		d.free = time.Now().Add(-MaxOutage)
+		if d.revive(); d.starting != nil {
 			t.Error("it starts one for a connection that it has lost")
 		}
 	})

@@ -1,0 +1,85 @@
+// Package doctor checks what linesman needs on a machine: the data directory,
+// the server and its streams, the roles, the agent's program, and limits of the
+// system. It changes nothing, except for a key that proves that the streams
+// store what is written. Its checks are values, whose texts contain no secret and
+// may contain text of other programs: escape them on a terminal.
+package doctor
+
+import (
+	"context"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/local"
+)
+
+// Level is the outcome of a check, in the form that is printed.
+type Level string
+
+// The levels.
+const (
+	OK   Level = "ok"
+	Warn Level = "warn" // unusual, but it works
+	Fail Level = "FAIL" // it does not work
+	Skip Level = "skip" // could not be checked
+)
+
+// Check is the outcome of one check.
+type Check struct {
+	Name  string `json:"name"`
+	Level Level  `json:"level"`
+	Text  string `json:"text"`
+	Do    string `json:"do,omitempty"` // what to do about it
+}
+
+// Config is what the checks depend on.
+type Config struct {
+	Settings config.Config
+	Dialer   *local.Dialer // of Settings
+
+	// Overview asks a responder for the numbers of runs that are working and
+	// waiting. The error is an [api.Error] if the responder refused the request,
+	// and [bus.ErrNoResponder] if there is none.
+	Overview func(ctx context.Context, b *bus.Bus) (working, waiting int, err error)
+}
+
+// examination has the state of one Examine.
+type examination struct {
+	Config
+	here   local.Instance // of the `up` of the data directory; zero if there is none
+	bus    *bus.Bus       // nil if NATS is unreachable
+	checks []Check
+}
+
+// Examine runs all checks, one after the other.
+func Examine(ctx context.Context, c Config) []Check {
+	x := &examination{Config: c}
+	x.note("settings", OK, "all of them are valid", "") // they were loaded
+	x.dataDirectory()
+	x.shims()
+	x.server(ctx)
+	if x.bus != nil {
+		defer x.bus.Close()
+		x.users(ctx)
+		x.streams(ctx)
+		x.lags(ctx)
+		x.readers(ctx)
+		x.limited()
+		x.responder(ctx)
+		x.worker(ctx)
+	} else {
+		for _, name := range []string{"users", "streams", "lags", "readers", "responder", "worker"} {
+			x.note(name, Skip, "NATS is out of reach", "")
+		}
+	}
+	x.http(ctx)
+	x.agent(ctx)
+	x.roots()
+	x.git()
+	x.inotify()
+	return x.checks
+}
+
+func (x *examination) note(name string, level Level, text, do string) {
+	x.checks = append(x.checks, Check{name, level, text, do})
+}

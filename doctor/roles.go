@@ -1,0 +1,94 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
+)
+
+func (x *examination) responder(ctx context.Context) {
+	const name = "responder"
+	begun := time.Now()
+	working, waiting, err := x.Overview(ctx, x.bus)
+	var refused *api.Error
+	switch {
+	case errors.Is(err, bus.ErrNoResponder):
+		x.note(name, Fail, "none answers", "start `linesman up`, or `linesman responder`")
+	case errors.As(err, &refused) && refused.Err == nil:
+		x.note(name, Fail, refused.Message, "look at its log")
+	case err != nil:
+		x.note(name, Fail, firstLine(err), "")
+	default:
+		took := time.Since(begun).Round(10 * time.Microsecond)
+		x.note(name, OK, fmt.Sprintf("answers in %s; %d runs work, %d wait", took, working, waiting), "")
+	}
+}
+
+// worker listens for heartbeats for a moment.
+func (x *examination) worker(ctx context.Context) {
+	const name = "worker"
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	queue := x.Settings.Work.Queue
+	slots, busy := map[string]int{}, map[string]int{}
+	var quiet *time.Timer // stored heartbeats arrive at once
+	err := x.bus.WatchBeats(ctx, func(b runs.Beat, at time.Time) {
+		if b.Slots > 0 && b.Queue == queue && time.Since(at) < x.Settings.LostAfter {
+			slots[b.Name], busy[b.Name] = b.Slots, b.Busy
+		}
+		if quiet == nil {
+			quiet = time.AfterFunc(300*time.Millisecond, cancel)
+		}
+	})
+	if quiet != nil {
+		quiet.Stop()
+	}
+	switch {
+	case err != nil:
+		x.note(name, Fail, firstLine(err), "")
+	case len(slots) == 0:
+		x.note(name, Fail, "none takes tasks of the queue "+queue,
+			"start `linesman up`, or `linesman worker`, with work.max_runs above 0")
+	default:
+		all, taken := 0, 0
+		for worker, n := range slots {
+			all, taken = all+n, taken+busy[worker]
+		}
+		x.note(name, OK, fmt.Sprintf("%d at work for the queue %s, %d of %d slots are taken",
+			len(slots), queue, taken, all), "")
+	}
+}
+
+func (x *examination) http(ctx context.Context) {
+	const name = "http"
+	if x.here.HTTP == "" {
+		x.note(name, Skip, "no `linesman up` here says where it is", "")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, x.here.HTTP+"/healthz", nil)
+	if err != nil {
+		x.note(name, Fail, err.Error(), "")
+		return
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	response, err := client.Do(request)
+	if err != nil {
+		x.note(name, Fail, err.Error(), "start `linesman up` again")
+		return
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		x.note(name, Fail, fmt.Sprintf("%s/healthz answers %d", x.here.HTTP, response.StatusCode),
+			"look at the log of `linesman up`")
+		return
+	}
+	x.note(name, OK, x.here.HTTP+", MCP at /mcp", "")
+}

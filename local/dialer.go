@@ -1,0 +1,136 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/config"
+)
+
+// Dialer connects to the NATS server that the settings name: that of
+// Config.NATS, else that of the `linesman up` of the data directory. Its errors
+// are [ErrUnavailable] if no server can be used, and [ErrSettings] if a setting
+// is wrong. Set the fields before the first call; the methods may be called from
+// several goroutines.
+type Dialer struct {
+	Config  config.Config
+	File    string      // configuration file for an `up` that is started; "": that of the environment, if any
+	Environ []string    // as [os.Environ]
+	Stderr  io.Writer   // for a person: what a command is waiting for
+	Log     *zap.Logger // not nil, except for Retry
+
+	// EndRefused ends a connection to Config.NATS when the server refuses the
+	// credentials at a reconnect.
+	EndRefused bool
+
+	revival  sync.Mutex // guards the fields below, about an `up` that is gone
+	free     time.Time  // since when the lock of the data directory is free
+	retryAt  time.Time  // no `up` is started before
+	starting *startup   // the last `up` that was started
+}
+
+// Classes of errors. They are part of the error tree, for errors.Is, and of no
+// error text.
+var (
+	ErrUnavailable = errors.New("no NATS server is available")
+	ErrSettings    = errors.New("wrong settings")
+)
+
+// classified is an error of a class.
+type classified struct {
+	error
+	class error
+}
+
+func (c classified) Unwrap() []error { return []error{c.error, c.class} }
+
+func unavailable(err error) error   { return classified{err, ErrUnavailable} }
+func wrongSettings(err error) error { return classified{err, ErrSettings} }
+
+var errNoInstance = errors.New("no linesman is running here")
+
+// Names returns the names of subjects and streams.
+func (d *Dialer) Names() bus.Names { return bus.Names{Prefix: d.Config.Prefix} }
+
+// Dial connects as user. It starts no server.
+func (d *Dialer) Dial(ctx context.Context, user string) (*bus.Bus, error) {
+	inside, public, err := d.Logins(user)
+	if err != nil {
+		return nil, err
+	}
+	return d.dial(ctx, inside, public)
+}
+
+func (d *Dialer) dial(ctx context.Context, inside, public bus.Login) (*bus.Bus, error) {
+	// The server of a data directory may come back on another port. If its old
+	// port refuses the credentials meanwhile, that is another server.
+	inside.EndRefused = d.EndRefused && d.Config.NATS != ""
+	public.EndRefused = inside.EndRefused
+	b, err := bus.Connect(ctx, inside, public, d.Names(), d.Log)
+	if !errors.Is(err, bus.ErrUnreachable) {
+		return b, err
+	}
+	data := d.Config.DataDir
+	here, unread := ReadInstance(data)
+	switch {
+	case d.Config.NATS != "":
+	case unread == nil && IsLocked(data):
+		err = fmt.Errorf("%w; %s", err, here.unresponsive())
+	default:
+		err = fmt.Errorf("%w; %s says so: has that `linesman up` been killed? Start it again", err, InstanceFile(data))
+	}
+	return nil, unavailable(err)
+}
+
+// Logins returns the logins of a user to the inside and the public account. They
+// hold secrets.
+func (d *Dialer) Logins(user string) (inside, public bus.Login, err error) {
+	if d.Config.NATS != "" && isDir(d.Config.Creds) {
+		inside, public, err = keyLogins(d.Config.Creds, d.Config.NATS, user)
+		for _, l := range []bus.Login{inside, public} {
+			if err == nil && l.Creds != "" {
+				_, err = readCredentials(l.Creds)
+			}
+		}
+		if err != nil {
+			err = wrongSettings(fmt.Errorf("creds: %w", err))
+		}
+		return inside, public, err
+	}
+	if d.Config.NATS != "" {
+		inside, public, err = fileLogins(d.Config.NATS, d.Config.Creds, d.Config.PublicCreds, user)
+		if err != nil {
+			err = wrongSettings(err)
+		}
+		return inside, public, err
+	}
+	data := d.Config.DataDir
+	running, err := ReadInstance(data)
+	if err != nil {
+		err = fmt.Errorf("%w (%s): start `linesman up`, or name a server with --nats", errNoInstance, data)
+		return inside, public, unavailable(err)
+	}
+	credentials, err := embedded.LoadCredentials(data)
+	if err != nil {
+		return inside, public, err
+	}
+	inside, public = credentials.Logins(running.NATS, user)
+	where := func() string { return serverAddress(data) } // it may come back on another port
+	inside.Where, public.Where = where, where
+	return inside, public, nil
+}
+
+// isDir reports whether there is a directory at a path.
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

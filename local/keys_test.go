@@ -1,0 +1,60 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/linesman/linesman/bus/embedded"
+)
+
+func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := findKeys(dir, embedded.WorkerUser); !errors.Is(err, errNoKeys) {
+		t.Errorf("none: %v", err)
+	}
+	for _, name := range []string{"worker.creds", "worker.nk", "worker-key.pem"} {
+		path := filepath.Join(dir, name)
+		for mode, taken := range map[os.FileMode]bool{0o600: true, 0o400: true, 0o640: false, 0o604: false} {
+			if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "worker.pem"), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := findKeys(dir, embedded.WorkerUser); (err == nil) != taken {
+				t.Errorf("%s with mode %v: %v", name, mode, err)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A role that uses both accounts gets no login without the second one: a single
+// account for both is less secure, and must be a decision.
+func TestARoleOfTwoAccountsNeedsBothKeys(t *testing.T) {
+	t.Parallel()
+	for user, alone := range map[string]bool{embedded.WorkerUser: true, embedded.SubscriberUser: true, embedded.NormalizerUser: false, embedded.ResponderUser: false, embedded.OperatorUser: false} {
+		dir := t.TempDir()
+		write := func(name string) {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(user + ".creds")
+		if _, _, err := keyLogins(dir, "nats://x", user); (err == nil) != alone {
+			t.Errorf("%s alone: %v", user, err)
+		}
+		write(user + publicSuffix + ".creds")
+		if _, public, err := keyLogins(dir, "nats://x", user); err != nil || public.URL == "" {
+			t.Errorf("%s with both: %v", user, err)
+		}
+	}
+}

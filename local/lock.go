@@ -1,0 +1,103 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/worker"
+)
+
+// ErrLocked reports a data directory whose lock another process holds.
+var ErrLocked = errors.New("another linesman works on this data directory")
+
+func lockFile(data string) string { return filepath.Join(data, "lock") }
+
+// Lock creates the data directory if it is missing, and takes its lock. The
+// kernel releases the lock when the process ends, in whatever way. The error is
+// [ErrLocked] if another process holds it.
+func Lock(data string) (*os.File, error) {
+	if err := worker.MakeDir(data); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(lockFile(data), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := tryLock(f); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// tryLock locks the lock file of a data directory. It returns ErrLocked only if
+// another process has the lock. Other errors, such as those of file systems
+// without locks, are permanent: retrying does not help.
+func tryLock(f *os.File) error {
+	switch err := filelock.TryLock(f); {
+	case errors.Is(err, filelock.ErrLocked):
+		return fmt.Errorf("%w: %s", ErrLocked, filepath.Dir(f.Name()))
+	case err != nil:
+		return fmt.Errorf("data directory: %w; it must be on a file system with locks", err)
+	}
+	return nil
+}
+
+// IsReplaced reports whether the data directory of a lock was removed or
+// replaced. Another process may hold the lock of the one that exists now.
+func IsReplaced(lock *os.File) bool {
+	own, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(lock.Name())
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, now)
+}
+
+// IsLocked reports whether a process holds the lock of the data directory.
+func IsLocked(data string) bool {
+	busy, err := filelock.Held(lockFile(data))
+	return busy && err == nil
+}
+
+// lockWhileWanted is [Lock] for an `up` in the background. It retries for
+// staleLock, and takes no lock once isWanted returns false: another `up` has
+// served the command by then, and if `down` ended that one, none must be left.
+func lockWhileWanted(ctx context.Context, data string, isWanted func() bool) (*os.File, error) {
+	for deadline := time.Now().Add(staleLock); ; {
+		if !isWanted() { // before the directory is created
+			return nil, ErrLocked
+		}
+		f, err := Lock(data)
+		switch {
+		case err == nil && !isWanted():
+			return nil, errors.Join(ErrLocked, filelock.Close(f))
+		case !errors.Is(err, ErrLocked) || time.Now().After(deadline):
+			return f, err
+		}
+		if pause(ctx) != nil {
+			return nil, err
+		}
+	}
+}
+
+// staleLock is how long a lock may outlive its process. A process that is killed
+// while it starts a shim leaves a copy of the lock to the child, which closes it
+// at its exec. On a busy machine that takes a moment.
+const staleLock = 2 * time.Second
+
+// pause waits before the next attempt. The error is that of ctx if it ends first.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(20 * time.Millisecond):
+		return nil
+	}
+}
