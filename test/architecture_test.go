@@ -58,10 +58,17 @@ var layers = map[string][]string{
 	"responder/verbs":         {"api", "responder", "runs"},
 	"client":                  {"api", "bus"},
 	"responder/web":           {"atomicfile", "filelock"},
+	"bridge/runner":           {"api", "bridge", "responder", "runs"},
+	"daemon": {
+		"atomicfile", "bus", "bus/embedded", "bus/pipeline", "config", "normalizer", "normalizer/cloud", "normalizer/codex",
+		"normalizer/external", "responder", "responder/a2a", "responder/adcp", "responder/cloud", "responder/idempotency",
+		"responder/mcp", "responder/natsapi", "responder/push", "responder/rest", "responder/runtable", "responder/tools",
+		"responder/v36", "responder/web", "runs", "worker", "worker/launch",
+	},
+	"daemon/daemontest": {"config", "daemon"},
 	"cmd/linesman": {
-		"api", "atomicfile", "bridge", "bus", "bus/embedded", "bus/pipeline", "config", "filelock", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker",
-		"worker/launch", "responder", "responder/a2a", "responder/adcp", "responder/cloud", "responder/idempotency", "responder/mcp",
-		"responder/natsapi", "responder/push", "responder/rest", "responder/runtable", "responder/tools", "responder/v36", "responder/web",
+		"api", "bridge", "bridge/runner", "bus", "bus/embedded", "config", "daemon", "filelock", "normalizer", "responder",
+		"responder/web", "runs", "worker", "worker/launch",
 	},
 }
 

@@ -15,8 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/worker"
 )
 
 // inBackground is the `linesman up` that [app.launch] starts. Whoever did so
@@ -215,15 +213,15 @@ func (u *upRole) idle(ctx context.Context, most time.Duration) bool {
 	}
 	tick := time.NewTicker(min(max(most/10, 20*time.Millisecond), 10*time.Second))
 	defer tick.Stop()
-	needed, requests := time.Now(), u.desk.requests.Load()
+	needed, requests := time.Now(), u.Requests()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
 		}
-		now := u.desk.requests.Load()
-		if now != requests || u.busy(ctx) {
+		now := u.Requests()
+		if now != requests || u.Busy(ctx) {
 			needed, requests = time.Now(), now
 			continue
 		}
@@ -231,32 +229,10 @@ func (u *upRole) idle(ctx context.Context, most time.Duration) bool {
 			continue
 		}
 		u.hide()
-		if !u.busy(ctx) && u.desk.requests.Load() == requests {
+		if !u.Busy(ctx) && u.Requests() == requests {
 			return true
 		}
 		u.show()
 		needed = time.Now()
 	}
-}
-
-// busy reports whether anybody needs this `up`, or work is open.
-func (u *upRole) busy(ctx context.Context) bool {
-	d := u.desk
-	if u.server.Others(u.buses) > 0 || d.serving.Load() > 0 || d.mcp != nil && d.mcp.Sessions() > 0 || u.worker.Runs() > 0 {
-		return true
-	}
-	open := d.Snapshot(0, func(r runs.Row) bool {
-		switch { // a request to somebody outside, and a file that nobody follows, go on without a server
-		case r.State == runs.StateInputRequired, r.Source == worker.SourceTail:
-			return false
-		}
-		return !r.State.Final()
-	})
-	if len(open.Working)+len(open.Queued) > 0 {
-		return true
-	}
-	ctx, cancel := soon(ctx)
-	defer cancel()
-	waiting, err := d.bus.PushStore().Waiting(ctx)
-	return err != nil || waiting > 0
 }

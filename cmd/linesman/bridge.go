@@ -15,6 +15,10 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/bridge/runner"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -86,13 +90,13 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	return quiet(a.withDesk(ctx, func(ctx context.Context, d *desk) error {
+	return quiet(a.withService(ctx, func(ctx context.Context, s *daemon.Service) error {
 		if !c.External {
-			return c.watch(ctx, d, dirs, &bridgeRunner{d, task})
+			return c.watch(ctx, a, dirs, &runner.Agents{Service: s.Service, Task: task})
 		}
 		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return d.takeAnswers(ctx) })
-		group.Go(func() error { return c.watch(ctx, d, dirs, &externalRunner{d}) })
+		group.Go(func() error { return (&desk{s.Service, a, s.Bus()}).takeAnswers(ctx) })
+		group.Go(func() error { return c.watch(ctx, a, dirs, &runner.External{Service: s.Service}) })
 		return group.Wait()
 	}))
 }
@@ -159,15 +163,28 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q api.Submission, err 
 	return dirs, q, errors.Join(wrong...)
 }
 
+// isCode reports whether an error has a code of the service.
+func isCode(err error, code api.Code) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == code
+}
+
+// desk answers NATS requests about runs that wait.
+type desk struct {
+	*responder.Service
+	app *app
+	bus *bus.Bus
+}
+
 // watch answers requests until ctx ends.
-func (c *bridgeWatchCmd) watch(ctx context.Context, d *desk, dirs []bridge.Dir, runner bridge.Runner) error {
+func (c *bridgeWatchCmd) watch(ctx context.Context, a *app, dirs []bridge.Dir, runner bridge.Runner) error {
 	most := c.MaxTimeout
 	if most == 0 {
-		most = d.app.config.Work.Hard
+		most = a.config.Work.Hard
 	}
 	err := bridge.New(bridge.Config{
-		Dirs: dirs, State: filepath.Join(d.app.config.DataDir, "bridge"), Runner: runner,
-		MaxTimeout: most, MaxAtOnce: c.AtOnce, Log: d.app.log,
+		Dirs: dirs, State: filepath.Join(a.config.DataDir, "bridge"), Runner: runner,
+		MaxTimeout: most, MaxAtOnce: c.AtOnce, Log: a.log,
 		Ready: func() {
 			line := "ready"
 			for _, dir := range dirs {
@@ -177,7 +194,7 @@ func (c *bridgeWatchCmd) watch(ctx context.Context, d *desk, dirs []bridge.Dir, 
 				}
 				line += " dir=" + path
 			}
-			fmt.Fprintln(d.app.stdout, line)
+			fmt.Fprintln(a.stdout, line)
 		},
 	}).Run(ctx)
 	if err != nil {

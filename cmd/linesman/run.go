@@ -169,11 +169,11 @@ func (c *runCmd) create(ctx context.Context, a *app, dir string) (*bus.Bus, *wor
 
 func (c *runCmd) run(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir, signals <-chan os.Signal) (int, error) {
 	id := d.Spec.Run
-	w, err := a.worker(b)
+	w, stop, err := a.driver(ctx, b)
 	if err != nil {
 		return exitLinesman, errors.Join(err, d.Remove())
 	}
-	defer a.alive(ctx, b, w, worker.Tasks{})()
+	defer stop()
 	fmt.Fprintf(a.stderr, "linesman: run %s\n", id)
 
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -168,6 +168,15 @@ func (s *Server) Listen() (net.Addr, error) {
 	return s.listener.Addr(), nil
 }
 
+// Close gives the address back, where Serve was not called.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
+}
+
 // Serve serves until ctx ends, and returns within five seconds of it. It calls
 // Listen where nobody has, and can be called once.
 func (s *Server) Serve(ctx context.Context) error {

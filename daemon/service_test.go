@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -7,31 +7,28 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/launch"
 )
 
 // A worker of another data directory has rules of its own: a task is refused at
 // its submission only where the `up` alone could take it.
 func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	t.Parallel()
-	dir, server := serve(t)
-	here, err := readInstance(dir)
+	dir := t.TempDir()
+	c := Config{Settings: config.Default(), Rules: func() (launch.Rules, bool) {
+		return launch.Rules{Dir: dir, Roots: []string{dir}}, true
+	}}
+	c.Settings.DataDir, c.Settings.NATSListen = t.TempDir(), "127.0.0.1:0"
+	server, err := NewServer(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	here.Dir, here.Roots = dir, []string{dir}
-	if err := here.write(); err != nil {
-		t.Fatal(err)
-	}
-	a := &app{config: config.Default(), log: zap.NewNop()}
-	a.config.DataDir = dir
-	b := as(t, server, embedded.OperatorUser)
-	d, err := a.newDesk(b, "")
+	defer server.Close()
+	b := server.operator
+	d, err := NewService(b, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +41,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	name, err := a.workerName()
+	name, err := workerName(c.Settings.DataDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,15 +66,16 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 		}
 		return all
 	}
-	beat(name, a.config.Work.Queue)
+	beat(name, c.Settings.Work.Queue)
 	beat("elsewhere", "another-queue")
 	heard(2)
 	for path, refused := range map[string]bool{"/": true, dir: false, "": false, dir + "/none": false} {
-		if err := d.outside(runs.Task{Dir: path}, workers()); (err != nil) != refused || refused && !strings.HasSuffix(err.Error(), "work.roots: "+dir) {
+		err := d.outside(runs.Task{Dir: path}, workers())
+		if (err != nil) != refused || refused && !strings.HasSuffix(err.Error(), "work.roots: "+dir) {
 			t.Errorf("%q: got %v, refused should be %t", path, err, refused)
 		}
 	}
-	beat("other", a.config.Work.Queue)
+	beat("other", c.Settings.Work.Queue)
 	heard(3)
 	if err := d.outside(runs.Task{Dir: "/"}, workers()); err != nil {
 		t.Errorf("beside another worker: got %v", err)

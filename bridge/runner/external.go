@@ -1,4 +1,4 @@
-package main
+package runner
 
 import (
 	"cmp"
@@ -12,25 +12,28 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// externalRunner has nobody work: its runs wait for an answer from outside.
-type externalRunner struct{ desk *desk }
+// External has no agent work: its runs wait for an answer from outside. It is a
+// [bridge.Runner].
+type External struct{ Service *responder.Service }
 
-func (r *externalRunner) Submit(ctx context.Context, j bridge.Job) error {
-	if err := r.desk.Filled(ctx); err != nil {
+// Submit makes a run that waits for its answer until the time of the job is over.
+func (r *External) Submit(ctx context.Context, j bridge.Job) error {
+	if err := r.Service.Filled(ctx); err != nil {
 		return err
 	}
-	err := r.desk.Ask(ctx, j.Run, runs.Question{Prompt: j.Prompt, Model: j.Model}, j.Labels, time.Now().Add(j.Timeout))
+	err := r.Service.Ask(ctx, j.Run, runs.Question{Prompt: j.Prompt, Model: j.Model}, j.Labels, time.Now().Add(j.Timeout))
 	return refused(err)
 }
 
-func (r *externalRunner) Wait(ctx context.Context, run string) (bridge.Outcome, error) {
-	if err := r.desk.Filled(ctx); err != nil {
+// Wait waits for the end of a run, and returns the answer that it was given.
+func (r *External) Wait(ctx context.Context, run string) (bridge.Outcome, error) {
+	if err := r.Service.Filled(ctx); err != nil {
 		return bridge.Outcome{}, err
 	}
-	if _, err := r.desk.Wait(ctx, run, nil); err != nil {
+	if _, err := r.Service.Wait(ctx, run, nil); err != nil {
 		return bridge.Outcome{}, err
 	}
-	record, err := r.desk.Record(ctx, run)
+	record, err := r.Service.Record(ctx, run)
 	if err != nil {
 		return bridge.Outcome{}, err
 	}
@@ -46,10 +49,10 @@ func (r *externalRunner) Wait(ctx context.Context, run string) (bridge.Outcome, 
 		o.Message = "the run was cancelled"
 		return o, nil
 	}
-	reply, err := r.desk.Reply(ctx, run)
+	reply, err := r.Service.Reply(ctx, run)
 	switch {
 	case errors.Is(err, runs.ErrNoReply) && record.State == runs.StateCompleted: // RAW has aged out
-		text, err := r.desk.WholeFinalText(ctx, record)
+		text, err := r.Service.WholeFinalText(ctx, record)
 		if errors.Is(err, responder.ErrNoText) {
 			o.Message = err.Error()
 			return o, nil
@@ -65,31 +68,33 @@ func (r *externalRunner) Wait(ctx context.Context, run string) (bridge.Outcome, 
 	return o, nil
 }
 
-func (r *externalRunner) Cancel(ctx context.Context, run, reason string) error {
-	return (&bridgeRunner{desk: r.desk}).Cancel(ctx, run, reason)
+// Cancel cancels a run. One that has ended, or that nobody knows, is no error.
+func (r *External) Cancel(ctx context.Context, run, reason string) error {
+	return cancel(ctx, r.Service, run, reason)
 }
 
-func (r *externalRunner) Expire(ctx context.Context, run string) error {
-	if err := r.desk.Filled(ctx); err != nil {
+// Expire ends a run whose time is over without an answer.
+func (r *External) Expire(ctx context.Context, run string) error {
+	if err := r.Service.Filled(ctx); err != nil {
 		return err
 	}
-	return r.desk.Expire(ctx, run)
+	return r.Service.Expire(ctx, run)
 }
 
 // Overtaken gives the run the answer that somebody wrote into the response
 // file by hand.
-func (r *externalRunner) Overtaken(ctx context.Context, run string, o bridge.Outcome) error {
-	if err := r.desk.Filled(ctx); err != nil {
+func (r *External) Overtaken(ctx context.Context, run string, o bridge.Outcome) error {
+	if err := r.Service.Filled(ctx); err != nil {
 		return err
 	}
 	reply := runs.Reply{Status: o.Status, Text: o.Text, Error: cmp.Or(o.Message, "no reason was given")}
-	_, err := r.desk.Answer(ctx, run, reply, true)
+	_, err := r.Service.Answer(ctx, run, reply, true)
 	var e *api.Error
 	if errors.As(err, &e) && e.Code == api.Validation { // readers have it, whatever its size
 		reply = runs.Reply{Status: runs.ReplyError, Error: "answered by a file: " + e.Message}
-		_, err = r.desk.Answer(ctx, run, reply, true)
+		_, err = r.Service.Answer(ctx, run, reply, true)
 	}
-	if isCode(err, api.NotFound) || isCode(err, api.Ended) {
+	if is(err, api.NotFound) || is(err, api.Ended) {
 		return nil
 	}
 	return err
