@@ -2,10 +2,10 @@
 // them: [Server], [Worker] and [Responder], and [Daemon] with all three in one
 // process, which is `linesman up`.
 //
-//	            ┌─ Server ──────────────────────────────┐
-//	Worker ────▶│ RAW ─▶ normalizer ─▶ EVENTS, RUNS      │◀──── Responder ◀── HTTP: MCP, REST, A2A
-//	   ▲        │ WORK         (embedded NATS)          │          ▲  └────▶ webhooks, Codex Cloud
-//	   └────────└─ tasks ───────────────────────────────┘          └── NATS: tools
+//	          ┌───────────────── Server ────────────────┐
+//	Worker ──▶│ RAW ──▶ normalizer ──▶ EVENTS and RUNS ──┼──▶ Responder ◀──▶ NATS; HTTP: MCP, REST, A2A
+//	   ▲      └──────────── embedded NATS ──────────────┘        │  └─────▶ webhooks, Codex Cloud
+//	   └───────────────────────── WORK ◀──────────────────────────┘
 //
 // It owns no rule and no protocol: only what is built from what, what runs beside
 // what, and in which order it ends. With a NATS cluster of one's own a process

@@ -53,18 +53,19 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 		return nil, err
 	}
 	s.Service = responder.New(responder.Config{
-		Streams: b, Queue: set.Work.Queue, LostAfter: set.LostAfter, StuckAfter: set.StuckAfter, Idle: set.Work.Idle, Hard: set.Work.Hard,
-		MaxIdle: set.Work.MaxLimit, MaxHard: set.Work.MaxLimit, Danger: set.Work.Danger, GitGate: set.Work.GitGate, Outside: s.outside,
-		Cloud: s.cloud, Environments: set.Environments, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
+		Streams: b, Queue: set.Work.Queue, LostAfter: set.LostAfter, StuckAfter: set.StuckAfter,
+		Idle: set.Work.Idle, Hard: set.Work.Hard, MaxIdle: set.Work.MaxLimit, MaxHard: set.Work.MaxLimit,
+		Danger: set.Work.Danger, GitGate: set.Work.GitGate, Outside: s.outside, Environments: set.Environments,
+		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
 		Webhooks: push.NewRegistry(b.PushStore(), push.AdCP, set.Push.AllowPrivate), Dir: c.Dir,
 		LastMessage: map[string]func([]byte) (string, bool){codex.Backend{}.Agent(): codex.LastMessage},
 	})
 	s.tools = tools.New(s.Service)
 	s.push = push.New(push.Config{
-		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: s.Standing(), Private: set.Push.AllowPrivate, GiveUp: set.Push.GiveUp,
+		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: s.Standing(), Log: c.Log,
+		Private: set.Push.AllowPrivate, GiveUp: set.Push.GiveUp,
 		Encoders: map[string]push.Encoder{push.AdCP: adcp.NewNotices(s.Service), push.A2A: a2a.NewNotices(s.Service)},
-		Log:      c.Log,
 	})
 	return s, nil
 }
@@ -100,7 +101,9 @@ func (s *Service) ServeMCP(ctx context.Context, in io.Reader, out io.Writer) err
 }
 
 func (s *Service) mcpConfig() mcp.Config {
-	return mcp.Config{Tools: s.tools, List: s.tools.List(), Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log}
+	return mcp.Config{
+		Tools: s.tools, List: s.tools.List(), Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
+	}
 }
 
 // answer fills the table of runs, answers requests over NATS, asks Codex Cloud and
@@ -110,8 +113,8 @@ func (s *Service) answer(ctx context.Context) error {
 	group.Go(func() error { return s.Service.Run(ctx) })
 	group.Go(func() error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: s.bus.Inside(), Root: s.bus.API(), Tools: s.tools, List: s.tools.List(), Version: s.config.Version, Log: s.config.Log,
-			Listening: func() { close(s.listening) },
+			Conn: s.bus.Inside(), Root: s.bus.API(), Tools: s.tools, List: s.tools.List(), Version: s.config.Version,
+			Listening: func() { close(s.listening) }, Log: s.config.Log,
 		})
 	})
 	group.Go(func() error {

@@ -69,10 +69,15 @@ func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
 			var told error
-			answers := &lastMoment{External: &runner.External{Service: d.Service}, late: c.late, answer: func(run string) { _, told = d.Answer(ctx, run, c.reply, false) }}
+			answers := &lastMoment{
+				External: &runner.External{Service: d.Service}, late: c.late,
+				answer: func(run string) { _, told = d.Answer(ctx, run, c.reply, false) },
+			}
 			done := make(chan error, 1)
 			go func() {
-				done <- bridge.New(bridge.Config{Dirs: []bridge.Dir{{Path: dir, Must: true}}, State: t.TempDir(), Runner: answers, Poll: 20 * time.Millisecond}).Run(ctx)
+				done <- bridge.New(bridge.Config{
+					Dirs: []bridge.Dir{{Path: dir, Must: true}}, State: t.TempDir(), Runner: answers, Poll: 20 * time.Millisecond,
+				}).Run(ctx)
 			}()
 			tick := time.NewTicker(10 * time.Millisecond)
 			defer tick.Stop()
