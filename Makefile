@@ -28,11 +28,11 @@ build: ## build bin/linesman, static
 # Each test that `go test -short` leaves out says why under -v. Tests wait more
 # than they work, so two packages are tested for each processor, and those that
 # wait longest begin first.
-check: ## check format, vet and lint, and run the quick tests: about a minute, or less where results are kept
+check: ## check format, vet and lint, and run the quick tests, in a minute and a half at most
 	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(MAKE) --no-print-directory golangci
-	$(GO) test -short -vet=off -parallel 4 -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./worker/... ./bus/... ./cmd/... ./...
+	$(GO) test -short -vet=off -parallel 8 -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./worker/... ./bus/... ./cmd/... ./...
 
 # A program with the race detector sleeps for a second at its exit; GORACE turns that off. Vet is part of lint.
 # Packages mostly wait, so one more than the number of processors is tested at a time, the slowest ones first.

@@ -1,4 +1,4 @@
-// Package bus is linesman on NATS: the only place that knows subjects,
+// Package bus is linesman on NATS: the only package that knows subjects,
 // streams and headers.
 //
 //	worker ─▶ RawLog ─▶ RAW ─▶ pipeline.Normalizer ─┬▶ EVENTS ─▶ Bus.Read
@@ -78,7 +78,7 @@ type Login struct {
 
 func (l Login) none() bool { return l.URL == "" }
 
-// dialer connects to where a login's Where says, or else to where it is told.
+// dialer connects to where a login's Where says, or else to the address of the URL.
 type dialer struct {
 	net   net.Dialer
 	where func() string
@@ -243,8 +243,8 @@ func whyClosed(nc *nats.Conn, err error) error {
 	return err
 }
 
-// mostTexts bounds the different texts that a [seldom] lets through in a minute.
-const mostTexts = 32
+// maxTexts bounds the different texts that a [seldom] lets through in a minute.
+const maxTexts = 32
 
 // seldom lets each text through once a minute.
 type seldom struct {
@@ -256,7 +256,7 @@ func (s *seldom) may(text string, now time.Time) bool {
 	if now.Sub(s.since) >= time.Minute {
 		s.since, s.texts = now, map[string]bool{}
 	}
-	if s.texts[text] || len(s.texts) == mostTexts {
+	if s.texts[text] || len(s.texts) == maxTexts {
 		return false
 	}
 	s.texts[text] = true

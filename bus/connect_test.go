@@ -21,7 +21,7 @@ func TestErrorsThatTakeTurnsAreLoggedOnceAMinute(t *testing.T) {
 	for i := range 1000 {
 		s.may(fmt.Sprint("another ", i), now)
 	}
-	if len(s.texts) > mostTexts {
+	if len(s.texts) > maxTexts {
 		t.Errorf("%d texts are kept", len(s.texts))
 	}
 	if !s.may("error 0", now.Add(time.Minute)) {

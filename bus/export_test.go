@@ -25,7 +25,7 @@ func (b *Bus) BeatOnce(ctx context.Context, v runs.Beat, ttl time.Duration) erro
 	return b.beat(ctx, v, ttl)
 }
 
-func (b *Bus) ForgetEach(ctx context.Context, run string, each func(step string) error) (Forgotten, error) {
+func (b *Bus) ForgetEach(ctx context.Context, run string, each func(step string) error) (runs.Forgotten, error) {
 	return b.forget(ctx, run, each)
 }
 

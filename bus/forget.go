@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,36 +14,19 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// ErrOpen reports a run that cannot be forgotten, since it has not ended, or
-// its task has not.
-var ErrOpen = errors.New("the run has not ended, or its task has not")
-
-// ErrNeeded reports a run that cannot be forgotten yet, since it is how its
-// task ended: without it an earlier run of the task would wait again.
-var ErrNeeded = errors.New("its task ended with it")
-
-// Forgotten is how much was erased of a run.
-type Forgotten struct {
-	Entries  uint64 `json:"entries"`  // of its raw log
-	Events   uint64 `json:"events"`   // the completion being one
-	Record   bool   `json:"record"`   // there was one
-	Requests uint64 `json:"requests"` // remembered with an idempotency key
-	Notices  uint64 `json:"notices"`  // that waited for their receivers
-}
-
 // Forget erases a run that has ended: its raw log, its events, its record, its
 // task, its requests and its notifications. What stays is a mark under its id, so that
 // nothing makes a record of it again. It first waits until the normalizer has
 // recorded the run wholly, so that nobody misses what goes. Broken off, it can
 // be called again. The error is [runs.ErrNoRun] where nothing is known of it,
-// [ErrOpen] where it has not ended, and [ErrNeeded] where an earlier run of its
+// [runs.ErrOpen] where it has not ended, and [runs.ErrNeeded] where an earlier run of its
 // task is to be forgotten first. It needs the rights of an operator.
-func (b *Bus) Forget(ctx context.Context, run string) (Forgotten, error) {
+func (b *Bus) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
 	return b.forget(ctx, run, func(string) error { return nil })
 }
 
 // forget calls each before every step, for tests to break off there.
-func (b *Bus) forget(ctx context.Context, run string, each func(step string) error) (f Forgotten, err error) {
+func (b *Bus) forget(ctx context.Context, run string, each func(step string) error) (f runs.Forgotten, err error) {
 	known, err := b.Known(ctx, run)
 	if err != nil {
 		return f, err
@@ -119,9 +101,9 @@ func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 }
 
 // ended returns once the record of a run that has ended says so. What the
-// normalizer has reached is told before the records of that are stored: a
+// normalizer has reached is stored before the records of that: a
 // record that is older than the last entry, or is not there, is waited for. The
-// error is ErrOpen for a run that goes on.
+// error is runs.ErrOpen for a run that goes on.
 func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -133,7 +115,7 @@ func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
 		case ok && (record.State.Final() || record.Waits()):
 			return nil
 		case ok && (record.Seq >= last || late):
-			return ErrOpen
+			return runs.ErrOpen
 		case !ok && (last == 0 || late): // it has aged out
 			return nil
 		case !ok:
@@ -149,7 +131,7 @@ func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
 	}
 }
 
-// notNeeded returns ErrNeeded for a run that ended a task of which there are
+// notNeeded returns runs.ErrNeeded for a run that ended a task of which there are
 // earlier runs.
 func (b *Bus) notNeeded(ctx context.Context, run string) error {
 	record, ok, err := b.Record(ctx, run)
@@ -163,7 +145,7 @@ func (b *Bus) notNeeded(ctx context.Context, run string) error {
 			return err
 		}
 		if ok && earlier.Waits() {
-			return fmt.Errorf("run %s: %w, and run %s would wait again: forget that first", run, ErrNeeded, id)
+			return fmt.Errorf("run %s: %w, and run %s would wait again: forget that first", run, runs.ErrNeeded, id)
 		}
 		if id, err = runs.LinkID(record.Continues, n); err != nil {
 			return err
@@ -172,7 +154,7 @@ func (b *Bus) notNeeded(ctx context.Context, run string) error {
 	return nil
 }
 
-// notWaiting returns ErrOpen for a run of a task that is open: it waits to be
+// notWaiting returns runs.ErrOpen for a run of a task that is open: it waits to be
 // gone on with, and the newest of those that went on waits as well, or works.
 func (b *Bus) notWaiting(ctx context.Context, run string) error {
 	newest, ok, err := b.Record(ctx, run)
@@ -205,7 +187,7 @@ func (b *Bus) notWaiting(ctx context.Context, run string) error {
 	if newest.State.Final() {
 		return nil
 	}
-	return ErrOpen
+	return runs.ErrOpen
 }
 
 // mark replaces the record of a run by the mark that it was removed.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
 )
@@ -34,9 +33,9 @@ func TestATaskIsForgottenFromItsBeginning(t *testing.T) {
 			t.Errorf("forget %s: %v, want %v", run, err, want)
 		}
 	}
-	forget("t-3", bus.ErrNeeded)
+	forget("t-3", runs.ErrNeeded)
 	forget("t", nil)
-	forget("t-3", bus.ErrNeeded)
+	forget("t-3", runs.ErrNeeded)
 	forget("t-2", nil)
 	forget("t-3", nil)
 	for _, run := range []string{"t", "t-2", "t-3"} {
@@ -68,8 +67,8 @@ func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
 	}, "waits", "works", "works-2", "asks", "asks-2", "alone", "alone-2")
 	normalize(t, b)
 	for _, run := range []string{"waits", "works", "works-2", "asks", "asks-2", "alone"} {
-		if f, err := b.Forget(t.Context(), run); !errors.Is(err, bus.ErrOpen) || f != (bus.Forgotten{}) {
-			t.Errorf("forget %s: %+v, %v; want %v", run, f, err, bus.ErrOpen)
+		if f, err := b.Forget(t.Context(), run); !errors.Is(err, runs.ErrOpen) || f != (runs.Forgotten{}) {
+			t.Errorf("forget %s: %+v, %v; want %v", run, f, err, runs.ErrOpen)
 		}
 	}
 

@@ -50,7 +50,7 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 				t.Fatal(ok, err)
 			}
 
-			if _, err := b.Forget(ctx, "stays"); !errors.Is(err, bus.ErrOpen) {
+			if _, err := b.Forget(ctx, "stays"); !errors.Is(err, runs.ErrOpen) {
 				t.Errorf("an open run: %v", err)
 			}
 			if _, err := b.Forget(ctx, "nobody"); !errors.Is(err, runs.ErrNoRun) {
@@ -75,7 +75,7 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 			if broken == "" && (f.Entries != uint64(len(gone)) || f.Events == 0 || !f.Record || f.Requests != 2) {
 				t.Errorf("forgotten %+v", f)
 			}
-			if again, err := b.Forget(ctx, "gone"); err != nil || again != (bus.Forgotten{}) {
+			if again, err := b.Forget(ctx, "gone"); err != nil || again != (runs.Forgotten{}) {
 				t.Errorf("again %+v, %v", again, err)
 			}
 

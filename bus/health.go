@@ -12,7 +12,7 @@ import (
 )
 
 // Health reports what keeps linesman from taking and storing, nil for
-// nothing: the streams are there and have room, a write is acknowledged, a
+// nothing: the streams are there and are not full, a write is acknowledged, a
 // normalizer is at work, and what it has not read yet is not old.
 func (b *Bus) Health(ctx context.Context) error {
 	_, err := b.HealthAs(ctx, func(string) bool { return true })

@@ -36,8 +36,8 @@ func normalize(t testing.TB, b *bus.Bus) {
 	}
 }
 
-// office runs a normalizer in the background until the test ends.
-func office(t testing.TB, s *embedded.Server) {
+// startNormalizer runs a normalizer in the background until the test ends.
+func startNormalizer(t testing.TB, s *embedded.Server) {
 	t.Helper()
 	n := newNormalizer(bustest.Connect(t, s, embedded.NormalizerUser))
 	operator := bustest.Connect(t, s, embedded.OperatorUser)

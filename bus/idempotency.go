@@ -10,10 +10,10 @@ import (
 	"github.com/linesman/linesman/bus/bucket"
 )
 
-// MostRequests bounds the bucket of requests, in bytes. An entry takes about
+// MaxRequestBytes bounds the bucket of requests, in bytes. An entry takes about
 // half a kilobyte. When it is full new ones are refused: a request that cannot
 // be noted is not carried out.
-const MostRequests = 128 << 20
+const MaxRequestBytes = 128 << 20
 
 // Requests is the bucket of requests with an idempotency key, one entry a key.
 // Each write names the revision that it replaces, so of several that were made
@@ -31,7 +31,7 @@ func (r *Requests) Get(ctx context.Context, key string) (value []byte, revision 
 	return e.Value, e.Revision, err
 }
 
-// Put stores an entry for so long, in place of the one of a revision, 0 being
+// Put stores an entry for so long. It replaces the one of a revision, 0 being
 // none, and returns its own. It reports false, and stores nothing, where
 // somebody else wrote meanwhile. Without an answer nobody knows what was
 // stored; read it.

@@ -74,7 +74,7 @@ func TestTheBucketOfRequestsIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := stream.CachedInfo().Config
-	if c.MaxBytes != bus.MostRequests || c.Discard != jetstream.DiscardNew || c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
+	if c.MaxBytes != bus.MaxRequestBytes || c.Discard != jetstream.DiscardNew || c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
 		t.Errorf("%+v", c)
 	}
 }

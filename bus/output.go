@@ -16,8 +16,8 @@ import (
 // How much is read for either end of an output. Of a stream that is written to
 // so rarely that it takes more, less is shown.
 const (
-	mostEntries = 8192
-	mostBytes   = 16 << 20
+	maxEntries     = 8192
+	maxOutputBytes = 16 << 20
 )
 
 // Output reads what a run's agent wrote, from RAW: of each stream all of it
@@ -48,7 +48,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bo
 			return entries > 0 && (!out.begun() || hasErr && !errs.begun())
 		})
 	}
-	if err := read(1, mostEntries); err != nil {
+	if err := read(1, maxEntries); err != nil {
 		return stdout, stderr, err
 	}
 	for k := uint64(64); ; k *= 4 {
@@ -61,7 +61,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bo
 		if err := read(from, math.MaxInt); err != nil {
 			return stdout, stderr, err
 		}
-		if whole || k >= mostEntries || bytes >= mostBytes || out.ended() && (!hasErr || errs.ended()) {
+		if whole || k >= maxEntries || bytes >= maxOutputBytes || out.ended() && (!hasErr || errs.ended()) {
 			return out.excerpt(), errs.excerpt(), nil
 		}
 	}

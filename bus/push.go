@@ -20,16 +20,16 @@ import (
 
 // Bounds of what is kept for notifications. A full bucket refuses new
 // registrations, and so the calls that bring them; from a full outbox nothing
-// is lost, for what does not fit is put in once there is room.
+// is lost, for what does not fit is put in once something was delivered.
 const (
-	MostPush    = 64 << 20 // bytes of registrations
-	MostNotices = 10_000   // notifications that wait for their receivers
+	MaxPushBytes = 64 << 20 // bytes of registrations
+	MaxNotices   = 10_000   // notifications that wait for their receivers
 
-	maxNotices = 128 << 20          // bytes of them
-	noticeAge  = 4 * 24 * time.Hour // longer than any is tried
-	noticeWait = 30 * time.Second   // for the process that delivers one; then another gets it
-	deliverer  = "push"             // the durable consumer of all of them
-	aboutLimit = 1024
+	maxNoticeBytes = 128 << 20          // bytes of them
+	noticeAge      = 4 * 24 * time.Hour // longer than any is tried
+	noticeWait     = 30 * time.Second   // for the process that delivers one; then another gets it
+	deliverer      = "push"             // the durable consumer of all of them
+	aboutLimit     = 1024
 )
 
 // PushLease is the key of the lease for making notifications.
@@ -37,8 +37,8 @@ const PushLease = "push"
 
 // Headers of registrations and notifications.
 const (
-	headerTold  = "Linesman-Told"
-	headerAbout = "Linesman-About"
+	headerNotified = "Linesman-Told"
+	headerAbout    = "Linesman-About"
 )
 
 // Push is the bucket of registrations for notifications, one value a run, and
@@ -59,16 +59,16 @@ func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint
 	return e.Value, e.Revision, err
 }
 
-// Put stores a value for so long, in place of the one of a revision, 0 being
+// Put stores a value for so long. It replaces the one of a revision, 0 being
 // none. Nil removes it. It reports false, and stores nothing, where somebody
 // else wrote meanwhile.
-func (p *Push) Put(ctx context.Context, run string, value []byte, told int, ttl time.Duration, revision uint64) (bool, error) {
+func (p *Push) Put(ctx context.Context, run string, value []byte, notified int, ttl time.Duration, revision uint64) (bool, error) {
 	store := bucket.New(p.bus.js, p.bus.Push())
 	var err error
 	if value == nil {
 		_, err = store.Delete(ctx, run, bucket.If(revision), bucket.For(ttl))
 	} else {
-		_, err = store.Put(ctx, run, value, nats.Header{headerTold: {strconv.Itoa(told)}}, bucket.If(revision), bucket.For(ttl))
+		_, err = store.Put(ctx, run, value, nats.Header{headerNotified: {strconv.Itoa(notified)}}, bucket.If(revision), bucket.For(ttl))
 	}
 	switch {
 	case bucket.Moved(err):
@@ -80,16 +80,16 @@ func (p *Push) Put(ctx context.Context, run string, value []byte, told int, ttl 
 }
 
 // Watch calls each for every run that has a value, and for what changes, until
-// ctx ends; then it returns nil. A run whose value was removed has told -1; of
+// ctx ends; then it returns nil. A run whose value was removed has notified -1; of
 // one whose time is over nothing is said. It reads no value.
-func (p *Push) Watch(ctx context.Context, each func(run string, told int)) error {
+func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) error {
 	all := bucket.Watch{Keys: ">", HeadersOnly: true, Log: p.bus.log}
 	return bucket.New(p.bus.js, p.bus.Push()).Watch(ctx, all, func(e bucket.Entry, _ bool) {
-		told, err := strconv.Atoi(e.Header.Get(headerTold))
+		notified, err := strconv.Atoi(e.Header.Get(headerNotified))
 		if err != nil || e.Deleted {
-			told = -1
+			notified = -1
 		}
-		each(e.Key, told)
+		each(e.Key, notified)
 	}, nil)
 }
 
@@ -190,7 +190,7 @@ func (p *Push) deliver(ctx context.Context, free chan struct{}, give func(jetstr
 		Durable: deliverer, Description: "the responders, which deliver notifications",
 		// One that waits to be tried again counts as pending: no receiver that
 		// is away may keep the others from theirs.
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: noticeWait, MaxAckPending: MostNotices, MaxDeliver: -1,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: noticeWait, MaxAckPending: MaxNotices, MaxDeliver: -1,
 	})
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, ha
 
 // Mark is how far the log reaches. One of a log that is empty, because RAW is
 // another one than it was, has a time all the same: who opens the log with it
-// again is not told of the old one.
+// again gets nothing of the old one.
 func (l *RawLog) Mark() runs.Mark { return l.mark }
 
 // Append stores e behind the last entry. It waits while NATS is away or full,
@@ -112,7 +112,7 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 }
 
 // AppendIf stores an entry in the log of a run for somebody who does not drive
-// it: decide is told what the log holds, and returns the entry, or nil to
+// it: decide gets what the log holds, and returns the entry, or nil to
 // leave it at that. It is asked again whenever somebody was quicker. The mark
 // says what the log held in the end; known is what the caller knows of it. It
 // waits for nobody: what was decided before NATS was away may be wrong after.
@@ -149,23 +149,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	last, err := l.last(ctx)
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // none yet, or all have aged out
 		l.fence = 0
-		if l.mark.Seq == 0 && l.mark.At != 0 { // the run's record is of another RAW
-			return false, nil
-		}
-		if l.mark.Seq == 0 {
-			l.mark, err = l.bus.remembered(ctx, l.run)
-			if err != nil || !l.mark.Started || l.mark.Exited {
-				return false, err
-			}
-			aged, err := l.agedOut(ctx)
-			l.mark.Gone = err == nil && !aged
-			return false, err
-		}
-		aged, err := l.agedOut(ctx)
-		if err == nil && !aged { // RAW is another one: what it holds now counts, and that is nothing
-			l.mark = emptied(l.mark)
-		}
-		return false, err
+		return false, l.catchUpEmpty(ctx)
 	}
 	if err != nil {
 		return false, err
@@ -194,9 +178,30 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	return stored, nil
 }
 
+// catchUpEmpty is catchUp where RAW has no entry of the run.
+func (l *RawLog) catchUpEmpty(ctx context.Context) (err error) {
+	switch {
+	case l.mark.Seq != 0:
+		aged, err := l.agedOut(ctx)
+		if err == nil && !aged { // RAW is another one: what it holds now counts, and that is nothing
+			l.mark = emptied(l.mark)
+		}
+		return err
+	case l.mark.At != 0: // the run's record is of another RAW
+		return nil
+	}
+	l.mark, err = l.bus.remembered(ctx, l.run)
+	if err != nil || !l.mark.Started || l.mark.Exited {
+		return err
+	}
+	aged, err := l.agedOut(ctx)
+	l.mark.Gone = err == nil && !aged
+	return err
+}
+
 // emptied is the mark of a log of which another RAW holds nothing yet, after m
 // in the old one. It differs from that of a log that nobody knows: a caller who
-// keeps it, and is killed, must not be told what the run's record remembers.
+// keeps it, and is killed, must not get what the run's record remembers.
 func emptied(m runs.Mark) runs.Mark { return runs.Mark{At: max(m.At, 1)} }
 
 // other reports whether RAW was made anew, or lost its end in a power failure:

@@ -55,23 +55,23 @@ func (f Filter) subject(n Names) string {
 // Read calls each with the messages of EVENTS that the filter lets through,
 // in the order of the stream, until each returns an error, which it passes
 // on, or there is no more to read. With Follow it goes on until ctx ends,
-// which is no error, and waits for a server that goes away or does not answer. Where EVENTS is
-// made anew meanwhile it tells what comes later, in RAW or by its time, than
-// all that it has told.
+// which is no error, and waits for a server that goes away or does not answer. Where
+// EVENTS is made anew meanwhile it passes on what comes later, in RAW or by its
+// time, than all before.
 func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
 	d := b.ReadEvents(f.subject(b.Names), max(f.FromSeq, 1))
 	d.Since, d.Log = f.Since, b.log
-	var told normalizer.Pos // the last one, and the latest time
+	var previous normalizer.Pos // of the message before, with the latest time
 	pass := func(m *jetstream.RawStreamMsg) (bool, error) {
 		s := Stored{Seq: m.Sequence, Body: m.Data}
 		agent, run, token, ok := b.parseEvent(m.Subject)
 		pos, isOurs := ParsePos(m.Header.Get(HeaderPos))
-		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.Wants(token) || d.Again() && !behind(pos, told) && pos.Time <= told.Time {
+		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.Wants(token) || d.Again() && !behind(pos, previous) && pos.Time <= previous.Time {
 			return true, nil
 		}
-		latest := max(told.Time, pos.Time)
-		told = pos
-		told.Time = latest
+		latest := max(previous.Time, pos.Time)
+		previous = pos
+		previous.Time = latest
 		s.Agent, s.Run, s.Token, s.Pos = agent, run, token, pos
 		return true, each(s)
 	}

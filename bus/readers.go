@@ -15,15 +15,15 @@ import (
 // refused. A server needs some milliseconds for each when it starts, and more
 // when it stops.
 const (
-	// MostReaders is how many there may be.
-	MostReaders = 500
+	// MaxReaders is how many there may be.
+	MaxReaders = 500
 	// ReaderAge is how long one lasts without a request for messages: longer
 	// than a weekend. A start of the server resets the time.
 	ReaderAge = 72 * time.Hour
 )
 
 // boundConsumers makes the consumers of a stream fit for the bound of their
-// age: those without one get it. Of more than MostReaders, unused ones are deleted,
+// age: those without one get it. Of more than MaxReaders, unused ones are deleted,
 // starting with those that delivered nothing, or least recently.
 func boundConsumers(ctx context.Context, s jetstream.Stream, age time.Duration) (dropped int, err error) {
 	left := s.CachedInfo().State.Consumers
@@ -50,7 +50,7 @@ func boundConsumers(ctx context.Context, s jetstream.Stream, age time.Duration) 
 	for _, c := range all {
 		config := c.Config
 		switch idle := c.NumWaiting == 0 && !c.PushBound; {
-		case idle && left > MostReaders:
+		case idle && left > MaxReaders:
 			err = s.DeleteConsumer(ctx, c.Name)
 			left--
 			dropped++
@@ -84,5 +84,5 @@ func (b *Bus) Readers(ctx context.Context) (have, most int, err error) {
 			most = n
 		}
 	}
-	return stream.CachedInfo().State.Consumers, cmp.Or(most, MostReaders), nil
+	return stream.CachedInfo().State.Consumers, cmp.Or(most, MaxReaders), nil
 }

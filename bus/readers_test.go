@@ -52,7 +52,7 @@ func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(consuming.Stop)
-	for i := range bus.MostReaders + 3 {
+	for i := range bus.MaxReaders + 3 {
 		add(fmt.Sprintf("left-%d", i), 0)
 	}
 	add("short", time.Hour)
@@ -74,16 +74,16 @@ func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]time.Duration{
-		"brought": bus.ReaderAge, "waiting": bus.ReaderAge, "short": time.Hour, fmt.Sprintf("left-%d", bus.MostReaders+2): bus.ReaderAge, "left-0": 0,
+		"brought": bus.ReaderAge, "waiting": bus.ReaderAge, "short": time.Hour, fmt.Sprintf("left-%d", bus.MaxReaders+2): bus.ReaderAge, "left-0": 0,
 	} {
 		if ages[name] != want {
 			t.Errorf("%s lasts %v, want %v", name, ages[name], want)
 		}
 	}
-	if len(ages) != bus.MostReaders {
-		t.Errorf("%d consumers are left, want %d", len(ages), bus.MostReaders)
+	if len(ages) != bus.MaxReaders {
+		t.Errorf("%d consumers are left, want %d", len(ages), bus.MaxReaders)
 	}
-	if have, most, err := b.Readers(t.Context()); err != nil || have != bus.MostReaders || most != bus.MostReaders {
+	if have, most, err := b.Readers(t.Context()); err != nil || have != bus.MaxReaders || most != bus.MaxReaders {
 		t.Errorf("the doctor hears of %d consumers of %d, %v", have, most, err)
 	}
 	if changed, err := b.Ensure(t.Context(), limits); err != nil || len(changed) != 0 {

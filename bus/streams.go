@@ -37,8 +37,8 @@ const (
 	DefaultRunsBytes   = 1 << 30
 )
 
-// MostQueued is how many submissions wait at most; the next one is refused.
-const MostQueued = 10_000
+// MaxQueued is how many submissions wait at most; the next one is refused.
+const MaxQueued = 10_000
 
 // DefaultLimits are those of a server whose disk is not known.
 func DefaultLimits() Limits {
@@ -109,25 +109,25 @@ func (b *Bus) wanted(l Limits) []wanted {
 
 	work := base(b.Work(), "what waits for a worker", 0, 256<<20, b.WorkSubjects())
 	work.Retention, work.Discard, work.AllowDirect = jetstream.WorkQueuePolicy, jetstream.DiscardNew, false
-	work.MaxMsgs, work.MaxMsgsPerSubject, work.DiscardNewPerSubject = MostQueued, 1, true
+	work.MaxMsgs, work.MaxMsgsPerSubject, work.DiscardNewPerSubject = MaxQueued, 1, true
 	work.Duplicates = 2 * time.Minute
 
 	threads := base(bucket.Stream(b.Threads()), "what each thread has used", l.RunsAge, 64<<20, bucket.Subject(b.Threads(), ">"))
 	threads.MaxMsgsPerSubject, threads.DenyDelete = 1, true
 	threads.Discard = jetstream.DiscardOld
 
-	requests := base(bucket.Stream(b.Requests()), "requests that carry an idempotency key, and what came of them", 0, MostRequests,
+	requests := base(bucket.Stream(b.Requests()), "requests that carry an idempotency key, and what came of them", 0, MaxRequestBytes,
 		bucket.Subject(b.Requests(), "*"))
 	requests.MaxMsgsPerSubject, requests.DenyDelete = 1, true
 	requests.Discard, requests.AllowMsgTTL, requests.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
 
-	push := base(bucket.Stream(b.Push()), "who wants to be told of which run", 0, MostPush, bucket.Subject(b.Push(), "*"))
+	push := base(bucket.Stream(b.Push()), "who wants to be told of which run", 0, MaxPushBytes, bucket.Subject(b.Push(), "*"))
 	push.MaxMsgsPerSubject, push.DenyDelete = 1, true
 	push.Discard, push.AllowMsgTTL, push.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
 
-	outbox := base(b.Outbox(), "notifications that wait for their receivers", noticeAge, maxNotices, b.PushSubjects())
+	outbox := base(b.Outbox(), "notifications that wait for their receivers", noticeAge, maxNoticeBytes, b.PushSubjects())
 	outbox.Retention, outbox.Discard, outbox.AllowDirect = jetstream.WorkQueuePolicy, jetstream.DiscardNew, false
-	outbox.MaxMsgs, outbox.MaxMsgsPerSubject, outbox.DiscardNewPerSubject = MostNotices, 1, true
+	outbox.MaxMsgs, outbox.MaxMsgsPerSubject, outbox.DiscardNewPerSubject = MaxNotices, 1, true
 
 	// No bucket allows rollups: with one, who may write a single key can remove
 	// all the others. Markers of the server's need it; who writes push writes all of it.
@@ -188,7 +188,7 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 	change("allow_rollup_hdrs", strconv.FormatBool(have.AllowRollup), strconv.FormatBool(want.AllowRollup))
 	change("allow_direct", strconv.FormatBool(have.AllowDirect), strconv.FormatBool(want.AllowDirect))
 	change("replicas", strconv.Itoa(have.Replicas), strconv.Itoa(want.Replicas))
-	if age := want.ConsumerLimits.InactiveThreshold; age != have.ConsumerLimits.InactiveThreshold || age != 0 && s.CachedInfo().State.Consumers > MostReaders {
+	if age := want.ConsumerLimits.InactiveThreshold; age != have.ConsumerLimits.InactiveThreshold || age != 0 && s.CachedInfo().State.Consumers > MaxReaders {
 		dropped, err := boundConsumers(ctx, s, age)
 		if err != nil { // as with a login that may not list them: the next start tries again
 			b.log.Warn("the consumers are not bounded", zap.String("stream", want.Name), zap.Error(err))
@@ -197,7 +197,7 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 			next.ConsumerLimits = want.ConsumerLimits
 		}
 		if dropped > 0 {
-			changed = append(changed, fmt.Sprintf("stream %s: %d unused consumers were removed, to leave %d", want.Name, dropped, MostReaders))
+			changed = append(changed, fmt.Sprintf("stream %s: %d unused consumers were removed, to leave %d", want.Name, dropped, MaxReaders))
 		}
 	}
 	if len(changed) == 0 {

@@ -53,7 +53,7 @@ func TestHealth(t *testing.T) {
 	if err := b.Health(t.Context()); err == nil || !strings.Contains(err.Error(), "no normalizer") {
 		t.Errorf("without a normalizer: %v", err)
 	}
-	office(t, s)
+	startNormalizer(t, s)
 	deadline := time.After(time.Minute)
 	for b.Health(t.Context()) != nil {
 		select {
@@ -73,7 +73,7 @@ func TestHealth(t *testing.T) {
 func TestSubscriberReadsEventsAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	login := bus.Login{URL: s.URL(), User: embedded.SubscriberUser, Password: s.Credentials[embedded.SubscriberUser]}
 	sub, err := bus.Connect(t.Context(), login, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // WatchRuns calls each with the row of every run's record, in the order in
 // which they were stored, and then with what changes, until ctx ends: then it
 // returns nil. It reads no record. After a loss of the connection it may tell
-// again what was told; where the run table was made anew it says so first. One that
+// again what it has called it with; where the run table was made anew it says so first. One that
 // does not exist yet is waited for, and each is called with the reason.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	b.await(ctx, b.js, bucket.Stream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })

@@ -20,11 +20,11 @@ import (
 const DefaultQueue = "default"
 
 // Submit puts a task on a queue and writes the run's queued entry, at the
-// given time in Unix milliseconds. It returns the task's place in the queue,
+// given time in Unix milliseconds. It returns the task's sequence in the queue,
 // which later ones are above, and the sequence of the entry in RAW.
 //
-// No worker begins a task without a queued entry that names its place: killed
-// in between, or told an error, the caller can submit it again: under the same
+// No worker begins a task without a queued entry that names it: killed
+// in between, or with an error, the caller can submit it again: under the same
 // run id, too, for a task that waits without its entry, and is the same byte
 // for byte, gets the entry that it lacks.
 func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (work, raw uint64, err error) {
@@ -62,7 +62,7 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 		}
 	}
 	if err != nil {
-		// Who is told that it failed may submit it again: take it back.
+		// The caller may submit it again: take it back.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if back := b.Unqueue(ctx, queue, t.Run); back != nil {
@@ -73,7 +73,7 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 	return work, entries.Mark().Seq, nil
 }
 
-// waiting is the place of a task that is in the queue already. The error is
+// waiting is the sequence of a task that is in the queue already. The error is
 // [runs.ErrKnownRun] where it is another one.
 func (b *Bus) waiting(ctx context.Context, subject string, body []byte) (uint64, error) {
 	m, err := last(ctx, b.js, b.Work(), subject)
@@ -172,7 +172,7 @@ func (q *Queue) next(ctx context.Context, patience time.Duration) (jetstream.Msg
 	consumer, err := q.bus.js.CreateOrUpdateConsumer(soon, q.bus.Work(), jetstream.ConsumerConfig{
 		Durable: "worker_" + q.name, Description: "the workers of queue " + q.name,
 		FilterSubject: q.bus.WorkSubject(q.name, "*"), AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
-		MaxAckPending: MostQueued, MaxDeliver: -1,
+		MaxAckPending: MaxQueued, MaxDeliver: -1,
 	})
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (d *Delivery) Task() (t runs.Task, err error) {
 	return t, t.Check()
 }
 
-// Work is the task's place in the queue.
+// Work is the task's sequence in the queue.
 func (d *Delivery) Work() uint64 {
 	meta, err := d.m.Metadata()
 	if err != nil {

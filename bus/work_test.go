@@ -93,7 +93,7 @@ func TestAFullQueueRefusesTheNextTask(t *testing.T) {
 func TestCancelAndStartHaveOneWinner(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)
 	won := map[string]int{}
 	for i := range 40 {
@@ -254,7 +254,7 @@ func TestBeatsAreHeardAndEnd(t *testing.T) {
 func TestTheTableHearsOfEveryRun(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	r := bustest.Connect(t, s, embedded.ResponderUser)
 	bustest.Submit(t, r, "T-1")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -299,7 +299,7 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 		t.Errorf("a removed record: %v %v", ok, err)
 	}
 	// What is removed stays so, whoever reads RAW again.
-	office(t, s)
+	startNormalizer(t, s)
 	found, err := pipeline.Rebuild(t.Context(), b, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop())
 	if err != nil || len(found.Differences) != 0 {
 		t.Errorf("rebuild: %+v %v", found, err)
@@ -387,7 +387,7 @@ func TestLastEventsAreTheNewest(t *testing.T) {
 	s, b := serve(t)
 	logs := map[string][]runs.Entry{"T-1": bustest.CorpusLog(t, "shell-ok", 512), "T-2": bustest.CorpusLog(t, "patch", 512)}
 	bustest.Interleave(t, b, logs, "T-1", "T-2")
-	office(t, s)
+	startNormalizer(t, s)
 	bustest.Ended(t, b, "T-1")
 	bustest.Ended(t, b, "T-2")
 	r := bustest.Connect(t, s, embedded.ResponderUser)

@@ -4,7 +4,7 @@
 //
 //	c, err := client.Connect(ctx, client.Config{URL: "nats://127.0.0.1:4222", Creds: "operator.creds"})
 //	task, err := c.Submit(ctx, api.Submission{Prompt: "Explain what this package does."})
-//	run, err := c.Wait(ctx, task.Run, nil)
+//	run, err := c.Wait(ctx, api.WaitRequest{Run: task.Run, Timeout: 600})
 //	fmt.Println(run.State, run.Summary)
 //
 // A client reconnects for ever; a request that was on its way when the
@@ -22,6 +22,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
 )
 
 // Client is a connection to linesman.
@@ -96,6 +97,16 @@ func (c *Client) Describe(ctx context.Context, run string) (*api.Run, error) {
 	return call[*api.Run](ctx, c, "describe", api.RunRequest{Run: run}, answerTime)
 }
 
+// Wait returns a run once it has ended, with the details of its record. The
+// error is [api.Timeout] where the time of the request passes first.
+func (c *Client) Wait(ctx context.Context, q api.WaitRequest) (*api.Run, error) {
+	within := time.Minute
+	if q.Timeout > 0 {
+		within = time.Duration(q.Timeout) * time.Second
+	}
+	return call[*api.Run](ctx, c, "wait", q, within+answerTime)
+}
+
 // List returns a page of runs, the newest first.
 func (c *Client) List(ctx context.Context, q api.List) (api.RunPage, error) {
 	return call[api.RunPage](ctx, c, "list", q, answerTime)
@@ -134,6 +145,11 @@ func (c *Client) Workers(ctx context.Context) (api.Workers, error) {
 // Environments returns the environments of Codex Cloud that the responder knows.
 func (c *Client) Environments(ctx context.Context) (api.Environments, error) {
 	return call[api.Environments](ctx, c, "environments", api.Nothing{}, answerTime)
+}
+
+// Forget erases a run that has ended.
+func (c *Client) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
+	return call[runs.Forgotten](ctx, c, "forget", api.RunRequest{Run: run}, time.Minute)
 }
 
 // Cleanup ends stuck runs and removes old ones.

@@ -70,9 +70,6 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 	return s, nil
 }
 
-// Bus is the connection of the service.
-func (s *Service) Bus() *bus.Bus { return s.bus }
-
 // outside is [launch.Rules.Outside] by the rules of the worker of the data
 // directory. The rules of any other worker of the queue are not known here: where
 // there is one, workers decide.
@@ -113,8 +110,9 @@ func (s *Service) answer(ctx context.Context) error {
 	group.Go(func() error { return s.Service.Run(ctx) })
 	group.Go(func() error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: s.bus.Inside(), Root: s.bus.API(), Tools: s.tools, List: s.tools.List(), Version: s.config.Version,
-			Listening: func() { close(s.listening) }, Log: s.config.Log,
+			Conn: s.bus.Inside(), Root: s.bus.API(), Version: s.config.Version, Log: s.config.Log,
+			Endpoints: slices.Concat(natsapi.VerbEndpoints(s.Service), natsapi.ToolEndpoints(s.tools, s.tools.List())),
+			Listening: func() { close(s.listening) },
 		})
 	})
 	group.Go(func() error {

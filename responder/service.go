@@ -85,6 +85,9 @@ type Config struct {
 	// [api.Unsupported].
 	Webhooks *push.Registry
 
+	// Eraser erases runs; nil: requests for it are [api.Unsupported].
+	Eraser Eraser
+
 	// LastMessage finds an agent's last message in its output, by the kind of
 	// the agent: for texts that are longer than records and events are.
 	LastMessage map[string]func(output []byte) (text string, ok bool)

@@ -52,11 +52,11 @@ var layers = map[string][]string{
 	"responder/adcp/adcptest": {},
 	"responder/tools":         {"api", "runs", "responder", "responder/adcp", "responder/cloud", "responder/fields", "responder/request", "responder/runtable", "responder/v36"},
 	"responder/mcp":           {"api", "responder", "responder/v36"},
-	"responder/natsapi":       {"api", "responder/adcp", "responder/v36"},
+	"responder/natsapi":       {"api", "bounds", "responder", "responder/adcp", "responder/v36", "responder/verbs"},
 	"responder/rest":          {"api", "bounds", "runs", "responder", "responder/adcp", "responder/fields", "responder/request", "responder/v36"},
 	"responder/a2a":           {"api", "runs", "responder", "responder/adcp", "responder/fields", "responder/push", "responder/request", "responder/v36"},
 	"responder/verbs":         {"api", "responder", "runs"},
-	"client":                  {"api", "bus"},
+	"client":                  {"api", "bus", "runs"},
 	"responder/web":           {"atomicfile", "filelock"},
 	"bridge/runner":           {"api", "bridge", "responder", "runs"},
 	"daemon": {

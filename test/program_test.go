@@ -13,6 +13,7 @@ import (
 // install builds packages of this module into a directory of the test's own.
 func install(t *testing.T, packages ...string) (dir string) {
 	t.Helper()
+	fixture.Depend(t)
 	dir = t.TempDir()
 	if err := fixture.Build(dir, packages...); err != nil {
 		t.Fatal(err)

@@ -161,8 +161,8 @@ type Watch struct {
 // Watch calls each with the entries that there are, in the order in which they
 // were stored, and then with what changes, until ctx ends; then it returns nil.
 // Last says that no more are known. Where the stream or the consumer was lost it
-// begins again; begin, unless it is nil, is told before whether the bucket was made
-// anew, or lost its end, and whether it is empty.
+// begins again. At each beginning it calls begin, unless that is nil: with whether
+// the bucket was made anew, or lost its end, and whether it is empty.
 func (b *Bucket) Watch(
 	ctx context.Context,
 	w Watch,

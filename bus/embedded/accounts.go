@@ -46,7 +46,7 @@ const AnswerTime = time.Minute
 // Accounts are all accounts, and everything that anybody may do in them.
 func Accounts(n bus.Names) []Account {
 	inside, readers := Account{Name: InsideAccount, JetStream: true}, Account{Name: ReadersAccount}
-	public := Account{Name: PublicAccount, JetStream: true, Consumers: bus.MostReaders}
+	public := Account{Name: PublicAccount, JetStream: true, Consumers: bus.MaxReaders}
 	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, ReadersAccount: &readers}
 	for _, g := range grants(n) {
 		a := of[g.account]

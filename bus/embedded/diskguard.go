@@ -13,7 +13,7 @@ import (
 )
 
 // A NATS server acknowledges a message before the file has it. On a full disk
-// it loses those, and then refuses all that comes, also once there is room. So
+// it loses those, and then refuses all that comes, also once there is free space. So
 // its streams are closed to writers before the disk is full.
 const (
 	lookAtDisk   = 100 * time.Millisecond

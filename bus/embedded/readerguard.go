@@ -24,9 +24,9 @@ import (
 // all of it at 10,000 requests; it bounds neither the answers to direct gets nor
 // the number of connections of a user.
 const (
-	// MostConnections is how many connections the users may have, or a quarter of
+	// MaxConnections is how many connections the users may have, or a quarter of
 	// the descriptors of this process where that is less.
-	MostConnections = 256
+	MaxConnections = 256
 
 	lookAtQueues      = 20 * time.Millisecond
 	lookAtConnections = 200 * time.Millisecond
@@ -36,13 +36,13 @@ const (
 	steadyRequests = 100                    // the same, where there are as many for
 	steadyTime     = 2 * time.Second        // so long
 	manyAnswers    = 50_000                 // messages from EVENTS that wait, or more: see batches
-	mostAnswers    = 5 * manyAnswers        // but no more than these: they are all in memory
-	mostUnread     = 64 << 20               // bytes that readers do not take, together
-	mostPending    = 16 << 20               // and one of them, or any other client: more than [reader.PullBytes]
+	maxAnswers     = 5 * manyAnswers        // but no more than these: they are all in memory
+	maxUnread      = 64 << 20               // bytes that readers do not take, together
+	maxPending     = 16 << 20               // and one of them, or any other client: more than [reader.PullBytes]
 	writeTime      = 5 * time.Second        // without a byte taken; a restart may wait for it
 	idleMessages   = 1000                   // from a limited connection in countTime
 	drainTime      = 500 * time.Millisecond // for answers to connections that were closed
-	mostDrainTime  = 10 * time.Second
+	maxDrainTime   = 10 * time.Second
 	limitedFor     = time.Minute     // by default
 	connectTime    = 2 * time.Second // in which a client has to send its password
 
@@ -89,20 +89,20 @@ type readerGuard struct {
 	end    chan struct{}
 	ended  chan struct{}
 
-	mu               sync.Mutex
-	most, mostUnread int           // connections, bytes
-	many, batch      int           // answers that wait in any case, and to one request of a reader
-	period           time.Duration // of a limit
-	began            time.Time     // of the limit; zero while there is none
-	until            time.Time
-	refused          string // user of a connection above the most
+	mu              sync.Mutex
+	most, maxUnread int           // connections, bytes
+	many, batch     int           // answers that wait in any case, and to one request of a reader
+	period          time.Duration // of a limit
+	began           time.Time     // of the limit; zero while there is none
+	until           time.Time
+	refused         string // user of a connection above the most
 
 	// Of the goroutine alone.
 	before    map[uint64]traffic // of the connections, some time ago
 	counted   time.Time          // when
 	looked    time.Time          // at connections
 	busy      time.Time          // since when there are steadyRequests; zero: there are not
-	full      time.Time          // when a refused connection was last told
+	full      time.Time          // when a refused connection was last recorded
 	restarted time.Time
 }
 
@@ -111,7 +111,7 @@ type traffic struct{ in, out int64 }
 
 func newReaderGuard(dir string, users []*server.User, restart func() error, log *zap.Logger) *readerGuard {
 	g := &readerGuard{
-		dir: dir, log: log, restart: restart, users: map[string]*server.User{}, most: MostConnections, mostUnread: mostUnread, period: limitedFor,
+		dir: dir, log: log, restart: restart, users: map[string]*server.User{}, most: MaxConnections, maxUnread: maxUnread, period: limitedFor,
 		many: manyAnswers, batch: reader.BatchMessages, end: make(chan struct{}), ended: make(chan struct{}),
 	}
 	for _, u := range users {
@@ -190,17 +190,9 @@ func (g *readerGuard) stop() {
 func (g *readerGuard) look(now time.Time) {
 	s := g.server.Load()
 	g.mu.Lock()
-	mostUnread, many, batch := g.mostUnread, g.many, g.batch
+	maxUnread, many, batch := g.maxUnread, g.many, g.batch
 	g.mu.Unlock()
-	requests, answers := 0, 0
-	for name, q := range *s.Ipqueuesz(&server.IpqueueszOptions{}) {
-		switch {
-		case strings.HasPrefix(name, "JetStream API "):
-			requests += q.Pending
-		case strings.HasPrefix(name, "[ACC:"+PublicAccount+"] ") && strings.HasSuffix(name, " sendQ"):
-			answers += q.Pending // those in progress are counted until the last of them is sent
-		}
-	}
+	requests, answers := queued(s)
 	switch {
 	case requests < steadyRequests:
 		g.busy = time.Time{}
@@ -212,7 +204,7 @@ func (g *readerGuard) look(now time.Time) {
 		return
 	}
 	readers := g.readers(s)
-	tooMany := answers >= many && answers >= min(2*batch*g.batches(s, len(readers)), mostAnswers)
+	tooMany := answers >= many && answers >= min(2*batch*g.batches(s, len(readers)), maxAnswers)
 	unread := 0
 	for _, c := range readers {
 		unread += c.Pending
@@ -232,7 +224,7 @@ func (g *readerGuard) look(now time.Time) {
 		}
 	case tooMany:
 		g.limit(s, now, whyDirect, heaviest(readers, 1, messages))
-	case unread >= mostUnread:
+	case unread >= maxUnread:
 		g.limit(s, now, whyUnread, heaviest(readers, 1, func(c *server.ConnInfo) int64 { return int64(c.Pending) }))
 	}
 	if now.Sub(g.looked) >= lookAtConnections {
@@ -240,8 +232,22 @@ func (g *readerGuard) look(now time.Time) {
 	}
 }
 
+// queued is how many requests to the JetStream API a server has queued, and how
+// many messages of EVENTS that wait to be sent as answers.
+func queued(s *server.Server) (requests, answers int) {
+	for name, q := range *s.Ipqueuesz(&server.IpqueueszOptions{}) {
+		switch {
+		case strings.HasPrefix(name, "JetStream API "):
+			requests += q.Pending
+		case strings.HasPrefix(name, "[ACC:"+PublicAccount+"] ") && strings.HasSuffix(name, " sendQ"):
+			answers += q.Pending // those in progress are counted until the last of them is sent
+		}
+	}
+	return requests, answers
+}
+
 // batches is how many requests for messages are to be answered where all ask as
-// [direct] does, one at a time; twice as many where it gave them up. A connection
+// [reader.Direct] does, one at a time; twice as many where it gave them up. A connection
 // of linesman's own may have several, each with a subscription.
 func (g *readerGuard) batches(s *server.Server, readers int) int {
 	n := max(readers, len(g.before)) // those that went a moment ago are still answered
@@ -329,7 +335,7 @@ func (g *readerGuard) stuck(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	since := now.Sub(g.began)
-	return !g.began.IsZero() && since >= drainTime && since < mostDrainTime && g.restarted.Before(g.began)
+	return !g.began.IsZero() && since >= drainTime && since < maxDrainTime && g.restarted.Before(g.began)
 }
 
 // upkeep ends a limit whose time has come: the connections made during it are

@@ -57,7 +57,7 @@ func TestAFloodOfDirectGetsIsLimited(t *testing.T) {
 	t.Parallel()
 	const events, flood = 10_000, 4
 	s, b := serve(t)
-	s.guard.set(func() { s.guard.mostUnread, s.guard.many, s.guard.batch = 1<<30, 2000, 100 })
+	s.guard.set(func() { s.guard.maxUnread, s.guard.many, s.guard.batch = 1<<30, 2000, 100 })
 	bustest.Fill(t, b, events)
 	bustest.Connect(t, s, SubscriberUser) // has asked for nothing
 	for range flood {

@@ -157,7 +157,7 @@ func TestConnectionsOfReadersAreBounded(t *testing.T) {
 func TestReadersThatDoNotReadAreClosed(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	s.guard.set(func() { s.guard.mostUnread, s.guard.period = 1<<20, time.Second })
+	s.guard.set(func() { s.guard.maxUnread, s.guard.period = 1<<20, time.Second })
 	body := []byte(strings.Repeat("x", 512<<10))
 	for range 32 { // more than the kernel takes for a client that does not read
 		if _, err := b.PublicJetStream().Publish(t.Context(), b.EventSubject("codex", "x", "status"), body); err != nil {

@@ -83,7 +83,7 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 		opts.StoreDir = s.store
 		opts.JetStreamMaxStore = 1 << 50 // each stream has a cap of its own
 		opts.JetStreamMaxMemory = 64 << 20
-		opts.MaxPending, opts.WriteDeadline = mostPending, writeTime
+		opts.MaxPending, opts.WriteDeadline = maxPending, writeTime
 		if s.guard == nil {
 			s.guard = newReaderGuard(dir, opts.Users, func() error { return s.Restart(nil) }, log.Named("readers"))
 		}
@@ -181,7 +181,7 @@ func (s *Server) Stop() {
 	s.server.WaitForShutdown()
 }
 
-// serverLog passes the server's complaints on, each once a minute, and mostSaid
+// serverLog passes the server's complaints on, each once a minute, and maxLogged
 // a minute: they name the client, and what it asked for. What the server says of
 // its own life is of no interest in an embedded one.
 type serverLog struct {
@@ -194,7 +194,7 @@ type serverLog struct {
 
 const (
 	plaintext = "Plaintext passwords detected, use nkeys or bcrypt"
-	mostSaid  = 100
+	maxLogged = 100
 )
 
 func (l *serverLog) Noticef(string, ...any) {}
@@ -219,7 +219,7 @@ func (l *serverLog) say(level zapcore.Level, what string) {
 	if _, rest, ok := strings.Cut(what, " - cid:"); ok {
 		_, key, _ = strings.Cut(rest, " - ")
 	}
-	fresh := !l.said[key] && len(l.said) < mostSaid
+	fresh := !l.said[key] && len(l.said) < maxLogged
 	if fresh {
 		l.said[key] = true
 	}

@@ -30,7 +30,7 @@ func TestRebuildFindsNoDifferenceWhenAQueuedEntryHasAgedOut(t *testing.T) {
 	for _, how := range []string{"done", "cancelled"} {
 		t.Run(how, func(t *testing.T) {
 			s, b := serve(t)
-			office(t, s)
+			startNormalizer(t, s)
 			bustest.Submit(t, bustest.Connect(t, s, embedded.ResponderUser), "T-1")
 			log, err := b.OpenLog(t.Context(), "codex", "T-1", runs.Mark{})
 			if err != nil {
@@ -70,7 +70,7 @@ func TestRebuildFindsNoDifferenceWhenAQueuedEntryHasAgedOut(t *testing.T) {
 func TestAWorkStreamThatWasDeletedIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	r := bustest.Connect(t, s, embedded.ResponderUser)
 	bustest.Submit(t, r, "T-1")
 	bustest.Until(t, "T-1 is not recorded", func() bool { _, ok, err := b.Record(t.Context(), "T-1"); return ok && err == nil })
@@ -131,7 +131,7 @@ func TestOneOfTwoSubmissionsOfAnIDIsRefused(t *testing.T) {
 func TestASubmissionUnderARemovedIDIsRefusedOrRecorded(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	r := bustest.Connect(t, s, embedded.ResponderUser)
 	life := func() error {
 		_, _, err := r.Submit(t.Context(), bus.DefaultQueue, bustest.Task("T-1"), 1000)

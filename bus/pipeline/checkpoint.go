@@ -257,9 +257,9 @@ func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error 
 	return failed
 }
 
-// mostRuns is how many runs are held that have not ended; one that is recorded
+// maxRuns is how many runs are held that have not ended; one that is recorded
 // can be read again.
-const mostRuns = 4096
+const maxRuns = 4096
 
 // cutDone ends a cut. Runs that ended, and are recorded so, are forgotten, and
 // others where there are too many.
@@ -276,7 +276,7 @@ func (s *session) cutDone(err error) error {
 	}
 	most := s.most
 	if most == 0 {
-		most = mostRuns
+		most = maxRuns
 	}
 	for id, r := range s.runs {
 		if len(s.runs) <= most {

@@ -55,7 +55,7 @@ func TestStreamRemovedUnderARunningNormalizerChangesNoEvent(t *testing.T) {
 	for _, stream := range []string{bucket.Stream(unbroken.Runs()), bucket.Stream(unbroken.State()), bucket.Stream(unbroken.Threads())} {
 		t.Run(stream, func(t *testing.T) {
 			s, b := serve(t)
-			office(t, s)
+			startNormalizer(t, s)
 			l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestStreamRemovedUnderARunningNormalizerChangesNoEvent(t *testing.T) {
 func TestHealthAndRebuildSeeAQuietNormalizerBehindAnIdleEntry(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	bustest.Ended(t, b, "a")
 	bustest.Until(t, "not healthy", func() bool { return b.Health(t.Context()) == nil })
@@ -131,7 +131,7 @@ func TestRemovedEndOfRawHoldsNothingUp(t *testing.T) {
 	if err := raw.Purge(t.Context(), jetstream.WithPurgeSubject(b.RawSubject("codex", "c"))); err != nil {
 		t.Fatal(err)
 	}
-	office(t, s)
+	startNormalizer(t, s)
 	bustest.Ended(t, b, "a")
 	bustest.Until(t, "never healthy", func() bool { return b.Health(t.Context()) == nil })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a consumer that stalls is replaced after 20 s at most
@@ -263,7 +263,7 @@ func TestUnfinishedLineOfOneRunDoesNotFillRaw(t *testing.T) {
 func TestFollowerOutlivesEventsThatAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	bustest.Ended(t, b, "a")
 	last := bustest.LastSeq(t, b.PublicJetStream(), b.Names.Events())

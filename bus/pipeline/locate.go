@@ -94,25 +94,65 @@ func (s *session) locate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	known := s.last.RawID != ""
+	if err := s.identify(raw, events, runs); err != nil {
+		return err
+	}
+	if err := s.revise(ctx, last, runs); err != nil {
+		return err
+	}
+	if err := s.allOurs(ctx, max(s.last.CutEvents, s.last.Anew), events); err != nil {
+		return err
+	}
 	s.resume = resume{next: last + 1}
-	c := &s.last
+	switch {
+	case last <= s.anew: // nothing of this RAW yet
+		s.resume.all = true
+	case found:
+		s.resume.cursor = cursor
+	case !known: // nobody knows what EVENTS held: rather some of it twice than not at all
+		s.log.Warn("the event stream is empty and there is no checkpoint")
+		s.resume.all = true
+	default:
+		s.resume.purged, s.resume.cutRaw, s.resume.beyond = true, s.last.CutRaw, last-max(s.last.CutEvents, s.anew)
+	}
+	s.log.Info("reading", zap.String("stream", s.Bus.Raw()), zap.Uint64("from", s.last.Raw+1), zap.Uint64("events", last))
+	return nil
+}
+
+// identify finds out whether the streams are those of the checkpoint. One that
+// lost its end counts as another one.
+func (s *session) identify(raw, events, runs *jetstream.StreamInfo) error {
+	c := s.last
 	s.streams = identity{
 		raw: continued(c.RawID, raw.Created), events: continued(c.EventsID, events.Created), runs: bus.StreamID(runs.Created),
 	}
-	if s.streams.events == c.EventsID && last < c.CutEvents {
-		if err := reader.Followed(events); err != nil {
+	for _, of := range []struct {
+		info  *jetstream.StreamInfo
+		id    *string
+		known string // by the checkpoint, with
+		want  uint64 // so many messages
+		text  string
+	}{
+		{events, &s.streams.events, c.EventsID, c.CutEvents, "the event stream lost its end"},
+		{raw, &s.streams.raw, c.RawID, max(c.Raw, c.CutRaw), "the raw stream lost its end"},
+	} {
+		if *of.id != of.known || of.info.State.LastSeq >= of.want {
+			continue
+		}
+		if err := reader.Followed(of.info); err != nil {
 			return err
 		}
-		s.log.Warn("the event stream lost its end", zap.Uint64("last", last), zap.Uint64("want", c.CutEvents))
-		s.streams.events = shortened(s.streams.events)
+		s.log.Warn(of.text, zap.Uint64("last", of.info.State.LastSeq), zap.Uint64("want", of.want))
+		*of.id = shortened(*of.id)
 	}
-	if s.streams.raw == c.RawID && raw.State.LastSeq < max(c.Raw, c.CutRaw) {
-		if err := reader.Followed(raw); err != nil {
-			return err
-		}
-		s.log.Warn("the raw stream lost its end", zap.Uint64("last", raw.State.LastSeq), zap.Uint64("want", max(c.Raw, c.CutRaw)))
-		s.streams.raw = shortened(s.streams.raw)
-	}
+	return nil
+}
+
+// revise takes out of the checkpoint what does not hold of the streams that there
+// are, the last event being at sequence last.
+func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.StreamInfo) error {
+	c := &s.last
 	known := c.RawID != ""
 	otherRaw := known && c.RawID != s.streams.raw
 	otherEvents := c.EventsID != s.streams.events
@@ -140,21 +180,6 @@ func (s *session) locate(ctx context.Context) error {
 	}
 	c.Anew = min(c.Anew, last)
 	s.anew, s.raw = c.Anew, c.Raw
-	if err := s.allOurs(ctx, max(c.CutEvents, c.Anew), events); err != nil {
-		return err
-	}
-	switch {
-	case last <= s.anew: // nothing of this RAW yet
-		s.resume.all = true
-	case found:
-		s.resume.cursor = cursor
-	case !known: // nobody knows what EVENTS held: rather some of it twice than not at all
-		s.log.Warn("the event stream is empty and there is no checkpoint")
-		s.resume.all = true
-	default:
-		s.resume.purged, s.resume.cutRaw, s.resume.beyond = true, c.CutRaw, last-max(c.CutEvents, s.anew)
-	}
-	s.log.Info("reading", zap.String("stream", s.Bus.Raw()), zap.Uint64("from", c.Raw+1), zap.Uint64("events", events.State.LastSeq))
 	return nil
 }
 
@@ -188,17 +213,17 @@ func (s *session) cursor(ctx context.Context, last uint64) (normalizer.Pos, bool
 	return pos, true, nil
 }
 
-// mostLookedAt bounds how many events are looked at when a normalizer begins:
+// maxChecked bounds how many events are looked at when a normalizer begins:
 // more than are on their way at a time.
-const mostLookedAt = 100_000
+const maxChecked = 100_000
 
 // allOurs returns ErrForeign where somebody else has written an event behind
 // one sequence, up to another. A message of his in the midst of ours took the
 // number of one that was then refused, and the fences of those behind it fit:
 // so what comes last is ours, and one before it is missing.
 func (s *session) allOurs(ctx context.Context, behind uint64, info *jetstream.StreamInfo) error {
-	if last := info.State.LastSeq; last > mostLookedAt {
-		behind = max(behind, last-mostLookedAt)
+	if last := info.State.LastSeq; last > maxChecked {
+		behind = max(behind, last-maxChecked)
 	}
 	return s.out.ReadEvents(s.Out.EventSubjects(), behind+1).UpTo(ctx, info, info.State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
 		if _, ours := bus.ParsePos(m.Header.Get(bus.HeaderPos)); !ours {

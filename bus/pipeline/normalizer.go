@@ -50,7 +50,7 @@ type Normalizer struct {
 
 	die  func(next uint64) bool // tests: break off before this event
 	hold int                    // bytes; 0: holdBytes
-	most int                    // runs; 0: mostRuns
+	most int                    // runs; 0: maxRuns
 }
 
 var errDied = errors.New("broken off by a test")
@@ -132,15 +132,14 @@ type session struct {
 
 	canBurst bool // the event stream takes fast ingest
 
-	raw    uint64  // sequence of RAW that was folded last
-	gone   absence // of what lies behind that; see lookAround
-	still  reader.Stall
-	held   int  // bytes of unfinished lines in memory
-	dirty  int  // runs whose records are out of date
-	urgent bool // one of them has ended
-	cut    chan error
-	cutAt  time.Time
-	cutRun []*run
+	raw      uint64 // sequence of RAW that was folded last
+	progress reader.Progress
+	held     int  // bytes of unfinished lines in memory
+	dirty    int  // runs whose records are out of date
+	urgent   bool // one of them has ended
+	cut      chan error
+	cutAt    time.Time
+	cutRun   []*run
 }
 
 // run is a run that is being folded.
@@ -217,40 +216,41 @@ func (s *session) work(ctx context.Context) error {
 		if s.Until != 0 && s.raw >= s.Until {
 			return s.finish(ctx)
 		}
+		var err error
 		select {
 		case m := <-messages:
-			if err := s.entry(ctx, m); err != nil {
-				return err
-			}
-		case err := <-s.cut:
-			if err := s.cutDone(err); err != nil {
-				return err
-			}
+			err = s.entry(ctx, m)
+		case cut := <-s.cut:
+			err = s.cutDone(cut)
 		case <-tick.C:
-			if len(messages) == 0 {
-				if err := s.events.quiet(ctx); err != nil {
-					return err
-				}
-			}
-			quiet := len(messages) == 0 && s.events.idle()
-			age := time.Since(s.cutAt)
-			if s.unrecorded() && (age >= every || quiet && (s.urgent || age >= every/10)) {
-				if err := s.beginCut(ctx); err != nil {
-					return err
-				}
-			}
+			err = s.cutIfDue(ctx, every, messages)
 		case <-look.C:
-			if err := s.lookAround(ctx); err != nil {
-				return err
-			}
-		case err := <-consumer.Broken:
-			return err
-		case err := <-s.events.broken:
-			return err
+			err = s.lookAround(ctx)
+		case err = <-consumer.Broken:
+		case err = <-s.events.broken:
 		case <-ctx.Done():
 			return s.finish(context.WithoutCancel(ctx))
 		}
+		if err != nil {
+			return err
+		}
 	}
+}
+
+// cutIfDue begins a cut where there is something to record: after each so long,
+// and sooner where nothing else is to be done.
+func (s *session) cutIfDue(ctx context.Context, every time.Duration, next <-chan jetstream.Msg) error {
+	if len(next) == 0 {
+		if err := s.events.quiet(ctx); err != nil {
+			return err
+		}
+	}
+	quiet := len(next) == 0 && s.events.idle()
+	age := time.Since(s.cutAt)
+	if s.unrecorded() && (age >= every || quiet && (s.urgent || age >= every/10)) {
+		return s.beginCut(ctx)
+	}
+	return nil
 }
 
 // unrecorded reports whether a cut would say something new. It is said of
@@ -300,41 +300,12 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	if r == nil || r.Done() || r.Record.Agent != agent { // a foreign entry behind the end, or under another agent's name
 		return nil
 	}
-	e, ok := bus.DecodeEntry(m.Headers(), m.Data())
 	thread, lines, usage := r.Record.Thread, r.Record.Lines, r.Record.Usage
-	var failed error
-	emit := func(msg normalizer.Message) {
-		if failed == nil && !s.have(r, msg.Pos) {
-			if s.die != nil && s.die(s.events.next) {
-				failed = errDied
-				return
-			}
-			failed = s.events.publish(ctx, r.subject(s.Out, msg.Token), msg)
-		}
+	kind, grown, err := s.fold(ctx, r, m, seq)
+	if err != nil {
+		return err
 	}
-	if r.dropped {
-		if err := s.recall(ctx, r, m.Subject(), seq, emit); err != nil {
-			return err
-		}
-	}
-	pending := r.Pending()
-	if ok {
-		r.Apply(seq, e, emit)
-	} else {
-		r.Unreadable(seq, e.Time, emit)
-	}
-	if failed != nil {
-		return failed
-	}
-	switch {
-	case r.Pending() == 0:
-		r.from = 0
-	case r.from == 0 || r.Record.Lines != lines:
-		r.from = seq
-	}
-	if s.held += r.Pending() - pending; s.held > s.maxHeld() {
-		s.shed(r)
-	}
+	s.keepLine(r, seq, grown, r.Record.Lines != lines)
 	if r.Record.Thread != thread {
 		if err := s.thread(ctx, r); err != nil {
 			return err
@@ -347,8 +318,50 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 		r.dirty = true
 		s.dirty++
 	}
-	s.urgent = s.urgent || r.Done() || e.Kind == runs.Started || e.Kind == runs.Queued || e.Kind == runs.Cancelled
+	s.urgent = s.urgent || r.Done() || kind == runs.Started || kind == runs.Queued || kind == runs.Cancelled
 	return nil
+}
+
+// keepLine notes where the unfinished line of a run begins, once the entry at seq
+// was folded: there, where lines ended in it. It drops others where all of them are
+// too long together.
+func (s *session) keepLine(r *run, seq uint64, grown int, ended bool) {
+	switch {
+	case r.Pending() == 0:
+		r.from = 0
+	case r.from == 0 || ended:
+		r.from = seq
+	}
+	if s.held += grown; s.held > s.maxHeld() {
+		s.shed(r)
+	}
+}
+
+// fold folds one entry of a run, and publishes what it gives. It returns the
+// entry's kind, and how many bytes more of an unfinished line are in memory.
+func (s *session) fold(ctx context.Context, r *run, m jetstream.Msg, seq uint64) (kind runs.Kind, grown int, err error) {
+	emit := func(msg normalizer.Message) {
+		if err == nil && !s.have(r, msg.Pos) {
+			if s.die != nil && s.die(s.events.next) {
+				err = errDied
+				return
+			}
+			err = s.events.publish(ctx, r.subject(s.Out, msg.Token), msg)
+		}
+	}
+	if r.dropped {
+		if err := s.recall(ctx, r, m.Subject(), seq, emit); err != nil {
+			return "", 0, err
+		}
+	}
+	pending := r.Pending()
+	e, ok := bus.DecodeEntry(m.Headers(), m.Data())
+	if ok {
+		r.Apply(seq, e, emit)
+	} else {
+		r.Unreadable(seq, e.Time, emit)
+	}
+	return e.Kind, r.Pending() - pending, err
 }
 
 // run is the run of the given name: one being folded, one that was recorded,

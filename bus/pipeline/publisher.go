@@ -123,7 +123,7 @@ func (p *publisher) single(ctx context.Context, m *nats.Msg) error {
 	return err
 }
 
-// lift makes m one of those in flight, if there is room for it.
+// lift makes m one of those in flight, unless too many are.
 func (p *publisher) lift(m *nats.Msg) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

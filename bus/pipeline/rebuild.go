@@ -129,8 +129,8 @@ func compareRun(ctx context.Context, b, made *bus.Bus, run string, firstRaw uint
 }
 
 // recordUpTo is the record of a run once it covers RAW up to seq, or as it is
-// when it is too late. What the normalizer has reached is told before the
-// records of that are stored.
+// when it is too late. The checkpoint of a cut is stored before its
+// records.
 func recordUpTo(ctx context.Context, b *bus.Bus, run string, seq uint64, late time.Time) (*runs.Record, bool, error) {
 	for {
 		record, ok, err := b.Record(ctx, run)

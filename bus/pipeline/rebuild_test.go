@@ -18,8 +18,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// office runs a normalizer in the background until the test ends.
-func office(t testing.TB, s *embedded.Server) {
+// startNormalizer runs a normalizer in the background until the test ends.
+func startNormalizer(t testing.TB, s *embedded.Server) {
 	t.Helper()
 	n := newNormalizer(bustest.Connect(t, s, embedded.NormalizerUser))
 	operator := bustest.Connect(t, s, embedded.OperatorUser)
@@ -33,7 +33,7 @@ func office(t testing.TB, s *embedded.Server) {
 func TestRebuildFindsNoDifferenceBesideARunningNormalizer(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700), "b": bustest.CorpusLog(t, "plan", 333)}, "a", "b")
 	bustest.Ended(t, b, "a")
 	bustest.Ended(t, b, "b")
@@ -51,7 +51,7 @@ func TestRebuildFindsNoDifferenceBesideARunningNormalizer(t *testing.T) {
 func TestRebuildFindsWhatDiffers(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	bustest.Ended(t, b, "a")
 	stream, err := b.PublicJetStream().Stream(t.Context(), b.Names.Events())
@@ -103,7 +103,7 @@ func TestUnreadableEntryIsOneErrorEvent(t *testing.T) {
 func TestUsageOfAResumedThreadIsTheRunsOwn(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	line := func(total string) []runs.Entry {
 		out := `{"type":"thread.started","thread_id":"t-1"}` + "\n" + `{"type":"turn.completed","usage":{"input_tokens":` + total + `}}` + "\n"
 		return []runs.Entry{{Kind: runs.Out, Time: 1, Body: []byte(out)}, {Kind: runs.Exited, Time: 2, Body: []byte(`{"reason":"eof"}`)}}
@@ -202,7 +202,7 @@ func TestUnfinishedLinesAreDroppedAndReadAgain(t *testing.T) {
 func TestEventsDeletedUnderARunningNormalizerAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	office(t, s)
+	startNormalizer(t, s)
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "plan", 700)}, "a")
 	bustest.Ended(t, b, "a")
 	want := bustest.Dump(t, b.PublicJetStream(), b.Names.Events())
@@ -232,7 +232,7 @@ func TestAnotherNormalizerTakesOver(t *testing.T) {
 	go func() { done <- first.Run(ctx) }()
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	bustest.Ended(t, b, "a")
-	office(t, s) // stands by
+	startNormalizer(t, s) // stands by
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

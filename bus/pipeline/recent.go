@@ -9,7 +9,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// recent remembers the last few names that it was told.
+// recent remembers the last few names that were added.
 type recent struct {
 	names map[string]bool
 	order [1024]string

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -14,61 +16,63 @@ import (
 
 // lookAround notices streams that were made anew under the normalizer, and
 // entries that were removed, so that no consumer will bring them, and a
-// consumer that stands still. It keeps RAW below four fifths of its size: what
-// is recorded can go, the oldest first.
+// consumer that stands still. It keeps RAW below four fifths of its size.
 func (s *session) lookAround(ctx context.Context) error {
+	asked := time.Now()
+	raw, err := s.checkStreams(ctx)
+	if err != nil {
+		return err
+	}
+	s.raw, err = s.progress.Check(ctx, s.Bus.JetStream(), raw.CachedInfo(), asked, s.Bus.RawSubjects(), s.raw)
+	if errors.Is(err, reader.ErrStalled) {
+		err = fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
+	}
+	if err != nil || s.cut != nil || s.Out != s.Bus.Names {
+		return err
+	}
+	return s.trim(ctx, raw)
+}
+
+// checkStreams returns RAW, and an error where a stream is missing, or is not the
+// one that it was, or lost its end.
+func (s *session) checkStreams(ctx context.Context) (jetstream.Stream, error) {
 	raw, err := s.Bus.JetStream().Stream(ctx, s.Bus.Raw())
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", s.Bus.Raw(), err)
+		return nil, fmt.Errorf("stream %s: %w", s.Bus.Raw(), err)
 	}
 	events, err := s.Bus.PublicJetStream().Stream(ctx, s.Out.Events())
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", s.Out.Events(), err)
+		return nil, fmt.Errorf("stream %s: %w", s.Out.Events(), err)
 	}
 	runs, err := s.Bus.JetStream().Stream(ctx, bucket.Stream(s.Out.Runs()))
 	if err != nil {
-		return fmt.Errorf("bucket %s: %w", s.Out.Runs(), err)
+		return nil, fmt.Errorf("bucket %s: %w", s.Out.Runs(), err)
 	}
 	if s.Out == s.Bus.Names {
 		if _, err := s.Bus.JetStream().Stream(ctx, s.Bus.Work()); err != nil { // it is made again at the beginning of a term
-			return fmt.Errorf("stream %s: %w", s.Bus.Work(), err)
+			return nil, fmt.Errorf("stream %s: %w", s.Bus.Work(), err)
 		}
 	}
-	info := raw.CachedInfo()
-	if (identity{continued(s.streams.raw, info.Created), continued(s.streams.events, events.CachedInfo().Created), bus.StreamID(runs.CachedInfo().Created)}) != s.streams {
-		return reader.ErrReplaced
+	are := identity{
+		raw:    continued(s.streams.raw, raw.CachedInfo().Created),
+		events: continued(s.streams.events, events.CachedInfo().Created),
+		runs:   bus.StreamID(runs.CachedInfo().Created),
+	}
+	if are != s.streams {
+		return nil, reader.ErrReplaced
 	}
 	if s.cut == nil { // else a checkpoint is being written
-		if err := s.checkEnds(info, events.CachedInfo(), runs.CachedInfo()); err != nil {
-			return err
-		}
+		err = s.checkEnds(raw.CachedInfo(), events.CachedInfo(), runs.CachedInfo())
 	}
+	return raw, err
+}
+
+// trim removes the oldest quarter of a RAW that is nearly full, as far as it is
+// recorded.
+func (s *session) trim(ctx context.Context, raw jetstream.Stream) error {
+	info := raw.CachedInfo()
 	state := info.State
-	if state.LastSeq > s.raw {
-		more, err := reader.Holds(ctx, s.Bus.JetStream().Conn(), s.Bus.Raw(), s.Bus.RawSubjects(), s.raw+1, 0)
-		if err != nil {
-			return err
-		}
-		told := s.gone
-		s.gone = absence{s.raw, state.LastSeq}
-		switch {
-		case more:
-			s.gone = absence{}
-			if s.still.At(s.raw) {
-				return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, reader.ErrStalled)
-			}
-		case !reader.Replicated(info): // the end of RAW was removed before it was read
-			s.raw = state.LastSeq
-		case told.behind == s.raw && told.upTo != 0:
-			// Told twice, some seconds apart: of two leaders, while one does not know
-			// that it is none any more, one tells of an end that the other has not.
-			s.raw = told.upTo
-		}
-	}
-	if s.cut != nil || s.Out != s.Bus.Names || info.Config.MaxBytes <= 0 || state.Msgs == 0 {
-		return nil
-	}
-	if state.Bytes < uint64(info.Config.MaxBytes)/5*4 {
+	if info.Config.MaxBytes <= 0 || state.Msgs == 0 || state.Bytes < uint64(info.Config.MaxBytes)/5*4 {
 		return nil
 	}
 	recorded := s.last.Raw
@@ -102,7 +106,3 @@ func (s *session) checkEnds(raw, events, runs *jetstream.StreamInfo) error {
 	}
 	return nil
 }
-
-// absence says that a stream had nothing behind one sequence, up to another;
-// none was told where both are 0.
-type absence struct{ behind, upTo uint64 }

@@ -47,8 +47,7 @@ type Direct struct {
 	begun   atomic.Bool // there was a stream
 	created time.Time   // it
 	seen    uint64      // the last sequence that is known of it
-	gone    absence     // what the leader does not have, or one that was the leader
-	told    time.Time   // when it said so first
+	end     end         // what the leader does not have, or one that was the leader
 	again   bool        // it reads from the beginning: the stream was replaced, or lost its end
 }
 
@@ -108,19 +107,19 @@ func (d *Direct) UpTo(ctx context.Context, info *jetstream.StreamInfo, last uint
 func (d *Direct) Follow(ctx context.Context, each EachRaw) error {
 	pause := pauses()
 	said := ""
-	var told error // of each: not an error of the stream
+	var stopped error // of each: not an error of the stream
 	for {
 		err := d.attempt(ctx, func(m *jetstream.RawStreamMsg) (bool, error) {
 			pause.Reset()
 			more, err := each(m)
-			told = err
+			stopped = err
 			return more, err
 		})
 		conn := d.js.Conn()
 		noJetStream := errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
 		away := conn.IsReconnecting() || IsAway(err) && !noJetStream
 		switch {
-		case err == nil, told != nil:
+		case err == nil, stopped != nil:
 			return err
 		case ctx.Err() != nil:
 			return nil

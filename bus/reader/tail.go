@@ -10,24 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrStalled reports a consumer that brings nothing although there is more.
-var ErrStalled = errors.New("its consumer stands still")
-
-// Stall finds out whether a consumer that others drive has stalled.
-type Stall struct {
-	seq   uint64 // that came last, when there was more to come
-	since time.Time
-}
-
-// At takes what came last each time that there is more to come, and reports
-// whether that has been so for longer than a new consumer takes.
-func (s *Stall) At(seq uint64) bool {
-	if seq != s.seq || s.since.IsZero() {
-		*s = Stall{seq, time.Now()}
-	}
-	return time.Since(s.since) > 5*Heartbeat
-}
-
 // Each handles a message, and says whether to go on.
 type Each func(jetstream.Msg) (bool, error)
 
@@ -74,10 +56,9 @@ func pauses() *backoff.ExponentialBackOff {
 	return pause
 }
 
-// read reads with one consumer up to the sequence last. Afterwards from is
+// read reads with one consumer up to the sequence last. Afterwards From is
 // behind what came. The error is ErrStalled where another consumer may bring more.
 func (t *Tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64, each Each) error {
-	const quiet = time.Second // then the leader is asked; and once more before the consumer is given up
 	consumer, err := t.JS.CreateConsumer(ctx, t.Stream, jetstream.ConsumerConfig{
 		FilterSubject: t.Subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.From,
 		AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: Lonely,
@@ -86,19 +67,7 @@ func (t *Tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 		return fmt.Errorf("read %s: %w", t.Stream, err)
 	}
 	defer Drop(t.JS, t.Stream, consumer)
-	// over reports whether nothing is left, where a consumer says so: it tells
-	// what its own replica holds, which may lag.
-	over := func(pending uint64) (bool, error) {
-		if pending > 0 {
-			return false, nil
-		}
-		if !Replicated(info) {
-			return true, nil
-		}
-		left, err := Holds(ctx, t.JS.Conn(), t.Stream, t.Subject, t.From, last)
-		return !left, err
-	}
-	if yes, err := over(consumer.CachedInfo().NumPending); yes || err != nil {
+	if over, err := t.over(ctx, info, last, consumer.CachedInfo().NumPending); over || err != nil {
 		return err
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(t.Batch, PullBytes))
@@ -107,30 +76,10 @@ func (t *Tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
-	still := false
 	for n := uint64(1); ; n++ {
-		m, err := next(ctx, messages, quiet)
-		for ; errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil; m, err = next(ctx, messages, quiet) {
-			left, asked := Holds(ctx, t.JS.Conn(), t.Stream, t.Subject, t.From, last)
-			switch {
-			case errors.Is(asked, jetstream.ErrStreamNotFound):
-				return fmt.Errorf("read %s: %w", t.Stream, asked)
-			case asked != nil: // it is away, or slow
-			case !left: // the rest was removed before it was read
-				return nil
-			case still:
-				return fmt.Errorf("read %s: %w", t.Stream, ErrStalled)
-			default:
-				still = true
-			}
-		}
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil && t.JS.Conn().IsClosed():
-			return fmt.Errorf("read %s: %w", t.Stream, err)
-		case err != nil: // the client has given it up
-			return fmt.Errorf("read %s: %w: %w", t.Stream, ErrStalled, err)
+		m, err := t.next(ctx, messages, last)
+		if m == nil || err != nil {
+			return err
 		}
 		meta, err := m.Metadata()
 		if err != nil {
@@ -142,9 +91,7 @@ func (t *Tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 			return fmt.Errorf("read %s: %w", t.Stream, ErrStalled)
 		case seq > last:
 			return nil
-		}
-		still = false
-		if seq < t.From { // a replica that lagged began too early
+		case seq < t.From: // a replica that lagged began too early
 			continue
 		}
 		t.From = seq + 1
@@ -155,11 +102,57 @@ func (t *Tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 		if seq == last {
 			return nil
 		}
-		if yes, err := over(meta.NumPending); yes || err != nil {
+		if over, err := t.over(ctx, info, last, meta.NumPending); over || err != nil {
 			return err
 		}
 		if time.Since(began) > Lonely { // the consumer is gone
 			return fmt.Errorf("read %s: %w", t.Stream, ErrStalled)
+		}
+	}
+}
+
+// over reports whether nothing is left up to the sequence last, where a consumer
+// says how much is pending: it tells what its own replica holds, which may lag.
+func (t *Tail) over(ctx context.Context, info *jetstream.StreamInfo, last, pending uint64) (bool, error) {
+	if pending > 0 {
+		return false, nil
+	}
+	if !Replicated(info) {
+		return true, nil
+	}
+	left, err := Holds(ctx, t.JS.Conn(), t.Stream, t.Subject, t.From, last)
+	return !left, err
+}
+
+// next waits for the next message; nil says that the rest was removed before it
+// was read. While nothing comes the leader is asked after each second, and the
+// second time that there is more the consumer is given up: then the error is
+// ErrStalled.
+func (t *Tail) next(ctx context.Context, messages jetstream.MessagesContext, last uint64) (jetstream.Msg, error) {
+	for silent := false; ; {
+		m, err := within(ctx, messages, time.Second)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err == nil:
+			return m, nil
+		case errors.Is(err, context.DeadlineExceeded):
+		case t.JS.Conn().IsClosed():
+			return nil, fmt.Errorf("read %s: %w", t.Stream, err)
+		default: // the client has given it up
+			return nil, fmt.Errorf("read %s: %w: %w", t.Stream, ErrStalled, err)
+		}
+		left, err := Holds(ctx, t.JS.Conn(), t.Stream, t.Subject, t.From, last)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return nil, fmt.Errorf("read %s: %w", t.Stream, err)
+		case err != nil: // it is away, or slow
+		case !left:
+			return nil, nil
+		case silent:
+			return nil, fmt.Errorf("read %s: %w", t.Stream, ErrStalled)
+		default:
+			silent = true
 		}
 	}
 }
@@ -179,10 +172,10 @@ func Drop(js jetstream.JetStream, stream string, consumer jetstream.Consumer) {
 	_ = js.Conn().Publish(jetstream.DefaultAPIPrefix+"CONSUMER.DELETE."+stream+"."+consumer.CachedInfo().Name, nil)
 }
 
-// next is the next message. One that does not come in time is
+// within is the next message. One that does not come in time is
 // [context.DeadlineExceeded].
-func next(ctx context.Context, messages jetstream.MessagesContext, within time.Duration) (jetstream.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+func within(ctx context.Context, messages jetstream.MessagesContext, patience time.Duration) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return messages.Next(jetstream.NextContext(ctx))
 }

@@ -26,8 +26,8 @@ type Watch struct {
 
 // Run calls each with the messages until ctx ends: then it returns nil. Where
 // the consumer breaks it is made again, and each gets the newest messages of all
-// subjects once more; begin is told before whether the stream was made anew, or
-// lost its end, and whether there is nothing in it.
+// subjects once more. At each beginning it calls begin: with whether the stream was
+// made anew, or lost its end, and whether there is nothing in it.
 func (w *Watch) Run(ctx context.Context, each func(jetstream.Msg, *jetstream.MsgMetadata), begin func(anew, empty bool)) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
@@ -82,7 +82,7 @@ func (w *Watch) once(ctx context.Context, each func(jetstream.Msg, *jetstream.Ms
 	defer consumer.Stop()
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
-	var stall Stall
+	var progress Progress
 	for {
 		select {
 		case <-ctx.Done():
@@ -91,17 +91,17 @@ func (w *Watch) once(ctx context.Context, each func(jetstream.Msg, *jetstream.Ms
 			return err
 		case <-tick.C:
 		}
-		seen := w.seen.Load()
+		seen, asked := w.seen.Load(), time.Now()
 		s, err := w.JS.Stream(ctx, w.Stream)
-		if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && w.replaced(s.CachedInfo(), seen) {
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound), err == nil && w.replaced(s.CachedInfo(), seen):
 			return ErrReplaced
-		}
-		if err != nil || s.CachedInfo().State.LastSeq <= seen {
-			stall = Stall{}
+		case err != nil:
+			progress = Progress{}
 			continue
 		}
-		if more, err := Holds(ctx, w.JS.Conn(), w.Stream, w.Subject, seen+1, 0); err == nil && more && stall.At(seen) {
-			return ErrStalled
+		if _, err := progress.Check(ctx, w.JS, s.CachedInfo(), asked, w.Subject, seen); errors.Is(err, ErrStalled) {
+			return err
 		}
 	}
 }

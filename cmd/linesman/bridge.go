@@ -11,14 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bridge"
 	"github.com/linesman/linesman/bridge/runner"
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -91,13 +87,10 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 		return exitWith(exitUsage, err)
 	}
 	return quiet(a.withService(ctx, func(ctx context.Context, s *daemon.Service) error {
-		if !c.External {
-			return c.watch(ctx, a, dirs, &runner.Agents{Service: s.Service, Task: task})
+		if c.External {
+			return c.watch(ctx, a, dirs, &runner.External{Service: s.Service})
 		}
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return (&desk{s.Service, a, s.Bus()}).takeAnswers(ctx) })
-		group.Go(func() error { return c.watch(ctx, a, dirs, &runner.External{Service: s.Service}) })
-		return group.Wait()
+		return c.watch(ctx, a, dirs, &runner.Agents{Service: s.Service, Task: task})
 	}))
 }
 
@@ -167,13 +160,6 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q api.Submission, err 
 func isCode(err error, code api.Code) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code == code
-}
-
-// desk answers NATS requests about runs that wait.
-type desk struct {
-	*responder.Service
-	app *app
-	bus *bus.Bus
 }
 
 // watch answers requests until ctx ends.

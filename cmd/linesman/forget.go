@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 )
@@ -46,7 +45,7 @@ func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 	spool := filepath.Join(a.runsDir(), run)
 	if _, err := os.Lstat(spool); err == nil {
 		if record, ok, err := b.Record(ctx, run); err == nil && ok && record.EndedAt == 0 {
-			return open(bus.ErrOpen)
+			return open(runs.ErrOpen)
 		}
 		return exitWith(exitFailed, fmt.Errorf("run %s: its worker has not published all that is in %s: start it, with `linesman up` or `linesman worker`, and try again", run, spool))
 	}
@@ -54,7 +53,7 @@ func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case errors.Is(err, runs.ErrNoRun):
 		return exitWith(exitNoRun, fmt.Errorf("there is no run %s", run))
-	case errors.Is(err, bus.ErrOpen):
+	case errors.Is(err, runs.ErrOpen):
 		return open(err)
 	case err != nil:
 		return err

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 
 	v36 "github.com/linesman/linesman/responder/v36"
 )
-
-var errorCode = regexp.MustCompile(`^[45][0-9][0-9]$`)
 
 // FuzzRequest reads a request's body: a tool gets what the caller sent, with a
 // format where none was named, and an error that quotes it is one bounded line
@@ -47,8 +44,8 @@ func FuzzRequest(f *testing.F) {
 		}
 		for _, named := range []string{"VALIDATION", "VALIDATION_ERROR", ""} {
 			code, text := problem(v36.Answer{Code: named, Message: string(body)})
-			if !errorCode.MatchString(code) || len(text) > 600 || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
-				t.Errorf("%q is told as %q %q", body, code, text)
+			if code < 400 || code > 599 || len(text) > 600 || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
+				t.Errorf("%q is told as %d %q", body, code, text)
 			}
 		}
 	})

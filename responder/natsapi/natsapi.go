@@ -1,25 +1,19 @@
-// Package natsapi offers the tools as a NATS service, named linesman, which
+// Package natsapi offers endpoints as a NATS service, named linesman, which
 // describes itself as micro does: `nats service ls`, `info` and `stats` show
-// it. A request's body is the tool's arguments as JSON, its answer the envelope
-// that every surface gives.
+// it. It owns the subjects, the number of requests in flight, and how errors
+// stand in headers. It does not know what a request means.
 //
-//	PREFIX.api.TOOL    each tool under its own name
-//	PREFIX.api.VERB    status, results, wait, submit, cancel, cleanup
+//	PREFIX.api.VERB    a request of package api, its outcome: see package verbs
+//	PREFIX.api.TOOL    a v3.6 tool under its name: its arguments, its envelope
 //
-// Where the envelope holds an error the answer has the headers
-// Nats-Service-Error-Code and Nats-Service-Error, too. Several responders
-// share the requests.
+// An answer that is an error has the headers Nats-Service-Error-Code and
+// Nats-Service-Error, too. Several responders share the requests.
 package natsapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,46 +22,22 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
-
-	"github.com/linesman/linesman/responder/adcp"
-	v36 "github.com/linesman/linesman/responder/v36"
 )
-
-// Verbs are the short names of the tools that people ask for most.
-var Verbs = map[string]string{
-	"status":  "_codex_local_status",
-	"results": "_codex_local_results",
-	"wait":    "_codex_local_wait",
-	"submit":  "_codex_local_exec",
-	"cancel":  "_codex_local_cancel",
-	"cleanup": "_codex_cleanup_registry",
-}
 
 const (
 	maxCalls = 4096 // requests in flight; one more is refused with code 503
 	maxQuick = 256  // bytes of a request that may be answered at once
 )
 
-// Tools is what can be called.
-type Tools interface {
-	// Call runs one tool. The error is [v36.ErrUnknownTool] alone; all else is an
-	// answer.
-	Call(ctx context.Context, tool string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
-	// Quick is Call for what takes no time; it reports false for all else. It is
-	// called first, in the goroutine that receives the requests.
-	Quick(tool string, args json.RawMessage) (v36.Answer, bool)
-}
-
 // Config is what the service needs.
 type Config struct {
 	Conn    *nats.Conn // to the inside account
 	Root    string     // subject that the endpoints are below: PREFIX.api
-	Tools   Tools
-	List    []v36.Tool
-	Version string // of linesman
+	Version string     // of linesman
 	Log     *zap.Logger
+
+	Endpoints []Endpoint
 
 	// Listening is called once requests from any connection reach the service.
 	// It may be nil.
@@ -81,15 +51,8 @@ func Serve(ctx context.Context, c Config) error {
 	defer s.end()
 	r := newRegistration(c.Version)
 	defer r.stop()
-	byName := map[string]v36.Tool{}
-	for _, t := range c.List {
-		byName[t.Name] = t
-		if err := r.add(c, t.Name, t, s.request); err != nil {
-			return fmt.Errorf("NATS service: %w", err)
-		}
-	}
-	for _, verb := range slices.Sorted(maps.Keys(Verbs)) {
-		if err := r.add(c, verb, byName[Verbs[verb]], s.request); err != nil {
+	for _, e := range c.Endpoints {
+		if err := r.add(c, e, s.request); err != nil {
 			return fmt.Errorf("NATS service: %w", err)
 		}
 	}
@@ -149,9 +112,9 @@ func (s *service) request(j job) {
 		s.fail(j, "503", "this responder ends: ask again", nil)
 		return
 	}
-	if body := j.request.Data; len(body) <= maxQuick {
-		if a, done := s.Tools.Quick(j.to.tool, arguments(body)); done {
-			s.respond(j, &nats.Msg{Data: a.Envelope}, "")
+	if body := j.request.Data; len(body) <= maxQuick && j.to.Quick != nil {
+		if a, done := j.to.Quick(body); done {
+			s.respond(j, &nats.Msg{Data: a.Body}, "")
 			return
 		}
 	}
@@ -198,48 +161,16 @@ func (s *service) work(j job) {
 }
 
 func (s *service) answer(j job) {
-	a, err := s.Tools.Call(s.ctx, j.to.tool, arguments(j.request.Data), nil)
+	a := j.to.Do(s.ctx, j.request.Data)
 	switch {
-	case errors.Is(err, v36.ErrUnknownTool): // the list names only those that there are
-		s.fail(j, "404", "unknown tool", nil)
-	case err != nil:
-		s.fail(j, "500", "internal error", nil)
-	case int64(len(a.Envelope)) > s.Conn.MaxPayload()-1024:
-		s.fail(j, "413", fmt.Sprintf("the answer has %d bytes, more than a message may: ask for less, with max_output_bytes or without events", len(a.Envelope)), nil)
-	case a.IsError:
-		code, text := problem(a)
-		s.fail(j, code, text, a.Envelope)
+	case int64(len(a.Body)) > s.Conn.MaxPayload()-1024:
+		s.fail(j, "413", fmt.Sprintf("the answer has %d bytes, more than a message may: ask for less, with max_output_bytes or without events",
+			len(a.Body)), nil)
+	case a.Code != 0:
+		s.fail(j, strconv.Itoa(a.Code), a.Text, a.Body)
 	default:
-		s.respond(j, &nats.Msg{Data: a.Envelope}, "")
+		s.respond(j, &nats.Msg{Data: a.Body}, "")
 	}
-}
-
-// arguments are a request's, which wants JSON unless it says something else:
-// no page is made then that nobody sees.
-func arguments(body []byte) []byte {
-	const format = `{"format":"json"`
-	body = bytes.Trim(body, space)
-	switch {
-	case len(body) == 0, string(body) == "null":
-		return []byte(format + "}")
-	case body[0] != '{', mayHave(body, "format") && gjson.GetBytes(body, "format").Exists():
-		return body
-	}
-	rest := bytes.Trim(body[1:], space)
-	out := append(make([]byte, 0, len(format)+1+len(rest)), format...)
-	if len(rest) > 0 && rest[0] != '}' {
-		out = append(out, ',')
-	}
-	return append(out, rest...)
-}
-
-// space is what JSON takes for that, and nothing else is.
-const space = " \t\r\n"
-
-// mayHave reports whether a name stands somewhere in JSON: it is quick where
-// there is none.
-func mayHave(body []byte, name string) bool {
-	return bytes.IndexByte(body, '\\') >= 0 || bytes.Contains(body, []byte(name))
 }
 
 // fail answers with an error. The statistics get no more of its text than what
@@ -258,23 +189,6 @@ func (s *service) respond(j job, m *nats.Msg, failure string) {
 		}
 	}
 	j.to.count(time.Since(j.begun), failure)
-}
-
-// codes are the codes of v3.6 in the headers, by those of HTTP.
-var codes = map[string]string{
-	"VALIDATION": "400", "NOT_FOUND": "404", "TIMEOUT": "408", "INTERNAL": "500", "UNSUPPORTED": "501", "TOOL_ERROR": "502",
-}
-
-// problem is an answer's error, of v3.6 or AdCP, as headers have it: a code, and
-// one line.
-func problem(a v36.Answer) (code, text string) {
-	if a.Code == "" {
-		return "500", "internal error"
-	}
-	if code = codes[a.Code]; code == "" {
-		code = strconv.Itoa(adcp.Code(a.Code).HTTP())
-	}
-	return code, a.Code + ": " + line(a.Message)
 }
 
 // semver is a version as a service must have it.

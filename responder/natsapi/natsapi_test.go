@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,15 +15,19 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/responder/verbs"
+	"github.com/linesman/linesman/runs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,7 +100,8 @@ func (l *lab) serve() (stop func()) {
 	listening := make(chan struct{})
 	stop = l.start(func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: b.Inside(), Root: b.API(), Tools: tools.New(desk), List: tools.List(), Version: "v1.2.3", Log: zap.NewNop(),
+			Conn: b.Inside(), Root: b.API(), Version: "v1.2.3", Log: zap.NewNop(),
+			Endpoints: slices.Concat(natsapi.VerbEndpoints(desk), natsapi.ToolEndpoints(tools.New(desk), tools.List())),
 			Listening: func() { close(listening) },
 		})
 	})
@@ -108,7 +114,7 @@ func (l *lab) serve() (stop func()) {
 		l.Fatal("the service does not listen")
 	}
 	// From here on every request is answered, whichever connection it comes by.
-	if m, err := l.asker.Request("linesman.api.status", nil, 20*time.Second); err != nil || len(m.Data) == 0 {
+	if m, err := l.asker.Request("linesman.api._codex_local_status", nil, 20*time.Second); err != nil || len(m.Data) == 0 {
 		l.Fatal(err)
 	}
 	return stop
@@ -143,9 +149,9 @@ func TestEveryToolAndVerbIsAnEndpoint(t *testing.T) {
 			t.Errorf("%s is no endpoint", tool.Name)
 		}
 	}
-	for verb := range natsapi.Verbs {
-		if !subjects["linesman.api."+verb] {
-			t.Errorf("%s is no endpoint", verb)
+	for _, verb := range verbs.All() {
+		if !subjects["linesman.api."+verb.Name] {
+			t.Errorf("%s is no endpoint", verb.Name)
 		}
 	}
 	if info.Name != "linesman" || info.Version != "1.2.3" {
@@ -162,17 +168,17 @@ func TestErrorsAreInTheHeadersToo(t *testing.T) {
 	l := newLab(t)
 	l.serve()
 	for _, c := range []struct{ verb, args, code, word string }{
-		{"status", `{}`, "", ""},
-		{"status", ``, "", ""},
-		{"results", `{"task_id":"T-local-none"}`, "404", "NOT_FOUND"},
-		{"results", `{}`, "400", "VALIDATION"},
-		{"wait", `nonsense`, "400", "VALIDATION"},
+		{"_codex_local_status", `{}`, "", ""},
+		{"_codex_local_status", ``, "", ""},
+		{"_codex_local_results", `{"task_id":"T-local-none"}`, "404", "NOT_FOUND"},
+		{"_codex_local_results", `{}`, "400", "VALIDATION"},
+		{"_codex_local_wait", `nonsense`, "400", "VALIDATION"},
 		{"_codex_cloud_submit", `{"task":"x","envId":"e"}`, "501", "UNSUPPORTED"},
-		{"status", `{"format":"adcp"}`, "", ""},
-		{"results", `{"format":"adcp","task_id":"T-local-none"}`, "404", "REFERENCE_NOT_FOUND"},
-		{"results", `{"for\u006dat":"adcp"}`, "400", "VALIDATION_ERROR"},
-		{"wait", `{"format":"adcp", nonsense`, "400", "INVALID_REQUEST"},
-		{"submit", `{"format":"adcp","task":"x","idempotency_key":"0123456789abcdef"}`, "501", "UNSUPPORTED_FEATURE"}, // keys are not remembered here
+		{"_codex_local_status", `{"format":"adcp"}`, "", ""},
+		{"_codex_local_results", `{"format":"adcp","task_id":"T-local-none"}`, "404", "REFERENCE_NOT_FOUND"},
+		{"_codex_local_results", `{"for\u006dat":"adcp"}`, "400", "VALIDATION_ERROR"},
+		{"_codex_local_wait", `{"format":"adcp", nonsense`, "400", "INVALID_REQUEST"},
+		{"_codex_local_exec", `{"format":"adcp","task":"x","idempotency_key":"0123456789abcdef"}`, "501", "UNSUPPORTED_FEATURE"}, // keys are not remembered here
 	} {
 		m := l.ask(c.verb, c.args)
 		if got := m.Header.Get(micro.ErrorCodeHeader); got != c.code {
@@ -192,22 +198,22 @@ func TestErrorsAreInTheHeadersToo(t *testing.T) {
 func TestAWaitKeepsNobodyFromAsking(t *testing.T) {
 	l := newLab(t)
 	l.serve()
-	run := gjson.GetBytes(l.ask("submit", `{"task":"x"}`).Data, "data.task_id").String()
+	run := gjson.GetBytes(l.ask("_codex_local_exec", `{"task":"x"}`).Data, "data.task_id").String()
 	if run == "" {
 		t.Fatal("nothing was submitted")
 	}
 	waits := make(chan *nats.Msg, 1)
 	go func() {
-		m, err := l.asker.Request("linesman.api.wait", []byte(`{"task_id":"`+run+`"}`), 30*time.Second)
+		m, err := l.asker.Request("linesman.api._codex_local_wait", []byte(`{"task_id":"`+run+`"}`), 30*time.Second)
 		if err != nil {
 			t.Error(err)
 		}
 		waits <- m
 	}()
 	for range 50 {
-		l.ask("status", `{}`)
+		l.ask("_codex_local_status", `{}`)
 	}
-	if state := gjson.GetBytes(l.ask("cancel", `{"task_id":"`+run+`"}`).Data, "data.state").String(); state != "cancelled" {
+	if state := gjson.GetBytes(l.ask("_codex_local_cancel", `{"task_id":"`+run+`"}`).Data, "data.state").String(); state != "cancelled" {
 		t.Errorf("cancel: %s", state)
 	}
 	if m := <-waits; m != nil && gjson.GetBytes(m.Data, "data.state").String() != "cancelled" {
@@ -243,14 +249,14 @@ func TestRespondersShareTheRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range s.Endpoints {
-				if e.Name == "status" {
+				if e.Name == "_codex_local_status" {
 					seen[s.ID] = e.NumRequests
 				}
 			}
 		}
 	}
 	for range 200 {
-		l.ask("status", `{}`)
+		l.ask("_codex_local_status", `{}`)
 	}
 	seen := count()
 	if len(seen) != 2 {
@@ -263,7 +269,7 @@ func TestRespondersShareTheRequests(t *testing.T) {
 	}
 	stop()
 	for range 20 { // one that ends takes nothing with it
-		l.ask("status", `{}`)
+		l.ask("_codex_local_status", `{}`)
 	}
 }
 
@@ -271,10 +277,10 @@ func TestALargeAnswerIsRefusedAndNotLost(t *testing.T) {
 	l := newLab(t)
 	b := l.bus(embedded.ResponderUser)
 	l.start(func(ctx context.Context) error {
-		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Tools: large{}, List: tools.List(), Log: zap.NewNop()})
+		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Endpoints: natsapi.ToolEndpoints(large{}, tools.List()), Log: zap.NewNop()})
 	})
 	for end := time.Now().Add(20 * time.Second); ; {
-		m, err := l.asker.Request("linesman.api.status", nil, time.Second)
+		m, err := l.asker.Request("linesman.api._codex_local_status", nil, time.Second)
 		if err == nil {
 			if got := m.Header.Get(micro.ErrorCodeHeader); got != "413" {
 				t.Errorf("code %q with %d bytes", got, len(m.Data))
@@ -296,4 +302,50 @@ func (large) Call(context.Context, string, json.RawMessage, func(v36.Progress)) 
 
 func (large) Quick(string, json.RawMessage) (v36.Answer, bool) {
 	return v36.Answer{}, false
+}
+
+// The verbs carry requests and outcomes of package api, errors in the headers
+// and in the body.
+func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	ctx, c := t.Context(), client.New(l.bus(embedded.OperatorUser))
+	done, err := c.Submit(ctx, api.Submission{Prompt: "x", Dir: "/d", Labels: map[string]string{"a": "b"}, Once: api.Once{}})
+	if err != nil || done.Run == "" || done.At == 0 || done.Basis == nil {
+		t.Fatalf("submit: %+v, %v", done, err)
+	}
+	run, err := c.Status(ctx, done.Run)
+	if err != nil || run.ID != done.Run || run.State != runs.StateQueued || run.WorkingDir != "/d" || run.Detail != nil {
+		t.Errorf("status: %+v, %v", run, err)
+	}
+	page, err := c.List(ctx, api.List{States: []runs.State{runs.StateQueued}})
+	if err != nil || len(page.Runs) != 1 || page.Runs[0].ID != done.Run {
+		t.Errorf("list: %+v, %v", page, err)
+	}
+	_, err = c.Results(ctx, api.ResultsRequest{Run: done.Run})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.NotEnded || e.State != runs.StateQueued || !e.Retryable {
+		t.Errorf("results of a queued run: %+v", err)
+	}
+	if ended, err := c.Cancel(ctx, api.Cancel{Run: done.Run, Reason: "enough"}); err != nil || ended.State != runs.StateCancelled {
+		t.Errorf("cancel: %+v, %v", ended, err)
+	}
+	if _, err := c.Wait(ctx, api.WaitRequest{Run: done.Run, Timeout: 30}); err != nil {
+		t.Errorf("wait: %v", err)
+	}
+	result, err := c.Results(ctx, api.ResultsRequest{Run: done.Run})
+	if err != nil || result.Run.State != runs.StateCancelled || result.Run.Detail == nil || result.Run.Labels["a"] != "b" {
+		t.Errorf("results: %+v, %v", result, err)
+	}
+	events, err := c.Events(ctx, api.EventsRequest{Run: done.Run})
+	if err != nil || len(events.Events) != 1 || !events.Done || events.Events[0].Kind != api.Completion {
+		t.Errorf("events: %+v, %v", events, err)
+	}
+	if _, err := c.Status(ctx, "T-none"); !errors.As(err, &e) || e.Code != api.NotFound || e.Run != "T-none" {
+		t.Errorf("a run that is not there: %v", err)
+	}
+	m := l.ask("status", `{"run":"T-none"}`)
+	if got := m.Header.Get(micro.ErrorCodeHeader); got != "404" || !strings.HasPrefix(m.Header.Get(micro.ErrorHeader), "NOT_FOUND: ") {
+		t.Errorf("headers: %v", m.Header)
+	}
 }

@@ -8,8 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-
-	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 // registration is the service as the tools of NATS see it: its endpoints, and
@@ -32,7 +30,7 @@ func newRegistration(version string) *registration {
 
 // endpoint is a subject of the service, and what came of its requests.
 type endpoint struct {
-	tool string
+	Endpoint
 	info micro.EndpointInfo
 
 	mu    sync.Mutex
@@ -63,16 +61,13 @@ func (e *endpoint) read() *micro.EndpointStats {
 }
 
 // add subscribes an endpoint.
-func (r *registration) add(c Config, name string, t v36.Tool, request func(job)) error {
+func (r *registration) add(c Config, of Endpoint, request func(job)) error {
 	const group = micro.DefaultQueueGroup
-	subject := c.Root + "." + name
+	subject := c.Root + "." + of.Name
 	e := &endpoint{
-		tool: t.Name,
-		info: micro.EndpointInfo{
-			Name: name, Subject: subject, QueueGroup: group,
-			Metadata: map[string]string{"description": t.Title, "tool": t.Name, "category": t.Category},
-		},
-		stats: micro.EndpointStats{Name: name, Subject: subject, QueueGroup: group},
+		Endpoint: of,
+		info:     micro.EndpointInfo{Name: of.Name, Subject: subject, QueueGroup: group, Metadata: of.Metadata},
+		stats:    micro.EndpointStats{Name: of.Name, Subject: subject, QueueGroup: group},
 	}
 	sub, err := c.Conn.QueueSubscribe(subject, group, func(m *nats.Msg) { request(job{e, m, time.Now()}) })
 	if err != nil {

@@ -52,8 +52,8 @@ func TestStatisticsCountErrorsWithoutTheirContent(t *testing.T) {
 	l := newLab(t)
 	l.serve()
 	for _, c := range []struct{ verb, args, last string }{
-		{"results", `{"task_id":"T-local-` + secret + `"}`, "404:NOT_FOUND"},
-		{"wait", `{"` + secret + `":"` + secret + `"}`, "400:VALIDATION"},
+		{"results", `{"run":"T-local-` + secret + `"}`, "404:NOT_FOUND"},
+		{"_codex_local_wait", `{"` + secret + `":"` + secret + `"}`, "400:VALIDATION"},
 		{"_codex_cloud_submit", `{"task":"` + secret + `","envId":"e"}`, "501:UNSUPPORTED"},
 		{"_codex_local_results", `{"format":"adcp","task_id":"T-local-` + secret + `"}`, "404:REFERENCE_NOT_FOUND"},
 	} {
@@ -65,9 +65,9 @@ func TestStatisticsCountErrorsWithoutTheirContent(t *testing.T) {
 			t.Errorf("%s: %d requests, %d errors, the last %q; want 3, 3, %q", c.verb, got.NumRequests, got.NumErrors, got.LastError, c.last)
 		}
 	}
-	before := l.stats("status", 1)
-	l.ask("status", `{}`)
-	if got := l.stats("status", before.NumRequests+1); got.NumErrors != 0 || got.LastError != "" {
+	before := l.stats("_codex_local_status", 1)
+	l.ask("_codex_local_status", `{}`)
+	if got := l.stats("_codex_local_status", before.NumRequests+1); got.NumErrors != 0 || got.LastError != "" {
 		t.Errorf("status: %d errors, the last %q; want none", got.NumErrors, got.LastError)
 	}
 }
@@ -77,24 +77,24 @@ func TestStatisticsTimeARequestUntilItIsAnswered(t *testing.T) {
 	b := l.bus(embedded.ResponderUser)
 	gate := gated{begun: make(chan struct{}), open: make(chan struct{})}
 	l.start(func(ctx context.Context) error {
-		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Tools: gate, List: tools.List(), Log: zap.NewNop()})
+		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Endpoints: natsapi.ToolEndpoints(gate, tools.List()), Log: zap.NewNop()})
 	})
-	l.stats("wait", 0)
+	l.stats("_codex_local_wait", 0)
 	begun := time.Now()
 	answered := make(chan error, 2)
 	for range 2 {
 		go func() {
-			_, err := l.asker.Request("linesman.api.wait", nil, 30*time.Second)
+			_, err := l.asker.Request("linesman.api._codex_local_wait", nil, 30*time.Second)
 			answered <- err
 		}()
 	}
 	<-gate.begun
 	<-gate.begun
-	if got := l.stats("wait", 0); got.NumRequests != 0 {
+	if got := l.stats("_codex_local_wait", 0); got.NumRequests != 0 {
 		t.Errorf("%d requests are counted before one is answered", got.NumRequests)
 	}
 	held := time.Now()
-	l.stats("results", 0) // some time passes
+	l.stats("_codex_local_results", 0) // some time passes
 	took := time.Since(held)
 	close(gate.open)
 	for range 2 {
@@ -102,7 +102,7 @@ func TestStatisticsTimeARequestUntilItIsAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := l.stats("wait", 2)
+	got := l.stats("_codex_local_wait", 2)
 	if all := time.Since(begun); got.ProcessingTime < 2*took || got.ProcessingTime > 2*all || got.AverageProcessingTime != got.ProcessingTime/2 {
 		t.Errorf("%d requests took %v, on average %v; want between %v and %v each", got.NumRequests, got.ProcessingTime, got.AverageProcessingTime, took, all)
 	}
@@ -144,7 +144,8 @@ func TestTheServiceDescribesItself(t *testing.T) {
 		t.Errorf("%s, %v", m.Data, err)
 	}
 	for _, e := range info.Endpoints {
-		if e.Subject != "linesman.api."+e.Name || e.QueueGroup != micro.DefaultQueueGroup || e.Metadata["tool"] == "" || !strings.HasPrefix(e.Metadata["tool"], "_codex") {
+		if e.Subject != "linesman.api."+e.Name || e.QueueGroup != micro.DefaultQueueGroup || e.Metadata["description"] == "" ||
+			strings.HasPrefix(e.Name, "_codex") && e.Metadata["tool"] != e.Name {
 			t.Errorf("endpoint %+v", e)
 		}
 	}

@@ -71,7 +71,7 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 	s.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 256
 	during(b, "NATS service", func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: s.bus.Inside(), Root: s.bus.API(), Tools: tools.New(s.service), List: tools.List(), Version: "1.0.0", Log: zap.NewNop(),
+			Conn: s.bus.Inside(), Root: s.bus.API(), Endpoints: natsapi.ToolEndpoints(tools.New(s.service), tools.List()), Version: "1.0.0", Log: zap.NewNop(),
 		})
 	})
 	nothing, err := s.bus.Inside().Subscribe(s.bus.API()+".bare", func(m *nats.Msg) { _ = m.Respond([]byte("{}")) })

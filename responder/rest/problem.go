@@ -37,7 +37,10 @@ type Issue struct {
 func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
 
 func invalid(field, problem string) *Problem {
-	return &Problem{Status: http.StatusBadRequest, Code: "VALIDATION", Detail: field + ": " + problem, Field: field, Issues: []Issue{{Field: field, Problem: problem}}}
+	return &Problem{
+		Status: http.StatusBadRequest, Code: "VALIDATION", Detail: field + ": " + problem, Field: field,
+		Issues: []Issue{{Field: field, Problem: problem}},
+	}
 }
 
 // kinds is how each error of the service is told.

@@ -506,7 +506,7 @@ func TestNoRequestIsBegunAfterTheServiceHasEnded(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			ended <- natsapi.Serve(ctx, natsapi.Config{
-				Conn: desk.Inside(), Root: desk.API(), Tools: c, List: tools.List(), Version: "1.0.0", Log: s.log,
+				Conn: desk.Inside(), Root: desk.API(), Endpoints: natsapi.ToolEndpoints(c, tools.List()), Version: "1.0.0", Log: s.log,
 			})
 		}()
 		s.until("the service", func() bool {

@@ -27,7 +27,7 @@ func BenchmarkStatus(b *testing.B) {
 			go func() { done <- desk.Run(ctx) }()
 			go func() {
 				done <- natsapi.Serve(ctx, natsapi.Config{
-					Conn: o.desk.Inside(), Root: o.desk.API(), Tools: set, List: set.List(), Version: "1.0.0", Log: zap.NewNop(),
+					Conn: o.desk.Inside(), Root: o.desk.API(), Endpoints: natsapi.ToolEndpoints(set, set.List()), Version: "1.0.0", Log: zap.NewNop(),
 				})
 			}()
 			if err := desk.Ready(ctx); err != nil {

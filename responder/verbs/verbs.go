@@ -62,6 +62,7 @@ func All() []Verb {
 		verb("answer", "Answer a run that waits", answer),
 		verb("workers", "Workers that take tasks", workers),
 		verb("environments", "Environments of Codex Cloud that a local file names", environments),
+		verb("forget", "Erase a run that has ended", forget),
 		verb("cleanup", "End stuck runs and remove old ones", (*responder.Service).Cleanup),
 	}
 }
@@ -247,4 +248,8 @@ func workers(s *responder.Service, _ context.Context, _ api.Nothing) (api.Worker
 
 func environments(s *responder.Service, _ context.Context, _ api.Nothing) (api.Environments, error) {
 	return s.Environments()
+}
+
+func forget(s *responder.Service, ctx context.Context, q api.RunRequest) (runs.Forgotten, error) {
+	return s.Forget(ctx, q.Run)
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // process is a linesman that the test started. What it says goes to a file,
@@ -28,6 +30,7 @@ type process struct {
 // start starts linesman until the test ends, its words in the file log.
 func start(t *testing.T, home, log string, args ...string) *process {
 	t.Helper()
+	fixture.Depend(t)
 	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func begin(t *testing.T, stdin io.Reader, args ...string) *fixture.Process {
 }
 
 // beginIn is begin in an environment, if that is not nil, and with its log
-// level, or info.
+// level.
 func beginIn(t *testing.T, env []string, stdin io.Reader, args ...string) *fixture.Process {
 	t.Helper()
 	return beginAt(t, "", env, stdin, args...)
@@ -32,9 +32,9 @@ func beginIn(t *testing.T, env []string, stdin io.Reader, args ...string) *fixtu
 func beginAt(t *testing.T, dir string, env []string, stdin io.Reader, args ...string) *fixture.Process {
 	t.Helper()
 	cmd := exec.Command(program, args...)
-	cmd.Dir, cmd.Stdin = dir, stdin
+	cmd.Dir, cmd.Stdin, cmd.Env = dir, stdin, env
 	if env != nil {
-		cmd.Env = append([]string{"LINESMAN_LOG_LEVEL=info"}, env...)
+		return fixture.StartAsIs(t, cmd)
 	}
 	return fixture.Start(t, cmd)
 }

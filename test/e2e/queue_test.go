@@ -195,7 +195,7 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 		t.Errorf("the third: %s", e.Raw)
 	}
 	r := d.ask("results", map[string]any{"task_id": three, "include_output": true, "include_events": true})
-	if out := r.Get("data.output.Stdout").String(); !strings.Contains(out, `"type":"turn.completed"`) {
+	if out := r.Get("data.output.stdout").String(); !strings.Contains(out, `"type":"turn.completed"`) {
 		t.Errorf("output %.300s", r.Raw)
 	}
 	items := r.Get("data.events.items").Array()
@@ -258,7 +258,7 @@ func TestRealCodexThreadIsResumed(t *testing.T) {
 	if e.Get("data.state").String() != "completed" || e.Get("data.metadata.thread_info.thread_id").String() != thread {
 		t.Errorf("the second: %s", e.Raw)
 	}
-	if !strings.Contains(e.Get("data.output.Stdout").String(), "42.") {
+	if !strings.Contains(e.Get("data.output.stdout").String(), "42.") {
 		t.Errorf("it does not remember: %s", e.Raw)
 	}
 }

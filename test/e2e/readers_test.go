@@ -58,10 +58,10 @@ func TestFloodOfConsumersHarmsNobody(t *testing.T) {
 	}
 	run("before")
 	js := subscriber(t, data)
-	for i := range bus.MostReaders + 1 {
+	for i := range bus.MaxReaders + 1 {
 		name := fmt.Sprintf("left-%d", i)
 		_, err := js.CreateConsumer(t.Context(), "LINESMAN_EVENTS", jetstream.ConsumerConfig{Name: name, Durable: name, FilterSubject: "linesman.events.>"})
-		if refused := err != nil; refused != (i == bus.MostReaders) {
+		if refused := err != nil; refused != (i == bus.MaxReaders) {
 			t.Fatalf("consumer %d: %v", i, err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestFloodOfConsumersHarmsNobody(t *testing.T) {
 				t.Errorf("%q: exit %d\n%s", args, code, out)
 			}
 		}
-		if out, _ := execute(t, "doctor", "--data-dir", data); !strings.Contains(out, fmt.Sprintf("warn  readers    %d consumers on LINESMAN_EVENTS, of %[1]d at most;", bus.MostReaders)) {
+		if out, _ := execute(t, "doctor", "--data-dir", data); !strings.Contains(out, fmt.Sprintf("warn  readers    %d consumers on LINESMAN_EVENTS, of %[1]d at most;", bus.MaxReaders)) {
 			t.Errorf("the doctor says nothing:\n%s", out)
 		}
 	}
@@ -114,14 +114,14 @@ func TestFloodOfConnectionsHarmsNobody(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, "say one")
 	up(t, data)
 	open := 0
-	for range embedded.MostConnections + 1 {
+	for range embedded.MaxConnections + 1 {
 		if _, err := subscribe(t, data); err == nil {
 			open++
 		} else if !errors.Is(err, nats.ErrMaxAccountConnectionsExceeded) {
 			t.Fatal(err)
 		}
 	}
-	if open > embedded.MostConnections || open < embedded.MostConnections/2 {
+	if open > embedded.MaxConnections || open < embedded.MaxConnections/2 {
 		t.Errorf("%d connections", open)
 	}
 	if out, code := execute(t, "run", "--data-dir", data, "--run", "x", "--json", "--", agent.path); code != 0 || len(parse(t, out)) != 2 {
@@ -134,7 +134,7 @@ func TestFloodOfConnectionsHarmsNobody(t *testing.T) {
 	}
 	fixture.Eventually(t, fixture.Patience, "the doctor tells it", func() bool {
 		out, _ := execute(t, "doctor", "--data-dir", data)
-		return strings.Contains(out, fmt.Sprintf("user %s had %d connections, the most there may be, and more were refused", embedded.SubscriberUser, embedded.MostConnections)) &&
+		return strings.Contains(out, fmt.Sprintf("user %s had %d connections, the most there may be, and more were refused", embedded.SubscriberUser, embedded.MaxConnections)) &&
 			strings.Contains(out, "warn  users      subscriber: it has all connections that it may have")
 	})
 }

@@ -139,7 +139,7 @@ func TestRealCodexOverREST(t *testing.T) {
 		"state":   {run.Get("state").String(), result.Get("data.state").String()},
 		"thread":  {run.Get("threadId").String(), result.Get("data.metadata.thread_info.thread_id").String()},
 		"summary": {run.Get("summary").String(), result.Get("data.summary").String()},
-		"output":  {string(stdout), result.Get("data.output.Stdout").String()},
+		"output":  {string(stdout), result.Get("data.output.stdout").String()},
 	} {
 		if pair[0] == "" || pair[0] != pair[1] {
 			t.Errorf("%s: %q over HTTP, %q over NATS", what, pair[0], pair[1])

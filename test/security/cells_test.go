@@ -303,7 +303,7 @@ func (p *place) bounds(t *testing.T) {
 	for _, js := range []struct {
 		jetstream.JetStream
 		most int
-	}{{p.inside, -1}, {p.public, bus.MostReaders}} {
+	}{{p.inside, -1}, {p.public, bus.MaxReaders}} {
 		info, err := js.AccountInfo(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,257 @@
+package reader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/reader"
+)
+
+const (
+	faultStream  = "FAULTS"
+	faultSubject = "faults.one"
+)
+
+// readers are all ways to read a stream up to the end that it has at the
+// beginning. Each of them passes on every message, in order, once.
+var readers = map[string]func(ctx context.Context, js jetstream.JetStream, each func(seq uint64)) error{
+	"tail": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
+		s, err := js.Stream(ctx, faultStream)
+		if err != nil {
+			return err
+		}
+		t := &reader.Tail{JS: js, Stream: faultStream, Subject: faultSubject, From: 1, Batch: 4}
+		return t.UpTo(ctx, s.CachedInfo(), func(m jetstream.Msg) (bool, error) {
+			meta, err := m.Metadata()
+			if err == nil {
+				each(meta.Sequence.Stream)
+			}
+			return true, err
+		})
+	},
+	"direct": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
+		s, err := js.Stream(ctx, faultStream)
+		if err != nil {
+			return err
+		}
+		d := reader.NewDirect(js, faultStream, faultSubject, "live.one", false, 1)
+		return d.UpTo(ctx, s.CachedInfo(), s.CachedInfo().State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
+			each(m.Sequence)
+			return true, nil
+		})
+	},
+	"background": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
+		s, err := js.Stream(ctx, faultStream)
+		if err != nil {
+			return err
+		}
+		for seen, last := uint64(0), s.CachedInfo().State.LastSeq; seen < last; {
+			if seen, err = background(ctx, js, seen, last, each); err != nil && !errors.Is(err, reader.ErrStalled) {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+// background reads behind one sequence up to another as the normalizer does, with
+// one consumer. It returns how far it came.
+func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, each func(uint64)) (uint64, error) {
+	came := make(chan uint64)
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	consumer, err := reader.Consume(ctx, js, faultStream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{faultSubject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seen + 1,
+	}, func(m jetstream.Msg) {
+		if meta, err := m.Metadata(); err == nil {
+			select {
+			case came <- meta.Sequence.Stream:
+			case <-reading.Done():
+			}
+		}
+	}, jetstream.PullMaxMessages(4))
+	if err != nil {
+		return seen, err
+	}
+	defer func() {
+		stop()
+		consumer.Stop()
+	}()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var progress reader.Progress
+	for seen < last {
+		select {
+		case seen = <-came:
+			each(seen)
+		case err := <-consumer.Broken:
+			return seen, err
+		case <-tick.C:
+			asked := time.Now()
+			s, err := js.Stream(ctx, faultStream)
+			if err != nil {
+				return seen, err
+			}
+			if seen, err = progress.Check(ctx, js, s.CachedInfo(), asked, faultSubject, seen); err != nil {
+				return seen, err
+			}
+		case <-ctx.Done():
+			return seen, ctx.Err()
+		}
+	}
+	return seen, nil
+}
+
+// A fault happens to a stream of 100 messages, every second of which is under
+// another subject, before it is read, or after the first message.
+var faults = map[string]struct {
+	before, meanwhile func(ctx context.Context, js jetstream.JetStream, s jetstream.Stream) error
+	slow              bool
+	want              func(seq uint64) bool // of the messages; nil: all
+}{
+	"none": {},
+	"holes": {
+		before: func(ctx context.Context, _ jetstream.JetStream, s jetstream.Stream) error {
+			var errs []error
+			for seq := uint64(3); seq <= 99; seq += 6 {
+				errs = append(errs, s.DeleteMsg(ctx, seq))
+			}
+			return errors.Join(errs...)
+		},
+		want: func(seq uint64) bool { return seq%6 != 3 },
+	},
+	"the beginning aged out": {
+		before: func(ctx context.Context, _ jetstream.JetStream, s jetstream.Stream) error {
+			return s.Purge(ctx, jetstream.WithPurgeSequence(51))
+		},
+		want: func(seq uint64) bool { return seq >= 51 },
+	},
+	"more comes meanwhile": {
+		meanwhile: func(ctx context.Context, js jetstream.JetStream, _ jetstream.Stream) error {
+			_, err := js.Publish(ctx, faultSubject, nil)
+			return err
+		},
+	},
+	"the consumer stalls": {
+		slow: true,
+		meanwhile: func(ctx context.Context, _ jetstream.JetStream, s jetstream.Stream) error {
+			names := s.ConsumerNames(ctx)
+			for name := range names.Name() {
+				if _, err := s.PauseConsumer(ctx, name, time.Now().Add(time.Hour)); err != nil {
+					return err
+				}
+			}
+			return names.Err()
+		},
+	},
+}
+
+func TestEveryReaderPassesOnEachMessageOnce(t *testing.T) {
+	t.Parallel()
+	for fault, f := range faults {
+		for name, read := range readers {
+			t.Run(name+": "+fault, func(t *testing.T) {
+				if f.slow && testing.Short() {
+					t.Skip("it takes ten seconds until a consumer is given up")
+				}
+				t.Parallel()
+				js, s := hundred(t)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				var want []uint64
+				for seq := uint64(1); seq <= 99; seq += 2 {
+					if f.want == nil || f.want(seq) {
+						want = append(want, seq)
+					}
+				}
+				if f.before != nil {
+					if err := f.before(ctx, js, s); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var got []uint64
+				began := time.Now()
+				err := read(ctx, js, func(seq uint64) {
+					if got = append(got, seq); len(got) == 1 && f.meanwhile != nil {
+						if err := f.meanwhile(ctx, js, s); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+				got = slices.DeleteFunc(got, func(seq uint64) bool { return seq > 100 }) // that came meanwhile
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("got %v, %v; want %v", got, err, want)
+				}
+				if took := time.Since(began); f.slow && name != "direct" && took < time.Second { // direct has no consumer
+					t.Errorf("the fault did not happen: it took %v", took)
+				}
+			})
+		}
+	}
+}
+
+// What is removed before it was read comes no more: no reader waits for it, and
+// what was passed on before is in order.
+func TestNoReaderWaitsForWhatWasRemoved(t *testing.T) {
+	t.Parallel()
+	for name, read := range readers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			js, s := hundred(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var got []uint64
+			err := read(ctx, js, func(seq uint64) {
+				if got = append(got, seq); len(got) == 1 {
+					if err := s.Purge(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if err != nil || len(got) == 0 || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// A stream that is gone is an error, and no end.
+func TestNoReaderTakesAMissingStreamForAnEmptyOne(t *testing.T) {
+	t.Parallel()
+	for name, read := range readers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, b := bustest.Serve(t, embedded.StartServer)
+			err := read(t.Context(), b.JetStream(), func(seq uint64) { t.Errorf("got %d", seq) })
+			if !errors.Is(err, jetstream.ErrStreamNotFound) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// hundred is a stream with 100 messages, those with odd sequences under the
+// subject that is read.
+func hundred(t *testing.T) (jetstream.JetStream, jetstream.Stream) {
+	t.Helper()
+	_, b := bustest.Serve(t, embedded.StartServer)
+	js := b.JetStream()
+	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: faultStream, Subjects: []string{"faults.*"}, AllowDirect: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if _, err := js.Publish(t.Context(), []string{faultSubject, "faults.other"}[i%2], fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return js, s
+}

@@ -1,0 +1,171 @@
+package natsapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
+	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/responder/verbs"
+)
+
+// Endpoint is a subject of the service, and what answers its requests.
+type Endpoint struct {
+	Name     string            // last token of the subject
+	Metadata map[string]string // as `nats service info` shows it
+
+	// Do answers a request. It may take its time.
+	Do func(ctx context.Context, body []byte) Answer
+	// Quick is Do for what takes no time; it reports false for all else. It is
+	// called first, in the goroutine that receives the requests. Nil: none.
+	Quick func(body []byte) (Answer, bool)
+}
+
+// Answer is what an endpoint answers.
+type Answer struct {
+	Body []byte
+	Code int    // of HTTP, for an error; 0: none
+	Text string // of an error: one line of ASCII
+}
+
+// Tools are the v3.6 tools.
+type Tools interface {
+	// Call runs one tool. The error is [v36.ErrUnknownTool] alone; all else is an
+	// answer.
+	Call(ctx context.Context, tool string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
+	// Quick is Call for what takes no time; it reports false for all else.
+	Quick(tool string, args json.RawMessage) (v36.Answer, bool)
+}
+
+// ToolEndpoints are endpoints of tools, each under its own name. An answer is
+// an envelope.
+func ToolEndpoints(tools Tools, list []v36.Tool) []Endpoint {
+	var all []Endpoint
+	for _, t := range list {
+		all = append(all, Endpoint{
+			Name: t.Name, Metadata: map[string]string{"description": t.Title, "tool": t.Name, "category": t.Category},
+			Do: func(ctx context.Context, body []byte) Answer {
+				a, err := tools.Call(ctx, t.Name, arguments(body), nil)
+				switch {
+				case errors.Is(err, v36.ErrUnknownTool): // the list names only those that there are
+					return Answer{Code: http.StatusNotFound, Text: "unknown tool"}
+				case err != nil:
+					return Answer{Code: http.StatusInternalServerError, Text: "internal error"}
+				case a.IsError:
+					code, text := problem(a)
+					return Answer{a.Envelope, code, text}
+				}
+				return Answer{Body: a.Envelope}
+			},
+			Quick: func(body []byte) (Answer, bool) {
+				a, done := tools.Quick(t.Name, arguments(body))
+				return Answer{Body: a.Envelope}, done
+			},
+		})
+	}
+	return all
+}
+
+// VerbEndpoints are endpoints of the verbs. An answer is an outcome of package
+// api, or an [api.Error], as JSON.
+func VerbEndpoints(s *responder.Service) []Endpoint {
+	var all []Endpoint
+	for _, v := range verbs.All() {
+		e := Endpoint{
+			Name: v.Name, Metadata: map[string]string{"description": v.About},
+			Do: func(ctx context.Context, body []byte) Answer { return answerOf(v.Do(ctx, s, body)) },
+		}
+		if v.Quick != nil {
+			e.Quick = func(body []byte) (Answer, bool) {
+				outcome, done := v.Quick(s, body)
+				if !done {
+					return Answer{}, false
+				}
+				return answerOf(outcome, nil), true
+			}
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// answerOf is the answer of a verb.
+func answerOf(outcome any, err error) Answer {
+	var e *api.Error
+	switch {
+	case err == nil:
+		if body, err := bounds.Encode(outcome); err == nil {
+			return Answer{Body: body}
+		}
+		e = &api.Error{Code: api.Internal, Message: "the answer cannot be encoded"}
+	case !errors.As(err, &e): // against the contract, so its text is not shown
+		e = &api.Error{Code: api.Internal, Message: "linesman broke off; its log says where"}
+	}
+	body, err := bounds.Encode(e)
+	if err != nil { // strings and numbers
+		panic("natsapi: encode an error: " + err.Error())
+	}
+	return Answer{body, status[e.Code], string(e.Code) + ": " + line(e.Error())}
+}
+
+// status is the code of HTTP that fits a code of package api.
+var status = map[api.Code]int{
+	api.Validation: http.StatusBadRequest, api.NotFound: http.StatusNotFound, api.Ended: http.StatusConflict,
+	api.NotEnded: http.StatusConflict, api.NotWaiting: http.StatusConflict, api.Conflict: http.StatusConflict,
+	api.Timeout: http.StatusRequestTimeout, api.Unsupported: http.StatusNotImplemented, api.ProgramFailed: http.StatusBadGateway,
+	api.NotSignedIn: http.StatusBadGateway, api.QueueFull: http.StatusServiceUnavailable, api.TooMany: http.StatusServiceUnavailable,
+	api.KeyConflict: http.StatusConflict, api.KeyInFlight: http.StatusConflict, api.KeyExpired: http.StatusGone,
+	api.RateLimited: http.StatusTooManyRequests, api.OutcomeUnknown: http.StatusInternalServerError,
+	api.Unavailable: http.StatusServiceUnavailable, api.Internal: http.StatusInternalServerError,
+}
+
+// codes are the codes of HTTP that fit those of v3.6.
+var codes = map[string]int{
+	"VALIDATION": 400, "NOT_FOUND": 404, "TIMEOUT": 408, "INTERNAL": 500, "UNSUPPORTED": 501, "TOOL_ERROR": 502,
+}
+
+// problem is the error of a tool's answer, of v3.6 or AdCP, as headers have it.
+func problem(a v36.Answer) (code int, text string) {
+	if a.Code == "" {
+		return http.StatusInternalServerError, "internal error"
+	}
+	if code = codes[a.Code]; code == 0 {
+		code = adcp.Code(a.Code).HTTP()
+	}
+	return code, a.Code + ": " + line(a.Message)
+}
+
+// arguments are a request's of a tool, which wants JSON unless it says
+// something else: then no page is made that nobody reads.
+func arguments(body []byte) []byte {
+	const format = `{"format":"json"`
+	body = bytes.Trim(body, space)
+	switch {
+	case len(body) == 0, string(body) == "null":
+		return []byte(format + "}")
+	case body[0] != '{', mayHave(body, "format") && gjson.GetBytes(body, "format").Exists():
+		return body
+	}
+	rest := bytes.Trim(body[1:], space)
+	out := append(make([]byte, 0, len(format)+1+len(rest)), format...)
+	if len(rest) > 0 && rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, rest...)
+}
+
+// space is the white space of JSON.
+const space = " \t\r\n"
+
+// mayHave reports whether a name may stand in JSON: it is quick where it does not.
+func mayHave(body []byte, name string) bool {
+	return bytes.IndexByte(body, '\\') >= 0 || bytes.Contains(body, []byte(name))
+}
