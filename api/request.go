@@ -100,17 +100,17 @@ type CloudSubmission struct {
 
 // Submitted says that a task was accepted.
 type Submitted struct {
-	Run        string `json:"run"`
+	Run        string `json:"runId"`
 	At         int64  `json:"at"`                 // Unix milliseconds
 	Position   int    `json:"position,omitempty"` // tasks before it in the queue
-	Thread     string `json:"thread,omitempty"`
-	CloudID    string `json:"cloud_id,omitempty"`
-	WebURL     string `json:"web_url,omitempty"`
+	Thread     string `json:"threadId,omitempty"`
+	CloudID    string `json:"cloudId,omitempty"`
+	WebURL     string `json:"webUrl,omitempty"`
 	Basis      *Basis `json:"stream,omitempty"`
-	Governance string `json:"governance_context,omitempty"`
+	Governance string `json:"governanceContext,omitempty"`
 
 	// Replayed says that an earlier request with the same key was answered so.
-	Replayed bool `json:"-"`
+	Replayed bool `json:"replayed,omitempty"`
 }
 
 // Cancel asks for the end of a run.
@@ -122,13 +122,13 @@ type Cancel struct {
 
 // Cancelled says what became of a cancel.
 type Cancelled struct {
-	Run    string     `json:"run"`
+	Run    string     `json:"runId"`
 	At     int64      `json:"at"`               // Unix milliseconds
 	State  runs.State `json:"state,omitempty"`  // cancelled, or working while the agent is being ended
 	Before runs.State `json:"before,omitempty"` // the state that the run had
 	Basis  *Basis     `json:"stream,omitempty"`
 
-	Replayed bool `json:"-"` // see [Submitted]
+	Replayed bool `json:"replayed,omitempty"` // see [Submitted]
 }
 
 // Order is the order of a list of runs, the newest first.
@@ -196,18 +196,18 @@ type Environments struct {
 
 // Question is a run that waits for an answer from outside.
 type Question struct {
-	Run     string `json:"task_id"`
-	Request string `json:"request_id,omitempty"`
-	Agent   string `json:"agent_name,omitempty"` // that is asked, as the request names it
+	Run     string `json:"runId"`
+	Request string `json:"requestId,omitempty"`
+	Agent   string `json:"agentName,omitempty"` // that is asked, as the request names it
 	Phase   string `json:"phase,omitempty"`
-	Asked   int64  `json:"-"` // Unix milliseconds
-	Due     int64  `json:"-"` // Unix milliseconds; 0: never
+	Asked   Time   `json:"askedAt,omitzero"`
+	Due     Time   `json:"dueAt,omitzero"` // 0: never
 	Prompt  string `json:"prompt,omitempty"`
 	Model   string `json:"model,omitempty"`
 }
 
 // Answered is the state of a run after an answer.
 type Answered struct {
-	Run   string     `json:"task_id"`
+	Run   string     `json:"runId"`
 	State runs.State `json:"state"`
 }

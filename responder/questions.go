@@ -81,7 +81,7 @@ func (s *Service) Questions(ctx context.Context, id string) ([]api.Question, err
 		}
 		q := api.Question{
 			Run: record.ID, Request: request, Agent: record.Labels["agent_name"], Phase: record.Labels["phase"],
-			Asked: record.StartedAt, Due: record.Due,
+			Asked: api.Time(record.StartedAt), Due: api.Time(record.Due),
 		}
 		out, _, err := s.table.Output(ctx, record, questionSize)
 		if err != nil {

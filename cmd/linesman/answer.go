@@ -69,7 +69,7 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 		case err != nil:
 			return fmt.Errorf("run %s: %w", run, err)
 		case c.JSON:
-			return printJSON(a.stdout, done)
+			return printJSON(a.stdout, answeredRun{run, done.State})
 		}
 		_, err = fmt.Fprintf(a.stdout, "%s %s\n", run, done.State)
 		return err

@@ -4,11 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
 )
 
-// waitingRequest is a request that waits for an answer from outside, as --json
-// prints it.
+// waitingRequest is a request that waits for an answer from outside, as
+// `bridge list` prints it.
 type waitingRequest struct {
 	Run     string `json:"task_id"`
 	Request string `json:"request_id,omitempty"`
@@ -24,15 +26,24 @@ type waitingRequest struct {
 // ask. The error is [api.NotFound] where that is none that waits.
 func waitingRequests(ctx context.Context, s *responder.Service, id string) ([]waitingRequest, error) {
 	questions, err := s.Questions(ctx, id)
-	moment := func(ms int64) string {
-		if ms == 0 {
+	moment := func(t api.Time) string {
+		if t == 0 {
 			return ""
 		}
-		return time.UnixMilli(ms).UTC().Format(time.RFC3339)
+		return time.UnixMilli(int64(t)).UTC().Format(time.RFC3339)
 	}
 	all := []waitingRequest{}
 	for _, q := range questions {
-		all = append(all, waitingRequest{q.Run, q.Request, q.Agent, q.Phase, moment(q.Asked), moment(q.Due), q.Prompt, q.Model})
+		all = append(all, waitingRequest{
+			Run: q.Run, Request: q.Request, Agent: q.Agent, Phase: q.Phase, Prompt: q.Prompt, Model: q.Model,
+			Asked: moment(q.Asked), Due: moment(q.Due),
+		})
 	}
 	return all, err
+}
+
+// answeredRun is what became of an answer, as `bridge answer` prints it.
+type answeredRun struct {
+	Run   string     `json:"task_id"`
+	State runs.State `json:"state"`
 }

@@ -46,9 +46,9 @@ func submit(ctx context.Context, prompt string) error {
 	// The agent may only read files. To allow writes, add "mode":
 	// "workspace-write" and "confirm": true.
 	var task struct {
-		ID string `json:"task_id"`
+		ID string `json:"runId"`
 	}
-	if err := call(ctx, nc, "submit", map[string]any{"task": prompt}, &task); err != nil {
+	if err := call(ctx, nc, "submit", map[string]any{"prompt": prompt}, &task); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "run", task.ID)
@@ -57,7 +57,7 @@ func submit(ctx context.Context, prompt string) error {
 	// not affect the task.
 	var end struct{ State, Summary string }
 	for {
-		err := call(ctx, nc, "wait", map[string]any{"task_id": task.ID, "timeout_sec": 60}, &end)
+		err := call(ctx, nc, "wait", map[string]any{"run": task.ID, "timeoutSec": 60}, &end)
 		var p *problem
 		if errors.As(err, &p) && p.Code == "TIMEOUT" {
 			continue
@@ -74,18 +74,17 @@ func submit(ctx context.Context, prompt string) error {
 	return nil
 }
 
-// problem is the error in an envelope.
+// problem is an error of the service.
 type problem struct {
-	Code      string
-	Message   string
-	Retryable bool
+	Code    string
+	Message string
 }
 
 func (p *problem) Error() string { return p.Code + ": " + p.Message }
 
-// call sends a request and decodes the data of the response.
-func call(ctx context.Context, nc *nats.Conn, verb string, args, data any) error {
-	body, err := json.Marshal(args)
+// call sends a request and decodes the outcome.
+func call(ctx context.Context, nc *nats.Conn, verb string, request, outcome any) error {
+	body, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
@@ -95,19 +94,13 @@ func call(ctx context.Context, nc *nats.Conn, verb string, args, data any) error
 	if err != nil {
 		return fmt.Errorf("%s: %w", verb, err)
 	}
-	// An error without an envelope has only headers.
-	if text := m.Header.Get("Nats-Service-Error"); len(m.Data) == 0 && text != "" {
-		return fmt.Errorf("%s: %s", verb, text)
+	// An error is in the headers and, in most cases, in the body.
+	if text := m.Header.Get("Nats-Service-Error"); text != "" {
+		p := &problem{}
+		if json.Unmarshal(m.Data, p) != nil {
+			return fmt.Errorf("%s: %s", verb, text)
+		}
+		return fmt.Errorf("%s: %w", verb, p)
 	}
-	var envelope struct {
-		Data  json.RawMessage
-		Error *problem
-	}
-	if err := json.Unmarshal(m.Data, &envelope); err != nil {
-		return fmt.Errorf("%s: %w", verb, err)
-	}
-	if envelope.Error != nil {
-		return fmt.Errorf("%s: %w", verb, envelope.Error)
-	}
-	return json.Unmarshal(envelope.Data, data)
+	return json.Unmarshal(m.Data, outcome)
 }

@@ -119,7 +119,9 @@ func TestLogsHoldNoPromptNoKeyAndNoCredentials(t *testing.T) {
 			taken++
 		}
 	}
-	for _, tool := range []string{"submit", "status", "cancel", "wait", "results"} {
+	for _, tool := range []string{
+		"submit", "status", "cancel", "wait", "results", "_codex_local_exec", "_codex_local_status", "_codex_local_cancel", "_codex_local_wait", "_codex_local_results",
+	} {
 		if _, err := s.ask(tool, map[string]any{"task": word("nats-task"), "task_id": word("id"), "workingDir": "/" + word("dir"), "reason": word("reason")}); err != nil {
 			t.Logf("%s: %v", tool, err) // not every name is a tool
 		}

@@ -157,7 +157,7 @@ func (s *site) submit(behaviour string, settings ...string) {
 		late := time.Now().Add(patience)
 		for n := 1; ; n++ {
 			words := strings.SplitN(prompt, " ", 2)
-			answer, err := s.ask("submit", map[string]any{
+			answer, err := s.ask("_codex_local_exec", map[string]any{
 				"task": fmt.Sprintf("%s.%d %s", key, n, words[1]), "workingDir": s.dir, "skipGitRepoCheck": true,
 			})
 			id := answer.Get("data.task_id").String()

@@ -95,7 +95,7 @@ func TestRealClaudeCallsOurTools(t *testing.T) {
 	dir, data := t.TempDir(), t.TempDir()
 	up(t, data, "--max-runs", "0")
 	d := &desk{t: t, data: data, conn: operator(t, data)}
-	if e := d.ask("submit", map[string]any{"task": "Wait."}); e.Get("status").String() != "ok" {
+	if e := d.ask("_codex_local_exec", map[string]any{"task": "Wait."}); e.Get("status").String() != "ok" {
 		t.Fatalf("submit: %s", e.Raw)
 	}
 	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{

@@ -47,7 +47,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 	const tasks = 60
 	var all []string
 	for i := range tasks {
-		e := d.ask("submit", map[string]any{"task": fmt.Sprintf(fixture.Sentinel+"%02d", i), "workingDir": lab})
+		e := d.ask("_codex_local_exec", map[string]any{"task": fmt.Sprintf(fixture.Sentinel+"%02d", i), "workingDir": lab})
 		id := e.Get("data.task_id").String()
 		if id == "" {
 			t.Fatalf("submit: %s", e.Raw)

@@ -172,14 +172,14 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 	if p := busy.Get("progress.percent").Int(); p <= 0 || p >= 100 {
 		t.Errorf("progress %s", busy.Raw)
 	}
-	status := d.ask("status", nil)
+	status := d.ask("_codex_local_status", nil)
 	if s := status.Get("data.summary"); s.Get("running").Int() != 2 || s.Get("queued").Int() != 1 || status.Get("meta.total").Int() != 3 {
 		t.Errorf("status %s", status.Raw)
 	}
 
 	// Codex says that it runs a command before it does.
 	d.until(two, "its command's process", func(_, _ gjson.Result) bool { return len(commands(t, "sleep 61")) == 2 })
-	cancelled := d.ask("cancel", map[string]any{"task_id": one, "reason": "not needed"})
+	cancelled := d.ask("_codex_local_cancel", map[string]any{"task_id": one, "reason": "not needed"})
 	if s := cancelled.Get("data.state").String(); s != "cancelled" && s != "cancelling" {
 		t.Fatalf("cancel: %s", cancelled.Raw)
 	}
@@ -194,7 +194,7 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 	if e.Get("data.state").String() != "completed" || e.Get("meta.exit_code").Int() != 0 || !e.Get("meta.exit_code").Exists() {
 		t.Errorf("the third: %s", e.Raw)
 	}
-	r := d.ask("results", map[string]any{"task_id": three, "include_output": true, "include_events": true})
+	r := d.ask("_codex_local_results", map[string]any{"task_id": three, "include_output": true, "include_events": true})
 	if out := r.Get("data.output.stdout").String(); !strings.Contains(out, `"type":"turn.completed"`) {
 		t.Errorf("output %.300s", r.Raw)
 	}
@@ -205,11 +205,11 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 	if r.Get("data.metadata.thread_info.thread_id").String() == "" || r.Get("data.metadata.thread_info.cache_hit_rate").Float() > 1 {
 		t.Errorf("thread %s", r.Get("data.metadata.thread_info").Raw)
 	}
-	again := d.ask("cancel", map[string]any{"task_id": three})
+	again := d.ask("_codex_local_cancel", map[string]any{"task_id": three})
 	if again.Get("error.code").String() != "VALIDATION" || again.Get("error.details.state").String() != "completed" {
 		t.Errorf("cancel what has ended: %s", again.Raw)
 	}
-	if e := d.ask("cancel", map[string]any{"task_id": two}); e.Get("status").String() != "ok" {
+	if e := d.ask("_codex_local_cancel", map[string]any{"task_id": two}); e.Get("status").String() != "ok" {
 		t.Errorf("cancel: %s", e.Raw)
 	}
 	d.wait(two)
@@ -306,7 +306,7 @@ func TestRealCodexFailureIsExplained(t *testing.T) {
 	if !e.Get("data.output.included").Bool() {
 		t.Errorf("the output of a failed task is left out: %s", e.Get("data.output").Raw)
 	}
-	status := d.ask("status", nil)
+	status := d.ask("_codex_local_status", nil)
 	if got := status.Get("data.recently_completed.0"); got.Get("task_id").String() != run || got.Get("state").String() != "failed" {
 		t.Errorf("status %s", status.Raw)
 	}

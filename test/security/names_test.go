@@ -118,8 +118,10 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 	for entry, ask := range map[string]func(t *testing.T, name string) string{
 		"nats": func(t *testing.T, name string) string {
 			var all strings.Builder
-			for _, tool := range []string{"status", "results", "wait", "cancel"} {
-				m, err := nc.Request(names.API()+"."+tool, []byte(`{"task_id":`+quote(name)+`,"timeout_sec":1,"include_output":true}`), patience)
+			for _, tool := range []string{
+				"_codex_local_status", "_codex_local_results", "_codex_local_wait", "_codex_local_cancel", "status", "describe", "results", "events", "output",
+			} {
+				m, err := nc.Request(names.API()+"."+tool, []byte(arguments(tool, quote(name))), patience)
 				if err != nil {
 					t.Fatalf("%s: %v", tool, err)
 				}
@@ -128,7 +130,7 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 			return all.String()
 		},
 		"nats, submit": func(t *testing.T, name string) string {
-			m, err := nc.Request(names.API()+".submit", []byte(`{"task":"x","task_id":`+quote(name)+`,"run":`+quote(name)+`,"resume":`+quote(name)+`,"thread_id":`+quote(name)+`}`), patience)
+			m, err := nc.Request(names.API()+"._codex_local_exec", []byte(`{"task":"x","task_id":`+quote(name)+`,"run":`+quote(name)+`,"resume":`+quote(name)+`,"thread_id":`+quote(name)+`}`), patience)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +214,7 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 
 	// The same ways, with its own name, do tell of the run.
 	told := map[string]string{}
-	if m, err := nc.Request(names.API()+".results", []byte(`{"task_id":"kept"}`), patience); err == nil {
+	if m, err := nc.Request(names.API()+"._codex_local_results", []byte(`{"task_id":"kept"}`), patience); err == nil {
 		told["nats"] = string(m.Data)
 	}
 	_, told["mcp"], _ = h.post(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"_codex_local_results","arguments":{"task_id":"kept"}}}`,
@@ -400,4 +402,12 @@ func TestNothingInTheDataDirectoryIsForOthers(t *testing.T) {
 		t.Fatal("the run does not end")
 	}
 	private()
+}
+
+// arguments are those of a tool, or of a verb, that name a run.
+func arguments(name, run string) string {
+	if strings.HasPrefix(name, "_") {
+		return `{"task_id":` + run + `,"timeout_sec":1,"include_output":true}`
+	}
+	return `{"run":` + run + `}`
 }

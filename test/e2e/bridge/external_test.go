@@ -103,8 +103,7 @@ func (h *here) waiting() map[string]any {
 	h.Helper()
 	var one map[string]any
 	h.until("a request waits", func() bool {
-		data, _ := h.ask("waiting", map[string]any{})["data"].(map[string]any)
-		all, _ := data["requests"].([]any)
+		all, _ := h.ask("waiting", map[string]any{})["requests"].([]any)
 		if len(all) == 1 {
 			one, _ = all[0].(map[string]any)
 		}
@@ -126,8 +125,8 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 		t.Fatalf("the program ended with %d", code)
 	}
 	asked := h.waiting()
-	run, _ := asked["task_id"].(string)
-	if asked["prompt"] != which || asked["agent_name"] != "architectural-reviewer" || asked["phase"] != "1" || asked["due_at"] == nil {
+	run, _ := asked["runId"].(string)
+	if asked["prompt"] != which || asked["agentName"] != "architectural-reviewer" || asked["phase"] != "1" || asked["dueAt"] == nil {
 		t.Errorf("asked: %v", asked)
 	}
 	if v := h.rest("/v1/runs/"+run, "application/json"); v["state"] != "input-required" || v["source"] != "external" || v["agent"] != "external" {
@@ -142,15 +141,15 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 	if v := h.rest("/v1/runs/"+run+"/wait?timeout=0", "application/json"); v["state"] != "input-required" {
 		t.Errorf("wait: %v", v)
 	}
-	for _, verb := range []string{"status", "results"} {
+	for _, verb := range []string{"_codex_local_status", "_codex_local_results"} {
 		if v := h.ask(verb, map[string]any{"task_id": run, "format": "adcp"}); v["status"] != "input-required" || v["task_id"] != run || v["adcp_error"] != nil {
 			t.Errorf("AdCP %s: %v", verb, v)
 		}
 	}
-	if v := h.ask("wait", map[string]any{"task_id": run, "timeout_sec": 1, "format": "adcp"}); v["status"] != "input-required" {
+	if v := h.ask("_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 1, "format": "adcp"}); v["status"] != "input-required" {
 		t.Errorf("AdCP wait: %v", v)
 	}
-	data, _ := h.ask("status", map[string]any{"task_id": run})["data"].(map[string]any)
+	data, _ := h.ask("_codex_local_status", map[string]any{"task_id": run})["data"].(map[string]any)
 	if tasks, _ := data["tasks"].([]any); len(tasks) != 1 || tasks[0].(map[string]any)["state"] != "working" { // v3.6 has no word for it
 		t.Errorf("status: %v", data)
 	}
@@ -162,13 +161,13 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 		{map[string]any{}, "400"}, {[]int{}, "400"}, {map[string]any{"request": run}, "400"}, {map[string]any{"request": run, "error": " "}, "400"},
 		{map[string]any{"request": run, "text": "x", "error": "y"}, "400"}, {map[string]any{"request": "none", "text": "x"}, "404"},
 	} {
-		if v := h.ask("answer", c.args); v["code"] != c.code || v["status"] != "error" {
+		if v := h.ask("answer", c.args); v["code"] != c.code || v["message"] == "" {
 			t.Errorf("%v: %v, want %s", c.args, v, c.code)
 		}
 	}
 	for range 2 { // the same once more does no harm
-		v := h.ask("answer", map[string]any{"request": asked["request_id"], "text": `{"chosen": "the second"}`})
-		if data, _ := v["data"].(map[string]any); v["status"] != "ok" || data["task_id"] != run || data["state"] != "completed" {
+		v := h.ask("answer", map[string]any{"request": asked["requestId"], "text": `{"chosen": "the second"}`})
+		if v["runId"] != run || v["state"] != "completed" {
 			t.Errorf("answered: %v", v)
 		}
 	}
@@ -183,7 +182,7 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 		t.Fatalf("the program ended with %d", code)
 	}
 	asked = h.waiting()
-	if v := h.ask("answer", map[string]any{"request": asked["task_id"], "error": "nobody knows"}); v["status"] != "ok" {
+	if v := h.ask("answer", map[string]any{"request": asked["runId"], "error": "nobody knows"}); v["state"] != "failed" {
 		t.Errorf("answered: %v", v)
 	}
 	w.answered(5)
@@ -313,7 +312,7 @@ func TestProgramIsOneTaskUntilItIsDone(t *testing.T) {
 			t.Errorf("AdCP over REST: %v, want %s", v, status)
 		}
 		h.until("the table has it, too: "+status, func() bool { // which may be behind the record
-			v := h.ask("status", map[string]any{"task_id": task, "format": "adcp"})
+			v := h.ask("_codex_local_status", map[string]any{"task_id": task, "format": "adcp"})
 			return v["status"] == status && v["task_id"] == task
 		})
 	}
@@ -352,7 +351,7 @@ func TestProgramIsOneTaskUntilItIsDone(t *testing.T) {
 	if v := h.rest("/v1/runs/"+link, "application/json"); v["continuedBy"] != task+"-3" || v["continues"] != task || v["state"] != "completed" {
 		t.Errorf("its second run: %v", v)
 	}
-	v := h.ask("wait", map[string]any{"task_id": task, "format": "adcp"})
+	v := h.ask("_codex_local_wait", map[string]any{"task_id": task, "format": "adcp"})
 	if v["status"] != "completed" || v["task_id"] != task {
 		t.Errorf("AdCP wait: %v", v)
 	}
