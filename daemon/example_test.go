@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -61,18 +62,20 @@ echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","tex
 		log.Fatal(err)
 	}
 
-	s := d.Responder.Service()
-	task, err := s.Submit(ctx, api.Submission{
-		Agent: api.DefaultAgent, Prompt: "What is this?", Mode: runs.ReadOnly, Dir: dir, SkipGit: true,
-	})
+	b, err := d.Server.Connect(ctx, embedded.OperatorUser)
 	if err != nil {
 		log.Fatal(err)
 	}
-	run, err := s.Wait(ctx, task.Run, nil)
+	c := client.New(b)
+	task, err := c.Submit(ctx, api.Submission{Prompt: "What is this?", Dir: dir, SkipGit: true})
 	if err != nil {
 		log.Fatal(err)
 	}
-	page, err := s.Events(ctx, task.Run, 0, 100)
+	run, err := c.Wait(ctx, api.WaitRequest{Run: task.Run})
+	if err != nil {
+		log.Fatal(err)
+	}
+	page, err := c.Events(ctx, api.EventsRequest{Run: task.Run})
 	if err != nil {
 		log.Fatal(err)
 	}
