@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
@@ -74,7 +73,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	err := tellSignal(ctx, call.run(ctx, a))
 	if err != nil && err.Error() != "" {
 		complain(stderr, err)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if errors.Is(err, bus.ErrNoStream) {
 			complain(stderr, errors.New("the streams are made by `linesman normalizer`: is one at work, with the same prefix?"))
 		} else if cause := bus.Cause(err); !strings.Contains(err.Error(), cause) {
 			complain(stderr, errors.New(cause))
