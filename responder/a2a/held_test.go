@@ -19,7 +19,7 @@ import (
 // server has connections left for the others.
 func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	d.work("working").out(begins, turns, says)
 	d.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
 	readers := map[string]int{} // by token: how many quarters of the streams it opens

@@ -23,14 +23,14 @@ import (
 
 const secretToken = "sentinel-token-of-a-receiver"
 
-func pushDesk(l *lab) *desk {
-	return l.desk(func(c *a2a.Config) { c.Push = push.NewRegistry(l.bus.PushStore(), push.A2A, true) })
+func pushEndpoint(l *lab) *endpoint {
+	return l.endpoint(func(c *a2a.Config) { c.Push = push.NewRegistry(l.bus.PushStore(), push.A2A, true) })
 }
 
 func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	d := pushDesk(l)
+	d := pushEndpoint(l)
 	if _, card := d.ask("GET", "/.well-known/agent-card.json", ""); !card.Get("capabilities.pushNotifications").Bool() {
 		t.Error("the card does not tell of push notifications")
 	}
@@ -120,7 +120,7 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	l := newLab(t)
-	d := pushDesk(l)
+	d := pushEndpoint(l)
 	store := l.bus.PushStore()
 	pusher := push.New(push.Config{
 		Registrations: store, Outbox: store, Runs: l.bus, Private: true,
@@ -161,7 +161,7 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 // Made again after a kill, a notification is the same byte for byte.
 func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	encoder := a2a.NewNotices(d.service)
 	l := d.work("x").out(begins, turns, says)
 	for _, final := range []bool{false, true} {
