@@ -77,10 +77,16 @@ func submit(ctx context.Context, prompt string) error {
 // problem is an error of the service.
 type problem struct {
 	Code    string
+	Field   string // of the request; "" of all of it
 	Message string
 }
 
-func (p *problem) Error() string { return p.Code + ": " + p.Message }
+func (p *problem) Error() string {
+	if p.Field == "" {
+		return p.Code + ": " + p.Message
+	}
+	return p.Code + ": " + p.Field + ": " + p.Message
+}
 
 // call sends a request and decodes the outcome.
 func call(ctx context.Context, nc *nats.Conn, verb string, request, outcome any) error {

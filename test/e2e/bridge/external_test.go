@@ -375,11 +375,11 @@ func TestRequestWaitsThoughTheServerWasAway(t *testing.T) {
 	before := w.here().waiting()
 	up.Kill()
 	w.up()
-	answer := exec.CommandContext(t.Context(), linesman, "bridge", "answer", fmt.Sprint(before["request_id"]), "the first",
+	answer := exec.CommandContext(t.Context(), linesman, "bridge", "answer", fmt.Sprint(before["requestId"]), "the first",
 		"--data-dir", w.data, "--config", filepath.Join(w.lab, "linesman.toml"))
 	fixture.Watch(t, answer)
 	out, err := answer.Output()
-	if err != nil || string(out) != fmt.Sprint(before["task_id"], " completed\n") {
+	if err != nil || string(out) != fmt.Sprint(before["runId"], " completed\n") {
 		t.Fatalf("answered: %s, %v", out, err)
 	}
 	w.answered(1)
