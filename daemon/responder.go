@@ -15,10 +15,10 @@ import (
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/rest"
-	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -29,7 +29,7 @@ type Responder struct {
 	config  Config
 	connect func(context.Context) (*bus.Bus, error)
 
-	http *web.Server // nil: no HTTP
+	http *httpserver.Server // nil: no HTTP
 	addr net.Addr
 
 	built   chan struct{}           // closed once there is a service
@@ -59,11 +59,11 @@ func NewResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*R
 	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	token, err := web.TokenFile(TokenFile(c.Settings))
+	token, err := httpserver.TokenFile(TokenFile(c.Settings))
 	if err != nil {
 		return nil, err
 	}
-	r.http, err = web.New(web.Config{
+	r.http, err = httpserver.New(httpserver.Config{
 		Listen: c.Settings.HTTP, Token: token, Tokens: TokensFile(c.Settings), Log: r.config.Log,
 		Ready: func(ctx context.Context) error { return r.service.Load().ready(ctx) },
 	})
@@ -163,7 +163,7 @@ func (r *Responder) addA2A(s *Service) error {
 }
 
 func (r *Responder) add(scope, pattern string, h http.Handler) error {
-	needed, err := web.ScopeOf(scope)
+	needed, err := httpserver.ScopeOf(scope)
 	if err == nil {
 		r.http.HandleFor(needed, pattern, r.called(h))
 	}
@@ -171,8 +171,8 @@ func (r *Responder) add(scope, pattern string, h http.Handler) error {
 }
 
 func allows(ctx context.Context, scope string) bool {
-	needed, err := web.ScopeOf(scope)
-	return err == nil && web.Allows(ctx, needed)
+	needed, err := httpserver.ScopeOf(scope)
+	return err == nil && httpserver.Allows(ctx, needed)
 }
 
 // called tells a surface the caller, because each has idempotency keys of its own,
@@ -182,7 +182,7 @@ func (r *Responder) called(h http.Handler) http.Handler {
 		r.requests.Add(1)
 		r.serving.Add(1)
 		defer r.serving.Add(-1)
-		h.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), web.Caller(q.Context()))))
+		h.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))))
 	})
 }
 

@@ -57,18 +57,18 @@ var layers = map[string][]string{
 	"responder/a2a":           {"api", "runs", "responder", "responder/adcp", "responder/fields", "responder/push", "responder/request", "responder/v36"},
 	"responder/verbs":         {"api", "responder", "runs"},
 	"client":                  {"api", "bus", "runs"},
-	"responder/web":           {"atomicfile", "filelock"},
+	"responder/httpserver":    {"atomicfile", "filelock"},
 	"bridge/runner":           {"api", "bridge", "responder", "runs"},
 	"daemon": {
 		"atomicfile", "bus", "bus/embedded", "bus/pipeline", "config", "normalizer", "normalizer/cloud", "normalizer/codex",
 		"normalizer/external", "responder", "responder/a2a", "responder/adcp", "responder/cloud", "responder/idempotency",
 		"responder/mcp", "responder/natsapi", "responder/push", "responder/rest", "responder/runtable", "responder/tools",
-		"responder/v36", "responder/web", "runs", "worker", "worker/launch",
+		"responder/v36", "responder/httpserver", "runs", "worker", "worker/launch",
 	},
 	"daemon/daemontest": {"config", "daemon"},
 	"cmd/linesman": {
 		"api", "bridge", "bridge/runner", "bus", "bus/embedded", "config", "daemon", "filelock", "normalizer", "responder",
-		"responder/web", "runs", "worker", "worker/launch",
+		"responder/httpserver", "runs", "worker", "worker/launch",
 	},
 }
 

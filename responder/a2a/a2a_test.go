@@ -25,7 +25,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
-	"github.com/linesman/linesman/responder/web"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -637,7 +637,7 @@ func TestScopes(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	d := l.endpoint(nil)
-	reads, err := web.CreateToken(l.tokens(), "reader", web.Read, time.Now())
+	reads, err := httpserver.CreateToken(l.tokens(), "reader", httpserver.Read, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/push"
-	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -85,7 +85,7 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 			t.Errorf("%s: %s, want a result", method, got.Raw)
 		}
 	}
-	reads, err := web.CreateToken(l.tokens(), "reader", web.Read, time.Now())
+	reads, err := httpserver.CreateToken(l.tokens(), "reader", httpserver.Read, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -90,7 +90,7 @@ func (l *lab) endpointOf(c responder.Config, change func(*a2a.Config)) *endpoint
 	l.t.Helper()
 	c.Streams, c.Queue, c.LostAfter, c.MaxHard = l.bus, bus.DefaultQueue, time.Minute, time.Hour
 	d := &endpoint{lab: l, service: responder.New(c)}
-	server, err := web.New(web.Config{Listen: "127.0.0.1:0", Token: token, Tokens: l.tokens()})
+	server, err := httpserver.New(httpserver.Config{Listen: "127.0.0.1:0", Token: token, Tokens: l.tokens()})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -108,12 +108,12 @@ func (l *lab) endpointOf(c responder.Config, change func(*a2a.Config)) *endpoint
 			server.HandlePublic(r.Pattern, r.Handler)
 			continue
 		}
-		scope, err := web.ScopeOf(r.Scope)
+		scope, err := httpserver.ScopeOf(r.Scope)
 		if err != nil {
 			l.t.Fatal(err)
 		}
 		server.HandleFor(scope, r.Pattern, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), web.Caller(q.Context()))))
+			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))))
 		}))
 	}
 	stopService := during(l.t, "service", d.service.Run)
@@ -126,8 +126,8 @@ func (l *lab) endpointOf(c responder.Config, change func(*a2a.Config)) *endpoint
 }
 
 func allows(ctx context.Context, scope string) bool {
-	s, err := web.ScopeOf(scope)
-	return err == nil && web.Allows(ctx, s)
+	s, err := httpserver.ScopeOf(scope)
+	return err == nil && httpserver.Allows(ctx, s)
 }
 
 func (l *lab) tokens() string { return filepath.Join(l.dir, "tokens.json") }

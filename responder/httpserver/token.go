@@ -1,4 +1,4 @@
-package web
+package httpserver
 
 import (
 	"crypto/rand"

@@ -1,4 +1,4 @@
-// Package web is the HTTP server that the responder's surfaces hang their
+// Package httpserver is the HTTP server that the responder's surfaces hang their
 // handlers on. It owns what they have in common: who may ask what (a bearer
 // token with scopes, and on loopback a host and an origin that are this machine), how much at
 // once, the health checks, and the end.
@@ -10,7 +10,7 @@
 // The one rule: nothing but the two health checks, the page at /, and what was
 // hung on it as public, is answered without a token, and a handler is reached only by one
 // that has all its scopes.
-package web
+package httpserver
 
 import (
 	"context"
