@@ -17,8 +17,8 @@ import (
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/mcp"
-	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -150,7 +150,7 @@ func (r *Responder) addREST(s *Service) error {
 func (r *Responder) addA2A(s *Service) error {
 	h := a2a.New(a2a.Config{
 		Service: s.Service, URL: r.cardURL(), Version: r.config.Version, Allows: allows, Log: r.config.Log,
-		Push: push.NewRegistry(s.bus.PushStore(), push.A2A, r.config.Settings.Push.AllowPrivate),
+		Push: webhook.NewRegistry(s.bus.PushStore(), webhook.A2A, r.config.Settings.Push.AllowPrivate),
 	})
 	for _, route := range h.Routes() {
 		if route.Scope == "" {

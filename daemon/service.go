@@ -19,10 +19,10 @@ import (
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/responder/natsapi"
-	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -35,7 +35,7 @@ type Service struct {
 	bus       *bus.Bus
 	tools     *tools.Set
 	cloud     *cloud.Driver
-	push      *push.Pusher
+	push      *webhook.Pusher
 	listening chan struct{} // closed once requests over NATS arrive
 }
 
@@ -58,14 +58,14 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 		Danger: set.Work.Danger, GitGate: set.Work.GitGate, Outside: s.outside, Environments: set.Environments,
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
-		Webhooks: push.NewRegistry(b.PushStore(), push.AdCP, set.Push.AllowPrivate), Dir: c.Dir,
+		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.Dir,
 		LastMessage: map[string]func([]byte) (string, bool){codex.Backend{}.Agent(): codex.LastMessage},
 	})
 	s.tools = tools.New(s.Service)
-	s.push = push.New(push.Config{
+	s.push = webhook.New(webhook.Config{
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: s.Standing(), Log: c.Log,
 		Private: set.Push.AllowPrivate, GiveUp: set.Push.GiveUp,
-		Encoders: map[string]push.Encoder{push.AdCP: adcp.NewNotices(s.Service), push.A2A: a2a.NewNotices(s.Service)},
+		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(s.Service), webhook.A2A: a2a.NewNotices(s.Service)},
 	})
 	return s, nil
 }

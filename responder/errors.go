@@ -8,8 +8,8 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/cloud"
-	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -183,9 +183,9 @@ var webhookFields = map[string]string{
 }
 
 // registration is a webhook as package push keeps it.
-func registration(w *api.Webhook, run string) push.Registration {
-	return push.Registration{
-		ID: push.AdCP, Protocol: push.AdCP, Run: run, URL: w.URL, OperationID: w.OperationID, Token: w.Token,
+func registration(w *api.Webhook, run string) webhook.Registration {
+	return webhook.Registration{
+		ID: webhook.AdCP, Protocol: webhook.AdCP, Run: run, URL: w.URL, OperationID: w.OperationID, Token: w.Token,
 		Scheme: w.Scheme, Credentials: w.Credentials, Tool: w.Operation, Context: w.Context,
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/cloud"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -83,7 +83,7 @@ type Config struct {
 	Requests *idempotency.Requests
 	// Webhooks keeps the webhooks of submissions; nil: they are
 	// [api.Unsupported].
-	Webhooks *push.Registry
+	Webhooks *webhook.Registry
 
 	// Eraser erases runs; nil: requests for it are [api.Unsupported].
 	Eraser Eraser

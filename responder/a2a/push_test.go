@@ -17,14 +17,14 @@ import (
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/httpserver"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
 const secretToken = "sentinel-token-of-a-receiver"
 
 func pushEndpoint(l *lab) *endpoint {
-	return l.endpoint(func(c *a2a.Config) { c.Push = push.NewRegistry(l.bus.PushStore(), push.A2A, true) })
+	return l.endpoint(func(c *a2a.Config) { c.Push = webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, true) })
 }
 
 func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
@@ -122,9 +122,9 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	l := newLab(t)
 	d := pushEndpoint(l)
 	store := l.bus.PushStore()
-	pusher := push.New(push.Config{
+	pusher := webhook.New(webhook.Config{
 		Registrations: store, Outbox: store, Runs: l.bus, Private: true,
-		Encoders: map[string]push.Encoder{push.A2A: a2a.NewNotices(d.service)},
+		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
 	})
 	during(t, "pusher", pusher.Run)
 	c := d.client(surfaces[0], token)
@@ -175,7 +175,7 @@ func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 		}
 		var bodies []string
 		for tick := range time.Tick(2 * time.Millisecond) { // what depends on the clock shows
-			b, err := encoder.Encode(t.Context(), push.Registration{}, record, "")
+			b, err := encoder.Encode(t.Context(), webhook.Registration{}, record, "")
 			if err != nil {
 				t.Fatal(err)
 			}

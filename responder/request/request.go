@@ -14,8 +14,8 @@ import (
 	"github.com/linesman/linesman/responder/cloud"
 	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -64,7 +64,7 @@ func Submission(s *responder.Service, tool string, a *fields.Args) api.Submissio
 		q.Thread = thread
 	}
 	var problem error
-	q.Webhook, problem = webhook(tool, a)
+	q.Webhook, problem = readWebhook(tool, a)
 	if a.Adopt(s.CheckSubmit(q), Names) != nil {
 		a.Wrong(fields.Whole, "ask for a task that cannot be queued")
 	}
@@ -93,7 +93,7 @@ func CloudSubmission(s *responder.Service, tool string, a *fields.Args) api.Clou
 		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(Governance),
 	}
 	var problem error
-	q.Webhook, problem = webhook(tool, a)
+	q.Webhook, problem = readWebhook(tool, a)
 	if a.Adopt(s.CheckCloudSubmit(q), Names) != nil {
 		a.Wrong(fields.Whole, "ask for a task that cannot be submitted")
 	}
@@ -101,14 +101,14 @@ func CloudSubmission(s *responder.Service, tool string, a *fields.Args) api.Clou
 	return q
 }
 
-// webhook reads the configuration of a webhook; nil where there is none, or a
+// readWebhook reads the configuration of a webhook; nil where there is none, or a
 // wrong one.
-func webhook(tool string, a *fields.Args) (*api.Webhook, error) {
+func readWebhook(tool string, a *fields.Args) (*api.Webhook, error) {
 	raw := a.Raw(Webhook)
 	if raw == nil {
 		return nil, nil
 	}
-	r, err := push.ParseConfig(raw)
+	r, err := webhook.ParseConfig(raw)
 	if err != nil {
 		return nil, err
 	}

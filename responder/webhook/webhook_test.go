@@ -1,4 +1,4 @@
-package push_test
+package webhook_test
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder/adcp/adcptest"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -27,7 +27,7 @@ func TestANotificationSaysWhatTheResultsSay(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
-	run := n.submit("key-0123456789-1", r.URL, push.HMAC)
+	run := n.submit("key-0123456789-1", r.URL, webhook.HMAC)
 	raw := s.start(run)
 	s.until("it works", func() bool { return len(r.requests()) == 1 })
 	s.end(raw, 0)
@@ -39,7 +39,7 @@ func TestANotificationSaysWhatTheResultsSay(t *testing.T) {
 		if err != nil || time.Since(time.Unix(at, 0)).Abs() > time.Minute {
 			t.Errorf("sent at %q", q.header.Get("X-ADCP-Timestamp"))
 		}
-		want, err := push.Sign(secret, at, q.body)
+		want, err := webhook.Sign(secret, at, q.body)
 		if got := q.header.Get("X-ADCP-Signature"); got != want || err != nil || q.header.Get("Authorization") != "" {
 			t.Errorf("signature %q, want %q, %v", got, want, err)
 		}
@@ -76,7 +76,7 @@ func TestANotificationSaysWhatTheResultsSay(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("the result says\n%s\nand the results tool\n%s", got, want)
 	}
-	if c := n.pusher.Counts(); c != (push.Counts{Made: 2, Delivered: 2}) {
+	if c := n.pusher.Counts(); c != (webhook.Counts{Made: 2, Delivered: 2}) {
 		t.Errorf("counts %+v", c)
 	}
 	s.quiet()
@@ -132,7 +132,7 @@ func TestBearerIsShownAndARunThatFailedSaysWhy(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
-	run := n.submit("key-0123456789-1", r.URL, push.Bearer)
+	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
 	s.end(s.start(run), 3)
 	s.until("it has ended", func() bool { return len(r.taken()[run+" failed"]) == 1 })
 	for _, q := range r.requests() {
@@ -170,7 +170,7 @@ func TestItIsSentUntilItIsTakenAndAlwaysTheSame(t *testing.T) {
 		return 200
 	})
 	node := s.node(nil)
-	run := node.submit("key-0123456789-1", r.URL, push.HMAC)
+	run := node.submit("key-0123456789-1", r.URL, webhook.HMAC)
 	s.end(s.start(run), 0)
 	s.until("it is taken", func() bool { return len(r.taken()[run+" completed"]) == 1 && s.waiting() == 0 })
 	bodies := map[string]map[string]int{} // by key
@@ -203,7 +203,7 @@ func TestWhatIsRefusedForGoodIsGivenUpAtOnce(t *testing.T) {
 	for i, refused := range []int{400, 401, 404, 409, 410, 413, 422, 301, 307} {
 		status.Store(int32(refused))
 		before := len(r.requests())
-		run := n.submit(fmt.Sprintf("key-0123456789-%d", i), r.URL, push.Bearer)
+		run := n.submit(fmt.Sprintf("key-0123456789-%d", i), r.URL, webhook.Bearer)
 		s.end(s.start(run), 0)
 		s.until(fmt.Sprint(refused), func() bool {
 			return n.pusher.Counts().GivenUp > 0 && told(t, n, run) && s.waiting() == 0
@@ -237,8 +237,8 @@ func TestAReceiverThatIsAwayForTooLongIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	r := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return 500 })
-	n := s.node(func(c *push.Config) { c.GiveUp = 2 * time.Second })
-	run := n.submit("key-0123456789-1", r.URL, push.Bearer)
+	n := s.node(func(c *webhook.Config) { c.GiveUp = 2 * time.Second })
+	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
 	s.end(s.start(run), 0)
 	s.until("it is given up", func() bool { return told(t, n, run) && s.waiting() == 0 })
 	if c := n.pusher.Counts(); c.GivenUp != c.Made || c.GivenUp == 0 || c.Failed < 2 || c.Delivered != 0 {
@@ -258,10 +258,10 @@ func TestOneThatHangsHoldsUpNobodyElse(t *testing.T) {
 	quick := receive(t, nil)
 	n := s.node(nil)
 	for i := range 40 {
-		s.start(n.submit(fmt.Sprintf("key-0123456789-%d", i), hangs.URL, push.Bearer))
+		s.start(n.submit(fmt.Sprintf("key-0123456789-%d", i), hangs.URL, webhook.Bearer))
 	}
 	s.until("it hangs", func() bool { return len(hangs.requests()) > 0 })
-	run := n.submit("key-0123456789-quick", quick.URL, push.Bearer)
+	run := n.submit("key-0123456789-quick", quick.URL, webhook.Bearer)
 	began := time.Now()
 	s.start(run)
 	s.until("the other one is told", func() bool { return len(quick.taken()[run+" working"]) == 1 })
@@ -277,8 +277,8 @@ func TestSettingsCountWhenItIsSent(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	r := receive(t, nil)
-	n := s.node(func(c *push.Config) { c.Private = false })
-	run := n.submit("key-0123456789-1", r.URL, push.Bearer)
+	n := s.node(func(c *webhook.Config) { c.Private = false })
+	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
 	s.end(s.start(run), 0)
 	s.until("it is given up", func() bool { return told(t, n, run) && s.waiting() == 0 })
 	if got := len(r.requests()); got != 0 || !strings.Contains(s.log(), "its URL is not called") {
@@ -294,7 +294,7 @@ func TestTwoRespondersTellOnce(t *testing.T) {
 	var all []string
 	for i := range 10 {
 		n := []*node{a, b}[i%2]
-		run := n.submit(fmt.Sprintf("key-0123456789-%d", i), r.URL, push.HMAC)
+		run := n.submit(fmt.Sprintf("key-0123456789-%d", i), r.URL, webhook.HMAC)
 		all = append(all, run)
 		raw := s.start(run)
 		s.until("it works", func() bool { return len(r.taken()[run+" working"]) > 0 })
@@ -316,10 +316,10 @@ func TestKilledBetweenAnyTwoStepsNothingIsLost(t *testing.T) {
 	for steps := range 8 {
 		l := &life{}
 		l.left.Store(int64(steps))
-		dying := s.node(func(c *push.Config) {
+		dying := s.node(func(c *webhook.Config) {
 			c.Registrations, c.Outbox = dyingStore{c.Registrations, l}, dyingOutbox{c.Outbox, l}
 		})
-		run := dying.submit(fmt.Sprintf("key-0123456789-%d", steps), r.URL, push.HMAC)
+		run := dying.submit(fmt.Sprintf("key-0123456789-%d", steps), r.URL, webhook.HMAC)
 		raw := s.start(run)
 		s.end(raw, 0)
 		s.until("it died, or has nothing left to do", func() bool { return l.over.Load() || told(t, dying, run) && s.waiting() == 0 })
@@ -360,7 +360,7 @@ func (l *life) step() (alive, last bool) {
 }
 
 type dyingStore struct {
-	push.Registrations
+	webhook.Registrations
 	*life
 }
 
@@ -385,11 +385,11 @@ func (d dyingStore) Put(ctx context.Context, run string, value []byte, told int,
 }
 
 type dyingOutbox struct {
-	push.Outbox
+	webhook.Outbox
 	*life
 }
 
-func (d dyingOutbox) Add(ctx context.Context, n push.Notice) (bool, error) {
+func (d dyingOutbox) Add(ctx context.Context, n webhook.Notice) (bool, error) {
 	alive, last := d.step()
 	if !alive {
 		return false, errDead
@@ -411,10 +411,10 @@ func TestAFullOutboxLosesNothing(t *testing.T) {
 		}
 		return 503
 	})
-	n := s.node(func(c *push.Config) { c.Outbox = smallOutbox{c.Outbox, s} })
+	n := s.node(func(c *webhook.Config) { c.Outbox = smallOutbox{c.Outbox, s} })
 	var all []string
 	for i := range 6 {
-		run := n.submit(fmt.Sprintf("key-0123456789-%d", i), r.URL, push.HMAC)
+		run := n.submit(fmt.Sprintf("key-0123456789-%d", i), r.URL, webhook.HMAC)
 		all = append(all, run)
 		s.end(s.start(run), 0)
 	}
@@ -432,11 +432,11 @@ func TestAFullOutboxLosesNothing(t *testing.T) {
 
 // smallOutbox has room for two.
 type smallOutbox struct {
-	push.Outbox
+	webhook.Outbox
 	s *stage
 }
 
-func (o smallOutbox) Add(ctx context.Context, n push.Notice) (bool, error) {
+func (o smallOutbox) Add(ctx context.Context, n webhook.Notice) (bool, error) {
 	if o.s.waiting() >= 2 {
 		return false, nil
 	}
@@ -448,10 +448,10 @@ func TestARegistrationThatIsGoneIsToldNothing(t *testing.T) {
 	s := newStage(t)
 	r := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return 503 })
 	n := s.node(nil)
-	run := n.submit("key-0123456789-1", r.URL, push.Bearer)
+	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
 	raw := s.start(run)
 	s.until("it is tried", func() bool { return len(r.requests()) > 0 })
-	if err := n.registry.Delete(t.Context(), run, push.AdCP); err != nil {
+	if err := n.registry.Delete(t.Context(), run, webhook.AdCP); err != nil {
 		t.Fatal(err)
 	}
 	s.until("what waits goes", func() bool { return s.waiting() == 0 })
@@ -460,7 +460,7 @@ func TestARegistrationThatIsGoneIsToldNothing(t *testing.T) {
 	if _, err := n.responder.Wait(t.Context(), run, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.registry.Delete(t.Context(), run, push.AdCP); !errors.Is(err, push.ErrUnknown) {
+	if err := n.registry.Delete(t.Context(), run, webhook.AdCP); !errors.Is(err, webhook.ErrUnknown) {
 		t.Errorf("removed again: %v", err)
 	}
 	if got := len(r.requests()); got != tried || s.waiting() != 0 {
@@ -482,7 +482,7 @@ func TestAForegroundCallIsFollowedOnlyWhereItWasCutOff(t *testing.T) {
 		}
 		go func() {
 			answer, _ := n.call(ctx, "_codex_local_run", map[string]any{
-				"task": "do it", "idempotency_key": key, "push_notification_config": config(r.URL, push.Bearer),
+				"task": "do it", "idempotency_key": key, "push_notification_config": config(r.URL, webhook.Bearer),
 			})
 			done <- answer
 		}()
@@ -521,12 +521,12 @@ func TestAReplayRegistersNothingMore(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
-	run := n.submit("key-0123456789-1", r.URL, push.Bearer)
+	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
 	first, err := n.registry.List(t.Context(), run)
 	if err != nil || len(first) != 1 {
 		t.Fatalf("%d registrations, %v", len(first), err)
 	}
-	again := config(r.URL, push.Bearer)
+	again := config(r.URL, webhook.Bearer)
 	again["authentication"].(map[string]any)["credentials"] = "sentinel-other-credentials-77c1e0aa42"
 	answer, raw := n.call(t.Context(), "_codex_local_exec", map[string]any{
 		"task": "do it", "idempotency_key": "key-0123456789-1", "push_notification_config": again,
@@ -594,7 +594,7 @@ func TestWhatIsWrongWithAConfigurationIsToldWithoutIt(t *testing.T) {
 	}
 	answer, raw := n.call(t.Context(), "_codex_local_exec", map[string]any{
 		"task": "do it", "idempotency_key": "key-0123456789-1", "context": json.RawMessage(`{"a":{"b":1,"b":2}}`),
-		"push_notification_config": config("https://h.example", push.HMAC),
+		"push_notification_config": config("https://h.example", webhook.HMAC),
 	})
 	if e, _ := answer["adcp_error"].(map[string]any); e["field"] != "context" {
 		t.Errorf("a context with a name twice: %s", raw)
@@ -609,12 +609,12 @@ func TestRegistrationsOfARunAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	store := s.bus.PushStore()
-	a2a, other := push.NewRegistry(store, push.A2A, true), push.NewRegistry(store, push.AdCP, true)
+	a2a, other := webhook.NewRegistry(store, webhook.A2A, true), webhook.NewRegistry(store, webhook.AdCP, true)
 	errs := make(chan error)
 	const writers = 20
 	for i := range writers {
 		go func() {
-			errs <- a2a.Put(t.Context(), push.Registration{ID: fmt.Sprint("id", i), Run: "r", URL: "http://127.0.0.1/" + strconv.Itoa(i)})
+			errs <- a2a.Put(t.Context(), webhook.Registration{ID: fmt.Sprint("id", i), Run: "r", URL: "http://127.0.0.1/" + strconv.Itoa(i)})
 		}()
 	}
 	kept := 0
@@ -622,29 +622,29 @@ func TestRegistrationsOfARunAreBounded(t *testing.T) {
 		switch err := <-errs; {
 		case err == nil:
 			kept++
-		case !errors.Is(err, push.ErrTooMany):
+		case !errors.Is(err, webhook.ErrTooMany):
 			t.Error(err)
 		}
 	}
 	all, err := a2a.List(t.Context(), "r")
-	if err != nil || kept != push.MaxRegistrations || len(all) != kept {
+	if err != nil || kept != webhook.MaxRegistrations || len(all) != kept {
 		t.Fatalf("%d kept, %d listed, %v", kept, len(all), err)
 	}
 	one := all[3]
-	one.URL, one.Scheme, one.Credentials = "http://127.0.0.1/new", push.Bearer, secret
+	one.URL, one.Scheme, one.Credentials = "http://127.0.0.1/new", webhook.Bearer, secret
 	if err := a2a.Put(t.Context(), one); err != nil {
 		t.Errorf("one in place of itself: %v", err)
 	}
-	if got, err := a2a.Get(t.Context(), "r", one.ID); err != nil || got.URL != one.URL || got.Credentials != secret || got.Protocol != push.A2A {
+	if got, err := a2a.Get(t.Context(), "r", one.ID); err != nil || got.URL != one.URL || got.Credentials != secret || got.Protocol != webhook.A2A {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := other.Get(t.Context(), "r", one.ID); !errors.Is(err, push.ErrUnknown) {
+	if _, err := other.Get(t.Context(), "r", one.ID); !errors.Is(err, webhook.ErrUnknown) {
 		t.Errorf("another protocol sees it: %v", err)
 	}
 	if list, err := other.List(t.Context(), "r"); len(list) != 0 || err != nil {
 		t.Errorf("another protocol sees %d, %v", len(list), err)
 	}
-	if err := other.Delete(t.Context(), "r", one.ID); !errors.Is(err, push.ErrUnknown) {
+	if err := other.Delete(t.Context(), "r", one.ID); !errors.Is(err, webhook.ErrUnknown) {
 		t.Errorf("another protocol removes it: %v", err)
 	}
 	for _, r := range all {
@@ -655,10 +655,10 @@ func TestRegistrationsOfARunAreBounded(t *testing.T) {
 	if list, err := a2a.List(t.Context(), "r"); len(list) != 0 || err != nil {
 		t.Errorf("%d are left, %v", len(list), err)
 	}
-	for _, r := range []push.Registration{
+	for _, r := range []webhook.Registration{
 		{ID: "x", Run: "no.run", URL: "http://127.0.0.1/"}, {ID: "", Run: "r", URL: "http://127.0.0.1/"}, {ID: "a b", Run: "r", URL: "http://127.0.0.1/"},
-		{ID: "x", Run: "r", URL: "http://127.0.0.1/", Scheme: push.HMAC, Credentials: secret},
-		{ID: "x", Run: "r", URL: "http://127.0.0.1/", Scheme: push.Bearer}, {ID: "x", Run: "r", URL: "http://127.0.0.1/", Token: "a\r\nb"},
+		{ID: "x", Run: "r", URL: "http://127.0.0.1/", Scheme: webhook.HMAC, Credentials: secret},
+		{ID: "x", Run: "r", URL: "http://127.0.0.1/", Scheme: webhook.Bearer}, {ID: "x", Run: "r", URL: "http://127.0.0.1/", Token: "a\r\nb"},
 	} {
 		var field *runs.FieldError
 		if err := a2a.Put(t.Context(), r); !errors.As(err, &field) {
@@ -680,7 +680,7 @@ func TestWithoutARegistryACallThatAsksForNotificationsIsRefused(t *testing.T) {
 	n.config.Webhooks = nil
 	n.serve()
 	answer, raw := n.call(t.Context(), "_codex_local_exec", map[string]any{
-		"task": "do it", "idempotency_key": "key-0123456789-1", "push_notification_config": config("https://h.example", push.HMAC),
+		"task": "do it", "idempotency_key": "key-0123456789-1", "push_notification_config": config("https://h.example", webhook.HMAC),
 	})
 	if e, _ := answer["adcp_error"].(map[string]any); e["code"] != "UNSUPPORTED_FEATURE" || answer["status"] != "rejected" {
 		t.Errorf("got %s", raw)

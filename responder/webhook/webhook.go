@@ -1,4 +1,4 @@
-// Package push tells callers what becomes of runs: it sends notifications to
+// Package webhook tells callers what becomes of runs: it sends notifications to
 // the addresses that they registered (webhooks), at least once, in any order.
 //
 //	Registry ──▶ bucket of registrations ─┐
@@ -14,7 +14,7 @@
 // The one rule: what a caller registered as a secret goes to the receiver it
 // was registered for and nowhere else, and no connection is made to an address
 // that was not checked.
-package push
+package webhook
 
 import (
 	"context"

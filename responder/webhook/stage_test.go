@@ -1,4 +1,4 @@
-package push_test
+package webhook_test
 
 import (
 	"bytes"
@@ -26,8 +26,8 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/tools"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -118,27 +118,27 @@ type node struct {
 	config    responder.Config
 	responder *responder.Service
 	tools     *tools.Set
-	registry  *push.Registry
-	pusher    *push.Pusher
+	registry  *webhook.Registry
+	pusher    *webhook.Pusher
 	stop      func()
 }
 
 // node starts one. Change may change how its pusher is configured.
-func (s *stage) node(change func(*push.Config)) *node {
+func (s *stage) node(change func(*webhook.Config)) *node {
 	s.t.Helper()
 	b := s.connect(embedded.ResponderUser)
-	n := &node{stage: s, registry: push.NewRegistry(b.PushStore(), push.AdCP, true)}
+	n := &node{stage: s, registry: webhook.NewRegistry(b.PushStore(), webhook.AdCP, true)}
 	n.config = configured(b, s.logs)
 	n.config.Webhooks, n.config.Requests = n.registry, &idempotency.Requests{Store: b.RequestStore(), TTL: time.Hour}
 	n.serve()
-	cfg := push.Config{
+	cfg := webhook.Config{
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: n.responder.Standing(), Private: true, Log: s.logs,
-		Encoders: map[string]push.Encoder{push.AdCP: adcp.NewNotices(n.responder)},
+		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(n.responder)},
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	n.pusher = push.New(cfg)
+	n.pusher = webhook.New(cfg)
 	if s.hurry {
 		n.pusher.Hurry(500 * time.Millisecond)
 	}

@@ -1,4 +1,4 @@
-package push_test
+package webhook_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -26,8 +26,8 @@ func TestTheEndOfATaskThatWasGoneOnWithIsTold(t *testing.T) {
 		return raw
 	}
 	first := begin(run, nil)
-	if err := n.registry.Put(t.Context(), push.Registration{
-		Run: run, ID: "x", URL: r.URL + path, OperationID: "op_1", Scheme: push.HMAC, Credentials: secret,
+	if err := n.registry.Put(t.Context(), webhook.Registration{
+		Run: run, ID: "x", URL: r.URL + path, OperationID: "op_1", Scheme: webhook.HMAC, Credentials: secret,
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package push_test
+package webhook_test
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 )
 
 // As a process of its own, the test is a responder that delivers until it is
@@ -44,9 +44,9 @@ func process(ctx context.Context, url, dir string) error {
 		return err
 	}
 	r := responder.New(configured(b, nil))
-	p := push.New(push.Config{
+	p := webhook.New(webhook.Config{
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: b, Private: true,
-		Encoders: map[string]push.Encoder{push.AdCP: adcp.NewNotices(r)},
+		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(r)},
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.Run(ctx) })
@@ -109,7 +109,7 @@ func TestAProcessKilledInMidDeliveryLosesNothing(t *testing.T) {
 	})
 	caller := s.node(nil)
 	caller.stop() // it takes tasks, and tells nobody
-	run := caller.submit("key-0123456789-1", r.URL, push.HMAC)
+	run := caller.submit("key-0123456789-1", r.URL, webhook.HMAC)
 	raw := s.start(run)
 
 	var stderr bytes.Buffer

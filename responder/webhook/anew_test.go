@@ -1,4 +1,4 @@
-package push_test
+package webhook_test
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 )
 
 // What waits for the receiver of a registration that was removed does not go to
@@ -16,14 +16,14 @@ func TestARegistrationThatIsMadeAnewIsNotToldWhatTheOldOneWas(t *testing.T) {
 	s := newStage(t)
 	old := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return 503 })
 	n, other := s.node(nil), receive(t, nil)
-	run := n.submit("key-0123456789-1", old.URL, push.Bearer)
+	run := n.submit("key-0123456789-1", old.URL, webhook.Bearer)
 	raw := s.start(run)
 	s.until("it is tried", func() bool { return len(old.requests()) > 0 })
-	if err := n.registry.Delete(t.Context(), run, push.AdCP); err != nil {
+	if err := n.registry.Delete(t.Context(), run, webhook.AdCP); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.registry.Put(t.Context(), push.Registration{
-		Run: run, ID: push.AdCP, URL: other.URL + path, OperationID: "op_2", Scheme: push.Bearer, Credentials: secret,
+	if err := n.registry.Put(t.Context(), webhook.Registration{
+		Run: run, ID: webhook.AdCP, URL: other.URL + path, OperationID: "op_2", Scheme: webhook.Bearer, Credentials: secret,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +46,11 @@ func TestARegistrationOfTheLongestIDIsTold(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	r := receive(t, nil)
-	n := s.node(func(c *push.Config) { c.Encoders[push.A2A] = c.Encoders[push.AdCP] })
-	run := n.submit("key-0123456789-1", r.URL, push.Bearer)
-	configs := push.NewRegistry(s.connect(embedded.ResponderUser).PushStore(), push.A2A, true)
+	n := s.node(func(c *webhook.Config) { c.Encoders[webhook.A2A] = c.Encoders[webhook.AdCP] })
+	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
+	configs := webhook.NewRegistry(s.connect(embedded.ResponderUser).PushStore(), webhook.A2A, true)
 	for _, id := range []string{strings.Repeat("<", 256), strings.Repeat(`"`, 256)} {
-		if err := configs.Put(t.Context(), push.Registration{Run: run, ID: id, URL: r.URL + path}); err != nil {
+		if err := configs.Put(t.Context(), webhook.Registration{Run: run, ID: id, URL: r.URL + path}); err != nil {
 			t.Fatal(err)
 		}
 	}

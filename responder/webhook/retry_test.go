@@ -1,4 +1,4 @@
-package push_test
+package webhook_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 )
 
 // A responder that is killed after a submission, before it could note it, and
@@ -25,7 +25,7 @@ func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
 	dying.serve()
 	call := func(n *node) (map[string]any, string) {
 		return n.call(t.Context(), "_codex_local_exec", map[string]any{
-			"task": "do it", "mode": "danger-full-access", "confirm": true, "idempotency_key": "key-0123456789-1", "push_notification_config": config(r.URL, push.Bearer),
+			"task": "do it", "mode": "danger-full-access", "confirm": true, "idempotency_key": "key-0123456789-1", "push_notification_config": config(r.URL, webhook.Bearer),
 		})
 	}
 	answer, raw := call(&dying)
