@@ -15,7 +15,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/responder/natsapi"
@@ -34,7 +34,7 @@ type Service struct {
 	config    Config
 	bus       *bus.Bus
 	tools     *tools.Set
-	cloud     *cloud.Driver
+	cloud     *codexcloud.Driver
 	push      *webhook.Pusher
 	listening chan struct{} // closed once requests over NATS arrive
 }
@@ -46,7 +46,7 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 	s := &Service{config: c, bus: b, listening: make(chan struct{})}
 	set := c.Settings
 	var err error
-	s.cloud, err = cloud.New(cloud.Config{
+	s.cloud, err = codexcloud.New(codexcloud.Config{
 		Command: set.Agents.Codex.Command, Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
 	})
 	if err != nil {
@@ -146,11 +146,11 @@ func (s *Service) ready(ctx context.Context) error {
 // cloudLogs lets the cloud driver write to a bus.
 type cloudLogs struct{ bus *bus.Bus }
 
-func (l cloudLogs) Open(ctx context.Context, agent, run string, m runs.Mark) (cloud.Log, error) {
+func (l cloudLogs) Open(ctx context.Context, agent, run string, m runs.Mark) (codexcloud.Log, error) {
 	return l.bus.OpenLog(ctx, agent, run, m)
 }
 
 func (l cloudLogs) Output(ctx context.Context, agent, run string) ([]byte, error) {
-	out, _, err := l.bus.Output(ctx, agent, run, cloud.MaxOutput, false)
+	out, _, err := l.bus.Output(ctx, agent, run, codexcloud.MaxOutput, false)
 	return out.Head, err
 }

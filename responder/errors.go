@@ -7,7 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
@@ -70,7 +70,7 @@ func (s *Service) explain(what string, err error) error {
 	}
 	var known *api.Error
 	var unready *runtable.NotReadyError
-	var program *cloud.Failure
+	var program *codexcloud.Failure
 	var over *runtable.EndedError
 	switch {
 	case errors.As(err, &known):
@@ -108,7 +108,7 @@ func (s *Service) explain(what string, err error) error {
 	return &api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them", Err: err}
 }
 
-func programFailed(f *cloud.Failure) *api.Error {
+func programFailed(f *codexcloud.Failure) *api.Error {
 	e := &api.Error{
 		Code: api.ProgramFailed, Message: "the Codex CLI failed: " + f.Reason,
 		Stderr: f.Stderr, Reason: f.Reason, Suggestion: f.Suggestion, Err: f,
@@ -118,9 +118,9 @@ func programFailed(f *cloud.Failure) *api.Error {
 		e.ExitCode = &exit
 	}
 	switch f.Reason {
-	case cloud.ReasonNetwork, cloud.ReasonRateLimit, cloud.ReasonSlow:
+	case codexcloud.ReasonNetwork, codexcloud.ReasonRateLimit, codexcloud.ReasonSlow:
 		e.Retryable = true
-	case cloud.ReasonNotSignedIn:
+	case codexcloud.ReasonNotSignedIn:
 		e.Code = api.NotSignedIn
 	}
 	return e

@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/responder/webhook"
@@ -47,7 +47,7 @@ type Streams interface {
 
 // Cloud submits tasks to Codex Cloud. Their state is read from their runs.
 type Cloud interface {
-	Submit(ctx context.Context, r cloud.Request) (cloud.Submitted, error)
+	Submit(ctx context.Context, r codexcloud.Request) (codexcloud.Submitted, error)
 }
 
 // Config is what a [Service] needs.

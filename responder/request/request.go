@@ -11,7 +11,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/runtable"
@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	maxEnvironment = cloud.MaxEnvironment
-	maxAttempts    = cloud.MaxAttempts
+	maxEnvironment = codexcloud.MaxEnvironment
+	maxAttempts    = codexcloud.MaxAttempts
 )
 
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
@@ -255,7 +255,7 @@ func Local(ctx context.Context, s *responder.Service, a *fields.Args, tool, para
 		return responder.View{}, inCloud()
 	}
 	if runs.CheckID(id) != nil {
-		if _, isRef := cloud.Ref(id); isRef {
+		if _, isRef := codexcloud.Ref(id); isRef {
 			return responder.View{}, inCloud()
 		}
 		return responder.View{}, api.Invalid(field, "must be the id of a task: 1 to 64 letters, digits, '-' and '_'")

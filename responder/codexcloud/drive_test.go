@@ -1,4 +1,4 @@
-package cloud_test
+package codexcloud_test
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	backend "github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/codex"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/lab/agents"
 	standin "github.com/linesman/linesman/test/lab/cloud"
@@ -60,12 +60,12 @@ func TestMain(m *testing.M) {
 // logs are those of the real bus.
 type logs struct{ *bus.Bus }
 
-func (l logs) Open(ctx context.Context, agent, run string, m runs.Mark) (cloud.Log, error) {
+func (l logs) Open(ctx context.Context, agent, run string, m runs.Mark) (codexcloud.Log, error) {
 	return l.OpenLog(ctx, agent, run, m)
 }
 
 func (l logs) Output(ctx context.Context, agent, run string) ([]byte, error) {
-	out, _, err := l.Bus.Output(ctx, agent, run, cloud.MaxOutput, false)
+	out, _, err := l.Bus.Output(ctx, agent, run, codexcloud.MaxOutput, false)
 	return out.Head, err
 }
 
@@ -116,16 +116,16 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-func (s *stage) config() cloud.Config {
-	return cloud.Config{
+func (s *stage) config() codexcloud.Config {
+	return codexcloud.Config{
 		Command: []string{s.command}, Scratch: s.scratch, Logs: logs{s.bus}, Env: s.service.Env(),
 		Min: 5 * time.Millisecond, Max: 40 * time.Millisecond,
 	}
 }
 
-func (s *stage) driver(t *testing.T, cfg cloud.Config) *cloud.Driver {
+func (s *stage) driver(t *testing.T, cfg codexcloud.Config) *codexcloud.Driver {
 	t.Helper()
-	d, err := cloud.New(cfg)
+	d, err := codexcloud.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,9 +148,9 @@ func (s *stage) state(t *testing.T) standin.State {
 	return st
 }
 
-func (s *stage) submit(t *testing.T, d *cloud.Driver, prompt string) cloud.Submitted {
+func (s *stage) submit(t *testing.T, d *codexcloud.Driver, prompt string) codexcloud.Submitted {
 	t.Helper()
-	got, err := d.Submit(t.Context(), cloud.Request{Prompt: prompt, Environment: "env"})
+	got, err := d.Submit(t.Context(), codexcloud.Request{Prompt: prompt, Environment: "env"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,15 +158,15 @@ func (s *stage) submit(t *testing.T, d *cloud.Driver, prompt string) cloud.Submi
 }
 
 // start follows the run until stop is called.
-func start(t *testing.T, d *cloud.Driver, runID ...string) (stop func()) {
+func start(t *testing.T, d *codexcloud.Driver, runID ...string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	var open []cloud.Open
+	var open []codexcloud.Open
 	for _, run := range runID {
-		open = append(open, cloud.Open{Run: run})
+		open = append(open, codexcloud.Open{Run: run})
 	}
-	go func() { ended <- d.Follow(ctx, func(context.Context) ([]cloud.Open, error) { return open, nil }) }()
+	go func() { ended <- d.Follow(ctx, func(context.Context) ([]codexcloud.Open, error) { return open, nil }) }()
 	return sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -264,7 +264,7 @@ func TestTaskBecomesARunThatCompletes(t *testing.T) {
 	cfg.Log = zap.New(core)
 	d := s.driver(t, cfg)
 	prompt := "- --help\n$(touch x) `id` \"quoted\" 'é' 𝄞\n\n"
-	got, err := d.Submit(t.Context(), cloud.Request{Prompt: prompt, Environment: "env", Attempts: 3, Labels: map[string]string{"ticket": "7"}})
+	got, err := d.Submit(t.Context(), codexcloud.Request{Prompt: prompt, Environment: "env", Attempts: 3, Labels: map[string]string{"ticket": "7"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestTaskBecomesARunThatCompletes(t *testing.T) {
 	}
 	r := s.record(t, got.Run)
 	want := runs.Cloud{ID: got.ID, URL: got.URL, Environment: "env", Status: "ready", Attempts: 3, FilesChanged: 2, Added: 3, Removed: 1}
-	if r.State != runs.StateCompleted || r.Source != "cloud" || r.Agent != cloud.Agent || r.Labels["ticket"] != "7" || r.Cloud == nil || *r.Cloud != want {
+	if r.State != runs.StateCompleted || r.Source != "cloud" || r.Agent != codexcloud.Agent || r.Labels["ticket"] != "7" || r.Cloud == nil || *r.Cloud != want {
 		t.Errorf("record %s", r.JSON())
 	}
 	if f := r.Files; f == nil || !slices.Equal(f.Modified, []string{"parse.go"}) || !slices.Equal(f.Added, []string{"new.txt"}) || f.LinesChanged == nil || *f.LinesChanged != 4 {
@@ -308,17 +308,17 @@ func TestTaskBecomesARunThatCompletes(t *testing.T) {
 			t.Errorf("logged: %s", line)
 		}
 	}
-	out, err := logs{s.bus}.Output(t.Context(), cloud.Agent, got.Run)
+	out, err := logs{s.bus}.Output(t.Context(), codexcloud.Agent, got.Run)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var last struct {
 		Diff  string
-		Files []cloud.FileChange
+		Files []codexcloud.FileChange
 	}
 	lines := bytes.Split(bytes.TrimSuffix(out, []byte{'\n'}), []byte{'\n'})
 	if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil || last.Diff != diff ||
-		!slices.Equal(last.Files, []cloud.FileChange{{Path: "parse.go", Kind: "update"}, {Path: "new.txt", Kind: "add"}}) {
+		!slices.Equal(last.Files, []codexcloud.FileChange{{Path: "parse.go", Kind: "update"}, {Path: "new.txt", Kind: "add"}}) {
 		t.Errorf("RAW has %s, %v", lines[len(lines)-1], err)
 	}
 }
@@ -399,14 +399,16 @@ func follower() error {
 	if err != nil {
 		return err
 	}
-	d, err := cloud.New(cloud.Config{
+	d, err := codexcloud.New(codexcloud.Config{
 		Command: []string{os.Getenv("TEST_COMMAND")}, Scratch: os.Getenv("TEST_SCRATCH"), Logs: logs{b},
 		Min: 5 * time.Millisecond, Max: 40 * time.Millisecond,
 	})
 	if err != nil {
 		return err
 	}
-	return d.Follow(ctx, func(context.Context) ([]cloud.Open, error) { return []cloud.Open{{Run: os.Getenv("TEST_RUN")}}, nil })
+	return d.Follow(ctx, func(context.Context) ([]codexcloud.Open, error) {
+		return []codexcloud.Open{{Run: os.Getenv("TEST_RUN")}}, nil
+	})
 }
 
 // TestDriverIsKilled with SIGKILL after each of its calls of the program, and
@@ -439,7 +441,7 @@ func TestDriverIsKilled(t *testing.T) {
 			if after < 5 {
 				return false
 			}
-			out, err := logs{s.bus}.Output(t.Context(), cloud.Agent, got.Run)
+			out, err := logs{s.bus}.Output(t.Context(), codexcloud.Agent, got.Run)
 			return err == nil && bytes.Contains(out, []byte("cloud.diff"))
 		})
 		if err := p.Kill(); err != nil {
@@ -464,8 +466,8 @@ func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	for behave, reason := range map[string]string{
-		standin.SignedOut: cloud.ReasonNotSignedIn, standin.Garbage: cloud.ReasonUnreadable, standin.Silent: cloud.ReasonUnreadable,
-		standin.Crash: cloud.ReasonExit, standin.Offline: cloud.ReasonNetwork, "environment": cloud.ReasonNotFound, "missing": cloud.ReasonSpawn,
+		standin.SignedOut: codexcloud.ReasonNotSignedIn, standin.Garbage: codexcloud.ReasonUnreadable, standin.Silent: codexcloud.ReasonUnreadable,
+		standin.Crash: codexcloud.ReasonExit, standin.Offline: codexcloud.ReasonNetwork, "environment": codexcloud.ReasonNotFound, "missing": codexcloud.ReasonSpawn,
 	} {
 		t.Run(behave, func(t *testing.T) {
 			s.change(t, func(st *standin.State) { st.Behave["exec"] = behave })
@@ -476,12 +478,12 @@ func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
 			case "missing":
 				cfg.Command = []string{filepath.Join(t.TempDir(), "codex")}
 			}
-			got, err := s.driver(t, cfg).Submit(t.Context(), cloud.Request{Prompt: "Go.", Environment: env})
-			var f *cloud.Failure
-			if !errors.As(err, &f) || f.Reason != reason || got != (cloud.Submitted{}) {
+			got, err := s.driver(t, cfg).Submit(t.Context(), codexcloud.Request{Prompt: "Go.", Environment: env})
+			var f *codexcloud.Failure
+			if !errors.As(err, &f) || f.Reason != reason || got != (codexcloud.Submitted{}) {
 				t.Fatalf("got %+v, %v", got, err)
 			}
-			if f.Suggestion == "" || len(f.Stderr) > cloud.MaxStderr {
+			if f.Suggestion == "" || len(f.Stderr) > codexcloud.MaxStderr {
 				t.Errorf("%+v", f)
 			}
 			for _, secret := range []string{"hunter2", "abcdef0123456789", "backtrace", "deprecated"} {
@@ -513,7 +515,7 @@ func TestTaskThatWasTakenIsTold(t *testing.T) {
 		s.service.AwaitHung(t)
 	}()
 	d := s.driver(t, s.config())
-	got, err := d.Submit(ctx, cloud.Request{Prompt: "Go.", Environment: "env"})
+	got, err := d.Submit(ctx, codexcloud.Request{Prompt: "Go.", Environment: "env"})
 	<-awaited
 	if err != nil || got.Run == "" || got.ID != s.state(t).Tasks[0].ID {
 		t.Errorf("%+v, %v", got, err)
@@ -534,7 +536,7 @@ func TestFollowingOutlivesAProgramThatFails(t *testing.T) {
 		s.change(t, func(st *standin.State) { st.Behave["status"] = behave })
 		before := len(s.state(t).Calls)
 		eventually(t, "two looks at "+behave, func() bool { return len(s.state(t).Calls) >= before+2 })
-		var f *cloud.Failure
+		var f *codexcloud.Failure
 		if err := d.Refresh(t.Context(), got.Run, got.ID); !errors.As(err, &f) {
 			t.Errorf("%s: %v", behave, err)
 		}
@@ -555,16 +557,16 @@ func TestRealCodexTakesWhatItIsGiven(t *testing.T) {
 	d := s.driver(t, cfg)
 	signedOut := func(err error) {
 		t.Helper()
-		var f *cloud.Failure
-		if !errors.As(err, &f) || f.Reason != cloud.ReasonNotSignedIn || f.Exit != 1 || !strings.Contains(f.Suggestion, "codex login") ||
+		var f *codexcloud.Failure
+		if !errors.As(err, &f) || f.Reason != codexcloud.ReasonNotSignedIn || f.Exit != 1 || !strings.Contains(f.Suggestion, "codex login") ||
 			!strings.HasPrefix(f.Stderr, "Not signed in.") {
 			t.Errorf("%v: %+v", err, f)
 		}
 	}
 	// Flags that it does not know, or values that it refuses, are exit status 2.
-	_, err := d.Submit(t.Context(), cloud.Request{Prompt: "--help", Environment: "-env", Branch: "--branch", Attempts: 4})
+	_, err := d.Submit(t.Context(), codexcloud.Request{Prompt: "--help", Environment: "-env", Branch: "--branch", Attempts: 4})
 	signedOut(err)
-	l, err := logs{s.bus}.Open(t.Context(), cloud.Agent, "T-cloud-real", runs.Mark{})
+	l, err := logs{s.bus}.Open(t.Context(), codexcloud.Agent, "T-cloud-real", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package cloud drives Codex Cloud by its command line, `codex cloud`, and
+// Package codexcloud drives Codex Cloud by its command line, `codex cloud`, and
 // writes what it sees to the raw logs of runs: a task in the cloud is a run
 // like any other.
 //
@@ -15,7 +15,7 @@
 // error.log into the current one), with limits on time and output, and ended
 // as a process group. What it prints is decided by form, never by exit status
 // alone: `status` exits 1 for all but one of its good answers.
-package cloud
+package codexcloud
 
 import (
 	"context"
