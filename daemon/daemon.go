@@ -87,30 +87,34 @@ type Daemon struct {
 // New starts an embedded server and builds the other roles on it. They work from
 // Run on. The error is [embedded.ErrListen] if the address of the server is in
 // use, a [ListenError] if that of HTTP is.
-func New(ctx context.Context, c Config) (d *Daemon, err error) {
+func New(ctx context.Context, c Config) (*Daemon, error) {
 	c = c.withDefaults()
-	d = &Daemon{}
-	if d.Server, err = NewServer(ctx, c); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			d.Close()
-		}
-	}()
-	b, err := d.Server.Connect(ctx, embedded.WorkerUser)
+	s, err := NewServer(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if d.Worker, err = NewWorker(b, c); err != nil {
+	d := &Daemon{Server: s}
+	if err := d.addRoles(ctx, c); err != nil {
+		s.Close()
 		return nil, err
 	}
+	return d, nil
+}
+
+func (d *Daemon) addRoles(ctx context.Context, c Config) error {
+	b, err := d.Server.Connect(ctx, embedded.WorkerUser)
+	if err != nil {
+		return err
+	}
+	if d.Worker, err = NewWorker(b, c); err != nil {
+		return err
+	}
 	if b, err = d.Server.Connect(ctx, embedded.ResponderUser); err != nil {
-		return nil, err
+		return err
 	}
 	c.Rules = d.Worker.Rules
 	d.Responder, err = NewResponder(c, func(context.Context) (*bus.Bus, error) { return b, nil })
-	return d, err
+	return err
 }
 
 // Run works until ctx ends, and then returns nil, or until something breaks that
@@ -160,8 +164,6 @@ func (d *Daemon) Requests() uint64 { return d.Responder.requests.Load() }
 // Close stops the server and gives its addresses back, after Run has returned or
 // instead of it.
 func (d *Daemon) Close() {
-	if d.Responder != nil {
-		d.Responder.Close()
-	}
+	d.Responder.Close()
 	d.Server.Close()
 }
