@@ -13,25 +13,25 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
 
 // IsCloud reports whether a run is a task of Codex Cloud.
-func IsCloud(r runs.Row) bool { return r.Agent == cloud.Agent }
+func IsCloud(r runs.Row) bool { return r.Agent == codexcloud.Agent }
 
 // Unknown is the row of a run that the table does not have, as far as its id
 // tells.
 func Unknown(run string) View {
 	row := runs.Row{ID: run, Agent: api.DefaultAgent, State: runs.StateQueued}
 	if strings.HasPrefix(run, "T-cloud-") {
-		row.Agent = cloud.Agent
+		row.Agent = codexcloud.Agent
 	}
 	return View{Row: row}
 }
 
-// requestFields are the fields of a [cloud.Request] by their names in package api.
+// requestFields are the fields of a [codexcloud.Request] by their names in package api.
 var requestFields = map[string]string{
 	"prompt": api.FieldPrompt, "environment": api.FieldEnvironment, "attempts": api.FieldAttempts,
 	"governance_context": api.FieldGovernance,
@@ -50,8 +50,8 @@ func (s *Service) CheckCloudSubmit(q api.CloudSubmission) error {
 	return m.err()
 }
 
-func cloudRequest(q api.CloudSubmission) cloud.Request {
-	return cloud.Request{
+func cloudRequest(q api.CloudSubmission) codexcloud.Request {
+	return codexcloud.Request{
 		Prompt: q.Prompt, Environment: q.Environment, Attempts: cmp.Or(q.Attempts, 1), Governance: q.Governance,
 	}
 }
@@ -216,11 +216,11 @@ func (x *cloudIndex) find(ctx context.Context, t *runtable.Table, id string) (st
 
 // OpenCloud returns the tasks of Codex Cloud that have not ended, for the
 // driver that asks about them.
-func (s *Service) OpenCloud(ctx context.Context) ([]cloud.Open, error) {
+func (s *Service) OpenCloud(ctx context.Context) ([]codexcloud.Open, error) {
 	if err := s.table.Ready(ctx); err != nil {
 		return nil, err
 	}
-	var all []cloud.Open
+	var all []codexcloud.Open
 	for _, v := range s.table.Snapshot(0, IsCloud).Working {
 		record, err := s.table.Record(ctx, v.ID)
 		if errors.Is(err, runs.ErrNoRun) {
@@ -229,7 +229,7 @@ func (s *Service) OpenCloud(ctx context.Context) ([]cloud.Open, error) {
 		if err != nil {
 			return nil, err
 		}
-		one := cloud.Open{Run: v.ID, Bytes: record.Bytes}
+		one := codexcloud.Open{Run: v.ID, Bytes: record.Bytes}
 		if record.Cloud != nil {
 			one.ID = record.Cloud.ID
 		}

@@ -7,9 +7,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/cloud"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -76,7 +76,7 @@ func (s *Service) explain(what string, err error) error {
 	}
 	var known *api.Error
 	var unready *runtable.NotReadyError
-	var program *cloud.Failure
+	var program *codexcloud.Failure
 	var over *runtable.EndedError
 	switch {
 	case errors.As(err, &known):
@@ -114,7 +114,7 @@ func (s *Service) explain(what string, err error) error {
 	return &api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them", Err: err}
 }
 
-func programFailed(f *cloud.Failure) *api.Error {
+func programFailed(f *codexcloud.Failure) *api.Error {
 	e := &api.Error{
 		Code: api.ProgramFailed, Message: "the Codex CLI failed: " + f.Reason,
 		Stderr: f.Stderr, Reason: f.Reason, Suggestion: f.Suggestion, Err: f,
@@ -124,9 +124,9 @@ func programFailed(f *cloud.Failure) *api.Error {
 		e.ExitCode = &exit
 	}
 	switch f.Reason {
-	case cloud.ReasonNetwork, cloud.ReasonRateLimit, cloud.ReasonSlow:
+	case codexcloud.ReasonNetwork, codexcloud.ReasonRateLimit, codexcloud.ReasonSlow:
 		e.Retryable = true
-	case cloud.ReasonNotSignedIn:
+	case codexcloud.ReasonNotSignedIn:
 		e.Code = api.NotSignedIn
 	}
 	return e
@@ -189,9 +189,9 @@ var webhookFields = map[string]string{
 }
 
 // registration is a webhook as package push keeps it.
-func registration(w *api.Webhook, run string) push.Registration {
-	return push.Registration{
-		ID: push.AdCP, Protocol: push.AdCP, Run: run, URL: w.URL, OperationID: w.OperationID, Token: w.Token,
+func registration(w *api.Webhook, run string) webhook.Registration {
+	return webhook.Registration{
+		ID: webhook.AdCP, Protocol: webhook.AdCP, Run: run, URL: w.URL, OperationID: w.OperationID, Token: w.Token,
 		Scheme: w.Scheme, Credentials: w.Credentials, Tool: w.Operation, Context: w.Context,
 	}
 }

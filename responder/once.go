@@ -11,7 +11,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
 )
@@ -144,7 +144,7 @@ func hashOf(request any) (string, error) {
 // nothingDone reports whether an error says for certain that nothing was done.
 func nothingDone(err error) bool {
 	var known *api.Error
-	var program *cloud.Failure
+	var program *codexcloud.Failure
 	switch {
 	case errors.As(err, &known):
 		switch known.Code {
@@ -154,8 +154,8 @@ func nothingDone(err error) bool {
 		return false
 	case errors.As(err, &program):
 		switch program.Reason {
-		case cloud.ReasonSpawn, cloud.ReasonUsage, cloud.ReasonNotSignedIn, cloud.ReasonRateLimit, cloud.ReasonPermission,
-			cloud.ReasonNotGit, cloud.ReasonNotFound:
+		case codexcloud.ReasonSpawn, codexcloud.ReasonUsage, codexcloud.ReasonNotSignedIn, codexcloud.ReasonRateLimit, codexcloud.ReasonPermission,
+			codexcloud.ReasonNotGit, codexcloud.ReasonNotFound:
 			return true
 		}
 		return false

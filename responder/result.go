@@ -13,7 +13,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -271,7 +271,7 @@ func (s *Service) lastEvents(ctx context.Context, r *runs.Record, limit int) ([]
 
 // diff is the unified diff of a task of Codex Cloud, from its log.
 func (s *Service) diff(ctx context.Context, r *runs.Record, limit int) (api.Output, error) {
-	out, _, err := s.table.Output(ctx, r, 2*cloud.MaxOutput)
+	out, _, err := s.table.Output(ctx, r, 2*codexcloud.MaxOutput)
 	if err != nil {
 		return api.Output{}, err
 	}

@@ -22,10 +22,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -48,7 +48,7 @@ type Streams interface {
 
 // Cloud submits tasks to Codex Cloud. Their state is read from their runs.
 type Cloud interface {
-	Submit(ctx context.Context, r cloud.Request) (cloud.Submitted, error)
+	Submit(ctx context.Context, r codexcloud.Request) (codexcloud.Submitted, error)
 }
 
 // Config is what a [Service] needs.
@@ -84,7 +84,7 @@ type Config struct {
 	Requests *idempotency.Requests
 	// Webhooks keeps the webhooks of submissions; nil: they are
 	// [api.Unsupported].
-	Webhooks *push.Registry
+	Webhooks *webhook.Registry
 
 	// Eraser erases runs; nil: requests for it are [api.Unsupported].
 	Eraser Eraser

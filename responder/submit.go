@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -217,7 +217,7 @@ func (s *Service) unregister(ctx context.Context, run string, w *api.Webhook) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := s.cfg.Webhooks.Delete(ctx, run, push.AdCP); err != nil && !errors.Is(err, push.ErrUnknown) {
+	if err := s.cfg.Webhooks.Delete(ctx, run, webhook.AdCP); err != nil && !errors.Is(err, webhook.ErrUnknown) {
 		s.log.Warn("the webhook of a task that was not submitted stays until it expires", zap.String("run", run), zap.Error(err))
 	}
 }

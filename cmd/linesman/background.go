@@ -8,8 +8,6 @@ import (
 
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/local"
-	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/worker"
 )
 
 // inBackground is an `up` that another command started with [app.client].
@@ -42,29 +40,4 @@ func (a *app) inBackground(ctx context.Context) error {
 		a.log.Error("cannot start", zap.Error(err))
 	}
 	return err
-}
-
-// Requests counts the requests over HTTP.
-func (u *upRole) Requests() uint64 { return u.desk.requests.Load() }
-
-// Busy reports whether the `up` has clients or work.
-func (u *upRole) Busy(ctx context.Context) bool {
-	d := u.desk
-	if u.server.Others(u.buses) > 0 || d.serving.Load() > 0 || d.mcp != nil && d.mcp.Sessions() > 0 || u.worker.Runs() > 0 {
-		return true
-	}
-	open := d.Snapshot(0, func(r runs.Row) bool {
-		switch { // a request to somebody outside, and a file that nobody follows, go on without a server
-		case r.State == runs.StateInputRequired, r.Source == worker.SourceTail:
-			return false
-		}
-		return !r.State.Final()
-	})
-	if len(open.Working)+len(open.Queued) > 0 {
-		return true
-	}
-	ctx, cancel := soon(ctx)
-	defer cancel()
-	waiting, err := d.bus.PushStore().Waiting(ctx)
-	return err != nil || waiting > 0
 }

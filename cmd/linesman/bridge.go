@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +11,8 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/bridge/runner"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -84,11 +84,11 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	return quiet(a.withDesk(ctx, func(ctx context.Context, d *desk) error {
-		if !c.External {
-			return c.watch(ctx, d, dirs, &bridgeRunner{d, task})
+	return quiet(a.withService(ctx, func(ctx context.Context, s *daemon.Service) error {
+		if c.External {
+			return c.watch(ctx, a, dirs, &runner.External{Service: s.Service})
 		}
-		return c.watch(ctx, d, dirs, &externalRunner{d})
+		return c.watch(ctx, a, dirs, &runner.Agents{Service: s.Service, Task: task})
 	}))
 }
 
@@ -154,15 +154,21 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q api.Submission, err 
 	return dirs, q, errors.Join(wrong...)
 }
 
+// isCode reports whether an error has a code of the service.
+func isCode(err error, code api.Code) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == code
+}
+
 // watch answers requests until ctx ends.
-func (c *bridgeWatchCmd) watch(ctx context.Context, d *desk, dirs []bridge.Dir, runner bridge.Runner) error {
+func (c *bridgeWatchCmd) watch(ctx context.Context, a *app, dirs []bridge.Dir, runner bridge.Runner) error {
 	most := c.MaxTimeout
 	if most == 0 {
-		most = d.app.config.Work.Hard
+		most = a.config.Work.Hard
 	}
 	err := bridge.New(bridge.Config{
-		Dirs: dirs, State: filepath.Join(d.app.config.DataDir, "bridge"), Runner: runner,
-		MaxTimeout: most, MaxAtOnce: c.AtOnce, Log: d.app.log,
+		Dirs: dirs, State: filepath.Join(a.config.DataDir, "bridge"), Runner: runner,
+		MaxTimeout: most, MaxAtOnce: c.AtOnce, Log: a.log,
 		Ready: func() {
 			line := "ready"
 			for _, dir := range dirs {
@@ -172,51 +178,11 @@ func (c *bridgeWatchCmd) watch(ctx context.Context, d *desk, dirs []bridge.Dir, 
 				}
 				line += " dir=" + path
 			}
-			fmt.Fprintln(d.app.stdout, line)
+			fmt.Fprintln(a.stdout, line)
 		},
 	}).Run(ctx)
 	if err != nil {
 		return fmt.Errorf("bridge: %w", err)
 	}
 	return nil
-}
-
-type bridgeCheckCmd struct {
-	File string `arg:"" help:"The response file. \"-\" is stdin."`
-}
-
-// Help is printed by `linesman bridge check --help`.
-func (bridgeCheckCmd) Help() string {
-	return `Says what is wrong with a response file by the contract, one line for each mistake.
-
-Examples:
-
-    linesman bridge check .agent-response.json
-
-Exit status: 0 no mistake, 1 mistakes, or the file cannot be read.`
-}
-
-func (c *bridgeCheckCmd) Run(a *app) error {
-	in, name := a.stdin, "stdin"
-	if c.File != "-" {
-		f, err := os.Open(c.File)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in, name = f, c.File
-	}
-	b, err := io.ReadAll(io.LimitReader(in, bridge.MaxResponse+1))
-	var path *fs.PathError
-	switch {
-	case errors.As(err, &path):
-		return err
-	case err != nil:
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	var mistakes []error
-	for _, m := range bridge.Check(b) {
-		mistakes = append(mistakes, fmt.Errorf("%s: %s", name, m))
-	}
-	return errors.Join(mistakes...)
 }

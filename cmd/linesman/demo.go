@@ -13,6 +13,7 @@ import (
 
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -22,7 +23,7 @@ import (
 var demoRun string
 
 // demo plays the recorded run through the whole path, as an agent of its own.
-func (a *app) demo(ctx context.Context) error {
+func (a *app) demo(ctx context.Context, up *daemon.Daemon) error {
 	b, err := a.connect(ctx, embedded.OperatorUser)
 	if err != nil {
 		return err
@@ -40,15 +41,8 @@ func (a *app) demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w, err := a.worker(b)
-	if err != nil {
-		return errors.Join(err, d.Remove())
-	}
 	driven := make(chan error, 1)
-	go func() {
-		_, err := w.Run(d).Drive(ctx)
-		driven <- err
-	}()
+	go func() { driven <- up.Worker.Drive(ctx, d) }()
 	_, watchErr := a.printer(false).watch(ctx, client.New(b), client.Filter{Run: id, Follow: true})
 	if err := errors.Join(<-driven, watchErr); err != nil || ctx.Err() != nil {
 		return err

@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/linesman/linesman/responder/mcp"
+	"github.com/linesman/linesman/daemon"
 )
 
 type mcpCmd struct{}
@@ -24,12 +23,5 @@ Exit status: 0 the client has gone, 1 failed, 2 bad flags or settings, 3 NATS is
 
 func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	return a.withDesk(ctx, a.speakMCP)
-}
-
-func (a *app) speakMCP(ctx context.Context, d *desk) error {
-	if err := mcp.ServeStdio(ctx, mcp.NewServer(d.mcpConfig()), a.stdin, a.stdout); err != nil {
-		return fmt.Errorf("MCP: %w", err)
-	}
-	return nil
+	return a.withService(ctx, func(ctx context.Context, s *daemon.Service) error { return s.ServeMCP(ctx, a.stdin, a.stdout) })
 }

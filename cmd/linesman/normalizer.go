@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/daemon"
 )
 
 type normalizerCmd struct{}
@@ -28,9 +29,10 @@ func (c *normalizerCmd) Run(ctx context.Context, a *app) error {
 		return quiet(err)
 	}
 	defer b.Close()
-	n := a.normalizer(b)
+	roles := daemon.Config{Settings: a.config, Log: a.log}
+	n := daemon.NewNormalizer(b, roles)
 	if a.config.NATS != "" { // an embedded server's own normalizer makes them
-		n.Prepare = func(ctx context.Context) error { return a.ensure(ctx, b, a.limits("")) }
+		daemon.WithStreams(n, roles)
 	}
 	a.log.Info("normalizer ready")
 	return n.Run(ctx)

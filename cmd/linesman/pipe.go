@@ -114,11 +114,11 @@ func (c *pipeCmd) reach(ctx context.Context, a *app, b *bus.Bus, id string) (*bu
 
 // drive publishes what is read, to its end.
 func (c *pipeCmd) drive(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir) error {
-	w, err := a.worker(b)
+	w, stop, err := a.driver(ctx, b)
 	if err != nil {
 		return err
 	}
-	defer a.alive(ctx, b, w, worker.Tasks{})()
+	defer stop()
 	_, err = w.Run(d).Drive(ctx)
 	return err
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/bus/pipeline"
+	"github.com/linesman/linesman/daemon"
 )
 
 type rebuildCmd struct {
@@ -31,7 +31,7 @@ func (c *rebuildCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer b.Close()
-	r, err := pipeline.Rebuild(ctx, b, a.backends(), int(a.config.MaxLineBytes), a.log)
+	r, err := daemon.Rebuild(ctx, b, daemon.Config{Settings: a.config, Log: a.log})
 	if err != nil {
 		return err
 	}

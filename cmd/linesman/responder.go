@@ -8,7 +8,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/daemon"
 )
 
 type responderCmd struct {
@@ -37,32 +39,37 @@ func (c *responderCmd) Run(ctx context.Context, a *app) error {
 	if _, _, err := a.logins(embedded.ResponderUser); err != nil { // no waiting mends it
 		return err
 	}
-	f, err := a.newFront(a.config.HTTP)
+	roles, err := a.roles()
 	if err != nil {
 		return err
 	}
-	serving := f.begin(ctx)
-	failed := func(err error) error {
-		f.end()
-		return errors.Join(quiet(err), <-f.served)
-	}
-	b, err := a.connectWithRetry(serving, embedded.ResponderUser)
+	r, err := daemon.NewResponder(roles, func(ctx context.Context) (*bus.Bus, error) {
+		return a.connectWithRetry(ctx, embedded.ResponderUser)
+	})
 	if err != nil {
-		return failed(err)
-	}
-	defer b.Close()
-	d, err := a.newDeskBehind(b, f, nil)
-	if err != nil {
-		return failed(err)
+		return listenHint(err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.serve(ctx) })
+	group.Go(func() error { return r.Run(ctx) })
 	group.Go(func() error {
-		if d.open(ctx) == nil {
-			fmt.Fprintf(a.stdout, "ready http=%s\n", d.url())
-			a.log.Info("responder ready", zap.String("http", d.url()))
+		if r.Ready(ctx) == nil {
+			fmt.Fprintf(a.stdout, "ready http=%s\n", r.URL())
+			a.log.Info("responder ready", zap.String("http", r.URL()))
 		}
 		return nil
 	})
 	return group.Wait()
+}
+
+// listenHint is an error of building roles with the flag that repairs it.
+func listenHint(err error) error {
+	const hint = "choose another address, or port 0 for a free one"
+	var http *daemon.ListenError
+	switch {
+	case errors.As(err, &http):
+		return fmt.Errorf("--http: %w; %s", http.Err, hint)
+	case errors.Is(err, embedded.ErrListen):
+		return fmt.Errorf("--nats-listen: %w; %s", err, hint)
+	}
+	return err
 }

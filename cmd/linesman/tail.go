@@ -59,11 +59,11 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer b.Close()
-	w, err := a.worker(b)
+	w, stop, err := a.driver(ctx, b)
 	if err != nil {
 		return err
 	}
-	defer a.alive(ctx, b, w, worker.Tasks{})()
+	defer stop()
 	var mu sync.Mutex
 	skipped := 0
 	spec := worker.TailSpec{

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/console"
-	"github.com/linesman/linesman/responder/web"
+	"github.com/linesman/linesman/responder/httpserver"
 )
 
 type tokenCmd struct {
@@ -42,7 +42,7 @@ type scopes string
 
 // Validate is called by kong.
 func (s scopes) Validate() error {
-	_, err := web.ParseScopes(string(s))
+	_, err := httpserver.ParseScopes(string(s))
 	return err
 }
 
@@ -66,14 +66,14 @@ Exit status: 0 done, 1 failed, or there is one of that name, 2 bad flags or sett
 }
 
 func (c *tokenCreateCmd) Run(a *app) error {
-	scopes, err := web.ParseScopes(string(c.Scope))
+	scopes, err := httpserver.ParseScopes(string(c.Scope))
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(a.config.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	token, err := web.CreateToken(a.tokensFile(), c.Name, scopes, time.Now())
+	token, err := httpserver.CreateToken(a.tokensFile(), c.Name, scopes, time.Now())
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ Exit status: 0 done, 1 failed, 2 bad flags or settings.`
 }
 
 func (c *tokenListCmd) Run(a *app) error {
-	list, err := web.ListTokens(a.tokensFile())
+	list, err := httpserver.ListTokens(a.tokensFile())
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ Exit status: 0 done, 1 failed, or there is no token of that name, 2 bad flags or
 }
 
 func (c *tokenRemoveCmd) Run(a *app) error {
-	return web.RemoveToken(a.tokensFile(), c.Name)
+	return httpserver.RemoveToken(a.tokensFile(), c.Name)
 }
 
 // tokensFile holds the tokens that were made by hand, as hashes.

@@ -10,8 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/worker"
 )
@@ -61,7 +60,7 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 	err = a.everything(ctx, a.config.NATSListen, a.config.HTTP, func(ctx context.Context, u *upRole) error {
 		fmt.Fprintf(a.stdout, "ready nats=%s http=%s data=%s\n", u.here.NATS, u.here.HTTP, u.here.Data)
 		if c.Demo {
-			return quiet(a.demo(ctx))
+			return quiet(a.demo(ctx, u.Daemon))
 		}
 		return nil
 	})
@@ -80,75 +79,48 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 
 // upRole is an `up` at work.
 type upRole struct {
-	*station
+	*daemon.Daemon
 	here         instance
 	registration *local.Registration // once it is ready
-	desk         *desk
-	worker       *worker.Worker
 }
 
 // everything runs all roles on the data directory, whose lock the caller has,
 // until ctx ends or something breaks that no waiting mends. Ready is called
 // once all of it works, and beside it.
-func (a *app) everything(ctx context.Context, natsListen, httpListen string, ready func(context.Context, *upRole) error) (err error) {
+func (a *app) everything(
+	ctx context.Context, natsListen, httpListen string, ready func(context.Context, *upRole) error,
+) (err error) {
 	data := a.config.DataDir
 	if err := os.Remove(instanceFile(data)); err != nil && !errors.Is(err, fs.ErrNotExist) { // one that was killed left it
 		return fmt.Errorf("data directory: %w", err)
 	}
-	s, err := a.newStation(ctx, data, natsListen)
-	switch {
-	case errors.Is(err, embedded.ErrListen):
-		return fmt.Errorf("--nats-listen: %w; choose another address, or port 0 for a free one", err)
-	case err != nil:
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	w, err := a.worker(s.workBus)
+	roles, err := a.roles()
 	if err != nil {
 		return err
 	}
-	tasks, err := a.tasks(s.workBus)
+	roles.Settings.NATSListen, roles.Settings.HTTP = natsListen, httpListen
+	d, err := daemon.New(ctx, roles)
 	if err != nil {
-		return err
+		return listenHint(err)
 	}
-	deskBus, err := s.connect(ctx, a, embedded.ResponderUser)
-	if err != nil {
-		return err
-	}
-	d, err := a.newDesk(deskBus, httpListen)
-	if err != nil {
-		return err
-	}
+	defer d.Close()
 
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	u := &upRole{station: s, desk: d, worker: w, here: instance{
-		NATS: s.server.URL(), HTTP: d.url(), TokenFile: a.tokenFile(), Data: data, PID: os.Getpid(), Version: build().Version,
-		Program: self, Background: a.background,
+	u := &upRole{Daemon: d, here: instance{
+		NATS: d.Server.URL(), HTTP: d.Responder.URL(), TokenFile: daemon.TokenFile(a.config), Data: data, PID: os.Getpid(),
+		Version: roles.Version, Program: roles.Shim[0], Background: a.background,
 	}}
-	if tasks.Slots > 0 {
-		u.here.Dir, u.here.Roots = tasks.Rules.Dir, tasks.Rules.Allowed()
+	if rules, takes := d.Worker.Rules(); takes {
+		u.here.Dir, u.here.Roots = rules.Dir, rules.Allowed()
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := s.operator.ListenStop(u.here.PID, stop); err != nil {
+	if err := d.OnStop(stop); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.carry(ctx, s.workBus, w, tasks) })
-	group.Go(func() error { return d.serve(ctx) })
-	group.Go(func() error { // a normalizer that ends by itself has found something that no waiting mends
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.ended:
-			return s.group.Wait()
-		}
-	})
+	group.Go(func() error { return d.Run(ctx) })
 	group.Go(func() error {
-		if err := d.open(ctx); err != nil { // ctx ended
+		if d.Ready(ctx) != nil { // ctx ended
 			return nil
 		}
 		var err error
@@ -161,17 +133,6 @@ func (a *app) everything(ctx context.Context, natsListen, httpListen string, rea
 		beside.Go(func() error { return ready(ctx, u) })
 		return beside.Wait()
 	})
-	return group.Wait()
-}
-
-// carry has a worker do its work until ctx ends: what it finds, and tasks.
-func (a *app) carry(ctx context.Context, b *bus.Bus, w *worker.Worker, tasks worker.Tasks) error {
-	defer a.alive(ctx, b, w, tasks)()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return quiet(w.Adopt(ctx)) })
-	if tasks.Slots > 0 {
-		group.Go(func() error { return w.Serve(ctx, tasks) })
-	}
 	return group.Wait()
 }
 

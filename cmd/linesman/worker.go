@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/daemon"
 )
 
 type workerCmd struct {
@@ -34,14 +35,14 @@ func (c *workerCmd) Run(ctx context.Context, a *app) error {
 		return quiet(err)
 	}
 	defer b.Close()
-	w, err := a.worker(b)
+	roles, err := a.roles()
 	if err != nil {
 		return err
 	}
-	tasks, err := a.tasks(b)
+	w, err := daemon.NewWorker(b, roles)
 	if err != nil {
 		return err
 	}
-	a.log.Info("worker ready", zap.String("name", w.Name()), zap.Int("slots", tasks.Slots))
-	return a.carry(ctx, b, w, tasks)
+	a.log.Info("worker ready", zap.String("name", w.Name()), zap.Int("slots", a.config.Work.MaxRuns))
+	return w.Run(ctx)
 }

@@ -1,5 +1,5 @@
 // Package cloud is the backend of tasks in Codex Cloud. It reads the lines that
-// package responder/cloud writes, one for each change of a task.
+// package responder/codexcloud writes, one for each change of a task.
 //
 //	{"type":"cloud.submitted","id":…,"url":…,"environment":…,"attempts":…}
 //	{"type":"cloud.status","status":"pending|ready|applied|error",

@@ -25,7 +25,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
-	"github.com/linesman/linesman/responder/web"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -69,7 +69,7 @@ func data(t *testing.T, parts sdk.ContentParts) gjson.Result {
 
 func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
@@ -127,7 +127,7 @@ func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
 
 func TestBlockingSendAnswersAtTheEnd(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
@@ -158,7 +158,7 @@ func TestBlockingSendAnswersAtTheEnd(t *testing.T) {
 
 func TestStreamTellsAllUpToTheEnd(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
@@ -222,7 +222,7 @@ func TestStreamTellsAllUpToTheEnd(t *testing.T) {
 func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	first := l.desk(nil)
+	first := l.endpoint(nil)
 	task := sent(t, first.client(surfaces[0], token), now(user("go")))
 	worker := first.work(string(task.ID)).out(begins, turns, says)
 	events := 0
@@ -242,7 +242,7 @@ func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 			first.stop()
 		}
 	}
-	second := l.desk(nil)
+	second := l.endpoint(nil)
 	for _, s := range surfaces {
 		if s.name == "jsonrpc" {
 			continue // it is the one that finishes, below
@@ -292,11 +292,11 @@ func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 func TestAnotherResponderKnowsTheTask(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	first := l.desk(nil)
+	first := l.endpoint(nil)
 	m := user("go")
 	task := sent(t, first.client(surfaces[0], token), now(m))
 	first.stop()
-	second := l.desk(nil)
+	second := l.endpoint(nil)
 	c := second.client(surfaces[1], token)
 	got, err := c.GetTask(t.Context(), &sdk.GetTaskRequest{ID: task.ID})
 	if err != nil || got.Status.State != sdk.TaskStateSubmitted {
@@ -310,7 +310,7 @@ func TestAnotherResponderKnowsTheTask(t *testing.T) {
 func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	desks := []*desk{l.desk(nil), l.desk(nil)}
+	endpoints := []*endpoint{l.endpoint(nil), l.endpoint(nil)}
 	var begun []string
 	for _, id := range []string{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d", "short", "of any form: ünïcödé\n" + strings.Repeat("x", 4000)} {
 		m := user("go " + id[:5])
@@ -318,7 +318,7 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 		ids := make([]string, 100)
 		var group sync.WaitGroup
 		for i := range ids {
-			c := desks[i%2].client(surfaces[i%len(surfaces)], token)
+			c := endpoints[i%2].client(surfaces[i%len(surfaces)], token)
 			group.Go(func() {
 				got, err := c.SendMessage(t.Context(), now(m))
 				if err != nil {
@@ -335,15 +335,15 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 		}
 		begun = append(begun, ids...)
 	}
-	for _, run := range begun { // either desk may have taken it
-		desks[0].await(run, func(responder.View) bool { return true })
+	for _, run := range begun { // either endpoint may have taken it
+		endpoints[0].await(run, func(responder.View) bool { return true })
 	}
-	if n := len(desks[0].service.Snapshot(0, nil).Queued); n != 3 {
+	if n := len(endpoints[0].service.Snapshot(0, nil).Queued); n != 3 {
 		t.Errorf("%d runs are queued, want 3", n)
 	}
 	other := user("another text")
 	other.ID = "short"
-	task := sent(t, desks[0].client(surfaces[0], token), now(other))
+	task := sent(t, endpoints[0].client(surfaces[0], token), now(other))
 	if task.Status.State != sdk.TaskStateRejected || data(t, task.Artifacts[0].Parts).Get("adcp_error.code").String() != "IDEMPOTENCY_CONFLICT" {
 		t.Errorf("another message of the same id: %+v", task)
 	}
@@ -351,7 +351,7 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 
 func TestMessageGoesOnInItsContext(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	c := d.client(surfaces[0], token)
 	first := sent(t, c, now(user("go")))
 	m := user("more")
@@ -395,7 +395,7 @@ func TestMessageGoesOnInItsContext(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
@@ -416,7 +416,7 @@ func TestCancel(t *testing.T) {
 
 func TestTaskOfTheCloudIsShownAndLeftAlone(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	c := d.client(surfaces[0], token)
 	l := d.begin("codex_cloud", "T-cloud-1", runs.Start{Source: "cloud"})
 	d.await("T-cloud-1", func(v responder.View) bool { return v.State == runs.StateWorking })
@@ -440,7 +440,7 @@ func TestTaskOfTheCloudIsShownAndLeftAlone(t *testing.T) {
 
 func TestStatesAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	c := d.client(surfaces[0], token)
 	for _, tt := range []struct {
 		id     string
@@ -472,7 +472,7 @@ func TestStatesAreThoseOfTheTable(t *testing.T) {
 
 func TestListPagesByStatusTime(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	var ids []string
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		d.play(id, "shell-ok", "", 0)
@@ -530,7 +530,7 @@ func TestListPagesByStatusTime(t *testing.T) {
 
 func TestBadRequestsAreRefused(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	d.play("ended", "shell-ok", "", 0)
 	send := func(message string) string {
 		return `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":` + message + `,"configuration":{"returnImmediately":true}}}`
@@ -636,8 +636,8 @@ func TestBadRequestsAreRefused(t *testing.T) {
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	d := l.desk(nil)
-	reads, err := web.CreateToken(l.tokens(), "reader", web.Read, time.Now())
+	d := l.endpoint(nil)
+	reads, err := httpserver.CreateToken(l.tokens(), "reader", httpserver.Read, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -669,7 +669,7 @@ func TestScopes(t *testing.T) {
 
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(func(c *a2a.Config) { c.Held = 1 })
+	d := newLab(t).endpoint(func(c *a2a.Config) { c.Held = 1 })
 	c := d.client(surfaces[0], token)
 	task := sent(t, c, now(user("go")))
 	next := func(ctx context.Context) error {
@@ -717,14 +717,14 @@ func TestStreamsAreBounded(t *testing.T) {
 func TestSlowClientIsLeft(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	d := l.desk(nil)
+	d := l.endpoint(nil)
 	worker := d.work("loud").out(begins)
 	line := `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"` + strings.Repeat("x", 60<<10) + `"}}`
 	for range 200 {
 		worker.out(line)
 	}
 	for _, s := range surfaces {
-		d := l.desk(func(c *a2a.Config) { c.Held, c.Slow = 1, 200*time.Millisecond })
+		d := l.endpoint(func(c *a2a.Config) { c.Held, c.Slow = 1, 200*time.Millisecond })
 		d.await("loud", func(responder.View) bool { return true })
 		dialer := net.Dialer{}
 		c, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(d.url, "http://"))
@@ -766,7 +766,7 @@ func TestSlowClientIsLeft(t *testing.T) {
 
 func TestCardSaysWhereAndHow(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	status, got := d.ask("GET", "/.well-known/agent-card.json", "", "Authorization", "")
 	if status != http.StatusOK {
 		t.Fatalf("%d %s", status, got.Raw)
@@ -800,7 +800,7 @@ func TestCardSaysWhereAndHow(t *testing.T) {
 
 func TestCardWithoutAnAddressOfItsOwnNamesTheOneThatWasAsked(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(func(c *a2a.Config) { c.URL = "" })
+	d := newLab(t).endpoint(func(c *a2a.Config) { c.URL = "" })
 	for proto, scheme := range map[string]string{"": "http", "https": "https", "x": "http"} {
 		_, card := d.ask("GET", "/.well-known/agent-card.json", "", "X-Forwarded-Proto", proto)
 		if got, want := card.Get("supportedInterfaces.0.url").String(), scheme+strings.TrimPrefix(d.url, "http")+"/a2a"; got != want {

@@ -32,7 +32,7 @@ func only03(card map[string]any) []map[string]any {
 // that it does not have: those of 0.3, and no other.
 func TestCardIsProtoJSON(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	_, got := d.ask("GET", "/.well-known/agent-card.json", "")
 	both := got.Value().(map[string]any)
 	if beside := only03(both); len(beside[0]) != 4 || len(beside[1]) != 2 {
@@ -69,7 +69,7 @@ func TestCardIsProtoJSON(t *testing.T) {
 // It is for them that the card has fields that are none of 1.0.
 func TestClientsOf03ReadTheCardByTheFieldsBesideIt(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	_, got := d.ask("GET", "/.well-known/agent-card.json", "")
 	var card sdk03.AgentCard
 	if err := json.Unmarshal([]byte(got.Raw), &card); err != nil {
@@ -92,7 +92,7 @@ func TestClientsOf03ReadTheCardByTheFieldsBesideIt(t *testing.T) {
 
 func TestCardIsKeptAndAskedForAgain(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	get := func(header ...string) *http.Response {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", d.url+"/.well-known/agent-card.json", nil)
 		if err != nil {

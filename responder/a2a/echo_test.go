@@ -11,7 +11,7 @@ import (
 // before the end of its task and after it, in one answer and in a stream.
 func TestMessageThatComesAgainIsSaidToBeReplayed(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
@@ -51,7 +51,7 @@ func TestMessageThatComesAgainIsSaidToBeReplayed(t *testing.T) {
 // that cannot be written again.
 func TestContextThatIsRefusedDoesNotComeBack(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	for name, context := range map[string]string{
 		"too deep":  `{"a":` + strings.Repeat("[", 9980) + strings.Repeat("]", 9980) + `}`,
 		"too large": `{"a":"` + strings.Repeat("x", 100<<10) + `"}`,

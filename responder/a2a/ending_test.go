@@ -29,7 +29,7 @@ func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
 		"the same twice": {"Done.", "Done."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newLab(t).desk(nil)
+			d := newLab(t).endpoint(nil)
 			var texts strings.Builder
 			var worker *log
 			ended := 0
@@ -75,7 +75,7 @@ func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
 // an answer has a bound all the same, and keeps the newest ones.
 func TestHistoryOfAnAnswerIsBounded(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	long := strings.Repeat("x", 60<<10)
 	for run := range 3 {
 		l := d.work("long-"+strconv.Itoa(run)).out(begins, turns)

@@ -31,7 +31,7 @@ func FuzzBodiesAreAnswered(f *testing.F) {
 		f.Add([]byte(body), "0.3", a2a.ProfileURI)
 		f.Add([]byte(body), "", a2a.ProfileURI)
 	}
-	d := newLab(f).deskOf(responder.Config{}, nil) // it remembers no requests, and so begins nothing
+	d := newLab(f).endpointOf(responder.Config{}, nil) // it remembers no requests, and so begins nothing
 	if err := d.service.Ready(f.Context()); err != nil {
 		f.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/rest"
-	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -19,32 +19,32 @@ import (
 // server has connections left for the others.
 func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	d.work("working").out(begins, turns, says)
 	d.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
 	readers := map[string]int{} // by token: how many quarters of the streams it opens
 	for name, quarters := range map[string]int{"first": 3, "second": 1} {
-		reader, err := web.CreateToken(d.tokens(), name, web.Read, time.Now())
+		reader, err := httpserver.CreateToken(d.tokens(), name, httpserver.Read, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		readers[reader] = quarters
 	}
-	server, err := web.New(web.Config{Listen: "127.0.0.1:0", Token: token, Tokens: d.tokens()})
+	server, err := httpserver.New(httpserver.Config{Listen: "127.0.0.1:0", Token: token, Tokens: d.tokens()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	named := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			h.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), web.Caller(q.Context()))))
+			h.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))))
 		})
 	}
 	for _, r := range rest.New(rest.Config{Service: d.service}).Routes() {
-		server.HandleFor(web.Read, r.Pattern, named(r.Handler))
+		server.HandleFor(httpserver.Read, r.Pattern, named(r.Handler))
 	}
 	for _, r := range a2a.New(a2a.Config{Service: d.service}).Routes() {
 		if r.Scope != "" {
-			server.HandleFor(web.Read, r.Pattern, named(r.Handler))
+			server.HandleFor(httpserver.Read, r.Pattern, named(r.Handler))
 		}
 	}
 	addr, err := server.Listen()

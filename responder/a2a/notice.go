@@ -10,7 +10,7 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -19,11 +19,11 @@ type notices struct{ results adcp.Results }
 
 // NewNotices returns the encoder of push notifications of A2A: a status update
 // when a task is at work, and the whole task when it has ended.
-func NewNotices(s *responder.Service) push.Encoder { return notices{adcp.Results{Service: s}} }
+func NewNotices(s *responder.Service) webhook.Encoder { return notices{adcp.Results{Service: s}} }
 
 // Encode renders a notification, as an event of a stream. One whose result does
 // not fit tells the state alone: whoever wants the rest asks for it.
-func (n notices) Encode(ctx context.Context, _ push.Registration, record *runs.Record, _ string) (push.Body, error) {
+func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *runs.Record, _ string) (webhook.Body, error) {
 	v := responder.View{Row: record.Row()}
 	at := time.UnixMilli(responder.ChangedAt(v.Row)).UTC()
 	if !record.State.Final() { // what may change meanwhile would make another body of the same notification
@@ -34,11 +34,11 @@ func (n notices) Encode(ctx context.Context, _ push.Registration, record *runs.R
 	t := &sdk.Task{ID: sdk.TaskID(record.ID), ContextID: contextOf(v.Row)}
 	var err error
 	if t.Status, err = status(t, v, record, nil); err != nil {
-		return push.Body{}, fmt.Errorf("run %s: its status: %w", record.ID, err)
+		return webhook.Body{}, fmt.Errorf("run %s: its status: %w", record.ID, err)
 	}
 	envelope, err := outcome(ctx, n.results, record, at)
 	if err != nil {
-		return push.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
+		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 	}
 	text := ""
 	if record.FinalText != nil {
@@ -46,18 +46,18 @@ func (n notices) Encode(ctx context.Context, _ push.Registration, record *runs.R
 	}
 	result, err := artifact(text, envelope, nil)
 	if err != nil {
-		return push.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
+		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 	}
 	t.Artifacts = []*sdk.Artifact{result}
 	b, err := encodeNotice(t)
-	if err == nil && len(b.Bytes) > push.MaxBody {
+	if err == nil && len(b.Bytes) > webhook.MaxBody {
 		t.Artifacts = nil
 		b, err = encodeNotice(t)
 	}
 	return b, err
 }
 
-func encodeNotice(e sdk.Event) (push.Body, error) {
+func encodeNotice(e sdk.Event) (webhook.Body, error) {
 	b, err := json.Marshal(sdk.StreamResponse{Event: e})
-	return push.Body{Type: "application/json", Bytes: b}, err
+	return webhook.Body{Type: "application/json", Bytes: b}, err
 }

@@ -6,7 +6,7 @@ import (
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -14,10 +14,10 @@ import (
 type PushConfigs interface {
 	// Check reports what is wrong with a registration, each a [runs.FieldError]
 	// that quotes no value.
-	Check(push.Registration) error
-	Put(ctx context.Context, r push.Registration) error
-	Get(ctx context.Context, run, id string) (push.Registration, error)
-	List(ctx context.Context, run string) ([]push.Registration, error)
+	Check(webhook.Registration) error
+	Put(ctx context.Context, r webhook.Registration) error
+	Get(ctx context.Context, run, id string) (webhook.Registration, error)
+	List(ctx context.Context, run string) ([]webhook.Registration, error)
 	Delete(ctx context.Context, run, id string) error
 }
 
@@ -87,7 +87,7 @@ func (h *Handler) DeleteTaskPushConfig(ctx context.Context, q *sdk.DeleteTaskPus
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if err := h.Push.Delete(ctx, run, configID(q.ID)); !errors.Is(err, push.ErrUnknown) {
+	if err := h.Push.Delete(ctx, run, configID(q.ID)); !errors.Is(err, webhook.ErrUnknown) {
 		return h.explainPush("delete a push config", err)
 	}
 	return nil
@@ -134,8 +134,8 @@ func (h *Handler) register(ctx context.Context, run string, q *sdk.SendMessageRe
 	return h.explainPush("create a push config", h.Push.Put(ctx, registration(run, q.Config.PushConfig)))
 }
 
-func registration(run string, c *sdk.PushConfig) push.Registration {
-	r := push.Registration{ID: configID(c.ID), Run: run, Protocol: push.A2A, URL: c.URL, Token: c.Token}
+func registration(run string, c *sdk.PushConfig) webhook.Registration {
+	r := webhook.Registration{ID: configID(c.ID), Run: run, Protocol: webhook.A2A, URL: c.URL, Token: c.Token}
 	if c.Auth != nil {
 		r.Scheme, r.Credentials = c.Auth.Scheme, c.Auth.Credentials
 	}
@@ -144,7 +144,7 @@ func registration(run string, c *sdk.PushConfig) push.Registration {
 
 // pushConfig is a registration without its token and its credentials: who may
 // ask is not always who knows them.
-func pushConfig(r push.Registration) *sdk.PushConfig {
+func pushConfig(r webhook.Registration) *sdk.PushConfig {
 	c := &sdk.PushConfig{TaskID: sdk.TaskID(r.Run), ID: r.ID, URL: r.URL}
 	if r.Scheme != "" {
 		c.Auth = &sdk.PushAuthInfo{Scheme: r.Scheme}
@@ -166,9 +166,9 @@ func (h *Handler) explainPush(what string, err error) error {
 		return nil
 	case errors.As(err, &field):
 		return fail(sdk.ErrInvalidParams, "push notification config: "+field.Error())
-	case errors.Is(err, push.ErrTooMany):
+	case errors.Is(err, webhook.ErrTooMany):
 		return fail(sdk.ErrInvalidParams, "the task has as many push notification configs as it can have")
-	case errors.Is(err, push.ErrUnknown):
+	case errors.Is(err, webhook.ErrUnknown):
 		return fail(sdk.ErrTaskNotFound, "the task has no such push notification config")
 	}
 	return h.explain(what, h.Service.Explain(what, err))

@@ -16,21 +16,21 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
-	"github.com/linesman/linesman/responder/push"
-	"github.com/linesman/linesman/responder/web"
+	"github.com/linesman/linesman/responder/httpserver"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
 const secretToken = "sentinel-token-of-a-receiver"
 
-func pushDesk(l *lab) *desk {
-	return l.desk(func(c *a2a.Config) { c.Push = push.NewRegistry(l.bus.PushStore(), push.A2A, true) })
+func pushEndpoint(l *lab) *endpoint {
+	return l.endpoint(func(c *a2a.Config) { c.Push = webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, true) })
 }
 
 func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	d := pushDesk(l)
+	d := pushEndpoint(l)
 	if _, card := d.ask("GET", "/.well-known/agent-card.json", ""); !card.Get("capabilities.pushNotifications").Bool() {
 		t.Error("the card does not tell of push notifications")
 	}
@@ -85,7 +85,7 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 			t.Errorf("%s: %s, want a result", method, got.Raw)
 		}
 	}
-	reads, err := web.CreateToken(l.tokens(), "reader", web.Read, time.Now())
+	reads, err := httpserver.CreateToken(l.tokens(), "reader", httpserver.Read, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +120,11 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	l := newLab(t)
-	d := pushDesk(l)
+	d := pushEndpoint(l)
 	store := l.bus.PushStore()
-	pusher := push.New(push.Config{
+	pusher := webhook.New(webhook.Config{
 		Registrations: store, Outbox: store, Runs: l.bus, Private: true,
-		Encoders: map[string]push.Encoder{push.A2A: a2a.NewNotices(d.service)},
+		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
 	})
 	during(t, "pusher", pusher.Run)
 	c := d.client(surfaces[0], token)
@@ -161,7 +161,7 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 // Made again after a kill, a notification is the same byte for byte.
 func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	encoder := a2a.NewNotices(d.service)
 	l := d.work("x").out(begins, turns, says)
 	for _, final := range []bool{false, true} {
@@ -175,7 +175,7 @@ func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 		}
 		var bodies []string
 		for tick := range time.Tick(2 * time.Millisecond) { // what depends on the clock shows
-			b, err := encoder.Encode(t.Context(), push.Registration{}, record, "")
+			b, err := encoder.Encode(t.Context(), webhook.Registration{}, record, "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 func TestQueuedTaskIsInTheContextThatItGoesOnIn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	d := l.desk(nil)
+	d := l.endpoint(nil)
 	c := d.client(surfaces[0], token)
 	first := sent(t, c, now(user("go")))
 	d.finish(string(first.ID))
@@ -31,7 +31,7 @@ func TestQueuedTaskIsInTheContextThatItGoesOnIn(t *testing.T) {
 		}
 	}
 	in(c, sdk.TaskStateSubmitted)
-	in(l.desk(nil).client(surfaces[0], token), sdk.TaskStateSubmitted) // which knows it from the streams alone
+	in(l.endpoint(nil).client(surfaces[0], token), sdk.TaskStateSubmitted) // which knows it from the streams alone
 	if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: task.ID}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // A stream that is refused has not begun, for whoever takes another answer.
 func TestARefusedStreamIsAnErrorAndNoStream(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	d.play("ended", "shell-ok", "", 0)
 	open := func(path, body string, header ...string) (int, string, gjson.Result) {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", d.url+path, strings.NewReader(body))
@@ -81,7 +81,7 @@ func TestARefusedStreamIsAnErrorAndNoStream(t *testing.T) {
 // The proto of A2A subscribes by GET, its text and its clients by POST.
 func TestSubscribeIsTakenByGETAndPOST(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	worker := d.work("live").out(begins, turns, says)
 	d.await("live", func(v responder.View) bool { return v.State == runs.StateWorking })
 	for _, method := range []string{"GET", "POST"} {
@@ -117,7 +117,7 @@ func TestSubscribeIsTakenByGETAndPOST(t *testing.T) {
 
 func TestAnUnknownVerbIsNoPartOfATaskID(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -137,7 +137,7 @@ func TestAnUnknownVerbIsNoPartOfATaskID(t *testing.T) {
 // whenever, is told the same.
 func TestTwoStreamsOfATaskTellTheSameTime(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newLab(t).endpoint(nil)
 	worker := d.work("both").out(begins, turns, says)
 	d.await("both", func(v responder.View) bool { return v.State == runs.StateWorking })
 	encode := func(v any) string {

@@ -17,7 +17,7 @@ import (
 func TestAMessageAndACallWithOneKeyStartOneRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	first, second := l.desk(nil), l.desk(nil)
+	first, second := l.endpoint(nil), l.endpoint(nil)
 	set := tools.New(second.service)
 	var mu sync.Mutex
 	started := map[string]int{}

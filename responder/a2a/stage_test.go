@@ -25,8 +25,8 @@ import (
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -71,26 +71,26 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
-// desk is a service and its HTTP server.
-type desk struct {
+// endpoint is a service and its HTTP server.
+type endpoint struct {
 	*lab
 	service *responder.Service
 	url     string
 	stop    func()
 }
 
-// desk starts a responder, as often as one likes.
-func (l *lab) desk(change func(*a2a.Config)) *desk {
+// endpoint starts a responder, as often as one likes.
+func (l *lab) endpoint(change func(*a2a.Config)) *endpoint {
 	l.t.Helper()
-	return l.deskOf(responder.Config{Requests: &idempotency.Requests{Store: l.bus.RequestStore()}}, change)
+	return l.endpointOf(responder.Config{Requests: &idempotency.Requests{Store: l.bus.RequestStore()}}, change)
 }
 
-// deskOf is desk with more settings of the service.
-func (l *lab) deskOf(c responder.Config, change func(*a2a.Config)) *desk {
+// endpointOf is endpoint with more settings of the service.
+func (l *lab) endpointOf(c responder.Config, change func(*a2a.Config)) *endpoint {
 	l.t.Helper()
 	c.Streams, c.Queue, c.LostAfter, c.MaxHard = l.bus, bus.DefaultQueue, time.Minute, time.Hour
-	d := &desk{lab: l, service: responder.New(c)}
-	server, err := web.New(web.Config{Listen: "127.0.0.1:0", Token: token, Tokens: l.tokens()})
+	d := &endpoint{lab: l, service: responder.New(c)}
+	server, err := httpserver.New(httpserver.Config{Listen: "127.0.0.1:0", Token: token, Tokens: l.tokens()})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -108,12 +108,12 @@ func (l *lab) deskOf(c responder.Config, change func(*a2a.Config)) *desk {
 			server.HandlePublic(r.Pattern, r.Handler)
 			continue
 		}
-		scope, err := web.ScopeOf(r.Scope)
+		scope, err := httpserver.ScopeOf(r.Scope)
 		if err != nil {
 			l.t.Fatal(err)
 		}
 		server.HandleFor(scope, r.Pattern, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), web.Caller(q.Context()))))
+			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))))
 		}))
 	}
 	stopService := during(l.t, "service", d.service.Run)
@@ -126,8 +126,8 @@ func (l *lab) deskOf(c responder.Config, change func(*a2a.Config)) *desk {
 }
 
 func allows(ctx context.Context, scope string) bool {
-	s, err := web.ScopeOf(scope)
-	return err == nil && web.Allows(ctx, s)
+	s, err := httpserver.ScopeOf(scope)
+	return err == nil && httpserver.Allows(ctx, s)
 }
 
 func (l *lab) tokens() string { return filepath.Join(l.dir, "tokens.json") }
@@ -165,7 +165,7 @@ var surfaces = []surface{
 }
 
 // client is a2a-go's own client.
-func (d *desk) client(s surface, bearer string) *a2aclient.Client {
+func (d *endpoint) client(s surface, bearer string) *a2aclient.Client {
 	d.t.Helper()
 	transport := &http.Transport{}
 	d.t.Cleanup(transport.CloseIdleConnections)
@@ -195,12 +195,12 @@ func (b *bearerToken) Before(ctx context.Context, r *a2aclient.Request) (context
 }
 
 // post sends a body, and returns the answer to it.
-func (d *desk) post(path, body string, header ...string) (int, gjson.Result) {
+func (d *endpoint) post(path, body string, header ...string) (int, gjson.Result) {
 	d.t.Helper()
 	return d.ask("POST", path, body, header...)
 }
 
-func (d *desk) ask(method, path, body string, header ...string) (int, gjson.Result) {
+func (d *endpoint) ask(method, path, body string, header ...string) (int, gjson.Result) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
@@ -232,19 +232,19 @@ func (d *desk) ask(method, path, body string, header ...string) (int, gjson.Resu
 
 // log is the raw log of a run that a test writes in a worker's place.
 type log struct {
-	d   *desk
+	d   *endpoint
 	id  string
 	raw *bus.RawLog
 	at  int64
 }
 
 // work begins a run that is queued, or one that is not there yet.
-func (d *desk) work(id string) *log {
+func (d *endpoint) work(id string) *log {
 	d.t.Helper()
 	return d.begin("codex", id, runs.Start{Source: "queue", Dir: "/home/dev/project", Worker: "w1"})
 }
 
-func (d *desk) begin(agent, id string, start runs.Start) *log {
+func (d *endpoint) begin(agent, id string, start runs.Start) *log {
 	d.t.Helper()
 	raw, err := d.write.OpenLog(d.t.Context(), agent, id, runs.Mark{})
 	if err != nil {
@@ -279,7 +279,7 @@ func (l *log) exit(reason runs.Reason, code int) {
 }
 
 // play makes a run of a recording, on a thread of its own.
-func (d *desk) play(id, name, thread string, code int) {
+func (d *endpoint) play(id, name, thread string, code int) {
 	d.t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "..", "test", "corpus", "codex", name+".jsonl"))
 	if err != nil {
@@ -293,7 +293,7 @@ func (d *desk) play(id, name, thread string, code int) {
 }
 
 // await waits until the responder knows a run to be so.
-func (d *desk) await(id string, is func(responder.View) bool) responder.View {
+func (d *endpoint) await(id string, is func(responder.View) bool) responder.View {
 	d.t.Helper()
 	end := time.After(time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -322,7 +322,7 @@ const (
 )
 
 // finish plays a whole run of a queued task.
-func (d *desk) finish(id string) {
+func (d *endpoint) finish(id string) {
 	d.t.Helper()
 	d.work(id).out(begins, turns, says, secret, answers, ends).exit(runs.ReasonExited, 0)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/bounds"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -60,7 +60,7 @@ func StatusOf(s runs.State) Status {
 }
 
 // MaxContext bounds the context that a caller may send, in bytes.
-const MaxContext = push.MaxContext
+const MaxContext = webhook.MaxContext
 
 // Response is what an answer says, before it has a form.
 type Response struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/push"
 	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -41,7 +41,7 @@ type notices struct {
 
 // NewNotices returns the encoder of notifications: the body of the contract's
 // mcp-webhook-payload.
-func NewNotices(s *responder.Service) push.Encoder { return notices{Results{s}.Result} }
+func NewNotices(s *responder.Service) webhook.Encoder { return notices{Results{s}.Result} }
 
 // payload is the body, in the order in which it is written. Its task_type is
 // the tool that was called: the contract's list knows advertising alone.
@@ -60,7 +60,7 @@ type payload struct {
 
 // Encode renders a notification. A result that does not fit is left out: the
 // receiver can ask for it.
-func (n notices) Encode(ctx context.Context, r push.Registration, record *runs.Record, key string) (push.Body, error) {
+func (n notices) Encode(ctx context.Context, r webhook.Registration, record *runs.Record, key string) (webhook.Body, error) {
 	p := payload{
 		Key: key, Operation: r.OperationID, Task: record.ID, Type: r.Tool, Status: StatusOf(record.State), Token: r.Token,
 		Thread: record.Thread,
@@ -72,11 +72,11 @@ func (n notices) Encode(ctx context.Context, r push.Registration, record *runs.R
 	if record.State.Final() {
 		result, failed, err := n.result(ctx, record)
 		if err != nil {
-			return push.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
+			return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 		}
 		at, p.Message = record.EndedAt, record.Summary()
 		if p.Result, err = withError(result, failed); err != nil {
-			return push.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
+			return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 		}
 	} else {
 		p.Message, p.Thread = "Working", "" // what may change meanwhile would make another body of the same notification
@@ -89,14 +89,14 @@ func (n notices) Encode(ctx context.Context, r push.Registration, record *runs.R
 	}
 	p.Timestamp = time.UnixMilli(at).UTC().Format("2006-01-02T15:04:05.000Z")
 	b, err := p.encode(r.Context)
-	if err == nil && len(b) > push.MaxBody {
+	if err == nil && len(b) > webhook.MaxBody {
 		p.Result = nil
 		b, err = p.encode(r.Context)
 	}
 	if err != nil {
-		return push.Body{}, fmt.Errorf("run %s: encode a notification: %w", record.ID, err)
+		return webhook.Body{}, fmt.Errorf("run %s: encode a notification: %w", record.ID, err)
 	}
-	return push.Body{Type: "application/json", Bytes: b}, nil
+	return webhook.Body{Type: "application/json", Bytes: b}, nil
 }
 
 func (p *payload) encode(context json.RawMessage) ([]byte, error) {

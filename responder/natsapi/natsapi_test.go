@@ -93,19 +93,19 @@ func (l *lab) start(f func(context.Context) error) (stop func()) {
 func (l *lab) serve() (stop func()) {
 	l.Helper()
 	b := l.bus(embedded.ResponderUser)
-	desk := responder.New(responder.Config{
+	service := responder.New(responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Patience: 20 * time.Second,
 	})
-	l.start(desk.Run)
+	l.start(service.Run)
 	listening := make(chan struct{})
 	stop = l.start(func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{
 			Conn: b.Inside(), Root: b.API(), Version: "v1.2.3", Log: zap.NewNop(),
-			Endpoints: slices.Concat(natsapi.VerbEndpoints(desk), natsapi.ToolEndpoints(tools.New(desk), tools.List())),
+			Endpoints: slices.Concat(natsapi.VerbEndpoints(service), natsapi.ToolEndpoints(tools.New(service), tools.List())),
 			Listening: func() { close(listening) },
 		})
 	})
-	if err := desk.Ready(l.Context()); err != nil {
+	if err := service.Ready(l.Context()); err != nil {
 		l.Fatal(err)
 	}
 	select {

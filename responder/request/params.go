@@ -13,7 +13,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -108,7 +108,7 @@ var (
 		About: "The same request with the same key is carried out once. Required with format adcp for what changes something; reads change nothing.",
 	}
 	contextParam = fields.Param{
-		Name: Context, Kind: fields.Object, Max: push.MaxContext,
+		Name: Context, Kind: fields.Object, Max: webhook.MaxContext,
 		About: "Comes back as it is in format adcp, at most 64 KiB; nothing is read from it.",
 	}
 	contextIDParam = fields.Param{

@@ -11,17 +11,17 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/responder/push"
 	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
 const (
-	maxEnvironment = cloud.MaxEnvironment
-	maxAttempts    = cloud.MaxAttempts
+	maxEnvironment = codexcloud.MaxEnvironment
+	maxAttempts    = codexcloud.MaxAttempts
 )
 
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
@@ -64,7 +64,7 @@ func Submission(s *responder.Service, tool string, a *fields.Args) api.Submissio
 		q.Thread = thread
 	}
 	var problem error
-	q.Webhook, problem = webhook(tool, a)
+	q.Webhook, problem = readWebhook(tool, a)
 	if a.Adopt(s.CheckSubmit(q), Names) != nil {
 		a.Wrong(fields.Whole, "ask for a task that cannot be queued")
 	}
@@ -93,7 +93,7 @@ func CloudSubmission(s *responder.Service, tool string, a *fields.Args) api.Clou
 		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(Governance),
 	}
 	var problem error
-	q.Webhook, problem = webhook(tool, a)
+	q.Webhook, problem = readWebhook(tool, a)
 	if a.Adopt(s.CheckCloudSubmit(q), Names) != nil {
 		a.Wrong(fields.Whole, "ask for a task that cannot be submitted")
 	}
@@ -101,14 +101,14 @@ func CloudSubmission(s *responder.Service, tool string, a *fields.Args) api.Clou
 	return q
 }
 
-// webhook reads the configuration of a webhook; nil where there is none, or a
+// readWebhook reads the configuration of a webhook; nil where there is none, or a
 // wrong one.
-func webhook(tool string, a *fields.Args) (*api.Webhook, error) {
+func readWebhook(tool string, a *fields.Args) (*api.Webhook, error) {
 	raw := a.Raw(Webhook)
 	if raw == nil {
 		return nil, nil
 	}
-	r, err := push.ParseConfig(raw)
+	r, err := webhook.ParseConfig(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func Local(ctx context.Context, s *responder.Service, a *fields.Args, tool, para
 		return responder.View{}, inCloud()
 	}
 	if runs.CheckID(id) != nil {
-		if _, isRef := cloud.Ref(id); isRef {
+		if _, isRef := codexcloud.Ref(id); isRef {
 			return responder.View{}, inCloud()
 		}
 		return responder.View{}, api.Invalid(field, "must be the id of a task: 1 to 64 letters, digits, '-' and '_'")

@@ -18,9 +18,9 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/responder/rest"
-	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -103,7 +103,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 			}
 		}
 	}
-	reader, err := web.CreateToken(filepath.Join(s.dir, "tokens.json"), "reader", web.Read, time.Now())
+	reader, err := httpserver.CreateToken(filepath.Join(s.dir, "tokens.json"), "reader", httpserver.Read, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

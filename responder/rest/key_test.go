@@ -12,8 +12,8 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/rest"
-	"github.com/linesman/linesman/responder/web"
 )
 
 const keyHeader = "Idempotency-Key"
@@ -40,7 +40,7 @@ func TestKeyInTheHeaderMakesOfTwoRequestsOne(t *testing.T) {
 		if conflict.Code != "CONFLICT" || conflict.Field != keyHeader || !strings.HasPrefix(conflict.Detail, keyHeader+": ") {
 			t.Errorf("%s: another body under the key: %+v", path, conflict)
 		}
-		reader, err := web.CreateToken(filepath.Join(s.dir, "tokens.json"), "other"+string(rune('a'+i)), web.Read|web.Submit, time.Now())
+		reader, err := httpserver.CreateToken(filepath.Join(s.dir, "tokens.json"), "other"+string(rune('a'+i)), httpserver.Read|httpserver.Submit, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,9 +26,9 @@ import (
 	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/rest"
-	"github.com/linesman/linesman/responder/web"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -109,17 +109,17 @@ func prepare(t testing.TB, work bool, change func(*config)) *stage {
 func (s *stage) serve(cfg rest.Config) {
 	s.t.Helper()
 	s.api = rest.New(cfg)
-	server, err := web.New(web.Config{Listen: "127.0.0.1:0", Token: token, Tokens: filepath.Join(s.dir, "tokens.json")})
+	server, err := httpserver.New(httpserver.Config{Listen: "127.0.0.1:0", Token: token, Tokens: filepath.Join(s.dir, "tokens.json")})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for _, r := range s.api.Routes() {
-		scope, err := web.ScopeOf(r.Scope)
+		scope, err := httpserver.ScopeOf(r.Scope)
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		server.HandleFor(scope, r.Pattern, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), web.Caller(q.Context()))))
+			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))))
 		}))
 	}
 	addr, err := server.Listen()

@@ -20,7 +20,7 @@ import (
 // office is a server with so many runs that have ended, and connections to it.
 type office struct {
 	server *embedded.Server
-	desk   *bus.Bus
+	bus    *bus.Bus
 	client *nats.Conn
 	js     jetstream.JetStream
 	stream string
@@ -48,7 +48,7 @@ func newOffice(b *testing.B, n int) *office {
 	if _, err := operator.Ensure(b.Context(), limits); err != nil {
 		b.Fatal(err)
 	}
-	o := &office{server: s, desk: connect(embedded.ResponderUser), client: operator.Inside(), stream: "KV_" + names.Runs()}
+	o := &office{server: s, bus: connect(embedded.ResponderUser), client: operator.Inside(), stream: "KV_" + names.Runs()}
 	if o.js, err = jetstream.New(o.client, jetstream.WithPublishAsyncMaxPending(1024)); err != nil {
 		b.Fatal(err)
 	}
@@ -105,10 +105,10 @@ func (o *office) start(b *testing.B) time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	begin := time.Now()
-	desk := runtable.New(runtable.Config{Streams: o.desk, Queue: "default", LostAfter: time.Minute})
+	table := runtable.New(runtable.Config{Streams: o.bus, Queue: "default", LostAfter: time.Minute})
 	done := make(chan error, 1)
-	go func() { done <- desk.Run(ctx) }()
-	if err := desk.Ready(ctx); err != nil {
+	go func() { done <- table.Run(ctx) }()
+	if err := table.Ready(ctx); err != nil {
 		b.Fatal(err)
 	}
 	took := time.Since(begin)

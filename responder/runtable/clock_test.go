@@ -36,12 +36,12 @@ func TestARunWhoseClockIsWrongIsNotTakenForStuck(t *testing.T) {
 		}
 		l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateWorking && v.Seq >= log.Mark().Seq })
 	}
-	report, err := l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
 	if err != nil || len(report.Stuck) > 0 || report.Old > 0 {
 		t.Errorf("%+v, %v: all of them have just written", report, err)
 	}
 	// How long they are silent is told by the clock of who listens.
-	report, err = l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Nanosecond, Old: time.Hour, DryRun: true})
+	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Nanosecond, Old: time.Hour, DryRun: true})
 	if err != nil || len(report.Stuck) != 4 {
 		t.Errorf("%+v, %v: all of them are silent now", report, err)
 	}

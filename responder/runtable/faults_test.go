@@ -69,7 +69,7 @@ func newSite(t *testing.T, change func(*runtable.Config)) *site {
 		})
 	}
 	s.halt = s.normalize()
-	s.desk = s.respond(change)
+	s.table = s.respond(change)
 	return s
 }
 
@@ -133,19 +133,19 @@ func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 	s.beating("w", 1, lost, gate+done+": >ended\n")
 	ticket := s.submit("go")
 	s.reaches(ticket.Run, in(runs.StateWorking))
-	s.until("the worker is heard", func() bool { return len(s.desk.Workers()) == 1 })
+	s.until("the worker is heard", func() bool { return len(s.table.Workers()) == 1 })
 
 	s.server.Stop()
 	s.lab.open("go")
 	s.until("the agent's end", func() bool { return s.has("ended") })
 	away := time.Now()
 	s.until("silence", func() bool { return time.Since(away) > lost+lost/2 })
-	if v, _ := s.desk.Get(ticket.Run); v.Lost {
+	if v, _ := s.table.Get(ticket.Run); v.Lost {
 		t.Error("who was cut off says that the worker is gone")
 	}
 	s.start(func(ctx context.Context) error { // what keepHouse does, run by run, for as long as the outage lasts
 		for ctx.Err() == nil {
-			report, _ := s.desk.Cleanup(ctx, runtable.CleanupSpec{Stuck: lost / 2, Old: time.Hour})
+			report, _ := s.table.Cleanup(ctx, runtable.CleanupSpec{Stuck: lost / 2, Old: time.Hour})
 			if len(report.Stuck) == 0 || len(report.Ended) > 0 {
 				break
 			}
@@ -156,9 +156,9 @@ func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 	if s.server, err = embedded.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
 		t.Fatal(err)
 	}
-	v, err := s.desk.Wait(s.soon(), ticket.Run, nil)
+	v, err := s.table.Wait(s.soon(), ticket.Run, nil)
 	if err != nil || v.State != runs.StateCompleted {
-		record, _ := s.desk.Record(s.soon(), ticket.Run)
+		record, _ := s.table.Record(s.soon(), ticket.Run)
 		t.Errorf("the run is %s (%s), %v, with %d bytes of output; its worker was alive all the time", v.State, v.Reason, err, record.Bytes)
 	}
 }
@@ -180,7 +180,7 @@ func TestTheTableFollowsARunTableThatWasMadeAnew(t *testing.T) {
 			s := newSite(t, nil)
 			s.work("w", 1, `case $prompt in go) `+strings.TrimSpace(gate)+";; esac\n"+done)
 			for i := range 8 {
-				if _, err := s.desk.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
+				if _, err := s.table.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -204,7 +204,7 @@ func TestTheTableFollowsARunTableThatWasMadeAnew(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			if v, err := s.desk.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+			if v, err := s.table.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 				t.Errorf("20 s after the record says completed the responder says %s (%v)", v.State, err)
 			}
 		})
@@ -232,7 +232,7 @@ func TestARunThatRawKnowsIsNeverUnknown(t *testing.T) {
 	}
 	s.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
 	s.normalize()
-	s.until("its end", func() bool { v, ok := s.desk.Get(ticket.Run); return ok && v.State.Final() })
+	s.until("its end", func() bool { v, ok := s.table.Get(ticket.Run); return ok && v.State.Final() })
 	if s.has("ran-x") {
 		t.Error("the task that was to be cancelled ran")
 	}
@@ -261,18 +261,18 @@ func TestASubmissionThatFailedIsNotRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.desk.Wait(s.soon(), s.submit("zero").Run, nil); err != nil { // an empty stream takes one message of any size
+	if _, err := s.table.Wait(s.soon(), s.submit("zero").Run, nil); err != nil { // an empty stream takes one message of any size
 		t.Fatal(err)
 	}
 	room(1)
-	if _, err := s.desk.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "one", Mode: runs.ReadOnly}); err == nil {
+	if _, err := s.table.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "one", Mode: runs.ReadOnly}); err == nil {
 		t.Fatal("a submission to a full RAW is taken")
 	} else {
 		t.Logf("told to the caller: %v", err)
 	}
 	room(1 << 28)
 	second := s.submit("two")
-	if _, err := s.desk.Wait(s.soon(), second.Run, nil); err != nil {
+	if _, err := s.table.Wait(s.soon(), second.Run, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s.has("ran-one") {
@@ -304,10 +304,10 @@ func TestACancelledTaskIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 	s.age()
 	second := s.submit("two")
 	s.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
-	if v, err := s.desk.Wait(s.soon(), second.Run, nil); err != nil || v.State != runs.StateCompleted {
+	if v, err := s.table.Wait(s.soon(), second.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Fatalf("%+v %v", v, err)
 	}
-	if v, _ := s.desk.Get(first.Run); s.has("ran-one") {
+	if v, _ := s.table.Get(first.Run); s.has("ran-one") {
 		t.Errorf("the agent of a task that is %s was started", v.State)
 	}
 }
@@ -334,7 +334,7 @@ func TestATaskThatRanElsewhereIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.work("b", 1, done)
-	if v, err := s.desk.Wait(s.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+	if v, err := s.table.Wait(s.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Fatalf("%+v %v", v, err)
 	}
 	s.age()
@@ -381,10 +381,10 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 		return err == nil && !waits
 	})
 	s.lab.open("go")
-	if _, err := s.desk.Wait(s.soon(), second.Run, nil); err != nil {
+	if _, err := s.table.Wait(s.soon(), second.Run, nil); err != nil {
 		t.Logf("the second task: %v", err)
 	}
-	record, err := s.desk.Record(s.soon(), ticket.Run)
+	record, err := s.table.Record(s.soon(), ticket.Run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +410,7 @@ func TestTheTableFollowsARunTableThatLostItsEnd(t *testing.T) {
 	lose := s.sync()
 	s.work("w", 1, done)
 	for i := range 8 {
-		if _, err := s.desk.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
+		if _, err := s.table.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -418,7 +418,7 @@ func TestTheTableFollowsARunTableThatLostItsEnd(t *testing.T) {
 	var ticket runtable.Ticket
 	s.until("a submission", func() bool {
 		var err error
-		ticket, err = s.desk.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly})
+		ticket, err = s.table.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly})
 		return err == nil
 	})
 	s.until("the record says that it ended", func() bool {
@@ -427,10 +427,10 @@ func TestTheTableFollowsARunTableThatLostItsEnd(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if v, err := s.desk.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+	if v, err := s.table.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Errorf("20 s after the record says completed the responder says %s (%v)", v.State, err)
 	}
-	if n := len(s.desk.Snapshot(100, nil).Ended); n != 1 {
+	if n := len(s.table.Snapshot(100, nil).Ended); n != 1 {
 		t.Errorf("%d runs have ended, of which the streams know 1", n)
 	}
 }
@@ -499,22 +499,22 @@ func (c *clerk) count() int64 {
 func TestNoRequestIsBegunAfterTheServiceHasEnded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
-	desk, client := s.bus(embedded.ResponderUser), s.operator.Inside()
+	b, client := s.bus(embedded.ResponderUser), s.operator.Inside()
 	for range 20 {
 		c := &clerk{}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
 			ended <- natsapi.Serve(ctx, natsapi.Config{
-				Conn: desk.Inside(), Root: desk.API(), Endpoints: natsapi.ToolEndpoints(c, tools.List()), Version: "1.0.0", Log: s.log,
+				Conn: b.Inside(), Root: b.API(), Endpoints: natsapi.ToolEndpoints(c, tools.List()), Version: "1.0.0", Log: s.log,
 			})
 		}()
 		s.until("the service", func() bool {
-			_, err := client.Request(desk.API()+"._codex_local_status", nil, time.Second)
+			_, err := client.Request(b.API()+"._codex_local_status", nil, time.Second)
 			return err == nil
 		})
 		for range 2000 {
-			if err := client.PublishRequest(desk.API()+"._codex_local_status", "_INBOX_operator.nobody", nil); err != nil {
+			if err := client.PublishRequest(b.API()+"._codex_local_status", "_INBOX_operator.nobody", nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -18,7 +18,7 @@ func TestGivingATaskUpLeavesARunOfAnotherAlone(t *testing.T) {
 	l.shows("build", runs.StateInputRequired, "")
 	l.begin("build-2", "") // has a worker, and nothing to do with it
 	l.shows("build-2", runs.StateWorking, "")
-	c, err := l.desk.Cancel(l.soon(), "build", "nobody knows")
+	c, err := l.table.Cancel(l.soon(), "build", "nobody knows")
 	if err != nil || c.Before != runs.StateInputRequired || c.State != runs.StateCancelled {
 		t.Errorf("cancelled: %+v, %v", c, err)
 	}
@@ -43,7 +43,7 @@ func TestGivingATaskUpLeavesAYoungRunOfAnotherAlone(t *testing.T) {
 	l.exit(task, runs.ExitNeedsAgent)
 	l.shows(task, runs.StateInputRequired, "")
 	l.begin(task+"-2", "")
-	if _, err := l.desk.Cancel(l.soon(), task, "nobody knows"); err != nil {
+	if _, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil {
 		t.Error(err)
 	}
 	l.shows(task, runs.StateCancelled, task+"-3")
@@ -65,7 +65,7 @@ func TestATaskWhoseNextNumberIsUsedUpCanBeGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.shows(task, runs.StateInputRequired, "")
-	if c, err := l.desk.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
+	if c, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
 		t.Errorf("cancelled: %+v, %v", c, err)
 	}
 	l.shows(task, runs.StateCancelled, "T-local-task-3")

@@ -76,7 +76,7 @@ func TestATaskStandsAsItsNewestRun(t *testing.T) {
 	l.shows(task, runs.StateWorking, "")
 	l.exit(task, runs.ExitNeedsAgent)
 	l.shows(task, runs.StateInputRequired, "")
-	if s := l.desk.Snapshot(9, nil); len(s.Working) != 1 || len(s.Ended) != 0 || s.Working[0].State != runs.StateInputRequired {
+	if s := l.table.Snapshot(9, nil); len(s.Working) != 1 || len(s.Ended) != 0 || s.Working[0].State != runs.StateInputRequired {
 		t.Errorf("it waits, and is listed so: %+v", s)
 	}
 	ended := make(chan runtable.View, 1)
@@ -84,7 +84,7 @@ func TestATaskStandsAsItsNewestRun(t *testing.T) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(func() {
-		v, err := l.desk.Wait(ctx, task, nil)
+		v, err := l.table.Wait(ctx, task, nil)
 		if err != nil {
 			t.Error(err)
 		}
@@ -111,24 +111,24 @@ func TestATaskStandsAsItsNewestRun(t *testing.T) {
 		t.Errorf("who waits was told %+v", v)
 	}
 	later := l.respond(nil) // which reads them all at once
-	for _, desk := range []*runtable.Table{l.desk, later} {
+	for _, table := range []*runtable.Table{l.table, later} {
 		for _, run := range append([]string{task}, links...) {
-			v, ok := desk.Get(run)
+			v, ok := table.Get(run)
 			if !ok || v.State != runs.StateCompleted || v.ID != run {
 				t.Errorf("%s is shown as %+v", run, v)
 			}
-			record, err := desk.Record(l.soon(), run)
+			record, err := table.Record(l.soon(), run)
 			if err != nil || record.ID != run || record.State != runs.StateCompleted || record.FinalText == nil || *record.FinalText != "answer 1" {
 				t.Errorf("%s has the record %s, %v", run, record.JSON(), err)
 			}
-			if events, err := desk.Events(l.soon(), record, 1); err != nil || len(events) != 1 {
+			if events, err := table.Events(l.soon(), record, 1); err != nil || len(events) != 1 {
 				t.Errorf("%s has %d events, %v", run, len(events), err)
 			}
 		}
-		if s := desk.Snapshot(9, nil); len(s.Working) != 0 || s.Total != 3 {
+		if s := table.Snapshot(9, nil); len(s.Working) != 0 || s.Total != 3 {
 			t.Errorf("%d work, %d have ended", len(s.Working), s.Total)
 		}
-		if _, err := desk.Cancel(l.soon(), task, "too late"); !is(err, runs.StateCompleted) {
+		if _, err := table.Cancel(l.soon(), task, "too late"); !is(err, runs.StateCompleted) {
 			t.Errorf("cancel of a task that has ended: %v", err)
 		}
 	}
@@ -146,12 +146,12 @@ func TestATaskThatWaitsCanBeGivenUp(t *testing.T) {
 	l.begin(task, "")
 	l.exit(task, runs.ExitNeedsAgent)
 	l.shows(task, runs.StateInputRequired, "")
-	c, err := l.desk.Cancel(l.soon(), task, "nobody knows")
+	c, err := l.table.Cancel(l.soon(), task, "nobody knows")
 	if err != nil || c.Before != runs.StateInputRequired || c.State != runs.StateCancelled {
 		t.Errorf("cancelled: %+v, %v", c, err)
 	}
 	l.shows(task, runs.StateCancelled, "T-local-task-2")
-	if _, err := l.desk.Cancel(l.soon(), task, "again"); !is(err, runs.StateCancelled) {
+	if _, err := l.table.Cancel(l.soon(), task, "again"); !is(err, runs.StateCancelled) {
 		t.Errorf("cancelled again: %v", err)
 	}
 }
@@ -166,7 +166,7 @@ func TestHalfACancelOfATaskIsEndedByTheNext(t *testing.T) {
 	l.exit(task, runs.ExitNeedsAgent)
 	l.write(link, runs.Started, runs.Encode(runs.Start{Source: runs.SourceExternal, Labels: map[string]string{runs.LabelContinues: task}}))
 	l.shows(task, runs.StateInputRequired, link)
-	if c, err := l.desk.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
+	if c, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
 		t.Errorf("cancelled: %+v, %v", c, err)
 	}
 	l.shows(task, runs.StateCancelled, link)
@@ -198,7 +198,7 @@ func TestOfGoingOnAndGivingUpOneWins(t *testing.T) {
 			}
 		})
 		group.Go(func() {
-			if _, err := l.desk.Cancel(l.soon(), task, "nobody knows"); err != nil {
+			if _, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -226,7 +226,7 @@ func TestForeignLinksCountForNothing(t *testing.T) {
 	l.begin("T-local-b-2", "T-local-b")
 	l.shows("T-local-b-2", runs.StateWorking, "")
 	l.shows("T-local-a", runs.StateInputRequired, "")
-	if v, _ := l.desk.Get("T-local-b"); v.State != runs.StateFailed || v.Link != "" {
+	if v, _ := l.table.Get("T-local-b"); v.State != runs.StateFailed || v.Link != "" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -240,18 +240,18 @@ func TestARemovedLinkIsForgotten(t *testing.T) {
 	l.begin("T-local-a-2", "T-local-a")
 	l.exit("T-local-a-2", 0)
 	l.shows("T-local-a", runs.StateFailed, "T-local-a-2")
-	report, err := l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
 	if err != nil || report.Gone != 2 {
 		t.Errorf("cleaned up %+v, %v", report, err)
 	}
 	for _, run := range []string{"T-local-a", "T-local-a-2"} {
-		if v, ok := l.desk.Get(run); ok {
+		if v, ok := l.table.Get(run); ok {
 			t.Errorf("%s is still shown as %s", run, v.State)
 		}
 	}
 	ctx, cancel := context.WithTimeout(l.Context(), time.Second)
 	defer cancel()
-	if _, err := l.desk.Record(ctx, "T-local-a"); !errors.Is(err, runs.ErrNoRun) {
+	if _, err := l.table.Record(ctx, "T-local-a"); !errors.Is(err, runs.ErrNoRun) {
 		t.Errorf("record: %v", err)
 	}
 }
@@ -266,7 +266,7 @@ func TestACancelJustAfterTheEndGivesTheTaskUp(t *testing.T) {
 		l.begin(task, "")
 		l.shows(task, runs.StateWorking, "")
 		l.exit(task, runs.ExitNeedsAgent)
-		if c, err := l.desk.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
+		if c, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
 			t.Errorf("cancelled: %+v, %v", c, err)
 		}
 		l.shows(task, runs.StateCancelled, task+"-2")

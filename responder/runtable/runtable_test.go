@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 type lab struct {
 	*testing.T
 	server *embedded.Server
-	desk   *runtable.Table
+	table  *runtable.Table
 	log    *zap.Logger
 	dir    string
 }
@@ -54,12 +54,12 @@ func (l *lab) respond(change func(*runtable.Config)) *runtable.Table {
 	if change != nil {
 		change(&cfg)
 	}
-	desk := runtable.New(cfg)
-	l.start(desk.Run)
-	if err := desk.Ready(l.soon()); err != nil {
+	table := runtable.New(cfg)
+	l.start(table.Run)
+	if err := table.Ready(l.soon()); err != nil {
 		l.Fatal(err)
 	}
-	return desk
+	return table
 }
 
 func (l *lab) bus(user string) *bus.Bus {
@@ -157,7 +157,7 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 
 func (l *lab) submit(prompt string) runtable.Ticket {
 	l.Helper()
-	ticket, err := l.desk.Submit(l.Context(), runs.Task{Agent: "codex", Prompt: prompt, Mode: runs.ReadOnly})
+	ticket, err := l.table.Submit(l.Context(), runs.Task{Agent: "codex", Prompt: prompt, Mode: runs.ReadOnly})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func (l *lab) reaches(run string, is func(runtable.View) bool) runtable.View {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), 30*time.Second)
 	defer cancel()
-	v, err := l.desk.Wait(ctx, run, func(v runtable.View) {
+	v, err := l.table.Wait(ctx, run, func(v runtable.View) {
 		if is(v) {
 			cancel()
 		}
@@ -212,11 +212,11 @@ func TestTasksWaitForSlotsInTheirOrder(t *testing.T) {
 	l.reaches(tickets[0].Run, in(runs.StateWorking))
 	l.reaches(tickets[1].Run, in(runs.StateWorking))
 	for i, want := range []int{0, 1} {
-		if v, _ := l.desk.Get(tickets[2+i].Run); v.State != runs.StateQueued || v.Position != want {
+		if v, _ := l.table.Get(tickets[2+i].Run); v.State != runs.StateQueued || v.Position != want {
 			t.Errorf("task %d: %s at %d, want queued at %d", 2+i, v.State, v.Position, want)
 		}
 	}
-	s := l.desk.Snapshot(5, nil)
+	s := l.table.Snapshot(5, nil)
 	if len(s.Working) != 2 || len(s.Queued) != 2 || len(s.Ended) != 0 || s.Queued[0].ID != tickets[2].Run || s.Queued[1].Position != 1 {
 		t.Errorf("snapshot %+v", s)
 	}
@@ -225,18 +225,18 @@ func TestTasksWaitForSlotsInTheirOrder(t *testing.T) {
 		t.Errorf("the second: %+v", v)
 	}
 	l.reaches(tickets[2].Run, in(runs.StateWorking))
-	if v, _ := l.desk.Get(tickets[3].Run); v.State != runs.StateQueued || v.Position != 0 {
+	if v, _ := l.table.Get(tickets[3].Run); v.State != runs.StateQueued || v.Position != 0 {
 		t.Errorf("the fourth: %s at %d", v.State, v.Position)
 	}
 	for i := range 4 {
 		l.open(fmt.Sprintf("go-%d", i))
 	}
 	for _, ticket := range tickets {
-		if v, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+		if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 			t.Errorf("%s: %+v %v", ticket.Run, v, err)
 		}
 	}
-	if s := l.desk.Snapshot(2, nil); len(s.Ended) != 2 || s.Total != 4 {
+	if s := l.table.Snapshot(2, nil); len(s.Ended) != 2 || s.Total != 4 {
 		t.Errorf("at the end: %+v", s)
 	}
 }
@@ -245,12 +245,12 @@ func TestACancelledTaskIsNeverStarted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	first, second := l.submit("one"), l.submit("two")
-	c, err := l.desk.Cancel(l.soon(), first.Run, "changed my mind")
+	c, err := l.table.Cancel(l.soon(), first.Run, "changed my mind")
 	if err != nil || c.State != runs.StateCancelled || c.Before != runs.StateQueued {
 		t.Fatalf("cancel: %+v %v", c, err)
 	}
 	l.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
-	if v, err := l.desk.Wait(l.soon(), second.Run, nil); err != nil || v.State != runs.StateCompleted {
+	if v, err := l.table.Wait(l.soon(), second.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Fatalf("%+v %v", v, err)
 	}
 	v := l.reaches(first.Run, in(runs.StateCancelled))
@@ -261,13 +261,13 @@ func TestACancelledTaskIsNeverStarted(t *testing.T) {
 		t.Errorf("its agent ran: %v", err)
 	}
 	var ended *runtable.EndedError
-	if _, err := l.desk.Cancel(l.soon(), first.Run, ""); !errors.As(err, &ended) || ended.State != runs.StateCancelled {
+	if _, err := l.table.Cancel(l.soon(), first.Run, ""); !errors.As(err, &ended) || ended.State != runs.StateCancelled {
 		t.Errorf("cancelled again: %v", err)
 	}
-	if _, err := l.desk.Cancel(l.soon(), second.Run, ""); !errors.As(err, &ended) || ended.State != runs.StateCompleted {
+	if _, err := l.table.Cancel(l.soon(), second.Run, ""); !errors.As(err, &ended) || ended.State != runs.StateCompleted {
 		t.Errorf("one that has ended: %v", err)
 	}
-	if _, err := l.desk.Cancel(l.soon(), "T-none", ""); !errors.Is(err, runs.ErrNoRun) {
+	if _, err := l.table.Cancel(l.soon(), "T-none", ""); !errors.Is(err, runs.ErrNoRun) {
 		t.Errorf("one that is not: %v", err)
 	}
 }
@@ -281,11 +281,11 @@ func TestARunningTaskIsEndedByItsOwner(t *testing.T) {
 	for _, name := range []string{"pid", "child"} {
 		l.appears(name)
 	}
-	c, err := l.desk.Cancel(l.soon(), ticket.Run, "enough")
+	c, err := l.table.Cancel(l.soon(), ticket.Run, "enough")
 	if err != nil || c.Before != runs.StateWorking {
 		t.Fatalf("cancel: %+v %v", c, err)
 	}
-	if v, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCancelled {
+	if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCancelled {
 		t.Fatalf("%+v %v", v, err)
 	}
 	for _, name := range []string{"pid", "child"} {
@@ -323,14 +323,14 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.work("w", 1, done)
-	ticket, err := l.desk.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Dir: "/"})
+	ticket, err := l.table.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Dir: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateFailed || v.Reason != "spawn" {
+	if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateFailed || v.Reason != "spawn" {
 		t.Fatalf("%+v %v", v, err)
 	}
-	record, err := l.desk.Record(t.Context(), ticket.Run)
+	record, err := l.table.Record(t.Context(), ticket.Run)
 	if err != nil || record.Exit == nil || record.Exit.Spawn != runs.SpawnNoDir {
 		t.Errorf("%+v %v", record, err)
 	}
@@ -339,16 +339,16 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 func TestBadTasksAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *runtable.Config) { c.MaxHard = time.Minute })
-	_, err := l.desk.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: " ", Mode: "root", Dir: "x", Hard: 61})
+	_, err := l.table.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: " ", Mode: "root", Dir: "x", Hard: 61})
 	for _, field := range []string{"prompt", "mode", "dir", "hard_s"} {
 		if err == nil || !strings.Contains(err.Error(), field+": ") {
 			t.Errorf("%s is not named: %v", field, err)
 		}
 	}
-	if _, err := l.desk.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.DangerFull}); err == nil {
+	if _, err := l.table.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.DangerFull}); err == nil {
 		t.Error("a task without a sandbox was taken")
 	}
-	if s := l.desk.Snapshot(5, nil); len(s.Queued) != 0 {
+	if s := l.table.Snapshot(5, nil); len(s.Queued) != 0 {
 		t.Errorf("queued: %+v", s.Queued)
 	}
 }
@@ -367,25 +367,25 @@ func TestALostRunIsEndedAndItsWorkerStops(t *testing.T) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(30 * time.Second); ; <-tick.C {
-		if v, _ := l.desk.Get(ticket.Run); v.Lost {
+		if v, _ := l.table.Get(ticket.Run); v.Lost {
 			break
 		} else if time.Now().After(end) {
 			t.Fatalf("it is not missed: %+v", v)
 		}
 	}
-	report, err := l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
 	if err != nil || len(report.Stuck) != 0 {
 		t.Fatalf("too early: %+v %v", report, err)
 	}
-	report, err = l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour, DryRun: true})
+	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour, DryRun: true})
 	if err != nil || len(report.Stuck) != 1 || len(report.Ended) != 0 {
 		t.Fatalf("dry run: %+v %v", report, err)
 	}
-	report, err = l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour})
+	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour})
 	if err != nil || len(report.Ended) != 1 {
 		t.Fatalf("cleanup: %+v %v", report, err)
 	}
-	if v, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateFailed || v.Reason != "lost" {
+	if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateFailed || v.Reason != "lost" {
 		t.Fatalf("%+v %v", v, err)
 	}
 	l.work("w", 1, done) // it is back
@@ -407,16 +407,16 @@ func TestOldRunsAreRemovedOnce(t *testing.T) {
 	other := l.respond(nil)
 	l.work("w", 1, done)
 	ticket := l.submit("x")
-	if _, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil {
+	if _, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []runtable.CleanupReport{{Old: 1, Gone: 1}, {}} {
-		report, err := l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
+		report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
 		if err != nil || report.Old != want.Old || report.Gone != want.Gone {
 			t.Errorf("%+v %v, want %+v", report, err, want)
 		}
 	}
-	if _, ok := l.desk.Get(ticket.Run); ok {
+	if _, ok := l.table.Get(ticket.Run); ok {
 		t.Error("it is still there")
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -436,14 +436,14 @@ func TestWaitEndsWithItsContextAndNotTheTask(t *testing.T) {
 	ticket := l.submit("go")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if v, err := l.desk.Wait(ctx, ticket.Run, nil); !errors.Is(err, context.DeadlineExceeded) || v.State != runs.StateQueued {
+	if v, err := l.table.Wait(ctx, ticket.Run, nil); !errors.Is(err, context.DeadlineExceeded) || v.State != runs.StateQueued {
 		t.Errorf("%+v %v", v, err)
 	}
-	if _, err := l.desk.Wait(l.soon(), "T-none", nil); !errors.Is(err, runs.ErrNoRun) {
+	if _, err := l.table.Wait(l.soon(), "T-none", nil); !errors.Is(err, runs.ErrNoRun) {
 		t.Errorf("an unknown run: %v", err)
 	}
 	l.work("w", 1, done)
-	if v, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+	if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Errorf("%+v %v", v, err)
 	}
 }
@@ -459,19 +459,19 @@ func TestTheTableIsThatOfTheStreams(t *testing.T) {
 		all = append(all, l.submit(fmt.Sprint(i)).Run)
 	}
 	for _, run := range all {
-		if _, err := l.desk.Wait(l.soon(), run, nil); err != nil {
+		if _, err := l.table.Wait(l.soon(), run, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	other := l.respond(nil)
 	for _, run := range all {
-		old, _ := l.desk.Get(run)
+		old, _ := l.table.Get(run)
 		fresh, ok := other.Get(run)
 		if !ok || old.State != fresh.State || old.EndedAt != fresh.EndedAt || old.Work != fresh.Work {
 			t.Errorf("%s: %+v and %+v", run, old, fresh)
 		}
 	}
-	a, b := l.desk.Snapshot(100, nil), other.Snapshot(100, nil)
+	a, b := l.table.Snapshot(100, nil), other.Snapshot(100, nil)
 	for i := range a.Ended {
 		if a.Ended[i].ID != b.Ended[i].ID {
 			t.Errorf("place %d: %s and %s", i, a.Ended[i].ID, b.Ended[i].ID)

@@ -8,7 +8,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/responder/runtable"
 	v36 "github.com/linesman/linesman/responder/v36"
@@ -222,7 +222,7 @@ func (c *call) cloudRun(ctx context.Context, param string) (responder.View, erro
 	}
 	run := id
 	if !strings.HasPrefix(id, "T-cloud-") {
-		ref, ok := cloud.Ref(id)
+		ref, ok := codexcloud.Ref(id)
 		if !ok {
 			return responder.View{}, api.Invalid(field, "must be the id of a task in Codex Cloud, or the address of its page")
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	standin "github.com/linesman/linesman/test/lab/cloud"
@@ -41,12 +41,12 @@ func TestMain(m *testing.M) {
 
 type logs struct{ *bus.Bus }
 
-func (l logs) Open(ctx context.Context, agent, run string, m runs.Mark) (cloud.Log, error) {
+func (l logs) Open(ctx context.Context, agent, run string, m runs.Mark) (codexcloud.Log, error) {
 	return l.OpenLog(ctx, agent, run, m)
 }
 
 func (l logs) Output(ctx context.Context, agent, run string) ([]byte, error) {
-	out, _, err := l.Bus.Output(ctx, agent, run, cloud.MaxOutput, false)
+	out, _, err := l.Bus.Output(ctx, agent, run, codexcloud.MaxOutput, false)
 	return out.Head, err
 }
 
@@ -54,7 +54,7 @@ func (l logs) Output(ctx context.Context, agent, run string) ([]byte, error) {
 type cloudStage struct {
 	*stage
 	service *standin.Service
-	driver  *cloud.Driver
+	driver  *codexcloud.Driver
 }
 
 func newCloudStage(t testing.TB, change func(*responder.Config)) *cloudStage {
@@ -68,7 +68,7 @@ func newCloudStage(t testing.TB, change func(*responder.Config)) *cloudStage {
 		t.Fatal(err)
 	}
 	c.stage = newStage(t, func(cfg *responder.Config) {
-		c.driver, err = cloud.New(cloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: logs{streams(cfg)},
+		c.driver, err = codexcloud.New(codexcloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: logs{streams(cfg)},
 			Env: c.service.Env(), Min: 5 * time.Millisecond, Max: 40 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
@@ -264,10 +264,10 @@ func TestFailureOfTheProgramIsToldAsOne(t *testing.T) {
 		reason    string
 		retryable bool
 	}{
-		standin.SignedOut: {cloud.ReasonNotSignedIn, false},
-		standin.Offline:   {cloud.ReasonNetwork, true},
-		standin.Crash:     {cloud.ReasonExit, false},
-		standin.Silent:    {cloud.ReasonUnreadable, false},
+		standin.SignedOut: {codexcloud.ReasonNotSignedIn, false},
+		standin.Offline:   {codexcloud.ReasonNetwork, true},
+		standin.Crash:     {codexcloud.ReasonExit, false},
+		standin.Silent:    {codexcloud.ReasonUnreadable, false},
 	} {
 		c.change(t, func(st *standin.State) { st.Behave["exec"] = behave })
 		a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)
@@ -307,7 +307,7 @@ func TestCloudThatIsNotDrivenIsUnsupported(t *testing.T) {
 // forgetful cannot begin a log.
 type forgetful struct{ logs }
 
-func (forgetful) Open(context.Context, string, string, runs.Mark) (cloud.Log, error) {
+func (forgetful) Open(context.Context, string, string, runs.Mark) (codexcloud.Log, error) {
 	return nil, errors.New("the streams are gone")
 }
 
@@ -318,7 +318,7 @@ func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver, err := cloud.New(cloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: forgetful{logs{c.bus}}, Env: c.service.Env()})
+	driver, err := codexcloud.New(codexcloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: forgetful{logs{c.bus}}, Env: c.service.Env()})
 	if err != nil {
 		t.Fatal(err)
 	}

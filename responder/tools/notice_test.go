@@ -11,16 +11,16 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/push"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	standin "github.com/linesman/linesman/test/lab/cloud"
 )
 
-const webhook = `{"url":"https://hooks.example.com/x","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"sentinel-0123456789-0123456789-0123"}}`
+const hookConfig = `{"url":"https://hooks.example.com/x","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"sentinel-0123456789-0123456789-0123"}}`
 
 // watchedStore is a store of registrations that says what is asked of it.
 type watchedStore struct {
-	push.Registrations
+	webhook.Registrations
 	put func(run string) error
 }
 
@@ -34,7 +34,7 @@ func (w watchedStore) Put(ctx context.Context, run string, value []byte, told in
 // watched is a configuration with a store that calls put before each write.
 func watched(put func(run string) error) func(*responder.Config) {
 	return func(c *responder.Config) {
-		c.Webhooks = push.NewRegistry(watchedStore{streams(c).PushStore(), put}, push.AdCP, false)
+		c.Webhooks = webhook.NewRegistry(watchedStore{streams(c).PushStore(), put}, webhook.AdCP, false)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestARegistrationIsWrittenBeforeItsRun(t *testing.T) {
 		before = append(before, run)
 		return nil
 	})
-	run := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","pushNotificationConfig":`+webhook+`}`))
+	run := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","pushNotificationConfig":`+hookConfig+`}`))
 	if len(before) != 1 || before[0] != run {
 		t.Errorf("registered %q, submitted %s", before, run)
 	}
@@ -64,7 +64,7 @@ func TestARegistrationIsWrittenBeforeItsRun(t *testing.T) {
 func TestATaskThatCannotBeRegisteredIsNotSubmitted(t *testing.T) {
 	t.Parallel()
 	s := watchedStage(t, func(string) error { return errors.New("the bucket is full") })
-	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","push_notification_config":`+webhook+`}`)
+	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","push_notification_config":`+hookConfig+`}`)
 	if !a.IsError || a.Error.Code != "INTERNAL" || strings.Contains(string(a.Envelope), "sentinel") {
 		t.Errorf("got %s", a.Envelope)
 	}
@@ -80,7 +80,7 @@ func TestATaskThatIsRefusedLeavesNoRegistration(t *testing.T) {
 		runs = append(runs, run)
 		return nil
 	})
-	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","timeoutSec":86400,"push_notification_config":`+webhook+`}`)
+	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","timeoutSec":86400,"push_notification_config":`+hookConfig+`}`)
 	if !a.IsError || a.Error.Code != "VALIDATION" || a.Error.Details["field"] != "timeoutSec" {
 		t.Fatalf("got %s", a.Envelope)
 	}
@@ -110,7 +110,7 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 		before = append(before, run)
 		return nil
 	}))
-	run := submitted(t, ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`))
+	run := submitted(t, ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+hookConfig+`}`))
 	if len(before) != 1 || before[0] != run {
 		t.Errorf("registered %q, submitted %s", before, run)
 	}
@@ -118,7 +118,7 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 	c.serve(t, watched(func(string) error { return errors.New("the bucket is full") }))
-	a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`)
+	a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+hookConfig+`}`)
 	if a.Error.Code != "INTERNAL" || tasks() != 1 {
 		t.Errorf("%d tasks, got %s", tasks(), a.Envelope)
 	}
@@ -126,7 +126,7 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 	before = nil
 	c.serve(t, watched(func(run string) error { before = append(before, run); return nil }))
 	c.change(t, func(st *standin.State) { st.Behave["exec"] = standin.SignedOut })
-	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`); a.Error.Code != "TOOL_ERROR" {
+	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+hookConfig+`}`); a.Error.Code != "TOOL_ERROR" {
 		t.Errorf("got %s", a.Envelope)
 	}
 	if len(before) != 2 || before[0] != before[1] { // written, and removed
@@ -137,7 +137,7 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 	}
 	c.serve(t, func(cfg *responder.Config) { cfg.Webhooks = nil })
 	known := c.logs(t)
-	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+webhook+`}`); a.Error.Code != "UNSUPPORTED" {
+	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+hookConfig+`}`); a.Error.Code != "UNSUPPORTED" {
 		t.Errorf("got %s", a.Envelope)
 	}
 	if after := c.logs(t); after != known {
@@ -148,7 +148,7 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 func TestATaskThatIsWaitedForIsRefusedWhereNoWebhooksAreSent(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	a := ask(t, s.tools, "_codex_local_run", `{"format":"json","task":"x","push_notification_config":`+webhook+`}`)
+	a := ask(t, s.tools, "_codex_local_run", `{"format":"json","task":"x","push_notification_config":`+hookConfig+`}`)
 	if a.Error.Code != "UNSUPPORTED" || a.Error.Details["field"] != "push_notification_config" {
 		t.Errorf("got %s", a.Envelope)
 	}

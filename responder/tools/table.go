@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/linesman/linesman/responder/cloud"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
@@ -127,7 +127,7 @@ func table(limits string) []*tool {
 				},
 				fields.Param{Name: "list", Kind: fields.Boolean, Default: false, About: "List tasks by the filters."},
 				fields.Param{Name: "workingDir", Kind: fields.Text, Max: runs.MaxDir, About: "Filter: the working directory."},
-				fields.Param{Name: "envId", Kind: fields.Text, Max: cloud.MaxEnvironment, About: "Filter: the environment."},
+				fields.Param{Name: "envId", Kind: fields.Text, Max: codexcloud.MaxEnvironment, About: "Filter: the environment."},
 				fields.Param{
 					Name: "status", Kind: fields.Choice, Words: []string{"submitted", "completed", "failed", "cancelled"},
 					About: "Filter: the state.",

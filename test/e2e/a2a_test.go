@@ -28,7 +28,7 @@ func (s *site) rpc(method, params string) (result, failure gjson.Result) {
 // tools say of the run is the same.
 func TestRealCodexOverA2A(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 2, "go=resume", "sleep=shell-sleep")
+	d := newDaemon(t, 2, "go=resume", "sleep=shell-sleep")
 	gitInit(t, d.dirs["go"])
 	s := newSite(t, d.data, "read,submit")
 	message := func(id, more, text, options string) string {

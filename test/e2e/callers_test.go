@@ -94,7 +94,7 @@ func TestRealClaudeCallsOurTools(t *testing.T) {
 	claude := agents.Claude(t)
 	dir, data := t.TempDir(), t.TempDir()
 	up(t, data, "--max-runs", "0")
-	d := &desk{t: t, data: data, conn: operator(t, data)}
+	d := &daemon{t: t, data: data, conn: operator(t, data)}
 	if e := d.ask("_codex_local_exec", map[string]any{"task": "Wait."}); e.Get("status").String() != "ok" {
 		t.Fatalf("submit: %s", e.Raw)
 	}

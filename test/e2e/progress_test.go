@@ -15,14 +15,14 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// client is an MCP client of a desk, over HTTP, and the progress that it was told.
+// client is an MCP client of a daemon, over HTTP, and the progress that it was told.
 type client struct {
 	*sdk.ClientSession
 	mu   sync.Mutex
 	told []sdk.ProgressNotificationParams
 }
 
-func (d *desk) client() *client {
+func (d *daemon) client() *client {
 	d.t.Helper()
 	at, c := fixture.ReadAddress(d.t, d.data), &client{}
 	s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
@@ -56,7 +56,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // its end.
 func TestRealCodexTellsItsProgress(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, "go=plan")
+	d := newDaemon(t, 1, "go=plan")
 	c := d.client()
 	params := &sdk.CallToolParams{Name: "_codex_local_run", Arguments: map[string]any{
 		"task": "go", "workingDir": d.dirs["go"], "mode": "read-only", "format": "json",
@@ -92,7 +92,7 @@ func TestRealCodexTellsItsProgress(t *testing.T) {
 // Who stops waiting does not stop the task.
 func TestRealCodexTaskOutlivesWhoWaits(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, "go=shell-slow")
+	d := newDaemon(t, 1, "go=shell-slow")
 	run := d.submit("go", nil)
 	c := d.client()
 	d.until(run, "work", func(_, entry gjson.Result) bool { return entry.Get("state").String() == "working" })

@@ -43,7 +43,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	d := &desk{t: t, conn: conn}
+	d := &daemon{t: t, conn: conn}
 	const tasks = 60
 	var all []string
 	for i := range tasks {

@@ -22,9 +22,9 @@ import (
 	"github.com/linesman/linesman/test/lab/agents"
 )
 
-// desk is a `linesman up` that takes tasks. What it starts for a task is the
+// daemon is a `linesman up` that takes tasks. What it starts for a task is the
 // real codex with the scripted model of the scenario that the prompt names.
-type desk struct {
+type daemon struct {
 	t    *testing.T
 	data string
 	up   *fixture.Server
@@ -32,13 +32,13 @@ type desk struct {
 	dirs map[string]string // working directory, by prompt
 }
 
-// newDesk prepares a scenario for every prompt, given as PROMPT=SCENARIO, and
+// newDaemon prepares a scenario for every prompt, given as PROMPT=SCENARIO, and
 // starts a worker with so many slots.
-func newDesk(t *testing.T, slots int, prompts ...string) *desk {
+func newDaemon(t *testing.T, slots int, prompts ...string) *daemon {
 	t.Helper()
 	agents.Codex(t)
 	lab := secretDir(t)
-	d := &desk{t: t, data: t.TempDir(), dirs: map[string]string{}}
+	d := &daemon{t: t, data: t.TempDir(), dirs: map[string]string{}}
 	for _, p := range prompts {
 		prompt, scenario, _ := strings.Cut(p, "=")
 		env, argv, cwd := agents.Setup(t, "codex-"+scenario, filepath.Join(lab, prompt))
@@ -94,7 +94,7 @@ func operator(t *testing.T, data string) *nats.Conn {
 }
 
 // ask calls a tool and returns its envelope.
-func (d *desk) ask(tool string, args map[string]any) gjson.Result {
+func (d *daemon) ask(tool string, args map[string]any) gjson.Result {
 	d.t.Helper()
 	body, err := json.Marshal(args)
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *desk) ask(tool string, args map[string]any) gjson.Result {
 }
 
 // submit submits the task of a prompt, and returns its run.
-func (d *desk) submit(prompt string, more map[string]any) string {
+func (d *daemon) submit(prompt string, more map[string]any) string {
 	d.t.Helper()
 	args := map[string]any{"task": prompt, "workingDir": d.dirs[prompt], "skipGitRepoCheck": true}
 	for k, v := range more {
@@ -124,7 +124,7 @@ func (d *desk) submit(prompt string, more map[string]any) string {
 }
 
 // until asks for a run's status until is holds for its entry.
-func (d *desk) until(run, what string, is func(status, entry gjson.Result) bool) gjson.Result {
+func (d *daemon) until(run, what string, is func(status, entry gjson.Result) bool) gjson.Result {
 	d.t.Helper()
 	var status, entry gjson.Result
 	if !fixture.Poll(time.Minute, func() bool {
@@ -144,7 +144,7 @@ func (d *desk) until(run, what string, is func(status, entry gjson.Result) bool)
 	return entry
 }
 
-func (d *desk) wait(run string) gjson.Result {
+func (d *daemon) wait(run string) gjson.Result {
 	d.t.Helper()
 	return d.ask("_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 90, "include_output": true})
 }
@@ -153,7 +153,7 @@ func (d *desk) wait(run string) gjson.Result {
 // first is cancelled and its processes are gone, the third gets its slot.
 func TestRealCodexTasksWaitForSlots(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 2, "one=shell-sleep", "two=shell-sleep", "three=shell-ok")
+	d := newDaemon(t, 2, "one=shell-sleep", "two=shell-sleep", "three=shell-ok")
 	working := func(_, entry gjson.Result) bool { return entry.Get("state").String() == "working" }
 	one := d.submit("one", nil)
 	two := d.submit("two", nil)
@@ -242,7 +242,7 @@ func commands(t *testing.T, text string) []string {
 
 func TestRealCodexThreadIsResumed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, "go=resume")
+	d := newDaemon(t, 1, "go=resume")
 	gitInit(t, d.dirs["go"]) // resume runs where the first one ran, and cannot waive the check for a repository
 	first := d.submit("go", nil)
 	e := d.wait(first)
@@ -272,7 +272,7 @@ func gitInit(t *testing.T, dir string) {
 
 func TestRealCodexSilentTaskTimesOut(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, "go=shell-sleep")
+	d := newDaemon(t, 1, "go=shell-sleep")
 	run := d.submit("go", map[string]any{"idleTimeoutSec": 4})
 	e := d.wait(run)
 	if e.Get("status").String() != "ok" || e.Get("data.state").String() != "timeout" {
@@ -293,7 +293,7 @@ func TestRealCodexSilentTaskTimesOut(t *testing.T) {
 
 func TestRealCodexFailureIsExplained(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, "go=failed")
+	d := newDaemon(t, 1, "go=failed")
 	run := d.submit("go", nil)
 	e := d.wait(run)
 	if e.Get("data.state").String() != "failed" {

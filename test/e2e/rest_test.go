@@ -105,7 +105,7 @@ func (s *site) events(run string) (kinds []string, data []string) {
 // the run over NATS is the same.
 func TestRealCodexOverREST(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 2, "go=resume", "sleep=shell-sleep")
+	d := newDaemon(t, 2, "go=resume", "sleep=shell-sleep")
 	gitInit(t, d.dirs["go"])
 	s := newSite(t, d.data, "read,submit,raw")
 	workers, _ := s.want(200, "GET", "/v1/workers", "")

@@ -46,7 +46,7 @@ func TestRealCodexIsSeenAlikeOnEverySurface(t *testing.T) {
 	for i := range surfaces {
 		prompts = append(prompts, fmt.Sprintf(fixture.Sentinel+"go%d=resume", i), fmt.Sprintf(fixture.Sentinel+"sleep%d=shell-sleep", i))
 	}
-	d := newDesk(t, 2, prompts...)
+	d := newDaemon(t, 2, prompts...)
 	for _, dir := range d.dirs {
 		gitInit(t, dir)
 	}

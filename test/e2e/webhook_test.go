@@ -83,7 +83,7 @@ func (w *webhook) told(run, status string) {
 }
 
 // submit submits a task that the receiver is told of.
-func (w *webhook) submit(d *desk, prompt string) (run string) {
+func (w *webhook) submit(d *daemon, prompt string) (run string) {
 	w.t.Helper()
 	ack := d.ask("_codex_local_exec", map[string]any{
 		"format": "adcp", "task": prompt, "workingDir": d.dirs[prompt], "skipGitRepoCheck": true, "idempotency_key": fixture.Sentinel + "webhook-" + prompt,
@@ -100,7 +100,7 @@ func (w *webhook) submit(d *desk, prompt string) (run string) {
 
 func TestRealCodexTellsTheExampleReceiver(t *testing.T) {
 	t.Setenv("LINESMAN_PUSH_ALLOW_PRIVATE", "true")
-	d := newDesk(t, 2, "go=hello", "sleep=shell-sleep")
+	d := newDaemon(t, 2, "go=hello", "sleep=shell-sleep")
 	w := newWebhook(t)
 	w.start()
 	done, slow := w.submit(d, "go"), w.submit(d, "sleep")
@@ -119,7 +119,7 @@ func TestRealCodexTellsTheExampleReceiver(t *testing.T) {
 // told when both are back.
 func TestNotificationsOutliveAKillOfUpAndAReceiverThatIsAway(t *testing.T) {
 	t.Setenv("LINESMAN_PUSH_ALLOW_PRIVATE", "true")
-	d := newDesk(t, 2, "go=hello")
+	d := newDaemon(t, 2, "go=hello")
 	w := newWebhook(t)
 	run := w.submit(d, "go")
 	if got := d.ask("_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 60}); got.Get("data.state").String() != "completed" {

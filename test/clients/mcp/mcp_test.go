@@ -21,18 +21,18 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// desk is a running `linesman up`.
-type desk struct{ data, url, token string }
+// daemon is a running `linesman up`.
+type daemon struct{ data, url, token string }
 
-func up(t *testing.T) *desk {
+func up(t *testing.T) *daemon {
 	t.Helper()
 	data := t.TempDir()
 	s := fixture.Up(t, program, data, append(os.Environ(), "HOME="+t.TempDir()))
-	return &desk{data: data, url: s.HTTP + "/mcp", token: s.Token}
+	return &daemon{data: data, url: s.HTTP + "/mcp", token: s.Token}
 }
 
 // targets are the ways to speak to it.
-func (d *desk) targets() map[string][]string {
+func (d *daemon) targets() map[string][]string {
 	return map[string][]string{
 		"http 2025-11-25": mcp.OverHTTP(d.url, d.token, false),
 		"http 2026-07-28": mcp.OverHTTP(d.url, d.token, true),

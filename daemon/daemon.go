@@ -1,0 +1,169 @@
+// Package daemon assembles the roles of linesman from the packages that implement
+// them: [Server], [Worker] and [Responder], and [Daemon] with all three in one
+// process, which is `linesman up`.
+//
+//	          ┌───────────────── Server ────────────────┐
+//	Worker ──▶│ RAW ──▶ normalizer ──▶ EVENTS and RUNS ──┼──▶ Responder ◀──▶ NATS; HTTP: MCP, REST, A2A
+//	   ▲      └──────────── embedded NATS ──────────────┘        │  └─────▶ webhooks, Codex Cloud
+//	   └───────────────────────── WORK ◀──────────────────────────┘
+//
+// It owns no rule and no protocol: only what is built from what, what runs beside
+// what, and in which order it ends. With a NATS cluster of one's own a process
+// runs [NewNormalizer], [NewWorker] or [NewResponder] over its connection.
+//
+// A daemon needs its data directory for itself: two at the same time damage the
+// streams. The caller prevents that, as the lock of `linesman up` does.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/worker/launch"
+)
+
+// Config is what the roles are built from.
+type Config struct {
+	// Settings are the settings of linesman: [config.Default] with a DataDir is
+	// enough. A [Server] listens on NATSListen and a [Responder] on HTTP; an empty
+	// HTTP means no HTTP server. The roles do not read NATS and the credentials:
+	// connections are made by the caller.
+	Settings config.Config
+
+	// Version is the version that peers see. Default: "dev".
+	Version string
+
+	// Shim is the command that owns one agent process of a worker: a program that
+	// calls [worker.Shim] with its last argument. Default: this program with the
+	// argument "shim".
+	Shim []string
+	// Program returns the file to execute as Shim[0], called at each start of an
+	// agent. Default: Shim[0].
+	Program func() string
+
+	// Environ is the environment of which agents of tasks get a part, in the form
+	// of [os.Environ]. Default: none.
+	Environ []string
+
+	// Dir returns the directory of a task that names none, as a responder writes
+	// it into the task. Default: the worker decides.
+	Dir func() (string, error)
+	// Rules returns the rules of the worker of the data directory, false if it
+	// takes no tasks or is not known. As long as no other worker serves the queue,
+	// a responder refuses tasks that break them. Default: workers refuse them. A
+	// [Daemon] uses the rules of its own worker.
+	Rules func() (launch.Rules, bool)
+
+	// Log is the log. Default: none.
+	Log *zap.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return c
+}
+
+func (c Config) names() bus.Names { return bus.Names{Prefix: c.Settings.Prefix} }
+
+// Daemon is all roles in one process.
+type Daemon struct {
+	Server    *Server
+	Worker    *Worker
+	Responder *Responder
+}
+
+// New starts an embedded server and builds the other roles on it. They work from
+// Run on. The error is [embedded.ErrListen] if the address of the server is in
+// use, a [ListenError] if that of HTTP is.
+func New(ctx context.Context, c Config) (*Daemon, error) {
+	c = c.withDefaults()
+	s, err := NewServer(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{Server: s}
+	if err := d.addRoles(ctx, c); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Daemon) addRoles(ctx context.Context, c Config) error {
+	b, err := d.Server.Connect(ctx, embedded.WorkerUser)
+	if err != nil {
+		return err
+	}
+	if d.Worker, err = NewWorker(b, c); err != nil {
+		return err
+	}
+	if b, err = d.Server.Connect(ctx, embedded.ResponderUser); err != nil {
+		return err
+	}
+	c.Rules = d.Worker.Rules
+	d.Responder, err = NewResponder(c, func(context.Context) (*bus.Bus, error) { return b, nil })
+	return err
+}
+
+// Run works until ctx ends, and then returns nil, or until something breaks that
+// waiting does not repair. The server ends last, once its normalizer has stored
+// what it read.
+func (d *Daemon) Run(ctx context.Context) error {
+	working, end := context.WithCancel(ctx)
+	defer end()
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var server errgroup.Group
+	server.Go(func() error {
+		defer end() // a normalizer that ends by itself has found something that no waiting repairs
+		return d.Server.Run(serving)
+	})
+	err := d.work(working)
+	stop()
+	return errors.Join(err, server.Wait())
+}
+
+func (d *Daemon) work(ctx context.Context) error {
+	if d.Server.Ready(ctx) != nil { // nobody writes before the normalizer has read where the streams end
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.Worker.Run(ctx) })
+	group.Go(func() error { return d.Responder.Run(ctx) })
+	return group.Wait()
+}
+
+// Ready waits until requests arrive and are answered. The error is that of ctx.
+func (d *Daemon) Ready(ctx context.Context) error { return d.Responder.Ready(ctx) }
+
+// OnStop calls stop if an operator asks this process to end, as `linesman down` does.
+func (d *Daemon) OnStop(stop func()) error { return d.Server.operator.ListenStop(os.Getpid(), stop) }
+
+// Busy reports whether anybody uses the daemon, or it has work to do: clients of
+// the server, requests and sessions over HTTP, runs that are not idle, and
+// webhooks to be sent. It is called after Ready.
+func (d *Daemon) Busy(ctx context.Context) bool {
+	return d.Server.clients() || d.Worker.worker.Runs() > 0 || d.Responder.busy(ctx)
+}
+
+// Requests is the number of requests over HTTP so far.
+func (d *Daemon) Requests() uint64 { return d.Responder.requests.Load() }
+
+// Close stops the server and gives its addresses back, after Run has returned or
+// instead of it.
+func (d *Daemon) Close() {
+	d.Responder.Close()
+	d.Server.Close()
+}

@@ -1,0 +1,247 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/httpserver"
+	"github.com/linesman/linesman/responder/mcp"
+	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/responder/webhook"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker"
+)
+
+// Responder is a service that is reached over NATS, and over HTTP: MCP, REST and
+// A2A. While it has no connection, HTTP answers the health checks.
+type Responder struct {
+	config  Config
+	connect func(context.Context) (*bus.Bus, error)
+
+	http *httpserver.Server // nil: no HTTP
+	addr net.Addr
+
+	built   chan struct{}           // closed once there is a service
+	service atomic.Pointer[Service] // nil until then
+	mcp     *mcp.Endpoint           // nil without HTTP
+
+	requests atomic.Uint64 // over HTTP from callers with a token
+	serving  atomic.Int64  // those of them that are being answered
+}
+
+// ListenError reports that the address of the HTTP server cannot be had.
+type ListenError struct{ Err error }
+
+func (e *ListenError) Error() string { return "http: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// NewResponder builds a responder and takes its address. Run calls connect once,
+// for the connection of the responder's user, and closes that at its end. The
+// error is a [ListenError] if the address is in use.
+func NewResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*Responder, error) {
+	r := &Responder{config: c.withDefaults(), connect: connect, built: make(chan struct{})}
+	if c.Settings.HTTP == "" {
+		return r, nil
+	}
+	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	token, err := httpserver.TokenFile(TokenFile(c.Settings))
+	if err != nil {
+		return nil, err
+	}
+	r.http, err = httpserver.New(httpserver.Config{
+		Listen: c.Settings.HTTP, Token: token, Tokens: TokensFile(c.Settings), Log: r.config.Log,
+		Ready: func(ctx context.Context) error { return r.service.Load().ready(ctx) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.addr, err = r.http.Listen(); err != nil {
+		return nil, &ListenError{err}
+	}
+	r.http.Hold()
+	return r, nil
+}
+
+// TokenFile is the file with the token for callers over HTTP that may do everything.
+func TokenFile(s config.Config) string { return filepath.Join(s.DataDir, "token") }
+
+// TokensFile is the file with the tokens that have scopes.
+func TokensFile(s config.Config) string { return filepath.Join(s.DataDir, "tokens.json") }
+
+// Run answers requests until ctx ends, and then returns nil.
+func (r *Responder) Run(ctx context.Context) error {
+	var b *bus.Bus
+	defer func() {
+		if b != nil {
+			b.Close()
+		}
+	}()
+	group, ctx := errgroup.WithContext(ctx)
+	if r.http != nil {
+		group.Go(func() error { return r.http.Serve(ctx) })
+	}
+	group.Go(func() (err error) {
+		if b, err = r.connect(ctx); err != nil {
+			return quiet(err)
+		}
+		s, err := r.build(b)
+		if err != nil {
+			return err
+		}
+		return s.answer(ctx)
+	})
+	err := group.Wait()
+	if r.mcp != nil {
+		r.mcp.Close()
+	}
+	return err
+}
+
+// build makes the service, and adds its surfaces to the HTTP server.
+func (r *Responder) build(b *bus.Bus) (*Service, error) {
+	s, err := NewService(b, r.config)
+	if err != nil {
+		return nil, err
+	}
+	if r.http != nil {
+		r.mcp = mcp.Handler(mcp.NewServer(s.mcpConfig()))
+		r.http.Handle("/mcp", r.called(r.mcp))
+		if err := r.addREST(s); err != nil {
+			return nil, err
+		}
+		if err := r.addA2A(s); err != nil {
+			return nil, err
+		}
+	}
+	r.service.Store(s)
+	close(r.built)
+	if r.http != nil {
+		r.http.Release()
+	}
+	return s, nil
+}
+
+func (r *Responder) addREST(s *Service) error {
+	for _, route := range rest.New(rest.Config{Service: s.Service, Log: r.config.Log}).Routes() {
+		if err := r.add(route.Scope, route.Pattern, route.Handler); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addA2A adds A2A: the agent card for everybody, the rest for tokens that may
+// read. An operation that needs another scope checks it itself.
+func (r *Responder) addA2A(s *Service) error {
+	h := a2a.New(a2a.Config{
+		Service: s.Service, URL: r.cardURL(), Version: r.config.Version, Allows: allows, Log: r.config.Log,
+		Push: webhook.NewRegistry(s.bus.PushStore(), webhook.A2A, r.config.Settings.Push.AllowPrivate),
+	})
+	for _, route := range h.Routes() {
+		if route.Scope == "" {
+			r.http.HandlePublic(route.Pattern, route.Handler)
+		} else if err := r.add(route.Scope, route.Pattern, route.Handler); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Responder) add(scope, pattern string, h http.Handler) error {
+	needed, err := httpserver.ScopeOf(scope)
+	if err == nil {
+		r.http.HandleFor(needed, pattern, r.called(h))
+	}
+	return err
+}
+
+func allows(ctx context.Context, scope string) bool {
+	needed, err := httpserver.ScopeOf(scope)
+	return err == nil && httpserver.Allows(ctx, needed)
+}
+
+// called tells a surface the caller, because each has idempotency keys of its own,
+// and counts the requests.
+func (r *Responder) called(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.requests.Add(1)
+		r.serving.Add(1)
+		defer r.serving.Add(-1)
+		h.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))))
+	})
+}
+
+// Ready waits until requests arrive and are answered. The error is that of ctx.
+func (r *Responder) Ready(ctx context.Context) error {
+	select {
+	case <-r.built:
+		return r.service.Load().open(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Service returns the service, after Ready.
+func (r *Responder) Service() *Service { return r.service.Load() }
+
+// URL is where HTTP is served, "" if it is not.
+func (r *Responder) URL() string {
+	if r.http == nil {
+		return ""
+	}
+	return "http://" + r.addr.String()
+}
+
+// cardURL is the address in the agent card. A server that listens on every address
+// of the machine has no single one: its card names the one of the request.
+func (r *Responder) cardURL() string {
+	if addr, ok := r.addr.(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
+		return ""
+	}
+	return r.URL()
+}
+
+// busy reports whether somebody uses HTTP, runs need the responder, or webhooks
+// are to be sent.
+func (r *Responder) busy(ctx context.Context) bool {
+	if r.serving.Load() > 0 || r.mcp != nil && r.mcp.Sessions() > 0 {
+		return true
+	}
+	s := r.service.Load()
+	open := s.Snapshot(0, func(row runs.Row) bool {
+		switch { // a request to somebody outside, and a file that nobody follows, need no server
+		case row.State == runs.StateInputRequired, row.Source == worker.SourceTail:
+			return false
+		}
+		return !row.State.Final()
+	})
+	if len(open.Working)+len(open.Queued) > 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	waiting, err := s.bus.PushStore().Waiting(ctx)
+	return err != nil || waiting > 0
+}
+
+// Close gives the address back, if Run was not called.
+func (r *Responder) Close() {
+	if r.http != nil {
+		r.http.Close()
+	}
+}

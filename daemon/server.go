@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/worker"
+)
+
+// Server is an embedded NATS server with the streams of linesman and a normalizer.
+type Server struct {
+	config   Config
+	server   *embedded.Server
+	disk     *embedded.DiskGuard
+	operator *bus.Bus
+	ready    chan struct{} // closed once the normalizer has read where the streams end
+
+	mu    sync.Mutex
+	buses []*bus.Bus // connections of this process
+}
+
+// NewServer starts a server that keeps its streams in the data directory, and
+// creates or configures the streams. The error is [embedded.ErrListen] if the
+// address is in use.
+func NewServer(ctx context.Context, c Config) (_ *Server, err error) {
+	c = c.withDefaults()
+	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	server, err := embedded.StartServer(c.Settings.DataDir, c.Settings.NATSListen, c.names(), c.Log)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: c, server: server, disk: embedded.NewDiskGuard(server), ready: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if err := s.disk.Check(); err != nil {
+		return nil, err
+	}
+	if s.operator, err = s.Connect(ctx, embedded.OperatorUser); err != nil {
+		return nil, err
+	}
+	if err := c.ensure(ctx, s.operator, c.Settings.DataDir); err != nil {
+		return nil, err
+	}
+	return s, s.operator.ClearLease(ctx)
+}
+
+// Run normalizes until ctx ends and what was read is stored, and then returns nil.
+// Until Close the server still serves.
+func (s *Server) Run(ctx context.Context) error {
+	b, err := s.Connect(ctx, embedded.NormalizerUser)
+	if err != nil {
+		return quiet(err)
+	}
+	n := NewNormalizer(b, s.config)
+	n.Prepare = func(ctx context.Context) error { return s.config.ensure(ctx, s.operator, s.config.Settings.DataDir) }
+	n.Ready = sync.OnceFunc(func() { close(s.ready) })
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.disk.Run(ctx) })
+	group.Go(func() error { return n.Run(ctx) })
+	return group.Wait()
+}
+
+// Ready waits until the normalizer works. Nobody writes before that, because a
+// stream may have lost its end in a power failure. The error is that of ctx.
+func (s *Server) Ready(ctx context.Context) error {
+	select {
+	case <-s.ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Connect connects as one of the users of [embedded.Accounts], until Close.
+func (s *Server) Connect(ctx context.Context, user string) (*bus.Bus, error) {
+	b, err := s.server.Connect(ctx, user, s.config.names(), s.config.Log)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buses = append(s.buses, b)
+	return b, nil
+}
+
+// URL is where the server listens.
+func (s *Server) URL() string { return s.server.URL() }
+
+// clients reports whether others than this process are connected.
+func (s *Server) clients() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.server.Others(s.buses) > 0
+}
+
+// Close closes the connections of this process and stops the server.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.buses {
+		b.Close()
+	}
+	s.server.Stop()
+}

@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/codexcloud"
+	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/responder/mcp"
+	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/responder/tools"
+	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/responder/webhook"
+	"github.com/linesman/linesman/runs"
+)
+
+// Service is the typed service of a responder with its tools, the cloud driver and
+// webhooks. Nobody reaches it from outside: that is a [Responder].
+type Service struct {
+	*responder.Service
+
+	config    Config
+	bus       *bus.Bus
+	tools     *tools.Set
+	cloud     *codexcloud.Driver
+	push      *webhook.Pusher
+	listening chan struct{} // closed once requests over NATS arrive
+}
+
+// NewService builds a service over the connection of a responder. Its embedded
+// Run fills the table of runs, which every request needs.
+func NewService(b *bus.Bus, c Config) (*Service, error) {
+	c = c.withDefaults()
+	s := &Service{config: c, bus: b, listening: make(chan struct{})}
+	set := c.Settings
+	var err error
+	s.cloud, err = codexcloud.New(codexcloud.Config{
+		Command: set.Agents.Codex.Command, Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Service = responder.New(responder.Config{
+		Streams: b, Queue: set.Work.Queue, LostAfter: set.LostAfter, StuckAfter: set.StuckAfter,
+		Idle: set.Work.Idle, Hard: set.Work.Hard, MaxIdle: set.Work.MaxLimit, MaxHard: set.Work.MaxLimit,
+		Danger: set.Work.Danger, GitGate: set.Work.GitGate, Outside: s.outside, Environments: set.Environments,
+		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
+		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
+		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.Dir,
+		LastMessage: map[string]func([]byte) (string, bool){codex.Backend{}.Agent(): codex.LastMessage},
+	})
+	s.tools = tools.New(s.Service)
+	s.push = webhook.New(webhook.Config{
+		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: s.Standing(), Log: c.Log,
+		Private: set.Push.AllowPrivate, GiveUp: set.Push.GiveUp,
+		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(s.Service), webhook.A2A: a2a.NewNotices(s.Service)},
+	})
+	return s, nil
+}
+
+// outside is [launch.Rules.Outside] by the rules of the worker of the data
+// directory. The rules of any other worker of the queue are not known here: where
+// there is one, workers decide.
+func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
+	if s.config.Rules == nil {
+		return nil
+	}
+	rules, known := s.config.Rules()
+	if !known {
+		return nil
+	}
+	name, err := workerName(s.config.Settings.DataDir)
+	other := func(w runtable.Worker) bool { return w.Queue == s.config.Settings.Work.Queue && w.Name != name }
+	if err != nil || slices.ContainsFunc(workers, other) {
+		return nil
+	}
+	return rules.Outside(t)
+}
+
+// ServeMCP answers one MCP client until it is gone. The service must run.
+func (s *Service) ServeMCP(ctx context.Context, in io.Reader, out io.Writer) error {
+	if err := mcp.ServeStdio(ctx, mcp.NewServer(s.mcpConfig()), in, out); err != nil {
+		return fmt.Errorf("MCP: %w", err)
+	}
+	return nil
+}
+
+func (s *Service) mcpConfig() mcp.Config {
+	return mcp.Config{
+		Tools: s.tools, List: s.tools.List(), Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
+	}
+}
+
+// answer fills the table of runs, answers requests over NATS, asks Codex Cloud and
+// sends webhooks, until ctx ends.
+func (s *Service) answer(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.Service.Run(ctx) })
+	group.Go(func() error {
+		return natsapi.Serve(ctx, natsapi.Config{
+			Conn: s.bus.Inside(), Root: s.bus.API(), Version: s.config.Version, Log: s.config.Log,
+			Endpoints: slices.Concat(natsapi.VerbEndpoints(s.Service), natsapi.ToolEndpoints(s.tools, s.tools.List())),
+			Listening: func() { close(s.listening) },
+		})
+	})
+	group.Go(func() error {
+		return s.bus.AskCloud(ctx, func(ctx context.Context) error { return s.cloud.Follow(ctx, s.OpenCloud) })
+	})
+	group.Go(func() error { return s.push.Run(ctx) })
+	return group.Wait()
+}
+
+// open waits until requests arrive and can be answered.
+func (s *Service) open(ctx context.Context) error {
+	if err := s.Filled(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-s.listening:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the NATS service does not listen yet: %w", ctx.Err())
+	}
+}
+
+// ready says what is missing for requests to be answered.
+func (s *Service) ready(ctx context.Context) error {
+	if s == nil || !s.bus.Connected() {
+		return errors.New("NATS is away")
+	}
+	return s.open(ctx)
+}
+
+// cloudLogs lets the cloud driver write to a bus.
+type cloudLogs struct{ bus *bus.Bus }
+
+func (l cloudLogs) Open(ctx context.Context, agent, run string, m runs.Mark) (codexcloud.Log, error) {
+	return l.bus.OpenLog(ctx, agent, run, m)
+}
+
+func (l cloudLogs) Output(ctx context.Context, agent, run string) ([]byte, error) {
+	out, _, err := l.bus.Output(ctx, agent, run, codexcloud.MaxOutput, false)
+	return out.Head, err
+}

@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/launch"
+)
+
+// A worker of another data directory has rules of its own: a task is refused at
+// its submission only where the `up` alone could take it.
+func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := Config{Settings: config.Default(), Rules: func() (launch.Rules, bool) {
+		return launch.Rules{Dir: dir, Roots: []string{dir}}, true
+	}}
+	c.Settings.DataDir, c.Settings.NATSListen = t.TempDir(), "127.0.0.1:0"
+	server, err := NewServer(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	b := server.operator
+	d, err := NewService(b, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	group.Go(func() {
+		if err := d.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	name, err := workerName(c.Settings.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beat := func(name, queue string) {
+		group.Go(func() {
+			b.Beat(ctx, time.Minute, func() runs.Beat { return runs.Beat{ID: name, Name: name, Queue: queue, Slots: 1} })
+		})
+	}
+	heard := func(n int) {
+		t.Helper()
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for end := time.Now().Add(30 * time.Second); len(d.Workers()) < n; <-tick.C {
+			if time.Now().After(end) {
+				t.Fatalf("%d workers are not heard", n)
+			}
+		}
+	}
+	workers := func() (all []runtable.Worker) {
+		for _, w := range d.Workers() {
+			all = append(all, runtable.Worker{Beat: runs.Beat{Name: w.Name, Queue: w.Queue}})
+		}
+		return all
+	}
+	beat(name, c.Settings.Work.Queue)
+	beat("elsewhere", "another-queue")
+	heard(2)
+	for path, refused := range map[string]bool{"/": true, dir: false, "": false, dir + "/none": false} {
+		err := d.outside(runs.Task{Dir: path}, workers())
+		if (err != nil) != refused || refused && !strings.HasSuffix(err.Error(), "work.roots: "+dir) {
+			t.Errorf("%q: got %v, refused should be %t", path, err, refused)
+		}
+	}
+	beat("other", c.Settings.Work.Queue)
+	heard(3)
+	if err := d.outside(runs.Task{Dir: "/"}, workers()); err != nil {
+		t.Errorf("beside another worker: got %v", err)
+	}
+}

@@ -1,0 +1,130 @@
+// Package codexcloud drives Codex Cloud by its command line, `codex cloud`, and
+// writes what it sees to the raw logs of runs: a task in the cloud is a run
+// like any other.
+//
+//	codex cloud exec | status | list | diff ──▶ lines of our own ──▶ raw log
+//	                                            (normalizer/cloud reads them)
+//
+// The log is the only memory. A driver that is killed at any point is followed
+// by one that reads the log and goes on; several may follow the same runs, and
+// the fence of the log refuses all but the first to tell a change, so nothing
+// is told twice. One thing is lost by a kill: a task that the service took and
+// whose run had no entry yet. The service has it, and no run tells of it.
+//
+// The program is run without a shell, in an empty directory of ours (it writes
+// error.log into the current one), with limits on time and output, and ended
+// as a process group. What it prints is decided by form, never by exit status
+// alone: `status` exits 1 for all but one of its good answers.
+package codexcloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Agent is the agent kind of the runs.
+const Agent = "codex_cloud"
+
+// MaxOutput is the most bytes of stdout that the log of a run in the cloud
+// holds: a diff whose characters all need escapes, and some lines around it.
+const MaxOutput = 8 << 20
+
+// Logs opens and reads the raw logs of runs.
+type Logs interface {
+	// Open continues the raw log of a run from m: it reads what came after.
+	Open(ctx context.Context, agent, run string, m runs.Mark) (Log, error)
+	// Output returns what the raw log holds of the run's stdout, at most
+	// MaxOutput bytes from its beginning.
+	Output(ctx context.Context, agent, run string) ([]byte, error)
+}
+
+// Log is the raw log of one run. One goroutine uses it at a time.
+type Log interface {
+	// Mark returns what the log is known to hold.
+	Mark() runs.Mark
+	// Append stores e behind the last entry that is known. It blocks until e
+	// is stored, ctx ends, or somebody else turns out to have written: then
+	// the error is a [runs.ErrMoved], and e was not stored.
+	Append(ctx context.Context, e runs.Entry) error
+}
+
+// Config is what a [Driver] needs.
+type Config struct {
+	Command []string      // the program and what goes before "cloud"; default: codex
+	Scratch string        // a directory of ours: each call runs in a fresh one below it, which is removed after
+	Logs    Logs          // where changes are told
+	Env     []string      // environment of the program; nil: that of this process, but for LINESMAN_ variables
+	Min     time.Duration // between two looks at a task that changes; default 5 s
+	Max     time.Duration // between two looks at one that has not for long; default 60 s
+	Log     *zap.Logger   // default: none
+}
+
+// Driver drives Codex Cloud. Its methods may be called from several
+// goroutines, and by several drivers at a time.
+type Driver struct {
+	logs     Logs
+	min, max time.Duration
+	log      *zap.Logger
+	call     func(context.Context, call) (output, error)
+}
+
+// New returns a driver. It starts nothing; it makes the scratch directory and
+// removes what calls that were killed have left in it.
+func New(cfg Config) (*Driver, error) {
+	if cfg.Logs == nil {
+		return nil, errors.New("cloud: needs logs")
+	}
+	if len(cfg.Command) == 0 {
+		cfg.Command = []string{"codex"}
+	}
+	if cfg.Min <= 0 {
+		cfg.Min = 5 * time.Second
+	}
+	if cfg.Max <= 0 {
+		cfg.Max = time.Minute
+	}
+	cfg.Max = max(cfg.Max, cfg.Min)
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	p, err := newProgram(cfg.Command, cfg.Scratch, cfg.Env)
+	if err != nil {
+		return nil, err
+	}
+	return &Driver{logs: cfg.Logs, min: cfg.Min, max: cfg.Max, log: cfg.Log.Named("cloud"), call: p.call}, nil
+}
+
+func newProgram(command []string, scratch string, env []string) (*program, error) {
+	if scratch == "" {
+		return nil, errors.New("cloud: scratch: must be a directory, got none")
+	}
+	scratch, err := filepath.Abs(scratch)
+	if err != nil {
+		return nil, fmt.Errorf("cloud: scratch: %w", err)
+	}
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return nil, fmt.Errorf("cloud: scratch: %w", err)
+	}
+	if name := command[0]; strings.ContainsRune(name, filepath.Separator) { // the calls have other working directories
+		if name, err = filepath.Abs(name); err != nil {
+			return nil, fmt.Errorf("cloud: command: %w", err)
+		}
+		command = append([]string{name}, command[1:]...)
+	}
+	if env == nil {
+		env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LINESMAN_") })
+	}
+	p := &program{command: command, scratch: scratch, env: append(env[:len(env):len(env)], "NO_COLOR=1"), slots: make(chan struct{}, maxCalls)}
+	p.sweep(time.Now())
+	return p, nil
+}

@@ -1,0 +1,178 @@
+package codexcloud
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/linesman/linesman/bounds"
+)
+
+// FileChange is a file that a diff changes.
+type FileChange struct {
+	Path string `json:"path"`
+	Kind string `json:"kind"` // add, update or delete
+}
+
+// Limits of the files of a diff: its line names them before the diff itself,
+// and they must fit into its first chunk.
+const (
+	maxFiles     = 200
+	maxFilePath  = 512      // bytes of JSON
+	maxFileBytes = 32 << 10 // bytes of JSON, of all paths
+)
+
+// diffStat is what a unified diff says of files and lines.
+type diffStat struct {
+	files          []FileChange
+	unlisted       int // files beyond the limits
+	added, removed int
+
+	size int // bytes of JSON of the paths in files
+}
+
+// readDiff reads a unified diff as git prints it, tolerantly: what is none
+// changes nothing. The lines of a hunk are counted, as its first line says:
+// a removed line "-- x" is no header.
+func readDiff(diff []byte) diffStat {
+	s := diffStat{files: []FileChange{}}
+	var file FileChange
+	var open, named bool  // a file was begun; its "+++" was read
+	var before, after int // lines of the hunk that are still to come
+	begin := func(path string) {
+		s.add(file)
+		file, open, named = FileChange{Path: path, Kind: "update"}, true, false
+	}
+	for len(diff) > 0 {
+		raw, rest, _ := bytes.Cut(diff, []byte{'\n'})
+		diff = rest
+		if before > 0 || after > 0 {
+			switch {
+			case len(raw) > 0 && raw[0] == '+':
+				s.added++
+				after--
+			case len(raw) > 0 && raw[0] == '-':
+				s.removed++
+				before--
+			case len(raw) > 0 && raw[0] == '\\': // no newline at the end of the file
+			default:
+				before--
+				after--
+			}
+			continue
+		}
+		const longest = 8 << 10 // of a header that means something
+		line := strings.TrimSuffix(string(raw[:min(len(raw), longest)]), "\r")
+		word, value, _ := strings.Cut(line, " ")
+		switch word {
+		case "diff":
+			if paths, ok := strings.CutPrefix(value, "--git "); ok {
+				begin(gitPath(paths))
+			}
+		case "new":
+			file.Kind = "add"
+		case "deleted":
+			file.Kind = "delete"
+		case "rename", "copy":
+			if path, ok := strings.CutPrefix(value, "to "); ok {
+				file.Path = unquote(path)
+			}
+		case "---":
+			if !open || named {
+				begin("")
+			}
+			if path := side(value, "a/"); path == "" {
+				file.Kind = "add"
+			} else {
+				file.Path = path
+			}
+		case "+++":
+			named = true
+			if path := side(value, "b/"); path == "" {
+				file.Kind = "delete"
+			} else {
+				file.Path = path
+			}
+		case "@@":
+			before, after = hunk(value)
+		}
+	}
+	s.add(file)
+	return s
+}
+
+func (s *diffStat) add(f FileChange) {
+	if f.Path == "" {
+		return
+	}
+	f.Path = strings.ToValidUTF8(f.Path, "\uFFFD")
+	n := bounds.StringSize(f.Path)
+	if len(s.files) >= maxFiles || n > maxFilePath || s.size+n > maxFileBytes {
+		s.unlisted++
+		return
+	}
+	s.size += n
+	s.files = append(s.files, f)
+}
+
+// gitPath is the path in "a/PATH b/PATH", where the two are the same or the
+// lines that follow say so.
+func gitPath(paths string) string {
+	if i := strings.LastIndex(paths, ` "`); i >= 0 && strings.HasSuffix(paths, `"`) {
+		return strings.TrimPrefix(unquote(paths[i+1:]), "b/")
+	}
+	if half := len(paths) / 2; len(paths)%2 == 1 && strings.HasPrefix(paths, "a/") && paths[half] == ' ' && paths[half+1:] == "b/"+paths[2:half] {
+		return paths[2:half]
+	}
+	if i := strings.LastIndex(paths, " b/"); i >= 0 {
+		return paths[i+len(" b/"):]
+	}
+	return ""
+}
+
+// side is the path of a "---" or "+++" line, "" for /dev/null. What stands
+// behind a tab is a time.
+func side(value, prefix string) string {
+	if !strings.HasPrefix(value, `"`) {
+		value, _, _ = strings.Cut(value, "\t")
+	}
+	if value == "/dev/null" {
+		return ""
+	}
+	return strings.TrimPrefix(unquote(value), prefix)
+}
+
+// unquote reads a path that git has quoted as in C.
+func unquote(s string) string {
+	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
+		return s
+	}
+	if t, err := strconv.Unquote(s); err == nil { // Go's escapes are the same, octal ones included
+		return t
+	}
+	return s
+}
+
+// hunk is how many lines of the old and of the new file a hunk has.
+func hunk(ranges string) (before, after int) {
+	length := func(s, sign string) int {
+		s, ok := strings.CutPrefix(s, sign)
+		if !ok {
+			return 0
+		}
+		_, n, ok := strings.Cut(s, ",")
+		if !ok {
+			return 1
+		}
+		count, err := strconv.Atoi(n)
+		if err != nil {
+			return 0
+		}
+		return count
+	}
+	words := strings.Fields(ranges)
+	if len(words) < 2 {
+		return 0, 0
+	}
+	return length(words[0], "-"), length(words[1], "+")
+}

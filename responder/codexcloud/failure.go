@@ -1,0 +1,165 @@
+package codexcloud
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/runs"
+)
+
+// Failure is why a call of the program gave no answer. Its text says what
+// happened in our words; Stderr is the program's own, for whoever asked.
+type Failure struct {
+	Command    string // exec, status, list or diff
+	Exit       int    // exit status; -1: there is none
+	Stderr     string // its end, at most MaxStderr bytes: no warnings, no backtrace, no secrets
+	Reason     string // one of the Reason constants
+	Suggestion string // what to do about it, for people
+}
+
+// MaxStderr bounds what a [Failure] quotes, in bytes.
+const MaxStderr = 1024
+
+// The reasons of a [Failure].
+const (
+	ReasonSpawn       = "spawn_error"     // the program could not be started
+	ReasonTimeout     = "process_killed"  // it did not end in time
+	ReasonUsage       = "usage"           // it does not know what it was asked for
+	ReasonNotSignedIn = "not_signed_in"   // to Codex Cloud
+	ReasonNetwork     = "network"         // the service cannot be reached
+	ReasonRateLimit   = "rate_limit"      // too many requests
+	ReasonPermission  = "permission"      // files of the program cannot be read or written
+	ReasonNotGit      = "not_trusted"     // the directory is not one that it works in
+	ReasonSlow        = "service_timeout" // the service did not answer in time
+	ReasonNotFound    = "not_found"       // there is no such task, or no such environment
+	ReasonNoDiff      = "no_diff"         // the task has none
+	ReasonUnreadable  = "unreadable"      // it ended, and what it printed is no answer
+	ReasonExit        = "exit_error"      // it failed otherwise
+)
+
+func (f *Failure) Error() string {
+	text := "codex cloud " + f.Command + ": " + f.Reason
+	if f.Exit >= 0 {
+		text += fmt.Sprintf(" (exit status %d)", f.Exit)
+	}
+	return text
+}
+
+// general reports whether every other call would fail alike.
+func (f *Failure) general() bool {
+	switch f.Reason {
+	case ReasonNotFound, ReasonNoDiff, ReasonUnreadable, ReasonExit:
+		return false
+	}
+	return true
+}
+
+// failure is one of a call that gave no output.
+func (c call) failure(reason string, err error) *Failure {
+	f := &Failure{Command: c.name(), Exit: -1, Reason: reason}
+	switch {
+	case reason == ReasonTimeout && c.name() == "exec":
+		f.Suggestion = "Look at `codex cloud list` before submitting again: the service may have taken the task"
+	case reason == ReasonTimeout:
+		f.Suggestion = "Try again later; does `codex cloud " + c.name() + "` answer in a terminal?"
+	case missing(err):
+		f.Suggestion = "Install the Codex CLI, or configure where it is"
+	default:
+		f.Suggestion = "Check that the Codex CLI is executable and that there is space on the disk"
+	}
+	return f
+}
+
+// failed is the failure that an output tells: the table of what the program
+// is known to say, else the first line that speaks of an error.
+func (c call) failed(o output) *Failure {
+	text := clean(o.stderr)
+	f := &Failure{Command: c.name(), Exit: o.exit, Stderr: tail(runs.Redact(text)), Reason: ReasonExit}
+	if o.exit == 0 {
+		f.Reason, f.Suggestion = ReasonUnreadable, "Check the version of the Codex CLI: its answer is not of the known form"
+		return f
+	}
+	if o.exit == 2 {
+		f.Reason, f.Suggestion = ReasonUsage, "Update the Codex CLI: it does not know this command, or refuses what it was given"
+		return f
+	}
+	lower := strings.ToLower(text)
+	for _, row := range known {
+		for _, words := range row.words {
+			if strings.Contains(lower, words) {
+				f.Reason, f.Suggestion = row.reason, row.suggestion
+				return f
+			}
+		}
+	}
+	for line := range strings.Lines(text) {
+		l := strings.ToLower(line)
+		if strings.Contains(l, "error") || strings.Contains(l, "failed") {
+			f.Suggestion = bounds.Truncate(runs.Redact(strings.TrimSpace(line)), 300)
+			break
+		}
+	}
+	return f
+}
+
+// known is what the program says when it fails, in lower case. The first row
+// that fits counts.
+var known = []struct {
+	reason, suggestion string
+	words              []string
+}{
+	{ReasonNotSignedIn, "Run `codex login`, then try again", []string{"not signed in", "codex login", "authentication", "401 unauthorized"}},
+	{ReasonNoDiff, "", []string{"no diff available"}},
+	{ReasonNotFound, "Check the environment: `codex cloud` shows those of this account", []string{"no cloud environments are available", "run `codex cloud` to"}},
+	{ReasonNotFound, "Check the task id, and which account is signed in", []string{"404 not found", "failed: 404"}},
+	{ReasonRateLimit, "Wait before trying again", []string{"rate limit", "too many requests", " 429"}},
+	{ReasonNetwork, "Check the network connection", []string{
+		"econnrefused", "enotfound", "connection refused", "error sending request", "dns error", "network is unreachable"}},
+	{ReasonNotGit, "Run it in a git repository (git init), or with skipGitRepoCheck", []string{"not inside a trusted directory", "not a git repository"}},
+	{ReasonPermission, "Check the permissions of the files of the Codex CLI", []string{"eacces", "permission denied"}},
+	{ReasonSlow, "Try again, or split the task", []string{"timed out"}},
+}
+
+// clean is stderr as text, without warnings, backtraces and colours.
+func clean(stderr []byte) string {
+	var b strings.Builder
+	trace := false
+	for line := range strings.Lines(plain(stderr)) {
+		text := strings.TrimSpace(line)
+		switch {
+		case text == "Stack backtrace:" || text == "stack backtrace:":
+			trace = true
+		case trace && (text == "" || line[0] == ' ' || line[0] == '\t' || '0' <= line[0] && line[0] <= '9'):
+		case strings.HasPrefix(strings.ToLower(text), "warning:"):
+			trace = false
+		default:
+			trace = false
+			b.WriteString(line)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// plain is b as text that a terminal can show: UTF-8, no colours, no controls.
+func plain(b []byte) string {
+	text := colour.ReplaceAllString(strings.ToValidUTF8(string(b), "\uFFFD"), "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+var colour = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
+
+// tail is the end of s, cut where a character begins.
+func tail(s string) string {
+	if len(s) <= MaxStderr {
+		return s
+	}
+	return strings.ToValidUTF8(s[len(s)-MaxStderr:], "")
+}

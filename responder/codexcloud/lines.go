@@ -1,0 +1,172 @@
+package codexcloud
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/runs"
+)
+
+// Limits of what a line says.
+const (
+	maxTitle = 512     // bytes
+	maxDiff  = 1 << 20 // bytes of the diff itself; escapes can make it six times as long
+)
+
+// The lines that a driver writes. Package normalizer/cloud reads them.
+type (
+	submittedLine struct {
+		Type        string `json:"type"`
+		ID          string `json:"id"`
+		URL         string `json:"url"`
+		Environment string `json:"environment"`
+		Attempts    int    `json:"attempts"`
+	}
+	statusLine struct {
+		Type        string `json:"type"`
+		Status      string `json:"status"`
+		Title       string `json:"title"`
+		Environment string `json:"environment"`
+		Files       int    `json:"files"`
+		Added       int    `json:"added"`
+		Removed     int    `json:"removed"`
+	}
+	diffHead struct {
+		Type     string       `json:"type"`
+		Files    []FileChange `json:"files"`
+		Unlisted int          `json:"unlisted,omitempty"` // files beyond the limits
+		Added    int          `json:"added"`
+		Removed  int          `json:"removed"`
+	}
+)
+
+func encodeStatus(a answer) []byte {
+	return encode(statusLine{
+		Type: "cloud.status", Status: a.status, Title: cut(a.title, maxTitle), Environment: cut(a.environment, maxTitle),
+		Files: a.files, Added: a.added, Removed: a.removed,
+	})
+}
+
+// encodeDiff makes the line of a diff. The diff comes last, so that a line
+// that was begun can always be closed; see [closing]. The same diff always
+// gives the same bytes.
+func encodeDiff(diff []byte, whole bool) []byte {
+	d := readDiff(diff)
+	head := encode(diffHead{Type: "cloud.diff", Files: d.files, Unlisted: d.unlisted, Added: d.added, Removed: d.removed})
+	text := string(bytes.ToValidUTF8(diff, []byte("\uFFFD")))
+	if len(text) > maxDiff {
+		text, whole = text[:bounds.Cut(text, maxDiff)], false
+	}
+	line := append(head[:len(head)-len("}\n")], `,"diff":`...)
+	line = bounds.AppendString(line, text)
+	if !whole {
+		line = append(line, truncated...)
+	}
+	return append(line, "}\n"...)
+}
+
+const truncated = `,"truncated":true`
+
+// closing is what makes a line of the beginning of one, cut by [chunk]: a diff
+// that is known to be truncated, else a line that is known to be broken.
+func closing(begun []byte) []byte {
+	end := []byte(`"` + truncated + "}\n")
+	if bytes.HasPrefix(begun, []byte(`{"type":"cloud.diff"`)) && json.Valid(append(bytes.Clone(begun), end...)) {
+		return end
+	}
+	return []byte{'\n'}
+}
+
+// chunk is how many bytes of a line the next entry takes: no character and no
+// escape of a string is split.
+func chunk(line []byte) int {
+	if len(line) <= runs.MaxChunk {
+		return len(line)
+	}
+	n := runs.MaxChunk
+	for n > 0 && line[n]&0xc0 == 0x80 { // within a character
+		n--
+	}
+	const longest = len(`\uffff`)
+	for i := max(n-longest+1, 0); i < n; i++ {
+		if line[i] != '\\' {
+			continue
+		}
+		before := 0 // an escaped backslash begins nothing
+		for before < i && line[i-before-1] == '\\' {
+			before++
+		}
+		if before%2 == 1 {
+			continue
+		}
+		length := 2
+		if line[i+1] == 'u' {
+			length = longest
+		}
+		if i+length > n {
+			return i
+		}
+	}
+	return n
+}
+
+// view is what the log of a run says of its task.
+type view struct {
+	id     string
+	status string // of the last status line, "": none yet
+	differ bool   // there is a diff
+	begun  []byte // a line that has no end yet
+}
+
+// take reads bytes of the log's output that come behind those it has read.
+func (v *view) take(b []byte) {
+	v.begun = append(v.begun, b...)
+	rest := v.begun
+	for {
+		line, after, ok := bytes.Cut(rest, []byte{'\n'})
+		if !ok {
+			break
+		}
+		v.line(line)
+		rest = after
+	}
+	if len(rest) < len(v.begun) {
+		v.begun = bytes.Clone(rest) // what is complete need not be held
+	}
+}
+
+func (v *view) line(line []byte) {
+	var l struct {
+		Type   string `json:"type"`
+		ID     string `json:"id"`
+		Status string `json:"status"`
+	}
+	if json.Unmarshal(line, &l) != nil {
+		return
+	}
+	switch {
+	case l.Type == "cloud.submitted" && v.id == "" && runs.CheckCloudTask(l.ID) == nil:
+		v.id = l.ID
+	case l.Type == "cloud.status" && runs.KnownCloudStatus(l.Status):
+		v.status = l.Status
+	case l.Type == "cloud.diff":
+		v.differ = true
+	}
+}
+
+func encode(v any) []byte {
+	b, err := bounds.Encode(v)
+	if err != nil { // none of the lines can fail
+		panic("cloud: encode a line: " + err.Error())
+	}
+	return append(b, '\n')
+}
+
+// cut is s, or its beginning, cut where a character begins.
+func cut(s string, most int) string {
+	if len(s) > most {
+		s = s[:bounds.Cut(s, most)]
+	}
+	return s
+}

@@ -1,0 +1,147 @@
+package codexcloud
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits of a call.
+const (
+	maxCalls     = 4 // at a time; others wait
+	execTimeout  = 2 * time.Minute
+	lookTimeout  = 30 * time.Second
+	drainTimeout = 2 * time.Second // for what still holds the output once the program is gone
+	maxStdout    = 1 << 20
+	maxDiffOut   = 4 << 20
+	maxStderr    = 256 << 10
+)
+
+// call is one call of the program.
+type call struct {
+	args    []string // behind "cloud"
+	stdin   *string  // nil: /dev/null
+	limit   int      // bytes of stdout that are kept; 0: maxStdout
+	timeout time.Duration
+}
+
+// output is what a call gave.
+type output struct {
+	exit   int // exit status; -1: ended by a signal
+	stdout []byte
+	cut    bool // stdout was longer
+	stderr []byte
+}
+
+// program runs `codex cloud`.
+type program struct {
+	command []string
+	scratch string
+	env     []string
+	slots   chan struct{}
+}
+
+// call runs the program once. The error is that of ctx, or a [*Failure] where
+// the program could not be started or did not end in time: the output then is
+// what it printed until it was killed. Any exit status is an output. In any
+// case the process group is gone when it returns.
+func (p *program) call(ctx context.Context, c call) (output, error) {
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return output{}, ctx.Err()
+	}
+	dir, err := os.MkdirTemp(p.scratch, scratchPrefix+"*")
+	if err != nil {
+		return output{}, c.failure(ReasonSpawn, err)
+	}
+	defer os.RemoveAll(dir)
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+
+	args := append(append(p.command[1:len(p.command):len(p.command)], "cloud"), c.args...)
+	cmd := exec.CommandContext(limited, p.command[0], args...)
+	cmd.Dir, cmd.Env = dir, p.env
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	// It keeps nothing that a polite signal would save, and npm's codex is a
+	// launcher whose child must go too.
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = drainTimeout
+	stdout, stderr := &keeper{limit: c.limit}, &keeper{limit: maxStderr}
+	if stdout.limit == 0 {
+		stdout.limit = maxStdout
+	}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if c.stdin != nil {
+		cmd.Stdin = strings.NewReader(*c.stdin)
+	}
+	if err := cmd.Start(); err != nil {
+		if ctx.Err() != nil {
+			return output{}, ctx.Err()
+		}
+		return output{}, c.failure(ReasonSpawn, err)
+	}
+	err = cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) { // what held the output is of the group, whose number is taken as long as it lives
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+	}
+	o := output{exit: cmd.ProcessState.ExitCode(), stdout: stdout.b, cut: stdout.cut, stderr: stderr.b}
+	switch {
+	case ctx.Err() != nil:
+		return o, ctx.Err()
+	case limited.Err() != nil:
+		return o, c.failure(ReasonTimeout, nil)
+	}
+	return o, nil
+}
+
+const scratchPrefix = "call-"
+
+// sweep removes the directories of calls that were killed. No call lasts an hour.
+func (p *program) sweep(now time.Time) {
+	left, err := filepath.Glob(filepath.Join(p.scratch, scratchPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range left {
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() && now.Sub(info.ModTime()) > time.Hour {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+func (c call) name() string { return c.args[0] }
+
+// keeper keeps the first bytes that are written to it, and takes the rest.
+type keeper struct {
+	limit int
+	b     []byte
+	cut   bool
+}
+
+func (k *keeper) Write(b []byte) (int, error) {
+	n := min(len(b), k.limit-len(k.b))
+	k.b = append(k.b, b[:n]...)
+	k.cut = k.cut || n < len(b)
+	return len(b), nil
+}
+
+// firstLine is the first line of b, without its ending and without colours.
+func firstLine(b []byte) string {
+	line, _, _ := bytes.Cut(b, []byte{'\n'})
+	return strings.TrimSuffix(plain(line), "\r")
+}
+
+// missing reports whether err says that a program is not there.
+func missing(err error) bool {
+	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
+}

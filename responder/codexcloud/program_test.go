@@ -1,0 +1,188 @@
+package codexcloud
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/test/lab/agents"
+	standin "github.com/linesman/linesman/test/lab/cloud"
+)
+
+func standinProgram(t *testing.T) (*program, *standin.Service) {
+	t.Helper()
+	command, err := standin.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := standin.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newProgram([]string{command}, t.TempDir(), service.Env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, service
+}
+
+// TestHungProgramIsEndedWithItsGroup, when its time is over and when nobody
+// waits for it any more. Its processes do not heed SIGTERM.
+func TestHungProgramIsEndedWithItsGroup(t *testing.T) {
+	t.Parallel()
+	p, service := standinProgram(t)
+	if err := service.Change(func(st *standin.State) { st.Behave["status"] = standin.Hang }); err != nil {
+		t.Fatal(err)
+	}
+	for name, timeout := range map[string]time.Duration{"its time is over": 2 * time.Second, "nobody waits": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if timeout == time.Hour {
+				go func() {
+					defer cancel()
+					service.AwaitHung(t)
+				}()
+			}
+			_, err := p.call(ctx, call{args: []string{"status", "task_1"}, timeout: timeout})
+			var f *Failure
+			if timedOut := errors.As(err, &f) && f.Reason == ReasonTimeout && f.Exit == -1 && f.Suggestion != ""; timedOut != (timeout < time.Hour) {
+				t.Errorf("got %v", err)
+			}
+			if timeout == time.Hour && !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			service.AwaitGone(t)
+			if left, err := os.ReadDir(p.scratch); err != nil || len(left) != 0 {
+				t.Errorf("left: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestOutputIsBounded: a program that prints more than is kept ends all the same.
+func TestOutputIsBounded(t *testing.T) {
+	t.Parallel()
+	p, service := standinProgram(t)
+	if err := service.Change(func(st *standin.State) { st.Behave["diff"] = standin.Garbage }); err != nil {
+		t.Fatal(err)
+	}
+	o, err := p.call(t.Context(), call{args: []string{"diff", "task_1"}, limit: 1000, timeout: time.Minute})
+	if err != nil || len(o.stdout) != 1000 || !o.cut || o.exit != 0 {
+		t.Errorf("%d bytes, cut: %v, exit %d, %v", len(o.stdout), o.cut, o.exit, err)
+	}
+}
+
+func TestFewCallsRunAtATime(t *testing.T) {
+	t.Parallel()
+	p, service := standinProgram(t)
+	if err := service.Change(func(st *standin.State) { st.Behave["status"] = standin.Hang }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const calls = maxCalls + 3
+	done := make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := p.call(ctx, call{args: []string{"status", "task_1"}, timeout: time.Hour})
+			done <- err
+		}()
+	}
+	for range maxCalls {
+		service.AwaitHung(t)
+	}
+	if st, err := service.State(); err != nil || len(st.Calls) > maxCalls {
+		t.Errorf("%d calls at a time, %v", len(st.Calls), err)
+	}
+	cancel()
+	for range calls {
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	service.AwaitGone(t)
+}
+
+func TestSettingsOfThisDaemonAreNotForTheProgram(t *testing.T) {
+	t.Setenv("LINESMAN_TOKEN", "S3CR3T")
+	t.Setenv("OTHER", "x")
+	p, err := newProgram([]string{"codex"}, t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env := strings.Join(p.env, " "); strings.Contains(env, "S3CR3T") || !strings.Contains(env, "OTHER=x") {
+		t.Error("the environment is not that of this process without its settings")
+	}
+}
+
+func TestRelativeCommandIsFoundFromAnywhere(t *testing.T) {
+	p, _ := standinProgram(t)
+	t.Chdir(filepath.Dir(p.command[0]))
+	q, err := newProgram([]string{"./codex"}, "scratch", p.env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := q.call(t.Context(), call{args: []string{"list", "--json"}, timeout: time.Minute}); err != nil || o.exit != 0 {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// TestStandInSpeaksLikeTheRealProgram, as far as that goes without an account:
+// usage errors, and what is refused before the service is asked.
+func TestStandInSpeaksLikeTheRealProgram(t *testing.T) {
+	t.Parallel()
+	stand, service := standinProgram(t)
+	home := t.TempDir()
+	real, err := newProgram([]string{agents.Codex(t)}, t.TempDir(), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "CODEX_HOME=" + home})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = service.Change(func(st *standin.State) {
+		for _, name := range []string{"exec", "status", "list", "diff"} {
+			st.Behave[name] = standin.SignedOut
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompt := "Go."
+	for _, c := range []call{
+		{args: []string{"exec", "--env=e", "--attempts=1", "--branch=main", "-"}, stdin: &prompt},
+		{args: []string{"exec", "--env", "e", "-"}, stdin: &prompt},
+		{args: []string{"exec", "-"}, stdin: &prompt},
+		{args: []string{"exec", "--env=e", "--attempts=5", "-"}, stdin: &prompt},
+		{args: []string{"exec", "--env=e", "--model=x", "-"}, stdin: &prompt},
+		{args: []string{"status", "task_e_1"}},
+		{args: []string{"status"}},
+		{args: []string{"status", "a", "b"}},
+		{args: []string{"list", "--json", "--limit=20"}},
+		{args: []string{"list", "--json", "--limit=20", "--cursor=abc"}},
+		{args: []string{"list", "--limit=21"}},
+		{args: []string{"diff", "task_e_1"}},
+		{args: []string{"diff", "-x"}},
+		{args: []string{"cancel", "task_e_1"}},
+	} {
+		c.timeout = time.Minute
+		got, err := stand.call(t.Context(), c)
+		want, wantErr := real.call(t.Context(), c)
+		if err != nil || wantErr != nil {
+			t.Fatalf("%q: %v, %v", c.args, err, wantErr)
+		}
+		if got.exit != want.exit || len(got.stdout) != len(want.stdout) {
+			t.Errorf("%q: exit %d, %q; the real one: exit %d, %q, %q", c.args, got.exit, got.stdout, want.exit, want.stdout, want.stderr)
+		}
+		if g, w := c.failed(got).Reason, c.failed(want).Reason; g != w {
+			t.Errorf("%q: %s; the real one: %s", c.args, g, w)
+		}
+	}
+	var exit *exec.ExitError
+	if err := exec.Command(agents.Codex(t), "cloud", "exec", "--help").Run(); errors.As(err, &exit) {
+		t.Errorf("cloud exec --help: %v", err)
+	}
+}

@@ -1,0 +1,54 @@
+package codexcloud
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Ref reads what people call a task in the cloud by: its id, or the URL of its
+// page, with or without https. What names one of our own runs (T-…) is none.
+func Ref(s string) (id string, ok bool) {
+	s = strings.TrimSpace(s)
+	if !strings.Contains(s, "/") {
+		return s, runs.CheckCloudTask(s) == nil && !strings.HasPrefix(s, "T-")
+	}
+	if !strings.Contains(s, "://") {
+		s = "https://" + s
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" || u.User != nil {
+		return "", false
+	}
+	switch u.Host {
+	case "chatgpt.com", "www.chatgpt.com", "chat.openai.com", "chatgpt-staging.com":
+	default:
+		return "", false
+	}
+	dir, id, found := cutLast(strings.TrimSuffix(u.EscapedPath(), "/"))
+	if !found || !strings.HasSuffix(dir, "/codex/tasks") || runs.CheckCloudTask(id) != nil {
+		return "", false
+	}
+	return id, true
+}
+
+// taskURL reads the line that the program prints for a task that was taken.
+// Which host it names is the program's affair.
+func taskURL(line string) (id, page string, ok bool) {
+	page = strings.TrimSpace(line)
+	u, err := url.Parse(page)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || len(page) > runs.MaxCloudText-2 {
+		return "", "", false
+	}
+	_, id, found := cutLast(u.EscapedPath())
+	return id, page, found && runs.CheckCloudTask(id) == nil
+}
+
+func cutLast(path string) (dir, name string, found bool) {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 {
+		return "", "", false
+	}
+	return path[:i], path[i+1:], true
+}

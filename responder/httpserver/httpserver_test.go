@@ -1,0 +1,447 @@
+package httpserver
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const token = "0123456789abcdef"
+
+func server(t *testing.T, c Config) *Server {
+	t.Helper()
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:0"
+	}
+	c.Token = token
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// start serves until the test ends, and returns the address. stop ends it
+// before, and returns when Serve did.
+func start(t *testing.T, s *Server) (addr string, stop func()) {
+	t.Helper()
+	a, err := s.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	var stopped atomic.Bool
+	stop = func() {
+		if stopped.Swap(true) {
+			return
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	}
+	t.Cleanup(stop)
+	return a.String(), stop
+}
+
+// ask is a request with the token, answered without a network.
+func ask(s *Server, method, path string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	r.Host = "127.0.0.1:8422"
+	r.Header.Set("Authorization", "Bearer "+token)
+	for i := 0; i < len(header); i += 2 {
+		switch {
+		case header[i] == "Host":
+			r.Host = header[i+1]
+		case header[i+1] == "":
+			r.Header.Del(header[i])
+		default:
+			r.Header.Set(header[i], header[i+1])
+		}
+	}
+	w := httptest.NewRecorder()
+	s.handler().ServeHTTP(w, r)
+	return w
+}
+
+// wantError checks that an error is one of ours.
+func wantError(t *testing.T, w *httptest.ResponseRecorder, status int, code string) {
+	t.Helper()
+	var body struct {
+		Type, Title, Detail, Code string
+		Status                    int
+	}
+	err := json.Unmarshal(w.Body.Bytes(), &body)
+	if err != nil || w.Code != status || body.Status != status || body.Code != code || body.Detail == "" || body.Title != http.StatusText(status) ||
+		body.Type != "about:blank" || w.Header().Get("Content-Type") != "application/problem+json" {
+		t.Errorf("got %d %s, want %d and the problem %s", w.Code, w.Body, status, code)
+	}
+}
+
+var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "fine") })
+
+func TestNothingIsAnsweredWithoutTheToken(t *testing.T) {
+	s := server(t, Config{})
+	s.Handle("GET /x", ok)
+	for header, known := range map[string]bool{
+		"Bearer " + token:       true,
+		"bearer " + token:       true,
+		"Bearer  " + token:      true,
+		"":                      false,
+		"Bearer ":               false,
+		"Bearer":                false,
+		token:                   false,
+		"Basic " + token:        false,
+		"Bearer " + token + "0": false,
+		"Bearer " + token[1:]:   false,
+	} {
+		w := ask(s, "GET", "/x", "Authorization", header)
+		if known && w.Code != http.StatusOK {
+			t.Errorf("%q: status %d, want 200", header, w.Code)
+		}
+		if !known {
+			wantError(t, w, http.StatusUnauthorized, "UNAUTHORIZED")
+			if got := w.Header().Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer ") {
+				t.Errorf("%q: WWW-Authenticate is %q", header, got)
+			}
+		}
+	}
+	wantError(t, ask(s, "GET", "/absent", "Authorization", ""), http.StatusUnauthorized, "UNAUTHORIZED")
+}
+
+func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		listen, host, origin string
+		refused              bool
+	}{
+		{"127.0.0.1:0", "127.0.0.1:8422", "", false},
+		{"127.0.0.1:0", "127.0.0.1", "", false},
+		{"127.0.0.1:0", "127.9.9.9:1", "", false},
+		{"127.0.0.1:0", "LocalHost:99", "", false},
+		{"127.0.0.1:0", "[::1]:8422", "", false},
+		{"127.0.0.1:0", "[::1]", "", false},
+		{"localhost:0", "localhost.", "", false},
+		{"[::1]:0", "127.0.0.1", "", false},
+		{"127.0.0.1:0", "evil.example", "", true},
+		{"127.0.0.1:0", "evil.example:8422", "", true},
+		{"127.0.0.1:0", "localhost.evil.example", "", true},
+		{"127.0.0.1:0", "127.0.0.1.evil.example", "", true},
+		{"127.0.0.1:0", "192.168.1.7:8422", "", true},
+		{"127.0.0.1:0", "", "", true},
+		{"127.0.0.1:0", "127.0.0.1:8422", "http://localhost:3000", false},
+		{"127.0.0.1:0", "127.0.0.1:8422", "https://[::1]", false},
+		{"127.0.0.1:0", "127.0.0.1:8422", "http://evil.example", true},
+		{"127.0.0.1:0", "127.0.0.1:8422", "http://localhost@evil.example", true},
+		{"127.0.0.1:0", "127.0.0.1:8422", "null", true},
+		{"127.0.0.1:0", "127.0.0.1:8422", "://", true},
+		{"0.0.0.0:0", "linesman.example:8422", "", false},
+		{":0", "linesman.example:8422", "", false},
+		{"0.0.0.0:0", "linesman.example:8422", "https://Linesman.example:8422", false},
+		{"0.0.0.0:0", "linesman.example:8422", "https://linesman.example", true},
+		{"0.0.0.0:0", "linesman.example:8422", "https://evil.example", true},
+		{"0.0.0.0:0", "linesman.example:8422", "null", true},
+	} {
+		s := server(t, Config{Listen: c.listen})
+		s.Handle("/x", ok)
+		for _, path := range []string{"/x", "/healthz", "/readyz"} {
+			w := ask(s, "GET", path, "Host", c.host, "Origin", c.origin)
+			if c.refused {
+				wantError(t, w, http.StatusForbidden, "FORBIDDEN")
+			} else if w.Code != http.StatusOK {
+				t.Errorf("%+v: status %d, want 200", c, w.Code)
+			}
+		}
+	}
+	s := server(t, Config{})
+	r := httptest.NewRequest("GET", "/healthz", nil)
+	r.Host, r.Header["Origin"] = "localhost", []string{"http://localhost", "http://evil.example"}
+	w := httptest.NewRecorder()
+	s.handler().ServeHTTP(w, r)
+	wantError(t, w, http.StatusForbidden, "FORBIDDEN")
+}
+
+func TestHealthNeedsNoTokenAndReadinessSaysWhy(t *testing.T) {
+	var missing error
+	s := server(t, Config{Ready: func(context.Context) error { return missing }})
+	for _, c := range []struct {
+		missing error
+		path    string
+		status  int
+		body    string
+	}{
+		{nil, "/healthz", 200, "ok\n"},
+		{nil, "/readyz", 200, "ok\n"},
+		{errors.New("NATS is\nout of reach"), "/healthz", 200, "ok\n"},
+		{errors.New("NATS is\nout of reach"), "/readyz", 503, "NATS is out of reach\n"},
+		{errors.New(strings.Repeat("é", maxReason)), "/readyz", 503, strings.Repeat("é", maxReason/2) + "\n"},
+		{errors.New("x" + strings.Repeat("é", maxReason)), "/readyz", 503, "x" + strings.Repeat("é", maxReason/2-1) + "\n"},
+	} {
+		missing = c.missing
+		w := ask(s, "GET", c.path, "Authorization", "")
+		if w.Code != c.status || w.Body.String() != c.body {
+			t.Errorf("%s with %.20v: got %d %q, want %d %q", c.path, c.missing, w.Code, w.Body, c.status, c.body)
+		}
+	}
+}
+
+func TestReadinessIsAskedForTwoSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := server(t, Config{Ready: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+		begin := time.Now()
+		w := ask(s, "GET", "/readyz")
+		if took := time.Since(begin); took != readyTime || w.Code != http.StatusServiceUnavailable {
+			t.Errorf("status %d after %v, want 503 after %v", w.Code, took, readyTime)
+		}
+	})
+}
+
+func TestUnknownPathsAndMethodsAreSaidInJSON(t *testing.T) {
+	s := server(t, Config{})
+	s.Handle("GET /x", ok)
+	wantError(t, ask(s, "GET", "/absent"), http.StatusNotFound, "NOT_FOUND")
+	w := ask(s, "POST", "/x")
+	wantError(t, w, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+	if got := w.Header().Get("Allow"); got != "GET, HEAD" {
+		t.Errorf("Allow is %q, want GET, HEAD", got)
+	}
+}
+
+func TestPanicIsAnErrorAndKeptFromTheLog(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	s := server(t, Config{Log: zap.New(core)})
+	const secret = "sentinel-4711"
+	s.Handle("/x", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { panic("cannot take " + r.URL.RawQuery) }))
+	wantError(t, ask(s, "GET", "/x?"+secret), http.StatusInternalServerError, "INTERNAL")
+	if logs.FilterMessage("panic").Len() != 1 {
+		t.Fatal("the panic is not in the log")
+	}
+	if got := fmt.Sprint(logs.All()[0].ContextMap()); strings.Contains(got, secret) {
+		t.Errorf("the log holds what was asked: %s", got)
+	}
+}
+
+func TestWrongSettingsAreAllNamed(t *testing.T) {
+	_, err := New(Config{Listen: "nowhere", Token: "short"})
+	if err == nil || !strings.Contains(err.Error(), `listen: must be host:port, got "nowhere"`) || !strings.Contains(err.Error(), "token: ") {
+		t.Errorf("got %v", err)
+	}
+	if err != nil && strings.Contains(err.Error(), "short") {
+		t.Errorf("the error holds the token: %v", err)
+	}
+}
+
+func TestHeadersOverTheBoundAreRefused(t *testing.T) {
+	addr, _ := start(t, server(t, Config{}))
+	for size, want := range map[int]int{maxHeader / 2: http.StatusOK, 2 * maxHeader: http.StatusRequestHeaderFieldsTooLarge} {
+		req, err := http.NewRequest("GET", "http://"+addr+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Pad", strings.Repeat("x", size))
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%d bytes: status %d, want %d", size, res.StatusCode, want)
+		}
+	}
+}
+
+// dial sends the head of a request over a connection of its own.
+func dial(t *testing.T, addr, head string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := io.WriteString(c, strings.ReplaceAll(head, "\n", "\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestHeadersHaveToArriveInTime(t *testing.T) {
+	s := server(t, Config{})
+	s.wait.header = 20 * time.Millisecond
+	addr, _ := start(t, s)
+	c := dial(t, addr, "GET /healthz HTTP/1.1\nHost: loc")
+	if b, err := io.ReadAll(c); err != nil || strings.Contains(string(b), "200") {
+		t.Errorf("got %q, %v; want the end of the connection", b, err)
+	}
+}
+
+func TestRequestHasToArriveInTime(t *testing.T) {
+	s := server(t, Config{})
+	s.wait.request = 20 * time.Millisecond
+	read := make(chan error, 1)
+	s.Handle("/read", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		read <- err
+	}))
+	addr, _ := start(t, s)
+	dial(t, addr, "POST /read HTTP/1.1\nHost: localhost\nAuthorization: Bearer "+token+"\nContent-Length: 10\n\n12345")
+	var timeout net.Error
+	if err := <-read; !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("got %v, want a timeout", err)
+	}
+}
+
+func TestAnswerMayTakeLongerThanTheRequest(t *testing.T) {
+	s := server(t, Config{})
+	s.wait.request = 20 * time.Millisecond
+	s.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		select { // the time is what is tested
+		case <-r.Context().Done():
+			fmt.Fprint(w, "cut")
+		case <-time.After(5 * s.wait.request):
+			fmt.Fprint(w, "whole")
+		}
+	}))
+	addr, _ := start(t, s)
+	for request, body := range map[string]string{"GET": "", "POST": "12345"} {
+		c := dial(t, addr, fmt.Sprintf("%s /slow HTTP/1.1\nHost: localhost\nAuthorization: Bearer %s\nContent-Length: %d\n\n%s", request, token, len(body), body))
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || string(b) != "whole" {
+			t.Errorf("%s: got %q, %v; want whole", request, b, err)
+		}
+	}
+}
+
+func TestEndLetsRequestsFinishAndCutsStreams(t *testing.T) {
+	s := server(t, Config{})
+	s.wait.polite = 50 * time.Millisecond
+	begun, leave := make(chan struct{}), make(chan struct{})
+	s.Handle("/short", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		begun <- struct{}{}
+		<-leave
+		fmt.Fprint(w, "finished")
+	}))
+	s.Handle("/stream", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		<-r.Context().Done()
+		close(leave) // the short request ends after the streams were cut
+		fmt.Fprint(w, "cut")
+	}))
+	addr, stop := start(t, s)
+	answers := make(chan string, 2)
+	for _, path := range []string{"/short", "/stream"} {
+		c := dial(t, addr, "GET "+path+" HTTP/1.1\nHost: localhost\nAuthorization: Bearer "+token+"\n\n")
+		go func() {
+			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			defer res.Body.Close()
+			b, _ := io.ReadAll(res.Body)
+			answers <- string(b)
+		}()
+		<-begun
+	}
+	begin := time.Now()
+	stop()
+	if took := time.Since(begin); took > patient.stop {
+		t.Errorf("Serve took %v to end, want at most %v", took, patient.stop)
+	}
+	got := map[string]bool{<-answers: true, <-answers: true}
+	if !got["finished"] || !got["cut"] {
+		t.Errorf("got %v, want both answered", got)
+	}
+	if c, err := net.Dial("tcp", addr); err == nil {
+		c.Close()
+		t.Error("the port is still open")
+	}
+}
+
+func TestEndDoesNotWaitForHandlersThatIgnoreIt(t *testing.T) {
+	s := server(t, Config{})
+	s.wait.polite, s.wait.stop = 10*time.Millisecond, 30*time.Millisecond
+	begun, leave, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s.Handle("/deaf", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		defer close(gone)
+		close(begun)
+		<-leave
+	}))
+	addr, stop := start(t, s)
+	dial(t, addr, "GET /deaf HTTP/1.1\nHost: localhost\nAuthorization: Bearer "+token+"\n\n")
+	<-begun
+	stop() // returns although the handler does not
+	close(leave)
+	<-gone
+}
+
+func TestAddressThatIsTakenIsNamed(t *testing.T) {
+	addr, _ := start(t, server(t, Config{}))
+	if err := server(t, Config{Listen: addr}).Serve(t.Context()); err == nil || !strings.Contains(err.Error(), addr) {
+		t.Errorf("got %v, want an error with %s", err, addr)
+	}
+}
+
+// Handlers are hung on it while it serves.
+func TestAServerThatIsHeldAnswersOnlyTheHealthChecks(t *testing.T) {
+	s := server(t, Config{})
+	s.Hold()
+	hung := make(chan struct{})
+	go func() {
+		defer close(hung)
+		for i := range 100 {
+			s.HandleFor(All, fmt.Sprintf("GET /x/%d", i), ok)
+			s.HandlePublic(fmt.Sprintf("GET /public/%d", i), ok)
+		}
+	}()
+	for range 20 {
+		for _, path := range []string{"/", "/x/1", "/public/1", "/absent"} {
+			wantError(t, ask(s, "GET", path), http.StatusServiceUnavailable, "UNAVAILABLE")
+		}
+		wantError(t, ask(s, "GET", "/", "Authorization", ""), http.StatusServiceUnavailable, "UNAVAILABLE")
+		for _, path := range []string{"/healthz", "/readyz"} {
+			if w := ask(s, "GET", path); w.Code != http.StatusOK {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+		}
+	}
+	<-hung
+	s.Release()
+	for path, token := range map[string]bool{"/x/1": true, "/public/1": false} {
+		header := []string{"Authorization", ""}
+		if token {
+			header = nil
+		}
+		if w := ask(s, "GET", path, header...); w.Code != http.StatusOK {
+			t.Errorf("%s after Release: %d", path, w.Code)
+		}
+	}
+}

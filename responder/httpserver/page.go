@@ -1,0 +1,57 @@
+package httpserver
+
+import (
+	"html"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// front answers a browser that asks for "/" without a token: what this is, and
+// where to go on. It has no scripts, no styles, and nothing that is not in the
+// documentation.
+func (s *Server) front(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", standing["Content-Security-Policy"]+"; base-uri 'none'; form-action 'none'")
+	var b strings.Builder
+	b.WriteString(`<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>linesman</title></head>
+<body>
+<h1>linesman</h1>
+<p>This server runs coding agents and answers questions about their runs. It is for programs and has no pages yet.</p>
+<p>Without a token:</p>
+<ul>
+`)
+	listPaths(&b, append([]string{"/healthz", "/readyz"}, s.open...))
+	b.WriteString(`</ul>
+<p>With the header <code>Authorization: Bearer TOKEN</code>:</p>
+<ul>
+`)
+	var patterns []string
+	for pattern := range s.needs {
+		patterns = append(patterns, pattern)
+	}
+	listPaths(&b, patterns)
+	b.WriteString(`</ul>
+<p>The token is in the file <code>token</code> in the data directory of linesman. <code>linesman token create</code> makes
+further tokens.</p>
+</body>
+</html>
+`)
+	_, _ = w.Write([]byte(b.String()))
+}
+
+// listPaths writes the paths of patterns as items of a list, each as a user
+// types it: without its method and the marks of [http.ServeMux].
+func listPaths(b *strings.Builder, patterns []string) {
+	var paths []string
+	marks := strings.NewReplacer("/{$}", "", "...}", "}")
+	for _, p := range patterns {
+		paths = append(paths, marks.Replace(p[strings.Index(p, "/"):]))
+	}
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
+		b.WriteString("<li><code>" + html.EscapeString(path) + "</code></li>\n")
+	}
+}

@@ -1,6 +1,0 @@
-package push
-
-import "time"
-
-// Hurry shortens how long a request may take.
-func (p *Pusher) Hurry(timeout time.Duration) { p.carrier.timeout = timeout }

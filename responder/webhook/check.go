@@ -1,0 +1,240 @@
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/runs"
+)
+
+// Limits of what a caller may register.
+const (
+	MaxURL         = 2048
+	MaxOperation   = 255
+	MaxToken       = 4096
+	MaxCredentials = 4096
+	MaxContext     = 64 << 10 // bytes of JSON
+
+	minToken       = 16
+	minCredentials = 32
+	maxID          = 256
+	maxTool        = 64
+)
+
+// NotSigned says why a registration needs a scheme.
+const notSigned = "is required: signatures by RFC 9421 are not made yet, so name the scheme Bearer or HMAC-SHA256 and its credentials"
+
+// ParseConfig reads the push_notification_config of AdCP. What it returns has
+// yet to be checked: see [Registry.Check]. The error is one or several
+// [runs.FieldError], and quotes nothing.
+func ParseConfig(raw []byte) (Registration, error) {
+	r := Registration{ID: AdCP, Protocol: AdCP}
+	if _, err := idempotency.Canonical(raw); err != nil {
+		return r, &runs.FieldError{Problem: "must be JSON in which no object has a name twice"}
+	}
+	var top map[string]json.RawMessage
+	if json.Unmarshal(raw, &top) != nil || top == nil {
+		return r, &runs.FieldError{Problem: "must be an object"}
+	}
+	var errs []error
+	text := func(from map[string]json.RawMessage, field, name string, into *string) {
+		if v, there := from[name]; there && (string(v) == "null" || json.Unmarshal(v, into) != nil) {
+			errs = append(errs, &runs.FieldError{Field: field, Problem: "must be a string"})
+		}
+	}
+	text(top, "url", "url", &r.URL)
+	text(top, "operation_id", "operation_id", &r.OperationID)
+	text(top, "token", "token", &r.Token)
+	if _, there := top["token"]; there && r.Token == "" && len(errs) == 0 {
+		errs = append(errs, &runs.FieldError{Field: "token", Problem: tokenRule})
+	}
+	if how, there := top["authentication"]; there {
+		var auth map[string]json.RawMessage
+		if json.Unmarshal(how, &auth) != nil || auth == nil {
+			return r, errors.Join(append(errs, &runs.FieldError{Field: "authentication", Problem: "must be an object"})...)
+		}
+		for name := range auth {
+			if name != "schemes" && name != "credentials" {
+				errs = append(errs, &runs.FieldError{Field: "authentication", Problem: "has schemes and credentials, and nothing else"})
+				break
+			}
+		}
+		var schemes []string
+		if json.Unmarshal(auth["schemes"], &schemes) != nil || len(schemes) != 1 {
+			errs = append(errs, &runs.FieldError{Field: "authentication.schemes", Problem: schemeRule})
+		} else {
+			r.Scheme = schemes[0]
+		}
+		text(auth, "authentication.credentials", "credentials", &r.Credentials)
+	}
+	return r, errors.Join(errs...)
+}
+
+const (
+	tokenRule  = "must be 16 to 4096 characters without control characters"
+	schemeRule = "must be one scheme, Bearer or HMAC-SHA256"
+)
+
+var operation = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,255}$`)
+
+// check reports everything that is wrong with a registration, each a
+// [runs.FieldError].
+func (r *Registration) check(private bool) error {
+	var errs []error
+	wrong := func(field, problem string) {
+		errs = append(errs, &runs.FieldError{Field: field, Problem: problem})
+	}
+	if r.Run != "" { // else it has none yet
+		if err := runs.CheckID(r.Run); err != nil {
+			wrong("run", "must be the id of a run")
+		}
+	}
+	if !visible(r.ID) || len(r.ID) > maxID {
+		wrong("id", "must be 1 to 256 characters of visible ASCII")
+	}
+	if problem := checkURL(r.URL, private); problem != "" {
+		wrong("url", problem)
+	}
+	if len(r.Tool) > maxTool || r.Tool != "" && !visible(r.Tool) {
+		wrong("tool", "must be the name of a tool")
+	}
+	if len(r.Context) > 0 {
+		if len(r.Context) > MaxContext {
+			wrong("context", "at most 65536 bytes")
+		} else if !utf8.Valid(r.Context) || checkNames(r.Context) != nil {
+			wrong("context", "must be JSON in which no object has a name twice: it is sent with a signature")
+		}
+	}
+	switch r.Protocol {
+	case AdCP:
+		r.checkAdCP(wrong)
+	default:
+		if len(r.Token) > MaxToken || r.Token != "" && !visible(r.Token) {
+			wrong("token", "must be visible ASCII, at most 4096 characters")
+		}
+		switch r.Scheme {
+		case "":
+			if r.Credentials != "" {
+				wrong("authentication.schemes", "must be Bearer")
+			}
+		case Bearer:
+			if r.Credentials == "" || len(r.Credentials) > MaxCredentials || !visible(r.Credentials) {
+				wrong("authentication.credentials", "must be visible ASCII, 1 to 4096 characters")
+			}
+		default:
+			wrong("authentication.schemes", "must be Bearer")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Registration) checkAdCP(wrong func(field, problem string)) {
+	switch {
+	case r.OperationID == "":
+		wrong("operation_id", "is required: every notification carries it")
+	case !operation.MatchString(r.OperationID):
+		wrong("operation_id", "must be 1 to 255 letters, digits, '_', '.', ':' and '-'")
+	}
+	if n := utf8.RuneCountInString(r.Token); r.Token != "" &&
+		(n < minToken || n > MaxToken || !utf8.ValidString(r.Token) || strings.ContainsFunc(r.Token, unicode.IsControl)) {
+		wrong("token", tokenRule)
+	}
+	switch r.Scheme {
+	case "":
+		if r.Credentials == "" {
+			wrong("authentication", notSigned)
+		}
+		return
+	case Bearer:
+		if !visible(r.Credentials) {
+			wrong("authentication.credentials", "must be visible ASCII: it is sent in a header")
+			return
+		}
+	case HMAC:
+	default:
+		wrong("authentication.schemes", schemeRule)
+	}
+	switch problem := checkSecret(r.Credentials); {
+	case len(r.Credentials) > MaxCredentials:
+		wrong("authentication.credentials", "at most 4096 bytes")
+	case problem != "":
+		wrong("authentication.credentials", problem)
+	}
+}
+
+// checkSecret says what is wrong with a secret, or "".
+func checkSecret(s string) string {
+	switch {
+	case utf8.RuneCountInString(s) < minCredentials:
+		return "must be at least 32 characters"
+	case strings.Count(s, s[:1]) == len(s):
+		return "must not be one character again and again"
+	}
+	return ""
+}
+
+// checkURL says what is wrong with the address of a receiver, or "". What its
+// name resolves to is checked when it is called.
+func checkURL(raw string, private bool) string {
+	if raw == "" {
+		return "is required"
+	}
+	if len(raw) > MaxURL {
+		return "at most 2048 bytes"
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || !visible(raw) || u.Opaque != "":
+		return "must be a URL"
+	case u.Scheme != "https" && !(private && u.Scheme == "http"):
+		return "must begin with https://"
+	case u.User != nil:
+		return "must have no user and no password"
+	case u.Fragment != "":
+		return "must have no fragment"
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return "must have a port from 1 to 65535, or none"
+		}
+	}
+	return checkHost(u.Hostname(), private)
+}
+
+func checkHost(host string, private bool) string {
+	const forbidden = "must not lead to a private or local address"
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if !allowed(ip, private) {
+			return forbidden
+		}
+		return ""
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	labels := strings.Split(host, ".")
+	last := labels[len(labels)-1]
+	switch {
+	case len(host) > 253 || slices.ContainsFunc(labels, func(l string) bool { return !label.MatchString(l) }):
+		return "must name a host, in ASCII"
+	case '0' <= last[0] && last[0] <= '9': // 127.1, 0x7f000001: some resolvers take them for addresses
+		return "must name a host, or have its address as four decimal numbers"
+	case !private && (last == "localhost" || host == "metadata.google.internal"):
+		return forbidden
+	}
+	return ""
+}
+
+var label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
+
+// visible reports whether s is something, and all of it ASCII that can be seen.
+func visible(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
+}

@@ -1,0 +1,6 @@
+package webhook
+
+import "time"
+
+// Hurry shortens how long a request may take.
+func (p *Pusher) Hurry(timeout time.Duration) { p.carrier.timeout = timeout }

@@ -1,0 +1,151 @@
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/webhook"
+)
+
+// As a process of its own, the test is a responder that delivers until it is
+// killed.
+func TestMain(m *testing.M) {
+	if url := os.Getenv("PUSH_TEST_SERVER"); url != "" {
+		fmt.Fprintln(os.Stderr, process(context.Background(), url, os.Getenv("PUSH_TEST_DIR")))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func process(ctx context.Context, url, dir string) error {
+	credentials, err := embedded.LoadCredentials(dir)
+	if err != nil {
+		return err
+	}
+	inside, public := credentials.Logins(url, embedded.ResponderUser)
+	b, err := bus.Connect(ctx, inside, public, names, zap.NewNop())
+	if err != nil {
+		return err
+	}
+	r := responder.New(configured(b, nil))
+	p := webhook.New(webhook.Config{
+		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: b, Private: true,
+		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(r)},
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.Run(ctx) })
+	group.Go(func() error { return p.Run(ctx) })
+	return group.Wait()
+}
+
+// hasten has the server wait a moment for a process that was killed, in place
+// of half a minute. The next one must have its consumer by then: it sets the
+// time again.
+func (s *stage) hasten() {
+	s.t.Helper()
+	credentials, err := embedded.LoadCredentials(s.dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
+	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var config jetstream.ConsumerConfig
+	s.until("the next one asks for notifications", func() bool {
+		c, err := js.Consumer(s.t.Context(), names.Outbox(), "push")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		info := c.CachedInfo()
+		config = info.Config
+		return info.NumWaiting > 0
+	})
+	if config.AckWait != 30*time.Second {
+		s.t.Errorf("the server waits for %v", config.AckWait)
+	}
+	config.AckWait = 500 * time.Millisecond
+	if _, err := js.UpdateConsumer(s.t.Context(), names.Outbox(), config); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// A process that is killed while a receiver has its request leaves it to the
+// next one.
+func TestAProcessKilledInMidDeliveryLosesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var open atomic.Bool
+	held := make(chan struct{}, 100)
+	r := receive(t, func(_ int, _ http.ResponseWriter, _ []byte, gone <-chan struct{}) int {
+		if open.Load() {
+			return 200
+		}
+		held <- struct{}{}
+		<-gone
+		return -1
+	})
+	caller := s.node(nil)
+	caller.stop() // it takes tasks, and tells nobody
+	run := caller.submit("key-0123456789-1", r.URL, webhook.HMAC)
+	raw := s.start(run)
+
+	var stderr bytes.Buffer
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "PUSH_TEST_SERVER="+s.server.URL(), "PUSH_TEST_DIR="+s.dir)
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-held:
+	case err := <-ended:
+		t.Fatalf("it ended: %v\n%s", err, stderr.String())
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || cmd.ProcessState.Exited() {
+		t.Fatalf("it was not killed: %v", err)
+	}
+	if n := s.waiting(); n != 1 {
+		t.Fatalf("%d notifications wait", n)
+	}
+	open.Store(true)
+	s.node(nil)
+	s.hasten()
+	s.end(raw, 0)
+	s.until("all is told", func() bool {
+		return len(r.taken()[run+" working"]) == 1 && len(r.taken()[run+" completed"]) == 1 && s.waiting() == 0
+	})
+	for _, q := range r.requests() {
+		if q.status != 200 && !bytes.Equal(q.body, []byte(r.taken()[run+" working"][0])) {
+			t.Errorf("what was cut off was another body: %s", q.body)
+		}
+	}
+	s.quiet()
+}
