@@ -72,5 +72,8 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 // overview asks a responder for the numbers of runs that are working and waiting.
 func (a *app) overview(ctx context.Context, b *bus.Bus) (working, waiting int, err error) {
 	all, err := client.New(b).Overview(ctx, api.OverviewRequest{Limit: 1})
-	return all.Counts.Working, all.Counts.Queued, err
+	if err != nil {
+		return 0, 0, err
+	}
+	return all.Counts.Working, all.Counts.Queued, nil
 }
