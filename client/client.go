@@ -277,6 +277,6 @@ func (c *Client) Forget(ctx context.Context, run string) (runs.Forgotten, error)
 }
 
 // Cleanup ends stuck runs and removes old ones.
-func (c *Client) Cleanup(ctx context.Context, q api.Cleanup) (api.CleanedUp, error) {
+func (c *Client) Cleanup(ctx context.Context, q api.CleanupRequest) (api.CleanedUp, error) {
 	return call[api.CleanedUp](ctx, c, "cleanup", q, slowTime)
 }

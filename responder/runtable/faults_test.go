@@ -510,11 +510,11 @@ func TestNoRequestIsBegunAfterTheServiceHasEnded(t *testing.T) {
 			})
 		}()
 		s.until("the service", func() bool {
-			_, err := client.Request(desk.API()+".status", nil, time.Second)
+			_, err := client.Request(desk.API()+"._codex_local_status", nil, time.Second)
 			return err == nil
 		})
 		for range 2000 {
-			if err := client.PublishRequest(desk.API()+".status", "_INBOX_operator.nobody", nil); err != nil {
+			if err := client.PublishRequest(desk.API()+"._codex_local_status", "_INBOX_operator.nobody", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
