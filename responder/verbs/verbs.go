@@ -26,21 +26,23 @@ import (
 )
 
 // Limits of requests and outcomes. An outcome fits one message of every server
-// that linesman takes but for results with both output
-// and events.
+// that linesman takes, but for results with both output and events, or with
+// much output.
 const (
 	MaxRequest = 1 << 20   // bytes
 	MaxWait    = 3600      // seconds
 	MaxEvents  = 1000      // of a page
 	MaxPage    = 100       // runs
-	MinOutput  = 1 << 10   // bytes of output of results
-	MaxOutput  = 1 << 20   // bytes of output of results
-	MaxPart    = 256 << 10 // bytes of output of a part
 	MaxOpen    = 1000      // working runs, and queued runs, of an overview
+	MaxOutput  = 256 << 10 // bytes of output
+
+	// Bytes of output of results. With much of it they do not fit each server.
+	MinResultOutput = 1 << 10
+	MaxResultOutput = 1 << 20
 
 	maxEventBytes    = 400 << 10 // of a page, unless a single event takes more
 	maxQuestionBytes = 400 << 10
-	maxOverview      = 256 << 10 // bytes of each list of an overview
+	maxOverviewBytes = 170 << 10 // of each list
 )
 
 // Verb is one operation.
@@ -189,7 +191,7 @@ func summarize(list []responder.View) []*api.Run {
 	for _, v := range list[:min(len(list), MaxOpen)] {
 		run := responder.Summarize(v)
 		b, err := json.Marshal(run)
-		if size += len(b); err != nil || size > maxOverview {
+		if size += len(b); err != nil || size > maxOverviewBytes {
 			break
 		}
 		some = append(some, run)
@@ -244,8 +246,8 @@ func wait(s *responder.Service, ctx context.Context, q api.WaitRequest) (*api.Ru
 }
 
 func results(s *responder.Service, ctx context.Context, q api.ResultsRequest) (*api.Result, error) {
-	if q.MaxBytes != 0 && (q.MaxBytes < MinOutput || q.MaxBytes > MaxOutput) {
-		return nil, api.Invalid("maxOutputBytes", fmt.Sprintf("must be %d to %d", MinOutput, MaxOutput))
+	if q.MaxBytes != 0 && (q.MaxBytes < MinResultOutput || q.MaxBytes > MaxResultOutput) {
+		return nil, api.Invalid("maxOutputBytes", fmt.Sprintf("must be %d to %d", MinResultOutput, MaxResultOutput))
 	}
 	q.Count = true
 	r, err := s.Result(ctx, q.Run, q.ResultRequest)
@@ -270,8 +272,8 @@ func events(s *responder.Service, ctx context.Context, q api.EventsRequest) (api
 
 func output(s *responder.Service, ctx context.Context, q api.OutputRequest) (api.OutputPart, error) {
 	switch {
-	case q.Limit < 0 || q.Limit > MaxPart:
-		return api.OutputPart{}, api.Invalid("limit", "must be 1 to "+strconv.Itoa(MaxPart))
+	case q.Limit < 0 || q.Limit > MaxOutput:
+		return api.OutputPart{}, api.Invalid("limit", "must be 1 to "+strconv.Itoa(MaxOutput))
 	case q.Offset < 0:
 		return api.OutputPart{}, api.Invalid("offset", "must not be negative")
 	case q.Limit == 0:
