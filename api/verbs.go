@@ -7,6 +7,29 @@ type RunRequest struct {
 	Run string `json:"run"`
 }
 
+// OverviewRequest asks how the runs of workers stand, those of Codex Cloud left
+// out.
+type OverviewRequest struct {
+	Limit int  `json:"limit,omitempty"`     // ended runs to list, 1 to 100; 0: 10
+	Queue bool `json:"queueOnly,omitempty"` // only runs that came by the work queue
+}
+
+// Overview is how runs stand at one moment. Each list has as many runs as fit, at
+// most 1000.
+type Overview struct {
+	Working []*Run `json:"working"` // by their start; those that wait for an answer, too
+	Queued  []*Run `json:"queued"`  // by their position
+	Ended   []*Run `json:"ended"`   // the latest first
+	Counts  Counts `json:"counts"`
+}
+
+// Counts are numbers of runs, listed or not.
+type Counts struct {
+	Working int `json:"working"`
+	Queued  int `json:"queued"`
+	Ended   int `json:"ended"`
+}
+
 // WaitRequest asks for a run once it has ended.
 type WaitRequest struct {
 	Run     string `json:"run"`

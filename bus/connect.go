@@ -18,6 +18,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,9 @@ type Login struct {
 	User     string // of an embedded server; "" elsewhere
 	Password string
 	Creds    string // a NATS credentials file, or ""
+
+	Name  string // of the connection; "": linesman
+	Inbox string // prefix of its inboxes; "": that of User, or else that of NATS
 
 	// Where is asked at each attempt to connect, if it is given: HOST:PORT of
 	// the server, which may come back on another port. "" means that of URL.
@@ -138,7 +142,7 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	var said seldom // of the error handler, which is called by one goroutine
 	var conn atomic.Pointer[nats.Conn]
 	opts := []nats.Option{
-		nats.Name("linesman"), nats.Timeout(timeout), nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectPauses(&conn)),
+		nats.Name(cmp.Or(l.Name, "linesman")), nats.Timeout(timeout), nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectPauses(&conn)),
 		nats.ReconnectBufSize(-1), // what cannot be sent now is ours to send again
 		nats.PingInterval(10 * time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -162,6 +166,9 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	}
 	if l.User != "" {
 		opts = append(opts, nats.UserInfo(l.User, l.Password), nats.CustomInboxPrefix(InboxPrefix(l.User)))
+	}
+	if l.Inbox != "" {
+		opts = append(opts, nats.CustomInboxPrefix(l.Inbox))
 	}
 	if l.Where != nil {
 		opts = append(opts, nats.SetCustomDialer(dialer{net.Dialer{Timeout: timeout}, l.Where}))

@@ -1,110 +1,221 @@
 // Package client drives linesman from a Go program, over NATS: it queues tasks,
 // waits for runs, reads their events and results, and ends them. It owns how
-// requests are sent and errors come back; what they mean is package api.
+// requests are sent and how errors come back; what they mean is package api.
 //
 //	c, err := client.Connect(ctx, client.Config{URL: "nats://127.0.0.1:4222", Creds: "operator.creds"})
 //	task, err := c.Submit(ctx, api.Submission{Prompt: "Explain what this package does."})
 //	run, err := c.Wait(ctx, api.WaitRequest{Run: task.Run, Timeout: 600})
 //	fmt.Println(run.State, run.Summary)
 //
-// A client reconnects for ever; a request that was on its way when the
-// connection broke fails with [api.Unavailable], and may have been carried out:
-// give it an idempotency key to repeat it. Its methods may be called from
-// several goroutines.
+// Every error is an [*api.Error] or that of a context. Requests that got no
+// answer have the code [api.Unavailable], and errors.Is tells why:
+// [ErrNoResponder], [ErrDenied], [ErrUnreachable], or context.DeadlineExceeded.
+//
+// A client reconnects for ever. A request that was on its way when the
+// connection broke fails, and may have been carried out: give it an idempotency
+// key to repeat it. The methods of a client may be called from several
+// goroutines.
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
 )
+
+// Why a request got no answer.
+var (
+	ErrNoResponder = bus.ErrNoResponder // nothing takes requests there; nothing was done
+	ErrDenied      = bus.ErrDenied      // these credentials do not allow it; nothing was done
+	ErrUnreachable = bus.ErrUnreachable // the NATS server is away; the request may have been carried out
+	ErrRefused     = bus.ErrRefused     // the server refuses the credentials; it is ErrUnreachable, too
+)
+
+// Config says how to connect. Give either Creds, or User and Password, or
+// neither for a server that lets everyone in.
+type Config struct {
+	URL string // of the NATS server, or several, separated by commas
+
+	Creds          string // NATS credentials file
+	User, Password string // of the server of a `linesman up`: see `linesman context`
+
+	// Of the second account, where the server has one for the events. Without
+	// them the events are read in the first one.
+	PublicCreds                string
+	PublicUser, PublicPassword string
+
+	Prefix string      // of subjects and streams; "": linesman
+	Name   string      // of the connection, as the server shows it; "": linesman
+	Log    *zap.Logger // of the connection; nil: none
+}
 
 // Client is a connection to linesman.
 type Client struct {
 	bus *bus.Bus
 }
 
-// New returns a client of a connection. The caller closes the connection.
+// Connect connects to a server. It does not wait for one that is away: then the
+// error is [ErrUnreachable].
+func Connect(ctx context.Context, cfg Config) (*Client, error) {
+	login := func(user, password, creds string) bus.Login {
+		return bus.Login{
+			URL: cfg.URL, User: user, Password: password, Creds: creds, Name: cfg.Name, Inbox: bus.InboxOf(creds),
+		}
+	}
+	inside, public := login(cfg.User, cfg.Password, cfg.Creds), bus.Login{}
+	if cfg.PublicCreds != "" || cfg.PublicUser != "" {
+		public = login(cfg.PublicUser, cfg.PublicPassword, cfg.PublicCreds)
+	}
+	log := cfg.Log
+	if log == nil {
+		log = zap.NewNop()
+	}
+	b, err := bus.Connect(ctx, inside, public, bus.Names{Prefix: cmp.Or(cfg.Prefix, bus.DefaultPrefix)}, log)
+	if err != nil {
+		return nil, unanswered(err)
+	}
+	return New(b), nil
+}
+
+// New returns a client of a connection that exists. [Client.Close] closes it.
 func New(b *bus.Bus) *Client { return &Client{bus: b} }
 
-// answerTime is how long an answer may take, beyond what a request asks to wait.
-const answerTime = 30 * time.Second
+// Close closes the connection.
+func (c *Client) Close() { c.bus.Close() }
 
-// call sends a request of a verb and reads its outcome into out. It waits at
-// most so long, and no longer than ctx.
+// Time limits of answers.
+const (
+	answerTime = 15 * time.Second
+	slowTime   = 5 * time.Minute // of what starts programs or visits all runs
+)
+
+// call sends a request of a verb and reads its outcome. It waits at most so
+// long, and no longer than ctx.
 func call[A any](ctx context.Context, c *Client, verb string, request any, within time.Duration) (answer A, err error) {
-	body, err := json.Marshal(request)
+	body, failed, err := c.ask(ctx, verb, request, within)
 	if err != nil {
 		return answer, err
 	}
-	asking, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	data, failed, err := c.bus.Call(asking, verb, body)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return answer, ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded):
-		return answer, &api.Error{
-			Code: api.Unavailable, Message: fmt.Sprintf("the responder gave no answer within %s", within), Retryable: true, Err: err,
-		}
-	case err != nil:
-		return answer, &api.Error{Code: api.Unavailable, Message: err.Error(), Retryable: true, Err: err}
-	}
 	if failed {
 		e := &api.Error{}
-		if json.Unmarshal(data, e) != nil || e.Code == "" {
-			return answer, errForm
+		if json.Unmarshal(body, e) != nil || e.Code == "" {
+			return answer, errForm()
 		}
 		return answer, e
 	}
-	if json.Unmarshal(data, &answer) != nil {
-		return answer, errForm
+	if json.Unmarshal(body, &answer) != nil {
+		return answer, errForm()
 	}
 	return answer, nil
 }
 
-// errForm reports an answer that cannot be read.
-var errForm = errors.New("the responder's answer is not of the known form: is it of another version?")
+// ask sends a request and returns what answers it; failed says that it is an
+// error.
+func (c *Client) ask(
+	ctx context.Context, name string, request any, within time.Duration,
+) (body []byte, failed bool, err error) {
+	args, err := json.Marshal(request)
+	if err != nil {
+		return nil, false, api.Invalid("request", "is no JSON")
+	}
+	asking, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	body, failed, err = c.bus.Call(asking, name, args)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, false, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		e := unanswered(err)
+		e.Message = fmt.Sprintf("the responder gave no answer within %s", within.Round(time.Second))
+		return nil, false, e
+	case err != nil:
+		return nil, false, unanswered(err)
+	}
+	return body, failed, nil
+}
 
-// Submit queues a task.
+// unanswered is the error of a request that got no answer.
+func unanswered(err error) *api.Error {
+	retry := !errors.Is(err, ErrDenied) && !errors.Is(err, ErrRefused)
+	return &api.Error{Code: api.Unavailable, Message: err.Error(), Retryable: retry, Err: err}
+}
+
+// ErrForm reports an answer that cannot be read. The request may have been
+// carried out.
+var ErrForm = errors.New("the responder's answer is not of the known form: is it of another version?")
+
+func errForm() *api.Error {
+	return &api.Error{Code: api.Internal, Message: ErrForm.Error(), Err: ErrForm}
+}
+
+// Submit queues a task. The error lists everything that is wrong with it.
 func (c *Client) Submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
-	return call[api.Submitted](ctx, c, "submit", q, answerTime)
+	return submitted(call[api.Submitted](ctx, c, "submit", q, answerTime))
 }
 
 // SubmitCloud submits a task to Codex Cloud.
 func (c *Client) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.Submitted, error) {
-	return call[api.Submitted](ctx, c, "submit_cloud", q, 5*time.Minute)
+	return submitted(call[api.Submitted](ctx, c, "submit_cloud", q, slowTime))
 }
 
-// Cancel ends a run.
+func submitted(done api.Submitted, err error) (api.Submitted, error) {
+	if err == nil && runs.CheckID(done.Run) != nil { // it was submitted
+		return done, &api.Error{Code: api.Internal, Message: ErrForm.Error()}
+	}
+	return done, err
+}
+
+// Cancel ends a run. One that works is being ended when it returns. The error
+// is [api.Ended] for a run that has ended.
 func (c *Client) Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, error) {
 	return call[api.Cancelled](ctx, c, "cancel", q, answerTime)
 }
 
-// Status returns the state of a run without the details of its record.
+// Status returns the state of a run without the details of its record. The
+// error is [api.NotFound] where there is no such run.
 func (c *Client) Status(ctx context.Context, run string) (*api.Run, error) {
-	return call[*api.Run](ctx, c, "status", api.RunRequest{Run: run}, answerTime)
+	return aRun(call[*api.Run](ctx, c, "status", api.RunRequest{Run: run}, answerTime))
 }
 
-// Describe returns the state of a run with the details of its record.
+// Describe returns the state of a run with the details of its record, which are
+// empty while there is none.
 func (c *Client) Describe(ctx context.Context, run string) (*api.Run, error) {
-	return call[*api.Run](ctx, c, "describe", api.RunRequest{Run: run}, answerTime)
+	return detailed(call[*api.Run](ctx, c, "describe", api.RunRequest{Run: run}, answerTime))
 }
 
-// Wait returns a run once it has ended, with the details of its record. The
-// error is [api.Timeout] where the time of the request passes first.
-func (c *Client) Wait(ctx context.Context, q api.WaitRequest) (*api.Run, error) {
-	within := time.Minute
-	if q.Timeout > 0 {
-		within = time.Duration(q.Timeout) * time.Second
+func aRun(run *api.Run, err error) (*api.Run, error) {
+	if err == nil && (run == nil || run.ID == "") {
+		err = errForm()
 	}
-	return call[*api.Run](ctx, c, "wait", q, within+answerTime)
+	return run, err
+}
+
+// detailed is aRun of a run whose details can be read.
+func detailed(run *api.Run, err error) (*api.Run, error) {
+	run, err = aRun(run, err)
+	if err == nil && run.Detail == nil {
+		run.Detail = &api.Detail{}
+	}
+	return run, err
+}
+
+// Overview returns how runs stand: those that work, those that wait, and those
+// that ended last.
+func (c *Client) Overview(ctx context.Context, q api.OverviewRequest) (*api.Overview, error) {
+	all, err := call[*api.Overview](ctx, c, "overview", q, answerTime)
+	if err == nil && all == nil {
+		err = errForm()
+	}
+	return all, err
 }
 
 // List returns a page of runs, the newest first.
@@ -112,9 +223,17 @@ func (c *Client) List(ctx context.Context, q api.List) (api.RunPage, error) {
 	return call[api.RunPage](ctx, c, "list", q, answerTime)
 }
 
-// Results returns what came of a run that has ended.
+// Results returns what came of a run. The error is [api.NotEnded] for a run that
+// has not ended.
 func (c *Client) Results(ctx context.Context, q api.ResultsRequest) (*api.Result, error) {
-	return call[*api.Result](ctx, c, "results", q, answerTime)
+	r, err := call[*api.Result](ctx, c, "results", q, answerTime)
+	if err == nil && r == nil {
+		r = &api.Result{}
+	}
+	if err == nil {
+		r.Run, err = detailed(r.Run, nil)
+	}
+	return r, err
 }
 
 // Output returns a part of what the agent of a run printed.
@@ -122,17 +241,20 @@ func (c *Client) Output(ctx context.Context, q api.OutputRequest) (api.OutputPar
 	return call[api.OutputPart](ctx, c, "output", q, answerTime)
 }
 
-// Events returns a page of the events of a run.
+// Events returns a page of the events of a run. See [Client.Follow] for a
+// stream of them.
 func (c *Client) Events(ctx context.Context, q api.EventsRequest) (api.EventPage, error) {
 	return call[api.EventPage](ctx, c, "events", q, answerTime)
 }
 
-// Questions returns the runs that wait for an answer from outside.
+// Questions returns the runs that wait for an answer from outside, the oldest
+// first. The error is [api.NotFound] where the request names one that does not.
 func (c *Client) Questions(ctx context.Context, q api.QuestionsRequest) (api.Questions, error) {
 	return call[api.Questions](ctx, c, "waiting", q, answerTime)
 }
 
-// Answer answers a run that waits.
+// Answer answers a run that waits. The first answer counts; the same one again
+// is no error.
 func (c *Client) Answer(ctx context.Context, q api.AnswerRequest) (api.Answered, error) {
 	return call[api.Answered](ctx, c, "answer", q, answerTime)
 }
@@ -147,12 +269,14 @@ func (c *Client) Environments(ctx context.Context) (api.Environments, error) {
 	return call[api.Environments](ctx, c, "environments", api.Nothing{}, answerTime)
 }
 
-// Forget erases a run that has ended.
+// Forget erases a run that has ended, and tells how much. The error is
+// [api.Conflict] for one that has not, and [api.Unsupported] where the responder
+// lacks the rights.
 func (c *Client) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
 	return call[runs.Forgotten](ctx, c, "forget", api.RunRequest{Run: run}, time.Minute)
 }
 
 // Cleanup ends stuck runs and removes old ones.
 func (c *Client) Cleanup(ctx context.Context, q api.Cleanup) (api.CleanedUp, error) {
-	return call[api.CleanedUp](ctx, c, "cleanup", q, 5*time.Minute)
+	return call[api.CleanedUp](ctx, c, "cleanup", q, slowTime)
 }

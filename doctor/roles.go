@@ -20,7 +20,7 @@ func (x *examination) responder(ctx context.Context) {
 	switch {
 	case errors.Is(err, bus.ErrNoResponder):
 		x.note(name, Fail, "none answers", "start `linesman up`, or `linesman responder`")
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && refused.Err == nil:
 		x.note(name, Fail, refused.Message, "look at its log")
 	case err != nil:
 		x.note(name, Fail, firstLine(err), "")

@@ -27,6 +27,10 @@ func ended(run string, state runs.State) *api.Error {
 	}
 }
 
+func notAsked(run string, err error) *api.Error {
+	return &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Message: err.Error(), Run: run, Err: err}
+}
+
 func unavailable(why string, cause error) *api.Error {
 	return &api.Error{Code: api.Unavailable, Message: why, Retryable: true, Err: cause}
 }
@@ -54,6 +58,8 @@ func (s *Service) about(run, what string, err error) error {
 		return notFound(run)
 	case errors.As(err, &over):
 		return ended(run, over.State)
+	case errors.Is(err, runtable.ErrNotAsked):
+		return notAsked(run, err)
 	}
 	return s.explain(what, err)
 }
@@ -82,7 +88,7 @@ func (s *Service) explain(what string, err error) error {
 	case errors.As(err, &over):
 		return ended("", over.State)
 	case errors.Is(err, runtable.ErrNotAsked):
-		return &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Message: err.Error(), Err: err}
+		return notAsked("", err)
 	case errors.Is(err, runs.ErrManyRuns):
 		return api.Invalid(api.FieldRun, "the task cannot be given up: "+runs.ErrManyRuns.Error())
 	case errors.As(err, &program):

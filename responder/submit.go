@@ -19,6 +19,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+// maxLimit is the longest time limit of a task, in seconds.
+const maxLimit = 86_400
+
 // planOnly is what a prompt begins with in mode preview.
 const planOnly = "Plan only: say which steps you would take and which files you would change. Change nothing.\n\n"
 
@@ -44,6 +47,14 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 		limit := runs.MaxPrompt - utf8.RuneCountInString(planOnly)
 		if n := utf8.RuneCountInString(q.Prompt); n > limit {
 			m.add(api.FieldPrompt, fmt.Sprintf("at most %d characters in mode preview, got %d", limit, n))
+		}
+	}
+	for _, limit := range []struct {
+		field   string
+		seconds int64
+	}{{api.FieldIdle, q.Idle}, {api.FieldHard, q.Hard}} {
+		if limit.seconds < 0 || limit.seconds > maxLimit {
+			m.add(limit.field, fmt.Sprintf("must be 1 to %d", maxLimit))
 		}
 	}
 	t := task(q)

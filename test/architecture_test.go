@@ -58,10 +58,11 @@ var layers = map[string][]string{
 	"responder/verbs":         {"api", "responder", "runs"},
 	"client":                  {"api", "bus", "runs"},
 	"local":                   {"bus", "bus/embedded", "config", "filelock", "runs", "worker", "worker/launch"},
-	"doctor":                  {"api", "bus", "bus/embedded", "config", "local", "runs", "worker"},
+	"doctor":                  {"api", "bus", "bus/embedded", "config", "console", "local", "runs", "worker"},
+	"console":                 {"api", "bounds", "runs"},
 	"responder/web":           {"atomicfile", "filelock"},
 	"cmd/linesman": {
-		"api", "atomicfile", "bridge", "bus", "bus/embedded", "bus/pipeline", "config", "doctor", "local", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker",
+		"api", "atomicfile", "bridge", "client", "console", "bus", "bus/embedded", "bus/pipeline", "config", "doctor", "local", "normalizer", "normalizer/codex", "normalizer/cloud", "normalizer/external", "runs", "worker",
 		"worker/launch", "responder", "responder/a2a", "responder/adcp", "responder/cloud", "responder/idempotency", "responder/mcp",
 		"responder/natsapi", "responder/push", "responder/rest", "responder/runtable", "responder/tools", "responder/v36", "responder/web",
 	},

@@ -84,7 +84,7 @@ func TestSubmitTaskExample(t *testing.T) {
 	for _, tt := range []struct{ prompt, stdout, stderr string }{
 		{"good", "Two files.\n", ""},
 		{"bad", "Failed: exit status 1: Codex ran out of room", "submit-task: the task is failed\n"},
-		{" ", "", "submit-task: submit: VALIDATION: prompt: must not be blank\n"},
+		{" ", "", "submit-task: submit: prompt: must not be blank\n"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

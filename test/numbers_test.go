@@ -73,7 +73,7 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/subjects.md", "after a sixth of `lost_after`, at most 10 s", "bus/beat.go", "min(max(ttl/6, 100*time.Millisecond), 10*time.Second)"},
 	{"docs/subjects.md", "A diff is cut at 1 MiB", "responder/cloud/lines.go", "maxDiff = 1 << 20"},
 	{"docs/operations.md", "10000 tasks or 256 MiB", "bus/streams.go", "MaxQueued = 10_000"},
-	{"docs/operations.md", "`wait` retries for 30 s", "cmd/linesman/wait.go", "maxResponderOutage = 30 * time.Second"},
+	{"docs/operations.md", "`wait` retries for 30 s", "client/wait.go", "maxResponderOutage = 30 * time.Second"},
 	{"docs/operations.md", "silent for `lost_after` (2 minutes)", "config/config.go", "LostAfter: 2 * time.Minute"},
 	{"docs/operations.md", "no activity for `stuck_after` (1 h)", "config/config.go", "StuckAfter: time.Hour"},
 	{"docs/operations.md", "`work.idle`, 5 min, and `work.hard`, 20 min", "config/config.go", "Idle: 5 * time.Minute, Hard: 20 * time.Minute"},

@@ -55,11 +55,11 @@ func (m *misread) advice(r record) string {
 	if m.decided { // events are not parsed only for this
 		return ""
 	}
-	v := look(r)
-	if v.kind == "completion" {
+	kind, message := r.Kind()
+	if kind == "completion" {
 		return ""
 	}
-	noJSON := v.kind == "error" && strings.Contains(v.message, " stream parse error (redacted)")
+	noJSON := kind == "error" && strings.Contains(message, " stream parse error (redacted)")
 	m.decided = true
 	agent, known := agentOf(m.argv)
 	program := safeWord(programOf(m.argv))
@@ -70,7 +70,7 @@ func (m *misread) advice(r record) string {
 		return fmt.Sprintf("%s does not print JSON lines: each line is an event of kind \"error\"", program)
 	case noJSON:
 		return fmt.Sprintf("%s does not print JSON lines, and is not understood yet: its run is published as agent %q, and each line is an event of kind \"error\"; known agents: %s", program, r.Agent, knownNames())
-	case v.kind == "unknown" && !known:
+	case kind == "unknown" && !known:
 		return fmt.Sprintf("%s is not understood yet: its run is published as agent %q, and its events are of kind \"unknown\"; known agents: %s", program, r.Agent, knownNames())
 	}
 	return ""

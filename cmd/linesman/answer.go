@@ -1,19 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -54,42 +50,63 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withTable(ctx, func(ctx context.Context, r *responder.Service) error {
-		run, err := r.RunOfRequest(ctx, c.Request)
-		if err != nil {
-			return noRequest(err, fmt.Errorf("no request %s is known that asks somebody outside", safeWord(c.Request)))
+	l, err := a.responder(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if c.Text != nil {
+		asked, err := c.waiting(ctx, l)
+		if err == nil {
+			err = c.mixedUp(asked)
 		}
-		if err := c.mixedUp(ctx, r, run); err != nil {
+		if err != nil {
 			return err
 		}
-		done, err := r.Answer(ctx, run, reply, false)
-		switch {
-		case isCode(err, api.Ended):
-			return fmt.Errorf("run %s: it was answered before, or has ended: it is %s", run, done.State)
-		case err != nil:
-			return fmt.Errorf("run %s: %w", run, err)
-		case c.JSON:
-			return printJSON(a.stdout, answeredRun{run, done.State})
-		}
-		_, err = fmt.Fprintf(a.stdout, "%s %s\n", run, done.State)
-		return err
-	})
+	}
+	q := api.AnswerRequest{Request: c.Request, Text: &reply.Text}
+	if reply.Status == runs.ReplyError {
+		q.Text, q.Error = nil, &reply.Error
+	}
+	done, err := l.Answer(ctx, q)
+	var e *api.Error
+	switch {
+	case errors.As(err, &e) && e.Code == api.Ended:
+		state := console.Word(string(e.State))
+		return fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, state)
+	case err != nil:
+		return noRequest(err, fmt.Errorf("no request %s is known that asks somebody outside", console.Word(c.Request)))
+	case c.JSON:
+		return console.PrintJSON(a.stdout, answeredRun{done.Run, done.State})
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s %s\n", done.Run, done.State)
+	return err
+}
+
+// answeredRun is what became of an answer, as `bridge answer --json` prints it.
+type answeredRun struct {
+	Run   string     `json:"task_id"`
+	State runs.State `json:"state"`
+}
+
+// waiting returns the request that is to be answered, if it still waits.
+func (c *bridgeAnswerCmd) waiting(ctx context.Context, l *client.Client) ([]api.Question, error) {
+	asked, err := l.Questions(ctx, api.QuestionsRequest{Request: c.Request})
+	var e *api.Error
+	if errors.As(err, &e) && e.Code == api.NotFound {
+		return nil, nil
+	}
+	return asked.Requests, explain(err, nil, "")
 }
 
 // mixedUp refuses a TEXT that is an id of the very request: who copies both of
 // them, as bridge list prints them, has not said the answer.
-func (c *bridgeAnswerCmd) mixedUp(ctx context.Context, r *responder.Service, run string) error {
-	if c.Text == nil {
-		return nil
-	}
-	record, err := r.Record(ctx, run)
-	switch {
-	case isCode(err, api.NotFound): // its record is late
-		return nil
-	case err != nil:
-		return fmt.Errorf("run %s: %w", run, err)
-	case *c.Text == run, *c.Text != "" && *c.Text == record.Labels["request_id"]:
-		return exitWith(exitUsage, errors.New("TEXT: is an id of this request, not an answer: give one of its ids, then the answer; where it is the answer all the same, give it by stdin"))
+func (c *bridgeAnswerCmd) mixedUp(asked []api.Question) error {
+	for _, q := range asked {
+		if *c.Text == q.Run || *c.Text != "" && *c.Text == q.Request {
+			return exitWith(exitUsage, errors.New("TEXT: is an id of this request, not an answer: "+
+				"give one of its ids, then the answer; where it is the answer all the same, give it by stdin"))
+		}
 	}
 	return nil
 }
@@ -124,78 +141,4 @@ func (c *bridgeAnswerCmd) reply(a *app) (runs.Reply, error) {
 		return runs.Reply{}, fmt.Errorf("read the answer: %w", err)
 	}
 	return runs.Reply{Status: runs.ReplySuccess, Text: string(b)}, nil
-}
-
-type bridgeListCmd struct {
-	Request string `arg:"" optional:"" help:"Id of a run, or of a request: print what it asks."`
-	JSON    bool   `name:"json" help:"Print a JSON object for each, with what it asks, on one line."`
-}
-
-// Help is printed by "linesman bridge list --help".
-func (bridgeListCmd) Help() string {
-	return `Lists the requests of "linesman bridge --external" that nobody has answered yet, those that wait longest first: run, request
-id, agent, and since when. With the id of one it prints its prompt and nothing else.
-
-Examples:
-
-    linesman bridge list
-    linesman bridge list --json | jq -r .prompt
-
-Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach, 4 there is no such request.`
-}
-
-func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
-	a.whisper()
-	return a.withTable(ctx, func(ctx context.Context, r *responder.Service) error {
-		all, err := waitingRequests(ctx, r, c.Request)
-		if err != nil {
-			return noRequest(err, fmt.Errorf("no request %s waits for an answer from outside", safeWord(c.Request)))
-		}
-		for _, w := range all {
-			switch {
-			case c.JSON:
-				err = printJSON(a.stdout, w)
-			case c.Request != "":
-				_, err = fmt.Fprintf(a.stdout, "%s\n", w.Prompt)
-			default:
-				_, err = fmt.Fprintf(a.stdout, "%s  %s  %s  %s\n", w.Run, safeWord(cmp.Or(w.Request, "-")), safeWord(cmp.Or(w.Agent, "-")), ago(w.Asked, time.Now()))
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// noRequest says what to do next where a request was not found.
-func noRequest(err, none error) error {
-	if isCode(err, api.NotFound) {
-		return exitWith(exitNoRun, errors.Join(none, errors.New("linesman bridge list: lists those that wait, each by its run and its request id")))
-	}
-	return err
-}
-
-// withTable does something with a responder that serves nobody else.
-func (a *app) withTable(ctx context.Context, do func(context.Context, *responder.Service) error) error {
-	b, err := a.client(ctx, embedded.ResponderUser)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	r := responder.New(responder.Config{
-		Streams: b, Queue: a.config.Work.Queue, LostAfter: a.config.LostAfter, Patience: answerTime, Log: a.log,
-	})
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.Run(ctx) })
-	group.Go(func() error {
-		defer cancel()
-		if err := r.Ready(ctx); err != nil {
-			return exitWith(exitNATS, err)
-		}
-		return do(ctx, r)
-	})
-	return group.Wait()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/local"
 )
 
@@ -43,8 +44,8 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		return exitDone
 	}
 
-	var shared screen
-	stdout, stderr = shared.pane(stdout), shared.pane(stderr)
+	var shared console.Screen
+	stdout, stderr = shared.Pane(stdout), shared.Pane(stderr)
 	a := &app{log: zap.NewNop(), environ: environ, file: call.file, stdin: stdin, stdout: stdout, stderr: stderr}
 	if call.needsSettings {
 		var err error
@@ -95,4 +96,14 @@ func complain(w io.Writer, err error) {
 			fmt.Fprintf(w, "linesman: %s\n", line)
 		}
 	}
+}
+
+// lookup is the first value of a variable in an environment, or "".
+func lookup(environ []string, name string) string {
+	for _, one := range environ {
+		if value, ok := strings.CutPrefix(one, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }

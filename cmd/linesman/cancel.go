@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
 )
 
 type cancelCmd struct {
@@ -27,27 +30,28 @@ reach, 4 there is no such run.`
 
 func (c *cancelCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	caller, err := a.caller(ctx)
+	l, err := a.responder(ctx)
 	if err != nil {
 		return err
 	}
-	defer caller.bus.Close()
-	args := map[string]any{"task_id": c.Run_}
-	if c.Reason != "" {
-		args["reason"] = c.Reason
+	defer l.Close()
+	flags := map[string]string{"reason": "--reason"}
+	if c.JSON {
+		args := map[string]any{"task_id": c.Run_}
+		if c.Reason != "" {
+			args["reason"] = c.Reason
+		}
+		e, err := l.Tool(ctx, c.Run_.tool("cancel"), args)
+		return a.printEnvelope(e, err, flags, c.Run_)
 	}
-	done, err := caller.ask(ctx, answerTime, c.Run_.tool("cancel"), args)
+	done, err := l.Cancel(ctx, api.Cancel{Run: string(c.Run_), Reason: c.Reason})
 	if err != nil {
-		return err
+		return explain(err, flags, c.Run_)
 	}
-	return caller.finish(done, c.JSON, map[string]string{"reason": "--reason"}, c.Run_, func() error {
-		var data struct {
-			State string
-		}
-		if err := done.read(&data); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(a.stdout, "%s %s\n", c.Run_, safeWord(data.State))
-		return err
-	})
+	state := "cancelling"
+	if done.State == runs.StateCancelled {
+		state = "cancelled"
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s %s\n", c.Run_, state)
+	return err
 }

@@ -64,7 +64,7 @@ func (c *contextCmd) Run(_ context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if newRenderer(a.stdout, a.environ).terminal && one.Password != "" {
+	if a.shown(a.stdout).Terminal() && one.Password != "" {
 		fmt.Fprintln(a.stderr, "linesman: what follows holds a password; keep it to yourself")
 	}
 	_, err = fmt.Fprintf(a.stdout, "%s\n", jsonFor(a.stdout, b))

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -49,7 +49,7 @@ func (a *app) demo(ctx context.Context) error {
 		_, err := w.Run(d).Drive(ctx)
 		driven <- err
 	}()
-	_, _, watchErr := a.printer(false).watch(ctx, b, bus.Filter{Run: id, Follow: true})
+	_, watchErr := a.printer(false).watch(ctx, client.New(b), client.Filter{Run: id, Follow: true})
 	if err := errors.Join(<-driven, watchErr); err != nil || ctx.Err() != nil {
 		return err
 	}

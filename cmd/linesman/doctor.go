@@ -7,6 +7,8 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/doctor"
 )
 
@@ -47,20 +49,22 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 		end = exitWith(exitFailed, nil)
 	}
 	if c.JSON {
-		return errors.Join(end, printJSON(a.stdout, struct {
+		return errors.Join(end, console.PrintJSON(a.stdout, struct {
 			OK     bool           `json:"ok"`
 			Checks []doctor.Check `json:"checks"`
 		}{!failed, checks}))
 	}
-	r := newRenderer(a.stdout, a.environ)
-	colors := map[doctor.Level]string{doctor.OK: green, doctor.Warn: yellow, doctor.Fail: red, doctor.Skip: dim}
+	r := a.shown(a.stdout)
+	colors := map[doctor.Level]string{
+		doctor.OK: console.Green, doctor.Warn: console.Yellow, doctor.Fail: console.Red, doctor.Skip: console.Dim,
+	}
 	for _, check := range checks {
 		text := check.Text
 		if check.Do != "" {
 			text += "; " + check.Do
 		}
-		level := r.paint(colors[check.Level], fmt.Sprintf("%-4s", check.Level))
-		if _, err := fmt.Fprintf(a.stdout, "%s  %-9s  %s\n", level, check.Name, safe(text)); err != nil {
+		level := r.Paint(colors[check.Level], fmt.Sprintf("%-4s", check.Level))
+		if _, err := fmt.Fprintf(a.stdout, "%s  %-9s  %s\n", level, check.Name, console.Safe(text)); err != nil {
 			return err
 		}
 	}
@@ -69,14 +73,13 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 
 // overview asks a responder for the numbers of runs that are working and waiting.
 func (a *app) overview(ctx context.Context, b *bus.Bus) (working, waiting int, err error) {
-	answer, err := (&caller{a, b}).ask(ctx, answerTime, "status", map[string]any{"limit": 1})
+	all, err := client.New(b).Overview(ctx, api.OverviewRequest{Limit: 1})
+	var e *api.Error
 	switch {
+	case errors.As(err, &e) && e.Err == nil:
+		return 0, 0, &api.Error{Code: e.Code, Message: message(e, "")}
 	case err != nil:
-		return 0, 0, err
-	case answer.Error != nil:
-		return 0, 0, &api.Error{Message: answer.Error.text("")}
+		return 0, 0, explain(err, nil, "")
 	}
-	var s snapshot
-	err = answer.read(&s)
-	return s.Summary.Running, s.Summary.Queued, err
+	return all.Counts.Working, all.Counts.Queued, nil
 }

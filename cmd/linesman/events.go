@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/client"
 )
 
 type eventsCmd struct {
@@ -54,23 +53,20 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	defer b.Close()
-	f := bus.Filter{Agent: string(c.Agent), Run: string(c.Run_), Follow: c.Follow, FromSeq: c.FromSeq}
+	l := client.New(b)
+	defer l.Close()
+	f := client.Filter{Agent: string(c.Agent), Run: string(c.Run_), Follow: c.Follow}
+	if c.FromSeq > 0 {
+		f.After = c.FromSeq - 1
+	}
 	for _, k := range c.Kind {
-		f.Tokens = append(f.Tokens, string(k))
+		f.Kinds = append(f.Kinds, string(k))
 	}
 	if c.Since > 0 {
 		f.Since = time.Now().Add(-c.Since)
 	}
-	if f.Follow && f.Run != "" && (f.FromSeq > 0 || c.Since > 0) {
-		ended, err := hasEnded(ctx, b, f.Run)
-		if err != nil {
-			return err
-		}
-		f.Follow = !ended // its completion may lie before the start, and nothing comes behind it
-	}
-	_, n, err := a.printer(c.JSON).watch(ctx, b, f)
-	if errors.Is(err, bus.ErrUnreachable) {
+	n, err := a.printer(c.JSON).watch(ctx, l, f)
+	if errors.Is(err, client.ErrUnreachable) {
 		err = exitWith(exitNATS, err)
 	}
 	if err != nil || n > 0 || c.Run_ == "" || c.Follow || ctx.Err() != nil {
@@ -79,25 +75,16 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	return c.mustKnow(ctx, a)
 }
 
-// hasEnded reports whether the completion of a run is stored.
-func hasEnded(ctx context.Context, b *bus.Bus, run string) (bool, error) {
-	err := b.Read(ctx, bus.Filter{Run: run, Tokens: []string{normalizer.CompletionToken}}, func(bus.Stored) error { return errComplete })
-	if errors.Is(err, errComplete) {
-		return true, nil
-	}
-	return false, quiet(err)
-}
-
 // mustKnow tells a run without events to show from one that does not exist.
 func (c *eventsCmd) mustKnow(ctx context.Context, a *app) error {
-	b, err := a.client(ctx, embedded.OperatorUser)
+	l, err := a.responder(ctx)
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer l.Close()
 	ctx, cancel := soon(ctx)
 	defer cancel()
-	known, err := b.Known(ctx, string(c.Run_))
+	known, err := l.Known(ctx, string(c.Run_))
 	if err != nil || known {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -59,7 +60,7 @@ func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(a.stdout, f)
+		return console.PrintJSON(a.stdout, f)
 	}
 	_, err = fmt.Fprintf(a.stdout, "%s forgotten: %d entries of its raw log, %d events\n", run, f.Entries, f.Events)
 	return err

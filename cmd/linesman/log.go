@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/console"
 )
 
 // newLogger logs to stderr as the settings say, which have been validated.
@@ -19,7 +20,7 @@ func newLogger(c config.Config, stderr io.Writer) *zap.Logger {
 	form := zap.NewProductionEncoderConfig()
 	form.TimeKey = "time"
 	form.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
-		enc.AppendString(t.UTC().Format(timeFormat))
+		enc.AppendString(t.UTC().Format(console.TimeFormat))
 	}
 	form.EncodeDuration = zapcore.StringDurationEncoder
 	encoder := zapcore.NewJSONEncoder(form)

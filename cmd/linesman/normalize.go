@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -49,7 +50,7 @@ func (c *normalizeCmd) Run(_ context.Context, a *app) error {
 		if m.Token == normalizer.CompletionToken && c.ExitCode == nil || failed != nil {
 			return
 		}
-		if _, failed = out.Write(jsonFor(a.stdout, m.Body)); failed == nil {
+		if _, failed = out.Write(console.JSONFor(a.stdout, m.Body)); failed == nil {
 			failed = out.WriteByte('\n')
 		}
 	}

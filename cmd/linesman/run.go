@@ -19,6 +19,8 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -218,16 +220,16 @@ func (c *runCmd) run(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir, sig
 // print prints the events of the run up to its completion. While NATS gives no
 // answer, or EVENTS is being recreated, it tries again until ctx ends.
 func (c *runCmd) print(ctx context.Context, a *app, b *bus.Bus, run string) error {
-	f := bus.Filter{Run: run, Agent: string(c.Agent), Follow: true}
+	f := client.Filter{Run: run, Agent: string(c.Agent), Follow: true}
 	p, wrong := a.printer(c.JSON), misread{argv: c.Command}
 	p.seen = func(r record) {
-		f.FromSeq = r.Seq + 1
+		f.After = r.Seq
 		if s := wrong.advice(r); s != "" {
 			fmt.Fprintf(a.stderr, "linesman: %s\n", s)
 		}
 	}
 	for {
-		_, _, err := p.watch(ctx, b, f)
+		_, err := p.watch(ctx, client.New(b), f)
 		if err == nil || ctx.Err() != nil || !bus.IsAway(err) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return err
 		}
@@ -344,5 +346,20 @@ func (a *app) abandon(ctx context.Context, cancel context.CancelCauseFunc, b *bu
 				return
 			}
 		}
+	}
+}
+
+// tellStderr shows the end of a failed agent's stderr to whoever started it on a
+// terminal, and to nobody else: it is in no event and no log.
+func (a *app) tellStderr(ctx context.Context, b *bus.Bus, agent, run string, x runs.Exit) {
+	failed := x.Reason == runs.ReasonExited && (x.Signal != 0 || x.Code != nil && *x.Code != 0 && *x.Code != runs.ExitNeedsAgent)
+	if !failed || !a.shown(a.stderr).Terminal() {
+		return
+	}
+	ctx, cancel := soon(ctx)
+	defer cancel()
+	_, said, err := b.Output(ctx, agent, run, 2*console.StderrShown, true)
+	if err == nil { // else what is wrong with NATS is said elsewhere
+		_ = console.StderrTail(a.stderr, append(said.Head, said.Tail...))
 	}
 }

@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -51,180 +47,80 @@ Exit status: 0 taken, 1 failed, 2 bad flags or settings, 3 NATS or the responder
 completed, 1 it ended otherwise, 124 --wait-timeout passed.`
 }
 
-// taskFlags are what parameters of the tools are called on the command line.
+// taskFlags are what fields of a submission, and the parameters of its tools, are
+// called on the command line.
 var taskFlags = map[string]string{
-	"task": "PROMPT", "mode": "--mode", "confirm": "--mode", "workingDir": "--dir", "model": "--model", "threadId": "--resume",
-	"outputSchema": "--output-schema", "skipGitRepoCheck": "--skip-git-repo-check", "envPolicy": "--env", "envAllowList": "--allow-env",
-	"idleTimeoutSec": "--idle-timeout", "timeoutSec": "--timeout",
+	api.FieldPrompt: "PROMPT", api.FieldMode: "--mode", api.FieldConfirm: "--mode", api.FieldDir: "--dir", api.FieldModel: "--model",
+	api.FieldThread: "--resume", api.FieldSchema: "--output-schema", "skipGitRepoCheck": "--skip-git-repo-check",
+	api.FieldEnvPolicy: "--env", api.FieldEnvAllow: "--allow-env", api.FieldIdle: "--idle-timeout", api.FieldHard: "--timeout",
+	"task": "PROMPT", "envPolicy": "--env", "envAllowList": "--allow-env",
 }
 
 func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	tool, args, err := c.arguments(a)
+	q, err := c.submission(a)
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	caller, err := a.caller(ctx)
+	l, err := a.responder(ctx)
 	if err != nil {
 		return err
 	}
-	defer caller.bus.Close()
-	ack, err := caller.ask(ctx, answerTime, tool, args)
-	switch {
-	case errors.Is(err, bus.ErrNoResponder), errors.Is(err, bus.ErrDenied):
-		return err
-	case err != nil:
-		return fmt.Errorf("whether the task was taken is not known: %w", err)
+	defer l.Close()
+	if c.JSON {
+		return c.submitTool(ctx, a, l, q)
 	}
-	if !c.Wait || ack.Error != nil {
-		return caller.finish(ack, c.JSON, taskFlags, "", func() error { return a.tellTicket(ack) })
-	}
-	run, _, err := ticketOf(ack)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.stderr, "linesman: run %s\n", run)
-	return caller.wait(ctx, run, c.WaitTimeout, c.JSON)
-}
-
-// arguments are the tool to call and its arguments. The error has all that is
-// wrong with the flags as far as it can be known here.
-func (c *submitCmd) arguments(a *app) (tool string, args map[string]any, err error) {
-	var wrong []error
-	tool, args = "_codex_local_run", map[string]any{"mode": c.Mode}
-	set := func(name string, value any, given bool) {
-		if given {
-			args[name] = value
-		}
-	}
-	prompt, err := c.prompt(a.stdin)
-	wrong = append(wrong, err)
-	args["task"] = prompt
-	set("confirm", true, runs.Mode(c.Mode).Writes())
-	set("model", c.Model, c.Model != "")
-	schema, err := c.schema()
-	wrong = append(wrong, err)
-	set("outputSchema", schema, schema != nil)
-	for _, l := range []struct {
-		flag string
-		d    time.Duration
-	}{{"--idle-timeout", c.IdleTimeout}, {"--timeout", c.Timeout}, {"--wait-timeout", c.WaitTimeout}} {
-		if l.d < 0 {
-			wrong = append(wrong, fmt.Errorf("%s: must not be negative, got %s", l.flag, l.d))
-		}
-	}
-	set("idleTimeoutSec", wholeSeconds(c.IdleTimeout), c.IdleTimeout > 0)
-	set("timeoutSec", wholeSeconds(c.Timeout), c.Timeout > 0)
-	if c.WaitTimeout > 0 && !c.Wait {
-		wrong = append(wrong, errors.New("--wait-timeout: is for --wait"))
-	}
-	if c.Resume != "" {
-		tool, args["threadId"] = "_codex_local_resume", c.Resume
-		for _, o := range []struct {
-			flag  string
-			given bool
-		}{{"--dir", c.Dir != ""}, {"--skip-git-repo-check", c.SkipGit}, {"--env", c.Env != runs.InheritNone}, {"--allow-env", c.AllowEnv != nil}} {
-			if o.given {
-				wrong = append(wrong, fmt.Errorf("%s: not with --resume, which goes on as the thread began", o.flag))
-			}
-		}
-		return tool, args, errors.Join(wrong...)
-	}
-	args["async"] = true
-	dir, err := filepath.Abs(c.Dir) // "" is the current one
-	if err != nil {
-		wrong = append(wrong, fmt.Errorf("--dir: %w", err))
-	}
-	args["workingDir"] = dir
-	set("skipGitRepoCheck", true, c.SkipGit)
-	args["envPolicy"] = c.Env
-	if c.AllowEnv != nil {
-		args["envAllowList"] = c.AllowEnv
-		if c.Env == runs.InheritNone {
-			args["envPolicy"] = runs.InheritList
-		}
-	}
-	return tool, args, errors.Join(wrong...)
-}
-
-// prompt is the text of the task: of stdin where it is "-", without the
-// newlines at its end.
-func (c *submitCmd) prompt(stdin io.Reader) (string, error) {
-	if c.Prompt != "-" {
-		return c.Prompt, nil
-	}
-	const most = runs.MaxPrompt*utf8.UTFMax + 64 // some of it newlines
-	b, err := io.ReadAll(io.LimitReader(stdin, most+1))
+	done, err := l.Submit(ctx, q)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("PROMPT: stdin: %w", err)
-	case len(b) > most:
-		return "", fmt.Errorf("PROMPT: at most %d characters", runs.MaxPrompt)
-	case !utf8.Valid(b):
-		return "", errors.New("PROMPT: stdin must be UTF-8 text")
+		return untaken(err)
+	case c.Wait:
+		return c.follow(ctx, a, l, done.Run)
 	}
-	return strings.TrimRight(string(b), "\r\n"), nil
-}
-
-// schema reads the file of --output-schema; nil where there is none.
-func (c *submitCmd) schema() (any, error) {
-	if c.OutputSchema == "" {
-		return nil, nil
-	}
-	f, err := os.Open(c.OutputSchema)
-	if err != nil {
-		return nil, fmt.Errorf("--output-schema: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, runs.MaxSchema+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("--output-schema: %w", err)
-	case len(b) > runs.MaxSchema:
-		return nil, fmt.Errorf("--output-schema: at most %d bytes", runs.MaxSchema)
-	case !json.Valid(b):
-		return nil, fmt.Errorf("--output-schema: %s is no JSON", c.OutputSchema)
-	}
-	return json.RawMessage(b), nil
-}
-
-// ticketOf is the run that a task became.
-func ticketOf(ack answer) (run runID, position int, err error) {
-	var data struct {
-		TaskID runID `json:"task_id"`
-	}
-	var meta struct {
-		Position int `json:"queue_position"`
-	}
-	if err := errors.Join(ack.read(&data), json.Unmarshal(ack.Meta, &meta), data.TaskID.Validate()); err != nil {
-		return "", 0, errForm
-	}
-	return data.TaskID, meta.Position, nil
-}
-
-// tellTicket prints the id of a run that waits now and, on a terminal, what
-// can be done next.
-func (a *app) tellTicket(ack answer) error {
-	id, position, err := ticketOf(ack)
-	if err != nil {
+	if _, err := fmt.Fprintln(a.stdout, done.Run); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(a.stdout, id); err != nil {
-		return err
-	}
-	if newRenderer(a.stdout, a.environ).terminal {
-		fmt.Fprintf(a.stderr, "\nIt waits %s.\n\n    linesman status %s\n    linesman wait %[2]s\n    linesman events --run %[2]s --follow\n", behind(position), id)
+	if a.shown(a.stdout).Terminal() {
+		fmt.Fprintf(a.stderr, `
+It waits %s.
+
+    linesman status %s
+    linesman wait %[2]s
+    linesman events --run %[2]s --follow
+`, console.Behind(done.Position), done.Run)
 	}
 	return nil
 }
 
-// behind says a place in the queue.
-func behind(position int) string {
-	switch position {
-	case 0:
-		return "for a free slot, as the next one"
-	case 1:
-		return "behind one other"
+// submitTool submits by the tool that answers with an envelope. With --wait,
+// only the envelope of the wait is printed.
+func (c *submitCmd) submitTool(ctx context.Context, a *app, l *client.Client, q api.Submission) error {
+	tool, args := toolArgs(q)
+	e, err := l.Tool(ctx, tool, args)
+	switch {
+	case err != nil && e.Body == nil:
+		return untaken(err)
+	case err != nil, !c.Wait:
+		return a.printEnvelope(e, err, taskFlags, "")
+	case runs.CheckID(e.Run) != nil:
+		return client.ErrForm
 	}
-	return fmt.Sprintf("behind %d others", position)
+	return c.follow(ctx, a, l, e.Run)
+}
+
+// follow is --wait.
+func (c *submitCmd) follow(ctx context.Context, a *app, l *client.Client, run string) error {
+	fmt.Fprintf(a.stderr, "linesman: run %s\n", run)
+	return a.wait(ctx, l, runID(run), c.WaitTimeout, c.JSON)
+}
+
+// untaken is the error of a submission.
+func untaken(err error) error {
+	said := explain(err, taskFlags, "")
+	var e *api.Error
+	answered := errors.As(err, &e) && e.Err == nil
+	if answered || errors.Is(err, client.ErrNoResponder) || errors.Is(err, client.ErrDenied) {
+		return said
+	}
+	return fmt.Errorf("whether the task was taken is not known: %w", said)
 }

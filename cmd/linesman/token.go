@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/responder/web"
 )
 
@@ -98,7 +99,7 @@ func (c *tokenListCmd) Run(a *app) error {
 	}
 	if c.JSON {
 		for _, t := range list {
-			if err := printJSON(a.stdout, map[string]any{"name": t.Name, "scopes": t.Scopes, "created": t.Created}); err != nil {
+			if err := console.PrintJSON(a.stdout, map[string]any{"name": t.Name, "scopes": t.Scopes, "created": t.Created}); err != nil {
 				return err
 			}
 		}
@@ -110,7 +111,7 @@ func (c *tokenListCmd) Run(a *app) error {
 	table := tabwriter.NewWriter(a.stdout, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "NAME\tSCOPES\tCREATED")
 	for _, t := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", safeWord(t.Name), safeWord(strings.Join(t.Scopes, ",")), t.Created.UTC().Format(time.RFC3339))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", console.Word(t.Name), console.Word(strings.Join(t.Scopes, ",")), t.Created.UTC().Format(time.RFC3339))
 	}
 	return table.Flush()
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/linesman/linesman/console"
 )
 
 // version is set by the linker for a release: -X main.version=v1.2.3.
@@ -27,7 +29,7 @@ type buildInfo struct {
 func (c *versionCmd) Run(a *app) error {
 	info := build()
 	if c.JSON {
-		return printJSON(a.stdout, info)
+		return console.PrintJSON(a.stdout, info)
 	}
 	line := "linesman " + info.Version
 	if info.Revision != "" {

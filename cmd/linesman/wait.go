@@ -8,7 +8,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/runs"
 )
 
 type waitCmd struct {
@@ -36,158 +39,87 @@ func (c *waitCmd) Run(ctx context.Context, a *app) error {
 	if c.Timeout < 0 {
 		return exitWith(exitUsage, fmt.Errorf("--timeout: must not be negative, got %s", c.Timeout))
 	}
-	caller, err := a.caller(ctx)
+	l, err := a.responder(ctx)
 	if err != nil {
 		return err
 	}
-	defer caller.bus.Close()
-	return caller.wait(ctx, c.Run_, c.Timeout, c.JSON)
+	defer l.Close()
+	return a.wait(ctx, l, c.Run_, c.Timeout, c.JSON)
 }
-
-// A wait asks anew every waitSlice, for an answer can be lost with the
-// responder that owed it, and ends when there was no responder for maxResponderOutage.
-const (
-	waitSlice          = 30 * time.Second
-	maxResponderOutage = 30 * time.Second
-)
-
-// firstDraw is how long a wait lasts before it draws its line: a run that has
-// ended is told without one.
-const firstDraw = 100 * time.Millisecond
 
 // wait waits for the end of a run, at most for timeout unless that is 0, and
-// tells what came of it.
-func (c *caller) wait(ctx context.Context, run runID, timeout time.Duration, asJSON bool) error {
-	type outcome struct {
-		answer
-		err error
+// tells what came of it. The progress line is on stderr, for what comes of the
+// run goes to stdout, which may lead elsewhere.
+func (a *app) wait(ctx context.Context, l *client.Client, run runID, timeout time.Duration, asJSON bool) error {
+	a.log.Debug("waiting", zap.String("run", string(run)))
+	line := a.shown(a.stderr)
+	var each func(*api.Run)
+	if line.Terminal() {
+		each = func(run *api.Run) { _ = line.Progress(run) } // a terminal that has gone needs none
 	}
-	ended := make(chan outcome, 1)
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		a, err := c.end(waiting, run, timeout)
-		ended <- outcome{a, err}
-	}()
-	c.app.log.Debug("waiting", zap.String("run", string(run)))
-	line := c.progressLine(run)
-	redraw := time.NewTimer(firstDraw)
-	defer redraw.Stop()
-	for {
-		select {
-		case o := <-ended:
-			line.erase()
-			if ctx.Err() != nil {
-				return exitWith(exitFailed, fmt.Errorf("no longer waiting; run %s goes on", run))
-			}
-			if o.err != nil {
-				return o.err
-			}
-			return c.tellEnd(o.answer, run, asJSON)
-		case <-redraw.C:
-			line.draw(ctx)
-			redraw.Reset(time.Second)
-		}
+	var err error
+	if asJSON {
+		err = a.waitEnvelope(ctx, l, run, timeout, each, line)
+	} else {
+		err = a.waitResult(ctx, l, run, timeout, each, line)
 	}
-}
-
-// end asks until the run has ended or the time is over, and returns the last
-// answer.
-func (c *caller) end(ctx context.Context, run runID, timeout time.Duration) (answer, error) {
-	began := time.Now()
-	var met bool       // there was a responder
-	var lost time.Time // since when none does
-	for {
-		slice := waitSlice
-		if timeout > 0 {
-			slice = min(slice, max(timeout-time.Since(began), time.Second))
-		}
-		a, err := c.ask(ctx, slice+5*time.Second, run.tool("wait"), map[string]any{"task_id": run, "timeout_sec": wholeSeconds(slice)})
-		over := timeout > 0 && time.Since(began) >= timeout
-		if err == nil {
-			if a.Error == nil || !a.Error.late() || over {
-				return a, nil
-			}
-			met, lost = true, time.Time{}
-			continue
-		}
-		if lost.IsZero() {
-			lost = time.Now()
-		}
-		nobody := errors.Is(err, bus.ErrNoResponder)
-		switch {
-		case ctx.Err() != nil, exitCode(err) != exitNATS, errors.Is(err, bus.ErrRefused), nobody && !met, time.Since(lost) > maxResponderOutage:
-			return answer{}, err
-		case over:
-			return answer{}, exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))
-		}
-		met = met || !nobody
-		select { // it may be on its way back
-		case <-ctx.Done():
-			return answer{}, ctx.Err()
-		case <-time.After(500 * time.Millisecond):
-		}
-	}
-}
-
-// late reports whether an error says that a run has not ended within the time
-// that was to be waited.
-func (p *problem) late() bool { return p.Code == "TIMEOUT" && p.Details.TimeoutType == "wait" }
-
-// tellEnd prints the answer of a wait.
-func (c *caller) tellEnd(a answer, run runID, asJSON bool) error {
-	if a.Error != nil && a.Error.late() {
-		if asJSON {
-			if err := a.writeEnvelope(c.app.stdout); err != nil {
-				return err
-			}
-		}
-		return exitWith(exitTimeout, fmt.Errorf("run %s has not ended: it is %s", run, safeWord(a.Error.Details.State)))
-	}
-	var r result
-	if a.Error == nil {
-		if err := a.read(&r); err != nil {
-			return err
-		}
-	}
-	err := c.finish(a, asJSON, nil, run, func() error { return r.print(newRenderer(c.app.stdout, c.app.environ)) })
-	if err == nil && r.State != "completed" {
-		err = exitWith(exitFailed, nil) // the answer says it all
+	if ctx.Err() != nil {
+		return exitWith(exitFailed, fmt.Errorf("no longer waiting; run %s goes on", run))
 	}
 	return err
 }
 
-// progressLine is the line at the bottom of a terminal that says how far a run
-// is. It is on stderr, for what comes of the run goes to stdout, which may lead
-// elsewhere. On anything but a terminal there is none.
-type progressLine struct {
-	caller *caller
-	run    runID
-	on     *renderer
+func (a *app) waitResult(
+	ctx context.Context, l *client.Client, run runID, timeout time.Duration, each func(*api.Run), line *console.Renderer,
+) error {
+	waiting, cancel := ctx, context.CancelFunc(func() {})
+	if timeout > 0 {
+		waiting, cancel = context.WithTimeout(ctx, timeout)
+	}
+	defer cancel()
+	_, err := l.Wait(waiting, string(run), each)
+	_ = line.Close()
+	if waiting.Err() != nil && ctx.Err() == nil {
+		now, err := l.Status(ctx, string(run))
+		switch {
+		case err != nil:
+			return unknown(run, explain(err, nil, run))
+		case !now.State.Final():
+			return unended(run, now.State)
+		}
+	} else if err != nil {
+		return explain(err, nil, run)
+	}
+	r, err := l.Results(ctx, api.ResultsRequest{Run: string(run)})
+	if err != nil {
+		return explain(err, nil, run)
+	}
+	if err := a.shown(a.stdout).Result(r, console.ResultOptions{}); err != nil {
+		return err
+	}
+	return goes(r.Run.State)
 }
 
-func (c *caller) progressLine(run runID) *progressLine {
-	return &progressLine{c, run, newRenderer(c.app.stderr, c.app.environ)}
+func (a *app) waitEnvelope(
+	ctx context.Context, l *client.Client, run runID, timeout time.Duration, each func(*api.Run), line *console.Renderer,
+) error {
+	e, err := l.WaitTool(ctx, run.tool("wait"), string(run), timeout, each)
+	_ = line.Close()
+	said := a.printEnvelope(e, err, nil, run)
+	var late *api.Error
+	switch {
+	case errors.As(err, &late) && late.Code == api.Timeout && late.Limit == api.LimitWait:
+		return unended(run, late.State)
+	case said != nil:
+		return said
+	}
+	return goes(e.State)
 }
 
-// draw asks how the run stands and says so; without an answer the line stays
-// as it is.
-func (p *progressLine) draw(ctx context.Context) {
-	if !p.on.terminal {
-		return
-	}
-	a, err := p.caller.ask(ctx, 2*time.Second, p.run.tool("status"), p.run.named())
-	var s snapshot
-	if err != nil || a.Error != nil || a.read(&s) != nil {
-		return
-	}
-	rows := s.rows(time.Now())
-	if len(rows) != 1 {
-		return
-	}
-	line := fold(rows[0].state+"  "+rows[0].about, max(p.on.width()-1, 8))[0]
-	_ = p.on.screen.show(p.on.out, "", p.on.paint(dim, line)) // a terminal that has gone needs none
+func unended(run runID, state runs.State) error {
+	return exitWith(exitTimeout, fmt.Errorf("run %s has not ended: it is %s", run, console.Word(string(state))))
 }
 
-// erase takes the line away. A terminal that has gone needs none.
-func (p *progressLine) erase() { _ = p.on.close() }
+func unknown(run runID, err error) error {
+	return exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))
+}

@@ -9,15 +9,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/runs"
 )
 
 func main() {
@@ -34,79 +33,28 @@ func main() {
 }
 
 func submit(ctx context.Context, prompt string) error {
-	user := os.Getenv("NATS_USER")
-	nc, err := nats.Connect(os.Getenv("NATS_URL"),
-		nats.UserInfo(user, os.Getenv("NATS_PASSWORD")),
-		nats.CustomInboxPrefix("_INBOX_"+user)) // a user may subscribe only to its own inboxes
+	c, err := client.Connect(ctx, client.Config{
+		URL: os.Getenv("NATS_URL"), User: os.Getenv("NATS_USER"), Password: os.Getenv("NATS_PASSWORD"),
+	})
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
+	defer c.Close()
 
-	// The agent may only read files. To allow writes, add "mode":
-	// "workspace-write" and "confirm": true.
-	var task struct {
-		ID string `json:"runId"`
+	// The agent may only read files. To allow writes, add Mode:
+	// runs.WorkspaceWrite and Confirm: true.
+	task, err := c.Submit(ctx, api.Submission{Prompt: prompt})
+	if err != nil {
+		return fmt.Errorf("submit: %w", err)
 	}
-	if err := call(ctx, nc, "submit", map[string]any{"prompt": prompt}, &task); err != nil {
-		return err
-	}
-	fmt.Fprintln(os.Stderr, "run", task.ID)
-
-	// A wait returns at the end of the task or after its timeout. The timeout does
-	// not affect the task.
-	var end struct{ State, Summary string }
-	for {
-		err := call(ctx, nc, "wait", map[string]any{"run": task.ID, "timeoutSec": 60}, &end)
-		var p *problem
-		if errors.As(err, &p) && p.Code == "TIMEOUT" {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		break
+	fmt.Fprintln(os.Stderr, "run", task.Run)
+	end, err := c.Wait(ctx, task.Run, nil) // ended by ctx alone, which does not affect the task
+	if err != nil {
+		return fmt.Errorf("wait: %w", err)
 	}
 	fmt.Println(end.Summary)
-	if end.State != "completed" {
+	if end.State != runs.StateCompleted {
 		return fmt.Errorf("the task is %s", end.State)
 	}
 	return nil
-}
-
-// problem is an error of the service.
-type problem struct {
-	Code    string
-	Field   string // of the request; "" of all of it
-	Message string
-}
-
-func (p *problem) Error() string {
-	if p.Field == "" {
-		return p.Code + ": " + p.Message
-	}
-	return p.Code + ": " + p.Field + ": " + p.Message
-}
-
-// call sends a request and decodes the outcome.
-func call(ctx context.Context, nc *nats.Conn, verb string, request, outcome any) error {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second) // longer than the timeout of any wait
-	defer cancel()
-	m, err := nc.RequestWithContext(ctx, "linesman.api."+verb, body)
-	if err != nil {
-		return fmt.Errorf("%s: %w", verb, err)
-	}
-	// An error is in the headers and, in most cases, in the body.
-	if text := m.Header.Get("Nats-Service-Error"); text != "" {
-		p := &problem{}
-		if json.Unmarshal(m.Data, p) != nil {
-			return fmt.Errorf("%s: %s", verb, text)
-		}
-		return fmt.Errorf("%s: %w", verb, p)
-	}
-	return json.Unmarshal(m.Data, outcome)
 }

@@ -330,7 +330,7 @@ func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
 	if ended, err := c.Cancel(ctx, api.Cancel{Run: done.Run, Reason: "enough"}); err != nil || ended.State != runs.StateCancelled {
 		t.Errorf("cancel: %+v, %v", ended, err)
 	}
-	if _, err := c.Wait(ctx, api.WaitRequest{Run: done.Run, Timeout: 30}); err != nil {
+	if _, err := c.Wait(ctx, done.Run, nil); err != nil {
 		t.Errorf("wait: %v", err)
 	}
 	result, err := c.Results(ctx, api.ResultsRequest{Run: done.Run})

@@ -11,9 +11,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/linesman/linesman/api"
@@ -27,7 +30,11 @@ const (
 	MaxWait    = 3600    // seconds
 	MaxEvents  = 1000    // of a page
 	MaxPage    = 100     // runs
+	MinOutput  = 1 << 10 // bytes of output of results
 	MaxOutput  = 1 << 20 // bytes of output
+	MaxOpen    = 1000    // working runs, and queued runs, of an overview
+
+	maxOverview = 256 << 10 // bytes of each list of an overview
 )
 
 // Verb is one operation.
@@ -50,10 +57,11 @@ func All() []Verb {
 	return []Verb{
 		status,
 		verb("describe", "State of a run, with the details of its record", describe),
+		verb("overview", "Runs that work, that wait and that ended last", overview),
 		verb("list", "Page of runs, the newest first", list),
 		verb("submit", "Queue a task", (*responder.Service).Submit),
 		verb("submit_cloud", "Submit a task to Codex Cloud", (*responder.Service).SubmitCloud),
-		verb("cancel", "End a run", (*responder.Service).Cancel),
+		verb("cancel", "End a run", cancel),
 		verb("wait", "Wait for the end of a run", wait),
 		verb("results", "What came of a run", results),
 		verb("events", "Page of the events of a run", events),
@@ -148,6 +156,36 @@ func described(ctx context.Context, s *responder.Service, v responder.View) (*ap
 	return responder.Describe(v, record), nil
 }
 
+func overview(s *responder.Service, _ context.Context, q api.OverviewRequest) (*api.Overview, error) {
+	switch {
+	case q.Limit < 0 || q.Limit > MaxPage:
+		return nil, api.Invalid("limit", "must be 1 to "+strconv.Itoa(MaxPage))
+	case q.Limit == 0:
+		q.Limit = 10
+	}
+	all := s.Snapshot(q.Limit, func(r runs.Row) bool {
+		return !responder.IsCloud(r) && (!q.Queue || r.Source == "queue")
+	})
+	return &api.Overview{
+		Working: summarize(all.Working), Queued: summarize(all.Queued), Ended: summarize(all.Ended),
+		Counts: api.Counts{Working: len(all.Working), Queued: len(all.Queued), Ended: all.Total},
+	}, nil
+}
+
+// summarize returns the first runs of a list, as many as an overview may have.
+func summarize(list []responder.View) []*api.Run {
+	some, size := []*api.Run{}, 0
+	for _, v := range list[:min(len(list), MaxOpen)] {
+		run := responder.Summarize(v)
+		b, err := json.Marshal(run)
+		if size += len(b); err != nil || size > maxOverview {
+			break
+		}
+		some = append(some, run)
+	}
+	return some
+}
+
 func list(s *responder.Service, _ context.Context, q api.List) (*api.RunPage, error) {
 	if q.Limit < 0 || q.Limit > MaxPage {
 		return nil, api.Invalid("limit", "must be 1 to "+strconv.Itoa(MaxPage))
@@ -161,6 +199,20 @@ func list(s *responder.Service, _ context.Context, q api.List) (*api.RunPage, er
 		answer.Runs = append(answer.Runs, responder.Summarize(v))
 	}
 	return answer, nil
+}
+
+func cancel(s *responder.Service, ctx context.Context, q api.Cancel) (api.Cancelled, error) {
+	const field = "reason"
+	unprintable := func(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\r' && c != '\t' }
+	switch n := len(q.Reason); {
+	case n > runs.MaxReason:
+		return api.Cancelled{}, api.Invalid(field, fmt.Sprintf("at most %d bytes, got %d", runs.MaxReason, n))
+	case n > 0 && strings.TrimSpace(q.Reason) == "":
+		return api.Cancelled{}, api.Invalid(field, "must not be blank")
+	case strings.ContainsFunc(q.Reason, unprintable):
+		return api.Cancelled{}, api.Invalid(field, "must be text without control characters")
+	}
+	return s.Cancel(ctx, q)
 }
 
 func wait(s *responder.Service, ctx context.Context, q api.WaitRequest) (*api.Run, error) {
@@ -181,8 +233,8 @@ func wait(s *responder.Service, ctx context.Context, q api.WaitRequest) (*api.Ru
 }
 
 func results(s *responder.Service, ctx context.Context, q api.ResultsRequest) (*api.Result, error) {
-	if q.MaxBytes < 0 || q.MaxBytes > MaxOutput {
-		return nil, api.Invalid("maxOutputBytes", "must be 1 to "+strconv.Itoa(MaxOutput))
+	if q.MaxBytes != 0 && (q.MaxBytes < MinOutput || q.MaxBytes > MaxOutput) {
+		return nil, api.Invalid("maxOutputBytes", fmt.Sprintf("must be %d to %d", MinOutput, MaxOutput))
 	}
 	q.Count = true
 	r, err := s.Result(ctx, q.Run, q.ResultRequest)

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -9,10 +9,10 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is the terminal that stdout and stderr share. Events, log and status
+// Screen is the terminal that stdout and stderr share. Events, log and status
 // line are all written through it, so that none of them tears another: the
 // status line is taken away before anything is written, and drawn again below.
-type screen struct {
+type Screen struct {
 	mu     sync.Mutex
 	status string    // the status line that is on the screen, "" for none
 	on     io.Writer // where it was drawn
@@ -20,12 +20,12 @@ type screen struct {
 
 // pane is stdout or stderr, on a screen.
 type pane struct {
-	*screen
+	*Screen
 	file *os.File
 }
 
-// pane returns w on the screen, if w is a terminal, else w itself.
-func (s *screen) pane(w io.Writer) io.Writer {
+// Pane returns w on the screen, if w is a terminal, else w itself.
+func (s *Screen) Pane(w io.Writer) io.Writer {
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return &pane{s, f}
 	}
@@ -35,7 +35,7 @@ func (s *screen) pane(w io.Writer) io.Writer {
 const eraseLine = "\r\x1b[K"
 
 // show writes text to w, with a status line below, or none if it is empty.
-func (s *screen) show(w io.Writer, text, status string) error {
+func (s *Screen) show(w io.Writer, text, status string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.status != "" && s.on == w { // in one write
@@ -50,7 +50,7 @@ func (s *screen) show(w io.Writer, text, status string) error {
 }
 
 // shown reports whether there is a status line.
-func (s *screen) shown() bool {
+func (s *Screen) shown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status != ""
@@ -74,7 +74,7 @@ func (p *pane) Write(b []byte) (int, error) {
 }
 
 // erase leaves the cursor at the start of an empty line.
-func (s *screen) erase() error {
+func (s *Screen) erase() error {
 	if s.status == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// safe makes a string of an agent harmless on one line of a terminal or a
+// Safe makes a string of an agent harmless on one line of a terminal or a
 // log: control characters, escape sequences, line and paragraph separators,
 // bidirectional overrides and all else that does not show as itself is written
 // as an escape. Joiners stay, scripts and emoji need them.
-func safe(s string) string {
+func Safe(s string) string {
 	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !showsItself(r) }) < 0 {
 		return s
 	}
@@ -46,9 +46,9 @@ const (
 	emojiStyle = '\ufe0f'
 )
 
-// safeWord is [safe] for a field that blanks would break, and shortened: no
+// Word is [Safe] for a field that blanks would break, and shortened: no
 // honest name or id is longer than maxWord runes.
-func safeWord(s string) string {
+func Word(s string) string {
 	if s == "" {
 		return "-"
 	}
@@ -61,7 +61,7 @@ func safeWord(s string) string {
 	if utf8.RuneCountInString(s) > maxWord {
 		s = string([]rune(s)[:maxWord]) + "…"
 	}
-	return safe(s)
+	return Safe(s)
 }
 
 const maxWord = 80

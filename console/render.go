@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 	"golang.org/x/term"
 )
 
-// renderer prints records for people. On a terminal it lays them out, in
+// Renderer prints records for people. On a terminal it lays them out, in
 // colour unless NO_COLOR is set, with a line at the bottom that says how it
 // stands; anywhere else every record is one [plain] line.
 //
-// It has no clock: times are those of the records, and of [renderer.tick]. It
+// It has no clock: times are those of the records, and of [Renderer.Tick]. It
 // is for one goroutine.
-type renderer struct {
+type Renderer struct {
 	out      io.Writer
 	terminal bool
 	color    bool
@@ -29,28 +29,32 @@ type renderer struct {
 	tokens     int64                // of runs that threads no longer holds
 	threads    map[string]int64     // tokens by run
 	calls      map[callID]time.Time // tool calls without a result yet
-	screen     *screen              // with the status line
+	screen     *Screen              // with the status line
 }
 
 type callID struct{ run, id string }
 
-// Bounds of what a renderer remembers. At the first it forgets the open calls
+// Bounds of what a Renderer remembers. At the first it forgets the open calls
 // and shows no durations for them; at the second it adds up what it has.
 const (
 	maxCalls   = 4096
 	maxThreads = 1024
 )
 
-// newRenderer prints to out, and as on a terminal if out is one.
-func newRenderer(out io.Writer, environ []string) *renderer {
-	r := &renderer{out: out, screen: &screen{}, width: func() int { return 80 }, threads: map[string]int64{}, calls: map[callID]time.Time{}}
+// New returns a renderer that prints to out, and as on a terminal if out is
+// one, or comes from [Screen.Pane]. Getenv looks up NO_COLOR and TERM.
+func New(out io.Writer, getenv func(string) string) *Renderer {
+	r := &Renderer{
+		out: out, screen: &Screen{}, width: func() int { return 80 },
+		threads: map[string]int64{}, calls: map[callID]time.Time{},
+	}
 	f, isFile := out.(*os.File)
 	if p, ok := out.(*pane); ok {
-		f, isFile, r.out, r.screen = p.file, true, p.file, p.screen
+		f, isFile, r.out, r.screen = p.file, true, p.file, p.Screen
 	}
-	if isFile && term.IsTerminal(int(f.Fd())) && lookup(environ, "TERM") != "dumb" {
+	if isFile && term.IsTerminal(int(f.Fd())) && getenv("TERM") != "dumb" {
 		r.terminal = true
-		r.color = lookup(environ, "NO_COLOR") == ""
+		r.color = getenv("NO_COLOR") == ""
 		r.width = func() int {
 			if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
 				return w
@@ -61,8 +65,8 @@ func newRenderer(out io.Writer, environ []string) *renderer {
 	return r
 }
 
-// write prints one record.
-func (r *renderer) write(rec record) error {
+// Write prints one record.
+func (r *Renderer) Write(rec Record) error {
 	v := look(rec)
 	r.observe(&v)
 	if !r.terminal {
@@ -74,9 +78,9 @@ func (r *renderer) write(rec record) error {
 	return r.screen.show(r.out, b.String(), r.statusLine())
 }
 
-// tick moves the time of the status line, while nothing is written. On
+// Tick moves the time of the status line, while nothing is written. On
 // anything but a terminal it does nothing.
-func (r *renderer) tick(now time.Time) error {
+func (r *Renderer) Tick(now time.Time) error {
 	if !r.terminal || !r.screen.shown() {
 		return nil
 	}
@@ -84,13 +88,13 @@ func (r *renderer) tick(now time.Time) error {
 	return r.screen.show(r.out, "", r.statusLine())
 }
 
-// close takes the status line away. The renderer can go on after it.
-func (r *renderer) close() error {
+// Close takes the status line away. The Renderer can go on after it.
+func (r *Renderer) Close() error {
 	return r.screen.show(r.out, "", "")
 }
 
 // observe counts, and pairs a tool's result with its call.
-func (r *renderer) observe(v *view) {
+func (r *Renderer) observe(v *view) {
 	if r.first.IsZero() {
 		r.first = v.Time
 	}
@@ -129,7 +133,7 @@ func (r *renderer) observe(v *view) {
 	}
 }
 
-func (r *renderer) count(run string, tokens int64) {
+func (r *Renderer) count(run string, tokens int64) {
 	if _, known := r.threads[run]; !known && len(r.threads) >= maxThreads {
 		for _, n := range r.threads {
 			r.tokens += n
@@ -141,7 +145,7 @@ func (r *renderer) count(run string, tokens int64) {
 
 // forget drops what was kept for a run that has ended. Not every call gets a
 // result.
-func (r *renderer) forget(run string) {
+func (r *Renderer) forget(run string) {
 	maps.DeleteFunc(r.calls, func(id callID, _ time.Time) bool { return id.run == run })
 	r.tokens += r.threads[run]
 	delete(r.threads, run)
@@ -149,41 +153,38 @@ func (r *renderer) forget(run string) {
 
 // statusLine is the status line, without a newline, in fewer cells than the
 // terminal has: a line that wraps could not be erased.
-func (r *renderer) statusLine() string {
+func (r *Renderer) statusLine() string {
 	tokens := r.tokens
 	for _, n := range r.threads {
 		tokens += n
 	}
-	line := fmt.Sprintf("%s | %d tools, %d running | %d tokens", shortTime(r.now.Sub(r.first)), r.tools, len(r.calls), tokens)
+	took := ShortTime(r.now.Sub(r.first))
+	line := fmt.Sprintf("%s | %d tools, %d running | %d tokens", took, r.tools, len(r.calls), tokens)
 	if len(line) >= r.width() { // ASCII only
 		line = line[:max(0, r.width()-1)]
 	}
-	return r.paint(dim, line)
+	return r.Paint(Dim, line)
 }
 
-func (r *renderer) paint(color, s string) string {
+// Terminal reports whether it prints as on a terminal.
+func (r *Renderer) Terminal() bool { return r.terminal }
+
+// Paint returns s in a colour, one of the constants below or "" for none, where
+// the renderer uses colours.
+func (r *Renderer) Paint(color, s string) string {
 	if !r.color || color == "" || s == "" {
 		return s
 	}
 	return color + s + reset
 }
 
+// Colours of [Renderer.Paint].
 const (
 	reset  = "\x1b[0m"
-	bold   = "\x1b[1m"
-	dim    = "\x1b[2m"
-	red    = "\x1b[31m"
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	cyan   = "\x1b[36m"
+	Bold   = "\x1b[1m"
+	Dim    = "\x1b[2m"
+	Red    = "\x1b[31m"
+	Green  = "\x1b[32m"
+	Yellow = "\x1b[33m"
+	Cyan   = "\x1b[36m"
 )
-
-// lookup is the first value of a variable in an environment, or "".
-func lookup(environ []string, name string) string {
-	for _, one := range environ {
-		if value, ok := strings.CutPrefix(one, name+"="); ok {
-			return value
-		}
-	}
-	return ""
-}

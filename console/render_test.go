@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestRecordsLookAsTheyDid(t *testing.T) {
 	t.Parallel()
-	forms := map[string]renderer{
+	forms := map[string]Renderer{
 		"plain": {},
 		"term":  {terminal: true},
 		"color": {terminal: true, color: true},
@@ -31,15 +31,15 @@ func TestRecordsLookAsTheyDid(t *testing.T) {
 				r := renderTo(&out, setup.terminal, setup.color, 60)
 				var last time.Time
 				for _, rec := range records(t, filepath.Join("testdata", "render", name+".jsonl")) {
-					if err := r.write(rec); err != nil {
+					if err := r.Write(rec); err != nil {
 						t.Fatal(err)
 					}
 					last = rec.Time
 				}
-				if err := r.tick(last.Add(3 * time.Minute)); err != nil {
+				if err := r.Tick(last.Add(3 * time.Minute)); err != nil {
 					t.Fatal(err)
 				}
-				if err := r.close(); err != nil {
+				if err := r.Close(); err != nil {
 					t.Fatal(err)
 				}
 				// What would move the cursor is written so that it can be read.
@@ -54,7 +54,7 @@ func TestJSONLineIsTheContract(t *testing.T) {
 	t.Parallel()
 	for _, rec := range records(t, filepath.Join("testdata", "render", "session.jsonl")) {
 		var out bytes.Buffer
-		if err := writeJSON(&out, rec); err != nil {
+		if err := WriteJSON(&out, rec); err != nil {
 			t.Fatal(err)
 		}
 		want := recordLines(t, filepath.Join("testdata", "render", "session.jsonl"))[rec.Seq-1] + "\n"
@@ -66,9 +66,9 @@ func TestJSONLineIsTheContract(t *testing.T) {
 
 func TestJSONLineKeepsTheEventsBytes(t *testing.T) {
 	event := "{\"kind\":\"TextOutput\",\"text\":\"<a&b>\u2028 \\u0041 1.0\",\"data\":1.50}"
-	rec := record{Seq: 7, Time: time.Date(2026, 1, 2, 3, 4, 5, 6_999_999, time.FixedZone("", 3600)), Agent: "codex", Run: "r", Line: 2, Part: 1, Event: []byte(event)}
+	rec := Record{Seq: 7, Time: time.Date(2026, 1, 2, 3, 4, 5, 6_999_999, time.FixedZone("", 3600)), Agent: "codex", Run: "r", Line: 2, Part: 1, Event: []byte(event)}
 	var out bytes.Buffer
-	if err := writeJSON(&out, rec); err != nil {
+	if err := WriteJSON(&out, rec); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"seq":7,"time":"2026-01-02T02:04:05.006Z","agent":"codex","run":"r","line":2,"part":1,"event":` + event + "}\n"
@@ -76,7 +76,7 @@ func TestJSONLineKeepsTheEventsBytes(t *testing.T) {
 		t.Errorf("got  %swant %s", out.String(), want)
 	}
 	rec.Event = []byte("{torn")
-	if err := writeJSON(&out, rec); err == nil || strings.Contains(err.Error(), "torn") {
+	if err := WriteJSON(&out, rec); err == nil || strings.Contains(err.Error(), "torn") {
 		t.Errorf("got %v, want an error that does not quote the event", err)
 	}
 }
@@ -88,7 +88,7 @@ func TestStatusLineFitsAnyTerminal(t *testing.T) {
 		r := renderTo(&out, true, false, width)
 		for _, rec := range records(t, filepath.Join("testdata", "render", "session.jsonl")) {
 			out.Reset()
-			if err := r.write(rec); err != nil {
+			if err := r.Write(rec); err != nil {
 				t.Fatal(err)
 			}
 			status := out.String()[strings.LastIndexByte(out.String(), '\n')+1:]
@@ -106,7 +106,7 @@ func TestRendererForgetsAtItsBounds(t *testing.T) {
 	const runs = maxCalls + maxThreads
 	for i := range runs {
 		call := fmt.Sprintf(`{"kind":"ToolCall","data":{"tool":{"backend_item_id":"i%d","phase":"start"},"usage":{"input_tokens":1}}}`, i)
-		if err := r.write(record{Run: fmt.Sprint(i), Event: []byte(call)}); err != nil {
+		if err := r.Write(Record{Run: fmt.Sprint(i), Event: []byte(call)}); err != nil {
 			t.Fatal(err)
 		}
 		out.Reset()
@@ -114,7 +114,7 @@ func TestRendererForgetsAtItsBounds(t *testing.T) {
 	if len(r.calls) > maxCalls || len(r.threads) > maxThreads {
 		t.Errorf("remembers %d calls and %d runs, more than %d and %d", len(r.calls), len(r.threads), maxCalls, maxThreads)
 	}
-	if err := r.tick(time.Time{}); err != nil || !strings.Contains(out.String(), fmt.Sprintf("%d tools,", runs)) || !strings.Contains(out.String(), fmt.Sprintf("%d tokens", runs)) {
+	if err := r.Tick(time.Time{}); err != nil || !strings.Contains(out.String(), fmt.Sprintf("%d tools,", runs)) || !strings.Contains(out.String(), fmt.Sprintf("%d tokens", runs)) {
 		t.Errorf("got %q, %v; want %d tools and tokens", out.String(), err, runs)
 	}
 }
@@ -126,16 +126,16 @@ func TestNothingMovesTheCursorOffATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	r := newRenderer(f, []string{"TERM=xterm"})
+	r := New(f, func(name string) string { return map[string]string{"TERM": "xterm"}[name] })
 	for _, rec := range records(t, filepath.Join("testdata", "render", "hostile.jsonl")) {
-		if err := r.write(rec); err != nil {
+		if err := r.Write(rec); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := r.tick(time.Now()); err != nil {
+	if err := r.Tick(time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(f.Name())
@@ -150,14 +150,14 @@ func TestNothingMovesTheCursorOffATerminal(t *testing.T) {
 func TestEndedRunHasNothingRunning(t *testing.T) {
 	var out bytes.Buffer
 	r := renderTo(&out, true, false, 80)
-	for _, rec := range []record{
+	for _, rec := range []Record{
 		{Run: "a", Event: []byte(`{"kind":"ToolCall","data":{"tool":{"backend_item_id":"item_0","phase":"start"}}}`)},
 		{Run: "b", Event: []byte(`{"kind":"ToolCall","data":{"tool":{"backend_item_id":"item_0","phase":"start"}}}`)},
 		{Run: "a", Event: []byte(`{"kind":"Status","data":{"usage":{"input_tokens":7}}}`)},
 		{Run: "a", Completion: []byte(`{"status":{"success":true,"code":0,"signal":null}}`)},
 	} {
 		out.Reset()
-		if err := r.write(rec); err != nil {
+		if err := r.Write(rec); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -189,9 +189,9 @@ func FuzzHostileText(f *testing.F) {
 			`{"kind":"ToolCall","data":` + tool + `}`,
 			`{"kind":"ToolResult","data":` + tool + `}`,
 		} {
-			rec := record{Run: s, Agent: s, Event: []byte(event)}
+			rec := Record{Run: s, Agent: s, Event: []byte(event)}
 			var line, screen bytes.Buffer
-			if err := renderTo(&line, false, false, 0).write(rec); err != nil {
+			if err := renderTo(&line, false, false, 0).Write(rec); err != nil {
 				t.Fatal(err)
 			}
 			if strings.Count(line.String(), "\n") != 1 || !strings.HasSuffix(line.String(), "\n") {
@@ -199,7 +199,7 @@ func FuzzHostileText(f *testing.F) {
 			}
 			harmless(t, line.String())
 
-			if err := renderTo(&screen, true, true, width).write(rec); err != nil {
+			if err := renderTo(&screen, true, true, width).Write(rec); err != nil {
 				t.Fatal(err)
 			}
 			bare := ours.ReplaceAllString(screen.String(), "")
@@ -230,8 +230,10 @@ func harmless(t *testing.T, s string) {
 	}
 }
 
-func renderTo(out *bytes.Buffer, terminal, color bool, width int) *renderer {
-	r := newRenderer(out, nil)
+func noenv(string) string { return "" }
+
+func renderTo(out *bytes.Buffer, terminal, color bool, width int) *Renderer {
+	r := New(out, noenv)
 	r.terminal, r.color, r.width = terminal, color, func() int { return width }
 	return r
 }
@@ -245,11 +247,11 @@ func recordLines(t *testing.T, path string) []string {
 	return strings.Split(strings.TrimSpace(string(raw)), "\n")
 }
 
-func records(t *testing.T, path string) []record {
+func records(t *testing.T, path string) []Record {
 	t.Helper()
-	var all []record
+	var all []Record
 	for _, line := range recordLines(t, path) {
-		var w wireRecord
+		var w wire
 		if err := json.Unmarshal([]byte(line), &w); err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +259,7 @@ func records(t *testing.T, path string) []record {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, record{w.Seq, at, w.Agent, w.Run, w.Line, w.Part, w.Event, w.Completion})
+		all = append(all, Record{w.Seq, at, w.Agent, w.Run, w.Line, w.Part, w.Event, w.Completion})
 	}
 	return all
 }

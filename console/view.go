@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"encoding/json"
@@ -7,10 +7,10 @@ import (
 )
 
 // view is what there is to show of a record, whatever it holds. Its strings
-// are an agent's and not to be trusted: they go through [safe] before they
+// are an agent's and not to be trusted: they go through [Safe] before they
 // are printed.
 type view struct {
-	record
+	Record
 	kind    string // as subjects spell it
 	channel string
 	text    string
@@ -51,8 +51,8 @@ type completion struct {
 
 // look reads a record. What cannot be read is shown as an event of an unknown
 // kind: a foreign writer is no reason to stop.
-func look(rec record) view {
-	v := view{record: rec, kind: "unknown"}
+func look(rec Record) view {
+	v := view{Record: rec, kind: "unknown"}
 	if len(rec.Completion) > 0 {
 		var done completion
 		if json.Unmarshal(rec.Completion, &done) == nil {

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -19,9 +19,9 @@ func TestLogLinesLeaveTheStatusLineWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var shared screen
+	var shared Screen
 	log := &pane{&shared, f}
-	r := newRenderer(&pane{&shared, f}, nil)
+	r := New(&pane{&shared, f}, noenv)
 	r.terminal, r.width = true, func() int { return 80 }
 	const lines = 200
 	var beside sync.WaitGroup
@@ -34,10 +34,10 @@ func TestLogLinesLeaveTheStatusLineWhole(t *testing.T) {
 	}
 	for n := range lines {
 		event := fmt.Sprintf(`{"kind":"TextOutput","channel":"assistant","text":"event %d"}`, n)
-		if err := r.write(record{Run: "r", Event: []byte(event)}); err != nil {
+		if err := r.Write(Record{Run: "r", Event: []byte(event)}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.tick(time.Now()); err != nil {
+		if err := r.Tick(time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestLogLinesLeaveTheStatusLineWhole(t *testing.T) {
 	if last := written[len(written)-1]; !strings.HasSuffix(last, " tokens") || len(written)-1 != 5*lines+2 {
 		t.Errorf("%d lines, the last one %q", len(written)-1, last)
 	}
-	if err := r.close(); err != nil || shared.shown() {
+	if err := r.Close(); err != nil || shared.shown() {
 		t.Errorf("the status line is left, error %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -20,15 +20,15 @@ func TestJSONOnATerminalMovesNoCursor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := record{Run: text, Event: append(append([]byte(`{"text":`), quoted...), '}')}
+	raw := Record{Run: text, Event: append(append([]byte(`{"text":`), quoted...), '}')}
 	var piped bytes.Buffer
-	if err := writeJSON(&piped, raw); err != nil {
+	if err := WriteJSON(&piped, raw); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(piped.Bytes(), quoted) {
 		t.Errorf("a pipe gets %s, want the event's own bytes", piped.Bytes())
 	}
-	if err := writeJSON(&pane{new(screen), f}, raw); err != nil {
+	if err := WriteJSON(&pane{new(Screen), f}, raw); err != nil {
 		t.Fatal(err)
 	}
 	shown, err := os.ReadFile(f.Name())

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // keep it on the line; a backslash of its own is doubled.
 func plain(v view) string {
 	head := []string{
-		v.Time.UTC().Format(timeFormat), safeWord(v.Run), safeWord(v.Agent),
+		v.Time.UTC().Format(TimeFormat), Word(v.Run), Word(v.Agent),
 		fmt.Sprintf("%d.%d", v.Line, v.Part), v.kind,
 	}
 	return strings.Join(append(head, plainBody(v)...), " ") + "\n"
@@ -24,7 +24,7 @@ func plain(v view) string {
 func plainBody(v view) []string {
 	switch v.kind {
 	case "text_output":
-		return []string{safeWord(v.channel), plainText(v.text)}
+		return []string{Word(v.channel), plainText(v.text)}
 	case "tool_call", "tool_result":
 		return plainTool(v)
 	case "completion":
@@ -35,7 +35,7 @@ func plainBody(v view) []string {
 		body = append(body, plainText(v.message))
 	}
 	if v.session != "" {
-		body = append(body, "session="+safeWord(v.session))
+		body = append(body, "session="+Word(v.session))
 	}
 	if v.usage != (usage{}) {
 		body = append(body, fmt.Sprintf("input=%d cached=%d output=%d", v.usage.Input, v.usage.Cached, v.usage.Output))
@@ -48,9 +48,9 @@ func plainTool(v view) []string {
 	if t == nil {
 		return []string{"-"} // the facet was too large and was dropped
 	}
-	body := []string{safeWord(t.Kind), safeWord(t.id()), safeWord(t.Phase), safeWord(t.Status)}
+	body := []string{Word(t.Kind), Word(t.id()), Word(t.Phase), Word(t.Status)}
 	if t.Name != "" {
-		body = append(body, "name="+safeWord(t.Name))
+		body = append(body, "name="+Word(t.Name))
 	}
 	if t.ExitCode != nil {
 		body = append(body, "exit="+strconv.Itoa(*t.ExitCode))
@@ -65,7 +65,7 @@ func plainTool(v view) []string {
 }
 
 func plainText(s string) string {
-	return safe(strings.ReplaceAll(s, `\`, `\\`))
+	return Safe(strings.ReplaceAll(s, `\`, `\\`))
 }
 
 type byteCount struct {
@@ -76,7 +76,9 @@ type byteCount struct {
 // counts are the byte counts of the tool that are not zero.
 func (t *tool) counts() []byteCount {
 	var some []byteCount
-	for _, c := range []byteCount{{"stdout", t.Bytes.Stdout}, {"stderr", t.Bytes.Stderr}, {"diff", t.Bytes.Diff}, {"result", t.Bytes.Result}} {
+	for _, c := range []byteCount{
+		{"stdout", t.Bytes.Stdout}, {"stderr", t.Bytes.Stderr}, {"diff", t.Bytes.Diff}, {"result", t.Bytes.Result},
+	} {
 		if c.bytes > 0 {
 			some = append(some, c)
 		}
@@ -84,8 +86,8 @@ func (t *tool) counts() []byteCount {
 	return some
 }
 
-// shortTime is a duration for people: 40ms, 1.2s, 1m02s, 3h05m.
-func shortTime(d time.Duration) string {
+// ShortTime is a duration for people: 40ms, 1.2s, 1m02s, 3h05m.
+func ShortTime(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Second:
 		return fmt.Sprintf("%dms", d.Milliseconds())
@@ -100,8 +102,8 @@ func shortTime(d time.Duration) string {
 	}
 }
 
-// shortBytes is a number of bytes for people: 6 B, 1.5 KiB, 2.0 MiB.
-func shortBytes(n int64) string {
+// ShortBytes is a number of bytes for people: 6 B, 1.5 KiB, 2.0 MiB.
+func ShortBytes(n int64) string {
 	switch {
 	case n < 1<<10:
 		return fmt.Sprintf("%d B", n)

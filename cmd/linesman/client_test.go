@@ -10,13 +10,11 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
-	"pgregory.net/rapid"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
@@ -92,8 +90,12 @@ func TestCommandsSayThatNoResponderAnswers(t *testing.T) {
 }
 
 // answers has a responder give one answer to everything.
-func answers(t *testing.T, server *embedded.Server, header nats.Header, body string) {
+func answers(t *testing.T, server *embedded.Server, code, body string) {
 	t.Helper()
+	header := nats.Header{}
+	if code != "" {
+		header = nats.Header{micro.ErrorHeader: {"said in the body"}, micro.ErrorCodeHeader: {code}}
+	}
 	nc := as(t, server, embedded.OperatorUser).Inside()
 	sub, err := nc.Subscribe("linesman.api.>", func(m *nats.Msg) {
 		_ = m.RespondMsg(&nats.Msg{Header: header, Data: []byte(body)})
@@ -109,42 +111,53 @@ func answers(t *testing.T, server *embedded.Server, header nats.Header, body str
 
 func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 	t.Parallel()
+	const otherForm = "linesman: the responder's answer is not of the known form: is it of another version?\n"
 	for _, tt := range []struct {
 		name   string
-		header nats.Header
+		failed string // code of an answer that is an error
 		body   string
 		args   []string
 		code   int
 		stdout string
 		stderr string
 	}{
-		{"escapes in an activity", nil,
-			`{"status":"ok","data":{"summary":{"running":1,"queued":0,"recently_completed":0},"tasks":[{"task_id":"T-\u001b[2J1","elapsed_seconds":61,"progress":{"percent":50,"completed_steps":1,"total_steps":2,"current_activity":"a\u001b]0;x\u0007\nworking b"},"ext":{"plan":{"completed_steps":1,"total_steps":3}}}]}}`,
+		{"escapes in an activity", "",
+			`{"counts":{"working":1},"working":[{"id":"T-\u001b[2J1","state":"working","startedAt":"STARTED","progress":{"completedSteps":1,"totalSteps":3},"activity":"a\u001b]0;x\u0007\nworking b"}]}`,
 			[]string{"status"}, exitDone,
 			"working    T-\\x1b[2J1  1m01s  1 of 3 steps  a\\x1b]0;x\\x07\\nworking b\n1 working, 0 queued, 0 ended\n", ""},
-		{"a percentage that nobody measured", nil,
-			`{"status":"ok","data":{"summary":{"running":2,"queued":0,"recently_completed":0},"tasks":[{"task_id":"T-1","elapsed_seconds":61,"progress":{"percent":50,"completed_steps":0,"total_steps":1,"current_activity":null}},{"task_id":"T-2","elapsed_seconds":61,"progress":null}]}}`,
+		{"no steps that anybody counted", "",
+			`{"counts":{"working":2},"working":[{"id":"T-1","state":"working","startedAt":"STARTED"},{"id":"T-2","state":"input-required","startedAt":"STARTED","progress":{"completedSteps":0,"totalSteps":0}}]}`,
 			[]string{"status"}, exitDone, "working    T-1  1m01s\nworking    T-2  1m01s\n2 working, 0 queued, 0 ended\n", ""},
-		{"escapes in a message", nil, `{"status":"error","error":{"code":"INTERNAL","message":"bad\u001b[2J\nlinesman: x"}}`,
+		{"escapes in a message", "500", `{"code":"INTERNAL","message":"bad\u001b[2J\nlinesman: x"}`,
 			[]string{"status"}, exitFailed, "", "linesman: bad\\x1b[2J\\nlinesman: x\n"},
-		{"a parameter under its flag's name", nil,
-			`{"status":"error","error":{"code":"VALIDATION","message":"workingDir: no (and 2 more mistakes)","details":{"field":"workingDir","issues":[{"field":"workingDir","problem":"no"}],"issues_unlisted":2}}}`,
+		{"a field under its flag's name", "400",
+			`{"code":"VALIDATION","message":"no","field":"workingDir","issues":[{"field":"workingDir","problem":"no"}],"issuesUnlisted":2}`,
 			[]string{"submit", "hi"}, exitUsage, "", "linesman: --dir: no\nlinesman: and 2 more mistakes\n"},
-		{"a cancel in the cloud", nil,
-			`{"status":"error","error":{"code":"UNSUPPORTED","message":"not here","details":{"web_ui_url":"https://example.com/1"}}}`,
+		{"a parameter under its flag's name", "400",
+			`{"status":"error","error":{"code":"VALIDATION","message":"envPolicy: no (and 2 more mistakes)","details":{"field":"envPolicy","issues":[{"field":"envPolicy","problem":"no"}],"issues_unlisted":2}}}`,
+			[]string{"submit", "--json", "hi"}, exitUsage,
+			`{"status":"error","error":{"code":"VALIDATION","message":"envPolicy: no (and 2 more mistakes)","details":{"field":"envPolicy","issues":[{"field":"envPolicy","problem":"no"}],"issues_unlisted":2}}}` + "\n",
+			"linesman: --env: no\nlinesman: and 2 more mistakes\n"},
+		{"a cancel in the cloud", "501", `{"code":"UNSUPPORTED","message":"not here","webUrl":"https://example.com/1"}`,
 			[]string{"cancel", "T-cloud-1"}, exitFailed, "", "linesman: run T-cloud-1: not here: https://example.com/1\n"},
-		{"no envelope", nil, `[1,2]`, []string{"status"}, exitFailed, "",
-			"linesman: the responder's answer is not of the known form: is it of another version?\n"},
-		{"an id that is none", nil, `{"status":"ok","meta":{},"data":{"task_id":"a\u001b[2J"}}`, []string{"submit", "hi"}, exitFailed, "",
-			"linesman: the responder's answer is not of the known form: is it of another version?\n"},
-		{"an envelope of another form", nil, `{"status":"ok","data":{"summary":3}}`, []string{"status"}, exitFailed, "",
-			"linesman: the responder's answer is not of the known form: is it of another version?\n"},
-		{"an answer too large for a message", nats.Header{micro.ErrorHeader: {"too large"}, micro.ErrorCodeHeader: {"413"}}, "",
-			[]string{"results", "T-1"}, exitFailed, "", "linesman: request _codex_local_results: the responder refused it: \"too large\"\n"},
+		{"a state that does not fit", "409", `{"code":"ENDED","message":"the task has ended: it is failed","field":"run","runId":"T-1","state":"failed"}`,
+			[]string{"cancel", "T-1"}, exitFailed, "", "linesman: run T-1: the task has ended: it is failed\n"},
+		{"no object", "", `[1,2]`, []string{"status"}, exitFailed, "", otherForm},
+		{"no envelope", "", `[1,2]`, []string{"status", "--json"}, exitFailed, "", otherForm},
+		{"no error", "500", `{}`, []string{"status"}, exitFailed, "", otherForm},
+		{"an id that is none", "", `{"run":"a\u001b[2J"}`, []string{"submit", "hi"}, exitFailed, "", otherForm},
+		{"an id that is none, in an envelope", "", `{"status":"ok","meta":{},"data":{"task_id":"a\u001b[2J"}}`,
+			[]string{"submit", "--json", "--wait", "hi"}, exitFailed, "", otherForm},
+		{"a run without an id", "", `{}`, []string{"status", "T-1"}, exitFailed, "", otherForm},
+		{"a result of no run", "", `{}`, []string{"results", "T-1"}, exitFailed, "", otherForm},
+		{"an outcome of another form", "", `{"counts":3}`, []string{"status"}, exitFailed, "", otherForm},
+		{"an answer too large for a message", "413", "",
+			[]string{"results", "T-1"}, exitFailed, "", "linesman: request results: the responder refused it: \"said in the body\"\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, server := serve(t)
-			answers(t, server, tt.header, tt.body)
+			started := time.Now().Add(-61500 * time.Millisecond).UTC().Format(time.RFC3339Nano)
+			answers(t, server, tt.failed, strings.ReplaceAll(tt.body, "STARTED", started))
 			code, stdout, stderr := linesman(t, append(tt.args, "--data-dir", dir)...)
 			if code != tt.code || stdout != tt.stdout || stderr != tt.stderr {
 				t.Errorf("exit %d\nstdout %q\nstderr %q\nwant %d\nstdout %q\nstderr %q", code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
@@ -220,60 +233,6 @@ func TestContextLetsItsUserIn(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Whatever strings an answer holds, what is printed moves no cursor, and no
-// text of an agent begins a line.
-func TestNoAnswerMovesTheCursor(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		text := func(label string) string {
-			return rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.RuneFrom(nil, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp), 0, 20, -1)).Draw(t, label)
-		}
-		read := func(payload map[string]any, into any) {
-			body, err := json.Marshal(payload)
-			if err = errors.Join(err, answer{Data: body}.read(into)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var r result
-		read(map[string]any{
-			"task_id": text("id"), "state": text("state"), "summary": text("summary"), "completed_ts": text("time"),
-			"metadata": map[string]any{
-				"file_operations": map[string]any{"modified_files": []string{text("file")}},
-				"test_results":    map[string]any{"failed_tests": []string{text("test")}},
-				"error_context":   map[string]any{"error_message": text("error"), "error_locations": []any{map[string]any{"file": text("at")}}, "suggestions": []string{text("try")}},
-				"thread_info":     map[string]any{"thread_id": text("thread")},
-			},
-			"output": map[string]any{"included": true, "stdout": text("stdout"), "stderr": text("stderr")},
-			"events": map[string]any{"included": true, "items": []any{map[string]any{"kind": "Status", "message": text("message")}}},
-			"ext":    map[string]any{"reason": text("reason"), "final_text": "final " + text("final"), "web_ui_url": text("url")},
-		}, &r)
-		var s snapshot
-		read(map[string]any{
-			"tasks": []any{map[string]any{"task_id": text("task"), "started_ts": text("started"),
-				"progress": map[string]any{"percent": rapid.Int().Draw(t, "percent"), "current_activity": text("activity")},
-				"ext":      map[string]any{"lost": true, "worker": text("worker"), "web_ui_url": text("page"), "plan": map[string]any{"completed_steps": 1, "total_steps": 2}}}},
-			"queue":              []any{map[string]any{"task_id": text("queued")}},
-			"recently_completed": []any{map[string]any{"task_id": text("ended"), "state": text("end"), "completed_ts": text("at"), "ext": map[string]any{"reason": text("why")}}},
-		}, &s)
-		for _, terminal := range []bool{false, true} {
-			var out bytes.Buffer
-			on := newRenderer(&out, nil)
-			on.terminal = terminal
-			if err := errors.Join(r.print(on), s.print(on), s.printOne(on)); err != nil {
-				t.Fatal(err)
-			}
-			for line := range strings.Lines(out.String()) {
-				if bad := strings.TrimSuffix(line, "\n"); safe(bad) != bad {
-					t.Errorf("terminal %v: %q", terminal, line)
-				}
-				if strings.HasPrefix(line, "final") {
-					t.Errorf("terminal %v: the agent's text begins a line: %q", terminal, line)
-				}
-			}
-		}
-	})
 }
 
 // normalize has a normalizer of Codex at work on a server until the test ends.

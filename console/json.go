@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -9,22 +9,22 @@ import (
 	"unicode/utf8"
 )
 
-// printJSON prints a value as JSON, on one line.
-func printJSON(w io.Writer, v any) error {
+// PrintJSON prints a value as JSON, on one line.
+func PrintJSON(w io.Writer, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	_, err := w.Write(jsonFor(w, b.Bytes()))
+	_, err := w.Write(JSONFor(w, b.Bytes()))
 	return err
 }
 
-// jsonFor is JSON as it is printed to w. On a terminal all that does not show
-// as itself is escaped, as by [safe]: control characters, bidirectional
+// JSONFor is JSON as it is printed to w. On a terminal all that does not show
+// as itself is escaped, as by [Safe]: control characters, bidirectional
 // overrides and the like. The value is the same.
-func jsonFor(w io.Writer, body []byte) []byte {
+func JSONFor(w io.Writer, body []byte) []byte {
 	if _, terminal := w.(*pane); terminal {
 		return escapeJSON(body)
 	}

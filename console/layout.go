@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -7,15 +7,15 @@ import (
 
 // lay writes one record as it looks on a terminal. Text of an agent stands
 // behind a bar on every row, so that it cannot pass for a line of linesman.
-func (r *renderer) lay(b *strings.Builder, v view) {
+func (r *Renderer) lay(b *strings.Builder, v view) {
 	if v.Run != r.lastRun {
 		r.lastRun = v.Run
-		r.row(b, bold, "── ", safeWord(v.Agent)+" "+safeWord(v.Run))
+		r.row(b, Bold, "── ", Word(v.Agent)+" "+Word(v.Run))
 	}
 	switch v.kind {
 	case "text_output":
 		if v.channel == "reasoning" {
-			r.text(b, dim, "┊ ", v.text)
+			r.text(b, Dim, "┊ ", v.text)
 		} else {
 			r.text(b, "", "│ ", v.text)
 		}
@@ -24,58 +24,58 @@ func (r *renderer) lay(b *strings.Builder, v view) {
 	case "tool_result":
 		r.result(b, v)
 	case "status":
-		r.row(b, dim, "· ", statusText(v))
+		r.row(b, Dim, "· ", statusText(v))
 	case "error":
-		r.text(b, yellow, "! ", v.message)
+		r.text(b, Yellow, "! ", v.message)
 	case "completion":
-		color := green
+		color := Green
 		if v.done.failed() {
-			color = red
+			color = Red
 		}
-		r.row(b, color, "■ ", safe(v.done.outcome()))
+		r.row(b, color, "■ ", Safe(v.done.outcome()))
 	default:
-		r.row(b, dim, "? ", "an event of a kind that is not known")
+		r.row(b, Dim, "? ", "an event of a kind that is not known")
 	}
 }
 
-func (r *renderer) call(b *strings.Builder, v view) {
+func (r *Renderer) call(b *strings.Builder, v view) {
 	switch {
 	case v.tool == nil:
-		r.row(b, cyan, "▸ ", "a tool")
+		r.row(b, Cyan, "▸ ", "a tool")
 	case v.tool.Phase != "delta": // progress is for the status line
-		r.row(b, cyan, "▸ ", toolText(v))
+		r.row(b, Cyan, "▸ ", toolText(v))
 	}
 }
 
-func (r *renderer) result(b *strings.Builder, v view) {
+func (r *Renderer) result(b *strings.Builder, v view) {
 	switch {
 	case v.tool == nil:
-		r.row(b, green, "✓ ", "a tool")
+		r.row(b, Green, "✓ ", "a tool")
 	case v.tool.failed():
-		r.row(b, red, "✗ ", toolText(v))
+		r.row(b, Red, "✗ ", toolText(v))
 	default:
-		r.row(b, green, "✓ ", toolText(v))
+		r.row(b, Green, "✓ ", toolText(v))
 	}
 }
 
 func toolText(v view) string {
 	t := v.tool
-	words := []string{safeWord(t.Kind)}
+	words := []string{Word(t.Kind)}
 	if t.Name != "" {
-		words = append(words, safeWord(t.Name))
+		words = append(words, Word(t.Name))
 	}
-	text := strings.Join(append(words, safeWord(t.id())), " ")
+	text := strings.Join(append(words, Word(t.id())), " ")
 	var facts []string
 	if t.ExitCode != nil {
 		facts = append(facts, fmt.Sprintf("exit %d", *t.ExitCode))
 	} else if v.kind == "tool_result" && t.Status != "completed" {
-		facts = append(facts, safeWord(t.Status))
+		facts = append(facts, Word(t.Status))
 	}
 	for _, c := range t.counts() {
-		facts = append(facts, shortBytes(c.bytes)+" "+c.of)
+		facts = append(facts, ShortBytes(c.bytes)+" "+c.of)
 	}
 	if v.took > 0 {
-		facts = append(facts, shortTime(v.took))
+		facts = append(facts, ShortTime(v.took))
 	}
 	if len(facts) > 0 {
 		text += "  " + strings.Join(facts, ", ")
@@ -86,10 +86,10 @@ func toolText(v view) string {
 func statusText(v view) string {
 	var facts []string
 	if v.message != "" {
-		facts = append(facts, safe(v.message))
+		facts = append(facts, Safe(v.message))
 	}
 	if v.session != "" {
-		facts = append(facts, safeWord(v.session))
+		facts = append(facts, Word(v.session))
 	}
 	if v.usage != (usage{}) {
 		facts = append(facts, fmt.Sprintf("%d tokens in (%d cached), %d out", v.usage.Input, v.usage.Cached, v.usage.Output))
@@ -98,18 +98,18 @@ func statusText(v view) string {
 }
 
 // text writes the lines of a text, each row of them behind its mark.
-func (r *renderer) text(b *strings.Builder, color, mark, text string) {
+func (r *Renderer) text(b *strings.Builder, color, mark, text string) {
 	text = strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	text = strings.ReplaceAll(text, "\t", "    ")
 	for line := range strings.SplitSeq(text, "\n") {
-		r.row(b, color, mark, safe(line))
+		r.row(b, color, mark, Safe(line))
 	}
 }
 
 // row writes one safe line behind its mark, on as many rows as it needs.
-func (r *renderer) row(b *strings.Builder, color, mark, line string) {
+func (r *Renderer) row(b *strings.Builder, color, mark, line string) {
 	for _, part := range fold(line, max(r.width()-4, 8)) {
-		b.WriteString(r.paint(color, mark+part))
+		b.WriteString(r.Paint(color, mark+part))
 		b.WriteByte('\n')
 	}
 }

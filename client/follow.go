@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus"
+)
+
+// Event is one message of the event stream.
+type Event struct {
+	Seq        uint64    // in the stream
+	Time       time.Time // when the line was captured
+	Agent, Run string
+	Line       uint64 // of the run's output, from 1; 0 when no line made it
+	Part       int    // counts the events of that line, from 1
+	Kind       string // as subjects spell it; [api.Completion] for the last one of a run
+	Body       []byte // JSON: an AgentWrapperEvent, or a completion
+}
+
+// Filter selects events. Its zero value is all of them, from the oldest that is
+// kept to the newest that there is.
+type Filter struct {
+	Agent, Run string
+	Kinds      []string  // any of them; none: all
+	After      uint64    // only events after this sequence
+	Since      time.Time // only events that were stored then or later
+	Follow     bool      // go on with new events; with Run until its completion
+}
+
+// errStop ends the reading of events.
+var errStop = errors.New("no more events are wanted")
+
+// Follow reads events in the order of the stream. With Follow in the filter it
+// goes on until ctx ends, which is no error, or the run that the filter names is
+// complete, and waits for a server that goes away. After an error there is
+// nothing more; to resume, set After to the last sequence.
+func (c *Client) Follow(ctx context.Context, f Filter) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		if err := c.follow(ctx, f, func(e Event) bool { return yield(e, nil) }); err != nil {
+			yield(Event{}, err)
+		}
+	}
+}
+
+func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) error {
+	read := bus.Filter{
+		Agent: f.Agent, Run: f.Run, Tokens: f.Kinds, FromSeq: f.After + 1, Since: f.Since, Follow: f.Follow,
+	}
+	if f.Run != "" && f.Follow {
+		// The completion may be before the first event to read, and nothing comes after it.
+		if f.After > 0 || !f.Since.IsZero() {
+			ended, err := c.complete(ctx, f.Run)
+			if err != nil {
+				return err
+			}
+			read.Follow = !ended
+		}
+		if len(f.Kinds) > 0 { // the completion ends it
+			read.Tokens = append([]string{api.Completion}, f.Kinds...)
+		}
+	}
+	return events(ctx, c.bus.Read(ctx, read, func(s bus.Stored) error {
+		wanted := len(f.Kinds) == 0 || slices.Contains(f.Kinds, s.Token)
+		if wanted && !each(event(s)) || read.Follow && f.Run != "" && s.Token == api.Completion {
+			return errStop
+		}
+		return nil
+	}))
+}
+
+// complete reports whether the completion of a run is stored.
+func (c *Client) complete(ctx context.Context, run string) (found bool, err error) {
+	err = c.bus.Read(ctx, bus.Filter{Run: run, Tokens: []string{api.Completion}}, func(bus.Stored) error {
+		found = true
+		return errStop
+	})
+	return found, events(ctx, err)
+}
+
+// events is the error of reading events.
+func events(ctx context.Context, err error) error {
+	switch {
+	case err == nil, errors.Is(err, errStop), ctx.Err() != nil:
+		return nil
+	}
+	return unanswered(err)
+}
+
+func event(s bus.Stored) Event {
+	return Event{
+		Seq: s.Seq, Time: time.UnixMilli(s.Pos.Time), Agent: s.Agent, Run: s.Run, Line: s.Pos.Line, Part: s.Pos.Part,
+		Kind: s.Token, Body: s.Body,
+	}
+}
+
+// Known reports whether anything is stored about a run: its raw log, its record
+// or events. It asks the streams, no responder.
+func (c *Client) Known(ctx context.Context, run string) (bool, error) {
+	known, err := c.bus.Known(ctx, run)
+	if err != nil {
+		return false, unanswered(err)
+	}
+	return known, nil
+}

@@ -1,0 +1,99 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// Envelope is the answer of a tool.
+type Envelope struct {
+	Body  []byte     // JSON of the v3.6 contract, as it came
+	Run   string     // that it is about; "": none, or several
+	State runs.State // of that run, where the answer has it
+}
+
+// Tool calls a tool of the v3.6 contract, such as _codex_local_status, with its
+// arguments, which are encoded as JSON. An error that the tool answers is an
+// [*api.Error] with the fields as the tool calls them, and comes with its
+// envelope; without an answer the envelope has no body.
+//
+// The methods for single requests are simpler to use. Tool is for programs that
+// pass envelopes on.
+func (c *Client) Tool(ctx context.Context, name string, args any) (Envelope, error) {
+	return c.tool(ctx, name, args, answerTime)
+}
+
+func (c *Client) tool(ctx context.Context, name string, args any, within time.Duration) (Envelope, error) {
+	body, _, err := c.ask(ctx, name, args, within)
+	if err != nil {
+		return Envelope{}, err
+	}
+	var e struct {
+		Status string
+		Data   json.RawMessage
+		Error  *problem
+	}
+	if err := json.Unmarshal(body, &e); err != nil || e.Status != "ok" && e.Error == nil {
+		return Envelope{}, errForm()
+	}
+	if e.Error != nil {
+		return Envelope{Body: body}, e.Error.err()
+	}
+	var data struct {
+		TaskID string `json:"task_id"`
+		State  any
+	}
+	if json.Unmarshal(e.Data, &data) != nil {
+		return Envelope{}, errForm()
+	}
+	state, _ := data.State.(string)
+	return Envelope{Body: body, Run: data.TaskID, State: runs.State(state)}, nil
+}
+
+// problem is the error of an envelope.
+type problem struct {
+	Code      string
+	Message   string
+	Retryable bool
+	Details   struct {
+		Field  string
+		Issues []struct {
+			Field   string
+			Problem string
+			Meant   string `json:"did_you_mean"`
+		}
+		Unlisted    int    `json:"issues_unlisted"`
+		TaskID      string `json:"task_id"`
+		State       string
+		TimeoutType string `json:"timeout_type"`
+		Reason      string
+		Suggestion  string
+		WebURL      string `json:"web_ui_url"`
+	}
+}
+
+// err is the problem as an error of package api. The v3.6 contract has fewer
+// codes: a conflict with the state of a run is [api.Validation] with that state.
+func (p *problem) err() error {
+	d := p.Details
+	e := &api.Error{
+		Code: api.Code(p.Code), Message: p.Message, Field: d.Field, Suggestion: d.Suggestion, Unlisted: d.Unlisted,
+		Run: d.TaskID, State: runs.State(d.State), Reason: d.Reason, Limit: d.TimeoutType, WebURL: d.WebURL,
+		Retryable: p.Retryable,
+	}
+	if p.Code == "TOOL_ERROR" {
+		e.Code = api.ProgramFailed
+	}
+	if d.Field != "" {
+		e.Message = strings.TrimPrefix(p.Message, d.Field+": ")
+	}
+	for _, i := range d.Issues {
+		e.Issues = append(e.Issues, api.Issue{Field: i.Field, Problem: i.Problem, Meant: i.Meant})
+	}
+	return e
+}

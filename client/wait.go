@@ -1,0 +1,151 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/linesman/linesman/api"
+)
+
+// A wait asks again every waitSlice, because an answer can be lost with the
+// responder that owed it, and fails when there was no responder for
+// maxResponderOutage.
+const (
+	waitSlice          = 30 * time.Second
+	maxResponderOutage = 30 * time.Second
+	retryInterval      = 500 * time.Millisecond
+)
+
+// Each of [Client.Wait] is called the first time after firstLook: a run that has
+// ended is told at once.
+const (
+	firstLook = 100 * time.Millisecond
+	nextLook  = time.Second
+)
+
+// Wait waits until a run has ended, and returns it with the details of its
+// record. It survives a responder that is away for up to 30 s, and one that is
+// replaced. The end of ctx ends the wait, not the run; the error is then that of
+// ctx. It is [api.NotFound] where there is no such run.
+//
+// Each, unless it is nil, is called with the state of the run about once a
+// second while it lasts, from another goroutine, and not after Wait has returned.
+func (c *Client) Wait(ctx context.Context, run string, each func(*api.Run)) (*api.Run, error) {
+	defer c.watch(ctx, run, each)()
+	var p patience
+	for {
+		slice := waitSlice
+		if deadline, ok := ctx.Deadline(); ok {
+			slice = min(slice, max(time.Until(deadline), time.Second))
+		}
+		q := api.WaitRequest{Run: run, Timeout: wholeSeconds(slice)}
+		ended, err := detailed(call[*api.Run](ctx, c, "wait", q, slice+answerTime/3))
+		if err == nil {
+			return ended, nil
+		}
+		if err := p.wait(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// watch begins to look after a run; stop ends it, and returns when it has ended.
+func (c *Client) watch(ctx context.Context, run string, each func(*api.Run)) (stop func()) {
+	if each == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { c.look(ctx, run, each) })
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+// look calls each with the state of a run until ctx ends. It skips what cannot
+// be read.
+func (c *Client) look(ctx context.Context, run string, each func(*api.Run)) {
+	next := time.NewTimer(firstLook)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+		now, err := aRun(call[*api.Run](ctx, c, "status", api.RunRequest{Run: run}, 2*time.Second))
+		if err == nil && ctx.Err() == nil {
+			each(now)
+		}
+		next.Reset(nextLook)
+	}
+}
+
+// patience decides whether a request that waits is sent again.
+type patience struct {
+	met  bool      // there was a responder
+	lost time.Time // since when there is none
+}
+
+// wait returns nil where the request should be sent again, after a pause where
+// that makes sense, and otherwise why not.
+func (p *patience) wait(ctx context.Context, err error) error {
+	var e *api.Error
+	errors.As(err, &e)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case e == nil:
+		return err
+	case e.Code == api.Timeout && e.Limit == api.LimitWait:
+		p.met, p.lost = true, time.Time{}
+		return nil
+	case e.Code != api.Unavailable || !e.Retryable:
+		return err
+	}
+	if p.lost.IsZero() {
+		p.lost = time.Now()
+	}
+	nobody := errors.Is(err, ErrNoResponder)
+	if nobody && !p.met || time.Since(p.lost) > maxResponderOutage {
+		return err
+	}
+	p.met = p.met || !nobody
+	select { // it may be on its way back
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(retryInterval):
+		return nil
+	}
+}
+
+// wholeSeconds rounds up.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// WaitTool is [Client.Wait] by a tool, with the envelope that it answers last:
+// that of a run that has ended or, after timeout, of an error [api.Timeout].
+// Without a timeout, 0, it waits for ever.
+func (c *Client) WaitTool(
+	ctx context.Context, name, run string, timeout time.Duration, each func(*api.Run),
+) (Envelope, error) {
+	defer c.watch(ctx, run, each)()
+	var p patience
+	began := time.Now()
+	for {
+		slice := waitSlice
+		if timeout > 0 {
+			slice = min(slice, max(timeout-time.Since(began), time.Second))
+		}
+		args := map[string]any{"task_id": run, "timeout_sec": wholeSeconds(slice)}
+		envelope, err := c.tool(ctx, name, args, slice+answerTime/3)
+		if err == nil || timeout > 0 && time.Since(began) >= timeout {
+			return envelope, err
+		}
+		if err := p.wait(ctx, err); err != nil {
+			return envelope, err
+		}
+	}
+}

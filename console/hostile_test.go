@@ -1,0 +1,77 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"pgregory.net/rapid"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// Whatever strings an answer holds, what is printed moves no cursor, and no
+// text of an agent begins a line.
+func TestNoAnswerMovesTheCursor(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := func(label string) string {
+			moving := rapid.RuneFrom(nil, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
+			return rapid.OneOf(rapid.String(), rapid.StringOfN(moving, 0, 20, -1)).Draw(t, label)
+		}
+		message, err := json.Marshal(text("message"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		final, now := "final "+text("final"), api.TimeOf(time.Now())
+		result := &api.Result{
+			Run: &api.Run{
+				ID: text("id"), State: runs.State(text("state")), Reason: text("reason"), ThreadID: text("thread"), EndedAt: now,
+				Detail: &api.Detail{
+					Summary: text("summary"), FinalText: &final, FinalBytes: 1 << 20,
+					Files: &api.Files{Modified: []string{text("file")}}, Tests: &api.Tests{Names: []string{text("test")}},
+					Error: &api.ErrorContext{
+						Message: text("error"), Locations: []runs.Location{{File: text("at")}}, Suggestions: []string{text("try")},
+					},
+					Cloud: &api.Cloud{URL: text("url"), FilesChanged: rapid.Int().Draw(t, "changed")},
+				},
+			},
+			Output: api.Output{Stdout: text("stdout"), Stderr: text("stderr"), Truncated: true},
+			Events: &api.RecentEvents{Included: true, Items: []json.RawMessage{
+				json.RawMessage(`{"kind":"Status","message":` + string(message) + `}`),
+			}},
+		}
+		working := &api.Run{
+			ID: text("task"), State: runs.StateWorking, StartedAt: now, Activity: text("activity"),
+			Worker: text("worker"), WorkerLost: true,
+			Progress: &api.Progress{Completed: rapid.Int().Draw(t, "done"), Total: rapid.Int().Draw(t, "total")},
+			Detail:   &api.Detail{Cloud: &api.Cloud{URL: text("page")}},
+		}
+		ended := &api.Run{ID: text("ended"), State: runs.StateFailed, Reason: text("why"), EndedAt: now}
+		all := &api.Overview{
+			Working: []*api.Run{working}, Ended: []*api.Run{ended},
+			Queued: []*api.Run{{ID: text("queued"), State: runs.StateQueued}},
+		}
+		for _, terminal := range []bool{false, true} {
+			var out bytes.Buffer
+			on := renderTo(&out, terminal, false, 80)
+			err := errors.Join(on.Result(result, ResultOptions{}), on.Overview(all), on.Run(working), on.Run(ended))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(out.String()) {
+				if bad := strings.TrimSuffix(line, "\n"); Safe(bad) != bad {
+					t.Errorf("terminal %v: %q", terminal, line)
+				}
+				if strings.HasPrefix(line, "final") {
+					t.Errorf("terminal %v: the agent's text begins a line: %q", terminal, line)
+				}
+			}
+		}
+	})
+}

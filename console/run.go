@@ -1,0 +1,198 @@
+package console
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// row is one run in words. Its texts are safe.
+type row struct {
+	state, run, about string
+	facts             [][2]string // the same with names, for a run by itself
+}
+
+func (r *row) fact(name, value string) { r.facts = append(r.facts, [2]string{name, value}) }
+
+// rowOf is how a run stands.
+func rowOf(run *api.Run, now time.Time) row {
+	r := row{state: "working", run: Word(run.ID)}
+	switch {
+	case run.State.Final():
+		r.ended(run, now)
+	case run.State == runs.StateQueued:
+		position := 0
+		if run.Position != nil {
+			position = *run.Position
+		}
+		if r.state, r.about = "queued", "next"; position > 0 {
+			r.about = Behind(position)
+		}
+		r.fact("waits", Behind(position))
+		return r
+	default:
+		r.working(run, now)
+	}
+	if run.Detail != nil && run.Cloud != nil && run.Cloud.URL != "" {
+		r.fact("web page", Safe(run.Cloud.URL))
+	}
+	return r
+}
+
+func (r *row) working(run *api.Run, now time.Time) {
+	begun := run.StartedAt
+	if begun == 0 {
+		begun = run.QueuedAt
+	}
+	r.about = seconds(now.UnixMilli() - int64(begun))
+	r.fact("started", begun.String()+", "+r.about+" ago")
+	if p := run.Progress; p != nil && p.Total > 0 {
+		steps := fmt.Sprintf("%d of %d steps", p.Completed, p.Total)
+		r.about += "  " + steps
+		r.fact("progress", steps)
+	}
+	if run.Activity != "" {
+		r.about += "  " + Safe(run.Activity)
+		r.fact("activity", Safe(run.Activity))
+	}
+	if run.WorkerLost {
+		silent := Word(run.Worker) + " is silent"
+		r.about += "  lost: worker " + silent
+		r.fact("worker", silent)
+	}
+}
+
+func (r *row) ended(run *api.Run, now time.Time) {
+	since, took := Ago(run.EndedAt, now), seconds(lasted(run))
+	r.state, r.about = Word(string(run.State)), since+"  took "+took
+	r.fact("ended", run.EndedAt.String()+", "+since)
+	r.fact("took", took)
+	if run.Reason != "" {
+		r.about += "  " + Safe(run.Reason)
+		r.fact("reason", Safe(run.Reason))
+	}
+}
+
+// lasted is how many milliseconds a run that has ended took; 0 for one that was
+// never started.
+func lasted(run *api.Run) int64 {
+	if run.StartedAt == 0 {
+		return 0
+	}
+	return max(int64(run.EndedAt-run.StartedAt), 0)
+}
+
+// Overview lists runs, those that work first and those that ended last. On a
+// terminal a row is one line, whatever it holds.
+func (r *Renderer) Overview(all *api.Overview) error {
+	var rows []row
+	width, now := 0, time.Now()
+	for _, list := range [][]*api.Run{all.Working, all.Queued, all.Ended} {
+		for _, run := range list {
+			one := rowOf(run, now)
+			rows, width = append(rows, one), max(width, len(one.run)) // ASCII
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		state, rest := fmt.Sprintf("%-9s", row.state), fmt.Sprintf("  %-*s  %s", width, row.run, row.about)
+		if r.terminal {
+			rest = fold(rest, max(r.width()-len(state)-1, 8))[0]
+		}
+		b.WriteString(r.Paint(colorOf(row.state), state) + rest + "\n")
+	}
+	n := all.Counts
+	total := fmt.Sprintf("%d working, %d queued, %d ended", n.Working, n.Queued, n.Ended)
+	for _, more := range []struct {
+		n    int
+		what string
+	}{
+		{n.Working - len(all.Working), "working"}, {n.Queued - len(all.Queued), "queued"},
+		{n.Ended - len(all.Ended), "ended"},
+	} {
+		if more.n > 0 {
+			total += fmt.Sprintf("; %d %s not shown", more.n, more.what)
+		}
+	}
+	b.WriteString(r.Paint(Dim, total) + "\n")
+	_, err := io.WriteString(r.out, b.String())
+	return err
+}
+
+// Run prints how one run stands.
+func (r *Renderer) Run(run *api.Run) error {
+	one := rowOf(run, time.Now())
+	var b strings.Builder
+	r.facts(&b, append([][2]string{{"run", one.run}, {"state", one.state}}, one.facts...))
+	_, err := io.WriteString(r.out, b.String())
+	return err
+}
+
+// Progress shows how a run stands in the status line, which [Renderer.Close]
+// takes away. On anything but a terminal it does nothing.
+func (r *Renderer) Progress(run *api.Run) error {
+	if !r.terminal {
+		return nil
+	}
+	one := rowOf(run, time.Now())
+	line := fold(one.state+"  "+one.about, max(r.width()-1, 8))[0]
+	return r.screen.show(r.out, "", r.Paint(Dim, line))
+}
+
+// facts writes names and values, which are safe, each on a line of its own.
+func (r *Renderer) facts(b *strings.Builder, facts [][2]string) {
+	for _, f := range facts {
+		value := f[1]
+		if f[0] == "state" {
+			value = r.Paint(colorOf(value), value)
+		}
+		fmt.Fprintf(b, "%s  %s\n", r.Paint(Dim, fmt.Sprintf("%-9s", f[0])), value)
+	}
+}
+
+// colorOf is what a state looks like.
+func colorOf(state string) string {
+	switch state {
+	case "completed":
+		return Green
+	case "failed", "timeout":
+		return Red
+	case "cancelled":
+		return Yellow
+	case "working":
+		return Cyan
+	}
+	return ""
+}
+
+// Behind describes a place in the queue, from 0.
+func Behind(position int) string {
+	switch position {
+	case 0:
+		return "for a free slot, as the next one"
+	case 1:
+		return "behind one other"
+	}
+	return fmt.Sprintf("behind %d others", position)
+}
+
+// Ago describes how long ago a time was, "" for none.
+func Ago(t api.Time, now time.Time) string {
+	if t == 0 {
+		return ""
+	}
+	return ShortTime(now.Sub(time.UnixMilli(int64(t)))) + " ago"
+}
+
+// seconds describes a number of milliseconds, in whole seconds.
+func seconds(ms int64) string {
+	n := max(ms, 0) / 1000
+	if n < 60 {
+		return fmt.Sprintf("%ds", n)
+	}
+	return ShortTime(time.Duration(n) * time.Second)
+}
