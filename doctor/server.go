@@ -147,7 +147,8 @@ func (x *examination) streams(ctx context.Context) {
 		skew = at.Sub(after)
 	}
 	if skew > maxSkew {
-		x.note("clock", Warn, fmt.Sprintf("the server's clock and this one differ by %s", console.ShortTime(skew)), "set them by NTP")
+		x.note("clock", Warn, fmt.Sprintf("the server's clock and this one differ by %s", console.ShortTime(skew)),
+			"set them by NTP")
 	} else {
 		x.note("clock", OK, "as the server's", "")
 	}
