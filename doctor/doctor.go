@@ -38,8 +38,8 @@ type Config struct {
 	Dialer   *local.Dialer // of Settings
 
 	// Overview asks a responder for the numbers of runs that are working and
-	// waiting. The error is an [api.Error] if the responder refused the request,
-	// and [bus.ErrNoResponder] if there is none.
+	// waiting. The error is an [api.Error] without a cause if the responder refused
+	// the request, and [bus.ErrNoResponder] if there is none.
 	Overview func(ctx context.Context, b *bus.Bus) (working, waiting int, err error)
 }
 

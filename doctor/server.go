@@ -13,6 +13,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/worker"
 )
@@ -56,7 +57,7 @@ func (x *examination) server(ctx context.Context) {
 	}
 	x.bus = b
 	info := b.Server()
-	text := fmt.Sprintf("%s, server %s, max_payload %s", info.URL, info.Version, shortBytes(info.MaxPayload))
+	text := fmt.Sprintf("%s, server %s, max_payload %s", info.URL, info.Version, console.ShortBytes(info.MaxPayload))
 	if b.OneAccount() {
 		x.note("nats", Warn, text+"; events and raw lines are in one account",
 			"set public_creds where others read the events")
@@ -134,7 +135,7 @@ func (x *examination) streams(ctx context.Context) {
 		return
 	}
 	x.note(name, OK, fmt.Sprintf("they take and store; %s holds %s, %d tasks wait",
-		b.Raw(), shortBytes(int64(raw.Bytes)), work.Messages), "")
+		b.Raw(), console.ShortBytes(int64(raw.Bytes)), work.Messages), "")
 
 	skew := time.Duration(0)
 	switch at := raw.Time; {
@@ -146,7 +147,8 @@ func (x *examination) streams(ctx context.Context) {
 		skew = at.Sub(after)
 	}
 	if skew > maxSkew {
-		x.note("clock", Warn, fmt.Sprintf("the server's clock and this one differ by %s", shortTime(skew)), "set them by NTP")
+		x.note("clock", Warn, fmt.Sprintf("the server's clock and this one differ by %s", console.ShortTime(skew)),
+			"set them by NTP")
 	} else {
 		x.note("clock", OK, "as the server's", "")
 	}
@@ -174,7 +176,7 @@ func (x *examination) lags(ctx context.Context) {
 		return
 	}
 	text := fmt.Sprintf("spools of %d runs %s ahead of RAW, RAW %d entries ahead of EVENTS, EVENTS %d ahead of RUNS",
-		spool.Runs, shortBytes(spool.Bytes), lag.Raw, lag.Events)
+		spool.Runs, console.ShortBytes(spool.Bytes), lag.Raw, lag.Events)
 	switch {
 	case spool.Bytes > longBacklog:
 		x.note(name, Warn, text, "look whether a worker is at work here, and RAW has room")

@@ -52,8 +52,8 @@ func (d *Dialer) DialOrStart(ctx context.Context, user string) (*bus.Bus, error)
 		waited := time.Since(begun)
 		if waited > MaxOutage {
 			if err == nil {
-				err = unavailable(fmt.Errorf("`linesman up` in the background does not have the data directory after %v; its log is %s",
-					MaxOutage, logFile(data)))
+				err = unavailable(fmt.Errorf("`linesman up` in the background does not have the data directory after %v; "+
+					"its log is %s", MaxOutage, logFile(data)))
 			}
 			return nil, err
 		}

@@ -59,7 +59,7 @@ var layers = map[string][]string{
 	"client":                  {"api", "bus", "runs"},
 	"console":                 {"api", "bounds", "runs"},
 	"local":                   {"bus", "bus/embedded", "config", "filelock", "runs", "worker", "worker/launch"},
-	"doctor":                  {"api", "bus", "bus/embedded", "config", "local", "runs", "worker"},
+	"doctor":                  {"api", "bus", "bus/embedded", "config", "console", "local", "runs", "worker"},
 	"responder/httpserver":    {"atomicfile", "filelock"},
 	"bridge/runner":           {"api", "bridge", "responder", "runs"},
 	"daemon": {

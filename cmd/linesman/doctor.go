@@ -49,20 +49,22 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 		end = exitWith(exitFailed, nil)
 	}
 	if c.JSON {
-		return errors.Join(end, printJSON(a.stdout, struct {
+		return errors.Join(end, console.PrintJSON(a.stdout, struct {
 			OK     bool           `json:"ok"`
 			Checks []doctor.Check `json:"checks"`
 		}{!failed, checks}))
 	}
 	r := a.shown(a.stdout)
-	colors := map[doctor.Level]string{doctor.OK: console.Green, doctor.Warn: console.Yellow, doctor.Fail: console.Red, doctor.Skip: console.Dim}
+	colors := map[doctor.Level]string{
+		doctor.OK: console.Green, doctor.Warn: console.Yellow, doctor.Fail: console.Red, doctor.Skip: console.Dim,
+	}
 	for _, check := range checks {
 		text := check.Text
 		if check.Do != "" {
 			text += "; " + check.Do
 		}
 		level := r.Paint(colors[check.Level], fmt.Sprintf("%-4s", check.Level))
-		if _, err := fmt.Fprintf(a.stdout, "%s  %-9s  %s\n", level, check.Name, safe(text)); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "%s  %-9s  %s\n", level, check.Name, console.Safe(text)); err != nil {
 			return err
 		}
 	}
@@ -72,8 +74,12 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 // overview asks a responder for the numbers of runs that are working and waiting.
 func (a *app) overview(ctx context.Context, b *bus.Bus) (working, waiting int, err error) {
 	all, err := client.New(b).Overview(ctx, api.OverviewRequest{Limit: 1})
-	if err != nil {
-		return 0, 0, err
+	var e *api.Error
+	switch {
+	case errors.As(err, &e) && e.Err == nil:
+		return 0, 0, &api.Error{Code: e.Code, Message: message(e, "")}
+	case err != nil:
+		return 0, 0, explain(err, nil, "")
 	}
 	return all.Counts.Working, all.Counts.Queued, nil
 }

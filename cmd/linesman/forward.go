@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/console"
 )
 
@@ -12,7 +11,6 @@ type record = console.Record
 
 func safe(s string) string                    { return console.Safe(s) }
 func safeWord(s string) string                { return console.Word(s) }
-func shortBytes(n int64) string               { return console.ShortBytes(n) }
 func printJSON(w io.Writer, v any) error      { return console.PrintJSON(w, v) }
 func jsonFor(w io.Writer, body []byte) []byte { return console.JSONFor(w, body) }
 
@@ -20,9 +18,3 @@ func jsonFor(w io.Writer, body []byte) []byte { return console.JSONFor(w, body) 
 func (a *app) shown(out io.Writer) *console.Renderer { return console.New(out, a.getenv) }
 
 func (a *app) getenv(name string) string { return lookup(a.environ, name) }
-
-// caller is a connection of the doctor.
-type caller struct {
-	app *app
-	bus *bus.Bus
-}
