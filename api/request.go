@@ -71,8 +71,8 @@ type Submission struct {
 // Once makes a request idempotent: the same key is carried out once for each
 // caller, and later attempts get the first outcome.
 type Once struct {
-	Key  string `json:"key,omitempty"`  // "": the request may be carried out each time
-	Hash string `json:"hash,omitempty"` // of what is asked for; requests with one key must have one hash
+	Key  string `json:"key,omitempty"` // "": the request may be carried out each time
+	Hash string `json:"-"`             // of what is asked for; "": the service makes it. Requests with one key must have one hash
 }
 
 // Webhook is an address that is notified of a run, and how a receiver knows

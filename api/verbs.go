@@ -1,5 +1,7 @@
 package api
 
+import "fmt"
+
 // Requests of the verbs that name a run, and answers that have no type elsewhere.
 
 // RunRequest names a run.
@@ -60,3 +62,22 @@ type Workers struct {
 
 // Nothing is a request without arguments.
 type Nothing struct{}
+
+// CleanupRequest asks for stuck runs to be ended and for old ones to be removed.
+type CleanupRequest struct {
+	StuckSec int64 `json:"stuckSec,omitempty"` // 60 and more; 0: 3600
+	OldHours int64 `json:"oldHours,omitempty"` // 1 and more; 0: 24
+	DryRun   bool  `json:"dryRun,omitempty"`   // change nothing
+}
+
+// Check reports an age that is too small, or too large, as a [Validation] error.
+func (q CleanupRequest) Check() error {
+	const year = 366 * 24 // hours
+	switch {
+	case q.StuckSec != 0 && (q.StuckSec < 60 || q.StuckSec > year*3600):
+		return Invalid("stuckSec", fmt.Sprintf("must be 60 to %d", year*3600))
+	case q.OldHours != 0 && (q.OldHours < 1 || q.OldHours > year):
+		return Invalid("oldHours", fmt.Sprintf("must be 1 to %d", year))
+	}
+	return nil
+}

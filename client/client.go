@@ -54,7 +54,7 @@ func call[A any](ctx context.Context, c *Client, verb string, request any, withi
 			Code: api.Unavailable, Message: fmt.Sprintf("the responder gave no answer within %s", within), Retryable: true, Err: err,
 		}
 	case err != nil:
-		return answer, &api.Error{Code: api.Unavailable, Message: err.Error(), Retryable: true, Err: err}
+		return answer, &api.Error{Code: api.Unavailable, Message: err.Error(), Retryable: !errors.Is(err, bus.ErrDenied), Err: err}
 	}
 	if failed {
 		e := &api.Error{}
@@ -153,6 +153,6 @@ func (c *Client) Forget(ctx context.Context, run string) (runs.Forgotten, error)
 }
 
 // Cleanup ends stuck runs and removes old ones.
-func (c *Client) Cleanup(ctx context.Context, q api.Cleanup) (api.CleanedUp, error) {
+func (c *Client) Cleanup(ctx context.Context, q api.CleanupRequest) (api.CleanedUp, error) {
 	return call[api.CleanedUp](ctx, c, "cleanup", q, 5*time.Minute)
 }

@@ -23,19 +23,18 @@ func (s *Service) Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, erro
 	if missing == nil && IsCloud(v.Row) {
 		return api.Cancelled{}, s.cloudCancel(ctx, v)
 	}
-	done, replayed, err := once(ctx, s, q.Once, q, q.Run, cancelLease, func(_ string, again bool) (api.Cancelled, error) {
+	done, err := s.once(ctx, q.Once, q, q.Run, cancelLease, func(_ string, again bool) (outcome, error) {
 		if missing != nil {
-			return api.Cancelled{}, missing
+			return outcome{}, missing
 		}
 		c, err := s.table.Cancel(ctx, q.Run, q.Reason)
-		done := api.Cancelled{Run: q.Run, At: time.Now().UnixMilli(), State: c.State, Before: c.Before, Basis: s.Basis()}
+		done := outcome{Run: q.Run, At: time.Now().UnixMilli(), State: c.State, Before: c.Before, Basis: s.Basis()}
 		var over *runtable.EndedError
 		if again && errors.As(err, &over) && over.State == runs.StateCancelled { // by the attempt that broke off
-			done.State, done.Replayed = over.State, true
+			done.State, done.replayed = over.State, true
 			return done, nil
 		}
 		return done, s.about(q.Run, "cancel", err)
 	})
-	done.Replayed = done.Replayed || replayed
-	return done, s.about(q.Run, "cancel", err)
+	return done.cancelled(), s.about(q.Run, "cancel", err)
 }

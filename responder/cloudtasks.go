@@ -1,6 +1,7 @@
 package responder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -51,7 +52,7 @@ func (s *Service) CheckCloudSubmit(q api.CloudSubmission) error {
 
 func cloudRequest(q api.CloudSubmission) codexcloud.Request {
 	return codexcloud.Request{
-		Prompt: q.Prompt, Environment: q.Environment, Attempts: max(q.Attempts, 1), Governance: q.Governance,
+		Prompt: q.Prompt, Environment: q.Environment, Attempts: cmp.Or(q.Attempts, 1), Governance: q.Governance,
 	}
 }
 
@@ -75,9 +76,9 @@ func (s *Service) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.S
 		return api.Submitted{}, err
 	}
 	id := runs.CloudID(time.Now().UnixMilli(), rand.Uint64())
-	done, replayed, err := once(ctx, s, q.Once, q, id, cloudLease, func(run string, again bool) (api.Submitted, error) {
+	done, err := s.once(ctx, q.Once, q, id, cloudLease, func(run string, again bool) (outcome, error) {
 		if again {
-			return api.Submitted{}, &api.Error{
+			return outcome{}, &api.Error{
 				Code:       api.OutcomeUnknown,
 				Message:    "an earlier request with this key broke off: Codex Cloud may have taken the task, and cannot be asked",
 				Suggestion: "Look for the task in Codex Cloud; if it is not there, use a new key",
@@ -85,15 +86,14 @@ func (s *Service) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.S
 		}
 		return s.handOver(ctx, q, run)
 	})
-	done.Replayed = replayed
-	return done, s.explain("submit to Codex Cloud", err)
+	return done.submitted(), s.explain("submit to Codex Cloud", err)
 }
 
 // handOver submits a task to the cloud, as a run. Its webhook is registered
 // before: a kill in between leaves a webhook of a run that does not exist.
-func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run string) (api.Submitted, error) {
+func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run string) (outcome, error) {
 	if err := s.Register(ctx, run, q.Webhook); err != nil {
-		return api.Submitted{}, err
+		return outcome{}, err
 	}
 	r := cloudRequest(q)
 	r.Run = run
@@ -103,7 +103,7 @@ func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run strin
 	}
 	if err != nil && sub.ID != "" {
 		s.log.Error("a task of Codex Cloud has no run", zap.String("task", sub.ID), zap.Error(err))
-		return api.Submitted{}, &api.Error{
+		return outcome{}, &api.Error{
 			Code: api.ProgramFailed, Message: "Codex Cloud took the task, but it cannot be followed here: do not submit it again",
 			Reason: api.ReasonNotRecorded, CloudID: sub.ID, WebURL: sub.URL,
 		}
@@ -111,12 +111,12 @@ func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run strin
 	if err != nil {
 		var m mistakes
 		if rest := m.fields(err, requestFields); rest != nil {
-			return api.Submitted{}, rest
+			return outcome{}, rest
 		}
-		return api.Submitted{}, m.err()
+		return outcome{}, m.err()
 	}
 	s.cloud.add(sub.ID, sub.Run)
-	return api.Submitted{
+	return outcome{
 		Run: sub.Run, At: sub.At, CloudID: sub.ID, WebURL: sub.URL, Basis: s.Basis(), Governance: q.Governance,
 	}, nil
 }

@@ -8,16 +8,14 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// MaxEventBytes bounds a page of events, unless a single one takes more.
-const MaxEventBytes = 4 << 20
-
 // errEnough ends the reading of events.
 var errEnough = errors.New("enough events")
 
-// Events returns the events of a run behind a sequence, at most limit of them.
+// Events returns the events of a run behind a sequence: at most limit of them,
+// and of maxBytes together, unless a single one takes more.
 // The error is [api.Conflict] where the stream does not reach that sequence:
 // it was made again, and the caller must begin without one.
-func (s *Service) Events(ctx context.Context, run string, after uint64, limit int) (api.EventPage, error) {
+func (s *Service) Events(ctx context.Context, run string, after uint64, limit, maxBytes int) (api.EventPage, error) {
 	page := api.EventPage{Events: []api.Event{}, Next: after}
 	v, completion, err := s.eventsFrom(ctx, run, after)
 	if err != nil {
@@ -26,7 +24,7 @@ func (s *Service) Events(ctx context.Context, run string, after uint64, limit in
 	page.Done = completion != 0 && completion <= after
 	size := 0
 	err = s.cfg.Streams.EventsAfter(ctx, v.Agent, v.ID, after, false, func(seq uint64, token string, body []byte) error {
-		if size += len(body); len(page.Events) == limit || size > MaxEventBytes && len(page.Events) > 0 {
+		if size += len(body); len(page.Events) == limit || size > maxBytes && len(page.Events) > 0 {
 			return errEnough
 		}
 		page.Events = append(page.Events, api.Event{Seq: seq, Kind: token, Body: body})

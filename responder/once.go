@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,36 +23,70 @@ const (
 	cloudLease  = 4 * time.Minute // the program has two minutes, and its run's log one
 )
 
+var keyForm = regexp.MustCompile(idempotency.KeyPattern)
+
+// outcome is what is remembered of a request with a key: all that its answer
+// says, so that a later attempt is answered alike. Entries outlive a process and
+// an upgrade, so the form is not that of package api.
+type outcome struct {
+	Run        string     `json:"run"`
+	At         int64      `json:"at"` // Unix milliseconds
+	Position   int        `json:"position,omitempty"`
+	Thread     string     `json:"thread,omitempty"`
+	CloudID    string     `json:"cloud_id,omitempty"`
+	WebURL     string     `json:"web_url,omitempty"`
+	State      runs.State `json:"state,omitempty"` // of a cancel: after it, and before
+	Before     runs.State `json:"before,omitempty"`
+	Basis      *api.Basis `json:"stream,omitempty"`
+	Governance string     `json:"governance_context,omitempty"` // of a submission
+
+	replayed bool // an earlier attempt did it
+}
+
+func (o outcome) submitted() api.Submitted {
+	return api.Submitted{
+		Run: o.Run, At: o.At, Position: o.Position, Thread: o.Thread, CloudID: o.CloudID, WebURL: o.WebURL, Basis: o.Basis,
+		Governance: o.Governance, Replayed: o.replayed,
+	}
+}
+
+func (o outcome) cancelled() api.Cancelled {
+	return api.Cancelled{Run: o.Run, At: o.At, State: o.State, Before: o.Before, Basis: o.Basis, Replayed: o.replayed}
+}
+
 // once carries out a request, unless its key was used before: then the outcome
-// is that of the first time, and replayed is true. Run is the run id that the
-// request gets. Do gets the run id to use, and whether an earlier attempt broke off.
-func once[T any](ctx context.Context, s *Service, q api.Once, request any, run string, lease time.Duration,
-	do func(run string, again bool) (T, error),
-) (outcome T, replayed bool, err error) {
+// is that of the first time. Run is the run id that the request gets. Do gets
+// the run id to use, and whether an earlier attempt broke off.
+func (s *Service) once(ctx context.Context, q api.Once, request any, run string, lease time.Duration,
+	do func(run string, again bool) (outcome, error),
+) (done outcome, err error) {
 	if q.Key == "" {
-		outcome, err = do(run, false)
-		return outcome, false, err
+		return do(run, false)
+	}
+	if !keyForm.MatchString(q.Key) {
+		return done, api.Invalid(api.FieldKey, "must be 16 to 255 letters, digits, '_', '.', ':' and '-'")
 	}
 	if s.cfg.Requests == nil {
-		return outcome, false, notOffered(api.FieldKey, "requests are not remembered here")
+		return done, notOffered(api.FieldKey, "requests are not remembered here")
 	}
 	if q.Hash == "" {
 		if q.Hash, err = hashOf(request); err != nil {
-			return outcome, false, err
+			return done, err
 		}
 	}
 	claim, err := s.cfg.Requests.Begin(ctx,
 		idempotency.Request{Caller: Caller(ctx), Key: q.Key, Hash: q.Hash, Run: run, Lease: lease}, time.Now())
 	if err != nil {
-		return outcome, false, err
+		return done, err
 	}
 	if claim.Outcome != nil {
-		if err := json.Unmarshal(claim.Outcome, &outcome); err != nil {
-			return outcome, false, errors.New("the outcome of a request is not of the known form")
+		if err := json.Unmarshal(claim.Outcome, &done); err != nil {
+			return done, errors.New("the outcome of a request is not of the known form")
 		}
-		return outcome, true, nil
+		done.replayed = true
+		return done, nil
 	}
-	outcome, err = do(claim.Run, claim.Again)
+	done, err = do(claim.Run, claim.Again)
 
 	// The caller may have gone: the next attempt must find what was done.
 	note, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -60,7 +95,7 @@ func once[T any](ctx context.Context, s *Service, q api.Once, request any, run s
 	switch {
 	case err == nil:
 		var b []byte
-		if b, noted = bounds.Encode(outcome); noted == nil {
+		if b, noted = bounds.Encode(done); noted == nil {
 			noted = claim.Finish(note, b, time.Now())
 		}
 	case !claim.Again && nothingDone(err):
@@ -71,7 +106,7 @@ func once[T any](ctx context.Context, s *Service, q api.Once, request any, run s
 	if noted != nil { // the entry has the run id, and its lease ends
 		s.log.Warn("the outcome of a request was not stored", zap.String("run", claim.Run), zap.Error(noted))
 	}
-	return outcome, false, err
+	return done, err
 }
 
 // hashOf is the hash of a request in the types of package api. Its key and the

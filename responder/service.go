@@ -16,6 +16,7 @@ package responder
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -210,7 +211,7 @@ func (s *Service) Record(ctx context.Context, run string) (*runs.Record, error) 
 func (s *Service) Wait(ctx context.Context, run string, each func(View)) (View, error) {
 	begun := time.Now()
 	v, err := s.table.Wait(ctx, run, each)
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return v, WaitOver(run, v.State, begun)
 	}
 	return v, s.about(run, "wait", err)
@@ -241,11 +242,18 @@ func (s *Service) Workers() []api.Worker {
 	return all
 }
 
-// Cleanup ends stuck runs and removes old ones. Beside an error the report says
-// what was done until then.
+// Cleanup ends stuck runs and removes old ones. The error is [api.Validation]
+// where an age is missing: without one every run would be stuck, or old. Beside
+// any other error the report says what was done until then.
 func (s *Service) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, error) {
+	switch {
+	case c.Stuck <= 0:
+		return api.CleanedUp{}, api.Invalid("stuck", "must be more than 0")
+	case c.Old <= 0:
+		return api.CleanedUp{}, api.Invalid("old", "must be more than 0")
+	}
 	r, err := s.table.Cleanup(ctx, runtable.CleanupSpec{Stuck: c.Stuck, Old: c.Old, DryRun: c.DryRun})
-	return api.CleanedUp{Stuck: r.Stuck, Ended: r.Ended, Old: r.Old, Oldest: r.Oldest, Removed: r.Gone},
+	return api.CleanedUp{Stuck: list(r.Stuck), Ended: list(r.Ended), Old: r.Old, Oldest: r.Oldest, Removed: r.Gone},
 		s.explain("clean up", err)
 }
 

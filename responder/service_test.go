@@ -93,15 +93,16 @@ func TestASubmissionIsToldAllThatIsWrongWithIt(t *testing.T) {
 		q    api.Submission
 		want string // fields, sorted
 	}{
-		"fine":           {api.Submission{Prompt: "x"}, ""},
-		"agent":          {api.Submission{Prompt: "x", Agent: "other"}, ""},
-		"no agent":       {api.Submission{Prompt: "x", Agent: "nobody"}, "agent"},
-		"all at once":    {api.Submission{Mode: runs.WorkspaceWrite, Dir: "rel", Thread: "name"}, "confirm prompt threadId workingDir"},
-		"preview":        {api.Submission{Prompt: strings.Repeat("x", runs.MaxPrompt), Mode: api.Preview}, "prompt"},
-		"git":            {api.Submission{Prompt: "git push --force"}, "allowDestructiveGit"},
-		"git allowed":    {api.Submission{Prompt: "git push --force", DestructiveGit: true}, ""},
-		"environment":    {api.Submission{Prompt: "x", Env: runs.EnvPolicy{Allow: []string{"A"}}}, "env.allow"},
-		"run and labels": {api.Submission{Prompt: "x", Run: "no id!", Labels: map[string]string{"": "x"}}, "labels run"},
+		"fine":                                {api.Submission{Prompt: "x"}, ""},
+		"agent":                               {api.Submission{Prompt: "x", Agent: "other"}, ""},
+		"no agent":                            {api.Submission{Prompt: "x", Agent: "nobody"}, "agent"},
+		"all at once":                         {api.Submission{Mode: runs.WorkspaceWrite, Dir: "rel", Thread: "name"}, "confirm prompt threadId workingDir"},
+		"preview":                             {api.Submission{Prompt: strings.Repeat("x", runs.MaxPrompt), Mode: api.Preview}, "prompt"},
+		"git":                                 {api.Submission{Prompt: "git push --force"}, "allowDestructiveGit"},
+		"git allowed":                         {api.Submission{Prompt: "git push --force", DestructiveGit: true}, ""},
+		"environment":                         {api.Submission{Prompt: "x", Env: runs.EnvPolicy{Allow: []string{"A"}}}, "env.allow"},
+		"a webhook for a run id of one's own": {api.Submission{Prompt: "x", Run: "T-x", Webhook: &api.Webhook{}}, "webhook"},
+		"run and labels":                      {api.Submission{Prompt: "x", Run: "no id!", Labels: map[string]string{"": "x"}}, "labels run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := s.CheckSubmit(c.q)
@@ -246,7 +247,7 @@ func TestWhatIsAskedOfNoRunIsNotFound(t *testing.T) {
 		"wait":   func() error { _, err := s.Wait(ctx, "T-none", nil); return err },
 		"cancel": func() error { _, err := s.Cancel(ctx, api.Cancel{Run: "T-none"}); return err },
 		"result": func() error { _, err := s.Result(ctx, "T-none", api.ResultRequest{}); return err },
-		"events": func() error { _, err := s.Events(ctx, "T-none", 0, 10); return err },
+		"events": func() error { _, err := s.Events(ctx, "T-none", 0, 10, 1<<20); return err },
 		"output": func() error { _, err := s.Output(ctx, api.OutputRequest{Run: "T-none", Limit: 10}); return err },
 		"answer": func() error {
 			_, err := s.Answer(ctx, "T-none", runs.Reply{Status: runs.ReplySuccess}, false)
@@ -291,6 +292,28 @@ func TestTimesComeBack(t *testing.T) {
 		}
 		if err != nil || got != want {
 			t.Errorf("%d: %s came back as %d (%v)", want, b, got, err)
+		}
+	}
+}
+
+// A cleanup without ages would remove every run that has ended.
+func TestACleanupHasLeastAges(t *testing.T) {
+	s := responder.New(responder.Config{})
+	for _, c := range []api.Cleanup{
+		{}, {DryRun: true}, {Stuck: time.Hour}, {Old: time.Hour}, {Stuck: -time.Hour, Old: -time.Hour},
+	} {
+		if _, err := s.Cleanup(t.Context(), c); code(t, err) != api.Validation {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestAKeyHasAForm(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	for _, key := range []string{"1", "with a space in it", strings.Repeat("x", 256)} {
+		if _, err := s.Submit(t.Context(), api.Submission{Prompt: "x", Once: api.Once{Key: key}}); code(t, err) != api.Validation {
+			t.Errorf("%q: %v", key, err)
 		}
 	}
 }

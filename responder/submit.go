@@ -64,6 +64,9 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 		// Codex takes any other text for a name, and begins a new thread where none has it.
 		m.add(api.FieldThread, "must be the id of a thread, a UUID")
 	}
+	if q.Run != "" && q.Webhook != nil { // the run may be another program's, and have its own
+		m.add(api.FieldWebhook, "is not for a run id of one's own choice: give an idempotency key instead")
+	}
 	s.checkGit(&m, q.Prompt, q.DestructiveGit)
 	s.checkWebhook(&m, q.Webhook)
 	return m.err()
@@ -116,22 +119,21 @@ func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, 
 		return api.Submitted{}, err
 	}
 	id := cmp.Or(q.Run, runs.LocalID(time.Now().UnixMilli(), rand.Uint64()))
-	done, replayed, err := once(ctx, s, q.Once, q, id, submitLease, func(run string, again bool) (api.Submitted, error) {
+	done, err := s.once(ctx, q.Once, q, id, submitLease, func(run string, again bool) (outcome, error) {
 		t.Run = run
 		return s.enqueue(ctx, t, q.Webhook, again || q.Run != "")
 	})
-	done.Replayed = done.Replayed || replayed
-	return done, s.explain("submit", err)
+	return done.submitted(), s.explain("submit", err)
 }
 
 // enqueue puts a task with a run id on the queue. Again says that an earlier
 // attempt with this id may have done so: then that is no error.
-func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, again bool) (api.Submitted, error) {
+func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, again bool) (outcome, error) {
 	if err := s.Register(ctx, t.Run, w); err != nil {
-		return api.Submitted{}, err
+		return outcome{}, err
 	}
 	ticket, err := s.table.Submit(ctx, t)
-	done := api.Submitted{
+	done := outcome{
 		Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Basis: s.Basis(), Governance: t.Governance,
 	}
 	if err == nil {
@@ -139,7 +141,10 @@ func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, agai
 	}
 	if again && errors.Is(err, runs.ErrKnownRun) { // the earlier attempt was cut off after it had submitted the task
 		v, err := s.table.Look(ctx, t.Run)
-		done.Run, done.At, done.Position, done.Replayed = t.Run, Started(v.Row), v.Position, true
+		if errors.Is(err, runs.ErrNoRun) { // its entry is being written, or never will be
+			return outcome{}, unavailable("a task with this run id is being submitted", err)
+		}
+		done.Run, done.At, done.Position, done.replayed = t.Run, Started(v.Row), v.Position, true
 		return done, err
 	}
 	var m mistakes
@@ -148,9 +153,9 @@ func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, agai
 		s.unregister(ctx, t.Run, w)
 	}
 	if rest != nil {
-		return api.Submitted{}, rest
+		return outcome{}, rest
 	}
-	return api.Submitted{}, m.err()
+	return outcome{}, m.err()
 }
 
 // placed is a task with a directory: its own, that of the thread it resumes, or

@@ -360,7 +360,7 @@ func (d *doctor) lags(ctx context.Context) {
 
 func (d *doctor) responder(ctx context.Context) {
 	begun := time.Now()
-	a, err := d.caller.ask(ctx, answerTime, "status", map[string]any{"limit": 1})
+	a, err := d.caller.ask(ctx, answerTime, "_codex_local_status", map[string]any{"limit": 1})
 	switch {
 	case errors.Is(err, bus.ErrNoResponder):
 		d.note("responder", levelFail, "none answers", "start `linesman up`, or `linesman responder`")

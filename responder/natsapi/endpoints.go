@@ -27,6 +27,9 @@ type Endpoint struct {
 	// Quick is Do for what takes no time; it reports false for all else. It is
 	// called first, in the goroutine that receives the requests. Nil: none.
 	Quick func(body []byte) (Answer, bool)
+	// Refuse is the body of an error that the service itself answers with, of a
+	// code of HTTP; nil: none.
+	Refuse func(code int, text string) []byte
 }
 
 // Answer is what an endpoint answers.
@@ -81,7 +84,8 @@ func VerbEndpoints(s *responder.Service) []Endpoint {
 	for _, v := range verbs.All() {
 		e := Endpoint{
 			Name: v.Name, Metadata: map[string]string{"description": v.About},
-			Do: func(ctx context.Context, body []byte) Answer { return answerOf(v.Do(ctx, s, body)) },
+			Do:     func(ctx context.Context, body []byte) Answer { return answerOf(v.Do(ctx, s, body)) },
+			Refuse: refusal,
 		}
 		if v.Quick != nil {
 			e.Quick = func(body []byte) (Answer, bool) {
@@ -95,6 +99,16 @@ func VerbEndpoints(s *responder.Service) []Endpoint {
 		all = append(all, e)
 	}
 	return all
+}
+
+// refusal is the error of a verb that was not carried out, or whose outcome
+// does not fit a message.
+func refusal(code int, text string) []byte {
+	e := &api.Error{Code: api.TooMany, Message: text, Retryable: true}
+	if code == http.StatusRequestEntityTooLarge {
+		e = api.Invalid("limit", "the answer is larger than a message may be: ask for less")
+	}
+	return answerOf(nil, e).Body
 }
 
 // answerOf is the answer of a verb.

@@ -176,6 +176,10 @@ func (s *service) answer(j job) {
 // fail answers with an error. The statistics get no more of its text than what
 // stands before the first colon: behind it a request may be quoted.
 func (s *service) fail(j job, code, text string, body []byte) {
+	if body == nil && j.to.Refuse != nil {
+		status, _ := strconv.Atoi(code) // it is ours
+		body = j.to.Refuse(status, text)
+	}
 	what, _, _ := strings.Cut(text, ": ")
 	s.respond(j, &nats.Msg{Data: body, Header: nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}}, code+":"+what)
 }

@@ -349,3 +349,29 @@ func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
 		t.Errorf("headers: %v", m.Header)
 	}
 }
+
+// An outcome that does not fit a message is an error that a client can read.
+func TestAnOutcomeThatDoesNotFitIsAnErrorOfTheAPI(t *testing.T) {
+	l := newLab(t)
+	b := l.bus(embedded.ResponderUser)
+	e := natsapi.VerbEndpoints(nil)[0]
+	e.Quick = nil
+	e.Do = func(context.Context, []byte) natsapi.Answer { return natsapi.Answer{Body: make([]byte, 2<<20)} }
+	l.start(func(ctx context.Context) error {
+		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Endpoints: []natsapi.Endpoint{e}, Log: zap.NewNop()})
+	})
+	c := client.New(l.bus(embedded.OperatorUser))
+	for end := time.Now().Add(20 * time.Second); ; {
+		_, err := c.Status(t.Context(), "T-x")
+		var said *api.Error
+		if !errors.As(err, &said) {
+			t.Fatalf("answered %v", err)
+		}
+		if said.Code == api.Validation && !said.Retryable {
+			return
+		}
+		if time.Now().After(end) { // until the service listens it is api.Unavailable
+			t.Fatal(err)
+		}
+	}
+}

@@ -31,7 +31,7 @@ func getEvents(q *exchange) (*Answer, error) {
 		}
 		return nil, q.streamEvents(events)
 	}
-	page, err := q.Service.Events(ctx, q.run(), after, int(limit))
+	page, err := q.Service.Events(ctx, q.run(), after, int(limit), maxEventBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func TestCancelWithAKeyInTheHeaderOutlivesItsRun(t *testing.T) {
 	path := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv"}`).header.Get("Location")
 	s.want(200, "POST", path+"/cancel", "", keyHeader, "0123456789abcdef")
 	s.await(path[len("/v1/runs/"):], func(v responder.View) bool { return v.State.Final() })
-	if _, err := s.service.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour}); err != nil {
+	if _, err := s.service.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
 		t.Fatal(err)
 	}
 	s.want(200, "POST", path+"/cancel", "", keyHeader, "0123456789abcdef")

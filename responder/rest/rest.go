@@ -38,9 +38,10 @@ const (
 	MaxWait   = time.Hour
 	MaxHeld   = 256 // event streams and waits at a time; one more is refused with 503
 
-	maxQuery  = 8 << 10 // bytes
-	writeTime = 30 * time.Second
-	askTime   = 30 * time.Second // for the streams to answer
+	maxQuery      = 8 << 10 // bytes
+	maxEventBytes = 4 << 20 // of a page of events, unless a single one takes more
+	writeTime     = 30 * time.Second
+	askTime       = 30 * time.Second // for the streams to answer
 )
 
 // Config is what an [API] needs.

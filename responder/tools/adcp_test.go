@@ -458,7 +458,7 @@ func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
 	envelope(t, s.tools, "_codex_local_cancel", request...).is(t, "canceled", "")
 	s.await(t, first.TaskID, runs.State.Final)
 	v, _ := s.responder.Get(first.TaskID)
-	if _, err := s.responder.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 0}); err != nil {
+	if _, err := s.responder.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := s.responder.Get(v.ID); ok {

@@ -8,11 +8,13 @@ package verbs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -21,13 +23,18 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Limits of requests.
+// Limits of requests and outcomes. An outcome fits one message of every server
+// that linesman takes but for results with both output
+// and events.
 const (
-	MaxRequest = 1 << 20 // bytes
-	MaxWait    = 3600    // seconds
-	MaxEvents  = 1000    // of a page
-	MaxPage    = 100     // runs
-	MaxOutput  = 1 << 20 // bytes of output
+	MaxRequest = 1 << 20   // bytes
+	MaxWait    = 3600      // seconds
+	MaxEvents  = 1000      // of a page
+	MaxPage    = 100       // runs
+	MaxOutput  = 256 << 10 // bytes of output
+
+	maxEventBytes    = 400 << 10 // of a page, unless a single event takes more
+	maxQuestionBytes = 400 << 10
 )
 
 // Verb is one operation.
@@ -51,7 +58,7 @@ func All() []Verb {
 		status,
 		verb("describe", "State of a run, with the details of its record", describe),
 		verb("list", "Page of runs, the newest first", list),
-		verb("submit", "Queue a task", (*responder.Service).Submit),
+		verb("submit", "Queue a task", submit),
 		verb("submit_cloud", "Submit a task to Codex Cloud", (*responder.Service).SubmitCloud),
 		verb("cancel", "End a run", (*responder.Service).Cancel),
 		verb("wait", "Wait for the end of a run", wait),
@@ -63,7 +70,7 @@ func All() []Verb {
 		verb("workers", "Workers that take tasks", workers),
 		verb("environments", "Environments of Codex Cloud that a local file names", environments),
 		verb("forget", "Erase a run that has ended", forget),
-		verb("cleanup", "End stuck runs and remove old ones", (*responder.Service).Cleanup),
+		verb("cleanup", "End stuck runs and remove old ones", cleanup),
 	}
 }
 
@@ -73,6 +80,11 @@ func verb[Q, A any](name, about string, do func(*responder.Service, context.Cont
 		q, err := read[Q](body)
 		if err != nil {
 			return nil, err
+		}
+		if c, ok := any(q).(interface{ Check() error }); ok {
+			if err := c.Check(); err != nil {
+				return nil, err
+			}
 		}
 		if err := s.Ready(ctx); err != nil {
 			return nil, err
@@ -202,7 +214,7 @@ func events(s *responder.Service, ctx context.Context, q api.EventsRequest) (api
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
-	return s.Events(ctx, q.Run, q.After, q.Limit)
+	return s.Events(ctx, q.Run, q.After, q.Limit, maxEventBytes)
 }
 
 func output(s *responder.Service, ctx context.Context, q api.OutputRequest) (api.OutputPart, error) {
@@ -219,7 +231,36 @@ func output(s *responder.Service, ctx context.Context, q api.OutputRequest) (api
 
 func waiting(s *responder.Service, ctx context.Context, q api.QuestionsRequest) (api.Questions, error) {
 	all, err := s.Questions(ctx, q.Request)
-	return api.Questions{Requests: all}, err
+	if err != nil {
+		return api.Questions{}, err
+	}
+	size := 0
+	for i, one := range all {
+		if size += 6*len(one.Prompt) + 1024; size > maxQuestionBytes && i > 0 { // as JSON at most
+			return api.Questions{Requests: all[:i], Unlisted: len(all) - i}, nil
+		}
+	}
+	return api.Questions{Requests: all}, nil
+}
+
+// submit refuses labels that are linesman's own, and quotes none.
+func submit(s *responder.Service, ctx context.Context, q api.Submission) (api.Submitted, error) {
+	for name := range q.Labels {
+		if strings.HasPrefix(name, "linesman.") {
+			return api.Submitted{}, api.Invalid(api.FieldLabels, "names that begin with linesman. are reserved")
+		}
+	}
+	if runs.CheckLabels(q.Labels) != nil {
+		return api.Submitted{}, api.Invalid(api.FieldLabels, "must be few and short: see the limits of labels")
+	}
+	return s.Submit(ctx, q)
+}
+
+func cleanup(s *responder.Service, ctx context.Context, q api.CleanupRequest) (api.CleanedUp, error) {
+	return s.Cleanup(ctx, api.Cleanup{
+		Stuck: time.Duration(cmp.Or(q.StuckSec, 3600)) * time.Second, Old: time.Duration(cmp.Or(q.OldHours, 24)) * time.Hour,
+		DryRun: q.DryRun,
+	})
 }
 
 func answer(s *responder.Service, ctx context.Context, q api.AnswerRequest) (api.Answered, error) {

@@ -85,3 +85,23 @@ func TestRequestsComeBack(t *testing.T) {
 		t.Errorf("%s came back as %s (%v)", b, again, err)
 	}
 }
+
+// A cleanup without ages has those of the tool; none can be smaller than its least.
+func TestACleanupHasLeastAges(t *testing.T) {
+	for body, want := range map[string]string{
+		`{}`: "", `null`: "", `{"stuckSec":60,"oldHours":1}`: "", `{"stuckSec":59}`: "stuckSec", `{"oldHours":-1}`: "oldHours",
+		`{"stuckSec":9223372036854775807}`: "stuckSec",
+	} {
+		s := responder.New(responder.Config{Patience: time.Nanosecond})
+		for _, v := range verbs.All() {
+			if v.Name != "cleanup" {
+				continue
+			}
+			_, err := v.Do(context.Background(), s, []byte(body))
+			var e *api.Error
+			if !errors.As(err, &e) || e.Field != want || want == "" && e.Code != api.Unavailable {
+				t.Errorf("%s: %v, want a mistake in %q", body, err, want)
+			}
+		}
+	}
+}
