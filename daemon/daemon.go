@@ -2,9 +2,9 @@
 // them: [Server], [Worker] and [Responder], and [Daemon] with all three in one
 // process, which is `linesman up`.
 //
-//	          ┌───────────────── Server ────────────────┐
+//	          ┌───────────────── Server ─────────────────┐
 //	Worker ──▶│ RAW ──▶ normalizer ──▶ EVENTS and RUNS ──┼──▶ Responder ◀──▶ NATS; HTTP: MCP, REST, A2A
-//	   ▲      └──────────── embedded NATS ──────────────┘        │  └─────▶ webhooks, Codex Cloud
+//	   ▲      └────────────── embedded NATS ─────────────┘      │  └─────▶ webhooks, Codex Cloud
 //	   └───────────────────────── WORK ◀──────────────────────────┘
 //
 // It owns no rule and no protocol: only what is built from what, what runs beside
