@@ -28,7 +28,12 @@ func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		n := 0
-		if err := client.Read(ctx, bus.Filter{Since: since}, func(bus.Stored) error { n++; return nil }); err != nil || n != 10 {
+		if err := client.Read(
+			ctx,
+			bus.Filter{Since: since},
+			func(bus.Stored) error { n++; return nil },
+		); err != nil ||
+			n != 10 {
 			t.Errorf("since %v: %d events, %v; want 10", since, n, err)
 		}
 		b.waitFired(t, 1)
@@ -43,7 +48,14 @@ func TestFollowerIsToldWhatEachReturnsThoughItsContextEnds(t *testing.T) {
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := b.Read(ctx, bus.Filter{Follow: true}, func(bus.Stored) error { cancel(); return enough }); !errors.Is(err, enough) {
+	if err := b.Read(
+		ctx,
+		bus.Filter{Follow: true},
+		func(bus.Stored) error { cancel(); return enough },
+	); !errors.Is(
+		err,
+		enough,
+	) {
 		t.Errorf("got %v, want what each returned", err)
 	}
 }
@@ -88,7 +100,7 @@ func TestReaderThatWasHeldUpGoesOnAtOnce(t *testing.T) {
 	n, last, longest := 0, time.Time{}, time.Duration(0)
 	err := b.Read(t.Context(), bus.Filter{Follow: true}, func(bus.Stored) error {
 		if n++; n == 1 {
-			<-time.After(reader.Lonely + 5*time.Second)
+			<-time.After(reader.ConsumerTimeout + 5*time.Second)
 		} else {
 			longest = max(longest, time.Since(last))
 		}
@@ -142,7 +154,11 @@ func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
 	tick := time.NewTicker(3 * time.Second)
 	defer tick.Stop()
 	for range before - 1 {
-		m := nats.Msg{Subject: b.EventSubject("codex", "x", "status"), Header: nats.Header{bus.HeaderPos: {"1 1 1 1"}}, Data: []byte("{}")}
+		m := nats.Msg{
+			Subject: b.EventSubject("codex", "x", "status"),
+			Header:  nats.Header{bus.HeaderPos: {"1 1 1 1"}},
+			Data:    []byte("{}"),
+		}
 		if _, err := b.PublicJetStream().PublishMsg(t.Context(), &m); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +205,13 @@ func (c slowConn) Write(p []byte) (int, error) {
 func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 	url := plain(t, 1<<20)
 	s := &slowly{held: make(chan struct{}), goOn: make(chan struct{})}
-	b, err := bus.Connect(t.Context(), bus.Login{URL: url, Options: []nats.Option{nats.SetCustomDialer(s)}}, bus.Login{}, bustest.Names, zap.NewNop())
+	b, err := bus.Connect(
+		t.Context(),
+		bus.Login{URL: url, Options: []nats.Option{nats.SetCustomDialer(s)}},
+		bus.Login{},
+		bustest.Names,
+		zap.NewNop(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +231,9 @@ func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 		}()
 		<-begun
 		s.text.Store(&text)
-		if err := b.PublicJetStream().Conn().Publish(b.Prefix+".live.codex.x.status", nil); err != nil { // anything there wakes it
+		if err := b.PublicJetStream().
+			Conn().
+			Publish(b.Prefix+".live.codex.x.status", nil); err != nil { // anything there wakes it
 			t.Fatal(err)
 		}
 		<-s.held

@@ -80,7 +80,7 @@ func BenchmarkReadEvents(b *testing.B) {
 // byConsumer reads so many events by a pull consumer.
 func byConsumer(ctx context.Context, b *bus.Bus, subject string, want int) (n int, err error) {
 	c, err := b.PublicJetStream().CreateConsumer(ctx, b.Names.Events(), jetstream.ConsumerConfig{
-		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: reader.Lonely,
+		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: reader.ConsumerTimeout,
 	})
 	if err != nil {
 		return 0, err
@@ -92,7 +92,7 @@ func byConsumer(ctx context.Context, b *bus.Bus, subject string, want int) (n in
 	}
 	defer messages.Stop()
 	for ; n < want; n++ {
-		m, err := messages.Next(jetstream.NextMaxWait(reader.Lonely))
+		m, err := messages.Next(jetstream.NextMaxWait(reader.ConsumerTimeout))
 		if err != nil {
 			return n, err
 		}
