@@ -18,8 +18,8 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// The first events do not come for more than a second: that is no reason to
-// say that there are none.
+// The first events take more than a second to arrive: that does not mean that there are
+// none.
 func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
 	for _, since := range []time.Time{{}, time.Now().Add(-time.Hour)} {
 		b, client := through(t)
@@ -40,8 +40,8 @@ func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
 	}
 }
 
-// What each returns is passed on, also where the context ends meanwhile: it
-// may be that the caller has what it wanted.
+// Follow returns the error of each, even if the context ends meanwhile: the caller may
+// have what it wanted.
 func TestFollowerIsToldWhatEachReturnsThoughItsContextEnds(t *testing.T) {
 	_, b := serve(t)
 	bustest.Fill(t, b, 1)
@@ -60,8 +60,8 @@ func TestFollowerIsToldWhatEachReturnsThoughItsContextEnds(t *testing.T) {
 	}
 }
 
-// EVENTS is gone for longer than a normalizer takes that is there: who follows
-// waits for it, as for a server.
+// EVENTS is missing for longer than a running normalizer needs to recreate it:
+// followers wait for it, as for a server.
 func TestFollowerOutlivesEventsThatAreGoneForLong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes twelve seconds")
@@ -86,9 +86,9 @@ func TestFollowerOutlivesEventsThatAreGoneForLong(t *testing.T) {
 	}
 }
 
-// A reader is held up for longer than its consumer lasts, as one that writes to
-// a terminal that is stopped. Then it goes on at once.
-func TestReaderThatWasHeldUpGoesOnAtOnce(t *testing.T) {
+// A reader is blocked for longer than its consumer lasts, like one that writes to a
+// stopped terminal. Then it continues at once.
+func TestABlockedReaderContinuesAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
@@ -115,9 +115,9 @@ func TestReaderThatWasHeldUpGoesOnAtOnce(t *testing.T) {
 	}
 }
 
-// EVENTS was made anew, and is shorter than it was: RAW no longer holds all.
-// Who follows goes on with what comes, and is not deaf until as many came again.
-func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
+// EVENTS was recreated, and is shorter than before, since RAW no longer has everything.
+// Followers continue with new events at once, not only after as many as before.
+func TestFollowerContinuesWhenEventsAreRecreatedShorter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
@@ -174,7 +174,7 @@ func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
 	t.Errorf("none of %d events came in %v", before-1, 3*(before-1)*time.Second)
 }
 
-// slowly holds up what is written with some text in it, once, until it may go on.
+// slowly blocks a write that contains a text, once, until it is released.
 type slowly struct {
 	text atomic.Pointer[[]byte]
 	held chan struct{}
@@ -200,8 +200,8 @@ func (c slowConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Readers leave while a request of theirs is on its way: they leave nothing
-// behind, neither a subscription nor what serves it.
+// Readers stop while a request is pending: they leave nothing behind, neither
+// subscriptions nor goroutines.
 func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 	url := plain(t, 1<<20)
 	s := &slowly{held: make(chan struct{}), goOn: make(chan struct{})}
@@ -246,8 +246,8 @@ func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 	bustest.Until(t, "subscriptions stay", func() bool { return b.PublicJetStream().Conn().NumSubscriptions() <= before })
 }
 
-// What comes after a silence comes at once, and no consumer is made for it.
-func TestFollowerIsToldAtOnceAfterASilence(t *testing.T) {
+// Events after a pause arrive at once, and no consumer is created for them.
+func TestFollowerReceivesEventsAtOnceAfterAPause(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the silence lasts for six seconds")
 	}

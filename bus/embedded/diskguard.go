@@ -30,7 +30,7 @@ type DiskGuard struct {
 	server   *Server
 	log      *zap.Logger
 	limits   map[string]server.JetStreamAccountLimits // of the accounts, while writes are blocked; otherwise nil
-	blocked  *server.Server                           // the server whose writes are blocked; a restarted one accepts writes
+	blocked  *server.Server                           // writes to it are blocked; a restarted server accepts writes
 	checked  time.Time                                // when the server's health was last checked
 	notUntil time.Time                                // no restart before this time
 	pause    time.Duration                            // minimum time between restarts

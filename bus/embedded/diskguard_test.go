@@ -188,7 +188,7 @@ func TestServerThatDidNotStartAgainIsStartedOrGivenUp(t *testing.T) {
 }
 
 // A nearly full disk blocks writes to the streams.
-func TestCauseOfAFullDiskIsSaid(t *testing.T) {
+func TestCauseOfAFullDiskIsReported(t *testing.T) {
 	s, err := StartServer(t.TempDir(), "127.0.0.1:0", bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)

@@ -69,11 +69,9 @@ func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, 
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	consumer, err := reader.Consume(ctx, js, faultStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{
-			faultSubject,
-		},
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:   seen + 1,
+		FilterSubjects: []string{faultSubject},
+		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:    seen + 1,
 	}, func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {
 			select {
@@ -194,10 +192,8 @@ func TestEveryReaderPassesOnEachMessageOnce(t *testing.T) {
 				if err != nil || !slices.Equal(got, want) {
 					t.Errorf("got %v, %v; want %v", got, err, want)
 				}
-				if took := time.Since(
-					began,
-				); f.slow && name != "direct" &&
-					took < time.Second { // direct has no consumer
+				took := time.Since(began)
+				if f.slow && name != "direct" && took < time.Second { // direct has no consumer
 					t.Errorf("the fault did not happen: it took %v", took)
 				}
 			})

@@ -79,11 +79,9 @@ func (w *Watch) once(
 	w.seen.Store(0)
 	begin(replaced, info.State.Msgs == 0)
 	config := jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{
-			w.Subject,
-		},
-		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-		HeadersOnly:   w.HeadersOnly,
+		FilterSubjects: []string{w.Subject},
+		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
+		HeadersOnly:    w.HeadersOnly,
 	}
 	consumer, err := Consume(ctx, w.JS, w.Stream, config, func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {
