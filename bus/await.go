@@ -12,13 +12,13 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// await waits until a stream answers, or ctx ends: until an election is over, or
-// a normalizer has made it. Each reason is logged once, and passed to tell,
+// await waits until a stream answers, or ctx ends: for the end of an election, or for a
+// normalizer to create the stream. It logs each reason once, and passes it to notify,
 // which may be nil.
-func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string, tell func(why string)) {
+func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string, notify func(why string)) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
-	said := ""
+	lastLog := ""
 	for {
 		_, err := reader.Look(ctx, js, stream)
 		if err == nil || ctx.Err() != nil {
@@ -28,11 +28,11 @@ func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string, 
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			text = "it does not exist yet: a normalizer makes it"
 		}
-		if text != said {
-			said = text
+		if text != lastLog {
+			lastLog = text
 			b.log.Warn("waiting for a stream", zap.String("stream", stream), zap.String("why", text))
-			if tell != nil {
-				tell("stream " + stream + ": " + text)
+			if notify != nil {
+				notify("stream " + stream + ": " + text)
 			}
 		}
 		select {

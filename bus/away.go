@@ -8,10 +8,10 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// ErrNoStream reports that a stream does not exist: nobody has made it under this
+// ErrNoStream reports that a stream does not exist: it was never made under this
 // prefix, or it is being recreated.
 var ErrNoStream = jetstream.ErrStreamNotFound
 
-// IsAway reports whether an error means that the server, or its streams, gave
-// no answer: that the same may succeed once they are back.
+// IsAway reports whether an error means that the server or its streams did not answer,
+// so that a retry may succeed.
 func IsAway(err error) bool { return errors.Is(err, ErrUnreachable) || reader.IsAway(err) }

@@ -14,26 +14,26 @@ import (
 // WorkerKey is the key of a worker's heartbeats in the state bucket.
 func WorkerKey(name string) string { return "worker." + name }
 
-// CloudLease is the key of the lease for asking Codex Cloud.
+// CloudLease is the key of the lease for polling Codex Cloud.
 const CloudLease = "cloud"
 
-// Beat tells, until ctx ends, that a worker lives: say is asked each time.
-// Who hears nothing for ttl may take it for gone.
-func (b *Bus) Beat(ctx context.Context, ttl time.Duration, say func() runs.Beat) {
+// Beat sends a worker's heartbeats until ctx ends; current returns the content of each.
+// A worker whose heartbeats are missing for ttl may be considered lost.
+func (b *Bus) Beat(ctx context.Context, ttl time.Duration, current func() runs.Beat) {
 	tick := time.NewTicker(min(max(ttl/6, 100*time.Millisecond), 10*time.Second))
 	defer tick.Stop()
-	good := time.Now()
+	lastStored := time.Now()
 	for {
-		v := say()
+		v := current()
 		err := b.beat(ctx, v, ttl)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			good = time.Now()
-		case time.Since(good) > ttl:
+			lastStored = time.Now()
+		case time.Since(lastStored) > ttl:
 			b.log.Warn("heartbeats of this worker are not stored", zap.String("why", b.Explain(err)))
-			good = time.Now()
+			lastStored = time.Now()
 		}
 		select {
 		case <-ctx.Done():
@@ -54,9 +54,9 @@ func (b *Bus) beat(ctx context.Context, v runs.Beat, ttl time.Duration) error {
 	return err
 }
 
-// WatchBeats calls each with what every worker says, the last words of those
-// that are remembered first, until ctx ends; then it returns nil. At is when
-// it was said, by the server's clock.
+// WatchBeats calls each with every worker's heartbeats, the latest stored ones first,
+// until ctx ends; then it returns nil. At is the time of the heartbeat, by the server's
+// clock.
 func (b *Bus) WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.Time)) error {
 	workers := bucket.Watch{Keys: WorkerKey("*"), Log: b.log}
 	return bucket.New(b.js, b.State()).Watch(ctx, workers, func(e bucket.Entry, _ bool) {

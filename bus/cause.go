@@ -9,12 +9,12 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// Cause returns the reason why a stream operation failed, in words for a caller,
-// or "" when the error does not contain one.
+// Cause returns a description for callers of why a stream operation failed, or "" if
+// the error is of another kind.
 func Cause(err error) string { return cause(err, false) }
 
-// Cause is [Cause] that knows the server: an election is named as a possible
-// reason for a missing answer where the server belongs to a cluster.
+// Cause is [Cause] that knows the server: if the server belongs to a cluster, a missing
+// answer may be due to an election.
 func (b *Bus) Cause(err error) string { return cause(err, reader.Clustered(b.inside)) }
 
 func cause(err error, cluster bool) string {
@@ -23,7 +23,7 @@ func cause(err error, cluster bool) string {
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, ErrUnreachable):
-		return "" // it says so itself
+		return "" // its text describes it
 	case errors.As(err, &api):
 		switch {
 		case reader.Leaderless(api):
@@ -36,7 +36,8 @@ func cause(err error, cluster bool) string {
 		return "there is no connection to NATS"
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		if cluster {
-			return "no stream takes it now: it has no leader, as during an election of the cluster, or a normalizer has still to make it" + again
+			return "no stream takes it now: it has no leader, as during an election of the cluster, " +
+				"or a normalizer has still to make it" + again
 		}
 		return "no stream takes it now: a normalizer has still to make it" + again
 	case reader.IsTimeout(err) && cluster:
@@ -47,17 +48,16 @@ func cause(err error, cluster bool) string {
 	return ""
 }
 
-// noRoom reports that a stream cannot be made for want of storage.
-func noRoom(err error) bool {
+// noSpace reports whether a stream cannot be created for lack of storage.
+func noSpace(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && reader.Full(api)
 }
 
-// Explain says in few words, for the log, what keeps something from being
-// stored or read.
+// Explain describes briefly, for the log, why something cannot be stored or read.
 func (b *Bus) Explain(err error) string { return reader.Explain(b.inside, err) }
 
-// plainError is an error in words for a person, without codes of the API.
+// plainError is an error with a text for people, without API codes.
 type plainError struct {
 	text  string
 	cause error

@@ -17,7 +17,7 @@ import (
 	"github.com/linesman/linesman/bus/bustest"
 )
 
-// codeStoreFailed is the code of a stream that could not store a message.
+// codeStoreFailed is the code for a stream that could not store a message.
 const codeStoreFailed = 10077
 
 // A server that belongs to no cluster holds no elections.
@@ -30,12 +30,17 @@ func TestMissingAnswerIsNotCalledAnElectionWithoutACluster(t *testing.T) {
 		}
 	}
 	late := fmt.Errorf("stream RAW: %w", context.DeadlineExceeded)
-	if cause, text := b.Cause(late), b.Explain(late); !strings.HasPrefix(cause, "no answer in time") || text != "stream RAW: no answer in time" {
+	if cause, text := b.Cause(
+		late,
+	), b.Explain(
+		late,
+	); !strings.HasPrefix(cause, "no answer in time") ||
+		text != "stream RAW: no answer in time" {
 		t.Errorf("cause %q, why %q", cause, text)
 	}
 }
 
-func TestServerWithoutRoomForAStreamIsSaid(t *testing.T) {
+func TestServerWithoutSpaceForAStreamIsReported(t *testing.T) {
 	b := bustest.ServeWith(t, &server.Options{JetStreamMaxStore: 1 << 30})
 	_, err := b.Ensure(t.Context(), bus.DefaultLimits())
 	for _, want := range []string{"stream KV_linesman_runs: ", "no room for its 1024 MiB in 1 copies", "runs.max_bytes", "max_file_store", "insufficient storage"} {
@@ -45,8 +50,8 @@ func TestServerWithoutRoomForAStreamIsSaid(t *testing.T) {
 	}
 }
 
-// The server has one code for all that its files refuse: most of that is no
-// want of room.
+// The server has one code for all errors of its files: most of them are not a lack of
+// space.
 func TestWhatTheServerCannotStoreIsNotCalledAFullDisk(t *testing.T) {
 	t.Parallel()
 	b := bustest.ServeWith(t, &server.Options{JetStreamMaxStore: 1 << 30, MaxPayload: 48 << 20})
@@ -55,14 +60,21 @@ func TestWhatTheServerCannotStoreIsNotCalledAFullDisk(t *testing.T) {
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without one, some seconds
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without a deadline it is some seconds
 	defer cancel()
-	_, err := b.JetStream().Publish(ctx, b.RawSubject("codex", "x"), make([]byte, 33<<20)) // more than a file takes at once
+	_, err := b.JetStream().
+		Publish(ctx, b.RawSubject("codex", "x"), make([]byte, 33<<20))
+		// more than a file takes at once
 	var api *jetstream.APIError
 	if !errors.As(err, &api) || api.ErrorCode != codeStoreFailed {
 		t.Fatalf("got %v, want error code %d", err, codeStoreFailed)
 	}
-	if text := err.Error() + b.Explain(err) + bus.Cause(err); strings.Contains(text, "no room") || strings.Contains(text, "full") {
+	if text := err.Error() + b.Explain(
+		err,
+	) + bus.Cause(
+		err,
+	); strings.Contains(text, "no room") ||
+		strings.Contains(text, "full") {
 		t.Errorf("it is called a full disk: %v: cause %q, why %q", err, bus.Cause(err), b.Explain(err))
 	}
 	if want := "the server could not store it: " + api.Description; bus.Cause(err) != want {
@@ -88,7 +100,7 @@ func TestCodeOfAFullDiskAndOfAFullStream(t *testing.T) {
 }
 
 // One node of three cannot choose a leader.
-func TestClusterWithoutALeaderIsSaid(t *testing.T) {
+func TestClusterWithoutALeaderIsReported(t *testing.T) {
 	route := &url.URL{Scheme: "nats", Host: "127.0.0.1:1"}
 	b := bustest.ServeWith(t, &server.Options{
 		ServerName: "a", Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: -1}, Routes: []*url.URL{route},
@@ -96,7 +108,8 @@ func TestClusterWithoutALeaderIsSaid(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := b.Ensure(ctx, bus.DefaultLimits())
-	if err == nil || !strings.Contains(b.Cause(err), "has no leader now") || !strings.Contains(b.Explain(err), "stream KV_linesman_state: ") ||
+	if err == nil || !strings.Contains(b.Cause(err), "has no leader now") ||
+		!strings.Contains(b.Explain(err), "stream KV_linesman_state: ") ||
 		!strings.Contains(b.Explain(err), "no leader now, as during an election, and is tried again") {
 		t.Errorf("%v: cause %q, why %q", err, b.Cause(err), b.Explain(err))
 	}

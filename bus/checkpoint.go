@@ -10,18 +10,18 @@ import (
 	"github.com/linesman/linesman/bus/bucket"
 )
 
-// Checkpoint says where a normalizer can go on. Every run record is at least
-// as new as Raw; what lies beyond it is read again.
+// Checkpoint describes where a normalizer can resume. Every run record covers at least
+// RAW up to Raw; later entries are read again.
 type Checkpoint struct {
-	RawID    string `json:"raw_stream"`   // which RAW: a stream made anew has another one
-	EventsID string `json:"event_stream"` // which EVENTS
-	RunsID   string `json:"run_stream"`   // which RUNS: what its records covered is gone with them
-	Raw      uint64 `json:"raw_seq"`      // all before and at it need not be read again
-	Anew     uint64 `json:"anew,omitempty"`
-	Runs     uint64 `json:"run_seq,omitempty"` // RUNS reached at least so far: one that is shorter has lost its end
+	RawID    string `json:"raw_stream"`        // identifies RAW: a recreated stream has another identity
+	EventsID string `json:"event_stream"`      // identifies EVENTS
+	RunsID   string `json:"run_stream"`        // identifies RUNS: Raw is void without its records
+	Raw      uint64 `json:"raw_seq"`           // entries up to here need not be read again
+	Anew     uint64 `json:"anew,omitempty"`    // last sequence of EVENTS when RAW was recreated
+	Runs     uint64 `json:"run_seq,omitempty"` // RUNS had at least this sequence: if it has not, it lost its end
 
-	// The last cut that was begun: when EVENTS ended with CutEvents, it held
-	// all that RAW up to CutRaw gives. Records of that cut may be stored.
+	// The last cut that was started: EVENTS up to CutEvents contains all that is
+	// derived from RAW up to CutRaw. Records of that cut may be stored.
 	CutRaw    uint64 `json:"cut_raw_seq"`
 	CutEvents uint64 `json:"cut_event_seq"`
 }
@@ -29,11 +29,10 @@ type Checkpoint struct {
 // CheckpointKey is the key of the normalizer's checkpoint in the state bucket.
 const CheckpointKey = "checkpoint"
 
-// errUnknownForm reports a checkpoint of another linesman, or of somebody else.
-var errUnknownForm = errors.New("the checkpoint is not of the known form")
+// errUnknownForm reports a checkpoint that cannot be decoded.
+var errUnknownForm = errors.New("cannot decode the checkpoint")
 
-// Checkpoint reads the normalizer's checkpoint and its revision: 0 where nothing
-// was ever recorded.
+// Checkpoint reads the normalizer's checkpoint and its revision, 0 if there is none.
 func (b *Bus) Checkpoint(ctx context.Context) (c Checkpoint, revision uint64, err error) {
 	state := bucket.New(b.js, b.State())
 	if err := state.Open(ctx); err != nil {
@@ -53,8 +52,8 @@ func readCheckpoint(ctx context.Context, state *bucket.Bucket) (c Checkpoint, re
 	return c, e.Revision, nil
 }
 
-// Reached waits until the normalizer has recorded what RAW holds up to seq, ten
-// seconds at most.
+// Reached waits until the normalizer has processed RAW up to seq, for at most ten
+// seconds.
 func (b *Bus) Reached(ctx context.Context, seq uint64) error {
 	state := bucket.New(b.js, b.State())
 	if err := state.Open(ctx); err != nil {
@@ -67,7 +66,7 @@ func (b *Bus) Reached(ctx context.Context, seq uint64) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return errors.New("the normalizer is not at work, or far behind: try again when it is")
+			return errors.New("the normalizer is not running, or far behind; try again later")
 		}
 		select {
 		case <-ctx.Done():

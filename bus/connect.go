@@ -1,19 +1,19 @@
-// Package bus is linesman on NATS: the only package that knows subjects,
-// streams and headers.
+// Package bus implements linesman's storage on NATS. It and the packages below it are
+// the only ones that know subjects, streams and headers.
 //
 //	worker ─▶ RawLog ─▶ RAW ─▶ pipeline.Normalizer ─┬▶ EVENTS ─▶ Bus.Read
-//	                                                └▶ RUNS ───▶ Bus.Record, Bus.WatchRuns
+//	└▶ RUNS ───▶ Bus.Record, Bus.WatchRuns
 //
-// It starts no server (package embedded does), and makes no events (package
-// pipeline does).
+// It starts no server (package embedded does), and derives no events (package pipeline
+// does).
 //
-// What holds, and for whom:
+// Guarantees:
 //
-//   - RAW: an entry whose Append returned nil is stored once, behind all
-//     entries of its run that were stored before. Every entry names the last
-//     one of its subject, so of two writers one is refused.
-//   - EVENTS: exactly f(RAW), in order, no gap, no duplicate, whoever is
-//     killed when. Every event names the stream's last sequence.
+//   - RAW: an entry whose Append returned nil is stored once, after all earlier entries
+//     of its run. Every entry names the last one of its subject, so of two concurrent
+//     writers one is refused.
+//   - EVENTS: exactly f(RAW), in order, without gaps or duplicates, whichever process
+//     is killed at whatever time. Every event names the stream's last sequence.
 //   - RUNS: a record is never ahead of EVENTS, and lags by about a second at most.
 package bus
 
@@ -47,42 +47,44 @@ var ErrUnfit = reader.ErrUnfit
 // [ErrUnreachable], too.
 var ErrRefused = errors.New("the server refused the credentials")
 
-// What a server must have.
+// Requirements of a server.
 const (
-	// MinPayload is the least max_payload: an event with escapes takes up to
-	// 512 KiB, a run record with the state beside it up to 545 KiB.
+	// MinPayload is the minimum max_payload: an event with escapes takes up to 512 KiB,
+	// a run record with its state up to 545 KiB.
 	MinPayload = 576 << 10
-	// minVersion brought per-message TTLs, which the lease needs.
+	// Version 2.11 introduced per-message TTLs, which the lease needs.
 	minMajor, minMinor = 2, 11
 )
 
-// InboxPrefix is the prefix of a user's own inboxes: nobody else may listen there.
+// InboxPrefix returns the prefix of a user's inboxes: no other user may subscribe
+// there.
 func InboxPrefix(user string) string { return "_INBOX_" + user }
 
-// Login is how to get into one account of a server.
+// Login describes a connection to one account of a server.
 type Login struct {
 	URL      string
-	User     string // of an embedded server; "" elsewhere
+	User     string // of an embedded server; "" for others
 	Password string
 	Creds    string // a NATS credentials file, or ""
 
 	Name  string // of the connection; "": linesman
 	Inbox string // prefix of its inboxes; "": that of User, or else that of NATS
 
-	// Where is asked at each attempt to connect, if it is given: HOST:PORT of
-	// the server, which may come back on another port. "" means that of URL.
+	// Where, if set, is called at each attempt to connect, and returns HOST:PORT of the
+	// server, which may have restarted on another port; "" means that of URL.
 	Where func() string
 
 	// EndRefused ends the connection when the credentials are refused twice at an
 	// attempt to reconnect. Otherwise it keeps retrying, with growing pauses.
 	EndRefused bool
 
-	Options []nats.Option // further ones: other keys, certificates, the prefix of its inboxes
+	Options []nats.Option // additional options: other keys
 }
 
 func (l Login) none() bool { return l.URL == "" }
 
-// dialer connects to where a login's Where says, or else to the address of the URL.
+// dialer connects to the address that a login's Where returns, or else to that of the
+// URL.
 type dialer struct {
 	net   net.Dialer
 	where func() string
@@ -104,12 +106,12 @@ type Bus struct {
 	jsPub  jetstream.JetStream
 	log    *zap.Logger
 	denied denials
-	since  atomic.Int64 // when the inside connection began that there is, Unix nanoseconds
+	since  atomic.Int64 // when the current inside connection was established, Unix nanoseconds
 }
 
-// Connect connects to the inside account and, unless public is the zero
-// Login, to the public one; else both are the same. It waits for no server:
-// one that is away is ErrUnreachable. Later it reconnects for ever.
+// Connect connects to the inside account and, unless public is the zero Login, to the
+// public one; otherwise both are the same. It does not wait for a server: if none can
+// be reached, it returns ErrUnreachable. Afterwards it reconnects without a limit.
 func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Logger) (*Bus, error) {
 	b := &Bus{Names: names, log: log.Named("bus")}
 	b.since.Store(time.Now().UnixNano())
@@ -139,11 +141,12 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, max(time.Until(deadline), time.Millisecond))
 	}
-	var said seldom // of the error handler, which is called by one goroutine
+	var limiter logLimiter // only used by the error handler, which one goroutine calls
 	var conn atomic.Pointer[nats.Conn]
 	opts := []nats.Option{
-		nats.Name(cmp.Or(l.Name, "linesman")), nats.Timeout(timeout), nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectPauses(&conn)),
-		nats.ReconnectBufSize(-1), // what cannot be sent now is ours to send again
+		nats.Name(cmp.Or(l.Name, "linesman")), nats.Timeout(timeout),
+		nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectPauses(&conn)),
+		nats.ReconnectBufSize(-1), // no buffering: the callers retry
 		nats.PingInterval(10 * time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
@@ -152,11 +155,11 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) {
 			b.since.Store(time.Now().UnixNano())
-			b.log.Info("connected again")
+			b.log.Info("reconnected")
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			b.denied.notice(err)
-			if said.may(err.Error(), time.Now()) { // refused credentials are tried all the time
+			if limiter.allow(err.Error(), time.Now()) { // refused credentials are retried often
 				b.log.Warn("connection", zap.Error(err))
 			}
 		}),
@@ -185,7 +188,7 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, redact(l.URL), err)
 	}
-	if err := fit(nc); err != nil {
+	if err := checkServer(nc); err != nil {
 		nc.Close()
 		return nil, err
 	}
@@ -193,8 +196,8 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// dialNATS is [nats.Connect], which takes no context. An attempt that is given up
-// is closed in the background when it ends, within the timeout of the options.
+// dialNATS is [nats.Connect] with a context. An abandoned attempt is closed in the
+// background when it ends, within the timeout of the options.
 func dialNATS(ctx context.Context, url string, opts ...nats.Option) (*nats.Conn, error) {
 	type result struct {
 		conn *nats.Conn
@@ -219,9 +222,8 @@ func dialNATS(ctx context.Context, url string, opts ...nats.Option) (*nats.Conn,
 	}
 }
 
-// reconnectPauses are those before each attempt to connect again: short ones
-// while the server is away, and longer and longer ones while it refuses the
-// credentials.
+// reconnectPauses returns the delays between attempts to reconnect: short ones while
+// the server is unreachable, increasing ones while it refuses the credentials.
 func reconnectPauses(conn *atomic.Pointer[nats.Conn]) nats.ReconnectDelayHandler {
 	refusals := backoff.NewExponentialBackOff() // with jitter
 	refusals.InitialInterval, refusals.MaxInterval = 250*time.Millisecond, 5*time.Second
@@ -234,15 +236,16 @@ func reconnectPauses(conn *atomic.Pointer[nats.Conn]) nats.ReconnectDelayHandler
 	}
 }
 
-// unauthorized reports whether the last attempt to connect again met a server that
-// refused the credentials.
+// unauthorized reports whether the server refused the credentials at the last attempt
+// to reconnect.
 func unauthorized(nc *nats.Conn) bool {
 	err := nc.LastError()
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
 		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
-// whyClosed is err, or, where the connection ended because of the credentials, that.
+// whyClosed returns err, or, if the connection ended because of the credentials, that
+// reason.
 func whyClosed(nc *nats.Conn, err error) error {
 	if errors.Is(err, nats.ErrConnectionClosed) && unauthorized(nc) {
 		return fmt.Errorf("%w: %w", ErrUnreachable, ErrRefused)
@@ -250,16 +253,17 @@ func whyClosed(nc *nats.Conn, err error) error {
 	return err
 }
 
-// maxTexts bounds the different texts that a [seldom] lets through in a minute.
+// maxTexts is the maximum number of different texts that a [logLimiter] allows in a
+// minute.
 const maxTexts = 32
 
-// seldom lets each text through once a minute.
-type seldom struct {
+// logLimiter allows each text once a minute.
+type logLimiter struct {
 	since time.Time
 	texts map[string]bool
 }
 
-func (s *seldom) may(text string, now time.Time) bool {
+func (s *logLimiter) allow(text string, now time.Time) bool {
 	if now.Sub(s.since) >= time.Minute {
 		s.since, s.texts = now, map[string]bool{}
 	}
@@ -270,8 +274,8 @@ func (s *seldom) may(text string, now time.Time) bool {
 	return true
 }
 
-// fit checks what the server says of itself.
-func fit(nc *nats.Conn) error {
+// checkServer checks the server's version and limits.
+func checkServer(nc *nats.Conn) error {
 	version := nc.ConnectedServerVersion()
 	if major, minor := parseVersion(version); major < minMajor || major == minMajor && minor < minMinor {
 		return fmt.Errorf("%w: it is version %s, and %d.%d is needed", ErrUnfit, version, minMajor, minMinor)
@@ -292,14 +296,13 @@ func parseVersion(s string) (major, minor int) {
 	return major, minor
 }
 
-// serverHas reports whether the server of the public account is of a version
-// or newer.
+// serverHas reports whether the server of the public account has at least this version.
 func (b *Bus) serverHas(major, minor int) bool {
 	have, haveMinor := parseVersion(b.public.ConnectedServerVersion())
 	return have > major || have == major && haveMinor >= minor
 }
 
-// redact takes user and password out of a URL.
+// redact removes user and password from a URL.
 func redact(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {
@@ -311,7 +314,7 @@ func redact(url string) string {
 	return scheme + "://" + rest
 }
 
-// Close closes the connections. What was published is sent before.
+// Close sends what is pending and closes the connections.
 func (b *Bus) Close() {
 	for _, nc := range []*nats.Conn{b.inside, b.public} {
 		if nc != nil && !nc.IsClosed() {
@@ -321,8 +324,8 @@ func (b *Bus) Close() {
 	}
 }
 
-// Since is when the connection began that there is: from then on, what was
-// said was heard. It is zero while there is none.
+// Since returns when the current connection was established: messages since then were
+// received. It is zero while there is no connection.
 func (b *Bus) Since() time.Time {
 	if !b.Connected() {
 		return time.Time{}
@@ -330,28 +333,29 @@ func (b *Bus) Since() time.Time {
 	return time.Unix(0, b.since.Load())
 }
 
-// OneAccount reports whether the events are in the account of all else.
+// OneAccount reports whether EVENTS is in the same account as the other streams.
 func (b *Bus) OneAccount() bool { return b.public == b.inside }
 
-// Under is the bus with other names, on the same connections. It notices nothing of
-// requests that are denied.
+// Under returns a bus with other names on the same connections. It does not detect
+// permission violations.
 func (b *Bus) Under(names Names) *Bus {
 	return &Bus{Names: names, inside: b.inside, public: b.public, js: b.js, jsPub: b.jsPub, log: b.log}
 }
 
-// JetStream is JetStream in the inside account: all streams but EVENTS.
+// JetStream returns the JetStream context of the inside account: all streams but
+// EVENTS.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
 
-// PublicJetStream is JetStream in the account of EVENTS.
+// PublicJetStream returns the JetStream context of the account of EVENTS.
 func (b *Bus) PublicJetStream() jetstream.JetStream { return b.jsPub }
 
-// Inside is the connection to the inside account, for a service on it.
+// Inside returns the connection to the inside account, for a service.
 func (b *Bus) Inside() *nats.Conn { return b.inside }
 
-// Connected reports whether the server is there at the moment.
+// Connected reports whether the server is connected at the moment.
 func (b *Bus) Connected() bool { return b.inside.IsConnected() && b.public.IsConnected() }
 
-// Connections is how many of the bus's connections there are at the moment.
+// Connections returns how many of the bus's connections are currently established.
 func (b *Bus) Connections() (n int) {
 	if b.inside.IsConnected() {
 		n++

@@ -12,37 +12,37 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// order is what the owner of a run is asked, and answers.
-type order struct {
+// command is a request to the owner of a run.
+type command struct {
 	Do     string `json:"do"` // cancel
 	Reason string `json:"reason,omitempty"`
 }
 
-type receipt struct {
+type reply struct {
 	Done  bool   `json:"done"`
 	Error string `json:"error,omitempty"`
 }
 
-// Listen lets the caller, who drives a run, be asked for its end. Stop ends
-// that. A cancel that takes longer than ten seconds is given up.
+// Listen receives requests to cancel a run, for the owner of the run, and calls cancel,
+// with a timeout of ten seconds. Stop ends that.
 func (b *Bus) Listen(run string, cancel func(ctx context.Context, reason string) error) (stop func(), err error) {
 	sub, err := b.inside.Subscribe(b.ControlSubject(run), func(m *nats.Msg) {
-		go func() { // the next one need not wait
-			var o order
-			r := receipt{}
-			if json.Unmarshal(m.Data, &o) != nil || o.Do != "cancel" {
-				r.Error = "unknown order"
+		go func() { // do not block the next request
+			var c command
+			r := reply{}
+			if json.Unmarshal(m.Data, &c) != nil || c.Do != "cancel" {
+				r.Error = "unknown command"
 			} else {
 				ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
 				defer done()
-				err := cancel(ctx, o.Reason)
+				err := cancel(ctx, c.Reason)
 				if r.Done = err == nil; err != nil {
-					r.Error = "not carried out"
+					r.Error = "failed"
 				}
 			}
 			body, err := json.Marshal(r)
 			if err == nil {
-				_ = m.Respond(body) // who asked may have gone
+				_ = m.Respond(body) // the requester may be gone
 			}
 		}()
 	})
@@ -52,10 +52,10 @@ func (b *Bus) Listen(run string, cancel func(ctx context.Context, reason string)
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
-// AskCancel asks the owner of a run to end it, and returns when its log says
-// so. The error is [runs.ErrNoOwner] where nobody answers.
+// AskCancel asks the owner of a run to cancel it, and returns when the log contains
+// that. The error is [runs.ErrNoOwner] if nobody answers.
 func (b *Bus) AskCancel(ctx context.Context, run, reason string) error {
-	body, err := json.Marshal(order{"cancel", reason})
+	body, err := json.Marshal(command{"cancel", reason})
 	if err != nil {
 		return err
 	}
@@ -66,11 +66,11 @@ func (b *Bus) AskCancel(ctx context.Context, run, reason string) error {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return runs.ErrNoOwner
 	case err != nil:
-		return fmt.Errorf("run %s: ask for its end: %w", run, err)
+		return fmt.Errorf("run %s: ask its owner to cancel it: %w", run, err)
 	}
-	var r receipt
+	var r reply
 	if json.Unmarshal(m.Data, &r) != nil || !r.Done {
-		return fmt.Errorf("run %s: its owner did not end it", run)
+		return fmt.Errorf("run %s: its owner did not cancel it", run)
 	}
 	return nil
 }

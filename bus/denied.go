@@ -10,12 +10,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrDenied reports a request that the user of the connection may not make.
-// Nothing was done.
+// ErrDenied reports a request for which the user has no permission. Nothing was done.
 var ErrDenied = errors.New("not permitted")
 
-// denials passes permission violations on to the requests that they are about.
-// A server sends them by themselves: a request that it refuses has no answer.
+// denials dispatches permission violations to the requests that caused them. The server
+// reports them separately: a refused request has no answer.
 type denials struct {
 	mu      sync.Mutex
 	waiting map[*denial]struct{}
@@ -23,13 +22,13 @@ type denials struct {
 
 type denial struct {
 	subjects []string
-	tell     func(subject string)
+	notify   func(subject string)
 }
 
-// watch calls tell, in another goroutine, when a violation names one of the
-// subjects, until stop is called.
-func (d *denials) watch(tell func(subject string), subjects ...string) (stop func()) {
-	one := &denial{subjects, tell}
+// watch calls notify, in another goroutine, when a violation names one of the subjects,
+// until stop is called.
+func (d *denials) watch(notify func(subject string), subjects ...string) (stop func()) {
+	one := &denial{subjects, notify}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.waiting == nil {
@@ -50,15 +49,20 @@ func (d *denials) notice(err error) {
 	for one := range d.waiting {
 		for _, subject := range one.subjects {
 			if denies(err, subject) {
-				one.tell(subject)
+				one.notify(subject)
 			}
 		}
 	}
 }
 
-// unlessDenied calls do, whose error is [ErrDenied] if the server refuses
-// requests on the subject meanwhile, and counts says that this matters.
-func (b *Bus) unlessDenied(ctx context.Context, subject string, counts func() bool, do func(context.Context) error) error {
+// unlessDenied calls do. It returns [ErrDenied] if the server reports a violation for
+// the subject meanwhile, and counts returns true.
+func (b *Bus) unlessDenied(
+	ctx context.Context,
+	subject string,
+	counts func() bool,
+	do func(context.Context) error,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer b.denied.watch(func(subject string) {
@@ -74,10 +78,10 @@ func (b *Bus) unlessDenied(ctx context.Context, subject string, counts func() bo
 }
 
 func errDenied(subject string) error {
-	return fmt.Errorf("%w: the user of these keys may not use %s", ErrDenied, subject)
+	return fmt.Errorf("%w: these credentials have no permission for %s", ErrDenied, subject)
 }
 
-// denies reports whether an error of a connection is a violation that names a subject.
+// denies reports whether a connection error is a violation that names a subject.
 func denies(err error, subject string) bool {
 	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), ` to "`+subject+`"`)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// encodeEntry makes the message that stores e.
+// encodeEntry returns the message that stores e.
 func encodeEntry(subject string, e runs.Entry) *nats.Msg {
 	h := nats.Header{
 		HeaderRecord: []string{string(e.Kind)},
@@ -20,8 +20,8 @@ func encodeEntry(subject string, e runs.Entry) *nats.Msg {
 	return &nats.Msg{Subject: subject, Header: h, Data: e.Body}
 }
 
-// DecodeEntry reads a message of RAW. Of one that is not readable it gives
-// what it can: at least the time.
+// DecodeEntry decodes a message of RAW. If it cannot be decoded, ok is false, and the
+// entry has what could be read, such as the time.
 func DecodeEntry(h nats.Header, body []byte) (e runs.Entry, ok bool) {
 	e = runs.Entry{Kind: runs.Kind(h.Get(HeaderRecord)), Body: body}
 	at, err := strconv.ParseInt(h.Get(HeaderTime), 10, 64)
@@ -38,5 +38,5 @@ func DecodeEntry(h nats.Header, body []byte) (e runs.Entry, ok bool) {
 	return e, e.Kind.Known()
 }
 
-// maxOffset keeps sums of offsets and lengths far from overflow.
+// maxOffset prevents overflow in sums of offsets and lengths.
 const maxOffset = 1 << 60

@@ -13,11 +13,20 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// FuzzRawMessages folds two messages of RAW that anybody with the right to
-// write there may have made: whatever their headers and bodies are, what comes
-// out is bounded, and what can be read comes back as it was written.
+// FuzzRawMessages folds two messages of RAW with arbitrary headers and bodies, as any
+// program with the permission might write: the results are bounded, and what can be
+// decoded can be encoded again.
 func FuzzRawMessages(f *testing.F) {
-	f.Add("out", "1", "0", []byte("{\"type\":\"turn.started\"}\n"), "exit", "2", "", []byte(`{"reason":"exited","code":0}`))
+	f.Add(
+		"out",
+		"1",
+		"0",
+		[]byte("{\"type\":\"turn.started\"}\n"),
+		"exit",
+		"2",
+		"",
+		[]byte(`{"reason":"exited","code":0}`),
+	)
 	f.Add("start", "1", "", []byte(`{"source":"run"}`), "out", "9223372036854775807", "1152921504606846976", []byte("x"))
 	f.Add("queued", "-1", "-1", []byte(`{}`), "cancel", "x", "x", []byte(`{"reason":"\u0000"}`))
 	f.Add("err", "5", "4", []byte("x"), "note", "5", "", []byte(`{"idle":true}`))
@@ -39,7 +48,11 @@ func FuzzRawMessages(f *testing.F) {
 				fold.Unreadable(uint64(i+1), e.Time, emit)
 				continue
 			}
-			if again, ok := DecodeEntry(encodeEntry("s", e).Header, e.Body); !ok || again.Kind != e.Kind || again.Time != e.Time || again.Offset != e.Offset {
+			if again, ok := DecodeEntry(
+				encodeEntry("s", e).Header,
+				e.Body,
+			); !ok || again.Kind != e.Kind || again.Time != e.Time ||
+				again.Offset != e.Offset {
 				t.Errorf("%+v comes back as %+v", e, again)
 			}
 			fold.Apply(uint64(i+1), e, emit)

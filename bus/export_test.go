@@ -9,10 +9,10 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// What the tests of package bus_test see of this one.
+// Unexported parts that the tests of package bus_test use.
 
 var (
-	NoRoom          = noRoom
+	NoRoom          = noSpace
 	ReconnectPauses = reconnectPauses
 	Unauthorized    = unauthorized
 )
@@ -29,18 +29,18 @@ func (b *Bus) ForgetEach(ctx context.Context, run string, each func(step string)
 	return b.forget(ctx, run, each)
 }
 
-// Reconnected is what happens to a bus whose connection was lost and is back.
+// Reconnected simulates that the connection was lost and restored.
 func (b *Bus) Reconnected() { b.since.Store(time.Now().UnixNano()) }
 
-// Publish stores an entry whose answer the log does not see.
+// Publish stores an entry without updating the log's state, as if the answer was lost.
 func (l *RawLog) Publish(ctx context.Context, e runs.Entry) (*jetstream.PubAck, error) {
 	return l.publish(ctx, e)
 }
 
-// Remembered is what a run's record tells of a log that has aged out.
+// Remembered returns what a run's record says about a log that has expired.
 func (b *Bus) Remembered(ctx context.Context, run string) (runs.Mark, error) {
 	return b.remembered(ctx, run)
 }
 
-// ReplacePublic gives the bus another JetStream in the account of EVENTS.
+// ReplacePublic replaces the JetStream context of the account of EVENTS.
 func (b *Bus) ReplacePublic(js jetstream.JetStream) { b.jsPub = js }

@@ -12,8 +12,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Who begins to follow while the server is away waits for it, as one does who
-// has begun before.
+// A reader that starts to follow while the server is unreachable waits for it.
 func TestFollowingBeginsOnceTheServerIsBack(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
@@ -31,7 +30,7 @@ func TestFollowingBeginsOnceTheServerIsBack(t *testing.T) {
 		read <- b.Read(t.Context(), bus.Filter{Run: "a", Follow: true}, func(bus.Stored) error { return enough })
 	}()
 	if err := b.Read(t.Context(), bus.Filter{Run: "a"}, func(bus.Stored) error { return nil }); err == nil {
-		t.Error("who does not follow is told nothing of a server that is away")
+		t.Error("a reader that does not follow gets no error while the server is unreachable")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -52,8 +51,8 @@ func TestFollowingBeginsOnceTheServerIsBack(t *testing.T) {
 	}
 }
 
-// The connection breaks while a reader waits for its first answer, and is there
-// again long before the reader gives that answer up.
+// The connection breaks while a reader waits for its first answer, and is restored long
+// before that request times out.
 func TestReaderWhoseFirstAnswerIsLostAsksAgain(t *testing.T) {
 	t.Parallel()
 	for _, follow := range []bool{true, false} {
@@ -62,7 +61,14 @@ func TestReaderWhoseFirstAnswerIsLostAsksAgain(t *testing.T) {
 		b.arm("$JS.API.STREAM.INFO."+client.Names.Events(), true)
 		enough := errors.New("enough")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		if err := client.Read(ctx, bus.Filter{Follow: follow}, func(bus.Stored) error { return enough }); !errors.Is(err, enough) {
+		if err := client.Read(
+			ctx,
+			bus.Filter{Follow: follow},
+			func(bus.Stored) error { return enough },
+		); !errors.Is(
+			err,
+			enough,
+		) {
 			t.Errorf("follow %t: %v, want the event", follow, err)
 		}
 		cancel()
@@ -70,8 +76,8 @@ func TestReaderWhoseFirstAnswerIsLostAsksAgain(t *testing.T) {
 	}
 }
 
-// A follower waits for an answer however long it takes, but not for one that
-// the server has refused to give.
+// A follower waits for an answer without a limit, but fails if the server denies the
+// request.
 func TestFollowerWithoutPermissionEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
@@ -79,7 +85,14 @@ func TestFollowerWithoutPermissionEndsAtOnce(t *testing.T) {
 	stranger := bustest.Connect(t, s, embedded.WorkerUser)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := stranger.Read(ctx, bus.Filter{Follow: true}, func(bus.Stored) error { return nil }); !errors.Is(err, bus.ErrDenied) {
+	if err := stranger.Read(
+		ctx,
+		bus.Filter{Follow: true},
+		func(bus.Stored) error { return nil },
+	); !errors.Is(
+		err,
+		bus.ErrDenied,
+	) {
 		t.Errorf("got %v, want ErrDenied", err)
 	}
 }

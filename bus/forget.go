@@ -14,18 +14,18 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Forget erases a run that has ended: its raw log, its events, its record, its
-// task, its requests and its notifications. What stays is a mark under its id, so that
-// nothing makes a record of it again. It first waits until the normalizer has
-// recorded the run wholly, so that nobody misses what goes. Broken off, it can
-// be called again. The error is [runs.ErrNoRun] where nothing is known of it,
-// [runs.ErrOpen] where it has not ended, and [runs.ErrNeeded] where an earlier run of its
-// task is to be forgotten first. It needs the rights of an operator.
+// Forget erases a run that has ended: its raw log, events, record, task, requests and
+// notifications. A delete marker remains under its id, so that no record of it is
+// created again. Forget first waits until the normalizer has processed the run
+// completely. If interrupted, it can be called again. The error is [runs.ErrNoRun] if
+// the run is unknown, [runs.ErrOpen] if it has not ended, and [runs.ErrNeeded] if an
+// earlier run of its task must be forgotten first. It needs the permissions of an
+// operator.
 func (b *Bus) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
 	return b.forget(ctx, run, func(string) error { return nil })
 }
 
-// forget calls each before every step, for tests to break off there.
+// forget is Forget that calls each before every step, so that tests can interrupt it.
 func (b *Bus) forget(ctx context.Context, run string, each func(step string) error) (f runs.Forgotten, err error) {
 	known, err := b.Known(ctx, run)
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 			f.Events, err = purge(ctx, b.jsPub, b.Names.Events(), b.EventSubject("*", run, "*"))
 			return err
 		}},
-		{"task", func() error { // of one that was cancelled before it began
+		{"task", func() error { // of a task that was cancelled before it started
 			_, err := purge(ctx, b.js, b.Work(), b.WorkSubject("*", run))
 			return err
 		}},
@@ -81,17 +81,17 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 	return f, nil
 }
 
-// recordedWholly returns once the normalizer has recorded all that RAW holds
-// of a run that has ended.
+// recordedWholly waits until the normalizer has recorded all entries of a run that has
+// ended.
 func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 	if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
-		return err // an ended one, or one that was forgotten halfway
+		return err // it ended, or forgetting it was interrupted
 	}
 	entry, err := last(ctx, b.js, b.Raw(), b.RawSubject("*", run))
 	if err != nil {
 		return fmt.Errorf("run %s: %w", run, err)
 	}
-	if entry == nil { // aged out
+	if entry == nil { // expired
 		return b.ended(ctx, run, 0)
 	}
 	if err := b.Reached(ctx, entry.Sequence); err != nil {
@@ -100,10 +100,9 @@ func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 	return b.ended(ctx, run, entry.Sequence)
 }
 
-// ended returns once the record of a run that has ended says so. What the
-// normalizer has reached is stored before the records of that: a
-// record that is older than the last entry, or is not there, is waited for. The
-// error is runs.ErrOpen for a run that goes on.
+// ended waits until the record of a run shows that the run has ended. The checkpoint is
+// stored before the records, so it waits for a record that is missing, or older than
+// the last entry. The error is runs.ErrOpen for an open run.
 func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -116,7 +115,7 @@ func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
 			return nil
 		case ok && (record.Seq >= last || late):
 			return runs.ErrOpen
-		case !ok && (last == 0 || late): // it has aged out
+		case !ok && (last == 0 || late): // it has expired
 			return nil
 		case !ok:
 			if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
@@ -131,8 +130,7 @@ func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
 	}
 }
 
-// notNeeded returns runs.ErrNeeded for a run that ended a task of which there are
-// earlier runs.
+// notNeeded returns runs.ErrNeeded for a run that completed a task with earlier runs.
 func (b *Bus) notNeeded(ctx context.Context, run string) error {
 	record, ok, err := b.Record(ctx, run)
 	if err != nil || !ok || record.Continues == "" || record.Waits() {
@@ -145,7 +143,12 @@ func (b *Bus) notNeeded(ctx context.Context, run string) error {
 			return err
 		}
 		if ok && earlier.Waits() {
-			return fmt.Errorf("run %s: %w, and run %s would wait again: forget that first", run, runs.ErrNeeded, id)
+			return fmt.Errorf(
+				"run %s: %w, and run %s would await resumption again: forget that one first",
+				run,
+				runs.ErrNeeded,
+				id,
+			)
 		}
 		if id, err = runs.LinkID(record.Continues, n); err != nil {
 			return err
@@ -154,8 +157,8 @@ func (b *Bus) notNeeded(ctx context.Context, run string) error {
 	return nil
 }
 
-// notWaiting returns runs.ErrOpen for a run of a task that is open: it waits to be
-// gone on with, and the newest of those that went on waits as well, or works.
+// notWaiting returns runs.ErrOpen for a run of an open task: the run awaits resumption,
+// and the latest run that resumed it is open too, or awaits resumption again.
 func (b *Bus) notWaiting(ctx context.Context, run string) error {
 	newest, ok, err := b.Record(ctx, run)
 	if err != nil || !ok || !newest.Waits() {
@@ -165,7 +168,7 @@ func (b *Bus) notWaiting(ctx context.Context, run string) error {
 	for n := 2; ; n++ {
 		id, err := runs.LinkID(task, n)
 		if err != nil {
-			break // no more can be
+			break // the limit of runs per task
 		}
 		record, ok, err := b.Record(ctx, id)
 		if err != nil {
@@ -190,7 +193,7 @@ func (b *Bus) notWaiting(ctx context.Context, run string) error {
 	return runs.ErrOpen
 }
 
-// mark replaces the record of a run by the mark that it was removed.
+// mark replaces the record of a run by a delete marker.
 func (b *Bus) mark(ctx context.Context, run string) (had bool, err error) {
 	e, err := b.RunEntry(ctx, run)
 	if err != nil || e.Deleted {
@@ -199,7 +202,7 @@ func (b *Bus) mark(ctx context.Context, run string) (had bool, err error) {
 	return e.Exists(), b.RemoveRun(ctx, run, e.Revision)
 }
 
-// forgetRequests erases the requests that made the run, or were about it.
+// forgetRequests erases the requests that created the run, or referred to it.
 func (b *Bus) forgetRequests(ctx context.Context, run string) (n uint64, err error) {
 	stream := bucket.Stream(b.Requests())
 	s, err := b.js.Stream(ctx, stream)
@@ -217,14 +220,14 @@ func (b *Bus) forgetRequests(ctx context.Context, run string) (n uint64, err err
 		if json.Unmarshal(m.Data(), &request) != nil || request.Run != run && request.Outcome.Run != run {
 			return true, nil
 		}
-		gone, err := purge(ctx, b.js, stream, m.Subject())
-		n += gone
+		purged, err := purge(ctx, b.js, stream, m.Subject())
+		n += purged
 		return true, err
 	})
 	return n, err
 }
 
-// purge erases what a stream holds under a subject, and tells how much it was.
+// purge erases the messages of a subject, and returns how many there were.
 func purge(ctx context.Context, js jetstream.JetStream, stream, subject string) (uint64, error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {

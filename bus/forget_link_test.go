@@ -8,8 +8,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A task that is done does not wait again because the run that ended it was
-// forgotten: the runs before that go first, and then nothing stands for it.
+// A completed task does not await resumption again because the run that completed it
+// was forgotten: its earlier runs must be forgotten first.
 func TestATaskIsForgottenFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
@@ -45,8 +45,8 @@ func TestATaskIsForgottenFromItsBeginning(t *testing.T) {
 	}
 }
 
-// A task that waits to be gone on with is open: none of its runs is forgotten,
-// be it that they ended, before somebody goes on with it or gives it up.
+// A task that awaits resumption is open: none of its runs is forgotten, even if they
+// ended, until the task is resumed or cancelled.
 func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
@@ -58,12 +58,16 @@ func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
 		return append([]runs.Entry{{Kind: runs.Started, Time: 1_000, Body: runs.Encode(start)}}, more...)
 	}
 	code := runs.ExitNeedsAgent
-	asks := runs.Entry{Kind: runs.Exited, Time: 2_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})}
+	asks := runs.Entry{
+		Kind: runs.Exited,
+		Time: 2_000,
+		Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code}),
+	}
 	bustest.Interleave(t, b, map[string][]runs.Entry{
 		"waits": entries("", asks),
 		"works": entries("", asks), "works-2": entries("works"),
 		"asks": entries("", asks), "asks-2": entries("asks", asks),
-		"alone": entries("", asks), "alone-2": entries(""), // the id is somebody's own
+		"alone": entries("", asks), "alone-2": entries(""), // the id was chosen by a caller
 	}, "waits", "works", "works-2", "asks", "asks-2", "alone", "alone-2")
 	normalize(t, b)
 	for _, run := range []string{"waits", "works", "works-2", "asks", "asks-2", "alone"} {
@@ -72,8 +76,15 @@ func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
 		}
 	}
 
-	bustest.Interleave(t, b, map[string][]runs.Entry{"waits-2": entries("waits", runs.Entry{Kind: runs.Cancelled, Time: 3_000, Body: runs.Encode(runs.Remark{})},
-		runs.Entry{Kind: runs.Exited, Time: 3_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonCancelled})})}, "waits-2")
+	bustest.Interleave(
+		t,
+		b,
+		map[string][]runs.Entry{
+			"waits-2": entries("waits", runs.Entry{Kind: runs.Cancelled, Time: 3_000, Body: runs.Encode(runs.Remark{})},
+				runs.Entry{Kind: runs.Exited, Time: 3_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonCancelled})}),
+		},
+		"waits-2",
+	)
 	normalize(t, b)
 	for _, run := range []string{"waits", "waits-2"} {
 		if f, err := b.Forget(t.Context(), run); err != nil || !f.Record {

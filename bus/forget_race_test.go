@@ -13,16 +13,15 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A checkpoint says how far a cut goes before its records are stored. A run
-// that ended within it is not forgotten before it has its record: the
-// normalizer, which has yet to store that, would be thrown out of its work, and
-// would refuse the run as one that has not ended.
+// The checkpoint of a cut is stored before its records. A run that ended within the cut
+// is not forgotten before its record is stored: otherwise the normalizer's write would
+// be refused, and the run would be refused as open.
 func TestForgetWaitsForTheRecordsOfACutThatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
 	log := bustest.CorpusLog(t, "shell-ok", 500)
 	bustest.Interleave(t, b, map[string][]runs.Entry{"whole": log, "half": log[:2]}, "whole", "half")
-	normalize(t, b) // the record of half says that it works
+	normalize(t, b) // the record of half shows that it is open
 	bustest.Interleave(t, b, map[string][]runs.Entry{"young": log}, "young")
 	half, err := b.OpenLog(t.Context(), "codex", "half", runs.Mark{})
 	if err != nil {
@@ -77,8 +76,8 @@ func TestForgetWaitsForTheRecordsOfACutThatIsUnderWay(t *testing.T) {
 	}
 }
 
-// A task that was cancelled while it waited is taken off its queue after that:
-// killed in between, whoever cancelled it leaves it there, prompt and all.
+// A task that was cancelled while queued is removed from its queue afterwards: if the
+// process is killed in between, the task stays in the queue, with its prompt.
 func TestForgottenRunIsInNoQueue(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)

@@ -20,9 +20,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A run that is forgotten is nowhere, whenever the forgetting broke off before,
-// and whatever the normalizer did meanwhile; the other runs are what they would
-// have been.
+// A forgotten run is nowhere, wherever the operation was interrupted and whatever the
+// normalizer did meanwhile; the other runs are not affected.
 func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	const secret = "sentinel-of-the-forgotten"
@@ -30,13 +29,35 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 		t.Run("broken off before "+broken, func(t *testing.T) {
 			_, b := serve(t)
 			ctx := t.Context()
-			gone, stays, later := bustest.CorpusLog(t, "plan", 333), bustest.CorpusLog(t, "shell-fail", 700), bustest.CorpusLog(t, "shell-ok", 500)
+			gone, stays, later := bustest.CorpusLog(
+				t,
+				"plan",
+				333,
+			), bustest.CorpusLog(
+				t,
+				"shell-fail",
+				700,
+			), bustest.CorpusLog(
+				t,
+				"shell-ok",
+				500,
+			)
 			line := `{"type":"item.completed","item":{"id":"item_9","type":"agent_message","text":"` + secret + `"}}` + "\n"
 			end := gone[len(gone)-1]
 			at := gone[len(gone)-2]
-			gone = append(gone[:len(gone)-1], runs.Entry{Kind: runs.Out, Time: 8_000, Offset: at.Offset + int64(len(at.Body)), Body: []byte(line)}, end)
+			gone = append(
+				gone[:len(gone)-1],
+				runs.Entry{Kind: runs.Out, Time: 8_000, Offset: at.Offset + int64(len(at.Body)), Body: []byte(line)},
+				end,
+			)
 			half := len(stays) / 2
-			bustest.Interleave(t, b, map[string][]runs.Entry{"stays": stays[:half], "gone": gone}, "stays", "gone") // the last event is a forgotten one
+			bustest.Interleave(
+				t,
+				b,
+				map[string][]runs.Entry{"stays": stays[:half], "gone": gone},
+				"stays",
+				"gone",
+			) // the last event is of the forgotten run
 			normalize(t, b)
 			remembered := func(key, form string) {
 				if _, ok, err := b.RequestStore().Put(ctx, key, fmt.Appendf(nil, form, "gone"), time.Hour, 0); err != nil || !ok {
@@ -108,8 +129,9 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 			for _, js := range []jetstream.JetStream{b.JetStream(), b.PublicJetStream()} {
 				for info := range js.ListStreams(ctx).Info() {
 					wholly(t, js, info, func(subject string, body []byte) {
-						usage := info.Config.Name == bucket.Stream(b.Threads()) // whoever goes on with its thread counts from there
-						if bytes.Contains(body, []byte(secret)) || bytes.Contains(body, []byte(`"gone"`)) && !usage && subject != bucket.Subject(b.Requests(), "other") {
+						usage := info.Config.Name == bucket.Stream(b.Threads()) // runs that resume its thread count from there
+						if bytes.Contains(body, []byte(secret)) ||
+							bytes.Contains(body, []byte(`"gone"`)) && !usage && subject != bucket.Subject(b.Requests(), "other") {
 							t.Errorf("%s still tells of it: %.200s", subject, body)
 						}
 					})
@@ -123,7 +145,7 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 	}
 }
 
-// wholly calls each with all that a stream holds, holes left out.
+// wholly calls each with all messages of a stream, without the holes.
 func wholly(t *testing.T, js jetstream.JetStream, info *jetstream.StreamInfo, each func(subject string, body []byte)) {
 	t.Helper()
 	s, err := js.Stream(t.Context(), info.Config.Name)

@@ -11,16 +11,16 @@ import (
 	"github.com/linesman/linesman/bus/bucket"
 )
 
-// Health reports what keeps linesman from taking and storing, nil for
-// nothing: the streams are there and are not full, a write is acknowledged, a
-// normalizer is at work, and what it has not read yet is not old.
+// Health reports why linesman cannot accept and store data, or nil: it checks that the
+// streams exist and are not full, that a write is acknowledged, and that a normalizer
+// is running and not far behind.
 func (b *Bus) Health(ctx context.Context) error {
 	_, err := b.HealthAs(ctx, func(string) bool { return true })
 	return err
 }
 
-// HealthAs is Health as far as a user may look: permitted reports whether it may
-// publish a subject. Unchecked is the rest.
+// HealthAs is Health within the permissions of a user: permitted reports whether it may
+// publish to a subject. Unchecked lists the checks that were skipped.
 func (b *Bus) HealthAs(ctx context.Context, permitted func(subject string) bool) (unchecked []string, err error) {
 	may := func(what, subject string) bool {
 		ok := permitted(subject)
@@ -47,7 +47,10 @@ func (b *Bus) HealthAs(ctx context.Context, permitted func(subject string) bool)
 		if s.name == b.Raw() {
 			raw = *info
 			if info.Config.MaxBytes > 0 && info.State.Bytes > uint64(info.Config.MaxBytes)/20*19 {
-				problems = append(problems, fmt.Errorf("stream %s is full: %d of %d bytes; give it more room", s.name, info.State.Bytes, info.Config.MaxBytes))
+				problems = append(
+					problems,
+					fmt.Errorf("stream %s is full: %d of %d bytes; increase its size", s.name, info.State.Bytes, info.Config.MaxBytes),
+				)
 			}
 		}
 	}
@@ -67,7 +70,7 @@ func (b *Bus) HealthAs(ctx context.Context, permitted func(subject string) bool)
 
 const healthKey = "health"
 
-// probe writes and reads a key.
+// probe writes a key.
 func (b *Bus) probe(ctx context.Context) error {
 	want := time.Now().UTC().Format(time.RFC3339Nano)
 	subject := bucket.Subject(b.State(), healthKey)
@@ -76,13 +79,13 @@ func (b *Bus) probe(ctx context.Context) error {
 		return fmt.Errorf("nothing can be stored: %w", err)
 	}
 	if ack.Stream != bucket.Stream(b.State()) {
-		return fmt.Errorf("what is stored goes to the wrong stream, %s", ack.Stream)
+		return fmt.Errorf("a write was stored in the wrong stream, %s", ack.Stream)
 	}
 	return nil
 }
 
-// normalizerHealth waits until the normalizer's checkpoint has reached seq,
-// as long as it moves or ctx lasts.
+// normalizerHealth waits until the normalizer's checkpoint has reached seq, or advanced
+// at all.
 func (b *Bus) normalizerHealth(ctx context.Context, seq uint64) error {
 	state := bucket.New(b.js, b.State())
 	if err := state.Open(ctx); err != nil {
@@ -103,12 +106,12 @@ func (b *Bus) normalizerHealth(ctx context.Context, seq uint64) error {
 		if first == (Checkpoint{}) {
 			first = last
 		}
-		// CutRaw, not Raw: an unfinished line may hold Raw back for as long as it likes.
+		// CutRaw, not Raw: an unfinished line may hold Raw back without a limit.
 		if max(last.CutRaw, last.Raw) >= seq || last != first {
 			return nil
 		}
 		if time.Since(started) > 3*time.Second {
-			return fmt.Errorf("the normalizer stands still at %d of %d", last.CutRaw, seq)
+			return fmt.Errorf("the normalizer is stalled at %d of %d", last.CutRaw, seq)
 		}
 		select {
 		case <-ctx.Done():

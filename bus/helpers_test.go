@@ -16,14 +16,20 @@ import (
 	"github.com/linesman/linesman/normalizer/codex"
 )
 
-// serve starts a server of the test's own, with its streams.
+// serve starts a server for the test, with its streams.
 func serve(t testing.TB) (*embedded.Server, *bus.Bus) {
 	t.Helper()
 	return bustest.Serve(t, embedded.StartServer)
 }
 
 func newNormalizer(b *bus.Bus) *pipeline.Normalizer {
-	return &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop(), CutEvery: 20 * time.Millisecond}
+	return &pipeline.Normalizer{
+		Bus:      b,
+		Out:      b.Names,
+		Backends: []normalizer.Backend{codex.Backend{}},
+		Log:      zap.NewNop(),
+		CutEvery: 20 * time.Millisecond,
+	}
 }
 
 // normalize runs a normalizer until it has read all that RAW holds.
@@ -48,5 +54,5 @@ func startNormalizer(t testing.TB, s *embedded.Server) {
 	bustest.Background(t, n.Run)
 }
 
-// errDied breaks something off in the middle.
-var errDied = errors.New("broken off by a test")
+// errDied interrupts an operation.
+var errDied = errors.New("interrupted by a test")

@@ -10,19 +10,19 @@ import (
 	"github.com/linesman/linesman/bus/bucket"
 )
 
-// MaxRequestBytes bounds the bucket of requests, in bytes. An entry takes about
-// half a kilobyte. When it is full new ones are refused: a request that cannot
-// be noted is not carried out.
+// MaxRequestBytes is the maximum size of the bucket of requests. An entry takes about
+// half a kilobyte. A full bucket refuses new entries, and the requests are refused,
+// too.
 const MaxRequestBytes = 128 << 20
 
-// Requests is the bucket of requests with an idempotency key, one entry a key.
-// Each write names the revision that it replaces, so of several that were made
-// from one entry the first wins. An entry goes when its time is over.
+// Requests is the bucket of requests with an idempotency key, one entry per key. Each
+// write names the revision that it replaces, so of several concurrent writes the first
+// wins. Entries expire.
 type Requests struct {
 	bus *Bus
 }
 
-// RequestStore is the bucket as one of a bus's users sees it.
+// RequestStore returns the bucket of requests.
 func (b *Bus) RequestStore() *Requests { return &Requests{b} }
 
 // Get reads an entry and its revision. A key without an entry has revision 0.
@@ -31,11 +31,16 @@ func (r *Requests) Get(ctx context.Context, key string) (value []byte, revision 
 	return e.Value, e.Revision, err
 }
 
-// Put stores an entry for so long. It replaces the one of a revision, 0 being
-// none, and returns its own. It reports false, and stores nothing, where
-// somebody else wrote meanwhile. Without an answer nobody knows what was
-// stored; read it.
-func (r *Requests) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error) {
+// Put stores an entry for a time. It replaces the one with the given revision, 0 being
+// none, and returns its own. If the entry has another revision, it returns false and
+// stores nothing. After an error the entry may have been stored: read it.
+func (r *Requests) Put(
+	ctx context.Context,
+	key string,
+	value []byte,
+	ttl time.Duration,
+	revision uint64,
+) (uint64, bool, error) {
 	own, err := bucket.New(r.bus.js, r.bus.Requests()).Put(ctx, key, value, nil, bucket.If(revision), bucket.For(ttl))
 	switch {
 	case bucket.Moved(err):

@@ -18,7 +18,10 @@ import (
 func TestOfTwoWritersOfARequestTheFirstWins(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	a, b := bustest.Connect(t, s, embedded.ResponderUser).RequestStore(), bustest.Connect(t, s, embedded.ResponderUser).RequestStore()
+	a, b := bustest.Connect(t, s, embedded.ResponderUser).
+		RequestStore(),
+		bustest.Connect(t, s, embedded.ResponderUser).
+			RequestStore()
 	if value, revision, err := a.Get(t.Context(), "key"); value != nil || revision != 0 || err != nil {
 		t.Fatalf("before: %s %d %v", value, revision, err)
 	}
@@ -74,7 +77,8 @@ func TestTheBucketOfRequestsIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := stream.CachedInfo().Config
-	if c.MaxBytes != bus.MaxRequestBytes || c.Discard != jetstream.DiscardNew || c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL {
+	if c.MaxBytes != bus.MaxRequestBytes || c.Discard != jetstream.DiscardNew || c.MaxMsgsPerSubject != 1 ||
+		!c.AllowMsgTTL {
 		t.Errorf("%+v", c)
 	}
 }
@@ -87,8 +91,8 @@ func TestWorkersCannotSeeRequests(t *testing.T) {
 	}
 }
 
-// TestASubmissionThatWasKilledHalfwayIsCompleted is a responder that is killed
-// between its two writes, and one that submits the same task again.
+// TestASubmissionThatWasKilledHalfwayIsCompleted kills a responder between its two
+// writes, and submits the same task again.
 func TestASubmissionThatWasKilledHalfwayIsCompleted(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
@@ -125,7 +129,8 @@ func TestTheGovernanceTokenIsKeptWithTheRun(t *testing.T) {
 	token := `e30.e30.c2ln "\<&>`
 	one := bustest.Task("T-1")
 	one.Governance = token
-	if _, _, err := bustest.Connect(t, s, embedded.ResponderUser).Submit(t.Context(), bus.DefaultQueue, one, 1); err != nil {
+	if _, _, err := bustest.Connect(t, s, embedded.ResponderUser).
+		Submit(t.Context(), bus.DefaultQueue, one, 1); err != nil {
 		t.Fatal(err)
 	}
 	if row, err := b.Peek(t.Context(), "T-1"); err != nil || row.Governance != token {

@@ -12,8 +12,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// RunEntry is what RUNS has under a run: its record, the mark that it was
-// removed, or nothing.
+// RunEntry returns the entry of a run in RUNS: its record, or the marker of a removed
+// one. A missing entry is not an error.
 func (b *Bus) RunEntry(ctx context.Context, run string) (bucket.Entry, error) {
 	records := bucket.New(b.js, b.Runs())
 	if err := records.Open(ctx); err != nil {
@@ -26,8 +26,8 @@ func (b *Bus) RunEntry(ctx context.Context, run string) (bucket.Entry, error) {
 	return e, nil
 }
 
-// Record is the record of a run as stored, and whether there is one. It needs
-// a login to the inside account.
+// Record returns the stored record of a run, and whether there is one. It needs a login
+// to the inside account.
 func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error) {
 	e, err := b.RunEntry(ctx, run)
 	if err != nil || !e.Exists() {
@@ -39,16 +39,16 @@ func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error
 
 func decodeRecord(e bucket.Entry) (*runs.Record, error) {
 	var v struct {
-		Record *runs.Record `json:"record"` // and more, for the normalizer
+		Record *runs.Record `json:"record"` // the normalizer's state is beside it
 	}
 	if err := json.Unmarshal(e.Value, &v); err != nil || v.Record == nil {
-		return nil, fmt.Errorf("%w: the record of run %s is not of the known form", ErrUnfit, e.Key)
+		return nil, fmt.Errorf("%w: cannot decode the record of run %s", ErrUnfit, e.Key)
 	}
 	return v.Record, nil
 }
 
-// remembered is what a log held that has aged out, as far as the run's record
-// tells; nothing where there is none. Of a removed one it is the end.
+// remembered returns the mark of an expired log, from the run's record: zero if there
+// is none, ended if the record was removed.
 func (b *Bus) remembered(ctx context.Context, run string) (runs.Mark, error) {
 	e, err := b.RunEntry(ctx, run)
 	switch {
@@ -59,12 +59,12 @@ func (b *Bus) remembered(ctx context.Context, run string) (runs.Mark, error) {
 	}
 	row, err := runs.ParseRow(e.Header.Get(HeaderRow))
 	if err != nil {
-		return runs.Mark{}, fmt.Errorf("%w: the row of run %s cannot be read", ErrUnfit, run)
+		return runs.Mark{}, fmt.Errorf("%w: cannot decode the row of run %s", ErrUnfit, run)
 	}
 	return row.Mark(), nil
 }
 
-// Known reports whether anything is known of a run: a raw log, a record, or events.
+// Known reports whether there is a raw log, a record or events of a run.
 func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
 	for _, at := range []struct {
 		js      jetstream.JetStream
@@ -86,7 +86,7 @@ func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
 	return false, nil
 }
 
-// last is the last message of a subject of a stream, nil where there is none.
+// last returns the last message of a subject, nil if there is none.
 func last(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
@@ -99,8 +99,8 @@ func last(ctx context.Context, js jetstream.JetStream, stream, subject string) (
 	return m, err
 }
 
-// Peek is what the raw log says of a run that has no record yet: whether it
-// waits, or somebody has it. The error is [runs.ErrNoRun] where RAW has none.
+// Peek returns, from the raw log, the row of a run that has no record yet: whether it
+// is queued or has started. The error is [runs.ErrNoRun] if RAW has no entry of it.
 func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 	m, err := last(ctx, b.js, b.Raw(), b.RawSubject("*", run))
 	if err != nil {

@@ -7,20 +7,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lag is how far each step is behind the one before it, in messages.
+// Lag is the number of messages that each step is behind the previous one.
 type Lag struct {
-	Raw    uint64 // entries of RAW that have not become events in a stored cut
-	Events uint64 // events behind that cut: RUNS does not tell of them yet
+	Raw    uint64 // entries of RAW that are in no stored cut
+	Events uint64 // events after that cut: not in RUNS yet
 }
 
-// Lag reads how far the normalizer is. While it works some of each is normal:
-// it records what it has done about once a second.
+// Lag returns the normalizer's lag. Some lag is normal: the checkpoint is stored about
+// once a second.
 func (b *Bus) Lag(ctx context.Context) (l Lag, err error) {
 	c, _, err := b.Checkpoint(ctx)
 	if err != nil {
 		return l, err
 	}
-	// The streams after the checkpoint: what comes between counts as behind.
+	// Read the streams after the checkpoint: what is stored in between counts as lag.
 	for _, s := range []struct {
 		js   jetstream.JetStream
 		name string

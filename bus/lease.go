@@ -13,9 +13,9 @@ import (
 	"github.com/linesman/linesman/bus/bucket"
 )
 
-// NormalizerLease is the key of the lease that decides who of several normalizers
-// tries. It is only that: the fences of EVENTS and RUNS keep out one that believes
-// it still has it.
+// NormalizerLease is the key of the lease that selects the working normalizer.
+// Correctness does not depend on it: the fences of EVENTS and RUNS refuse a former
+// holder.
 const NormalizerLease = "normalizer"
 
 const (
@@ -23,7 +23,7 @@ const (
 	leaseRenew = time.Second
 )
 
-// errLease reports that the lease went to somebody else.
+// errLease reports that the lease was lost to another holder.
 var errLease = errors.New("the lease was lost")
 
 type lease struct {
@@ -33,7 +33,7 @@ type lease struct {
 	revision uint64
 }
 
-// takeLease waits until nobody holds the lease of a key, and takes it.
+// takeLease waits until the lease of a key is free, and takes it.
 func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 	l := &lease{state: bucket.New(b.js, b.State()), key: key, holder: nuid.Next()}
 	if err := l.state.Open(ctx); err != nil {
@@ -44,13 +44,13 @@ func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the lease: %w", err)
 		}
-		if len(e.Value) == 0 { // nobody has it, or it was given back
+		if len(e.Value) == 0 { // free, or released
 			l.revision = e.Revision
 			if err = l.put(ctx, []byte(l.holder)); err == nil {
 				return l, nil
 			}
 			var api *jetstream.APIError
-			if !errors.As(err, &api) { // not just somebody quicker
+			if !errors.As(err, &api) { // not because another holder was first
 				return nil, fmt.Errorf("take the lease: %w", err)
 			}
 		}
@@ -62,8 +62,8 @@ func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 	}
 }
 
-// AskCloud calls f while nobody else does, with a context that ends when that
-// is no longer sure, again and again until ctx ends; then it returns nil.
+// AskCloud calls f while it holds the lease for Codex Cloud, repeatedly, until ctx
+// ends; then it returns nil. The context of f ends when the lease is lost.
 func (b *Bus) AskCloud(ctx context.Context, f func(context.Context) error) error {
 	for {
 		err := b.WithLease(ctx, CloudLease, f)
@@ -81,8 +81,8 @@ func (b *Bus) AskCloud(ctx context.Context, f func(context.Context) error) error
 	}
 }
 
-// WithLease waits for the lease of a key in the state bucket, and calls f, with
-// a context that ends when it is no longer sure, while it holds the lease of a key.
+// WithLease waits for the lease of a key in the state bucket, and calls f while it
+// holds the lease. The context of f ends when the lease is lost.
 func (b *Bus) WithLease(ctx context.Context, key string, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -98,7 +98,7 @@ func (b *Bus) WithLease(ctx context.Context, key string, f func(context.Context)
 	defer func() {
 		cancel(nil)
 		<-kept
-		l.drop()
+		l.release()
 	}()
 	err = f(ctx)
 	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
@@ -107,8 +107,8 @@ func (b *Bus) WithLease(ctx context.Context, key string, f func(context.Context)
 	return err
 }
 
-// ClearLease takes the lease from whoever had it: for a server that has just
-// been started, whose holder can only be of the time before.
+// ClearLease removes the normalizer's lease: on a server that was just started, its
+// holder is a process of the past.
 func (b *Bus) ClearLease(ctx context.Context) error {
 	if _, err := bucket.New(b.js, b.State()).Put(ctx, NormalizerLease, nil, nil); err != nil {
 		return fmt.Errorf("clear the lease: %w", err)
@@ -116,9 +116,10 @@ func (b *Bus) ClearLease(ctx context.Context) error {
 	return nil
 }
 
-// keep renews the lease until ctx ends, or it is lost: then it says why.
+// keep renews the lease until ctx ends, or the lease is lost: then it returns the
+// reason.
 func (l *lease) keep(ctx context.Context) error {
-	good := time.Now()
+	renewed := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -129,22 +130,22 @@ func (l *lease) keep(ctx context.Context) error {
 		var api *jetstream.APIError
 		switch {
 		case err == nil:
-			good = time.Now()
+			renewed = time.Now()
 		case ctx.Err() != nil:
 			return nil
-		case errors.As(err, &api), time.Since(good) > leaseTTL:
+		case errors.As(err, &api), time.Since(renewed) > leaseTTL:
 			return fmt.Errorf("%w: %w", errLease, err)
 		}
 	}
 }
 
-// drop gives the lease back, so that the next one need not wait for its end.
-func (l *lease) drop() {
-	_ = l.put(context.Background(), nil) // it ends by itself
+// release frees the lease, so that the next holder need not wait until it expires.
+func (l *lease) release() {
+	_ = l.put(context.Background(), nil) // otherwise it expires
 }
 
-// put does not end with ctx: what was sent then may be stored all the same, and
-// nobody could give it back without its revision.
+// put ignores the cancellation of ctx: a write that was sent may be stored, and without
+// its revision the lease could not be released.
 func (l *lease) put(ctx context.Context, value []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTTL)
 	defer cancel()

@@ -17,8 +17,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// breaker stands before a server. Once armed it does not pass on the next piece
-// with some text, and ends the connection that it comes by, if it is to.
+// breaker is a proxy in front of a server. Once armed it drops the next chunk that
+// contains a text, and ends its connection if configured to.
 type breaker struct {
 	listener net.Listener
 	to       string
@@ -27,7 +27,7 @@ type breaker struct {
 	mu    sync.Mutex
 	on    []byte
 	end   bool // the connection, too
-	pass  bool // the piece is passed on before: only its answer is lost
+	pass  bool // the chunk is forwarded before: only its answer is lost
 	fired int
 	held  chan struct{} // connections wait until it is closed
 }
@@ -39,8 +39,8 @@ func (b *breaker) arm(on string, end bool) {
 	b.on, b.end, b.pass = []byte(on), end, false
 }
 
-// armAnswer makes it wait for a text whose answer is to be lost. The next
-// connection comes through once it is released.
+// armAnswer makes the breaker drop the answer to the next chunk with a text. The next
+// connection waits until release.
 func (b *breaker) armAnswer(on string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,12 +66,18 @@ func (b *breaker) hold() {
 	}
 }
 
-// through is a bus whose requests pass a breaker, with its streams.
+// through returns a bus that connects through a breaker, with its streams.
 func through(t *testing.T) (*breaker, *bus.Bus) {
 	t.Helper()
 	b := startBreaker(t, plain(t, 1<<20)[len("nats://"):])
 	t.Cleanup(b.close)
-	client, err := bus.Connect(t.Context(), bus.Login{URL: "nats://" + b.listener.Addr().String()}, bus.Login{}, bustest.Names, zap.NewNop())
+	client, err := bus.Connect(
+		t.Context(),
+		bus.Login{URL: "nats://" + b.listener.Addr().String()},
+		bus.Login{},
+		bustest.Names,
+		zap.NewNop(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +114,7 @@ func startBreaker(t *testing.T, to string) *breaker {
 	return b
 }
 
-// close waits for the connections to end: who made them has closed them.
+// close waits for the connections to end, after their creators have closed them.
 func (b *breaker) close() {
 	b.release()
 	_ = b.listener.Close()
@@ -127,7 +133,7 @@ func (b *breaker) carry(to, from net.Conn, upstream bool) {
 		if upstream {
 			lost, end, pass := b.lose(buf[:n])
 			if pass {
-				_ = from.Close() // first: the answer may be quick
+				_ = from.Close() // first: the answer may arrive quickly
 				_, _ = to.Write(buf[:n])
 			}
 			if end {
@@ -154,7 +160,7 @@ func (b *breaker) lose(piece []byte) (lost, end, pass bool) {
 	return true, b.end, b.pass
 }
 
-// waitFired waits until so many pieces were lost.
+// waitFired waits until a number of chunks were dropped.
 func (b *breaker) waitFired(t *testing.T, n int) {
 	t.Helper()
 	bustest.Until(t, fmt.Sprintf("%d pieces are not lost", n), func() bool {
@@ -164,9 +170,9 @@ func (b *breaker) waitFired(t *testing.T, n int) {
 	})
 }
 
-// An entry is stored, and its answer is lost with the connection; so is the
-// first question after it. That the log has moved by this very entry, its writer
-// must not take for somebody else: a worker would leave a run that it has begun.
+// An entry is stored, and its answer is lost with the connection; so is the first
+// request after it. The writer must not take its own entry for another writer's: a
+// worker would abandon a run that it has started.
 func TestEntryWhoseAnswerIsLostIsOurs(t *testing.T) {
 	t.Parallel()
 	b, client := through(t)
@@ -188,8 +194,8 @@ func TestEntryWhoseAnswerIsLostIsOurs(t *testing.T) {
 	}
 }
 
-// As before, but somebody else wrote behind it, and it is reading that which
-// breaks off.
+// As before, but another writer appended after it, and reading that entry is
+// interrupted.
 func TestEntryWhoseAnswerIsLostIsOursWhateverFollows(t *testing.T) {
 	t.Parallel()
 	b, client := through(t)
@@ -219,7 +225,11 @@ func TestEntryWhoseAnswerIsLostIsOursWhateverFollows(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("the entry that was stored: %v", err)
 	}
-	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")}); !errors.Is(err, runs.ErrMoved) || !l.Mark().Cancelled {
+	if err := l.Append(
+		t.Context(),
+		runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")},
+	); !errors.Is(err, runs.ErrMoved) ||
+		!l.Mark().Cancelled {
 		t.Errorf("the next entry: %v, %+v; want that the log has moved, to the cancel", err, l.Mark())
 	}
 	if b.fired != 2 {
@@ -227,9 +237,9 @@ func TestEntryWhoseAnswerIsLostIsOursWhateverFollows(t *testing.T) {
 	}
 }
 
-// A request that breaks off with its connection gets no answer. The log asks
-// again as soon as that is clear, not a minute later: until then its run would
-// stand still, and a worker that is looking at a task would take no other.
+// A request that is pending when the connection breaks gets no answer. The log repeats
+// it as soon as the connection is restored, not a minute later: meanwhile its run would
+// be stalled, and a worker that checks a task would take no other.
 func TestRequestLostWithItsConnectionIsAskedAgainSoon(t *testing.T) {
 	t.Parallel()
 	b, client := through(t)
@@ -255,10 +265,10 @@ func TestRequestLostWithItsConnectionIsAskedAgainSoon(t *testing.T) {
 	}
 }
 
-// An entry was stored, and its answer lost; while its writer was away somebody
-// else ended the run behind it. The writer's entry is its own, but whoever goes
-// on must be told that the log has moved: else it writes behind the exit, and
-// nobody stops the agent.
+// An entry was stored, and its answer lost; while its writer was disconnected, another
+// one ended the run after it. The entry is the writer's own, but the next append must
+// return that the log has moved: otherwise it would write after the exit, and nobody
+// would stop the agent.
 func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
@@ -270,7 +280,7 @@ func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := runs.Entry{Kind: runs.Out, Time: 2, Body: []byte("x\n")}
-	if _, err := l.Publish(t.Context(), out); err != nil { // stored; the writer does not hear of it
+	if _, err := l.Publish(t.Context(), out); err != nil { // stored; the writer gets no answer
 		t.Fatal(err)
 	}
 	if _, err := b.AppendIf(t.Context(), "codex", "a", runs.Mark{}, func(m runs.Mark) *runs.Entry {
@@ -281,7 +291,7 @@ func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	b.Reconnected() // it is connected again
+	b.Reconnected() // simulates a reconnect
 	if err := l.Append(t.Context(), out); err != nil {
 		t.Fatalf("the entry that was stored: %v", err)
 	}
@@ -294,8 +304,8 @@ func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
 	}
 }
 
-// Somebody else wrote to the log, and reading that breaks off in the middle:
-// nothing may be stored behind entries that were not read, a cancel for one.
+// Another writer appended to the log, and reading its entries is interrupted: nothing
+// may be stored after unread entries, such as a cancel.
 func TestNothingIsStoredBehindWhatWasNotRead(t *testing.T) {
 	t.Parallel()
 	b, client := through(t)
@@ -326,10 +336,10 @@ func TestNothingIsStoredBehindWhatWasNotRead(t *testing.T) {
 	}
 }
 
-// RAW was lost and made anew, and nobody has written to this run's log since:
-// that is not a log whose entries have aged out. Its writer must know that all
-// is to be sent again.
-func TestLogInARawThatWasMadeAnewIsEmpty(t *testing.T) {
+// RAW was lost and recreated, and nobody has written to this run's log since: that
+// differs from a log whose entries have expired. Its writer must learn that everything
+// must be sent again.
+func TestLogInARecreatedRawIsEmpty(t *testing.T) {
 	t.Parallel()
 	_, client := through(t)
 	l, err := client.OpenLog(t.Context(), "codex", "a", runs.Mark{})
@@ -337,7 +347,10 @@ func TestLogInARawThatWasMadeAnewIsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range int64(3) {
-		if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: i + 1, Offset: 2 * i, Body: []byte("x\n")}); err != nil {
+		if err := l.Append(
+			t.Context(),
+			runs.Entry{Kind: runs.Out, Time: i + 1, Offset: 2 * i, Body: []byte("x\n")},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -348,7 +361,11 @@ func TestLogInARawThatWasMadeAnewIsEmpty(t *testing.T) {
 	if _, err := client.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 4, Offset: 6, Body: []byte("x\n")}); !errors.Is(err, runs.ErrMoved) || l.Mark() != (runs.Mark{At: 3}) {
+	if err := l.Append(
+		t.Context(),
+		runs.Entry{Kind: runs.Out, Time: 4, Offset: 6, Body: []byte("x\n")},
+	); !errors.Is(err, runs.ErrMoved) ||
+		l.Mark() != (runs.Mark{At: 3}) {
 		t.Errorf("got %v and %+v, want that the log has moved, to nothing", err, l.Mark())
 	}
 	again, err := client.OpenLog(t.Context(), "codex", "a", known)
@@ -356,7 +373,7 @@ func TestLogInARawThatWasMadeAnewIsEmpty(t *testing.T) {
 		t.Errorf("opened again: %v and %+v, want nothing", err, again.Mark())
 	}
 
-	// One that has aged out is known by its mark, as before.
+	// An expired log is known by its mark, as before.
 	if err := again.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 5, Body: []byte("x\n")}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// RAW was lost, and RUNS was not. The writer of a run knows that its log is
-// empty, and is asked to look once more, as after a connection that was lost
-// again: what the record remembers of the other RAW is not in this one.
-func TestLogThatWasLostStaysEmptyHoweverOftenItIsLookedAt(t *testing.T) {
+// RAW was lost, but RUNS was not. The writer of a run knows that its log is empty, and
+// checks it once more, for example after another loss of the connection: what the
+// record remembers of the former RAW is not in this one.
+func TestLogThatWasLostStaysEmptyHoweverOftenItIsChecked(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
 	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
@@ -34,7 +34,11 @@ func TestLogThatWasLostStaysEmptyHoweverOftenItIsLookedAt(t *testing.T) {
 	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 4, Offset: 4, Body: []byte("x\n")}); !errors.Is(err, runs.ErrMoved) || l.Mark() != (runs.Mark{At: 3}) {
+	if err := l.Append(
+		t.Context(),
+		runs.Entry{Kind: runs.Out, Time: 4, Offset: 4, Body: []byte("x\n")},
+	); !errors.Is(err, runs.ErrMoved) ||
+		l.Mark() != (runs.Mark{At: 3}) {
 		t.Fatalf("got %v and %+v, want that the log has moved, to nothing", err, l.Mark())
 	}
 	b.Reconnected() // another connection

@@ -8,96 +8,96 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Headers of linesman's messages. All else in them is NATS's own.
+// Headers of linesman's messages.
 const (
 	HeaderRecord = "Linesman-Record" // RAW: kind of the entry
-	HeaderTime   = "Linesman-Time"   // RAW: captured, Unix milliseconds
+	HeaderTime   = "Linesman-Time"   // RAW: time of capture, Unix
 	HeaderOffset = "Linesman-Offset" // RAW, out and err: position of the first byte
 	HeaderPos    = "Linesman-Pos"    // EVENTS: RAWSEQ LINE PART TIME
 	HeaderRow    = "Linesman-Row"    // RUNS: the row of the record, as [runs.Row] writes it
 )
 
-// DefaultPrefix begins every subject and, in capitals, every stream's name.
+// DefaultPrefix is the default prefix of subjects and, in capitals, of streams.
 const DefaultPrefix = "linesman"
 
-// Names are the streams, buckets and subjects under one prefix. Nobody else
-// spells one out.
+// Names returns the names of streams, buckets and subjects under one prefix. No other
+// code spells them out.
 type Names struct{ Prefix string }
 
-// Raw is the stream of raw logs: inside.
+// Raw is the stream of raw logs, in the inside account.
 func (n Names) Raw() string { return strings.ToUpper(n.Prefix) + "_RAW" }
 
-// Events is the stream of bounded events: public.
+// Events is the stream of bounded events, in the public account.
 func (n Names) Events() string { return strings.ToUpper(n.Prefix) + "_EVENTS" }
 
-// Work is the stream of submissions: a work queue.
+// Work is the stream of submissions, a work queue.
 func (n Names) Work() string { return strings.ToUpper(n.Prefix) + "_WORK" }
 
-// WorkSubject is where a submission waits.
+// WorkSubject is the subject of a submission.
 func (n Names) WorkSubject(queue, run string) string { return n.Prefix + ".work." + queue + "." + run }
 
-// WorkSubjects are all of them.
+// WorkSubjects matches all of them.
 func (n Names) WorkSubjects() string { return n.Prefix + ".work.*.*" }
 
-// ControlSubject is where the owner of a run listens.
+// ControlSubject is the subject of requests to the owner of a run.
 func (n Names) ControlSubject(run string) string { return n.Prefix + ".control." + run }
 
-// StopSubject is where a `linesman up` can be asked to end.
+// StopSubject is the subject of requests to stop a `linesman up`.
 func (n Names) StopSubject() string { return n.Prefix + ".up.stop" }
 
-// API begins the subjects of the NATS service.
+// API is the prefix of the subjects of the NATS service.
 func (n Names) API() string { return n.Prefix + ".api" }
 
 // Runs is the bucket of run records, by run id.
 func (n Names) Runs() string { return n.Prefix + "_runs" }
 
-// State is the bucket of the normalizer's checkpoint and lease, and of who is at work.
+// State is the bucket of the normalizer's checkpoint, leases and heartbeats.
 func (n Names) State() string { return n.Prefix + "_state" }
 
-// Threads is the bucket of what each thread has used so far.
+// Threads is the bucket of the usage of each thread.
 func (n Names) Threads() string { return n.Prefix + "_threads" }
 
-// Requests is the bucket of requests that were carried out, or are: see [Requests].
+// Requests is the bucket of requests with idempotency keys: see [Requests].
 func (n Names) Requests() string { return n.Prefix + "_requests" }
 
 // Push is the bucket of registrations for notifications: see [Push].
 func (n Names) Push() string { return n.Prefix + "_push" }
 
-// Outbox is the stream of notifications that wait for their receivers.
+// Outbox is the stream of undelivered notifications.
 func (n Names) Outbox() string { return strings.ToUpper(n.Prefix) + "_PUSH" }
 
-// PushSubject is where a notification waits.
+// PushSubject is the subject of a notification.
 func (n Names) PushSubject(run, key string) string { return n.pushPrefix() + run + "." + key }
 
-// PushSubjects are all of them.
+// PushSubjects matches all of them.
 func (n Names) PushSubjects() string { return n.pushPrefix() + "*.*" }
 
 func (n Names) pushPrefix() string { return n.Prefix + ".push." }
 
-// RawSubject is where the raw log of a run is written.
+// RawSubject is the subject of the raw log of a run.
 func (n Names) RawSubject(agent, run string) string { return n.Prefix + ".raw." + agent + "." + run }
 
-// RawSubjects are all of them.
+// RawSubjects matches all of them.
 func (n Names) RawSubjects() string { return n.Prefix + ".raw.*.*" }
 
-// EventSubject is where an event of a run is published; token is its kind's,
-// or [normalizer.CompletionToken].
+// EventSubject is the subject of the events of a run; token is that of the event's
+// kind, or [normalizer.CompletionToken].
 func (n Names) EventSubject(agent, run, token string) string {
 	return n.Prefix + ".events." + agent + "." + run + "." + token
 }
 
-// EventSubjects are all of them.
+// EventSubjects matches all of them.
 func (n Names) EventSubjects() string { return n.Prefix + ".events.>" }
 
-// LiveSubjects are where the server sends again what EVENTS stored.
+// LiveSubjects matches the subjects on which the server republishes what EVENTS stored.
 func (n Names) LiveSubjects() string { return n.Prefix + ".live.>" }
 
-// liveSubject is where that is, of what is stored under a subject of EVENTS.
+// liveSubject is the republished subject for a subject of EVENTS.
 func (n Names) liveSubject(subject string) string {
 	return n.Prefix + ".live." + strings.TrimPrefix(subject, n.Prefix+".events.")
 }
 
-// ParseRaw takes the agent and the run from a subject of RAW.
+// ParseRaw returns the agent and the run of a subject of RAW.
 func (n Names) ParseRaw(subject string) (agent, run string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, n.Prefix+".raw.")
 	if !ok {
@@ -107,7 +107,7 @@ func (n Names) ParseRaw(subject string) (agent, run string, ok bool) {
 	return agent, run, ok && runs.CheckAgent(agent) == nil && runs.CheckID(run) == nil
 }
 
-// parseEvent takes the agent, the run and the token from a subject of EVENTS.
+// parseEvent returns the agent, the run and the token of a subject of EVENTS.
 func (n Names) parseEvent(subject string) (agent, run, token string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, n.Prefix+".events.")
 	if !ok {
@@ -120,7 +120,7 @@ func (n Names) parseEvent(subject string) (agent, run, token string, ok bool) {
 	return part[0], part[1], part[2], true
 }
 
-// AppendPos appends the value of [HeaderPos], which says where a message comes from.
+// AppendPos appends the value of [HeaderPos], which identifies the origin of a message.
 func AppendPos(dst []byte, p normalizer.Pos) []byte {
 	dst = strconv.AppendUint(dst, p.Raw, 10)
 	dst = append(dst, ' ')
@@ -131,7 +131,7 @@ func AppendPos(dst []byte, p normalizer.Pos) []byte {
 	return strconv.AppendInt(dst, p.Time, 10)
 }
 
-// ParsePos reads it.
+// ParsePos parses the value of [HeaderPos].
 func ParsePos(s string) (p normalizer.Pos, ok bool) {
 	f := strings.Split(s, " ")
 	if len(f) != 4 {

@@ -13,30 +13,34 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// How much is read for either end of an output. Of a stream that is written to
-// so rarely that it takes more, less is shown.
+// Limits of what is read for either end of an output. If a stream of the output is
+// written too rarely for them, less of it is returned.
 const (
 	maxEntries     = 8192
 	maxOutputBytes = 16 << 20
 )
 
-// Output reads what a run's agent wrote, from RAW: of each stream all of it
-// where it takes at most most bytes, else as many as half of that from its
-// beginning and from its end. Without stderr, as the run's record tells, that
-// is not looked for.
-func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bool) (stdout, stderr runs.Excerpt, err error) {
+// Output reads the output of a run's agent from RAW: each stream completely if it has
+// at most limit bytes, otherwise limit/2 bytes from its beginning and its end. HasErr,
+// from the run's record, tells whether there is stderr output.
+func (b *Bus) Output(
+	ctx context.Context,
+	agent, run string,
+	limit int,
+	hasErr bool,
+) (stdout, stderr runs.Excerpt, err error) {
 	stream, err := b.js.Stream(ctx, b.Raw())
 	if err != nil {
 		return stdout, stderr, fmt.Errorf("stream %s: %w", b.Raw(), err)
 	}
 	subject := b.RawSubject(agent, run)
-	out, errs := &ends{most: most}, &ends{most: most}
+	out, errs := &ends{limit: limit}, &ends{limit: limit}
 	bytes := 0
 	read := func(from uint64, entries int) error {
 		return b.scan(ctx, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
 			entries--
 			if bytes += len(m.Data()); out.begun() || errs.begun() {
-				entries = min(entries, 64) // for the other one
+				entries = min(entries, 64) // to look for the other stream
 			}
 			switch e, ok := DecodeEntry(m.Headers(), m.Data()); {
 			case !ok:
@@ -67,15 +71,15 @@ func (b *Bus) Output(ctx context.Context, agent, run string, most int, hasErr bo
 	}
 }
 
-// ends keeps the first and the last bytes of a stream, by offset. It is shown
-// the stream's beginning, then, perhaps several times, its end.
+// ends collects the first and the last bytes of a stream, by offset. It receives the
+// stream's beginning, then its end, possibly several times.
 type ends struct {
-	most  int
-	first []byte // from offset 0 on; at most one byte more than most
-	next  int64  // where the first bytes end
-	last  []byte // at most about twice most
-	end   int64  // where the last bytes end
-	late  bool   // it is the end that is shown
+	limit int
+	first []byte // from offset 0; at most limit+1 bytes
+	next  int64  // offset after the first bytes
+	last  []byte // at most about twice limit
+	end   int64  // offset after the last bytes
+	late  bool   // true while the end is received
 	size  int64
 }
 
@@ -83,11 +87,11 @@ func (x *ends) add(e runs.Entry) {
 	end := e.Offset + int64(len(e.Body))
 	x.size = max(x.size, end)
 	if !x.late {
-		if end > x.next && len(x.first) <= x.most {
-			x.first = append(x.first, e.Body[max(x.next-e.Offset, 0):]...) // what is missing is left out
+		if end > x.next && len(x.first) <= x.limit {
+			x.first = append(x.first, e.Body[max(x.next-e.Offset, 0):]...) // missing bytes are omitted
 			x.next = end
-			if over := len(x.first) - x.most - 1; over > 0 {
-				x.first = x.first[:x.most+1]
+			if over := len(x.first) - x.limit - 1; over > 0 {
+				x.first = x.first[:x.limit+1]
 				x.next -= int64(over)
 			}
 		}
@@ -98,51 +102,56 @@ func (x *ends) add(e runs.Entry) {
 	}
 	x.last = append(x.last, e.Body[max(x.end-e.Offset, 0):]...)
 	x.end = end
-	if len(x.last) > 2*x.most+runs.MaxChunk {
-		x.last = append(x.last[:0], x.last[len(x.last)-x.most:]...)
+	if len(x.last) > 2*x.limit+runs.MaxChunk {
+		x.last = append(x.last[:0], x.last[len(x.last)-x.limit:]...)
 	}
 }
 
-// begun reports whether the beginning is known; once it is the end that is
-// shown all of it is wanted.
-func (x *ends) begun() bool { return !x.late && len(x.first) > x.most }
+// begun reports whether the beginning is complete; false while the end is received.
+func (x *ends) begun() bool { return !x.late && len(x.first) > x.limit }
 
-// again says that the end is shown now.
+// again prepares for receiving the end.
 func (x *ends) again() { x.late, x.last, x.end = true, x.last[:0], x.next }
 
-// ended reports whether enough of the end is known.
-func (x *ends) ended() bool { return len(x.last) >= x.most/2 }
+// ended reports whether enough of the end was received.
+func (x *ends) ended() bool { return len(x.last) >= x.limit/2 }
 
 func (x *ends) excerpt() runs.Excerpt {
 	all := int64(len(x.first)) + int64(len(x.last))
-	if x.end-int64(len(x.last)) == x.next && all <= int64(x.most) { // they meet
+	if x.end-int64(len(x.last)) == x.next && all <= int64(x.limit) { // no gap
 		return runs.Excerpt{Head: append(x.first, x.last...), Size: all}
 	}
-	half := x.most / 2
+	half := x.limit / 2
 	end := append(x.first[min(half, len(x.first)):], x.last...)
 	return runs.Excerpt{Head: x.first[:min(half, len(x.first))], Tail: end[max(len(end)-half, 0):], Size: max(x.size, all)}
 }
 
-// LastEvents are the bodies of the newest n events of a run, the completion
-// among them, oldest first.
+// LastEvents returns the bodies of the newest n events of a run, including the
+// completion, oldest first.
 func (b *Bus) LastEvents(ctx context.Context, agent, run string, n int) ([]json.RawMessage, error) {
 	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
 	}
 	subject := b.EventSubject(agent, run, "*")
-	from, _, err := lastOf(ctx, stream, uint64(n), func(seq uint64) (uint64, error) { return b.ReadEvents(subject, seq).Count(ctx) })
+	from, _, err := lastOf(
+		ctx,
+		stream,
+		uint64(n),
+		func(seq uint64) (uint64, error) { return b.ReadEvents(subject, seq).Count(ctx) },
+	)
 	if err != nil {
 		return nil, err
 	}
 	var all []json.RawMessage
-	err = b.ReadEvents(subject, from).UpTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
-		all = append(all, m.Data)
-		if len(all) > n {
-			all = all[1:]
-		}
-		return true, nil
-	})
+	err = b.ReadEvents(subject, from).
+		UpTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
+			all = append(all, m.Data)
+			if len(all) > n {
+				all = all[1:]
+			}
+			return true, nil
+		})
 	return all, err
 }
 
@@ -159,12 +168,17 @@ func (b *Bus) rawFrom(ctx context.Context, subject string, seq uint64) (uint64, 
 	return c.CachedInfo().NumPending, nil
 }
 
-// lastOf returns where to begin so that about k messages come up to the end of
-// the stream that its information tells afterwards, at least k, and whether
-// those are all there are. Pending tells how many come from a sequence on, with
-// those that were stored meanwhile.
-func lastOf(ctx context.Context, stream jetstream.Stream, k uint64, pending func(seq uint64) (uint64, error)) (from uint64, whole bool, err error) {
-	low, high := uint64(1), stream.CachedInfo().State.LastSeq // low has too many behind it, high too few
+// lastOf returns a sequence from which about k messages, at least k, remain up to the
+// stream's end; whole reports that these are all. It updates the stream's info
+// afterwards. Pending counts the messages from a sequence on, including those stored
+// meanwhile.
+func lastOf(
+	ctx context.Context,
+	stream jetstream.Stream,
+	k uint64,
+	pending func(seq uint64) (uint64, error),
+) (from uint64, whole bool, err error) {
+	low, high := uint64(1), stream.CachedInfo().State.LastSeq // too many messages after low, too few after high
 	n, err := pending(low)
 	if err != nil || n <= 2*k {
 		return low, true, err
@@ -180,16 +194,22 @@ func lastOf(ctx context.Context, stream jetstream.Stream, k uint64, pending func
 			low, n = middle, count
 		}
 	}
-	// The end must be behind all that was counted.
+	// The end must include all that was counted.
 	if _, err := stream.Info(ctx); err != nil {
 		return 0, false, fmt.Errorf("stream %s: %w", stream.CachedInfo().Config.Name, err)
 	}
 	return low, false, nil
 }
 
-// scan calls each with the entries of a run from a sequence on, up to the
-// end that RAW had, until each returns false.
-func (b *Bus) scan(ctx context.Context, raw *jetstream.StreamInfo, subject string, from uint64, each func(jetstream.Msg) bool) error {
+// scan calls each with the entries of a run from a sequence on, up to the end of RAW in
+// raw, until each returns false.
+func (b *Bus) scan(
+	ctx context.Context,
+	raw *jetstream.StreamInfo,
+	subject string,
+	from uint64,
+	each func(jetstream.Msg) bool,
+) error {
 	t := &reader.Tail{JS: b.js, Stream: raw.Config.Name, Subject: subject, From: from, Batch: 64}
 	return t.UpTo(ctx, raw, func(m jetstream.Msg) (bool, error) { return each(m), nil })
 }

@@ -11,17 +11,23 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// EventsAfter calls each with the events of a run that lie behind a sequence
-// of EVENTS, the completion among them, in order; token is the kind's. It ends
-// as [Bus.Read] does: with follow it goes on with what comes until ctx ends.
-func (b *Bus) EventsAfter(ctx context.Context, agent, run string, after uint64, follow bool, each func(seq uint64, token string, body []byte) error) error {
+// EventsAfter calls each with the events of a run after a sequence of EVENTS, including
+// the completion, in order; token is that of the kind. It ends like [Bus.Read]: with
+// follow it continues with new events until ctx ends.
+func (b *Bus) EventsAfter(
+	ctx context.Context,
+	agent, run string,
+	after uint64,
+	follow bool,
+	each func(seq uint64, token string, body []byte) error,
+) error {
 	return b.Read(ctx, Filter{Agent: agent, Run: run, FromSeq: after + 1, Follow: follow}, func(s Stored) error {
 		return each(s.Seq, s.Token, s.Body)
 	})
 }
 
-// EventsEnd returns the sequence of a run's completion in EVENTS, 0 if there is
-// none, and the last sequence that the stream has given to anything.
+// EventsEnd returns the sequence of a run's completion in EVENTS, 0 if there is none,
+// and the last sequence of the stream.
 func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (completion, last uint64, err error) {
 	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
 	if err != nil {
@@ -38,12 +44,17 @@ func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (completion, las
 	return m.Sequence, max(last, m.Sequence), nil
 }
 
-// OutputAt reads at most most bytes of what a run's agent wrote to a stream,
-// [runs.Out] or [runs.ErrOut], from RAW. They are the bytes from offset at on,
-// without a hole. At is the offset that was asked for, or, where RAW does not
-// hold that byte, the next one that it holds. No bytes: there are none behind
-// the offset.
-func (b *Bus) OutputAt(ctx context.Context, agent, run string, kind runs.Kind, offset int64, most int) (at int64, data []byte, err error) {
+// OutputAt reads at most limit bytes of a stream of the agent's output, [runs.Out] or
+// [runs.ErrOut], from RAW. They are contiguous and begin at offset at: the requested
+// one, or, if RAW does not have that byte, the next one that it has. No bytes: there
+// are none after the offset.
+func (b *Bus) OutputAt(
+	ctx context.Context,
+	agent, run string,
+	kind runs.Kind,
+	offset int64,
+	limit int,
+) (at int64, data []byte, err error) {
 	stream, err := b.js.Stream(ctx, b.Raw())
 	if err != nil {
 		return 0, nil, fmt.Errorf("stream %s: %w", b.Raw(), err)
@@ -66,18 +77,25 @@ func (b *Bus) OutputAt(ctx context.Context, agent, run string, kind runs.Kind, o
 			}
 			at, next = e.Offset, e.Offset
 		}
-		if skip := next - e.Offset; skip < int64(len(e.Body)) { // else all of it is known
-			data = append(data, e.Body[skip:min(int64(len(e.Body)), skip+int64(most-len(data)))]...)
+		if skip := next - e.Offset; skip < int64(len(e.Body)) { // otherwise it was read already
+			data = append(data, e.Body[skip:min(int64(len(e.Body)), skip+int64(limit-len(data)))]...)
 		}
-		return len(data) < most
+		return len(data) < limit
 	})
 	return at, data, err
 }
 
-// seek returns a sequence to read on from for the byte at an offset: every
-// entry of the kind before it ends at or before that byte. Where entries come
-// out of order, which a foreign publisher's may, so does what is found.
-func (b *Bus) seek(ctx context.Context, stream jetstream.Stream, subject string, kind runs.Kind, offset int64, last uint64) (uint64, error) {
+// seek returns a sequence from which to read the byte at an offset: all entries of the
+// kind before it end at or before that byte. If entries are out of order, as a foreign
+// publisher may write them, the result may be, too.
+func (b *Bus) seek(
+	ctx context.Context,
+	stream jetstream.Stream,
+	subject string,
+	kind runs.Kind,
+	offset int64,
+	last uint64,
+) (uint64, error) {
 	low, high := uint64(1), last+1
 	for offset > 0 && low < high {
 		middle := low + (high-low)/2
@@ -94,9 +112,15 @@ func (b *Bus) seek(ctx context.Context, stream jetstream.Stream, subject string,
 	return low, nil
 }
 
-// entryEnd finds an entry of the kind from a sequence on and before high, among
-// the next few of the run, and returns where its bytes end; seq 0 is none.
-func (b *Bus) entryEnd(ctx context.Context, stream jetstream.Stream, subject string, kind runs.Kind, from, high uint64) (seq uint64, end int64, err error) {
+// entryEnd looks for an entry of the kind between from and high, among the next few
+// entries of the run, and returns the offset where it ends; seq 0: none found.
+func (b *Bus) entryEnd(
+	ctx context.Context,
+	stream jetstream.Stream,
+	subject string,
+	kind runs.Kind,
+	from, high uint64,
+) (seq uint64, end int64, err error) {
 	for range 16 {
 		m, err := stream.GetMsg(ctx, from, jetstream.WithGetMsgSubject(subject))
 		switch {

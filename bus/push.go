@@ -18,21 +18,21 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Bounds of what is kept for notifications. A full bucket refuses new
-// registrations, and so the calls that bring them; from a full outbox nothing
-// is lost, for what does not fit is put in once something was delivered.
+// Limits of what is stored for notifications. A full bucket refuses new registrations,
+// and the calls with them. If the outbox is full, notifications are added after others
+// were delivered.
 const (
 	MaxPushBytes = 64 << 20 // bytes of registrations
-	MaxNotices   = 10_000   // notifications that wait for their receivers
+	MaxNotices   = 10_000   // undelivered notifications
 
-	maxNoticeBytes = 128 << 20          // bytes of them
-	noticeAge      = 4 * 24 * time.Hour // longer than any is tried
-	noticeWait     = 30 * time.Second   // for the process that delivers one; then another gets it
-	deliverer      = "push"             // the durable consumer of all of them
+	maxNoticeBytes = 128 << 20          // bytes of notifications
+	noticeAge      = 4 * 24 * time.Hour // longer than delivery is retried
+	noticeWait     = 30 * time.Second   // the time to deliver one; then it is redelivered to another process
+	deliverer      = "push"             // the durable consumer of all processes
 	aboutLimit     = 1024
 )
 
-// PushLease is the key of the lease for making notifications.
+// PushLease is the key of the lease for creating notifications.
 const PushLease = "push"
 
 // Headers of registrations and notifications.
@@ -41,16 +41,15 @@ const (
 	headerAbout    = "Linesman-About"
 )
 
-// Push is the bucket of registrations for notifications, one value a run, and
-// the outbox.
+// Push stores registrations for notifications, one value per run, and the outbox.
 type Push struct {
 	bus *Bus
 }
 
-// PushStore is what a bus keeps for notifications.
+// PushStore returns the store of registrations and notifications.
 func (b *Bus) PushStore() *Push { return &Push{b} }
 
-// Get reads the value of a run and its revision. Nil and 0: there is none.
+// Get returns the value of a run and its revision; nil and 0: there is none.
 func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint64, err error) {
 	e, err := get(ctx, p.bus.js, p.bus.Push(), run)
 	if e.Deleted {
@@ -59,16 +58,30 @@ func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint
 	return e.Value, e.Revision, err
 }
 
-// Put stores a value for so long. It replaces the one of a revision, 0 being
-// none. Nil removes it. It reports false, and stores nothing, where somebody
-// else wrote meanwhile.
-func (p *Push) Put(ctx context.Context, run string, value []byte, notified int, ttl time.Duration, revision uint64) (bool, error) {
+// Put stores a value for a time. It replaces the one with the given revision, 0 being
+// none. A nil value removes it. If the entry has another revision, Put returns false
+// and stores nothing.
+func (p *Push) Put(
+	ctx context.Context,
+	run string,
+	value []byte,
+	notified int,
+	ttl time.Duration,
+	revision uint64,
+) (bool, error) {
 	store := bucket.New(p.bus.js, p.bus.Push())
 	var err error
 	if value == nil {
 		_, err = store.Delete(ctx, run, bucket.If(revision), bucket.For(ttl))
 	} else {
-		_, err = store.Put(ctx, run, value, nats.Header{headerNotified: {strconv.Itoa(notified)}}, bucket.If(revision), bucket.For(ttl))
+		_, err = store.Put(
+			ctx,
+			run,
+			value,
+			nats.Header{headerNotified: {strconv.Itoa(notified)}},
+			bucket.If(revision),
+			bucket.For(ttl),
+		)
 	}
 	switch {
 	case bucket.Moved(err):
@@ -79,9 +92,9 @@ func (p *Push) Put(ctx context.Context, run string, value []byte, notified int, 
 	return true, nil
 }
 
-// Watch calls each for every run that has a value, and for what changes, until
-// ctx ends; then it returns nil. A run whose value was removed has notified -1; of
-// one whose time is over nothing is said. It reads no value.
+// Watch calls each for every run that has a value, then for every change, until ctx
+// ends; then it returns nil. For a removed value notified is -1; expired values are not
+// reported. It reads no values.
 func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) error {
 	all := bucket.Watch{Keys: ">", HeadersOnly: true, Log: p.bus.log}
 	return bucket.New(p.bus.js, p.bus.Push()).Watch(ctx, all, func(e bucket.Entry, _ bool) {
@@ -93,8 +106,8 @@ func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) e
 	}, nil)
 }
 
-// Lead calls f while no other process does, with a context that ends when that
-// is no longer sure, again and again until ctx ends; then it returns nil.
+// Lead calls f while it holds the lease for creating notifications, repeatedly, until
+// ctx ends; then it returns nil. The context of f ends when the lease is lost.
 func (p *Push) Lead(ctx context.Context, f func(context.Context) error) error {
 	for {
 		err := p.bus.WithLease(ctx, PushLease, f)
@@ -112,8 +125,8 @@ func (p *Push) Lead(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// notice is a notification in the outbox. The type has no name outside, so
-// that whoever makes them can have the same one without this package.
+// notice is a notification in the outbox. The alias of an unnamed type lets other
+// packages declare the same type without importing this one.
 type notice = struct {
 	Run, Key string
 	About    string
@@ -122,12 +135,16 @@ type notice = struct {
 	Times    int
 }
 
-// Add puts a notification into the outbox; one with a key that is there, or was
-// within the last two minutes, is not stored twice. It reports false where the
-// outbox is full.
+// Add adds a notification to the outbox, unless its key is there, or was within the
+// last two minutes. It returns false if the outbox is full.
 func (p *Push) Add(ctx context.Context, n notice) (bool, error) {
 	if len(n.About) > aboutLimit {
-		return false, fmt.Errorf("run %s: what a notification is of takes %d bytes, and may take %d", n.Run, len(n.About), aboutLimit)
+		return false, fmt.Errorf(
+			"run %s: the description of a notification has %d bytes, the limit is %d",
+			n.Run,
+			len(n.About),
+			aboutLimit,
+		)
 	}
 	m := nats.NewMsg(p.bus.PushSubject(n.Run, n.Key))
 	m.Data = n.Body
@@ -139,39 +156,39 @@ func (p *Push) Add(ctx context.Context, n notice) (bool, error) {
 	case errors.Is(err, runs.ErrQueueFull):
 		return false, nil
 	}
-	return false, fmt.Errorf("run %s: put a notification into the outbox: %w", n.Run, err)
+	return false, fmt.Errorf("run %s: add a notification to the outbox: %w", n.Run, err)
 }
 
-// Deliver calls handle with the notifications of the outbox, at most so many
-// at a time, until ctx ends; then it returns nil. One for which handle returns
-// 0 goes; another one comes again after so long, to whoever asks. When ctx has
-// ended what is under way has five seconds left, by handle's own context.
+// Deliver calls handle with the notifications of the outbox, with at most slots
+// concurrent calls, until ctx ends; then it returns nil. If handle returns 0 the
+// notification is removed, otherwise it is redelivered after that time, to any process.
+// When ctx ends, running calls have five more seconds, by their own context.
 func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Context, notice) time.Duration) error {
 	const grace = 5 * time.Second
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, stop) })()
-	var under sync.WaitGroup
-	defer under.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
 	free := make(chan struct{}, slots)
-	said := false
+	logged := false
 	for {
 		err := p.deliver(ctx, free, func(m jetstream.Msg) {
 			pause.Reset()
-			said = false
-			under.Go(func() {
+			logged = false
+			running.Go(func() {
 				defer func() { <-free }()
-				p.hand(working, m, handle)
+				p.handleOne(working, m, handle)
 			})
 		})
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !said {
-			said = true
-			p.bus.log.Warn("the outbox is out of reach", zap.String("why", p.bus.Explain(err)))
+		if !logged {
+			logged = true
+			p.bus.log.Warn("cannot read the outbox", zap.String("why", p.bus.Explain(err)))
 		}
 		select {
 		case <-ctx.Done():
@@ -181,27 +198,27 @@ func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Conte
 	}
 }
 
-// deliver gives out messages, each once there is a free slot, until something
-// breaks.
-func (p *Push) deliver(ctx context.Context, free chan struct{}, give func(jetstream.Msg)) error {
+// deliver fetches messages, each when there is a free slot, and passes them to start,
+// until an error occurs.
+func (p *Push) deliver(ctx context.Context, free chan struct{}, start func(jetstream.Msg)) error {
 	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	consumer, err := p.bus.js.CreateOrUpdateConsumer(soon, p.bus.Outbox(), jetstream.ConsumerConfig{
 		Durable: deliverer, Description: "the responders, which deliver notifications",
-		// One that waits to be tried again counts as pending: no receiver that
-		// is away may keep the others from theirs.
+		// Notifications that wait for a retry count as pending: an unreachable receiver
+		// must not block the others.
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: noticeWait, MaxAckPending: MaxNotices, MaxDeliver: -1,
 	})
 	if err != nil {
 		return err
 	}
 	for {
-		select { // first a slot: nothing waits here with its time running
+		select { // slot first, so that AckWait does not run while waiting for one
 		case <-ctx.Done():
 			return nil
 		case free <- struct{}{}:
 		}
-		m, err := one(ctx, consumer)
+		m, err := fetchOne(ctx, consumer)
 		if m == nil || err != nil {
 			<-free
 			if err != nil || ctx.Err() != nil {
@@ -209,12 +226,12 @@ func (p *Push) deliver(ctx context.Context, free chan struct{}, give func(jetstr
 			}
 			continue
 		}
-		give(m)
+		start(m)
 	}
 }
 
-// one waits for a message, for some time: none is nil.
-func one(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+// fetchOne waits for a message for a while; nil: there was none.
+func fetchOne(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	batch, err := consumer.Fetch(1, jetstream.FetchContext(ctx))
@@ -224,22 +241,29 @@ func one(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error
 	for m := range batch.Messages() {
 		return m, nil
 	}
-	if err := batch.Error(); err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !errors.Is(err, jetstream.ErrNoMessages) {
+	if err := batch.Error(); err != nil && !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, context.Canceled) &&
+		!errors.Is(err, jetstream.ErrNoMessages) {
 		return nil, err
 	}
 	return nil, nil
 }
 
-// hand has one message handled, and says to the server what becomes of it. If
-// that is lost it comes again.
-func (p *Push) hand(ctx context.Context, m jetstream.Msg, handle func(context.Context, notice) time.Duration) {
+// handleOne calls handle with one message, and acknowledges or delays it. If the
+// acknowledgement is lost, the message is redelivered.
+func (p *Push) handleOne(ctx context.Context, m jetstream.Msg, handle func(context.Context, notice) time.Duration) {
 	meta, err := m.Metadata()
 	if err != nil {
-		return // it comes again
+		return // it is redelivered
 	}
 	run, key, _ := strings.Cut(strings.TrimPrefix(m.Subject(), p.bus.pushPrefix()), ".")
 	again := handle(ctx, notice{
-		Run: run, Key: key, About: m.Headers().Get(headerAbout), Body: m.Data(), At: meta.Timestamp, Times: int(min(meta.NumDelivered, 1<<30)),
+		Run:   run,
+		Key:   key,
+		About: m.Headers().Get(headerAbout),
+		Body:  m.Data(),
+		At:    meta.Timestamp,
+		Times: int(min(meta.NumDelivered, 1<<30)),
 	})
 	if again > 0 {
 		err = m.NakWithDelay(again)
@@ -249,11 +273,15 @@ func (p *Push) hand(ctx context.Context, m jetstream.Msg, handle func(context.Co
 		err = m.DoubleAck(acked)
 	}
 	if err != nil {
-		p.bus.log.Warn("a notification comes again, whatever became of it", zap.String("run", run), zap.String("why", p.bus.Explain(err)))
+		p.bus.log.Warn(
+			"a notification will be redelivered: its acknowledgement failed",
+			zap.String("run", run),
+			zap.String("why", p.bus.Explain(err)),
+		)
 	}
 }
 
-// Waiting is how many notifications wait for their receivers.
+// Waiting returns the number of undelivered notifications.
 func (p *Push) Waiting(ctx context.Context) (int, error) {
 	s, err := p.bus.js.Stream(ctx, p.bus.Outbox())
 	if err != nil {

@@ -21,7 +21,10 @@ import (
 func TestOfTwoWritersOfRegistrationsTheFirstWins(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	a, b := bustest.Connect(t, s, embedded.ResponderUser).PushStore(), bustest.Connect(t, s, embedded.ResponderUser).PushStore()
+	a, b := bustest.Connect(t, s, embedded.ResponderUser).
+		PushStore(),
+		bustest.Connect(t, s, embedded.ResponderUser).
+			PushStore()
 	if value, revision, err := a.Get(t.Context(), "r"); value != nil || revision != 0 || err != nil {
 		t.Fatalf("before: %s %d %v", value, revision, err)
 	}
@@ -47,7 +50,7 @@ func TestOfTwoWritersOfRegistrationsTheFirstWins(t *testing.T) {
 	}
 }
 
-// When the bucket is full a run's registrations can still be noted as told.
+// When the bucket is full, a run's registrations can still be marked as notified.
 func TestAFullBucketTakesChangesAndNothingNew(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
@@ -136,7 +139,7 @@ func TestWatchTellsWhatThereIsAndWhatChanges(t *testing.T) {
 	}
 }
 
-// outbox counts what is delivered.
+// outbox counts deliveries.
 func outbox(t *testing.T, b *bus.Bus) *jetstream.StreamInfo {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), b.Outbox())
@@ -151,7 +154,11 @@ func TestANoticeIsStoredOnceAndGoesWhenItIsDone(t *testing.T) {
 	s, b := serve(t)
 	p := bustest.Connect(t, s, embedded.ResponderUser).PushStore()
 	for range 2 {
-		if ok, err := p.Add(t.Context(), bus.Notice{Run: "r", Key: "k1", About: `{"id":"x"}`, Body: []byte("body")}); !ok || err != nil {
+		if ok, err := p.Add(
+			t.Context(),
+			bus.Notice{Run: "r", Key: "k1", About: `{"id":"x"}`, Body: []byte("body")},
+		); !ok ||
+			err != nil {
 			t.Fatalf("%v %v", ok, err)
 		}
 	}
@@ -168,7 +175,9 @@ func TestANoticeIsStoredOnceAndGoesWhenItIsDone(t *testing.T) {
 		})
 	}()
 	bustest.Until(t, "it goes", func() bool { return got.Load() != nil && outbox(t, b).State.Msgs == 0 })
-	if n := got.Load(); n.Run != "r" || n.Key != "k1" || n.About != `{"id":"x"}` || string(n.Body) != "body" || n.Times != 1 || time.Since(n.At) > time.Minute {
+	if n := got.Load(); n.Run != "r" || n.Key != "k1" || n.About != `{"id":"x"}` || string(n.Body) != "body" ||
+		n.Times != 1 ||
+		time.Since(n.At) > time.Minute {
 		t.Errorf("got %+v", *n)
 	}
 	if ok, err := p.Add(t.Context(), bus.Notice{Run: "r", Key: "k1", Body: []byte("body")}); !ok || err != nil {
@@ -183,12 +192,14 @@ func TestANoticeIsStoredOnceAndGoesWhenItIsDone(t *testing.T) {
 	}
 }
 
-// One that is still there is not stored again, however long ago it came.
+// A notification that is still in the outbox is not stored again, however long ago it
+// was added.
 func TestANoticeThatWaitsIsNotStoredAgain(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	p := bustest.Connect(t, s, embedded.ResponderUser).PushStore()
-	if _, err := b.JetStream().Publish(t.Context(), b.PushSubject("r", "k1"), []byte("body")); err != nil { // the server knows no id of it
+	if _, err := b.JetStream().
+		Publish(t.Context(), b.PushSubject("r", "k1"), []byte("body")); err != nil { // without a message id
 		t.Fatal(err)
 	}
 	if ok, err := p.Add(t.Context(), bus.Notice{Run: "r", Key: "k1", Body: []byte("body")}); !ok || err != nil {
@@ -216,15 +227,19 @@ func TestAFullOutboxSaysSo(t *testing.T) {
 	}
 }
 
-// What is not taken comes again, and keeps nothing back meanwhile; a process
-// that ends gives back what it had.
+// Undelivered notifications are redelivered, and do not block others; a process that
+// ends returns those that it holds.
 func TestWhatIsNotTakenComesAgainAndHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	p := bustest.Connect(t, s, embedded.ResponderUser).PushStore()
 	const n = 20
 	for i := range n {
-		if ok, err := p.Add(t.Context(), bus.Notice{Run: "r", Key: fmt.Sprintf("k%02d", i), Body: []byte("x")}); !ok || err != nil {
+		if ok, err := p.Add(
+			t.Context(),
+			bus.Notice{Run: "r", Key: fmt.Sprintf("k%02d", i), Body: []byte("x")},
+		); !ok ||
+			err != nil {
 			t.Fatalf("%v %v", ok, err)
 		}
 	}
@@ -271,8 +286,7 @@ func TestWhatIsNotTakenComesAgainAndHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// Who is not a responder sees neither credentials nor notifications, and puts
-// none in.
+// Only responders can read credentials and notifications, or add notifications.
 func TestNobodyElseSeesRegistrationsOrNotices(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)

@@ -15,29 +15,30 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// RawLog is the raw log of one run, for its one writer.
+// RawLog writes the raw log of one run. Each run has one writer, and only that may use
+// it.
 type RawLog struct {
-	bus     *Bus
-	run     string
-	subject string
-	stream  jetstream.Stream
-	mark    runs.Mark
-	hasty   bool   // do not wait for NATS
-	since   int64  // of the connection in which the log was read
-	fence   uint64 // sequence of the last entry that RAW still holds, 0: none
-	news    bool   // something lies behind the entry that was appended last
-	log     *zap.Logger
+	bus      *Bus
+	run      string
+	subject  string
+	stream   jetstream.Stream
+	mark     runs.Mark
+	failFast bool   // fail instead of waiting for NATS
+	since    int64  // start of the connection in which
+	fence    uint64 // sequence of the last entry in RAW, 0: none
+	news     bool   // another writer appended after our last entry
+	log      *zap.Logger
 }
 
-// OpenLog opens the raw log of a run, of which the caller knows what mark
-// tells: only what came later is read. It waits while NATS is away.
+// OpenLog opens the raw log of a run after mark, which describes what the caller knows:
+// only later entries are read. It waits while NATS is unreachable.
 func (b *Bus) OpenLog(ctx context.Context, agent, run string, mark runs.Mark) (*RawLog, error) {
 	return b.openLog(ctx, agent, run, mark, false)
 }
 
-func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, hasty bool) (*RawLog, error) {
+func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, failFast bool) (*RawLog, error) {
 	l := &RawLog{
-		bus: b, hasty: hasty, run: run, subject: b.RawSubject(agent, run), mark: mark,
+		bus: b, failFast: failFast, run: run, subject: b.RawSubject(agent, run), mark: mark,
 		log: b.log.With(zap.String("agent", agent), zap.String("run", run)),
 	}
 	err := l.patiently(ctx, func() error {
@@ -55,14 +56,14 @@ func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, ha
 	return l, nil
 }
 
-// Mark is how far the log reaches. One of a log that is empty, because RAW is
-// another one than it was, has a time all the same: who opens the log with it
-// again gets nothing of the old one.
+// Mark returns how far the log reaches. If the log is empty because RAW was recreated,
+// the mark has a time nevertheless: when the log is opened with it again, nothing of
+// the old log is restored.
 func (l *RawLog) Mark() runs.Mark { return l.mark }
 
-// Append stores e behind the last entry. It waits while NATS is away or full,
-// as long as ctx lasts. [runs.ErrMoved] says that somebody else wrote: e is
-// not stored, and Mark tells what is.
+// Append stores e after the last entry. It waits while NATS is unreachable or full,
+// until ctx ends. [runs.ErrMoved] means that another writer appended: e is not stored,
+// and Mark is updated.
 func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 	if l.news {
 		l.news = false
@@ -71,9 +72,9 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 	return l.patiently(ctx, func() error {
 		before, fence := l.mark, l.fence
 		if since := l.bus.since.Load(); since != l.since {
-			// The server may have come back without its end, and the numbers of
-			// what it lost are given again: the fence alone would not tell. And
-			// what was tried before may have been stored.
+			// The server may have lost the end of the stream, and reuse its sequence
+			// numbers, which the fence cannot detect. And an earlier attempt may have
+			// been stored.
 			stored, err := l.catchUp(ctx, &e)
 			if stored {
 				return nil
@@ -95,7 +96,7 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		// Whatever went wrong, the log itself says what it holds.
+		// Whatever went wrong, read what the log contains.
 		stored, lookErr := l.catchUp(ctx, &e)
 		switch {
 		case stored:
@@ -104,19 +105,24 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 			return err
 		case l.mark != before:
 			return runs.ErrMoved
-		case l.fence != fence: // the last entry aged out meanwhile
+		case l.fence != fence: // the last entry expired meanwhile
 			return errAgain
 		}
 		return err
 	})
 }
 
-// AppendIf stores an entry in the log of a run for somebody who does not drive
-// it: decide gets what the log holds, and returns the entry, or nil to
-// leave it at that. It is asked again whenever somebody was quicker. The mark
-// says what the log held in the end; known is what the caller knows of it. It
-// waits for nobody: what was decided before NATS was away may be wrong after.
-func (b *Bus) AppendIf(ctx context.Context, agent, run string, known runs.Mark, decide func(runs.Mark) *runs.Entry) (runs.Mark, error) {
+// AppendIf appends an entry to the log of a run that the caller does not own. Decide
+// receives the log's mark, and returns the entry, or nil for none; it is called again
+// if another writer was first. Known is what the caller knows of the log; the result is
+// its final mark. AppendIf does not wait while NATS is unreachable, since the decision
+// may be outdated afterwards.
+func (b *Bus) AppendIf(
+	ctx context.Context,
+	agent, run string,
+	known runs.Mark,
+	decide func(runs.Mark) *runs.Entry,
+) (runs.Mark, error) {
 	l, err := b.openLog(ctx, agent, run, known, true)
 	if err != nil {
 		return runs.Mark{}, err
@@ -142,12 +148,11 @@ func (l *RawLog) publish(ctx context.Context, e runs.Entry) (*jetstream.PubAck, 
 		jetstream.WithExpectLastSequencePerSubject(l.fence), jetstream.WithRetryAttempts(0))
 }
 
-// catchUp reads the entries that came after the mark, and reports whether
-// mine is among them: also where it breaks off behind that, for what was read
-// is not read again.
+// catchUp reads the entries after the mark, and reports whether mine is among them,
+// even if it fails after that: entries are not read twice.
 func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, err error) {
 	last, err := l.last(ctx)
-	if errors.Is(err, jetstream.ErrMsgNotFound) { // none yet, or all have aged out
+	if errors.Is(err, jetstream.ErrMsgNotFound) { // none yet, or all have expired
 		l.fence = 0
 		return false, l.catchUpEmpty(ctx)
 	}
@@ -156,7 +161,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	}
 	if other, err := l.other(ctx, last.Sequence); err != nil {
 		return false, err
-	} else if other { // what it holds now counts
+	} else if other { // start over with the new content
 		l.mark = emptied(l.mark)
 	}
 	for l.mark.Seq < last.Sequence {
@@ -170,24 +175,25 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 		}
 		l.mark = l.mark.After(e, m.Sequence)
 		l.news = stored
-		if mine != nil && e.Kind == mine.Kind && e.Time == mine.Time && e.Offset == mine.Offset && bytes.Equal(e.Body, mine.Body) {
+		if mine != nil && e.Kind == mine.Kind && e.Time == mine.Time && e.Offset == mine.Offset &&
+			bytes.Equal(e.Body, mine.Body) {
 			stored = true
 		}
 	}
-	l.fence = last.Sequence // not before: what is not read yet must refuse what comes next
+	l.fence = last.Sequence // only now: unread entries must cause a refusal
 	return stored, nil
 }
 
-// catchUpEmpty is catchUp where RAW has no entry of the run.
+// catchUpEmpty is catchUp if RAW has no entry of the run.
 func (l *RawLog) catchUpEmpty(ctx context.Context) (err error) {
 	switch {
 	case l.mark.Seq != 0:
 		aged, err := l.agedOut(ctx)
-		if err == nil && !aged { // RAW is another one: what it holds now counts, and that is nothing
+		if err == nil && !aged { // RAW was recreated, and has nothing of the run
 			l.mark = emptied(l.mark)
 		}
 		return err
-	case l.mark.At != 0: // the run's record is of another RAW
+	case l.mark.At != 0: // the run's record belongs to a former RAW
 		return nil
 	}
 	l.mark, err = l.bus.remembered(ctx, l.run)
@@ -199,13 +205,13 @@ func (l *RawLog) catchUpEmpty(ctx context.Context) (err error) {
 	return err
 }
 
-// emptied is the mark of a log of which another RAW holds nothing yet, after m
-// in the old one. It differs from that of a log that nobody knows: a caller who
-// keeps it, and is killed, must not get what the run's record remembers.
+// emptied returns the mark of a log that is empty because RAW was recreated; m is its
+// mark in the former RAW. It differs from that of an unknown log: a caller that stores
+// it, and is killed, must not get what the run's record remembers.
 func emptied(m runs.Mark) runs.Mark { return runs.Mark{At: max(m.At, 1)} }
 
-// other reports whether RAW was made anew, or lost its end in a power failure:
-// the entry that we know as the last is not there, and has not aged out.
+// other reports whether RAW was recreated, or lost its end in a power failure: the last
+// known entry is missing, and has not expired.
 func (l *RawLog) other(ctx context.Context, last uint64) (bool, error) {
 	switch {
 	case l.mark.Seq == 0:
@@ -225,8 +231,8 @@ func (l *RawLog) other(ctx context.Context, last uint64) (bool, error) {
 	return err == nil && !aged, err
 }
 
-// agedOut reports whether RAW no longer reaches back to the entry that we know
-// as the last. Where it does, and has no such entry, it is another RAW.
+// agedOut reports whether RAW no longer reaches back to the last known entry. If RAW
+// does, and does not have the entry, it was recreated.
 func (l *RawLog) agedOut(ctx context.Context) (bool, error) {
 	info, err := l.stream.Info(ctx)
 	if err != nil {
@@ -247,13 +253,13 @@ func (l *RawLog) get(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOp
 	return l.stream.GetMsg(ctx, seq, opts...)
 }
 
-// patiently tries until try succeeds, somebody else turns out to have
-// written, or ctx ends. It says once what it waits for, and once that it is over.
+// patiently calls try until it succeeds or returns [runs.ErrMoved], or ctx ends. It
+// logs once a minute why it waits, and when the wait is over.
 func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 20*time.Millisecond, 5*time.Second
-	said := time.Time{}
-	var last error // why it was waited
+	lastLog := time.Time{}
+	var last error // why the last attempt failed
 	gone := func() error {
 		if last == nil {
 			return ctx.Err()
@@ -263,7 +269,7 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 	for {
 		err := try()
 		if err == nil || errors.Is(err, runs.ErrMoved) {
-			if !said.IsZero() {
+			if !lastLog.IsZero() {
 				l.log.Info("RAW takes entries again")
 			}
 			return err
@@ -275,11 +281,11 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 			continue
 		}
 		last = err
-		if fatal := hopeless(err); fatal != nil || l.hasty {
+		if fatal := permanent(err); fatal != nil || l.failFast {
 			return err
 		}
-		if time.Since(said) > time.Minute {
-			said = time.Now()
+		if time.Since(lastLog) > time.Minute {
+			lastLog = time.Now()
 			l.log.Warn("RAW takes no entries: the spool holds them", zap.String("why", l.bus.Explain(err)))
 		}
 		select {
@@ -290,8 +296,8 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-// hopeless is the error for what no waiting mends.
-func hopeless(err error) error {
+// permanent returns err if retries cannot succeed, otherwise nil.
+func permanent(err error) error {
 	if errors.Is(err, jetstream.ErrBadRequest) {
 		return err
 	}

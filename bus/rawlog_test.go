@@ -21,7 +21,7 @@ import (
 	"github.com/linesman/linesman/worker"
 )
 
-// The test binary is a worker itself when a test kills one.
+// The test binary is itself the worker in tests that kill one.
 func TestMain(m *testing.M) {
 	url := os.Getenv("BUS_WORKER_OF")
 	if url == "" {
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// mortalWorker drives the run "a", whose output is its stdin, and is killed
-// when it is about to store a second start entry.
+// mortalWorker owns the run "a", whose output is its stdin, and is killed before it
+// stores a second start entry.
 func mortalWorker(ctx context.Context, url, root string) error {
 	b, err := bus.Connect(ctx, bus.Login{URL: url}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
@@ -64,7 +64,7 @@ func mortalWorker(ctx context.Context, url, root string) error {
 	return errors.Join(err, <-done)
 }
 
-// workerLogs are the logs of a worker, which each is told of an entry before.
+// workerLogs wraps the logs of a worker, and reports each entry before it is appended.
 type workerLogs struct {
 	client *bus.Bus
 	each   func(runs.Entry)
@@ -85,10 +85,10 @@ func (l workerLog) Append(ctx context.Context, e runs.Entry) error {
 	return l.RawLog.Append(ctx, e)
 }
 
-// RAW was lost and made anew, and RUNS was not. The worker has seen it, and is
-// killed before the new RAW has its start entry: the next one must not take
-// what the record says of the old RAW for a log that has aged out. The run
-// begins again in the new one, and all of its output is there.
+// RAW was lost and recreated, and RUNS was not. The worker has detected that, and is
+// killed before the new RAW has its start entry: the next worker must not take the
+// record of the former RAW for a log that has expired. The run starts again in the new
+// RAW, with all of its output.
 func TestWorkerKilledOnceItSawThatRawWasLostBeginsAgain(t *testing.T) {
 	t.Parallel()
 	url, root := plain(t, 1<<20), filepath.Join(t.TempDir(), "runs")
@@ -119,7 +119,11 @@ func TestWorkerKilledOnceItSawThatRawWasLostBeginsAgain(t *testing.T) {
 		}
 	}
 	say(first)
-	bustest.Until(t, "the first line is not in RAW", func() bool { return bustest.LastSeq(t, b.JetStream(), b.Raw()) == 2 })
+	bustest.Until(
+		t,
+		"the first line is not in RAW",
+		func() bool { return bustest.LastSeq(t, b.JetStream(), b.Raw()) == 2 },
+	)
 	normalize(t, b)
 	if r, _, err := b.Record(t.Context(), "a"); err != nil || r.Source != worker.SourcePipe {
 		t.Fatalf("the record is %+v, %v", r, err)
@@ -168,7 +172,9 @@ func TestWorkerKilledOnceItSawThatRawWasLostBeginsAgain(t *testing.T) {
 			output = append(output, e.Body...)
 		}
 	}
-	if len(kinds) == 0 || kinds[0] != runs.Started || kinds[len(kinds)-1] != runs.Exited || slices.Contains(kinds[1:], runs.Started) || string(output) != first+second {
+	if len(kinds) == 0 || kinds[0] != runs.Started || kinds[len(kinds)-1] != runs.Exited ||
+		slices.Contains(kinds[1:], runs.Started) ||
+		string(output) != first+second {
 		t.Errorf("the new RAW has %q, and the output %q", kinds, output)
 	}
 }

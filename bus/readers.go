@@ -10,22 +10,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Bounds of the consumers that readers make on EVENTS. linesman itself makes
-// none there, so it is not affected by the limit, at which the next consumer is
-// refused. A server needs some milliseconds for each when it starts, and more
-// when it stops.
+// Limits of the consumers that readers create on EVENTS. At the limit the next one is
+// refused; linesman itself creates none there. A server needs some milliseconds for
+// each when it starts, and more when it stops.
 const (
-	// MaxReaders is how many there may be.
+	// MaxReaders is the maximum number of consumers.
 	MaxReaders = 500
-	// ReaderAge is how long one lasts without a request for messages: longer
-	// than a weekend. A start of the server resets the time.
+	// ReaderAge is how long a consumer lasts without a request for messages: longer
+	// than a weekend. A restart of the server resets the time.
 	ReaderAge = 72 * time.Hour
 )
 
-// boundConsumers makes the consumers of a stream fit for the bound of their
-// age: those without one get it. Of more than MaxReaders, unused ones are deleted,
-// starting with those that delivered nothing, or least recently.
-func boundConsumers(ctx context.Context, s jetstream.Stream, age time.Duration) (dropped int, err error) {
+// boundConsumers applies the maximum age to the consumers of a stream. If there are
+// more than MaxReaders, it deletes unused ones, starting with those that delivered
+// nothing, or least recently.
+func boundConsumers(ctx context.Context, s jetstream.Stream, age time.Duration) (deleted int, err error) {
 	left := s.CachedInfo().State.Consumers
 	if left == 0 {
 		return 0, nil
@@ -53,20 +52,20 @@ func boundConsumers(ctx context.Context, s jetstream.Stream, age time.Duration) 
 		case idle && left > MaxReaders:
 			err = s.DeleteConsumer(ctx, c.Name)
 			left--
-			dropped++
+			deleted++
 		case config.InactiveThreshold == 0 || config.InactiveThreshold > age:
 			config.InactiveThreshold = age
 			_, err = s.UpdateConsumer(ctx, config)
 		}
 		if err != nil {
-			return dropped, fmt.Errorf("consumer %s: %w", c.Name, err)
+			return deleted, fmt.Errorf("consumer %s: %w", c.Name, err)
 		}
 	}
-	return dropped, nil
+	return deleted, nil
 }
 
-// Readers is how many consumers EVENTS has, and how many it may have.
-func (b *Bus) Readers(ctx context.Context) (have, most int, err error) {
+// Readers returns the number of consumers of EVENTS, and the maximum.
+func (b *Bus) Readers(ctx context.Context) (have, limit int, err error) {
 	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
 	if err != nil {
 		return 0, 0, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
@@ -80,9 +79,9 @@ func (b *Bus) Readers(ctx context.Context) (have, most int, err error) {
 		limits = append(limits, tier.Limits.MaxConsumers)
 	}
 	for _, n := range limits {
-		if n > 0 && (most == 0 || n < most) {
-			most = n
+		if n > 0 && (limit == 0 || n < limit) {
+			limit = n
 		}
 	}
-	return stream.CachedInfo().State.Consumers, cmp.Or(most, MaxReaders), nil
+	return stream.CachedInfo().State.Consumers, cmp.Or(limit, MaxReaders), nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/linesman/linesman/bus/bustest"
 )
 
-// Consumers that readers made under an older linesman are bounded by the next
-// one: unused ones above the limit are deleted, and the others expire.
+// Consumers that readers created with an older linesman are limited by the next one:
+// unused ones above the limit are deleted, and the others expire.
 func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 	t.Parallel()
 	b, err := bus.Connect(t.Context(), bus.Login{URL: plain(t, 1<<20)}, bus.Login{}, bustest.Names, zap.NewNop())
@@ -38,7 +38,10 @@ func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 	bustest.Fill(t, b, 1)
 	add := func(name string, age time.Duration) jetstream.Consumer {
 		t.Helper()
-		c, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: name, InactiveThreshold: age, MemoryStorage: true})
+		c, err := stream.CreateConsumer(
+			t.Context(),
+			jetstream.ConsumerConfig{Durable: name, InactiveThreshold: age, MemoryStorage: true},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

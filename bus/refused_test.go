@@ -17,7 +17,7 @@ import (
 // A server is replaced by another one that refuses the credentials: readers and
 // requests get that error, workers retry at growing intervals until they are
 // accepted again.
-func TestRefusedCredentialsEndWhoAsksAndNotWhoWorks(t *testing.T) {
+func TestRefusedCredentialsEndRequestsButNotWorkers(t *testing.T) {
 	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	home := t.TempDir()
@@ -31,7 +31,10 @@ func TestRefusedCredentialsEndWhoAsksAndNotWhoWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer worker.Close()
-	if _, err := worker.Ensure(t.Context(), bus.Limits{RawBytes: 1 << 24, EventsBytes: 1 << 24, RunsBytes: 1 << 24}); err != nil {
+	if _, err := worker.Ensure(
+		t.Context(),
+		bus.Limits{RawBytes: 1 << 24, EventsBytes: 1 << 24, RunsBytes: 1 << 24},
+	); err != nil {
 		t.Fatal(err)
 	}
 	asking := func(user string) *bus.Bus {

@@ -12,27 +12,26 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// ErrNoResponder reports that nobody answers requests here. Nothing was done.
+// ErrNoResponder reports that no responder is running. Nothing was done.
 var ErrNoResponder = errors.New("no responder answers")
 
-// Ask is Call of a tool, whose answer is an envelope, be it that of an error.
+// Ask is Call for a tool, whose answer is an envelope, even for an error.
 func (b *Bus) Ask(ctx context.Context, tool string, args []byte) (body []byte, err error) {
 	body, _, err = b.Call(ctx, tool, args)
 	return body, err
 }
 
-// Call sends one request of the NATS service, to a tool or a verb, and returns
-// the body that answers it; failed says that it is that of an error. It waits
-// as long as ctx does. The error is [ErrNoResponder] where nothing takes the
-// request, [ErrDenied] where the user may not make it, [ErrUnreachable] where
-// the server is away or goes away before the answer comes, and what the service
-// said where its answer has no body. But for the first two of these the request
-// may have been carried out.
+// Call sends one request of the NATS service, to a tool or a verb, and returns the body
+// of the answer; failed reports that it is that of an error. It waits until ctx ends.
+// The error is [ErrNoResponder] if no responder receives the request, [ErrDenied] if
+// the user has no permission, [ErrUnreachable] if the server is unreachable or the
+// connection is lost, and the service's error if its answer has no body. Except for the
+// first two, the request may have been carried out.
 func (b *Bus) Call(ctx context.Context, name string, args []byte) (body []byte, failed bool, err error) {
 	asking, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	// An answer that was on its way when the connection broke never comes.
+	// A pending answer is lost with the connection.
 	lost := b.inside.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -63,10 +62,15 @@ func (b *Bus) Call(ctx context.Context, name string, args []byte) (body []byte, 
 	return nil, false, fmt.Errorf("request %s: the responder refused it: %.200q", name, m.Header.Get(micro.ErrorHeader))
 }
 
-// request sends a request and waits for its answer, which comes to an inbox of
-// its own: a violation names it, and no other request is concerned. The request
-// is sent once the server has let us listen there.
-func (b *Bus) request(ctx context.Context, cancel context.CancelCauseFunc, subject string, args []byte) (*nats.Msg, error) {
+// request sends a request and waits for the answer in an inbox of its own, so that a
+// permission violation can be matched to this request. It sends the request after the
+// server has accepted the subscription.
+func (b *Bus) request(
+	ctx context.Context,
+	cancel context.CancelCauseFunc,
+	subject string,
+	args []byte,
+) (*nats.Msg, error) {
 	inbox := b.inside.NewInbox()
 	deny := func(subject string) { cancel(errDenied(subject)) }
 	defer b.denied.watch(deny, subject, inbox)()
@@ -74,7 +78,7 @@ func (b *Bus) request(ctx context.Context, cancel context.CancelCauseFunc, subje
 	if err != nil {
 		return nil, whyClosed(b.inside, err)
 	}
-	defer func() { _ = sub.Unsubscribe() }() // a connection that is lost has none
+	defer func() { _ = sub.Unsubscribe() }() // fails if the connection is lost
 	if !b.inside.IsConnected() {
 		return nil, ErrUnreachable
 	}

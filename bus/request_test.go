@@ -55,7 +55,7 @@ func TestAskEndsWithTheConnectionItsAnswerWasToComeOn(t *testing.T) {
 	}
 }
 
-// The server says that it refused a request, but not in an answer.
+// The server reports that it refused a request, but not as its answer.
 func TestAskThatIsNotPermittedEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
@@ -77,22 +77,38 @@ func TestAskThatIsNotPermittedEndsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := b.Ask(ctx, "status", []byte("{}")); !errors.Is(err, bus.ErrDenied) || time.Since(began) > 10*time.Second {
+		if _, err := b.Ask(
+			ctx,
+			"status",
+			[]byte("{}"),
+		); !errors.Is(err, bus.ErrDenied) ||
+			time.Since(began) > 10*time.Second {
 			t.Errorf("%s: got %v after %v, want ErrDenied at once", name, err, time.Since(began))
 		}
 		b.Close()
 	}
 }
 
-// strict is a server whose user may not ask for cancel, and may not listen at
-// some of its inboxes, or, being deaf, at any.
+// strict starts a server whose user may not send cancel, and may not subscribe to some
+// of its inboxes, or, if deaf, to any.
 func strict(t *testing.T, names bus.Names) string {
 	t.Helper()
 	some := &server.SubjectPermission{Deny: []string{"_INBOX.closed.>"}}
 	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, Users: []*server.User{
 		{Username: "all", Password: "x"},
-		{Username: "some", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{names.API() + ".cancel"}}, Subscribe: some}},
-		{Username: "deaf", Password: "x", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}}},
+		{
+			Username: "some",
+			Password: "x",
+			Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Deny: []string{names.API() + ".cancel"}},
+				Subscribe: some,
+			},
+		},
+		{
+			Username:    "deaf",
+			Password:    "x",
+			Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}},
+		},
 	}}
 	s, err := server.NewServer(opts)
 	if err != nil {
@@ -109,8 +125,8 @@ func strict(t *testing.T, names bus.Names) string {
 	return s.ClientURL()
 }
 
-// Only the request ends that a violation is about, and those that come later are
-// told, too: also where nobody may listen.
+// A violation ends only the request that caused it, and later ones that cause it; also
+// if the user may not subscribe.
 func TestADeniedRequestEndsNoOther(t *testing.T) {
 	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
@@ -118,7 +134,13 @@ func TestADeniedRequestEndsNoOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	as := func(user string) *bus.Bus {
-		b, err := bus.Connect(ctx, bus.Login{URL: url, Options: []nats.Option{nats.UserInfo(user, "x")}}, bus.Login{}, names, zap.NewNop())
+		b, err := bus.Connect(
+			ctx,
+			bus.Login{URL: url, Options: []nats.Option{nats.UserInfo(user, "x")}},
+			bus.Login{},
+			names,
+			zap.NewNop(),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

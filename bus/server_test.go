@@ -18,11 +18,20 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// plain starts a NATS server as an operator would have one: one account, no
-// credentials.
+// plain starts a NATS server as operators have them: one account, no credentials.
 func plain(t *testing.T, maxPayload int32) string {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), MaxPayload: maxPayload, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(
+		&server.Options{
+			Host:       "127.0.0.1",
+			Port:       -1,
+			JetStream:  true,
+			StoreDir:   t.TempDir(),
+			MaxPayload: maxPayload,
+			NoSigs:     true,
+			NoLog:      true,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +45,8 @@ func plain(t *testing.T, maxPayload int32) string {
 
 func TestServerWithSmallPayloadIsRefused(t *testing.T) {
 	_, err := bus.Connect(t.Context(), bus.Login{URL: plain(t, 512<<10)}, bus.Login{}, bustest.Names, zap.NewNop())
-	if !errors.Is(err, bus.ErrUnfit) || !strings.Contains(err.Error(), "max_payload is 524288 bytes; set it to 589824 or more") {
+	if !errors.Is(err, bus.ErrUnfit) ||
+		!strings.Contains(err.Error(), "max_payload is 524288 bytes; set it to 589824 or more") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -66,7 +76,13 @@ func TestUnreachableServer(t *testing.T) {
 	}
 	address := l.Addr().String()
 	_ = l.Close()
-	_, err = bus.Connect(t.Context(), bus.Login{URL: "nats://someone:s3cret@" + address}, bus.Login{}, bustest.Names, zap.NewNop())
+	_, err = bus.Connect(
+		t.Context(),
+		bus.Login{URL: "nats://someone:s3cret@" + address},
+		bus.Login{},
+		bustest.Names,
+		zap.NewNop(),
+	)
 	if !errors.Is(err, bus.ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("got %v", err)
 	}
@@ -79,7 +95,15 @@ func TestBusyAddressIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := embedded.StartServer(t.TempDir(), l.Addr().String(), bustest.Names, zap.NewNop()); !errors.Is(err, embedded.ErrListen) {
+	if _, err := embedded.StartServer(
+		t.TempDir(),
+		l.Addr().String(),
+		bustest.Names,
+		zap.NewNop(),
+	); !errors.Is(
+		err,
+		embedded.ErrListen,
+	) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -139,7 +163,10 @@ func TestFullRawLosesTheOldestThatIsRecorded(t *testing.T) {
 	line := []byte(`{"type":"turn.started","x":"` + strings.Repeat("x", 8<<10) + `"}` + "\n")
 	const lines = 400 // three times what RAW can hold
 	for i := range lines {
-		if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 1, Offset: int64(i * len(line)), Body: line}); err != nil {
+		if err := l.Append(
+			t.Context(),
+			runs.Entry{Kind: runs.Out, Time: 1, Offset: int64(i * len(line)), Body: line},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,16 +8,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ListenStop lets whoever may publish everything end the process pid, which is
-// this one: stop is called once it was answered. The number of a process that
-// is gone is given again, so a request names the one that it means, and reaches
-// it over its own server.
+// ListenStop receives requests to stop the process pid, which is this one, from users
+// that may publish to its subject. Stop is called after the answer. Process IDs are
+// reused, so a request names the process, and uses its own server.
 func (b *Bus) ListenStop(pid int, stop func()) error {
 	_, err := b.inside.Subscribe(b.StopSubject(), func(m *nats.Msg) {
 		if string(m.Data) != strconv.Itoa(pid) {
 			return
 		}
-		_ = m.Respond(nil) // whoever asked may have gone
+		_ = m.Respond(nil) // the requester may be gone
 		_ = b.inside.Flush()
 		stop()
 	})
@@ -27,8 +26,8 @@ func (b *Bus) ListenStop(pid int, stop func()) error {
 	return nil
 }
 
-// AskStop asks the process pid, whose server this is, to end. It returns once
-// that is about to.
+// AskStop asks the process pid, which runs this server, to stop, and returns when it
+// confirms that.
 func (b *Bus) AskStop(ctx context.Context, pid int) error {
 	if _, err := b.inside.RequestWithContext(ctx, b.StopSubject(), []byte(strconv.Itoa(pid))); err != nil {
 		return fmt.Errorf("ask process %d to end: %w", pid, err)

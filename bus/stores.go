@@ -10,10 +10,9 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// Stores returns the identities of the streams that know an ended run: RAW, and
-// RUNS behind it. An identity is the time when the stream was created, so it
-// survives restarts, and a stream of another server, prefix or account has
-// another one. Stores waits until the streams answer.
+// Stores returns the identities of the streams that know an ended run: RAW and RUNS. An
+// identity is the time when the stream was created: it survives restarts, and differs
+// between servers, prefixes and accounts. Stores waits until the streams answer.
 func (b *Bus) Stores(ctx context.Context) ([]string, error) {
 	var ids []string
 	for _, name := range []string{b.Raw(), bucket.Stream(b.Runs())} {
@@ -27,5 +26,5 @@ func (b *Bus) Stores(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// StreamID is the identity of a stream that was created at a time.
+// StreamID returns the identity of a stream, from the time when it was created.
 func StreamID(created time.Time) string { return strconv.FormatInt(created.UnixNano(), 36) }

@@ -12,9 +12,9 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 )
 
-// The identity of a store survives restarts, and changes when the stream is
-// made anew. A worker may ask for it.
-func TestStoresChangeOnlyWhenTheStreamsAreMadeAnew(t *testing.T) {
+// The identity of a store survives restarts, and changes when the stream is recreated.
+// Workers may read it.
+func TestStoresChangeOnlyWhenTheStreamsAreRecreated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var all [][]string

@@ -14,33 +14,33 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// Format is the version of the records in RAW, EVENTS and RUNS. Streams of a
-// newer one are refused: they are not guessed at.
+// Format is the version of the records in RAW, EVENTS and RUNS. Streams with a newer
+// version are refused.
 const Format = 1
 
 const metadataFormat = "linesman.format"
 
-// Limits are what the streams keep. A size of 0 leaves the size of a stream
-// that exists as it is, and gives a new one a share of the disk: a quarter
-// each for RAW and EVENTS, a twentieth for RUNS.
+// Limits are the limits of the streams. A size of 0 keeps the size of an existing
+// stream, and gives a new one a share of the disk: a quarter each for RAW and EVENTS, a
+// twentieth for RUNS.
 type Limits struct {
 	RawAge, EventsAge, RunsAge       time.Duration
 	RawBytes, EventsBytes, RunsBytes int64
 	Replicas                         int
-	Disk                             int64 // free bytes of the server's disk; 0: not known
+	Disk                             int64 // free bytes of the server's disk; 0: unknown
 }
 
-// Default sizes of new streams, for when nobody knows the disk.
+// Default sizes of new streams if the disk is unknown.
 const (
 	DefaultRawBytes    = 4 << 30
 	DefaultEventsBytes = 8 << 30
 	DefaultRunsBytes   = 1 << 30
 )
 
-// MaxQueued is how many submissions wait at most; the next one is refused.
+// MaxQueued is the maximum number of queued submissions; the next one is refused.
 const MaxQueued = 10_000
 
-// DefaultLimits are those of a server whose disk is not known.
+// DefaultLimits returns the limits for a server whose disk is unknown.
 func DefaultLimits() Limits {
 	return Limits{
 		RawAge: 72 * time.Hour, EventsAge: 30 * 24 * time.Hour, RunsAge: 30 * 24 * time.Hour,
@@ -48,14 +48,15 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Ensure creates the streams that are missing, and brings those that exist to
-// limits. It returns one sentence for each setting that it changed. With a
-// login that may create nothing it is enough that they exist.
+// Ensure creates missing streams, and applies limits to existing ones. It returns one
+// sentence for each changed setting. With a login that may not create streams, all must
+// exist.
 func (b *Bus) Ensure(ctx context.Context, limits Limits) (changed []string, err error) {
 	for _, w := range b.wanted(limits) {
 		what, err := b.ensure(ctx, w.js, w.config, w.auto)
-		if noRoom(err) {
-			err = fmt.Errorf("there is no room for its %d MiB in %d copies, %s: give JetStream more (max_file_store, or the limits of the account), or make it smaller: %w",
+		if noSpace(err) {
+			err = fmt.Errorf("there is no room for its %d MiB in %d copies, %s: "+
+				"give JetStream more (max_file_store, or the limits of the account), or make it smaller: %w",
 				w.config.MaxBytes>>20, w.config.Replicas, w.size, err)
 		}
 		if err != nil {
@@ -69,8 +70,8 @@ func (b *Bus) Ensure(ctx context.Context, limits Limits) (changed []string, err 
 type wanted struct {
 	js     jetstream.JetStream
 	config jetstream.StreamConfig
-	auto   bool   // its size is a default: one that exists keeps its own
-	size   string // what decides its size
+	auto   bool   // the size is a default: an existing stream keeps its own
+	size   string // which setting determines the size
 }
 
 func (b *Bus) wanted(l Limits) []wanted {
@@ -91,19 +92,43 @@ func (b *Bus) wanted(l Limits) []wanted {
 			Duplicates: min(age, 2*time.Minute),
 		}
 	}
-	raw := base(b.Raw(), "what the agents wrote, as they wrote it", l.RawAge, size(l.RawBytes, DefaultRawBytes, 4), b.RawSubjects())
+	raw := base(
+		b.Raw(),
+		"what the agents wrote, as they wrote it",
+		l.RawAge,
+		size(l.RawBytes, DefaultRawBytes, 4),
+		b.RawSubjects(),
+	)
 	raw.Discard, raw.Compression = jetstream.DiscardNew, jetstream.S2Compression
 
-	events := base(b.Events(), "bounded events of the agents' runs", l.EventsAge, size(l.EventsBytes, DefaultEventsBytes, 4), b.EventSubjects())
+	events := base(
+		b.Events(),
+		"bounded events of the agents' runs",
+		l.EventsAge,
+		size(l.EventsBytes, DefaultEventsBytes, 4),
+		b.EventSubjects(),
+	)
 	events.AllowBatchPublish = b.serverHas(2, 14)
 	events.RePublish = &jetstream.RePublish{Source: b.EventSubjects(), Destination: b.LiveSubjects()}
 	events.ConsumerLimits.InactiveThreshold = ReaderAge
 
-	runs := base(bucket.Stream(b.Runs()), "one record a run", l.RunsAge, size(l.RunsBytes, DefaultRunsBytes, 20), bucket.Subject(b.Runs(), ">"))
+	runs := base(
+		bucket.Stream(b.Runs()),
+		"one record a run",
+		l.RunsAge,
+		size(l.RunsBytes, DefaultRunsBytes, 20),
+		bucket.Subject(b.Runs(), ">"),
+	)
 	runs.MaxMsgsPerSubject, runs.DenyDelete = 1, true
 	runs.Discard = jetstream.DiscardOld
 
-	state := base(bucket.Stream(b.State()), "checkpoint, leases, and who is at work", 0, 16<<20, bucket.Subject(b.State(), ">"))
+	state := base(
+		bucket.Stream(b.State()),
+		"checkpoint, leases, and who is at work",
+		0,
+		16<<20,
+		bucket.Subject(b.State(), ">"),
+	)
 	state.MaxMsgsPerSubject, state.DenyDelete = 1, true
 	state.Discard, state.AllowMsgTTL, state.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
 
@@ -112,16 +137,33 @@ func (b *Bus) wanted(l Limits) []wanted {
 	work.MaxMsgs, work.MaxMsgsPerSubject, work.DiscardNewPerSubject = MaxQueued, 1, true
 	work.Duplicates = 2 * time.Minute
 
-	threads := base(bucket.Stream(b.Threads()), "what each thread has used", l.RunsAge, 64<<20, bucket.Subject(b.Threads(), ">"))
+	threads := base(
+		bucket.Stream(b.Threads()),
+		"what each thread has used",
+		l.RunsAge,
+		64<<20,
+		bucket.Subject(b.Threads(), ">"),
+	)
 	threads.MaxMsgsPerSubject, threads.DenyDelete = 1, true
 	threads.Discard = jetstream.DiscardOld
 
-	requests := base(bucket.Stream(b.Requests()), "requests that carry an idempotency key, and what came of them", 0, MaxRequestBytes,
-		bucket.Subject(b.Requests(), "*"))
+	requests := base(
+		bucket.Stream(b.Requests()),
+		"requests that carry an idempotency key, and what came of them",
+		0,
+		MaxRequestBytes,
+		bucket.Subject(b.Requests(), "*"),
+	)
 	requests.MaxMsgsPerSubject, requests.DenyDelete = 1, true
 	requests.Discard, requests.AllowMsgTTL, requests.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
 
-	push := base(bucket.Stream(b.Push()), "who wants to be told of which run", 0, MaxPushBytes, bucket.Subject(b.Push(), "*"))
+	push := base(
+		bucket.Stream(b.Push()),
+		"who wants to be told of which run",
+		0,
+		MaxPushBytes,
+		bucket.Subject(b.Push(), "*"),
+	)
 	push.MaxMsgsPerSubject, push.DenyDelete = 1, true
 	push.Discard, push.AllowMsgTTL, push.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
 
@@ -129,13 +171,14 @@ func (b *Bus) wanted(l Limits) []wanted {
 	outbox.Retention, outbox.Discard, outbox.AllowDirect = jetstream.WorkQueuePolicy, jetstream.DiscardNew, false
 	outbox.MaxMsgs, outbox.MaxMsgsPerSubject, outbox.DiscardNewPerSubject = MaxNotices, 1, true
 
-	// No bucket allows rollups: with one, who may write a single key can remove
-	// all the others. Markers of the server's need it; who writes push writes all of it.
+	// No bucket allows rollups: with them, a user that may write one key can remove all
+	// others. The server's delete markers need them; users that may write push may
+	// write all of it.
 	push.AllowRollup = push.SubjectDeleteMarkerTTL > 0
 
-	// A replica may lag: a term that began from an old record, or read a long
-	// line's pieces again without the last of them, would take what it lacks for a
-	// hole in the output. So these are read from their leader.
+	// A replica may lag: a term that starts from an outdated record, or reads an
+	// incomplete set of a long line's pieces again, would report the missing part as a
+	// gap in the output. So these are read from their leader.
 	raw.AllowDirect = false
 	runs.AllowDirect, state.AllowDirect, threads.AllowDirect, requests.AllowDirect = false, false, false, false
 	push.AllowDirect = false
@@ -154,12 +197,17 @@ func (b *Bus) wanted(l Limits) []wanted {
 	}
 }
 
-func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, auto bool) ([]string, error) {
+func (b *Bus) ensure(
+	ctx context.Context,
+	js jetstream.JetStream,
+	want jetstream.StreamConfig,
+	auto bool,
+) ([]string, error) {
 	s, err := reader.Look(ctx, js, want.Name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		_, err = create(ctx, js, want)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else did, just now
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // created concurrently
 			return b.ensure(ctx, js, want, auto)
 		}
 		return nil, err
@@ -188,16 +236,20 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 	change("allow_rollup_hdrs", strconv.FormatBool(have.AllowRollup), strconv.FormatBool(want.AllowRollup))
 	change("allow_direct", strconv.FormatBool(have.AllowDirect), strconv.FormatBool(want.AllowDirect))
 	change("replicas", strconv.Itoa(have.Replicas), strconv.Itoa(want.Replicas))
-	if age := want.ConsumerLimits.InactiveThreshold; age != have.ConsumerLimits.InactiveThreshold || age != 0 && s.CachedInfo().State.Consumers > MaxReaders {
-		dropped, err := boundConsumers(ctx, s, age)
-		if err != nil { // as with a login that may not list them: the next start tries again
-			b.log.Warn("the consumers are not bounded", zap.String("stream", want.Name), zap.Error(err))
+	if age := want.ConsumerLimits.InactiveThreshold; age != have.ConsumerLimits.InactiveThreshold ||
+		age != 0 && s.CachedInfo().State.Consumers > MaxReaders {
+		deleted, err := boundConsumers(ctx, s, age)
+		if err != nil { // for example, the login may not list
+			b.log.Warn("cannot limit the consumers", zap.String("stream", want.Name), zap.Error(err))
 		} else {
 			change("consumer_limits.inactive_threshold", have.ConsumerLimits.InactiveThreshold.String(), age.String())
 			next.ConsumerLimits = want.ConsumerLimits
 		}
-		if dropped > 0 {
-			changed = append(changed, fmt.Sprintf("stream %s: %d unused consumers were removed, to leave %d", want.Name, dropped, MaxReaders))
+		if deleted > 0 {
+			changed = append(
+				changed,
+				fmt.Sprintf("stream %s: %d unused consumers were removed, to leave %d", want.Name, deleted, MaxReaders),
+			)
 		}
 	}
 	if len(changed) == 0 {
@@ -207,15 +259,15 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 	next.AllowDirect, next.AllowRollup = want.AllowDirect, want.AllowRollup
 	next.MaxAge, next.MaxBytes, next.Replicas, next.Duplicates = want.MaxAge, want.MaxBytes, want.Replicas, want.Duplicates
 	_, err = js.UpdateStream(ctx, next)
-	if err != nil && next.ConsumerLimits != have.ConsumerLimits { // somebody has just made one that does not fit
+	if err != nil && next.ConsumerLimits != have.ConsumerLimits { // a consumer that does not fit was just created
 		next.ConsumerLimits = have.ConsumerLimits
 		_, err = js.UpdateStream(ctx, next)
 	}
 	return changed, err
 }
 
-// create creates a stream. A server that has just removed the last stream of
-// an account may fail to make the next one's directory: that passes.
+// create creates a stream. A server that has just removed the last stream of an account
+// may temporarily fail to create the directory of the next one.
 func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (s jetstream.Stream, err error) {
 	const storeFailed = 10049
 	for range 50 {
@@ -233,20 +285,25 @@ func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 	return s, err
 }
 
-// CheckFormat refuses streams that a newer linesman wrote.
+// CheckFormat refuses streams that a newer version of linesman wrote.
 func CheckFormat(metadata map[string]string) error {
 	text, ok := metadata[metadataFormat]
 	if !ok {
-		return nil // made by hand: what is in it will show
+		return nil // created manually: the content is checked when it is read
 	}
 	if v, err := strconv.Atoi(text); err != nil || v > Format {
-		return fmt.Errorf("%w: its records have format %.20q, and this linesman reads up to %d; use a newer one", ErrUnfit, text, Format)
+		return fmt.Errorf(
+			"%w: its records have format %.20q, and this linesman reads up to %d; use a newer one",
+			ErrUnfit,
+			text,
+			Format,
+		)
 	}
 	return nil
 }
 
-// CreateScratch creates the streams that a normalizer writes to, without bounds of
-// age and size.
+// CreateScratch creates the streams that a normalizer writes to, without limits of age
+// and size, for [pipeline.Rebuild].
 func (b *Bus) CreateScratch(ctx context.Context) error {
 	for _, w := range b.wanted(DefaultLimits()) {
 		if w.config.Name == b.Raw() || w.config.Name == b.Work() {
@@ -260,8 +317,7 @@ func (b *Bus) CreateScratch(ctx context.Context) error {
 	return nil
 }
 
-// RemoveStreams removes all streams under the bus's names, those of a scratch as
-// a rule.
+// RemoveStreams removes all streams under the bus's names, usually temporary ones.
 func (b *Bus) RemoveStreams(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

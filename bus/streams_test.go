@@ -27,10 +27,19 @@ func TestTwoWritersOfOneRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte(`{"worker":"first"}`)}); err != nil {
+	if err := first.Append(
+		t.Context(),
+		runs.Entry{Kind: runs.Started, Time: 1, Body: []byte(`{"worker":"first"}`)},
+	); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte(`{"worker":"second"}`)}); !errors.Is(err, runs.ErrMoved) {
+	if err := second.Append(
+		t.Context(),
+		runs.Entry{Kind: runs.Started, Time: 1, Body: []byte(`{"worker":"second"}`)},
+	); !errors.Is(
+		err,
+		runs.ErrMoved,
+	) {
 		t.Fatalf("the second start: %v", err)
 	}
 	if !second.Mark().Started {
@@ -39,7 +48,11 @@ func TestTwoWritersOfOneRun(t *testing.T) {
 	if err := second.Append(t.Context(), runs.Entry{Kind: runs.Cancelled, Time: 2}); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")}); !errors.Is(err, runs.ErrMoved) || !first.Mark().Cancelled {
+	if err := first.Append(
+		t.Context(),
+		runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")},
+	); !errors.Is(err, runs.ErrMoved) ||
+		!first.Mark().Cancelled {
 		t.Fatalf("after a cancel: %v, %+v", err, first.Mark())
 	}
 	if err := first.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Body: []byte("x\n")}); err != nil {
@@ -83,7 +96,12 @@ func TestSubscriberReadsEventsAndNothingElse(t *testing.T) {
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	bustest.Ended(t, b, "a")
 	n := 0
-	if err := sub.Read(t.Context(), bus.Filter{Run: "a"}, func(bus.Stored) error { n++; return nil }); err != nil || n != 5 {
+	if err := sub.Read(
+		t.Context(),
+		bus.Filter{Run: "a"},
+		func(bus.Stored) error { n++; return nil },
+	); err != nil ||
+		n != 5 {
 		t.Errorf("subscriber: %d events, %v", n, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -141,8 +159,8 @@ func TestRecordsAreReadFromTheLeaderAlone(t *testing.T) {
 	}
 }
 
-// Raw logs are read by who goes on behind what it reads: a worker, and the
-// normalizer where it had no memory for a long line.
+// Readers of raw logs rely on complete results: a worker appends after what it reads,
+// and the normalizer continues a long line that it dropped from memory.
 func TestRawLogsAreReadFromTheLeaderAlone(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)

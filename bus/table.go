@@ -11,11 +11,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// WatchRuns calls each with the row of every run's record, in the order in
-// which they were stored, and then with what changes, until ctx ends: then it
-// returns nil. It reads no record. After a loss of the connection it may tell
-// again what it has called it with; where the run table was made anew it says so first. One that
-// does not exist yet is waited for, and each is called with the reason.
+// WatchRuns calls each with the row of every run's record, in the order in which they
+// were stored, then with every change, until ctx ends: then it returns nil. It reads no
+// records. After a loss of the connection it may repeat rows; if the run table was
+// recreated, it reports that first. It waits for a run table that does not exist yet,
+// and calls each with the reason.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	b.await(ctx, b.js, bucket.Stream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
 	all := bucket.Watch{Keys: ">", HeadersOnly: true, Log: b.log}
@@ -25,15 +25,15 @@ func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 		if e.Deleted {
 			c.Row.ID, c.Removed = e.Key, true
 		} else if c.Row, err = b.row(ctx, e); err != nil {
-			b.log.Warn("a run record without a row", zap.Uint64("sequence", c.Revision))
+			b.log.Warn("a run record has no row", zap.Uint64("sequence", c.Revision))
 			c = runs.Change{Revision: c.Revision, Last: c.Last}
 		}
 		each(c)
-	}, func(anew, empty bool) { each(runs.Change{Anew: anew, Last: empty}) })
+	}, func(replaced, empty bool) { each(runs.Change{Anew: replaced, Last: empty}) })
 }
 
-// row is the row of a run record. One of the first builds has none beside it:
-// then it is made from the record.
+// row returns the row of a run record. Records of the first releases have none: then it
+// is derived from the record.
 func (b *Bus) row(ctx context.Context, e bucket.Entry) (runs.Row, error) {
 	if text := e.Header.Get(HeaderRow); text != "" {
 		return runs.ParseRow(text)
@@ -45,8 +45,7 @@ func (b *Bus) row(ctx context.Context, e bucket.Entry) (runs.Row, error) {
 	return record.Row(), nil
 }
 
-// FirstRun is the first sequence that RUNS still holds: records before it
-// have aged out.
+// FirstRun returns the first sequence in RUNS: records before it have expired.
 func (b *Bus) FirstRun(ctx context.Context) (uint64, error) {
 	stream, err := b.js.Stream(ctx, bucket.Stream(b.Runs()))
 	if err != nil {
@@ -55,8 +54,8 @@ func (b *Bus) FirstRun(ctx context.Context) (uint64, error) {
 	return stream.CachedInfo().State.FirstSeq, nil
 }
 
-// RemoveRun removes the record of a run that has ended, if it is still that
-// of the given revision; else the error is [runs.ErrMoved]. Its events stay.
+// RemoveRun removes the record of a run that has ended, if it still has the given
+// revision; otherwise the error is [runs.ErrMoved]. The run's events remain.
 func (b *Bus) RemoveRun(ctx context.Context, run string, revision uint64) error {
 	_, err := bucket.New(b.js, b.Runs()).Delete(ctx, run, bucket.If(revision))
 	if bucket.Moved(err) {

@@ -18,8 +18,8 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// The first events do not come for more than a second: that is no reason to
-// say that there are none.
+// The first events take more than a second to arrive: that does not mean that there are
+// none.
 func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
 	for _, since := range []time.Time{{}, time.Now().Add(-time.Hour)} {
 		b, client := through(t)
@@ -28,28 +28,40 @@ func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		n := 0
-		if err := client.Read(ctx, bus.Filter{Since: since}, func(bus.Stored) error { n++; return nil }); err != nil || n != 10 {
+		if err := client.Read(
+			ctx,
+			bus.Filter{Since: since},
+			func(bus.Stored) error { n++; return nil },
+		); err != nil ||
+			n != 10 {
 			t.Errorf("since %v: %d events, %v; want 10", since, n, err)
 		}
 		b.waitFired(t, 1)
 	}
 }
 
-// What each returns is passed on, also where the context ends meanwhile: it
-// may be that the caller has what it wanted.
+// Follow returns the error of each, even if the context ends meanwhile: the caller may
+// have what it wanted.
 func TestFollowerIsToldWhatEachReturnsThoughItsContextEnds(t *testing.T) {
 	_, b := serve(t)
 	bustest.Fill(t, b, 1)
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := b.Read(ctx, bus.Filter{Follow: true}, func(bus.Stored) error { cancel(); return enough }); !errors.Is(err, enough) {
+	if err := b.Read(
+		ctx,
+		bus.Filter{Follow: true},
+		func(bus.Stored) error { cancel(); return enough },
+	); !errors.Is(
+		err,
+		enough,
+	) {
 		t.Errorf("got %v, want what each returned", err)
 	}
 }
 
-// EVENTS is gone for longer than a normalizer takes that is there: who follows
-// waits for it, as for a server.
+// EVENTS is missing for longer than a running normalizer needs to recreate it:
+// followers wait for it, as for a server.
 func TestFollowerOutlivesEventsThatAreGoneForLong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes twelve seconds")
@@ -74,9 +86,9 @@ func TestFollowerOutlivesEventsThatAreGoneForLong(t *testing.T) {
 	}
 }
 
-// A reader is held up for longer than its consumer lasts, as one that writes to
-// a terminal that is stopped. Then it goes on at once.
-func TestReaderThatWasHeldUpGoesOnAtOnce(t *testing.T) {
+// A reader is blocked for longer than its consumer lasts, like one that writes to a
+// stopped terminal. Then it continues at once.
+func TestABlockedReaderContinuesAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
@@ -88,7 +100,7 @@ func TestReaderThatWasHeldUpGoesOnAtOnce(t *testing.T) {
 	n, last, longest := 0, time.Time{}, time.Duration(0)
 	err := b.Read(t.Context(), bus.Filter{Follow: true}, func(bus.Stored) error {
 		if n++; n == 1 {
-			<-time.After(reader.Lonely + 5*time.Second)
+			<-time.After(reader.ConsumerTimeout + 5*time.Second)
 		} else {
 			longest = max(longest, time.Since(last))
 		}
@@ -103,9 +115,9 @@ func TestReaderThatWasHeldUpGoesOnAtOnce(t *testing.T) {
 	}
 }
 
-// EVENTS was made anew, and is shorter than it was: RAW no longer holds all.
-// Who follows goes on with what comes, and is not deaf until as many came again.
-func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
+// EVENTS was recreated, and is shorter than before, since RAW no longer has everything.
+// Followers continue with new events at once, not only after as many as before.
+func TestFollowerContinuesWhenEventsAreRecreatedShorter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
@@ -142,7 +154,11 @@ func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
 	tick := time.NewTicker(3 * time.Second)
 	defer tick.Stop()
 	for range before - 1 {
-		m := nats.Msg{Subject: b.EventSubject("codex", "x", "status"), Header: nats.Header{bus.HeaderPos: {"1 1 1 1"}}, Data: []byte("{}")}
+		m := nats.Msg{
+			Subject: b.EventSubject("codex", "x", "status"),
+			Header:  nats.Header{bus.HeaderPos: {"1 1 1 1"}},
+			Data:    []byte("{}"),
+		}
 		if _, err := b.PublicJetStream().PublishMsg(t.Context(), &m); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +174,7 @@ func TestFollowerOfEventsThatWereMadeAnewShorterGoesOn(t *testing.T) {
 	t.Errorf("none of %d events came in %v", before-1, 3*(before-1)*time.Second)
 }
 
-// slowly holds up what is written with some text in it, once, until it may go on.
+// slowly blocks a write that contains a text, once, until it is released.
 type slowly struct {
 	text atomic.Pointer[[]byte]
 	held chan struct{}
@@ -184,12 +200,18 @@ func (c slowConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Readers leave while a request of theirs is on its way: they leave nothing
-// behind, neither a subscription nor what serves it.
+// Readers stop while a request is pending: they leave nothing behind, neither
+// subscriptions nor goroutines.
 func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 	url := plain(t, 1<<20)
 	s := &slowly{held: make(chan struct{}), goOn: make(chan struct{})}
-	b, err := bus.Connect(t.Context(), bus.Login{URL: url, Options: []nats.Option{nats.SetCustomDialer(s)}}, bus.Login{}, bustest.Names, zap.NewNop())
+	b, err := bus.Connect(
+		t.Context(),
+		bus.Login{URL: url, Options: []nats.Option{nats.SetCustomDialer(s)}},
+		bus.Login{},
+		bustest.Names,
+		zap.NewNop(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +231,9 @@ func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 		}()
 		<-begun
 		s.text.Store(&text)
-		if err := b.PublicJetStream().Conn().Publish(b.Prefix+".live.codex.x.status", nil); err != nil { // anything there wakes it
+		if err := b.PublicJetStream().
+			Conn().
+			Publish(b.Prefix+".live.codex.x.status", nil); err != nil { // anything there wakes it
 			t.Fatal(err)
 		}
 		<-s.held
@@ -222,8 +246,8 @@ func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 	bustest.Until(t, "subscriptions stay", func() bool { return b.PublicJetStream().Conn().NumSubscriptions() <= before })
 }
 
-// What comes after a silence comes at once, and no consumer is made for it.
-func TestFollowerIsToldAtOnceAfterASilence(t *testing.T) {
+// Events after a pause arrive at once, and no consumer is created for them.
+func TestFollowerReceivesEventsAtOnceAfterAPause(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the silence lasts for six seconds")
 	}

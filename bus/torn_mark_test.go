@@ -17,9 +17,9 @@ import (
 	"github.com/linesman/linesman/worker"
 )
 
-// A power failure tore the mark of a run, and RAW lost what it held, while
-// RUNS was kept. The run begins again in the new RAW. One whose entries have
-// merely aged out goes on without a second beginning.
+// A power failure damaged the mark of a run, and RAW lost its entries, while RUNS was
+// kept. The run starts again in the new RAW. A run whose entries have merely expired
+// continues without a second start.
 func TestRunWithATornMarkBeginsAgainWhereRawWasLost(t *testing.T) {
 	t.Parallel()
 	const first, second = "{\"type\":\"turn.started\"}\n", "{\"type\":\"turn.completed\"}\n"

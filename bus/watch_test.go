@@ -12,15 +12,15 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// 1. A responder follows the beats of a worker; the stream has come to
-// sequence N. 2. The bucket is deleted and made anew at once, as by a restore.
-// The ordered consumer is made again by the client library, beyond the new
-// stream's end: it brings nothing, and there is no error.
+// 1. A responder watches the heartbeats of a worker, up to sequence N of the stream. 2.
+// The bucket is deleted and recreated at once, as by a restore. The client library
+// recreates the ordered consumer beyond the new stream's end: it delivers nothing,
+// without an error.
 //
-// Consequence: no worker is heard until the new stream has passed N, which with
-// a checkpoint a second may be days; all are taken for gone, and their silent
-// runs are ended as lost after stuck_after. WatchRuns has the same hole.
-func TestAWatchHearsOfAStreamThatWasMadeAnew(t *testing.T) {
+// If the watch did not detect this, no heartbeat would arrive until the new stream
+// passes N, which may take days; all workers would be considered lost, and their silent
+// runs would be ended after stuck_after. The same applies to WatchRuns.
+func TestAWatchDetectsARecreatedStream(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)

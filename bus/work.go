@@ -16,17 +16,17 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// DefaultQueue is the work queue of submissions that name none.
+// DefaultQueue is the work queue of submissions without a queue.
 const DefaultQueue = "default"
 
-// Submit puts a task on a queue and writes the run's queued entry, at the
-// given time in Unix milliseconds. It returns the task's sequence in the queue,
-// which later ones are above, and the sequence of the entry in RAW.
+// Submit adds a task to a queue and writes the run's queued entry, with the given time
+// in Unix milliseconds. It returns the task's sequence in the queue, which increases,
+// and the sequence of the entry in RAW.
 //
-// No worker begins a task without a queued entry that names it: killed
-// in between, or with an error, the caller can submit it again: under the same
-// run id, too, for a task that waits without its entry, and is the same byte
-// for byte, gets the entry that it lacks.
+// No worker starts a task without a queued entry that names it. So after a crash or an
+// error in between, the caller can submit the task again, even under the same run id:
+// if the same task, byte for byte, is in the queue without its entry, the entry is
+// added.
 func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (work, raw uint64, err error) {
 	fail := func(err error) (uint64, uint64, error) {
 		return 0, 0, fmt.Errorf("run %s: submit: %w", t.Run, err)
@@ -39,7 +39,7 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 	if err != nil {
 		return fail(err)
 	}
-	if entries.Mark().Seq != 0 { // or had a log, that has aged out
+	if entries.Mark().Seq != 0 { // or had a log that has expired
 		return fail(runs.ErrKnownRun)
 	}
 	subject := b.WorkSubject(queue, t.Run)
@@ -55,38 +55,38 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 	err = entries.Append(ctx, runs.Entry{Kind: runs.Queued, Time: at, Body: runs.Encode(runs.Start{
 		Source: "queue", Dir: t.Dir, Labels: t.Labels, Queue: queue, Work: work, Thread: t.Thread, Governance: t.Governance,
 	})})
-	if errors.Is(err, runs.ErrMoved) { // somebody else took the id meanwhile
+	if errors.Is(err, runs.ErrMoved) { // another caller used the id meanwhile
 		err = runs.ErrKnownRun
-		if entries.Mark().Work == work { // for this very task: the entry is there
+		if entries.Mark().Work == work { // for the same task
 			return fail(err)
 		}
 	}
 	if err != nil {
-		// The caller may submit it again: take it back.
+		// The caller may submit it again: remove the task.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if back := b.Unqueue(ctx, queue, t.Run); back != nil {
-			b.log.Warn("a submission could not be taken back", zap.String("run", t.Run), zap.Error(back))
+			b.log.Warn("cannot remove the task of a failed submission", zap.String("run", t.Run), zap.Error(back))
 		}
 		return fail(err)
 	}
 	return work, entries.Mark().Seq, nil
 }
 
-// waiting is the sequence of a task that is in the queue already. The error is
-// [runs.ErrKnownRun] where it is another one.
+// waiting returns the sequence of a task that is in the queue already. The error is
+// [runs.ErrKnownRun] if the queue has another task.
 func (b *Bus) waiting(ctx context.Context, subject string, body []byte) (uint64, error) {
 	m, err := last(ctx, b.js, b.Work(), subject)
 	switch {
 	case err != nil:
 		return 0, err
-	case m == nil, !bytes.Equal(m.Data, body): // a worker has taken it just now, or it is another one
+	case m == nil, !bytes.Equal(m.Data, body): // a worker has just taken it, or it is another task
 		return 0, runs.ErrKnownRun
 	}
 	return m.Sequence, nil
 }
 
-// refused says what it means that WORK did not take a message.
+// refused translates the error for a message that WORK refused.
 func refused(err error) error {
 	var api *jetstream.APIError
 	switch {
@@ -100,30 +100,30 @@ func refused(err error) error {
 	return err
 }
 
-// Unqueue takes a task off its queue, if it is still there.
+// Unqueue removes a task from its queue, if it is still there.
 func (b *Bus) Unqueue(ctx context.Context, queue, run string) error {
 	stream, err := b.js.Stream(ctx, b.Work())
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", b.Work(), err)
 	}
 	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(b.WorkSubject(queue, run))); err != nil {
-		return fmt.Errorf("run %s: take it off the queue: %w", run, err)
+		return fmt.Errorf("run %s: remove it from the queue: %w", run, err)
 	}
 	return nil
 }
 
-// Queued reports whether a task waits in a queue, or is with a worker that
-// has not begun it.
+// Queued reports whether a task is in a queue, or delivered to a worker that has not
+// started it.
 func (b *Bus) Queued(ctx context.Context, queue, run string) (bool, error) {
 	m, err := last(ctx, b.js, b.Work(), b.WorkSubject(queue, run))
 	return m != nil, err
 }
 
-// ackWait is how long a worker may take from getting a task to its start
-// entry. After it another one gets the task, too; the log says whose it is.
+// ackWait is the time from the delivery of a task to its start entry. Afterwards the
+// task is redelivered; the log decides which worker owns it.
 const ackWait = 30 * time.Second
 
-// Queue is one work queue, as a worker sees it.
+// Queue is one work queue, for workers.
 type Queue struct {
 	bus  *Bus
 	name string
@@ -132,30 +132,30 @@ type Queue struct {
 // Queue returns a work queue.
 func (b *Bus) Queue(name string) *Queue { return &Queue{b, name} }
 
-// Delivery is a task in a worker's hands.
+// Delivery is a task delivered to a worker.
 type Delivery struct{ m jetstream.Msg }
 
-// Next waits for the task that has waited longest. It waits while NATS is
-// away, too; the error is ctx's.
+// Next waits for the oldest task, even while NATS is unreachable. The error is that of
+// ctx.
 func (q *Queue) Next(ctx context.Context) (*Delivery, error) {
 	const patience = 20 * time.Second
-	said := false
+	logged := false
 	for {
 		m, err := q.next(ctx, patience)
 		switch {
 		case ctx.Err() != nil:
 			if m != nil {
-				_ = m.Nak() // nobody is there to take it
+				_ = m.Nak() // the caller is gone
 			}
 			return nil, ctx.Err()
 		case err == nil && m != nil:
 			return &Delivery{m}, nil
 		case err == nil:
-			said = false
+			logged = false
 			continue
 		}
-		if !said {
-			said = true
+		if !logged {
+			logged = true
 			q.bus.log.Warn("the work queue is out of reach", zap.String("why", q.bus.Explain(err)))
 		}
 		select {
@@ -186,21 +186,22 @@ func (q *Queue) next(ctx context.Context, patience time.Duration) (jetstream.Msg
 	for m := range batch.Messages() {
 		return m, nil
 	}
-	if err := batch.Error(); err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, jetstream.ErrNoMessages) {
+	if err := batch.Error(); err != nil && !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, jetstream.ErrNoMessages) {
 		return nil, err
 	}
 	return nil, nil
 }
 
-// Task is what was submitted. The error says that nobody can read it.
+// Task decodes the submitted task.
 func (d *Delivery) Task() (t runs.Task, err error) {
 	if err := json.Unmarshal(d.m.Data(), &t); err != nil {
-		return t, errors.New("the task is no JSON of the known form")
+		return t, errors.New("cannot decode the task")
 	}
 	return t, t.Check()
 }
 
-// Work is the task's sequence in the queue.
+// Work returns the task's sequence in the queue.
 func (d *Delivery) Work() uint64 {
 	meta, err := d.m.Metadata()
 	if err != nil {
@@ -209,7 +210,7 @@ func (d *Delivery) Work() uint64 {
 	return meta.Sequence.Stream
 }
 
-// Times is how often it was given out, this time counted.
+// Times returns how often the task was delivered, including this time.
 func (d *Delivery) Times() int {
 	meta, err := d.m.Metadata()
 	if err != nil {
@@ -218,9 +219,9 @@ func (d *Delivery) Times() int {
 	return int(meta.NumDelivered)
 }
 
-// Done takes the task off the queue. If that is lost the task comes again,
-// and its log shows that it was begun.
+// Done removes the task from the queue. If the acknowledgement is lost the task is
+// redelivered, and its log shows that it was started.
 func (d *Delivery) Done() error { return d.m.Ack() }
 
-// Later gives the task back, for whoever asks next after some time.
+// Later returns the task to the queue, for redelivery after some time.
 func (d *Delivery) Later(after time.Duration) error { return d.m.NakWithDelay(after) }

@@ -57,7 +57,7 @@ func TestARunIDIsTakenOnce(t *testing.T) {
 	if _, _, err := b.Submit(t.Context(), bus.DefaultQueue, bustest.Task("T-1"), 2); !errors.Is(err, runs.ErrKnownRun) {
 		t.Errorf("the second submission: %v", err)
 	}
-	// The worker is done with it: the log still knows the run.
+	// The worker has completed it: the log still has the run.
 	if err := bustest.Take(t, bustest.Connect(t, s, embedded.WorkerUser)).Done(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestAFullQueueRefusesTheNextTask(t *testing.T) {
 	}
 }
 
-// TestCancelAndStartHaveOneWinner races the two. Whoever comes second sees it.
+// TestCancelAndStartHaveOneWinner races the two: the second one sees the first.
 func TestCancelAndStartHaveOneWinner(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
@@ -104,7 +104,10 @@ func TestCancelAndStartHaveOneWinner(t *testing.T) {
 		race.Go(func() {
 			log, err := w.OpenLog(t.Context(), "codex", run, runs.Mark{})
 			if err == nil && !log.Mark().Cancelled {
-				err = log.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 2000, Body: runs.Encode(runs.Start{Source: "queue", Worker: "w"})})
+				err = log.Append(
+					t.Context(),
+					runs.Entry{Kind: runs.Started, Time: 2000, Body: runs.Encode(runs.Start{Source: "queue", Worker: "w"})},
+				)
 				started = err == nil
 			}
 			if err != nil && !errors.Is(err, runs.ErrMoved) {
@@ -145,7 +148,7 @@ func TestCancelAndStartHaveOneWinner(t *testing.T) {
 	t.Log("won:", won)
 }
 
-func TestATaskThatNobodyBeganComesAgain(t *testing.T) {
+func TestATaskThatNobodyStartedIsRedelivered(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
 	r := bustest.Connect(t, s, embedded.ResponderUser)
@@ -209,7 +212,7 @@ func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
 	}
 }
 
-func TestBeatsAreHeardAndEnd(t *testing.T) {
+func TestHeartbeatsAreReceivedAndExpire(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)
@@ -298,7 +301,7 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 	if _, ok, err := r.Record(t.Context(), "T-1"); ok || err != nil {
 		t.Errorf("a removed record: %v %v", ok, err)
 	}
-	// What is removed stays so, whoever reads RAW again.
+	// Removed records stay removed when RAW is read again.
 	startNormalizer(t, s)
 	found, err := pipeline.Rebuild(t.Context(), b, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop())
 	if err != nil || len(found.Differences) != 0 {
@@ -310,8 +313,8 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 	}
 }
 
-// TestOutputIsTheBeginningAndTheEnd compares with what was written, for
-// streams and budgets of all sizes and all cuts into entries.
+// TestOutputIsTheBeginningAndTheEnd compares with the written output, for streams and
+// limits of all sizes, divided into entries in all ways.
 func TestOutputIsTheBeginningAndTheEnd(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
@@ -343,7 +346,10 @@ func TestOutputIsTheBeginningAndTheEnd(t *testing.T) {
 			}
 			from := written[kind]
 			to := min(from+c.chunk, len(stream[kind]))
-			if err := log.Append(t.Context(), runs.Entry{Kind: kind, Time: 1, Offset: int64(from), Body: stream[kind][from:to]}); err != nil {
+			if err := log.Append(
+				t.Context(),
+				runs.Entry{Kind: kind, Time: 1, Offset: int64(from), Body: stream[kind][from:to]},
+			); err != nil {
 				t.Fatal(err)
 			}
 			written[kind] = to
@@ -385,14 +391,21 @@ func text(rnd *rand.Rand, n int) []byte {
 func TestLastEventsAreTheNewest(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	logs := map[string][]runs.Entry{"T-1": bustest.CorpusLog(t, "shell-ok", 512), "T-2": bustest.CorpusLog(t, "patch", 512)}
+	logs := map[string][]runs.Entry{
+		"T-1": bustest.CorpusLog(t, "shell-ok", 512),
+		"T-2": bustest.CorpusLog(t, "patch", 512),
+	}
 	bustest.Interleave(t, b, logs, "T-1", "T-2")
 	startNormalizer(t, s)
 	bustest.Ended(t, b, "T-1")
 	bustest.Ended(t, b, "T-2")
 	r := bustest.Connect(t, s, embedded.ResponderUser)
 	var all []string
-	if err := r.Read(t.Context(), bus.Filter{Run: "T-1"}, func(e bus.Stored) error { all = append(all, string(e.Body)); return nil }); err != nil {
+	if err := r.Read(
+		t.Context(),
+		bus.Filter{Run: "T-1"},
+		func(e bus.Stored) error { all = append(all, string(e.Body)); return nil },
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int{1, 3, len(all), 1000} {
@@ -412,7 +425,7 @@ func TestLastEventsAreTheNewest(t *testing.T) {
 	}
 }
 
-// busy is a server on which something happens after each look at a stream.
+// busy is a JetStream context that calls a function after each lookup of a stream.
 type busy struct {
 	jetstream.JetStream
 	then func()
@@ -430,7 +443,8 @@ func TestLastEventsAreAsManyAsAskedForWhileMoreCome(t *testing.T) {
 	stored := 0
 	store := func() {
 		for range 10 {
-			if _, err := b.PublicJetStream().Publish(t.Context(), b.EventSubject("codex", "T-1", "status"), fmt.Append(nil, stored)); err != nil {
+			if _, err := b.PublicJetStream().
+				Publish(t.Context(), b.EventSubject("codex", "T-1", "status"), fmt.Append(nil, stored)); err != nil {
 				t.Fatal(err)
 			}
 			stored++

@@ -39,7 +39,7 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/subjects.md", "at most 16, keys up to 64 bytes, values up to 256", "runs/id.go", "MaxLabels = 16 MaxLabelKey = 64 MaxLabelValue = 256"},
 	{"docs/subjects.md", "at most 64 KiB. `state`", "runs/record.go", "MaxRecord = 64 << 10"},
 	{"docs/operations.md", "with pauses up to 5 s", "bus/rawlog.go", "pause.MaxInterval = 20*time.Millisecond, 5*time.Second"},
-	{"docs/operations.md", "and logs it once a minute", "bus/rawlog.go", "time.Since(said) > time.Minute"},
+	{"docs/operations.md", "and logs it once a minute", "bus/rawlog.go", "time.Since(lastLog) > time.Minute"},
 	{"docs/operations.md", "unavailable, 60 s after the end of an agent", "local/retry.go", "const MaxOutage = 60 * time.Second"},
 	{"docs/operations.md", "RAW over 80 % of its size", "bus/pipeline/upkeep.go", "state.Bytes < uint64(info.Config.MaxBytes)/5*4"},
 	{"docs/operations.md", "the oldest quarter", "bus/pipeline/upkeep.go", "(state.LastSeq-state.FirstSeq)/4"},

@@ -1,15 +1,14 @@
-// Package bucket keeps values under keys, in JetStream streams that have the
-// names and the subjects of NATS key-value buckets.
+// Package bucket stores values under keys, in JetStream streams with the names and
+// subjects of NATS key-value buckets.
 //
 //	Put, Delete ─▶ $KV.BUCKET.KEY ─▶ KV_BUCKET: the last message of each subject ─▶ Get, Watch
 //
-// Every value has a revision, the sequence of its message. A write that names the
-// revision that it replaces is refused if somebody else wrote meanwhile: see [If]
-// and [Moved]. Reads are answered by the stream's leader, so they are never older
-// than a write that was acknowledged before, as long as the stream does not permit
-// direct gets.
+// Each value has a revision: the sequence of its message. A write can name the revision
+// that it replaces, and is refused if the entry has another one: see [If] and [Moved].
+// The stream's leader answers reads, so a read sees every write that was acknowledged
+// before it, provided that the stream does not allow direct gets.
 //
-// The package makes no streams, and knows nothing of what the values mean.
+// The package creates no streams and does not interpret values.
 package bucket
 
 import (
@@ -29,36 +28,37 @@ import (
 // operation is the header that marks a deleted key.
 const operation = "KV-Operation"
 
-// Stream is the name of the stream that holds a bucket.
+// Stream returns the name of the stream that holds a bucket.
 func Stream(bucket string) string { return "KV_" + bucket }
 
-// Subject is the subject under which a bucket has a key.
+// Subject returns the subject of a key.
 func Subject(bucket, key string) string { return "$KV." + bucket + "." + key }
 
-// Entry is what a bucket has under a key.
+// Entry is the newest message of a key.
 type Entry struct {
 	Key      string
 	Value    []byte
 	Header   nats.Header
-	Revision uint64    // 0: there is nothing under the key
+	Revision uint64    // 0: nothing is stored under the key
 	At       time.Time // when it was stored, by the server's clock
 	Deleted  bool      // the key was deleted; the revision is that of the deletion
 }
 
-// Exists reports whether there is a value.
+// Exists reports whether the key has a value.
 func (e Entry) Exists() bool { return e.Revision != 0 && !e.Deleted }
 
-// Bucket is one bucket.
+// Bucket reads and writes one bucket. It is not safe for concurrent use until it is
+// open.
 type Bucket struct {
 	js     jetstream.JetStream
 	name   string
-	stream jetstream.Stream // once it was opened
+	stream jetstream.Stream // nil until the bucket is open
 }
 
-// New is the bucket of a name. It sends no request.
+// New returns the bucket with a name. It sends no request.
 func New(js jetstream.JetStream, name string) *Bucket { return &Bucket{js: js, name: name} }
 
-// Open looks for the bucket's stream, unless it was opened before.
+// Open looks up the bucket's stream. It does nothing if the bucket is open.
 func (b *Bucket) Open(ctx context.Context) error {
 	if b.stream != nil {
 		return nil
@@ -71,8 +71,8 @@ func (b *Bucket) Open(ctx context.Context) error {
 	return nil
 }
 
-// Get reads what is stored under a key. A key that has nothing is no error. It
-// opens the bucket if that was not done.
+// Get reads the entry of a key, and opens the bucket if needed. A key without an entry
+// is not an error.
 func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 	if err := b.Open(ctx); err != nil {
 		return Entry{}, err
@@ -89,30 +89,30 @@ func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
 
 func deleted(h nats.Header) bool { return h.Get(operation) != "" }
 
-// If is the option of a write that replaces the entry of a revision, 0 being none.
+// If makes a write conditional: it succeeds only if the key's entry has this revision;
+// 0: the key has no entry.
 func If(revision uint64) jetstream.PublishOpt {
 	return jetstream.WithExpectLastSequencePerSubject(revision)
 }
 
-// For is the option of a value that expires: after so long, in whole seconds and
-// at least one.
+// For makes a value expire after a time, rounded to seconds, at least one.
 func For(ttl time.Duration) jetstream.PublishOpt {
 	return jetstream.WithMsgTTL(max(ttl, time.Second).Round(time.Second))
 }
 
-// Once is the option of a write that is not repeated where no stream takes it.
+// Once disables the retries of a write for which no stream answers.
 func Once() jetstream.PublishOpt { return jetstream.WithRetryAttempts(0) }
 
-// Moved reports whether a write was refused since the entry has another revision
-// than [If] says.
+// Moved reports whether a write was refused because the entry does not have the
+// revision given to [If].
 func Moved(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) // that of replicated streams
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) // used by replicated streams
 }
 
-// Put stores a value, and returns its revision. Without an answer nobody knows
-// what was stored.
+// Put stores a value and returns its revision. After an error that is not a refusal the
+// value may have been stored.
 func (b *Bucket) Put(
 	ctx context.Context,
 	key string,
@@ -127,7 +127,7 @@ func (b *Bucket) Put(
 	return ack.Sequence, nil
 }
 
-// PutAsync is Put that does not wait: the answer comes to the future.
+// PutAsync is Put without waiting: the future receives the result.
 func (b *Bucket) PutAsync(
 	key string,
 	value []byte,
@@ -146,28 +146,28 @@ func (b *Bucket) message(key string, value []byte, header nats.Header) *nats.Msg
 	return m
 }
 
-// Delete marks a key as deleted, and returns the revision of that.
+// Delete writes a delete marker and returns its revision.
 func (b *Bucket) Delete(ctx context.Context, key string, options ...jetstream.PublishOpt) (uint64, error) {
 	return b.Put(ctx, key, nil, nats.Header{operation: {"DEL"}}, options...)
 }
 
-// Watch says what to follow in a bucket.
+// Watch configures [Bucket.Watch].
 type Watch struct {
-	Keys        string // a subject filter on keys, as ">"
-	HeadersOnly bool   // entries come without their values
+	Keys        string // a subject filter for keys, such as ">"
+	HeadersOnly bool   // omit the values
 	Log         *zap.Logger
 }
 
-// Watch calls each with the entries that there are, in the order in which they
-// were stored, and then with what changes, until ctx ends; then it returns nil.
-// Last says that no more are known. Where the stream or the consumer was lost it
-// begins again. At each beginning it calls begin, unless that is nil: with whether
-// the bucket was made anew, or lost its end, and whether it is empty.
+// Watch calls each with the existing entries in the order in which they were stored,
+// then with every change, until ctx ends; then it returns nil. Last is true if no newer
+// entry is known. If the stream or the consumer is lost, Watch starts again from the
+// beginning. At each start it calls begin, unless that is nil; replaced reports that
+// the bucket was recreated, or lost its end, and empty that it has no entries.
 func (b *Bucket) Watch(
 	ctx context.Context,
 	w Watch,
 	each func(e Entry, last bool),
-	begin func(anew, empty bool),
+	begin func(replaced, empty bool),
 ) error {
 	if begin == nil {
 		begin = func(bool, bool) {}

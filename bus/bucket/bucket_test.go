@@ -32,11 +32,11 @@ func TestAnEntryHasItsRevisionThroughItsLife(t *testing.T) {
 	if e, err := state.Get(ctx, "x"); err != nil || !e.Exists() || e.Revision != first || string(e.Value) != "one" {
 		t.Errorf("got %+v, %v; want revision %d", e, err, first)
 	}
-	gone, err := state.Delete(ctx, "x", bucket.If(first))
+	deletion, err := state.Delete(ctx, "x", bucket.If(first))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e, err := state.Get(ctx, "x"); err != nil || e.Exists() || !e.Deleted || e.Revision != gone {
+	if e, err := state.Get(ctx, "x"); err != nil || e.Exists() || !e.Deleted || e.Revision != deletion {
 		t.Errorf("deleted: %+v, %v", e, err)
 	}
 }
@@ -51,7 +51,10 @@ func TestAValueExpires(t *testing.T) {
 	if e, err := state.Get(t.Context(), "x"); err != nil || !e.Exists() {
 		t.Errorf("just stored: %+v, %v", e, err)
 	}
-	bustest.Until(t, "it does not expire", func() bool { e, err := state.Get(t.Context(), "x"); return err == nil && e.Revision == 0 })
+	bustest.Until(t, "the value did not expire", func() bool {
+		e, err := state.Get(t.Context(), "x")
+		return err == nil && e.Revision == 0
+	})
 }
 
 func TestAWatchBeginsWithWhatThereIs(t *testing.T) {
@@ -85,7 +88,7 @@ func TestAWatchBeginsWithWhatThereIs(t *testing.T) {
 	}
 }
 
-// A replicated stream refuses a write with another code than a single one.
+// Replicated streams refuse a write with another error code than unreplicated ones.
 func TestEveryRefusalOfARevisionIsOne(t *testing.T) {
 	for code, want := range map[jetstream.ErrorCode]bool{10071: true, 10164: true, 10077: false} {
 		err := fmt.Errorf("put: %w", &jetstream.APIError{Code: 400, ErrorCode: code})
@@ -94,6 +97,6 @@ func TestEveryRefusalOfARevisionIsOne(t *testing.T) {
 		}
 	}
 	if bucket.Moved(nil) || bucket.Moved(errors.New("wrong last sequence")) {
-		t.Error("an error without a code is taken for a refusal")
+		t.Error("an error without a code counts as a refusal")
 	}
 }

@@ -1,5 +1,6 @@
-// Package bustest has what the tests of the packages below bus share: servers
-// with their streams, recorded runs as raw logs, and what streams hold.
+// Package bustest is the test support of the packages below bus: servers with their
+// streams, recorded runs as raw logs, and the contents of streams. Only tests import
+// it.
 package bustest
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Names are those of all tests.
+// Names are the names that all tests use.
 var Names = bus.Names{Prefix: bus.DefaultPrefix}
 
 // Server is an embedded server.
@@ -31,9 +32,12 @@ type Server interface {
 	Stop()
 }
 
-// Serve starts a server of the test's own, with its streams. The bus is that of
-// the operator.
-func Serve[S Server](t testing.TB, start func(dir, address string, names bus.Names, log *zap.Logger) (S, error)) (S, *bus.Bus) {
+// Serve starts a server for the test, with its streams. The bus is that of the
+// operator.
+func Serve[S Server](
+	t testing.TB,
+	start func(dir, address string, names bus.Names, log *zap.Logger) (S, error),
+) (S, *bus.Bus) {
 	t.Helper()
 	log := zap.NewNop()
 	if testing.Verbose() {
@@ -64,7 +68,7 @@ func Connect(t testing.TB, s Server, user string) *bus.Bus {
 	return b
 }
 
-// Corpus is the directory of the recorded runs of Codex.
+// Corpus returns the directory of the recorded runs of Codex.
 func Corpus(t testing.TB) string {
 	t.Helper()
 	for up := ".."; len(up) < 32; up = filepath.Join(up, "..") {
@@ -77,7 +81,7 @@ func Corpus(t testing.TB) string {
 	return ""
 }
 
-// CorpusLog is a recorded run as a raw log, in chunks of at most size bytes.
+// CorpusLog returns a recorded run as a raw log, in chunks of at most size bytes.
 func CorpusLog(t testing.TB, name string, size int) []runs.Entry {
 	t.Helper()
 	out, err := os.ReadFile(filepath.Join(Corpus(t), name+".jsonl"))
@@ -86,10 +90,16 @@ func CorpusLog(t testing.TB, name string, size int) []runs.Entry {
 	}
 	log := []runs.Entry{{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: "run"})}}
 	for at := 0; at < len(out); at += size {
-		log = append(log, runs.Entry{Kind: runs.Out, Time: int64(2_000 + at), Offset: int64(at), Body: out[at:min(at+size, len(out))]})
+		log = append(
+			log,
+			runs.Entry{Kind: runs.Out, Time: int64(2_000 + at), Offset: int64(at), Body: out[at:min(at+size, len(out))]},
+		)
 	}
 	code := 0
-	return append(log, runs.Entry{Kind: runs.Exited, Time: 9_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
+	return append(
+		log,
+		runs.Entry{Kind: runs.Exited, Time: 9_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})},
+	)
 }
 
 // Interleave appends the logs of several runs to RAW, an entry of each in turn.
@@ -119,7 +129,7 @@ func Interleave(t testing.TB, b *bus.Bus, logs map[string][]runs.Entry, order ..
 	}
 }
 
-// LastSeq is the last sequence of a stream.
+// LastSeq returns the last sequence of a stream.
 func LastSeq(t testing.TB, js jetstream.JetStream, stream string) uint64 {
 	t.Helper()
 	s, err := js.Stream(t.Context(), stream)
@@ -129,7 +139,7 @@ func LastSeq(t testing.TB, js jetstream.JetStream, stream string) uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// Dump is a stream's whole content, a line a message.
+// Dump returns the content of a stream, one line per message.
 func Dump(t testing.TB, js jetstream.JetStream, stream string) []string {
 	t.Helper()
 	s, err := js.Stream(t.Context(), stream)
@@ -148,7 +158,7 @@ func Dump(t testing.TB, js jetstream.JetStream, stream string) []string {
 	return out
 }
 
-// Diff fails the test where two dumps differ.
+// Diff fails the test if two dumps differ.
 func Diff(t testing.TB, what string, got, want []string) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {
@@ -160,13 +170,21 @@ func Diff(t testing.TB, what string, got, want []string) {
 			w = want[i]
 		}
 		if g != w {
-			t.Fatalf("%s: %d messages, want %d; first difference at %d:\n got %.300s\nwant %.300s", what, len(got), len(want), i, g, w)
+			t.Fatalf(
+				"%s: %d messages, want %d; first difference at %d:\n got %.300s\nwant %.300s",
+				what,
+				len(got),
+				len(want),
+				i,
+				g,
+				w,
+			)
 		}
 	}
 }
 
-// Remake deletes a stream and makes it anew. The server may give a stream
-// the messages of one that was removed just before: then it is tried again.
+// Remake deletes a stream and creates it again. The server may restore the messages of
+// a stream that was removed just before: then Remake repeats it.
 func Remake(t testing.TB, b *bus.Bus, js jetstream.JetStream, name string) {
 	t.Helper()
 	for range 100 {
@@ -180,10 +198,10 @@ func Remake(t testing.TB, b *bus.Bus, js jetstream.JetStream, name string) {
 			return
 		}
 	}
-	t.Fatalf("%s comes back with its messages", name)
+	t.Fatalf("%s still has its messages after it was recreated", name)
 }
 
-// Until polls what the streams say, until it holds.
+// Until polls until holds returns true, or fails the test with the text what.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -198,8 +216,8 @@ func Until(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// Fill stores small events of a run in an EVENTS that only the test writes to,
-// until there are so many.
+// Fill stores small events of a run in an EVENTS without another writer, until it has
+// the given number.
 func Fill(t testing.TB, b *bus.Bus, events int) {
 	t.Helper()
 	Until(t, "the events are not stored", func() bool {
@@ -211,8 +229,9 @@ func Fill(t testing.TB, b *bus.Bus, events int) {
 			}, jetstream.WithExpectLastSequence(i-1))
 			var refused *jetstream.APIError
 			switch {
-			case errors.Is(err, context.DeadlineExceeded), errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
-				return false // a busy machine: go on from the end of the stream, as the next normalizer would
+			case errors.Is(err, context.DeadlineExceeded),
+				errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+				return false // a busy machine: continue at
 			case err != nil:
 				t.Fatal(err)
 			}
@@ -221,20 +240,23 @@ func Fill(t testing.TB, b *bus.Bus, events int) {
 	})
 }
 
-// NewEvent is a small event of a run, as the normalizer writes it.
+// NewEvent returns a small event of a run, as the normalizer writes it.
 func NewEvent(b *bus.Bus, run string, raw int, body []byte) *nats.Msg {
 	return &nats.Msg{
-		Subject: b.EventSubject("codex", run, "status"), Data: body,
-		Header: nats.Header{bus.HeaderPos: {string(bus.AppendPos(nil, normalizer.Pos{Raw: uint64(raw), Line: 1, Part: 1, Time: 1}))}},
+		Subject: b.EventSubject("codex", run, "status"),
+		Data:    body,
+		Header: nats.Header{
+			bus.HeaderPos: {string(bus.AppendPos(nil, normalizer.Pos{Raw: uint64(raw), Line: 1, Part: 1, Time: 1}))},
+		},
 	}
 }
 
-// Task is a task of a run.
+// Task returns a task of a run.
 func Task(run string) runs.Task {
 	return runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
 }
 
-// Submit puts a task on the default queue, and returns its number there.
+// Submit adds a task to the default queue, and returns its sequence there.
 func Submit(t testing.TB, b *bus.Bus, run string) uint64 {
 	t.Helper()
 	work, _, err := b.Submit(t.Context(), bus.DefaultQueue, Task(run), 1000)
@@ -244,7 +266,7 @@ func Submit(t testing.TB, b *bus.Bus, run string) uint64 {
 	return work
 }
 
-// Take is the next task of the default queue.
+// Take returns the next task of the default queue.
 func Take(t testing.TB, b *bus.Bus) *bus.Delivery {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -256,7 +278,7 @@ func Take(t testing.TB, b *bus.Bus) *bus.Delivery {
 	return d
 }
 
-// Recorded waits until a run is recorded as ended.
+// Recorded waits until the record of a run is final, and returns it.
 func Recorded(t testing.TB, b *bus.Bus, run string) *runs.Record {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -280,16 +302,18 @@ func Ended(t testing.TB, b *bus.Bus, run string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	found := false
-	if err := b.Read(ctx, bus.Filter{Run: run, Tokens: []string{normalizer.CompletionToken}, Follow: true}, func(bus.Stored) error {
+	completion := bus.Filter{Run: run, Tokens: []string{normalizer.CompletionToken}, Follow: true}
+	err := b.Read(ctx, completion, func(bus.Stored) error {
 		found = true
 		cancel()
 		return nil
-	}); err != nil || !found {
+	})
+	if err != nil || !found {
 		t.Fatalf("run %s: completion %v, %v", run, found, err)
 	}
 }
 
-// Background calls run, and ends it with the test.
+// Background calls run in a goroutine, and stops it at the end of the test.
 func Background(t testing.TB, run func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -303,7 +327,7 @@ func Background(t testing.TB, run func(context.Context) error) {
 	})
 }
 
-// ServeWith is a server of its own with other options.
+// ServeWith starts a server with other options, and connects to it.
 func ServeWith(t testing.TB, o *server.Options) *bus.Bus {
 	t.Helper()
 	o.Host, o.Port, o.JetStream, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, t.TempDir(), true, true

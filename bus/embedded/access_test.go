@@ -11,7 +11,7 @@ import (
 	"github.com/linesman/linesman/bus/bustest"
 )
 
-// accountOf is one of the accounts.
+// accountOf returns one of the accounts.
 func accountOf(t *testing.T, n bus.Names, name string) Account {
 	t.Helper()
 	i := slices.IndexFunc(Accounts(n), func(a Account) bool { return a.Name == name })
@@ -23,8 +23,9 @@ func accountOf(t *testing.T, n bus.Names, name string) Account {
 
 func TestReadersAskForWhatIsExportedAndNothingElse(t *testing.T) {
 	public, readers := accountOf(t, bustest.Names, PublicAccount), accountOf(t, bustest.Names, ReadersAccount)
-	if readers.JetStream || len(readers.Exports) > 0 || len(public.Imports) > 0 || len(accountOf(t, bustest.Names, InsideAccount).Exports) > 0 {
-		t.Error("an account has streams or shares something that it should not")
+	if readers.JetStream || len(readers.Exports) > 0 || len(public.Imports) > 0 ||
+		len(accountOf(t, bustest.Names, InsideAccount).Exports) > 0 {
+		t.Error("an account has unexpected streams, imports or exports")
 	}
 	var exported []string
 	for i, e := range public.Exports {
@@ -43,7 +44,7 @@ func TestReadersAskForWhatIsExportedAndNothingElse(t *testing.T) {
 	for _, u := range readers.Users {
 		for _, subject := range u.Publish {
 			if !slices.Contains(exported, subject) {
-				t.Errorf("%s may publish %s, which leads nowhere", u.Name, subject)
+				t.Errorf("%s may publish %s, which is not exported", u.Name, subject)
 			}
 		}
 	}
@@ -55,7 +56,8 @@ func TestOnlyOperatorsHaveWildcardsBeyondTheirOwn(t *testing.T) {
 			for _, subject := range append(slices.Clone(u.Publish), u.Subscribe...) {
 				first, _, _ := strings.Cut(subject, ".")
 				wide := first == ">" || first == "*" || strings.HasPrefix(subject, "$JS.API.>") || strings.HasPrefix(subject, "$JS.API.STREAM.*") ||
-					subject == bustest.Names.Prefix+".>" || subject == "$KV.>" || subject == "_INBOX.>"
+					subject == bustest.Names.Prefix+".>" || subject == "$KV.>" ||
+					subject == "_INBOX.>"
 				if wide && !strings.HasPrefix(u.Name, OperatorUser) {
 					t.Errorf("%s has %s", u.Name, subject)
 				}
@@ -64,8 +66,8 @@ func TestOnlyOperatorsHaveWildcardsBeyondTheirOwn(t *testing.T) {
 	}
 }
 
-// Two installations on one server do not see each other by mistake of a
-// subject: all that a user has is below its own prefix, or of its own streams.
+// Two installations on one server are isolated: all subjects of a user begin with its
+// own prefix, or belong to its own streams.
 func TestAnotherPrefixIsAllOfItsOwn(t *testing.T) {
 	for _, a := range Accounts(bus.Names{Prefix: "other"}) {
 		for _, u := range a.Users {
@@ -80,14 +82,17 @@ func TestAnotherPrefixIsAllOfItsOwn(t *testing.T) {
 
 func TestAccountsConfigIsReadByTheServer(t *testing.T) {
 	opts := &server.Options{}
-	if err := opts.ProcessConfigString(AccountsConfig(bustest.Names, func(user string) string { return "user: " + user + ", password: \"a b \\\" c\"" })); err != nil {
+	if err := opts.ProcessConfigString(
+		AccountsConfig(bustest.Names, func(user string) string { return "user: " + user + ", password: \"a b \\\" c\"" }),
+	); err != nil {
 		t.Fatal(err)
 	}
 	var users []string
 	for _, u := range opts.Users {
 		users = append(users, u.Username)
-		if u.Permissions == nil || u.Permissions.Publish == nil || len(u.Permissions.Publish.Allow) == 0 || u.Permissions.Subscribe == nil {
-			t.Errorf("%s has no permissions, which is all of them", u.Username)
+		if u.Permissions == nil || u.Permissions.Publish == nil || len(u.Permissions.Publish.Allow) == 0 ||
+			u.Permissions.Subscribe == nil {
+			t.Errorf("%s has no permissions, which allows everything", u.Username)
 		}
 		if u.Password != "a b \" c" {
 			t.Errorf("the password of %s is %q", u.Username, u.Password)

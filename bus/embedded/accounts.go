@@ -10,47 +10,46 @@ import (
 	"github.com/linesman/linesman/bus"
 )
 
-// Account is an account of a server that linesman works on, as [Accounts]
-// lists them: in the form that a server's configuration, or a signed claim, is
-// made from.
+// Account describes an account of a server that linesman uses, see [Accounts]. A
+// server's configuration, or signed claims, are generated from it.
 type Account struct {
 	Name      string
-	JetStream bool // it has streams
-	Consumers int  // most consumers of a stream; 0: as many as the server bears
+	JetStream bool // may have streams
+	Consumers int  // maximum number of consumers of a stream; 0: unlimited
 	Users     []User
-	Exports   []Share // what another account may ask of it, or hear
-	Imports   []Share // what it asks of another one, or hears
+	Exports   []Share // requests or messages offered to another account
+	Imports   []Share // requests or messages of another account
 }
 
-// User is who may do what in an account. It may also listen below its
-// [InboxPrefix], and Subscribe says so.
+// User lists the permissions of a user of an account. Subscribe includes the user's
+// inboxes, see [bus.InboxPrefix].
 type User struct {
 	Name      string
 	Publish   []string
 	Subscribe []string
 }
 
-// Share is a subject that one account has of another.
+// Share is a subject that one account exports and another one imports.
 type Share struct {
 	Account string // the other one
 	Subject string
-	Service bool // requests, which are answered; else messages
-	Many    bool // a request has many answers, until [AnswerTime] without one
+	Service bool // requests and their answers; otherwise messages
+	Many    bool // a request may have many answers, at most [AnswerTime] apart
 }
 
-// AnswerTime is how long a request for messages that was let into the account
-// of EVENTS may go without an answer; heartbeats are answers. It bounds what
-// the server remembers of requests whose end it does not see.
+// AnswerTime is the maximum time between the answers to an imported request for
+// messages; heartbeats count as answers. Afterwards the server discards its state of
+// the request, if it did not notice the end.
 const AnswerTime = time.Minute
 
-// Accounts are all accounts, and everything that anybody may do in them.
+// Accounts returns all accounts with the permissions of their users.
 func Accounts(n bus.Names) []Account {
 	inside, readers := Account{Name: InsideAccount, JetStream: true}, Account{Name: ReadersAccount}
 	public := Account{Name: PublicAccount, JetStream: true, Consumers: bus.MaxReaders}
 	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, ReadersAccount: &readers}
 	for _, g := range grants(n) {
 		a := of[g.account]
-		a.Users = append(a.Users, User{g.user, once(g.publish), append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
+		a.Users = append(a.Users, User{g.user, dedupe(g.publish), append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
 	}
 	share := func(subject string, service, many bool) {
 		public.Exports = append(public.Exports, Share{ReadersAccount, subject, service, many})
@@ -63,9 +62,9 @@ func Accounts(n bus.Names) []Account {
 	return []Account{inside, public, readers}
 }
 
-// AccountsConfig renders all accounts in the format of a server's
-// configuration. Identity says by what the server knows a user, in the same
-// format, as in `nkey: UABC`.
+// AccountsConfig renders all accounts in the format of a server's configuration.
+// Identity returns how the server identifies a user, in the same format, such as `nkey:
+// UABC`.
 func AccountsConfig(n bus.Names, identity func(user string) string) string {
 	var b strings.Builder
 	b.WriteString("accounts {\n")
@@ -80,7 +79,13 @@ func AccountsConfig(n bus.Names, identity func(user string) string) string {
 		b.WriteString("    users = [\n")
 		for _, u := range a.Users {
 			fmt.Fprintf(&b, "      # %s\n", u.Name)
-			fmt.Fprintf(&b, "      {%s, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}\n", identity(u.Name), list(u.Publish), list(u.Subscribe))
+			fmt.Fprintf(
+				&b,
+				"      {%s, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}\n",
+				identity(u.Name),
+				list(u.Publish),
+				list(u.Subscribe),
+			)
 		}
 		b.WriteString("    ]\n")
 		if len(a.Exports) > 0 {
@@ -107,8 +112,8 @@ func AccountsConfig(n bus.Names, identity func(user string) string) string {
 	return b.String()
 }
 
-// once is the same list without what is in it twice.
-func once(subjects []string) (out []string) {
+// dedupe removes duplicates from a list.
+func dedupe(subjects []string) (out []string) {
 	for _, s := range subjects {
 		if !slices.Contains(out, s) {
 			out = append(out, s)

@@ -15,14 +15,14 @@ import (
 	"github.com/linesman/linesman/bus"
 )
 
-// systemAccount is the name of the account that a server with an operator
-// needs for itself.
+// systemAccount is the name of the system account, which a server with an operator
+// requires.
 const systemAccount = "SYS"
 
 // SignedConfig signs the accounts and their users, and renders the operator and the
-// accounts as a server's configuration. The users' credentials files, in dir, are
-// written anew, each with the key that it had: what users may do is in there. The
-// keys that sign are below dir as well; those that are missing are made.
+// accounts as a server's configuration. It rewrites the users' credentials files in
+// dir, which contain their permissions, and keeps the keys in them. The signing keys
+// are below dir, too; missing ones are created.
 func SignedConfig(names bus.Names, dir string) (string, error) {
 	issuers := filepath.Join(dir, "issuers")
 	if err := os.MkdirAll(issuers, 0o700); err != nil {
@@ -47,7 +47,12 @@ func SignedConfig(names bus.Names, dir string) (string, error) {
 		return "", fmt.Errorf("sign the operator: %w", err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "operator: %s\nsystem_account: %s\nresolver: MEMORY\nresolver_preload: {\n", signed, of[systemAccount].public)
+	fmt.Fprintf(
+		&b,
+		"operator: %s\nsystem_account: %s\nresolver: MEMORY\nresolver_preload: {\n",
+		signed,
+		of[systemAccount].public,
+	)
 	for _, a := range all {
 		claims, err := accountClaims(a, of)
 		if err != nil {
@@ -68,7 +73,7 @@ func SignedConfig(names bus.Names, dir string) (string, error) {
 	return b.String(), nil
 }
 
-// identity is a key and its public half.
+// identity is a key pair and its public key.
 type identity struct {
 	key    nkeys.KeyPair
 	public string
@@ -84,8 +89,8 @@ func identityOf(path string, kind nkeys.PrefixByte) (i identity, err error) {
 	return i, nil
 }
 
-// accountClaims says what an account has, and what it shares. What it exports
-// is for those alone that have its token.
+// accountClaims returns the claims of an account. Its exports require an activation
+// token.
 func accountClaims(a Account, of map[string]identity) (*jwt.AccountClaims, error) {
 	claims := jwt.NewAccountClaims(of[a.Name].public)
 	claims.Name = a.Name
@@ -95,7 +100,11 @@ func accountClaims(a Account, of map[string]identity) (*jwt.AccountClaims, error
 			consumers = jwt.NoLimit
 		}
 		claims.Limits.JetStreamLimits = jwt.JetStreamLimits{
-			MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: consumers, MaxAckPending: jwt.NoLimit,
+			MemoryStorage: jwt.NoLimit,
+			DiskStorage:   jwt.NoLimit,
+			Streams:       jwt.NoLimit,
+			Consumer:      consumers,
+			MaxAckPending: jwt.NoLimit,
 		}
 	}
 	kind := func(s Share) jwt.ExportType {
@@ -119,7 +128,9 @@ func accountClaims(a Account, of map[string]identity) (*jwt.AccountClaims, error
 		if err != nil {
 			return nil, fmt.Errorf("share %s: %w", s.Subject, err)
 		}
-		claims.Imports.Add(&jwt.Import{Name: s.Subject, Subject: jwt.Subject(s.Subject), Account: from.public, Type: kind(s), Token: signed})
+		claims.Imports.Add(
+			&jwt.Import{Name: s.Subject, Subject: jwt.Subject(s.Subject), Account: from.public, Type: kind(s), Token: signed},
+		)
 	}
 	return claims, nil
 }
@@ -133,7 +144,7 @@ func userFile(path string, u User, account identity) error {
 		key, err = nkeys.CreateUser()
 	case err == nil:
 		if key, err = jwt.ParseDecoratedUserNKey(b); err != nil {
-			err = fmt.Errorf("%s is damaged; remove it, and a new one is made", path)
+			err = fmt.Errorf("%s is damaged; remove it to create a new one", path)
 		}
 	}
 	if err != nil {

@@ -12,54 +12,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A NATS server acknowledges a message before the file has it. On a full disk
-// it loses those, and then refuses all that comes, also once there is free space. So
-// its streams are closed to writers before the disk is full.
+// A NATS server acknowledges a message before it is in the file. On a full disk it
+// loses such messages, and then refuses all writes, even when there is free space
+// again. So writes are blocked before the disk is full.
 const (
-	lookAtDisk   = 100 * time.Millisecond
-	lookAtHealth = time.Second
+	diskInterval   = 100 * time.Millisecond
+	healthInterval = time.Second
 
-	// maxReserve is what stays free, or a twentieth of the disk where that is
-	// less: more than is written between two looks.
+	// maxReserve is the maximum free space to reserve; otherwise a twentieth of the
+	// disk. It must exceed what is written between two checks.
 	maxReserve = 64 << 20
 )
 
-// DiskGuard closes the streams of a server to writers while its disk is nearly
-// full. Writers wait meanwhile, as with a RAW that is full.
+// DiskGuard blocks writes to the streams of a server while its disk is nearly full.
+// Writers wait, as for a full RAW.
 type DiskGuard struct {
 	server   *Server
 	log      *zap.Logger
-	limits   map[string]server.JetStreamAccountLimits // of the accounts, while they are closed; else nil
-	closed   *server.Server                           // the server that was closed: one that is started again is open
-	checked  time.Time                                // when the server's health was
-	notUntil time.Time                                // the next restart
-	pause    time.Duration                            // after which another restart is possible
+	limits   map[string]server.JetStreamAccountLimits // of the accounts, while writes are blocked; otherwise nil
+	blocked  *server.Server                           // writes to it are blocked; a restarted server accepts writes
+	checked  time.Time                                // when the server's health was last checked
+	notUntil time.Time                                // no restart before this time
+	pause    time.Duration                            // minimum time between restarts
 }
 
-// NewDiskGuard is a guard for the disk of a server.
+// NewDiskGuard returns a guard for the disk of a server.
 func NewDiskGuard(s *Server) *DiskGuard { return &DiskGuard{server: s, log: s.log.Named("disk")} }
 
-// Check is an error where the disk has so little free space that [DiskGuard.Run]
-// would close the streams.
+// Check returns an error if the disk has so little free space that [DiskGuard.Run]
+// would block writes.
 func (g *DiskGuard) Check() error {
 	free, reserve, err := space(g.server.store)
 	if err != nil {
 		return fmt.Errorf("embedded server: %w", err)
 	}
 	if free < reserve {
-		return fmt.Errorf("the disk of the data directory is nearly full, or read-only: %d bytes are free, and %d are needed", free, reserve)
+		return fmt.Errorf(
+			"the disk of the data directory is nearly full, or read-only: %d bytes are free, and %d are needed",
+			free,
+			reserve,
+		)
 	}
 	return nil
 }
 
-// Run watches the disk until ctx ends. A server that ran into the end of the disk
-// all the same, as somebody else took all at once, is started again once there is
-// free space. The error is that of a server that does not come back.
+// Run checks the disk until ctx ends. If the server had a write error nevertheless, for
+// example because another program filled the disk at once, Run restarts it when there
+// is free space. It returns an error if the server cannot be restarted.
 func (g *DiskGuard) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookAtDisk)
+	tick := time.NewTicker(diskInterval)
 	defer tick.Stop()
 	for {
-		if err := g.look(time.Now()); err != nil {
+		if err := g.check(time.Now()); err != nil {
 			return fmt.Errorf("embedded server: %w", err)
 		}
 		select {
@@ -70,53 +74,54 @@ func (g *DiskGuard) Run(ctx context.Context) error {
 	}
 }
 
-func (g *DiskGuard) look(now time.Time) error {
-	if !g.server.now().Running() { // it was to start again, and did not: once more, or this is the end
-		g.log.Error("the embedded server does not run, and is started again")
+func (g *DiskGuard) check(now time.Time) error {
+	if !g.server.current().Running() { // a restart failed: retry it once
+		g.log.Error("the embedded server is not running: restarting it")
 		if err := g.server.Restart(nil); err != nil {
 			return err
 		}
 	}
 	free, reserve, err := space(g.server.store)
 	if err != nil {
-		return nil // it may come back; what it means for the server shows there
+		return nil // may be transient; a write error of the server is detected by its health
 	}
 	return g.act(now, free, reserve)
 }
 
-// act does what is needed with so much free, of what should be.
+// act blocks or allows writes, and restarts the server if needed, given the free and
+// the reserved space.
 func (g *DiskGuard) act(now time.Time, free, reserve uint64) error {
-	switch closed := g.limits != nil; {
-	case !closed && free < reserve:
-		g.close()
+	switch blocked := g.limits != nil; {
+	case !blocked && free < reserve:
+		g.block()
 		g.log.Error("the disk of the data directory is nearly full, or read-only: nothing is stored until there is room",
 			zap.Uint64("free", free), zap.Uint64("needed", reserve*3/2))
-	case closed && free < reserve*3/2:
-		if g.server.now() != g.closed {
-			g.close()
+	case blocked && free < reserve*3/2:
+		if g.server.current() != g.blocked {
+			g.block()
 		}
-	case closed:
-		if err := g.mend(now); err != nil {
+	case blocked:
+		if err := g.repair(now); err != nil {
 			return err
 		}
-		g.open()
+		g.unblock()
 		g.checked = now
 		g.log.Info("there is room again", zap.Uint64("free", free))
-	case !closed && now.Sub(g.checked) >= lookAtHealth:
+	case !blocked && now.Sub(g.checked) >= healthInterval:
 		g.checked = now
-		return g.mend(now)
+		return g.repair(now)
 	}
 	return nil
 }
 
-// close has the accounts take nothing more. That writes nothing to the disk.
-func (g *DiskGuard) close() {
-	g.closed = g.server.now()
+// block makes the accounts refuse writes. It writes nothing to the disk.
+func (g *DiskGuard) block() {
+	g.blocked = g.server.current()
 	if g.limits == nil {
 		g.limits = map[string]server.JetStreamAccountLimits{}
 	}
 	for _, name := range []string{InsideAccount, PublicAccount} {
-		account, err := g.closed.LookupAccount(name)
+		account, err := g.blocked.LookupAccount(name)
 		if err != nil {
 			continue
 		}
@@ -129,9 +134,9 @@ func (g *DiskGuard) close() {
 	}
 }
 
-func (g *DiskGuard) open() {
+func (g *DiskGuard) unblock() {
 	for name, limits := range g.limits {
-		if account, err := g.server.now().LookupAccount(name); err == nil {
+		if account, err := g.server.current().LookupAccount(name); err == nil {
 			g.setLimits(account, limits)
 		}
 	}
@@ -140,18 +145,17 @@ func (g *DiskGuard) open() {
 
 func (g *DiskGuard) setLimits(account *server.Account, limits server.JetStreamAccountLimits) {
 	if err := account.UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": limits}); err != nil {
-		g.log.Warn("limits of an account cannot be changed", zap.Error(err))
+		g.log.Warn("cannot change the limits of an account", zap.Error(err))
 	}
 }
 
-// mend starts a server again that has had a write error: it keeps that for
-// good, and takes nothing more. Where that does not help it is done ever more
-// seldom, once a minute at least.
-func (g *DiskGuard) mend(now time.Time) error {
+// repair restarts a server that has had a write error: the server keeps refusing writes
+// otherwise. If that does not help, the time between restarts grows up to a minute.
+func (g *DiskGuard) repair(now time.Time) error {
 	if now.Before(g.notUntil) {
 		return nil
 	}
-	health := g.server.now().Healthz(&server.HealthzOptions{Details: true})
+	health := g.server.current().Healthz(&server.HealthzOptions{Details: true})
 	for _, problem := range health.Errors {
 		disabled := problem.Type == server.HealthzErrorJetStream
 		if !disabled && !strings.Contains(problem.Error, "write error") {
@@ -168,12 +172,12 @@ func (g *DiskGuard) mend(now time.Time) error {
 	return nil
 }
 
-// readOnly is the mount flag of a file system that cannot be written to: called
-// ST_RDONLY on Linux and MNT_RDONLY on macOS.
+// readOnly is the mount flag of a read-only file system: ST_RDONLY on Linux, MNT_RDONLY
+// on macOS.
 const readOnly = 1
 
-// space is how much of a disk is free, and how much of it should be. None is
-// free on one that cannot be written to.
+// space returns how many bytes of a disk are free, and how many should be. A read-only
+// file system has none free.
 func space(dir string) (free, reserve uint64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(filepath.Clean(dir), &st); err != nil {

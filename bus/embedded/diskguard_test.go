@@ -25,8 +25,8 @@ func serve(t testing.TB) (*Server, *bus.Bus) {
 	return bustest.Serve(t, StartServer)
 }
 
-// A server without room takes nothing, reads on, and takes all again once
-// there is room, with the limits that it had.
+// A server without free space refuses writes and serves reads. When there is space
+// again it accepts writes, with the same limits as before.
 func TestServerWithoutRoomTakesNothing(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
@@ -34,11 +34,14 @@ func TestServerWithoutRoomTakesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: "run"})}); err != nil {
+	if err := log.Append(
+		t.Context(),
+		runs.Entry{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: "run"})},
+	); err != nil {
 		t.Fatal(err)
 	}
 	limits := func() any {
-		account, err := s.now().LookupAccount(PublicAccount)
+		account, err := s.current().LookupAccount(PublicAccount)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +49,7 @@ func TestServerWithoutRoomTakesNothing(t *testing.T) {
 	}
 	before := limits()
 	r := NewDiskGuard(s)
-	r.close()
+	r.block()
 	_, err = b.JetStream().Publish(t.Context(), b.RawSubject("codex", "x"), nil)
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
@@ -58,7 +61,7 @@ func TestServerWithoutRoomTakesNothing(t *testing.T) {
 	if row, err := b.Peek(t.Context(), "x"); err != nil || row.ID != "x" {
 		t.Errorf("read: %+v, %v", row, err)
 	}
-	r.open()
+	r.unblock()
 	if after := limits(); !reflect.DeepEqual(after, before) {
 		t.Errorf("limits %+v, want %+v", after, before)
 	}
@@ -67,12 +70,12 @@ func TestServerWithoutRoomTakesNothing(t *testing.T) {
 	}
 }
 
-// A server that is started again while its disk is full, as the guard of the
-// readers does, takes nothing either.
+// A server that is restarted while its disk is full, as the reader guard does, also
+// refuses writes.
 func TestServerStartedAgainWithoutRoomTakesNothing(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	disk := uint64(1 << 20) // with less free than needed
+	disk := uint64(1 << 20) // less than needed is free
 	r := NewDiskGuard(s)
 	write := func() error {
 		_, err := b.JetStream().Publish(t.Context(), b.RawSubject("codex", "x"), nil)
@@ -105,8 +108,8 @@ func TestServerStartedAgainWithoutRoomTakesNothing(t *testing.T) {
 	bustest.Until(t, "it does not store once there is room", func() bool { return write() == nil })
 }
 
-// A server that is started again keeps its address and its streams, and who
-// is connected finds it.
+// A restarted server keeps its address and its streams, and connected clients
+// reconnect.
 func TestServerStartedAgainIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
@@ -116,7 +119,10 @@ func TestServerStartedAgainIsFoundAgain(t *testing.T) {
 	}
 	url := s.URL()
 	for i := range 3 {
-		if err := log.Append(t.Context(), runs.Entry{Kind: runs.Note, Time: int64(i), Body: runs.Encode(runs.Remark{Reason: "idle"})}); err != nil {
+		if err := log.Append(
+			t.Context(),
+			runs.Entry{Kind: runs.Note, Time: int64(i), Body: runs.Encode(runs.Remark{Reason: "idle"})},
+		); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Restart(nil); err != nil || s.URL() != url {
@@ -137,8 +143,8 @@ func TestServerStartedAgainIsFoundAgain(t *testing.T) {
 	}
 }
 
-// A restart that fails, as that of the guard of the readers, is not the end:
-// Keep tries once more, and its error says that the server does not come back.
+// If a restart fails, for example one of the reader guard, Run retries it once, and
+// then returns an error.
 func TestServerThatDidNotStartAgainIsStartedOrGivenUp(t *testing.T) {
 	t.Parallel()
 	taken := func(t *testing.T, s *Server) func() {
@@ -157,15 +163,15 @@ func TestServerThatDidNotStartAgainIsStartedOrGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, b := serve(t)
-			s.now().Shutdown()
-			s.now().WaitForShutdown()
+			s.current().Shutdown()
+			s.current().WaitForShutdown()
 			mend := spoil(t, s)
 			if err := s.Restart(nil); err == nil {
 				t.Fatal("it starts again")
 			}
-			if name != "the address is taken" { // which takes 10 s to show
+			if name != "the address is taken" { // which takes 10 s to detect
 				if err := NewDiskGuard(s).Run(t.Context()); err == nil {
-					t.Error("Keep ends without an error")
+					t.Error("Run ends without an error")
 				}
 			}
 			mend()
@@ -181,8 +187,8 @@ func TestServerThatDidNotStartAgainIsStartedOrGivenUp(t *testing.T) {
 	}
 }
 
-// A disk that is nearly full closes the streams to writers.
-func TestCauseOfAFullDiskIsSaid(t *testing.T) {
+// A nearly full disk blocks writes to the streams.
+func TestCauseOfAFullDiskIsReported(t *testing.T) {
 	s, err := StartServer(t.TempDir(), "127.0.0.1:0", bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
@@ -199,9 +205,9 @@ func TestCauseOfAFullDiskIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := NewDiskGuard(s)
-	r.close()
-	defer r.open()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the entry in RAW is waited for
+	r.block()
+	defer r.unblock()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the writer waits to append the entry to RAW
 	defer cancel()
 	_, _, err = b.Submit(ctx, bus.DefaultQueue, runs.Task{Run: "a", Agent: "codex", Prompt: "Go."}, 1)
 	if err == nil || !strings.HasPrefix(bus.Cause(err), "there is no room: the disk of the server is full") {
@@ -210,7 +216,10 @@ func TestCauseOfAFullDiskIsSaid(t *testing.T) {
 	if text := b.Explain(err); !strings.Contains(text, "there is no room") || strings.Contains(text, "err_code") {
 		t.Errorf("the log says %q", text)
 	}
-	if err := b.Health(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "nothing can be stored: there is no room") || strings.Contains(err.Error(), "err_code") {
+	if err := b.Health(
+		t.Context(),
+	); err == nil || !strings.HasPrefix(err.Error(), "nothing can be stored: there is no room") ||
+		strings.Contains(err.Error(), "err_code") {
 		t.Errorf("health says %v", err)
 	}
 }

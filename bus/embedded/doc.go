@@ -1,16 +1,16 @@
-// Package embedded is the NATS server inside the process of `linesman up`, and who
-// may do what on it.
+// Package embedded runs the NATS server inside the process of `linesman up`, and
+// defines the permissions of its users.
 //
 //	worker, responder, operator ─▶ LINESMAN          RAW, RUNS, WORK, buckets
 //	normalizer ─▶ LINESMAN, LINESMAN_PUBLIC          EVENTS
-//	subscriber, responder ─▶ LINESMAN_READERS ──────▶ EVENTS, by requests that are let in
+//	subscriber, responder ─▶ LINESMAN_READERS ──────▶ EVENTS, by imported requests
 //
-// It owns the life of the server ([Server]), its passwords ([Credentials]), the
-// table of permissions ([Accounts]) in the forms that any NATS server reads
-// ([AccountsConfig], [NKeyConfig], [SignedConfig], [CertificateConfig]), the bounds of
-// readers that flood it, and its disk ([DiskGuard]).
+// It owns the server's lifecycle ([Server]), its passwords ([Credentials]), the table
+// of permissions ([Accounts]) in the formats of any NATS server ([AccountsConfig],
+// [NKeyConfig], [SignedConfig], [CertificateConfig]), the limits of readers that flood
+// it, and its disk space ([DiskGuard]).
 //
-// It makes no stream and reads none. Nobody without credentials gets in; writers
-// are refused while the disk is nearly full; readers lose the JetStream API for a
-// minute when they flood it. linesman's own users are never limited.
+// It neither creates nor reads streams. It refuses clients without credentials, and
+// writes while the disk is nearly full. Readers that flood it lose the JetStream API
+// for a minute; linesman's own users are never limited.
 package embedded

@@ -15,8 +15,8 @@ import (
 	"github.com/linesman/linesman/bus"
 )
 
-// CertificateConfig renders the accounts with users that show certificates, whose
-// subject is CN= and their name. The files of the server's own are to be filled in.
+// CertificateConfig renders the accounts with users that present certificates with the
+// subject CN=USER. The paths of the server's own files must be filled in.
 func CertificateConfig(names bus.Names) string {
 	return `# Name your own files here.
 tls {
@@ -28,8 +28,8 @@ tls {
 ` + AccountsConfig(names, func(user string) string { return "user: " + strconv.Quote("CN="+user) })
 }
 
-// NKeyConfig renders the accounts with users that show NKeys, whose seeds are in
-// dir. Those that have none yet get one.
+// NKeyConfig renders the accounts with users that present NKeys, whose seeds are in
+// dir. It creates missing ones.
 func NKeyConfig(names bus.Names, dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("keys: %w", err)
@@ -49,8 +49,8 @@ func NKeyConfig(names bus.Names, dir string) (string, error) {
 	return AccountsConfig(names, func(user string) string { return "nkey: " + public[user] }), nil
 }
 
-// keyPair is the key whose seed is in a file. Where there is no file it makes
-// one with a new seed.
+// keyPair reads the key whose seed is in a file. If there is no file, it creates one
+// with a new seed.
 func keyPair(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,11 +74,11 @@ func keyPair(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 	if err == nil {
 		var public string
 		if public, err = key.PublicKey(); err == nil && nkeys.Prefix(public) != kind {
-			err = errors.New("another kind of key")
+			err = errors.New("wrong kind of key")
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keys: %s holds no seed of the kind that belongs there; remove it, and a new one is made", path)
+		return nil, fmt.Errorf("keys: %s does not contain a seed of the expected kind; remove it to create a new one", path)
 	}
 	return key, nil
 }

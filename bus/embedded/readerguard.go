@@ -19,53 +19,53 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// Bounds of the readers of EVENTS on the embedded server, linesman's own users
-// excepted. The server has one queue of API requests for all accounts, and drops
-// all of it at 10,000 requests; it bounds neither the answers to direct gets nor
-// the number of connections of a user.
+// Limits of the readers of EVENTS on the embedded server; linesman's own users are
+// exempt. The server has one queue of API requests for all accounts, and drops all of
+// it at 10,000 requests. It limits neither the answers to direct gets nor a user's
+// connections.
 const (
-	// MaxConnections is how many connections the users may have, or a quarter of
-	// the descriptors of this process where that is less.
+	// MaxConnections is the maximum number of the readers' connections, or a quarter of
+	// this process's file descriptors if that is less.
 	MaxConnections = 256
 
-	lookAtQueues      = 20 * time.Millisecond
-	lookAtConnections = 200 * time.Millisecond
+	queueInterval      = 20 * time.Millisecond
+	connectionInterval = 200 * time.Millisecond
 
-	countTime      = time.Second            // within which messages are counted
+	countTime      = time.Second            // the interval of counting messages
 	manyRequests   = 1000                   // in the queues: a flood
-	steadyRequests = 100                    // the same, where there are as many for
-	steadyTime     = 2 * time.Second        // so long
-	manyAnswers    = 50_000                 // messages from EVENTS that wait, or more: see batches
-	maxAnswers     = 5 * manyAnswers        // but no more than these: they are all in memory
-	maxUnread      = 64 << 20               // bytes that readers do not take, together
-	maxPending     = 16 << 20               // and one of them, or any other client: more than [reader.PullBytes]
-	writeTime      = 5 * time.Second        // without a byte taken; a restart may wait for it
+	steadyRequests = 100                    // also a flood, if there are as many for
+	steadyTime     = 2 * time.Second        // this time
+	manyAnswers    = 50_000                 // queued messages from EVENTS; more are allowed for many readers, see batches
+	maxAnswers     = 5 * manyAnswers        // the absolute limit: they are all in memory
+	maxUnread      = 64 << 20               // unread bytes of all readers
+	maxPending     = 16 << 20               // unread bytes of one client: more than [reader.PullBytes]
+	writeTime      = 5 * time.Second        // without progress; a restart
 	idleMessages   = 1000                   // from a limited connection in countTime
-	drainTime      = 500 * time.Millisecond // for answers to connections that were closed
+	drainTime      = 500 * time.Millisecond // for answers to closed connections
 	maxDrainTime   = 10 * time.Second
 	limitedFor     = time.Minute     // by default
-	connectTime    = 2 * time.Second // in which a client has to send its password
+	connectTime    = 2 * time.Second // within which a client must authenticate
 
 	limitedFile = "readers.json"
 	whyRequests = "requests to the JetStream API"
 	whyDirect   = "direct gets"
 	whyUnread   = "answers that it does not read"
 	whyFull     = "more connections were refused"
-	fullAccount = "LINESMAN_FULL" // it takes no connections
+	fullAccount = "LINESMAN_FULL" // it refuses all connections
 )
 
-// Limited is the last time that the embedded server limited a reader.
+// Limited describes the last time that the embedded server limited a reader.
 type Limited struct {
 	At          time.Time `json:"at"`
 	Until       time.Time `json:"until"`
 	User        string    `json:"user"`
-	Connections int       `json:"connections"` // closed, or those there are
-	Refused     bool      `json:"refused"`     // more connections were; nothing else is limited
+	Connections int       `json:"connections"` // closed connections; if Refused, the existing ones
+	Refused     bool      `json:"refused"`     // further connections were refused; nothing
 	Why         string    `json:"why"`
 }
 
-// ReadLimited returns what the embedded server of a data directory recorded, or
-// an error that is [os.ErrNotExist].
+// ReadLimited returns what the embedded server of a data directory recorded, or an
+// error that is [os.ErrNotExist].
 func ReadLimited(dir string) (l Limited, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, limitedFile))
 	if err == nil {
@@ -74,10 +74,10 @@ func ReadLimited(dir string) (l Limited, err error) {
 	return l, err
 }
 
-// readerGuard authenticates the clients of the embedded server, and limits
-// readers that flood it. Narrower permissions apply to new connections, when
-// they are authenticated: a reload of the server's configuration would recreate
-// the exports of all accounts, and with them lose answers that are on their way.
+// readerGuard authenticates the clients of the embedded server, and limits readers that
+// flood it. Reduced permissions apply to new connections, at authentication: reloading
+// the server's configuration would recreate the exports of all accounts, and lose
+// answers in transit.
 type readerGuard struct {
 	dir   string
 	log   *zap.Logger
@@ -89,47 +89,57 @@ type readerGuard struct {
 	end    chan struct{}
 	ended  chan struct{}
 
-	mu              sync.Mutex
-	most, maxUnread int           // connections, bytes
-	many, batch     int           // answers that wait in any case, and to one request of a reader
-	period          time.Duration // of a limit
-	began           time.Time     // of the limit; zero while there is none
-	until           time.Time
-	refused         string // user of a connection above the most
+	mu             sync.Mutex
+	maxConnections int
+	maxUnread      int           // bytes
+	many, batch    int           // queued answers: always allowed, and for one request of a reader
+	period         time.Duration // of a limit
+	began          time.Time     // start of the limit; zero while
+	until          time.Time
+	refused        string // user whose connection was refused
 
-	// Of the goroutine alone.
-	before    map[uint64]traffic // of the connections, some time ago
-	counted   time.Time          // when
-	looked    time.Time          // at connections
-	busy      time.Time          // since when there are steadyRequests; zero: there are not
+	// Only used by the goroutine of run.
+	before    map[uint64]traffic // of the connections, at the time counted
+	counted   time.Time          // when before was recorded
+	looked    time.Time          // when connections were last checked
+	busy      time.Time          // since when there are steadyRequests; zero: not now
 	full      time.Time          // when a refused connection was last recorded
 	restarted time.Time
 }
 
-// traffic is how many messages a connection sent, and got.
+// traffic is the number of messages that a connection sent and received.
 type traffic struct{ in, out int64 }
 
 func newReaderGuard(dir string, users []*server.User, restart func() error, log *zap.Logger) *readerGuard {
 	g := &readerGuard{
-		dir: dir, log: log, restart: restart, users: map[string]*server.User{}, most: MaxConnections, maxUnread: maxUnread, period: limitedFor,
-		many: manyAnswers, batch: reader.BatchMessages, end: make(chan struct{}), ended: make(chan struct{}),
+		dir:            dir,
+		log:            log,
+		restart:        restart,
+		users:          map[string]*server.User{},
+		maxConnections: MaxConnections,
+		maxUnread:      maxUnread,
+		period:         limitedFor,
+		many:           manyAnswers,
+		batch:          reader.BatchMessages,
+		end:            make(chan struct{}),
+		ended:          make(chan struct{}),
 	}
 	for _, u := range users {
 		g.users[u.Username] = u
 	}
 	var files unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
-		g.most = int(min(uint64(g.most), uint64(files.Cur)/4))
+		g.maxConnections = int(min(uint64(g.maxConnections), uint64(files.Cur)/4))
 	}
 	return g
 }
 
-// limits reports whether a user is one that is limited.
+// limits reports whether limits apply to a user.
 func (g *readerGuard) limits(u *server.User) bool {
 	return u.Account.GetName() == ReadersAccount && !strings.HasSuffix(u.Username, publicSuffix)
 }
 
-// listening are the permissions of a user that may only listen.
+// listening returns the permissions of a user that may only subscribe.
 func (g *readerGuard) listening(u *server.User) *server.Permissions {
 	return &server.Permissions{Subscribe: u.Permissions.Subscribe, Publish: &server.SubjectPermission{Deny: []string{">"}}}
 }
@@ -152,10 +162,10 @@ func (g *readerGuard) Check(c server.ClientAuthentication) bool {
 		return true
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock() // also for the number of connections
-	if as.Account.NumLocalConnections() >= g.most {
+	defer g.mu.Unlock() // also serializes the check of the number of connections
+	if as.Account.NumLocalConnections() >= g.maxConnections {
 		if as.Account, err = s.LookupAccount(fullAccount); err == nil {
-			c.RegisterUser(as) // which tells the client that there are too many, and closes it
+			c.RegisterUser(as) // reports to the client that there are too many connections, and closes it
 		}
 		g.refused = u.Username
 		return false
@@ -167,17 +177,17 @@ func (g *readerGuard) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// run looks after the readers until stop.
+// run checks the readers until stop.
 func (g *readerGuard) run() {
 	defer close(g.ended)
-	tick := time.NewTicker(lookAtQueues)
+	tick := time.NewTicker(queueInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-g.end:
 			return
 		case now := <-tick.C:
-			g.look(now)
+			g.check(now)
 		}
 	}
 }
@@ -187,7 +197,7 @@ func (g *readerGuard) stop() {
 	<-g.ended
 }
 
-func (g *readerGuard) look(now time.Time) {
+func (g *readerGuard) check(now time.Time) {
 	s := g.server.Load()
 	g.mu.Lock()
 	maxUnread, many, batch := g.maxUnread, g.many, g.batch
@@ -200,7 +210,7 @@ func (g *readerGuard) look(now time.Time) {
 		g.busy = now
 	}
 	flooded := requests >= manyRequests || !g.busy.IsZero() && now.Sub(g.busy) >= steadyTime
-	if !flooded && answers < many && now.Sub(g.looked) < lookAtConnections {
+	if !flooded && answers < many && now.Sub(g.looked) < connectionInterval {
 		return
 	}
 	readers := g.readers(s)
@@ -212,45 +222,45 @@ func (g *readerGuard) look(now time.Time) {
 	asked := func(c *server.ConnInfo) int64 { return c.InMsgs - g.before[c.Cid].in }
 	messages := func(c *server.ConnInfo) int64 { return asked(c) + c.OutMsgs - g.before[c.Cid].out }
 	switch {
-	case flooded: // by whom else, where readers did not ask for as much
+	case flooded: // by other users, if readers did not send as many
 		g.limit(s, now, whyRequests, heaviest(readers, min(requests, manyRequests/2), asked))
 	case tooMany && g.stuck(now):
 		// The server still answers every request that a closed connection has sent,
 		// which can take minutes and all memory. Only a restart stops that.
 		g.restarted = now
-		g.log.Error("the embedded server restarts, to discard direct gets of readers", zap.Int("answers", answers))
+		g.log.Error("restarting the embedded server to discard direct gets of readers", zap.Int("answers", answers))
 		if err := g.restart(); err != nil {
-			g.log.Error("the embedded server does not restart", zap.Error(err))
+			g.log.Error("cannot restart the embedded server", zap.Error(err))
 		}
 	case tooMany:
 		g.limit(s, now, whyDirect, heaviest(readers, 1, messages))
 	case unread >= maxUnread:
 		g.limit(s, now, whyUnread, heaviest(readers, 1, func(c *server.ConnInfo) int64 { return int64(c.Pending) }))
 	}
-	if now.Sub(g.looked) >= lookAtConnections {
+	if now.Sub(g.looked) >= connectionInterval {
 		g.upkeep(s, now, readers)
 	}
 }
 
-// queued is how many requests to the JetStream API a server has queued, and how
-// many messages of EVENTS that wait to be sent as answers.
+// queued returns the numbers of queued requests to the JetStream API, and of queued
+// messages of EVENTS that answer requests.
 func queued(s *server.Server) (requests, answers int) {
 	for name, q := range *s.Ipqueuesz(&server.IpqueueszOptions{}) {
 		switch {
 		case strings.HasPrefix(name, "JetStream API "):
 			requests += q.Pending
 		case strings.HasPrefix(name, "[ACC:"+PublicAccount+"] ") && strings.HasSuffix(name, " sendQ"):
-			answers += q.Pending // those in progress are counted until the last of them is sent
+			answers += q.Pending // counts those in progress until the last one is sent
 		}
 	}
 	return requests, answers
 }
 
-// batches is how many requests for messages are to be answered where all ask as
-// [reader.Direct] does, one at a time; twice as many where it gave them up. A connection
-// of linesman's own may have several, each with a subscription.
+// batches returns how many requests for messages there may be if every reader behaves
+// like [reader.Direct]: one request at a time, two if it gave one up. A connection of
+// linesman's own may have several, each with a subscription.
 func (g *readerGuard) batches(s *server.Server, readers int) int {
-	n := max(readers, len(g.before)) // those that went a moment ago are still answered
+	n := max(readers, len(g.before)) // requests of recently closed connections are still answered
 	for _, account := range []string{ReadersAccount, PublicAccount} {
 		for _, c := range connections(s, account) {
 			if u := g.users[c.AuthorizedUser]; u != nil && !g.limits(u) {
@@ -261,7 +271,7 @@ func (g *readerGuard) batches(s *server.Server, readers int) int {
 	return n
 }
 
-// readers are the connections of all users that are limited.
+// readers returns the connections of all users to which limits apply.
 func (g *readerGuard) readers(s *server.Server) []*server.ConnInfo {
 	return slices.DeleteFunc(connections(s, ReadersAccount), func(c *server.ConnInfo) bool {
 		u := g.users[c.AuthorizedUser]
@@ -269,7 +279,7 @@ func (g *readerGuard) readers(s *server.Server) []*server.ConnInfo {
 	})
 }
 
-// connections are all connections of an account.
+// connections returns all connections of an account.
 func connections(s *server.Server, name string) []*server.ConnInfo {
 	account, err := s.LookupAccount(name)
 	if err != nil || account.NumLocalConnections() == 0 {
@@ -282,26 +292,27 @@ func connections(s *server.Server, name string) []*server.ConnInfo {
 	return all.Conns
 }
 
-// heaviest are the connections that make up most of a load, and none if all of
-// them together have less than the least.
+// heaviest returns the connections with most of a load, or none if their total is less
+// than least.
 func heaviest(conns []*server.ConnInfo, least int, load func(*server.ConnInfo) int64) (out []*server.ConnInfo) {
-	sum, most := int64(0), int64(0)
+	sum, peak := int64(0), int64(0)
 	for _, c := range conns {
-		sum, most = sum+load(c), max(most, load(c))
+		sum, peak = sum+load(c), max(peak, load(c))
 	}
 	if sum < int64(least) {
 		return nil
 	}
 	for _, c := range conns {
-		if load(c) >= max(most/8, 1) {
+		if load(c) >= max(peak/8, 1) {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// limit closes the connections of a flood, and lets new ones of readers only
-// listen for a while. Where that was done before it closes all that may ask.
+// limit closes the connections of a flood, and temporarily restricts new connections of
+// readers to subscriptions. If a limit is in effect already, it closes all readers that
+// may still send requests.
 func (g *readerGuard) limit(s *server.Server, now time.Time, why string, flood []*server.ConnInfo) {
 	if len(flood) == 0 {
 		return
@@ -322,15 +333,15 @@ func (g *readerGuard) limit(s *server.Server, now time.Time, why string, flood [
 				client.RegisterUser(&server.User{Permissions: g.listening(g.users[c.AuthorizedUser])})
 			}
 		}
-		_ = s.DisconnectClientByID(c.Cid) // or it is gone
+		_ = s.DisconnectClientByID(c.Cid) // fails if it is closed already
 	}
 	if !again {
 		g.record(Limited{At: now, Until: until, User: flood[0].AuthorizedUser, Connections: len(flood), Why: why})
 	}
 }
 
-// stuck reports whether answers that wait now are those to connections that
-// were closed for asking too much. Later they are those of somebody else.
+// stuck reports whether the queued answers belong to connections that were closed for a
+// flood. After maxDrainTime they belong to others.
 func (g *readerGuard) stuck(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -338,8 +349,8 @@ func (g *readerGuard) stuck(now time.Time) bool {
 	return !g.began.IsZero() && since >= drainTime && since < maxDrainTime && g.restarted.Before(g.began)
 }
 
-// upkeep ends a limit whose time has come: the connections made during it are
-// closed, as these would be limited for as long as they last.
+// upkeep ends a limit that has expired, and closes the connections made during it,
+// which would otherwise stay restricted.
 func (g *readerGuard) upkeep(s *server.Server, now time.Time, readers []*server.ConnInfo) {
 	g.looked = now
 	g.mu.Lock()
@@ -347,7 +358,7 @@ func (g *readerGuard) upkeep(s *server.Server, now time.Time, readers []*server.
 	if over {
 		g.began = time.Time{}
 	}
-	refused, most, period := g.refused, g.most, g.period
+	refused, limit, period := g.refused, g.maxConnections, g.period
 	g.refused = ""
 	g.mu.Unlock()
 	before := make(map[uint64]traffic, len(readers))
@@ -362,23 +373,28 @@ func (g *readerGuard) upkeep(s *server.Server, now time.Time, readers []*server.
 		g.before, g.counted = before, now
 	}
 	if over {
-		g.log.Info("readers may ask the JetStream API again")
+		g.log.Info("readers may use the JetStream API again")
 	}
 	if refused != "" && now.Sub(g.full) >= period {
 		g.full = now
-		g.record(Limited{At: now, Until: now.Add(period), User: refused, Connections: most, Refused: true, Why: whyFull})
+		g.record(Limited{At: now, Until: now.Add(period), User: refused, Connections: limit, Refused: true, Why: whyFull})
 	}
 }
 
-// record tells what was done, to the log and to `doctor`.
+// record reports a limit to the log and to `doctor`.
 func (g *readerGuard) record(l Limited) {
-	g.log.Warn("a user of the readers' account is limited", zap.String("user", l.User), zap.Int("connections", l.Connections),
-		zap.String("why", l.Why), zap.Time("until", l.Until))
+	g.log.Warn(
+		"a user of the readers' account is limited",
+		zap.String("user", l.User),
+		zap.Int("connections", l.Connections),
+		zap.String("why", l.Why),
+		zap.Time("until", l.Until),
+	)
 	b, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return
 	}
 	if err := atomicfile.Replace(filepath.Join(g.dir, limitedFile), ".tmp-*", append(b, '\n')); err != nil {
-		g.log.Warn(limitedFile+" cannot be written", zap.Error(err))
+		g.log.Warn("cannot write "+limitedFile, zap.Error(err))
 	}
 }

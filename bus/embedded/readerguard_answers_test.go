@@ -14,13 +14,13 @@ import (
 	"github.com/linesman/linesman/bus/bustest"
 )
 
-// Readers that catch up ask for one batch at a time: so many answers wait as
-// there are readers, and one connection may have several of them.
+// Readers that catch up request one batch at a time: as many answers are queued as
+// there are readers, and one connection may have several readers.
 func TestManyReadersThatCatchUpAreNotLimited(t *testing.T) {
 	t.Parallel()
 	const events, connections, onOne = 300, 64, 8 // more than one batch
 	s, b := serve(t)
-	s.guard.set(func() { s.guard.many = 2000 }) // less than eight of them have
+	s.guard.set(func() { s.guard.many = 2000 }) // less than eight readers cause
 	bustest.Fill(t, b, events)
 	var readers []*bus.Bus
 	for range connections {
@@ -59,7 +59,7 @@ func TestAFloodOfDirectGetsIsLimited(t *testing.T) {
 	s, b := serve(t)
 	s.guard.set(func() { s.guard.maxUnread, s.guard.many, s.guard.batch = 1<<30, 2000, 100 })
 	bustest.Fill(t, b, events)
-	bustest.Connect(t, s, SubscriberUser) // has asked for nothing
+	bustest.Connect(t, s, SubscriberUser) // sends no requests
 	for range flood {
 		ask(t, s, 10, fmt.Sprintf(`{"seq":1,"batch":%d,"max_bytes":%d}`, events, 1<<30))
 	}

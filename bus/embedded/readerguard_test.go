@@ -20,25 +20,33 @@ import (
 	"github.com/linesman/linesman/bus/bustest"
 )
 
-// subscribe connects as a program that reads events does.
+// subscribe connects like a program that reads events.
 func subscribe(t *testing.T, s *Server) (*nats.Conn, error) {
 	t.Helper()
-	nc, err := nats.Connect(s.URL(), nats.UserInfo(SubscriberUser, s.Credentials[SubscriberUser]), nats.CustomInboxPrefix(bus.InboxPrefix(SubscriberUser)),
-		nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(
+		s.URL(),
+		nats.UserInfo(SubscriberUser, s.Credentials[SubscriberUser]),
+		nats.CustomInboxPrefix(bus.InboxPrefix(SubscriberUser)),
+		nats.MaxReconnects(
+			-1,
+		),
+		nats.ReconnectWait(10*time.Millisecond),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	)
 	if err == nil {
 		t.Cleanup(nc.Close)
 	}
 	return nc, err
 }
 
-// set changes bounds.
+// set changes limits.
 func (g *readerGuard) set(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	change()
 }
 
-// asks is one request to the JetStream API.
+// asks sends one request to the JetStream API.
 func asks(nc *nats.Conn) error {
 	m, err := nc.Request("$JS.API.STREAM.INFO."+bustest.Names.Events(), nil, time.Second)
 	if err == nil && strings.Contains(string(m.Data), `"error"`) {
@@ -47,7 +55,7 @@ func asks(nc *nats.Conn) error {
 	return err
 }
 
-// ask sends a direct get so many times, on a connection that never reads.
+// ask sends a direct get a number of times, on a connection that never reads.
 func ask(t *testing.T, s *Server, times int, body string) {
 	t.Helper()
 	nc, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://"))
@@ -56,7 +64,9 @@ func ask(t *testing.T, s *Server, times int, body string) {
 	}
 	t.Cleanup(func() { _ = nc.Close() })
 	_ = nc.(*net.TCPConn).SetReadBuffer(4 << 10)
-	login, err := json.Marshal(map[string]any{"user": SubscriberUser, "pass": s.Credentials[SubscriberUser], "headers": true, "no_responders": true})
+	login, err := json.Marshal(
+		map[string]any{"user": SubscriberUser, "pass": s.Credentials[SubscriberUser], "headers": true, "no_responders": true},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +101,11 @@ func TestAFloodOfAPIRequestsKeepsNobodyWaiting(t *testing.T) {
 		go func() {
 			for flood.Err() == nil {
 				for range 200 {
-					_ = nc.PublishRequest("$JS.API.STREAM.INFO."+bustest.Names.Events(), bus.InboxPrefix(SubscriberUser)+".nobody", nil)
+					_ = nc.PublishRequest(
+						"$JS.API.STREAM.INFO."+bustest.Names.Events(),
+						bus.InboxPrefix(SubscriberUser)+".nobody",
+						nil,
+					)
 				}
 				_ = nc.FlushTimeout(time.Second)
 			}
@@ -127,28 +141,28 @@ func TestAFloodOfAPIRequestsKeepsNobodyWaiting(t *testing.T) {
 
 func TestConnectionsOfReadersAreBounded(t *testing.T) {
 	t.Parallel()
-	const most = 8
+	const limit = 8
 	s, _ := serve(t)
-	s.guard.set(func() { s.guard.most = most })
+	s.guard.set(func() { s.guard.maxConnections = limit })
 	var open []*nats.Conn
-	for i := range most + 2 {
+	for i := range limit + 2 {
 		nc, err := subscribe(t, s)
 		switch {
 		case err == nil:
 			open = append(open, nc)
-		case i < most || !errors.Is(err, nats.ErrMaxAccountConnectionsExceeded):
+		case i < limit || !errors.Is(err, nats.ErrMaxAccountConnectionsExceeded):
 			t.Errorf("connection %d: %v", i, err)
 		}
 	}
-	if len(open) != most {
-		t.Errorf("%d connections, want %d", len(open), most)
+	if len(open) != limit {
+		t.Errorf("%d connections, want %d", len(open), limit)
 	}
 	bustest.Connect(t, s, ResponderUser) // one of its connections is in the readers' account
 	limited(t, s, whyFull)
 	for _, nc := range open {
 		nc.Close()
 	}
-	bustest.Until(t, "there is room again", func() bool {
+	bustest.Until(t, "connections are accepted again", func() bool {
 		_, err := subscribe(t, s)
 		return err == nil
 	})
@@ -159,14 +173,14 @@ func TestReadersThatDoNotReadAreClosed(t *testing.T) {
 	s, b := serve(t)
 	s.guard.set(func() { s.guard.maxUnread, s.guard.period = 1<<20, time.Second })
 	body := []byte(strings.Repeat("x", 512<<10))
-	for range 32 { // more than the kernel takes for a client that does not read
+	for range 32 { // more than the kernel buffers for a client that does not read
 		if _, err := b.PublicJetStream().Publish(t.Context(), b.EventSubject("codex", "x", "status"), body); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ask(t, s, 1, `{"seq":1,"batch":32}`)
 	limited(t, s, whyUnread)
-	bustest.Until(t, "the connection is still there", func() bool { return len(s.guard.readers(s.now())) == 0 })
+	bustest.Until(t, "the connection is still there", func() bool { return len(s.guard.readers(s.current())) == 0 })
 	reader, err := subscribe(t, s)
 	if err != nil {
 		t.Fatal(err)
@@ -181,8 +195,8 @@ func TestReadersThatDoNotReadAreClosed(t *testing.T) {
 	}
 }
 
-// A follower that was there before a limit outlives it; one that comes during
-// it ends, with an error that names the limit.
+// A follower that connected before a limit continues; one that connects during it fails
+// with an error that names the limit.
 func TestFollowerOutlivesALimit(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
@@ -214,11 +228,16 @@ func TestFollowerOutlivesALimit(t *testing.T) {
 	}()
 	<-got
 
-	s.guard.limit(s.now(), time.Now(), whyUnread, s.guard.readers(s.now()))
-	bustest.Until(t, "the limit is not felt", denied)
+	s.guard.limit(s.current(), time.Now(), whyUnread, s.guard.readers(s.current()))
+	bustest.Until(t, "the limit has no effect", denied)
 	late := bustest.Connect(t, s, SubscriberUser)
-	if err := late.Read(ctx, bus.Filter{Follow: true}, func(bus.Stored) error { return nil }); !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "linesman doctor") {
-		t.Errorf("one that comes during the limit ends with %v", err)
+	if err := late.Read(
+		ctx,
+		bus.Filter{Follow: true},
+		func(bus.Stored) error { return nil },
+	); !errors.Is(err, bus.ErrDenied) ||
+		!strings.Contains(err.Error(), "linesman doctor") {
+		t.Errorf("a reader that connects during the limit ends with %v", err)
 	}
 	if _, err := b.PublicJetStream().PublishMsg(t.Context(), bustest.NewEvent(b, "x", 2, []byte("{}"))); err != nil {
 		t.Fatal(err)

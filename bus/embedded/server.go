@@ -19,8 +19,8 @@ import (
 	"github.com/linesman/linesman/bus"
 )
 
-// Server is a NATS server inside this process, with JetStream in a directory.
-// It lets in nobody without credentials.
+// Server is a NATS server inside this process, with JetStream in a directory. It
+// refuses clients without credentials.
 type Server struct {
 	Credentials Credentials
 	url         string
@@ -30,16 +30,16 @@ type Server struct {
 	log         *zap.Logger
 
 	mu      sync.Mutex
-	server  *server.Server // the one that works, or the last one
+	server  *server.Server // the current one, or the last one
 	stopped bool
 }
 
-// ErrListen reports that the embedded server's address cannot be had.
+// ErrListen reports that the embedded server cannot listen on its address.
 var ErrListen = errors.New("cannot listen")
 
-// StartServer starts a server that keeps its streams below dir and listens on
-// address, HOST:PORT; port 0 is a free one. A host beyond loopback, as in a
-// container, is taken with a warning.
+// StartServer starts a server that stores its streams below dir and listens on address,
+// HOST:PORT; port 0 selects a free one. An address beyond loopback, for example in a
+// container, is accepted with a warning.
 func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -50,14 +50,14 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 		return nil, fmt.Errorf("%w on %q: bad port", ErrListen, address)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		log.Warn("the embedded server listens beyond this machine, and without TLS", zap.String("address", address))
+		log.Warn("the embedded server accepts connections from other machines, without TLS", zap.String("address", address))
 	}
-	// The server would end the process if it could not listen: try first.
+	// The server would end the process if it could not listen: test the address first.
 	probe, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%w on %s: %w", ErrListen, address, err)
 	}
-	if port == 0 { // the server's own choice: a port that is free now may be taken in a moment
+	if port == 0 { // let the server choose: a port that is free now may be taken
 		port = server.RANDOM_PORT
 	}
 	if err := probe.Close(); err != nil {
@@ -71,7 +71,7 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 		Credentials: credentials, url: "nats://" + address,
 		store: filepath.Join(dir, "jetstream"), log: log,
 	}
-	s.options = func() (*server.Options, error) { // a server changes what it is given
+	s.options = func() (*server.Options, error) { // a server modifies its options
 		opts := &server.Options{}
 		if err := opts.ProcessConfigString(accountsConfig(names, credentials)); err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 		opts.NoSigs = true
 		opts.JetStream = true
 		opts.StoreDir = s.store
-		opts.JetStreamMaxStore = 1 << 50 // each stream has a cap of its own
+		opts.JetStreamMaxStore = 1 << 50 // each stream has its own limit
 		opts.JetStreamMaxMemory = 64 << 20
 		opts.MaxPending, opts.WriteDeadline = maxPending, writeTime
 		if s.guard == nil {
@@ -97,14 +97,14 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}
 	if at, ok := s.server.Addr().(*net.TCPAddr); ok {
-		port = at.Port // also of the server that a restart brings
+		port = at.Port // keep it for restarts
 		s.url = "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
 	}
 	go s.guard.run()
 	return s, nil
 }
 
-// start starts a server on the store.
+// start starts a server with the store.
 func (s *Server) start() error {
 	opts, err := s.options()
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Server) start() error {
 	}
 	s.server = fresh
 	s.guard.server.Store(s.server)
-	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), said: map[string]bool{}}, false, false, false)
+	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), logged: map[string]bool{}}, false, false, false)
 	s.server.Start()
 	if !s.server.ReadyForConnections(10 * time.Second) {
 		s.server.Shutdown()
@@ -125,9 +125,9 @@ func (s *Server) start() error {
 	return nil
 }
 
-// Restart ends the server and starts another one on the store and the address,
-// unless Stop was called. Between the two it calls offline, unless that is nil;
-// its error leaves the server stopped. Clients connect again by themselves.
+// Restart stops the server and starts another one with the same store and address,
+// unless Stop was called. In between it calls offline, unless that is nil; an error
+// leaves the server stopped. Clients reconnect by themselves.
 func (s *Server) Restart(offline func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,22 +144,22 @@ func (s *Server) Restart(offline func() error) error {
 	return s.start()
 }
 
-// StoreDir is the directory of the streams. They may be changed while the server
+// StoreDir returns the directory of the streams. They may be changed while the server
 // is stopped.
 func (s *Server) StoreDir() string { return s.store }
 
-func (s *Server) now() *server.Server {
+func (s *Server) current() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.server
 }
 
-// URL is where clients connect.
+// URL returns the address for clients.
 func (s *Server) URL() string { return s.url }
 
-// Others is how many clients are connected beside those of own.
+// Others returns the number of connected clients, without those of own.
 func (s *Server) Others(own []*bus.Bus) int {
-	n := s.now().NumClients()
+	n := s.current().NumClients()
 	for _, b := range own {
 		n -= b.Connections()
 	}
@@ -173,7 +173,7 @@ func (s *Server) Stop() {
 	s.stopped = true
 	s.mu.Unlock()
 	if first {
-		s.guard.stop() // which may be about to restart the server
+		s.guard.stop() // the guard may be about to restart
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,15 +181,15 @@ func (s *Server) Stop() {
 	s.server.WaitForShutdown()
 }
 
-// serverLog passes the server's complaints on, each once a minute, and maxLogged
-// a minute: they name the client, and what it asked for. What the server says of
-// its own life is of no interest in an embedded one.
+// serverLog forwards the server's warnings and errors to the log, each once a minute,
+// and at most maxLogged a minute; they name the client and its request. Other messages
+// are dropped.
 type serverLog struct {
 	log *zap.Logger
 
-	mu    sync.Mutex
-	began time.Time // of the minute
-	said  map[string]bool
+	mu     sync.Mutex
+	began  time.Time // start of the minute
+	logged map[string]bool
 }
 
 const (
@@ -202,26 +202,30 @@ func (l *serverLog) Debugf(string, ...any)  {}
 func (l *serverLog) Tracef(string, ...any)  {}
 func (l *serverLog) Warnf(format string, v ...any) {
 	if format == plaintext {
-		return // they are random, and never leave this process and the data directory
+		return // the passwords are random, and never
 	}
-	l.say(zap.WarnLevel, fmt.Sprintf(format, v...))
+	l.write(zap.WarnLevel, fmt.Sprintf(format, v...))
 }
-func (l *serverLog) Errorf(format string, v ...any) { l.say(zap.ErrorLevel, fmt.Sprintf(format, v...)) }
-func (l *serverLog) Fatalf(format string, v ...any) { l.say(zap.ErrorLevel, fmt.Sprintf(format, v...)) }
+func (l *serverLog) Errorf(format string, v ...any) {
+	l.write(zap.ErrorLevel, fmt.Sprintf(format, v...))
+}
+func (l *serverLog) Fatalf(format string, v ...any) {
+	l.write(zap.ErrorLevel, fmt.Sprintf(format, v...))
+}
 
-func (l *serverLog) say(level zapcore.Level, what string) {
+func (l *serverLog) write(level zapcore.Level, what string) {
 	l.mu.Lock()
 	if time.Since(l.began) >= time.Minute {
 		l.began = time.Now()
-		clear(l.said)
+		clear(l.logged)
 	}
-	key := what // without the client
+	key := what // the text without the client
 	if _, rest, ok := strings.Cut(what, " - cid:"); ok {
 		_, key, _ = strings.Cut(rest, " - ")
 	}
-	fresh := !l.said[key] && len(l.said) < maxLogged
+	fresh := !l.logged[key] && len(l.logged) < maxLogged
 	if fresh {
-		l.said[key] = true
+		l.logged[key] = true
 	}
 	l.mu.Unlock()
 	if fresh {
@@ -229,14 +233,14 @@ func (l *serverLog) say(level zapcore.Level, what string) {
 	}
 }
 
-// Connect connects to an embedded server as one of its users, and in the
-// public account as that user's other self, where it has one.
+// Connect connects to an embedded server as one of its users, and to the public account
+// as that user's counterpart, if there is one.
 func (s *Server) Connect(ctx context.Context, user string, names bus.Names, log *zap.Logger) (*bus.Bus, error) {
 	inside, public := s.Credentials.Logins(s.url, user)
 	return bus.Connect(ctx, inside, public, names, log)
 }
 
-// Logins are a user's logins to the inside and the public account.
+// Logins returns a user's logins to the inside and the public account.
 func (c Credentials) Logins(url, user string) (inside, public bus.Login) {
 	inside = bus.Login{URL: url, User: user, Password: c[user]}
 	if p, ok := c[user+publicSuffix]; ok {

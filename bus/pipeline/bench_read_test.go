@@ -16,9 +16,8 @@ import (
 	"github.com/linesman/linesman/normalizer"
 )
 
-// BenchmarkReadEvents measures how long it takes to read 100,000 events by
-// direct gets, all of them and those of one run among others, beside a consumer
-// in the same round: what counts are the ratios.
+// BenchmarkReadEvents measures reading 100,000 events by direct gets, all of them and
+// those of one run, and by a consumer in the same round: compare the ratios.
 func BenchmarkReadEvents(b *testing.B) {
 	const events, runs = 100_000, 10
 	s, op := serve(b)
@@ -77,10 +76,14 @@ func BenchmarkReadEvents(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// byConsumer reads so many events by a pull consumer.
+// byConsumer reads a number of events by a pull consumer.
 func byConsumer(ctx context.Context, b *bus.Bus, subject string, want int) (n int, err error) {
 	c, err := b.PublicJetStream().CreateConsumer(ctx, b.Names.Events(), jetstream.ConsumerConfig{
-		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: reader.Lonely,
+		FilterSubject:     subject,
+		AckPolicy:         jetstream.AckNonePolicy,
+		Replicas:          1,
+		MemoryStorage:     true,
+		InactiveThreshold: reader.ConsumerTimeout,
 	})
 	if err != nil {
 		return 0, err
@@ -92,7 +95,7 @@ func byConsumer(ctx context.Context, b *bus.Bus, subject string, want int) (n in
 	}
 	defer messages.Stop()
 	for ; n < want; n++ {
-		m, err := messages.Next(jetstream.NextMaxWait(reader.Lonely))
+		m, err := messages.Next(jetstream.NextMaxWait(reader.ConsumerTimeout))
 		if err != nil {
 			return n, err
 		}

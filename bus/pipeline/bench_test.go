@@ -22,13 +22,13 @@ import (
 	"github.com/linesman/linesman/test/bench/corpus"
 )
 
-// benchLines is how many lines one measurement takes.
+// benchLines is the number of lines of one measurement.
 const benchLines = 200_000
 
-// BenchmarkPipeline measures the whole path, from a run's bytes to its stored
-// events, beside bare publishers of 330-byte messages that parse nothing: Z,
-// fast ingest; X, PublishAsync with a message id each. Every round measures
-// all of them, one behind the other; what counts are the medians' ratios.
+// BenchmarkPipeline measures the whole path, from a run's bytes to its stored events,
+// and simple publishers of 330-byte messages that parse nothing: Z, fast ingest; X,
+// PublishAsync with a message id each. Every round measures all of them in turn;
+// compare the ratios of the medians.
 func BenchmarkPipeline(b *testing.B) {
 	small, mix := corpus.Small(benchLines), corpus.Mix(benchLines/4)
 	measure := []struct {
@@ -61,7 +61,7 @@ func BenchmarkPipeline(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// benchRuns is how many runs write at once: each has one entry in flight.
+// benchRuns is the number of concurrent writers: each has one entry in flight.
 const benchRuns = 4
 
 func benchPath(b *testing.B, out []byte) (int, time.Duration) {
@@ -98,7 +98,7 @@ func benchPath(b *testing.B, out []byte) (int, time.Duration) {
 
 func benchRun(i int) string { return "bench-" + strconv.Itoa(i) }
 
-// part is the share of run i, in whole lines.
+// part returns the share of run i, in whole lines.
 func part(out []byte, i int) []byte {
 	at := func(i int) int { return bytes.LastIndexByte(out[:len(out)/benchRuns*i], '\n') + 1 }
 	if i == benchRuns-1 {
@@ -118,7 +118,10 @@ func writeRun(b *testing.B, client *bus.Bus, run string, out []byte) {
 		if whole := bytes.LastIndexByte(out[at:end], '\n'); whole >= 0 {
 			end = at + whole + 1
 		}
-		if err := l.Append(b.Context(), runs.Entry{Kind: runs.Out, Time: 1, Offset: int64(at), Body: out[at:end]}); err != nil {
+		if err := l.Append(
+			b.Context(),
+			runs.Entry{Kind: runs.Out, Time: 1, Offset: int64(at), Body: out[at:end]},
+		); err != nil {
 			b.Error(err)
 			return
 		}
@@ -129,7 +132,7 @@ func writeRun(b *testing.B, client *bus.Bus, run string, out []byte) {
 	}
 }
 
-// expect counts the messages that the runs become.
+// expect returns the number of messages that result from a run's output.
 func expect(out []byte) (n uint64) {
 	for i := range benchRuns {
 		f := normalizer.NewFold(codex.Backend{}, benchRun(i), 0)
@@ -148,7 +151,10 @@ func benchX(b *testing.B) (int, time.Duration) {
 func benchFast(b *testing.B) (int, time.Duration) {
 	b.StopTimer()
 	s, op := serve(b)
-	fast, err := jetstreamext.NewFastPublisher(op.PublicJetStream(), jetstreamext.FastPublishFlowControl{Flow: 500, MaxOutstandingAcks: 4})
+	fast, err := jetstreamext.NewFastPublisher(
+		op.PublicJetStream(),
+		jetstreamext.FastPublishFlowControl{Flow: 500, MaxOutstandingAcks: 4},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -22,10 +22,10 @@ type stored struct {
 	Format int             `json:"format"`
 	Raw    string          `json:"raw_stream"`
 	Events string          `json:"event_stream"`
-	Covers uint64          `json:"event_seq"`           // EVENTS holds the run's events up to here, as far as the record goes
-	Skip   uint64          `json:"skip,omitempty"`      // and as many more, from a RAW that is gone
-	Named  uint64          `json:"named_seq,omitempty"` // RAW sequence where it named its thread
-	Older  bool            `json:"older,omitempty"`     // one of the first builds made the beginning of the record: it says less
+	Covers uint64          `json:"event_seq"`           // the record includes the run's events in EVENTS up to here
+	Skip   uint64          `json:"skip,omitempty"`      // and this many more, from a former RAW
+	Named  uint64          `json:"named_seq,omitempty"` // RAW sequence of the entry that named its thread
+	Older  bool            `json:"older,omitempty"`     // one of the first releases began the record: it has less content
 	Record *runs.Record    `json:"record"`
 	State  json.RawMessage `json:"state,omitempty"` // while the run is open
 }
@@ -51,8 +51,8 @@ func (s *session) saveCheckpoint(ctx context.Context, c bus.Checkpoint) error {
 	return nil
 }
 
-// loadRecord reads a run's record and its revision. One that was removed is
-// nil, with the revision of that.
+// loadRecord reads a run's record and its revision. For a removed record it returns nil
+// and the revision of the marker.
 func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, error) {
 	var v stored
 	revision, rowless, err := s.loadKey(ctx, s.Out.Runs(), id, &v)
@@ -61,13 +61,19 @@ func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, e
 	}
 	v.Older = v.Older || rowless
 	if v.Format > bus.Format {
-		return nil, 0, fmt.Errorf("%w: the record of run %s has format %d, and this linesman reads up to %d; use a newer one", bus.ErrUnfit, id, v.Format, bus.Format)
+		return nil, 0, fmt.Errorf(
+			"%w: the record of run %s has format %d, and this linesman reads up to %d; use a newer one",
+			bus.ErrUnfit,
+			id,
+			v.Format,
+			bus.Format,
+		)
 	}
 	return &v, revision, nil
 }
 
-// loadKey reads a key's value into v, and tells its revision, 0 where there is
-// none, and whether there is no row beside it.
+// loadKey decodes a key's value into v. It returns the key's revision, 0 if there is
+// none, and whether the entry has no row.
 func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision uint64, rowless bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)
 	defer cancel()
@@ -86,13 +92,13 @@ func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision 
 	case len(e.Value) == 0: // nothing, or a delete marker
 		return e.Revision, false, nil
 	case json.Unmarshal(e.Value, v) != nil:
-		return 0, false, fmt.Errorf("%w: %s of %s is not of the known form", bus.ErrUnfit, key, of)
+		return 0, false, fmt.Errorf("%w: cannot decode %s of %s", bus.ErrUnfit, key, of)
 	}
 	return e.Revision, e.Header.Get(bus.HeaderRow) == "", nil
 }
 
-// lowest is the last sequence of RAW that need not be read again: an
-// unfinished line must be, from its beginning.
+// lowest returns the last sequence of RAW that need not be read again; unfinished lines
+// must be, from their beginning.
 func (s *session) lowest() uint64 {
 	low := s.raw
 	for _, r := range s.runs {
@@ -103,8 +109,8 @@ func (s *session) lowest() uint64 {
 	return low
 }
 
-// beginCut takes a picture of all that changed, as of now. It is stored once
-// the events that it covers are, while the folding goes on.
+// beginCut takes a snapshot of all changes. It is stored after the events that it
+// covers, while folding continues.
 func (s *session) beginCut(ctx context.Context) error {
 	if s.cut != nil {
 		return nil
@@ -128,7 +134,19 @@ func (s *session) beginCut(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v, err := bounds.Encode(stored{Format: bus.Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers, Skip: r.skip, Named: r.named, Older: r.older, Record: r.Record, State: state})
+		v, err := bounds.Encode(
+			stored{
+				Format: bus.Format,
+				Raw:    s.streams.raw,
+				Events: s.streams.events,
+				Covers: covers,
+				Skip:   r.skip,
+				Named:  r.named,
+				Older:  r.older,
+				Record: r.Record,
+				State:  state,
+			},
+		)
 		if err != nil {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}
@@ -143,7 +161,7 @@ func (s *session) beginCut(ctx context.Context) error {
 	s.dirty, s.urgent = 0, false
 	s.cut = make(chan error, 1)
 	s.cutAt = time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*ackTimeout) // what is begun is ended
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*ackTimeout) // a started cut completes
 	go func(result chan<- error) {
 		defer cancel()
 		result <- s.storeCut(ctx, c, done, usages, values)
@@ -151,12 +169,12 @@ func (s *session) beginCut(ctx context.Context) error {
 	return nil
 }
 
-// keyed is a value on its way into a bucket.
+// keyed is a value to be stored in a bucket.
 type keyed struct {
 	of, key  string // bucket and key
 	value    []byte
 	row      string  // of a run record
-	revision *uint64 // that it must follow; then its own
+	revision *uint64 // the expected revision; after the write its own
 }
 
 func (k keyed) subject() string { return bucket.Subject(k.of, k.key) }
@@ -173,7 +191,8 @@ func (k keyed) put(js jetstream.JetStream) (jetstream.PubAckFuture, error) {
 	return bucket.New(js, k.of).PutAsync(k.key, k.value, header, follows...)
 }
 
-// storeCut stores a cut: that it has begun, what changed, that it is done.
+// storeCut stores a cut: the checkpoint of its start, the changes, the checkpoint of
+// its end.
 func (s *session) storeCut(ctx context.Context, begun, done bus.Checkpoint, usages, records []keyed) error {
 	if err := s.events.stored(ctx, begun.CutEvents); err != nil {
 		return err
@@ -186,7 +205,7 @@ func (s *session) storeCut(ctx context.Context, begun, done bus.Checkpoint, usag
 	}
 	err := s.putAll(ctx, records, begun.Runs)
 	if errors.Is(err, errLostEnd) {
-		// When the next term looks, RUNS may be as long again as it was.
+		// When the next term checks, RUNS may be as long as before.
 		begun.Raw, begun.Runs = 0, 0
 		err = errors.Join(err, s.saveCheckpoint(ctx, begun))
 	}
@@ -199,12 +218,12 @@ func (s *session) storeCut(ctx context.Context, begun, done bus.Checkpoint, usag
 	return s.saveCheckpoint(ctx, done)
 }
 
-// errLostEnd reports that a stream is shorter than it was, or gave a sequence
-// number for the second time: what had it before is gone.
+// errLostEnd reports that a stream is shorter than before, or reused a sequence number:
+// messages were lost.
 var errLostEnd = errors.New("the stream lost its end")
 
-// putAll stores values, many in flight, in a bucket that had a sequence number
-// already: all that is stored must get higher ones, else it returns errLostEnd.
+// putAll stores values, many in flight, in a bucket whose last known sequence is had.
+// All new sequences must be higher, otherwise it returns errLostEnd.
 func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error {
 	const window = 256
 	ctx, cancel := context.WithCancel(ctx)
@@ -232,7 +251,7 @@ func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error 
 	wait := func(i int) {
 		err := stored(i)
 		if failed == nil && err != nil {
-			time.AfterFunc(time.Second, cancel) // enough for answers that are on their way
+			time.AfterFunc(time.Second, cancel) // time for answers in transit
 		}
 		if failed == nil || errors.Is(err, errLostEnd) {
 			failed = err
@@ -257,12 +276,12 @@ func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error 
 	return failed
 }
 
-// maxRuns is how many runs are held that have not ended; one that is recorded
-// can be read again.
+// maxRuns is the maximum number of open runs in memory; recorded runs can be read
+// again.
 const maxRuns = 4096
 
-// cutDone ends a cut. Runs that ended, and are recorded so, are forgotten, and
-// others where there are too many.
+// cutDone completes a cut. It drops recorded runs from memory: those that ended, and
+// others above the limit.
 func (s *session) cutDone(err error) error {
 	s.cut = nil
 	if err != nil {
@@ -274,12 +293,12 @@ func (s *session) cutDone(err error) error {
 			s.ended.add(r.Record.ID)
 		}
 	}
-	most := s.most
-	if most == 0 {
-		most = maxRuns
+	limit := s.maxRuns
+	if limit == 0 {
+		limit = maxRuns
 	}
 	for id, r := range s.runs {
-		if len(s.runs) <= most {
+		if len(s.runs) <= limit {
 			break
 		}
 		if !r.dirty && r.from == 0 {

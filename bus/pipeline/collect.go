@@ -8,8 +8,8 @@ import (
 	"github.com/linesman/linesman/normalizer"
 )
 
-// brief is what is remembered of an event to compare it: not its body.
-type brief struct {
+// digest is what is kept of an event for a comparison: a checksum instead of its body.
+type digest struct {
 	Seq   uint64
 	Pos   normalizer.Pos
 	Token string
@@ -17,14 +17,14 @@ type brief struct {
 }
 
 // collect reads the events of a run.
-func collect(ctx context.Context, b *bus.Bus, run string) ([]brief, error) {
-	var all []brief
+func collect(ctx context.Context, b *bus.Bus, run string) ([]digest, error) {
+	var all []digest
 	err := b.Read(ctx, bus.Filter{Run: run}, func(s bus.Stored) error {
-		all = append(all, brief{s.Seq, s.Pos, s.Token, maphash.Bytes(seed, s.Body)})
+		all = append(all, digest{s.Seq, s.Pos, s.Token, maphash.Bytes(seed, s.Body)})
 		return nil
 	})
 	return all, err
 }
 
-// seed makes the sums of one process comparable with each other.
+// seed makes the checksums of one process comparable.
 var seed = maphash.MakeSeed()

@@ -1,17 +1,16 @@
-// Package pipeline makes EVENTS and RUNS from RAW: it is the shell around the pure
+// Package pipeline derives EVENTS and RUNS from RAW: it is the shell around the pure
 // fold of package normalizer.
 //
-//	RAW ─▶ session: fold each entry ─┬▶ publisher ─▶ EVENTS   every event names the one before it
-//	          ▲                      └▶ cut ───────▶ RUNS     about once a second, behind EVENTS
-//	          └── locate ◀── checkpoint, last event
+//	RAW ─▶ session: fold each entry ─┬▶ publisher ─▶ EVENTS   every event names the previous one
+//	▲                      └▶ cut ───────▶ RUNS     about once a second, behind EVENTS
+//	└── locate ◀── checkpoint, last event
 //
-// Any number of [Normalizer]s may run; one of them has the lease. A term of office
-// begins with what the streams say ([Normalizer.Run] locates the checkpoint and the
-// last event), and ends with the first thing that goes wrong: the next term repairs
-// it. So nothing that is in memory is needed after a crash, and the fences of the
-// streams, not the lease, keep two from writing.
+// Any number of [Normalizer]s may run; one of them holds the lease. A term starts by
+// locating the checkpoint and the last event in the streams, and ends with the first
+// error; the next term repairs it. So recovery needs nothing from memory, and the
+// fences of the streams, not the lease, exclude concurrent writers.
 //
-// The package reads nothing of what a line means, starts nothing, and keeps no file.
-// It stops, with [ErrForeign], where somebody else wrote to EVENTS. [Rebuild] makes
-// all of it again beside what is stored, and compares.
+// The package does not interpret lines, starts no processes, and writes no files. It
+// stops with [ErrForeign] if another program wrote to EVENTS. [Rebuild] derives
+// everything again beside the stored streams, and compares.
 package pipeline

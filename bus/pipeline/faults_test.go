@@ -22,7 +22,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func TestRawMadeAnewAndKilledWhileCatchingUpDoublesNothing(t *testing.T) {
+func TestRawRecreatedAndKilledWhileCatchingUpDuplicatesNothing(t *testing.T) {
 	t.Parallel()
 	logs := map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700)}
 	_, unbroken := serve(t)
@@ -32,7 +32,7 @@ func TestRawMadeAnewAndKilledWhileCatchingUpDoublesNothing(t *testing.T) {
 	for until := uint64(1); until < uint64(len(logs["a"])); until++ {
 		_, b := serve(t)
 		bustest.Interleave(t, b, logs, "a")
-		stopAt(t, b, uint64(len(want)-1)) // nearly all is published
+		stopAt(t, b, uint64(len(want)-1)) // almost everything is published
 		bustest.Remake(t, b, b.JetStream(), b.Raw())
 		bustest.Interleave(t, b, logs, "a")
 		n := newNormalizer(b)
@@ -76,7 +76,7 @@ func TestStreamRemovedUnderARunningNormalizerChangesNoEvent(t *testing.T) {
 			if err := l.Append(t.Context(), rest[0]); err != nil {
 				t.Fatal(err)
 			}
-			if stream != bucket.Stream(b.Threads()) { // it is missed when a thread's usage is stored
+			if stream != bucket.Stream(b.Threads()) { // its loss is detected when
 				bustest.Until(t, "the stream does not come back", func() bool {
 					_, err := b.JetStream().Stream(t.Context(), stream)
 					return err == nil
@@ -100,15 +100,25 @@ func TestHealthAndRebuildSeeAQuietNormalizerBehindAnIdleEntry(t *testing.T) {
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	bustest.Ended(t, b, "a")
 	bustest.Until(t, "not healthy", func() bool { return b.Health(t.Context()) == nil })
-	// A foreign entry behind the exit gives nothing.
-	m := &nats.Msg{Subject: b.RawSubject("codex", "a"), Header: nats.Header{bus.HeaderRecord: {"note"}, bus.HeaderTime: {"5"}}}
+	// A foreign entry after the exit results in no event.
+	m := &nats.Msg{
+		Subject: b.RawSubject("codex", "a"),
+		Header:  nats.Header{bus.HeaderRecord: {"note"}, bus.HeaderTime: {"5"}},
+	}
 	if _, err := b.JetStream().PublishMsg(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Health(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if r, err := Rebuild(t.Context(), b, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop()); err != nil || len(r.Differences) > 0 {
+	if r, err := Rebuild(
+		t.Context(),
+		b,
+		[]normalizer.Backend{codex.Backend{}},
+		0,
+		zap.NewNop(),
+	); err != nil ||
+		len(r.Differences) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -116,7 +126,13 @@ func TestHealthAndRebuildSeeAQuietNormalizerBehindAnIdleEntry(t *testing.T) {
 func TestRemovedEndOfRawHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
-	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700), "b": bustest.CorpusLog(t, "hello", 700)[:2]}, "a", "b")
+	bustest.Interleave(
+		t,
+		b,
+		map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700), "b": bustest.CorpusLog(t, "hello", 700)[:2]},
+		"a",
+		"b",
+	)
 	l, err := b.OpenLog(t.Context(), "codex", "c", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
@@ -134,9 +150,16 @@ func TestRemovedEndOfRawHoldsNothingUp(t *testing.T) {
 	startNormalizer(t, s)
 	bustest.Ended(t, b, "a")
 	bustest.Until(t, "never healthy", func() bool { return b.Health(t.Context()) == nil })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a consumer that stalls is replaced after 20 s at most
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a stalled consumer is
 	defer cancel()
-	if r, err := Rebuild(ctx, b, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop()); err != nil || len(r.Differences) > 0 {
+	if r, err := Rebuild(
+		ctx,
+		b,
+		[]normalizer.Backend{codex.Backend{}},
+		0,
+		zap.NewNop(),
+	); err != nil ||
+		len(r.Differences) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -149,12 +172,17 @@ func TestRefusedEventEndsACutAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	if _, err := b.PublicJetStream().Publish(t.Context(), b.EventSubject("codex", "x", "status"), []byte("{}")); err != nil {
+	if _, err := b.PublicJetStream().
+		Publish(t.Context(), b.EventSubject("codex", "x", "status"), []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	waited := make(chan error, 1)
 	go func() { waited <- p.stored(t.Context(), 1) }()
-	if err := p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Body: []byte("{}")}); err != nil {
+	if err := p.publish(
+		t.Context(),
+		b.EventSubject("codex", "x", "status"),
+		normalizer.Message{Body: []byte("{}")},
+	); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -163,7 +191,7 @@ func TestRefusedEventEndsACutAtOnce(t *testing.T) {
 			t.Error("a refused event counts as stored")
 		}
 	case <-time.After(5 * time.Second):
-		t.Error("it goes on waiting for what cannot come")
+		t.Error("it continues to wait after the refusal")
 	}
 }
 
@@ -171,7 +199,7 @@ func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
 	t.Parallel()
 	for _, burst := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fast ingest %v", burst), func(t *testing.T) {
-			// It is 128 MiB by default: as with a server that is as much slower.
+			// The default is 128 MiB; less simulates a slower server.
 			b := bustest.ServeWith(t, &server.Options{StreamMaxBufferedSize: 2 * publishBytes})
 			limits := bus.DefaultLimits()
 			limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
@@ -187,12 +215,16 @@ func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
 			body := []byte(strings.Repeat("x", 500<<10))
 			const events = 150
 			for i := range events {
-				if err := p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: body}); err != nil {
+				if err := p.publish(
+					t.Context(),
+					b.EventSubject("codex", "x", "status"),
+					normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: body},
+				); err != nil {
 					t.Fatalf("event %d: %v", i, err)
 				}
 				p.mu.Lock()
-				if p.flying > publishBytes {
-					t.Errorf("event %d: %d bytes in flight", i, p.flying)
+				if p.inFlight > publishBytes {
+					t.Errorf("event %d: %d bytes in flight", i, p.inFlight)
 				}
 				p.mu.Unlock()
 			}
@@ -232,7 +264,12 @@ func TestUnfinishedLineOfOneRunDoesNotFillRaw(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	bustest.Interleave(t, b, map[string][]runs.Entry{"hangs": {{Kind: runs.Out, Time: 1, Body: []byte(`{"type":"turn.`)}}}, "hangs")
+	bustest.Interleave(
+		t,
+		b,
+		map[string][]runs.Entry{"hangs": {{Kind: runs.Out, Time: 1, Body: []byte(`{"type":"turn.`)}}},
+		"hangs",
+	)
 	l, err := b.OpenLog(t.Context(), "codex", "writes", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
@@ -251,10 +288,17 @@ func TestUnfinishedLineOfOneRunDoesNotFillRaw(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := hanging.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 3, Offset: 14, Body: []byte("started\"}\n")}); err != nil {
+	if err := hanging.Append(
+		t.Context(),
+		runs.Entry{Kind: runs.Out, Time: 3, Offset: 14, Body: []byte("started\"}\n")},
+	); err != nil {
 		t.Fatal(err)
 	}
-	bustest.Until(t, "the line is not put together", func() bool { return bustest.LastSeq(t, b.PublicJetStream(), b.Names.Events()) == 1 })
+	bustest.Until(
+		t,
+		"the line is not put together",
+		func() bool { return bustest.LastSeq(t, b.PublicJetStream(), b.Names.Events()) == 1 },
+	)
 	if events := bustest.Dump(t, b.PublicJetStream(), b.Names.Events()); !strings.Contains(events[0], "turn started") {
 		t.Errorf("got %s", events[0])
 	}
@@ -328,7 +372,7 @@ func TestRunsThatNeverEndAreForgottenAndReadAgain(t *testing.T) {
 		bustest.Interleave(t, b, part, order...)
 	}
 	n := newNormalizer(b)
-	n.Until, n.most, n.CutEvery = bustest.LastSeq(t, b.JetStream(), b.Raw()), 2, time.Millisecond
+	n.Until, n.maxRuns, n.CutEvery = bustest.LastSeq(t, b.JetStream(), b.Raw()), 2, time.Millisecond
 	s, err := n.open(t.Context(), n.Log)
 	if err != nil {
 		t.Fatal(err)
@@ -338,16 +382,27 @@ func TestRunsThatNeverEndAreForgottenAndReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.runs) > n.most {
+	if len(s.runs) > n.maxRuns {
 		t.Errorf("%d runs are held", len(s.runs))
 	}
-	bustest.Diff(t, "EVENTS", bustest.Dump(t, b.PublicJetStream(), b.Names.Events()), bustest.Dump(t, unbounded.PublicJetStream(), unbounded.Names.Events()))
+	bustest.Diff(
+		t,
+		"EVENTS",
+		bustest.Dump(t, b.PublicJetStream(), b.Names.Events()),
+		bustest.Dump(t, unbounded.PublicJetStream(), unbounded.Names.Events()),
+	)
 }
 
 func TestTermThatFailsWithABacklogEnds(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
-	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "plan", 3), "b": bustest.CorpusLog(t, "shell-fail", 5)}, "a", "b") // hundreds of entries
+	bustest.Interleave(
+		t,
+		b,
+		map[string][]runs.Entry{"a": bustest.CorpusLog(t, "plan", 3), "b": bustest.CorpusLog(t, "shell-fail", 5)},
+		"a",
+		"b",
+	) // hundreds of entries
 	want := uint64(5)
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())

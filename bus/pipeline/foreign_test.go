@@ -12,9 +12,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A message of somebody else came while ours were on their way: it has the
-// number of one that was refused, and those behind it were let by. The stream
-// ends with ours, and lacks one.
+// Another program's message arrived while ours were in flight: it has the sequence of
+// one that was refused, and the later ones were accepted. The last event is ours, and
+// one is missing.
 func TestForeignEventAmongOursEndsTheNormalizer(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
@@ -31,6 +31,6 @@ func TestForeignEventAmongOursEndsTheNormalizer(t *testing.T) {
 	n := newNormalizer(b)
 	n.Until = bustest.LastSeq(t, b.JetStream(), b.Raw())
 	if err := n.Run(t.Context()); !errors.Is(err, ErrForeign) {
-		t.Errorf("the normalizer says %v", err)
+		t.Errorf("the normalizer returns %v", err)
 	}
 }

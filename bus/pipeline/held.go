@@ -11,9 +11,9 @@ import (
 	"github.com/linesman/linesman/normalizer"
 )
 
-// holdBytes bounds what the normalizer holds of lines that are not finished
-// yet, of all runs together; one line may always be held. At the bound those
-// that waited longest are dropped, and read again from RAW when they go on.
+// holdBytes is the maximum size of all unfinished lines in memory; one line is always
+// allowed. At the limit the lines that have waited longest are dropped, and read again
+// from RAW when they continue.
 const holdBytes = 32 << 20
 
 func (s *session) maxHeld() int {
@@ -23,8 +23,8 @@ func (s *session) maxHeld() int {
 	return max(holdBytes, 2*s.MaxLine)
 }
 
-// shed drops unfinished lines, but not that of keep, until what is held is
-// half of the bound.
+// shed drops unfinished lines, except that of keep, until they take at most half of the
+// limit.
 func (s *session) shed(keep *run) {
 	for s.held > s.maxHeld()/2 {
 		var oldest *run
@@ -42,7 +42,7 @@ func (s *session) shed(keep *run) {
 	}
 }
 
-// recall reads a run's unfinished line again: its entries before seq.
+// recall reads a run's unfinished line again, from its entries before seq.
 func (s *session) recall(ctx context.Context, r *run, subject string, seq uint64, emit func(normalizer.Message)) error {
 	stream, err := s.Bus.JetStream().Stream(ctx, s.Bus.Raw())
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/linesman/linesman/normalizer"
 )
 
-// identity tells one stream from another of the same name.
+// identity identifies the streams, beyond their names.
 type identity struct{ raw, events, runs string }
 
-// continued is the id of a stream: the known one, if the stream is still that.
+// continued returns the id of a stream: the known one, if the stream is still the same.
 func continued(known string, created time.Time) string {
 	if id := bus.StreamID(created); known != id && !strings.HasPrefix(known, id+".") {
 		return id
@@ -28,27 +28,26 @@ func continued(known string, created time.Time) string {
 	return known
 }
 
-// shortened is the id of a stream that has lost its end, as after a power
-// failure: what was made from it, or covered it, counts no more.
+// shortened returns the new id of a stream that has lost its end, as after a power
+// failure: what was derived from it, or refers to it, becomes invalid.
 func shortened(id string) string {
 	id, times, _ := strings.Cut(id, ".")
 	n, _ := strconv.Atoi(times)
 	return id + "." + strconv.Itoa(n+1)
 }
 
-// resume says which events EVENTS has already, of those that will be made
-// again from RAW.
+// resume determines which events, of those derived again from RAW, EVENTS has already.
 type resume struct {
-	next   uint64         // sequence that the next event will get
+	next   uint64         // sequence of the next event
 	cursor normalizer.Pos // position of the last event, if it is there
-	all    bool           // none is missing: what comes now is new
+	all    bool           // all earlier events are stored: what comes
 	purged bool           // the last event is gone; only counts are known
 	cutRaw uint64         // purged: all of RAW up to here is in EVENTS
-	beyond uint64         // purged: and as many events more
+	beyond uint64         // purged: and this many more events
 }
 
-// have reports whether EVENTS has the event at pos. It is asked once for
-// every event that is made, in order.
+// have reports whether EVENTS has the event at pos. It must be called once for every
+// derived event, in order.
 func (r *resume) have(pos normalizer.Pos) bool {
 	switch {
 	case r.all:
@@ -71,7 +70,7 @@ func (r *resume) have(pos normalizer.Pos) bool {
 	return false
 }
 
-// locate reads from the streams where they stand.
+// locate determines from the streams where to resume.
 func (s *session) locate(ctx context.Context) error {
 	raw, err := s.streamInfo(ctx, s.Bus.JetStream(), s.Bus.Raw())
 	if err != nil {
@@ -106,21 +105,21 @@ func (s *session) locate(ctx context.Context) error {
 	}
 	s.resume = resume{next: last + 1}
 	switch {
-	case last <= s.anew: // nothing of this RAW yet
+	case last <= s.base: // no events of this RAW yet
 		s.resume.all = true
 	case found:
 		s.resume.cursor = cursor
-	case !known: // nobody knows what EVENTS held: rather some of it twice than not at all
+	case !known: // unknown what EVENTS had: rather duplicate events than lose some
 		s.log.Warn("the event stream is empty and there is no checkpoint")
 		s.resume.all = true
 	default:
-		s.resume.purged, s.resume.cutRaw, s.resume.beyond = true, s.last.CutRaw, last-max(s.last.CutEvents, s.anew)
+		s.resume.purged, s.resume.cutRaw, s.resume.beyond = true, s.last.CutRaw, last-max(s.last.CutEvents, s.base)
 	}
 	s.log.Info("reading", zap.String("stream", s.Bus.Raw()), zap.Uint64("from", s.last.Raw+1), zap.Uint64("events", last))
 	return nil
 }
 
-// identify finds out whether the streams are those of the checkpoint. One that
+// identify determines whether the streams are those of the checkpoint. A stream that
 // lost its end counts as another one.
 func (s *session) identify(raw, events, runs *jetstream.StreamInfo) error {
 	c := s.last
@@ -130,8 +129,8 @@ func (s *session) identify(raw, events, runs *jetstream.StreamInfo) error {
 	for _, of := range []struct {
 		info  *jetstream.StreamInfo
 		id    *string
-		known string // by the checkpoint, with
-		want  uint64 // so many messages
+		known string // id in the checkpoint
+		want  uint64 // last sequence in the checkpoint
 		text  string
 	}{
 		{events, &s.streams.events, c.EventsID, c.CutEvents, "the event stream lost its end"},
@@ -149,23 +148,23 @@ func (s *session) identify(raw, events, runs *jetstream.StreamInfo) error {
 	return nil
 }
 
-// revise takes out of the checkpoint what does not hold of the streams that there
-// are, the last event being at sequence last.
+// revise removes from the checkpoint what does not apply to the current streams; last
+// is the sequence of the last event.
 func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.StreamInfo) error {
 	c := &s.last
 	known := c.RawID != ""
 	otherRaw := known && c.RawID != s.streams.raw
 	otherEvents := c.EventsID != s.streams.events
 	switch {
-	case otherRaw: // EVENTS holds what an older one gave
+	case otherRaw: // EVENTS has the events of the former RAW
 		s.log.Warn("the raw stream is another one")
 		*c = bus.Checkpoint{Anew: last}
-	case otherEvents: // make all of it from RAW
+	case otherEvents: // derive all events from RAW
 		*c = bus.Checkpoint{Anew: c.Anew}
-	case c.RunsID != "" && c.RunsID != s.streams.runs: // make all records from RAW
+	case c.RunsID != "" && c.RunsID != s.streams.runs: // derive all records from RAW
 		s.log.Warn("the run records were made anew")
 		c.Raw, c.Runs = 0, 0
-	case runs.State.LastSeq < c.Runs: // some are older than the checkpoint says, or gone: bring all up to date
+	case runs.State.LastSeq < c.Runs: // some records are older than the checkpoint says, or lost: update all
 		if err := reader.Followed(runs); err != nil {
 			return err
 		}
@@ -179,7 +178,7 @@ func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.Strea
 		}
 	}
 	c.Anew = min(c.Anew, last)
-	s.anew, s.raw = c.Anew, c.Raw
+	s.base, s.raw = c.Anew, c.Raw
 	return nil
 }
 
@@ -194,12 +193,17 @@ func (s *session) streamInfo(ctx context.Context, js jetstream.JetStream, name s
 	return stream.CachedInfo(), nil
 }
 
-// cursor is the position of the event at sequence last, if it is still there.
+// cursor returns the position of the event at sequence last, if it is still there.
 func (s *session) cursor(ctx context.Context, last uint64) (normalizer.Pos, bool, error) {
 	if last == 0 {
 		return normalizer.Pos{}, false, nil
 	}
-	_, header, err := reader.AskLeader(ctx, s.Bus.PublicJetStream().Conn(), s.Out.Events(), fmt.Appendf(nil, `{"seq":%d}`, last))
+	_, header, err := reader.AskLeader(
+		ctx,
+		s.Bus.PublicJetStream().Conn(),
+		s.Out.Events(),
+		fmt.Appendf(nil, `{"seq":%d}`, last),
+	)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return normalizer.Pos{}, false, nil
 	}
@@ -208,45 +212,52 @@ func (s *session) cursor(ctx context.Context, last uint64) (normalizer.Pos, bool
 	}
 	pos, ok := bus.ParsePos(header.Get(bus.HeaderPos))
 	if !ok {
-		return pos, false, fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, s.Out.Events(), last, bus.HeaderPos)
+		return pos, false, foreign(s.Out.Events(), last)
 	}
 	return pos, true, nil
 }
 
-// maxChecked bounds how many events are looked at when a normalizer begins:
-// more than are on their way at a time.
-const maxChecked = 100_000
-
-// allOurs returns ErrForeign where somebody else has written an event behind
-// one sequence, up to another. A message of his in the midst of ours took the
-// number of one that was then refused, and the fences of those behind it fit:
-// so what comes last is ours, and one before it is missing.
-func (s *session) allOurs(ctx context.Context, behind uint64, info *jetstream.StreamInfo) error {
-	if last := info.State.LastSeq; last > maxChecked {
-		behind = max(behind, last-maxChecked)
-	}
-	return s.out.ReadEvents(s.Out.EventSubjects(), behind+1).UpTo(ctx, info, info.State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
-		if _, ours := bus.ParsePos(m.Header.Get(bus.HeaderPos)); !ours {
-			return false, fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, s.Out.Events(), m.Sequence, bus.HeaderPos)
-		}
-		return true, nil
-	})
+// foreign returns ErrForeign for a message without a position.
+func foreign(stream string, seq uint64) error {
+	return fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, stream, seq, bus.HeaderPos)
 }
 
-// surplus is how many events of the run EVENTS has from a RAW that is gone,
-// behind the sequence that the run's record covers.
+// maxChecked is the maximum number of events to check when a normalizer starts: more
+// than are in flight.
+const maxChecked = 100_000
+
+// allOurs returns ErrForeign if another program has written an event after a sequence.
+// A foreign message among ours takes the sequence of one that is then refused, and the
+// fences of those after it match: so the last event is ours, and an earlier one is
+// missing.
+func (s *session) allOurs(ctx context.Context, after uint64, info *jetstream.StreamInfo) error {
+	if last := info.State.LastSeq; last > maxChecked {
+		after = max(after, last-maxChecked)
+	}
+	return s.out.ReadEvents(s.Out.EventSubjects(), after+1).
+		UpTo(ctx, info, info.State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
+			if _, ours := bus.ParsePos(m.Header.Get(bus.HeaderPos)); !ours {
+				return false, foreign(s.Out.Events(), m.Sequence)
+			}
+			return true, nil
+		})
+}
+
+// surplus returns how many events of a former RAW EVENTS has of the run, after the
+// sequence that the run's record covers.
 func (s *session) surplus(ctx context.Context, agent, id string, covers uint64) (n uint64, err error) {
-	if s.anew <= covers {
+	if s.base <= covers {
 		return 0, nil
 	}
 	info, err := s.streamInfo(ctx, s.Bus.PublicJetStream(), s.Out.Events())
 	if err != nil {
 		return 0, err
 	}
-	err = s.out.ReadEvents(s.Out.EventSubject(agent, id, "*"), covers+1).UpTo(ctx, info, s.anew, func(*jetstream.RawStreamMsg) (bool, error) {
-		n++
-		return true, nil
-	})
+	err = s.out.ReadEvents(s.Out.EventSubject(agent, id, "*"), covers+1).
+		UpTo(ctx, info, s.base, func(*jetstream.RawStreamMsg) (bool, error) {
+			n++
+			return true, nil
+		})
 	if err != nil {
 		return 0, fmt.Errorf("count the events of run %s: %w", id, err)
 	}

@@ -17,52 +17,52 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// ErrForeign reports that somebody but a normalizer wrote to EVENTS. Nothing
-// can be promised then, so the normalizer stops.
+// ErrForeign reports that another program wrote to EVENTS. The guarantees no longer
+// hold, so the normalizer stops.
 var ErrForeign = errors.New("somebody else wrote to the event stream")
 
-// Normalizer makes EVENTS and RUNS from RAW. Any number may run: the lease
-// says which one works, and the fences of the streams refuse every other.
+// Normalizer derives EVENTS and RUNS from RAW. Any number may run: the lease selects
+// one, and the fences of the streams refuse all others.
 type Normalizer struct {
 	Bus      *bus.Bus
 	Backends []normalizer.Backend
 	MaxLine  int // bytes; 0: [normalizer.DefaultMaxLine]
 	Log      *zap.Logger
 
-	// Prepare is called before each beginning, if it is given: it may make
-	// streams that are missing.
+	// Prepare, if set, is called before each term: it may create missing streams.
 	Prepare func(context.Context) error
 
-	// Ready is called each time that it has looked where the streams stand,
-	// if it is given. A RAW that lost its end in a power failure is noticed
-	// then, as long as nobody has filled it up again before.
+	// Ready, if set, is called in each term after the streams were checked. A RAW that
+	// lost its end in a power failure is detected then, unless it was filled up again
+	// before.
 	Ready func()
 
-	// Out is where it writes; where it is not the bus's own names, the
-	// normalizer works beside another one, without a lease, and leaves RAW alone.
+	// Out are the names to write to. If they are not the bus's own, the normalizer
+	// works beside another one, without a lease, and does not modify RAW.
 	Out bus.Names
-	// Until ends the work at the given sequence of RAW; 0 is never.
+	// Until stops the normalizer at this sequence of RAW; 0: never.
 	Until uint64
 
-	// CutEvery is how often records and the checkpoint are stored at most; 0 is a
-	// second. The streams are compared with the checkpoint after five times that.
+	// CutEvery is the minimum time between cuts, which store records and the
+	// checkpoint; 0: a second. The streams are compared with the checkpoint after five
+	// times that.
 	CutEvery time.Duration
 
-	die  func(next uint64) bool // tests: break off before this event
-	hold int                    // bytes; 0: holdBytes
-	most int                    // runs; 0: maxRuns
+	die     func(next uint64) bool // tests: stop before
+	hold    int                    // bytes; 0: holdBytes
+	maxRuns int                    // tests: maximum number of runs in memory; 0: the default
 }
 
-var errDied = errors.New("broken off by a test")
+var errDied = errors.New("interrupted by a test")
 
-// Run works until ctx ends, which is no error, or something breaks that no
-// waiting mends.
+// Run works until ctx ends, which is not an error, or until an error that retries
+// cannot fix.
 func (n *Normalizer) Run(ctx context.Context) error {
 	log := n.Log.Named("normalizer")
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 2*time.Second
-	const often = 8 // what comes again after so many times is said once a minute
-	failures, said := 0, time.Time{}
+	const often = 8 // further failures are logged once a minute
+	failures, lastLog := 0, time.Time{}
 	for {
 		began := time.Now()
 		var err error
@@ -84,8 +84,8 @@ func (n *Normalizer) Run(ctx context.Context) error {
 			pause.Reset()
 			failures = 0
 		}
-		if failures++; failures <= often || time.Since(said) > time.Minute {
-			said = time.Now()
+		if failures++; failures <= often || time.Since(lastLog) > time.Minute {
+			lastLog = time.Now()
 			log.Warn("starting over from the streams", zap.String("why", n.Bus.Explain(err)))
 		}
 		select {
@@ -96,8 +96,8 @@ func (n *Normalizer) Run(ctx context.Context) error {
 	}
 }
 
-// term is one term of office: from getting the lease to losing it, or to the
-// first thing that goes wrong. What it did not finish, the next one does.
+// term runs from the acquisition of the lease to its loss, or to the first error. The
+// next term completes what was left.
 func (n *Normalizer) term(ctx context.Context, log *zap.Logger) error {
 	work := func(ctx context.Context) error {
 		s, err := n.open(ctx, log)
@@ -119,45 +119,52 @@ type session struct {
 	log     *zap.Logger
 	out     *bus.Bus // under the names of Out
 	events  *publisher
-	runs    map[string]*run // those that are open, and those not yet recorded
+	runs    map[string]*run // open ones, and those
 	ended   recent          // runs that are known to have ended
 	threads map[string]threadUsage
-	buckets map[string]*bucket.Bucket // by name, once they were asked for
+	buckets map[string]*bucket.Bucket // open ones, by name
 
 	streams identity
-	anew    uint64         // RAW was made anew when EVENTS had this many
+	base    uint64         // last sequence of EVENTS when RAW was recreated
 	last    bus.Checkpoint // as stored
 	lastRev uint64         // its revision
 	resume  resume
 
-	canBurst bool // the event stream takes fast ingest
+	canBurst bool // the event stream supports fast ingest
 
-	raw      uint64 // sequence of RAW that was folded last
+	raw      uint64 // last folded sequence of RAW
 	progress reader.Progress
 	held     int  // bytes of unfinished lines in memory
-	dirty    int  // runs whose records are out of date
+	dirty    int  // runs whose records must be stored
 	urgent   bool // one of them has ended
 	cut      chan error
 	cutAt    time.Time
 	cutRun   []*run
 }
 
-// run is a run that is being folded.
+// run is a run in progress.
 type run struct {
 	*normalizer.Fold
-	subjects map[string]string // of its events, by token
-	from     uint64            // RAW sequence where its unfinished line begins, 0: none
-	dropped  bool              // that line is not in memory
-	skip     uint64            // events that EVENTS has already, from a RAW that is gone
+	subjects map[string]string // subjects of its events, by token
+	from     uint64            // RAW sequence where its unfinished line begins; 0: none
+	dropped  bool              // the unfinished line is not in memory
+	skip     uint64            // events that EVENTS already has from a former RAW
 	revision uint64            // of its record, 0: none
-	named    uint64            // RAW sequence where it named its thread
+	named    uint64            // RAW sequence of the entry that named its thread
 	older    bool              // see stored
 	dirty    bool
 }
 
-// open finds out where to go on.
+// open starts a session: it determines where to resume.
 func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error) {
-	s := &session{Normalizer: n, log: log, out: n.Bus.Under(n.Out), runs: map[string]*run{}, threads: map[string]threadUsage{}, buckets: map[string]*bucket.Bucket{}}
+	s := &session{
+		Normalizer: n,
+		log:        log,
+		out:        n.Bus.Under(n.Out),
+		runs:       map[string]*run{},
+		threads:    map[string]threadUsage{},
+		buckets:    map[string]*bucket.Bucket{},
+	}
 	if err := s.locate(ctx); err != nil {
 		return nil, err
 	}
@@ -169,8 +176,8 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 	return s, err
 }
 
-// close waits for what is under way, so that the next term reads streams
-// that stand still.
+// close waits for pending writes, so that the next term reads streams that do not
+// change.
 func (s *session) close() {
 	s.events.close()
 	if s.cut != nil {
@@ -180,8 +187,8 @@ func (s *session) close() {
 	}
 }
 
-// work folds RAW until ctx ends or something breaks. Where ctx ends, what was
-// folded is recorded before it returns.
+// work folds RAW until ctx ends or an error occurs. When ctx ends, it records what was
+// folded before it returns.
 func (s *session) work(ctx context.Context) error {
 	start := s.last.Raw + 1
 	messages := make(chan jetstream.Msg, 16)
@@ -200,7 +207,7 @@ func (s *session) work(ctx context.Context) error {
 		return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), start, err)
 	}
 	defer func() {
-		stop() // nobody takes messages any more
+		stop() // messages are no longer received
 		consumer.Stop()
 	}()
 
@@ -210,8 +217,8 @@ func (s *session) work(ctx context.Context) error {
 	}
 	tick := time.NewTicker(max(every/20, time.Millisecond))
 	defer tick.Stop()
-	look := time.NewTicker(5 * every)
-	defer look.Stop()
+	check := time.NewTicker(5 * every)
+	defer check.Stop()
 	for {
 		if s.Until != 0 && s.raw >= s.Until {
 			return s.finish(ctx)
@@ -224,8 +231,8 @@ func (s *session) work(ctx context.Context) error {
 			err = s.cutDone(cut)
 		case <-tick.C:
 			err = s.cutIfDue(ctx, every, messages)
-		case <-look.C:
-			err = s.lookAround(ctx)
+		case <-check.C:
+			err = s.upkeep(ctx)
 		case err = <-consumer.Broken:
 		case err = <-s.events.broken:
 		case <-ctx.Done():
@@ -237,8 +244,8 @@ func (s *session) work(ctx context.Context) error {
 	}
 }
 
-// cutIfDue begins a cut where there is something to record: after each so long,
-// and sooner where nothing else is to be done.
+// cutIfDue starts a cut if there is something to record: after each interval, or
+// earlier when idle.
 func (s *session) cutIfDue(ctx context.Context, every time.Duration, next <-chan jetstream.Msg) error {
 	if len(next) == 0 {
 		if err := s.events.quiet(ctx); err != nil {
@@ -253,8 +260,8 @@ func (s *session) cutIfDue(ctx context.Context, every time.Duration, next <-chan
 	return nil
 }
 
-// unrecorded reports whether a cut would say something new. It is said of
-// entries that gave nothing, too: who waits for the normalizer sees how far it is.
+// unrecorded reports whether a cut would change the checkpoint or records. Entries
+// without events count: callers wait for the normalizer's progress.
 func (s *session) unrecorded() bool {
 	return s.dirty > 0 || s.cut == nil && s.raw > s.last.CutRaw
 }
@@ -297,7 +304,7 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	if err != nil {
 		return err
 	}
-	if r == nil || r.Done() || r.Record.Agent != agent { // a foreign entry behind the end, or under another agent's name
+	if r == nil || r.Done() || r.Record.Agent != agent { // a foreign entry after the end, or of another agent
 		return nil
 	}
 	thread, lines, usage := r.Record.Thread, r.Record.Lines, r.Record.Usage
@@ -322,9 +329,9 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	return nil
 }
 
-// keepLine notes where the unfinished line of a run begins, once the entry at seq
-// was folded: there, where lines ended in it. It drops others where all of them are
-// too long together.
+// keepLine updates where the unfinished line of a run begins, after the entry at seq
+// was folded; ended reports that a line ended in it. It drops unfinished lines of other
+// runs if all of them together are too long.
 func (s *session) keepLine(r *run, seq uint64, grown int, ended bool) {
 	switch {
 	case r.Pending() == 0:
@@ -337,9 +344,14 @@ func (s *session) keepLine(r *run, seq uint64, grown int, ended bool) {
 	}
 }
 
-// fold folds one entry of a run, and publishes what it gives. It returns the
-// entry's kind, and how many bytes more of an unfinished line are in memory.
-func (s *session) fold(ctx context.Context, r *run, m jetstream.Msg, seq uint64) (kind runs.Kind, grown int, err error) {
+// fold folds one entry of a run, and publishes its events. It returns the entry's kind,
+// and by how many bytes the unfinished line in memory grew.
+func (s *session) fold(
+	ctx context.Context,
+	r *run,
+	m jetstream.Msg,
+	seq uint64,
+) (kind runs.Kind, grown int, err error) {
 	emit := func(msg normalizer.Message) {
 		if err == nil && !s.have(r, msg.Pos) {
 			if s.die != nil && s.die(s.events.next) {
@@ -364,8 +376,8 @@ func (s *session) fold(ctx context.Context, r *run, m jetstream.Msg, seq uint64)
 	return e.Kind, r.Pending() - pending, err
 }
 
-// run is the run of the given name: one being folded, one that was recorded,
-// or a new one; nil where the record of one that had ended was removed.
+// run returns a run: from memory, from its record, or a new one; nil if the record of
+// the ended run was removed.
 func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 	if r, ok := s.runs[id]; ok {
 		return r, nil
@@ -380,7 +392,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 	}
 	r := &run{revision: revision, subjects: map[string]string{}}
 	switch {
-	case stored == nil || stored.Events != s.streams.events: // new, or its events are gone: make them again
+	case stored == nil || stored.Events != s.streams.events: // new, or its events are gone: derive them again
 		r.Fold = normalizer.NewFold(s.backend(agent), id, s.MaxLine)
 		r.skip, err = s.surplus(ctx, agent, id, 0)
 	default:
@@ -413,7 +425,7 @@ func (s *session) backend(agent string) normalizer.Backend {
 	return normalizer.Opaque(agent)
 }
 
-// have reports whether EVENTS holds the run's message at pos already.
+// have reports whether EVENTS already has the run's message at pos.
 func (s *session) have(r *run, pos normalizer.Pos) bool {
 	if r.skip > 0 {
 		r.skip--
@@ -422,7 +434,7 @@ func (s *session) have(r *run, pos normalizer.Pos) bool {
 	return s.resume.have(pos)
 }
 
-// subject is where the run's messages of a kind go.
+// subject returns the subject of the run's messages of a kind.
 func (r *run) subject(n bus.Names, token string) string {
 	subject, ok := r.subjects[token]
 	if !ok {

@@ -21,13 +21,13 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// serve starts a server of the test's own, with its streams.
+// serve starts a server for the test, with its streams.
 func serve(t testing.TB) (*embedded.Server, *bus.Bus) {
 	t.Helper()
 	return bustest.Serve(t, embedded.StartServer)
 }
 
-// normalize runs a normalizer until it has read all that RAW holds.
+// normalize runs a normalizer until it has read all of RAW.
 func normalize(t testing.TB, b *bus.Bus) {
 	t.Helper()
 	n := newNormalizer(b)
@@ -38,10 +38,16 @@ func normalize(t testing.TB, b *bus.Bus) {
 }
 
 func newNormalizer(b *bus.Bus) *Normalizer {
-	return &Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop(), CutEvery: 20 * time.Millisecond}
+	return &Normalizer{
+		Bus:      b,
+		Out:      b.Names,
+		Backends: []normalizer.Backend{codex.Backend{}},
+		Log:      zap.NewNop(),
+		CutEvery: 20 * time.Millisecond,
+	}
 }
 
-// records are the run records as stored, by run.
+// records returns the stored run records, by run.
 func records(t testing.TB, b *bus.Bus) map[string]string {
 	t.Helper()
 	kv, err := b.JetStream().KeyValue(t.Context(), b.Runs())
@@ -104,7 +110,7 @@ func TestEventsAreTheFoldOfRaw(t *testing.T) {
 	}
 }
 
-// stopAt is a normalizer that dies with the given event not published.
+// stopAt runs a normalizer that fails before it publishes the given event.
 func stopAt(t testing.TB, b *bus.Bus, event uint64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -131,7 +137,7 @@ func TestRestartAtEveryEvent(t *testing.T) {
 
 	_, b := serve(t)
 	bustest.Interleave(t, b, logs, "a", "b")
-	// A new EVENTS is a new beginning: the records count for nothing.
+	// A recreated EVENTS invalidates the records.
 	fresh := func(t *testing.T) { bustest.Remake(t, b, b.PublicJetStream(), b.Events()) }
 	check := func(t *testing.T, want []string) {
 		t.Helper()
@@ -151,7 +157,7 @@ func TestRestartAtEveryEvent(t *testing.T) {
 			for until := uint64(1); until <= raw; until++ {
 				fresh(t)
 				n := newNormalizer(b)
-				n.Until = until // ends with a checkpoint
+				n.Until = until // stop with a checkpoint
 				if err := n.Run(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -188,7 +194,7 @@ func TestRestartAtEveryEvent(t *testing.T) {
 	}
 }
 
-func TestRawMadeAnew(t *testing.T) {
+func TestRawRecreated(t *testing.T) {
 	t.Parallel()
 	logs := map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700), "b": bustest.CorpusLog(t, "plan", 333)}
 	_, unbroken := serve(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A power failure takes what a stream has not synced: here a stream's files
-// are put back to an earlier state while the server is down.
+// A power failure loses what a stream has not synced: here a stream's files are
+// restored to an earlier state while the server is stopped.
 func TestStreamThatLostItsEnd(t *testing.T) {
 	t.Parallel()
 	logs := map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700), "b": bustest.CorpusLog(t, "plan", 333)}
@@ -74,7 +74,12 @@ func TestStreamThatLostItsEnd(t *testing.T) {
 // openSession starts a server on dir, appends the first entries of each run that
 // RAW does not have, normalizes, and stops. It returns the events of each run,
 // and how often the normalizer noticed that a stream had lost its end.
-func openSession(t *testing.T, dir string, logs map[string][]runs.Entry, upTo int) (events map[string][]string, lost string) {
+func openSession(
+	t *testing.T,
+	dir string,
+	logs map[string][]runs.Entry,
+	upTo int,
+) (events map[string][]string, lost string) {
 	t.Helper()
 	s, err := embedded.StartServer(dir, "127.0.0.1:0", bustest.Names, zap.NewNop())
 	if err != nil {
@@ -92,7 +97,7 @@ func openSession(t *testing.T, dir string, logs map[string][]runs.Entry, upTo in
 		t.Fatal(err)
 	}
 	if bustest.LastSeq(t, b.JetStream(), b.Raw()) > 0 {
-		normalize(t, b) // it looks at the streams before any worker writes
+		normalize(t, b) // it checks the streams before
 	}
 	for _, id := range []string{"a", "b"} {
 		l, err := b.OpenLog(t.Context(), "codex", id, runs.Mark{})
@@ -137,7 +142,7 @@ func timesLost(ctx context.Context, b *bus.Bus) (raw, events string, err error) 
 	return raw, events, nil
 }
 
-// bodies are the events of each run, without their places in the streams.
+// bodies returns the events of each run, without their sequences.
 func bodies(t *testing.T, b *bus.Bus) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -159,7 +164,7 @@ type restoration struct {
 	grown uint64       // how many messages the end of the run added to RUNS
 }
 
-// record is a run's record, nil where there is none or the server is just back.
+// record returns a run's record, nil if there is none or the server has just restarted.
 func (r *restoration) record(t *testing.T, run string) *runs.Record {
 	t.Helper()
 	record, _, err := r.b.Record(t.Context(), run)
@@ -175,14 +180,14 @@ func (r *restoration) ended(t *testing.T) bool {
 	return record != nil && record.EndedAt != 0
 }
 
-// restore makes a restoration of one stream. The normalizer stores a checkpoint
-// after each CutEvery, and compares the streams with it after five times that.
-func restore(t *testing.T, account, stream string, CutEvery time.Duration) *restoration {
+// restore creates a restoration of one stream. The normalizer stores a checkpoint after
+// each cutEvery, and compares the streams with it after five times that.
+func restore(t *testing.T, account, stream string, cutEvery time.Duration) *restoration {
 	t.Helper()
 	s, b := serve(t)
 	r := &restoration{b: b, log: bustest.CorpusLog(t, "shell-fail", 700)}
 	n := newNormalizer(bustest.Connect(t, s, embedded.NormalizerUser))
-	n.CutEvery = CutEvery
+	n.CutEvery = cutEvery
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
@@ -208,7 +213,11 @@ func restore(t *testing.T, account, stream string, CutEvery time.Duration) *rest
 			t.Fatal(err)
 		}
 	}
-	bustest.Until(t, "the run is not recorded", func() bool { record := r.record(t, "a"); return record != nil && record.Seq == uint64(end) })
+	bustest.Until(
+		t,
+		"the run is not recorded",
+		func() bool { record := r.record(t, "a"); return record != nil && record.Seq == uint64(end) },
+	)
 	at := filepath.Join(s.StoreDir(), "jetstream", account, "streams", stream)
 	kept := filepath.Join(t.TempDir(), "kept")
 	before := bustest.LastSeq(t, b.JetStream(), bucket.Stream(b.Runs()))
@@ -224,7 +233,7 @@ func restore(t *testing.T, account, stream string, CutEvery time.Duration) *rest
 
 // RUNS is restored to an earlier state while a normalizer runs, and new records
 // make it as long as before: the lost records are derived again all the same.
-func TestRecordsLostUnderANormalizerAreMadeAnew(t *testing.T) {
+func TestRecordsLostUnderANormalizerAreDerivedAgain(t *testing.T) {
 	t.Parallel()
 	r := restore(t, embedded.InsideAccount, bucket.Stream(bustest.Names.Runs()), time.Second) // the default
 	for i := range r.grown {
@@ -270,24 +279,28 @@ func TestStreamRestoredUnderAnIdleNormalizerIsFilledAgain(t *testing.T) {
 func TestRawRestoredUnderAnIdleNormalizerIsReadOn(t *testing.T) {
 	t.Parallel()
 	r := restore(t, embedded.InsideAccount, bustest.Names.Raw(), 500*time.Millisecond)
-	bustest.Until(t, "the loss is not noticed", func() bool { raw, _, err := timesLost(t.Context(), r.b); return err == nil && raw != "" })
+	bustest.Until(
+		t,
+		"the loss is not noticed",
+		func() bool { raw, _, err := timesLost(t.Context(), r.b); return err == nil && raw != "" },
+	)
 	before := bodies(t, r.b)["a"]
 	l, err := r.b.OpenLog(t.Context(), "codex", "b", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Append(t.Context(), r.log[0]); err != nil { // it gets the sequence number of what was lost
+	if err := l.Append(t.Context(), r.log[0]); err != nil { // it reuses the sequence number of
 		t.Fatal(err)
 	}
 	bustest.Until(t, "the other run is not recorded", func() bool { return r.record(t, "b") != nil })
 	if !r.ended(t) {
-		t.Error("the run that had ended has not any more")
+		t.Error("the run that had ended is open again")
 	}
 	bustest.Diff(t, "the events", bodies(t, r.b)["a"], before)
 }
 
-// A power failure takes the end of RUNS alone: the checkpoint says more than
-// the records hold. They are brought up to date from RAW.
+// A power failure loses the end of RUNS alone: the checkpoint is ahead of the records,
+// which are updated from RAW.
 func TestRecordsThatLostTheirEndAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	logs := map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700), "b": bustest.CorpusLog(t, "plan", 333)}

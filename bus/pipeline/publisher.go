@@ -17,57 +17,60 @@ import (
 )
 
 const (
-	publishWindow = 4096             // events in flight; at it the normalizer waits
-	publishBytes  = 16 << 20         // of their bodies, or one event; a server's queue for a stream takes 128 MiB
-	burstAt       = 1024             // in flight: then fast ingest takes over, where the server has it
-	ackTimeout    = 10 * time.Second // then the event counts as lost, and the term ends
+	publishWindow = 4096             // maximum number of events in flight
+	publishBytes  = 16 << 20         // bytes of their bodies, or one event; a server's queue for a stream takes 128 MiB
+	burstAt       = 1024             // events in flight above which fast ingest is used, if the server supports it
+	ackTimeout    = 10 * time.Second // after it the event counts as lost, and the term ends
 )
 
-// publisher stores events, many in flight. Each one names the sequence that
-// must come before it: if one is lost the server refuses all behind it, so
-// there is never a gap and never a duplicate. After the first failure nothing
-// more is published.
+// publisher stores events, many in flight. Each one names the expected last sequence:
+// if one is lost, the server refuses all later ones, so there are no gaps and no
+// duplicates. After the first failure nothing more is published.
 //
-// A trickle is published one by one, each with an acknowledgement of its own.
-// In a burst the events go by fast ingest, where the server acknowledges
-// hundreds at a time; it ends when the burst does, or with the next cut.
+// At a low rate each event is published individually, with its own acknowledgement. A
+// burst is published by fast ingest, where the server acknowledges hundreds of events
+// at a time; it ends with the burst, or with the next cut.
 //
-// Its methods are for one goroutine, but for stored.
+// Its methods are for one goroutine, except stored.
 type publisher struct {
 	js     jetstream.JetStream
-	next   uint64        // sequence that the next event gets
-	window chan struct{} // one for each event in flight, those of a burst aside
+	next   uint64        // sequence of the next event
+	window chan struct{} // one element per event in flight, except those of a burst
 	broken chan error    // the first failure
 
 	canBurst bool
 	bursting bool
 	burst    jetstreamext.FastPublisher // nil: none is open
-	bytes    int                        // of its bodies
+	bytes    int                        // bytes of its bodies
 
-	mu      sync.Mutex
-	flying  int           // bytes of the bodies in window
-	landed  chan struct{} // has one where flying became less
-	acked   uint64        // sequence that was stored last
-	waiting chan struct{} // closed when acked reaches target, or with the first failure
-	target  uint64
-	failure error // the first
+	mu       sync.Mutex
+	inFlight int           // bytes of the bodies in window
+	released chan struct{} // signals that inFlight decreased
+	acked    uint64        // last stored sequence
+	waiting  chan struct{} // closed when acked reaches target, or with the first failure
+	target   uint64
+	failure  error // the first
 }
 
 func newPublisher(b *bus.Bus, next uint64, canBurst bool) (*publisher, error) {
 	p := &publisher{
 		next: next, acked: next - 1, canBurst: canBurst,
-		window: make(chan struct{}, publishWindow), broken: make(chan error, 1), landed: make(chan struct{}, 1),
+		window: make(chan struct{}, publishWindow), broken: make(chan error, 1), released: make(chan struct{}, 1),
 	}
-	js, err := jetstream.New(b.PublicJetStream().Conn(),
-		jetstream.WithPublishAsyncMaxPending(2*publishWindow), jetstream.WithPublishAsyncTimeout(ackTimeout), jetstream.WithDefaultTimeout(ackTimeout),
+	js, err := jetstream.New(
+		b.PublicJetStream().Conn(),
+		jetstream.WithPublishAsyncMaxPending(2*publishWindow),
+		jetstream.WithPublishAsyncTimeout(ackTimeout),
+		jetstream.WithDefaultTimeout(ackTimeout),
 		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, m *nats.Msg, ack *jetstream.PubAck) {
-			p.land(m)
+			p.release(m)
 			p.ack(ack.Sequence)
 		}),
 		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, m *nats.Msg, err error) {
-			p.land(m)
+			p.release(m)
 			p.fail(err)
-		}))
+		}),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("publish events: %w", err)
 	}
@@ -94,8 +97,8 @@ func (p *publisher) publish(ctx context.Context, subject string, m normalizer.Me
 	return nil
 }
 
-// message has one backing array for the values of both headers, and one
-// string for their bytes.
+// message returns the message of an event. The values of both headers share one array
+// and one string.
 func (p *publisher) message(subject string, m normalizer.Message) *nats.Msg {
 	var buf [96]byte
 	b := bus.AppendPos(buf[:0], m.Pos)
@@ -110,9 +113,9 @@ func (p *publisher) message(subject string, m normalizer.Message) *nats.Msg {
 }
 
 func (p *publisher) single(ctx context.Context, m *nats.Msg) error {
-	for !p.lift(m) {
+	for !p.acquire(m) {
 		select {
-		case <-p.landed:
+		case <-p.released:
 		case err := <-p.broken:
 			return err
 		case <-ctx.Done():
@@ -123,29 +126,29 @@ func (p *publisher) single(ctx context.Context, m *nats.Msg) error {
 	return err
 }
 
-// lift makes m one of those in flight, unless too many are.
-func (p *publisher) lift(m *nats.Msg) bool {
+// acquire adds m to the messages in flight, unless there are too many.
+func (p *publisher) acquire(m *nats.Msg) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.flying > 0 && p.flying+len(m.Data) > publishBytes {
+	if p.inFlight > 0 && p.inFlight+len(m.Data) > publishBytes {
 		return false
 	}
 	select {
 	case p.window <- struct{}{}:
-		p.flying += len(m.Data)
+		p.inFlight += len(m.Data)
 		return true
 	default:
 		return false
 	}
 }
 
-func (p *publisher) land(m *nats.Msg) {
+func (p *publisher) release(m *nats.Msg) {
 	p.mu.Lock()
-	p.flying -= len(m.Data)
+	p.inFlight -= len(m.Data)
 	<-p.window
 	p.mu.Unlock()
 	select {
-	case p.landed <- struct{}{}:
+	case p.released <- struct{}{}:
 	default:
 	}
 }
@@ -169,7 +172,7 @@ func (p *publisher) fast(ctx context.Context, m *nats.Msg) error {
 	return err
 }
 
-// settle ends a burst: it waits until all of it is stored.
+// settle ends a burst: it waits until all its events are stored.
 func (p *publisher) settle(ctx context.Context) error {
 	if p.burst == nil {
 		return nil
@@ -222,8 +225,8 @@ func (p *publisher) fail(err error) {
 // idle reports whether nothing is in flight.
 func (p *publisher) idle() bool { return len(p.window) == 0 && p.burst == nil }
 
-// stored waits until all events up to sequence seq are stored, or one is not.
-// One waits at a time.
+// stored waits until all events up to sequence seq are stored, or publishing failed.
+// Only one caller may wait at a time.
 func (p *publisher) stored(ctx context.Context, seq uint64) error {
 	p.mu.Lock()
 	if p.acked >= seq || p.failure != nil {
@@ -245,7 +248,8 @@ func (p *publisher) stored(ctx context.Context, seq uint64) error {
 	}
 }
 
-// reached is why the events up to sequence seq are not all stored, if they are not.
+// reached returns why the events up to sequence seq are not all stored; nil if they
+// are.
 func (p *publisher) reached(seq uint64) error {
 	if p.acked >= seq {
 		return nil
@@ -253,8 +257,8 @@ func (p *publisher) reached(seq uint64) error {
 	return p.failure
 }
 
-// close waits until what is in flight is stored or refused: only then can
-// the stream's last event be believed.
+// close waits until everything in flight is stored or refused: only then is the
+// stream's last event final.
 func (p *publisher) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), ackTimeout)
 	defer cancel()

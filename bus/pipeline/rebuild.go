@@ -17,23 +17,30 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Rebuilt is what a rebuild found.
+// Rebuilt is the result of a rebuild.
 type Rebuilt struct {
-	Entries     uint64   `json:"entries"`     // of RAW that were read
-	Runs        int      `json:"runs"`        // that RAW covers from their beginning, and were compared
-	Partial     int      `json:"partial"`     // that RAW covers in part, and were not
-	Older       int      `json:"older"`       // of those compared, whose records an older linesman made: they say less
-	Events      int      `json:"events"`      // that were compared
+	Entries     uint64   `json:"entries"`     // entries of RAW that were read
+	Runs        int      `json:"runs"`        // runs that RAW covers from their beginning, compared
+	Partial     int      `json:"partial"`     // runs that RAW covers in part, not compared
+	Older       int      `json:"older"`       // compared, but an older linesman made the record, with less content
+	Events      int      `json:"events"`      // events that were compared
 	Differences []string `json:"differences"` // at most MaxDifferences sentences
 }
 
-// MaxDifferences is how many differences a rebuild tells; it stops at them.
+// MaxDifferences is the maximum number of reported differences, at which a rebuild
+// stops.
 const MaxDifferences = 100
 
-// Rebuild makes EVENTS and RUNS again from RAW, under another prefix, and
-// compares them with what is stored, as far as RAW covers it from a run's
-// beginning. It works beside a running normalizer, and removes what it made.
-func Rebuild(ctx context.Context, b *bus.Bus, backends []normalizer.Backend, maxLine int, log *zap.Logger) (r Rebuilt, err error) {
+// Rebuild derives EVENTS and RUNS again from RAW, under a temporary prefix, and
+// compares them with the stored ones, for runs that RAW covers from their beginning. It
+// works beside a running normalizer, and removes its temporary streams.
+func Rebuild(
+	ctx context.Context,
+	b *bus.Bus,
+	backends []normalizer.Backend,
+	maxLine int,
+	log *zap.Logger,
+) (r Rebuilt, err error) {
 	raw, err := b.JetStream().Stream(ctx, b.Raw())
 	if err != nil {
 		return r, fmt.Errorf("stream %s: %w", b.Raw(), err)
@@ -61,7 +68,7 @@ func Rebuild(ctx context.Context, b *bus.Bus, backends []normalizer.Backend, max
 	return r, compare(ctx, b, scratch, state.FirstSeq, &r)
 }
 
-// compare compares run by run what is stored with what was made again.
+// compare compares the stored runs with the rebuilt ones.
 func compare(ctx context.Context, b, made *bus.Bus, firstRaw uint64, r *Rebuilt) error {
 	stream, err := b.JetStream().Stream(ctx, bucket.Stream(made.Runs()))
 	if err != nil {
@@ -72,7 +79,7 @@ func compare(ctx context.Context, b, made *bus.Bus, firstRaw uint64, r *Rebuilt)
 		return err
 	}
 	prefix := bucket.Subject(made.Runs(), "")
-	late := time.Now().Add(5 * time.Second) // for the records of a cut that is under way
+	late := time.Now().Add(5 * time.Second) // for the records of a cut in progress
 	for subject := range info.State.Subjects {
 		if err := compareRun(ctx, b, made, subject[len(prefix):], firstRaw, late, r); err != nil {
 			return err
@@ -108,8 +115,9 @@ func compareRun(ctx context.Context, b, made *bus.Bus, run string, firstRaw uint
 		differ("has no record")
 		return nil
 	}
-	if firstRaw > 1 && (want.Gaps > have.Gaps || want.QueuedAt != have.QueuedAt || want.StartedAt != have.StartedAt && want.QueuedAt == 0) {
-		r.Partial++ // its beginning has aged out
+	if firstRaw > 1 &&
+		(want.Gaps > have.Gaps || want.QueuedAt != have.QueuedAt || want.StartedAt != have.StartedAt && want.QueuedAt == 0) {
+		r.Partial++ // its beginning has expired
 		return nil
 	}
 	r.Runs++
@@ -122,15 +130,14 @@ func compareRun(ctx context.Context, b, made *bus.Bus, run string, firstRaw uint
 	}
 	if older {
 		r.Older++
-	} else if got, want := comparable(have), comparable(want); !bytes.Equal(got, want) {
+	} else if got, want := comparableRecord(have), comparableRecord(want); !bytes.Equal(got, want) {
 		differ("the record differs")
 	}
 	return compareEvents(ctx, b, made, run, have.State.Final() || have.Waits(), differ, r)
 }
 
-// recordUpTo is the record of a run once it covers RAW up to seq, or as it is
-// when it is too late. The checkpoint of a cut is stored before its
-// records.
+// recordUpTo returns the record of a run when it covers RAW up to seq, or the current
+// one at the deadline late. The checkpoint of a cut is stored before its records.
 func recordUpTo(ctx context.Context, b *bus.Bus, run string, seq uint64, late time.Time) (*runs.Record, bool, error) {
 	for {
 		record, ok, err := b.Record(ctx, run)
@@ -148,8 +155,7 @@ func recordUpTo(ctx context.Context, b *bus.Bus, run string, seq uint64, late ti
 	}
 }
 
-// older reports whether one of the first builds made the beginning of a run's
-// record.
+// older reports whether one of the first releases made the beginning of a run's record.
 func older(ctx context.Context, b *bus.Bus, run string) (bool, error) {
 	e, err := b.RunEntry(ctx, run)
 	if err != nil {
@@ -160,16 +166,24 @@ func older(ctx context.Context, b *bus.Bus, run string) (bool, error) {
 	return v.Older || e.Header.Get(bus.HeaderRow) == "", err
 }
 
-// comparable is a record without what depends on runs that RAW may no longer hold.
-func comparable(r *runs.Record) []byte {
+// comparableRecord returns a record without what depends on runs that RAW may no longer
+// have.
+func comparableRecord(r *runs.Record) []byte {
 	c := *r
 	c.Before, c.Own = nil, nil
 	return c.JSON()
 }
 
-// compareEvents compares the events of a run, in order; of a run that has
-// ended there must be as many.
-func compareEvents(ctx context.Context, b, made *bus.Bus, run string, ended bool, differ func(string, ...any), r *Rebuilt) error {
+// compareEvents compares the events of a run, in order; the numbers must be equal if
+// the run has ended.
+func compareEvents(
+	ctx context.Context,
+	b, made *bus.Bus,
+	run string,
+	ended bool,
+	differ func(string, ...any),
+	r *Rebuilt,
+) error {
 	have, err := collect(ctx, b, run)
 	if err != nil {
 		return err
@@ -179,7 +193,7 @@ func compareEvents(ctx context.Context, b, made *bus.Bus, run string, ended bool
 		return err
 	}
 	if n := len(want) - len(have); n > 0 && len(have) > 0 && (have[0].Pos != want[0].Pos) {
-		want = want[n:] // the oldest events are gone, by age or size
+		want = want[n:] // the oldest events have expired
 	}
 	for i := range min(len(have), len(want)) {
 		r.Events++

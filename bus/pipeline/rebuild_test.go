@@ -34,7 +34,13 @@ func TestRebuildFindsNoDifferenceBesideARunningNormalizer(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	startNormalizer(t, s)
-	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700), "b": bustest.CorpusLog(t, "plan", 333)}, "a", "b")
+	bustest.Interleave(
+		t,
+		b,
+		map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700), "b": bustest.CorpusLog(t, "plan", 333)},
+		"a",
+		"b",
+	)
 	bustest.Ended(t, b, "a")
 	bustest.Ended(t, b, "b")
 	r, err := Rebuild(t.Context(), b, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop())
@@ -70,7 +76,8 @@ func TestRebuildFindsWhatDiffers(t *testing.T) {
 func TestForeignWriterStopsTheNormalizer(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
-	if _, err := b.PublicJetStream().Publish(t.Context(), b.EventSubject("codex", "x", "status"), []byte("{}")); err != nil {
+	if _, err := b.PublicJetStream().
+		Publish(t.Context(), b.EventSubject("codex", "x", "status"), []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	n := newNormalizer(b)
@@ -89,13 +96,15 @@ func TestUnreadableEntryIsOneErrorEvent(t *testing.T) {
 		{bus.HeaderRecord: {"novel"}, bus.HeaderTime: {"5"}},
 		{bus.HeaderRecord: {"out"}, bus.HeaderTime: {"5"}, bus.HeaderOffset: {"0"}},
 	} {
-		if _, err := b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: h, Data: []byte("{\"type\":\"turn.started\"}\n")}); err != nil {
+		if _, err := b.JetStream().
+			PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: h, Data: []byte("{\"type\":\"turn.started\"}\n")}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	normalize(t, b)
 	events := bustest.Dump(t, b.PublicJetStream(), b.Names.Events())
-	if len(events) != 4 || strings.Count(strings.Join(events, "\n"), "raw record error (redacted)") != 3 || !strings.Contains(events[3], "turn started") {
+	if len(events) != 4 || strings.Count(strings.Join(events, "\n"), "raw record error (redacted)") != 3 ||
+		!strings.Contains(events[3], "turn started") {
 		t.Errorf("%d events: %s", len(events), strings.Join(events, "\n"))
 	}
 }
@@ -106,7 +115,10 @@ func TestUsageOfAResumedThreadIsTheRunsOwn(t *testing.T) {
 	startNormalizer(t, s)
 	line := func(total string) []runs.Entry {
 		out := `{"type":"thread.started","thread_id":"t-1"}` + "\n" + `{"type":"turn.completed","usage":{"input_tokens":` + total + `}}` + "\n"
-		return []runs.Entry{{Kind: runs.Out, Time: 1, Body: []byte(out)}, {Kind: runs.Exited, Time: 2, Body: []byte(`{"reason":"eof"}`)}}
+		return []runs.Entry{
+			{Kind: runs.Out, Time: 1, Body: []byte(out)},
+			{Kind: runs.Exited, Time: 2, Body: []byte(`{"reason":"eof"}`)},
+		}
 	}
 	bustest.Interleave(t, b, map[string][]runs.Entry{"first": line("100")}, "first")
 	bustest.Interleave(t, b, map[string][]runs.Entry{"second": line("130")}, "second")
@@ -196,7 +208,12 @@ func TestUnfinishedLinesAreDroppedAndReadAgain(t *testing.T) {
 	if err := n.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	bustest.Diff(t, "EVENTS", bustest.Dump(t, b.PublicJetStream(), b.Names.Events()), bustest.Dump(t, unbounded.PublicJetStream(), unbounded.Names.Events()))
+	bustest.Diff(
+		t,
+		"EVENTS",
+		bustest.Dump(t, b.PublicJetStream(), b.Names.Events()),
+		bustest.Dump(t, unbounded.PublicJetStream(), unbounded.Names.Events()),
+	)
 }
 
 func TestEventsDeletedUnderARunningNormalizerAreMadeAgain(t *testing.T) {
@@ -211,12 +228,14 @@ func TestEventsDeletedUnderARunningNormalizerAreMadeAgain(t *testing.T) {
 	}
 	deadline := time.After(time.Minute)
 	for {
-		if stream, err := b.PublicJetStream().Stream(t.Context(), b.Names.Events()); err == nil && stream.CachedInfo().State.LastSeq == uint64(len(want)) {
+		if stream, err := b.PublicJetStream().
+			Stream(t.Context(), b.Names.Events()); err == nil &&
+			stream.CachedInfo().State.LastSeq == uint64(len(want)) {
 			break
 		}
 		select {
 		case <-deadline:
-			t.Fatal("the events did not come back")
+			t.Fatal("the events were not restored")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -232,7 +251,7 @@ func TestAnotherNormalizerTakesOver(t *testing.T) {
 	go func() { done <- first.Run(ctx) }()
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	bustest.Ended(t, b, "a")
-	startNormalizer(t, s) // stands by
+	startNormalizer(t, s) // standby
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// recent remembers the last few names that were added.
+// recent is a set of the last names added.
 type recent struct {
 	names map[string]bool
 	order [1024]string
@@ -31,28 +31,28 @@ func (r *recent) add(name string) {
 	r.next = (r.next + 1) % len(r.order)
 }
 
-// threadUsage is what a thread has used so far, and by which run: agents
-// report the total of the thread, also when a later process resumes it.
+// threadUsage is the usage of a thread so far, and of which run: agents report the
+// total of the thread, even if a later process resumes it.
 type threadUsage struct {
-	Events string     `json:"event_stream"` // as in a run's record: another one voids it
-	Runs   string     `json:"run_stream"`   // and so do records that are made anew
-	Run    string     `json:"run"`          // the last one to add to it
-	Named  uint64     `json:"raw_seq"`      // where that run named the thread first
-	Total  runs.Usage `json:"total"`        // after it
-	Before runs.Usage `json:"before"`       // when it began
-	dirty  bool       // not stored yet
+	Events string     `json:"event_stream"` // as in a run's record: invalid for another one
+	Runs   string     `json:"run_stream"`   // the same for RUNS
+	Run    string     `json:"run"`          // the last run that added to it
+	Named  uint64     `json:"raw_seq"`      // where that run first named the thread
+	Total  runs.Usage `json:"total"`        // after the run
+	Before runs.Usage `json:"before"`       // when the run started
+	dirty  bool       // must be stored
 }
 
-// maxThreads is how many threads' usage is held once it is stored.
+// maxThreads is the maximum number of stored threads' usage in memory.
 const maxThreads = 4096
 
-// threadKey is a thread's key in its bucket: any id becomes a valid one.
+// threadKey returns a thread's key in its bucket; any id results in a valid key.
 func threadKey(thread string) string {
 	sum := sha256.Sum256([]byte(thread))
 	return hex.EncodeToString(sum[:16])
 }
 
-// thread finds what the run's thread had used before the run.
+// thread determines what the run's thread had used before the run.
 func (s *session) thread(ctx context.Context, r *run) error {
 	id := r.Record.Thread
 	u, ok := s.threads[id]
@@ -63,7 +63,7 @@ func (s *session) thread(ctx context.Context, r *run) error {
 	}
 	r.named = r.Seen()
 	switch {
-	case u.Events != s.streams.events || u.Runs != s.streams.runs: // none, or of what is being made again
+	case u.Events != s.streams.events || u.Runs != s.streams.runs: // none, or of streams that are being derived again
 	case u.Run == r.Record.ID:
 		r.named = u.Named
 		if u.Before != (runs.Usage{}) {
@@ -75,17 +75,24 @@ func (s *session) thread(ctx context.Context, r *run) error {
 	return nil
 }
 
-// used notes what the run's thread has used.
+// used updates the usage of the run's thread.
 func (s *session) used(r *run) {
-	u := threadUsage{Events: s.streams.events, Runs: s.streams.runs, Run: r.Record.ID, Named: r.named, Total: *r.Record.Usage, dirty: true}
+	u := threadUsage{
+		Events: s.streams.events,
+		Runs:   s.streams.runs,
+		Run:    r.Record.ID,
+		Named:  r.named,
+		Total:  *r.Record.Usage,
+		dirty:  true,
+	}
 	if r.Record.Before != nil {
 		u.Before = *r.Record.Before
 	}
 	s.threads[r.Record.Thread] = u
 }
 
-// usages takes those that are not stored, to store them, and forgets others
-// where there are too many.
+// usages returns the usage values to be stored, and drops stored ones from memory above
+// the limit.
 func (s *session) usages() ([]keyed, error) {
 	var changed []keyed
 	for id, u := range s.threads {

@@ -14,10 +14,10 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// lookAround notices streams that were made anew under the normalizer, and
-// entries that were removed, so that no consumer will bring them, and a
-// consumer that stands still. It keeps RAW below four fifths of its size.
-func (s *session) lookAround(ctx context.Context) error {
+// upkeep detects streams that were recreated while the normalizer runs, entries that
+// were removed before they were read, and a stalled consumer. It keeps RAW below four
+// fifths of its size.
+func (s *session) upkeep(ctx context.Context) error {
 	asked := time.Now()
 	raw, err := s.checkStreams(ctx)
 	if err != nil {
@@ -33,8 +33,8 @@ func (s *session) lookAround(ctx context.Context) error {
 	return s.trim(ctx, raw)
 }
 
-// checkStreams returns RAW, and an error where a stream is missing, or is not the
-// one that it was, or lost its end.
+// checkStreams returns RAW, or an error if a stream is missing, was recreated, or lost
+// its end.
 func (s *session) checkStreams(ctx context.Context) (jetstream.Stream, error) {
 	raw, err := s.Bus.JetStream().Stream(ctx, s.Bus.Raw())
 	if err != nil {
@@ -49,26 +49,25 @@ func (s *session) checkStreams(ctx context.Context) (jetstream.Stream, error) {
 		return nil, fmt.Errorf("bucket %s: %w", s.Out.Runs(), err)
 	}
 	if s.Out == s.Bus.Names {
-		if _, err := s.Bus.JetStream().Stream(ctx, s.Bus.Work()); err != nil { // it is made again at the beginning of a term
+		if _, err := s.Bus.JetStream().Stream(ctx, s.Bus.Work()); err != nil { // the next term creates it
 			return nil, fmt.Errorf("stream %s: %w", s.Bus.Work(), err)
 		}
 	}
-	are := identity{
+	current := identity{
 		raw:    continued(s.streams.raw, raw.CachedInfo().Created),
 		events: continued(s.streams.events, events.CachedInfo().Created),
 		runs:   bus.StreamID(runs.CachedInfo().Created),
 	}
-	if are != s.streams {
+	if current != s.streams {
 		return nil, reader.ErrReplaced
 	}
-	if s.cut == nil { // else a checkpoint is being written
+	if s.cut == nil { // otherwise a checkpoint is being written
 		err = s.checkEnds(raw.CachedInfo(), events.CachedInfo(), runs.CachedInfo())
 	}
 	return raw, err
 }
 
-// trim removes the oldest quarter of a RAW that is nearly full, as far as it is
-// recorded.
+// trim removes the oldest quarter of a nearly full RAW, as far as it is recorded.
 func (s *session) trim(ctx context.Context, raw jetstream.Stream) error {
 	info := raw.CachedInfo()
 	state := info.State
@@ -77,24 +76,24 @@ func (s *session) trim(ctx context.Context, raw jetstream.Stream) error {
 	}
 	recorded := s.last.Raw
 	if state.Bytes >= uint64(info.Config.MaxBytes)/10*9 {
-		// Better that one run lacks the beginning of its unfinished line after
-		// a restart than that all wait until it is finished.
+		// Rather lose the beginning of one unfinished line after a restart than
+		// block all runs until the line is finished.
 		recorded = max(recorded, s.last.CutRaw)
 	}
-	keep := state.FirstSeq + (state.LastSeq-state.FirstSeq)/4 // a quarter of the entries
+	keep := state.FirstSeq + (state.LastSeq-state.FirstSeq)/4 // the first entry to keep
 	if keep = min(keep, recorded+1); keep <= state.FirstSeq {
-		return nil // nothing that old is recorded yet: RAW refuses more, and the spools wait
+		return nil // nothing of it is recorded yet: RAW refuses entries, and the spools hold them
 	}
 	if err := raw.Purge(ctx, jetstream.WithPurgeSequence(keep)); err != nil {
 		return fmt.Errorf("purge %s: %w", s.Bus.Raw(), err)
 	}
-	s.log.Warn("the raw stream is nearly full: its oldest entries went before their time",
+	s.log.Warn("the raw stream is nearly full: its oldest entries were removed early",
 		zap.Uint64("first", keep), zap.Uint64("bytes", state.Bytes), zap.Int64("max_bytes", info.Config.MaxBytes))
 	return nil
 }
 
 // checkEnds returns errLostEnd if a stream is shorter than the checkpoint says. The
-// next term repairs what it can.
+// next term repairs what is possible.
 func (s *session) checkEnds(raw, events, runs *jetstream.StreamInfo) error {
 	for _, c := range []struct {
 		info *jetstream.StreamInfo

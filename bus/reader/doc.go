@@ -1,23 +1,22 @@
-// Package reader reads and watches JetStream streams, whatever happens to the
-// servers that hold them.
+// Package reader reads and watches JetStream streams despite server failures.
 //
-//	Direct  batched direct gets, on any replica   ─┐
-//	Tail    one consumer after another, to an end ─┼─▶ every message, in order, once
-//	Ordered one consumer, in the background       ─┘
-//	Watch   the newest message of each subject, and what changes
+//	Direct  batched direct gets, on any replica        ─┐
+//	Tail    pull consumers, one after another, to an end ─┼─▶ every message, in order, once
+//	Ordered one consumer, in the background            ─┘
+//	Watch   the newest message of each subject, then every change
 //
-// A leader may be gone, or not know that it is one no more; a consumer may
-// stall; a message may be lost on its way; a replica may lag; a stream may be
-// deleted and made again, or restored without its end. The readers find out, and
-// read on from where they were.
+// The readers detect and handle: a missing leader, a former leader that does not know
+// that it was replaced, a stalled consumer, a lost message, a lagging replica, and a
+// stream that was recreated, or restored to an earlier state. They resume at the next
+// unread message.
 //
-// The package knows no subject and no header of linesman. It writes nothing.
+// The package knows no subject and no header of linesman, and writes nothing.
 package reader
 
 import "errors"
 
-// ErrUnfit reports a server, or a stream, that linesman cannot work with.
-var ErrUnfit = errors.New("this NATS server will not do")
+// ErrUnfit reports a server or a stream that does not meet linesman's requirements.
+var ErrUnfit = errors.New("this NATS server does not meet the requirements")
 
-// ErrReplaced reports a stream that was made anew, or lost its end.
-var ErrReplaced = errors.New("a stream was made anew")
+// ErrReplaced reports a stream that was recreated, or lost its end.
+var ErrReplaced = errors.New("the stream was recreated or restored")

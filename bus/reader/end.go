@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// left asks the leader whether there is more to come. What it does not have
-// need not be looked for again.
+// left asks the leader whether there are more messages. It skips what the leader
+// certainly does not have.
 func (d *Direct) left(ctx context.Context) (bool, error) {
 	asked := time.Now()
 	s, err := Look(ctx, d.js, d.stream)
@@ -30,8 +30,8 @@ func (d *Direct) left(ctx context.Context) (bool, error) {
 	return left, err
 }
 
-// ends asks the leader whether anything is left up to the sequence last, and
-// returns up to where there is nothing, 0 where that is not certain.
+// ends asks the leader whether messages are left up to sequence last. It returns the
+// sequence up to which there certainly are none, or 0.
 func (d *Direct) ends(ctx context.Context, last uint64) (uint64, error) {
 	asked := time.Now()
 	s, err := Look(ctx, d.js, d.stream)

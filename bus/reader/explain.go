@@ -21,8 +21,8 @@ const (
 	codeStoreFailed      = 10077 // a stream could not store a message: its description says why
 )
 
-// IsAway reports whether an error means that the server, or its streams, gave
-// no answer: that the same may succeed once they are back.
+// IsAway reports whether an error means that the server or its streams did not answer,
+// so that a retry may succeed.
 func IsAway(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -44,17 +44,16 @@ func IsTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 }
 
-// Clustered reports whether the server belongs to a cluster: the streams of
-// others have no elections.
+// Clustered reports whether the server belongs to a cluster; only clusters hold
+// elections.
 func Clustered(nc *nats.Conn) bool { return nc.ConnectedClusterName() != "" }
 
-// Leaderless reports whether an operation failed because there is no leader now.
+// Leaderless reports whether an operation failed because there is currently no leader.
 func Leaderless(api *jetstream.APIError) bool {
 	return api.ErrorCode == codeUnavailable || api.ErrorCode == codeNotLeader
 }
 
-// Shortage says in words that the server could not store something; "" for
-// other errors.
+// Shortage describes why the server could not store something; "" for other errors.
 func Shortage(api *jetstream.APIError) string {
 	switch {
 	case Full(api):
@@ -67,7 +66,7 @@ func Shortage(api *jetstream.APIError) string {
 	return "the server could not store it: " + api.Description
 }
 
-// Full reports whether an operation failed for want of storage.
+// Full reports whether an operation failed for lack of storage.
 func Full(api *jetstream.APIError) bool {
 	switch api.ErrorCode {
 	case codeAccountResources, codeNoPeers, codeResources, codeStorage:
@@ -76,7 +75,7 @@ func Full(api *jetstream.APIError) bool {
 	return api.ErrorCode == codeStoreFailed && strings.Contains(api.Description, "no space left")
 }
 
-// Explain says in few words what keeps something from being stored or read.
+// Explain describes an error of storing or reading briefly, for the log.
 func Explain(nc *nats.Conn, err error) string {
 	text := err.Error()
 	var api *jetstream.APIError
@@ -84,15 +83,18 @@ func Explain(nc *nats.Conn, err error) string {
 	case errors.Is(err, nats.ErrReconnectBufExceeded): // the connections have no buffer
 		return "there is no connection"
 	case errors.As(err, &api):
-		plain := api.Description
-		if short := Shortage(api); short != "" && !strings.Contains(short, plain) && !strings.Contains(text, "there is no room") {
-			plain = short + " (" + plain + ")"
+		description := api.Description
+		short := Shortage(api)
+		if short != "" && !strings.Contains(short, description) && !strings.Contains(text, "there is no room") {
+			description = short + " (" + description + ")"
 		}
-		text = strings.Replace(strings.Replace(text, "nats: "+api.Error(), plain, 1), api.Error(), plain, 1)
+		text = strings.Replace(strings.Replace(text, "nats: "+api.Error(), description, 1), api.Error(), description, 1)
 	case IsTimeout(err):
-		text = strings.NewReplacer(context.DeadlineExceeded.Error(), "no answer in time", nats.ErrTimeout.Error(), "no answer in time").Replace(text)
+		const noAnswer = "no answer in time"
+		text = strings.NewReplacer(context.DeadlineExceeded.Error(), noAnswer, nats.ErrTimeout.Error(), noAnswer).Replace(text)
 	}
-	if api != nil && Leaderless(api) || Clustered(nc) && (IsTimeout(err) || errors.Is(err, jetstream.ErrNoStreamResponse)) {
+	if api != nil && Leaderless(api) ||
+		Clustered(nc) && (IsTimeout(err) || errors.Is(err, jetstream.ErrNoStreamResponse)) {
 		text += "; it may have no leader now, as during an election, and is tried again"
 	}
 	return text

@@ -20,8 +20,8 @@ const (
 	faultSubject = "faults.one"
 )
 
-// readers are all ways to read a stream up to the end that it has at the
-// beginning. Each of them passes on every message, in order, once.
+// readers are all ways to read a stream up to its end at the start. Each of them
+// delivers every message, in order, once.
 var readers = map[string]func(ctx context.Context, js jetstream.JetStream, each func(seq uint64)) error{
 	"tail": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
 		s, err := js.Stream(ctx, faultStream)
@@ -62,14 +62,16 @@ var readers = map[string]func(ctx context.Context, js jetstream.JetStream, each 
 	},
 }
 
-// background reads behind one sequence up to another as the normalizer does, with
-// one consumer. It returns how far it came.
+// background reads after one sequence up to another with one consumer, as the
+// normalizer does. It returns the last sequence read.
 func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, each func(uint64)) (uint64, error) {
 	came := make(chan uint64)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	consumer, err := reader.Consume(ctx, js, faultStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{faultSubject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seen + 1,
+		FilterSubjects: []string{faultSubject},
+		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:    seen + 1,
 	}, func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {
 			select {
@@ -110,12 +112,12 @@ func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, 
 	return seen, nil
 }
 
-// A fault happens to a stream of 100 messages, every second of which is under
-// another subject, before it is read, or after the first message.
+// A fault affects a stream of 100 messages, every second of which has another subject,
+// before it is read, or after the first message.
 var faults = map[string]struct {
-	before, meanwhile func(ctx context.Context, js jetstream.JetStream, s jetstream.Stream) error
-	slow              bool
-	want              func(seq uint64) bool // of the messages; nil: all
+	before, during func(ctx context.Context, js jetstream.JetStream, s jetstream.Stream) error
+	slow           bool
+	want           func(seq uint64) bool // the messages that are expected; nil: all
 }{
 	"none": {},
 	"holes": {
@@ -135,14 +137,14 @@ var faults = map[string]struct {
 		want: func(seq uint64) bool { return seq >= 51 },
 	},
 	"more comes meanwhile": {
-		meanwhile: func(ctx context.Context, js jetstream.JetStream, _ jetstream.Stream) error {
+		during: func(ctx context.Context, js jetstream.JetStream, _ jetstream.Stream) error {
 			_, err := js.Publish(ctx, faultSubject, nil)
 			return err
 		},
 	},
 	"the consumer stalls": {
 		slow: true,
-		meanwhile: func(ctx context.Context, _ jetstream.JetStream, s jetstream.Stream) error {
+		during: func(ctx context.Context, _ jetstream.JetStream, s jetstream.Stream) error {
 			names := s.ConsumerNames(ctx)
 			for name := range names.Name() {
 				if _, err := s.PauseConsumer(ctx, name, time.Now().Add(time.Hour)); err != nil {
@@ -180,17 +182,18 @@ func TestEveryReaderPassesOnEachMessageOnce(t *testing.T) {
 				var got []uint64
 				began := time.Now()
 				err := read(ctx, js, func(seq uint64) {
-					if got = append(got, seq); len(got) == 1 && f.meanwhile != nil {
-						if err := f.meanwhile(ctx, js, s); err != nil {
+					if got = append(got, seq); len(got) == 1 && f.during != nil {
+						if err := f.during(ctx, js, s); err != nil {
 							t.Error(err)
 						}
 					}
 				})
-				got = slices.DeleteFunc(got, func(seq uint64) bool { return seq > 100 }) // that came meanwhile
+				got = slices.DeleteFunc(got, func(seq uint64) bool { return seq > 100 }) // stored during the test
 				if err != nil || !slices.Equal(got, want) {
 					t.Errorf("got %v, %v; want %v", got, err, want)
 				}
-				if took := time.Since(began); f.slow && name != "direct" && took < time.Second { // direct has no consumer
+				took := time.Since(began)
+				if f.slow && name != "direct" && took < time.Second { // direct has no consumer
 					t.Errorf("the fault did not happen: it took %v", took)
 				}
 			})
@@ -198,8 +201,8 @@ func TestEveryReaderPassesOnEachMessageOnce(t *testing.T) {
 	}
 }
 
-// What is removed before it was read comes no more: no reader waits for it, and
-// what was passed on before is in order.
+// Messages removed before they were read are not waited for, and those delivered before
+// are in order.
 func TestNoReaderWaitsForWhatWasRemoved(t *testing.T) {
 	t.Parallel()
 	for name, read := range readers {
@@ -216,14 +219,15 @@ func TestNoReaderWaitsForWhatWasRemoved(t *testing.T) {
 					}
 				}
 			})
-			if err != nil || len(got) == 0 || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
+			if err != nil || len(got) == 0 || !slices.IsSorted(got) ||
+				len(slices.Compact(slices.Clone(got))) != len(got) {
 				t.Errorf("got %v, %v", got, err)
 			}
 		})
 	}
 }
 
-// A stream that is gone is an error, and no end.
+// A missing stream is an error, not an empty stream.
 func TestNoReaderTakesAMissingStreamForAnEmptyOne(t *testing.T) {
 	t.Parallel()
 	for name, read := range readers {
@@ -238,18 +242,25 @@ func TestNoReaderTakesAMissingStreamForAnEmptyOne(t *testing.T) {
 	}
 }
 
-// hundred is a stream with 100 messages, those with odd sequences under the
-// subject that is read.
+// hundred returns a stream with 100 messages; those with odd sequences have the subject
+// that is read.
 func hundred(t *testing.T) (jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
 	_, b := bustest.Serve(t, embedded.StartServer)
 	js := b.JetStream()
-	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: faultStream, Subjects: []string{"faults.*"}, AllowDirect: true})
+	s, err := js.CreateStream(
+		t.Context(),
+		jetstream.StreamConfig{Name: faultStream, Subjects: []string{"faults.*"}, AllowDirect: true},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		if _, err := js.Publish(t.Context(), []string{faultSubject, "faults.other"}[i%2], fmt.Append(nil, i)); err != nil {
+		if _, err := js.Publish(
+			t.Context(),
+			[]string{faultSubject, "faults.other"}[i%2],
+			fmt.Append(nil, i),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// late answers what a stream is like only once after has returned.
+// late calls after before it returns the information about a stream.
 type late struct {
 	jetstream.JetStream
 	after func()
@@ -26,8 +26,8 @@ func (l late) Stream(ctx context.Context, name string) (jetstream.Stream, error)
 	return s, err
 }
 
-// A busy server's answer may be older than the messages that came while it was
-// on its way. The stream has not lost its end because of that.
+// The answer of a busy server may be older than messages that arrived while it was in
+// transit. The stream has not lost its end.
 func TestAnAnswerThatComesLateIsNoOtherStream(t *testing.T) {
 	t.Parallel()
 	_, b := bustest.Serve(t, embedded.StartServer)
@@ -37,7 +37,7 @@ func TestAnAnswerThatComesLateIsNoOtherStream(t *testing.T) {
 	var asked, begun atomic.Int32
 	js := late{b.JetStream(), func() {
 		switch asked.Add(1) {
-		case 2: // the first look at a stream that is followed already
+		case 2: // the first check of a stream that is being followed
 			if _, err := b.JetStream().Publish(ctx, bucket.Subject(b.Runs(), "one"), []byte("{}")); err != nil {
 				t.Error(err)
 				return
@@ -46,11 +46,16 @@ func TestAnAnswerThatComesLateIsNoOtherStream(t *testing.T) {
 			case <-came:
 			case <-ctx.Done():
 			}
-		case 4: // whoever begins again asks once for it, and then looks
+		case 4: // a restart requests it once, and then checks
 			cancel()
 		}
 	}}
-	w := reader.Watch{JS: js, Stream: bucket.Stream(b.Runs()), Subject: bucket.Subject(b.Runs(), ">"), Log: zap.NewNop()}
+	w := reader.Watch{
+		JS:      js,
+		Stream:  bucket.Stream(b.Runs()),
+		Subject: bucket.Subject(b.Runs(), ">"),
+		Log:     zap.NewNop(),
+	}
 	err := w.Run(ctx,
 		func(_ jetstream.Msg, meta *jetstream.MsgMetadata) {
 			select {

@@ -11,23 +11,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// AnswerTimeout bounds one request. One that is on its way when the connection
-// breaks gets no answer at all, and the connection is soon there again.
+// AnswerTimeout is the timeout of one request. A request that is pending when the
+// connection breaks gets no answer, even if the connection is restored soon.
 const AnswerTimeout = 5 * time.Second
 
-// Heartbeat is how often a consumer says that it lives. It lives on one node of
-// a cluster: where that dies another consumer is made after twice as long.
+// Heartbeat is the interval of a consumer's heartbeats. In a cluster a consumer runs on
+// one node; if the node fails, another consumer is created after twice this time.
 const Heartbeat = 2 * time.Second
 
-// heardWithin is how long ago a leader may have heard of a follower: these choose
-// another one when they heard nothing for four seconds.
+// heardWithin is how recently a leader must have had contact with a follower to count
+// it. Followers elect a new leader after four seconds without contact.
 const heardWithin = 3 * time.Second
 
-// errUnfollowed reports an answer of a leader that may not be the leader any more.
-var errUnfollowed = errors.New("its leader has not heard of its followers for some seconds")
+// errUnfollowed reports an answer from a server that may no longer be the leader.
+var errUnfollowed = errors.New("its leader has had no contact with a majority for some seconds")
 
-// Look gets a stream, within [AnswerTimeout]. Where its leader is gone nobody answers, and the request
-// must be made again once there is another one.
+// Look looks up a stream, within [AnswerTimeout]. Without a leader nobody answers;
+// retry after the election.
 func Look(ctx context.Context, js jetstream.JetStream, stream string) (s jetstream.Stream, err error) {
 	err = retryLost(ctx, js.Conn(), func(ctx context.Context) error {
 		s, err = js.Stream(ctx, stream)
@@ -36,9 +36,9 @@ func Look(ctx context.Context, js jetstream.JetStream, stream string) (s jetstre
 	return s, err
 }
 
-// retryLost bounds one request by AnswerTimeout, and repeats it if the connection
-// was lost and restored meanwhile: the answer was lost with it. The request must
-// be one that may be repeated.
+// retryLost sends one request with AnswerTimeout, and repeats it if the connection was
+// lost and restored meanwhile, since the answer was lost too. The request must be safe
+// to repeat.
 func retryLost(ctx context.Context, nc *nats.Conn, send func(context.Context) error) error {
 	for {
 		before := nc.Stats().Reconnects
@@ -51,11 +51,11 @@ func retryLost(ctx context.Context, nc *nats.Conn, send func(context.Context) er
 	}
 }
 
-// Followed tells whether to believe that a stream ends where its leader says.
-// One that was cut off, or stopped for a while, takes itself for the leader
-// until it learns better, and knows nothing of what was stored meanwhile. The
-// followers choose another one when they heard nothing for four seconds, so a
-// majority that was heard within three is enough. A stream with one copy has no other.
+// Followed returns an error unless the leader's view of a stream's end can be trusted.
+// A server that was partitioned or paused considers itself the leader until it learns
+// otherwise, and does not know what was stored meanwhile. Followers elect a new leader
+// after four seconds without contact, so contact with a majority within the last three
+// is sufficient. An unreplicated stream has no other leader.
 func Followed(info *jetstream.StreamInfo) error {
 	if !Replicated(info) {
 		return nil
@@ -66,7 +66,7 @@ func Followed(info *jetstream.StreamInfo) error {
 	return nil
 }
 
-// heardOf is how many followers a leader has just heard of.
+// heardOf returns how many followers the leader had contact with recently.
 func heardOf(info *jetstream.StreamInfo) (n int) {
 	for _, r := range info.Cluster.Replicas {
 		if !r.Offline && r.Active > 0 && r.Active < heardWithin { // 0: never
@@ -76,19 +76,19 @@ func heardOf(info *jetstream.StreamInfo) (n int) {
 	return n
 }
 
-// heardOfAll reports whether a leader has just heard of all followers: then no
-// other server can believe that it is the leader.
+// heardOfAll reports whether a leader had recent contact with all followers: then no
+// other server can consider itself the leader.
 func heardOfAll(info *jetstream.StreamInfo) bool {
 	return !Replicated(info) || heardOf(info) == len(info.Cluster.Replicas)
 }
 
-// Replicated reports whether a stream has more copies than one.
+// Replicated reports whether a stream has more than one copy.
 func Replicated(info *jetstream.StreamInfo) bool {
 	return info.Cluster != nil && len(info.Cluster.Replicas) > 0
 }
 
-// Holds reports whether a stream has a message of a subject from one sequence
-// on, up to another where that is not 0, as its leader says.
+// Holds reports whether, according to its leader, a stream has a message of a subject
+// between two sequences, inclusive; last 0: no upper limit.
 func Holds(ctx context.Context, nc *nats.Conn, stream, subject string, from, last uint64) (bool, error) {
 	if last != 0 && from > last {
 		return false, nil
@@ -103,9 +103,9 @@ func Holds(ctx context.Context, nc *nats.Conn, stream, subject string, from, las
 	return last == 0 || seq <= last, nil
 }
 
-// AskLeader gets the sequence and the headers of one message from a stream's
-// leader, also where the stream has allow_direct: a replica may not have yet
-// what is new. The error is [jetstream.ErrMsgNotFound] where there is none.
+// AskLeader gets the sequence and headers of one message from a stream's leader, even
+// if the stream allows direct gets, since a replica may lag. The error is
+// [jetstream.ErrMsgNotFound] if there is no such message.
 func AskLeader(ctx context.Context, nc *nats.Conn, stream string, ask []byte) (uint64, nats.Header, error) {
 	var m *nats.Msg
 	err := retryLost(ctx, nc, func(ctx context.Context) (err error) {
@@ -123,7 +123,7 @@ func AskLeader(ctx context.Context, nc *nats.Conn, stream string, ask []byte) (u
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return 0, nil, errors.New("the answer is not of the known form")
+		return 0, nil, errors.New("cannot decode the answer")
 	}
 	switch {
 	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
@@ -135,7 +135,7 @@ func AskLeader(ctx context.Context, nc *nats.Conn, stream string, ask []byte) (u
 	}
 	h, err := nats.DecodeHeadersMsg(answer.Message.Header)
 	if err != nil {
-		return 0, nil, errors.New("its headers are not of the known form")
+		return 0, nil, errors.New("cannot decode its headers")
 	}
 	return answer.Message.Seq, h, nil
 }

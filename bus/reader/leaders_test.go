@@ -17,20 +17,22 @@ import (
 
 const testStream = "EVENTS"
 
-// twoLeaders answers for a stream with one event, as two servers do that both
-// take themselves for its leader: the first requests for a message reach the one
-// that has nothing, and all others the one that tells of the end.
+// twoLeaders answers for a stream with one event, as two servers do that both consider
+// themselves its leader: the first requests for a message reach the former leader,
+// which has nothing; all others reach the one that knows the end.
 type twoLeaders struct {
 	js      jetstream.JetStream
 	info    jetstream.StreamInfo
 	event   uint64       // 0: it was removed
-	without atomic.Int32 // so many requests for a message reach the former leader
+	without atomic.Int32 // number of requests that reach the former leader
 	asked   atomic.Int32
 }
 
 func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerInfo) *twoLeaders {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true}) // without JetStream
+	s, err := server.NewServer(
+		&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true},
+	) // without JetStream
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +61,8 @@ func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerI
 		Cluster: &jetstream.ClusterInfo{Leader: "a", Replicas: replicas},
 	}}
 	for subject, answer := range map[string]nats.MsgHandler{
-		"$JS.API.STREAM.INFO.": func(m *nats.Msg) { l.answer(m, l.info) }, "$JS.API.STREAM.MSG.GET.": l.message, directGet: l.batch,
+		"$JS.API.STREAM.INFO.":    func(m *nats.Msg) { l.answer(m, l.info) },
+		"$JS.API.STREAM.MSG.GET.": l.message, directGet: l.batch,
 	} {
 		if _, err := nc.Subscribe(subject+testStream, answer); err != nil {
 			t.Fatal(err)
@@ -82,14 +85,17 @@ func (l *twoLeaders) message(m *nats.Msg) {
 	l.asked.Add(1)
 	var ask struct{ Seq uint64 }
 	if json.Unmarshal(m.Data, &ask) != nil || l.without.Add(-1) >= 0 || ask.Seq > l.event {
-		l.answer(m, map[string]any{"error": jetstream.APIError{Code: 404, ErrorCode: jetstream.JSErrCodeMessageNotFound}})
+		l.answer(
+			m,
+			map[string]any{"error": jetstream.APIError{Code: 404, ErrorCode: jetstream.JSErrCodeMessageNotFound}},
+		)
 		return
 	}
 	l.answer(m, map[string]any{"message": map[string]any{"seq": l.event}})
 }
 
-// batch answers direct gets: a copy that lags, too, has nothing as long as the
-// former leader is asked.
+// batch answers direct gets. A lagging replica also has nothing as long as the former
+// leader is asked.
 func (l *twoLeaders) batch(m *nats.Msg) {
 	var ask struct{ Seq uint64 }
 	if json.Unmarshal(m.Data, &ask) != nil || l.without.Load() > 0 || ask.Seq > l.event {
@@ -97,7 +103,9 @@ func (l *twoLeaders) batch(m *nats.Msg) {
 		return
 	}
 	at := strconv.FormatUint(l.event, 10)
-	_ = m.RespondMsg(&nats.Msg{Data: []byte("{}"), Header: nats.Header{jetstream.SequenceHeader: {at}, headerBefore: {"0"}}})
+	_ = m.RespondMsg(
+		&nats.Msg{Data: []byte("{}"), Header: nats.Header{jetstream.SequenceHeader: {at}, headerBefore: {"0"}}},
+	)
 	_ = m.RespondMsg(&nats.Msg{Header: nats.Header{headerStatus: {"204"}, headerBefore: {at}, headerPending: {"0"}}})
 }
 
@@ -106,8 +114,8 @@ var (
 	stopped = &jetstream.PeerInfo{Active: time.Minute}
 )
 
-// A leader that was stopped answers that it has nothing, and another one tells
-// of the end: what lies between is read all the same.
+// A former leader that was paused answers that it has nothing, while another one knows
+// the end: what lies between is read nevertheless.
 func TestAFormerLeaderDoesNotHideEvents(t *testing.T) {
 	t.Parallel()
 	enough := errors.New("enough")
@@ -130,14 +138,14 @@ func TestAFormerLeaderDoesNotHideEvents(t *testing.T) {
 				read = func() error { return d.UpTo(ctx, &l.info, 10, each) }
 			}
 			if err := read(); !errors.Is(err, enough) {
-				t.Errorf("the event is not read: %v, on from %d", err, d.from)
+				t.Errorf("the event is not read: %v, next sequence %d", err, d.from)
 			}
 		})
 	}
 }
 
-// A reader does not wait for removed events. It stops at once if the leader has
-// heard from all copies, and otherwise after a second answer, two seconds later.
+// A reader does not wait for removed events. It stops at once if the leader had contact
+// with all replicas, and otherwise after a second answer, two seconds later.
 func TestAnEndThatWasRemovedIsBelieved(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]*jetstream.PeerInfo{"all follow": heard, "one was stopped": stopped} {
@@ -147,7 +155,12 @@ func TestAnEndThatWasRemovedIsBelieved(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			d := NewDirect(l.js, testStream, "events.codex.x.*", "live.codex.x.*", false, 1)
-			if err := d.UpTo(ctx, &l.info, 10, func(*jetstream.RawStreamMsg) (bool, error) { return true, nil }); err != nil {
+			if err := d.UpTo(
+				ctx,
+				&l.info,
+				10,
+				func(*jetstream.RawStreamMsg) (bool, error) { return true, nil },
+			); err != nil {
 				t.Error(err)
 			}
 			if n := l.asked.Load(); (n == 1) != (other == heard) {
@@ -162,7 +175,7 @@ func TestAnEndThatWasRemovedIsBelieved(t *testing.T) {
 				}
 				select {
 				case <-ctx.Done():
-					t.Fatal("the follower does not go on")
+					t.Fatal("the follower does not continue")
 				case <-tick.C:
 				}
 			}

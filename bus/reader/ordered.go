@@ -7,23 +7,28 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Ordered is an ordered consumer at work. The client recreates it where messages
-// are missing; what it cannot mend arrives on Broken.
+// Ordered is a running ordered consumer. The client recreates it when messages are
+// missing; an error that the client cannot handle arrives on Broken.
 type Ordered struct {
-	Broken    <-chan error // the first error that needs another consumer
+	Broken    <-chan error // the first error that requires a new consumer
 	consumer  jetstream.Consumer
 	consuming jetstream.ConsumeContext
 	js        jetstream.JetStream
 	stream    string
 }
 
-// Consume calls handle, in one goroutine, for each message that an ordered
-// consumer delivers, until Stop. Limits bound what is on its way at a time. A
-// server removes the consumer after [Lonely] without a request.
-func Consume(ctx context.Context, js jetstream.JetStream, stream string, config jetstream.OrderedConsumerConfig, handle func(jetstream.Msg),
+// Consume calls handle, in one goroutine, for each message of a new ordered consumer,
+// until Stop. The limits apply to the messages in flight. The server removes the
+// consumer after [ConsumerTimeout] without a request.
+func Consume(
+	ctx context.Context,
+	js jetstream.JetStream,
+	stream string,
+	config jetstream.OrderedConsumerConfig,
+	handle func(jetstream.Msg),
 	limits ...jetstream.PullConsumeOpt,
 ) (*Ordered, error) {
-	config.InactiveThreshold = Lonely
+	config.InactiveThreshold = ConsumerTimeout
 	consumer, err := js.OrderedConsumer(ctx, stream, config)
 	if err != nil {
 		return nil, err
@@ -38,7 +43,9 @@ func Consume(ctx context.Context, js jetstream.JetStream, stream string, config 
 			}
 		}
 	}
-	consuming, err := consumer.Consume(handle, append(limits, jetstream.PullHeartbeat(Heartbeat), jetstream.ConsumeErrHandler(failed))...)
+	consuming, err := consumer.Consume(
+		handle,
+		append(limits, jetstream.PullHeartbeat(Heartbeat), jetstream.ConsumeErrHandler(failed))...)
 	if err != nil {
 		Drop(js, stream, consumer)
 		return nil, err
@@ -46,8 +53,8 @@ func Consume(ctx context.Context, js jetstream.JetStream, stream string, config 
 	return &Ordered{broken, consumer, consuming, js, stream}, nil
 }
 
-// Stop ends the delivery and removes the consumer. No call of handle is under
-// way once it has returned.
+// Stop ends the delivery and removes the consumer. When it returns, no call of handle
+// is in progress.
 func (o *Ordered) Stop() {
 	o.consuming.Stop()
 	<-o.consuming.Closed()

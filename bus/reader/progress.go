@@ -8,23 +8,30 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrStalled reports a consumer that brings nothing although there is more.
-var ErrStalled = errors.New("its consumer stands still")
+// ErrStalled reports a consumer that delivers nothing although the stream has more.
+var ErrStalled = errors.New("the consumer stalled")
 
-// Progress watches over a consumer that works in the background. Its zero value is
-// ready; a new consumer needs a new one.
+// Progress detects stalls of a consumer that works in the background. The zero value is
+// ready; use a new one for each consumer.
 type Progress struct {
 	end   end
-	seen  uint64    // that came last, when there was more to come
-	since time.Time // when that was found out
+	seen  uint64    // the last delivered message, when more was available
+	since time.Time // when that was detected
 }
 
-// Check asks the leader whether a subject has more than what came up to the
-// sequence seen. Info is that of the stream, asked for at the given time. It returns
-// up to where there is nothing more to come, at least seen: what was removed before
-// it was read comes no more. The error is [ErrStalled] where there has been more for
-// longer than a new consumer takes.
-func (p *Progress) Check(ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo, asked time.Time, subject string, seen uint64) (uint64, error) {
+// Check asks the leader whether a subject has more than what was delivered up to
+// sequence seen. Info is that of the stream, requested at the given time. Check returns
+// the sequence up to which nothing more will be delivered, at least seen: messages
+// removed before they were read count as delivered. The error is [ErrStalled] if more
+// has been available for longer than a new consumer needs.
+func (p *Progress) Check(
+	ctx context.Context,
+	js jetstream.JetStream,
+	info *jetstream.StreamInfo,
+	asked time.Time,
+	subject string,
+	seen uint64,
+) (uint64, error) {
 	last := info.State.LastSeq
 	if last <= seen {
 		*p = Progress{}
@@ -47,16 +54,16 @@ func (p *Progress) Check(ctx context.Context, js jetstream.JetStream, info *jets
 	return seen, nil
 }
 
-// end finds out up to where a stream has nothing more, of what leaders say.
+// end determines from the answers of leaders where a stream ends.
 type end struct {
-	from, upTo uint64    // between these there was nothing; 0: nobody has said so
-	since      time.Time // when that was said first
+	from, upTo uint64    // the range in which a leader found nothing; upTo 0: no answer yet
+	since      time.Time // when the first such answer came
 }
 
-// believe returns up to where the stream has nothing, now that a leader said that
-// it has nothing from one sequence up to another, and 0 where it may be wrong.
-// One that was stopped, and does not know that there is another one, may answer
-// that, and the other one tell of the end. Later it knows.
+// believe is called when a leader answered that it has nothing between two sequences.
+// It returns the end of the range that certainly has nothing, or 0. A former leader
+// that was paused may give such an answer before it learns of its successor; after two
+// seconds it knows.
 func (e *end) believe(info *jetstream.StreamInfo, asked time.Time, from, last uint64) uint64 {
 	const later = 2 * time.Second
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A consumer that has brought nothing for longer than a new one takes has stalled,
-// where the leader has more.
+// A consumer that has delivered nothing for longer than a new one needs has stalled, if
+// the leader has more.
 func TestAConsumerThatBringsNothingHasStalled(t *testing.T) {
 	t.Parallel()
 	l := startLeaders(t, 7, 7)
@@ -37,8 +37,8 @@ func TestAConsumerThatBringsNothingHasStalled(t *testing.T) {
 	}
 }
 
-// The end that was removed before it was read is behind a reader at once where no
-// other server can be the leader, and at the second answer otherwise.
+// An end that was removed before it was read is skipped at once if no other server can
+// be the leader, and at the second answer otherwise.
 func TestAnEndThatIsGoneIsBehindTheReader(t *testing.T) {
 	t.Parallel()
 	l := startLeaders(t, 0, 10)
@@ -58,7 +58,7 @@ func TestAnEndThatIsGoneIsBehindTheReader(t *testing.T) {
 			{0, 5, 10, 0},
 			{time.Second, 5, 12, 0},            // not long enough ago
 			{time.Second, 5, 12, 10},           // two answers, two seconds apart, agree up to 10
-			{time.Second, 11, 12, 0},           // of another place
+			{time.Second, 11, 12, 0},           // another start
 			{3 * time.Second, 11, 11, 11},      // never beyond what is asked for
 			{3 * time.Second, 11, 1 << 40, 12}, // or beyond the first answer
 		} {

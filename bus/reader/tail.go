@@ -10,26 +10,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Each handles a message, and says whether to go on.
+// Each handles one message, and reports whether the reader should continue.
 type Each func(jetstream.Msg) (bool, error)
 
-// Tail reads the messages of a subject of a stream of the inside account, in
-// order, with one consumer after another: nobody may read directly there. A
-// consumer may stand still without a word, on a node that is gone or lags;
-// messages may be lost on their way; it ends where nobody asks it for a while.
-// So its numbers must have no gap, and whenever nothing comes the stream's
-// leader is asked, who knows.
+// Tail reads the messages of a subject of a stream in order, by one consumer after
+// another, in an account that allows no direct gets. A consumer may stall without an
+// error, on a node that failed or lags; messages may be lost; and an idle consumer
+// expires. So Tail checks that the consumer's sequences have no gap, and asks the
+// stream's leader when nothing arrives.
 type Tail struct {
 	JS      jetstream.JetStream
 	Stream  string
 	Subject string
-	From    uint64 // sequence to read on from, 1 or more
-	Batch   int    // messages that are on their way at a time
+	From    uint64 // next sequence to read, 1 or more
+	Batch   int    // messages in flight
 }
 
-// UpTo passes each the messages up to the end of the stream that info tells.
+// UpTo calls each with the messages up to the end of the stream in info.
 func (t *Tail) UpTo(ctx context.Context, info *jetstream.StreamInfo, each Each) error {
-	if err := Followed(info); err != nil { // the end may be another one
+	if err := Followed(info); err != nil { // the end in info may be wrong
 		return err
 	}
 	if t.From > info.State.LastSeq || info.State.Msgs == 0 {
@@ -41,7 +40,7 @@ func (t *Tail) UpTo(ctx context.Context, info *jetstream.StreamInfo, each Each) 
 		if !errors.Is(err, ErrStalled) {
 			return err
 		}
-		select { // a consumer that is refused again and again must not keep the server busy
+		select { // limits the load if consumers are refused repeatedly
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(pause.NextBackOff()):
@@ -49,19 +48,19 @@ func (t *Tail) UpTo(ctx context.Context, info *jetstream.StreamInfo, each Each) 
 	}
 }
 
-// pauses are those between one consumer and the next.
+// pauses returns the backoff between consumers.
 func pauses() *backoff.ExponentialBackOff {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 2*time.Second
 	return pause
 }
 
-// read reads with one consumer up to the sequence last. Afterwards From is
-// behind what came. The error is ErrStalled where another consumer may bring more.
+// read reads with one consumer up to sequence last, and advances From. The error is
+// ErrStalled if another consumer may deliver more.
 func (t *Tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64, each Each) error {
 	consumer, err := t.JS.CreateConsumer(ctx, t.Stream, jetstream.ConsumerConfig{
 		FilterSubject: t.Subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.From,
-		AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: Lonely,
+		AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: ConsumerTimeout,
 	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", t.Stream, err)
@@ -87,11 +86,11 @@ func (t *Tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 		}
 		seq := meta.Sequence.Stream
 		switch {
-		case meta.Sequence.Consumer != n: // one before it was lost
+		case meta.Sequence.Consumer != n: // a message was lost
 			return fmt.Errorf("read %s: %w", t.Stream, ErrStalled)
 		case seq > last:
 			return nil
-		case seq < t.From: // a replica that lagged began too early
+		case seq < t.From: // a lagging replica started too early
 			continue
 		}
 		t.From = seq + 1
@@ -105,14 +104,14 @@ func (t *Tail) read(ctx context.Context, info *jetstream.StreamInfo, last uint64
 		if over, err := t.over(ctx, info, last, meta.NumPending); over || err != nil {
 			return err
 		}
-		if time.Since(began) > Lonely { // the consumer is gone
+		if time.Since(began) > ConsumerTimeout { // the consumer has expired
 			return fmt.Errorf("read %s: %w", t.Stream, ErrStalled)
 		}
 	}
 }
 
-// over reports whether nothing is left up to the sequence last, where a consumer
-// says how much is pending: it tells what its own replica holds, which may lag.
+// over reports whether nothing is left up to sequence last. Pending is the consumer's
+// view, which is that of its own replica and may lag.
 func (t *Tail) over(ctx context.Context, info *jetstream.StreamInfo, last, pending uint64) (bool, error) {
 	if pending > 0 {
 		return false, nil
@@ -124,12 +123,11 @@ func (t *Tail) over(ctx context.Context, info *jetstream.StreamInfo, last, pendi
 	return !left, err
 }
 
-// next waits for the next message; nil says that the rest was removed before it
-// was read. While nothing comes the leader is asked after each second, and the
-// second time that there is more the consumer is given up: then the error is
-// ErrStalled.
+// next waits for the next message. It returns nil if the rest was removed before it was
+// read. While nothing arrives it asks the leader every second; the second time that
+// there is more it returns ErrStalled.
 func (t *Tail) next(ctx context.Context, messages jetstream.MessagesContext, last uint64) (jetstream.Msg, error) {
-	for silent := false; ; {
+	for asked := false; ; {
 		m, err := within(ctx, messages, time.Second)
 		switch {
 		case ctx.Err() != nil:
@@ -139,41 +137,41 @@ func (t *Tail) next(ctx context.Context, messages jetstream.MessagesContext, las
 		case errors.Is(err, context.DeadlineExceeded):
 		case t.JS.Conn().IsClosed():
 			return nil, fmt.Errorf("read %s: %w", t.Stream, err)
-		default: // the client has given it up
+		default: // the client gave up the consumer
 			return nil, fmt.Errorf("read %s: %w: %w", t.Stream, ErrStalled, err)
 		}
 		left, err := Holds(ctx, t.JS.Conn(), t.Stream, t.Subject, t.From, last)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			return nil, fmt.Errorf("read %s: %w", t.Stream, err)
-		case err != nil: // it is away, or slow
+		case err != nil: // no answer, or a late one: keep waiting
 		case !left:
 			return nil, nil
-		case silent:
+		case asked:
 			return nil, fmt.Errorf("read %s: %w", t.Stream, ErrStalled)
 		default:
-			silent = true
+			asked = true
 		}
 	}
 }
 
-// PullBytes is what a consumer is asked for at a time. A server closes the
-// connection of a client that takes less than it asked for, so it is less than
-// what the embedded server keeps for one.
+// PullBytes limits one pull request. A server closes the connection of a client that
+// does not read what it requested, so this is less than the embedded server buffers for
+// a client.
 const PullBytes = 8 << 20
 
-// Lonely is how long a consumer lasts that nobody asks, if it was not dropped:
-// longer than a connection is lost as a rule.
-const Lonely = 30 * time.Second
+// ConsumerTimeout is how long a consumer lasts without requests if it was not deleted:
+// longer than a typical loss of the connection.
+const ConsumerTimeout = 30 * time.Second
 
-// Drop removes a consumer that is needed no more, without waiting for it. In a
-// cluster each one is in the minds of all nodes: thousands slow it down.
+// Drop deletes a consumer without waiting for the answer. All nodes of a cluster keep
+// track of each consumer, and thousands of them slow it down.
 func Drop(js jetstream.JetStream, stream string, consumer jetstream.Consumer) {
 	_ = js.Conn().Publish(jetstream.DefaultAPIPrefix+"CONSUMER.DELETE."+stream+"."+consumer.CachedInfo().Name, nil)
 }
 
-// within is the next message. One that does not come in time is
-// [context.DeadlineExceeded].
+// within returns the next message, or [context.DeadlineExceeded] if none arrives in
+// time.
 func within(ctx context.Context, messages jetstream.MessagesContext, patience time.Duration) (jetstream.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -11,8 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Watch follows the newest message of each subject of a stream, by an ordered
-// consumer.
+// Watch follows the newest message of each subject of a stream, by an ordered consumer.
 type Watch struct {
 	JS          jetstream.JetStream
 	Stream      string
@@ -20,15 +19,19 @@ type Watch struct {
 	HeadersOnly bool
 	Log         *zap.Logger
 
-	created time.Time     // of the stream
-	seen    atomic.Uint64 // the newest sequence that came
+	created time.Time     // when the stream was created
+	seen    atomic.Uint64 // the newest sequence received
 }
 
-// Run calls each with the messages until ctx ends: then it returns nil. Where
-// the consumer breaks it is made again, and each gets the newest messages of all
-// subjects once more. At each beginning it calls begin: with whether the stream was
-// made anew, or lost its end, and whether there is nothing in it.
-func (w *Watch) Run(ctx context.Context, each func(jetstream.Msg, *jetstream.MsgMetadata), begin func(anew, empty bool)) error {
+// Run calls each with the messages until ctx ends; then it returns nil. If the consumer
+// breaks, Run creates another one, and each receives the newest messages of all
+// subjects again. At each start it calls begin; replaced reports that the stream was
+// recreated, or lost its end, and empty that it has no messages.
+func (w *Watch) Run(
+	ctx context.Context,
+	each func(jetstream.Msg, *jetstream.MsgMetadata),
+	begin func(replaced, empty bool),
+) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
 	for {
@@ -40,7 +43,11 @@ func (w *Watch) Run(ctx context.Context, each func(jetstream.Msg, *jetstream.Msg
 		if time.Since(began) > time.Minute {
 			pause.Reset()
 		}
-		w.Log.Warn("read again from the beginning", zap.String("stream", w.Stream), zap.String("why", Explain(w.JS.Conn(), err)))
+		w.Log.Warn(
+			"reading again from the beginning",
+			zap.String("stream", w.Stream),
+			zap.String("why", Explain(w.JS.Conn(), err)),
+		)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -49,26 +56,32 @@ func (w *Watch) Run(ctx context.Context, each func(jetstream.Msg, *jetstream.Msg
 	}
 }
 
-// replaced reports whether the stream is not the one that was followed, or has
-// lost its end: a consumer may stand beyond that, and bring nothing, without
-// an error. Seen is what had come before info was asked for: more may have
-// since.
+// replaced reports whether the stream is not the one that was followed, or has lost its
+// end: then a consumer may be positioned beyond the end, and deliver nothing, without
+// an error. Seen is the newest sequence received before info was requested; later ones
+// may have arrived since.
 func (w *Watch) replaced(info *jetstream.StreamInfo, seen uint64) bool {
 	return !info.Created.Equal(w.created) || info.State.LastSeq < seen && Followed(info) == nil
 }
 
-func (w *Watch) once(ctx context.Context, each func(jetstream.Msg, *jetstream.MsgMetadata), begin func(anew, empty bool)) error {
+func (w *Watch) once(
+	ctx context.Context,
+	each func(jetstream.Msg, *jetstream.MsgMetadata),
+	begin func(replaced, empty bool),
+) error {
 	s, err := w.JS.Stream(ctx, w.Stream)
 	if err != nil {
 		return err
 	}
 	info := s.CachedInfo()
-	anew := !w.created.IsZero() && w.replaced(info, w.seen.Load())
+	replaced := !w.created.IsZero() && w.replaced(info, w.seen.Load())
 	w.created = info.Created
 	w.seen.Store(0)
-	begin(anew, info.State.Msgs == 0)
+	begin(replaced, info.State.Msgs == 0)
 	config := jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{w.Subject}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: w.HeadersOnly,
+		FilterSubjects: []string{w.Subject},
+		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
+		HeadersOnly:    w.HeadersOnly,
 	}
 	consumer, err := Consume(ctx, w.JS, w.Stream, config, func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A consumer may stand still, and its server say all the while that it lives:
-// whoever reads with it must notice, and read on with another one.
-func TestConsumersThatStandStillAreReplaced(t *testing.T) {
+// A consumer may stall while its server sends heartbeats: its readers must detect that,
+// and continue with another one.
+func TestStalledConsumersAreReplaced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes ten seconds until a consumer is given up")
 	}
@@ -87,10 +87,10 @@ func TestConsumersThatStandStillAreReplaced(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("the reader, or what it reads from, stands still")
+		t.Fatal("the reader, or what it reads from, is stalled")
 	}
-	bustest.Until(t, "the normalizer stands still", final("b"))
-	bustest.Until(t, "the table stands still", func() bool { return rows.Load() > before })
+	bustest.Until(t, "the normalizer is stalled", final("b"))
+	bustest.Until(t, "the table is stalled", func() bool { return rows.Load() > before })
 	stop()
 	for range 2 {
 		if err := <-ended; err != nil {
@@ -99,8 +99,8 @@ func TestConsumersThatStandStillAreReplaced(t *testing.T) {
 	}
 }
 
-// Who has read leaves no consumer behind: it would last for a while, and a
-// server that is asked often would hold thousands.
+// Readers leave no consumers behind: they would last for a while, and a busy server
+// would have thousands.
 func TestReadersLeaveNoConsumers(t *testing.T) {
 	s, b := serve(t)
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-ok", 700)}, "a")
@@ -109,7 +109,12 @@ func TestReadersLeaveNoConsumers(t *testing.T) {
 	responder := bustest.Connect(t, s, embedded.ResponderUser)
 	for range 3 {
 		events := 0
-		if err := subscriber.Read(t.Context(), bus.Filter{Run: "a"}, func(bus.Stored) error { events++; return nil }); err != nil || events == 0 {
+		if err := subscriber.Read(
+			t.Context(),
+			bus.Filter{Run: "a"},
+			func(bus.Stored) error { events++; return nil },
+		); err != nil ||
+			events == 0 {
 			t.Fatalf("%d events, %v", events, err)
 		}
 		if _, _, err := responder.Output(t.Context(), "codex", "a", 100, true); err != nil {
@@ -119,7 +124,11 @@ func TestReadersLeaveNoConsumers(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := subscriber.Read(ctx, bus.Filter{Run: "a", Follow: true}, func(bus.Stored) error { cancel(); return nil }); err != nil {
+		if err := subscriber.Read(
+			ctx,
+			bus.Filter{Run: "a", Follow: true},
+			func(bus.Stored) error { cancel(); return nil },
+		); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())

@@ -18,13 +18,12 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// 1. A task is queued, then started and done, or cancelled where it waits. 2.
-// RAW loses its oldest entries, by age or size, up to behind the queued entry:
-// every run that is queued for some time passes through this. 3. Rebuild.
+// 1. A task is queued, and then started and completed, or cancelled while queued. 2.
+// RAW loses its oldest entries, by age or size, including the queued entry: every run
+// that was queued for some time passes through this state. 3. Rebuild.
 //
-// Consequence: the run counts as covered from its beginning, and differs: its
-// record without queued_at, and of a cancel without queued not even an end.
-// compareRun takes a run for partial only by its gaps and its start.
+// The run must not count as covered from its beginning: its record has no queued_at,
+// and that of a task cancelled while queued not even an end.
 func TestRebuildFindsNoDifferenceWhenAQueuedEntryHasAgedOut(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"done", "cancelled"} {
@@ -61,19 +60,22 @@ func TestRebuildFindsNoDifferenceWhenAQueuedEntryHasAgedOut(t *testing.T) {
 	}
 }
 
-// 1. Everything runs as in `linesman up`. 2. WORK is deleted. The normalizer
-// looks around for RAW, EVENTS and RUNS, and has those made again; WORK is not
-// among them, and no other role makes streams.
+// 1. Everything runs as in `linesman up`. 2. WORK is deleted.
 //
-// Consequence: every submission fails, and every queued run stays queued (of
-// an error endUnqueued concludes nothing), until `up` is started again.
+// If the normalizer did not recreate it, as it does RAW, EVENTS and RUNS, every
+// submission would fail, and every queued run would stay queued until `up` is
+// restarted, since no other role creates streams.
 func TestAWorkStreamThatWasDeletedIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	startNormalizer(t, s)
 	r := bustest.Connect(t, s, embedded.ResponderUser)
 	bustest.Submit(t, r, "T-1")
-	bustest.Until(t, "T-1 is not recorded", func() bool { _, ok, err := b.Record(t.Context(), "T-1"); return ok && err == nil })
+	bustest.Until(
+		t,
+		"T-1 is not recorded",
+		func() bool { _, ok, err := b.Record(t.Context(), "T-1"); return ok && err == nil },
+	)
 	if err := b.JetStream().DeleteStream(t.Context(), b.Work()); err != nil {
 		t.Fatal(err)
 	}
@@ -84,15 +86,15 @@ func TestAWorkStreamThatWasDeletedIsMadeAgain(t *testing.T) {
 	bustest.Submit(t, r, "T-2")
 }
 
-// 1. Two responders with different queues take a submission under the same run
-// id at the same time. Both find no log, both put a message into WORK (the
-// fence there is by queue), one stores the queued entry. 2. The other gets
-// ErrMoved, and takes that for a worker that was quicker. (With one queue the
-// same happens where a worker begins and acknowledges the first task between
-// the second caller's look at the log and its message.)
+// 1. Two responders with different queues receive a submission with the same run id at
+// the same time. Both find no log, and both store a message in WORK, whose fence is per
+// queue; one stores the queued entry. 2. The other one gets ErrMoved, which must not
+// count as a worker that was faster. (With one queue the same happens if a worker
+// starts and acknowledges the first task between the second caller's check of the log
+// and its message.)
 //
-// Consequence: both callers are told that their task is queued; one of the two
-// prompts is never run, and its caller gets the other's results.
+// Otherwise both callers would be told that their task is queued, one of the two
+// prompts would never run, and its caller would get the other's results.
 func TestOneOfTwoSubmissionsOfAnIDIsRefused(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
@@ -122,12 +124,12 @@ func TestOneOfTwoSubmissionsOfAnIDIsRefused(t *testing.T) {
 	}
 }
 
-// 1. A run ends, and a cleanup removes its record: a delete marker stays for
-// runs.max_age. 2. RAW ages out (72 h). 3. A task is submitted under the same
-// id, as a caller with ids of its own may. Submit looks at RAW alone and takes it.
+// 1. A run ends, and a cleanup removes its record: a delete marker remains for
+// runs.max_age. 2. RAW expires (72 h). 3. A task is submitted with the same id, as a
+// caller with ids of its own may do.
 //
-// Consequence: the worker runs it, but to the normalizer the run "was removed":
-// no event, no record, no answer ever. Known() asks RUNS; Submit does not.
+// If the worker ran it, the normalizer would ignore it as a removed run: no event, no
+// record, no answer.
 func TestASubmissionUnderARemovedIDIsRefusedOrRecorded(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
@@ -155,7 +157,10 @@ func TestASubmissionUnderARemovedIDIsRefusedOrRecorded(t *testing.T) {
 	}
 	bustest.Recorded(t, b, "T-1")
 	bustest.Until(t, "the record cannot be removed", func() bool {
-		_, revision, err := (&session{Normalizer: newNormalizer(b), buckets: map[string]*bucket.Bucket{}}).loadRecord(t.Context(), "T-1")
+		_, revision, err := (&session{Normalizer: newNormalizer(b), buckets: map[string]*bucket.Bucket{}}).loadRecord(
+			t.Context(),
+			"T-1",
+		)
 		return err == nil && r.RemoveRun(t.Context(), "T-1", revision) == nil
 	})
 	raw, err := b.JetStream().Stream(t.Context(), b.Raw())
