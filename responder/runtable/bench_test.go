@@ -17,16 +17,16 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// office is a server with so many runs that have ended, and connections to it.
-type office struct {
+// benchServer is a NATS server with n ended runs, and connections to it.
+type benchServer struct {
 	server *embedded.Server
-	desk   *bus.Bus
+	bus    *bus.Bus
 	client *nats.Conn
 	js     jetstream.JetStream
 	stream string
 }
 
-func newOffice(b *testing.B, n int) *office {
+func newBenchServer(b *testing.B, n int) *benchServer {
 	b.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	s, err := embedded.StartServer(b.TempDir(), "127.0.0.1:0", names, zap.NewNop())
@@ -48,7 +48,7 @@ func newOffice(b *testing.B, n int) *office {
 	if _, err := operator.Ensure(b.Context(), limits); err != nil {
 		b.Fatal(err)
 	}
-	o := &office{server: s, desk: connect(embedded.ResponderUser), client: operator.Inside(), stream: "KV_" + names.Runs()}
+	o := &benchServer{server: s, bus: connect(embedded.ResponderUser), client: operator.Inside(), stream: "KV_" + names.Runs()}
 	if o.js, err = jetstream.New(o.client, jetstream.WithPublishAsyncMaxPending(1024)); err != nil {
 		b.Fatal(err)
 	}
@@ -76,8 +76,8 @@ func newOffice(b *testing.B, n int) *office {
 
 func runID(i int) string { return fmt.Sprintf("T-local-%015d", i) }
 
-// replay reads the last value of every run, and does nothing with it.
-func (o *office) replay(b *testing.B) time.Duration {
+// replay reads the last value of every run and discards it.
+func (o *benchServer) replay(b *testing.B) time.Duration {
 	b.Helper()
 	begin := time.Now()
 	c, err := o.js.OrderedConsumer(b.Context(), o.stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
@@ -100,15 +100,15 @@ func (o *office) replay(b *testing.B) time.Duration {
 	return took
 }
 
-// start is the time from nothing to a responder that knows all runs.
-func (o *office) start(b *testing.B) time.Duration {
+// start measures the time until a new responder has loaded all runs.
+func (o *benchServer) start(b *testing.B) time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	begin := time.Now()
-	desk := runtable.New(runtable.Config{Streams: o.desk, Queue: "default", LostAfter: time.Minute})
+	table := runtable.New(runtable.Config{Streams: o.bus, Queue: "default", LostAfter: time.Minute})
 	done := make(chan error, 1)
-	go func() { done <- desk.Run(ctx) }()
-	if err := desk.Ready(ctx); err != nil {
+	go func() { done <- table.Run(ctx) }()
+	if err := table.Ready(ctx); err != nil {
 		b.Fatal(err)
 	}
 	took := time.Since(begin)
@@ -119,11 +119,11 @@ func (o *office) start(b *testing.B) time.Duration {
 	return took
 }
 
-// BenchmarkStart compares the start of a responder with a replay of the run
-// bucket that does nothing: 100k runs, at most 1.5 times as long.
+// BenchmarkStart compares the start of a responder with a bare replay of the
+// run bucket: 100k runs, at most 1.5 times as long.
 func BenchmarkStart(b *testing.B) {
-	o := newOffice(b, 100_000)
-	o.replay(b) // the server's caches
+	o := newBenchServer(b, 100_000)
+	o.replay(b) // warms the server's caches
 	var ratios []float64
 	for b.Loop() {
 		bare, ours := o.replay(b), o.start(b)

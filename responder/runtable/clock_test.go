@@ -9,11 +9,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Whoever publishes a run says himself when he captured what. One whose clock
-// is hours late, or jumps to and fro, is not taken for one that has gone.
+// Entries carry the time of the publisher's clock. A run whose publisher's
+// clock is hours late, or jumps, is not treated as stuck.
 func TestARunWhoseClockIsWrongIsNotTakenForStuck(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	now := time.Now()
 	for run, clock := range map[string][]time.Duration{
 		"late": {-3 * time.Hour, -3 * time.Hour, -3 * time.Hour}, "early": {3 * time.Hour, 3 * time.Hour, 3 * time.Hour},
@@ -36,12 +36,12 @@ func TestARunWhoseClockIsWrongIsNotTakenForStuck(t *testing.T) {
 		}
 		l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateWorking && v.Seq >= log.Mark().Seq })
 	}
-	report, err := l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
 	if err != nil || len(report.Stuck) > 0 || report.Old > 0 {
 		t.Errorf("%+v, %v: all of them have just written", report, err)
 	}
-	// How long they are silent is told by the clock of who listens.
-	report, err = l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Nanosecond, Old: time.Hour, DryRun: true})
+	// The duration of silence is measured by the responder's clock.
+	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Nanosecond, Old: time.Hour, DryRun: true})
 	if err != nil || len(report.Stuck) != 4 {
 		t.Errorf("%+v, %v: all of them are silent now", report, err)
 	}

@@ -1,4 +1,4 @@
 package runtable
 
-// EndOverdue is what keepHouse does once a minute.
+// EndOverdue is the part of maintain that ends overdue questions.
 var EndOverdue = (*Table).endOverdue

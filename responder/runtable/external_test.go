@@ -13,11 +13,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// ask begins a run that waits, and returns its id.
-func (l *lab) ask(n int, due time.Time) string {
+// ask starts a run that awaits an answer, and returns its id.
+func (l *harness) ask(n int, due time.Time) string {
 	l.Helper()
 	run := fmt.Sprintf("T-local-ask%d", n)
-	if err := l.desk.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, map[string]string{"request_id": "id"}, due); err != nil {
+	if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, map[string]string{"request_id": "id"}, due); err != nil {
 		l.Fatal(err)
 	}
 	l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateInputRequired })
@@ -26,18 +26,18 @@ func (l *lab) ask(n int, due time.Time) string {
 
 func text(s string) runs.Reply { return runs.Reply{Status: runs.ReplySuccess, Text: s} }
 
-// Of many answers at once, of two responders, one counts: whoever gave it is
-// told so, also when it gives it again, and everybody else is not.
+// Of many concurrent answers to two responders exactly one wins. Its sender
+// gets success, also when it repeats the answer; all others are refused.
 func TestOneOfManyAnswersCounts(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
-	desks := []*runtable.Table{l.desk, l.respond(nil)}
+	l := newHarness(t, nil)
+	tables := []*runtable.Table{l.table, l.respond(nil)}
 	run := l.ask(1, time.Time{})
 	const n = 20
 	errs := make([]error, n)
 	var group sync.WaitGroup
 	for i := range n {
-		group.Go(func() { _, errs[i] = desks[i%2].Answer(l.soon(), run, text(fmt.Sprint("answer ", i))) })
+		group.Go(func() { _, errs[i] = tables[i%2].Answer(l.soon(), run, text(fmt.Sprint("answer ", i))) })
 	}
 	group.Wait()
 	won := -1
@@ -53,38 +53,38 @@ func TestOneOfManyAnswersCounts(t *testing.T) {
 		}
 	}
 	want := text(fmt.Sprint("answer ", won))
-	if got, err := l.desk.Reply(l.soon(), run); err != nil || got != want {
+	if got, err := l.table.Reply(l.soon(), run); err != nil || got != want {
 		t.Errorf("the reply is %+v, %v; want %+v", got, err, want)
 	}
 	for range 2 {
-		if state, err := desks[1].Answer(l.soon(), run, want); err != nil || state != runs.StateCompleted {
+		if state, err := tables[1].Answer(l.soon(), run, want); err != nil || state != runs.StateCompleted {
 			t.Errorf("the same again: %s, %v", state, err)
 		}
 	}
-	record, err := l.desk.Record(l.soon(), run)
+	record, err := l.table.Record(l.soon(), run)
 	if err != nil || record.Lines != 2 || record.FinalText == nil || *record.FinalText != want.Text {
 		t.Errorf("record %s, %v", record.JSON(), err)
 	}
 }
 
-// An answer, a cancel and the end of its time race: one of them wins, and all
-// are told which.
+// An answer, a cancel and the deadline race: exactly one wins, and every caller
+// learns which.
 func TestAnswerCancelAndExpiryHaveOneWinner(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	won := map[runs.State]int{}
 	for i := range 12 {
 		run := l.ask(i, time.Time{})
 		var answered, cancelled, expired error
 		var state runs.State
 		var group sync.WaitGroup
-		group.Go(func() { state, answered = l.desk.Answer(l.soon(), run, text("yes")) })
-		group.Go(func() { _, cancelled = l.desk.Cancel(l.soon(), run, "not needed") })
+		group.Go(func() { state, answered = l.table.Answer(l.soon(), run, text("yes")) })
+		group.Go(func() { _, cancelled = l.table.Cancel(l.soon(), run, "not needed") })
 		if i%2 == 0 {
-			group.Go(func() { expired = l.desk.Expire(l.soon(), run) })
+			group.Go(func() { expired = l.table.Expire(l.soon(), run) })
 		}
 		group.Wait()
-		v, err := l.desk.Wait(l.soon(), run, nil)
+		v, err := l.table.Wait(l.soon(), run, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,11 +103,11 @@ func TestAnswerCancelAndExpiryHaveOneWinner(t *testing.T) {
 	t.Logf("won: %v", won)
 }
 
-// What a crash left out between the two entries is done by the next who asks,
-// and nothing twice.
+// If a crash separates the two entries of a question, the next Ask completes
+// it, and nothing is written twice.
 func TestAQuestionIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	const run = "T-local-half"
 	streams := l.bus(embedded.ResponderUser)
 	_, err := streams.AppendIf(l.soon(), runs.AgentExternal, run, runs.Mark{}, func(runs.Mark) *runs.Entry {
@@ -117,114 +117,114 @@ func TestAQuestionIsAskedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateInputRequired })
-	if _, err := l.desk.Answer(l.soon(), run, text("yes")); !errors.Is(err, runtable.ErrNotAsked) {
+	if _, err := l.table.Answer(l.soon(), run, text("yes")); !errors.Is(err, runtable.ErrNotAsked) {
 		t.Errorf("an answer before the question: %v", err)
 	}
 	for range 3 {
-		if err := l.desk.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, nil, time.Time{}); err != nil {
+		if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, nil, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l.reaches(run, func(v runtable.View) bool {
-		r, err := l.desk.Record(l.soon(), run)
+		r, err := l.table.Record(l.soon(), run)
 		return err == nil && r.Lines == 1
 	})
-	if _, err := l.desk.Answer(l.soon(), run, text("yes")); err != nil {
+	if _, err := l.table.Answer(l.soon(), run, text("yes")); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.desk.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, nil, time.Time{}); err != nil {
+	if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, nil, time.Time{}); err != nil {
 		t.Errorf("asked again after the end: %v", err)
 	}
-	record, err := l.desk.Record(l.soon(), run)
+	record, err := l.table.Record(l.soon(), run)
 	if err != nil || record.Lines != 2 || record.State != runs.StateCompleted {
 		t.Errorf("record %s, %v", record.JSON(), err)
 	}
 }
 
-// A run whose bridge never comes back is ended by any responder; one whose
-// time is not over, or that has none, waits on, and counts neither as stuck.
+// Any responder ends a run whose bridge never returns. A run before its
+// deadline, or without one, keeps waiting, and neither counts as stuck.
 func TestOnlyOverdueQuestionsAreEnded(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	late, early, never := l.ask(1, time.Now().Add(-time.Minute)), l.ask(2, time.Now().Add(time.Hour)), l.ask(3, time.Time{})
-	runtable.EndOverdue(l.desk, l.soon(), 2*time.Minute)
-	if v, _ := l.desk.Get(late); v.State != runs.StateInputRequired {
+	runtable.EndOverdue(l.table, l.soon(), 2*time.Minute)
+	if v, _ := l.table.Get(late); v.State != runs.StateInputRequired {
 		t.Errorf("ended before its grace was over: %s", v.State)
 	}
-	runtable.EndOverdue(l.desk, l.soon(), 30*time.Second)
-	if v, err := l.desk.Wait(l.soon(), late, nil); err != nil || v.State != runs.StateTimeout || v.Reason != string(runs.ReasonHard) {
+	runtable.EndOverdue(l.table, l.soon(), 30*time.Second)
+	if v, err := l.table.Wait(l.soon(), late, nil); err != nil || v.State != runs.StateTimeout || v.Reason != string(runs.ReasonHard) {
 		t.Errorf("%s (%s), %v", v.State, v.Reason, err)
 	}
-	report, err := l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour})
 	if err != nil || len(report.Stuck) != 0 {
 		t.Errorf("cleaned up %+v, %v", report, err)
 	}
 	for _, run := range []string{early, never} {
-		if v, _ := l.desk.Get(run); v.State != runs.StateInputRequired || v.Lost {
+		if v, _ := l.table.Get(run); v.State != runs.StateInputRequired || v.Lost {
 			t.Errorf("%s: %s, lost: %v", run, v.State, v.Lost)
 		}
 	}
-	waiting, err := l.desk.Waiting(l.soon(), 10)
+	waiting, err := l.table.Waiting(l.soon(), 10)
 	if err != nil || len(waiting) != 2 || waiting[0].ID != early || waiting[1].ID != never {
 		t.Errorf("waiting: %d, %v", len(waiting), err)
 	}
 }
 
-// Whoever answers when the time is over is told so, at once and for ever: the
-// bridge may have given up on it, and be out of reach.
+// An answer after the deadline is refused, immediately and always: the bridge
+// may have given up and be unreachable.
 func TestAnAnswerAfterItsTimeIsRefused(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	for i, reply := range []runs.Reply{text("yes"), {Status: runs.ReplyError, Error: "nobody knows"}} {
 		run := l.ask(i, time.Now().Add(-time.Millisecond))
 		for range 2 {
-			state, err := l.desk.Answer(l.soon(), run, reply)
+			state, err := l.table.Answer(l.soon(), run, reply)
 			if ended := (*runtable.EndedError)(nil); !errors.As(err, &ended) || state != runs.StateTimeout || ended.State != state {
 				t.Errorf("%s: the answer of the late: %s, %v", reply.Status, state, err)
 			}
 		}
-		if got, err := l.desk.Reply(l.soon(), run); !errors.Is(err, runs.ErrNoReply) {
+		if got, err := l.table.Reply(l.soon(), run); !errors.Is(err, runs.ErrNoReply) {
 			t.Errorf("%s: it is stored: %+v, %v", reply.Status, got, err)
 		}
 	}
 	run := l.ask(2, time.Now().Add(-time.Millisecond))
-	if state, err := l.desk.AnswerLate(l.soon(), run, text("by a file")); err != nil || state != runs.StateCompleted {
+	if state, err := l.table.AnswerLate(l.soon(), run, text("by a file")); err != nil || state != runs.StateCompleted {
 		t.Errorf("what its reader has already: %s, %v", state, err)
 	}
 }
 
-// A long answer is stored wholly, and read back byte for byte.
+// A long answer is stored completely and read back byte for byte.
 func TestLongAnswerComesBackWhole(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	run := l.ask(1, time.Time{})
 	want := text(strings.Repeat("é<\n", runs.MaxReply/5-100))
-	if _, err := l.desk.Answer(l.soon(), run, want); err != nil {
+	if _, err := l.table.Answer(l.soon(), run, want); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := l.desk.Reply(l.soon(), run); err != nil || got != want {
+	if got, err := l.table.Reply(l.soon(), run); err != nil || got != want {
 		t.Errorf("%d bytes came back of %d, %v", len(got.Text), len(want.Text), err)
 	}
 }
 
 func TestWhoAsksNobodyOutsideTakesNoAnswer(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	ticket := l.submit("wait for a worker")
-	if _, err := l.desk.Answer(l.soon(), ticket.Run, text("yes")); !errors.Is(err, runtable.ErrNotAsked) {
+	if _, err := l.table.Answer(l.soon(), ticket.Run, text("yes")); !errors.Is(err, runtable.ErrNotAsked) {
 		t.Errorf("a queued task: %v", err)
 	}
-	if err := l.desk.Expire(l.soon(), ticket.Run); !errors.Is(err, runtable.ErrNotAsked) {
+	if err := l.table.Expire(l.soon(), ticket.Run); !errors.Is(err, runtable.ErrNotAsked) {
 		t.Errorf("expire a queued task: %v", err)
 	}
-	if _, err := l.desk.Answer(l.soon(), "T-local-none", text("yes")); !errors.Is(err, runs.ErrNoRun) {
+	if _, err := l.table.Answer(l.soon(), "T-local-none", text("yes")); !errors.Is(err, runs.ErrNoRun) {
 		t.Errorf("no run: %v", err)
 	}
 	var field *runs.FieldError
-	if _, err := l.desk.Answer(l.soon(), "T-local-none", runs.Reply{}); !errors.As(err, &field) {
+	if _, err := l.table.Answer(l.soon(), "T-local-none", runs.Reply{}); !errors.As(err, &field) {
 		t.Errorf("no answer: %v", err)
 	}
-	if err := l.desk.Ask(l.soon(), "a b", runs.Question{}, map[string]string{"": "x"}, time.Time{}); !errors.As(err, &field) {
+	if err := l.table.Ask(l.soon(), "a b", runs.Question{}, map[string]string{"": "x"}, time.Time{}); !errors.As(err, &field) {
 		t.Errorf("a bad question: %v", err)
 	}
 }

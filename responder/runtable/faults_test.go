@@ -30,21 +30,22 @@ import (
 	"github.com/linesman/linesman/worker"
 )
 
-// site is a lab whose server can be away for a while, whose normalizer can be
-// stopped, and makes streams that are missing, as that of `linesman up` does.
-type site struct {
-	*lab
+// faultHarness is a harness whose server can be stopped for a while, and whose
+// normalizer can be stopped and creates missing streams, like that of `linesman
+// up`.
+type faultHarness struct {
+	*harness
 	store     string
 	address   string
 	operator  *bus.Bus
 	admin     jetstream.JetStream
 	normalize func() (stop func())
-	halt      func() // the first normalizer
+	halt      func() // stops the first normalizer
 }
 
-func newSite(t *testing.T, change func(*runtable.Config)) *site {
+func newFaultHarness(t *testing.T, change func(*runtable.Config)) *faultHarness {
 	t.Helper()
-	s := &site{lab: &lab{T: t, log: zap.NewNop(), dir: t.TempDir()}, store: t.TempDir()}
+	s := &faultHarness{harness: &harness{T: t, log: zap.NewNop(), dir: t.TempDir()}, store: t.TempDir()}
 	if testing.Verbose() {
 		s.log = zaptest.NewLogger(t)
 	}
@@ -59,36 +60,36 @@ func newSite(t *testing.T, change func(*runtable.Config)) *site {
 		t.Fatal(err)
 	}
 	s.ensure()
-	office := s.bus(embedded.NormalizerUser)
+	normalizerBus := s.bus(embedded.NormalizerUser)
 	s.normalize = func() func() {
 		return s.start(func(ctx context.Context) error {
 			return (&pipeline.Normalizer{
-				Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}, external.Backend{}}, Log: s.log,
+				Bus: normalizerBus, Out: normalizerBus.Names, Backends: []normalizer.Backend{codex.Backend{}, external.Backend{}}, Log: s.log,
 				Prepare: func(ctx context.Context) error { _, err := s.operator.Ensure(ctx, s.limits()); return err },
 			}).Run(ctx)
 		})
 	}
 	s.halt = s.normalize()
-	s.desk = s.respond(change)
+	s.table = s.respond(change)
 	return s
 }
 
-func (s *site) limits() bus.Limits {
+func (s *faultHarness) limits() bus.Limits {
 	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<27
 	return limits
 }
 
-func (s *site) ensure() {
+func (s *faultHarness) ensure() {
 	s.Helper()
 	if _, err := s.operator.Ensure(s.Context(), s.limits()); err != nil {
 		s.Fatal(err)
 	}
 }
 
-// age removes from RAW all that it holds, as after its 72 hours, or by its
-// size under load, once the normalizer has read it.
-func (s *site) age() {
+// age removes all entries from RAW once the normalizer has read them, as
+// retention does after 72 hours, or earlier by size.
+func (s *faultHarness) age() {
 	s.Helper()
 	raw, err := s.admin.Stream(s.Context(), s.operator.Raw())
 	if err == nil {
@@ -99,8 +100,8 @@ func (s *site) age() {
 	}
 }
 
-// until polls what holds.
-func (s *site) until(what string, holds func() bool) {
+// until polls a condition.
+func (s *faultHarness) until(what string, holds func() bool) {
 	s.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -111,41 +112,42 @@ func (s *site) until(what string, holds func() bool) {
 	}
 }
 
-func (s *site) has(name string) bool {
+func (s *faultHarness) has(name string) bool {
 	_, err := os.Stat(filepath.Join(s.dir, name))
 	return err == nil
 }
 
-// 1. A worker runs an agent and beats. 2. NATS goes away, for longer than
-// LostAfter and StuckAfter; the agent does its work and ends well, its output
-// is in the spool. 3. The responder, which has heard nobody because it was cut
-// off itself, does what keepHouse does every minute: the run is taken for
-// stuck, and its exit entry (lost) waits up to 5 s for RAW. 4. NATS comes back.
+// 1. A worker runs an agent and sends heartbeats. 2. NATS is unavailable for
+// longer than LostAfter and StuckAfter; the agent completes its work, and its
+// output is in the spool. 3. The responder, which received no heartbeats
+// because it was disconnected itself, does its work of every minute: it treats
+// the run as stuck, and its exit entry (lost) waits up to 5 s for RAW. 4. NATS
+// returns.
 //
-// Consequence: a healthy run is failed (lost); its worker finds the exit entry
-// and throws the spool away: the whole result is gone. An agent that still ran
+// Consequence: a healthy run fails as lost; its worker finds the exit entry and
+// deletes the spool, with the whole result. An agent that is still running
 // would be killed. With a dozen silent runs the attempts follow each other
 // without a pause, so that one of them hits every outage of an hour.
 func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 	t.Parallel()
 	const lost = 2 * time.Second
-	s := newSite(t, func(c *runtable.Config) { c.LostAfter = lost })
+	s := newFaultHarness(t, func(c *runtable.Config) { c.LostAfter = lost })
 	s.beating("w", 1, lost, gate+done+": >ended\n")
 	ticket := s.submit("go")
 	s.reaches(ticket.Run, in(runs.StateWorking))
-	s.until("the worker is heard", func() bool { return len(s.desk.Workers()) == 1 })
+	s.until("the worker is heard", func() bool { return len(s.table.Workers()) == 1 })
 
 	s.server.Stop()
-	s.lab.open("go")
+	s.harness.open("go")
 	s.until("the agent's end", func() bool { return s.has("ended") })
 	away := time.Now()
 	s.until("silence", func() bool { return time.Since(away) > lost+lost/2 })
-	if v, _ := s.desk.Get(ticket.Run); v.Lost {
+	if v, _ := s.table.Get(ticket.Run); v.Lost {
 		t.Error("who was cut off says that the worker is gone")
 	}
-	s.start(func(ctx context.Context) error { // what keepHouse does, run by run, for as long as the outage lasts
+	s.start(func(ctx context.Context) error { // as maintain does, run by run, during the whole outage
 		for ctx.Err() == nil {
-			report, _ := s.desk.Cleanup(ctx, runtable.CleanupSpec{Stuck: lost / 2, Old: time.Hour})
+			report, _ := s.table.Cleanup(ctx, runtable.CleanupSpec{Stuck: lost / 2, Old: time.Hour})
 			if len(report.Stuck) == 0 || len(report.Ended) > 0 {
 				break
 			}
@@ -156,35 +158,35 @@ func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 	if s.server, err = embedded.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
 		t.Fatal(err)
 	}
-	v, err := s.desk.Wait(s.soon(), ticket.Run, nil)
+	v, err := s.table.Wait(s.soon(), ticket.Run, nil)
 	if err != nil || v.State != runs.StateCompleted {
-		record, _ := s.desk.Record(s.soon(), ticket.Run)
+		record, _ := s.table.Record(s.soon(), ticket.Run)
 		t.Errorf("the run is %s (%s), %v, with %d bytes of output; its worker was alive all the time", v.State, v.Reason, err, record.Bytes)
 	}
 }
 
 // 1. Some runs; the table has their rows with revisions up to R. 2. RUNS is
-// deleted, and made anew by the normalizer ("later") or by somebody quicker
-// ("at once"); all records are made again, with revisions from 1. 3. A run
-// that worked ends.
+// deleted, and created again by the normalizer ("later") or by another client
+// before it ("at once"); all records are written again, with revisions from 1.
+// 3. A run that was working ends.
 //
-// Consequence: the table takes every row for one "told again", since its
-// revision is below the old one; at once, moreover, the ordered consumer goes
-// on beyond the new stream's end and brings nothing. The run works for ever in
-// every answer, Wait never returns, Cleanup fails at each revision, until the
-// responder is started again.
+// Consequence: the table treats every row as a repetition, since its revision
+// is below the old one; in the case "at once", moreover, the ordered consumer
+// resumes beyond the new stream's end and delivers nothing. Every answer shows
+// the run as working, Wait never returns, and Cleanup fails at each revision,
+// until the responder restarts.
 func TestTheTableFollowsARunTableThatWasMadeAnew(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"later", "at once"} {
 		t.Run(how, func(t *testing.T) {
-			s := newSite(t, nil)
+			s := newFaultHarness(t, nil)
 			s.work("w", 1, `case $prompt in go) `+strings.TrimSpace(gate)+";; esac\n"+done)
 			for i := range 8 {
-				if _, err := s.desk.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
+				if _, err := s.table.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
-			s.age() // so that the records made again are fewer than those there were
+			s.age() // so that fewer records are written again than there were
 			ticket := s.submit("go")
 			s.reaches(ticket.Run, in(runs.StateWorking))
 			if err := s.admin.DeleteStream(t.Context(), "KV_linesman_runs"); err != nil {
@@ -197,30 +199,30 @@ func TestTheTableFollowsARunTableThatWasMadeAnew(t *testing.T) {
 				r, ok, err := s.operator.Record(t.Context(), ticket.Run)
 				return err == nil && ok && r.State == runs.StateWorking
 			})
-			s.lab.open("go")
+			s.harness.open("go")
 			s.until("the record says that it ended", func() bool {
 				r, ok, err := s.operator.Record(t.Context(), ticket.Run)
 				return err == nil && ok && r.State == runs.StateCompleted
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			if v, err := s.desk.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+			if v, err := s.table.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 				t.Errorf("20 s after the record says completed the responder says %s (%v)", v.State, err)
 			}
 		})
 	}
 }
 
-// 1. Responder A takes a submission. 2. No normalizer works for more than 3 s:
-// it restarts, or its lease (4 s) passes to a standby. 3. The client's next
-// request comes to responder B, as natsapi shares them out.
+// 1. Responder A accepts a submission. 2. No normalizer works for more than 3
+// s: it restarts, or its lease (4 s) passes to a standby. 3. The client's next
+// request goes to responder B, as natsapi distributes them.
 //
-// Consequence: RAW knows the run, and B says that there is no such run: status
-// is NOT_FOUND, and a cancel is refused although it could be written to the
-// log: the task is started later.
+// Consequence: RAW has the run, and B denies it: status is NOT_FOUND, and a
+// cancel is refused although it could be written to the log, so the task is
+// started later.
 func TestARunThatRawKnowsIsNeverUnknown(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nil)
+	s := newFaultHarness(t, nil)
 	other := s.respond(nil)
 	s.halt()
 	ticket := s.submit("x")
@@ -232,23 +234,23 @@ func TestARunThatRawKnowsIsNeverUnknown(t *testing.T) {
 	}
 	s.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
 	s.normalize()
-	s.until("its end", func() bool { v, ok := s.desk.Get(ticket.Run); return ok && v.State.Final() })
+	s.until("its end", func() bool { v, ok := s.table.Get(ticket.Run); return ok && v.State.Final() })
 	if s.has("ran-x") {
 		t.Error("the task that was to be cancelled ran")
 	}
 }
 
 // 1. RAW is full (spools wait, as designed), a worker has a free slot. 2. A
-// task is submitted: it is in WORK at once, and in the worker's hands. 3. The
-// queued entry is not stored within 5 s: the submission fails, its task is
-// taken off WORK. 4. RAW takes entries again.
+// task is submitted: it is in WORK immediately, and delivered to the worker. 3.
+// The queued entry is not stored within 5 s: the submission fails, and its task
+// is removed from WORK. 4. RAW accepts entries again.
 //
-// Consequence: the worker, which has the run directory and waits with its start
-// entry, starts the agent of a submission that was refused. Who was told that
-// it failed has submitted it again: the work is done twice.
+// Consequence: the worker, which has created the run directory and waits with
+// its start entry, starts the agent of a refused submission. The client has
+// submitted it again after the error: the work is done twice.
 func TestASubmissionThatFailedIsNotRun(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nil)
+	s := newFaultHarness(t, nil)
 	s.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
 	room := func(bytes int64) {
 		raw, err := s.admin.Stream(t.Context(), s.operator.Raw())
@@ -261,18 +263,18 @@ func TestASubmissionThatFailedIsNotRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.desk.Wait(s.soon(), s.submit("zero").Run, nil); err != nil { // an empty stream takes one message of any size
+	if _, err := s.table.Wait(s.soon(), s.submit("zero").Run, nil); err != nil { // an empty stream takes one message of any size
 		t.Fatal(err)
 	}
 	room(1)
-	if _, err := s.desk.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "one", Mode: runs.ReadOnly}); err == nil {
+	if _, err := s.table.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "one", Mode: runs.ReadOnly}); err == nil {
 		t.Fatal("a submission to a full RAW is taken")
 	} else {
-		t.Logf("told to the caller: %v", err)
+		t.Logf("the client got: %v", err)
 	}
 	room(1 << 28)
 	second := s.submit("two")
-	if _, err := s.desk.Wait(s.soon(), second.Run, nil); err != nil {
+	if _, err := s.table.Wait(s.soon(), second.Run, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s.has("ran-one") {
@@ -280,17 +282,18 @@ func TestASubmissionThatFailedIsNotRun(t *testing.T) {
 	}
 }
 
-// 1. A queued task is cancelled; the responder is killed, or cut off, between
-// the cancel entry and the purge of WORK (Cancel only logs that). Nobody else
-// ever takes the task off WORK, which keeps it without limit. 2. No worker
-// comes until RAW has aged out (72 h, or sooner by size). 3. A worker comes.
+// 1. A queued task is cancelled; the responder is killed, or disconnected,
+// between the cancel entry and the purge of WORK (Cancel only logs that). No
+// other process removes the task from WORK, which has no age limit. 2. No
+// worker connects until RAW has expired (72 h, or earlier by size). 3. A worker
+// connects.
 //
-// Consequence: the log that decides is empty, the agent of a cancelled task is
-// started. Its record says cancelled, so nothing of what it does is recorded,
-// nor can it be cancelled. Until then it takes one of the 10 000 places.
+// Consequence: the log that decides is empty, so the agent of a cancelled task
+// is started. Its record says cancelled, so none of its output is recorded, and
+// it cannot be cancelled. Until then it occupies one of the 10 000 queue slots.
 func TestACancelledTaskIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nil)
+	s := newFaultHarness(t, nil)
 	first := s.submit("one")
 	if _, err := s.operator.AppendIf(t.Context(), "codex", first.Run, runs.Mark{}, func(m runs.Mark) *runs.Entry {
 		if m.Cancelled {
@@ -304,26 +307,26 @@ func TestACancelledTaskIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 	s.age()
 	second := s.submit("two")
 	s.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
-	if v, err := s.desk.Wait(s.soon(), second.Run, nil); err != nil || v.State != runs.StateCompleted {
+	if v, err := s.table.Wait(s.soon(), second.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Fatalf("%+v %v", v, err)
 	}
-	if v, _ := s.desk.Get(first.Run); s.has("ran-one") {
+	if v, _ := s.table.Get(first.Run); s.has("ran-one") {
 		t.Errorf("the agent of a task that is %s was started", v.State)
 	}
 }
 
-// 1. Worker A gets a task, makes its directory and is killed, switched off or
-// suspended before its start entry (the time in between is as long as RAW is
-// full or away). 2. The task comes to worker B, which runs it to its end. 3.
-// RAW ages out. 4. A comes back and adopts the directory.
+// 1. Worker A gets a task, creates its directory and is killed, switched off or
+// suspended before its start entry (the interval is as long as RAW is full or
+// unavailable). 2. The task is redelivered to worker B, which runs it to its
+// end. 3. RAW expires. 4. A returns and adopts the directory.
 //
-// Consequence: A's log is empty, so A starts the agent: a task is run twice, by
-// two workers, and nothing of the second time is recorded.
+// Consequence: A's log is empty, so A starts the agent: two workers run one
+// task, and nothing of the second run is recorded.
 func TestATaskThatRanElsewhereIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nil)
+	s := newFaultHarness(t, nil)
 	ticket := s.submit("x")
-	d, err := worker.Create(filepath.Join(s.dir, "a"), worker.Spec{ // as A's Serve does, and is killed
+	d, err := worker.Create(filepath.Join(s.dir, "a"), worker.Spec{ // as A's Serve does before it is killed
 		Run: ticket.Run, Agent: "codex", Source: worker.SourceQueue, Queue: bus.DefaultQueue, Work: 1,
 		Argv: []string{"/bin/sh", "-c", ": >twice"}, Dir: s.dir, Env: []string{"PATH=" + os.Getenv("PATH")},
 	})
@@ -334,7 +337,7 @@ func TestATaskThatRanElsewhereIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.work("b", 1, done)
-	if v, err := s.desk.Wait(s.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+	if v, err := s.table.Wait(s.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Fatalf("%+v %v", v, err)
 	}
 	s.age()
@@ -348,23 +351,24 @@ func TestATaskThatRanElsewhereIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 	}
 }
 
-// 1. A task waits; the server's disk is as of now. 2. Worker A takes it, its
-// start entry and the ack are acknowledged but not yet synced (JetStream syncs
-// every two minutes), its agent works. 3. The server's machine loses its power;
-// it comes back with the disk as it was. A, on another machine, lives on. 4. The
-// task is in WORK again, and goes to worker B.
+// 1. A task is queued; the server's disk is saved in this state. 2. Worker A
+// takes the task, its start entry and the ack are acknowledged but not yet
+// synced (JetStream syncs every two minutes), its agent works. 3. The server's
+// machine loses power and restarts with the saved disk. A, on another machine,
+// is unaffected. 4. The task is in WORK again, and is delivered to worker B.
 //
-// Consequence: RAW has no start entry, so B starts a second agent. A sees that
-// the log was moved, and went on in it all the same: their output was mixed by
-// offset in one run. Now whose start entry the log has goes on, and the other
-// one's agent is stopped. (What a server acknowledged and lost nobody can know:
-// for a moment there are two.)
+// Consequence: RAW has no start entry, so B starts a second agent. Before the
+// fix, A saw that the log had moved and continued in it: the output of both was
+// mixed by offset in one run. Now the worker whose start entry is in the log
+// continues, and the other one's agent is stopped. (Data that a server
+// acknowledged and lost cannot be detected at once: for a moment two agents
+// run.)
 func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nil)
+	s := newFaultHarness(t, nil)
 	ticket := s.submit("go")
 	s.reaches(ticket.Run, in(runs.StateQueued))
-	lose := s.sync()
+	losePower := s.sync()
 	agent := func(name string) string {
 		return "echo '{\"from\":\"" + name + "\"}'; : >ran-" + name + "-$prompt\n" + gate + done
 	}
@@ -372,19 +376,19 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 	s.until("the agent of A", func() bool { return s.has("ran-a-go") })
 	s.reaches(ticket.Run, in(runs.StateWorking))
 
-	lose()
+	losePower()
 	s.beating("b", 1, time.Minute, agent("b"))
-	second := s.submit("two") // B's one slot comes to it when it is done with the first
-	s.lab.open("two")
+	second := s.submit("two") // B has one slot, so it takes this task after the first
+	s.harness.open("two")
 	s.until("B's or A's turn at the first", func() bool {
-		waits, err := s.operator.Queued(t.Context(), bus.DefaultQueue, ticket.Run)
-		return err == nil && !waits
+		waitReason, err := s.operator.Queued(t.Context(), bus.DefaultQueue, ticket.Run)
+		return err == nil && !waitReason
 	})
-	s.lab.open("go")
-	if _, err := s.desk.Wait(s.soon(), second.Run, nil); err != nil {
+	s.harness.open("go")
+	if _, err := s.table.Wait(s.soon(), second.Run, nil); err != nil {
 		t.Logf("the second task: %v", err)
 	}
-	record, err := s.desk.Record(s.soon(), ticket.Run)
+	record, err := s.table.Record(s.soon(), ticket.Run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,31 +398,32 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 	}
 }
 
-// 1. The server's disk is as of now. 2. Some runs; the responder's table and its
-// ordered consumer have come to revision N. 3. The server's machine loses its
-// power, and comes back with the disk as it was: RUNS is the same stream, made
-// at the same time, and ends before N. The responder is on another machine. 4. A
-// task is submitted, done and recorded.
+// 1. The server's disk is saved. 2. Some runs; the responder's table and its
+// ordered consumer have reached revision N. 3. The server's machine loses power
+// and restarts with the saved disk: RUNS is the same stream, with the same
+// creation time, and ends before N. The responder is on another machine. 4. A
+// task is submitted, completed and recorded.
 //
-// Consequence: the client library makes the consumer again at N+1, beyond the
-// stream's end: nothing comes, and no error; what comes has revisions that the
-// table takes for known. The task is queued in every answer, for as long as it
-// takes RUNS to pass N, and Wait does not return. The beats' watch is as deaf.
+// Consequence: the client library recreates the consumer at N+1, beyond the
+// stream's end: it delivers nothing and reports no error; later messages have
+// revisions that the table treats as known. Every answer shows the task as
+// queued until RUNS passes N, and Wait does not return. The watch of heartbeats
+// fails in the same way.
 func TestTheTableFollowsARunTableThatLostItsEnd(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nil)
-	lose := s.sync()
+	s := newFaultHarness(t, nil)
+	losePower := s.sync()
 	s.work("w", 1, done)
 	for i := range 8 {
-		if _, err := s.desk.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
+		if _, err := s.table.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	lose()
+	losePower()
 	var ticket runtable.Ticket
 	s.until("a submission", func() bool {
 		var err error
-		ticket, err = s.desk.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly})
+		ticket, err = s.table.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly})
 		return err == nil
 	})
 	s.until("the record says that it ended", func() bool {
@@ -427,17 +432,17 @@ func TestTheTableFollowsARunTableThatLostItsEnd(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if v, err := s.desk.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+	if v, err := s.table.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Errorf("20 s after the record says completed the responder says %s (%v)", v.State, err)
 	}
-	if n := len(s.desk.Snapshot(100, nil).Ended); n != 1 {
+	if n := len(s.table.Snapshot(100, nil).Ended); n != 1 {
 		t.Errorf("%d runs have ended, of which the streams know 1", n)
 	}
 }
 
-// sync remembers the server's disk as of now. The returned function has the
-// server lose its power: it comes back with that disk.
-func (s *site) sync() (lose func()) {
+// sync saves the server's disk. The returned function simulates a power
+// failure: the server restarts with the saved disk.
+func (s *faultHarness) sync() (losePower func()) {
 	s.Helper()
 	back := func() {
 		s.Helper()
@@ -467,54 +472,55 @@ func (s *site) sync() (lose func()) {
 	}
 }
 
-// clerk counts the calls that begin after the service is said to have ended.
-type clerk struct {
+// callCounter counts the calls that begin after the service has ended.
+type callCounter struct {
 	over        atomic.Bool
 	calls, late atomic.Int64
 }
 
-func (c *clerk) Call(context.Context, string, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
+func (c *callCounter) Call(context.Context, string, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
 	c.count()
 	return v36.Answer{Envelope: []byte("{}")}, nil
 }
 
-// Quick does every other one.
-func (c *clerk) Quick(string, json.RawMessage) (v36.Answer, bool) {
+// Quick handles every second call.
+func (c *callCounter) Quick(string, json.RawMessage) (v36.Answer, bool) {
 	return v36.Answer{Envelope: []byte("{}")}, c.count()%2 == 0
 }
 
-func (c *clerk) count() int64 {
+func (c *callCounter) count() int64 {
 	if c.over.Load() {
 		c.late.Add(1)
 	}
 	return c.calls.Add(1)
 }
 
-// 1. Requests come. 2. The responder ends: Serve stops the micro service, which
-// drains its subscriptions in the background, and waits for the calls. 3. What
-// the drain still brings begins new calls beside and after that wait.
+// 1. Requests arrive. 2. The responder ends: Serve stops the micro service,
+// which drains its subscriptions in the background, and waits for the calls. 3.
+// Messages that the drain still delivers begin new calls during and after that
+// wait.
 //
 // Consequence: WaitGroup.Go races with Wait, and calls run after Serve has
-// returned, on a responder that is being taken apart.
+// returned, on a responder that is being closed.
 func TestNoRequestIsBegunAfterTheServiceHasEnded(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, nil)
-	desk, client := s.bus(embedded.ResponderUser), s.operator.Inside()
+	s := newFaultHarness(t, nil)
+	conn, client := s.bus(embedded.ResponderUser), s.operator.Inside()
 	for range 20 {
-		c := &clerk{}
+		c := &callCounter{}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
 			ended <- natsapi.Serve(ctx, natsapi.Config{
-				Conn: desk.Inside(), Root: desk.API(), Endpoints: natsapi.ToolEndpoints(c, tools.List()), Version: "1.0.0", Log: s.log,
+				Conn: conn.Inside(), Root: conn.API(), Endpoints: natsapi.ToolEndpoints(c, tools.List()), Version: "1.0.0", Log: s.log,
 			})
 		}()
 		s.until("the service", func() bool {
-			_, err := client.Request(desk.API()+".status", nil, time.Second)
+			_, err := client.Request(conn.API()+".status", nil, time.Second)
 			return err == nil
 		})
 		for range 2000 {
-			if err := client.PublishRequest(desk.API()+".status", "_INBOX_operator.nobody", nil); err != nil {
+			if err := client.PublishRequest(conn.API()+".status", "_INBOX_operator.nobody", nil); err != nil {
 				t.Fatal(err)
 			}
 		}

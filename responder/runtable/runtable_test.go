@@ -22,7 +22,7 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// The test binary is also the shim that a worker starts.
+// The test binary is also the shim that workers start.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "shim" {
 		if err := worker.Shim(os.Args[2]); err != nil {
@@ -34,35 +34,35 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// lab is a server with a normalizer and a responder at work.
-type lab struct {
+// harness is a server with a running normalizer and responder.
+type harness struct {
 	*testing.T
 	server *embedded.Server
-	desk   *runtable.Table
+	table  *runtable.Table
 	log    *zap.Logger
 	dir    string
 }
 
-func newLab(t *testing.T, change func(*runtable.Config)) *lab {
+func newHarness(t *testing.T, change func(*runtable.Config)) *harness {
 	t.Helper()
-	return newSite(t, change).lab
+	return newFaultHarness(t, change).harness
 }
 
-func (l *lab) respond(change func(*runtable.Config)) *runtable.Table {
+func (l *harness) respond(change func(*runtable.Config)) *runtable.Table {
 	l.Helper()
 	cfg := runtable.Config{Streams: l.bus(embedded.ResponderUser), Queue: bus.DefaultQueue, LostAfter: time.Minute, Log: l.log}
 	if change != nil {
 		change(&cfg)
 	}
-	desk := runtable.New(cfg)
-	l.start(desk.Run)
-	if err := desk.Ready(l.soon()); err != nil {
+	table := runtable.New(cfg)
+	l.start(table.Run)
+	if err := table.Ready(l.soon()); err != nil {
 		l.Fatal(err)
 	}
-	return desk
+	return table
 }
 
-func (l *lab) bus(user string) *bus.Bus {
+func (l *harness) bus(user string) *bus.Bus {
 	l.Helper()
 	b, err := l.server.Connect(l.Context(), user, bus.Names{Prefix: bus.DefaultPrefix}, l.log)
 	if err != nil {
@@ -72,8 +72,8 @@ func (l *lab) bus(user string) *bus.Bus {
 	return b
 }
 
-// start runs f until the test ends, or the caller stops it before.
-func (l *lab) start(f func(context.Context) error) (stop func()) {
+// start runs f until the test ends, or until stop is called.
+func (l *harness) start(f func(context.Context) error) (stop func()) {
 	l.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -88,7 +88,7 @@ func (l *lab) start(f func(context.Context) error) (stop func()) {
 	return stop
 }
 
-func (l *lab) soon() context.Context {
+func (l *harness) soon() context.Context {
 	ctx, cancel := context.WithTimeout(l.Context(), 30*time.Second)
 	l.Cleanup(cancel)
 	return ctx
@@ -110,15 +110,15 @@ func (q queue) Next(ctx context.Context) (worker.Delivery, error) {
 	return d, nil
 }
 
-// work runs a worker with so many slots. Its agent is a shell script, which
-// finds what it was asked in $prompt.
-func (l *lab) work(name string, slots int, script string) (stop func()) {
+// work runs a worker with a number of slots. Its agent is a shell script that
+// gets the prompt in $prompt.
+func (l *harness) work(name string, slots int, script string) (stop func()) {
 	l.Helper()
 	return l.beating(name, slots, time.Minute, script)
 }
 
-// beating is one whose beats last for ttl.
-func (l *lab) beating(name string, slots int, ttl time.Duration, script string) (stop func()) {
+// beating is work with heartbeats that expire after ttl.
+func (l *harness) beating(name string, slots int, ttl time.Duration, script string) (stop func()) {
 	l.Helper()
 	agent := filepath.Join(l.dir, name+".sh")
 	body := "for prompt; do :; done\n" + script
@@ -155,21 +155,21 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 	}
 }
 
-func (l *lab) submit(prompt string) runtable.Ticket {
+func (l *harness) submit(prompt string) runtable.Ticket {
 	l.Helper()
-	ticket, err := l.desk.Submit(l.Context(), runs.Task{Agent: "codex", Prompt: prompt, Mode: runs.ReadOnly})
+	ticket, err := l.table.Submit(l.Context(), runs.Task{Agent: "codex", Prompt: prompt, Mode: runs.ReadOnly})
 	if err != nil {
 		l.Fatal(err)
 	}
 	return ticket
 }
 
-// reaches waits until a run is as is wants it.
-func (l *lab) reaches(run string, is func(runtable.View) bool) runtable.View {
+// reaches waits until the view of a run satisfies is.
+func (l *harness) reaches(run string, is func(runtable.View) bool) runtable.View {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), 30*time.Second)
 	defer cancel()
-	v, err := l.desk.Wait(ctx, run, func(v runtable.View) {
+	v, err := l.table.Wait(ctx, run, func(v runtable.View) {
 		if is(v) {
 			cancel()
 		}
@@ -184,13 +184,13 @@ func in(state runs.State) func(runtable.View) bool {
 	return func(v runtable.View) bool { return v.State == state }
 }
 
-// done is what an agent prints that is well.
+// done is the output of a successful agent.
 const done = `echo '{"type":"turn.completed","usage":{"input_tokens":1}}'` + "\n"
 
-// gate makes an agent wait until a file with its prompt's name is there.
+// gate makes an agent wait until a file named by its prompt exists.
 const gate = `while ! [ -e "$prompt" ]; do sleep 0.02; done` + "\n"
 
-func (l *lab) open(gate string) {
+func (l *harness) open(gate string) {
 	l.Helper()
 	if err := os.WriteFile(filepath.Join(l.dir, gate), nil, 0o600); err != nil {
 		l.Fatal(err)
@@ -199,7 +199,7 @@ func (l *lab) open(gate string) {
 
 func TestTasksWaitForSlotsInTheirOrder(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	var tickets []runtable.Ticket
 	for i := range 4 {
 		ticket := l.submit(fmt.Sprintf("go-%d", i))
@@ -212,11 +212,11 @@ func TestTasksWaitForSlotsInTheirOrder(t *testing.T) {
 	l.reaches(tickets[0].Run, in(runs.StateWorking))
 	l.reaches(tickets[1].Run, in(runs.StateWorking))
 	for i, want := range []int{0, 1} {
-		if v, _ := l.desk.Get(tickets[2+i].Run); v.State != runs.StateQueued || v.Position != want {
+		if v, _ := l.table.Get(tickets[2+i].Run); v.State != runs.StateQueued || v.Position != want {
 			t.Errorf("task %d: %s at %d, want queued at %d", 2+i, v.State, v.Position, want)
 		}
 	}
-	s := l.desk.Snapshot(5, nil)
+	s := l.table.Snapshot(5, nil)
 	if len(s.Working) != 2 || len(s.Queued) != 2 || len(s.Ended) != 0 || s.Queued[0].ID != tickets[2].Run || s.Queued[1].Position != 1 {
 		t.Errorf("snapshot %+v", s)
 	}
@@ -225,32 +225,32 @@ func TestTasksWaitForSlotsInTheirOrder(t *testing.T) {
 		t.Errorf("the second: %+v", v)
 	}
 	l.reaches(tickets[2].Run, in(runs.StateWorking))
-	if v, _ := l.desk.Get(tickets[3].Run); v.State != runs.StateQueued || v.Position != 0 {
+	if v, _ := l.table.Get(tickets[3].Run); v.State != runs.StateQueued || v.Position != 0 {
 		t.Errorf("the fourth: %s at %d", v.State, v.Position)
 	}
 	for i := range 4 {
 		l.open(fmt.Sprintf("go-%d", i))
 	}
 	for _, ticket := range tickets {
-		if v, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+		if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 			t.Errorf("%s: %+v %v", ticket.Run, v, err)
 		}
 	}
-	if s := l.desk.Snapshot(2, nil); len(s.Ended) != 2 || s.Total != 4 {
+	if s := l.table.Snapshot(2, nil); len(s.Ended) != 2 || s.Total != 4 {
 		t.Errorf("at the end: %+v", s)
 	}
 }
 
 func TestACancelledTaskIsNeverStarted(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	first, second := l.submit("one"), l.submit("two")
-	c, err := l.desk.Cancel(l.soon(), first.Run, "changed my mind")
+	c, err := l.table.Cancel(l.soon(), first.Run, "changed my mind")
 	if err != nil || c.State != runs.StateCancelled || c.Before != runs.StateQueued {
 		t.Fatalf("cancel: %+v %v", c, err)
 	}
 	l.work("w", 1, `: >"ran-$prompt"`+"\n"+done)
-	if v, err := l.desk.Wait(l.soon(), second.Run, nil); err != nil || v.State != runs.StateCompleted {
+	if v, err := l.table.Wait(l.soon(), second.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Fatalf("%+v %v", v, err)
 	}
 	v := l.reaches(first.Run, in(runs.StateCancelled))
@@ -261,31 +261,31 @@ func TestACancelledTaskIsNeverStarted(t *testing.T) {
 		t.Errorf("its agent ran: %v", err)
 	}
 	var ended *runtable.EndedError
-	if _, err := l.desk.Cancel(l.soon(), first.Run, ""); !errors.As(err, &ended) || ended.State != runs.StateCancelled {
+	if _, err := l.table.Cancel(l.soon(), first.Run, ""); !errors.As(err, &ended) || ended.State != runs.StateCancelled {
 		t.Errorf("cancelled again: %v", err)
 	}
-	if _, err := l.desk.Cancel(l.soon(), second.Run, ""); !errors.As(err, &ended) || ended.State != runs.StateCompleted {
+	if _, err := l.table.Cancel(l.soon(), second.Run, ""); !errors.As(err, &ended) || ended.State != runs.StateCompleted {
 		t.Errorf("one that has ended: %v", err)
 	}
-	if _, err := l.desk.Cancel(l.soon(), "T-none", ""); !errors.Is(err, runs.ErrNoRun) {
+	if _, err := l.table.Cancel(l.soon(), "T-none", ""); !errors.Is(err, runs.ErrNoRun) {
 		t.Errorf("one that is not: %v", err)
 	}
 }
 
 func TestARunningTaskIsEndedByItsOwner(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	l.work("w", 1, "echo $$ >pid\nsleep 1000 &\necho $! >child\nwait\n")
 	ticket := l.submit("long")
 	l.reaches(ticket.Run, in(runs.StateWorking))
 	for _, name := range []string{"pid", "child"} {
 		l.appears(name)
 	}
-	c, err := l.desk.Cancel(l.soon(), ticket.Run, "enough")
+	c, err := l.table.Cancel(l.soon(), ticket.Run, "enough")
 	if err != nil || c.Before != runs.StateWorking {
 		t.Fatalf("cancel: %+v %v", c, err)
 	}
-	if v, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCancelled {
+	if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCancelled {
 		t.Fatalf("%+v %v", v, err)
 	}
 	for _, name := range []string{"pid", "child"} {
@@ -296,7 +296,7 @@ func TestARunningTaskIsEndedByItsOwner(t *testing.T) {
 	}
 }
 
-func (l *lab) read(name string) string {
+func (l *harness) read(name string) string {
 	l.Helper()
 	b, err := os.ReadFile(filepath.Join(l.dir, name))
 	if err != nil {
@@ -305,8 +305,8 @@ func (l *lab) read(name string) string {
 	return string(b)
 }
 
-// appears waits for a file with something in it.
-func (l *lab) appears(name string) {
+// appears waits until a file exists and is not empty.
+func (l *harness) appears(name string) {
 	l.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -321,16 +321,16 @@ func (l *lab) appears(name string) {
 
 func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	l.work("w", 1, done)
-	ticket, err := l.desk.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Dir: "/"})
+	ticket, err := l.table.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Dir: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateFailed || v.Reason != "spawn" {
+	if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateFailed || v.Reason != "spawn" {
 		t.Fatalf("%+v %v", v, err)
 	}
-	record, err := l.desk.Record(t.Context(), ticket.Run)
+	record, err := l.table.Record(t.Context(), ticket.Run)
 	if err != nil || record.Exit == nil || record.Exit.Spawn != runs.SpawnNoDir {
 		t.Errorf("%+v %v", record, err)
 	}
@@ -338,54 +338,54 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 
 func TestBadTasksAreRefused(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(c *runtable.Config) { c.MaxHard = time.Minute })
-	_, err := l.desk.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: " ", Mode: "root", Dir: "x", Hard: 61})
+	l := newHarness(t, func(c *runtable.Config) { c.MaxHard = time.Minute })
+	_, err := l.table.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: " ", Mode: "root", Dir: "x", Hard: 61})
 	for _, field := range []string{"prompt", "mode", "dir", "hard_s"} {
 		if err == nil || !strings.Contains(err.Error(), field+": ") {
 			t.Errorf("%s is not named: %v", field, err)
 		}
 	}
-	if _, err := l.desk.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.DangerFull}); err == nil {
+	if _, err := l.table.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.DangerFull}); err == nil {
 		t.Error("a task without a sandbox was taken")
 	}
-	if s := l.desk.Snapshot(5, nil); len(s.Queued) != 0 {
+	if s := l.table.Snapshot(5, nil); len(s.Queued) != 0 {
 		t.Errorf("queued: %+v", s.Queued)
 	}
 }
 
-// TestALostRunIsEndedAndItsWorkerStops has a worker that goes while its agent
-// runs, is missed, and comes back.
+// TestALostRunIsEndedAndItsWorkerStops: a worker disappears while its agent
+// runs, is reported lost, and returns.
 func TestALostRunIsEndedAndItsWorkerStops(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(c *runtable.Config) { c.LostAfter = 300 * time.Millisecond })
+	l := newHarness(t, func(c *runtable.Config) { c.LostAfter = 300 * time.Millisecond })
 	stop := l.work("w", 1, "echo $$ >pid\nexec sleep 1000\n")
 	ticket := l.submit("long")
 	l.reaches(ticket.Run, in(runs.StateWorking))
 	l.appears("pid")
-	stop() // the agent goes on
+	stop() // the agent continues
 
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(30 * time.Second); ; <-tick.C {
-		if v, _ := l.desk.Get(ticket.Run); v.Lost {
+		if v, _ := l.table.Get(ticket.Run); v.Lost {
 			break
 		} else if time.Now().After(end) {
 			t.Fatalf("it is not missed: %+v", v)
 		}
 	}
-	report, err := l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
 	if err != nil || len(report.Stuck) != 0 {
 		t.Fatalf("too early: %+v %v", report, err)
 	}
-	report, err = l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour, DryRun: true})
+	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour, DryRun: true})
 	if err != nil || len(report.Stuck) != 1 || len(report.Ended) != 0 {
 		t.Fatalf("dry run: %+v %v", report, err)
 	}
-	report, err = l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour})
+	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour})
 	if err != nil || len(report.Ended) != 1 {
 		t.Fatalf("cleanup: %+v %v", report, err)
 	}
-	if v, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateFailed || v.Reason != "lost" {
+	if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateFailed || v.Reason != "lost" {
 		t.Fatalf("%+v %v", v, err)
 	}
 	l.work("w", 1, done) // it is back
@@ -403,20 +403,20 @@ func TestALostRunIsEndedAndItsWorkerStops(t *testing.T) {
 
 func TestOldRunsAreRemovedOnce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	other := l.respond(nil)
 	l.work("w", 1, done)
 	ticket := l.submit("x")
-	if _, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil {
+	if _, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []runtable.CleanupReport{{Old: 1, Gone: 1}, {}} {
-		report, err := l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
+		report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
 		if err != nil || report.Old != want.Old || report.Gone != want.Gone {
 			t.Errorf("%+v %v, want %+v", report, err, want)
 		}
 	}
-	if _, ok := l.desk.Get(ticket.Run); ok {
+	if _, ok := l.table.Get(ticket.Run); ok {
 		t.Error("it is still there")
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -432,46 +432,46 @@ func TestOldRunsAreRemovedOnce(t *testing.T) {
 
 func TestWaitEndsWithItsContextAndNotTheTask(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	ticket := l.submit("go")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if v, err := l.desk.Wait(ctx, ticket.Run, nil); !errors.Is(err, context.DeadlineExceeded) || v.State != runs.StateQueued {
+	if v, err := l.table.Wait(ctx, ticket.Run, nil); !errors.Is(err, context.DeadlineExceeded) || v.State != runs.StateQueued {
 		t.Errorf("%+v %v", v, err)
 	}
-	if _, err := l.desk.Wait(l.soon(), "T-none", nil); !errors.Is(err, runs.ErrNoRun) {
+	if _, err := l.table.Wait(l.soon(), "T-none", nil); !errors.Is(err, runs.ErrNoRun) {
 		t.Errorf("an unknown run: %v", err)
 	}
 	l.work("w", 1, done)
-	if v, err := l.desk.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
+	if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Errorf("%+v %v", v, err)
 	}
 }
 
-// TestTheTableIsThatOfTheStreams compares a responder that was there all the
-// time with one that begins when all is over.
+// TestTheTableIsThatOfTheStreams compares a responder that ran all the time
+// with one that starts at the end.
 func TestTheTableIsThatOfTheStreams(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil)
+	l := newHarness(t, nil)
 	l.work("w", 3, done)
 	var all []string
 	for i := range 12 {
 		all = append(all, l.submit(fmt.Sprint(i)).Run)
 	}
 	for _, run := range all {
-		if _, err := l.desk.Wait(l.soon(), run, nil); err != nil {
+		if _, err := l.table.Wait(l.soon(), run, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	other := l.respond(nil)
 	for _, run := range all {
-		old, _ := l.desk.Get(run)
+		old, _ := l.table.Get(run)
 		fresh, ok := other.Get(run)
 		if !ok || old.State != fresh.State || old.EndedAt != fresh.EndedAt || old.Work != fresh.Work {
 			t.Errorf("%s: %+v and %+v", run, old, fresh)
 		}
 	}
-	a, b := l.desk.Snapshot(100, nil), other.Snapshot(100, nil)
+	a, b := l.table.Snapshot(100, nil), other.Snapshot(100, nil)
 	for i := range a.Ended {
 		if a.Ended[i].ID != b.Ended[i].ID {
 			t.Errorf("place %d: %s and %s", i, a.Ended[i].ID, b.Ended[i].ID)

@@ -19,37 +19,37 @@ import (
 func BenchmarkStatus(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			o := newOffice(b, n)
-			desk := responder.New(responder.Config{Streams: o.desk, Queue: "default", LostAfter: time.Minute, Patience: time.Minute})
-			set := tools.New(desk)
+			o := newBenchServer(b, n)
+			service := responder.New(responder.Config{Streams: o.bus, Queue: "default", LostAfter: time.Minute, Patience: time.Minute})
+			set := tools.New(service)
 			ctx, cancel := context.WithCancel(b.Context())
 			done := make(chan error, 2)
-			go func() { done <- desk.Run(ctx) }()
+			go func() { done <- service.Run(ctx) }()
 			go func() {
 				done <- natsapi.Serve(ctx, natsapi.Config{
-					Conn: o.desk.Inside(), Root: o.desk.API(), Endpoints: natsapi.ToolEndpoints(set, set.List()), Version: "1.0.0", Log: zap.NewNop(),
+					Conn: o.bus.Inside(), Root: o.bus.API(), Endpoints: natsapi.ToolEndpoints(set, set.List()), Version: "1.0.0", Log: zap.NewNop(),
 				})
 			}()
-			if err := desk.Ready(ctx); err != nil {
+			if err := service.Ready(ctx); err != nil {
 				b.Fatal(err)
 			}
 			var answer []byte // as long as a status of one run
-			bare, err := o.desk.Inside().Subscribe(o.desk.API()+".bare", func(m *nats.Msg) { _ = m.Respond(answer) })
+			bare, err := o.bus.Inside().Subscribe(o.bus.API()+".bare", func(m *nats.Msg) { _ = m.Respond(answer) })
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := o.desk.Inside().Flush(); err != nil {
+			if err := o.bus.Inside().Flush(); err != nil {
 				b.Fatal(err)
 			}
 			ask := func(name string, body []byte) time.Duration {
 				begin := time.Now()
-				if _, err := o.client.Request(o.desk.API()+"."+name, body, 10*time.Second); err != nil {
+				if _, err := o.client.Request(o.bus.API()+"."+name, body, 10*time.Second); err != nil {
 					b.Fatal(err)
 				}
 				return time.Since(begin)
 			}
 			for end := time.Now().Add(10 * time.Second); ; { // until the service is there
-				m, err := o.client.Request(o.desk.API()+".status", fmt.Appendf(nil, `{"task_id":%q}`, runID(1)), time.Second)
+				m, err := o.client.Request(o.bus.API()+".status", fmt.Appendf(nil, `{"task_id":%q}`, runID(1)), time.Second)
 				if err == nil {
 					answer = make([]byte, len(m.Data))
 					break

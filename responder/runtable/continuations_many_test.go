@@ -9,8 +9,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A task of as many runs as one can have is followed, and read at the start,
-// in a moment: nobody else's request waits for it.
+// A task with the maximum number of runs is followed, and read at the start,
+// quickly: it does not delay other requests.
 func TestATaskOfManyRunsHoldsTheTableUpForAMoment(t *testing.T) {
 	const task = "task"
 	rows := []runs.Row{{ID: task, State: runs.StateInputRequired, StartedAt: 1, EndedAt: 2, Seq: 1}}
@@ -29,12 +29,12 @@ func TestATaskOfManyRunsHoldsTheTableUpForAMoment(t *testing.T) {
 	} {
 		t.Run(order, func(t *testing.T) {
 			table, begun, before := newIndex(), time.Now(), processor(t)
-			for told := range 2 { // as their runs begin, and end
+			for round := range 2 { // their runs start, then end
 				for i := range rows {
-					table.change(runs.Change{Row: rows[at(i)], Revision: uint64(told*len(rows) + i + 1), Last: i == last}, begun)
+					table.change(runs.Change{Row: rows[at(i)], Revision: uint64(round*len(rows) + i + 1), Last: i == last}, begun)
 				}
 			}
-			if used := processor(t) - before; used > 10*time.Second { // of its own: the machine may have others to serve
+			if used := processor(t) - before; used > 10*time.Second { // CPU time of this process: the machine may be busy
 				t.Errorf("it took %s", used)
 			}
 			for i, row := range rows {
@@ -46,17 +46,17 @@ func TestATaskOfManyRunsHoldsTheTableUpForAMoment(t *testing.T) {
 					t.Fatalf("%s is shown as %+v", row.ID, shown)
 				}
 			}
-			for i := range rows[1:] { // the newest one goes first
+			for i := range rows[1:] { // newest first
 				table.change(runs.Change{Row: runs.Row{ID: rows[last-i].ID}, Revision: 1 << 20, Removed: true}, begun)
 			}
-			if shown, _, _ := table.get(task); shown.Link != "" || shown.EndedAt != rows[0].EndedAt || len(table.links) != 0 {
-				t.Errorf("the task alone is shown as %+v; %d tasks have links", shown, len(table.links))
+			if shown, _, _ := table.get(task); shown.Link != "" || shown.EndedAt != rows[0].EndedAt || len(table.continuations) != 0 {
+				t.Errorf("the task alone is shown as %+v; %d tasks have links", shown, len(table.continuations))
 			}
 		})
 	}
 }
 
-// processor is how long this process has had a processor.
+// processor is the CPU time that this process has used.
 func processor(t *testing.T) time.Duration {
 	t.Helper()
 	var use unix.Rusage

@@ -8,17 +8,17 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Whoever names a run may have given it the id that the next link of a task
-// would have: it is none, and giving the task up is not its end.
+// A client may choose a run id that the next continuation of a task would have.
+// Such a run is not a continuation, and cancelling the task does not end it.
 func TestGivingATaskUpLeavesARunOfAnotherAlone(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil).legs()
+	l := newHarness(t, nil).logWriter()
 	l.begin("build", "")
 	l.exit("build", runs.ExitNeedsAgent)
 	l.shows("build", runs.StateInputRequired, "")
-	l.begin("build-2", "") // has a worker, and nothing to do with it
+	l.begin("build-2", "") // has a worker, and is unrelated
 	l.shows("build-2", runs.StateWorking, "")
-	c, err := l.desk.Cancel(l.soon(), "build", "nobody knows")
+	c, err := l.table.Cancel(l.soon(), "build", "nobody knows")
 	if err != nil || c.Before != runs.StateInputRequired || c.State != runs.StateCancelled {
 		t.Errorf("cancelled: %+v, %v", c, err)
 	}
@@ -34,27 +34,27 @@ func TestGivingATaskUpLeavesARunOfAnotherAlone(t *testing.T) {
 	}
 }
 
-// The same where the other run is so young that it has no record yet.
+// The same if the other run is so new that it has no record yet.
 func TestGivingATaskUpLeavesAYoungRunOfAnotherAlone(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil).legs()
+	l := newHarness(t, nil).logWriter()
 	const task = "T-local-task"
 	l.begin(task, "")
 	l.exit(task, runs.ExitNeedsAgent)
 	l.shows(task, runs.StateInputRequired, "")
 	l.begin(task+"-2", "")
-	if _, err := l.desk.Cancel(l.soon(), task, "nobody knows"); err != nil {
+	if _, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil {
 		t.Error(err)
 	}
 	l.shows(task, runs.StateCancelled, task+"-3")
 	l.shows(task+"-2", runs.StateWorking, "")
 }
 
-// A run that was forgotten has used its number up, also where it was none of
-// the task's: the task can still be given up.
+// A removed run has used its number, even if it was unrelated to the task: the
+// task can still be cancelled.
 func TestATaskWhoseNextNumberIsUsedUpCanBeGivenUp(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil).legs()
+	l := newHarness(t, nil).logWriter()
 	const task, other = "T-local-task", "T-local-task-2"
 	l.begin(task, "")
 	l.exit(task, runs.ExitNeedsAgent)
@@ -65,7 +65,7 @@ func TestATaskWhoseNextNumberIsUsedUpCanBeGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.shows(task, runs.StateInputRequired, "")
-	if c, err := l.desk.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
+	if c, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
 		t.Errorf("cancelled: %+v, %v", c, err)
 	}
 	l.shows(task, runs.StateCancelled, "T-local-task-3")

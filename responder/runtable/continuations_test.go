@@ -14,15 +14,15 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// legs writes the logs of runs by hand.
-type legs struct {
-	*lab
+// logWriter writes the raw logs of runs directly.
+type logWriter struct {
+	*harness
 	streams *bus.Bus
 }
 
-func (l *lab) legs() *legs { return &legs{l, l.bus(embedded.ResponderUser)} }
+func (l *harness) logWriter() *logWriter { return &logWriter{l, l.bus(embedded.ResponderUser)} }
 
-func (l *legs) write(run string, kind runs.Kind, body []byte) {
+func (l *logWriter) write(run string, kind runs.Kind, body []byte) {
 	l.Helper()
 	_, err := l.streams.AppendIf(l.soon(), "codex", run, runs.Mark{}, func(m runs.Mark) *runs.Entry {
 		if kind == runs.Started && m.Started || kind == runs.Exited && m.Exited {
@@ -35,8 +35,8 @@ func (l *legs) write(run string, kind runs.Kind, body []byte) {
 	}
 }
 
-// begin begins a run that goes on with a task, "" being none.
-func (l *legs) begin(run, task string) {
+// begin starts a run that continues a task; "": none.
+func (l *logWriter) begin(run, task string) {
 	l.Helper()
 	s := runs.Start{Source: "run", Worker: "w"}
 	if task != "" {
@@ -45,38 +45,39 @@ func (l *legs) begin(run, task string) {
 	l.write(run, runs.Started, runs.Encode(s))
 }
 
-func (l *legs) say(run, text string) {
+func (l *logWriter) output(run, text string) {
 	l.Helper()
 	l.write(run, runs.Out, fmt.Appendf(nil, `{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":%q}}`+"\n"+
 		`{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":2}}`+"\n", text))
 }
 
-func (l *legs) exit(run string, code int) {
+func (l *logWriter) exit(run string, code int) {
 	l.Helper()
 	l.write(run, runs.Exited, runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code}))
 }
 
-// shows waits until a responder shows a run in a state, with the facts of a link.
-func (l *legs) shows(run string, state runs.State, link string) {
+// shows waits until a responder shows a run in a state, with the facts of a
+// continuation.
+func (l *logWriter) shows(run string, state runs.State, continuation string) {
 	l.Helper()
-	v := l.reaches(run, func(v runtable.View) bool { return v.State == state && v.Link == link })
+	v := l.reaches(run, func(v runtable.View) bool { return v.State == state && v.Link == continuation })
 	if v.ID != run {
 		l.Errorf("run %s is shown as %s", run, v.ID)
 	}
 }
 
-// Who follows a task by the id of its first run sees how its newest one stands,
-// however often it was gone on with.
+// A client that follows a task by the id of its first run sees the state of its
+// newest run, however often it was continued.
 func TestATaskStandsAsItsNewestRun(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil).legs()
+	l := newHarness(t, nil).logWriter()
 	const task = "T-local-task"
 	l.begin(task, "")
-	l.say(task, "I need somebody.")
+	l.output(task, "I need somebody.")
 	l.shows(task, runs.StateWorking, "")
 	l.exit(task, runs.ExitNeedsAgent)
 	l.shows(task, runs.StateInputRequired, "")
-	if s := l.desk.Snapshot(9, nil); len(s.Working) != 1 || len(s.Ended) != 0 || s.Working[0].State != runs.StateInputRequired {
+	if s := l.table.Snapshot(9, nil); len(s.Working) != 1 || len(s.Ended) != 0 || s.Working[0].State != runs.StateInputRequired {
 		t.Errorf("it waits, and is listed so: %+v", s)
 	}
 	ended := make(chan runtable.View, 1)
@@ -84,51 +85,51 @@ func TestATaskStandsAsItsNewestRun(t *testing.T) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(func() {
-		v, err := l.desk.Wait(ctx, task, nil)
+		v, err := l.table.Wait(ctx, task, nil)
 		if err != nil {
 			t.Error(err)
 		}
 		ended <- v
 	})
-	links := []string{"T-local-task-2", "T-local-task-3"}
-	for i, link := range links {
-		l.begin(link, task)
-		l.shows(task, runs.StateWorking, link)
-		l.say(link, fmt.Sprint("answer ", i))
+	continuations := []string{"T-local-task-2", "T-local-task-3"}
+	for i, continuation := range continuations {
+		l.begin(continuation, task)
+		l.shows(task, runs.StateWorking, continuation)
+		l.output(continuation, fmt.Sprint("answer ", i))
 		if i == 0 {
-			l.exit(link, runs.ExitNeedsAgent)
-			l.shows(task, runs.StateInputRequired, link)
+			l.exit(continuation, runs.ExitNeedsAgent)
+			l.shows(task, runs.StateInputRequired, continuation)
 		}
 	}
-	l.shows(links[0], runs.StateWorking, links[1])
+	l.shows(continuations[0], runs.StateWorking, continuations[1])
 	select {
 	case v := <-ended:
-		t.Errorf("who waits for the task was told that it is %s", v.State)
+		t.Errorf("a client that waits for the task got %s", v.State)
 	default:
 	}
-	l.exit(links[1], 0)
+	l.exit(continuations[1], 0)
 	if v := <-ended; v.State != runs.StateCompleted || v.ID != task {
-		t.Errorf("who waits was told %+v", v)
+		t.Errorf("a waiting client got %+v", v)
 	}
-	later := l.respond(nil) // which reads them all at once
-	for _, desk := range []*runtable.Table{l.desk, later} {
-		for _, run := range append([]string{task}, links...) {
-			v, ok := desk.Get(run)
+	later := l.respond(nil) // which reads all of them at the start
+	for _, table := range []*runtable.Table{l.table, later} {
+		for _, run := range append([]string{task}, continuations...) {
+			v, ok := table.Get(run)
 			if !ok || v.State != runs.StateCompleted || v.ID != run {
 				t.Errorf("%s is shown as %+v", run, v)
 			}
-			record, err := desk.Record(l.soon(), run)
+			record, err := table.Record(l.soon(), run)
 			if err != nil || record.ID != run || record.State != runs.StateCompleted || record.FinalText == nil || *record.FinalText != "answer 1" {
 				t.Errorf("%s has the record %s, %v", run, record.JSON(), err)
 			}
-			if events, err := desk.Events(l.soon(), record, 1); err != nil || len(events) != 1 {
+			if events, err := table.Events(l.soon(), record, 1); err != nil || len(events) != 1 {
 				t.Errorf("%s has %d events, %v", run, len(events), err)
 			}
 		}
-		if s := desk.Snapshot(9, nil); len(s.Working) != 0 || s.Total != 3 {
+		if s := table.Snapshot(9, nil); len(s.Working) != 0 || s.Total != 3 {
 			t.Errorf("%d work, %d have ended", len(s.Working), s.Total)
 		}
-		if _, err := desk.Cancel(l.soon(), task, "too late"); !is(err, runs.StateCompleted) {
+		if _, err := table.Cancel(l.soon(), task, "too late"); !is(err, runs.StateCompleted) {
 			t.Errorf("cancel of a task that has ended: %v", err)
 		}
 	}
@@ -141,45 +142,44 @@ func is(err error, state runs.State) bool {
 
 func TestATaskThatWaitsCanBeGivenUp(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil).legs()
+	l := newHarness(t, nil).logWriter()
 	const task = "T-local-task"
 	l.begin(task, "")
 	l.exit(task, runs.ExitNeedsAgent)
 	l.shows(task, runs.StateInputRequired, "")
-	c, err := l.desk.Cancel(l.soon(), task, "nobody knows")
+	c, err := l.table.Cancel(l.soon(), task, "nobody knows")
 	if err != nil || c.Before != runs.StateInputRequired || c.State != runs.StateCancelled {
 		t.Errorf("cancelled: %+v, %v", c, err)
 	}
 	l.shows(task, runs.StateCancelled, "T-local-task-2")
-	if _, err := l.desk.Cancel(l.soon(), task, "again"); !is(err, runs.StateCancelled) {
+	if _, err := l.table.Cancel(l.soon(), task, "again"); !is(err, runs.StateCancelled) {
 		t.Errorf("cancelled again: %v", err)
 	}
 }
 
-// A responder that is killed between the two entries of a cancel leaves a task
-// that waits still, and the next cancel ends it.
+// A responder that is killed between the two entries of a cancel leaves the
+// task waiting, and the next cancel ends it.
 func TestHalfACancelOfATaskIsEndedByTheNext(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil).legs()
-	const task, link = "T-local-task", "T-local-task-2"
+	l := newHarness(t, nil).logWriter()
+	const task, continuation = "T-local-task", "T-local-task-2"
 	l.begin(task, "")
 	l.exit(task, runs.ExitNeedsAgent)
-	l.write(link, runs.Started, runs.Encode(runs.Start{Source: runs.SourceExternal, Labels: map[string]string{runs.LabelContinues: task}}))
-	l.shows(task, runs.StateInputRequired, link)
-	if c, err := l.desk.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
+	l.write(continuation, runs.Started, runs.Encode(runs.Start{Source: runs.SourceExternal, Labels: map[string]string{runs.LabelContinues: task}}))
+	l.shows(task, runs.StateInputRequired, continuation)
+	if c, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
 		t.Errorf("cancelled: %+v, %v", c, err)
 	}
-	l.shows(task, runs.StateCancelled, link)
+	l.shows(task, runs.StateCancelled, continuation)
 }
 
-// Who goes on with a task and who gives it up use the same log: one of them
-// begins it.
+// Continuing a task and cancelling it use the same log: exactly one creates it.
 func TestOfGoingOnAndGivingUpOneWins(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil).legs()
+	l := newHarness(t, nil).logWriter()
 	for i := range 3 {
 		task := fmt.Sprint("T-local-task", i)
-		link := task + "-2"
+		continuation := task + "-2"
 		l.begin(task, "")
 		l.exit(task, runs.ExitNeedsAgent)
 		l.shows(task, runs.StateInputRequired, "")
@@ -187,7 +187,7 @@ func TestOfGoingOnAndGivingUpOneWins(t *testing.T) {
 		var group sync.WaitGroup
 		group.Go(func() {
 			start := runs.Encode(runs.Start{Source: "run", Labels: map[string]string{runs.LabelContinues: task}})
-			_, err := l.streams.AppendIf(l.soon(), "codex", link, runs.Mark{}, func(m runs.Mark) *runs.Entry {
+			_, err := l.streams.AppendIf(l.soon(), "codex", continuation, runs.Mark{}, func(m runs.Mark) *runs.Entry {
 				if begun = m.Seq == 0; !begun {
 					return nil
 				}
@@ -198,23 +198,23 @@ func TestOfGoingOnAndGivingUpOneWins(t *testing.T) {
 			}
 		})
 		group.Go(func() {
-			if _, err := l.desk.Cancel(l.soon(), task, "nobody knows"); err != nil {
+			if _, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil {
 				t.Error(err)
 			}
 		})
 		group.Wait()
-		if begun { // its worker finds the cancel, and says how it ended
-			l.write(link, runs.Exited, runs.Encode(runs.Exit{Reason: runs.ReasonCancelled}))
+		if begun { // its worker finds the cancel, and writes the exit entry
+			l.write(continuation, runs.Exited, runs.Encode(runs.Exit{Reason: runs.ReasonCancelled}))
 		}
-		l.shows(task, runs.StateCancelled, link)
+		l.shows(task, runs.StateCancelled, continuation)
 	}
 }
 
-// A label counts only on the runs that a task can have, and a link of nothing
-// that waits changes nothing.
+// The continuation label is ignored on runs that cannot belong to the task, and
+// a continuation of a task that does not wait changes nothing.
 func TestForeignLinksCountForNothing(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil).legs()
+	l := newHarness(t, nil).logWriter()
 	l.begin("T-local-a", "")
 	l.exit("T-local-a", runs.ExitNeedsAgent)
 	l.begin("T-local-b", "")
@@ -226,47 +226,48 @@ func TestForeignLinksCountForNothing(t *testing.T) {
 	l.begin("T-local-b-2", "T-local-b")
 	l.shows("T-local-b-2", runs.StateWorking, "")
 	l.shows("T-local-a", runs.StateInputRequired, "")
-	if v, _ := l.desk.Get("T-local-b"); v.State != runs.StateFailed || v.Link != "" {
+	if v, _ := l.table.Get("T-local-b"); v.State != runs.StateFailed || v.Link != "" {
 		t.Errorf("%+v", v)
 	}
 }
 
-// The record of a link may be removed: its task is shown by what is left.
+// The record of a continuation may be removed: its task is then shown by the
+// remaining runs.
 func TestARemovedLinkIsForgotten(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil).legs()
+	l := newHarness(t, nil).logWriter()
 	l.begin("T-local-a", "")
 	l.exit("T-local-a", runs.ExitNeedsAgent)
 	l.begin("T-local-a-2", "T-local-a")
 	l.exit("T-local-a-2", 0)
 	l.shows("T-local-a", runs.StateFailed, "T-local-a-2")
-	report, err := l.desk.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
 	if err != nil || report.Gone != 2 {
 		t.Errorf("cleaned up %+v, %v", report, err)
 	}
 	for _, run := range []string{"T-local-a", "T-local-a-2"} {
-		if v, ok := l.desk.Get(run); ok {
+		if v, ok := l.table.Get(run); ok {
 			t.Errorf("%s is still shown as %s", run, v.State)
 		}
 	}
 	ctx, cancel := context.WithTimeout(l.Context(), time.Second)
 	defer cancel()
-	if _, err := l.desk.Record(ctx, "T-local-a"); !errors.Is(err, runs.ErrNoRun) {
+	if _, err := l.table.Record(ctx, "T-local-a"); !errors.Is(err, runs.ErrNoRun) {
 		t.Errorf("record: %v", err)
 	}
 }
 
-// A cancel that comes when the agent has ended, and its record does not say so
-// yet, gives the task up all the same.
+// A cancel that arrives after the agent has ended, but before its record says
+// so, still cancels the task.
 func TestACancelJustAfterTheEndGivesTheTaskUp(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, nil).legs()
+	l := newHarness(t, nil).logWriter()
 	for i := range 5 {
 		task := fmt.Sprint("T-local-task", i)
 		l.begin(task, "")
 		l.shows(task, runs.StateWorking, "")
 		l.exit(task, runs.ExitNeedsAgent)
-		if c, err := l.desk.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
+		if c, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
 			t.Errorf("cancelled: %+v, %v", c, err)
 		}
 		l.shows(task, runs.StateCancelled, task+"-2")
