@@ -516,11 +516,11 @@ func TestNoRequestIsBegunAfterTheServiceHasEnded(t *testing.T) {
 			})
 		}()
 		s.until("the service", func() bool {
-			_, err := client.Request(conn.API()+".status", nil, time.Second)
+			_, err := client.Request(conn.API()+"._codex_local_status", nil, time.Second)
 			return err == nil
 		})
 		for range 2000 {
-			if err := client.PublishRequest(conn.API()+".status", "_INBOX_operator.nobody", nil); err != nil {
+			if err := client.PublishRequest(conn.API()+"._codex_local_status", "_INBOX_operator.nobody", nil); err != nil {
 				t.Fatal(err)
 			}
 		}

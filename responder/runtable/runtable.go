@@ -444,7 +444,7 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 		}
 		return r.cancelling(ctx, c, run)
 	case !m.Started:
-		if err := r.cfg.Streams.Unqueue(ctx, v.Queue, run); err != nil { // the worker that gets the task drops it as cancelled
+		if err := r.cfg.Streams.Unqueue(ctx, v.Queue, run); err != nil { // a worker drops it as cancelled
 			r.log.Warn("a cancelled task could not be removed from the queue", zap.String("run", run), zap.Error(err))
 		}
 		c.State = runs.StateCancelled

@@ -49,7 +49,7 @@ func BenchmarkStatus(b *testing.B) {
 				return time.Since(begin)
 			}
 			for end := time.Now().Add(10 * time.Second); ; { // until the service is there
-				m, err := o.client.Request(o.bus.API()+".status", fmt.Appendf(nil, `{"task_id":%q}`, runID(1)), time.Second)
+				m, err := o.client.Request(o.bus.API()+"._codex_local_status", fmt.Appendf(nil, `{"task_id":%q}`, runID(1)), time.Second)
 				if err == nil {
 					answer = make([]byte, len(m.Data))
 					break
@@ -61,7 +61,7 @@ func BenchmarkStatus(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				body := fmt.Appendf(nil, `{"task_id":%q}`, runID(i*7919%n))
 				bares = append(bares, float64(ask("bare", body)))
-				ours = append(ours, float64(ask("status", body)))
+				ours = append(ours, float64(ask("_codex_local_status", body)))
 			}
 			b.ReportMetric(median(ours)/median(bares), "x-bare")
 			b.ReportMetric(median(ours)/1000, "p50-us")
