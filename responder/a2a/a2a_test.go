@@ -44,7 +44,7 @@ func sent(t *testing.T, c *a2aclient.Client, q *sdk.SendMessageRequest) *sdk.Tas
 	return task
 }
 
-// data is the last data part of parts, which must be an envelope of AdCP once
+// data returns the last data part of parts, which must be an AdCP envelope once
 // it has a status.
 func data(t *testing.T, parts sdk.ContentParts) gjson.Result {
 	t.Helper()
@@ -69,7 +69,7 @@ func data(t *testing.T, parts sdk.ContentParts) gjson.Result {
 
 func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
@@ -111,12 +111,12 @@ func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
 				said.Get("metadata.thread_info.thread_id").String() != thread || said.Get("message").String() == "" {
 				t.Errorf("the result: %q %s", parts[0].Text(), said.Raw)
 			}
-			whole, err := json.Marshal(task)
+			bufferedAnswer, err := json.Marshal(task)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(string(whole), "sentinel") {
-				t.Errorf("the task holds output as it was written: %s", whole)
+			if strings.Contains(string(bufferedAnswer), "sentinel") {
+				t.Errorf("the task holds output as it was written: %s", bufferedAnswer)
 			}
 			if task.History[0].Parts[0].Text() != "I will look." || task.History[1].Role != sdk.MessageRoleAgent {
 				t.Errorf("history: %+v", task.History)
@@ -127,7 +127,7 @@ func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
 
 func TestBlockingSendAnswersAtTheEnd(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
@@ -142,7 +142,7 @@ func TestBlockingSendAnswersAtTheEnd(t *testing.T) {
 				task, _ := got.(*sdk.Task)
 				answer <- task
 			}()
-			id := string(sent(t, d.client(surfaces[0], token), now(m)).ID) // the same message: the same task
+			id := string(sent(t, d.client(surfaces[0], token), now(m)).ID) // the same message gets the same task
 			select {
 			case <-answer:
 				t.Fatal("answered before the end")
@@ -158,7 +158,7 @@ func TestBlockingSendAnswersAtTheEnd(t *testing.T) {
 
 func TestStreamTellsAllUpToTheEnd(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
@@ -217,12 +217,12 @@ func TestStreamTellsAllUpToTheEnd(t *testing.T) {
 	}
 }
 
-// Who was cut off in mid-stream subscribes again, at another responder, and
-// has all that the agent said.
+// A client that is disconnected during a stream can subscribe again, at another
+// responder, and gets everything the agent said.
 func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	first := l.desk(nil)
+	l := newFixture(t)
+	first := l.node(nil)
 	task := sent(t, first.client(surfaces[0], token), now(user("go")))
 	worker := first.work(string(task.ID)).out(begins, turns, says)
 	events := 0
@@ -231,7 +231,7 @@ func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 			if events == 0 {
 				t.Fatal(err)
 			}
-			break // cut off by the responder's end
+			break // disconnected by the end of the responder
 		}
 		if events++; events == 1 {
 			if _, ok := e.(*sdk.Task); !ok {
@@ -242,10 +242,10 @@ func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 			first.stop()
 		}
 	}
-	second := l.desk(nil)
+	second := l.node(nil)
 	for _, s := range surfaces {
 		if s.name == "jsonrpc" {
-			continue // it is the one that finishes, below
+			continue // that run finishes below
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		for _, err := range second.client(s, token).SubscribeToTask(ctx, &sdk.SubscribeToTaskRequest{ID: task.ID}) {
@@ -291,12 +291,12 @@ func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 
 func TestAnotherResponderKnowsTheTask(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	first := l.desk(nil)
+	l := newFixture(t)
+	first := l.node(nil)
 	m := user("go")
 	task := sent(t, first.client(surfaces[0], token), now(m))
 	first.stop()
-	second := l.desk(nil)
+	second := l.node(nil)
 	c := second.client(surfaces[1], token)
 	got, err := c.GetTask(t.Context(), &sdk.GetTaskRequest{ID: task.ID})
 	if err != nil || got.Status.State != sdk.TaskStateSubmitted {
@@ -309,8 +309,8 @@ func TestAnotherResponderKnowsTheTask(t *testing.T) {
 
 func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	desks := []*desk{l.desk(nil), l.desk(nil)}
+	l := newFixture(t)
+	nodes := []*node{l.node(nil), l.node(nil)}
 	var begun []string
 	for _, id := range []string{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d", "short", "of any form: ünïcödé\n" + strings.Repeat("x", 4000)} {
 		m := user("go " + id[:5])
@@ -318,7 +318,7 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 		ids := make([]string, 100)
 		var group sync.WaitGroup
 		for i := range ids {
-			c := desks[i%2].client(surfaces[i%len(surfaces)], token)
+			c := nodes[i%2].client(surfaces[i%len(surfaces)], token)
 			group.Go(func() {
 				got, err := c.SendMessage(t.Context(), now(m))
 				if err != nil {
@@ -335,15 +335,15 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 		}
 		begun = append(begun, ids...)
 	}
-	for _, run := range begun { // either desk may have taken it
-		desks[0].await(run, func(responder.View) bool { return true })
+	for _, run := range begun { // either responder may have accepted it
+		nodes[0].await(run, func(responder.View) bool { return true })
 	}
-	if n := len(desks[0].service.Snapshot(0, nil).Queued); n != 3 {
+	if n := len(nodes[0].service.Snapshot(0, nil).Queued); n != 3 {
 		t.Errorf("%d runs are queued, want 3", n)
 	}
 	other := user("another text")
 	other.ID = "short"
-	task := sent(t, desks[0].client(surfaces[0], token), now(other))
+	task := sent(t, nodes[0].client(surfaces[0], token), now(other))
 	if task.Status.State != sdk.TaskStateRejected || data(t, task.Artifacts[0].Parts).Get("adcp_error.code").String() != "IDEMPOTENCY_CONFLICT" {
 		t.Errorf("another message of the same id: %+v", task)
 	}
@@ -351,7 +351,7 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 
 func TestMessageGoesOnInItsContext(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	c := d.client(surfaces[0], token)
 	first := sent(t, c, now(user("go")))
 	m := user("more")
@@ -395,7 +395,7 @@ func TestMessageGoesOnInItsContext(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
@@ -416,7 +416,7 @@ func TestCancel(t *testing.T) {
 
 func TestTaskOfTheCloudIsShownAndLeftAlone(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	c := d.client(surfaces[0], token)
 	l := d.begin("codex_cloud", "T-cloud-1", runs.Start{Source: "cloud"})
 	d.await("T-cloud-1", func(v responder.View) bool { return v.State == runs.StateWorking })
@@ -440,7 +440,7 @@ func TestTaskOfTheCloudIsShownAndLeftAlone(t *testing.T) {
 
 func TestStatesAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	c := d.client(surfaces[0], token)
 	for _, tt := range []struct {
 		id     string
@@ -472,7 +472,7 @@ func TestStatesAreThoseOfTheTable(t *testing.T) {
 
 func TestListPagesByStatusTime(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	var ids []string
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		d.play(id, "shell-ok", "", 0)
@@ -515,7 +515,7 @@ func TestListPagesByStatusTime(t *testing.T) {
 		middle := time.UnixMilli(d.await("c", func(responder.View) bool { return true }).EndedAt)
 		one := 1
 		list, err = c.ListTasks(t.Context(), &sdk.ListTasksRequest{StatusTimestampAfter: &middle, HistoryLength: &one})
-		if err != nil || s.name == "jsonrpc" && len(list.Tasks) != 3 || len(list.Tasks[0].History) != 1 { // the other one sends seconds
+		if err != nil || s.name == "jsonrpc" && len(list.Tasks) != 3 || len(list.Tasks[0].History) != 1 { // HTTP+JSON sends seconds
 			t.Errorf("%s: since the third: %+v, %v", s.name, list, err)
 		}
 		_, raw := d.ask("GET", "/a2a/v1/tasks?historyLength=1&statusTimestampAfter="+middle.UTC().Format("2006-01-02T15:04:05.000Z"), "", "A2A-Version", "1.0")
@@ -530,7 +530,7 @@ func TestListPagesByStatusTime(t *testing.T) {
 
 func TestBadRequestsAreRefused(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	d.play("ended", "shell-ok", "", 0)
 	send := func(message string) string {
 		return `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":` + message + `,"configuration":{"returnImmediately":true}}}`
@@ -635,8 +635,8 @@ func TestBadRequestsAreRefused(t *testing.T) {
 
 func TestScopes(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	d := l.desk(nil)
+	l := newFixture(t)
+	d := l.node(nil)
 	reads, err := web.CreateToken(l.tokens(), "reader", web.Read, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -669,7 +669,7 @@ func TestScopes(t *testing.T) {
 
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(func(c *a2a.Config) { c.Held = 1 })
+	d := newFixture(t).node(func(c *a2a.Config) { c.Held = 1 })
 	c := d.client(surfaces[0], token)
 	task := sent(t, c, now(user("go")))
 	next := func(ctx context.Context) error {
@@ -703,7 +703,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	end := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for next(t.Context()) != nil { // the place is free once the server has seen that the client left
+	for next(t.Context()) != nil { // the slot is free once the server has noticed the disconnect
 		select {
 		case <-tick.C:
 		case <-end:
@@ -712,19 +712,19 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// A client that takes nothing is left, with its connection open, and its place
-// is another's.
+// A client that reads nothing is disconnected, although its connection is open,
+// and its slot is reused.
 func TestSlowClientIsLeft(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	d := l.desk(nil)
+	l := newFixture(t)
+	d := l.node(nil)
 	worker := d.work("loud").out(begins)
 	line := `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"` + strings.Repeat("x", 60<<10) + `"}}`
 	for range 200 {
 		worker.out(line)
 	}
 	for _, s := range surfaces {
-		d := l.desk(func(c *a2a.Config) { c.Held, c.Slow = 1, 200*time.Millisecond })
+		d := l.node(func(c *a2a.Config) { c.Held, c.Slow = 1, 200*time.Millisecond })
 		d.await("loud", func(responder.View) bool { return true })
 		dialer := net.Dialer{}
 		c, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(d.url, "http://"))
@@ -766,7 +766,7 @@ func TestSlowClientIsLeft(t *testing.T) {
 
 func TestCardSaysWhereAndHow(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	status, got := d.ask("GET", "/.well-known/agent-card.json", "", "Authorization", "")
 	if status != http.StatusOK {
 		t.Fatalf("%d %s", status, got.Raw)
@@ -800,7 +800,7 @@ func TestCardSaysWhereAndHow(t *testing.T) {
 
 func TestCardWithoutAnAddressOfItsOwnNamesTheOneThatWasAsked(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(func(c *a2a.Config) { c.URL = "" })
+	d := newFixture(t).node(func(c *a2a.Config) { c.URL = "" })
 	for proto, scheme := range map[string]string{"": "http", "https": "https", "x": "http"} {
 		_, card := d.ask("GET", "/.well-known/agent-card.json", "", "X-Forwarded-Proto", proto)
 		if got, want := card.Get("supportedInterfaces.0.url").String(), scheme+strings.TrimPrefix(d.url, "http")+"/a2a"; got != want {

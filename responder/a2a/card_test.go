@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// only03 are the fields of the card that are none of 1.0.
+// only03 are the fields of the card that do not belong to 1.0.
 func only03(card map[string]any) []map[string]any {
 	bearer := card["securitySchemes"].(map[string]any)["bearer"].(map[string]any)
 	found := []map[string]any{{}, {}}
@@ -28,11 +28,11 @@ func only03(card map[string]any) []map[string]any {
 	return found
 }
 
-// Clients read the card by the proto of A2A, too, and that may refuse any field
-// that it does not have: those of 0.3, and no other.
+// Some clients parse the card by the A2A proto, which may refuse unknown
+// fields: the fields of 0.3, and no others.
 func TestCardIsProtoJSON(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	_, got := d.ask("GET", "/.well-known/agent-card.json", "")
 	both := got.Value().(map[string]any)
 	if beside := only03(both); len(beside[0]) != 4 || len(beside[1]) != 2 {
@@ -54,7 +54,8 @@ func TestCardIsProtoJSON(t *testing.T) {
 		}
 	}
 
-	// Those that read 1.0, and 0.3 from a card of 1.0, need none of them.
+	// Clients of 1.0, and clients of 0.3 that read a 1.0 card, need none of
+	// these fields.
 	for name, parse := range map[string]agentcard.Parser{"0.3": a2av0.NewAgentCardParser(), "1.0": func(b []byte) (*sdk.AgentCard, error) {
 		var card sdk.AgentCard
 		return &card, json.Unmarshal(b, &card)
@@ -66,10 +67,10 @@ func TestCardIsProtoJSON(t *testing.T) {
 	}
 }
 
-// It is for them that the card has fields that are none of 1.0.
+// The additional fields of the card exist for these clients.
 func TestClientsOf03ReadTheCardByTheFieldsBesideIt(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	_, got := d.ask("GET", "/.well-known/agent-card.json", "")
 	var card sdk03.AgentCard
 	if err := json.Unmarshal([]byte(got.Raw), &card); err != nil {
@@ -92,7 +93,7 @@ func TestClientsOf03ReadTheCardByTheFieldsBesideIt(t *testing.T) {
 
 func TestCardIsKeptAndAskedForAgain(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	get := func(header ...string) *http.Response {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", d.url+"/.well-known/agent-card.json", nil)
 		if err != nil {

@@ -7,11 +7,11 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 )
 
-// The answer to a message that comes again says so, as other surfaces do:
-// before the end of its task and after it, in one answer and in a stream.
+// The answer to a repeated message says that it is one, as other surfaces do:
+// before and after the end of its task, in a single answer and in a stream.
 func TestMessageThatComesAgainIsSaidToBeReplayed(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	for _, s := range surfaces {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
@@ -47,11 +47,11 @@ func TestMessageThatComesAgainIsSaidToBeReplayed(t *testing.T) {
 	}
 }
 
-// A context that is refused does not come back, on no surface: it may be one
-// that cannot be written again.
+// An invalid context is not echoed, on any surface: it may not be
+// representable.
 func TestContextThatIsRefusedDoesNotComeBack(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	for name, context := range map[string]string{
 		"too deep":  `{"a":` + strings.Repeat("[", 9980) + strings.Repeat("]", 9980) + `}`,
 		"too large": `{"a":"` + strings.Repeat("x", 100<<10) + `"}`,

@@ -19,17 +19,17 @@ func message(text string) string {
 	return `{"type":"item.completed","item":{"id":"item_9","type":"agent_message","text":` + string(quoted) + `}}`
 }
 
-// A stream ends with what was not told before: all of the result, once.
+// A stream ends with the parts of the result that were not sent yet: all of it, once.
 func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("0123456789abcdé", 13_000) // comes in several events, and is cut in the completion
+	long := strings.Repeat("0123456789abcdé", 13_000) // arrives in several events, and is truncated in the completion
 	for name, said := range map[string][]string{
 		"one message": {"Done."}, "an empty one": {""}, "an empty one at last": {"Well.", ""}, "a long one": {long}, "a long one at last": {"Well.", long},
 		"two long ones": {"1" + long, long}, "a long one and a short one": {long, "Done."},
 		"the same twice": {"Done.", "Done."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newLab(t).desk(nil)
+			d := newFixture(t).node(nil)
 			var texts strings.Builder
 			var worker *log
 			ended := 0
@@ -71,11 +71,11 @@ func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
 	}
 }
 
-// The messages of a task's history can be long, and a page may have many tasks:
-// an answer has a bound all the same, and keeps the newest ones.
+// The messages of a history can be long, and a page can have many tasks: an
+// answer is bounded all the same, and keeps the newest messages.
 func TestHistoryOfAnAnswerIsBounded(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	long := strings.Repeat("x", 60<<10)
 	for run := range 3 {
 		l := d.work("long-"+strconv.Itoa(run)).out(begins, turns)

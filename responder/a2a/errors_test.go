@@ -19,7 +19,7 @@ func TestEveryErrorCodeIsMapped(t *testing.T) {
 		}
 		err := h.explain("test", &api.Error{Code: code, Field: "run", Message: "the reason"})
 		why := "the reason"
-		if code == api.Internal { // which stays inside
+		if code == api.Internal { // its message is not shown
 			why = "linesman broke off; its log says where"
 		}
 		var got *sdk.Error

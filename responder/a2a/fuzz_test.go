@@ -14,8 +14,8 @@ import (
 	"github.com/linesman/linesman/responder/a2a"
 )
 
-// Whatever comes as a body, in whatever version, is answered with JSON or a
-// stream, and nothing breaks.
+// Every body, in every version, is answered with JSON or a stream, without a
+// panic.
 func FuzzBodiesAreAnswered(f *testing.F) {
 	for _, body := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x","historyLength":1}}`,
@@ -31,7 +31,7 @@ func FuzzBodiesAreAnswered(f *testing.F) {
 		f.Add([]byte(body), "0.3", a2a.ProfileURI)
 		f.Add([]byte(body), "", a2a.ProfileURI)
 	}
-	d := newLab(f).deskOf(responder.Config{}, nil) // it remembers no requests, and so begins nothing
+	d := newFixture(f).nodeWith(responder.Config{}, nil) // without a store of requests it starts no runs
 	if err := d.service.Ready(f.Context()); err != nil {
 		f.Fatal(err)
 	}

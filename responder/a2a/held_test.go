@@ -15,14 +15,14 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Two who may read open all the streams that there may be on both surfaces: the
-// server has connections left for the others.
+// Two readers open as many streams as both surfaces allow: the server has
+// connections left for others.
 func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	d.work("working").out(begins, turns, says)
 	d.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
-	readers := map[string]int{} // by token: how many quarters of the streams it opens
+	readers := map[string]int{} // by token: the quarters of the streams that it opens
 	for name, quarters := range map[string]int{"first": 3, "second": 1} {
 		reader, err := web.CreateToken(d.tokens(), name, web.Read, time.Now())
 		if err != nil {
@@ -96,7 +96,7 @@ func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	if answer := open(soon, token, "GET", "/v1/runs/working", ""); answer.StatusCode != http.StatusOK {
 		t.Errorf("another request: %s", answer.Status)
 	}
-	for reader := range readers { // that they did hold them all
+	for reader := range readers { // they held all of them
 		if answer := open(soon, reader, "GET", "/v1/runs/working/wait?timeout=10", ""); answer.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("one more: %s", answer.Status)
 		}

@@ -14,19 +14,19 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// notices makes the bodies of push notifications.
+// notices encodes push notifications.
 type notices struct{ results adcp.Results }
 
-// NewNotices returns the encoder of push notifications of A2A: a status update
-// when a task is at work, and the whole task when it has ended.
+// NewNotices returns the encoder of A2A push notifications: a status update
+// when a task is working, and the complete task when it has ended.
 func NewNotices(s *responder.Service) push.Encoder { return notices{adcp.Results{Service: s}} }
 
-// Encode renders a notification, as an event of a stream. One whose result does
-// not fit tells the state alone: whoever wants the rest asks for it.
+// Encode renders a notification as a stream event. If the result does not fit,
+// it has only the state: the receiver can request the rest.
 func (n notices) Encode(ctx context.Context, _ push.Registration, record *runs.Record, _ string) (push.Body, error) {
 	v := responder.View{Row: record.Row()}
 	at := time.UnixMilli(responder.ChangedAt(v.Row)).UTC()
-	if !record.State.Final() { // what may change meanwhile would make another body of the same notification
+	if !record.State.Final() { // changing data would make a different body of the same notification
 		return encodeNotice(&sdk.TaskStatusUpdateEvent{
 			TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State), Timestamp: &at},
 		})

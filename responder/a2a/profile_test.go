@@ -15,7 +15,7 @@ import (
 )
 
 // invoke sends a message under the profile of AdCP.
-func (d *desk) invoke(message string, header ...string) gjson.Result {
+func (d *node) invoke(message string, header ...string) gjson.Result {
 	d.t.Helper()
 	_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":`+message+`}}`,
 		append([]string{"A2A-Version", "1.0", "A2A-Extensions", "https://example.com/trace/v1, " + a2a.ProfileURI}, header...)...)
@@ -47,7 +47,7 @@ func checkCall(t *testing.T, got gjson.Result, state string) gjson.Result {
 
 func TestProfileCallsSkillsWhereItIsActivated(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	run := checkCall(t, d.invoke(skill("m-1", "codex-run", `{"task":"go","context":{"trace":12345678901234567890,"a":1},"governance_context":"gov-1"}`)), "TASK_STATE_COMPLETED")
 	id := run.Get("task_id").String()
 	if run.Get("status").String() != "submitted" || id == "" || run.Get("context").Raw != `{"trace":12345678901234567890,"a":1}` || run.Get("governance_context").String() != "gov-1" {
@@ -124,7 +124,7 @@ func TestProfileVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	vectors := gjson.ParseBytes(raw)
 	if vectors.Get("extension_uri").String() != a2a.ProfileURI {
 		t.Errorf("the profile is %s", vectors.Get("extension_uri"))

@@ -23,13 +23,13 @@ import (
 
 const secretToken = "sentinel-token-of-a-receiver"
 
-func pushDesk(l *lab) *desk {
-	return l.desk(func(c *a2a.Config) { c.Push = push.NewRegistry(l.bus.PushStore(), push.A2A, true) })
+func pushDesk(l *fixture) *node {
+	return l.node(func(c *a2a.Config) { c.Push = push.NewRegistry(l.bus.PushStore(), push.A2A, true) })
 }
 
 func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newFixture(t)
 	d := pushDesk(l)
 	if _, card := d.ask("GET", "/.well-known/agent-card.json", ""); !card.Get("capabilities.pushNotifications").Bool() {
 		t.Error("the card does not tell of push notifications")
@@ -53,7 +53,7 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 			if err != nil || len(list) != 1 {
 				t.Errorf("listed %+v, %v", list, err)
 			}
-			for range 2 { // what is not there is as good as deleted
+			for range 2 { // deleting a missing one succeeds
 				if err := c.DeleteTaskPushConfig(t.Context(), &sdk.DeleteTaskPushConfigRequest{TaskID: "ended", ID: id}); err != nil {
 					t.Errorf("deleted: %v", err)
 				}
@@ -102,8 +102,8 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 	}
 }
 
-// A receiver is told of the task that was sent with its address: that it works,
-// and the whole of it at the end.
+// The receiver in a message is notified of its task: that it works, and the
+// complete task at the end.
 func TestReceiverIsToldOfTheTask(t *testing.T) {
 	t.Parallel()
 	type notice struct {
@@ -119,7 +119,7 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 		came <- notice{r.Header, gjson.ParseBytes(body)}
 	}))
 	t.Cleanup(receiver.Close)
-	l := newLab(t)
+	l := newFixture(t)
 	d := pushDesk(l)
 	store := l.bus.PushStore()
 	pusher := push.New(push.Config{
@@ -158,10 +158,10 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	}
 }
 
-// Made again after a kill, a notification is the same byte for byte.
+// A notification that is created again after a kill is the same byte for byte.
 func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	encoder := a2a.NewNotices(d.service)
 	l := d.work("x").out(begins, turns, says)
 	for _, final := range []bool{false, true} {

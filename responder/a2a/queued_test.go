@@ -7,12 +7,12 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 )
 
-// A task that goes on in a context is one of it from the start, whoever asks,
-// and stays one when it never begins to work.
+// A task that continues a context belongs to it from the start, for every
+// reader, and stays in it even if it never starts to work.
 func TestQueuedTaskIsInTheContextThatItGoesOnIn(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	d := l.desk(nil)
+	l := newFixture(t)
+	d := l.node(nil)
 	c := d.client(surfaces[0], token)
 	first := sent(t, c, now(user("go")))
 	d.finish(string(first.ID))
@@ -31,7 +31,7 @@ func TestQueuedTaskIsInTheContextThatItGoesOnIn(t *testing.T) {
 		}
 	}
 	in(c, sdk.TaskStateSubmitted)
-	in(l.desk(nil).client(surfaces[0], token), sdk.TaskStateSubmitted) // which knows it from the streams alone
+	in(l.node(nil).client(surfaces[0], token), sdk.TaskStateSubmitted) // which has only the streams
 	if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: task.ID}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,10 +18,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A stream that is refused has not begun, for whoever takes another answer.
+// A refused stream has not begun: the client gets an ordinary response if it
+// accepts one.
 func TestARefusedStreamIsAnErrorAndNoStream(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	d.play("ended", "shell-ok", "", 0)
 	open := func(path, body string, header ...string) (int, string, gjson.Result) {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", d.url+path, strings.NewReader(body))
@@ -81,7 +82,7 @@ func TestARefusedStreamIsAnErrorAndNoStream(t *testing.T) {
 // The proto of A2A subscribes by GET, its text and its clients by POST.
 func TestSubscribeIsTakenByGETAndPOST(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	worker := d.work("live").out(begins, turns, says)
 	d.await("live", func(v responder.View) bool { return v.State == runs.StateWorking })
 	for _, method := range []string{"GET", "POST"} {
@@ -117,7 +118,7 @@ func TestSubscribeIsTakenByGETAndPOST(t *testing.T) {
 
 func TestAnUnknownVerbIsNoPartOfATaskID(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -133,11 +134,11 @@ func TestAnUnknownVerbIsNoPartOfATaskID(t *testing.T) {
 	}
 }
 
-// What a task is told to be has the time of its record: whoever follows it, and
-// whenever, is told the same.
+// The status of a task has the time of its record: every reader gets the same
+// one, at any time.
 func TestTwoStreamsOfATaskTellTheSameTime(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).desk(nil)
+	d := newFixture(t).node(nil)
 	worker := d.work("both").out(begins, turns, says)
 	d.await("both", func(v responder.View) bool { return v.State == runs.StateWorking })
 	encode := func(v any) string {
@@ -148,18 +149,18 @@ func TestTwoStreamsOfATaskTellTheSameTime(t *testing.T) {
 		return string(b)
 	}
 	c := d.client(surfaces[0], token)
-	told := map[string]string{}
+	seen := map[string]string{}
 	for again := false; !again; { // a message has the name of the record that it tells
 		for e, err := range c.SubscribeToTask(t.Context(), &sdk.SubscribeToTaskRequest{ID: "both"}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			m := e.(*sdk.Task).Status.Message
-			before, known := told[m.ID]
+			before, known := seen[m.ID]
 			if again = known; known && before != encode(m) {
 				t.Errorf("one stream has\n%s\nthe other\n%s", before, encode(m))
 			}
-			told[m.ID] = encode(m)
+			seen[m.ID] = encode(m)
 			break
 		}
 	}

@@ -11,13 +11,12 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 )
 
-// A message and a call of the tool, as REST makes it, are one request where they
-// have one key and ask for the same: whichever comes first, and at whichever
-// responder.
+// A message and a tool call, as REST makes it, are one request if they have the
+// same key and arguments: whichever arrives first, at whichever responder.
 func TestAMessageAndACallWithOneKeyStartOneRun(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	first, second := l.desk(nil), l.desk(nil)
+	l := newFixture(t)
+	first, second := l.node(nil), l.node(nil)
 	set := tools.New(second.service)
 	var mu sync.Mutex
 	started := map[string]int{}

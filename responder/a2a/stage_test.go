@@ -36,18 +36,18 @@ func TestMain(m *testing.M) {
 
 const token = "0123456789abcdef"
 
-// lab is a NATS server with its streams and a normalizer at work.
-type lab struct {
+// fixture is a NATS server with its streams and a running normalizer.
+type fixture struct {
 	t     testing.TB
 	dir   string
-	bus   *bus.Bus // with the rights of a responder
-	write *bus.Bus // with those of whoever writes logs
+	bus   *bus.Bus // with the permissions of a responder
+	write *bus.Bus // with the permissions to write logs
 }
 
-func newLab(t testing.TB) *lab {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	l := &lab{t: t, dir: t.TempDir()}
+	l := &fixture{t: t, dir: t.TempDir()}
 	server, err := embedded.StartServer(l.dir, "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
@@ -71,25 +71,25 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
-// desk is a service and its HTTP server.
-type desk struct {
-	*lab
+// node is a service and its HTTP server.
+type node struct {
+	*fixture
 	service *responder.Service
 	url     string
 	stop    func()
 }
 
-// desk starts a responder, as often as one likes.
-func (l *lab) desk(change func(*a2a.Config)) *desk {
+// node starts a responder; it may be called repeatedly.
+func (l *fixture) node(change func(*a2a.Config)) *node {
 	l.t.Helper()
-	return l.deskOf(responder.Config{Requests: &idempotency.Requests{Store: l.bus.RequestStore()}}, change)
+	return l.nodeWith(responder.Config{Requests: &idempotency.Requests{Store: l.bus.RequestStore()}}, change)
 }
 
-// deskOf is desk with more settings of the service.
-func (l *lab) deskOf(c responder.Config, change func(*a2a.Config)) *desk {
+// nodeWith is node with other settings of the service.
+func (l *fixture) nodeWith(c responder.Config, change func(*a2a.Config)) *node {
 	l.t.Helper()
 	c.Streams, c.Queue, c.LostAfter, c.MaxHard = l.bus, bus.DefaultQueue, time.Minute, time.Hour
-	d := &desk{lab: l, service: responder.New(c)}
+	d := &node{fixture: l, service: responder.New(c)}
 	server, err := web.New(web.Config{Listen: "127.0.0.1:0", Token: token, Tokens: l.tokens()})
 	if err != nil {
 		l.t.Fatal(err)
@@ -130,7 +130,7 @@ func allows(ctx context.Context, scope string) bool {
 	return err == nil && web.Allows(ctx, s)
 }
 
-func (l *lab) tokens() string { return filepath.Join(l.dir, "tokens.json") }
+func (l *fixture) tokens() string { return filepath.Join(l.dir, "tokens.json") }
 
 // during runs something until the test ends, or the returned function is called.
 func during(t testing.TB, what string, run func(context.Context) error) func() {
@@ -150,7 +150,7 @@ func during(t testing.TB, what string, run func(context.Context) error) func() {
 	return stop
 }
 
-// surface is one of the ways to speak A2A.
+// surface is a transport of A2A.
 type surface struct {
 	name    string
 	path    string
@@ -165,7 +165,7 @@ var surfaces = []surface{
 }
 
 // client is a2a-go's own client.
-func (d *desk) client(s surface, bearer string) *a2aclient.Client {
+func (d *node) client(s surface, bearer string) *a2aclient.Client {
 	d.t.Helper()
 	transport := &http.Transport{}
 	d.t.Cleanup(transport.CloseIdleConnections)
@@ -181,7 +181,7 @@ func (d *desk) client(s surface, bearer string) *a2aclient.Client {
 	return c
 }
 
-// shows is an interceptor that shows a token.
+// bearerToken is an interceptor that adds a token.
 type bearerToken struct {
 	a2aclient.PassthroughInterceptor
 	token string
@@ -194,13 +194,13 @@ func (b *bearerToken) Before(ctx context.Context, r *a2aclient.Request) (context
 	return ctx, nil, nil
 }
 
-// post sends a body, and returns the answer to it.
-func (d *desk) post(path, body string, header ...string) (int, gjson.Result) {
+// post sends a body, and returns the response.
+func (d *node) post(path, body string, header ...string) (int, gjson.Result) {
 	d.t.Helper()
 	return d.ask("POST", path, body, header...)
 }
 
-func (d *desk) ask(method, path, body string, header ...string) (int, gjson.Result) {
+func (d *node) ask(method, path, body string, header ...string) (int, gjson.Result) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
@@ -230,21 +230,21 @@ func (d *desk) ask(method, path, body string, header ...string) (int, gjson.Resu
 	return answer.StatusCode, gjson.Parse(text)
 }
 
-// log is the raw log of a run that a test writes in a worker's place.
+// log is the raw log of a run that a test writes in place of a worker.
 type log struct {
-	d   *desk
+	d   *node
 	id  string
 	raw *bus.RawLog
 	at  int64
 }
 
-// work begins a run that is queued, or one that is not there yet.
-func (d *desk) work(id string) *log {
+// work starts a queued or a new run.
+func (d *node) work(id string) *log {
 	d.t.Helper()
 	return d.begin("codex", id, runs.Start{Source: "queue", Dir: "/home/dev/project", Worker: "w1"})
 }
 
-func (d *desk) begin(agent, id string, start runs.Start) *log {
+func (d *node) begin(agent, id string, start runs.Start) *log {
 	d.t.Helper()
 	raw, err := d.write.OpenLog(d.t.Context(), agent, id, runs.Mark{})
 	if err != nil {
@@ -278,8 +278,8 @@ func (l *log) exit(reason runs.Reason, code int) {
 	l.d.await(l.id, func(v responder.View) bool { return v.State.Final() })
 }
 
-// play makes a run of a recording, on a thread of its own.
-func (d *desk) play(id, name, thread string, code int) {
+// play replays a recording as a run with a new thread.
+func (d *node) play(id, name, thread string, code int) {
 	d.t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "..", "test", "corpus", "codex", name+".jsonl"))
 	if err != nil {
@@ -292,8 +292,8 @@ func (d *desk) play(id, name, thread string, code int) {
 	d.work(id).out(strings.Split(text, "\n")...).exit(runs.ReasonExited, code)
 }
 
-// await waits until the responder knows a run to be so.
-func (d *desk) await(id string, is func(responder.View) bool) responder.View {
+// await waits until the responder's view of a run satisfies a condition.
+func (d *node) await(id string, is func(responder.View) bool) responder.View {
 	d.t.Helper()
 	end := time.After(time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -321,8 +321,8 @@ const (
 	ends    = `{"type":"turn.completed","usage":{"input_tokens":2400,"cached_input_tokens":2000,"cache_write_input_tokens":0,"output_tokens":160,"reasoning_output_tokens":40}}`
 )
 
-// finish plays a whole run of a queued task.
-func (d *desk) finish(id string) {
+// finish plays a complete run of a queued task.
+func (d *node) finish(id string) {
 	d.t.Helper()
 	d.work(id).out(begins, turns, says, secret, answers, ends).exit(runs.ReasonExited, 0)
 }

@@ -12,7 +12,7 @@ import (
 
 func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).deskOf(responder.Config{Cause: bus.Cause}, nil)
+	d := newFixture(t).nodeWith(responder.Config{Cause: bus.Cause}, nil)
 	if err := d.service.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}

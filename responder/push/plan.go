@@ -140,7 +140,7 @@ func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record) err
 		p.log.Error("a notification is too long and is not sent", zap.String("run", e.Run), zap.Int("bytes", len(body.Bytes)))
 		return nil
 	}
-	meta, err := bounds.Encode(about{e.Protocol, e.ID, record.State, body.Type}) // an encoded id has at most twice its length
+	meta, err := bounds.Encode(about{e.Protocol, e.ID, record.State, body.Type}) // an id at most doubles
 	if err != nil {
 		return err
 	}

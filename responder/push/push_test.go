@@ -106,7 +106,7 @@ func payloadSchema(root string) (*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	for path, doc := range map[string]any{
-		"core/async-response-data.json": true, "enums/task-type.json": map[string]any{"type": "string"}, // not available here; and for advertising only
+		"core/async-response-data.json": true, "enums/task-type.json": map[string]any{"type": "string"}, // not available here
 	} {
 		if err := c.AddResource(base+version+"/"+path, doc); err != nil {
 			return nil, err
