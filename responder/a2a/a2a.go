@@ -32,13 +32,16 @@ const (
 	MaxPage    = 100     // tasks
 	MaxHistory = 100     // messages of a task
 	MaxWait    = time.Hour
-	MaxHeld    = 128 // streams and blocking sends at a time; one more is refused. With those of REST they leave connections free
+	// MaxHeld bounds concurrent streams and blocking sends; further ones are
+	// refused. Together with those of REST they leave connections free.
+	MaxHeld = 128
 
-	// MaxHistoryBytes bounds the messages of all tasks of an answer. What does
-	// not fit is left out: of a task the oldest, of a page the last tasks'.
+	// MaxHistoryBytes bounds the messages of all tasks of an answer. Beyond it,
+	// the oldest messages of a task, and those of the last tasks of a page, are
+	// omitted.
 	MaxHistoryBytes = 4 << 20
 
-	askTime = 30 * time.Second // for the streams to answer
+	askTime = 30 * time.Second // timeout of reading the streams
 )
 
 // Scopes that a caller needs.
@@ -52,19 +55,19 @@ type Config struct {
 	Service *responder.Service
 	Push    PushConfigs // nil: there are no push notifications
 
-	// URL is where this is served, as in http://127.0.0.1:8080, for the card.
-	// "": the card names the host that it was asked at, by https where a proxy
-	// says so in X-Forwarded-Proto.
+	// URL is the base URL for the card, such as http://127.0.0.1:8080. "": the
+	// card names the host of the request, with https if a proxy sets
+	// X-Forwarded-Proto.
 	URL     string
 	Version string // of linesman
 
-	// Allows reports whether the caller of a request may do what a scope, read
-	// or submit, stands for. nil: everything.
+	// Allows reports whether the caller of a request has a scope, read or
+	// submit. nil: always.
 	Allows func(ctx context.Context, scope string) bool
 
-	Beat time.Duration // between comments in a silent stream; default 15 s
-	Slow time.Duration // for a client to take what was written, before it is left; default 30 s
-	Held int           // instead of MaxHeld, unless it is 0
+	Beat time.Duration // interval of comments in an idle stream; default 15 s
+	Slow time.Duration // write timeout of a client, after which it is disconnected; default 30 s
+	Held int           // replaces MaxHeld, unless 0
 	Log  *zap.Logger   // default: none
 }
 
@@ -78,7 +81,7 @@ type Handler struct {
 
 var _ a2asrv.RequestHandler = (*Handler)(nil)
 
-// New returns a handler that answers once the service is at work.
+// New returns a handler. It can answer once the service is running.
 func New(c Config) *Handler {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -97,7 +100,7 @@ func New(c Config) *Handler {
 	}
 }
 
-// GetTask tells how a run stands, and what came of it.
+// GetTask returns the state of a run, and its result.
 func (h *Handler) GetTask(ctx context.Context, q *sdk.GetTaskRequest) (*sdk.Task, error) {
 	if err := h.admit(ctx, scopeRead); err != nil {
 		return nil, err
@@ -114,8 +117,8 @@ func (h *Handler) GetTask(ctx context.Context, q *sdk.GetTaskRequest) (*sdk.Task
 	return h.task(ctx, v, wanted{artifacts: true, history: q.HistoryLength})
 }
 
-// CancelTask ends a run. The task comes back as it stands then: one whose
-// agent takes its time to end is still at work.
+// CancelTask cancels a run. It returns the current task: one whose agent is
+// still being terminated is still working.
 func (h *Handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sdk.Task, error) {
 	if err := h.admit(ctx, scopeSubmit); err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func (h *Handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sd
 	if err != nil {
 		return nil, h.explain("cancel", err)
 	}
-	if c.State == runs.StateCancelled { // it is written; the record follows
+	if c.State == runs.StateCancelled { // the cancel entry is stored; the record follows
 		soon, stop := context.WithTimeout(ctx, 3*time.Second)
 		_, err := h.Service.Wait(soon, v.ID, nil)
 		stop()
@@ -155,7 +158,7 @@ func (h *Handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sd
 	return t, err
 }
 
-// GetExtendedAgentCard is not offered: the card says all there is.
+// GetExtendedAgentCard is not supported: the public card is complete.
 func (h *Handler) GetExtendedAgentCard(ctx context.Context, _ *sdk.GetExtendedAgentCardRequest) (*sdk.AgentCard, error) {
 	if err := h.admit(ctx, scopeRead); err != nil {
 		return nil, err
@@ -163,8 +166,8 @@ func (h *Handler) GetExtendedAgentCard(ctx context.Context, _ *sdk.GetExtendedAg
 	return nil, fail(sdk.ErrUnsupportedOperation, "there is no extended card: the public one says all")
 }
 
-// admit refuses what comes in another version, without the scope, or before
-// there is something to answer with.
+// admit refuses requests in an unsupported version, without the scope, or
+// before the run table is read.
 func (h *Handler) admit(ctx context.Context, scope string) error {
 	if callOf(ctx).version == versionUnknown {
 		return fail(sdk.ErrVersionNotSupported, "A2A-Version must be 1.0; over JSON-RPC 0.3 is spoken too")
@@ -181,7 +184,7 @@ func (h *Handler) admit(ctx context.Context, scope string) error {
 	return nil
 }
 
-// find is the run of a task.
+// find returns the run of a task.
 func (h *Handler) find(ctx context.Context, id sdk.TaskID) (responder.View, error) {
 	if id == "" {
 		return responder.View{}, fail(sdk.ErrInvalidParams, "id: is required")
@@ -193,7 +196,7 @@ func (h *Handler) find(ctx context.Context, id sdk.TaskID) (responder.View, erro
 	return v, nil
 }
 
-// hold takes a slot for a request that is answered for long.
+// hold takes a slot for a long-lived request.
 func (h *Handler) hold(ctx context.Context) (free func(), err error) {
 	free, ok := h.held.Take(responder.Caller(ctx))
 	if !ok {

@@ -13,10 +13,10 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 )
 
-// cardFresh is how long a client may keep the card before it asks again.
+// cardFresh is how long a client may cache the card.
 const cardFresh = 5 * time.Minute
 
-// card says what is served at an address, for anybody who asks.
+// card returns the public agent card for an address.
 func (h *Handler) card(url string) *sdk.AgentCard {
 	return &sdk.AgentCard{
 		Name: "linesman",
@@ -38,15 +38,16 @@ func (h *Handler) card(url string) *sdk.AgentCard {
 	}
 }
 
-// bothCard is a card that clients of 0.3 read too: what they look for stands
-// beside it. Those that read 1.0 do not need it. a2a-go's own union is one that its clients of 1.0 refuse.
+// bothCard is a card for clients of 1.0 and of 0.3: it has the fields of 0.3 as
+// well. Clients of 1.0 ignore them. The union of a2a-go is refused by its own
+// clients of 1.0.
 type bothCard struct {
 	*sdk.AgentCard
 	SecuritySchemes map[string]bothScheme `json:"securitySchemes"`
 
 	// In ProtoJSON the scopes of a scheme are {"list":[]}, and a2a-go refuses a
-	// card that has that under the name of JSON. Under the name of the proto all
-	// that read ProtoJSON take it, and others pass over it.
+	// card with that under the JSON name. Under the proto name all ProtoJSON
+	// parsers accept it, and others ignore it.
 	Requirements []requirement `json:"security_requirements"`
 
 	ProtocolVersion    string                  `json:"protocolVersion"`
@@ -71,7 +72,7 @@ type scopes struct {
 
 func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
 	url, head := h.URL, w.Header()
-	if url == "" { // whoever lies here is the only one to get the answer
+	if url == "" { // a forged host affects only the answer to its own sender
 		scheme := "http"
 		if r.Header.Get("X-Forwarded-Proto") == "https" {
 			scheme = "https"
@@ -87,7 +88,7 @@ func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
 		Security: []map[string][]struct{}{{"bearer": {}}},
 	}
 	body, err := json.MarshalIndent(card, "", "  ")
-	if err != nil { // plain values
+	if err != nil { // plain values always encode
 		panic(err)
 	}
 	sum := sha256.Sum256(body)

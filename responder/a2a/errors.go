@@ -9,10 +9,10 @@ import (
 	"github.com/linesman/linesman/api"
 )
 
-// answers are what A2A has for the codes of the service's errors.
+// answers maps the codes of the service's errors to A2A.
 var answers = map[api.Code]struct {
-	kind    error // of a request
-	rejects bool  // a message that got this error is a rejected task; else the error is one of the server
+	kind    error // the error of a request
+	rejects bool  // a message with this error becomes a rejected task; otherwise it is a server error
 }{
 	api.Validation:     {sdk.ErrInvalidParams, true},
 	api.NotFound:       {sdk.ErrTaskNotFound, false},
@@ -35,7 +35,7 @@ var answers = map[api.Code]struct {
 	api.Internal:       {sdk.ErrInternalError, false},
 }
 
-// fail is an error that a caller sees: its kind in the protocol, and why.
+// fail returns an error for callers: its kind in the protocol, and the reason.
 func fail(kind error, why string) *sdk.Error { return sdk.NewError(kind, why) }
 
 // is reports whether err is an error of the service with this code.
@@ -44,8 +44,8 @@ func is(err error, code api.Code) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
-// explain makes any error one that a caller may see. A cause inside linesman
-// goes to the log alone.
+// explain converts any error into one for callers. Internal causes are only
+// logged.
 func (h *Handler) explain(what string, err error) error {
 	var known *sdk.Error
 	var e *api.Error

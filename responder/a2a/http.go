@@ -21,22 +21,22 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Where it is served.
+// The paths of the surface.
 const (
 	pathCard = a2asrv.WellKnownAgentCardPath
 	pathRPC  = "/a2a"
 	pathREST = "/a2a/v1"
 )
 
-// Route is one place where requests come in.
+// Route is a pattern that is served.
 type Route struct {
 	Pattern string // of [http.ServeMux]
-	Scope   string // that every request needs; "": not even a token
+	Scope   string // required scope; "": not even a token
 	Handler http.Handler
 }
 
-// Routes are all of them. What an operation needs beyond the scope of its
-// route is asked of [Config.Allows].
+// Routes returns all routes. If an operation needs more than the scope of its
+// route, [Config.Allows] is asked.
 func (h *Handler) Routes() []Route {
 	beat := a2asrv.WithTransportKeepAlive(h.Beat)
 	rpc := transport{newer: a2asrv.NewJSONRPCHandler(h, beat), older: a2av0.NewJSONRPCHandler(h, beat), rpc: true, slow: h.Slow}
@@ -49,15 +49,15 @@ func (h *Handler) Routes() []Route {
 	}
 }
 
-// transport gives a request to a2a-go's transport for its version. HTTP+JSON is
-// served in 1.0 alone: a2a-go's layer for 0.3 rewrites the names within data.
+// transport passes a request to a2a-go's transport for its version. HTTP+JSON
+// is served in 1.0 only: a2a-go's layer for 0.3 rewrites names inside data.
 type transport struct {
-	newer, older http.Handler // older may be nil
+	newer, older http.Handler // older is nil if 0.3 is not supported
 	rpc          bool
 	slow         time.Duration
 }
 
-// version is one of those that are spoken.
+// version is a supported protocol version.
 type version int
 
 const (
@@ -66,17 +66,18 @@ const (
 	versionUnknown
 )
 
-// call is what a request holds beside what a2a-go reads of it.
+// call is the part of a request that a2a-go does not parse.
 type call struct {
 	version    version
-	extensions []string       // that it asks for
-	parts      []gjson.Result // of its message, as they were written; at most MaxParts
+	extensions []string       // requested extensions
+	parts      []gjson.Result // of its message, unparsed; at most MaxParts
 	query      url.Values     // of HTTP+JSON
 }
 
 type callKey struct{}
 
-// callOf is the call of a request; one without came from within, in version 1.
+// callOf returns the call of a request; an internal request has none, and
+// version 1.
 func callOf(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		return c
@@ -104,7 +105,7 @@ func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			c.extensions = append(c.extensions, strings.TrimSpace(uri))
 		}
 	}
-	if c.asks(ProfileURI) { // it is activated
+	if c.asks(ProfileURI) { // tell the client that it is active
 		w.Header().Set(sdk.SvcParamExtensions, ProfileURI)
 	}
 	parts := "message.parts"
@@ -115,7 +116,7 @@ func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.parts = append(c.parts, part)
 		return len(c.parts) < MaxParts
 	})
-	ctx := sdklog.AttachLogger(r.Context(), slog.New(slog.DiscardHandler)) // what it would log, clients did
+	ctx := sdklog.AttachLogger(r.Context(), slog.New(slog.DiscardHandler)) // a2a-go would log mistakes of clients
 	r = r.WithContext(context.WithValue(ctx, callKey{}, c))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	next := t.newer
@@ -125,28 +126,28 @@ func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case c.version == version03:
 		next = t.older
 	}
-	p := &patient{w, http.NewResponseController(w), t.slow}
+	p := &deadlineWriter{w, http.NewResponseController(w), t.slow}
 	switch method := gjson.GetBytes(body, "method").String(); {
 	case !t.rpc:
-		next.ServeHTTP(&opening{patient: p}, r)
+		next.ServeHTTP(&deferredStream{deadlineWriter: p}, r)
 	case method == "DeleteTaskPushNotificationConfig":
-		all := &whole{ResponseWriter: p}
+		all := &bufferedAnswer{ResponseWriter: p}
 		next.ServeHTTP(all, r)
 		all.send("{}")
 	case method == "tasks/pushNotificationConfig/delete":
-		all := &whole{ResponseWriter: p}
+		all := &bufferedAnswer{ResponseWriter: p}
 		next.ServeHTTP(all, r)
 		all.send("null")
 	case takesJSON(r):
-		next.ServeHTTP(&opening{patient: p, rpc: true}, r)
+		next.ServeHTTP(&deferredStream{deadlineWriter: p, rpc: true}, r)
 	default:
 		next.ServeHTTP(p, r)
 	}
 }
 
-// verb refuses a request for what cannot be done with a task: a2a-go would take
-// the verb in its path for a part of the task's id. The proto of A2A subscribes
-// by GET and a2a-go by POST alone, so both are taken.
+// verb refuses unknown verbs on tasks: a2a-go would treat the verb in the path
+// as part of the task id. The A2A proto subscribes by GET and a2a-go by POST
+// only, so both are accepted.
 func (t transport) verb(w http.ResponseWriter, r *http.Request) bool {
 	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), "/tasks/")
 	name, err := url.PathUnescape(rest)
@@ -166,9 +167,9 @@ func (t transport) verb(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// takesJSON reports whether a client takes an answer that is no stream. The
-// official SDKs ask for streams alone, and that for Go overlooks an error that
-// is none: to those an error is the one event of a stream.
+// takesJSON reports whether a client accepts a response that is not a stream.
+// The official SDKs accept streams only, and the Go SDK ignores an error
+// outside a stream: these clients get errors as the only event of a stream.
 func takesJSON(r *http.Request) bool {
 	accept := strings.Join(r.Header.Values("Accept"), ",")
 	for part := range strings.SplitSeq(accept, ",") {
@@ -181,8 +182,8 @@ func takesJSON(r *http.Request) bool {
 	return strings.TrimSpace(accept) == ""
 }
 
-// version is the one that a request names, by its header or its query. One
-// that names none is of 0.3, but for a method that only 1.0 has.
+// version returns the version of a request, from its header or its query. A
+// request without one is 0.3, unless its method exists only in 1.0.
 func (t transport) version(r *http.Request, body []byte) version {
 	named := r.Header.Get(sdk.SvcParamVersion)
 	if named == "" {
@@ -193,7 +194,7 @@ func (t transport) version(r *http.Request, body []byte) version {
 		return version1
 	case named == "":
 		return version03
-	case len(part) <= 3 && part[0] == "1" && (len(part) == 1 || part[1] == "0"): // a patch changes nothing
+	case len(part) <= 3 && part[0] == "1" && (len(part) == 1 || part[1] == "0"): // patch versions are compatible
 		return version1
 	case (len(part) == 2 || len(part) == 3) && part[0] == "0" && part[1] == "3":
 		return version03
@@ -201,7 +202,7 @@ func (t transport) version(r *http.Request, body []byte) version {
 	return versionUnknown
 }
 
-// refuse answers a request that cannot even be read.
+// refuse answers a request that cannot be parsed.
 func (t transport) refuse(w http.ResponseWriter, status int, why string) {
 	var body any = map[string]any{"error": map[string]any{"code": status, "status": "INVALID_ARGUMENT", "message": why}}
 	if t.rpc {
@@ -212,7 +213,7 @@ func (t transport) refuse(w http.ResponseWriter, status int, why string) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// asks reports whether a request asks for an extension. Those that there are
+// asks reports whether a request asks for an extension. All known extensions
 // belong to 1.0.
 func (c *call) asks(extension string) bool {
 	return c.version == version1 && slices.Contains(c.extensions, extension)

@@ -12,7 +12,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// states are those of runs, by the state of A2A. No run has one of the last two.
+// states maps A2A states to run states. No run has one of the last two.
 var states = map[sdk.TaskState][]runs.State{
 	sdk.TaskStateUnspecified:   nil, // all
 	sdk.TaskStateSubmitted:     {runs.StateQueued},
@@ -25,9 +25,9 @@ var states = map[sdk.TaskState][]runs.State{
 	sdk.TaskStateRejected:      {"rejected"},
 }
 
-// ListTasks lists runs by when they came to their state, the newest first. A
-// run whose state changes between two pages moves to the front: the pages
-// behind have it no more.
+// ListTasks lists runs by the time of their last state change, newest first. A
+// run whose state changes between two pages moves to the front and is not on
+// later pages.
 func (h *Handler) ListTasks(ctx context.Context, q *sdk.ListTasksRequest) (*sdk.ListTasksResponse, error) {
 	if err := h.admit(ctx, scopeRead); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (h *Handler) ListTasks(ctx context.Context, q *sdk.ListTasksRequest) (*sdk.
 	return answer, nil
 }
 
-// fill adds what a2a-go's HTTP+JSON leaves out of a request: parameters whose
+// fill adds the parameters that a2a-go's HTTP+JSON does not parse: those whose
 // fields are pointers.
 func fill(ctx context.Context, q *sdk.ListTasksRequest) error {
 	query := callOf(ctx).query

@@ -19,17 +19,17 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// message is what a caller sent, as far as it is one that can be a task.
+// message is a valid message that can become a task.
 type message struct {
-	args    *fields.Args // of its task: its texts and its data
-	context string       // the context that it goes on in, as the caller names it; "": a new one
-	again   bool         // it came before, and the task is that of the first time
+	args    *fields.Args // the arguments of its task: its texts and its data
+	context string       // the context that it continues, as named by the caller; "": a new one
+	again   bool         // a repetition: the task already exists
 }
 
-// modes are the media types of what a task gives.
+// modes are the media types of a task's output.
 var modes = []string{"text/plain", "application/json"}
 
-// readMessage checks what every message must be.
+// readMessage checks the requirements of every message.
 func readMessage(q *sdk.SendMessageRequest) (*sdk.Message, error) {
 	wrong := func(why string) error { return fail(sdk.ErrInvalidParams, why) }
 	if q == nil || q.Message == nil {
@@ -62,7 +62,7 @@ func readMessage(q *sdk.SendMessageRequest) (*sdk.Message, error) {
 	return m, nil
 }
 
-// gives reports whether a task gives something of a media type.
+// gives reports whether the output of a task has a media type.
 func gives(accepted string) bool {
 	media, _, _ := strings.Cut(strings.ToLower(accepted), ";")
 	media = strings.TrimSpace(media)
@@ -72,8 +72,8 @@ func gives(accepted string) bool {
 	})
 }
 
-// read makes a task of a message: its texts are the prompt, its one data part
-// the options.
+// read converts a message to the arguments of a task: its texts are the prompt,
+// its one data part the options.
 func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message, error) {
 	m, err := readMessage(q)
 	if err != nil {
@@ -118,7 +118,7 @@ func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 	return &message{args: fields.Read(request.ExecParams, options, presets...), context: m.ContextID}, nil
 }
 
-// dataOf is the data of a part as it was written, where that is known: a
+// dataOf returns the data of a part as it was written, if that is known: a
 // number may have more digits than a float.
 func dataOf(ctx context.Context, i int, p *sdk.Part) (json.RawMessage, error) {
 	raw := json.RawMessage(nil)
@@ -139,7 +139,7 @@ func dataOf(ctx context.Context, i int, p *sdk.Part) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// elsewhere are the options that the message says in another place.
+// elsewhere are the options that another part of the message determines.
 var elsewhere = map[string]string{
 	"format": "the protocol", "idempotency_key": "messageId", "idempotencyKey": "messageId", "context_id": "contextId", "contextId": "contextId",
 }
@@ -160,8 +160,8 @@ func checkOptions(options json.RawMessage, text bool) error {
 	return err
 }
 
-// refuseTask says why a message for a task is not taken: a task of linesman
-// begins with its one message.
+// refuseTask returns why a message for an existing task is refused: a task of
+// linesman has only its first message.
 func (h *Handler) refuseTask(ctx context.Context, m *sdk.Message) error {
 	v, err := h.find(ctx, m.TaskID)
 	switch {
@@ -177,8 +177,9 @@ func (h *Handler) refuseTask(ctx context.Context, m *sdk.Message) error {
 	return fail(sdk.ErrUnsupportedOperation, "a task takes no message while it is "+string(v.State)+": wait for its end, or cancel it")
 }
 
-// thread is that of a context, which is named by its thread, or by any of its
-// tasks. One that nobody knows is refused: a caller cannot make up contexts.
+// thread returns the thread of a context, which is named by its thread, or by
+// any of its tasks. An unknown context is refused: callers cannot invent
+// contexts.
 func (h *Handler) thread(name string) (string, error) {
 	if v, ok := h.Service.Get(name); ok {
 		switch {
@@ -207,7 +208,8 @@ func foreign() error {
 	return fail(sdk.ErrUnsupportedOperation, "only contexts of "+api.DefaultAgent+" on this machine can be gone on with")
 }
 
-// keyOf is the idempotency key of a message: its id, where that can be one.
+// keyOf returns the idempotency key of a message: its id, if that is a valid
+// key.
 func keyOf(messageID string) string {
 	if request.KeyForm.MatchString(messageID) {
 		return messageID

@@ -14,7 +14,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// notices makes the bodies of push notifications.
+// notices encodes push notifications.
 type notices struct{ results adcp.Results }
 
 // NewNotices returns the encoder of push notifications of A2A: a status update
@@ -26,7 +26,7 @@ func NewNotices(s *responder.Service) webhook.Encoder { return notices{adcp.Resu
 func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *runs.Record, _ string) (webhook.Body, error) {
 	v := responder.View{Row: record.Row()}
 	at := time.UnixMilli(responder.ChangedAt(v.Row)).UTC()
-	if !record.State.Final() { // what may change meanwhile would make another body of the same notification
+	if !record.State.Final() { // changing data would make a different body of the same notification
 		return encodeNotice(&sdk.TaskStatusUpdateEvent{
 			TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State), Timestamp: &at},
 		})

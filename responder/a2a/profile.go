@@ -21,12 +21,12 @@ import (
 	"github.com/linesman/linesman/responder/v36"
 )
 
-// ProfileURI is the extension whose requests call skills, as the AdCP profile
-// on A2A says: the task is the call, and completed once it was answered. What
-// the call began has an id of its own, in the data.
+// ProfileURI is the extension under which requests call skills, by the AdCP
+// profile of A2A: the task is the call, and is completed when it is answered. A
+// run that the call started has an id of its own, in the data.
 const ProfileURI = "https://adcontextprotocol.org/extensions/adcp/v3"
 
-// called are the requests that the skills make.
+// called maps skills to requests.
 var called = map[string]struct {
 	tool   string
 	params []fields.Param
@@ -37,14 +37,14 @@ var called = map[string]struct {
 	"codex-cancel": {request.ToolCancel, request.CancelParams},
 }
 
-// notInput are parameters of these requests that callers of skills cannot give.
+// notInput are parameters of these requests that a skill does not accept.
 var notInput = map[string]string{"format": "the profile says it", "verbose": "it shows output as it was written"}
 
-// statusSkill is how the profile asks for what became of a task.
+// statusSkill is the profile's request for the status of a task.
 const statusSkill = "get_task_status"
 
-// invoke answers the call of a skill. The task is not kept: the same message
-// makes the same one again, and what it began is done once.
+// invoke answers the call of a skill. Its task is not stored: a repeated
+// message creates the same one, and its effect happens once.
 func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.Task, error) {
 	m, err := readMessage(q)
 	if err != nil {
@@ -75,7 +75,7 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 	return answered(m, skill, said, request.Echo(args))
 }
 
-// call makes a request. The error is one of A2A; those of the request are in
+// call makes a request. The error is an A2A error; errors of the request are in
 // the envelope.
 func (h *Handler) call(ctx context.Context, tool string, args *fields.Args) (adcp.Envelope, error) {
 	c := adcp.Call{Context: request.Echo(args), Broken: args.Broken(), ChangesRun: tool == request.ToolCancel}
@@ -102,7 +102,7 @@ func (h *Handler) call(ctx context.Context, tool string, args *fields.Args) (adc
 	return adcp.Succeed(ctx, h.Service, c, reply, of), nil
 }
 
-// snapshot is the state of the tasks that a status asks for.
+// snapshot returns the state of the requested tasks.
 func (h *Handler) snapshot(ctx context.Context, args *fields.Args) (*v36.Reply, *adcp.Subject, error) {
 	request.CheckDir(args)
 	if err := args.Err(); err != nil {
@@ -119,7 +119,7 @@ func (h *Handler) snapshot(ctx context.Context, args *fields.Args) (*v36.Reply, 
 	return v36.Snapshot(all, h.Service.Basis()), of, nil
 }
 
-// cancel ends a task. The cancel may be that of an earlier message.
+// cancel cancels a task. The cancel may be a repetition.
 func (h *Handler) cancel(ctx context.Context, args *fields.Args) (
 	r *v36.Reply, of *adcp.Subject, replayed bool, err error,
 ) {
@@ -134,8 +134,8 @@ func (h *Handler) cancel(ctx context.Context, args *fields.Args) (
 	return v36.Cancelled(done, args.Text("reason")), adcp.OfCancel(v, done), done.Replayed, err
 }
 
-// readCall reads the one data part that says which skill to call. A text is for
-// people, and says nothing.
+// readCall parses the one data part that names the skill. A text part is for
+// people, and ignored.
 func readCall(ctx context.Context, m *sdk.Message) (skill string, input json.RawMessage, err error) {
 	wrong := func(why string) error { return fail(sdk.ErrInvalidParams, "message.parts: "+why) }
 	var data json.RawMessage
@@ -182,8 +182,8 @@ func readCall(ctx context.Context, m *sdk.Message) (skill string, input json.Raw
 	return skill, input, err
 }
 
-// taskStatus is how a task stands: the same data as of a task of A2A, with its
-// id and status.
+// taskStatus returns the state of a task: the same data as of an A2A task, with
+// its id and status.
 func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.Response, error) {
 	o := gjson.ParseBytes(input)
 	var issues []adcp.Issue
@@ -232,8 +232,8 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 	return r, nil
 }
 
-// answered is the task of a call: completed, whatever the envelope says of what
-// the call began, and failed where the call itself was refused, or did not work.
+// answered returns the task of a call: completed whatever the state of the
+// started run, and failed if the call itself was refused or failed.
 func answered(m *sdk.Message, skill string, said adcp.Envelope, echo json.RawMessage) (*sdk.Task, error) {
 	data, err := object(said.Bytes, echo)
 	if err != nil {
@@ -244,7 +244,7 @@ func answered(m *sdk.Message, skill string, said adcp.Envelope, echo json.RawMes
 	case adcp.Rejected, adcp.Unknown, adcp.AuthRequired:
 		state = sdk.TaskStateFailed
 	case adcp.Failed:
-		if skill != statusSkill && skill != "codex-status" { // that a task failed was asked for, and told
+		if skill != statusSkill && skill != "codex-status" { // the status of a failed task was requested and returned
 			state = sdk.TaskStateFailed
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// PushConfigs keeps where callers want to be told of runs.
+// PushConfigs stores push notification configurations.
 type PushConfigs interface {
 	// Check reports what is wrong with a registration, each a [runs.FieldError]
 	// that quotes no value.
@@ -21,11 +21,11 @@ type PushConfigs interface {
 	Delete(ctx context.Context, run, id string) error
 }
 
-// onlyConfig is the id of a configuration that was given none.
+// onlyConfig is the id of a configuration without an id.
 const onlyConfig = "default"
 
-// CreateTaskPushConfig keeps where to tell of a task; one of the same id is
-// replaced.
+// CreateTaskPushConfig stores a configuration of a task; it replaces one with
+// the same id.
 func (h *Handler) CreateTaskPushConfig(ctx context.Context, q *sdk.PushConfig) (*sdk.PushConfig, error) {
 	run, err := h.pushTask(ctx, q.TaskID)
 	if err != nil {
@@ -40,7 +40,7 @@ func (h *Handler) CreateTaskPushConfig(ctx context.Context, q *sdk.PushConfig) (
 	return pushConfig(r), nil
 }
 
-// GetTaskPushConfig returns a configuration, without what is secret in it.
+// GetTaskPushConfig returns a configuration, without its secrets.
 func (h *Handler) GetTaskPushConfig(ctx context.Context, q *sdk.GetTaskPushConfigRequest) (*sdk.PushConfig, error) {
 	run, err := h.pushTask(ctx, q.TaskID)
 	if err != nil {
@@ -55,8 +55,7 @@ func (h *Handler) GetTaskPushConfig(ctx context.Context, q *sdk.GetTaskPushConfi
 	return pushConfig(r), nil
 }
 
-// ListTaskPushConfigs returns all configurations of a task: they are few, and
-// fit one page.
+// ListTaskPushConfigs returns all configurations of a task: they fit one page.
 func (h *Handler) ListTaskPushConfigs(ctx context.Context, q *sdk.ListTaskPushConfigRequest) (*sdk.ListTaskPushConfigResponse, error) {
 	run, err := h.pushTask(ctx, q.TaskID)
 	if err != nil {
@@ -78,8 +77,8 @@ func (h *Handler) ListTaskPushConfigs(ctx context.Context, q *sdk.ListTaskPushCo
 	return answer, nil
 }
 
-// DeleteTaskPushConfig removes a configuration. One that is not there is as
-// good as removed.
+// DeleteTaskPushConfig removes a configuration. Removing a missing one
+// succeeds.
 func (h *Handler) DeleteTaskPushConfig(ctx context.Context, q *sdk.DeleteTaskPushConfigRequest) error {
 	run, err := h.pushTask(ctx, q.TaskID)
 	if err != nil {
@@ -93,7 +92,7 @@ func (h *Handler) DeleteTaskPushConfig(ctx context.Context, q *sdk.DeleteTaskPus
 	return nil
 }
 
-// pushTask is the run whose configurations a request is about.
+// pushTask returns the run of a configuration request.
 func (h *Handler) pushTask(ctx context.Context, id sdk.TaskID) (string, error) {
 	if err := h.admit(ctx, scopeSubmit); err != nil {
 		return "", err
@@ -111,8 +110,8 @@ func noPush() error {
 	return fail(sdk.ErrPushNotificationNotSupported, "there are no push notifications here")
 }
 
-// checkPush refuses a message whose push configuration cannot be kept, before
-// anything is begun.
+// checkPush refuses a message with an invalid push configuration, before any
+// effect.
 func (h *Handler) checkPush(q *sdk.SendMessageRequest) error {
 	if q.Config == nil || q.Config.PushConfig == nil {
 		return nil
@@ -123,8 +122,8 @@ func (h *Handler) checkPush(q *sdk.SendMessageRequest) error {
 	return h.explainPush("check a push config", h.Push.Check(registration("T-local-unnamed", q.Config.PushConfig)))
 }
 
-// register keeps the push configuration that came with a message. Where a kill
-// comes before it, the same message sent again makes it.
+// register stores the push configuration of a message. If a kill prevented it,
+// the repeated message stores it.
 func (h *Handler) register(ctx context.Context, run string, q *sdk.SendMessageRequest) error {
 	if q.Config == nil || q.Config.PushConfig == nil {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// SendMessage gives an agent a task, and answers when it has ended; with
-// returnImmediately once it is queued. A message that comes again, by its
-// messageId, is answered with the task of the first time.
+// SendMessage submits a task, and answers when it has ended, or with
+// returnImmediately once it is queued. A message repeated with the same
+// messageId gets the task of the first one.
 func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (sdk.SendMessageResult, error) {
 	if err := h.admit(ctx, scopeSubmit); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (s
 	return h.task(ctx, v, m.wanted(q))
 }
 
-// settle waits until a run has ended, or waits for an answer from outside.
+// settle waits until a run has ended, or awaits an external answer.
 func (h *Handler) settle(ctx context.Context, run string) error {
 	ctx, cancel := context.WithTimeout(ctx, MaxWait)
 	defer cancel()
@@ -73,7 +73,7 @@ func (h *Handler) settle(ctx context.Context, run string) error {
 	return nil
 }
 
-// wanted is what the answer to a message says of its task.
+// wanted is what the answer to a message contains.
 func (m *message) wanted(q *sdk.SendMessageRequest) wanted {
 	w := wanted{context: m.context, artifacts: true, again: m.again, echo: request.Echo(m.args)}
 	if q.Config != nil {
@@ -82,8 +82,8 @@ func (m *message) wanted(q *sdk.SendMessageRequest) wanted {
 	return w
 }
 
-// submit puts the task of a message on the queue, once: a message that comes
-// again gets the run of the first time. A task that was refused comes back as one.
+// submit queues the task of a message, once: a repeated message gets the first
+// run. A refused task is returned as rejected.
 func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *message) (run string, refused *sdk.Task, err error) {
 	if err := h.checkPush(q); err != nil {
 		return "", nil, err
@@ -114,8 +114,8 @@ func (h *Handler) queue(ctx context.Context, tool string, args *fields.Args) (ap
 	})
 }
 
-// once carries out a request that has an idempotency key. While the same request
-// is being carried out, it waits for the outcome.
+// once executes a request that has an idempotency key. While the same request
+// is being executed, it waits for the outcome.
 func once[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	const most = 45 * time.Second // somewhat longer than the lease of a submission
 	ctx, cancel := context.WithTimeout(ctx, most)
@@ -135,8 +135,8 @@ func once[T any](ctx context.Context, do func(context.Context) (T, error)) (T, e
 	}
 }
 
-// refusal is the task of a message that was refused: nothing was begun, and no
-// stream tells of it, so nobody can ask about it later.
+// refusal is the task of a refused message: it had no effect and is not stored,
+// so it cannot be read later.
 func (h *Handler) refusal(ctx context.Context, m *message, e *api.Error) (*sdk.Task, error) {
 	echo := request.Echo(m.args)
 	said := adcp.Fail(ctx, h.Service, adcp.Call{Context: echo, Broken: m.args.Broken()}, e)

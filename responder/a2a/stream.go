@@ -14,7 +14,8 @@ import (
 	"github.com/linesman/linesman/responder"
 )
 
-// SendStreamingMessage is SendMessage whose task is followed to its end.
+// SendStreamingMessage is SendMessage with a stream of updates until the task
+// ends.
 func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRequest) iter.Seq2[sdk.Event, error] {
 	return func(each func(sdk.Event, error) bool) {
 		yield := untilLeft(each)
@@ -55,8 +56,8 @@ func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRe
 	}
 }
 
-// untilLeft tells a client nothing more once it has left: whatever goes wrong
-// then is no news to it, and a loop that was left must not be gone on with.
+// untilLeft sends nothing more to a client that has disconnected: later errors
+// do not concern it, and a stopped iteration must not continue.
 func untilLeft(yield func(sdk.Event, error) bool) func(sdk.Event, error) bool {
 	left := false
 	return func(e sdk.Event, err error) bool {
@@ -65,7 +66,7 @@ func untilLeft(yield func(sdk.Event, error) bool) func(sdk.Event, error) bool {
 	}
 }
 
-// orNothing keeps a nil task from being an event.
+// orNothing prevents a nil task from becoming an event.
 func orNothing(t *sdk.Task, err error) (sdk.Event, error) {
 	if err != nil {
 		return nil, err
@@ -73,9 +74,9 @@ func orNothing(t *sdk.Task, err error) (sdk.Event, error) {
 	return t, nil
 }
 
-// SubscribeToTask follows a task that has not ended: first as it stands, then
-// all that its agent has said so far and says, and each change of its state.
-// Who was cut off asks again, and has lost nothing.
+// SubscribeToTask follows an open task: first its current state, then
+// everything that its agent has said so far and says, and each change of state.
+// A disconnected client subscribes again, and has lost nothing.
 func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
 	return func(each func(sdk.Event, error) bool) {
 		yield := untilLeft(each)
@@ -102,12 +103,12 @@ func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskReq
 	}
 }
 
-// errLeft ends a stream whose client has left.
+// errLeft ends a stream whose client has disconnected.
 var errLeft = errors.New("the client has left")
 
-// follow tells a task as it stands and then what becomes of it, up to its
-// end. A context that the task gets meanwhile shows in later answers: within a
-// stream it keeps its name. The error is one that the client is to see.
+// follow sends the current task and then its updates, up to its end. A context
+// that the task gets meanwhile is used in later answers: within a stream the
+// name stays. The error is for the client.
 func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield func(sdk.Event, error) bool) error {
 	v, record, err := h.record(ctx, v)
 	if err != nil {
@@ -172,7 +173,7 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 	}
 }
 
-// stream is what a client was told of a task.
+// stream is what was sent to the client about a task.
 type stream struct {
 	h     *Handler
 	w     wanted
@@ -180,16 +181,16 @@ type stream struct {
 	yield func(sdk.Event, error) bool
 	view  responder.View
 	state sdk.TaskState
-	text  string // the last one that was told
-	first string // piece of the message that it belongs to
-	begun bool   // one was
+	text  string // the last text that was sent
+	first string // first piece of its message
+	begun bool   // a text was sent
 
 	governance string // of the run
 }
 
-// copy tells what comes until the run has ended and all of its events were
-// read. The completion of a run that has ended is stored before its record says
-// so: if it is not there, it has aged out, and nothing more will come.
+// copy sends events until the run has ended and all of its events were read.
+// The completion of an ended run is stored before its record says so: if it is
+// missing, it has expired, and nothing more will come.
 func (s *stream) copy(ctx context.Context, texts <-chan string, views <-chan responder.View, enough func()) error {
 	for texts != nil || views != nil {
 		var event sdk.Event
@@ -230,7 +231,7 @@ func (s *stream) copy(ctx context.Context, texts <-chan string, views <-chan res
 	return nil
 }
 
-// said is a piece of what the agent says.
+// said is a piece of the agent's message.
 func (s *stream) said(text string) sdk.Event {
 	e := sdk.NewArtifactUpdateEvent(s.info, resultID, sdk.NewTextPart(text))
 	e.Artifact.Name, e.Append = "result", s.begun
@@ -241,18 +242,18 @@ func (s *stream) said(text string) sdk.Event {
 	return e
 }
 
-// fullPiece is from how many bytes on a text is one that an event could hold no
-// more of: the next goes on with it.
+// fullPiece is the length in bytes from which on a text may fill its event: the
+// next event may continue it.
 const fullPiece = 64<<10 - utf8.UTFMax + 1
 
-// told reports whether the agent's last word was told. One that is longer than
-// an event came in pieces, and the final text is its beginning.
-func (s *stream) told(final string) bool {
-	const enough = 32 << 10 // of two texts, to be the same
+// toldFinal reports whether the agent's final text was sent. A text that is
+// longer than an event was sent in pieces, and the final text is its beginning.
+func (s *stream) toldFinal(final string) bool {
+	const enough = 32 << 10 // equal bytes that make two texts the same
 	return s.begun && (final == s.text || len(final) > enough && strings.HasPrefix(s.first, final[:enough]))
 }
 
-// changed is how the run stands now, nil where that was told.
+// changed returns the current state of the run, nil if it was sent already.
 func (s *stream) changed(v responder.View) (sdk.Event, error) {
 	old := s.view
 	s.view = v
@@ -266,7 +267,7 @@ func (s *stream) changed(v responder.View) (sdk.Event, error) {
 	return &sdk.TaskStatusUpdateEvent{TaskID: t.ID, ContextID: t.ContextID, Status: now}, err
 }
 
-// end tells the result, as far as it was not told, and the final state.
+// end sends the rest of the result, and the final state.
 func (s *stream) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -277,7 +278,7 @@ func (s *stream) end(ctx context.Context) error {
 	}
 	for _, a := range t.Artifacts {
 		e := &sdk.TaskArtifactUpdateEvent{TaskID: t.ID, ContextID: t.ContextID, Artifact: a, Append: s.begun, LastChunk: true}
-		if final, ok := a.Parts[0].Content.(sdk.Text); ok && s.told(string(final)) {
+		if final, ok := a.Parts[0].Content.(sdk.Text); ok && s.toldFinal(string(final)) {
 			a.Parts = a.Parts[1:]
 		}
 		if !s.yield(e, nil) {

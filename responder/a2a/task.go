@@ -18,21 +18,21 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// resultID is the artifact of a task: what its agent says, and at the end the
+// resultID is the artifact of a task: the agent's messages, and at the end the
 // data of the result as the last part.
 const resultID = sdk.ArtifactID("result")
 
-// wanted is what a task is to tell beyond its status.
+// wanted is what a task contains beyond its status.
 type wanted struct {
-	context   string // the name of its context that the caller used; "": its own
+	context   string // the caller's name of its context; "": its own
 	artifacts bool
-	history   *int            // messages, the last ones; nil: none
-	room      *int            // bytes of history that the answer has left; nil: MaxHistoryBytes
-	echo      json.RawMessage // a context of AdCP that comes back; nil: none
-	again     bool            // the answer is one to a message that came before
+	history   *int            // number of messages, the last ones; nil: none
+	room      *int            // remaining bytes of history in the answer; nil: MaxHistoryBytes
+	echo      json.RawMessage // an AdCP context to echo; nil: none
+	again     bool            // the answer to a repeated message
 }
 
-// stateOf is a run's state in the words of A2A.
+// stateOf returns the A2A state of a run.
 func stateOf(s runs.State) sdk.TaskState {
 	switch s {
 	case runs.StateQueued:
@@ -51,20 +51,20 @@ func stateOf(s runs.State) sdk.TaskState {
 	return sdk.TaskStateUnspecified
 }
 
-// contextOf is the context of a run: its thread or, until that is known, the
-// run itself, which goes on naming the context afterwards.
+// contextOf returns the context of a run: its thread or, until that is known,
+// the run itself, which remains a name of the context.
 func contextOf(r runs.Row) string { return cmp.Or(r.Thread, r.ID) }
 
-// toldAt is the time of what a record tells, so that whoever asks, and each of
-// two streams, is told the same.
-func toldAt(r runs.Row) time.Time {
+// updatedAt returns the time of a record's contents, so that every reader and
+// every stream gets the same.
+func updatedAt(r runs.Row) time.Time {
 	if ms := cmp.Or(r.EndedAt, r.ActiveAt, responder.ChangedAt(r)); ms != 0 {
 		return time.UnixMilli(ms)
 	}
-	return time.Now() // a record of nothing
+	return time.Now() // an empty record
 }
 
-// task is a run as a task.
+// task converts a run to a task.
 func (h *Handler) task(ctx context.Context, v responder.View, w wanted) (*sdk.Task, error) {
 	v, record, err := h.record(ctx, v)
 	if err != nil {
@@ -73,7 +73,7 @@ func (h *Handler) task(ctx context.Context, v responder.View, w wanted) (*sdk.Ta
 	return h.describe(ctx, v, record, w)
 }
 
-// describe is task where the record was read.
+// describe is task with the record already read.
 func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.Record, w wanted) (*sdk.Task, error) {
 	t := &sdk.Task{ID: sdk.TaskID(v.ID), ContextID: cmp.Or(w.context, contextOf(v.Row))}
 	var err error
@@ -102,8 +102,8 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 	return t, nil
 }
 
-// record reads the record of a run, which may be newer than its view; nil
-// where nobody has made one yet.
+// record reads the record of a run, which may be newer than its view; nil if
+// there is none yet.
 func (h *Handler) record(ctx context.Context, v responder.View) (responder.View, *runs.Record, error) {
 	record, err := h.Service.Record(ctx, v.ID)
 	if is(err, api.NotFound) {
@@ -120,8 +120,8 @@ func (h *Handler) record(ctx context.Context, v responder.View) (responder.View,
 	return v, record, nil
 }
 
-// status says how a run stands. Until it has ended, the data of the message is
-// the envelope of AdCP, without what the task itself says.
+// status returns the status of a run. Until the run ends, the data of its
+// message is the AdCP envelope, without the fields of the task itself.
 func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMessage) (sdk.TaskStatus, error) {
 	said := summary(v, record)
 	m := &sdk.Message{
@@ -130,7 +130,7 @@ func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMes
 	}
 	if !v.State.Final() {
 		data, err := rest(adcp.Response{
-			Status: adcp.StatusOf(v.State), Message: said, At: toldAt(v.Row), Governance: governance(v, record), Body: interim(v),
+			Status: adcp.StatusOf(v.State), Message: said, At: updatedAt(v.Row), Governance: governance(v, record), Body: interim(v),
 		}.Encode(), echo)
 		if err != nil {
 			return sdk.TaskStatus{}, err
@@ -145,7 +145,7 @@ func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMes
 	return s, nil
 }
 
-// summary says in one line how a run stands.
+// summary describes the state of a run in one line.
 func summary(v responder.View, record *runs.Record) string {
 	switch {
 	case v.State == runs.StateQueued:
@@ -165,7 +165,7 @@ func governance(v responder.View, record *runs.Record) string {
 	return v.Governance
 }
 
-// interim is what there is to say of a run that has not ended.
+// interim returns the data of an open run.
 func interim(v responder.View) json.RawMessage {
 	body := struct {
 		Position  *int   `json:"queue_position,omitempty"`
@@ -188,21 +188,20 @@ func interim(v responder.View) json.RawMessage {
 	return runs.Encode(body)
 }
 
-// result is what came of a run: the final text, and what the tools say of it in
-// the envelope of AdCP. The agent's output as it was written is left out: it is
-// for those with the scope raw.
+// result returns the result of a run: the final text, and the tools' result in
+// the AdCP envelope. The unmodified output is omitted: it needs the scope raw.
 func (h *Handler) result(ctx context.Context, v responder.View, record *runs.Record, echo json.RawMessage) (*sdk.Artifact, error) {
-	if record == nil { // it ended a moment ago, or nobody makes records
+	if record == nil { // it has just ended, or no normalizer is running
 		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Governance: v.Governance}
 	}
-	envelope, err := outcome(ctx, h.results, record, toldAt(v.Row))
+	envelope, err := outcome(ctx, h.results, record, updatedAt(v.Row))
 	if err != nil {
 		return nil, err
 	}
 	return artifact(h.Service.FinalText(ctx, record), envelope, echo)
 }
 
-// artifact is a result: the data is its last part.
+// artifact returns a result: the data is its last part.
 func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact, error) {
 	data, err := rest(envelope, echo)
 	if err != nil {

@@ -8,48 +8,48 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// patient gives a client some time for each piece that is written to it. The
-// HTTP server lifts the limit when the request ends.
-type patient struct {
+// deadlineWriter limits the time of each write to a client. The HTTP server
+// resets the deadline when the request ends.
+type deadlineWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	time    time.Duration
 }
 
-func (p *patient) Write(b []byte) (int, error) {
+func (p *deadlineWriter) Write(b []byte) (int, error) {
 	_ = p.control.SetWriteDeadline(time.Now().Add(p.time))
 	return p.ResponseWriter.Write(b)
 }
 
-// Flush is what a2a-go asks of a writer of streams.
-func (p *patient) Flush() { _ = p.control.Flush() }
+// Flush implements what a2a-go needs of a stream writer.
+func (p *deadlineWriter) Flush() { _ = p.control.Flush() }
 
-// opening holds back the beginning of a stream until it shows whether there is
-// one: a2a-go begins it before it knows. A request that is refused is then
-// answered as any other: over HTTP+JSON with the status of its error, over
-// JSON-RPC with 200.
-type opening struct {
-	*patient
+// deferredStream delays the beginning of a stream until its first event: a2a-go
+// begins it before it knows whether the request is valid. A refused request
+// then gets an ordinary response: over HTTP+JSON with the status of its error,
+// over JSON-RPC with 200.
+type deferredStream struct {
+	*deadlineWriter
 	rpc     bool
 	held    bool
-	refused bool // what else comes has no place
+	refused bool // the rest is discarded
 	begun   bytes.Buffer
 }
 
-func (o *opening) WriteHeader(status int) {
+func (o *deferredStream) WriteHeader(status int) {
 	if status == http.StatusOK && o.Header().Get("Content-Type") == "text/event-stream" {
 		o.held = true
 		return
 	}
-	o.patient.WriteHeader(status)
+	o.deadlineWriter.WriteHeader(status)
 }
 
-func (o *opening) Write(b []byte) (int, error) {
+func (o *deferredStream) Write(b []byte) (int, error) {
 	switch {
 	case o.refused:
 		return len(b), nil
 	case !o.held:
-		return o.patient.Write(b)
+		return o.deadlineWriter.Write(b)
 	}
 	o.begun.Write(b)
 	if !bytes.HasSuffix(o.begun.Bytes(), []byte("\n\n")) {
@@ -68,35 +68,35 @@ func (o *opening) Write(b []byte) (int, error) {
 		head.Set("Content-Type", "application/json")
 		head.Set("Cache-Control", "no-store")
 		head.Del("X-Accel-Buffering")
-		o.patient.WriteHeader(status)
-		_, err := o.patient.Write(bytes.TrimSuffix(event, []byte("\n")))
+		o.deadlineWriter.WriteHeader(status)
+		_, err := o.deadlineWriter.Write(bytes.TrimSuffix(event, []byte("\n")))
 		return len(b), err
 	}
-	o.patient.WriteHeader(http.StatusOK)
-	if _, err := o.patient.Write(o.begun.Bytes()); err != nil {
+	o.deadlineWriter.WriteHeader(http.StatusOK)
+	if _, err := o.deadlineWriter.Write(o.begun.Bytes()); err != nil {
 		return 0, err
 	}
 	o.begun.Reset()
 	return len(b), nil
 }
 
-func (o *opening) Flush() {
+func (o *deferredStream) Flush() {
 	if !o.held {
-		o.patient.Flush()
+		o.deadlineWriter.Flush()
 	}
 }
 
-// whole takes an answer over JSON-RPC as a whole, and gives it a result where
-// a2a-go leaves it without: one of a call that has nothing to say.
-type whole struct {
+// bufferedAnswer buffers a JSON-RPC response, and adds the result that a2a-go
+// omits for calls without one.
+type bufferedAnswer struct {
 	http.ResponseWriter
 	body bytes.Buffer
 }
 
-func (w *whole) Write(b []byte) (int, error) { return w.body.Write(b) }
+func (w *bufferedAnswer) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-// send writes the answer, with a result.
-func (w *whole) send(result string) {
+// send writes the response, with a result.
+func (w *bufferedAnswer) send(result string) {
 	answer := bytes.TrimSpace(w.body.Bytes())
 	if o := gjson.ParseBytes(answer); o.IsObject() && !o.Get("result").Exists() && !o.Get("error").Exists() {
 		answer = append(answer[:len(answer)-1:len(answer)-1], `,"result":`+result+"}"...)

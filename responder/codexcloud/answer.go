@@ -10,17 +10,17 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// answer is what the service says of a task.
+// answer is the service's answer about a task.
 type answer struct {
 	status      string // one of the runs.Cloud constants
-	title       string // anything at all
+	title       string // any text
 	environment string // a label
 	files       int
 	added       int
 	removed     int
 }
 
-// readStatus reads what `status` printed: the status and the title, of any
+// readStatus parses the output of `status`: the status and the title, of any
 // number of lines; the environment and the age; the changes. The first line
 // decides, whatever the exit status.
 func readStatus(out []byte) (answer, bool) {
@@ -43,7 +43,7 @@ func readStatus(out []byte) (answer, bool) {
 	return a, true
 }
 
-// summary is the last line of a status; "no diff" stands in its place.
+// summary matches the last line of a status; "no diff" may replace it.
 var summary = regexp.MustCompile(`^\+(\d{1,9})/-(\d{1,9}) +• +(\d{1,9}) files?$`)
 
 func readSummary(line string) (added, removed, files int) {
@@ -57,10 +57,10 @@ func readSummary(line string) (added, removed, files int) {
 	return added, removed, files
 }
 
-// page is what `list --json` printed: some of the newest tasks.
+// page is a parsed output of `list --json`: some of the newest tasks.
 type page struct {
 	tasks  map[string]answer // by id
-	cursor string            // of the next page, "": there is none
+	cursor string            // of the next page; "": none
 }
 
 func readPage(o output) (page, bool) {

@@ -5,11 +5,11 @@
 //	codex cloud exec | status | list | diff ──▶ lines of our own ──▶ raw log
 //	                                            (normalizer/cloud reads them)
 //
-// The log is the only memory. A driver that is killed at any point is followed
-// by one that reads the log and goes on; several may follow the same runs, and
-// the fence of the log refuses all but the first to tell a change, so nothing
-// is told twice. One thing is lost by a kill: a task that the service took and
-// whose run had no entry yet. The service has it, and no run tells of it.
+// The log is the only state. If a driver is killed at any point, the next one
+// reads the log and resumes; several may follow the same runs, and the fence of
+// the log refuses all but the first to write a change, so nothing is written
+// twice. One thing is lost by a kill: a task that the service accepted and
+// whose run had no entry yet. The service has it, and no run shows it.
 //
 // The program is run without a shell, in an empty directory of ours (it writes
 // error.log into the current one), with limits on time and output, and ended
@@ -35,51 +35,51 @@ import (
 // Agent is the agent kind of the runs.
 const Agent = "codex_cloud"
 
-// MaxOutput is the most bytes of stdout that the log of a run in the cloud
-// holds: a diff whose characters all need escapes, and some lines around it.
+// MaxOutput bounds the stdout of a cloud run's log, in bytes: a diff whose
+// characters all need escapes, and the other lines.
 const MaxOutput = 8 << 20
 
 // Logs opens and reads the raw logs of runs.
 type Logs interface {
-	// Open continues the raw log of a run from m: it reads what came after.
+	// Open continues the raw log of a run after m: it reads the later entries.
 	Open(ctx context.Context, agent, run string, m runs.Mark) (Log, error)
-	// Output returns what the raw log holds of the run's stdout, at most
-	// MaxOutput bytes from its beginning.
+	// Output returns the run's stdout in the raw log, at most the first
+	// MaxOutput bytes.
 	Output(ctx context.Context, agent, run string) ([]byte, error)
 }
 
-// Log is the raw log of one run. One goroutine uses it at a time.
+// Log is the raw log of one run, for use by one goroutine at a time.
 type Log interface {
-	// Mark returns what the log is known to hold.
+	// Mark returns how far the log is known.
 	Mark() runs.Mark
-	// Append stores e behind the last entry that is known. It blocks until e
-	// is stored, ctx ends, or somebody else turns out to have written: then
-	// the error is a [runs.ErrMoved], and e was not stored.
+	// Append appends e after the last known entry. It blocks until e is stored
+	// or ctx ends. If another writer was first, the error is a [runs.ErrMoved],
+	// and e was not stored.
 	Append(ctx context.Context, e runs.Entry) error
 }
 
 // Config is what a [Driver] needs.
 type Config struct {
-	Command []string      // the program and what goes before "cloud"; default: codex
-	Scratch string        // a directory of ours: each call runs in a fresh one below it, which is removed after
-	Logs    Logs          // where changes are told
-	Env     []string      // environment of the program; nil: that of this process, but for LINESMAN_ variables
-	Min     time.Duration // between two looks at a task that changes; default 5 s
-	Max     time.Duration // between two looks at one that has not for long; default 60 s
+	Command []string      // the program and the arguments before "cloud"; default: codex
+	Scratch string        // each call runs in a new directory below it, which is removed afterwards
+	Logs    Logs          // where changes are written
+	Env     []string      // environment of the program; nil: that of this process, without LINESMAN_ variables
+	Min     time.Duration // polling interval of a task that changes; default 5 s
+	Max     time.Duration // longest polling interval of an unchanged task; default 60 s
 	Log     *zap.Logger   // default: none
 }
 
-// Driver drives Codex Cloud. Its methods may be called from several
-// goroutines, and by several drivers at a time.
+// Driver drives Codex Cloud. Its methods are safe for concurrent use, also by
+// several drivers.
 type Driver struct {
-	logs     Logs
-	min, max time.Duration
-	log      *zap.Logger
-	call     func(context.Context, call) (output, error)
+	logs                     Logs
+	minInterval, maxInterval time.Duration
+	log                      *zap.Logger
+	call                     func(context.Context, call) (output, error)
 }
 
-// New returns a driver. It starts nothing; it makes the scratch directory and
-// removes what calls that were killed have left in it.
+// New returns a driver. It starts nothing; it creates the scratch directory and
+// removes the leftovers of killed calls.
 func New(cfg Config) (*Driver, error) {
 	if cfg.Logs == nil {
 		return nil, errors.New("cloud: needs logs")
@@ -101,7 +101,7 @@ func New(cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Driver{logs: cfg.Logs, min: cfg.Min, max: cfg.Max, log: cfg.Log.Named("cloud"), call: p.call}, nil
+	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: cfg.Log.Named("cloud"), call: p.call}, nil
 }
 
 func newProgram(command []string, scratch string, env []string) (*program, error) {
@@ -115,7 +115,7 @@ func newProgram(command []string, scratch string, env []string) (*program, error
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return nil, fmt.Errorf("cloud: scratch: %w", err)
 	}
-	if name := command[0]; strings.ContainsRune(name, filepath.Separator) { // the calls have other working directories
+	if name := command[0]; strings.ContainsRune(name, filepath.Separator) { // calls have other working directories
 		if name, err = filepath.Abs(name); err != nil {
 			return nil, fmt.Errorf("cloud: command: %w", err)
 		}

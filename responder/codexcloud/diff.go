@@ -14,15 +14,15 @@ type FileChange struct {
 	Kind string `json:"kind"` // add, update or delete
 }
 
-// Limits of the files of a diff: its line names them before the diff itself,
-// and they must fit into its first chunk.
+// Limits of the file list of a diff: the line has the list before the diff
+// itself, and it must fit into the first chunk.
 const (
 	maxFiles     = 200
 	maxFilePath  = 512      // bytes of JSON
 	maxFileBytes = 32 << 10 // bytes of JSON, of all paths
 )
 
-// diffStat is what a unified diff says of files and lines.
+// diffStat is a summary of a unified diff.
 type diffStat struct {
 	files          []FileChange
 	unlisted       int // files beyond the limits
@@ -31,14 +31,14 @@ type diffStat struct {
 	size int // bytes of JSON of the paths in files
 }
 
-// readDiff reads a unified diff as git prints it, tolerantly: what is none
-// changes nothing. The lines of a hunk are counted, as its first line says:
-// a removed line "-- x" is no header.
+// readDiff parses a unified diff as git prints it, tolerantly: other text is
+// ignored. The lines of a hunk are counted by its header: a removed line "-- x"
+// is not a header.
 func readDiff(diff []byte) diffStat {
 	s := diffStat{files: []FileChange{}}
 	var file FileChange
-	var open, named bool  // a file was begun; its "+++" was read
-	var before, after int // lines of the hunk that are still to come
+	var open, named bool  // a file has begun; its "+++" line was read
+	var before, after int // remaining lines of the hunk
 	begin := func(path string) {
 		s.add(file)
 		file, open, named = FileChange{Path: path, Kind: "update"}, true, false
@@ -61,7 +61,7 @@ func readDiff(diff []byte) diffStat {
 			}
 			continue
 		}
-		const longest = 8 << 10 // of a header that means something
+		const longest = 8 << 10 // longest header that is parsed
 		line := strings.TrimSuffix(string(raw[:min(len(raw), longest)]), "\r")
 		word, value, _ := strings.Cut(line, " ")
 		switch word {
@@ -115,8 +115,8 @@ func (s *diffStat) add(f FileChange) {
 	s.files = append(s.files, f)
 }
 
-// gitPath is the path in "a/PATH b/PATH", where the two are the same or the
-// lines that follow say so.
+// gitPath returns the path in "a/PATH b/PATH" if the two are the same;
+// otherwise the following lines contain it.
 func gitPath(paths string) string {
 	if i := strings.LastIndex(paths, ` "`); i >= 0 && strings.HasSuffix(paths, `"`) {
 		return strings.TrimPrefix(unquote(paths[i+1:]), "b/")
@@ -130,8 +130,8 @@ func gitPath(paths string) string {
 	return ""
 }
 
-// side is the path of a "---" or "+++" line, "" for /dev/null. What stands
-// behind a tab is a time.
+// side returns the path of a "---" or "+++" line, "" for /dev/null. A tab
+// separates it from a timestamp.
 func side(value, prefix string) string {
 	if !strings.HasPrefix(value, `"`) {
 		value, _, _ = strings.Cut(value, "\t")
@@ -142,7 +142,7 @@ func side(value, prefix string) string {
 	return strings.TrimPrefix(unquote(value), prefix)
 }
 
-// unquote reads a path that git has quoted as in C.
+// unquote parses a path that git has quoted as in C.
 func unquote(s string) string {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
 		return s
@@ -153,7 +153,7 @@ func unquote(s string) string {
 	return s
 }
 
-// hunk is how many lines of the old and of the new file a hunk has.
+// hunk parses how many lines of the old and of the new file a hunk has.
 func hunk(ranges string) (before, after int) {
 	length := func(s, sign string) int {
 		s, ok := strings.CutPrefix(s, sign)

@@ -40,7 +40,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return standin.Build(dir)
 })
 
-var built string // what TestMain removes
+var built string // removed by TestMain
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "follow" {
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// logs are those of the real bus.
+// logs adapts the real bus.
 type logs struct{ *bus.Bus }
 
 func (l logs) Open(ctx context.Context, agent, run string, m runs.Mark) (codexcloud.Log, error) {
@@ -69,7 +69,7 @@ func (l logs) Output(ctx context.Context, agent, run string) ([]byte, error) {
 	return out.Head, err
 }
 
-// stage is a server with its streams, a normalizer at work, and the stand-in.
+// stage is a server with its streams, a running normalizer, and the stand-in.
 type stage struct {
 	server  *embedded.Server
 	bus     *bus.Bus
@@ -177,8 +177,8 @@ func start(t *testing.T, d *codexcloud.Driver, runID ...string) (stop func()) {
 
 var errEnough = errors.New("enough")
 
-// events waits for the end of a run, and returns its messages; of an event
-// that has one, the message alone.
+// events waits for the end of a run, and returns its messages; for an event
+// with a message, only the message.
 func (s *stage) events(t *testing.T, run string) (all []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -207,7 +207,7 @@ func (s *stage) events(t *testing.T, run string) (all []string) {
 	return all
 }
 
-// record waits for the record of a run that has ended.
+// record waits for the record of an ended run.
 func (s *stage) record(t *testing.T, run string) *runs.Record {
 	t.Helper()
 	var r *runs.Record
@@ -353,7 +353,7 @@ func TestAppliedTaskSaysSo(t *testing.T) {
 	s.change(t, func(st *standin.State) { st.Next.Plan = []string{"APPLIED"} })
 	d := s.driver(t, s.config())
 	got := s.submit(t, d, "Go.")
-	if err := d.Refresh(t.Context(), got.Run, ""); err != nil { // the log tells the id
+	if err := d.Refresh(t.Context(), got.Run, ""); err != nil { // the log has the id
 		t.Fatal(err)
 	}
 	if r := s.record(t, got.Run); r.State != runs.StateCompleted || !r.Cloud.Applied {
@@ -389,7 +389,7 @@ func TestManyRunsAndTwoDrivers(t *testing.T) {
 	}
 }
 
-// follower is a driver in a process of its own.
+// follower runs a driver in a separate process.
 func follower() error {
 	login := func(what string) bus.Login {
 		return bus.Login{URL: os.Getenv("TEST_URL"), User: os.Getenv("TEST_" + what + "_USER"), Password: os.Getenv("TEST_" + what)}
@@ -411,8 +411,8 @@ func follower() error {
 	})
 }
 
-// TestDriverIsKilled with SIGKILL after each of its calls of the program, and
-// another one goes on.
+// TestDriverIsKilled kills a driver with SIGKILL after each call of the
+// program, and lets another one resume.
 func TestDriverIsKilled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -501,8 +501,8 @@ func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
 	}
 }
 
-// TestTaskThatWasTakenIsTold, though its program hangs then, and whoever
-// asked for it has gone.
+// TestTaskThatWasTakenIsTold: an accepted task gets a run, even if the program
+// hangs afterwards and the client has disconnected.
 func TestTaskThatWasTakenIsTold(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -523,7 +523,8 @@ func TestTaskThatWasTakenIsTold(t *testing.T) {
 	s.service.AwaitGone(t)
 }
 
-// TestFollowingOutlivesAProgramThatFails, and goes on once it works.
+// TestFollowingOutlivesAProgramThatFails: following continues once the program
+// works again.
 func TestFollowingOutlivesAProgramThatFails(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -10,34 +10,34 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Failure is why a call of the program gave no answer. Its text says what
-// happened in our words; Stderr is the program's own, for whoever asked.
+// Failure reports a call of the program without a usable answer. Its text
+// describes the failure; Stderr is the program's own text, for the client.
 type Failure struct {
 	Command    string // exec, status, list or diff
-	Exit       int    // exit status; -1: there is none
-	Stderr     string // its end, at most MaxStderr bytes: no warnings, no backtrace, no secrets
+	Exit       int    // exit status; -1: none
+	Stderr     string // the end of stderr, at most MaxStderr bytes: no warnings, no backtrace, no secrets
 	Reason     string // one of the Reason constants
-	Suggestion string // what to do about it, for people
+	Suggestion string // how to solve the problem, for people
 }
 
-// MaxStderr bounds what a [Failure] quotes, in bytes.
+// MaxStderr bounds the text that a [Failure] quotes, in bytes.
 const MaxStderr = 1024
 
 // The reasons of a [Failure].
 const (
 	ReasonSpawn       = "spawn_error"     // the program could not be started
-	ReasonTimeout     = "process_killed"  // it did not end in time
-	ReasonUsage       = "usage"           // it does not know what it was asked for
+	ReasonTimeout     = "process_killed"  // it exceeded its time limit
+	ReasonUsage       = "usage"           // it rejected its arguments
 	ReasonNotSignedIn = "not_signed_in"   // to Codex Cloud
 	ReasonNetwork     = "network"         // the service cannot be reached
 	ReasonRateLimit   = "rate_limit"      // too many requests
 	ReasonPermission  = "permission"      // files of the program cannot be read or written
-	ReasonNotGit      = "not_trusted"     // the directory is not one that it works in
+	ReasonNotGit      = "not_trusted"     // it refuses to work in the directory
 	ReasonSlow        = "service_timeout" // the service did not answer in time
-	ReasonNotFound    = "not_found"       // there is no such task, or no such environment
+	ReasonNotFound    = "not_found"       // unknown task or environment
 	ReasonNoDiff      = "no_diff"         // the task has none
-	ReasonUnreadable  = "unreadable"      // it ended, and what it printed is no answer
-	ReasonExit        = "exit_error"      // it failed otherwise
+	ReasonUnreadable  = "unreadable"      // its output could not be parsed
+	ReasonExit        = "exit_error"      // any other failure
 )
 
 func (f *Failure) Error() string {
@@ -48,7 +48,7 @@ func (f *Failure) Error() string {
 	return text
 }
 
-// general reports whether every other call would fail alike.
+// general reports whether every other call would fail in the same way.
 func (f *Failure) general() bool {
 	switch f.Reason {
 	case ReasonNotFound, ReasonNoDiff, ReasonUnreadable, ReasonExit:
@@ -57,7 +57,7 @@ func (f *Failure) general() bool {
 	return true
 }
 
-// failure is one of a call that gave no output.
+// failure reports a call without output.
 func (c call) failure(reason string, err error) *Failure {
 	f := &Failure{Command: c.name(), Exit: -1, Reason: reason}
 	switch {
@@ -73,8 +73,8 @@ func (c call) failure(reason string, err error) *Failure {
 	return f
 }
 
-// failed is the failure that an output tells: the table of what the program
-// is known to say, else the first line that speaks of an error.
+// failed derives the failure from an output: from the table of known messages,
+// else from the first line that mentions an error.
 func (c call) failed(o output) *Failure {
 	text := clean(o.stderr)
 	f := &Failure{Command: c.name(), Exit: o.exit, Stderr: tail(runs.Redact(text)), Reason: ReasonExit}
@@ -105,8 +105,7 @@ func (c call) failed(o output) *Failure {
 	return f
 }
 
-// known is what the program says when it fails, in lower case. The first row
-// that fits counts.
+// known are the program's error messages, in lower case. The first match wins.
 var known = []struct {
 	reason, suggestion string
 	words              []string
@@ -143,7 +142,8 @@ func clean(stderr []byte) string {
 	return strings.TrimSpace(b.String())
 }
 
-// plain is b as text that a terminal can show: UTF-8, no colours, no controls.
+// plain returns b as text for terminals: UTF-8, without colours and control
+// characters.
 func plain(b []byte) string {
 	text := colour.ReplaceAllString(strings.ToValidUTF8(string(b), "\uFFFD"), "")
 	return strings.Map(func(r rune) rune {
@@ -156,7 +156,7 @@ func plain(b []byte) string {
 
 var colour = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
 
-// tail is the end of s, cut where a character begins.
+// tail returns the end of s, cut at a character boundary.
 func tail(s string) string {
 	if len(s) <= MaxStderr {
 		return s

@@ -11,30 +11,30 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Open is a run whose task has not ended, as far as the run table knows. Its
-// log tells all but the name; ID and Bytes, from its record, are needed for a
-// run that is older than what RAW still holds.
+// Open is a run whose task is open, as far as the run table shows. The log has
+// everything but the name; ID and Bytes, from the record, are needed if the run
+// is older than the contents of RAW.
 type Open struct {
 	Run   string
 	ID    string // the task's id
-	Bytes int64  // of stdout that the record knows of: where to go on
+	Bytes int64  // of stdout in the record: where to resume
 }
 
 // Limits of Follow.
 const (
-	maxFollowed = 4096 // runs; more wait until some have ended
-	manyDue     = 3    // tasks; more are looked up in the list
-	maxPages    = 10   // of the list, with 20 tasks each, in one round
-	maxSingle   = 5    // tasks of a round that are asked for one by one
+	maxFollowed = 4096 // runs; others wait until some have ended
+	manyDue     = 3    // due tasks; more are looked up in the list
+	maxPages    = 10   // pages of the list per round, with 20 tasks each
+	maxSingle   = 5    // tasks per round that are polled individually
 	orphanAfter = 2 * time.Minute
 )
 
-// Follow looks at the tasks of the open runs until ctx ends, then it returns
-// nil. Each is looked at again after Min, and later and later up to Max while
-// it does not change. What fails is tried again in the same way.
+// Follow polls the tasks of the open runs until ctx ends, then it returns nil.
+// Each task is polled at intervals that grow from Min to Max while it does not
+// change. Failed polls are repeated in the same way.
 //
-// A run whose log names no task within two minutes is one that a kill kept
-// from being told: it ends as lost.
+// A run whose log names no task within two minutes was interrupted by a kill:
+// it ends as lost.
 func (d *Driver) Follow(ctx context.Context, open func(context.Context) ([]Open, error)) error {
 	f := &follower{Driver: d, tasks: make(map[string]*followed)}
 	for {
@@ -43,7 +43,7 @@ func (d *Driver) Follow(ctx context.Context, open func(context.Context) ([]Open,
 		if ctx.Err() != nil {
 			return nil
 		}
-		f.table.say(f.log, "the open runs cannot be listed", err)
+		f.table.report(f.log, "the open runs cannot be listed", err)
 		if err == nil {
 			f.sync(list, now)
 		}
@@ -62,27 +62,27 @@ func (d *Driver) Follow(ctx context.Context, open func(context.Context) ([]Open,
 type follower struct {
 	*Driver
 	tasks   map[string]*followed // by run
-	table   complaint            // of the table of open runs
-	program complaint            // of the program, or the service as a whole
-	list    complaint            // of the list
+	table   problem              // about the list of open runs
+	program problem              // about the program, or the whole service
+	list    problem              // about the list of tasks
 }
 
 type followed struct {
 	task
-	since time.Time     // when it was met
-	next  time.Time     // when to look again
-	wait  time.Duration // how long after that
-	wrong complaint     // of this task alone
+	since time.Time     // when it was first seen
+	next  time.Time     // when to poll next
+	wait  time.Duration // current interval
+	wrong problem       // about this task
 }
 
-// sync takes in the runs that are new, and forgets those that are open no more.
+// sync adds new runs, and drops those that are no longer open.
 func (f *follower) sync(list []Open, now time.Time) {
 	listed := make(map[string]bool, min(len(list), maxFollowed))
 	for _, o := range list[:min(len(list), maxFollowed)] {
 		listed[o.Run] = true
 		t := f.tasks[o.Run]
 		if t == nil {
-			t = &followed{task: task{Open: o}, since: now, next: now, wait: f.min}
+			t = &followed{task: task{Open: o}, since: now, next: now, wait: f.minInterval}
 			f.tasks[o.Run] = t
 		}
 		t.Bytes = max(t.Bytes, o.Bytes)
@@ -97,7 +97,7 @@ func (f *follower) sync(list []Open, now time.Time) {
 	}
 }
 
-// round looks at the tasks whose time has come.
+// round polls the due tasks.
 func (f *follower) round(ctx context.Context, now time.Time) {
 	var due []*followed
 	for _, t := range f.tasks {
@@ -113,14 +113,14 @@ func (f *follower) round(ctx context.Context, now time.Time) {
 		}
 		due = rest[:min(len(rest), maxSingle)]
 		for _, t := range rest[len(due):] {
-			t.next = now.Add(f.min)
+			t.next = now.Add(f.minInterval)
 		}
 	}
 	for i, t := range due {
 		a, err := f.status(ctx, t.ID)
 		f.outcome(ctx, t, a, err)
-		if general(err) { // the others would fare no better
-			f.retreat(due[i+1:])
+		if general(err) { // the others would fail, too
+			f.backOff(due[i+1:])
 			return
 		}
 	}
@@ -131,7 +131,7 @@ func general(err error) bool {
 	return errors.As(err, &failure) && failure.general()
 }
 
-// ready reads the log of t, and reports whether the service is to be asked.
+// ready reads the log of t, and reports whether to poll the service.
 func (f *follower) ready(ctx context.Context, t *followed, now time.Time) bool {
 	if err := f.load(ctx, &t.task); err != nil {
 		f.trouble(ctx, t, err)
@@ -150,14 +150,14 @@ func (f *follower) ready(ctx context.Context, t *followed, now time.Time) bool {
 		}
 		return false
 	}
-	t.log = nil // to be read again
-	f.retreat([]*followed{t})
+	t.log = nil // read it again
+	f.backOff([]*followed{t})
 	return false
 }
 
-// fromList looks the tasks up in the list, which is cheaper than asking for
-// each. It returns those that are not on its first pages; it is not ok where
-// the program fails.
+// fromList looks the tasks up in the list, which is cheaper than polling each.
+// It returns those that are not on its first pages; ok is false if the program
+// fails.
 func (f *follower) fromList(ctx context.Context, due []*followed) (rest []*followed, ok bool) {
 	found := make(map[string]answer, len(due))
 	cursor := ""
@@ -177,15 +177,15 @@ func (f *follower) fromList(ctx context.Context, due []*followed) (rest []*follo
 			if ctx.Err() != nil {
 				return nil, false
 			}
-			if !general(err) { // ask for each
-				f.list.say(f.log, "the list of tasks cannot be read", err)
+			if !general(err) { // poll each task
+				f.list.report(f.log, "the list of tasks cannot be read", err)
 				break
 			}
-			f.program.say(f.log, "tasks cannot be looked at", err)
-			f.retreat(due)
+			f.program.report(f.log, "tasks cannot be looked at", err)
+			f.backOff(due)
 			return nil, false
 		}
-		f.list.say(f.log, "", nil)
+		f.list.report(f.log, "", nil)
 		for _, t := range due {
 			if a, ok := p.tasks[t.ID]; ok {
 				found[t.ID] = a
@@ -205,7 +205,7 @@ func (f *follower) fromList(ctx context.Context, due []*followed) (rest []*follo
 	return rest, true
 }
 
-// outcome tells the run of t what the service said, or why it did not.
+// outcome writes the result of a poll to the run of t.
 func (f *follower) outcome(ctx context.Context, t *followed, a answer, err error) {
 	news := false
 	if err == nil {
@@ -215,47 +215,47 @@ func (f *follower) outcome(ctx context.Context, t *followed, a answer, err error
 		f.trouble(ctx, t, err)
 		return
 	}
-	f.program.say(f.log, "", nil)
-	t.wrong.say(f.log, "", nil)
+	f.program.report(f.log, "", nil)
+	t.wrong.report(f.log, "", nil)
 	if news {
-		t.wait = f.min
+		t.wait = f.minInterval
 		t.next = time.Now().Add(t.wait)
 		return
 	}
-	f.retreat([]*followed{t})
+	f.backOff([]*followed{t})
 }
 
-// trouble says what went wrong with t, and looks at it later.
+// trouble logs a failed poll of t, and polls it later.
 func (f *follower) trouble(ctx context.Context, t *followed, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if errors.Is(err, runs.ErrMoved) { // somebody else is at it, or was: what is new is in the log
-		t.next = time.Now().Add(f.min)
+	if errors.Is(err, runs.ErrMoved) { // another driver wrote: the log has the news
+		t.next = time.Now().Add(f.minInterval)
 		return
 	}
 	if general(err) {
-		f.program.say(f.log, "tasks cannot be looked at", err)
+		f.program.report(f.log, "tasks cannot be looked at", err)
 	} else {
-		t.wrong.say(f.log.With(zap.String("run", t.Run)), "a task cannot be looked at", err)
+		t.wrong.report(f.log.With(zap.String("run", t.Run)), "a task cannot be looked at", err)
 	}
-	f.retreat([]*followed{t})
+	f.backOff([]*followed{t})
 }
 
-// retreat looks at tasks later, and still later the next time.
-func (f *follower) retreat(tasks []*followed) {
+// backOff postpones tasks, with growing intervals.
+func (f *follower) backOff(tasks []*followed) {
 	now := time.Now()
 	for _, t := range tasks {
 		t.next = now.Add(t.wait)
-		t.wait = min(2*t.wait, f.max)
+		t.wait = min(2*t.wait, f.maxInterval)
 	}
 }
 
-// complaint is what is wrong at the moment. It is logged when it begins, when
-// it becomes another one, and when it is over.
-type complaint struct{ text string }
+// problem is an ongoing problem. It is logged when it begins, when it changes,
+// and when it is over.
+type problem struct{ text string }
 
-func (c *complaint) say(log *zap.Logger, what string, err error) {
+func (c *problem) report(log *zap.Logger, what string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -271,9 +271,9 @@ func (c *complaint) say(log *zap.Logger, what string, err error) {
 	c.text = text
 }
 
-// pause is how long nothing needs to be done. Runs that are new are met within Min.
+// pause returns how long nothing is due. New runs are noticed within Min.
 func (f *follower) pause(now time.Time) time.Duration {
-	wait := f.min
+	wait := f.minInterval
 	for _, t := range f.tasks {
 		if !t.over() {
 			wait = min(wait, t.next.Sub(now))

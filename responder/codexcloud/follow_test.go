@@ -23,7 +23,7 @@ import (
 )
 
 func memDriver(logs Logs, s *memService) *Driver {
-	return &Driver{logs: logs, min: 5 * time.Second, max: time.Minute, log: zap.NewNop(), call: s.call}
+	return &Driver{logs: logs, minInterval: 5 * time.Second, maxInterval: time.Minute, log: zap.NewNop(), call: s.call}
 }
 
 func submit(t testing.TB, d *Driver) Submitted {
@@ -35,9 +35,9 @@ func submit(t testing.TB, d *Driver) Submitted {
 	return s
 }
 
-// follow follows until nothing is open or the time is over.
-func follow(ctx context.Context, d *Driver, logs *memLogs, most time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// follow follows until no run is open or the time limit is over.
+func follow(ctx context.Context, d *Driver, logs *memLogs, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return d.Follow(ctx, func(ctx context.Context) ([]Open, error) {
 		all, err := logs.open(ctx)
@@ -48,7 +48,7 @@ func follow(ctx context.Context, d *Driver, logs *memLogs, most time.Duration) e
 	})
 }
 
-// fold is what the normalizer makes of a log.
+// fold derives events and the record from a log.
 func fold(entries []runs.Entry) ([]string, *runs.Record) {
 	var events []string
 	f := normalizer.NewFold(backend.Backend{}, "T-cloud-x", 0)
@@ -85,7 +85,7 @@ func TestLooksBackOffUntilSomethingChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		var want []time.Duration
-		at := time.Duration(0) // the first look brings news, and so it begins with Min twice
+		at := time.Duration(0) // the first poll finds a change, so Min comes twice
 		for _, wait := range []time.Duration{0, 5, 5, 10, 20, 40, 60, 60, 60} {
 			at += wait * time.Second
 			want = append(want, at)
@@ -109,7 +109,7 @@ func TestManyTasksAreLookedUpInTheList(t *testing.T) {
 		for range 45 {
 			submit(t, d)
 		}
-		for range 300 { // newer ones of somebody else: those of ours are not on the first pages
+		for range 300 { // newer tasks of others: ours are not on the first pages
 			s.state.Submit("", "", 1)
 		}
 		for range 25 {
@@ -242,7 +242,8 @@ func TestCancelEntryEndsTheRun(t *testing.T) {
 	})
 }
 
-// TestDiffThatCannotBeHadIsLeftOut, after some tries, and the run ends.
+// TestDiffThatCannotBeHadIsLeftOut: after some attempts a missing diff is
+// omitted, and the run ends.
 func TestDiffThatCannotBeHadIsLeftOut(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -275,7 +276,7 @@ func TestDiffThatCannotBeHadIsLeftOut(t *testing.T) {
 }
 
 // TestLogThatAgedOutGoesOnWhereItsRecordIs: the normalizer has folded bytes
-// that RAW has lost since, so later ones need offsets behind them.
+// that have since expired from RAW, so later ones need higher offsets.
 func TestLogThatAgedOutGoesOnWhereItsRecordIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -471,8 +472,8 @@ func TestSubmitChecksEverythingAtOnce(t *testing.T) {
 	}
 }
 
-// TestTaskIsToldThoughNobodyWaits: whoever asked is gone once the service has
-// taken the task.
+// TestTaskIsToldThoughNobodyWaits: the client disconnects when the service has
+// accepted the task.
 func TestTaskIsToldThoughNobodyWaits(t *testing.T) {
 	logs, s := newMemLogs(), newMemService("PENDING")
 	ctx, cancel := context.WithCancel(t.Context())

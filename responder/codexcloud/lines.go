@@ -8,7 +8,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Limits of what a line says.
+// Limits of the fields of a line.
 const (
 	maxTitle = 512     // bytes
 	maxDiff  = 1 << 20 // bytes of the diff itself; escapes can make it six times as long
@@ -48,8 +48,8 @@ func encodeStatus(a answer) []byte {
 	})
 }
 
-// encodeDiff makes the line of a diff. The diff comes last, so that a line
-// that was begun can always be closed; see [closing]. The same diff always
+// encodeDiff encodes the line of a diff. The diff is the last field, so that an
+// unfinished line can always be closed; see [closing]. The same diff always
 // gives the same bytes.
 func encodeDiff(diff []byte, whole bool) []byte {
 	d := readDiff(diff)
@@ -68,8 +68,8 @@ func encodeDiff(diff []byte, whole bool) []byte {
 
 const truncated = `,"truncated":true`
 
-// closing is what makes a line of the beginning of one, cut by [chunk]: a diff
-// that is known to be truncated, else a line that is known to be broken.
+// closing returns what completes an unfinished line, cut by [chunk]: it marks
+// the diff as truncated, or the line as broken.
 func closing(begun []byte) []byte {
 	end := []byte(`"` + truncated + "}\n")
 	if bytes.HasPrefix(begun, []byte(`{"type":"cloud.diff"`)) && json.Valid(append(bytes.Clone(begun), end...)) {
@@ -78,8 +78,8 @@ func closing(begun []byte) []byte {
 	return []byte{'\n'}
 }
 
-// chunk is how many bytes of a line the next entry takes: no character and no
-// escape of a string is split.
+// chunk returns how many bytes of a line the next entry gets: no character and
+// no escape is split.
 func chunk(line []byte) int {
 	if len(line) <= runs.MaxChunk {
 		return len(line)
@@ -93,7 +93,7 @@ func chunk(line []byte) int {
 		if line[i] != '\\' {
 			continue
 		}
-		before := 0 // an escaped backslash begins nothing
+		before := 0 // an escaped backslash begins no escape
 		for before < i && line[i-before-1] == '\\' {
 			before++
 		}
@@ -111,15 +111,15 @@ func chunk(line []byte) int {
 	return n
 }
 
-// view is what the log of a run says of its task.
+// view is the state of a task as its log has it.
 type view struct {
 	id     string
-	status string // of the last status line, "": none yet
+	status string // of the last status line; "": none yet
 	differ bool   // there is a diff
-	begun  []byte // a line that has no end yet
+	begun  []byte // an unfinished line
 }
 
-// take reads bytes of the log's output that come behind those it has read.
+// take reads bytes of the log's output that follow those already read.
 func (v *view) take(b []byte) {
 	v.begun = append(v.begun, b...)
 	rest := v.begun
@@ -132,7 +132,7 @@ func (v *view) take(b []byte) {
 		rest = after
 	}
 	if len(rest) < len(v.begun) {
-		v.begun = bytes.Clone(rest) // what is complete need not be held
+		v.begun = bytes.Clone(rest) // complete lines need not be kept
 	}
 }
 
@@ -157,16 +157,16 @@ func (v *view) line(line []byte) {
 
 func encode(v any) []byte {
 	b, err := bounds.Encode(v)
-	if err != nil { // none of the lines can fail
+	if err != nil { // encoding these types cannot fail
 		panic("cloud: encode a line: " + err.Error())
 	}
 	return append(b, '\n')
 }
 
-// cut is s, or its beginning, cut where a character begins.
-func cut(s string, most int) string {
-	if len(s) > most {
-		s = s[:bounds.Cut(s, most)]
+// cut returns s, or its beginning, cut at a character boundary.
+func cut(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:bounds.Cut(s, limit)]
 	}
 	return s
 }

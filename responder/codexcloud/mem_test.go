@@ -89,7 +89,7 @@ func (l *memLog) Append(ctx context.Context, e runs.Entry) error {
 	return nil
 }
 
-// open are the runs that have not ended, as a table would tell them.
+// open lists the runs that have not ended, as a table would.
 func (l *memLogs) open(context.Context) ([]Open, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *memLogs) open(context.Context) ([]Open, error) {
 	return all, nil
 }
 
-// memService answers calls of the program as the stand-in does, without one.
+// memService answers calls of the program like the stand-in, without a process.
 type memService struct {
 	mu    sync.Mutex
 	state standin.State

@@ -16,10 +16,10 @@ import (
 
 // Limits of a call.
 const (
-	maxCalls     = 4 // at a time; others wait
+	maxCalls     = 4 // concurrent calls; others wait
 	execTimeout  = 2 * time.Minute
 	lookTimeout  = 30 * time.Second
-	drainTimeout = 2 * time.Second // for what still holds the output once the program is gone
+	drainTimeout = 2 * time.Second // for processes that still hold the output after the program has exited
 	maxStdout    = 1 << 20
 	maxDiffOut   = 4 << 20
 	maxStderr    = 256 << 10
@@ -27,17 +27,17 @@ const (
 
 // call is one call of the program.
 type call struct {
-	args    []string // behind "cloud"
+	args    []string // after "cloud"
 	stdin   *string  // nil: /dev/null
-	limit   int      // bytes of stdout that are kept; 0: maxStdout
+	limit   int      // of stdout, in bytes; 0: maxStdout
 	timeout time.Duration
 }
 
-// output is what a call gave.
+// output is the result of a call.
 type output struct {
 	exit   int // exit status; -1: ended by a signal
 	stdout []byte
-	cut    bool // stdout was longer
+	cut    bool // stdout exceeded its limit
 	stderr []byte
 }
 
@@ -49,10 +49,10 @@ type program struct {
 	slots   chan struct{}
 }
 
-// call runs the program once. The error is that of ctx, or a [*Failure] where
-// the program could not be started or did not end in time: the output then is
-// what it printed until it was killed. Any exit status is an output. In any
-// case the process group is gone when it returns.
+// call runs the program once. The error is that of ctx, or a [*Failure] if the
+// program could not be started or exceeded its time limit: the output is then
+// what it printed until it was killed. Every exit status is an output. In any
+// case the process group is gone on return.
 func (p *program) call(ctx context.Context, c call) (output, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -72,11 +72,11 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 	cmd := exec.CommandContext(limited, p.command[0], args...)
 	cmd.Dir, cmd.Env = dir, p.env
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
-	// It keeps nothing that a polite signal would save, and npm's codex is a
-	// launcher whose child must go too.
+	// It has nothing to save on SIGTERM, and npm's codex is a launcher whose
+	// child must be killed, too.
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = drainTimeout
-	stdout, stderr := &keeper{limit: c.limit}, &keeper{limit: maxStderr}
+	stdout, stderr := &limitedBuffer{limit: c.limit}, &limitedBuffer{limit: maxStderr}
 	if stdout.limit == 0 {
 		stdout.limit = maxStdout
 	}
@@ -91,7 +91,9 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 		return output{}, c.failure(ReasonSpawn, err)
 	}
 	err = cmd.Wait()
-	if errors.Is(err, exec.ErrWaitDelay) { // what held the output is of the group, whose number is taken as long as it lives
+	// A process that still holds the output belongs to the group, so the group's
+	// number is not reused while it lives.
+	if errors.Is(err, exec.ErrWaitDelay) {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	}
 	o := output{exit: cmd.ProcessState.ExitCode(), stdout: stdout.b, cut: stdout.cut, stderr: stderr.b}
@@ -106,7 +108,7 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 
 const scratchPrefix = "call-"
 
-// sweep removes the directories of calls that were killed. No call lasts an hour.
+// sweep removes the directories of killed calls. No call lasts an hour.
 func (p *program) sweep(now time.Time) {
 	left, err := filepath.Glob(filepath.Join(p.scratch, scratchPrefix+"*"))
 	if err != nil {
@@ -121,27 +123,28 @@ func (p *program) sweep(now time.Time) {
 
 func (c call) name() string { return c.args[0] }
 
-// keeper keeps the first bytes that are written to it, and takes the rest.
-type keeper struct {
+// limitedBuffer keeps the first bytes that are written to it, and discards the
+// rest.
+type limitedBuffer struct {
 	limit int
 	b     []byte
 	cut   bool
 }
 
-func (k *keeper) Write(b []byte) (int, error) {
+func (k *limitedBuffer) Write(b []byte) (int, error) {
 	n := min(len(b), k.limit-len(k.b))
 	k.b = append(k.b, b[:n]...)
 	k.cut = k.cut || n < len(b)
 	return len(b), nil
 }
 
-// firstLine is the first line of b, without its ending and without colours.
+// firstLine returns the first line of b, without its line ending and colours.
 func firstLine(b []byte) string {
 	line, _, _ := bytes.Cut(b, []byte{'\n'})
 	return strings.TrimSuffix(plain(line), "\r")
 }
 
-// missing reports whether err says that a program is not there.
+// missing reports whether err means that a program does not exist.
 func missing(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }

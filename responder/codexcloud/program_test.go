@@ -31,8 +31,8 @@ func standinProgram(t *testing.T) (*program, *standin.Service) {
 	return p, service
 }
 
-// TestHungProgramIsEndedWithItsGroup, when its time is over and when nobody
-// waits for it any more. Its processes do not heed SIGTERM.
+// TestHungProgramIsEndedWithItsGroup: after its time limit, and when the caller
+// gives up. Its processes ignore SIGTERM.
 func TestHungProgramIsEndedWithItsGroup(t *testing.T) {
 	t.Parallel()
 	p, service := standinProgram(t)
@@ -65,7 +65,7 @@ func TestHungProgramIsEndedWithItsGroup(t *testing.T) {
 	}
 }
 
-// TestOutputIsBounded: a program that prints more than is kept ends all the same.
+// TestOutputIsBounded: a program that prints more than the limit still ends.
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	p, service := standinProgram(t)
@@ -133,13 +133,14 @@ func TestRelativeCommandIsFoundFromAnywhere(t *testing.T) {
 	}
 }
 
-// TestStandInSpeaksLikeTheRealProgram, as far as that goes without an account:
-// usage errors, and what is refused before the service is asked.
+// TestStandInSpeaksLikeTheRealProgram, as far as that is possible without an
+// account: usage errors, and what the program refuses before it calls the
+// service.
 func TestStandInSpeaksLikeTheRealProgram(t *testing.T) {
 	t.Parallel()
 	stand, service := standinProgram(t)
 	home := t.TempDir()
-	real, err := newProgram([]string{agents.Codex(t)}, t.TempDir(), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "CODEX_HOME=" + home})
+	codex, err := newProgram([]string{agents.Codex(t)}, t.TempDir(), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "CODEX_HOME=" + home})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestStandInSpeaksLikeTheRealProgram(t *testing.T) {
 	} {
 		c.timeout = time.Minute
 		got, err := stand.call(t.Context(), c)
-		want, wantErr := real.call(t.Context(), c)
+		want, wantErr := codex.call(t.Context(), c)
 		if err != nil || wantErr != nil {
 			t.Fatalf("%q: %v, %v", c.args, err, wantErr)
 		}

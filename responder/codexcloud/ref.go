@@ -7,8 +7,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Ref reads what people call a task in the cloud by: its id, or the URL of its
-// page, with or without https. What names one of our own runs (T-…) is none.
+// Ref parses a reference to a cloud task: its id, or the URL of its page, with
+// or without https. The id of a run (T-…) is not one.
 func Ref(s string) (id string, ok bool) {
 	s = strings.TrimSpace(s)
 	if !strings.Contains(s, "/") {
@@ -33,8 +33,8 @@ func Ref(s string) (id string, ok bool) {
 	return id, true
 }
 
-// taskURL reads the line that the program prints for a task that was taken.
-// Which host it names is the program's affair.
+// taskURL parses the line that the program prints for an accepted task. The
+// host is not checked.
 func taskURL(line string) (id, page string, ok bool) {
 	page = strings.TrimSpace(line)
 	u, err := url.Parse(page)

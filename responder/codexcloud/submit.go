@@ -16,15 +16,15 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Request is what a task in the cloud is asked to do.
+// Request describes a new task.
 type Request struct {
-	Run         string            // run id that it gets; "": a new one
+	Run         string            // its run id; "": a new one
 	Prompt      string            // 1 to runs.MaxPrompt characters, not blank
 	Environment string            // id or unique label, at most MaxEnvironment bytes
-	Branch      string            // of the repository; default: main
+	Branch      string            // default: main
 	Attempts    int               // 1 to MaxAttempts; 0 is 1
 	Labels      map[string]string // of the run, see runs.CheckLabels
-	Governance  string            // kept with the run, see runs.CheckGovernance; "": none
+	Governance  string            // stored with the run, see runs.CheckGovernance; "": none
 }
 
 // Limits of a [Request].
@@ -34,15 +34,15 @@ const (
 	MaxAttempts    = 4
 )
 
-// Submitted is a task that the service took.
+// Submitted is a task that the service accepted.
 type Submitted struct {
-	Run string // run id; "" where no log could be begun
-	ID  string // the service's own
-	URL string // its page
-	At  int64  // when it was taken, Unix milliseconds
+	Run string // run id; "": its log could not be created
+	ID  string // the service's id
+	URL string // URL of its page
+	At  int64  // when it was accepted, Unix milliseconds
 }
 
-// Check reports everything that is wrong with r, each a [runs.FieldError]. It
+// Check reports every invalid field of r, each as a [runs.FieldError]. It
 // quotes no value.
 func (r *Request) Check() error {
 	var errs []error
@@ -57,10 +57,10 @@ func (r *Request) Check() error {
 	case n > runs.MaxPrompt:
 		wrong("prompt", "at most %d characters, got %d", runs.MaxPrompt, n)
 	}
-	word := func(field, s string, most int) {
+	word := func(field, s string, limit int) {
 		switch {
-		case len(s) > most:
-			wrong(field, "at most %d bytes, got %d", most, len(s))
+		case len(s) > limit:
+			wrong(field, "at most %d bytes, got %d", limit, len(s))
 		case !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) || strings.TrimSpace(s) != s:
 			wrong(field, "must be printable text without white space around it")
 		}
@@ -85,34 +85,34 @@ func (r *Request) Check() error {
 	return errors.Join(errs...)
 }
 
-// Submit hands a task over to the service, and begins the log of its run once
-// the service has taken it. The error joins [runs.FieldError]s where the
-// request is wrong, and is a [*Failure] where the program failed. A task that
-// was taken is told even with an error: then no run follows it.
+// Submit submits a task to the service, and creates the log of its run once the
+// service has accepted it. The error joins [runs.FieldError]s if the request is
+// invalid, and is a [*Failure] if the program failed. An accepted task is
+// returned even with an error: then it has no run.
 func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	if err := r.Check(); err != nil {
 		return Submitted{}, err
 	}
 	branch, attempts := r.Branch, max(r.Attempts, 1)
 	if branch == "" {
-		branch = "main" // else the program would take that of its working directory
+		branch = "main" // otherwise the program would use the branch of its working directory
 	}
 	c := call{
-		// With = a value that begins with a dash is still one.
+		// With = a value may begin with a dash.
 		args:    []string{"exec", "--env=" + r.Environment, fmt.Sprintf("--attempts=%d", attempts), "--branch=" + branch, "-"},
 		stdin:   &r.Prompt,
 		timeout: execTimeout,
 	}
 	o, err := d.call(ctx, c)
 	id, url, ok := taskURL(firstLine(o.stdout))
-	if taken := ok && bytes.IndexByte(o.stdout, '\n') >= 0; err != nil && !taken { // what was killed may have said so before
+	if taken := ok && bytes.IndexByte(o.stdout, '\n') >= 0; err != nil && !taken { // the URL may precede a kill
 		return Submitted{}, fmt.Errorf("submit: %w", err)
 	}
 	if !ok {
 		return Submitted{}, fmt.Errorf("submit: %w", c.failed(o))
 	}
 	s := Submitted{ID: id, URL: url, At: time.Now().UnixMilli()}
-	// Whoever asked may have gone: the task is there, so its run must be.
+	// The caller may have disconnected: the task exists, so its run must, too.
 	const patience = time.Minute
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -126,8 +126,8 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	return s, nil
 }
 
-// begin begins the log of a new run and returns its id: that which was asked
-// for, or one of ours.
+// begin creates the log of a new run and returns its id: the requested one, or
+// a generated one.
 func (d *Driver) begin(ctx context.Context, asked string, s Submitted, body runs.Start, line submittedLine) (string, error) {
 	start := runs.Entry{Kind: runs.Started, Time: s.At, Body: runs.Encode(body)}
 	for {
@@ -140,7 +140,7 @@ func (d *Driver) begin(ctx context.Context, asked string, s Submitted, body runs
 			return "", err
 		}
 		err = runs.ErrMoved
-		if log.Mark().Seq == 0 { // one in two thousand million has this id already
+		if log.Mark().Seq == 0 { // otherwise the id is in use, with a probability of one in two billion
 			err = log.Append(ctx, start)
 		}
 		switch {

@@ -12,24 +12,24 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// task is a run whose task is looked at: its log, and what that says. The log
-// is read before the service is asked, so that its fence refuses what was
-// learned before somebody else wrote.
+// task is a run whose task is polled: its log, and the state that the log has.
+// The log is read before the service is asked, so that its fence refuses
+// results that are older than another driver's entry.
 type task struct {
 	Open
 	log  Log // nil: not read
 	view view
 
-	torn  uint64 // the log's last sequence when it was found to end within a line
-	tries int    // that its diff was asked for in vain
+	torn  uint64 // the log's last sequence when it ended within a line
+	tries int    // failed requests for its diff
 }
 
-// maxTries is how often a diff that should be there is asked for.
+// maxTries is how often a missing diff is requested.
 const maxTries = 5
 
-// load reads the log of t, unless what was read still counts. Somebody may
-// write between the two readings: then the fence is older than the view, and
-// refuses what would be told.
+// load reads the log of t, unless it is already read. If another driver writes
+// between the two readings, the fence is older than the view, and refuses the
+// next append.
 func (d *Driver) load(ctx context.Context, t *task) error {
 	if t.log != nil {
 		return nil
@@ -50,16 +50,16 @@ func (d *Driver) load(ctx context.Context, t *task) error {
 	return nil
 }
 
-// over reports whether nothing more is to be told of t.
+// over reports whether the log of t has ended.
 func (t *task) over() bool { return t.log != nil && t.log.Mark().Exited }
 
-// advance tells the log what the service says of t, and ends it when the task
-// has. It reports whether there was news. After an [runs.ErrMoved] somebody
-// else has told it, or something newer.
+// advance appends the service's answer to the log, and ends the log when the
+// task has ended. It reports whether anything changed. After an [runs.ErrMoved]
+// another driver has written the same, or something newer.
 func (d *Driver) advance(ctx context.Context, t *task, a answer) (news bool, err error) {
 	defer func() {
 		if err != nil {
-			t.log, t.view = nil, view{} // what is in doubt is read again
+			t.log, t.view = nil, view{} // the state is unknown: read it again
 		}
 	}()
 	switch {
@@ -68,11 +68,11 @@ func (d *Driver) advance(ctx context.Context, t *task, a answer) (news bool, err
 	case t.log.Mark().Cancelled:
 		return true, d.end(ctx, t, runs.ReasonCancelled)
 	case len(t.view.begun) > 0:
-		if seq := t.log.Mark().Seq; t.torn != seq { // whoever began it may be at it still
+		if seq := t.log.Mark().Seq; t.torn != seq { // its writer may still be active
 			t.torn = seq
 			return false, runs.ErrMoved
 		}
-		return true, d.tellDiff(ctx, t)
+		return true, d.writeDiff(ctx, t)
 	}
 	if t.view.status != a.status {
 		news = true
@@ -86,7 +86,7 @@ func (d *Driver) advance(ctx context.Context, t *task, a answer) (news bool, err
 		return news, nil
 	case runs.CloudReady, runs.CloudApplied:
 		if !t.view.differ && a.files+a.added+a.removed > 0 {
-			if err := d.tellDiff(ctx, t); err != nil {
+			if err := d.writeDiff(ctx, t); err != nil {
 				return news, err
 			}
 		}
@@ -94,9 +94,9 @@ func (d *Driver) advance(ctx context.Context, t *task, a answer) (news bool, err
 	return true, d.end(ctx, t, runs.ReasonEOF)
 }
 
-// tellDiff writes the line of the task's diff, or the rest of one that was
-// begun. A diff that cannot be had after some tries is left out.
-func (d *Driver) tellDiff(ctx context.Context, t *task) error {
+// writeDiff writes the line of the task's diff, or the rest of an unfinished
+// one. A diff that is missing after some attempts is omitted.
+func (d *Driver) writeDiff(ctx context.Context, t *task) error {
 	begun := t.view.begun
 	c := call{args: []string{"diff", t.ID}, limit: maxDiffOut, timeout: lookTimeout}
 	o, err := d.call(ctx, c)
@@ -122,10 +122,10 @@ func (d *Driver) tellDiff(ctx context.Context, t *task) error {
 	if rest, ok := bytes.CutPrefix(line, begun); ok {
 		return t.write(ctx, rest)
 	}
-	return t.write(ctx, closing(begun)) // it has changed
+	return t.write(ctx, closing(begun)) // the diff has changed
 }
 
-// write stores bytes of a line, and reads them.
+// write appends bytes of a line to the log, and to the view.
 func (t *task) write(ctx context.Context, line []byte) error {
 	for len(line) > 0 {
 		n := chunk(line)
@@ -148,7 +148,7 @@ func (d *Driver) end(ctx context.Context, t *task, reason runs.Reason) error {
 	return nil
 }
 
-// status asks the service for one task.
+// status asks the service about one task.
 func (d *Driver) status(ctx context.Context, id string) (answer, error) {
 	c := call{args: []string{"status", id}, timeout: lookTimeout}
 	o, err := d.call(ctx, c)
@@ -162,9 +162,9 @@ func (d *Driver) status(ctx context.Context, id string) (answer, error) {
 	return a, nil
 }
 
-// Refresh looks at one task now, and tells its run what is new. The id may be
-// "" where the log of the run tells it. For a run that has ended it does
-// nothing. The error is a [*Failure] where the program gave no answer.
+// Refresh polls one task now, and writes changes to its run. The id may be ""
+// if the log of the run has it. It does nothing for a run that has ended. The
+// error is a [*Failure] if the program gave no answer.
 func (d *Driver) Refresh(ctx context.Context, run, id string) error {
 	t := &task{Open: Open{Run: run, ID: id}}
 	if err := d.refresh(ctx, t); err != nil && !errors.Is(err, runs.ErrMoved) {

@@ -18,15 +18,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// handler is what every request goes through.
+// handler wraps the server's handlers with the checks of every request.
 func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer s.recover(w, r)
-		for name, value := range standing {
+		defer s.recoverPanic(w, r)
+		for name, value := range defaultHeaders {
 			w.Header().Set(name, value)
 		}
 		if s.foreign(r) {
-			turnAway(w, r)
+			closeAfter(w, r)
 			refuse(w, http.StatusForbidden, "FORBIDDEN", "the Host or Origin header names another machine")
 			return
 		}
@@ -37,14 +37,14 @@ func (s *Server) handler() http.Handler {
 		case "/readyz":
 			s.readyz(w, r)
 			return
-		case "/": // it lists what is hung on the server
+		case "/": // it lists the server's patterns
 			if !s.held.Load() && (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Authorization") == "" {
 				s.front(w)
 				return
 			}
 		}
 		if s.held.Load() {
-			turnAway(w, r)
+			closeAfter(w, r)
 			refuse(w, http.StatusServiceUnavailable, "UNAVAILABLE", "not ready yet: /readyz says what is missing")
 			return
 		}
@@ -52,10 +52,10 @@ func (s *Server) handler() http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		who := s.known(r)
+		who := s.authenticate(r)
 		there := who.scopes
 		if there == 0 {
-			turnAway(w, r)
+			closeAfter(w, r)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman"`)
 			refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
 			return
@@ -68,16 +68,17 @@ func (s *Server) handler() http.Handler {
 		}
 		if needed := s.needs[pattern]; needed&^there != 0 {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman", error="insufficient_scope", scope="`+strings.Join(needed.Names(), " ")+`"`)
-			refuse(w, http.StatusForbidden, "FORBIDDEN", lacking(needed, there))
+			refuse(w, http.StatusForbidden, "FORBIDDEN", missingScopes(needed, there))
 			return
 		}
 		s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
 	})
 }
 
-// standing are the headers of every answer. A handler may say otherwise of
-// its own. No page that is served has parts, so nothing may be loaded or framed.
-var standing = map[string]string{
+// defaultHeaders are the headers of every response. A handler may override
+// them. No page that is served has subresources, so nothing may be loaded or
+// framed.
+var defaultHeaders = map[string]string{
 	"X-Content-Type-Options":       "nosniff",
 	"Cache-Control":                "no-store",
 	"Content-Security-Policy":      "default-src 'none'; frame-ancestors 'none'",
@@ -85,9 +86,9 @@ var standing = map[string]string{
 	"Referrer-Policy":              "no-referrer",
 }
 
-// turnAway has the connection closed behind the answer to a request with a
-// body: what nobody wants is not waited for.
-func turnAway(w http.ResponseWriter, r *http.Request) {
+// closeAfter closes the connection after the response to a refused request with
+// a body, so that the server does not wait for the body.
+func closeAfter(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}
@@ -95,23 +96,24 @@ func turnAway(w http.ResponseWriter, r *http.Request) {
 
 type callerKey struct{}
 
-// Caller is the name of the token that a request was made with, by the
+// Caller returns the name of the token that a request was made with, from the
 // request's context; "" is the token of the token file.
 func Caller(ctx context.Context) string {
 	who, _ := ctx.Value(callerKey{}).(caller)
 	return who.name
 }
 
-// Allows reports whether the token that a request was made with has all of some
-// scopes, by the request's context: for a handler that needs more than its
-// pattern does for a part of what it is asked.
+// Allows reports whether the token of a request has all of the given scopes,
+// from the request's context: for handlers that need more than their pattern
+// for some requests.
 func Allows(ctx context.Context, needed Scopes) bool {
 	who, _ := ctx.Value(callerKey{}).(caller)
 	return needed&^who.scopes == 0
 }
 
 // foreign reports whether a page of another site may have made the request:
-// by a name of its own that resolves to us (DNS rebinding), or across origins.
+// through a name that resolves to this machine (DNS rebinding), or across
+// origins.
 func (s *Server) foreign(r *http.Request) bool {
 	if s.loopback && !isLoopback(hostname(r.Host)) {
 		return true
@@ -137,10 +139,10 @@ func hostname(host string) string {
 	return host
 }
 
-// known is who shows a token with the request, without scopes where it is none
-// that counts. Hashes are compared, so that the time tells nothing of its
-// length either.
-func (s *Server) known(r *http.Request) caller {
+// authenticate returns the caller whose token the request has, without scopes
+// if the token is missing or invalid. Hashes are compared, so that the time
+// reveals nothing, not even the length.
+func (s *Server) authenticate(r *http.Request) caller {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return caller{}
@@ -163,8 +165,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	line(w, http.StatusOK, "ok")
 }
 
-// unmatched says in JSON what the mux would say in plain text: 404, or 405
-// with the methods there are.
+// unmatched answers in JSON where the mux would answer in plain text: 404, or
+// 405 with the allowed methods.
 func (s *Server) unmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {
 	verdict := &status{header: w.Header()}
 	h.ServeHTTP(verdict, r)
@@ -175,9 +177,9 @@ func (s *Server) unmatched(w http.ResponseWriter, r *http.Request, h http.Handle
 	refuse(w, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
 }
 
-// recover answers for a handler that panicked. The value of a panic can hold
-// what was asked, so the log gets its type and the place.
-func (s *Server) recover(w http.ResponseWriter, r *http.Request) {
+// recoverPanic answers for a handler that panicked. The value of a panic may
+// contain request data, so the log gets its type and the stack.
+func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
@@ -189,7 +191,7 @@ func (s *Server) recover(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusInternalServerError, "INTERNAL", "linesman broke off; its log says where")
 }
 
-// refuse answers with an error: the problem details of RFC 9457.
+// refuse responds with an error: the problem details of RFC 9457.
 func refuse(w http.ResponseWriter, code int, name, message string) {
 	body, err := json.Marshal(struct {
 		Type   string `json:"type"`
@@ -199,7 +201,7 @@ func refuse(w http.ResponseWriter, code int, name, message string) {
 		Code   string `json:"code"`
 	}{"about:blank", http.StatusText(code), code, message, name})
 	if err != nil {
-		panic(err) // strings
+		panic(err) // strings always encode
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(code)
@@ -213,7 +215,7 @@ func line(w http.ResponseWriter, code int, text string) {
 	_, _ = io.WriteString(w, text+"\n")
 }
 
-// status takes the status and headers of a response, and drops its body.
+// status records the status and headers of a response, and discards its body.
 type status struct {
 	header http.Header
 	code   int
@@ -223,8 +225,7 @@ func (s *status) Header() http.Header         { return s.header }
 func (s *status) WriteHeader(code int)        { s.code = code }
 func (s *status) Write(p []byte) (int, error) { return len(p), nil }
 
-// quiet is the log of net/http: what clients do wrong, of use when one looks
-// for it.
+// quiet is the error log of net/http: mistakes of clients, at level debug.
 func quiet(l *zap.Logger) *log.Logger {
 	std, err := zap.NewStdLogAt(l, zap.DebugLevel)
 	if err != nil {

@@ -4,7 +4,7 @@
 // once, the health checks, and the end.
 //
 //	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz, and / for browsers
-//	                                  ├──▶ what is public
+//	                                  ├──▶ public handlers
 //	                                  └──▶ token ──▶ scopes ──▶ handler of a surface
 //
 // The one rule: nothing but the two health checks, the page at /, and what was
@@ -29,46 +29,47 @@ import (
 )
 
 const (
-	maxConns  = 512      // the next one takes the place of one that waits, see limit
+	maxConns  = 512      // beyond it an idle one is closed, see limit
 	maxHeader = 32 << 10 // bytes of the request line and headers, else 431
-	maxReason = 256      // bytes of what /readyz says
+	maxReason = 256      // bytes of the answer of /readyz
 	minToken  = 16       // characters
 
 	idleTime  = 2 * time.Minute
 	readyTime = 2 * time.Second
 )
 
-// patience is how long the server waits.
+// patience are the timeouts of the server.
 type patience struct {
-	header  time.Duration // for the head of a request
-	request time.Duration // for the whole of it; the answer may take longer
+	header  time.Duration // for the header of a request
+	request time.Duration // for the whole request; the response may take longer
 
-	// From the end of Serve's context on, requests have polite to end by
-	// themselves. Then their contexts end, which cuts streams; at stop their
-	// connections are closed.
+	// When Serve's context ends, requests have the time polite to complete.
+	// Then their contexts end, which ends streams; after stop their connections
+	// are closed.
 	polite, stop time.Duration
 }
 
 var patient = patience{header: 5 * time.Second, request: 30 * time.Second, polite: time.Second, stop: 5 * time.Second}
 
-// Config is where to listen and whom to answer.
+// Config configures the address, the tokens and the health checks.
 type Config struct {
-	// Listen is host:port; port 0 takes a free one. With a loopback host only
-	// requests to and from loopback names are answered. With another one any
-	// Host is, and an Origin has to be the same as the Host.
+	// Listen is host:port; port 0 selects a free one. On a loopback host only
+	// requests to and from loopback names are answered. On other hosts any Host
+	// is accepted, and an Origin must equal the Host.
 	Listen string
 
-	// Token is what a caller shows who may do everything, at least 16
-	// characters. [TokenFile] makes one.
+	// Token is the token with all scopes, at least 16 characters. [TokenFile]
+	// creates one.
 	Token string
 
-	// Tokens is the path of the file that [CreateToken] writes: further tokens,
-	// each with its scopes. It is read again when it changes. "": there are none.
+	// Tokens is the path of the file that [CreateToken] writes: additional
+	// tokens with their scopes. It is read again when it changes. "": none.
 	Tokens string
 
-	// Ready says what is missing for requests to be answered, nil when nothing
-	// is. It is asked without a token and its text is shown, so it must hold no
-	// secret. Its context ends after two seconds; it must return then.
+	// Ready returns what is missing before requests can be answered, nil if
+	// nothing is. It is called without a token and its text is public, so it
+	// must contain no secret. Its context ends after two seconds; it must
+	// return then.
 	Ready func(context.Context) error
 
 	Log *zap.Logger // nil: no log
@@ -84,18 +85,18 @@ type Server struct {
 	ready    func(context.Context) error
 	log      *zap.Logger
 	mux      *http.ServeMux
-	public   *http.ServeMux // what anybody may ask
-	open     []string       // the patterns of it
+	public   *http.ServeMux // handlers that need no token
+	open     []string       // the patterns of public
 	wait     patience
-	most     int         // connections
-	held     atomic.Bool // only the health checks are answered
+	maxOpen  int         // connections
+	held     atomic.Bool // only health checks are answered
 
 	mu       sync.Mutex
 	listener net.Listener
 }
 
-// New returns a server that does not listen yet. The error names the settings
-// that are wrong.
+// New returns a server that does not listen yet. The error names the invalid
+// settings.
 func New(c Config) (*Server, error) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	var errs []error
@@ -125,12 +126,12 @@ func New(c Config) (*Server, error) {
 		mux:      http.NewServeMux(),
 		public:   http.NewServeMux(),
 		wait:     patient,
-		most:     maxConns,
+		maxOpen:  maxConns,
 	}, nil
 }
 
-// Handle hangs a handler on a pattern of [http.ServeMux], before Serve, for
-// tokens with all scopes. It panics when the pattern is taken.
+// Handle registers a handler for a pattern of [http.ServeMux], before Serve,
+// for tokens with all scopes. It panics if the pattern is taken.
 func (s *Server) Handle(pattern string, h http.Handler) { s.HandleFor(All, pattern, h) }
 
 // HandleFor is Handle for tokens that have at least the needed scopes.
@@ -139,22 +140,23 @@ func (s *Server) HandleFor(needed Scopes, pattern string, h http.Handler) {
 	s.needs[pattern] = needed
 }
 
-// HandlePublic is Handle for what anybody may ask who reaches the server, also
-// without a token: it must tell nothing of runs. Host and Origin are checked.
+// HandlePublic is Handle without a token, for every client that reaches the
+// server: the handler must reveal nothing about runs. Host and Origin are
+// checked.
 func (s *Server) HandlePublic(pattern string, h http.Handler) {
 	s.public.Handle(pattern, h)
 	s.open = append(s.open, pattern)
 }
 
-// Hold has Serve answer 503 to all but the health checks, until Release. Meanwhile
-// handlers may be hung on the server also after Serve was called.
+// Hold makes Serve answer 503 to all requests except health checks, until
+// Release. Meanwhile handlers may be registered even after Serve was called.
 func (s *Server) Hold() { s.held.Store(true) }
 
 // Release ends Hold.
 func (s *Server) Release() { s.held.Store(false) }
 
-// Listen takes the address and returns it, with the port that was free. After
-// the first time it returns the same. Connections wait for Serve.
+// Listen binds the address and returns it, with the selected port. Later calls
+// return the same address. Connections wait for Serve.
 func (s *Server) Listen() (net.Addr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +165,7 @@ func (s *Server) Listen() (net.Addr, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listen on %s: %w", s.listen, err)
 		}
-		s.listener = limit(l, s.most)
+		s.listener = limit(l, s.maxOpen)
 	}
 	return s.listener.Addr(), nil
 }
@@ -183,7 +185,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if _, err := s.Listen(); err != nil {
 		return err
 	}
-	after := context.WithoutCancel(ctx) // what is being answered, we finish
+	after := context.WithoutCancel(ctx) // requests in progress are completed
 	base, cut := context.WithCancel(after)
 	defer cut()
 	srv := &http.Server{
@@ -218,7 +220,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// isLoopback reports whether a host can only mean this machine.
+// isLoopback reports whether a host can only be this machine.
 func isLoopback(host string) bool {
 	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true

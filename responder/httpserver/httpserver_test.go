@@ -40,7 +40,7 @@ func server(t *testing.T, c Config) *Server {
 }
 
 // start serves until the test ends, and returns the address. stop ends it
-// before, and returns when Serve did.
+// earlier, and returns when Serve has returned.
 func start(t *testing.T, s *Server) (addr string, stop func()) {
 	t.Helper()
 	a, err := s.Listen()
@@ -65,7 +65,7 @@ func start(t *testing.T, s *Server) (addr string, stop func()) {
 	return a.String(), stop
 }
 
-// ask is a request with the token, answered without a network.
+// ask makes a request with the token, without a network.
 func ask(s *Server, method, path string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, nil)
 	r.Host = "127.0.0.1:8422"
@@ -104,7 +104,7 @@ var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fpr
 func TestNothingIsAnsweredWithoutTheToken(t *testing.T) {
 	s := server(t, Config{})
 	s.Handle("GET /x", ok)
-	for header, known := range map[string]bool{
+	for header, valid := range map[string]bool{
 		"Bearer " + token:       true,
 		"bearer " + token:       true,
 		"Bearer  " + token:      true,
@@ -117,10 +117,10 @@ func TestNothingIsAnsweredWithoutTheToken(t *testing.T) {
 		"Bearer " + token[1:]:   false,
 	} {
 		w := ask(s, "GET", "/x", "Authorization", header)
-		if known && w.Code != http.StatusOK {
+		if valid && w.Code != http.StatusOK {
 			t.Errorf("%q: status %d, want 200", header, w.Code)
 		}
-		if !known {
+		if !valid {
 			wantError(t, w, http.StatusUnauthorized, "UNAUTHORIZED")
 			if got := w.Header().Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer ") {
 				t.Errorf("%q: WWW-Authenticate is %q", header, got)
@@ -273,7 +273,7 @@ func TestHeadersOverTheBoundAreRefused(t *testing.T) {
 	}
 }
 
-// dial sends the head of a request over a connection of its own.
+// dial sends the header of a request over its own connection.
 func dial(t *testing.T, addr, head string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -318,7 +318,7 @@ func TestAnswerMayTakeLongerThanTheRequest(t *testing.T) {
 	s.wait.request = 20 * time.Millisecond
 	s.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
-		select { // the time is what is tested
+		select { // the duration is under test
 		case <-r.Context().Done():
 			fmt.Fprint(w, "cut")
 		case <-time.After(5 * s.wait.request):
@@ -352,7 +352,7 @@ func TestEndLetsRequestsFinishAndCutsStreams(t *testing.T) {
 	s.Handle("/stream", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- struct{}{}
 		<-r.Context().Done()
-		close(leave) // the short request ends after the streams were cut
+		close(leave) // the short request ends after the streams have ended
 		fmt.Fprint(w, "cut")
 	}))
 	addr, stop := start(t, s)
@@ -410,7 +410,7 @@ func TestAddressThatIsTakenIsNamed(t *testing.T) {
 	}
 }
 
-// Handlers are hung on it while it serves.
+// Handlers are registered while it serves.
 func TestAServerThatIsHeldAnswersOnlyTheHealthChecks(t *testing.T) {
 	s := server(t, Config{})
 	s.Hold()

@@ -7,24 +7,24 @@ import (
 	"sync"
 )
 
-// limit bounds the connections of a listener that are open at once. At the
-// bound the next one takes the place of the one that has waited longest for a
-// request of somebody who is known: it is closed. So who opens many and says
-// nothing, or says it slowly, keeps nobody out. Where all are being answered
-// Accept waits for one to end.
-func limit(l net.Listener, most int) *limited {
-	return &limited{Listener: l, most: most, freed: make(chan struct{}, 1), closed: make(chan struct{})}
+// limit bounds the open connections of a listener. At the bound, a new
+// connection replaces the one that has been idle, or unauthenticated, for the
+// longest time, which is closed: a client that opens many connections and sends
+// nothing, or sends slowly, cannot lock others out. If all connections are
+// serving authenticated requests, Accept waits until one ends.
+func limit(l net.Listener, maxOpen int) *limited {
+	return &limited{Listener: l, maxOpen: maxOpen, freed: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
 type limited struct {
 	net.Listener
-	most int
+	maxOpen int
 
 	mu      sync.Mutex
 	open    int
-	waiting list.List // of *counted: those that are not being answered, the longest first
+	waiting list.List // of *counted: connections that serve no authenticated request, oldest first
 
-	freed  chan struct{} // a place may have come free
+	freed  chan struct{} // a connection may have been closed
 	closed chan struct{}
 	once   sync.Once
 }
@@ -47,35 +47,36 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// admit gives a connection a place, nil where there is none to give.
+// admit counts a connection, and returns nil if the limit is reached and none
+// can be closed.
 func (l *limited) admit(c net.Conn) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open >= l.most {
+	if l.open >= l.maxOpen {
 		oldest := l.waiting.Front()
 		if oldest == nil {
 			return nil
 		}
 		out := l.waiting.Remove(oldest).(*counted)
 		l.leave(out)
-		_ = out.Conn.Close() // whoever reads from it gets an error, and closes it again
+		_ = out.Conn.Close() // its reader gets an error, and closes it again
 	}
 	l.open++
 	admitted := &counted{Conn: c, of: l, held: true}
-	admitted.place = l.waiting.PushBack(admitted)
+	admitted.element = l.waiting.PushBack(admitted)
 	return admitted
 }
 
-// leave takes the place of a connection. The caller has the lock.
+// leave removes a connection from the count. The caller holds the lock.
 func (l *limited) leave(c *counted) {
 	if !c.held {
 		return
 	}
 	c.held = false
 	l.open--
-	if c.place != nil {
-		l.waiting.Remove(c.place)
-		c.place = nil
+	if c.element != nil {
+		l.waiting.Remove(c.element)
+		c.element = nil
 	}
 	select {
 	case l.freed <- struct{}{}:
@@ -88,12 +89,12 @@ func (l *limited) Close() error {
 	return l.Listener.Close()
 }
 
-// counted is a connection that gives its place back when it is closed.
+// counted is a connection that is counted until it is closed.
 type counted struct {
 	net.Conn
-	of    *limited
-	held  bool          // it has a place
-	place *list.Element // among those that wait; nil: it is being answered
+	of      *limited
+	held    bool          // it is counted
+	element *list.Element // in waiting; nil: it serves an authenticated request
 }
 
 func (c *counted) Close() error {
@@ -103,23 +104,23 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// busy keeps the place of a connection while somebody who is known is being
-// answered on it, until done is called.
+// busy protects a connection while it serves an authenticated request, until
+// done is called.
 func (c *counted) busy() (done func()) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	if c.place != nil {
-		c.of.waiting.Remove(c.place)
-		c.place = nil
+	if c.element != nil {
+		c.of.waiting.Remove(c.element)
+		c.element = nil
 	}
 	return func() {
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
-		if !c.held || c.place != nil {
+		if !c.held || c.element != nil {
 			return
 		}
-		c.place = c.of.waiting.PushBack(c)
-		select { // it may be let go now for another one
+		c.element = c.of.waiting.PushBack(c)
+		select { // it may be closed now in favor of another one
 		case c.of.freed <- struct{}{}:
 		default:
 		}
@@ -128,15 +129,15 @@ func (c *counted) busy() (done func()) {
 
 type connKey struct{}
 
-// withConn lets a request find its connection.
+// withConn makes the connection available in the contexts of its requests.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// busy is that of a request's connection.
+// busy is the busy of a request's connection.
 func busy(ctx context.Context) (done func()) {
 	if c, ok := ctx.Value(connKey{}).(*counted); ok {
 		return c.busy()
 	}
-	return func() {} // a request that came over none, as in a test
+	return func() {} // a request without a connection, as in a test
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What is public is for all but foreign pages; what a token may do is known to
-// the handler.
+// Public handlers answer everyone except foreign pages; handlers can read the
+// scopes of a token.
 func TestPublicNeedsNoTokenAndHandlersKnowScopes(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
 	reader, err := CreateToken(tokens, "reader", Read, time.Now())

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// front answers a browser that asks for "/" without a token: what this is, and
-// where to go on. It has no scripts, no styles, and nothing that is not in the
-// documentation.
+// front answers a browser that requests "/" without a token: what this server
+// is, and where its documentation is. It has no scripts, no styles, and no
+// information that is not in the documentation.
 func (s *Server) front(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", standing["Content-Security-Policy"]+"; base-uri 'none'; form-action 'none'")
+	w.Header().Set("Content-Security-Policy", defaultHeaders["Content-Security-Policy"]+"; base-uri 'none'; form-action 'none'")
 	var b strings.Builder
 	b.WriteString(`<!DOCTYPE html>
 <html lang="en">
@@ -42,8 +42,8 @@ further tokens.</p>
 	_, _ = w.Write([]byte(b.String()))
 }
 
-// listPaths writes the paths of patterns as items of a list, each as a user
-// types it: without its method and the marks of [http.ServeMux].
+// listPaths writes the paths of patterns as list items, each as a user types
+// it: without the method and the wildcards of [http.ServeMux].
 func listPaths(b *strings.Builder, patterns []string) {
 	var paths []string
 	marks := strings.NewReplacer("/{$}", "", "...}", "}")

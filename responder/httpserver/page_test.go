@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A browser that follows the printed address finds out what it is. The page
-// is for "/" without a token alone, and the same for everybody.
+// A browser that opens the printed address gets an explanation. The page is for
+// "/" without a token only, and the same for everyone.
 func TestBrowserFindsAPageThatSaysWhereToGoOn(t *testing.T) {
 	s := server(t, Config{Tokens: "/some/where/tokens.json"})
 	s.Handle("GET /v1/runs/{run}", ok)
@@ -22,7 +22,7 @@ func TestBrowserFindsAPageThatSaysWhereToGoOn(t *testing.T) {
 	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
-	if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, standing["Content-Security-Policy"]) || !strings.Contains(csp, "form-action 'none'") {
+	if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, defaultHeaders["Content-Security-Policy"]) || !strings.Contains(csp, "form-action 'none'") {
 		t.Errorf("Content-Security-Policy %q", csp)
 	}
 	for _, want := range []string{"<code>/healthz</code>", "<code>/readyz</code>", "<code>/card</code>", "<code>/v1/runs/{run}</code>", "<code>/a2a</code>",

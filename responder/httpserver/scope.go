@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Scopes are what a token may do.
+// Scopes is the set of permissions of a token.
 type Scopes uint8
 
 // The scopes.
 const (
-	Read   Scopes = 1 << iota // see how runs stand, their events, and the workers
-	Submit                    // begin runs, go on with them, and end them
-	Raw                       // see what agents wrote as they wrote it
+	Read   Scopes = 1 << iota // read the state and events of runs, and the workers
+	Submit                    // start, resume and cancel runs
+	Raw                       // read the unmodified output of agents
 
 	All = Read | Submit | Raw
 )
@@ -23,8 +23,7 @@ var scopeNames = []struct {
 	name  string
 }{{Read, "read"}, {Submit, "submit"}, {Raw, "raw"}}
 
-// ParseScopes reads a list like "read,submit". Every token may read, so read
-// must be among them.
+// ParseScopes parses a list such as "read,submit". Every token needs read.
 func ParseScopes(list string) (Scopes, error) {
 	var all Scopes
 	for _, word := range strings.Split(list, ",") {
@@ -40,7 +39,7 @@ func ParseScopes(list string) (Scopes, error) {
 	return all, nil
 }
 
-// ScopeOf is the one scope of a name.
+// ScopeOf parses the name of one scope.
 func ScopeOf(name string) (Scopes, error) {
 	for _, s := range scopeNames {
 		if s.name == name {
@@ -50,7 +49,7 @@ func ScopeOf(name string) (Scopes, error) {
 	return 0, errors.New("scope: must be read, submit or raw")
 }
 
-// Names are the scopes in s, read first.
+// Names returns the names of the scopes in s, read first.
 func (s Scopes) Names() []string {
 	names := []string{}
 	for _, one := range scopeNames {
@@ -61,11 +60,11 @@ func (s Scopes) Names() []string {
 	return names
 }
 
-// String is s as [ParseScopes] reads it.
+// String formats s for [ParseScopes].
 func (s Scopes) String() string { return strings.Join(s.Names(), ",") }
 
-// lacking says which scopes are needed and not there.
-func lacking(needed, there Scopes) string {
+// lacking describes the scopes that are needed and missing.
+func missingScopes(needed, there Scopes) string {
 	names := (needed &^ there).Names()
 	if len(names) == 1 {
 		return fmt.Sprintf("the token lacks the scope %s", names[0])

@@ -36,7 +36,7 @@ func TestConnectionsAreBoundedAndTheOneThatWaitsMakesRoom(t *testing.T) {
 		t.Errorf("%d places taken, want 1", bound.open)
 	}
 
-	done := second.busy() // now nobody can make room
+	done := second.busy() // now no connection can be closed
 	dial(t, l.Addr().String(), "x")
 	third := make(chan net.Conn, 1)
 	go func() {
@@ -49,17 +49,17 @@ func TestConnectionsAreBoundedAndTheOneThatWaitsMakesRoom(t *testing.T) {
 	select {
 	case <-third:
 		t.Fatal("accepted while the only place was of one that is being answered")
-	case <-time.After(50 * time.Millisecond): // nothing can be waited for
+	case <-time.After(50 * time.Millisecond): // there is no event to wait for
 	}
 	done()
 	last := <-third
-	second.busy()() // it has no place any more, and gets none
+	second.busy()() // it is no longer counted, and stays so
 	_ = second.Close()
 	if bound.open != 1 || bound.waiting.Len() != 1 {
 		t.Errorf("%d places taken, %d wait; want 1 and 1", bound.open, bound.waiting.Len())
 	}
 	_ = last.Close()
-	_ = last.Close() // gives its place back once
+	_ = last.Close() // is subtracted only once
 	if bound.open != 0 || bound.waiting.Len() != 0 {
 		t.Errorf("%d places taken, %d wait, with no connection open", bound.open, bound.waiting.Len())
 	}
@@ -79,7 +79,7 @@ func TestConnectionsAreBoundedAndTheOneThatWaitsMakesRoom(t *testing.T) {
 	_ = fourth.Close()
 }
 
-// Who opens connections and drips into them takes no place from anybody.
+// A client that opens connections and sends slowly locks nobody out.
 func TestDrippersKeepNobodyOutAndCutNobodyOff(t *testing.T) {
 	for name, head := range map[string]string{
 		"nothing":                   "",
@@ -90,7 +90,7 @@ func TestDrippersKeepNobodyOutAndCutNobodyOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := server(t, Config{})
-			s.most = 8
+			s.maxOpen = 8
 			inside, out := make(chan struct{}), make(chan struct{})
 			s.Handle("/long", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				close(inside)
@@ -99,23 +99,23 @@ func TestDrippersKeepNobodyOutAndCutNobodyOff(t *testing.T) {
 			}))
 			s.Handle("/short", ok)
 			addr, _ := start(t, s)
-			known := func(path string) net.Conn {
+			request := func(path string) net.Conn {
 				return dial(t, addr, "GET "+path+" HTTP/1.1\nHost: localhost\nAuthorization: Bearer "+token+"\nConnection: close\n\n")
 			}
-			long := known("/long")
+			long := request("/long")
 			<-inside
-			for range 5 * s.most {
+			for range 5 * s.maxOpen {
 				dial(t, addr, head)
 			}
-			if got := answer(t, known("/short")); got != "fine" {
+			if got := answer(t, request("/short")); got != "fine" {
 				t.Errorf("meanwhile: %q", got)
 			}
 			bound := s.listener.(*limited)
 			bound.mu.Lock()
 			open := bound.open
 			bound.mu.Unlock()
-			if open > s.most {
-				t.Errorf("%d connections open, want at most %d", open, s.most)
+			if open > s.maxOpen {
+				t.Errorf("%d connections open, want at most %d", open, s.maxOpen)
 			}
 			close(out)
 			if got := answer(t, long); got != "whole" {
@@ -142,7 +142,7 @@ func answer(t *testing.T, c net.Conn) string {
 	return string(b)
 }
 
-// A body that nobody wants is not waited for, however slowly it comes.
+// The body of a refused request is not waited for, however slowly it arrives.
 func TestAStrangersBodyIsNotReadForTheAnswer(t *testing.T) {
 	addr, _ := start(t, server(t, Config{}))
 	c := dial(t, addr, "POST /x HTTP/1.1\nHost: localhost\nContent-Length: 200000\n\n12345")
@@ -161,7 +161,7 @@ func TestEveryAnswerHasTheStandingHeaders(t *testing.T) {
 		"/x?a": {"Authorization", ""}, "/x?b": {"Host", "evil.example"}, "/x?c": {"Origin", "https://evil.example"},
 	} {
 		w := ask(s, "GET", path, header...)
-		for name, value := range standing {
+		for name, value := range defaultHeaders {
 			if got := w.Header().Get(name); got != value {
 				t.Errorf("%s: %d with %s %q, want %q", path, w.Code, name, got, value)
 			}

@@ -16,12 +16,12 @@ import (
 // maxTokenFile bounds what is read of a token file, in bytes.
 const maxTokenFile = 4096
 
-// TokenFile returns the token in the file at path. Where there is no file it
-// makes one with a new token of 256 random bits, readable by its owner alone.
-// Of several processes that do so at once one wins, and all get its token. A
-// process that is killed on the way leaves at most a temporary file beside it.
-// A file whose token is too short to be one, or has white space in it, is an
-// error: it is somebody's, and is not replaced.
+// TokenFile returns the token in the file at path. If there is no file, it
+// creates one with a new token of 256 random bits, readable by its owner only.
+// Of several concurrent processes one wins, and all get its token. A process
+// that is killed in between leaves at most a temporary file. A file whose token
+// is too short, or contains white space, is an error: it belongs to a user, and
+// is not replaced.
 func TokenFile(path string) (string, error) {
 	token, err := readToken(path)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -22,14 +22,14 @@ import (
 	"github.com/linesman/linesman/filelock"
 )
 
-// Limits of the file of further tokens.
+// Limits of the tokens file.
 const (
 	maxTokens     = 1000
 	maxTokensFile = 1 << 20 // bytes
 )
 
-// Named is one of the further tokens. The token itself is kept nowhere: who
-// reads the file has nothing to show.
+// Named is an additional token. The token itself is not stored, so the file
+// reveals no credentials.
 type Named struct {
 	Name    string    `json:"name"` // 1 to 64 letters, digits, '-' and '_'
 	SHA256  string    `json:"sha256"`
@@ -43,15 +43,15 @@ type tokensFile struct {
 	Tokens []Named `json:"tokens"`
 }
 
-// Why the file of further tokens cannot be changed as asked.
+// Errors of changes to the tokens file.
 var (
 	ErrNoToken    = errors.New("there is no token of this name")
 	ErrKnownToken = errors.New("there is a token of this name already; remove it first")
 )
 
 // CreateToken adds a token of 256 random bits to the file at path, which it
-// makes where there is none, and returns it. The error is [ErrKnownToken] for
-// a name that is taken.
+// creates if necessary, and returns it. The error is [ErrKnownToken] if the
+// name is in use.
 func CreateToken(path, name string, scopes Scopes, now time.Time) (string, error) {
 	if !tokenName.MatchString(name) {
 		return "", errors.New("token: a name has 1 to 64 letters, digits, '-' and '_'")
@@ -76,8 +76,9 @@ func CreateToken(path, name string, scopes Scopes, now time.Time) (string, error
 	return token, nil
 }
 
-// RemoveToken takes a token out of the file at path. Servers refuse it from
-// then on. The error is [ErrNoToken] where there is none of the name.
+// RemoveToken revokes a token: it removes it from the file at path, and servers
+// refuse it from then on. The error is [ErrNoToken] if there is no token of
+// that name.
 func RemoveToken(path, name string) error {
 	err := changeTokens(path, func(f *tokensFile) error {
 		before := len(f.Tokens)
@@ -93,14 +94,14 @@ func RemoveToken(path, name string) error {
 	return err
 }
 
-// ListTokens reads the further tokens, in the order in which they were made.
+// ListTokens reads the additional tokens, in order of creation.
 func ListTokens(path string) ([]Named, error) {
 	f, _, err := readTokens(path)
 	return f.Tokens, err
 }
 
-// changeTokens changes the file under a lock, whole or not at all: a process
-// that is killed on the way leaves at most a temporary file beside it.
+// changeTokens changes the file atomically under a lock: a process that is
+// killed in between leaves at most a temporary file.
 func changeTokens(path string, change func(*tokensFile) error) error {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -127,7 +128,7 @@ func changeTokens(path string, change func(*tokensFile) error) error {
 	return nil
 }
 
-// readTokens reads the file and what it was when it was read; no file holds
+// readTokens reads the file, and its metadata at that time; a missing file has
 // no tokens.
 func readTokens(path string) (f tokensFile, info fs.FileInfo, err error) {
 	file, err := os.Open(path)
@@ -157,27 +158,27 @@ func readTokens(path string) (f tokensFile, info fs.FileInfo, err error) {
 	return f, info, nil
 }
 
-// tokens are the further tokens as a server knows them. It looks at the file
-// for every request that shows one of them. A file that cannot be read lets
-// nobody in.
+// tokens is a server's cache of the additional tokens. It checks the file for
+// every request with such a token. If the file cannot be read, all of them are
+// refused.
 type tokens struct {
 	path string
 	log  *zap.Logger
 
-	mu    sync.Mutex
-	read  bool
-	info  fs.FileInfo // nil: there was no file
-	known map[[sha256.Size]byte]caller
+	mu     sync.Mutex
+	read   bool
+	info   fs.FileInfo // nil: no file
+	byHash map[[sha256.Size]byte]caller
 }
 
-// caller is who shows a token.
+// caller is the owner of a token.
 type caller struct {
-	name   string // of the token; "": the one of the token file
+	name   string // name of the token; "": the one in the token file
 	scopes Scopes
 }
 
-// of is whose token has this hash, without scopes where it is nobody's. The
-// hash is of random bits, so how long it takes to find it tells nothing.
+// of returns the caller whose token has this hash, without scopes if there is
+// none. The hash is of random bits, so the look-up time reveals nothing.
 func (t *tokens) of(hash [sha256.Size]byte) caller {
 	if t.path == "" {
 		return caller{}
@@ -187,13 +188,13 @@ func (t *tokens) of(hash [sha256.Size]byte) caller {
 	info, err := os.Stat(t.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		t.known, t.info, t.read = nil, nil, true
+		t.byHash, t.info, t.read = nil, nil, true
 		return caller{}
 	case err == nil && t.read && t.info != nil && os.SameFile(info, t.info) && info.ModTime().Equal(t.info.ModTime()) && info.Size() == t.info.Size():
-		return t.known[hash]
+		return t.byHash[hash]
 	}
 	f, info, err := readTokens(t.path)
-	t.known, t.info, t.read = map[[sha256.Size]byte]caller{}, info, true
+	t.byHash, t.info, t.read = map[[sha256.Size]byte]caller{}, info, true
 	if err != nil {
 		t.log.Warn("further tokens are refused", zap.Error(err))
 		return caller{}
@@ -202,9 +203,9 @@ func (t *tokens) of(hash [sha256.Size]byte) caller {
 		var sum [sha256.Size]byte
 		_, sumErr := hex.Decode(sum[:], []byte(n.SHA256))
 		scopes, scopeErr := ParseScopes(strings.Join(n.Scopes, ","))
-		if sumErr == nil && scopeErr == nil { // readTokens has seen to that
-			t.known[sum] = caller{n.Name, scopes}
+		if sumErr == nil && scopeErr == nil { // readTokens has checked both
+			t.byHash[sum] = caller{n.Name, scopes}
 		}
 	}
-	return t.known[hash]
+	return t.byHash[hash]
 }

@@ -82,7 +82,7 @@ func TestTokenCountsFromItsCreationToItsRemoval(t *testing.T) {
 	if got := status(strings.Repeat("0", 64)); got != http.StatusUnauthorized {
 		t.Fatalf("without a file: %d", got)
 	}
-	for range 20 { // removed and made again: the file changes, its size does not
+	for range 20 { // removed and created again: the file changes, its size does not
 		token := create(t, path, "ci", Read)
 		if got := status(token); got != http.StatusOK {
 			t.Fatalf("a new token: %d", got)

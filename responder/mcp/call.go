@@ -18,7 +18,7 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-// call answers tools/call for every tool that was announced.
+// call handles tools/call for every announced tool.
 func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	tool, args := req.Params.Name, req.Params.Arguments
 	select {
@@ -42,7 +42,7 @@ func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 	switch {
 	case errors.Is(err, v36.ErrUnknownTool):
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", tool)}
-	case err != nil: // against the contract, so its text is nobody's to read
+	case err != nil: // violates the interface, so its text is not shown
 		s.log.Error("tool gave no answer", zap.String("tool", tool), zap.String("type", fmt.Sprintf("%T", err)))
 		return result(s.internal(tool, "the tool gave no answer")), nil
 	}
@@ -50,8 +50,8 @@ func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 	return result(answer), nil
 }
 
-// guard turns a panic into an answer. The value of a panic can hold arguments,
-// so the log gets its type and the place.
+// guard converts a panic into an answer. The value of a panic may contain
+// arguments, so the log gets its type and the stack.
 func (s *server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (res sdk.Result, err error) {
 		defer func() {
@@ -70,9 +70,8 @@ func (s *server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// internal is the answer when there is none from the tool. Its text is the
-// envelope, whatever format was asked for: the arguments may not have been
-// read.
+// internal is the answer if the tool returned none. Its text is the envelope,
+// whatever format was requested: the arguments may not have been read.
 func (s *server) internal(tool, message string) v36.Answer {
 	e := v36.ErrorOf(&api.Error{Code: api.Internal, Message: message})
 	envelope := v36.NewEncoder(tool, s.categories[tool]).Error(e)
@@ -87,7 +86,7 @@ func result(a v36.Answer) *sdk.CallToolResult {
 	return r
 }
 
-// reporter sends the progress of one call, under the caller's token.
+// reporter sends the progress of one call, with the caller's token.
 type reporter struct {
 	token any
 
@@ -97,14 +96,14 @@ type reporter struct {
 }
 
 // report sends one notification, and returns when it is written. The protocol
-// wants each value above the one before, and clients take a report as a sign
-// of life: a percentage that stood still is raised by a thousandth. One that
-// cannot be sent is lost, and the call goes on.
+// requires increasing values, and clients treat a report as a heartbeat: an
+// unchanged percentage is raised by a thousandth. A report that cannot be sent
+// is dropped, and the call continues.
 func (r *reporter) report(ctx context.Context, to *sdk.ServerSession, p v36.Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	value := max(math.Round(p.Percent*1000), r.last+1)
-	if r.closed || !(value <= 100_000) { // NaN is not
+	if r.closed || !(value <= 100_000) { // also false for NaN
 		return
 	}
 	r.last = value

@@ -17,7 +17,7 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-// reports is what a tool says of its progress here, and what becomes of it.
+// reports are progress reports of a tool, and how they are sent.
 var reports = []v36.Progress{
 	{Percent: 0, Message: "a"}, {Percent: 0, Message: "b"}, {Percent: 50, Message: "c"}, {Percent: 50, Message: "c"},
 	{Percent: math.NaN(), Message: "dropped"}, {Percent: 20, Message: "d"}, {Percent: 100, Message: "e"}, {Percent: 100, Message: "dropped"},
@@ -92,7 +92,7 @@ func TestNoProgressFollowsTheResponse(t *testing.T) {
 	}
 }
 
-// waiting is a tool that says when it begins and when its context ends.
+// waiting is a tool that signals when it begins and when its context ends.
 func waiting() (c Config, begun, ended chan struct{}) {
 	begun, ended = make(chan struct{}), make(chan struct{}, 1)
 	return config(tools{"wait": func(ctx context.Context, _ json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
@@ -121,7 +121,7 @@ func TestCancelledCallEnds(t *testing.T) {
 	})
 }
 
-// post sends one message over HTTP. The response is the caller's to close.
+// post sends one message over HTTP. The caller must close the response.
 func post(ctx context.Context, t *testing.T, url, body string, header ...string) *http.Response {
 	t.Helper()
 	res, err := try(ctx, url, body, header...)
@@ -151,7 +151,7 @@ const (
 	modernList = `{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 )
 
-// open begins a session and returns its id.
+// open starts a session and returns its id.
 func open(t *testing.T, url string) string {
 	t.Helper()
 	res := post(t.Context(), t, url, initialize)
@@ -166,8 +166,7 @@ func open(t *testing.T, url string) string {
 	return id
 }
 
-// A lost connection carries no message that says "cancelled", and no session
-// need end with it.
+// A lost connection sends no "cancelled" message, and need not end its session.
 func TestCallEndsWithTheRequestThatBroughtIt(t *testing.T) {
 	c, begun, ended := waiting()
 	url := serve(t, Handler(NewServer(c)))

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// The protocol wants no answer to a call that was cancelled, and all others
-// answered as ever.
+// A cancelled call must not be answered; all other calls are.
 func TestCancelledCallIsNotAnswered(t *testing.T) {
 	for _, id := range []string{`2`, `"two"`} {
 		c, begun, ended := waiting()

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// seen is what seeds have in it that must not be logged.
+// seen is the part of the seeds that must not be logged.
 const seen = "S3NT1NEL"
 
 var bodies = []string{
@@ -28,9 +28,9 @@ var bodies = []string{
 	`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `{"jsonrpc":"2.0","id":{},"method":7}`, `{"id":1,"result":{}}`, "\xff\x00", "", "null",
 }
 
-// FuzzBodiesAreAnswered posts whatever a client may, in either revision: the
-// answer is JSON or a stream of it under a status that HTTP clients know, it is
-// bounded, and nothing of the body is logged.
+// FuzzBodiesAreAnswered posts arbitrary bodies, in both revisions: the answer
+// is JSON or a stream of it with a valid HTTP status, it is bounded, and
+// nothing of the body is logged.
 func FuzzBodiesAreAnswered(f *testing.F) {
 	for _, body := range bodies {
 		f.Add([]byte(body), legacy, "", "")
@@ -85,8 +85,8 @@ func FuzzBodiesAreAnswered(f *testing.F) {
 	})
 }
 
-// FuzzLinesAreAnswered is the same over stdio: each line is answered with one
-// that is JSON, or not at all, and the end of the input is the end.
+// FuzzLinesAreAnswered is the same over stdio: each line gets a JSON answer or
+// none, and the server ends with its input.
 func FuzzLinesAreAnswered(f *testing.F) {
 	for i, body := range bodies {
 		f.Add([]byte(initialize + "\n" + body + "\n" + bodies[(i+1)%len(bodies)]))

@@ -22,27 +22,28 @@ import (
 
 const (
 	// maxSessions bounds the sessions of clients before 2026-07-28. At the
-	// bound the one that rested longest makes room: its client gets a 404 and
-	// begins anew, as the protocol tells it to.
+	// bound the one that was idle for the longest time is closed: its client
+	// gets a 404 and starts a new session, as the protocol requires.
 	maxSessions = 256
 
-	// maxRest is how long a session lasts without a POST. It can be generous,
-	// since the number is bounded too, and many clients take a lost session badly.
+	// maxRest is the idle timeout of a session, without a POST. It is long,
+	// since the number is bounded too, and many clients handle a lost session
+	// badly.
 	maxRest = 12 * time.Hour
 
 	versionHeader = "Mcp-Protocol-Version"
 	sessionHeader = "Mcp-Session-Id"
 
-	// requestHeader tells the middleware which HTTP request brought a call.
-	// Whatever a client sends under this name is overwritten.
+	// requestHeader tells the middleware which HTTP request a call belongs to.
+	// A value from the client is overwritten.
 	requestHeader = "Linesman-Request"
 )
 
-// metaVersion is where a request of 2026-07-28 says its revision.
+// metaVersion is the path of the revision in a request of 2026-07-28.
 const metaVersion = `params._meta.io\.modelcontextprotocol/protocolVersion`
 
 // Endpoint serves MCP over streamable HTTP at one path. It checks neither
-// tokens nor hosts: that is the HTTP server's.
+// tokens nor hosts: the HTTP server does.
 type Endpoint struct {
 	modern   *sdk.StreamableHTTPHandler
 	legacy   *sdk.StreamableHTTPHandler
@@ -53,7 +54,7 @@ type Endpoint struct {
 	closed   atomic.Bool
 }
 
-// request is an HTTP request that is being served.
+// request is an HTTP request in progress.
 type request struct {
 	session string
 	caller  string
@@ -61,10 +62,10 @@ type request struct {
 	onEnd   func(func()) (stop func() bool)
 }
 
-// Handler serves both revisions at one path: what names 2026-07-28, in its
-// header or its body, is served without a session, all else within one. A call
-// ends with the HTTP request that brought it, for nobody could get the answer.
-// Call [Endpoint.Close] when the HTTP server has ended.
+// Handler serves both revisions at one path: a request that names 2026-07-28,
+// in its header or its body, is served without a session, all others within
+// one. A call ends with its HTTP request, because its answer could not be
+// delivered. Call [Endpoint.Close] when the HTTP server has ended.
 func Handler(server *sdk.Server) *Endpoint {
 	return newEndpoint(server, maxSessions, maxRest)
 }
@@ -72,7 +73,7 @@ func Handler(server *sdk.Server) *Endpoint {
 func newEndpoint(server *sdk.Server, most int, rest time.Duration) *Endpoint {
 	get := func(*http.Request) *sdk.Server { return server }
 	e := &Endpoint{
-		// Host and origin are checked before us, for all paths alike.
+		// The HTTP server has already checked host and origin.
 		modern: sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{
 			Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: -1, DisableLocalhostProtection: true,
 		}),
@@ -119,7 +120,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.serveSession(w, r)
 }
 
-// serveSession serves a request of a session, or the one that opens it.
+// serveSession serves a request of a session, or the one that creates it.
 func (e *Endpoint) serveSession(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(sessionHeader)
 	if id == "" && r.Method == http.MethodPost {
@@ -138,19 +139,19 @@ func (e *Endpoint) serveSession(w http.ResponseWriter, r *http.Request) {
 	e.legacy.ServeHTTP(w, r)
 }
 
-// Sessions is how many sessions are open.
+// Sessions returns the number of open sessions.
 func (e *Endpoint) Sessions() int { return len(e.sessions.live()) }
 
-// Close ends the sessions, and returns when their calls have ended. Requests
-// that come later are refused.
+// Close ends the sessions, and returns when their calls have ended. Later
+// requests are refused.
 func (e *Endpoint) Close() {
 	e.closed.Store(true)
 	e.end(func(*request) bool { return true })
 	e.sessions.close()
 }
 
-// enter gives r a context that linesman can end, and a mark by which the call
-// it brings is found.
+// enter gives r a context that linesman can cancel, and an id by which its call
+// is found.
 func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	key := strconv.FormatUint(e.count.Add(1), 36)
@@ -158,7 +159,7 @@ func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
 	r.Header = r.Header.Clone()
 	r.Header.Set(requestHeader, key)
 	o := &request{caller: responder.Caller(ctx), end: cancel, onEnd: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}
-	if r.Method != http.MethodDelete { // which ends the others of its session
+	if r.Method != http.MethodDelete { // which ends the other requests of its session
 		o.session = r.Header.Get(sessionHeader)
 	}
 	e.requests.Store(key, o)
@@ -168,8 +169,8 @@ func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
 	}
 }
 
-// tie ends the context of a call when the request that brought it ends, which
-// the SDK does for the revision without sessions only, and names its caller.
+// tie cancels the context of a call when its HTTP request ends, which the SDK
+// does only for the revision without sessions, and sets its caller.
 func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		extra := req.GetExtra()
@@ -188,7 +189,7 @@ func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// end ends the requests that match.
+// end cancels the matching requests.
 func (e *Endpoint) end(match func(*request) bool) {
 	e.requests.Range(func(_, v any) bool {
 		if o := v.(*request); match(o) {
@@ -198,8 +199,9 @@ func (e *Endpoint) end(match func(*request) bool) {
 	})
 }
 
-// checkBody is the first error of [idScanner.check] for a message of a body, and
-// the id of its request. Old clients send several messages in one body.
+// checkBody returns the first error of [idScanner.check] for the messages of a
+// body, and the id of its request. Old clients send several messages in one
+// body.
 func checkBody(body []byte) (id json.RawMessage, wrong *jsonrpc.Error) {
 	root := gjson.ParseBytes(body)
 	if !root.IsArray() {
@@ -219,9 +221,9 @@ func checkBody(body []byte) (id json.RawMessage, wrong *jsonrpc.Error) {
 	return id, wrong
 }
 
-// refuse answers a request that never reaches the protocol. The HTTP status
-// tells the client which of its requests that is, so there is an id only where
-// it is what is wrong; MCP knows no null id.
+// refuse answers a request before the protocol layer. The HTTP status
+// identifies the request for the client, so the answer has an id only if the id
+// is the problem; MCP has no null id.
 func refuse(w http.ResponseWriter, status int, id json.RawMessage, code int64, message string) {
 	body, err := json.Marshal(refusal{"2.0", id, &jsonrpc.Error{Code: code, Message: message}})
 	if err != nil {

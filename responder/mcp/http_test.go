@@ -43,8 +43,8 @@ func TestBodyOverTheBoundIsRefused(t *testing.T) {
 	}
 }
 
-// A client that says 2026-07-28 in the body alone has to hear that its header
-// is missing, not that the revision is unknown.
+// A client that names 2026-07-28 only in the body must learn that its header is
+// missing, not that the revision is unknown.
 func TestRevisionIsFoundInHeaderAndBody(t *testing.T) {
 	url := serve(t, Handler(NewServer(config(nil))))
 	for name, c := range map[string]struct {
@@ -75,7 +75,7 @@ func TestAtTheBoundTheLongestRestedSessionMakesRoom(t *testing.T) {
 		return res.StatusCode
 	}
 	first, second := open(t, url), open(t, url)
-	if got := ping(first); got != http.StatusOK { // now second rested longer
+	if got := ping(first); got != http.StatusOK { // now second is idle for longer
 		t.Fatalf("status %d", got)
 	}
 	third := open(t, url)
@@ -85,7 +85,7 @@ func TestAtTheBoundTheLongestRestedSessionMakesRoom(t *testing.T) {
 		}
 	}
 
-	// With both of them busy nobody makes room.
+	// If both are busy no session can be closed.
 	done := make(chan struct{}, 2)
 	for _, session := range []string{first, third} {
 		go func() {
@@ -143,8 +143,8 @@ func TestSessionsThatNeverBeganTakeNoRoom(t *testing.T) {
 	open(t, url)
 }
 
-// Keys are each caller's own, so a call must know who made the request that
-// brought it, and not who opened the session.
+// Idempotency keys are per caller, so a call must know the sender of its
+// request, not the creator of the session.
 func TestCallKnowsWhoMadeItsRequest(t *testing.T) {
 	said := make(chan string, 1)
 	c := config(tools{"echo": func(ctx context.Context, _ json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {

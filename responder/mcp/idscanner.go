@@ -9,28 +9,29 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// maxID bounds the id that a refused request gets back, in bytes of JSON.
+// maxID bounds the id that the answer to a refused request repeats, in bytes of
+// JSON.
 const maxID = 1024
 
-// idScanner finds the id of a request in a line or a body, also in one that is
-// refused: one that is too long, too deep, or no message. It reads the line in
-// pieces and keeps at most maxID bytes of the member of the top level that it is
-// in. Of the values below the top level it tracks strings and brackets alone, so
-// the id of a request with a broken argument is found, too. Behind a bracket that
-// closes one of the other kind no level is certain, and no id is taken.
+// idScanner finds the id of a request in a line or a body, even if it is
+// refused: too long, too deep, or not a message. It reads the line in pieces
+// and keeps at most maxID bytes of the current top-level member. Below the top
+// level it tracks only strings and brackets, so it finds the id of a request
+// with an invalid argument, too. After a mismatched bracket no level is
+// certain, and no id is accepted.
 type idScanner struct {
 	open    []byte // the brackets that close the levels, at most MaxMessage
 	quoted  bool   // in a string
-	escaped bool   // behind a backslash
-	ended   bool   // behind the object
-	broken  bool   // the line is no object, or not one alone, or its brackets do not match
+	escaped bool   // after a backslash
+	ended   bool   // after the object
+	broken  bool   // the line is not exactly one object, or its brackets do not match
 
-	token  []byte // the key or the value of the top level that the line is in
+	token  []byte // the current top-level key or value
 	gap    bool   // blanks followed it
-	over   bool   // it is not kept: it has a depth, or more than maxID bytes
+	over   bool   // the token is not kept: it is nested, or longer than maxID
 	key    string // of the value
 	keyed  bool   // there is a key
-	id     []byte // nil: there is none that is a string or a number
+	id     []byte // nil: there is no id that is a string or a number
 	member bool   // there is an id of any kind
 	number bool   // it is a number
 	null   bool   // it is null
@@ -50,12 +51,12 @@ func (s *idScanner) Write(p []byte) (int, error) {
 }
 
 // answer reports whether the line is to be answered, and with which id: nil if
-// none can be read. Notifications and responses are not answered. The id of any
-// other line without a method is not that of a call. What is wrong behind the
-// id and the method does not matter: the client waits for this id.
+// none can be read. Notifications and responses are not answered. The id of
+// another line without a method does not belong to a call. Errors after the id
+// and the method do not matter: the client waits for this id.
 func (s *idScanner) answer() (id json.RawMessage, wanted bool) {
 	if last := len(s.token) - 1; len(s.open) == 1 && !s.quoted && last > 0 && s.token[last] == '"' {
-		s.value() // only the closing brace is missing; a number could be the beginning of another
+		s.value() // only the closing brace is missing; a number might be incomplete
 	}
 	switch {
 	case s.method && s.id != nil:
@@ -69,10 +70,10 @@ func (s *idScanner) answer() (id json.RawMessage, wanted bool) {
 	}
 }
 
-// check is the error for a message with a number for a request, or for its
-// progress, that the library would change: it reads numbers as float64, and
-// ids as int64. So it is for a request with the id null, which the library takes
-// for a notification. It is nil where there is none.
+// check returns the error for a request id or progress token that the library
+// would change: it reads numbers as float64, and ids as int64. It also refuses
+// the id null, which the library treats as a notification. It returns nil for
+// all other messages.
 func (s *idScanner) check(message []byte) *jsonrpc.Error {
 	name, root := "", gjson.ParseBytes(message)
 	switch {
@@ -88,8 +89,8 @@ func (s *idScanner) check(message []byte) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: name + ": must be a string, or an integer from -2^53 to 2^53"}
 }
 
-// lossyAt reports whether any value at a path is such a number. Of members with
-// one name the library takes the last, or puts their members together.
+// lossyAt reports whether any value at a path is such a number. Of duplicate
+// members the library uses the last one, or merges them.
 func lossyAt(v gjson.Result, path ...string) (lossy bool) {
 	if len(path) == 0 {
 		return v.Type == gjson.Number && !exact(v.Raw)
@@ -104,13 +105,13 @@ func lossyAt(v gjson.Result, path ...string) (lossy bool) {
 	return lossy
 }
 
-// exact reports whether a number is an integer that a float64 holds as every
-// integer next to it.
+// exact reports whether a number is an integer in the range where float64
+// represents all integers.
 func exact(number string) bool {
 	if len(number) > maxID {
 		return false
 	}
-	f, _, err := big.ParseFloat(number, 10, 8*maxID, big.ToZero) // bits for all of its digits
+	f, _, err := big.ParseFloat(number, 10, 8*maxID, big.ToZero) // precision for all of its digits
 	if err != nil {
 		return false
 	}
@@ -140,7 +141,7 @@ func (s *idScanner) next(c byte) {
 			return
 		}
 		s.open = append(s.open, c+2) // in ASCII
-		s.over = len(s.open) > 1     // what has a depth is neither a key nor an id
+		s.over = len(s.open) > 1     // a nested value is neither a key nor an id
 		return
 	case '}', ']':
 		last := len(s.open) - 1
@@ -169,7 +170,7 @@ func (s *idScanner) next(c byte) {
 	s.keep(c)
 }
 
-// keep adds a byte to the token of the top level.
+// keep appends a byte to the top-level token.
 func (s *idScanner) keep(c byte) {
 	if len(s.open) != 1 || s.over {
 		return
@@ -179,7 +180,7 @@ func (s *idScanner) keep(c byte) {
 	}
 }
 
-// name takes the token for the key of the next value.
+// name uses the token as the key of the next value.
 func (s *idScanner) name() {
 	s.key = ""
 	if !s.over {
@@ -189,8 +190,8 @@ func (s *idScanner) name() {
 	s.reset()
 }
 
-// value takes the token for the value of the key. Of two members with one name
-// the last counts, as it does for the messages that are taken.
+// value uses the token as the value of the key. Of duplicate members the last
+// counts, as in accepted messages.
 func (s *idScanner) value() {
 	switch {
 	case s.keyed && s.key == "method":

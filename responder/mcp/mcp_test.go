@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const legacy = "2025-11-25"
 
-// tool is one tool of a test; tools are those of a server.
+// tool is a tool of a test; tools are the tools of a server.
 type (
 	tool  func(ctx context.Context, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
 	tools map[string]tool
@@ -39,7 +39,7 @@ func (t tools) Call(ctx context.Context, name string, args json.RawMessage, prog
 	return f(ctx, args, progress)
 }
 
-// echo answers with its arguments, as JSON when they ask for it.
+// echo returns its arguments, as JSON if they ask for it.
 func echo(_ context.Context, args json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
 	var in struct{ Format string }
 	if err := json.Unmarshal(args, &in); err != nil {
@@ -107,8 +107,8 @@ func serve(t *testing.T, e *Endpoint) string {
 	return s.URL
 }
 
-// serveStdio serves a client over pipes, and waits for the end of it when the
-// test ends.
+// serveStdio serves a client over pipes, and waits for its end when the test
+// ends.
 func serveStdio(t *testing.T, ctx context.Context, server *sdk.Server) (in io.WriteCloser, out io.ReadCloser) {
 	t.Helper()
 	fromClient, in := io.Pipe()

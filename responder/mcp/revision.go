@@ -17,9 +17,9 @@ const stateless = "2026-07-28"
 // on it is "invalid params".
 const codeNoResource = -32002
 
-// missingResource answers for a resource that is not there with the code of
-// the request's revision. The SDK uses that of the newest, and puts the URI
-// into the answer in a way that is not always JSON.
+// missingResource answers requests for unknown resources with the error code of
+// the request's revision. The SDK uses the code of the newest revision, and
+// inserts the URI into the answer in a way that is not always valid JSON.
 func missingResource(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		res, err := next(ctx, method, req)
@@ -30,7 +30,7 @@ func missingResource(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		data, err := json.Marshal(map[string]string{"uri": read.Params.URI})
 		if err != nil {
-			panic(err) // a string
+			panic(err) // a string always encodes
 		}
 		code := int64(jsonrpc.CodeInvalidParams)
 		if read.ProtocolVersion() < stateless {

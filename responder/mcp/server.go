@@ -1,16 +1,16 @@
 // Package mcp lets MCP clients call the tools: over stdio and over streamable
 // HTTP, in the revisions 2025-11-25 (a session, opened by a handshake) and
-// 2026-07-28 (no session, every request speaks for itself). It owns the
-// protocol and nothing else: what a tool does, what its arguments mean and
-// what an answer looks like is told to it.
+// 2026-07-28 (no session, every request is self-contained). It owns the
+// protocol and nothing else: the effects of tools, the meaning of their
+// arguments and the form of answers come from [Tools].
 //
 //	stdin ──▶ ServeStdio ─┐
 //	                      ├─▶ SDK server ──▶ Tools.Call ──▶ Answer ──▶ text, structuredContent
 //	POST ───▶ Handler ────┘
 //
-// The one rule: a client gets a protocol error only for what is wrong with the
-// protocol (an unknown tool, broken JSON-RPC). Whatever a tool has to say, bad
-// arguments and its own panics included, is a result that holds an envelope.
+// The one rule: a client gets a protocol error only for a violation of the
+// protocol (an unknown tool, invalid JSON-RPC). Every outcome of a tool, bad
+// arguments and panics included, is a result that contains an envelope.
 package mcp
 
 import (
@@ -25,29 +25,29 @@ import (
 )
 
 const (
-	// MaxMessage bounds what a client may send at once, in bytes: the body of
-	// a POST, or a line on stdin. What is longer is refused unread.
+	// MaxMessage bounds a message from a client, in bytes: the body of a POST,
+	// or a line on stdin. Longer ones are refused unread.
 	MaxMessage = 1 << 20
 
-	// maxCalls bounds the tool calls in flight over all clients of a server.
-	// One more is answered at once with an INTERNAL error that says so.
+	// maxCalls bounds the concurrent tool calls of all clients of a server.
+	// Further ones are answered at once with an INTERNAL error.
 	maxCalls = 1024
 
-	// fresh is how long a client of 2026-07-28 may keep a list or a schema
-	// before it asks again. They change with the program, not while it runs.
+	// fresh is how long a client of 2026-07-28 may cache a list or a schema.
+	// They are constant while the program runs.
 	fresh = 5 * time.Minute
 )
 
-// Tools is what can be called.
+// Tools is a set of tools.
 type Tools interface {
-	// Call runs one tool. The error is [v36.ErrUnknownTool] alone; all
-	// else, bad arguments too, is an answer. Progress may be reported from any
-	// goroutine, and is dropped once Call has returned. Call returns soon after
-	// ctx ends: by then nobody waits for the answer.
+	// Call runs one tool. The only error is [v36.ErrUnknownTool]; every other
+	// outcome, bad arguments included, is an answer. Progress may be reported
+	// from any goroutine, and is dropped once Call has returned. Call returns
+	// soon after ctx ends: its answer is then not needed.
 	Call(ctx context.Context, tool string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
 }
 
-// Config is what a server offers.
+// Config describes what a server offers.
 type Config struct {
 	Tools   Tools
 	List    []v36.Tool   // announced; each InputSchema must be an object schema
@@ -57,8 +57,8 @@ type Config struct {
 }
 
 // NewServer returns a server that offers the tools and schemas. It serves any
-// number of clients over [ServeStdio] and [Handler]. It panics when a tool has
-// no input schema or a schema no URI: the lists are part of the program.
+// number of clients over [ServeStdio] and [Handler]. It panics if a tool has no
+// input schema or a schema has no URI: the lists are part of the program.
 func NewServer(c Config) *sdk.Server { return newServer(c, maxCalls) }
 
 func newServer(c Config, most int) *sdk.Server {

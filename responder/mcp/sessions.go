@@ -7,8 +7,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// sessions bounds how many sessions a server has over HTTP. The SDK keeps
-// them, and ends them after a rest; it does not count them.
+// sessions bounds the number of HTTP sessions of a server. The SDK stores them,
+// and closes idle ones; it does not count them.
 type sessions struct {
 	server *sdk.Server
 	most   int
@@ -18,14 +18,15 @@ type sessions struct {
 	known   map[string]*use
 }
 
-// use is what is known of a session.
+// use is the state of a session.
 type use struct {
-	requests int       // being served
-	since    time.Time // the end of the last one
+	requests int       // in progress
+	since    time.Time // the end of the last request
 }
 
-// begin makes room for a session, if need be by ending the one that rested
-// longest. It reports whether there is room. When it does, begun must follow.
+// begin reserves a session, if necessary by closing the one that was idle for
+// the longest time. It reports whether that was possible. Then begun must
+// follow.
 func (s *sessions) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +53,8 @@ func (s *sessions) begin() bool {
 	return true
 }
 
-// begun says which session came of begin; none is "".
+// begun reports the id of the session that begin reserved; "": none was
+// created.
 func (s *sessions) begun(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

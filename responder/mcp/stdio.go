@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// lastAnswers is how long calls may go on once the input has ended. A
-	// client that closes stdin wants the server gone; a script that pipes its
-	// requests in wants the answers.
+	// lastAnswers is how long calls may continue after the input has ended. A
+	// client that closes stdin wants the server to exit; a script that pipes
+	// its requests wants the answers.
 	lastAnswers = 5 * time.Second
 
 	// maxOpen bounds the calls that were read and not answered. Tools refuse
@@ -27,12 +27,13 @@ const (
 	maxOpen = 2 * maxCalls
 )
 
-// ServeStdio serves one client: a JSON-RPC message a line, on in and out. It
-// returns nil when in ends or ctx does; at the end of ctx calls in flight are
-// ended at once, at the end of in after five seconds. A line that is no
+// ServeStdio serves one client: a JSON-RPC message per line, on in and out. It
+// returns nil when in or ctx ends; calls in progress are cancelled immediately
+// when ctx ends, and after five seconds when in ends. A line that is not a
 // message, or is longer than [MaxMessage], is answered with an error under the
-// id of its request, where that can be read, and the next one is read. A Read or Write that still blocks five seconds after the
-// end of ctx is left behind, for nothing but the end of the process ends it.
+// id of its request, if that can be read, and reading continues. A Read or
+// Write that still blocks five seconds after the end of ctx is abandoned,
+// because only the end of the process can interrupt it.
 func ServeStdio(ctx context.Context, server *sdk.Server, in io.Reader, out io.Writer) error {
 	session, err := server.Connect(ctx, newStdio(in, out, ctx.Done()), nil)
 	if err != nil {
@@ -68,8 +69,8 @@ type stdio struct {
 	out     io.Writer
 
 	mu       sync.Mutex
-	open     map[jsonrpc.ID]bool // calls that were read and not answered; true: nobody wants the answer any more
-	answered chan struct{}       // tells that open has shrunk
+	open     map[jsonrpc.ID]bool // unanswered calls; true: cancelled, so not to be answered
+	answered chan struct{}       // signals that open has shrunk
 
 	once   sync.Once
 	closed chan struct{}
@@ -82,15 +83,15 @@ func newStdio(in io.Reader, out io.Writer, stop <-chan struct{}) *stdio {
 	}
 }
 
-// line is a line as it was read. The text is nil when it was too long, and then
-// there is what was found in it.
+// line is a line of the input. The text is nil if it was too long: then the
+// scanner has its id.
 type line struct {
 	text []byte
 	long *idScanner
 	err  error
 }
 
-// Connect starts to read.
+// Connect starts reading.
 func (c *stdio) Connect(context.Context) (sdk.Connection, error) {
 	go c.scan()
 	return c, nil
@@ -99,8 +100,8 @@ func (c *stdio) Connect(context.Context) (sdk.Connection, error) {
 // SessionID is empty: there is one client.
 func (c *stdio) SessionID() string { return "" }
 
-// scan reads lines until the input ends. It is a goroutine of its own because
-// a Read cannot be interrupted.
+// scan reads lines until the input ends. It runs in its own goroutine because a
+// Read cannot be interrupted.
 func (c *stdio) scan() {
 	r := bufio.NewReaderSize(c.in, 64<<10)
 	for {
@@ -160,14 +161,14 @@ func (c *stdio) Read(context.Context) (jsonrpc.Message, error) {
 			c.open[req.ID] = false
 			c.mu.Unlock()
 		} else if ok && req.Method == "notifications/cancelled" && !c.cancelled(req.Params) {
-			continue // the library cancels a moment later, and could hit a call that comes next
+			continue // the library cancels later, and might cancel the next call
 		}
 		return msg, nil
 	}
 }
 
-// cancelled notes that a call is not to be answered: the protocol wants so, and
-// clients take an answer for one that nobody asked for. It reports whether
+// cancelled marks a call as not to be answered, as the protocol requires:
+// clients may mistake its answer for an unsolicited one. It reports whether
 // there is such a call.
 func (c *stdio) cancelled(params json.RawMessage) bool {
 	var p struct {
@@ -189,7 +190,7 @@ func (c *stdio) cancelled(params json.RawMessage) bool {
 	return true
 }
 
-// await waits until at most so many calls are open, or it is time, or the end.
+// await waits until at most n calls are open, or until the timeout or the end.
 func (c *stdio) await(most int, late <-chan time.Time) {
 	for {
 		c.mu.Lock()
@@ -210,8 +211,7 @@ func (c *stdio) await(most int, late <-chan time.Time) {
 	}
 }
 
-// Write writes one message, unless it is the answer to a call that was
-// cancelled.
+// Write writes one message, unless it answers a cancelled call.
 func (c *stdio) Write(_ context.Context, msg jsonrpc.Message) error {
 	b, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
@@ -251,8 +251,8 @@ func (c *stdio) print(b []byte) error {
 	return nil
 }
 
-// refuse answers a line that is no message, unless it is a notification or a
-// response. MCP knows no null id: where none can be read the answer has none.
+// refuse answers a line that is not a message, unless it is a notification or a
+// response. MCP has no null id: if no id can be read the answer has none.
 func (c *stdio) refuse(found *idScanner, e *jsonrpc.Error) error {
 	id, wanted := found.answer()
 	if !wanted {
@@ -265,7 +265,7 @@ func (c *stdio) refuse(found *idScanner, e *jsonrpc.Error) error {
 	return c.print(b)
 }
 
-// refusal is an error that never reached the protocol.
+// refusal is an error from before the protocol layer.
 type refusal struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id,omitempty"`
@@ -292,8 +292,8 @@ func decode(text []byte) (jsonrpc.Message, *jsonrpc.Error) {
 	return msg, nil
 }
 
-// readLine reads to the end of a line, the last of which may lack its newline.
-// Of one longer than MaxMessage only what answers it is kept.
+// readLine reads one line; the last line may lack its newline. Of a line longer
+// than MaxMessage only the answer's id is kept.
 func readLine(r *bufio.Reader) ([]byte, *idScanner, error) {
 	text, long := []byte{}, (*idScanner)(nil)
 	for {

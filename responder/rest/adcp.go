@@ -12,8 +12,8 @@ import (
 // adcpType is the media type of the AdCP envelope.
 const adcpType = "application/adcp+json"
 
-// envelop renders an answer as the envelope of AdCP: what plain JSON says
-// stands beside the envelope's fields.
+// envelop renders an answer as an AdCP envelope: the members of the plain JSON
+// beside those of the envelope.
 func envelop(a *Answer) ([]byte, error) {
 	if a.envelope != nil {
 		return a.envelope, nil
@@ -39,7 +39,7 @@ func envelop(a *Answer) ([]byte, error) {
 	return r.Encode(), nil
 }
 
-// refusal is a problem in the words of AdCP.
+// refusal converts a problem to AdCP.
 func refusal(p *Problem) adcp.Response {
 	e := &adcp.Error{Code: adcp.InvalidRequest, Message: p.Detail, Field: p.Field, Recovery: adcp.Correctable}
 	for _, i := range p.Issues {
@@ -68,8 +68,7 @@ func refusal(p *Problem) adcp.Response {
 	return r
 }
 
-// contextOf is the caller's context in a body that was refused, where it can
-// be read.
+// contextOf returns the caller's context in a refused body, if it can be read.
 func contextOf(body json.RawMessage) json.RawMessage {
 	var said struct {
 		Context json.RawMessage `json:"context"`
@@ -80,8 +79,8 @@ func contextOf(body json.RawMessage) json.RawMessage {
 	return said.Context
 }
 
-// enveloped is an answer whose envelope is made: that to a request which
-// changes something knows of keys and of what an earlier request came to.
+// enveloped is an answer with a finished envelope: the answer to a write
+// request depends on idempotency keys and earlier outcomes.
 func enveloped(e adcp.Envelope) *Answer {
 	a := &Answer{Status: http.StatusAccepted, envelope: e.Bytes}
 	switch {

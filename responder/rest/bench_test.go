@@ -142,7 +142,7 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 		{name: "http-run", ask: get(s.url + "/v1/runs/r7")},
 		{name: "http-list", ask: get(s.url + "/v1/runs?limit=20")},
 		{name: "nats-bare", ask: request("bare", `{"task_id":"r7"}`), of: 3},
-		{name: "nats-status", ask: request("status", `{"task_id":"r7"}`), of: 3},
+		{name: "nats-status", ask: request("_codex_local_status", `{"task_id":"r7"}`), of: 3},
 	}
 	for end := time.Now().Add(10 * time.Second); each[4].ask() != nil; { // until the service is there
 		if time.Now().After(end) {

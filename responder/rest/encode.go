@@ -18,22 +18,22 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// retryAfter is in how many seconds to ask again what cannot be answered now.
+// retryAfter is the delay, in seconds, after which a client should retry.
 const retryAfter = 2
 
-// Answer is what a request came to, before it has a form.
+// Answer is the outcome of a request, before encoding.
 type Answer struct {
 	Status  int
 	Body    any      // an *api.Run, *api.RunPage, *api.EventPage, *WorkerList or json.RawMessage; nil with a problem
-	Problem *Problem // what went wrong; nil: nothing
+	Problem *Problem // the error; nil: none
 
-	record   *runs.Record    // of the run that the body is; all that is known of it where it has none
-	envelope json.RawMessage // of AdCP, where it is made already
+	record   *runs.Record    // the record of the run in the body, or what is known of it
+	envelope json.RawMessage // the AdCP envelope, if it is finished already
 	request  json.RawMessage // the body of a POST
 	location string
-	late     bool   // it is of a wait that ran out
+	late     bool   // the answer of a wait that timed out
 	tagged   bool   // it has an ETag
-	cache    string // Cache-Control of one that is tagged; "": no-cache
+	cache    string // Cache-Control if tagged; "": no-cache
 }
 
 func (a *Answer) encode(form string) ([]byte, error) {
@@ -54,16 +54,16 @@ func (a *Answer) encode(form string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Media types: the form of an [Answer] is JSON or [adcpType], and the others
-// are no answers.
+// Media types: an [Answer] is encoded as JSON or [adcpType]; the others are
+// written unencoded.
 const (
 	jsonType   = "application/json"
 	streamType = "text/event-stream"
 	bytesType  = "application/octet-stream"
 )
 
-// accept chooses the form of the answer. What is written as it is can be asked
-// for by its own type; its errors are JSON.
+// accept selects the media type of the answer. Unencoded contents can be
+// requested by their own type; their errors are JSON.
 func (q *exchange) accept() error {
 	offers := []string{jsonType, adcpType}
 	switch q.operation {
@@ -86,8 +86,8 @@ func (q *exchange) accept() error {
 	return nil
 }
 
-// choose finds the offer that an Accept header likes best, the first of those
-// it likes alike. No header accepts all.
+// choose returns the offer that an Accept header prefers, the first of equal
+// ones. A missing header accepts all.
 func choose(accept string, offers []string) (best string, ok bool) {
 	if strings.TrimSpace(accept) == "" {
 		return offers[0], true
@@ -101,8 +101,8 @@ func choose(accept string, offers []string) (best string, ok bool) {
 	return best, most > 0
 }
 
-// quality is how much an Accept header likes a type, by the range that names
-// it most exactly: 0 not at all, 1 fully.
+// quality is the weight that an Accept header gives a type, by its most
+// specific range: 0 not at all, 1 fully.
 func quality(accept, offer string) (likes float64) {
 	family, _, _ := strings.Cut(offer, "/")
 	exact := 0
@@ -146,7 +146,7 @@ func (q *exchange) write(a *Answer) {
 	h.Add("Vary", "Accept")
 	if a.tagged {
 		told := body
-		if q.form != jsonType { // it has the time in it
+		if q.form != jsonType { // an envelope contains the time
 			told, _ = a.encode(jsonType) // strings and numbers
 		}
 		sum := sha256.Sum256(append([]byte(q.form), told...))
@@ -169,17 +169,17 @@ func (q *exchange) write(a *Answer) {
 	q.send(a.Status, body)
 }
 
-// send writes a whole body, and gives the client some time to take it. The
-// HTTP server lifts that limit when the request ends.
+// send writes a complete body, with a write timeout. The HTTP server resets
+// that when the request ends.
 func (q *exchange) send(status int, body []byte) {
 	_ = http.NewResponseController(q.w).SetWriteDeadline(time.Now().Add(writeTime))
 	q.w.WriteHeader(status)
 	if _, err := q.w.Write(body); err != nil && q.r.Method != http.MethodHead {
-		panic(http.ErrAbortHandler) // what was written is not the whole
+		panic(http.ErrAbortHandler) // the response is incomplete
 	}
 }
 
-// matches reports whether the client knows the answer already.
+// matches reports whether the client has the answer already.
 func (q *exchange) matches(etag string) bool {
 	for part := range strings.SplitSeq(strings.Join(q.r.Header.Values("If-None-Match"), ","), ",") {
 		if part = strings.TrimPrefix(strings.TrimSpace(part), "W/"); part == etag || part == "*" {

@@ -38,8 +38,8 @@ func getEvents(q *exchange) (*Answer, error) {
 	return &Answer{Status: http.StatusOK, Body: &page}, nil
 }
 
-// after is where to begin, and how many events a page may have. A client that
-// comes again says in a header what it has got.
+// after returns where to begin, and the size of a page. A reconnecting client
+// sends its last event in a header.
 func (q *exchange) after() (after uint64, limit int64, err error) {
 	const most = 1 << 62
 	n, err := q.query.number("after", 0, most, 0)
@@ -57,11 +57,11 @@ func (q *exchange) after() (after uint64, limit int64, err error) {
 	return uint64(n), limit, nil
 }
 
-// streamEvents writes events as they come, until the run's completion. An
-// error is one that comes before anything was written.
+// streamEvents writes events as they arrive, until the run's completion. It
+// returns an error only before anything was written.
 func (q *exchange) streamEvents(events *responder.Follow) error {
 	if events.Ended {
-		q.w.WriteHeader(http.StatusNoContent) // this ends the attempts of an EventSource
+		q.w.WriteHeader(http.StatusNoContent) // stops an EventSource from reconnecting
 		return nil
 	}
 	free, err := q.hold()
@@ -72,7 +72,7 @@ func (q *exchange) streamEvents(events *responder.Follow) error {
 	h := q.w.Header()
 	h.Set("Content-Type", streamType)
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // a proxy that gathers would hold events back
+	h.Set("X-Accel-Buffering", "no") // a buffering proxy would delay events
 	h.Add("Vary", "Accept")
 	s := &sse{w: q.w, control: http.NewResponseController(q.w)}
 	if q.r.Method == http.MethodHead {
@@ -96,7 +96,7 @@ func (q *exchange) streamEvents(events *responder.Follow) error {
 	})
 	group.Go(func() error { return s.copy(stored, q.Beat) })
 	if group.Wait() != nil {
-		panic(http.ErrAbortHandler) // the client comes again, and says what it has got
+		panic(http.ErrAbortHandler) // the client reconnects, with its last event
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ type sse struct {
 	buffer  bytes.Buffer
 }
 
-// copy writes what comes, and a comment whenever nothing came for a while.
+// copy writes events as they arrive, and a comment whenever the stream is idle.
 func (s *sse) copy(events <-chan api.Event, beat time.Duration) error {
 	silence := time.NewTicker(beat)
 	defer silence.Stop()
@@ -130,8 +130,8 @@ func (s *sse) copy(events <-chan api.Event, beat time.Duration) error {
 	}
 }
 
-// frame is an event on the wire. An envelope has no line breaks; were there
-// any, each line would stay one of the data.
+// frame is an event on the wire. An envelope has no line breaks; if it had any,
+// each line would still be data.
 func (s *sse) frame(e api.Event) []byte {
 	s.buffer.Reset()
 	s.buffer.WriteString("id: " + strconv.FormatUint(e.Seq, 10) + "\nevent: " + e.Kind + "\n")
@@ -144,7 +144,7 @@ func (s *sse) frame(e api.Event) []byte {
 	return s.buffer.Bytes()
 }
 
-// write hands bytes to the client, which has some time to take them.
+// write sends bytes to the client, with a write timeout.
 func (s *sse) write(p []byte) error {
 	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
 	if _, err := s.w.Write(p); err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/linesman/linesman/responder/request"
 )
 
-// keyHeader carries an idempotency key, in the place of a member of the body.
+// keyHeader carries an idempotency key, in place of a member of the body.
 const keyHeader = "Idempotency-Key"
 
-// readKey is the key of a header, "" without one. It may be quoted, as the
-// draft of the header has it: a key itself has no quotes.
+// readKey returns the key of a header, "" without one. It may be quoted, as in
+// the header's draft: a key itself has no quotes.
 func readKey(h http.Header) (string, error) {
 	given := h.Values(keyHeader)
 	if len(given) == 0 {
@@ -29,8 +29,8 @@ func readKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// presetKey is the key of the header as a preset of the arguments. A body that
-// has the same key need not be told it again, and one with another is refused.
+// presetKey is the key of the header as a preset of the arguments. The same key
+// in the body is accepted, a different one is refused.
 func (q *exchange) presetKey(body map[string]json.RawMessage) ([]fields.Preset, error) {
 	if q.key == "" {
 		return nil, nil
@@ -51,7 +51,7 @@ func (q *exchange) presetKey(body map[string]json.RawMessage) ([]fields.Preset, 
 	return []fields.Preset{{Name: request.Key, Value: q.key}}, nil
 }
 
-// nameKey calls the key what the caller does.
+// nameKey names the key as the caller did.
 func (q *exchange) nameKey(p *Problem) *Problem {
 	if q.key == "" || p.Field != request.Key {
 		return p

@@ -15,7 +15,7 @@ func listRuns(q *exchange) (*Answer, error) {
 	}
 	page, err := q.Service.List(list)
 	if err != nil {
-		return nil, wrongCursor() // all else was read without a mistake
+		return nil, wrongCursor() // everything else was valid
 	}
 	answer := &api.RunPage{Runs: []*api.Run{}, Next: page.Next}
 	for _, v := range page.Runs {
@@ -24,7 +24,7 @@ func listRuns(q *exchange) (*Answer, error) {
 	return &Answer{Status: http.StatusOK, Body: answer}, nil
 }
 
-// list is what the query asks for.
+// list is the parsed query.
 func (q *exchange) list() (l api.List, err error) {
 	state, err := q.query.word("state", string(runs.StateQueued), string(runs.StateWorking),
 		string(runs.StateInputRequired), string(runs.StateCompleted), string(runs.StateFailed),
@@ -59,7 +59,7 @@ func wrongCursor() *Problem {
 	return invalid("cursor", "must be next of an answer to the same filters")
 }
 
-// WorkerList is the workers that take tasks.
+// WorkerList lists the workers that take tasks.
 type WorkerList struct {
 	Workers []api.Worker `json:"workers"`
 }

@@ -36,7 +36,7 @@ func getOutput(q *exchange) (*Answer, error) {
 	h.Set("Content-Type", bytesType)
 	h.Set("Content-Length", strconv.Itoa(len(part.Data)))
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Disposition", "attachment") // a browser must not show what an agent wrote as a page of ours
+	h.Set("Content-Disposition", "attachment") // a browser must not display an agent's output as a page
 	h.Set("X-Linesman-Offset", strconv.FormatInt(part.Offset, 10))
 	h.Set("X-Linesman-Size", strconv.FormatInt(part.Size, 10))
 	q.send(http.StatusOK, part.Data)

@@ -12,8 +12,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Problem is why a request did not get what it asked for: problem details of
-// RFC 9457, with members of our own from Code on.
+// Problem is an error response: problem details of RFC 9457, with extension
+// members from Code on.
 type Problem struct {
 	Type      string     `json:"type"`
 	Title     string     `json:"title"`
@@ -21,7 +21,7 @@ type Problem struct {
 	Detail    string     `json:"detail"`
 	Code      string     `json:"code"`
 	Field     string     `json:"field,omitempty"`
-	Issues    []Issue    `json:"issues,omitempty"` // all that is wrong
+	Issues    []Issue    `json:"issues,omitempty"` // all mistakes
 	RunID     string     `json:"runId,omitempty"`
 	State     runs.State `json:"state,omitempty"` // of the run
 	Retryable bool       `json:"retryable,omitempty"`
@@ -43,15 +43,15 @@ func invalid(field, problem string) *Problem {
 	}
 }
 
-// kinds is how each error of the service is told.
+// kinds maps the codes of the service's errors to HTTP.
 var kinds = map[api.Code]struct {
 	status int
 	code   string
-	detail string // instead of the message; "": the message
+	detail string // replaces the message; "": the message
 }{
 	api.Validation:     {http.StatusBadRequest, "VALIDATION", ""},
 	api.NotFound:       {http.StatusNotFound, "NOT_FOUND", "there is no run of this id"},
-	api.Ended:          {http.StatusConflict, "CONFLICT", "the run has ended: it is "}, // and its state
+	api.Ended:          {http.StatusConflict, "CONFLICT", "the run has ended: it is "}, // followed by the state
 	api.NotEnded:       {http.StatusConflict, "CONFLICT", ""},
 	api.NotWaiting:     {http.StatusConflict, "CONFLICT", ""},
 	api.Conflict:       {http.StatusConflict, "CONFLICT", ""},
@@ -70,7 +70,7 @@ var kinds = map[api.Code]struct {
 	api.Internal:       {http.StatusInternalServerError, "INTERNAL", "linesman broke off; its log says where"},
 }
 
-// problemOf is an error of the service as problem details.
+// problemOf converts an error of the service to problem details.
 func problemOf(e *api.Error) *Problem {
 	kind := kinds[e.Code]
 	p := &Problem{
@@ -90,8 +90,8 @@ func problemOf(e *api.Error) *Problem {
 	return p
 }
 
-// listIssues adds all that is wrong with a request. What is wrong with its
-// arguments as a whole is wrong with the body.
+// listIssues adds all mistakes of a request. A mistake of the arguments as a
+// whole is reported for the body.
 func (p *Problem) listIssues(e *api.Error) {
 	body := func(field string) string {
 		if field == fields.Whole {
@@ -115,8 +115,8 @@ func (p *Problem) listIssues(e *api.Error) {
 	}
 }
 
-// explain makes any error problem details. What happened inside stays inside:
-// the log tells it.
+// explain converts any error to problem details. Internal causes are only
+// logged.
 func (q *exchange) explain(err error) *Problem {
 	var p *Problem
 	var e *api.Error
@@ -124,7 +124,7 @@ func (q *exchange) explain(err error) *Problem {
 	case errors.As(err, &p):
 	case errors.As(err, &e):
 		if p = problemOf(e); e.Code == api.NotFound {
-			p.RunID = "" // it is none
+			p.RunID = "" // it is not a valid id
 		}
 	default:
 		p = problemOf(&api.Error{Code: api.Internal})

@@ -16,10 +16,10 @@ import (
 	"github.com/linesman/linesman/responder/request"
 )
 
-// query is the part of a URL behind the question mark, by declared names.
+// query is the query string of a URL, by declared parameter names.
 type query struct{ values url.Values }
 
-// readQuery refuses what no parameter is, and what is given twice.
+// readQuery refuses unknown parameters and repeated ones.
 func readQuery(raw string, known []string) (*query, error) {
 	if len(raw) > maxQuery {
 		return nil, invalid("query", "at most "+strconv.Itoa(maxQuery)+" bytes")
@@ -48,7 +48,7 @@ func unknownName(known []string) *Problem {
 
 func (q *query) text(name string) string { return q.values.Get(name) }
 
-// number is a parameter that counts something.
+// number parses an integer parameter.
 func (q *query) number(name string, least, most, otherwise int64) (int64, error) {
 	if !q.values.Has(name) {
 		return otherwise, nil
@@ -60,7 +60,7 @@ func (q *query) number(name string, least, most, otherwise int64) (int64, error)
 	return n, nil
 }
 
-// word is a parameter that is one of some words.
+// word parses an enumerated parameter.
 func (q *query) word(name string, words ...string) (string, error) {
 	if !q.values.Has(name) {
 		return "", nil
@@ -90,10 +90,10 @@ func (q *exchange) readBody() (json.RawMessage, error) {
 	return body, nil
 }
 
-// arguments reads the body, with what the path and the headers say of it. The
-// body must not have the parameters in taken.
+// arguments reads the body, and adds the values of the path and the headers.
+// The body must not have the parameters in taken.
 func (q *exchange) arguments(params []fields.Param, path []fields.Preset, taken ...string) (*fields.Args, error) {
-	body := bytes.Trim(q.body, " \t\r\n") // no other space is JSON
+	body := bytes.Trim(q.body, " \t\r\n") // the white space of JSON
 	if len(body) == 0 {
 		body = []byte("{}")
 	}

@@ -1,5 +1,5 @@
 // Package rest is the HTTP API below /v1: runs as resources, in plain JSON. It
-// owns their paths, names and status codes; what they say comes from the
+// owns their paths, names and status codes; their contents come from the
 // service, and so from the streams. The bodies of requests that begin, resume or
 // cancel a run are read as the tools read them: package request.
 //
@@ -36,7 +36,7 @@ const (
 	MaxEvents = 1000    // of a page
 	MaxOutput = 1 << 20 // bytes of output of an answer
 	MaxWait   = time.Hour
-	MaxHeld   = 256 // event streams and waits at a time; one more is refused with 503
+	MaxHeld   = 256 // concurrent event streams and waits; further ones are refused with 503
 
 	maxQuery      = 8 << 10 // bytes
 	maxEventBytes = 4 << 20 // of a page of events, unless a single one takes more
@@ -47,8 +47,8 @@ const (
 // Config is what an [API] needs.
 type Config struct {
 	Service *responder.Service
-	Beat    time.Duration // between comments in a silent stream of events; default 15 s
-	Held    int           // instead of MaxHeld, unless it is 0
+	Beat    time.Duration // interval of comments in an idle event stream; default 15 s
+	Held    int           // replaces MaxHeld, unless 0
 	Log     *zap.Logger   // default: none
 }
 
@@ -59,7 +59,7 @@ type API struct {
 	held *responder.Slots // one for each stream and wait
 }
 
-// New returns an API that answers once the service is at work.
+// New returns an API. It can answer once the service is running.
 func New(c Config) *API {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -80,7 +80,7 @@ type Route struct {
 	Handler http.Handler
 }
 
-// Routes are all of them.
+// Routes returns all routes.
 func (a *API) Routes() []Route {
 	return []Route{
 		a.route("GET /v1/openapi.json", "describe", "read", nil, describe),
@@ -96,7 +96,7 @@ func (a *API) Routes() []Route {
 	}
 }
 
-// exchange is a request that is being answered.
+// exchange is a request in progress.
 type exchange struct {
 	*API
 	w         http.ResponseWriter
@@ -104,13 +104,13 @@ type exchange struct {
 	operation string
 	query     *query
 	form      string          // of the answer: jsonType or adcpType
-	stream    bool            // server-sent events are wanted
+	stream    bool            // server-sent events are requested
 	body      json.RawMessage // of a POST
 	key       string          // of a POST, from the header Idempotency-Key
 }
 
-// route makes a handler of a function that returns an answer, or nil where it
-// has written one itself.
+// route makes a handler of a function that returns an answer, or nil if it has
+// written one itself.
 func (a *API) route(pattern, operation, scope string, query []string, answer func(*exchange) (*Answer, error)) Route {
 	return Route{pattern, scope, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := &exchange{API: a, w: w, r: r, operation: operation}
@@ -149,11 +149,11 @@ func (q *exchange) answer(query []string, answer func(*exchange) (*Answer, error
 	return answer(q)
 }
 
-// run is the id of the run that the path names.
+// run is the run id in the path.
 func (q *exchange) run() string { return q.r.PathValue("id") }
 
-// find returns the row of the run that the path names. What is asked of one run
-// is read from the streams: without a connection to NATS it fails at once.
+// find returns the row of the run in the path. Requests for one run read the
+// streams, so without a connection to NATS it fails immediately.
 func (q *exchange) find(ctx context.Context) (responder.View, error) {
 	if err := q.Service.Connected(); err != nil {
 		return responder.View{}, err
@@ -161,7 +161,7 @@ func (q *exchange) find(ctx context.Context) (responder.View, error) {
 	return q.Service.Look(ctx, q.run())
 }
 
-// hold takes a slot for a request that is answered for long.
+// hold takes a slot for a long-lived request.
 func (q *exchange) hold() (free func(), err error) {
 	free, ok := q.held.Take(responder.Caller(q.r.Context()))
 	if !ok {

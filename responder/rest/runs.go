@@ -33,7 +33,7 @@ func getRun(q *exchange) (*Answer, error) {
 // answerRun reads the record of a run, and answers with it.
 func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) (*Answer, *api.Run, error) {
 	record, err := q.Service.Record(ctx, v.ID)
-	if err != nil && !is(err, api.NotFound) { // it is not made yet
+	if err != nil && !is(err, api.NotFound) { // not recorded yet
 		return nil, nil, err
 	}
 	run := responder.Describe(v, record)
@@ -64,7 +64,7 @@ func waitForRun(q *exchange) (*Answer, error) {
 		if v, err = q.Service.Wait(limited, v.ID, nil); err != nil && limited.Err() == nil {
 			return nil, err
 		}
-		if v.ID == "" { // it left the table as the time was over
+		if v.ID == "" { // it was removed at the timeout
 			return nil, &api.Error{Code: api.NotFound}
 		}
 	}
@@ -117,7 +117,7 @@ func resumeRun(q *exchange) (*Answer, error) {
 	return q.begin(ctx, request.ToolResume, args)
 }
 
-// begin submits a task, as the tool does.
+// begin submits a task, like the tool.
 func (q *exchange) begin(ctx context.Context, tool string, args *fields.Args) (*Answer, error) {
 	call := adcp.Call{Context: request.Echo(args), Broken: args.Broken()}
 	task := request.Submission(q.Service, tool, args)
@@ -145,7 +145,7 @@ func cancelRun(q *exchange) (*Answer, error) {
 	defer end()
 	v, err := q.find(ctx)
 	if is(err, api.NotFound) && q.mayHaveKey() && runs.CheckID(q.run()) == nil {
-		v = responder.Unknown(q.run()) // its cancel may be remembered
+		v = responder.Unknown(q.run()) // the outcome of its cancel may be stored
 	} else if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func cancelRun(q *exchange) (*Answer, error) {
 	}
 	var done api.Cancelled
 	before := v
-	if responder.IsCloud(v.Row) { // which cannot be cancelled: see the error
+	if responder.IsCloud(v.Row) { // cloud tasks cannot be cancelled: see the error
 		done, err = q.Service.Cancel(ctx, api.Cancel{Run: v.ID})
 	} else {
 		done, before, err = request.Cancel(ctx, q.Service, args)
@@ -183,7 +183,7 @@ func cancelRun(q *exchange) (*Answer, error) {
 	}
 	if done.State == runs.StateCancelled {
 		a.Status = http.StatusOK
-		if !body.State.Final() { // it is written; the record follows
+		if !body.State.Final() { // the cancel entry is stored; the record follows
 			body.State, body.Position, body.CancelRequested = runs.StateCancelled, nil, true
 		}
 	}
@@ -196,7 +196,7 @@ func (q *exchange) mayHaveKey() bool {
 	return q.key != "" || bytes.Contains(q.body, []byte("idempotency"))
 }
 
-// refuse answers a request that changes something with its error.
+// refuse answers a write request with its error.
 func (q *exchange) refuse(ctx context.Context, call adcp.Call, err error) (*Answer, error) {
 	if q.form == adcpType {
 		return enveloped(adcp.Fail(ctx, q.Service, call, err)), nil

@@ -11,29 +11,30 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// CleanupSpec says what a cleanup takes for stuck, and for old.
+// CleanupSpec selects which runs a cleanup ends and which it removes.
 type CleanupSpec struct {
-	// Stuck ends a run whose worker is gone and that has given no sign for so
-	// long: no output, no word of its worker. How long ago it began does not
+	// Stuck is the silence after which a run is ended if its worker is lost: no
+	// output and no heartbeat for this long. The start time of the run does not
 	// matter.
 	Stuck time.Duration
-	// Old removes the record of a run that ended so long ago.
+	// Old is the age, counted from the end of a run, at which its record is
+	// removed.
 	Old time.Duration
-	// DryRun only looks.
+	// DryRun reports what would be done, and changes nothing.
 	DryRun bool
 }
 
-// CleanupReport says what a cleanup found and did.
+// CleanupReport is the outcome of a cleanup.
 type CleanupReport struct {
 	Stuck  []string // runs found stuck
-	Ended  []string // of them, those that were ended: reason lost
+	Ended  []string // those of Stuck that were ended, with the reason lost
 	Old    int      // runs found old
 	Oldest time.Duration
-	Gone   int // of them, those whose record was removed
+	Gone   int // those of Old whose record was removed
 }
 
-// Cleanup ends runs that are stuck and removes old ones. The error is the
-// first thing that went wrong; the report says what was done all the same.
+// Cleanup ends stuck runs and removes old ones. The error is the first failure;
+// the report is complete even then.
 func (r *Table) Cleanup(ctx context.Context, spec CleanupSpec) (CleanupReport, error) {
 	report, err := r.endStuck(ctx, spec.Stuck, spec.DryRun)
 	now := time.Now()
@@ -50,17 +51,19 @@ func (r *Table) Cleanup(ctx context.Context, spec CleanupSpec) (CleanupReport, e
 		return true
 	})
 	report.Old = len(all)
-	slices.Reverse(all) // the oldest first: broken off, no task lacks the run that ended it
+	// Oldest first: an interrupted cleanup does not remove the run that ended a task
+	// before the earlier runs of the task.
+	slices.Reverse(all)
 	if spec.DryRun {
 		return report, err
 	}
 	for _, o := range all {
 		if removeErr := r.cfg.Streams.RemoveRun(ctx, o.id, o.revision); removeErr != nil {
-			if errors.Is(removeErr, runs.ErrMoved) { // somebody else removed it
+			if errors.Is(removeErr, runs.ErrMoved) { // another process removed it
 				continue
 			}
 			err = errors.Join(err, removeErr)
-			break // most likely all fail alike
+			break // the other removals would most likely fail, too
 		}
 		r.index.change(runs.Change{Row: runs.Row{ID: o.id}, Revision: o.revision + 1, Removed: true}, now)
 		report.Gone++
@@ -68,7 +71,7 @@ func (r *Table) Cleanup(ctx context.Context, spec CleanupSpec) (CleanupReport, e
 	return report, err
 }
 
-// endStuck ends the runs that gave no sign for so long.
+// endStuck ends the runs that were silent for longer than after.
 func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) (report CleanupReport, err error) {
 	now := time.Now()
 	working, _ := r.index.open()
@@ -76,9 +79,10 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 		if row.Link != "" {
 			continue // its own agent has ended
 		}
-		// When something was captured says whoever captured it, by a clock that may
-		// be wrong by hours. What came while we listened is as old as that.
-		sign := r.index.heard(row.ID)
+		// Entries carry the publisher's clock, which may be wrong by hours.
+		// Changes that arrived while this process was watching are timed by its
+		// own clock.
+		sign := r.index.lastChange(row.ID)
 		if sign.IsZero() {
 			sign = time.UnixMilli(max(row.ActiveAt, row.StartedAt))
 		}
@@ -91,13 +95,13 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 			}
 		}
 		if row.Source == "cloud" || row.State == runs.StateInputRequired || now.Sub(sign) < after {
-			continue // the cloud says itself when it ends, and nobody works on what waits for an answer
+			continue // Codex Cloud reports the end itself, and a run that awaits an answer has no worker
 		}
 		report.Stuck = append(report.Stuck, row.ID)
 		if dryRun {
 			continue
 		}
-		ended, endErr := r.lose(ctx, row)
+		ended, endErr := r.endLost(ctx, row)
 		if err = errors.Join(err, endErr); ended {
 			report.Ended = append(report.Ended, row.ID)
 		}
@@ -105,13 +109,13 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 	return report, err
 }
 
-// lose ends a run of which nobody knows how it ends.
-func (r *Table) lose(ctx context.Context, row runs.Row) (bool, error) {
+// endLost ends a run whose outcome is unknown, with the reason lost.
+func (r *Table) endLost(ctx context.Context, row runs.Row) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	ended := false
 	_, err := r.cfg.Streams.AppendIf(ctx, row.Agent, row.ID, row.Mark(), func(m runs.Mark) *runs.Entry {
-		if ended = false; m.Exited || m.Seq > row.Seq { // there is a sign of it
+		if ended = false; m.Exited || m.Seq > row.Seq { // the run has ended, or wrote an entry meanwhile
 			return nil
 		}
 		ended = true
@@ -120,9 +124,10 @@ func (r *Table) lose(ctx context.Context, row runs.Row) (bool, error) {
 	return ended && err == nil, err
 }
 
-// keepHouse does, once a minute, what nobody asks for: it forgets what has
-// aged out, ends what is stuck, and what says that it is queued and is not.
-func (r *Table) keepHouse(ctx context.Context) error {
+// maintain does the periodic work, once a minute: it drops expired rows, and
+// ends stuck runs, overdue questions, and runs shown as queued that are in no
+// queue.
+func (r *Table) maintain(ctx context.Context) error {
 	if err := r.Ready(ctx); err != nil {
 		return nil
 	}
@@ -152,22 +157,22 @@ func (r *Table) keepHouse(ctx context.Context) error {
 	}
 }
 
-// endUnqueued ends runs that have been queued for some time, but are in no
-// queue: whoever submitted them was told that it failed, or somebody emptied it.
+// endUnqueued ends runs that were recorded as queued longer than after ago, but
+// are in no queue: their submission failed, or the queue was purged.
 func (r *Table) endUnqueued(ctx context.Context, after time.Duration) {
 	_, queued := r.index.open()
 	for _, row := range queued {
 		if row.Link != "" || time.Since(time.UnixMilli(row.QueuedAt)) < after {
 			continue
 		}
-		waits, err := r.cfg.Streams.Queued(ctx, row.Queue, row.ID)
+		waitReason, err := r.cfg.Streams.Queued(ctx, row.Queue, row.ID)
 		if err != nil {
-			return // the next will most likely fail, too
+			return // the next one would most likely fail, too
 		}
-		if waits {
+		if waitReason {
 			continue
 		}
-		if ended, err := r.lose(ctx, row); err != nil && ctx.Err() == nil {
+		if ended, err := r.endLost(ctx, row); err != nil && ctx.Err() == nil {
 			r.log.Warn("a run that is in no queue could not be ended", zap.String("run", row.ID), zap.Error(err))
 		} else if ended {
 			r.log.Warn("ended a run that is in no queue", zap.String("run", row.ID))

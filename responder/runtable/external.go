@@ -12,13 +12,13 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// ErrNotAsked reports a run that does not wait for an answer from outside.
+// ErrNotAsked reports a run that does not await an external answer.
 var ErrNotAsked = errors.New("the run does not wait for an answer from outside")
 
-// Ask begins a run that waits for an answer from outside, until due; the zero
-// time is for ever. A run that was begun so before is no error: what a crash
-// has left out is done. The error is one or several [runs.FieldError], or says
-// what is wrong with NATS.
+// Ask starts a run that awaits an external answer until due; a zero due means
+// no deadline. Repeating an Ask is not an error: it completes a start that a
+// crash interrupted. The error is one or several [runs.FieldError], or an error
+// of NATS.
 func (r *Table) Ask(ctx context.Context, run string, q runs.Question, labels map[string]string, due time.Time) error {
 	line, err := q.Line()
 	if err = errors.Join(err, checkRun(run, labels)); err != nil {
@@ -58,23 +58,24 @@ func checkRun(run string, labels map[string]string) error {
 	return nil
 }
 
-// Answer gives a run that waits for it an answer from outside: the run has
-// ended then, and its state is told. Of several answers the first counts. The
-// same one once more is no error; a different one, or one that comes when the
-// run's time is over, is an [EndedError]: whoever asked may have given up, and
-// be out of reach. It is [ErrNotAsked] for a run that asks nobody outside,
-// [runs.ErrNoRun] for none, and a [runs.FieldError] for what is no answer.
+// Answer stores the external answer of a run that awaits it, ends the run, and
+// returns its state. The first answer wins. Repeating the same answer is not an
+// error; a different answer, or one after the run's deadline, is an
+// [EndedError], because the asking program may have given up and be
+// unreachable. It is [ErrNotAsked] for a run that does not await an external
+// answer, [runs.ErrNoRun] for an unknown run, and a [runs.FieldError] for an
+// invalid answer.
 func (r *Table) Answer(ctx context.Context, run string, reply runs.Reply) (runs.State, error) {
-	return r.take(ctx, run, reply, false)
+	return r.storeReply(ctx, run, reply, false)
 }
 
-// AnswerLate is Answer without a time: for an answer that whoever asked has
-// already.
+// AnswerLate is Answer without the deadline: for an answer that the asking
+// program has already received.
 func (r *Table) AnswerLate(ctx context.Context, run string, reply runs.Reply) (runs.State, error) {
-	return r.take(ctx, run, reply, true)
+	return r.storeReply(ctx, run, reply, true)
 }
 
-func (r *Table) take(ctx context.Context, run string, reply runs.Reply, late bool) (runs.State, error) {
+func (r *Table) storeReply(ctx context.Context, run string, reply runs.Reply, late bool) (runs.State, error) {
 	line, err := reply.Line()
 	if err != nil {
 		return "", err
@@ -91,13 +92,13 @@ func (r *Table) take(ctx context.Context, run string, reply runs.Reply, late boo
 		case v.Agent != runs.AgentExternal:
 			return v.State, ErrNotAsked
 		case v.State.Final():
-			return r.answered(ctx, run, reply, v.State)
+			return r.repeatedAnswer(ctx, run, reply, v.State)
 		}
 		state, err := r.answer(ctx, run, reply, line, late)
 		if err != nil || state.Final() {
 			return state, err
 		}
-		select { // somebody else wrote: see what came of it
+		select { // another writer was first: check the outcome
 		case <-ctx.Done():
 			return state, ctx.Err()
 		case <-news:
@@ -106,9 +107,9 @@ func (r *Table) take(ctx context.Context, run string, reply runs.Reply, late boo
 	}
 }
 
-// answer writes a reply into the log of a run, unless that holds more than the
-// record tells of, or the run's time is over: then the state is that of a run
-// that goes on, or is about to end.
+// answer appends a reply to the log of a run, unless the log has entries that
+// the record does not include yet, or the deadline has passed: then it returns
+// the state of a run that continues, or is about to end.
 func (r *Table) answer(ctx context.Context, run string, reply runs.Reply, line []byte, late bool) (runs.State, error) {
 	record, err := r.Record(ctx, run)
 	switch {
@@ -117,11 +118,11 @@ func (r *Table) answer(ctx context.Context, run string, reply runs.Reply, line [
 		if err == nil && m.Out == 0 && !m.Exited && !m.Cancelled {
 			err = fmt.Errorf("%w yet", ErrNotAsked)
 		}
-		return runs.StateInputRequired, err // else the record is late
+		return runs.StateInputRequired, err // otherwise the record lags behind the log
 	case err != nil:
 		return "", err
 	case record.State.Final():
-		return r.answered(ctx, run, reply, record.State)
+		return r.repeatedAnswer(ctx, run, reply, record.State)
 	}
 	stored, over := false, false
 	_, err = r.cfg.Streams.AppendIf(ctx, record.Agent, run, record.Row().Mark(), func(m runs.Mark) *runs.Entry {
@@ -138,24 +139,24 @@ func (r *Table) answer(ctx context.Context, run string, reply runs.Reply, line [
 	if err != nil || !stored {
 		return record.State, err
 	}
-	r.settle(ctx, run)
+	r.awaitEnd(ctx, run)
 	if reply.Status != runs.ReplySuccess {
 		return runs.StateFailed, nil
 	}
 	return runs.StateCompleted, nil
 }
 
-// settle waits a moment until the table knows the end of a run.
-func (r *Table) settle(ctx context.Context, run string) {
+// awaitEnd waits a short time until the table shows the end of a run.
+func (r *Table) awaitEnd(ctx context.Context, run string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if _, err := r.Wait(ctx, run, nil); err != nil {
-		r.log.Debug("the record of an answered run is late", zap.String("run", run), zap.Error(err))
+		r.log.Debug("the record of an answered run lags behind", zap.String("run", run), zap.Error(err))
 	}
 }
 
-// answered is the answer to somebody who answers a run that has ended.
-func (r *Table) answered(ctx context.Context, run string, reply runs.Reply, state runs.State) (runs.State, error) {
+// repeatedAnswer is the outcome of an answer to a run that has already ended.
+func (r *Table) repeatedAnswer(ctx context.Context, run string, reply runs.Reply, state runs.State) (runs.State, error) {
 	if state == runs.StateCompleted || state == runs.StateFailed {
 		if have, err := r.Reply(ctx, run); err == nil && have == reply {
 			return state, nil
@@ -164,8 +165,8 @@ func (r *Table) answered(ctx context.Context, run string, reply runs.Reply, stat
 	return state, &EndedError{state}
 }
 
-// Reply reads the answer of a run that was answered from outside, all of it.
-// The error is [runs.ErrNoReply] where RAW does not hold one.
+// Reply reads the complete external answer of a run. The error is
+// [runs.ErrNoReply] if RAW does not hold one.
 func (r *Table) Reply(ctx context.Context, run string) (runs.Reply, error) {
 	record, err := r.Record(ctx, run)
 	if err != nil {
@@ -181,8 +182,8 @@ func (r *Table) Reply(ctx context.Context, run string) (runs.Reply, error) {
 	return runs.FindReply(stdout.Head)
 }
 
-// Expire ends a run whose answer nobody waits for any more: its state is
-// timeout. One that has ended, or was answered, is no error.
+// Expire ends a run whose answer is no longer awaited, with the state timeout.
+// It is not an error if the run has ended or was answered.
 func (r *Table) Expire(ctx context.Context, run string) error {
 	v, err := r.Look(ctx, run)
 	if errors.Is(err, runs.ErrNoRun) || err == nil && v.State.Final() {
@@ -205,13 +206,13 @@ func (r *Table) Expire(ctx context.Context, run string) error {
 	return err
 }
 
-// Waiting reads the records of the runs that wait for an answer from outside,
-// those that began first at the beginning, at most most of them.
-func (r *Table) Waiting(ctx context.Context, most int) ([]*runs.Record, error) {
+// Waiting reads the records of the runs that await an external answer, oldest
+// first, at most limit of them.
+func (r *Table) Waiting(ctx context.Context, limit int) ([]*runs.Record, error) {
 	working, _ := r.index.open()
 	var all []*runs.Record
 	for _, row := range working {
-		if row.State != runs.StateInputRequired || row.Agent != runs.AgentExternal || len(all) == most {
+		if row.State != runs.StateInputRequired || row.Agent != runs.AgentExternal || len(all) == limit {
 			continue
 		}
 		record, err := r.Record(ctx, row.ID)
@@ -228,22 +229,22 @@ func (r *Table) Waiting(ctx context.Context, most int) ([]*runs.Record, error) {
 	return all, nil
 }
 
-// maxOverdue is how many runs that wait for an answer are looked at at a time.
+// maxOverdue bounds how many waiting runs one check reads.
 const maxOverdue = 10_000
 
-// endOverdue ends runs that nobody waits for any more, and whose bridge has
-// not come back to say so.
+// endOverdue ends waiting runs whose deadline has passed by more than grace and
+// whose bridge has not ended them.
 func (r *Table) endOverdue(ctx context.Context, grace time.Duration) {
 	all, err := r.Waiting(ctx, maxOverdue)
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("runs that wait for an answer cannot be read", zap.Error(err))
+		r.log.Warn("runs that await an answer cannot be read", zap.Error(err))
 	}
 	for _, record := range all {
 		if record.Due == 0 || time.Since(time.UnixMilli(record.Due)) < grace {
 			continue
 		}
 		if err := r.Expire(ctx, record.ID); err != nil && ctx.Err() == nil {
-			r.log.Warn("a run whose time is over could not be ended", zap.String("run", record.ID), zap.Error(err))
+			r.log.Warn("a run past its deadline could not be ended", zap.String("run", record.ID), zap.Error(err))
 			return // the next will most likely fail, too
 		}
 	}

@@ -9,54 +9,54 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// table holds a row for every run that has a record, and tells those who wait
-// for one of them. It is bounded by the run bucket, which it mirrors.
+// index holds a row for every run that has a record, and notifies those waiting
+// for a run. It is bounded by the run bucket, which it mirrors.
 type index struct {
-	mu       sync.Mutex
-	rows     map[string]*entry
-	links    map[string][]string // by task: the runs that go on with it
-	working  map[string]*entry
-	queued   map[string]*entry
-	ended    []*entry // by end, but for the last few; gone ones too
-	unsorted bool
-	anew     bool // some entries are stale
-	watching bool // what comes is news
-	gone     int  // entries of ended that are no longer in rows
-	seq      uint64
-	at       time.Time // when the last news came
-	news     map[string]map[chan struct{}]bool
-	watchers map[*watcher]bool
-	waits    string        // why the table is not filled yet, as far as is known
-	filled   chan struct{} // closed once the table holds what there was at the start
-	full     sync.Once
+	mu            sync.Mutex
+	rows          map[string]*entry
+	continuations map[string][]string // by task: the runs that continue it
+	working       map[string]*entry
+	queued        map[string]*entry
+	ended         []*entry // by end, except for the last few; includes removed ones
+	unsorted      bool
+	rebuilding    bool // the run bucket was recreated: some entries are stale
+	watching      bool // the initial values were read: changes are new
+	gone          int  // entries of ended that are no longer in rows
+	seq           uint64
+	at            time.Time // when the last change arrived
+	news          map[string]map[chan struct{}]bool
+	watchers      map[*watcher]bool
+	waitReason    string        // why the table is not filled yet; "" if not known
+	filled        chan struct{} // closed once the initial values were read
+	full          sync.Once
 }
 
 type entry struct {
-	runs.Row           // as it is shown
-	own      *runs.Row // as it came, where that is another: see links.go
-	revision uint64    // 0: nobody has recorded it yet, it was submitted here
-	gone     bool
-	stale    bool // of a run table that is no more
-	heard    time.Time
+	runs.Row             // as answers show it
+	own        *runs.Row // as recorded, if that differs: see continuations.go
+	revision   uint64    // 0: not recorded yet, submitted by this process
+	gone       bool
+	stale      bool // from a run bucket that was replaced
+	lastChange time.Time
 }
 
 func newIndex() *index {
 	return &index{
-		rows: map[string]*entry{}, links: map[string][]string{}, working: map[string]*entry{}, queued: map[string]*entry{},
+		rows: map[string]*entry{}, continuations: map[string][]string{}, working: map[string]*entry{}, queued: map[string]*entry{},
 		news: map[string]map[chan struct{}]bool{}, watchers: map[*watcher]bool{}, filled: make(chan struct{}),
 	}
 }
 
-// change takes in news.
+// change applies a change of the run bucket.
 func (t *index) change(c runs.Change, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.waits = c.Waits; c.Waits != "" {
+	if t.waitReason = c.Waits; c.Waits != "" {
 		return
 	}
 	t.at = now
 	if c.Anew {
-		t.anew = true
+		t.rebuilding = true
 		for _, e := range t.rows {
 			e.revision, e.stale = 0, true
 		}
@@ -64,20 +64,20 @@ func (t *index) change(c runs.Change, now time.Time) {
 	if c.Row.ID != "" {
 		have := t.rows[c.Row.ID]
 		switch {
-		case have != nil && have.revision >= c.Revision && !have.stale: // told again
+		case have != nil && have.revision >= c.Revision && !have.stale: // repeated
 		case c.Removed:
 			t.remove(c.Row.ID)
 		default:
-			told := t.watching && (have == nil || c.Revision > have.revision && !have.stale)
-			t.put(c.Row, c.Revision)
-			if told {
-				t.rows[c.Row.ID].heard = now
+			notified := t.watching && (have == nil || c.Revision > have.revision && !have.stale)
+			t.store(c.Row, c.Revision)
+			if notified {
+				t.rows[c.Row.ID].lastChange = now
 			}
 		}
 	}
 	if c.Last {
-		if t.anew {
-			t.anew = false
+		if t.rebuilding {
+			t.rebuilding = false
 			for id, e := range t.rows {
 				if e.stale {
 					t.remove(id)
@@ -89,46 +89,46 @@ func (t *index) change(c runs.Change, now time.Time) {
 	}
 }
 
-// unfilled is the error of a table that is not filled in time.
+// unfilled is the error of a table that was not filled in time.
 func (t *index) unfilled() *NotReadyError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return &NotReadyError{t.waits}
+	return &NotReadyError{t.waitReason}
 }
 
-// heard is when there was news of a run, by our clock; zero where there was
-// none since we listen.
-func (t *index) heard(id string) time.Time {
+// lastChange is when a run last changed, by this process's clock; zero if it
+// has not changed since the watch began.
+func (t *index) lastChange(id string) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e := t.rows[id]; e != nil {
-		return e.heard
+		return e.lastChange
 	}
 	return time.Time{}
 }
 
-// submitted shows a run whose record nobody has made yet.
+// submitted adds a run that has no record yet.
 func (t *index) submitted(row runs.Row) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rows[row.ID] == nil {
-		t.put(row, 0)
+		t.store(row, 0)
 	}
 }
 
-func (t *index) put(row runs.Row, revision uint64) {
+func (t *index) store(row runs.Row, revision uint64) {
 	t.seq = max(t.seq, row.Seq)
 	if row.Continues != "" {
-		t.link(row)
+		t.addContinuation(row)
 	}
-	t.place(t.shown(&entry{Row: row, revision: revision}))
+	t.show(t.resolve(&entry{Row: row, revision: revision}))
 	if row.Continues != "" {
-		t.follow(row.Continues, row.ID)
+		t.refresh(row.Continues, row.ID)
 	}
 }
 
-// place shows an entry, in the place of the one that there was of its run.
-func (t *index) place(e *entry) {
+// show stores an entry, in place of the run's previous one.
+func (t *index) show(e *entry) {
 	if have := t.rows[e.ID]; have != nil {
 		t.drop(have)
 	}
@@ -144,7 +144,7 @@ func (t *index) place(e *entry) {
 	default:
 		t.working[e.ID] = e
 	}
-	t.tell(e.ID)
+	t.notify(e.ID)
 }
 
 func began(r runs.Row) int64 { return max(r.StartedAt, r.QueuedAt) }
@@ -156,14 +156,14 @@ func (t *index) remove(id string) {
 	}
 	t.drop(e)
 	delete(t.rows, id)
-	t.tell(id)
+	t.notify(id)
 	if task := e.Continues; task != "" {
-		t.unlink(task, id)
-		t.follow(task, id)
+		t.removeContinuation(task, id)
+		t.refresh(task, id)
 	}
 }
 
-// drop takes an entry out of the lists.
+// drop removes an entry from the lists by state.
 func (t *index) drop(e *entry) {
 	delete(t.queued, e.ID)
 	delete(t.working, e.ID)
@@ -177,7 +177,8 @@ func (t *index) drop(e *entry) {
 	}
 }
 
-// expire forgets the runs whose records have aged out: those before first.
+// expire removes the runs whose records have expired: those with a revision
+// below first.
 func (t *index) expire(first uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +199,7 @@ func (t *index) get(id string) (runs.Row, uint64, bool) {
 	return e.Row, e.revision, true
 }
 
-// ofThread is the newest run of a thread.
+// ofThread returns the newest run of a thread.
 func (t *index) ofThread(thread string) (newest runs.Row, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +211,7 @@ func (t *index) ofThread(thread string) (newest runs.Row, ok bool) {
 	return newest, ok
 }
 
-// position is how many runs of the same queue wait before this one.
+// position counts the runs of the same queue that are before this one.
 func (t *index) position(r runs.Row) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,8 +224,8 @@ func (t *index) position(r runs.Row) int {
 	return n
 }
 
-// open is every run that has not ended: what works, by its beginning, and
-// what waits, by its place in the queue.
+// open returns the runs that have not ended: the working ones by start, the
+// queued ones by queue position.
 func (t *index) open() (working, queued []runs.Row) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -249,8 +250,7 @@ func (t *index) open() (working, queued []runs.Row) {
 
 func less(a, b int64, x, y string) bool { return a < b || a == b && x < y }
 
-// recent lists runs that have ended, the last one first, until each returns
-// false.
+// recent calls each with the ended runs, last first, until it returns false.
 func (t *index) recent(each func(r runs.Row, revision uint64) bool) {
 	t.mu.Lock()
 	if t.unsorted {
@@ -273,15 +273,15 @@ func (t *index) endedCount() int {
 	return len(t.rows) - len(t.working) - len(t.queued)
 }
 
-// based is the newest sequence of RAW that the table has news of, and when
-// the last news came.
-func (t *index) based() (uint64, time.Time) {
+// basis returns the newest sequence of RAW that the table includes, and when
+// the last change arrived.
+func (t *index) basis() (uint64, time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.seq, t.at
 }
 
-// listen returns a channel that gets a value when there is news of a run.
+// listen returns a channel that gets a value when a run changes.
 func (t *index) listen(id string) (news <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	t.mu.Lock()
@@ -299,14 +299,14 @@ func (t *index) listen(id string) (news <-chan struct{}, stop func()) {
 	}
 }
 
-func (t *index) tell(id string) {
+func (t *index) notify(id string) {
 	for w := range t.watchers {
-		w.tell(id)
+		w.notify(id)
 	}
 	for c := range t.news[id] {
 		select {
 		case c <- struct{}{}:
-		default: // who listens has news already
+		default: // a notification is already pending
 		}
 	}
 }

@@ -35,7 +35,7 @@ type Streams interface {
 	RemoveRun(ctx context.Context, run string, revision uint64) error
 
 	Record(ctx context.Context, run string) (*runs.Record, bool, error)
-	Output(ctx context.Context, agent, run string, most int, hasErr bool) (stdout, stderr runs.Excerpt, err error)
+	Output(ctx context.Context, agent, run string, limit int, hasErr bool) (stdout, stderr runs.Excerpt, err error)
 	LastEvents(ctx context.Context, agent, run string, n int) ([]json.RawMessage, error)
 	Peek(ctx context.Context, run string) (runs.Row, error)
 	Since() time.Time
@@ -50,22 +50,22 @@ type Streams interface {
 // Config is what a [Table] needs.
 type Config struct {
 	Streams    Streams
-	Queue      string        // where tasks are submitted
-	LostAfter  time.Duration // a worker that is silent for so long is gone
-	StuckAfter time.Duration // a run whose worker is gone, and that gave no sign for so long, is ended; 0: only when asked
-	MaxIdle    time.Duration // most that a task may ask for; 0: as much as it likes
+	Queue      string        // the queue that tasks are submitted to
+	LostAfter  time.Duration // a worker without a heartbeat for this long is lost
+	StuckAfter time.Duration // a silent run of a lost worker is ended after this; 0: only by Cleanup
+	MaxIdle    time.Duration // longest idle timeout of a task; 0: no limit
 	MaxHard    time.Duration
 	Danger     bool // tasks without a sandbox may be submitted
 
-	// Outside returns a [runs.FieldError] for a task in a directory where no
-	// worker lets tasks work, as far as that is known here. Nil: workers decide.
+	// Outside returns a [runs.FieldError] for a task in a directory outside the
+	// roots that this process knows of. Nil: only the workers decide.
 	Outside func(runs.Task) error
 
 	Log *zap.Logger // default: none
 }
 
-// Table answers questions about runs, and changes them. Its methods may be called from several
-// goroutines, once Run is at work.
+// Table answers questions about runs, and changes them. Its methods are safe
+// for concurrent use while Run is active.
 type Table struct {
 	cfg     Config
 	log     *zap.Logger
@@ -81,15 +81,15 @@ func New(cfg Config) *Table {
 	return &Table{cfg: cfg, log: cfg.Log.Named("responder"), index: newIndex(), workers: newWorkers()}
 }
 
-// Run keeps the table until outer ends; then it returns nil. The error says that
-// there is no run table.
+// Run maintains the table until outer ends; then it returns nil. The error
+// reports that the run table cannot be read.
 func (r *Table) Run(outer context.Context) error {
 	group, ctx := errgroup.WithContext(outer)
 	group.Go(func() error {
 		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.index.change(c, time.Now()) })
 	})
-	group.Go(func() error { return r.cfg.Streams.WatchBeats(ctx, r.workers.heard) })
-	group.Go(func() error { return r.keepHouse(ctx) })
+	group.Go(func() error { return r.cfg.Streams.WatchBeats(ctx, r.workers.observe) })
+	group.Go(func() error { return r.maintain(ctx) })
 	if err := group.Wait(); err != nil && outer.Err() == nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (r *Table) Run(outer context.Context) error {
 
 // NotReadyError reports a run table that was not read in time.
 type NotReadyError struct {
-	Waits string // for this, in words for a caller; "": not known
+	Waits string // the reason, as a text for clients; "": unknown
 }
 
 func (e *NotReadyError) Error() string {
@@ -109,8 +109,8 @@ func (e *NotReadyError) Error() string {
 	return text + ": " + e.Waits
 }
 
-// Ready waits until the table holds what there was when Run began. The error is
-// a [NotReadyError] where the time of ctx has passed.
+// Ready waits until the table holds all runs that existed when Run began. The
+// error is a [NotReadyError] if the deadline of ctx passes first.
 func (r *Table) Ready(ctx context.Context) error {
 	select {
 	case <-r.index.filled:
@@ -123,7 +123,7 @@ func (r *Table) Ready(ctx context.Context) error {
 	return fmt.Errorf("the run table is not read yet: %w", ctx.Err())
 }
 
-// ReadyWithin is Ready with patience for so long.
+// ReadyWithin is Ready with a timeout.
 func (r *Table) ReadyWithin(ctx context.Context, patience time.Duration) error {
 	select {
 	case <-r.index.filled:
@@ -135,11 +135,11 @@ func (r *Table) ReadyWithin(ctx context.Context, patience time.Duration) error {
 	return r.Ready(ctx)
 }
 
-// Basis is what an answer is based on: the newest sequence of RAW that the
-// table knows of, and when the last news came; zero if none came yet.
-func (r *Table) Basis() (seq uint64, at time.Time) { return r.index.based() }
+// Basis returns the newest sequence of RAW that the table includes, and when
+// the last change arrived; zero if none has.
+func (r *Table) Basis() (seq uint64, at time.Time) { return r.index.basis() }
 
-// Get returns the row of a run: what is known without reading anything.
+// Get returns the row of a run, from memory.
 func (r *Table) Get(run string) (View, bool) {
 	row, _, ok := r.index.get(run)
 	if !ok {
@@ -148,11 +148,11 @@ func (r *Table) Get(run string) (View, bool) {
 	return r.view(row), true
 }
 
-// View is a row, and what only a look around tells.
+// View is a row with values that depend on other runs and on the workers.
 type View struct {
 	runs.Row
-	Position int  // of a queued run: how many wait before it
-	Lost     bool // it should be working, but its worker has not been heard of
+	Position int  // of a queued run: the number of runs before it
+	Lost     bool // the run is working, but its worker sends no heartbeats
 }
 
 func (r *Table) view(row runs.Row) View {
@@ -166,8 +166,9 @@ func (r *Table) view(row runs.Row) View {
 	return v
 }
 
-// lost reports whether the worker of a run has not been heard of for so long
-// that it counts as gone. Who was cut off himself has nothing to say about it.
+// lost reports whether the worker of a run has been silent for so long that it
+// counts as lost. A disconnected responder cannot judge whether workers are
+// alive.
 func (r *Table) lost(row runs.Row, now time.Time) bool {
 	since := r.cfg.Streams.Since()
 	if row.Worker == "" || since.IsZero() {
@@ -181,9 +182,9 @@ func (r *Table) lost(row runs.Row, now time.Time) bool {
 	return now.Sub(since) > r.cfg.LostAfter
 }
 
-// Look is Get for a run that may have begun a moment ago: where the raw log
-// knows it, its row is waited for; if nobody makes records, the view is what
-// the log says. The error is [runs.ErrNoRun] for others.
+// Look is Get for a run that may be very new: if the raw log has the run, Look
+// waits for its row; if no normalizer writes records, the view is derived from
+// the log. The error is [runs.ErrNoRun] for other runs.
 func (r *Table) Look(ctx context.Context, run string) (View, error) {
 	if v, ok := r.Get(run); ok {
 		return v, nil
@@ -220,15 +221,15 @@ func (r *Table) Thread(thread string) (View, bool) {
 	return r.view(row), true
 }
 
-// Snapshot is how all runs stand.
+// Snapshot is the state of all runs.
 type Snapshot struct {
-	Working []View // by beginning
-	Queued  []View // by place in the queue
-	Ended   []View // the last one first, at most as many as asked for
-	Total   int    // of the runs that have ended, how many are kept
+	Working []View // by start
+	Queued  []View // by queue position
+	Ended   []View // last first, at most limit of them
+	Total   int    // number of ended runs that are kept
 }
 
-// Snapshot lists the runs that keep lets through, nil being all.
+// Snapshot lists the runs that keep accepts; nil accepts all.
 func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 	var s Snapshot
 	working, queued := r.index.open()
@@ -259,7 +260,7 @@ func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 	return s
 }
 
-// Record reads the whole record of a run. The error is [runs.ErrNoRun] where
+// Record reads the complete record of a run. The error is [runs.ErrNoRun] if
 // there is none.
 func (r *Table) Record(ctx context.Context, run string) (*runs.Record, error) {
 	if runs.CheckID(run) != nil {
@@ -268,10 +269,10 @@ func (r *Table) Record(ctx context.Context, run string) (*runs.Record, error) {
 	return r.recordOf(ctx, run)
 }
 
-// Output reads what a run's agent wrote: of stdout and stderr together at most
-// about most bytes, half of them for each.
-func (r *Table) Output(ctx context.Context, record *runs.Record, most int) (stdout, stderr runs.Excerpt, err error) {
-	return r.cfg.Streams.Output(ctx, record.Agent, cmp.Or(record.Link, record.ID), most/2, record.ErrBytes > 0)
+// Output reads the output of a run's agent: about limit bytes at most, half of
+// them of stdout and half of stderr.
+func (r *Table) Output(ctx context.Context, record *runs.Record, limit int) (stdout, stderr runs.Excerpt, err error) {
+	return r.cfg.Streams.Output(ctx, record.Agent, cmp.Or(record.Link, record.ID), limit/2, record.ErrBytes > 0)
 }
 
 // Events reads the newest n events of a run.
@@ -279,14 +280,14 @@ func (r *Table) Events(ctx context.Context, record *runs.Record, n int) ([]json.
 	return r.cfg.Streams.LastEvents(ctx, record.Agent, cmp.Or(record.Link, record.ID), n)
 }
 
-// Wait returns how a run ended, once it has. Each, unless it is nil, is told
-// how it stands at the beginning and whenever that changes. Where ctx ends
-// before, the view is the last one, and the error ctx's.
+// Wait waits for the end of a run. Each, unless it is nil, is called with the
+// current view and after each change. If ctx ends first, Wait returns the last
+// view and the error of ctx.
 func (r *Table) Wait(ctx context.Context, run string, each func(View)) (View, error) {
 	return r.until(ctx, run, each, func(v View) bool { return v.State.Final() })
 }
 
-// until is Wait for something else than the end.
+// until is Wait for another condition than the end.
 func (r *Table) until(ctx context.Context, run string, each func(View), is func(View) bool) (View, error) {
 	news, stop := r.index.listen(run)
 	defer stop()
@@ -307,7 +308,7 @@ func (r *Table) until(ctx context.Context, run string, each func(View), is func(
 		case <-news:
 		}
 		next, ok := r.Get(run)
-		if !ok { // removed, or the table is being made anew
+		if !ok { // removed, or the table is being rebuilt
 			if next, err = r.Look(ctx, run); err != nil {
 				return v, err
 			}
@@ -316,17 +317,17 @@ func (r *Table) until(ctx context.Context, run string, each func(View), is func(
 	}
 }
 
-// Ticket is what a submission got.
+// Ticket is the receipt of a submission.
 type Ticket struct {
 	Run      string
 	At       int64 // when it was accepted, Unix milliseconds
-	Position int   // how many wait before it
+	Position int   // number of queued runs before it
 	Seq      uint64
 }
 
-// Submit puts a task on the queue. A task without a run id gets one. The error
-// is one or several [runs.FieldError], [runs.ErrQueueFull] or
-// [runs.ErrKnownRun], or says what is wrong with NATS.
+// Submit queues a task. A task without a run id gets one. The error is one or
+// several [runs.FieldError], [runs.ErrQueueFull] or [runs.ErrKnownRun], or an
+// error of NATS.
 func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	now := time.Now().UnixMilli()
 	if t.Run == "" {
@@ -363,31 +364,32 @@ func (r *Table) allow(t runs.Task) error {
 	for _, l := range []struct {
 		field string
 		asked int64
-		most  time.Duration
+		limit time.Duration
 	}{{"idle_s", t.Idle, r.cfg.MaxIdle}, {"hard_s", t.Hard, r.cfg.MaxHard}} {
-		if most := int64(l.most / time.Second); most > 0 && l.asked > most {
-			errs = append(errs, &runs.FieldError{Field: l.field, Problem: fmt.Sprintf("at most %d seconds, got %d", most, l.asked)})
+		if limit := int64(l.limit / time.Second); limit > 0 && l.asked > limit {
+			errs = append(errs, &runs.FieldError{Field: l.field, Problem: fmt.Sprintf("at most %d seconds, got %d", limit, l.asked)})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Cancelled is what became of a cancel.
+// Cancelled is the outcome of a cancel.
 type Cancelled struct {
-	Before runs.State // how the run stood
-	State  runs.State // cancelled, or working while its agent is being ended
+	Before runs.State // the state before the cancel
+	State  runs.State // cancelled, or working while its agent is being terminated
 }
 
-// EndedError reports a run that has ended already.
+// EndedError reports a run that has already ended.
 type EndedError struct{ State runs.State }
 
 func (e *EndedError) Error() string { return "the run has ended: it is " + string(e.State) }
 
-// Cancel asks for the end of a run. Of a cancel and a start one wins: a queued
-// run that is cancelled is never started, and one that was started is ended by
-// its worker; without one, by the next that has it. A task that waits to be
-// gone on with is not gone on with any more. The error is an
-// [EndedError] for a run that has ended, and [runs.ErrNoRun] for none.
+// Cancel cancels a run. Of a cancel and a start exactly one wins: a queued run
+// that is cancelled is never started, and the agent of a started run is
+// terminated by its worker, or by the next worker that takes the run over. A
+// task that is awaiting resumption can then no longer be continued. The error
+// is an [EndedError] for a run that has ended, and [runs.ErrNoRun] for an
+// unknown run.
 func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, error) {
 	v, err := r.Look(ctx, run)
 	if err != nil {
@@ -401,7 +403,7 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 	defer cancel()
 	switch {
 	case v.Waits():
-		return r.giveUp(ctx, v, reason)
+		return r.cancelWaiting(ctx, v, reason)
 	case v.Link != "":
 		return r.Cancel(ctx, v.Link, reason)
 	}
@@ -409,11 +411,11 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err == nil {
 			return r.cancelling(ctx, c, run)
 		} else if !errors.Is(err, runs.ErrNoOwner) {
-			r.log.Warn("the owner did not end a run, its log is written instead", zap.String("run", run), zap.Error(err))
+			r.log.Warn("the owner did not cancel the run; the cancel entry is written instead", zap.String("run", run), zap.Error(err))
 		}
 	}
 	m, err := r.cfg.Streams.AppendIf(ctx, v.Agent, run, v.Mark(), func(m runs.Mark) *runs.Entry {
-		if m.Started && v.State == runs.StateQueued { // it has an owner now: ask that
+		if m.Started && v.State == runs.StateQueued { // it has an owner now: ask the owner
 			return nil
 		}
 		return cancelEntry(m, reason)
@@ -427,14 +429,14 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 		case err != nil:
 			return c, err
 		case after.Waits():
-			return r.giveUp(ctx, after, reason)
+			return r.cancelWaiting(ctx, after, reason)
 		}
 		return c, &EndedError{after.State}
 	case m.Started && !m.Cancelled:
 		c.Before = runs.StateWorking
 		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err != nil && !errors.Is(err, runs.ErrNoOwner) {
 			return c, err
-		} else if err != nil { // it has gone meanwhile
+		} else if err != nil { // it was removed meanwhile
 			_, err := r.cfg.Streams.AppendIf(ctx, v.Agent, run, m, func(m runs.Mark) *runs.Entry { return cancelEntry(m, reason) })
 			if err != nil {
 				return c, err
@@ -442,8 +444,8 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 		}
 		return r.cancelling(ctx, c, run)
 	case !m.Started:
-		if err := r.cfg.Streams.Unqueue(ctx, v.Queue, run); err != nil { // a worker finds it, and that it was cancelled
-			r.log.Warn("a cancelled task stays queued for now", zap.String("run", run), zap.Error(err))
+		if err := r.cfg.Streams.Unqueue(ctx, v.Queue, run); err != nil { // a worker drops it as cancelled
+			r.log.Warn("a cancelled task could not be removed from the queue", zap.String("run", run), zap.Error(err))
 		}
 		c.State = runs.StateCancelled
 		return c, nil
@@ -451,7 +453,7 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 	return r.cancelling(ctx, c, run)
 }
 
-// cancelling waits a moment for the end of a run that was asked to end.
+// cancelling waits a short time for the end of a cancelled run.
 func (r *Table) cancelling(ctx context.Context, c Cancelled, run string) (Cancelled, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -466,7 +468,8 @@ func (r *Table) cancelling(ctx context.Context, c Cancelled, run string) (Cancel
 	return c, nil
 }
 
-// cancelEntry is what ends the run of a log, nil where that has been said.
+// cancelEntry is the entry that cancels the run of a log, nil if the log has
+// one or has ended.
 func cancelEntry(m runs.Mark, reason string) *runs.Entry {
 	if m.Exited || m.Cancelled {
 		return nil

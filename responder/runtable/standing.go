@@ -7,18 +7,17 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Standing tells how runs stand as answers show them: a run whose task was gone
-// on with stands as the newest of its links.
+// Standing reads runs as answers show them: a task that was continued has the
+// state of its newest continuation.
 type Standing struct{ runs *Table }
 
-// Standing is how the runs of the responder's table stand. Its Run must be at
-// work meanwhile.
+// Standing returns the view of the table's runs. Run must be active.
 func (r *Table) Standing() Standing { return Standing{r} }
 
-// WatchRuns calls each with the row of every run, and then with what changes,
-// until ctx ends; then it returns nil. Of changes that come faster than each
-// takes them the last one is told. What Record says is as new as what each was
-// told, or newer.
+// WatchRuns calls each with the row of every run, and then with each change,
+// until ctx ends; then it returns nil. If changes arrive faster than each
+// handles them, it gets the last one. Record is at least as new as the rows
+// that each got.
 func (s Standing) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	t := s.runs.index
 	w := t.watch()
@@ -37,7 +36,7 @@ func (s Standing) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	}
 }
 
-// Record reads the record of a run. It reports false where there is none.
+// Record reads the record of a run. It reports false if there is none.
 func (s Standing) Record(ctx context.Context, run string) (*runs.Record, bool, error) {
 	record, err := s.runs.Record(ctx, run)
 	if errors.Is(err, runs.ErrNoRun) {
@@ -46,22 +45,21 @@ func (s Standing) Record(ctx context.Context, run string) (*runs.Record, bool, e
 	return record, err == nil, err
 }
 
-// watcher is somebody who is told of every run. It holds the ids of those of
-// which there is news, each once: no more than the table has, and those that
-// went meanwhile.
+// watcher is notified of changes of all runs. It holds the ids of changed runs,
+// each once: at most those in the table, and those removed meanwhile.
 type watcher struct {
-	ids    []string // in the order of the first news
+	ids    []string // in the order of the first change
 	listed map[string]bool
 	news   chan struct{}
 }
 
-// watch makes a watcher, for which all runs are news.
+// watch returns a watcher for which all runs are changed.
 func (t *index) watch() *watcher {
 	w := &watcher{listed: map[string]bool{}, news: make(chan struct{}, 1)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id := range t.rows {
-		w.tell(id)
+		w.notify(id)
 	}
 	t.watchers[w] = true
 	return w
@@ -73,7 +71,7 @@ func (t *index) unwatch(w *watcher) {
 	delete(t.watchers, w)
 }
 
-// drain takes the ids of which there is news.
+// drain takes the ids of the changed runs.
 func (t *index) drain(w *watcher) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,8 +80,8 @@ func (t *index) drain(w *watcher) []string {
 	return ids
 }
 
-// tell says to a watcher that there is news of a run.
-func (w *watcher) tell(id string) {
+// notify marks a run as changed.
+func (w *watcher) notify(id string) {
 	if w.listed[id] {
 		return
 	}

@@ -8,16 +8,16 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// mostWorkers bounds how many processes are remembered; at the bound those
-// that were silent the longest are forgotten.
-const mostWorkers = 4096
+// maxWorkers bounds the number of remembered processes; at the bound, the one
+// that was silent the longest is dropped.
+const maxWorkers = 4096
 
-// workers remembers when each worker was last heard of. A worker is whoever
-// has a data directory; it may be several processes at a time.
+// workers holds the last heartbeat of each worker. A worker is identified by
+// its data directory; several processes may share it.
 type workers struct {
 	mu    sync.Mutex
 	since time.Time
-	said  map[string]sign // by the process's id
+	beats map[string]sign // by process id
 }
 
 type sign struct {
@@ -25,34 +25,34 @@ type sign struct {
 	at time.Time
 }
 
-func newWorkers() *workers { return &workers{since: time.Now(), said: map[string]sign{}} }
+func newWorkers() *workers { return &workers{since: time.Now(), beats: map[string]sign{}} }
 
-// heard notes what a worker said at some time by the server's clock. What was
-// said before we listened is as old as it claims; what comes now, is new.
-func (w *workers) heard(b runs.Beat, at time.Time) {
+// observe stores a heartbeat and its time by the server's clock. A heartbeat
+// from before the watch began counts by that time; later ones count as of now.
+func (w *workers) observe(b runs.Beat, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	if _, known := w.said[b.ID]; known || at.After(now) {
+	if _, known := w.beats[b.ID]; known || at.After(now) {
 		at = now
 	}
-	w.said[b.ID] = sign{b, at}
-	if len(w.said) > mostWorkers {
+	w.beats[b.ID] = sign{b, at}
+	if len(w.beats) > maxWorkers {
 		oldest := b.ID
-		for id, s := range w.said {
-			if s.at.Before(w.said[oldest].at) {
+		for id, s := range w.beats {
+			if s.at.Before(w.beats[oldest].at) {
 				oldest = id
 			}
 		}
-		delete(w.said, oldest)
+		delete(w.beats, oldest)
 	}
 }
 
-// last is when a worker was last heard of; zero: never.
+// last returns the time of a worker's last heartbeat; zero: never.
 func (w *workers) last(name string) (at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range w.said {
+	for _, s := range w.beats {
 		if s.Name == name && s.at.After(at) {
 			at = s.at
 		}
@@ -60,18 +60,18 @@ func (w *workers) last(name string) (at time.Time) {
 	return at
 }
 
-// Worker is a worker that takes tasks and was heard of lately.
+// Worker is a worker that takes tasks and sent a heartbeat recently.
 type Worker struct {
 	runs.Beat
 	At time.Time
 }
 
-// Workers are those that take tasks, by name.
+// Workers returns the workers that take tasks, by name.
 func (r *Table) Workers() []Worker {
 	r.workers.mu.Lock()
 	defer r.workers.mu.Unlock()
 	var all []Worker
-	for _, s := range r.workers.said {
+	for _, s := range r.workers.beats {
 		if s.Queue != "" && time.Since(s.at) <= r.cfg.LostAfter {
 			all = append(all, Worker{s.Beat, s.at})
 		}

@@ -5,7 +5,7 @@ import (
 	"github.com/linesman/linesman/responder"
 )
 
-// ackData says that a task was accepted.
+// ackData is the receipt of an accepted task.
 type ackData struct {
 	TaskID     string  `json:"task_id"`
 	ThreadID   string  `json:"thread_id,omitempty"`
@@ -58,8 +58,8 @@ func CloudQueued(done api.Submitted, environment string) *Reply {
 	}}
 }
 
-// Ended is the answer to a submission whose task was waited for. Preview says
-// that the task was asked for a plan.
+// Ended is the answer to a submission that waited for its task. Preview means
+// that only a plan was requested.
 func Ended(done api.Submitted, r *responder.Result, preview bool) *Reply {
 	result := result(r)
 	d := &ackData{

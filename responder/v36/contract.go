@@ -5,11 +5,11 @@ import (
 	"errors"
 )
 
-// ErrUnknownTool reports a tool name that is none of ours. A surface answers
-// it with its own protocol's error; every other mistake is an [Answer].
+// ErrUnknownTool reports an unknown tool name. A surface answers it with its
+// own protocol's error; every other mistake is an [Answer].
 var ErrUnknownTool = errors.New("unknown tool")
 
-// A Tool is what a surface tells its callers about one of the tools.
+// A Tool is the description of a tool for callers.
 type Tool struct {
 	Name        string
 	Title       string // for people
@@ -19,16 +19,16 @@ type Tool struct {
 	// InputSchema is the JSON Schema of the arguments, an object.
 	InputSchema json.RawMessage
 
-	// Hints to the caller, in the words of MCP's annotations: what a call may
-	// do, not what a caller may rely on.
+	// Hints in the terms of MCP's annotations: what a call may do, without a
+	// guarantee.
 	ReadOnly    bool // changes nothing
-	Destructive bool // may overwrite or end something
-	Idempotent  bool // the same call again changes nothing more
+	Destructive bool // may overwrite or cancel something
+	Idempotent  bool // a repeated call has no further effect
 	OpenWorld   bool // reaches beyond this machine
 }
 
-// A Schema is the JSON Schema of one category of envelopes, served to callers
-// who want to check what they get.
+// A Schema is the JSON Schema of one category of envelopes, for callers that
+// validate answers.
 type Schema struct {
 	URI         string // linesman://schemas/codex/v3.6/CATEGORY/v1
 	Name        string
@@ -36,30 +36,31 @@ type Schema struct {
 	Body        []byte // application/schema+json
 }
 
-// Progress says how far a call is.
+// Progress is the progress of a call.
 type Progress struct {
-	Percent float64 // 0 to 100, never falling within a call
+	Percent float64 // 0 to 100, never decreasing within a call
 	Message string
 }
 
-// An Answer is what a call came to, whether it went well or not.
+// An Answer is the outcome of a call, successful or not.
 type Answer struct {
-	// Envelope is the v3.6 envelope as compact JSON, or, where that was asked
-	// for, that of AdCP. It is always there.
+	// Envelope is the v3.6 envelope as compact JSON or, if requested, the AdCP
+	// envelope. It is never empty.
 	Envelope []byte
 
-	// JSON says that the envelope is what the caller reads; else it is Markdown.
+	// JSON means that the caller reads the envelope; otherwise it reads
+	// Markdown.
 	JSON     bool
 	Markdown string
 
-	// IsError says that the envelope holds an error. A task that failed is none:
-	// its state was asked for, and given. On AdCP it is one.
+	// IsError means that the envelope has an error. The state of a failed task
+	// is not an error, except on AdCP.
 	IsError bool
 	// Code and Message are those of the error.
 	Code, Message string
 }
 
-// Text is what the caller reads.
+// Text is the representation that the caller reads.
 func (a Answer) Text() string {
 	if a.JSON {
 		return string(a.Envelope)

@@ -6,7 +6,7 @@
 //	outcome ──▶ Reply ──┬─▶ Encoder ──▶ envelope (JSON)
 //	error   ──▶ Error ──┴─▶ Markdown ──▶ page
 //
-// The one rule: text of agents and callers cannot break out of its place on a
+// The one rule: text of agents and callers cannot break out of its position on a
 // page, and every envelope fits its schema.
 package v36
 
@@ -25,7 +25,7 @@ const version = "3.6"
 
 func schemaID(category string) string { return "codex/v3.6/" + category + "/v1" }
 
-// Reply is the content of an answer that is no error.
+// Reply is the content of a successful answer.
 type Reply struct {
 	Meta any // a struct of scalars
 	Data Data
@@ -35,7 +35,7 @@ type Reply struct {
 type Data interface {
 	// markdown writes the payload to a page.
 	markdown(p *page)
-	// message is the payload in one line; "": there is none.
+	// message is the payload in one line; "": none.
 	message() string
 }
 
@@ -46,11 +46,12 @@ func (r *Reply) Markdown() string {
 	return p.String()
 }
 
-// Message returns the reply in one line; "" where it is about no single thing.
+// Message returns the reply in one line; "" if it is not about a single task.
 func (r *Reply) Message() string { return r.Data.message() }
 
-// Body returns the data, and the meta as its last member: what AdCP has beside
-// its envelope. The state of the task is left out, because the envelope has it.
+// Body returns the data, with the meta as its last member: the contents beside
+// an AdCP envelope. The state of the task is omitted, because the envelope has
+// it.
 func (r *Reply) Body() json.RawMessage {
 	said := r.Data
 	if d, ok := said.(*resultData); ok {
@@ -97,7 +98,8 @@ func (e Encoder) Error(err *Error) []byte {
 	return append(b, '}')
 }
 
-// envelope is one up to its data or error, field by field in the order of v3.6.
+// envelope encodes an envelope up to its data or error, field by field in the
+// order of v3.6.
 func (e Encoder) envelope(status string, meta any) []byte {
 	b := make([]byte, 0, 640) // a status of one run
 	b = appendUUID(append(b, e.begin...))
@@ -109,8 +111,8 @@ func (e Encoder) envelope(status string, meta any) []byte {
 	return appendJSON(b, meta)
 }
 
-// appender is a part of an envelope that writes its own JSON. The parts of a
-// status are: it is asked for more often than everything else.
+// appender is a part of an envelope that encodes itself. The parts of a status
+// do, because it is the most frequent answer.
 type appender interface {
 	appendJSON(b []byte) []byte
 }
@@ -137,7 +139,7 @@ func encode(v any) []byte {
 }
 
 // appendUUID appends a random UUID, version 4. It identifies a request, and is
-// no secret.
+// not secret.
 func appendUUID(b []byte) []byte {
 	var id [16]byte
 	hi, lo := rand.Uint64(), rand.Uint64()
@@ -157,7 +159,7 @@ func appendUUID(b []byte) []byte {
 	return b
 }
 
-// appendStamp appends a time as answers have it: UTC, milliseconds.
+// appendStamp appends a time in the format of answers: UTC, milliseconds.
 func appendStamp(b []byte, t time.Time) []byte {
 	b = t.UTC().AppendFormat(b, time.RFC3339) // the format that package time is quick with
 	ms := t.Nanosecond() / 1e6

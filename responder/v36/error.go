@@ -16,7 +16,8 @@ type Error struct {
 	Duration  int64   `json:"duration_ms,omitempty"`
 }
 
-// Details are what an error has beside its message; each code has some of them.
+// Details are the members of an error beside its message; each code has some of
+// them.
 type Details struct {
 	Field    string  `json:"field,omitempty"` // by the caller's name
 	Meant    string  `json:"did_you_mean,omitempty"`
@@ -63,7 +64,7 @@ const (
 var codes = map[api.Code]struct {
 	code, reason string
 	field        bool // the message begins with the field
-	again        bool // it is retryable in any case
+	again        bool // always retryable
 }{
 	api.Validation:     {code: codeValidation, field: true},
 	api.NotFound:       {code: codeNotFound},
@@ -86,7 +87,7 @@ var codes = map[api.Code]struct {
 	api.Internal:       {code: codeInternal, again: true},
 }
 
-// ErrorOf is an error in the terms of v3.6.
+// ErrorOf converts an error to the terms of v3.6.
 func ErrorOf(e *api.Error) *Error {
 	kind := codes[e.Code]
 	w := &Error{

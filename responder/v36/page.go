@@ -10,12 +10,12 @@ import (
 )
 
 // page is an answer as markdown. Text of agents and callers is written to it
-// through [plain], [code], [link] and block, which it cannot break out of.
+// through [plain], [code], [link] and block, which escape or fence it.
 type page struct{ b strings.Builder }
 
 func (p *page) String() string { return strings.TrimRight(p.b.String(), "\n") + "\n" }
 
-// heading begins the page, or a part of it. Title is our own text.
+// heading starts the page, or a section of it. Title is a constant.
 func (p *page) heading(title string) {
 	mark := "## "
 	if p.b.Len() > 0 {
@@ -36,14 +36,14 @@ func (p *page) gap() {
 	}
 }
 
-// fact is an item, unless there is nothing to say.
+// fact writes an item, unless its value is empty.
 func (p *page) fact(name, value string) {
 	if value != "" {
 		p.item("**" + name + "**: " + value)
 	}
 }
 
-// block shows text as it is, in a fence that nothing in it can close.
+// block writes text unchanged, in a fence that the text cannot close.
 func (p *page) block(title, language, text string) {
 	p.heading(title)
 	p.b.WriteString(fenced(printable(text), language))
@@ -68,13 +68,13 @@ func (p *page) events(all []json.RawMessage) {
 	p.block("Last events", "json", b.String())
 }
 
-// fenced is text in a fence that nothing in it can close.
+// fenced returns text in a fence that the text cannot close.
 func fenced(text, language string) string {
 	fence := strings.Repeat("`", max(3, longest(text, '`')+1))
 	return fence + language + "\n" + strings.TrimRight(text, "\n") + "\n" + fence + "\n"
 }
 
-// plain is s as text on one line, its marks escaped.
+// plain returns s as text on one line, with markup escaped.
 func plain(s string) string {
 	var b strings.Builder
 	for _, c := range oneLine(s) {
@@ -86,7 +86,7 @@ func plain(s string) string {
 	return b.String()
 }
 
-// code is s as code on one line; "" stays that.
+// code returns s as code on one line; "" is unchanged.
 func code(s string) string {
 	s = oneLine(s)
 	if s == "" {
@@ -99,7 +99,7 @@ func code(s string) string {
 	return fence + s + fence
 }
 
-// link is a URL that can be followed, or code where it is none.
+// link returns a URL as a link, or as code if it is not a valid URL.
 func link(url string) string {
 	if url == "" || !strings.HasPrefix(url, "https://") || strings.ContainsAny(url, " <>\"'`\\()[]\n\r\t") {
 		return code(url)
@@ -107,12 +107,13 @@ func link(url string) string {
 	return "<" + url + ">"
 }
 
-// oneLine is s with each run of white space and control characters as one space.
+// oneLine replaces each run of white space and control characters in s by one
+// space.
 func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 }
 
-// printable is s without the control characters that a terminal obeys.
+// printable removes the control characters that a terminal interprets.
 func printable(s string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) && c != '\n' && c != '\t' {
@@ -122,7 +123,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// longest is the length of the longest run of c in s.
+// longest returns the length of the longest run of c in s.
 func longest(s string, c byte) int {
 	most, now := 0, 0
 	for i := range len(s) {

@@ -59,7 +59,7 @@ type resultData struct {
 
 type resultExt struct {
 	Stream *api.Basis `json:"stream,omitempty"`
-	Reason string     `json:"reason,omitempty"` // why it ended as it did
+	Reason string     `json:"reason,omitempty"` // reason of the end state
 
 	// FinalText is the beginning of the agent's answer.
 	FinalText      string `json:"final_text,omitempty"`
@@ -76,7 +76,7 @@ type metadata struct {
 	Tests      *runs.Tests `json:"test_results,omitempty"`
 	Thread     *threadData `json:"thread_info,omitempty"`
 	Error      *errorData  `json:"error_context,omitempty"`
-	TaskStatus string      `json:"task_status,omitempty"` // always, but on AdCP, which forbids the name
+	TaskStatus string      `json:"task_status,omitempty"` // always, except on AdCP, which forbids the name
 }
 
 type fileData struct {
@@ -114,7 +114,7 @@ type eventsData struct {
 // maxFinalText bounds the agent's answer in a result, in bytes, unless output is asked for.
 const maxFinalText = 4 << 10
 
-// result is what every answer about the result of a run has.
+// result has the fields of every answer about the result of a run.
 func result(x *responder.Result) *resultData {
 	r := x.Record
 	d := &resultData{

@@ -8,8 +8,8 @@ import (
 	"github.com/linesman/linesman/bounds"
 )
 
-// A snapshot writes its own JSON, the same that package json would: most are
-// of one run, and then the writing is most of the work.
+// A snapshot encodes itself, with the same JSON as package json: most snapshots
+// are of one run, and encoding is most of their cost.
 
 func (m snapshotMeta) appendJSON(b []byte) []byte {
 	b = appendWord(b, `{"snapshot_ts":`, m.TS)

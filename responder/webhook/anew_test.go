@@ -9,8 +9,8 @@ import (
 	"github.com/linesman/linesman/responder/webhook"
 )
 
-// What waits for the receiver of a registration that was removed does not go to
-// that of another one, which has the same id: that is told on its own.
+// Pending notifications of a removed registration do not go to the receiver of
+// a new registration with the same id: that one gets its own.
 func TestARegistrationThatIsMadeAnewIsNotToldWhatTheOldOneWas(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -41,7 +41,7 @@ func TestARegistrationThatIsMadeAnewIsNotToldWhatTheOldOneWas(t *testing.T) {
 	}
 }
 
-// Every id that is taken can be told of, whatever it is made of.
+// Every valid id can be notified of, whatever characters it has.
 func TestARegistrationOfTheLongestIDIsTold(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

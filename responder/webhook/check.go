@@ -30,12 +30,12 @@ const (
 	maxTool        = 64
 )
 
-// NotSigned says why a registration needs a scheme.
+// notSigned explains why a registration must name a scheme.
 const notSigned = "is required: signatures by RFC 9421 are not made yet, so name the scheme Bearer or HMAC-SHA256 and its credentials"
 
-// ParseConfig reads the push_notification_config of AdCP. What it returns has
-// yet to be checked: see [Registry.Check]. The error is one or several
-// [runs.FieldError], and quotes nothing.
+// ParseConfig reads the push_notification_config of AdCP. The result must still
+// be checked: see [Registry.Check]. The error is one or several
+// [runs.FieldError], and quotes no value.
 func ParseConfig(raw []byte) (Registration, error) {
 	r := Registration{ID: AdCP, Protocol: AdCP}
 	if _, err := idempotency.Canonical(raw); err != nil {
@@ -86,14 +86,14 @@ const (
 
 var operation = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,255}$`)
 
-// check reports everything that is wrong with a registration, each a
+// check reports every invalid field of a registration, each as a
 // [runs.FieldError].
 func (r *Registration) check(private bool) error {
 	var errs []error
 	wrong := func(field, problem string) {
 		errs = append(errs, &runs.FieldError{Field: field, Problem: problem})
 	}
-	if r.Run != "" { // else it has none yet
+	if r.Run != "" { // otherwise it has no run yet
 		if err := runs.CheckID(r.Run); err != nil {
 			wrong("run", "must be the id of a run")
 		}
@@ -171,7 +171,7 @@ func (r *Registration) checkAdCP(wrong func(field, problem string)) {
 	}
 }
 
-// checkSecret says what is wrong with a secret, or "".
+// checkSecret returns what is wrong with a secret, or "".
 func checkSecret(s string) string {
 	switch {
 	case utf8.RuneCountInString(s) < minCredentials:
@@ -182,8 +182,8 @@ func checkSecret(s string) string {
 	return ""
 }
 
-// checkURL says what is wrong with the address of a receiver, or "". What its
-// name resolves to is checked when it is called.
+// checkURL returns what is wrong with the URL of a receiver, or "". The
+// addresses that its host resolves to are checked when it is called.
 func checkURL(raw string, private bool) string {
 	if raw == "" {
 		return "is required"
@@ -224,7 +224,7 @@ func checkHost(host string, private bool) string {
 	switch {
 	case len(host) > 253 || slices.ContainsFunc(labels, func(l string) bool { return !label.MatchString(l) }):
 		return "must name a host, in ASCII"
-	case '0' <= last[0] && last[0] <= '9': // 127.1, 0x7f000001: some resolvers take them for addresses
+	case '0' <= last[0] && last[0] <= '9': // 127.1, 0x7f000001: some resolvers parse them as addresses
 		return "must name a host, or have its address as four decimal numbers"
 	case !private && (last == "localhost" || host == "metadata.google.internal"):
 		return forbidden
@@ -234,7 +234,7 @@ func checkHost(host string, private bool) string {
 
 var label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 
-// visible reports whether s is something, and all of it ASCII that can be seen.
+// visible reports whether s is not empty and consists of visible ASCII.
 func visible(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }

@@ -17,38 +17,40 @@ import (
 	"go.uber.org/zap"
 )
 
-// How long a delivery, and the pause before the next, may take.
+// Limits of the duration of a delivery, and of the pause before the next
+// attempt.
 const (
 	sendTimeout   = 10 * time.Second
 	maxPause      = 10 * time.Minute
 	maxRetryAfter = time.Hour
 )
 
-// Counts is what became of notifications in this process.
+// Counts are the numbers of notifications that this process handled, by
+// outcome.
 type Counts struct {
 	Made      uint64 // put into the outbox
 	Delivered uint64
-	Failed    uint64 // attempts that will be made again
-	GivenUp   uint64 // refused for good, or too old
-	Dropped   uint64 // their registration was gone, or they could not be sent
+	Failed    uint64 // attempts that will be repeated
+	GivenUp   uint64 // permanently refused, or too old
+	Dropped   uint64 // their registration was removed, or they could not be sent
 }
 
 type counts struct{ made, delivered, failed, givenUp, dropped atomic.Uint64 }
 
-// Counts returns how many there were so far.
+// Counts returns the numbers so far.
 func (p *Pusher) Counts() Counts {
 	c := &p.counts
 	return Counts{c.made.Load(), c.delivered.Load(), c.failed.Load(), c.givenUp.Load(), c.dropped.Load()}
 }
 
-// deliver tries once to deliver a notification, and says when to try again; 0:
-// it is done with.
+// deliver makes one attempt to deliver a notification, and returns the delay
+// before the next one; 0: the notification is finished.
 func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	log := p.log.With(zap.String("run", n.Run))
 	var of about
 	if err := json.Unmarshal([]byte(n.About), &of); err != nil {
 		p.counts.dropped.Add(1)
-		log.Error("something in the outbox is no notification")
+		log.Error("invalid notification in the outbox")
 		return 0
 	}
 	list, _, err := read(ctx, p.cfg.Registrations, n.Run)
@@ -57,9 +59,9 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 		return spread(3 * time.Second)
 	}
 	i := find(list, of.Protocol, of.ID)
-	if i < 0 || list[i].key(of.State) != n.Key { // or another one has its id
+	if i < 0 || list[i].key(of.State) != n.Key { // or a newer registration has its id
 		p.counts.dropped.Add(1)
-		log.Info("a notification is not sent: its registration is gone")
+		log.Info("a notification is dropped: its registration was removed")
 		return 0
 	}
 	r := list[i].Registration
@@ -70,7 +72,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 		p.giveUp(log, "it is too old")
 		return 0
 	}
-	if checkURL(r.URL, p.cfg.Private) != "" { // it was taken under other settings
+	if checkURL(r.URL, p.cfg.Private) != "" { // it was accepted under other settings
 		p.giveUp(log, "its URL is not called by the settings of now")
 		return 0
 	}
@@ -79,7 +81,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 		return min(wait, left+time.Second)
 	}
 	began := time.Now()
-	got := p.carrier.send(ctx, r, of.Type, n.Body)
+	got := p.sender.send(ctx, r, of.Type, n.Body)
 	p.hosts.leave(host, time.Since(began), got.status != 0 || got.err != nil || ctx.Err() != nil, time.Now())
 	switch {
 	case got.err != nil:
@@ -90,15 +92,15 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 		p.counts.delivered.Add(1)
 		log.Debug("a notification was delivered", zap.Int("status", got.status))
 		return 0
-	case ctx.Err() != nil: // this process ends
+	case ctx.Err() != nil: // this process is shutting down
 		return time.Second
 	case got.again():
 		p.counts.failed.Add(1)
-		say := log.Debug
+		logTry := log.Debug
 		if n.Times == 1 {
-			say = log.Info
+			logTry = log.Info
 		}
-		say("a notification was not taken", zap.Int("status", got.status), zap.String("why", got.why))
+		logTry("a notification was not accepted", zap.Int("status", got.status), zap.String("why", got.why))
 		return min(max(pause(time.Since(n.At), n.Times), got.after), left+time.Second)
 	}
 	p.giveUp(log, "status "+strconv.Itoa(got.status))
@@ -109,10 +111,10 @@ func (p *Pusher) giveUp(log *zap.Logger, why string) {
 	log.Warn("a notification is given up", zap.String("why", why), zap.Uint64("so_far", p.counts.givenUp.Add(1)))
 }
 
-// pause is how long a notification waits that was not taken: about as long as
-// it has waited so far, so that the pauses double, also over a restart; but
-// not longer than the number of times it was given out says, so that one that
-// could not be sent for long is not left waiting as long again.
+// pause returns the delay before the next attempt: about the notification's
+// age, so that the delays double, also across restarts; but bounded by the
+// number of deliveries, so that a notification that could not be sent for a
+// long time is not delayed as long again.
 func pause(age time.Duration, times int) time.Duration {
 	byTimes := maxPause
 	if times < 11 {
@@ -121,8 +123,8 @@ func pause(age time.Duration, times int) time.Duration {
 	return spread(max(min(age, byTimes), time.Second))
 }
 
-// hostOf is HOST or HOST:PORT of a URL that was checked: all of it that may be
-// shown.
+// hostOf is HOST or HOST:PORT of a checked URL: the only part of it that may be
+// logged.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -131,31 +133,31 @@ func hostOf(raw string) string {
 	return strings.ToLower(u.Host)
 }
 
-// carrier sends requests, each on a connection of its own: no redirect, no
-// proxy, no address that was not checked.
-type carrier struct {
+// sender sends requests, each on its own connection: no redirects, no proxy, no
+// address that was not checked.
+type sender struct {
 	transport *http.Transport
-	timeout   time.Duration // of all of it
+	timeout   time.Duration // of the whole request
 }
 
-func newCarrier(private bool) *carrier {
+func newSender(private bool) *sender {
 	dialer := &net.Dialer{Timeout: sendTimeout / 2, KeepAlive: -1, Control: checkDialed(private)}
-	return &carrier{timeout: sendTimeout, transport: &http.Transport{
+	return &sender{timeout: sendTimeout, transport: &http.Transport{
 		Proxy: nil, DialContext: dialer.DialContext, DisableKeepAlives: true, DisableCompression: true,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: sendTimeout / 2,
 		MaxResponseHeaderBytes: 64 << 10,
 	}}
 }
 
-// outcome is what came of a request.
+// outcome is the result of a request.
 type outcome struct {
 	status int           // 0: no answer
-	why    string        // of no answer: a short word
-	after  time.Duration // that the receiver asked for; 0: it did not
-	err    error         // it can never be sent
+	why    string        // if there is no answer: a short reason
+	after  time.Duration // delay that the receiver asked for; 0: none
+	err    error         // the request can never be sent
 }
 
-// again reports whether another attempt may be taken.
+// again reports whether another attempt may succeed.
 func (o outcome) again() bool {
 	switch o.status {
 	case 0, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -164,13 +166,14 @@ func (o outcome) again() bool {
 	return o.status >= 500
 }
 
-// send posts a body. The receiver's body is not read: nothing follows from it.
-func (c *carrier) send(ctx context.Context, r Registration, mediaType string, body []byte) outcome {
+// send posts a body. The receiver's response body is not read: it has no
+// effect.
+func (c *sender) send(ctx context.Context, r Registration, mediaType string, body []byte) outcome {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(body))
 	if err != nil {
-		return outcome{err: errors.New("its URL is not of the known form")} // err quotes it
+		return outcome{err: errors.New("its URL is not of the known form")} // err would quote the URL
 	}
 	q.Header.Set("Content-Type", mediaType)
 	q.Header.Set("User-Agent", "linesman")
@@ -201,7 +204,8 @@ func (c *carrier) send(ctx context.Context, r Registration, mediaType string, bo
 	return o
 }
 
-// reason is why there was no answer, without what an error may quote.
+// reason describes why there was no answer, without text that an error may
+// quote.
 func reason(err error) string {
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
@@ -218,7 +222,7 @@ func reason(err error) string {
 	return "no answer"
 }
 
-// retryAfter is what a Retry-After asks for: seconds, or a date; at most an hour.
+// retryAfter parses a Retry-After header: seconds, or a date; at most an hour.
 func retryAfter(s string, now time.Time) time.Duration {
 	var d time.Duration
 	if seconds, err := strconv.ParseUint(s, 10, 31); err == nil {

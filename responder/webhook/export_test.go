@@ -3,4 +3,4 @@ package webhook
 import "time"
 
 // Hurry shortens how long a request may take.
-func (p *Pusher) Hurry(timeout time.Duration) { p.carrier.timeout = timeout }
+func (p *Pusher) Hurry(timeout time.Duration) { p.sender.timeout = timeout }

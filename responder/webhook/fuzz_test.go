@@ -12,8 +12,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A configuration is taken or refused, whatever it is; what is taken leads to
-// no private address that it spells out, and what is refused is not quoted.
+// Every configuration is accepted or refused; an accepted one contains no
+// private address as a literal, and errors quote nothing of a refused one.
 func FuzzConfig(f *testing.F) {
 	for _, s := range []string{
 		`{"url":"https://h.example/","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"0123456789abcdef0123456789abcdef"}}`,
@@ -64,7 +64,7 @@ func flat(err error) []error {
 	return all
 }
 
-// What has a canonical form has no name twice.
+// Input that has a canonical form has no duplicate names.
 func FuzzNames(f *testing.F) {
 	for _, s := range []string{`{"a":1,"a":2}`, `{"a":{"b":[{"c":1,"c":2}]}}`, `{"a":"a"}`, `[[],{}]`, `{"a":1}{`, `"`, `{"\u0061":1,"a":2}`} {
 		f.Add([]byte(s))

@@ -8,18 +8,19 @@ import (
 	"syscall"
 )
 
-// errForbidden reports that a name leads to an address that is not called.
+// errForbidden reports that a name resolves to an address that must not be
+// called.
 var errForbidden = errors.New("the address is private, local or reserved")
 
-// never is what nobody is called at: addresses of nobody, of many, of whoever
-// is on the same wire, and those at which a cloud tells its machines secrets.
+// never are the addresses that are never called: unspecified, multicast and
+// link-local ones, and the metadata services of clouds.
 var never = prefixes(
 	"0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4",
 	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
 	"::/128", "fe80::/10", "ff00::/8", "fd00:ec2::/32", "fd20:ce::/32",
 )
 
-// private is what is called only where that was configured.
+// private are the addresses that are called only if that is configured.
 var private = prefixes(
 	"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16",
 	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
@@ -27,15 +28,15 @@ var private = prefixes(
 )
 
 var (
-	global = netip.MustParsePrefix("2000::/3")     // all of IPv6 that is given out; the rest is not public
+	global = netip.MustParsePrefix("2000::/3")     // all allocated IPv6 addresses; the rest is not public
 	nat64  = netip.MustParsePrefix("64:ff9b::/96") // an IPv4 address is in the last four bytes
 )
 
-// wrapped are the private addresses of IPv6 that lead to an IPv4 address: of a
-// network's own NAT64, and 6to4.
+// wrapped are the private IPv6 prefixes that embed an IPv4 address: local-use
+// NAT64, and 6to4.
 var wrapped = []struct {
 	in netip.Prefix
-	at int // byte at which it begins
+	at int // offset of the IPv4 address
 }{{netip.MustParsePrefix("64:ff9b:1::/48"), 12}, {netip.MustParsePrefix("2002::/16"), 2}}
 
 func prefixes(list ...string) []netip.Prefix {
@@ -46,7 +47,7 @@ func prefixes(list ...string) []netip.Prefix {
 	return all
 }
 
-// allowed reports whether a receiver may be at an address; local lets in
+// allowed reports whether a receiver may have an address; local also allows
 // private networks and this machine.
 func allowed(ip netip.Addr, local bool) bool {
 	if !ip.IsValid() || ip.Zone() != "" {
@@ -76,8 +77,8 @@ func allowed(ip netip.Addr, local bool) bool {
 	return ip.Is4() || global.Contains(ip)
 }
 
-// checkDialed refuses to connect to an address that is not allowed. It sees
-// the very address that is connected to, after the name was resolved.
+// checkDialed refuses to connect to an address that is not allowed. It sees the
+// address of the connection, after the name was resolved.
 func checkDialed(local bool) func(network, address string, _ syscall.RawConn) error {
 	return func(network, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)

@@ -93,7 +93,7 @@ func TestAPrivateReceiverIsNeverConnectedTo(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Add(1) }))
 	defer s.Close()
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
-	c := newCarrier(false)
+	c := newSender(false)
 	for _, url := range []string{s.URL, "http://localhost:" + port, "http://[::ffff:127.0.0.1]:" + port, "http://0.0.0.0:" + port} {
 		if got := c.send(t.Context(), Registration{URL: url}, "text/plain", []byte("x")); got.status != 0 || got.why != errForbidden.Error() {
 			t.Errorf("%s: %+v", url, got)
@@ -102,13 +102,13 @@ func TestAPrivateReceiverIsNeverConnectedTo(t *testing.T) {
 	if n := called.Load(); n != 0 {
 		t.Errorf("it was called %d times", n)
 	}
-	if got := newCarrier(true).send(t.Context(), Registration{URL: s.URL}, "text/plain", nil); got.status != 200 || called.Load() != 1 {
+	if got := newSender(true).send(t.Context(), Registration{URL: s.URL}, "text/plain", nil); got.status != 200 || called.Load() != 1 {
 		t.Errorf("with the switch: %+v, called %d times", got, called.Load())
 	}
 }
 
-// nameServer answers each question for an address with the next of a list, and
-// then with the last.
+// nameServer answers each address query with the next answer of a list, and
+// then with the last one.
 func nameServer(t *testing.T, answers ...string) (address string, asked *atomic.Int32) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -146,8 +146,8 @@ func nameServer(t *testing.T, answers ...string) (address string, asked *atomic.
 	return conn.LocalAddr().String(), asked
 }
 
-// A name that leads elsewhere from one question to the next gets nowhere: what
-// is checked is the address that is connected to.
+// A name that resolves differently from one query to the next is no way in: the
+// address of the connection is checked.
 func TestANameThatMovesToThisMachineGetsNowhere(t *testing.T) {
 	t.Parallel()
 	var called atomic.Int32
@@ -161,8 +161,8 @@ func TestANameThatMovesToThisMachineGetsNowhere(t *testing.T) {
 	if got, err := resolver.LookupNetIP(t.Context(), "ip4", "rebind.example."); err != nil || got[0].String() != "192.0.2.1" {
 		t.Fatalf("the first answer: %v, %v", got, err)
 	}
-	dial := func(private bool) *carrier {
-		c := newCarrier(private)
+	dial := func(private bool) *sender {
+		c := newSender(private)
 		c.transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second, Resolver: resolver, Control: checkDialed(private)}).DialContext
 		return c
 	}
@@ -170,7 +170,7 @@ func TestANameThatMovesToThisMachineGetsNowhere(t *testing.T) {
 	if got := dial(false).send(t.Context(), r, "text/plain", nil); got.why != errForbidden.Error() || asked.Load() < 2 || called.Load() != 0 {
 		t.Errorf("%+v, asked %d times, called %d times", got, asked.Load(), called.Load())
 	}
-	if got := dial(true).send(t.Context(), r, "text/plain", nil); got.status != 200 { // else the test shows nothing
+	if got := dial(true).send(t.Context(), r, "text/plain", nil); got.status != 200 { // otherwise the test proves nothing
 		t.Errorf("with the switch: %+v", got)
 	}
 }
@@ -183,11 +183,11 @@ func TestNoRedirectAndNoProxyIsFollowed(t *testing.T) {
 	defer outer.Close()
 	t.Setenv("HTTP_PROXY", inner.URL)
 	t.Setenv("HTTPS_PROXY", inner.URL)
-	got := newCarrier(true).send(t.Context(), Registration{URL: outer.URL}, "text/plain", []byte("x"))
+	got := newSender(true).send(t.Context(), Registration{URL: outer.URL}, "text/plain", []byte("x"))
 	if got.status != http.StatusTemporaryRedirect || got.again() || called.Load() != 0 {
 		t.Errorf("%+v, called %d times", got, called.Load())
 	}
-	if p := newCarrier(false).transport.Proxy; p != nil {
+	if p := newSender(false).transport.Proxy; p != nil {
 		t.Error("it has a proxy")
 	}
 }
@@ -196,7 +196,7 @@ func TestAForeignCertificateIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
-	c := newCarrier(true)
+	c := newSender(true)
 	if got := c.send(t.Context(), Registration{URL: s.URL}, "text/plain", nil); got.status != 0 || got.why != "its certificate is not good" {
 		t.Errorf("of nobody: %+v", got)
 	}

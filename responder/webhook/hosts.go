@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// How much of the work one host can take up, however it behaves.
+// Limits of the work for one host.
 const (
-	slots   = 32 // deliveries at a time
-	perHost = 4  // of them to one host; one to a host that was out of reach
+	slots   = 32 // concurrent deliveries
+	perHost = 4  // of them to one host; one to a host that was unreachable
 
-	maxAway  = time.Minute // that a host out of reach is left alone
-	maxTurn  = time.Minute // that a delivery waits for its turn with a busy host
-	maxHosts = 4096        // that are remembered; others are met anew each time
+	maxAway  = time.Minute // longest pause for an unreachable host
+	maxTurn  = time.Minute // longest wait of a delivery for a busy host
+	maxHosts = 4096        // remembered hosts
 )
 
-// hosts remembers how receivers behave, so that a slow one, or one that is not
-// there, holds up nobody else.
+// hosts remembers how receivers behave, so that a slow or unreachable one does
+// not delay the others.
 type hosts struct {
 	mu sync.Mutex
 	of map[string]*host
 }
 
 type host struct {
-	busy   int           // deliveries under way
-	turned int           // about how many were turned away and will come again
-	took   time.Duration // that one took, about
-	fails  int           // times in a row that it was out of reach
-	until  time.Time     // it is left alone
+	busy   int           // deliveries in progress
+	turned int           // approximate number of postponed deliveries
+	took   time.Duration // approximate duration of a delivery
+	fails  int           // consecutive failures to reach it
+	until  time.Time     // no delivery before this time
 }
 
 func newHosts() *hosts { return &hosts{of: map[string]*host{}} }
 
-// enter asks whether a delivery to a host may begin now: else it says when to
-// ask again. One that may begin must leave. Again says that it was turned away
-// before, or has failed.
+// enter reports whether a delivery to a host may begin now; if not, wait is the
+// delay until the next attempt. A delivery that began must call leave. Again
+// tells that the delivery was postponed before, or has failed.
 func (h *hosts) enter(name string, again bool, now time.Time) (wait time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,26 +50,25 @@ func (h *hosts) enter(name string, again bool, now time.Time) (wait time.Duratio
 	if again && at.turned > 0 {
 		at.turned--
 	}
-	most := perHost
+	limit := perHost
 	if at.fails > 0 {
-		most = 1
+		limit = 1
 	}
-	if at.busy < most && !now.Before(at.until) {
+	if at.busy < limit && !now.Before(at.until) {
 		at.busy++
 		return 0, true
 	}
-	turn := min(time.Duration(at.turned+1)*at.took/time.Duration(most), maxTurn)
+	turn := min(time.Duration(at.turned+1)*at.took/time.Duration(limit), maxTurn)
 	at.turned++
 	return spread(max(at.until.Sub(now), 0) + max(turn, 100*time.Millisecond)), false
 }
 
-// leave says that a delivery has ended, how long it took, and whether the host
-// could be reached.
+// leave ends a delivery, with its duration and whether the host was reachable.
 func (h *hosts) leave(name string, took time.Duration, reached bool, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.of[name]
-	if at == nil { // forgotten meanwhile: never while busy
+	if at == nil { // never dropped while busy
 		return
 	}
 	at.busy--
@@ -85,8 +84,8 @@ func (h *hosts) leave(name string, took time.Duration, reached bool, now time.Ti
 	}
 }
 
-// forget makes room: of hosts that nothing is under way to, those go that were
-// not out of reach, or else all.
+// forget bounds the number of hosts: of the idle ones it drops the reachable
+// ones, or otherwise all.
 func (h *hosts) forget(now time.Time) {
 	before := len(h.of)
 	for name, at := range h.of {
@@ -104,7 +103,8 @@ func (h *hosts) forget(now time.Time) {
 	}
 }
 
-// spread is about d, so that what failed together does not come again together.
+// spread randomizes d, so that deliveries that failed together are not repeated
+// together.
 func spread(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Int64N(int64(d)/4+1))
 }

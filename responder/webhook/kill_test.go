@@ -23,8 +23,8 @@ import (
 	"github.com/linesman/linesman/responder/webhook"
 )
 
-// As a process of its own, the test is a responder that delivers until it is
-// killed.
+// As a separate process, the test binary is a responder that delivers until it
+// is killed.
 func TestMain(m *testing.M) {
 	if url := os.Getenv("PUSH_TEST_SERVER"); url != "" {
 		fmt.Fprintln(os.Stderr, process(context.Background(), url, os.Getenv("PUSH_TEST_DIR")))
@@ -54,9 +54,9 @@ func process(ctx context.Context, url, dir string) error {
 	return group.Wait()
 }
 
-// hasten has the server wait a moment for a process that was killed, in place
-// of half a minute. The next one must have its consumer by then: it sets the
-// time again.
+// hasten shortens the server's wait for a killed process from half a minute to
+// a moment. The next process must have its consumer by then: it sets the time
+// again.
 func (s *stage) hasten() {
 	s.t.Helper()
 	credentials, err := embedded.LoadCredentials(s.dir)
@@ -92,8 +92,8 @@ func (s *stage) hasten() {
 	}
 }
 
-// A process that is killed while a receiver has its request leaves it to the
-// next one.
+// A process that is killed while a receiver has its request leaves the
+// notification to the next one.
 func TestAProcessKilledInMidDeliveryLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -139,7 +139,7 @@ func TestAProcessKilledInMidDeliveryLosesNothing(t *testing.T) {
 	s.node(nil)
 	s.hasten()
 	s.end(raw, 0)
-	s.until("all is told", func() bool {
+	s.until("all are delivered", func() bool {
 		return len(r.taken()[run+" working"]) == 1 && len(r.taken()[run+" completed"]) == 1 && s.waiting() == 0
 	})
 	for _, q := range r.requests() {

@@ -10,8 +10,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A task whose first run waited for somebody and that was gone on with ends
-// with another run: who was promised to be told of the task is told then.
+// A task whose first run awaited resumption, and that was continued, ends with
+// another run: its subscribers are notified then.
 func TestTheEndOfATaskThatWasGoneOnWithIsTold(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

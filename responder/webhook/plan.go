@@ -14,7 +14,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// about is what the outbox holds beside a body.
+// about is the metadata of a notification in the outbox, beside its body.
 type about struct {
 	Protocol string     `json:"protocol"`
 	ID       string     `json:"id"`
@@ -22,7 +22,7 @@ type about struct {
 	Type     string     `json:"type"`
 }
 
-// replan is how long a run waits whose notification could not be made.
+// replan is the delay before a failed notification is created again.
 const replan = 3 * time.Second
 
 var (
@@ -30,9 +30,9 @@ var (
 	errMoved = errors.New("its registrations changed meanwhile")
 )
 
-// plan makes notifications until ctx ends. It looks at a run when there is
-// news of it, or of its registrations, and compares the two: so it does not
-// matter what it saw before, or who did this before it.
+// plan creates notifications until ctx ends. It examines a run after a change
+// of the run or of its registrations, and compares the two: the result does not
+// depend on what it, or a previous leader, saw before.
 func (p *Pusher) plan(ctx context.Context) error {
 	a := newAgenda()
 	group, ctx := errgroup.WithContext(ctx)
@@ -40,7 +40,7 @@ func (p *Pusher) plan(ctx context.Context) error {
 	group.Go(func() error {
 		return p.cfg.Runs.WatchRuns(ctx, func(c runs.Change) {
 			if c.Row.ID != "" && !c.Removed {
-				a.stands(c.Row.ID, told(c.Row.State))
+				a.advanced(c.Row.ID, progress(c.Row.State))
 			}
 		})
 	})
@@ -64,7 +64,7 @@ func (p *Pusher) plan(ctx context.Context) error {
 			case ctx.Err() != nil:
 				return nil
 			case err != nil:
-				if a.fail(run) { // say it once
+				if a.fail(run) { // log it once
 					p.log.Warn("a notification cannot be made now", zap.String("run", run), zap.Error(err))
 				}
 			default:
@@ -75,8 +75,8 @@ func (p *Pusher) plan(ctx context.Context) error {
 	return group.Wait()
 }
 
-// told is how much there is to tell of a run in a state.
-func told(s runs.State) int {
+// progress is how much there is to notify of for a run in a state.
+func progress(s runs.State) int {
 	switch {
 	case s.Final():
 		return toldEnd
@@ -88,9 +88,10 @@ func told(s runs.State) int {
 	return toldNothing
 }
 
-// advance makes the notifications that a run's registrations lack. Killed
-// between the outbox and the note that it was told, the next one makes the
-// same again: the outbox takes it once, or the receiver knows its key.
+// advance creates the missing notifications of a run's registrations. If the
+// process is killed after it filled the outbox and before it stored that, the
+// next leader creates the same notification again: the outbox deduplicates it,
+// or the receiver knows its key.
 func (p *Pusher) advance(ctx context.Context, run string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -99,14 +100,14 @@ func (p *Pusher) advance(ctx context.Context, run string) error {
 		return err
 	}
 	record, ok, err := p.cfg.Runs.Record(ctx, run)
-	if err != nil || !ok { // there is none yet, or none any more
+	if err != nil || !ok { // not recorded yet, or removed
 		return err
 	}
-	now, changed := told(record.State), false
+	now, changed := progress(record.State), false
 	var errs []error
 	for i := range list {
 		if e := &list[i]; e.Told < now {
-			if err := p.tell(ctx, e, record); err != nil {
+			if err := p.enqueue(ctx, e, record); err != nil {
 				errs = append(errs, err)
 				continue
 			}
@@ -123,11 +124,11 @@ func (p *Pusher) advance(ctx context.Context, run string) error {
 	return errors.Join(errs...)
 }
 
-// tell puts one notification into the outbox.
-func (p *Pusher) tell(ctx context.Context, e *entry, record *runs.Record) error {
+// enqueue adds one notification to the outbox.
+func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record) error {
 	encoder := p.cfg.Encoders[e.Protocol]
 	if encoder == nil {
-		return fmt.Errorf("nothing here speaks %s", e.Protocol)
+		return fmt.Errorf("no encoder for protocol %s", e.Protocol)
 	}
 	key := e.key(record.State)
 	body, err := encoder.Encode(ctx, e.Registration, record, key)
@@ -139,7 +140,7 @@ func (p *Pusher) tell(ctx context.Context, e *entry, record *runs.Record) error 
 		p.log.Error("a notification is too long and is not sent", zap.String("run", e.Run), zap.Int("bytes", len(body.Bytes)))
 		return nil
 	}
-	meta, err := bounds.Encode(about{e.Protocol, e.ID, record.State, body.Type}) // which lets an id take no more than twice its length
+	meta, err := bounds.Encode(about{e.Protocol, e.ID, record.State, body.Type}) // an id at most doubles
 	if err != nil {
 		return err
 	}
@@ -154,46 +155,46 @@ func (p *Pusher) tell(ctx context.Context, e *entry, record *runs.Record) error 
 	return nil
 }
 
-// agenda is which runs are to be looked at. It holds no more than the runs
-// that have registrations.
+// agenda lists the runs to examine. It holds at most the runs that have
+// registrations.
 type agenda struct {
 	mu     sync.Mutex
 	open   map[string]openRun
 	due    []string
-	listed map[string]bool // in due
-	failed map[string]bool // to be tried again
+	listed map[string]bool // the runs in due
+	failed map[string]bool // to be retried
 	news   chan struct{}
 	swept  time.Time
 }
 
-// openRun is a run with a registration that has not been told its end.
+// openRun is a run with a registration that was not notified of its end.
 type openRun struct {
-	told  int       // the least that one was told
-	until time.Time // then its registrations are gone, unless there is news of them
+	progress int       // the lowest progress of its registrations
+	until    time.Time // when its registrations expire, unless they change
 }
 
 func newAgenda() *agenda {
 	return &agenda{open: map[string]openRun{}, listed: map[string]bool{}, failed: map[string]bool{}, news: make(chan struct{}, 1), swept: time.Now()}
 }
 
-// registered is news of the registrations of a run.
-func (a *agenda) registered(run string, told int) {
+// registered handles a change of the registrations of a run.
+func (a *agenda) registered(run string, progress int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if told < 0 || told >= toldEnd {
+	if progress < 0 || progress >= toldEnd {
 		delete(a.open, run)
 		delete(a.failed, run)
 		return
 	}
-	a.open[run] = openRun{told, time.Now().Add(openTTL)}
-	a.add(run) // the run may have come that far before
+	a.open[run] = openRun{progress, time.Now().Add(openTTL)}
+	a.add(run) // the run may have made progress before
 }
 
-// stands is news of a run.
-func (a *agenda) stands(run string, told int) {
+// advanced handles a change of a run.
+func (a *agenda) advanced(run string, progress int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known, there := a.open[run]; there && told > known.told {
+	if known, there := a.open[run]; there && progress > known.progress {
 		a.add(run)
 	}
 }
@@ -222,8 +223,7 @@ func (a *agenda) next() (run string, ok bool) {
 	return run, true
 }
 
-// fail notes that a run is to be tried again, and reports whether it is the
-// first time.
+// fail schedules a retry of a run, and reports whether it is the first one.
 func (a *agenda) fail(run string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -238,8 +238,7 @@ func (a *agenda) done(run string) {
 	delete(a.failed, run)
 }
 
-// retry lists the runs that failed, and now and then forgets those whose time
-// is over.
+// retry lists the failed runs again, and occasionally drops the expired ones.
 func (a *agenda) retry() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -35,46 +35,46 @@ func TestTheAgendaForgetsRunsWhoseTimeIsOver(t *testing.T) {
 func TestEachStateTellsMoreThanTheOneBefore(t *testing.T) {
 	order := []runs.State{runs.StateQueued, runs.StateWorking, runs.StateInputRequired, runs.StateCompleted}
 	for i, s := range order {
-		if got := told(s); got != i {
+		if got := progress(s); got != i {
 			t.Errorf("%s: %d, want %d", s, got, i)
 		}
 	}
 	for _, s := range []runs.State{runs.StateFailed, runs.StateTimeout, runs.StateCancelled} {
-		if got := told(s); got != toldEnd {
+		if got := progress(s); got != toldEnd {
 			t.Errorf("%s: %d, want %d", s, got, toldEnd)
 		}
 	}
 }
 
-// Whatever comes in which order, a run that has something to be told is looked
-// at after the last news of it.
+// In whatever order changes arrive, a run that needs a notification is examined
+// after its last change.
 func TestWhateverTheOrderOfNewsNothingIsOverlooked(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := newAgenda()
-		told, stands := map[string]int{}, map[string]int{} // as the streams have it
+		progress, advanced := map[string]int{}, map[string]int{} // as stored in the streams
 		run := rapid.SampledFrom([]string{"a", "b", "c"})
 		look := func(t *rapid.T) {
 			r, ok := a.next()
 			if !ok {
 				return
 			}
-			if at, there := told[r]; there && stands[r] > at { // what advance does; news of it comes later
-				told[r] = stands[r]
+			if at, there := progress[r]; there && advanced[r] > at { // as advance does; the change arrives later
+				progress[r] = advanced[r]
 			}
 			a.done(r)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"register": func(t *rapid.T) {
 				r := run.Draw(t, "run")
-				if _, there := told[r]; !there {
-					told[r] = toldNothing
+				if _, there := progress[r]; !there {
+					progress[r] = toldNothing
 				}
-				a.registered(r, told[r])
+				a.registered(r, progress[r])
 			},
 			"move": func(t *rapid.T) {
 				r := run.Draw(t, "run")
-				stands[r] = min(stands[r]+1, toldEnd)
-				a.stands(r, stands[r])
+				advanced[r] = min(advanced[r]+1, toldEnd)
+				a.advanced(r, advanced[r])
 			},
 			"look": look,
 			"": func(t *rapid.T) {
@@ -82,9 +82,9 @@ func TestWhateverTheOrderOfNewsNothingIsOverlooked(t *testing.T) {
 				for _, r := range a.due {
 					due[r] = true
 				}
-				for r, at := range told {
-					if stands[r] > at && !due[r] {
-						t.Fatalf("run %s stands at %d, was told %d, and nobody looks", r, stands[r], at)
+				for r, at := range progress {
+					if advanced[r] > at && !due[r] {
+						t.Fatalf("run %s stands at %d, was told %d, and nobody looks", r, advanced[r], at)
 					}
 				}
 			},

@@ -15,33 +15,35 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Protocols of registrations. Each has its own names for them.
+// Protocols of registrations. Each protocol has a namespace of its own for
+// their ids.
 const (
 	AdCP = "adcp"
 	A2A  = "a2a"
 )
 
-// Schemes by which a receiver knows who calls.
+// Schemes by which a receiver authenticates the sender.
 const (
 	Bearer = "Bearer"
 	HMAC   = "HMAC-SHA256"
 )
 
-// Registration says where, and how, a caller wants to be told of a run. What
-// is secret in it, or may be, is in no JSON that is made of it, nor in its text.
+// Registration is a subscription to the notifications of a run: the receiver
+// and its credentials. Fields that are, or may be, secret are in no JSON and no
+// text made from it.
 type Registration struct {
-	ID       string `json:"id"` // unique among those of the run and the protocol
+	ID       string `json:"id"` // unique per run and protocol
 	Run      string `json:"-"`
 	Protocol string `json:"protocol"`
 
-	URL         string `json:"-"` // the path of one is often a secret
+	URL         string `json:"-"` // its path is often a secret
 	OperationID string `json:"operation_id,omitempty"`
-	Token       string `json:"-"` // comes back with each notification; "": none
+	Token       string `json:"-"` // echoed in each notification; "": none
 	Scheme      string `json:"scheme,omitempty"`
 	Credentials string `json:"-"` // of the scheme
 
-	Tool    string          `json:"tool,omitempty"` // that was called
-	Context json.RawMessage `json:"-"`              // of the caller, as it was written; nil: none
+	Tool    string          `json:"tool,omitempty"` // the tool that was called
+	Context json.RawMessage `json:"-"`              // the caller's context, unchanged; nil: none
 	Created int64           `json:"created"`        // Unix milliseconds
 }
 
@@ -53,35 +55,35 @@ func (r Registration) GoString() string { return r.String() }
 
 // Limits of registrations.
 const (
-	MaxRegistrations = 8         // a run
+	MaxRegistrations = 8         // registrations per run
 	maxValue         = 512 << 10 // bytes of all registrations of a run
 )
 
-// How long registrations are kept: while a run has not ended, from their last
-// change; and after the last notification of it was made, which is longer than
-// one is ever tried.
+// How long registrations are kept: while a run is open, from their last change;
+// and after the last notification of the run was created, for longer than
+// delivery is attempted.
 const (
 	openTTL  = 7 * 24 * time.Hour
 	endedTTL = MaxGiveUp + 24*time.Hour
 )
 
-// What goes wrong with registrations.
+// Errors of registrations.
 var (
 	ErrUnknown = errors.New("there is no such registration")
 	ErrTooMany = errors.New("the run has as many registrations as it can have")
 )
 
-// Registrations is where registrations are kept: one value a run, so that
-// their number has a bound that holds.
+// Registrations stores registrations: one value per run, so that their number
+// is bounded.
 type Registrations interface {
-	// Get reads the value of a run and its revision, 0 where there is none.
+	// Get reads the value of a run and its revision, 0 if there is none.
 	Get(ctx context.Context, run string) (value []byte, revision uint64, err error)
-	// Put stores a value for so long in place of that of a revision, nil being
-	// none. It reports false where somebody else wrote meanwhile. Told is shown
-	// to who watches.
+	// Put stores a value for ttl if the current revision is as given; 0: none.
+	// It reports false if another process wrote meanwhile. Told is passed to
+	// watchers.
 	Put(ctx context.Context, run string, value []byte, told int, ttl time.Duration, revision uint64) (bool, error)
 	// Watch calls each for every run that has a value, and for each change,
-	// until ctx ends. A run whose value went has told -1.
+	// until ctx ends. A removed value has told -1.
 	Watch(ctx context.Context, each func(run string, told int)) error
 }
 
@@ -92,24 +94,24 @@ type Registry struct {
 	private  bool
 }
 
-// NewRegistry returns the registry of a protocol. Private lets in receivers on
+// NewRegistry returns the registry of a protocol. Private allows receivers on
 // private networks, and ones without TLS.
 func NewRegistry(store Registrations, protocol string, private bool) *Registry {
 	return &Registry{store, protocol, private}
 }
 
-// Check reports everything that is wrong with a registration, each a
-// [runs.FieldError] by the names of AdCP that quotes no value.
+// Check reports every invalid field of a registration, each as a
+// [runs.FieldError] with the field names of AdCP and without values.
 func (g *Registry) Check(r Registration) error {
 	r.Protocol = g.protocol
 	return r.check(g.private)
 }
 
-// Put keeps a registration of a run, which need not be there yet: write it
-// before the run is submitted, and nothing that becomes of the run is missed.
-// One of the same ID is replaced; what was told already is not told again. A
-// run that has ended is told of all the same. Errors: those of Check, and
-// [ErrTooMany].
+// Put stores a registration of a run, which need not exist yet: store it before
+// the run is submitted, and no change of the run is missed. It replaces a
+// registration with the same ID; notifications that were created are not
+// created again. A run that has already ended is notified of, too. Errors:
+// those of Check, and [ErrTooMany].
 func (g *Registry) Put(ctx context.Context, r Registration) error {
 	if err := g.Check(r); err != nil {
 		return err
@@ -131,7 +133,8 @@ func (g *Registry) Put(ctx context.Context, r Registration) error {
 	})
 }
 
-// Get returns a registration of a run. The error is [ErrUnknown] for none.
+// Get returns a registration of a run. The error is [ErrUnknown] if there is
+// none.
 func (g *Registry) Get(ctx context.Context, run, id string) (Registration, error) {
 	list, _, err := read(ctx, g.store, run)
 	if err != nil {
@@ -144,7 +147,7 @@ func (g *Registry) Get(ctx context.Context, run, id string) (Registration, error
 	return list[i].Registration, nil
 }
 
-// List returns the registrations of a run, the oldest first: at most
+// List returns the registrations of a run, oldest first: at most
 // MaxRegistrations.
 func (g *Registry) List(ctx context.Context, run string) ([]Registration, error) {
 	list, _, err := read(ctx, g.store, run)
@@ -161,8 +164,8 @@ func (g *Registry) List(ctx context.Context, run string) ([]Registration, error)
 	return all, nil
 }
 
-// Delete removes a registration of a run. Notifications that wait for their
-// receiver are not sent any more. The error is [ErrUnknown] for none.
+// Delete removes a registration of a run. Its pending notifications are
+// dropped. The error is [ErrUnknown] if there is none.
 func (g *Registry) Delete(ctx context.Context, run, id string) error {
 	return change(ctx, g.store, run, func(list []entry) ([]entry, error) {
 		i := g.find(list, id)
@@ -179,29 +182,30 @@ func find(list []entry, protocol, id string) int {
 	return slices.IndexFunc(list, func(e entry) bool { return e.Protocol == protocol && e.ID == id })
 }
 
-// How much of a run a registration was told: of fixed width, so that a value
-// does not grow when its bucket is full.
+// Progress of a registration: the last state for which a notification was
+// created. The numbers have one digit, so that a value does not grow when its
+// bucket is full.
 const (
 	toldNothing = iota
 	toldWorking
-	toldWaiting // for somebody outside
+	toldWaiting // awaiting an external answer
 	toldEnd
 )
 
-// entry is a registration as it is kept.
+// entry is a registration as stored.
 type entry struct {
 	Registration
 	URL         string `json:"url"`
 	Token       string `json:"token,omitempty"`
 	Credentials string `json:"credentials,omitempty"`
-	Echo        string `json:"context,omitempty"` // Context as text: so it stays byte for byte
+	Echo        string `json:"context,omitempty"` // Context as text, which keeps its bytes
 
-	Seed string `json:"seed"` // what nobody can guess its keys without
+	Seed string `json:"seed"` // secret input of its keys, so that they cannot be guessed
 	Told int    `json:"told"`
 }
 
-// key is the idempotency key of the notification that a run has come to a
-// state: the same whenever it is made.
+// key is the idempotency key of the notification for a state of the run:
+// deterministic.
 func (e *entry) key(state runs.State) string {
 	mac := hmac.New(sha256.New, []byte(e.Seed))
 	for _, s := range []string{e.Run, e.Protocol, e.ID, string(state)} {
@@ -224,7 +228,7 @@ type value struct {
 // read reads the registrations of a run.
 func read(ctx context.Context, store Registrations, run string) ([]entry, uint64, error) {
 	if runs.CheckID(run) != nil {
-		return nil, 0, nil // there can be none
+		return nil, 0, nil // an invalid id has no registrations
 	}
 	raw, revision, err := store.Get(ctx, run)
 	if err != nil || raw == nil {
@@ -244,12 +248,12 @@ func read(ctx context.Context, store Registrations, run string) ([]entry, uint64
 	return v.Registrations, revision, nil
 }
 
-// change stores what becomes of the registrations of a run.
+// change applies f to the registrations of a run and stores the result.
 func change(ctx context.Context, store Registrations, run string, f func([]entry) ([]entry, error)) error {
 	if err := runs.CheckID(run); err != nil {
 		return err
 	}
-	const patience = 100 // others who write meanwhile
+	const patience = 100 // attempts while other processes write
 	for range patience {
 		list, revision, err := read(ctx, store, run)
 		if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/linesman/linesman/responder/webhook"
 )
 
-// A responder that is killed after a submission, before it could note it, and
-// comes back with settings that would not let the task in: the task is there,
-// and so is who is to be told of it.
+// A responder is killed after a submission, before it stored the outcome, and
+// restarts with settings that would refuse the task: the task exists, and so do
+// its registrations.
 func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -21,7 +21,7 @@ func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
 	b := s.connect(embedded.ResponderUser)
 	dying := *n
 	dying.config.Streams, dying.config.Danger = b, true
-	dying.config.Requests = &idempotency.Requests{Store: forgetful{b.RequestStore()}, TTL: time.Hour}
+	dying.config.Requests = &idempotency.Requests{Store: lossyStore{b.RequestStore()}, TTL: time.Hour}
 	dying.serve()
 	call := func(n *node) (map[string]any, string) {
 		return n.call(t.Context(), "_codex_local_exec", map[string]any{
@@ -43,11 +43,11 @@ func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
 	s.until("it is told", func() bool { return len(r.taken()[run+" completed"]) == 1 })
 }
 
-// forgetful is a store in which no outcome ever arrives, as after a kill, once
-// the lease of who was killed is over.
-type forgetful struct{ idempotency.Store }
+// lossyStore is a store that loses every outcome, as after a kill once the
+// lease of the killed process has expired.
+type lossyStore struct{ idempotency.Store }
 
-func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error) {
+func (f lossyStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error) {
 	var entry map[string]any
 	if err := json.Unmarshal(value, &entry); err != nil {
 		return 0, false, err
@@ -55,7 +55,7 @@ func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.D
 	if _, there := entry["outcome"]; there {
 		delete(entry, "outcome")
 		entry["until"] = 0
-		value, _ = json.Marshal(entry) // what was JSON
+		value, _ = json.Marshal(entry) // it was valid JSON
 	}
 	return f.Store.Put(ctx, key, value, ttl, revision)
 }

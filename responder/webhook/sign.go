@@ -22,9 +22,9 @@ var (
 	errNames  = errors.New("a body in which an object has a name twice is not signed")
 )
 
-// Sign returns the signature of a body that is sent at a time, in Unix
-// seconds. It signs nothing that two readers may read differently: a body that
-// is JSON with a name twice in one object, at whatever depth.
+// Sign returns the signature of a body that is sent at a time, in Unix seconds.
+// It refuses ambiguous bodies: JSON with a duplicate name in an object, at any
+// depth.
 func Sign(secret string, at int64, body []byte) (string, error) {
 	if checkSecret(secret) != "" {
 		return "", errSecret
@@ -38,13 +38,13 @@ func Sign(secret string, at int64, body []byte) (string, error) {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// checkNames returns errNames for JSON in which an object has a name twice,
-// and another error for what is no JSON.
+// checkNames returns errNames for JSON with a duplicate name in an object, and
+// another error for invalid JSON.
 func checkNames(raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	var open []map[string]bool // the names of each object that is open; nil: of an array
-	name := false              // a name comes next
+	var open []map[string]bool // the names of each open object; nil: an array
+	name := false              // the next token is a name
 	for {
 		t, err := d.Token()
 		switch {

@@ -83,7 +83,7 @@ func TestNamesThatStandTwice(t *testing.T) {
 	}
 	for _, body := range []string{``, `{"a":1`, `{"a":1}}`, `x`} {
 		if body == "" {
-			continue // nothing at all has no names
+			continue // the empty input has no names
 		}
 		if err := checkNames([]byte(body)); err == nil {
 			t.Errorf("%s is taken for JSON", body)

@@ -31,32 +31,32 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// What must be seen by receivers alone.
+// Secrets that only receivers may see.
 const (
 	secret = "sentinel-credentials-5f0c2a9b77e14d"
 	token  = "sentinel-token-91c3d6"
 	path   = "/sentinel-path-e21b"
 
-	echoed = `{"b":1, "a":"<é>"}` // a context, as it was written
+	echoed = `{"b":1, "a":"<é>"}` // a context with unusual formatting
 )
 
 var names = bus.Names{Prefix: bus.DefaultPrefix}
 
-// stage is a server with its streams and a normalizer at work.
+// stage is a server with its streams and a running normalizer.
 type stage struct {
 	t      *testing.T
 	dir    string
 	server *embedded.Server
 	bus    *bus.Bus // the operator's
 	logs   *zap.Logger
-	said   *bytes.Buffer
+	logged *bytes.Buffer
 	hurry  bool // requests take half a second at most
 	mu     sync.Mutex
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, dir: t.TempDir(), said: &bytes.Buffer{}}
+	s := &stage{t: t, dir: t.TempDir(), logged: &bytes.Buffer{}}
 	s.logs = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(s), zap.DebugLevel))
 	var err error
 	if s.server, err = embedded.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
@@ -74,17 +74,17 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// Write takes the log.
+// Write collects the log.
 func (s *stage) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.said.Write(b)
+	return s.logged.Write(b)
 }
 
 func (s *stage) log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.said.String()
+	return s.logged.String()
 }
 
 func (s *stage) connect(user string) *bus.Bus {
@@ -146,7 +146,7 @@ func (s *stage) node(change func(*webhook.Config)) *node {
 	return n
 }
 
-// serve begins a service with the node's configuration, and its tools.
+// serve starts a service with the node's configuration, and its tools.
 func (n *node) serve() {
 	n.t.Helper()
 	n.responder = responder.New(n.config)
@@ -183,7 +183,7 @@ func (n *node) call(ctx context.Context, tool string, arguments map[string]any) 
 	return answer, string(a.Envelope)
 }
 
-// submit submits a task that is to be told of, and returns its run.
+// submit submits a task with a webhook, and returns its run.
 func (n *node) submit(key, url, scheme string) string {
 	n.t.Helper()
 	answer, raw := n.call(n.t.Context(), "_codex_local_exec", map[string]any{
@@ -204,7 +204,7 @@ func config(url, scheme string) map[string]any {
 	}
 }
 
-// start begins a run as a worker would, and end ends it.
+// start starts a run as a worker would, and end ends it.
 func (s *stage) start(run string) *bus.RawLog {
 	s.t.Helper()
 	raw, err := s.bus.OpenLog(s.t.Context(), "codex", run, runs.Mark{})
@@ -232,7 +232,7 @@ func (s *stage) end(raw *bus.RawLog, code int) {
 	s.append(raw, runs.Entry{Kind: runs.Exited, Time: 1_763_461_803_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
 }
 
-// waiting is how many notifications are in the outbox.
+// waiting counts the notifications in the outbox.
 func (s *stage) waiting() int {
 	s.t.Helper()
 	n, err := s.bus.PushStore().Waiting(s.t.Context())
@@ -253,7 +253,7 @@ func (s *stage) until(what string, ok func() bool) {
 	}
 }
 
-// quiet checks that nothing secret was logged.
+// quiet checks that no secret was logged.
 func (s *stage) quiet() {
 	s.t.Helper()
 	if i := strings.Index(s.log(), "sentinel"); i >= 0 {
@@ -261,7 +261,7 @@ func (s *stage) quiet() {
 	}
 }
 
-// receiver is who is notified.
+// receiver is a webhook receiver.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -271,11 +271,11 @@ type receiver struct {
 type request struct {
 	header http.Header
 	body   []byte
-	status int // that was answered; 0: none
+	status int // of the response; 0: none
 }
 
-// receive starts a receiver. Answer says what the n-th request with a key is
-// answered, from 1; a negative status breaks the connection.
+// receive starts a receiver. Answer returns the status for the n-th request
+// with a key, from 1; a negative status closes the connection.
 func receive(t *testing.T, answer func(n int, w http.ResponseWriter, body []byte, gone <-chan struct{}) int) *receiver {
 	t.Helper()
 	r := &receiver{}
@@ -317,7 +317,7 @@ func (r *receiver) requests() []request {
 	return append([]request(nil), r.got...)
 }
 
-// taken is the bodies that were answered 200, by run and status.
+// taken returns the bodies that were answered 200, by run and status.
 func (r *receiver) taken() map[string][]string {
 	all := map[string][]string{}
 	for _, q := range r.requests() {

@@ -60,8 +60,8 @@ func TestANotificationSaysWhatTheResultsSay(t *testing.T) {
 		}
 		checkPayload(t, q.body)
 	}
-	var told map[string]any
-	if err := json.Unmarshal([]byte(gjson.GetBytes(r.requests()[1].body, "result").Raw), &told); err != nil {
+	var notifiedOfEnd map[string]any
+	if err := json.Unmarshal([]byte(gjson.GetBytes(r.requests()[1].body, "result").Raw), &notifiedOfEnd); err != nil {
 		t.Fatal(err)
 	}
 	if ext, ok := results["ext"].(map[string]any); ok {
@@ -69,9 +69,9 @@ func TestANotificationSaysWhatTheResultsSay(t *testing.T) {
 	}
 	for _, envelope := range []string{"status", "task_id", "context_id", "message", "timestamp"} {
 		delete(results, envelope)
-		delete(told, envelope)
+		delete(notifiedOfEnd, envelope)
 	}
-	got, _ := json.Marshal(told)
+	got, _ := json.Marshal(notifiedOfEnd)
 	want, _ := json.Marshal(results)
 	if !bytes.Equal(got, want) {
 		t.Errorf("the result says\n%s\nand the results tool\n%s", got, want)
@@ -82,8 +82,8 @@ func TestANotificationSaysWhatTheResultsSay(t *testing.T) {
 	s.quiet()
 }
 
-// checkPayload checks a body against the contract, whose task types are those
-// of advertising.
+// checkPayload checks a body against the AdCP schema, whose task types are
+// those of advertising.
 func checkPayload(t *testing.T, body []byte) {
 	t.Helper()
 	t.Run("contract", func(t *testing.T) {
@@ -106,7 +106,7 @@ func payloadSchema(root string) (*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	for path, doc := range map[string]any{
-		"core/async-response-data.json": true, "enums/task-type.json": map[string]any{"type": "string"}, // not here; and advertising alone
+		"core/async-response-data.json": true, "enums/task-type.json": map[string]any{"type": "string"}, // not available here
 	} {
 		if err := c.AddResource(base+version+"/"+path, doc); err != nil {
 			return nil, err
@@ -148,8 +148,8 @@ func TestBearerIsShownAndARunThatFailedSaysWhy(t *testing.T) {
 	s.quiet()
 }
 
-// Whatever a receiver does first, it gets the same bytes again until it has
-// answered well, and then no more.
+// Whatever a receiver answers first, it gets the same bytes again until it
+// answers 2xx, and then no more.
 func TestItIsSentUntilItIsTakenAndAlwaysTheSame(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -173,7 +173,7 @@ func TestItIsSentUntilItIsTakenAndAlwaysTheSame(t *testing.T) {
 	run := node.submit("key-0123456789-1", r.URL, webhook.HMAC)
 	s.end(s.start(run), 0)
 	s.until("it is taken", func() bool { return len(r.taken()[run+" completed"]) == 1 && s.waiting() == 0 })
-	bodies := map[string]map[string]int{} // by key
+	bodies := map[string]map[string]int{} // bodies by key
 	for _, q := range r.requests() {
 		key := gjson.GetBytes(q.body, "idempotency_key").String()
 		if bodies[key] == nil {
@@ -206,14 +206,14 @@ func TestWhatIsRefusedForGoodIsGivenUpAtOnce(t *testing.T) {
 		run := n.submit(fmt.Sprintf("key-0123456789-%d", i), r.URL, webhook.Bearer)
 		s.end(s.start(run), 0)
 		s.until(fmt.Sprint(refused), func() bool {
-			return n.pusher.Counts().GivenUp > 0 && told(t, n, run) && s.waiting() == 0
+			return n.pusher.Counts().GivenUp > 0 && notifiedOfEnd(t, n, run) && s.waiting() == 0
 		})
 		for _, q := range r.requests()[before:] {
 			if gjson.GetBytes(q.body, "task_id").String() != run {
 				t.Errorf("%d: a request of another run", refused)
 			}
 		}
-		if more := len(r.requests()) - before; more < 1 || more > 2 { // working may be told or not
+		if more := len(r.requests()) - before; more < 1 || more > 2 { // the notification of working is optional
 			t.Errorf("%d: %d requests", refused, more)
 		}
 	}
@@ -223,8 +223,9 @@ func TestWhatIsRefusedForGoodIsGivenUpAtOnce(t *testing.T) {
 	s.quiet()
 }
 
-// told reports whether all of a run's end was put into the outbox.
-func told(t *testing.T, n *node, run string) bool {
+// notifiedOfEnd reports whether all notifications of a run's end were put into
+// the outbox.
+func notifiedOfEnd(t *testing.T, n *node, run string) bool {
 	t.Helper()
 	value, _, err := n.bus.PushStore().Get(t.Context(), run)
 	if err != nil {
@@ -240,7 +241,7 @@ func TestAReceiverThatIsAwayForTooLongIsGivenUp(t *testing.T) {
 	n := s.node(func(c *webhook.Config) { c.GiveUp = 2 * time.Second })
 	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
 	s.end(s.start(run), 0)
-	s.until("it is given up", func() bool { return told(t, n, run) && s.waiting() == 0 })
+	s.until("it is given up", func() bool { return notifiedOfEnd(t, n, run) && s.waiting() == 0 })
 	if c := n.pusher.Counts(); c.GivenUp != c.Made || c.GivenUp == 0 || c.Failed < 2 || c.Delivered != 0 {
 		t.Errorf("counts %+v", c)
 	}
@@ -271,8 +272,8 @@ func TestOneThatHangsHoldsUpNobodyElse(t *testing.T) {
 	s.until("the others wait for the one that hangs", func() bool { return s.waiting() == 40 })
 }
 
-// A receiver that was taken while private ones were is not called once they
-// are not.
+// A private receiver that was accepted while the setting allowed it is not
+// called after the setting has changed.
 func TestSettingsCountWhenItIsSent(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -280,7 +281,7 @@ func TestSettingsCountWhenItIsSent(t *testing.T) {
 	n := s.node(func(c *webhook.Config) { c.Private = false })
 	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
 	s.end(s.start(run), 0)
-	s.until("it is given up", func() bool { return told(t, n, run) && s.waiting() == 0 })
+	s.until("it is given up", func() bool { return notifiedOfEnd(t, n, run) && s.waiting() == 0 })
 	if got := len(r.requests()); got != 0 || !strings.Contains(s.log(), "its URL is not called") {
 		t.Errorf("%d requests", got)
 	}
@@ -306,8 +307,8 @@ func TestTwoRespondersTellOnce(t *testing.T) {
 	}
 }
 
-// Killed between any two steps, the next one goes on: everything is told, and
-// with the same bytes.
+// After a kill between any two steps, the next process resumes: all
+// notifications are sent, with the same bytes.
 func TestKilledBetweenAnyTwoStepsNothingIsLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -322,13 +323,13 @@ func TestKilledBetweenAnyTwoStepsNothingIsLost(t *testing.T) {
 		run := dying.submit(fmt.Sprintf("key-0123456789-%d", steps), r.URL, webhook.HMAC)
 		raw := s.start(run)
 		s.end(raw, 0)
-		s.until("it died, or has nothing left to do", func() bool { return l.over.Load() || told(t, dying, run) && s.waiting() == 0 })
+		s.until("it died, or has nothing left to do", func() bool { return l.over.Load() || notifiedOfEnd(t, dying, run) && s.waiting() == 0 })
 		if l.over.Load() {
 			died++
 		}
 		dying.stop()
 		heir := s.node(nil)
-		s.until("it is told", func() bool { return len(r.taken()[run+" completed"]) > 0 && told(t, heir, run) })
+		s.until("it is told", func() bool { return len(r.taken()[run+" completed"]) > 0 && notifiedOfEnd(t, heir, run) })
 		heir.stop()
 		for _, state := range []string{" working", " completed"} {
 			for _, body := range r.taken()[run+state] {
@@ -345,14 +346,14 @@ func TestKilledBetweenAnyTwoStepsNothingIsLost(t *testing.T) {
 
 var errDead = errors.New("killed")
 
-// life is how many steps a process has left.
+// life is the number of steps that a process has left.
 type life struct {
 	left atomic.Int64
 	over atomic.Bool
 }
 
-// step reports whether the process still lives; last, that it dies once the
-// step is done.
+// step reports whether the process is still alive; last means that it dies
+// after this step.
 func (l *life) step() (alive, last bool) {
 	n := l.left.Add(-1)
 	l.over.Store(n <= 0)
@@ -378,7 +379,7 @@ func (d dyingStore) Put(ctx context.Context, run string, value []byte, told int,
 		return false, errDead
 	}
 	ok, err := d.Registrations.Put(ctx, run, value, told, ttl, revision)
-	if last { // stored, and nobody heard of it
+	if last { // stored, but the acknowledgement is lost
 		return false, errDead
 	}
 	return ok, err
@@ -430,7 +431,7 @@ func TestAFullOutboxLosesNothing(t *testing.T) {
 	})
 }
 
-// smallOutbox has room for two.
+// smallOutbox has a capacity of two.
 type smallOutbox struct {
 	webhook.Outbox
 	s *stage
@@ -468,7 +469,7 @@ func TestARegistrationThatIsGoneIsToldNothing(t *testing.T) {
 	}
 }
 
-// Only an answer that leaves open how the task ends is followed by
+// Only a call whose answer leaves the outcome of the task open is followed by
 // notifications.
 func TestAForegroundCallIsFollowedOnlyWhereItWasCutOff(t *testing.T) {
 	t.Parallel()

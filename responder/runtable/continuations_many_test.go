@@ -49,8 +49,8 @@ func TestATaskOfManyRunsHoldsTheTableUpForAMoment(t *testing.T) {
 			for i := range rows[1:] { // the newest one goes first
 				table.change(runs.Change{Row: runs.Row{ID: rows[last-i].ID}, Revision: 1 << 20, Removed: true}, begun)
 			}
-			if shown, _, _ := table.get(task); shown.Link != "" || shown.EndedAt != rows[0].EndedAt || len(table.links) != 0 {
-				t.Errorf("the task alone is shown as %+v; %d tasks have links", shown, len(table.links))
+			if shown, _, _ := table.get(task); shown.Link != "" || shown.EndedAt != rows[0].EndedAt || len(table.continuations) != 0 {
+				t.Errorf("the task alone is shown as %+v; %d tasks have links", shown, len(table.continuations))
 			}
 		})
 	}

@@ -1,0 +1,185 @@
+package runtable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Continuations: a task that awaits resumption may be continued by further
+// runs. Such a task, and each of its runs except the newest, is shown with the
+// state of the newest one, so that a client can follow the task by the id of
+// its first run.
+
+// addContinuation records that a run continues a task.
+func (t *index) addContinuation(row runs.Row) {
+	continuations := t.continuations[row.Continues]
+	at, known := slices.BinarySearchFunc(continuations, row.ID, compareContinuations)
+	if !known && len(continuations) < runs.MaxLinks {
+		t.continuations[row.Continues] = slices.Insert(continuations, at, row.ID)
+	}
+}
+
+func (t *index) removeContinuation(task, id string) {
+	t.continuations[task] = slices.DeleteFunc(t.continuations[task], func(other string) bool { return other == id })
+	if len(t.continuations[task]) == 0 {
+		delete(t.continuations, task)
+	}
+}
+
+// newest returns the newest continuation of a task, nil if it has none, by the
+// numbers in the ids.
+func (t *index) newest(task string) *entry {
+	for _, id := range slices.Backward(t.continuations[task]) {
+		if e := t.rows[id]; e != nil { // nil for the run that is being stored
+			return e
+		}
+	}
+	return nil
+}
+
+// ownRow is the row as recorded.
+func (e *entry) ownRow() runs.Row {
+	if e.own != nil {
+		return *e.own
+	}
+	return e.Row
+}
+
+// resolve sets the row of an entry to what answers show: the state of the
+// newest continuation.
+func (t *index) resolve(e *entry) *entry {
+	if e.State != runs.StateInputRequired { // nearly all: nothing is copied for them
+		return e
+	}
+	own := e.Row
+	if !own.Waits() {
+		return e
+	}
+	newest := t.newest(cmp.Or(own.Continues, own.ID))
+	if newest == nil || !later(newest.ID, own.ID) {
+		return e
+	}
+	s := newest.ownRow()
+	s.ID, s.Agent, s.Source, s.Governance, s.Continues, s.Link = own.ID, own.Agent, own.Source, own.Governance, own.Continues, newest.ID
+	s.QueuedAt, s.StartedAt = own.QueuedAt, cmp.Or(own.StartedAt, s.StartedAt)
+	s.Thread, s.Seq = cmp.Or(s.Thread, own.Thread), max(s.Seq, own.Seq)
+	e.Row, e.own = s, &own
+	return e
+}
+
+// compareContinuations orders the runs of a task.
+func compareContinuations(id, other string) int {
+	return cmp.Or(cmp.Compare(len(id), len(other)), cmp.Compare(id, other))
+}
+
+// later reports whether a run of a task comes after another.
+func later(id, other string) bool { return compareContinuations(id, other) > 0 }
+
+// refresh resolves all runs of a task again, except the changed one. If there
+// is a newer run, nothing changes: they already show its state.
+func (t *index) refresh(task, but string) {
+	if newest := t.newest(task); newest != nil && later(newest.ID, but) {
+		return
+	}
+	for _, id := range append([]string{task}, t.continuations[task]...) {
+		e := t.rows[id]
+		if e == nil || id == but {
+			continue
+		}
+		if own := e.ownRow(); own.Waits() {
+			t.show(t.resolve(&entry{Row: own, revision: e.revision, stale: e.stale}))
+		}
+	}
+}
+
+// cancelWaiting cancels a task that is awaiting resumption: it creates a
+// continuation without a worker and cancels it. A client that continues the
+// task at the same time uses the same log, and its run is cancelled, or it
+// comes too late.
+func (r *Table) cancelWaiting(ctx context.Context, v View, reason string) (Cancelled, error) {
+	task := cmp.Or(v.Continues, v.ID)
+	c := Cancelled{Before: v.State, State: v.State}
+	start := runs.Start{Source: runs.SourceExternal, Labels: map[string]string{runs.LabelContinues: task}}
+	for n := 2; ; n++ {
+		id, err := runs.LinkID(task, n)
+		if err != nil {
+			return c, err
+		}
+		if _, revision, ok := r.index.get(id); ok && revision != 0 {
+			continue // an older continuation, or an unrelated run with that id
+		}
+		ours := false
+		_, err = r.cfg.Streams.AppendIf(ctx, v.Agent, id, runs.Mark{}, func(m runs.Mark) *runs.Entry {
+			if ours = m.Seq == 0; !ours {
+				return nil
+			}
+			return &runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(start)}
+		})
+		if err != nil {
+			return c, err
+		}
+		if !ours {
+			if ours, err = r.isContinuation(ctx, id, task); err != nil {
+				return c, err
+			}
+		}
+		if ours {
+			done, err := r.Cancel(ctx, id, reason)
+			c.State = done.State
+			return c, err
+		}
+	}
+}
+
+// isContinuation waits until an existing run is recorded, and reports whether
+// it continues a task. A removed run does not.
+func (r *Table) isContinuation(ctx context.Context, id, task string) (bool, error) {
+	is := false
+	_, err := r.until(ctx, id, nil, func(View) bool {
+		row, revision, ok := r.index.get(id)
+		is = ok && row.Continues == task
+		return ok && revision != 0
+	})
+	if errors.Is(err, runs.ErrNoRun) {
+		return false, nil
+	}
+	return is, err
+}
+
+// OwnRecord reads the record of one run alone, without its continuations.
+func (r *Table) OwnRecord(ctx context.Context, run string) (*runs.Record, error) {
+	if runs.CheckID(run) != nil {
+		return nil, runs.ErrNoRun
+	}
+	record, ok, err := r.cfg.Streams.Record(ctx, run)
+	if err == nil && !ok {
+		err = runs.ErrNoRun
+	}
+	return record, err
+}
+
+// recordOf reads the record of a run; if its task was continued, with the facts
+// of the newest continuation.
+func (r *Table) recordOf(ctx context.Context, run string) (*runs.Record, error) {
+	record, err := r.OwnRecord(ctx, run)
+	if err != nil || !record.Waits() {
+		return record, err
+	}
+	row, _, ok := r.index.get(run)
+	if !ok || row.Link == "" {
+		return record, nil
+	}
+	newest, err := r.recordOf(ctx, row.Link)
+	if errors.Is(err, runs.ErrNoRun) { // not recorded yet, or removed
+		return record, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newest.StandsFor(record), nil
+}
