@@ -26,6 +26,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/worker/launch"
 )
 
@@ -63,6 +64,8 @@ type Config struct {
 
 	// Log is the log. Default: none.
 	Log *zap.Logger
+
+	eraser responder.Eraser // of the verb forget; nil: it is not offered
 }
 
 func (c Config) withDefaults() Config {
@@ -113,6 +116,7 @@ func (d *Daemon) addRoles(ctx context.Context, c Config) error {
 		return err
 	}
 	c.Rules = d.Worker.Rules
+	c.eraser = eraser{d.Server.operator, RunsDir(c.Settings)}
 	d.Responder, err = NewResponder(c, func(context.Context) (*bus.Bus, error) { return b, nil })
 	return err
 }

@@ -59,6 +59,7 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
 		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.Dir,
+		Eraser:      c.eraser,
 		LastMessage: map[string]func([]byte) (string, bool){codex.Backend{}.Agent(): codex.LastMessage},
 	})
 	s.tools = tools.New(s.Service)

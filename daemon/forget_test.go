@@ -1,0 +1,59 @@
+package daemon_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/daemon/daemontest"
+)
+
+// A run that has ended is erased over NATS; an open one is not, nor one whose
+// worker still has its directory.
+func TestForgetErasesARunThatHasEnded(t *testing.T) {
+	t.Parallel()
+	var data string
+	d := daemontest.Start(t, func(s *config.Config) { data = s.DataDir })
+	b, err := d.Server.Connect(t.Context(), embedded.OperatorUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, c := t.Context(), client.New(b)
+	forget := func(run string, want api.Code) {
+		t.Helper()
+		f, err := c.Forget(ctx, run)
+		var e *api.Error
+		if want == "" && (err != nil || f.Entries == 0 || !f.Record) {
+			t.Errorf("forget %s: %+v, %v", run, f, err)
+		}
+		if want != "" && (!errors.As(err, &e) || e.Code != want) {
+			t.Errorf("forget %s: %v, want %s", run, err, want)
+		}
+	}
+	task, err := c.Submit(ctx, api.Submission{Prompt: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forget("T-none", api.NotFound)
+	forget(task.Run, api.Conflict)
+	if _, err := c.Cancel(ctx, api.Cancel{Run: task.Run}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Wait(ctx, task.Run, nil); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(data, "runs", task.Run)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	forget(task.Run, api.Conflict)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	forget(task.Run, "")
+}
