@@ -274,7 +274,10 @@ func TestFollowResumesAndSelects(t *testing.T) {
 		t.Errorf("after its end: %v", none)
 	}
 	first := 0
-	for range c.Follow(ctx, client.Filter{Follow: true}) {
+	for _, err := range c.Follow(ctx, client.Filter{Follow: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		first++
 		break
 	}

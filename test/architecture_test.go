@@ -63,7 +63,7 @@ var layers = map[string][]string{
 	"responder/httpserver":    {"atomicfile", "filelock"},
 	"bridge/runner":           {"api", "bridge", "responder", "runs"},
 	"daemon": {
-		"atomicfile", "bus", "bus/embedded", "bus/pipeline", "config", "normalizer", "normalizer/cloud", "normalizer/codex",
+		"api", "atomicfile", "bus", "bus/embedded", "bus/pipeline", "config", "normalizer", "normalizer/cloud", "normalizer/codex",
 		"normalizer/external", "responder", "responder/a2a", "responder/adcp", "responder/codexcloud", "responder/idempotency",
 		"responder/mcp", "responder/natsapi", "responder/webhook", "responder/rest", "responder/runtable", "responder/tools",
 		"responder/v36", "responder/httpserver", "runs", "worker", "worker/launch",
@@ -86,7 +86,7 @@ var impure = []string{
 
 // useNATS are the packages that may speak to NATS.
 var useNATS = []string{
-	"bus", "bus/bucket", "bus/bustest", "bus/embedded", "bus/pipeline", "bus/reader", "cmd/linesman", "local", "responder/natsapi",
+	"bus", "bus/bucket", "bus/bustest", "bus/embedded", "bus/pipeline", "bus/reader", "local", "responder/natsapi",
 }
 
 type listed struct {

@@ -13,14 +13,16 @@ import (
 // inBackground is an `up` that another command started with [app.client].
 func (a *app) inBackground(ctx context.Context) error {
 	d, err := local.Detach(ctx, &a.config, config.Sources{Environ: a.environ, File: a.file}, a.stdout)
-	defer d.Close()
 	a.lock = d.Lock // until the process ends
 	switch {
 	case errors.Is(err, local.ErrLocked):
+		d.Close()
 		return exitWith(exitBusy, nil)
 	case err != nil:
+		d.Close()
 		return err
 	}
+	defer d.Close()
 	a.background, a.stderr, a.log = true, d.Log, newLogger(a.config, d.Log)
 
 	ctx, cancel := context.WithCancel(ctx)

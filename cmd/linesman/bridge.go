@@ -154,12 +154,6 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q api.Submission, err 
 	return dirs, q, errors.Join(wrong...)
 }
 
-// isCode reports whether an error has a code of the service.
-func isCode(err error, code api.Code) bool {
-	var e *api.Error
-	return errors.As(err, &e) && e.Code == code
-}
-
 // watch answers requests until ctx ends.
 func (c *bridgeWatchCmd) watch(ctx context.Context, a *app, dirs []bridge.Dir, runner bridge.Runner) error {
 	most := c.MaxTimeout
