@@ -1,6 +1,6 @@
-// Package api is what programs and linesman say to each other: requests, what
-// came of them, and errors. It owns the names, shapes, units and limits of
-// these types, and nothing else: it does not read, check or carry out anything.
+// Package api has the types that programs and linesman exchange: requests,
+// outcomes and errors. It owns their names, shapes, units and limits. It does
+// not validate or carry out a request: package responder does.
 //
 //	request ──▶ responder.Service ──▶ outcome, or *Error
 //	              ▲

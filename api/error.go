@@ -7,7 +7,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Code says what kind of error it is. A caller decides by it, never by the
+// Code is the kind of an error. Callers decide by the code, never by the
 // message.
 type Code string
 
@@ -20,7 +20,7 @@ const (
 	NotWaiting     Code = "NOT_WAITING"     // the run does not wait for an answer
 	Conflict       Code = "CONFLICT"        // the request does not fit the state of the run or of the stream
 	Timeout        Code = "TIMEOUT"         // a time limit passed: see Limit
-	Unsupported    Code = "UNSUPPORTED"     // this responder, or the agent, cannot do it
+	Unsupported    Code = "UNSUPPORTED"     // this responder, or the agent, does not support it
 	ProgramFailed  Code = "PROGRAM_FAILED"  // a program of the agent failed: see Reason
 	NotSignedIn    Code = "NOT_SIGNED_IN"   // a program of the agent has no credentials
 	QueueFull      Code = "QUEUE_FULL"      // the work queue has no room
@@ -28,30 +28,30 @@ const (
 	KeyConflict    Code = "KEY_CONFLICT"    // the idempotency key belongs to another request
 	KeyInFlight    Code = "KEY_IN_FLIGHT"   // the same request is being carried out
 	KeyExpired     Code = "KEY_EXPIRED"     // the outcome of the key's request is no longer kept
-	RateLimited    Code = "RATE_LIMITED"    // the caller has used up its share: see RetryAfter
-	OutcomeUnknown Code = "OUTCOME_UNKNOWN" // an earlier attempt may have done it, and cannot be asked
+	RateLimited    Code = "RATE_LIMITED"    // the caller has reached its limit: see RetryAfter
+	OutcomeUnknown Code = "OUTCOME_UNKNOWN" // an earlier attempt may have succeeded; that cannot be found out
 	Unavailable    Code = "UNAVAILABLE"     // NATS, or the table of runs, cannot be read now
 	Internal       Code = "INTERNAL"        // an error inside linesman: its log has the cause
 )
 
-// Codes are all of them, for tables that map each.
+// Codes lists every code, for tables that must map each one.
 var Codes = []Code{
 	Validation, NotFound, Ended, NotEnded, NotWaiting, Conflict, Timeout, Unsupported, ProgramFailed, NotSignedIn, QueueFull, TooMany,
 	KeyConflict, KeyInFlight, KeyExpired, RateLimited, OutcomeUnknown, Unavailable, Internal,
 }
 
 // Limits that a [Timeout] names, beside the reasons of a run that timed out.
-const LimitWait = "wait" // the wait ended; the run goes on
+const LimitWait = "wait" // the wait ended; the run continues
 
 // Reasons that more than one surface shows.
 const (
 	ReasonNotConfigured = "not_configured" // of [Unsupported]: a setting turns it on
 	ReasonNotOffered    = "not_offered"    // of [Unsupported]: this responder keeps no keys, or sends no webhooks
-	ReasonNotRecorded   = "not_recorded"   // of [ProgramFailed]: done, but no run follows it
+	ReasonNotRecorded   = "not_recorded"   // of [ProgramFailed]: the task was started, but no run records it
 )
 
-// Error is why a request got nothing. It quotes no value of the request. Each
-// code sets the fields that it needs; the others are zero.
+// Error is why a request failed. It quotes no value of the request. Each code
+// sets the fields that it needs; the others are zero.
 type Error struct {
 	Code       Code   `json:"code"`
 	Message    string `json:"message"`         // for people, without the field's name
@@ -81,7 +81,7 @@ type Error struct {
 	Retryable  bool          `json:"retryable,omitempty"`  // the same request may succeed later
 	RetryAfter time.Duration `json:"retryAfter,omitempty"` // nanoseconds; 0: not known
 
-	// Err is the cause, for errors.Is. It stays in this process.
+	// Err is the cause, for errors.Is. It is not part of the JSON.
 	Err error `json:"-"`
 }
 
@@ -100,7 +100,7 @@ func (e *Error) Unwrap() error { return e.Err }
 type Issue struct {
 	Field   string `json:"field"`
 	Problem string `json:"problem"`
-	Meant   string `json:"didYouMean,omitempty"` // the name that was most likely meant
+	Meant   string `json:"didYouMean,omitempty"` // the known name closest to the unknown one
 }
 
 // Invalid is a [Validation] error of one field.
@@ -108,7 +108,7 @@ func Invalid(field, problem string) *Error {
 	return &Error{Code: Validation, Field: field, Message: problem}
 }
 
-// Issues of an error: those that it lists, or the one that it is.
+// AllIssues returns Issues or, if there is none, the error itself as one issue.
 func (e *Error) AllIssues() []Issue {
 	if len(e.Issues) > 0 {
 		return e.Issues

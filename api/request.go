@@ -7,7 +7,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// DefaultAgent does the tasks that name no agent.
+// DefaultAgent is the agent of a task that names none.
 const DefaultAgent = "codex"
 
 // Preview is a mode beside those of [runs.Mode]: the agent may read, and is
@@ -41,7 +41,7 @@ const (
 	FieldAfter       = "after"
 )
 
-// Submission asks for a task to be done. Its limits are those of [runs.Task].
+// Submission is a request to carry out a task. Its limits are those of [runs.Task].
 type Submission struct {
 	// Run is the id of the run; "": a new one. A submission with the id of a
 	// run that exists is answered with that run.
@@ -50,7 +50,7 @@ type Submission struct {
 	Agent   string    `json:"agent,omitempty"` // "": [DefaultAgent]
 	Prompt  string    `json:"prompt"`
 	Mode    runs.Mode `json:"mode,omitempty"`       // "": read-only
-	Confirm bool      `json:"confirm,omitempty"`    // needed for the modes that can write
+	Confirm bool      `json:"confirm,omitempty"`    // required for modes that can write
 	Dir     string    `json:"workingDir,omitempty"` // "": that of the thread, else the server's default
 	Model   string    `json:"model,omitempty"`      // "": the agent's default
 	Thread  string    `json:"threadId,omitempty"`   // thread to resume, a UUID; "": a new one
@@ -80,7 +80,7 @@ type Once struct {
 type Webhook struct {
 	URL         string          `json:"url"`
 	OperationID string          `json:"operationId,omitempty"`
-	Token       string          `json:"token,omitempty"`  // comes back with each notification
+	Token       string          `json:"token,omitempty"`  // sent back with each notification
 	Scheme      string          `json:"scheme,omitempty"` // Bearer or HMAC-SHA256
 	Credentials string          `json:"credentials,omitempty"`
 	Operation   string          `json:"operation,omitempty"` // what the caller asked for, as its protocol names it
@@ -98,7 +98,7 @@ type CloudSubmission struct {
 	Once           Once     `json:"once,omitzero"`
 }
 
-// Submitted says that a task was accepted.
+// Submitted is the outcome of a task that was accepted.
 type Submitted struct {
 	Run        string `json:"runId"`
 	At         int64  `json:"at"`                 // Unix milliseconds
@@ -109,18 +109,19 @@ type Submitted struct {
 	Basis      *Basis `json:"stream,omitempty"`
 	Governance string `json:"governanceContext,omitempty"`
 
-	// Replayed says that an earlier request with the same key was answered so.
+	// Replayed reports that this is the stored outcome of an earlier request
+	// with the same key.
 	Replayed bool `json:"replayed,omitempty"`
 }
 
-// Cancel asks for the end of a run.
+// Cancel is a request to end a run.
 type Cancel struct {
 	Run    string `json:"run"`
 	Reason string `json:"reason,omitempty"` // for the run's log
 	Once   Once   `json:"once,omitzero"`
 }
 
-// Cancelled says what became of a cancel.
+// Cancelled is the outcome of a cancel.
 type Cancelled struct {
 	Run    string     `json:"runId"`
 	At     int64      `json:"at"`               // Unix milliseconds
@@ -136,8 +137,8 @@ type Order string
 
 // The orders.
 const (
-	ByCreation Order = ""        // when a run was queued or, without a queue, began; it never changes
-	ByChange   Order = "changed" // when a run came to its state: such a run moves to the front
+	ByCreation Order = ""        // when a run was queued or, without a queue, started; it never changes
+	ByChange   Order = "changed" // when a run entered its state: a run that changes moves to the front
 )
 
 // List asks for a page of runs.
@@ -147,35 +148,35 @@ type List struct {
 	Dir     string       `json:"workingDir,omitempty"`
 	Thread  string       `json:"threadId,omitempty"`
 	Context string       `json:"context,omitempty"` // a thread, or any run of it
-	Since   Time         `json:"since,omitzero"`    // only runs that came to their state at that time or later
+	Since   Time         `json:"since,omitzero"`    // only runs that entered their state at that time or later
 	Order   Order        `json:"order,omitempty"`
 	Limit   int          `json:"limit,omitempty"`  // 0: 20
 	Cursor  string       `json:"cursor,omitempty"` // Next of a page of the same list
 }
 
-// ResultRequest asks what came of a run that has ended.
+// ResultRequest is a request for the outcome of a run that has ended.
 type ResultRequest struct {
-	Output   bool `json:"output,omitempty"`         // add what the agent printed; of a run that failed or timed out it is always added
+	Output   bool `json:"output,omitempty"`         // add what the agent printed; always added for a run that failed or timed out
 	NoOutput bool `json:"-"`                        // leave the output out in any case
 	MaxBytes int  `json:"maxOutputBytes,omitempty"` // bytes of output, half of them for each stream; 0: 64 KiB
 	Events   bool `json:"events,omitempty"`         // add the newest events
-	Count    bool `json:"-"`                        // count the events, even where none is added
+	Count    bool `json:"-"`                        // count the events, even if none is added
 }
 
-// Cleanup asks for stuck runs to be ended and for old ones to be removed.
+// Cleanup is a request to end stuck runs and to remove old ones.
 type Cleanup struct {
-	Stuck  time.Duration `json:"stuck"` // a run without a worker that gave no sign for so long is ended
-	Old    time.Duration `json:"old"`   // the record of a run that ended so long ago is removed
+	Stuck  time.Duration `json:"stuck"` // a run without a worker and without a message for this long is ended
+	Old    time.Duration `json:"old"`   // the record of a run that ended this long ago is removed
 	DryRun bool          `json:"dryRun,omitempty"`
 }
 
-// CleanedUp says what a cleanup found and did.
+// CleanedUp is the outcome of a cleanup.
 type CleanedUp struct {
 	Stuck   []string      `json:"stuck"`   // runs found stuck
-	Ended   []string      `json:"ended"`   // of them, those that were ended with the reason lost
+	Ended   []string      `json:"ended"`   // stuck runs that were ended, with the reason lost
 	Old     int           `json:"old"`     // runs found old
 	Oldest  time.Duration `json:"oldest"`  // age of the oldest, nanoseconds
-	Removed int           `json:"removed"` // of the old runs, those whose record was removed
+	Removed int           `json:"removed"` // old runs whose record was removed
 }
 
 // Environment is one environment of Codex Cloud.
@@ -188,7 +189,7 @@ type Environment struct {
 	Created     Time   `json:"createdAt,omitzero"`
 }
 
-// Environments are those that a local file names.
+// Environments are the environments that a local file lists.
 type Environments struct {
 	File string        `json:"file"`
 	All  []Environment `json:"environments"`
@@ -198,7 +199,7 @@ type Environments struct {
 type Question struct {
 	Run     string `json:"runId"`
 	Request string `json:"requestId,omitempty"`
-	Agent   string `json:"agentName,omitempty"` // that is asked, as the request names it
+	Agent   string `json:"agentName,omitempty"` // the agent that is asked, as the request names it
 	Phase   string `json:"phase,omitempty"`
 	Asked   Time   `json:"askedAt,omitzero"`
 	Due     Time   `json:"dueAt,omitzero"` // 0: never

@@ -5,11 +5,11 @@ import "encoding/json"
 // Output is what an agent printed, or why it is left out.
 type Output struct {
 	Omitted   Omitted `json:"omitted,omitempty"` // why there is none; "": there is
-	Stdout    string  `json:"stdout,omitempty"`  // UTF-8; of one that is cut the beginning and the end
+	Stdout    string  `json:"stdout,omitempty"`  // UTF-8; if cut, its beginning and its end
 	Stderr    string  `json:"stderr,omitempty"`
 	Truncated bool    `json:"truncated,omitempty"`
-	MaxBytes  int     `json:"maxBytes,omitempty"` // that was asked for
-	Size      int64   `json:"size,omitempty"`     // bytes of both streams, where one is cut
+	MaxBytes  int     `json:"maxBytes,omitempty"` // the limit that was asked for
+	Size      int64   `json:"size,omitempty"`     // bytes of both streams, if one is cut
 }
 
 // Omitted says why there is no output.
@@ -19,7 +19,7 @@ type Omitted string
 const (
 	NotRequested Omitted = "not_requested"
 	Expired      Omitted = "expired" // RAW no longer has it
-	NoDiff       Omitted = "no_diff" // Codex Cloud has told of none
+	NoDiff       Omitted = "no_diff" // Codex Cloud has reported no diff
 )
 
 // RecentEvents are the newest events of a run, or only their number.
@@ -62,7 +62,7 @@ type OutputRequest struct {
 
 // OutputPart is a part of what an agent printed.
 type OutputPart struct {
-	Offset int64  `json:"offset"` // of Data; more than was asked for where RAW has lost what is before
-	Size   int64  `json:"size"`   // bytes of the stream that are known of
+	Offset int64  `json:"offset"` // of Data; larger than requested if RAW no longer has the bytes before it
+	Size   int64  `json:"size"`   // known bytes of the stream
 	Data   []byte `json:"data"`
 }

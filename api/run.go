@@ -37,7 +37,7 @@ type Progress struct {
 	Activity  *string `json:"currentActivity"` // nil: unknown
 }
 
-// Detail is the part of a run that is in its record only.
+// Detail is the part of a run that only its record has.
 type Detail struct {
 	Summary     string            `json:"summary"`
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -71,7 +71,7 @@ type Exit struct {
 	Spawn  string      `json:"spawn,omitempty"`
 }
 
-// Turns counts those that ended.
+// Turns counts the turns that ended.
 type Turns struct {
 	Completed int64 `json:"completed"`
 	Failed    int64 `json:"failed"`
@@ -111,7 +111,7 @@ type Tests struct {
 	Names   []string `json:"failedTests"`
 }
 
-// ErrorContext is why a run failed, as far as its output tells.
+// ErrorContext is why a run failed, as far as its output shows.
 type ErrorContext struct {
 	Message     string          `json:"message"`
 	Type        string          `json:"type,omitempty"`

@@ -9,17 +9,17 @@ type RunRequest struct {
 	Run string `json:"run"`
 }
 
-// OverviewRequest asks how the runs of workers stand, those of Codex Cloud left
-// out.
+// OverviewRequest is a request for the states of the runs of workers. Runs of
+// Codex Cloud are not included.
 type OverviewRequest struct {
 	Limit int  `json:"limit,omitempty"`     // ended runs to list, 1 to 100; 0: 10
-	Queue bool `json:"queueOnly,omitempty"` // only runs that came by the work queue
+	Queue bool `json:"queueOnly,omitempty"` // only runs from the work queue
 }
 
-// Overview is how runs stand at one moment. Each list has as many runs as fit, at
-// most 1000.
+// Overview is the state of the runs at one moment. Each list has as many runs as
+// fit into one message, at most 1000.
 type Overview struct {
-	Working []*Run `json:"working"` // by their start; those that wait for an answer, too
+	Working []*Run `json:"working"` // by their start; includes runs that wait for an answer
 	Queued  []*Run `json:"queued"`  // by their position
 	Ended   []*Run `json:"ended"`   // the latest first
 	Counts  Counts `json:"counts"`
@@ -32,19 +32,19 @@ type Counts struct {
 	Ended   int `json:"ended"`
 }
 
-// WaitRequest asks for a run once it has ended.
+// WaitRequest is a request that is answered when a run has ended.
 type WaitRequest struct {
 	Run     string `json:"run"`
-	Timeout int64  `json:"timeoutSec,omitempty"` // at most 3600; 0: 60. Then the error is [Timeout]
+	Timeout int64  `json:"timeoutSec,omitempty"` // at most 3600; 0: 60. After that the error is [Timeout]
 }
 
-// ResultsRequest asks what came of a run.
+// ResultsRequest is a request for the outcome of a run.
 type ResultsRequest struct {
 	Run string `json:"run"`
 	ResultRequest
 }
 
-// Result is what came of a run that has ended.
+// Result is the outcome of a run that has ended.
 type Result struct {
 	Run     *Run          `json:"run"`
 	Output  Output        `json:"output"`
@@ -65,10 +65,10 @@ type QuestionsRequest struct {
 	Request string `json:"request,omitempty"` // id of a request, or of its run; "": all
 }
 
-// Questions are runs that wait for an answer, the oldest first.
+// Questions lists the runs that wait for an answer, the oldest first.
 type Questions struct {
 	Requests []Question `json:"requests"`
-	Unlisted int        `json:"unlisted,omitempty"` // that do not fit one message
+	Unlisted int        `json:"unlisted,omitempty"` // questions that do not fit into the message
 }
 
 // AnswerRequest answers a run that waits: by a text, or by an error.
@@ -86,7 +86,7 @@ type Workers struct {
 // Nothing is a request without arguments.
 type Nothing struct{}
 
-// CleanupRequest asks for stuck runs to be ended and for old ones to be removed.
+// CleanupRequest is a request to end stuck runs and to remove old ones.
 type CleanupRequest struct {
 	StuckSec int64 `json:"stuckSec,omitempty"` // 60 and more; 0: 3600
 	OldHours int64 `json:"oldHours,omitempty"` // 1 and more; 0: 24
