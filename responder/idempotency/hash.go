@@ -14,14 +14,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep arrays and objects may be inside each other.
+// maxDepth is the greatest nesting depth of arrays and objects.
 const maxDepth = 256
 
 var errNotCanonical = errors.New("idempotency: not JSON that has a canonical form")
 
-// Hash identifies a request: the SHA-256 of its canonical form, in hex. Fields
-// that are left out of a comparison must not be in it. A field that is missing
-// and one that is null are two requests.
+// Hash identifies a request: the SHA-256 of its canonical form, in hex. It must not
+// contain fields that the comparison ignores. A missing field and a null field
+// make two different requests.
 func Hash(request []byte) (string, error) {
 	c, err := Canonical(request)
 	if err != nil {
@@ -31,10 +31,10 @@ func Hash(request []byte) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Canonical is JSON in the form of RFC 8785 (JCS). The error is one text for
-// everything that has no such form: what is no JSON or not UTF-8, names that
-// occur twice in an object, lone surrogates, numbers too large for a double,
-// and nesting deeper than 256.
+// Canonical returns JSON in the form of RFC 8785 (JCS). One error covers all
+// input without such a form: invalid JSON or UTF-8, duplicate names in an
+// object, lone surrogates, numbers too large for a double, and nesting deeper
+// than 256.
 func Canonical(raw []byte) ([]byte, error) {
 	if !utf8.Valid(raw) || !json.Valid(raw) || loneSurrogate(raw) {
 		return nil, errNotCanonical

@@ -1,6 +1,6 @@
-// Package idempotency carries out a request with an idempotency key once. It
-// owns the entries that remember such requests, and the hash that compares
-// them; it does not know what a request does.
+// Package idempotency makes sure that a request with an idempotency key is
+// carried out only once. It owns the entries that record such requests and the
+// hash that compares them. It does not know what a request does.
 //
 //	request ──▶ Hash ──▶ Requests.Begin ──▶ Claim: carry it out, or return its outcome
 //
@@ -19,21 +19,21 @@ import (
 	"github.com/linesman/linesman/api"
 )
 
-// Store keeps one entry a key. Of several writers that saw the same revision
-// the first wins.
+// Store keeps one entry for each key. If several writers read the same revision,
+// the first to write wins.
 type Store interface {
-	// Get reads an entry; one that is not there has revision 0.
+	// Get reads an entry. A missing entry has revision 0.
 	Get(ctx context.Context, key string) (value []byte, revision uint64, err error)
-	// Put stores an entry for ttl in place of that of a revision, and returns
-	// its own. It reports false where somebody else wrote meanwhile.
+	// Put replaces the given revision of an entry, for ttl, and returns the new
+	// revision. It reports false if another writer was first.
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error)
 }
 
-// DefaultTTL is how long the outcome of a request is remembered. The contract
+// DefaultTTL is how long the outcome of a request is kept. The contract
 // allows one hour to seven days.
 const DefaultTTL = 24 * time.Hour
 
-// MaxOutcome bounds what is kept of a request's outcome, in bytes.
+// MaxOutcome is the largest outcome that is kept, in bytes.
 const MaxOutcome = 64 << 10
 
 // KeyPattern is the form of an idempotency key, of at most MaxKey bytes.
@@ -42,13 +42,13 @@ const (
 	MaxKey     = 255
 )
 
-// Requests sees to it that a request with a key is carried out once, whoever
-// it was sent to, and however often.
+// Requests makes sure that a request with a key is carried out once, even if it
+// is sent several times and to several responders.
 //
 // An entry is written before the request is carried out, with the run id that
-// it will have. Killed at any point after that, whoever is asked next finds the
-// id, and so whether there is such a run. An entry lives for twice the TTL: in
-// the second half the answer is that the key has expired.
+// it will have. If the process is killed at any point after that, the responder
+// that gets the retry finds the id and can look up the run. An entry is kept for
+// twice the TTL: in the second half, the key is answered as expired.
 type Requests struct {
 	Store Store
 	TTL   time.Duration // 0: DefaultTTL
@@ -71,42 +71,42 @@ func (r *Requests) share() int {
 	return r.Share
 }
 
-// Request is what is to be carried out once.
+// Request is a request that must be carried out once.
 type Request struct {
-	Caller string // who asks: keys of two callers have nothing to do with each other
+	Caller string // keys of different callers are independent
 	Key    string // see [KeyPattern]
 	Hash   string // see [Hash]
-	Run    string // the run id that it gets, if it makes a run; else ""
+	Run    string // id of the run that it creates; "": it creates none
 
-	// Lease is how long it takes at most to carry it out. After it, whoever had
-	// it counts as gone.
+	// Lease is the longest time that carrying it out takes. After it, the
+	// process that claimed the request is taken to have failed.
 	Lease time.Duration
 }
 
-// entry is what a store holds of a request. Times are Unix milliseconds.
+// entry is the stored state of a request. Times are Unix milliseconds.
 type entry struct {
 	Hash    string          `json:"hash"`
 	Run     string          `json:"run,omitempty"`
-	Until   int64           `json:"until"`             // somebody is at it until then; 0: nobody
-	Free    bool            `json:"free,omitempty"`    // it was not carried out: the key is anybody's
-	Outcome json.RawMessage `json:"outcome,omitempty"` // it was
+	Until   int64           `json:"until"`             // end of the lease; 0: not claimed
+	Free    bool            `json:"free,omitempty"`    // not carried out: the key can be used again
+	Outcome json.RawMessage `json:"outcome,omitempty"` // it was carried out
 	Expires int64           `json:"expires"`
 }
 
-// Claim is a request that the holder is to carry out, or that was.
+// Claim is a request that its holder must carry out, or that has an outcome.
 type Claim struct {
-	// Outcome is what came of the request, where it was carried out before:
+	// Outcome is the stored outcome of a request that was carried out before:
 	// then there is nothing to do.
 	Outcome json.RawMessage
-	// Run is the run id to carry it out with: that of the first attempt.
+	// Run is the run id to use: that of the first attempt.
 	Run string
-	// Again says that somebody began before and did not come to an end: what
-	// is asked for may have been done already.
+	// Again reports that an earlier attempt did not finish: it may have carried
+	// out the request.
 	Again bool
 
 	requests *Requests
 	caller   string
-	counted  bool // the entry is counted as the caller's
+	counted  bool // the entry is counted in the caller's share
 	key      string
 	revision uint64
 	entry    entry
@@ -118,7 +118,7 @@ type Claim struct {
 // carried out.
 func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*Claim, error) {
 	key := storeKey(q)
-	for range 3 { // each time somebody else was quicker
+	for range 3 { // another writer was first each time
 		value, revision, err := r.Store.Get(ctx, key)
 		if err != nil {
 			return nil, fmt.Errorf("request: %w", err)
@@ -150,7 +150,7 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*Claim,
 		if ok {
 			return c, nil
 		}
-		if err != nil { // it may be stored
+		if err != nil { // the entry may have been stored
 			return nil, fmt.Errorf("request: %w", err)
 		}
 		c.giveBack()
@@ -178,7 +178,7 @@ func (e *entry) admits(q Request, now time.Time) error {
 }
 
 func inFlight(left time.Duration) *api.Error {
-	const longest = 5 * time.Second // most requests end much sooner than their lease
+	const longest = 5 * time.Second // most requests finish much sooner than their lease
 	return &api.Error{Code: api.KeyInFlight, Field: api.FieldKey, Message: "the same request is being carried out",
 		RetryAfter: wholeSeconds(left, longest), Retryable: true}
 }
@@ -194,7 +194,7 @@ func wholeSeconds(d, longest time.Duration) time.Duration {
 	return min(max((d+time.Second-1).Truncate(time.Second), time.Second), longest)
 }
 
-// Finish keeps what came of the request, at most MaxOutcome bytes of JSON.
+// Finish stores the outcome of the request, at most MaxOutcome bytes of JSON.
 func (c *Claim) Finish(ctx context.Context, outcome json.RawMessage, now time.Time) error {
 	if len(outcome) > MaxOutcome {
 		return fmt.Errorf("request: an outcome of at most %d bytes is kept, this has %d", MaxOutcome, len(outcome))
@@ -206,11 +206,11 @@ func (c *Claim) Finish(ctx context.Context, outcome json.RawMessage, now time.Ti
 	return c.end(ctx, now)
 }
 
-// freeTTL is how long the entry of a key that was given back is kept: it says
-// no more than none.
+// freeTTL is how long the entry of a released key is kept. It has the same
+// meaning as no entry.
 const freeTTL = 10 * time.Second
 
-// Release gives the key back: nothing was done.
+// Release frees the key: the request was not carried out.
 func (c *Claim) Release(ctx context.Context, now time.Time) error {
 	c.entry.Free, c.entry.Until = true, 0
 	c.giveBack()
@@ -224,8 +224,8 @@ func (c *Claim) giveBack() {
 	}
 }
 
-// Leave lets the next one try at once, with the same run id: nobody knows
-// whether something was done.
+// Leave ends the lease, so that a retry can start at once with the same run id.
+// It is unknown whether the request was carried out.
 func (c *Claim) Leave(ctx context.Context, now time.Time) error {
 	c.entry.Until = 0
 	return c.end(ctx, now)
@@ -258,8 +258,8 @@ func (c *Claim) put(ctx context.Context, now time.Time) (bool, error) {
 	return ok, err
 }
 
-// storeKey is where the entry of a request is kept: a hash, so that whoever
-// reads the store learns no key.
+// storeKey is the key of an entry in the store: a hash, so that readers of the
+// store do not learn the idempotency key.
 func storeKey(q Request) string {
 	sum := sha256.Sum256([]byte(q.Caller + "\x00" + q.Key))
 	return hex.EncodeToString(sum[:])

@@ -5,36 +5,35 @@ import (
 	"time"
 )
 
-// DefaultShare is how many entries one caller may have in the store, as one
-// process counts: there is room for about twice as many. One with a long
-// outcome counts for several.
+// DefaultShare is the number of entries that one caller may have in the store,
+// counted by each process: the store has room for about twice as many. An entry
+// with a long outcome counts as several.
 const (
 	DefaultShare = 100_000
-	entryBytes   = 640 // of one, with a short outcome
+	entryBytes   = 640 // of an entry with a short outcome
 )
 
-// maxCallers bounds for how many callers shares are counted. Beyond it those
-// with nothing left to count are forgotten, and then all.
+// maxCallers is the largest number of callers that are counted. Beyond it,
+// callers without a count are dropped first, and then all.
 const maxCallers = 4096
 
 // shares count what callers have stored, so that none of them can fill the
 // store and lock out the others. A caller may store half of its share at once;
-// the other half comes over the time that entries are kept. What is counted
-// does not survive a restart, what is stored does: the bound of the store is
-// the one that holds.
+// the other half becomes free over the time that entries are kept. Counts do not
+// survive a restart, entries do: the limit of the store is the firm one.
 type shares struct {
 	mu   sync.Mutex
 	used map[string]used
 }
 
-// used is how much of its first half a caller has used up at a time.
+// used is the part of its first half that a caller has used, at a time.
 type used struct {
 	entries float64
 	at      time.Time
 }
 
-// take counts an entry. It reports for how long a caller that has none left is
-// to wait, 0 for one that has.
+// take counts an entry. It returns how long a caller that has reached its share
+// must wait, or 0.
 func (s *shares) take(caller string, share int, kept time.Duration, now time.Time) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,8 +60,8 @@ func (s *shares) take(caller string, share int, kept time.Duration, now time.Tim
 	return 0
 }
 
-// add counts an entry for more, or for less where nothing came of it. Who has
-// no more left by that waits the longer.
+// add counts more for an entry, or less if it has no outcome. A caller that
+// exceeds its share by that waits longer.
 func (s *shares) add(caller string, entries float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +71,7 @@ func (s *shares) add(caller string, entries float64) {
 	}
 }
 
-// now is what a caller has used up by now.
+// now is what a caller has used at this time.
 func (s *shares) now(caller string, half float64, kept time.Duration, now time.Time) used {
 	u := s.used[caller]
 	if passed := now.Sub(u.at); passed > 0 {

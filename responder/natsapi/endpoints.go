@@ -17,14 +17,14 @@ import (
 	"github.com/linesman/linesman/responder/verbs"
 )
 
-// Endpoint is a subject of the service, and what answers its requests.
+// Endpoint is a subject of the service and the functions that answer it.
 type Endpoint struct {
 	Name     string            // last token of the subject
 	Metadata map[string]string // as `nats service info` shows it
 
-	// Do answers a request. It may take its time.
+	// Do answers a request. It may block.
 	Do func(ctx context.Context, body []byte) Answer
-	// Quick is Do for what takes no time; it reports false for all else. It is
+	// Quick is Do for requests that need no waiting; for others it reports false. It is
 	// called first, in the goroutine that receives the requests. Nil: none.
 	Quick func(body []byte) (Answer, bool)
 	// Refuse is the body of an error that the service itself answers with, of a
@@ -32,7 +32,7 @@ type Endpoint struct {
 	Refuse func(code int, text string) []byte
 }
 
-// Answer is what an endpoint answers.
+// Answer is the answer of an endpoint.
 type Answer struct {
 	Body []byte
 	Code int    // of HTTP, for an error; 0: none
@@ -41,10 +41,10 @@ type Answer struct {
 
 // Tools are the v3.6 tools.
 type Tools interface {
-	// Call runs one tool. The error is [v36.ErrUnknownTool] alone; all else is an
-	// answer.
+	// Call runs one tool. The only error is [v36.ErrUnknownTool]; any other
+	// failure is in the answer.
 	Call(ctx context.Context, tool string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
-	// Quick is Call for what takes no time; it reports false for all else.
+	// Quick is Call for requests that need no waiting; for others it reports false.
 	Quick(tool string, args json.RawMessage) (v36.Answer, bool)
 }
 
@@ -58,7 +58,7 @@ func ToolEndpoints(tools Tools, list []v36.Tool) []Endpoint {
 			Do: func(ctx context.Context, body []byte) Answer {
 				a, err := tools.Call(ctx, t.Name, arguments(body), nil)
 				switch {
-				case errors.Is(err, v36.ErrUnknownTool): // the list names only those that there are
+				case errors.Is(err, v36.ErrUnknownTool): // cannot happen: the names are from the list
 					return Answer{Code: http.StatusNotFound, Text: "unknown tool"}
 				case err != nil:
 					return Answer{Code: http.StatusInternalServerError, Text: "internal error"}
@@ -102,7 +102,7 @@ func VerbEndpoints(s *responder.Service) []Endpoint {
 }
 
 // refusal is the error of a verb that was not carried out, or whose outcome
-// does not fit a message.
+// does not fit into a message.
 func refusal(code int, text string) []byte {
 	e := &api.Error{Code: api.TooMany, Message: text, Retryable: true}
 	if code == http.StatusRequestEntityTooLarge {
@@ -120,7 +120,7 @@ func answerOf(outcome any, err error) Answer {
 			return Answer{Body: body}
 		}
 		e = &api.Error{Code: api.Internal, Message: "the answer cannot be encoded"}
-	case !errors.As(err, &e): // against the contract, so its text is not shown
+	case !errors.As(err, &e): // breaks the contract, so its text is not shown
 		e = &api.Error{Code: api.Internal, Message: "linesman broke off; its log says where"}
 	}
 	body, err := bounds.Encode(e)
@@ -130,7 +130,7 @@ func answerOf(outcome any, err error) Answer {
 	return Answer{body, status[e.Code], string(e.Code) + ": " + line(e.Error())}
 }
 
-// status is the code of HTTP that fits a code of package api.
+// status is the HTTP status of a code of package api.
 var status = map[api.Code]int{
 	api.Validation: http.StatusBadRequest, api.NotFound: http.StatusNotFound, api.Ended: http.StatusConflict,
 	api.NotEnded: http.StatusConflict, api.NotWaiting: http.StatusConflict, api.Conflict: http.StatusConflict,
@@ -141,12 +141,12 @@ var status = map[api.Code]int{
 	api.Unavailable: http.StatusServiceUnavailable, api.Internal: http.StatusInternalServerError,
 }
 
-// codes are the codes of HTTP that fit those of v3.6.
+// codes are the HTTP statuses of the codes of v3.6.
 var codes = map[string]int{
 	"VALIDATION": 400, "NOT_FOUND": 404, "TIMEOUT": 408, "INTERNAL": 500, "UNSUPPORTED": 501, "TOOL_ERROR": 502,
 }
 
-// problem is the error of a tool's answer, of v3.6 or AdCP, as headers have it.
+// problem is the error of a tool's answer, v3.6 or AdCP, in the form of headers.
 func problem(a v36.Answer) (code int, text string) {
 	if a.Code == "" {
 		return http.StatusInternalServerError, "internal error"
@@ -157,8 +157,8 @@ func problem(a v36.Answer) (code int, text string) {
 	return code, a.Code + ": " + line(a.Message)
 }
 
-// arguments are a request's of a tool, which wants JSON unless it says
-// something else: then no page is made that nobody reads.
+// arguments are those of a request to a tool. If they name no format, JSON is
+// set, so that no markdown is made that the caller does not read.
 func arguments(body []byte) []byte {
 	const format = `{"format":"json"`
 	body = bytes.Trim(body, space)
@@ -179,7 +179,7 @@ func arguments(body []byte) []byte {
 // space is the white space of JSON.
 const space = " \t\r\n"
 
-// mayHave reports whether a name may stand in JSON: it is quick where it does not.
+// mayHave reports whether JSON may contain a name. It is fast if it does not.
 func mayHave(body []byte, name string) bool {
 	return bytes.IndexByte(body, '\\') >= 0 || bytes.Contains(body, []byte(name))
 }

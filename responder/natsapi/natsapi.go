@@ -1,13 +1,13 @@
-// Package natsapi offers endpoints as a NATS service, named linesman, which
-// describes itself as micro does: `nats service ls`, `info` and `stats` show
-// it. It owns the subjects, the number of requests in flight, and how errors
-// stand in headers. It does not know what a request means.
+// Package natsapi serves endpoints as a NATS micro service named linesman:
+// `nats service ls`, `info` and `stats` show it. It owns the subjects, the limit
+// of requests in flight, and the headers of errors. It does not know what a
+// request means.
 //
 //	PREFIX.api.VERB    a request of package api, its outcome: see package verbs
 //	PREFIX.api.TOOL    a v3.6 tool under its name: its arguments, its envelope
 //
-// An answer that is an error has the headers Nats-Service-Error-Code and
-// Nats-Service-Error, too. Several responders share the requests.
+// An error also has the headers Nats-Service-Error-Code and Nats-Service-Error.
+// Several responders form a queue group.
 package natsapi
 
 import (
@@ -44,8 +44,8 @@ type Config struct {
 	Listening func()
 }
 
-// Serve answers requests until ctx ends; then those in flight are given up,
-// and it returns nil.
+// Serve answers requests until ctx ends. Then it cancels the requests in flight
+// and returns nil.
 func Serve(ctx context.Context, c Config) error {
 	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls), idle: make(chan job)}
 	defer s.end()
@@ -66,8 +66,8 @@ func Serve(ctx context.Context, c Config) error {
 	return nil
 }
 
-// heard waits until the server has the subscriptions made so far. It reports
-// false when ctx ends first, or the connection is closed for good.
+// heard waits until the server has received all subscriptions. It reports false
+// if ctx ends first or the connection is closed.
 func heard(ctx context.Context, conn *nats.Conn) bool {
 	for ctx.Err() == nil && !conn.IsClosed() {
 		within, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -76,7 +76,7 @@ func heard(ctx context.Context, conn *nats.Conn) bool {
 		if err == nil {
 			return true
 		}
-		select { // while the server is away it fails at once
+		select { // without a server, the flush fails at once
 		case <-ctx.Done():
 		case <-time.After(100 * time.Millisecond):
 		}
@@ -87,17 +87,17 @@ func heard(ctx context.Context, conn *nats.Conn) bool {
 type service struct {
 	Config
 	ctx   context.Context // ends all calls
-	mu    sync.Mutex      // for over, and for calls that begin
+	mu    sync.Mutex      // guards over, and calls.Go
 	over  bool
 	calls sync.WaitGroup
 	slots chan struct{}
 
-	idle    chan job // to those who rest; nobody waits to send
+	idle    chan job // to idle goroutines; a send never blocks
 	resting atomic.Int64
 }
 
-// end refuses what comes from now on, for a service that is stopped still gets
-// some requests, and waits for the calls in flight.
+// end refuses later requests, which a stopped service may still receive, and
+// waits for the calls in flight.
 func (s *service) end() {
 	s.mu.Lock()
 	s.over = true
@@ -125,13 +125,13 @@ func (s *service) request(j job) {
 		return
 	}
 	select {
-	case s.idle <- j: // who has done one before needs no new stack
+	case s.idle <- j: // an idle goroutine has a stack of the right size
 	default:
 		s.calls.Go(func() { s.work(j) })
 	}
 }
 
-// maxIdle is how many goroutines are kept for the next requests.
+// maxIdle is the number of goroutines that are kept for later requests.
 const maxIdle = 64
 
 // job is a request that has a slot.
@@ -141,8 +141,8 @@ type job struct {
 	begun   time.Time
 }
 
-// work answers a request, so that the next need not wait for it, and then
-// others, unless enough are there for them.
+// work answers a request, and then further ones. It returns if maxIdle other
+// goroutines are idle already.
 func (s *service) work(j job) {
 	for {
 		s.answer(j)
@@ -173,11 +173,11 @@ func (s *service) answer(j job) {
 	}
 }
 
-// fail answers with an error. The statistics get no more of its text than what
-// stands before the first colon: behind it a request may be quoted.
+// fail answers with an error. The statistics get only the text before the first
+// colon, because the text after it may quote the request.
 func (s *service) fail(j job, code, text string, body []byte) {
 	if body == nil && j.to.Refuse != nil {
-		status, _ := strconv.Atoi(code) // it is ours
+		status, _ := strconv.Atoi(code) // always a number
 		body = j.to.Refuse(status, text)
 	}
 	what, _, _ := strings.Cut(text, ": ")
@@ -195,7 +195,7 @@ func (s *service) respond(j job, m *nats.Msg, failure string) {
 	j.to.count(time.Since(j.begun), failure)
 }
 
-// semver is a version as a service must have it.
+// semver returns a version in the form that a service needs.
 func semver(s string) string {
 	s = strings.TrimPrefix(s, "v")
 	if !semantic.MatchString(s) {

@@ -13,11 +13,11 @@ import (
 // registration is the service as the tools of NATS see it: its endpoints, and
 // the answers of micro's protocol to PING, INFO and STATS. It takes the place of
 // [micro.AddService], which times a handler until it returns and counts the
-// errors that were answered by then. Ours return before the answer.
+// errors sent by then. The handlers here return before the answer is sent.
 type registration struct {
 	identity  micro.ServiceIdentity
 	started   time.Time
-	endpoints []*endpoint // changed before announce alone
+	endpoints []*endpoint // changed only before announce
 	subs      []*nats.Subscription
 }
 
@@ -28,7 +28,7 @@ func newRegistration(version string) *registration {
 	}
 }
 
-// endpoint is a subject of the service, and what came of its requests.
+// endpoint is a subject of the service, and the statistics of its requests.
 type endpoint struct {
 	Endpoint
 	info micro.EndpointInfo
@@ -37,7 +37,7 @@ type endpoint struct {
 	stats micro.EndpointStats
 }
 
-// count adds a request that has been answered.
+// count adds a request that was answered.
 func (e *endpoint) count(took time.Duration, failure string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +91,7 @@ func (r *registration) announce(conn *nats.Conn) error {
 			}
 			sub, err := conn.Subscribe(subject, func(m *nats.Msg) {
 				if body, err := json.Marshal(answer()); err == nil {
-					_ = m.Respond(body) // whoever asks again gets the next
+					_ = m.Respond(body) // a client that got none asks again
 				}
 			})
 			if err != nil {
@@ -121,9 +121,10 @@ func (r *registration) stats() micro.Stats {
 	return stats
 }
 
-// stop takes no more requests. Those that have come still reach the endpoints.
+// stop ends the subscriptions. Requests already received still reach the
+// endpoints.
 func (r *registration) stop() {
 	for _, sub := range r.subs {
-		_ = sub.Drain() // it fails where the connection has ended
+		_ = sub.Drain() // fails only if the connection is closed
 	}
 }

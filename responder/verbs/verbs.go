@@ -1,7 +1,6 @@
-// Package verbs is the service by request and reply: for each verb a request of
-// package api as JSON, and an outcome of package api as JSON. It reads strictly:
-// a field that the request does not have is a mistake, not a wish that is
-// ignored. It knows no transport.
+// Package verbs offers the service as verbs: each takes a request of package api
+// as JSON and returns an outcome of package api as JSON. Decoding is strict: an
+// unknown field is an error. The package knows no transport.
 //
 //	body ──▶ read ──▶ responder.Service ──▶ outcome, or *api.Error
 package verbs
@@ -25,9 +24,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Limits of requests and outcomes. An outcome fits one message of every server
-// that linesman takes, but for results with both output and events, or with
-// much output.
+// Limits of requests and outcomes. An outcome fits into one message of every
+// server that linesman accepts, except results with both output and events, or
+// with much output.
 const (
 	MaxRequest = 1 << 20   // bytes
 	MaxWait    = 3600      // seconds
@@ -53,8 +52,8 @@ type Verb struct {
 	// Do carries out a request. The error is an [*api.Error].
 	Do func(ctx context.Context, s *responder.Service, body []byte) (any, error)
 
-	// Quick is Do for what is answered from memory alone, nil for other verbs.
-	// It reports false where there is more to do; then nothing was done.
+	// Quick is Do for requests that memory alone can answer, nil for other
+	// verbs. It reports false, and does nothing, if that is not enough.
 	Quick func(s *responder.Service, body []byte) (any, bool)
 }
 
@@ -102,7 +101,7 @@ func verb[Q, A any](name, about string, do func(*responder.Service, context.Cont
 	}}
 }
 
-// read decodes a request; no bytes are an empty one.
+// read decodes a request. No bytes are an empty request.
 func read[Q any](body []byte) (q Q, err error) {
 	wrong := func(field, problem string) error { return api.Invalid(field, problem) }
 	switch {
@@ -157,10 +156,10 @@ func describe(s *responder.Service, ctx context.Context, q api.RunRequest) (*api
 	return described(ctx, s, v)
 }
 
-// described is a run with its details, as far as there is a record.
+// described is a run with its details, if it has a record.
 func described(ctx context.Context, s *responder.Service, v responder.View) (*api.Run, error) {
 	record, err := s.Record(ctx, v.ID)
-	if errors.Is(err, runs.ErrNoRun) { // it is not made yet
+	if errors.Is(err, runs.ErrNoRun) { // the record is not written yet
 		return responder.Summarize(v), nil
 	}
 	if err != nil {
@@ -185,7 +184,7 @@ func overview(s *responder.Service, _ context.Context, q api.OverviewRequest) (*
 	}, nil
 }
 
-// summarize returns the first runs of a list, as many as an overview may have.
+// summarize returns as many of the first runs as an overview may have.
 func summarize(list []responder.View) []*api.Run {
 	some, size := []*api.Run{}, 0
 	for _, v := range list[:min(len(list), MaxOpen)] {
@@ -289,14 +288,14 @@ func waiting(s *responder.Service, ctx context.Context, q api.QuestionsRequest) 
 	}
 	size := 0
 	for i, one := range all {
-		if size += 6*len(one.Prompt) + 1024; size > maxQuestionBytes && i > 0 { // as JSON at most
+		if size += 6*len(one.Prompt) + 1024; size > maxQuestionBytes && i > 0 { // the longest possible JSON
 			return api.Questions{Requests: all[:i], Unlisted: len(all) - i}, nil
 		}
 	}
 	return api.Questions{Requests: all}, nil
 }
 
-// submit refuses labels that are linesman's own, and quotes none.
+// submit refuses labels that are reserved for linesman. Its errors quote none.
 func submit(s *responder.Service, ctx context.Context, q api.Submission) (api.Submitted, error) {
 	for name := range q.Labels {
 		if strings.HasPrefix(name, "linesman.") {
