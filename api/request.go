@@ -72,7 +72,7 @@ type Submission struct {
 // caller, and later attempts get the first outcome.
 type Once struct {
 	Key  string `json:"key,omitempty"` // "": the request may be carried out each time
-	Hash string `json:"-"`             // of what is asked for; "": the service makes it. Requests with one key must have one hash
+	Hash string `json:"-"`             // hash of the request; "": the service computes it
 }
 
 // Webhook is an address that is notified of a run, and how a receiver knows

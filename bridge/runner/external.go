@@ -68,7 +68,7 @@ func (r *External) Wait(ctx context.Context, run string) (bridge.Outcome, error)
 	return o, nil
 }
 
-// Cancel cancels a run. One that has ended, or that nobody knows, is no error.
+// Cancel cancels a run. A run that has ended, or that does not exist, is no error.
 func (r *External) Cancel(ctx context.Context, run, reason string) error {
 	return cancel(ctx, r.Service, run, reason)
 }
