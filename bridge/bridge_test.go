@@ -60,18 +60,18 @@ func TestErrorsAreAnswered(t *testing.T) {
 	for name, tt := range map[string]struct {
 		body, status, kind, message string
 	}{
-		"the agent fails": {`{"request_id":"x","prompt":"fail"}`, "error", TypeInvocation,
+		"the agent fails": {`{"request_id":"x","prompt":"fail"}`, "error", typeInvocation,
 			"the agent failed (exit status 3)"},
-		"refused": {`{"request_id":"x","prompt":"refuse"}`, "error", TypeInvocation, "this is not allowed here"},
-		"time over": {`{"request_id":"x","prompt":"hang","timeout_seconds":0.2}`, "timeout", TypeTimeout,
+		"refused": {`{"request_id":"x","prompt":"refuse"}`, "error", typeInvocation, "this is not allowed here"},
+		"time over": {`{"request_id":"x","prompt":"hang","timeout_seconds":0.2}`, "timeout", typeTimeout,
 			"Agent execution timeout after 0.2 seconds"},
-		"capped": {`{"request_id":"x","prompt":"hang","timeout_seconds":999999}`, "timeout", TypeTimeout,
+		"capped": {`{"request_id":"x","prompt":"hang","timeout_seconds":999999}`, "timeout", typeTimeout,
 			"Agent execution timeout after 1 seconds"},
-		"never taken": {`{"request_id":"x","prompt":"away","timeout_seconds":0.2}`, "timeout", TypeTimeout,
+		"never taken": {`{"request_id":"x","prompt":"away","timeout_seconds":0.2}`, "timeout", typeTimeout,
 			"Agent execution timeout after 0.2 seconds"},
-		"no prompt": {`{"request_id":"x"}`, "error", TypeInvocation,
+		"no prompt": {`{"request_id":"x"}`, "error", typeInvocation,
 			"invalid request: prompt: must be text that is not blank"},
-		"types that matter": {`{"request_id":"x","prompt":7,"timeout_seconds":"2","model":[]}`, "error", TypeInvocation,
+		"types that matter": {`{"request_id":"x","prompt":7,"timeout_seconds":"2","model":[]}`, "error", typeInvocation,
 			"invalid request: prompt: must be text that is not blank; timeout_seconds: must be a number above 0; " +
 				"model: must be text or null"},
 	} {
@@ -188,7 +188,7 @@ func TestInvalidRequestIsMovedAsideWithTheReason(t *testing.T) {
 		"empty":   {"", "it is not a JSON object\n"},
 		"null":    {"null", "it is not a JSON object\n"},
 		"no id":   {`{"prompt": "say x"}`, "its request_id is not text of 1 to 128 bytes\n"},
-		"huge": {strings.Repeat(" ", MaxRequest) + `{"request_id": "x", "prompt": "y"}`,
+		"huge": {strings.Repeat(" ", maxRequest) + `{"request_id": "x", "prompt": "y"}`,
 			"it has more than 1048576 bytes\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

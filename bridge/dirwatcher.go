@@ -240,7 +240,7 @@ func (w *dirWatcher) examine(ctx context.Context, name string, now time.Time) {
 	}
 	var b []byte
 	if err == nil {
-		b, v, err = w.dir.read(name, MaxRequest)
+		b, v, err = w.dir.read(name, maxRequest)
 	}
 	var foreign *foreignError
 	switch {
@@ -254,7 +254,7 @@ func (w *dirWatcher) examine(ctx context.Context, name string, now time.Time) {
 		w.log.Warn("cannot read a request", zap.String("file", name), zap.Error(err))
 		return
 	}
-	r, err := ParseRequest(b)
+	r, err := parseRequest(b)
 	if err != nil {
 		w.awaitComplete(name, v, err, now)
 		return

@@ -61,7 +61,7 @@ func (w *dirWatcher) publish(e entry) error {
 	if err := w.quarantineStale(e.Name, e.ID); err != nil {
 		return err
 	}
-	response, _ := ResponseName(e.Name)
+	response, _ := responseName(e.Name)
 	if err := w.dir.rename(unpublishedName(e), response); err != nil {
 		return fmt.Errorf("publish the response: %w", err)
 	}
@@ -72,7 +72,7 @@ func (w *dirWatcher) publish(e entry) error {
 // quarantineStale moves aside a response to another request: readers do not
 // compare ids, and would accept it.
 func (w *dirWatcher) quarantineStale(name, id string) error {
-	response, _ := ResponseName(name)
+	response, _ := responseName(name)
 	exists, err := w.dir.exists(response)
 	if err != nil || !exists || w.responseID(name) == id {
 		return err
@@ -91,7 +91,7 @@ func (w *dirWatcher) quarantineStale(name, id string) error {
 // responseID returns the id in the response file of a request, or "" if there
 // is no readable one.
 func (w *dirWatcher) responseID(name string) string {
-	response, _ := ResponseName(name)
+	response, _ := responseName(name)
 	b, _, err := w.dir.read(response, MaxResponse)
 	if err != nil || len(b) > MaxResponse {
 		return ""
@@ -101,7 +101,7 @@ func (w *dirWatcher) responseID(name string) string {
 
 // existingResponse returns the content of the response file of a request.
 func (w *dirWatcher) existingResponse(name string) Outcome {
-	response, _ := ResponseName(name)
+	response, _ := responseName(name)
 	b, _, err := w.dir.read(response, MaxResponse)
 	var r struct {
 		Status  string
@@ -116,7 +116,7 @@ func (w *dirWatcher) existingResponse(name string) Outcome {
 
 // requestID returns the id in a request file, or "" if there is no such file.
 func (w *dirWatcher) requestID(name string) (string, error) {
-	b, _, err := w.dir.read(name, MaxRequest)
+	b, _, err := w.dir.read(name, maxRequest)
 	var foreign *foreignError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &foreign) {
 		return "", nil
@@ -124,7 +124,7 @@ func (w *dirWatcher) requestID(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the request again: %w", err)
 	}
-	r, err := ParseRequest(b)
+	r, err := parseRequest(b)
 	if err != nil {
 		return "", fmt.Errorf("the request is being written again: %w", err)
 	}
@@ -199,7 +199,7 @@ func (w *dirWatcher) recover() error {
 
 // recoverTaken removes an answered request, and restores any other.
 func (w *dirWatcher) recoverTaken(request, taken string) error {
-	if _, ok := ResponseName(request); !ok {
+	if _, ok := responseName(request); !ok {
 		return nil // not a file of the bridge
 	}
 	id, err := w.requestID(taken)

@@ -14,15 +14,15 @@ import (
 
 // Limits of a request.
 const (
-	MaxRequest = 1 << 20 // bytes of a request file
-	MaxID      = 128     // bytes of a request_id
+	maxRequest = 1 << 20 // bytes of a request file
+	maxID      = 128     // bytes of a request_id
 
 	maxSuffix      = 64 // bytes between ".agent-request" and ".json"
 	maxDescription = 64 // bytes of a field that only describes the request
 )
 
-// DefaultTimeout is the timeout of a request that sets none.
-const DefaultTimeout = 120 * time.Second
+// defaultTimeout is the timeout of a request that sets none.
+const defaultTimeout = 120 * time.Second
 
 // Request is the content of a request file. Unknown fields are ignored; fields
 // that only describe the request are never an error.
@@ -44,14 +44,14 @@ type Request struct {
 // Errors of a file that holds no request; it may be incomplete.
 var (
 	errNoObject = errors.New("it is not a JSON object")
-	errNoID     = fmt.Errorf("its request_id is not text of 1 to %d bytes", MaxID)
-	errTooLarge = fmt.Errorf("it has more than %d bytes", MaxRequest)
+	errNoID     = fmt.Errorf("its request_id is not text of 1 to %d bytes", maxID)
+	errTooLarge = fmt.Errorf("it has more than %d bytes", maxRequest)
 )
 
-// ParseRequest parses the content of a request file. After an error the
+// parseRequest parses the content of a request file. After an error the
 // request cannot be answered, because its id is unknown.
-func ParseRequest(b []byte) (Request, error) {
-	if len(b) > MaxRequest {
+func parseRequest(b []byte) (Request, error) {
+	if len(b) > maxRequest {
 		return Request{}, errTooLarge
 	}
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")) // byte order mark
@@ -59,10 +59,10 @@ func ParseRequest(b []byte) (Request, error) {
 	if !utf8.Valid(b) || json.Unmarshal(b, &field) != nil || field == nil {
 		return Request{}, errNoObject
 	}
-	r := Request{Timeout: DefaultTimeout}
+	r := Request{Timeout: defaultTimeout}
 	var ok bool
 	r.ID, ok = textOf(field["request_id"])
-	if !ok || !printable(r.ID) || strings.TrimSpace(r.ID) == "" || len(r.ID) > MaxID {
+	if !ok || !printable(r.ID) || strings.TrimSpace(r.ID) == "" || len(r.ID) > maxID {
 		return Request{}, errNoID
 	}
 	wrong := func(text string) { r.Problems = append(r.Problems, text) }
@@ -89,9 +89,9 @@ func ParseRequest(b []byte) (Request, error) {
 	return r, nil
 }
 
-// ResponseName returns the name of the response file for a request file, or
+// responseName returns the name of the response file for a request file, or
 // false if request is not the name of a request file.
-func ResponseName(request string) (string, bool) {
+func responseName(request string) (string, bool) {
 	suffix, ok := strings.CutPrefix(request, ".agent-request")
 	if !ok {
 		return "", false
@@ -103,7 +103,7 @@ func ResponseName(request string) (string, bool) {
 	return ".agent-response" + suffix + ".json", true
 }
 
-func isRequest(name string) bool { _, ok := ResponseName(name); return ok }
+func isRequest(name string) bool { _, ok := responseName(name); return ok }
 
 func isResponse(name string) bool {
 	suffix, ok := strings.CutPrefix(name, ".agent-response")

@@ -25,25 +25,25 @@ func TestParseRequestReadsTolerantly(t *testing.T) {
 				PhaseName: "agent_generation", Agent: "writer"},
 		},
 		"the least": {`{"request_id":"x","prompt":"y"}`,
-			Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
+			Request{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
 		"a byte order mark": {"\xef\xbb\xbf" + `{"request_id":"x","prompt":"y"}`,
-			Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
+			Request{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
 		"fields of later versions": {`{"request_id":"x","prompt":"y","retry_count":1,"a":[{}]}`,
-			Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
+			Request{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
 		"invalid types of descriptive fields": {`{"request_id":"x","prompt":"y","version":2,"phase":[],"phase_name":7,` +
 			`"agent_name":{},"context":"","created_at":0}`,
-			Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout, PhaseName: "7"}},
+			Request{ID: "x", Prompt: "y", Timeout: defaultTimeout, PhaseName: "7"}},
 		"a model": {`{"request_id":"x","prompt":"y","model":"m"}`,
-			Request{ID: "x", Prompt: "y", Model: "m", Timeout: DefaultTimeout}},
+			Request{ID: "x", Prompt: "y", Model: "m", Timeout: defaultTimeout}},
 		"a fraction": {`{"request_id":"x","prompt":"y","timeout_seconds":1.5}`,
 			Request{ID: "x", Prompt: "y", Timeout: 1500 * time.Millisecond}},
 		"timeout above the maximum": {`{"request_id":"x","prompt":"y","timeout_seconds":1e999}`,
 			Request{ID: "x", Prompt: "y", Timeout: 1e6 * time.Second}},
 		"names are exact": {`{"request_id":"x","prompt":"y","PROMPT":"z","Model":"m"}`,
-			Request{ID: "x", Prompt: "y", Timeout: DefaultTimeout}},
+			Request{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseRequest([]byte(tt.body))
+			got, err := parseRequest([]byte(tt.body))
 			if g, w := asJSON(t, got), asJSON(t, tt.want); err != nil || g != w {
 				t.Errorf("got %s, %v\nwant %s", g, err, w)
 			}
@@ -70,7 +70,7 @@ func TestParseRequestNamesEachProblem(t *testing.T) {
 		`{"request_id":"x","prompt":"y","timeout_seconds":"120"}`: "timeout_seconds: must be a number above 0",
 		`{"request_id":"x","prompt":"y","model":5}`:               "model: must be text or null",
 	} {
-		r, err := ParseRequest([]byte(body))
+		r, err := parseRequest([]byte(body))
 		if got := strings.Join(r.Problems, "; "); err != nil || got != want || r.ID != "x" {
 			t.Errorf("%s: got %q, %v; want %q", body, got, err, want)
 		}
@@ -79,10 +79,10 @@ func TestParseRequestNamesEachProblem(t *testing.T) {
 		"": errNoObject, "[]": errNoObject, "null": errNoObject, `{"a":1} x`: errNoObject,
 		`{"request_id":"x"`: errNoObject, "{\"request_id\":\"\xff\"}": errNoObject,
 		`{}`: errNoID, `{"request_id":7}`: errNoID, `{"request_id":" "}`: errNoID, `{"request_id":"a\nb"}`: errNoID,
-		`{"request_id":"` + strings.Repeat("x", MaxID+1) + `"}`: errNoID,
-		strings.Repeat(" ", MaxRequest+1):                       errTooLarge,
+		`{"request_id":"` + strings.Repeat("x", maxID+1) + `"}`: errNoID,
+		strings.Repeat(" ", maxRequest+1):                       errTooLarge,
 	} {
-		if _, err := ParseRequest([]byte(body)); !errors.Is(err, want) {
+		if _, err := parseRequest([]byte(body)); !errors.Is(err, want) {
 			t.Errorf("%.50q: got %v, want %v", body, err, want)
 		}
 	}
@@ -92,11 +92,11 @@ func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte(`{"request_id":"x","prompt":"y","timeout_seconds":1e400,"model":null,"phase":1}`))
 	f.Add([]byte(`{"request_id":"\ud800","prompt":"\u0000"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := ParseRequest(b)
+		r, err := parseRequest(b)
 		if err != nil {
 			return
 		}
-		if r.ID == "" || len(r.ID) > MaxID || r.Timeout <= 0 || len(r.Problems) == 0 && r.Prompt == "" ||
+		if r.ID == "" || len(r.ID) > maxID || r.Timeout <= 0 || len(r.Problems) == 0 && r.Prompt == "" ||
 			!utf8.ValidString(r.Prompt) || len(r.Agent) > maxDescription {
 			t.Errorf("%q became %+v", b, r)
 		}
@@ -117,7 +117,7 @@ func TestResponseNameKeepsThePhase(t *testing.T) {
 		".agent-requestjson":                                         "",
 		".agent-request-" + strings.Repeat("x", maxSuffix) + ".json": "",
 	} {
-		if got, ok := ResponseName(request); got != want || ok != (want != "") {
+		if got, ok := responseName(request); got != want || ok != (want != "") {
 			t.Errorf("%q: got %q, %v; want %q", request, got, ok, want)
 		}
 	}

@@ -18,8 +18,8 @@ const (
 
 // The error types of responses that the bridge writes.
 const (
-	TypeTimeout    = "timeout"
-	TypeInvocation = "AgentInvocationError"
+	typeTimeout    = "timeout"
+	typeInvocation = "AgentInvocationError"
 )
 
 // Response is a response file: exactly the nine fields of the contract.
@@ -58,11 +58,11 @@ func newResponse(id string, o Outcome, at time.Time) Response {
 	if r.Metadata == nil {
 		r.Metadata = map[string]string{}
 	}
-	switch kind := TypeInvocation; o.Status {
+	switch kind := typeInvocation; o.Status {
 	case StatusSuccess:
 		r.Response = &o.Text
 	case StatusTimeout:
-		kind = TypeTimeout
+		kind = typeTimeout
 		fallthrough
 	default:
 		r.ErrorMessage, r.ErrorType = &o.Message, &kind

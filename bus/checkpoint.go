@@ -32,8 +32,8 @@ const CheckpointKey = "checkpoint"
 // errUnknownForm reports a checkpoint that cannot be decoded.
 var errUnknownForm = errors.New("cannot decode the checkpoint")
 
-// Checkpoint reads the normalizer's checkpoint and its revision, 0 if there is none.
-func (b *Bus) Checkpoint(ctx context.Context) (c Checkpoint, revision uint64, err error) {
+// checkpoint reads the normalizer's checkpoint and its revision, 0 if there is none.
+func (b *Bus) checkpoint(ctx context.Context) (c Checkpoint, revision uint64, err error) {
 	state := bucket.New(b.js, b.State())
 	if err := state.Open(ctx); err != nil {
 		return c, 0, err

@@ -49,9 +49,9 @@ var ErrRefused = errors.New("the server refused the credentials")
 
 // Requirements of a server.
 const (
-	// MinPayload is the minimum max_payload: an event with escapes takes up to 512 KiB,
+	// minPayload is the minimum max_payload: an event with escapes takes up to 512 KiB,
 	// a run record with its state up to 545 KiB.
-	MinPayload = 576 << 10
+	minPayload = 576 << 10
 	// Version 2.11 introduced per-message TTLs, which the lease needs.
 	minMajor, minMinor = 2, 11
 )
@@ -280,8 +280,8 @@ func checkServer(nc *nats.Conn) error {
 	if major, minor := parseVersion(version); major < minMajor || major == minMajor && minor < minMinor {
 		return fmt.Errorf("%w: it is version %s, and %d.%d is needed", ErrUnfit, version, minMajor, minMinor)
 	}
-	if nc.MaxPayload() < MinPayload {
-		return fmt.Errorf("%w: its max_payload is %d bytes; set it to %d or more", ErrUnfit, nc.MaxPayload(), MinPayload)
+	if nc.MaxPayload() < minPayload {
+		return fmt.Errorf("%w: its max_payload is %d bytes; set it to %d or more", ErrUnfit, nc.MaxPayload(), minPayload)
 	}
 	return nil
 }

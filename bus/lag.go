@@ -16,7 +16,7 @@ type Lag struct {
 // Lag returns the normalizer's lag. Some lag is normal: the checkpoint is stored about
 // once a second.
 func (b *Bus) Lag(ctx context.Context) (l Lag, err error) {
-	c, _, err := b.Checkpoint(ctx)
+	c, _, err := b.checkpoint(ctx)
 	if err != nil {
 		return l, err
 	}

@@ -42,8 +42,8 @@ func (n Names) WorkSubjects() string { return n.Prefix + ".work.*.*" }
 // ControlSubject is the subject of requests to the owner of a run.
 func (n Names) ControlSubject(run string) string { return n.Prefix + ".control." + run }
 
-// StopSubject is the subject of requests to stop a `linesman up`.
-func (n Names) StopSubject() string { return n.Prefix + ".up.stop" }
+// stopSubject is the subject of requests to stop a `linesman up`.
+func (n Names) stopSubject() string { return n.Prefix + ".up.stop" }
 
 // API is the prefix of the subjects of the NATS service.
 func (n Names) API() string { return n.Prefix + ".api" }

@@ -22,8 +22,8 @@ import (
 // and the calls with them. If the outbox is full, notifications are added after others
 // were delivered.
 const (
-	MaxPushBytes = 64 << 20 // bytes of registrations
-	MaxNotices   = 10_000   // undelivered notifications
+	maxPushBytes = 64 << 20 // bytes of registrations
+	maxNotices   = 10_000   // undelivered notifications
 
 	maxNoticeBytes = 128 << 20          // bytes of notifications
 	noticeAge      = 4 * 24 * time.Hour // longer than delivery is retried
@@ -207,7 +207,7 @@ func (p *Push) deliver(ctx context.Context, free chan struct{}, start func(jetst
 		Durable: deliverer, Description: "the responders, which deliver notifications",
 		// Notifications that wait for a retry count as pending: an unreachable receiver
 		// must not block the others.
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: noticeWait, MaxAckPending: MaxNotices, MaxDeliver: -1,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: noticeWait, MaxAckPending: maxNotices, MaxDeliver: -1,
 	})
 	if err != nil {
 		return err

@@ -32,8 +32,8 @@ type Filter struct {
 	Follow     bool      // continue with new messages
 }
 
-// Wants reports whether the filter selects a kind.
-func (f Filter) Wants(token string) bool {
+// wants reports whether the filter selects a kind.
+func (f Filter) wants(token string) bool {
 	return len(f.Tokens) == 0 || slices.Contains(f.Tokens, token)
 }
 
@@ -64,7 +64,7 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 		s := Stored{Seq: m.Sequence, Body: m.Data}
 		agent, run, token, ok := b.parseEvent(m.Subject)
 		pos, isOurs := ParsePos(m.Header.Get(HeaderPos))
-		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.Wants(token) ||
+		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.wants(token) ||
 			d.Again() && !after(pos, previous) && pos.Time <= previous.Time {
 			return true, nil
 		}

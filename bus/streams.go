@@ -32,13 +32,13 @@ type Limits struct {
 
 // Default sizes of new streams if the disk is unknown.
 const (
-	DefaultRawBytes    = 4 << 30
-	DefaultEventsBytes = 8 << 30
-	DefaultRunsBytes   = 1 << 30
+	defaultRawBytes    = 4 << 30
+	defaultEventsBytes = 8 << 30
+	defaultRunsBytes   = 1 << 30
 )
 
-// MaxQueued is the maximum number of queued submissions; the next one is refused.
-const MaxQueued = 10_000
+// maxQueued is the maximum number of queued submissions; the next one is refused.
+const maxQueued = 10_000
 
 // DefaultLimits returns the limits for a server whose disk is unknown.
 func DefaultLimits() Limits {
@@ -96,7 +96,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		b.Raw(),
 		"what the agents wrote, as they wrote it",
 		l.RawAge,
-		size(l.RawBytes, DefaultRawBytes, 4),
+		size(l.RawBytes, defaultRawBytes, 4),
 		b.RawSubjects(),
 	)
 	raw.Discard, raw.Compression = jetstream.DiscardNew, jetstream.S2Compression
@@ -105,7 +105,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		b.Events(),
 		"bounded events of the agents' runs",
 		l.EventsAge,
-		size(l.EventsBytes, DefaultEventsBytes, 4),
+		size(l.EventsBytes, defaultEventsBytes, 4),
 		b.EventSubjects(),
 	)
 	events.AllowBatchPublish = b.serverHas(2, 14)
@@ -116,7 +116,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		bucket.Stream(b.Runs()),
 		"one record a run",
 		l.RunsAge,
-		size(l.RunsBytes, DefaultRunsBytes, 20),
+		size(l.RunsBytes, defaultRunsBytes, 20),
 		bucket.Subject(b.Runs(), ">"),
 	)
 	runs.MaxMsgsPerSubject, runs.DenyDelete = 1, true
@@ -134,7 +134,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 
 	work := base(b.Work(), "what waits for a worker", 0, 256<<20, b.WorkSubjects())
 	work.Retention, work.Discard, work.AllowDirect = jetstream.WorkQueuePolicy, jetstream.DiscardNew, false
-	work.MaxMsgs, work.MaxMsgsPerSubject, work.DiscardNewPerSubject = MaxQueued, 1, true
+	work.MaxMsgs, work.MaxMsgsPerSubject, work.DiscardNewPerSubject = maxQueued, 1, true
 	work.Duplicates = 2 * time.Minute
 
 	threads := base(
@@ -161,7 +161,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		bucket.Stream(b.Push()),
 		"who wants to be told of which run",
 		0,
-		MaxPushBytes,
+		maxPushBytes,
 		bucket.Subject(b.Push(), "*"),
 	)
 	push.MaxMsgsPerSubject, push.DenyDelete = 1, true
@@ -169,7 +169,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 
 	outbox := base(b.Outbox(), "notifications that wait for their receivers", noticeAge, maxNoticeBytes, b.PushSubjects())
 	outbox.Retention, outbox.Discard, outbox.AllowDirect = jetstream.WorkQueuePolicy, jetstream.DiscardNew, false
-	outbox.MaxMsgs, outbox.MaxMsgsPerSubject, outbox.DiscardNewPerSubject = MaxNotices, 1, true
+	outbox.MaxMsgs, outbox.MaxMsgsPerSubject, outbox.DiscardNewPerSubject = maxNotices, 1, true
 
 	// No bucket allows rollups: with them, a user that may write one key can remove all
 	// others. The server's delete markers need them; users that may write push may

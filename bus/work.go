@@ -172,7 +172,7 @@ func (q *Queue) next(ctx context.Context, patience time.Duration) (jetstream.Msg
 	consumer, err := q.bus.js.CreateOrUpdateConsumer(soon, q.bus.Work(), jetstream.ConsumerConfig{
 		Durable: "worker_" + q.name, Description: "the workers of queue " + q.name,
 		FilterSubject: q.bus.WorkSubject(q.name, "*"), AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
-		MaxAckPending: MaxQueued, MaxDeliver: -1,
+		MaxAckPending: maxQueued, MaxDeliver: -1,
 	})
 	if err != nil {
 		return nil, err

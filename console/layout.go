@@ -10,7 +10,7 @@ import (
 func (r *Renderer) lay(b *strings.Builder, v view) {
 	if v.Run != r.lastRun {
 		r.lastRun = v.Run
-		r.row(b, Bold, "── ", Word(v.Agent)+" "+Word(v.Run))
+		r.row(b, bold, "── ", Word(v.Agent)+" "+Word(v.Run))
 	}
 	switch v.kind {
 	case "text_output":
@@ -41,9 +41,9 @@ func (r *Renderer) lay(b *strings.Builder, v view) {
 func (r *Renderer) call(b *strings.Builder, v view) {
 	switch {
 	case v.tool == nil:
-		r.row(b, Cyan, "▸ ", "a tool")
+		r.row(b, cyan, "▸ ", "a tool")
 	case v.tool.Phase != "delta": // progress is for the status line
-		r.row(b, Cyan, "▸ ", toolText(v))
+		r.row(b, cyan, "▸ ", toolText(v))
 	}
 }
 

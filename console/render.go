@@ -181,10 +181,10 @@ func (r *Renderer) Paint(color, s string) string {
 // Colours of [Renderer.Paint].
 const (
 	reset  = "\x1b[0m"
-	Bold   = "\x1b[1m"
+	bold   = "\x1b[1m"
 	Dim    = "\x1b[2m"
 	Red    = "\x1b[31m"
 	Green  = "\x1b[32m"
 	Yellow = "\x1b[33m"
-	Cyan   = "\x1b[36m"
+	cyan   = "\x1b[36m"
 )

@@ -39,7 +39,7 @@ func (r *Renderer) Result(x *api.Result, o ResultOptions) error {
 	}
 	r.output(&b, x.Output)
 	if x.Events != nil && x.Events.Included {
-		fmt.Fprintf(&b, "\n%s\n", r.Paint(Bold, "events, the last ones"))
+		fmt.Fprintf(&b, "\n%s\n", r.Paint(bold, "events, the last ones"))
 		for _, item := range x.Events.Items {
 			v := lookAt(item)
 			b.WriteString(strings.Join(append([]string{v.kind}, plainBody(v)...), " ") + "\n")
@@ -152,7 +152,7 @@ func (r *Renderer) output(b *strings.Builder, o api.Output) {
 	}
 	for _, s := range []struct{ name, text string }{{"stdout", o.Stdout}, {"stderr", o.Stderr}} {
 		if s.text != "" {
-			fmt.Fprintf(b, "\n%s\n", r.Paint(Bold, s.name))
+			fmt.Fprintf(b, "\n%s\n", r.Paint(bold, s.name))
 			r.quote(b, s.text)
 		}
 	}

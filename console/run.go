@@ -164,7 +164,7 @@ func colorOf(state string) string {
 	case "cancelled":
 		return Yellow
 	case "working":
-		return Cyan
+		return cyan
 	}
 	return ""
 }

@@ -83,7 +83,7 @@ func (d *Dialer) dial(ctx context.Context, inside, public bus.Login) (*bus.Bus, 
 	here, unread := ReadInstance(data)
 	switch {
 	case d.Config.NATS != "":
-	case unread == nil && IsLocked(data):
+	case unread == nil && isLocked(data):
 		err = fmt.Errorf("%w; %s", err, here.unresponsive())
 	default:
 		err = fmt.Errorf("%w; %s says so: has that `linesman up` been killed? Start it again", err, InstanceFile(data))

@@ -31,7 +31,7 @@ func (d *Dialer) DialOrStart(ctx context.Context, user string) (*bus.Bus, error)
 		var err error
 		notice := fmt.Sprintf("%s is in use, and its `linesman up` does not answer yet: waiting for it", data)
 		switch {
-		case IsLocked(data):
+		case isLocked(data):
 			var b *bus.Bus
 			if b, err = d.dialInstance(ctx, user); err == nil {
 				return b, nil
@@ -113,7 +113,7 @@ func (d *Dialer) dialInstance(ctx context.Context, user string) (*bus.Bus, error
 // starts none: the command that runs the agent does so.
 func (d *Dialer) revive() {
 	const grace, retry = 2 * time.Second, 10 * time.Second
-	if !d.Config.Background.Start || IsLocked(d.Config.DataDir) || worker.InAgent(d.Environ) {
+	if !d.Config.Background.Start || isLocked(d.Config.DataDir) || worker.InAgent(d.Environ) {
 		d.revival.Lock()
 		d.free = time.Time{}
 		d.revival.Unlock()

@@ -49,9 +49,9 @@ func tryLock(f *os.File) error {
 	return nil
 }
 
-// IsReplaced reports whether the data directory of a lock was removed or
+// isReplaced reports whether the data directory of a lock was removed or
 // replaced. Another process may hold the lock of the one that exists now.
-func IsReplaced(lock *os.File) bool {
+func isReplaced(lock *os.File) bool {
 	own, err := lock.Stat()
 	if err != nil {
 		return false
@@ -60,8 +60,8 @@ func IsReplaced(lock *os.File) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, now)
 }
 
-// IsLocked reports whether a process holds the lock of the data directory.
-func IsLocked(data string) bool {
+// isLocked reports whether a process holds the lock of the data directory.
+func isLocked(data string) bool {
 	busy, err := filelock.Held(lockFile(data))
 	return busy && err == nil
 }

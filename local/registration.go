@@ -36,7 +36,7 @@ func (r *Registration) Withdraw() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.withdrawn = true
-	if !IsReplaced(r.lock) {
+	if !isReplaced(r.lock) {
 		_ = os.Remove(InstanceFile(r.instance.Data))
 	}
 }
@@ -61,7 +61,7 @@ func (r *Registration) Keep(ctx context.Context, log *zap.Logger) error {
 			return nil
 		case <-tick.C:
 		}
-		if IsReplaced(r.lock) {
+		if isReplaced(r.lock) {
 			return fmt.Errorf("%s was removed or replaced, and this `linesman up` ends", r.instance.Data)
 		}
 		r.mu.Lock()

@@ -21,7 +21,7 @@ const stopTimeout = 30 * time.Second
 func (d *Dialer) Stop(ctx context.Context) error {
 	data := d.Config.DataDir
 	var asked int
-	for deadline := time.Now().Add(stopTimeout); IsLocked(data); {
+	for deadline := time.Now().Add(stopTimeout); isLocked(data); {
 		here, err := ReadInstance(data)
 		if err == nil && here.PID != asked {
 			if err = d.askStop(ctx, here); err == nil {

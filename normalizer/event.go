@@ -13,19 +13,19 @@ type Kind uint8
 // The kinds of the universal event envelope.
 const (
 	Unknown Kind = iota // a line of an unknown type
-	TextOutput
+	textOutput
 	ToolCall
 	ToolResult
-	Status
+	status
 	Error
 )
 
 var kinds = [...]struct{ name, token string }{
 	Unknown:    {"Unknown", "unknown"},
-	TextOutput: {"TextOutput", "text_output"},
+	textOutput: {"TextOutput", "text_output"},
 	ToolCall:   {"ToolCall", "tool_call"},
 	ToolResult: {"ToolResult", "tool_result"},
-	Status:     {"Status", "status"},
+	status:     {"Status", "status"},
 	Error:      {"Error", "error"},
 }
 
@@ -67,17 +67,17 @@ var (
 
 // AssistantText returns the event of a text for the user.
 func AssistantText(text string) Event {
-	return Event{Kind: TextOutput, Channel: &channelAssistant, Text: &text}
+	return Event{Kind: textOutput, Channel: &channelAssistant, Text: &text}
 }
 
 // ReasoningText returns the event of a reasoning text.
 func ReasoningText(text string) Event {
-	return Event{Kind: TextOutput, Channel: &channelReasoning, Text: &text}
+	return Event{Kind: textOutput, Channel: &channelReasoning, Text: &text}
 }
 
 // StatusMessage returns the event of a status change. Data may be nil.
 func StatusMessage(message string, data []byte) Event {
-	return Event{Kind: Status, Channel: &channelStatus, Message: &message, Data: data}
+	return Event{Kind: status, Channel: &channelStatus, Message: &message, Data: data}
 }
 
 // ErrorMessage returns the event of an error, terminal or not. The message must

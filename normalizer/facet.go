@@ -81,8 +81,8 @@ func appendNullable(dst []byte, s string) []byte {
 	return bounds.AppendString(dst, s)
 }
 
-// MaxSession is the maximum length of the id in a session handle, in bytes.
-const MaxSession = 1024
+// maxSession is the maximum length of the id in a session handle, in bytes.
+const maxSession = 1024
 
 // sessionHandle returns the session handle facet (agent_api.session.handle.v1).
 func sessionHandle(id string) []byte {

@@ -293,18 +293,18 @@ func (f *Fold) addSessionHandle() {
 		return
 	}
 	f.sessionDone = true
-	if len(id) > MaxSession {
+	if len(id) > maxSession {
 		f.out.Event(StatusMessage("session handle id oversize: len_bytes="+strconv.Itoa(len(id)), nil))
 		return
 	}
 	f.session = id
 	for i := range f.out.events {
-		if e := &f.out.events[i]; e.Kind == Status && e.Data == nil {
+		if e := &f.out.events[i]; e.Kind == status && e.Data == nil {
 			e.Data = sessionHandle(id)
 			return
 		}
 	}
-	f.out.Event(Event{Kind: Status, Channel: &channelStatus, Data: sessionHandle(id)})
+	f.out.Event(Event{Kind: status, Channel: &channelStatus, Data: sessionHandle(id)})
 }
 
 // publishEntryEvent publishes an event that is not from a line.

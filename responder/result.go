@@ -17,8 +17,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Marker stands where an output is cut. It does not count.
-const Marker = "\n... [truncated] ...\n"
+// marker stands where an output is cut. It does not count.
+const marker = "\n... [truncated] ...\n"
 
 // Limits of the parts of a result.
 const (
@@ -140,7 +140,7 @@ func excerpt(x runs.Excerpt, limit int) (s string, cut bool) {
 		if len(s) <= limit {
 			return s, false
 		}
-		return s[:bounds.Cut(s, limit/2)] + Marker + ending(s, limit/2), true
+		return s[:bounds.Cut(s, limit/2)] + marker + ending(s, limit/2), true
 	}
 	head := x.Head
 	for i := 1; i < utf8.UTFMax && i <= len(head); i++ { // a character that was parted
@@ -152,7 +152,7 @@ func excerpt(x runs.Excerpt, limit int) (s string, cut bool) {
 		}
 	}
 	first := toText(head)
-	return first[:bounds.Cut(first, limit/2)] + Marker + ending(end(x), limit/2), true
+	return first[:bounds.Cut(first, limit/2)] + marker + ending(end(x), limit/2), true
 }
 
 func toText(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }

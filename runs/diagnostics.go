@@ -27,7 +27,7 @@ type ErrorSource uint8
 
 // The sources of error messages.
 const (
-	ErrorNotice ErrorSource = iota // an item before the first turn, such as a deprecation notice
+	errorNotice ErrorSource = iota // an item before the first turn, such as a deprecation notice
 	ErrorItem                      // an item of a turn
 	ErrorTop                       // a separate error line; the agent may continue after it
 	ErrorTurn                      // the end of a failed turn
@@ -66,7 +66,7 @@ func (r *Record) diagnostics() *Diagnostics {
 // messages.
 func (r *Record) foldError(f *Facts) {
 	if d := r.Diagnostics; f.Turn == TurnCompleted && d != nil {
-		d.Message, d.Source = "", ErrorNotice
+		d.Message, d.Source = "", errorNotice
 		if d.Line == "" && d.ErrorType == "" && d.Locations == nil {
 			r.Diagnostics = nil
 		}
@@ -76,7 +76,7 @@ func (r *Record) foldError(f *Facts) {
 	}
 	source := f.ErrorSource
 	if source == ErrorItem && r.Steps.Turns == 0 {
-		source = ErrorNotice
+		source = errorNotice
 	}
 	if d := r.Diagnostics; d == nil || d.Message == "" || source >= d.Source {
 		message := Redact(f.Error[:bounds.Cut(f.Error, maxErrorRead)])
@@ -133,7 +133,7 @@ func (r *Record) ErrorContext() *ErrorContext {
 		d = *r.Diagnostics
 	}
 	c := &ErrorContext{Message: d.Message, FailedFiles: []string{}, Locations: []Location{}, Suggestions: []string{}}
-	if c.Message == "" || d.Source == ErrorNotice && d.Line != "" {
+	if c.Message == "" || d.Source == errorNotice && d.Line != "" {
 		c.Message = d.Line
 	}
 	c.Type = errorType([]byte(c.Message))

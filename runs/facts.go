@@ -43,8 +43,8 @@ type Usage struct {
 	ReasoningOutput int64 `json:"reasoning_output_tokens"`
 }
 
-// Minus returns u minus v. No count of the result is negative.
-func (u Usage) Minus(v Usage) Usage {
+// minus returns u minus v. No count of the result is negative.
+func (u Usage) minus(v Usage) Usage {
 	return Usage{
 		Input:           max(u.Input-v.Input, 0),
 		CachedInput:     max(u.CachedInput-v.CachedInput, 0),

@@ -265,7 +265,7 @@ func (r *Record) updateOwnUsage() {
 	}
 	own := *r.Usage
 	if r.Before != nil {
-		own = own.Minus(*r.Before)
+		own = own.minus(*r.Before)
 	}
 	r.Own = &own
 }

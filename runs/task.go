@@ -40,7 +40,7 @@ const (
 	MaxModel   = 128      // bytes
 	MaxThread  = 256      // bytes of a thread to resume
 	MaxEnv     = 64       // names
-	MaxEnvName = 128      // bytes
+	maxEnvName = 128      // bytes
 )
 
 // Mode is the access of an agent to the machine.
@@ -145,8 +145,8 @@ func (p EnvPolicy) check(fail func(field, format string, a ...any)) {
 		fail("env.allow", "at most %d names, got %d", MaxEnv, len(p.Allow))
 	}
 	for _, name := range p.Allow {
-		if CheckEnvName(name) != nil {
-			fail("env.allow", "a name must be letters, digits and '_', at most %d, and begin with no digit", MaxEnvName)
+		if checkEnvName(name) != nil {
+			fail("env.allow", "a name must be letters, digits and '_', at most %d, and begin with no digit", maxEnvName)
 			return
 		}
 		if strings.HasPrefix(name, "LINESMAN_") {
@@ -157,15 +157,15 @@ func (p EnvPolicy) check(fail func(field, format string, a ...any)) {
 	}
 }
 
-// CheckEnvName returns an error unless name is a valid name of an environment
+// checkEnvName returns an error unless name is a valid name of an environment
 // variable.
-func CheckEnvName(name string) error {
-	ok := name != "" && len(name) <= MaxEnvName && !isDigit(name[0])
+func checkEnvName(name string) error {
+	ok := name != "" && len(name) <= maxEnvName && !isDigit(name[0])
 	for i := 0; ok && i < len(name); i++ {
 		ok = isWordChar(name[i])
 	}
 	if !ok {
-		return fmt.Errorf("environment variable: letters, digits and '_', 1 to %d of them, no digit first", MaxEnvName)
+		return fmt.Errorf("environment variable: letters, digits and '_', 1 to %d of them, no digit first", maxEnvName)
 	}
 	return nil
 }

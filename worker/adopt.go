@@ -115,10 +115,10 @@ func (a *adoption) open(name string) *Dir {
 	path := filepath.Join(a.w.cfg.Root, name)
 	d, err := Open(path)
 	switch {
-	case errors.Is(err, ErrBad):
+	case errors.Is(err, errBad):
 		a.w.quarantine(path, err)
 		return nil
-	case errors.Is(err, ErrOwned), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, errOwned), errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		a.openRetry.failed()

@@ -21,7 +21,7 @@ func TestCreateAndOpen(t *testing.T) {
 	if _, err := Create(l.root, shell("r", "true")); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("created again: %v, want ErrExist", err)
 	}
-	if _, err := Open(d.Path()); !errors.Is(err, ErrOwned) {
+	if _, err := Open(d.Path()); !errors.Is(err, errOwned) {
 		t.Errorf("opened while owned: %v, want ErrOwned", err)
 	}
 	if err := d.Close(); err != nil {
@@ -31,8 +31,8 @@ func TestCreateAndOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Spec.Argv[2] != "true" || again.Spec.Limits.Linger != DefaultLinger ||
-		again.Spec.Limits.Spool != DefaultSpool {
+	if again.Spec.Argv[2] != "true" || again.Spec.Limits.Linger != defaultLinger ||
+		again.Spec.Limits.Spool != defaultSpool {
 		t.Errorf("spec %+v", again.Spec)
 	}
 	if err := again.Remove(); err != nil {

@@ -53,10 +53,10 @@ const (
 const maxSpec = 8 << 20
 
 var (
-	// ErrOwned reports a run directory that another worker drives.
-	ErrOwned = errors.New("another process drives this run")
-	// ErrBad reports a directory that is not a valid run directory.
-	ErrBad = errors.New("not a run directory")
+	// errOwned reports a run directory that another worker drives.
+	errOwned = errors.New("another process drives this run")
+	// errBad reports a directory that is not a valid run directory.
+	errBad = errors.New("not a run directory")
 )
 
 // Dir is a run directory with its owner lock held. It holds all local state of
@@ -165,9 +165,9 @@ func (d *Dir) createFiles(at string, spec []byte) error {
 	return nil
 }
 
-// Open takes ownership of the run directory at path. The error is [ErrOwned]
+// Open takes ownership of the run directory at path. The error is [errOwned]
 // if another worker drives the run, an [fs.ErrNotExist] if the directory is
-// gone, and [ErrBad] if it is not a run directory.
+// gone, and [errBad] if it is not a run directory.
 func Open(path string) (_ *Dir, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -183,7 +183,7 @@ func Open(path string) (_ *Dir, err error) {
 	d.owner, err = os.OpenFile(d.file(ownerFile), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, serr := os.Lstat(path); serr == nil {
-			return nil, fmt.Errorf("%w: no owner file", ErrBad)
+			return nil, fmt.Errorf("%w: no owner file", errBad)
 		}
 	}
 	if err != nil {
@@ -191,7 +191,7 @@ func Open(path string) (_ *Dir, err error) {
 	}
 	switch err := filelock.TryLock(d.owner); {
 	case errors.Is(err, filelock.ErrLocked):
-		return nil, ErrOwned
+		return nil, errOwned
 	case err != nil:
 		return nil, err
 	}
@@ -311,19 +311,19 @@ func readSpec(dir string) (Spec, error) {
 	var spec Spec
 	body, err := readBounded(filepath.Join(dir, specFile), maxSpec)
 	if errors.Is(err, fs.ErrNotExist) {
-		return spec, fmt.Errorf("%w: no %s", ErrBad, specFile)
+		return spec, fmt.Errorf("%w: no %s", errBad, specFile)
 	}
 	if err != nil {
 		return spec, err
 	}
 	if err := json.Unmarshal(body, &spec); err != nil {
-		return spec, fmt.Errorf("%w: %s is not valid JSON", ErrBad, specFile)
+		return spec, fmt.Errorf("%w: %s is not valid JSON", errBad, specFile)
 	}
 	if err := spec.check(); err != nil {
-		return spec, fmt.Errorf("%w: %s: %w", ErrBad, specFile, err)
+		return spec, fmt.Errorf("%w: %s: %w", errBad, specFile, err)
 	}
 	if spec.Run != filepath.Base(dir) {
-		return spec, fmt.Errorf("%w: %s belongs to another run", ErrBad, specFile)
+		return spec, fmt.Errorf("%w: %s belongs to another run", errBad, specFile)
 	}
 	return spec, nil
 }

@@ -90,10 +90,10 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 }
 
 // Interrupt sends SIGINT to the process group of the agent. The error is
-// [ErrNoAgent] if there is none.
+// [errNoAgent] if there is none.
 func (r *Run) Interrupt() error {
 	if !r.dir.Spec.process() || r.dir.sendCommand(ctlInterrupt) != nil {
-		return ErrNoAgent
+		return errNoAgent
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestImportOfAFileThatIsFollowedFails(t *testing.T) {
 	write(t, file, "two\n")
 	for range 2 {
 		_, _, err := l.once(false, followed, file)
-		if !errors.Is(err, ErrFollowed) || !strings.Contains(err.Error(), followed) ||
+		if !errors.Is(err, errFollowed) || !strings.Contains(err.Error(), followed) ||
 			strings.Contains(err.Error(), file+":") {
 			t.Errorf("error %v", err)
 		}

@@ -45,9 +45,9 @@ type importing struct {
 	waiting func(path string) // called at most once per Tail
 }
 
-// ErrFollowed reports an import of a file that is being followed: it has no
+// errFollowed reports an import of a file that is being followed: it has no
 // end.
-var ErrFollowed = errors.New("another `linesman tail` follows this file")
+var errFollowed = errors.New("another `linesman tail` follows this file")
 
 // run imports the file: first it resumes interrupted runs, then it starts a
 // new one.
@@ -137,16 +137,16 @@ func (i *importing) next(ctx context.Context) (*Dir, error) {
 func (i *importing) resume(ctx context.Context, path string) (*Dir, error) {
 	for {
 		d, err := openRetrying(ctx, path)
-		if errors.Is(err, ErrBad) { // not synced before a power failure
+		if errors.Is(err, errBad) { // not synced before a power failure
 			i.w.quarantine(path, err)
 			return nil, fs.ErrNotExist
 		}
-		if !errors.Is(err, ErrOwned) {
+		if !errors.Is(err, errOwned) {
 			return d, err
 		}
 		if spec, err := readSpec(path); err == nil && spec.Part == nil {
 			if info, err := os.Stat(spec.File.Path); err == nil && spec.File.is(info) {
-				return nil, ErrFollowed
+				return nil, errFollowed
 			}
 		}
 		i.waiting(i.path)

@@ -606,7 +606,7 @@ func TestMoreFilesThanDescriptorsAreRefused(t *testing.T) {
 		paths[i] = fmt.Sprint("/none/", i)
 	}
 	err := l.w.Tail(t.Context(), TailSpec{Paths: paths, Agent: "codex"})
-	if !errors.Is(err, ErrTooMany) || !strings.Contains(err.Error(), "ulimit -n") {
+	if !errors.Is(err, errTooMany) || !strings.Contains(err.Error(), "ulimit -n") {
 		t.Errorf("error %v", err)
 	}
 }

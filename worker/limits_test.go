@@ -179,7 +179,7 @@ func TestInterruptReachesTheAgent(t *testing.T) {
 		l.output("r") != "ready\nint\n" {
 		t.Errorf("exit %s, output %q", runs.Encode(res.Exit), l.output("r"))
 	}
-	if err := r.Interrupt(); !errors.Is(err, ErrNoAgent) {
+	if err := r.Interrupt(); !errors.Is(err, errNoAgent) {
 		t.Errorf("after the end: %v, want ErrNoAgent", err)
 	}
 	if err := r.Cancel(t.Context(), "late"); err != nil || l.kinds("r") != "start out exit" {

@@ -117,7 +117,7 @@ func TestCancelledPipeEndsAtOnce(t *testing.T) {
 	if err != nil || ex.Reason != runs.ReasonCancelled || l.kinds("p") != "start cancel exit" {
 		t.Errorf("exit %s, error %v, log %q", runs.Encode(ex), err, l.kinds("p"))
 	}
-	if err := r.Interrupt(); !errors.Is(err, ErrNoAgent) {
+	if err := r.Interrupt(); !errors.Is(err, errNoAgent) {
 		t.Errorf("interrupt: %v", err)
 	}
 }

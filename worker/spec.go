@@ -20,8 +20,8 @@ const (
 	SourceTail  = "tail"  // a file of another program, read in place
 )
 
-// SpecVersion is the version of run.json that this package writes and reads.
-const SpecVersion = 1
+// specVersion is the version of run.json that this package writes and reads.
+const specVersion = 1
 
 // Spec describes a run. It is the content of run.json, which is written with
 // the run directory and never changed.
@@ -106,9 +106,9 @@ type Limits struct {
 
 // The defaults of [Limits].
 const (
-	DefaultGrace  = 5 * time.Second
-	DefaultLinger = time.Minute
-	DefaultSpool  = 1 << 30
+	defaultGrace  = 5 * time.Second
+	defaultLinger = time.Minute
+	defaultSpool  = 1 << 30
 )
 
 // process reports whether the run has an agent process.
@@ -119,26 +119,26 @@ func (s *Spec) process() bool { return s.Source == SourceRun || s.Source == Sour
 func (s *Spec) durable() bool { return s.Part == nil }
 
 func (s *Spec) setDefaults(now time.Time) {
-	s.Version = SpecVersion
+	s.Version = specVersion
 	if s.Created == 0 {
 		s.Created = now.UnixMilli()
 	}
 	if s.Limits.Grace == 0 {
-		s.Limits.Grace = DefaultGrace
+		s.Limits.Grace = defaultGrace
 	}
 	if s.Limits.Linger == 0 {
-		s.Limits.Linger = DefaultLinger
+		s.Limits.Linger = defaultLinger
 	}
 	if s.Limits.Spool == 0 {
-		s.Limits.Spool = DefaultSpool
+		s.Limits.Spool = defaultSpool
 	}
 }
 
 // check reports all invalid fields of s.
 func (s *Spec) check() error {
 	errs := []error{runs.CheckID(s.Run), runs.CheckAgent(s.Agent), runs.CheckLabels(s.Labels)}
-	if s.Version != SpecVersion {
-		errs = append(errs, fmt.Errorf("version: must be %d, got %d", SpecVersion, s.Version))
+	if s.Version != specVersion {
+		errs = append(errs, fmt.Errorf("version: must be %d, got %d", specVersion, s.Version))
 	}
 	switch s.Source {
 	case SourceRun, SourceQueue:

@@ -30,7 +30,7 @@ func FuzzRunDirectory(f *testing.F) {
 		}
 		d, err := Open(dir)
 		if err != nil {
-			if !errors.Is(err, ErrBad) {
+			if !errors.Is(err, errBad) {
 				t.Errorf("refused with %v", err)
 			}
 			return

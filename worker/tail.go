@@ -37,9 +37,9 @@ type TailSpec struct {
 	Waiting func(path string)
 }
 
-// ErrTooMany reports that there are too few file descriptors to follow the
+// errTooMany reports that there are too few file descriptors to follow the
 // files.
-var ErrTooMany = errors.New("too many files to follow")
+var errTooMany = errors.New("too many files to follow")
 
 // A followed file uses three descriptors; spare is the number reserved for
 // everything else.
@@ -60,7 +60,7 @@ const tailPause = time.Second
 // With Once, a file that was imported before and has not changed is skipped.
 // If it has grown, the added lines become another run. The error names each
 // path that could not be read, or that another process follows
-// ([ErrFollowed]).
+// ([errFollowed]).
 //
 // Without Once, Tail waits for files to appear, and returns nil when ctx ends;
 // the runs stay open.
@@ -102,7 +102,7 @@ func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
 		}
 	} else if need := uint64(perFile*slots + spare); slots > 1 && need > descriptors {
 		return fmt.Errorf("tail: %w: %d files need %d file descriptors, the limit is %d (ulimit -n)",
-			ErrTooMany, slots, need, descriptors)
+			errTooMany, slots, need, descriptors)
 	}
 
 	var all errgroup.Group
@@ -292,7 +292,7 @@ func openRetrying(ctx context.Context, path string) (*Dir, error) {
 	const tries, pause = 20, 50 * time.Millisecond
 	for range tries - 1 {
 		d, err := Open(path)
-		if !errors.Is(err, ErrOwned) {
+		if !errors.Is(err, errOwned) {
 			return d, err
 		}
 		if err := sleep(ctx, pause); err != nil {

@@ -41,8 +41,8 @@ var (
 	// another writer or by this one right before a kill. The agent was stopped and
 	// the directory removed.
 	ErrEnded = errors.New("the raw log of the run already has an exit entry")
-	// ErrNoAgent reports that no agent is running that could get a signal.
-	ErrNoAgent = errors.New("the run has no running agent")
+	// errNoAgent reports that no agent is running that could get a signal.
+	errNoAgent = errors.New("the run has no running agent")
 )
 
 // Control receives the requests to end a run, for its owner.

@@ -22,7 +22,7 @@ import (
 const (
 	InsideAccount  = "LINESMAN"
 	PublicAccount  = "LINESMAN_PUBLIC"  // EVENTS and its writers
-	ReadersAccount = "LINESMAN_READERS" // readers of EVENTS; has no streams
+	readersAccount = "LINESMAN_READERS" // readers of EVENTS; has no streams
 )
 
 // Users of the embedded server. The normalizer, the responder and the operator work in
@@ -161,10 +161,10 @@ func grants(n bus.Names) []grant {
 			),
 			[]string{n.Prefix + ".api.>", "$SRV.>"},
 		},
-		{ReadersAccount, ResponderUser + publicSuffix, reads(n), []string{n.LiveSubjects()}},
+		{readersAccount, ResponderUser + publicSuffix, reads(n), []string{n.LiveSubjects()}},
 		{InsideAccount, OperatorUser, []string{">"}, []string{n.Prefix + ".>"}},
 		{PublicAccount, OperatorUser + publicSuffix, []string{">"}, []string{n.Prefix + ".>"}},
-		{ReadersAccount, SubscriberUser, reads(n), []string{n.LiveSubjects()}},
+		{readersAccount, SubscriberUser, reads(n), []string{n.LiveSubjects()}},
 	}
 }
 

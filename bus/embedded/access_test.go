@@ -22,14 +22,14 @@ func accountOf(t *testing.T, n bus.Names, name string) Account {
 }
 
 func TestReadersAskForWhatIsExportedAndNothingElse(t *testing.T) {
-	public, readers := accountOf(t, bustest.Names, PublicAccount), accountOf(t, bustest.Names, ReadersAccount)
+	public, readers := accountOf(t, bustest.Names, PublicAccount), accountOf(t, bustest.Names, readersAccount)
 	if readers.JetStream || len(readers.Exports) > 0 || len(public.Imports) > 0 ||
 		len(accountOf(t, bustest.Names, InsideAccount).Exports) > 0 {
 		t.Error("an account has unexpected streams, imports or exports")
 	}
 	var exported []string
 	for i, e := range public.Exports {
-		if e.Account != ReadersAccount {
+		if e.Account != readersAccount {
 			t.Errorf("%s is exported to %s", e.Subject, e.Account)
 		}
 		in := readers.Imports[i]

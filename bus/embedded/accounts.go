@@ -37,22 +37,22 @@ type Share struct {
 	Many    bool // a request may have many answers, at most [AnswerTime] apart
 }
 
-// AnswerTime is the maximum time between the answers to an imported request for
+// answerTime is the maximum time between the answers to an imported request for
 // messages; heartbeats count as answers. Afterwards the server discards its state of
 // the request, if it did not notice the end.
-const AnswerTime = time.Minute
+const answerTime = time.Minute
 
 // Accounts returns all accounts with the permissions of their users.
 func Accounts(n bus.Names) []Account {
-	inside, readers := Account{Name: InsideAccount, JetStream: true}, Account{Name: ReadersAccount}
+	inside, readers := Account{Name: InsideAccount, JetStream: true}, Account{Name: readersAccount}
 	public := Account{Name: PublicAccount, JetStream: true, Consumers: bus.MaxReaders}
-	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, ReadersAccount: &readers}
+	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, readersAccount: &readers}
 	for _, g := range grants(n) {
 		a := of[g.account]
 		a.Users = append(a.Users, User{g.user, dedupe(g.publish), append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
 	}
 	share := func(subject string, service, many bool) {
-		public.Exports = append(public.Exports, Share{ReadersAccount, subject, service, many})
+		public.Exports = append(public.Exports, Share{readersAccount, subject, service, many})
 		readers.Imports = append(readers.Imports, Share{PublicAccount, subject, service, many})
 	}
 	for _, subject := range reads(n) {
@@ -93,7 +93,7 @@ func AccountsConfig(n bus.Names, identity func(user string) string) string {
 			for _, s := range a.Exports {
 				many := ""
 				if s.Many {
-					many = fmt.Sprintf(", response: stream, threshold: %q", AnswerTime)
+					many = fmt.Sprintf(", response: stream, threshold: %q", answerTime)
 				}
 				fmt.Fprintf(&b, "      {%s: %q, accounts: [%s]%s}\n", s.kind(), s.Subject, s.Account, many)
 			}

@@ -116,7 +116,7 @@ func accountClaims(a Account, of map[string]identity) (*jwt.AccountClaims, error
 	for _, s := range a.Exports {
 		e := &jwt.Export{Name: s.Subject, Subject: jwt.Subject(s.Subject), Type: kind(s), TokenReq: true}
 		if s.Many {
-			e.ResponseType, e.ResponseThreshold = jwt.ResponseTypeStream, AnswerTime
+			e.ResponseType, e.ResponseThreshold = jwt.ResponseTypeStream, answerTime
 		}
 		claims.Exports.Add(e)
 	}

@@ -136,7 +136,7 @@ func newReaderGuard(dir string, users []*server.User, restart func() error, log 
 
 // limits reports whether limits apply to a user.
 func (g *readerGuard) limits(u *server.User) bool {
-	return u.Account.GetName() == ReadersAccount && !strings.HasSuffix(u.Username, publicSuffix)
+	return u.Account.GetName() == readersAccount && !strings.HasSuffix(u.Username, publicSuffix)
 }
 
 // listening returns the permissions of a user that may only subscribe.
@@ -261,7 +261,7 @@ func queued(s *server.Server) (requests, answers int) {
 // linesman's own may have several, each with a subscription.
 func (g *readerGuard) batches(s *server.Server, readers int) int {
 	n := max(readers, len(g.before)) // requests of recently closed connections are still answered
-	for _, account := range []string{ReadersAccount, PublicAccount} {
+	for _, account := range []string{readersAccount, PublicAccount} {
 		for _, c := range connections(s, account) {
 			if u := g.users[c.AuthorizedUser]; u != nil && !g.limits(u) {
 				n += int(c.NumSubs)
@@ -273,7 +273,7 @@ func (g *readerGuard) batches(s *server.Server, readers int) int {
 
 // readers returns the connections of all users to which limits apply.
 func (g *readerGuard) readers(s *server.Server) []*server.ConnInfo {
-	return slices.DeleteFunc(connections(s, ReadersAccount), func(c *server.ConnInfo) bool {
+	return slices.DeleteFunc(connections(s, readersAccount), func(c *server.ConnInfo) bool {
 		u := g.users[c.AuthorizedUser]
 		return u == nil || !g.limits(u)
 	})

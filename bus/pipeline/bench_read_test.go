@@ -100,7 +100,7 @@ func byConsumer(ctx context.Context, b *bus.Bus, subject string, want int) (n in
 			return n, err
 		}
 		if _, ok := bus.ParsePos(m.Headers().Get(bus.HeaderPos)); !ok {
-			return n, ErrForeign
+			return n, errForeign
 		}
 	}
 	return n, nil

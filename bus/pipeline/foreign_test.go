@@ -30,7 +30,7 @@ func TestForeignEventAmongOursEndsTheNormalizer(t *testing.T) {
 	}
 	n := newNormalizer(b)
 	n.Until = bustest.LastSeq(t, b.JetStream(), b.Raw())
-	if err := n.Run(t.Context()); !errors.Is(err, ErrForeign) {
+	if err := n.Run(t.Context()); !errors.Is(err, errForeign) {
 		t.Errorf("the normalizer returns %v", err)
 	}
 }

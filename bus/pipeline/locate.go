@@ -219,7 +219,7 @@ func (s *session) cursor(ctx context.Context, last uint64) (normalizer.Pos, bool
 
 // foreign returns ErrForeign for a message without a position.
 func foreign(stream string, seq uint64) error {
-	return fmt.Errorf("%w: %s, sequence %d, has no %s header", ErrForeign, stream, seq, bus.HeaderPos)
+	return fmt.Errorf("%w: %s, sequence %d, has no %s header", errForeign, stream, seq, bus.HeaderPos)
 }
 
 // maxChecked is the maximum number of events to check when a normalizer starts: more

@@ -17,9 +17,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// ErrForeign reports that another program wrote to EVENTS. The guarantees no longer
+// errForeign reports that another program wrote to EVENTS. The guarantees no longer
 // hold, so the normalizer stops.
-var ErrForeign = errors.New("somebody else wrote to the event stream")
+var errForeign = errors.New("somebody else wrote to the event stream")
 
 // Normalizer derives EVENTS and RUNS from RAW. Any number may run: the lease selects
 // one, and the fences of the streams refuse all others.
@@ -77,7 +77,7 @@ func (n *Normalizer) Run(ctx context.Context) error {
 			return nil
 		case err == nil:
 			return nil
-		case errors.Is(err, ErrForeign), errors.Is(err, bus.ErrUnfit):
+		case errors.Is(err, errForeign), errors.Is(err, bus.ErrUnfit):
 			return err
 		}
 		if time.Since(began) > time.Minute {

@@ -27,9 +27,9 @@ type Rebuilt struct {
 	Differences []string `json:"differences"` // at most MaxDifferences sentences
 }
 
-// MaxDifferences is the maximum number of reported differences, at which a rebuild
+// maxDifferences is the maximum number of reported differences, at which a rebuild
 // stops.
-const MaxDifferences = 100
+const maxDifferences = 100
 
 // Rebuild derives EVENTS and RUNS again from RAW, under a temporary prefix, and
 // compares them with the stored ones, for runs that RAW covers from their beginning. It
@@ -84,7 +84,7 @@ func compare(ctx context.Context, b, made *bus.Bus, firstRaw uint64, r *Rebuilt)
 		if err := compareRun(ctx, b, made, subject[len(prefix):], firstRaw, late, r); err != nil {
 			return err
 		}
-		if len(r.Differences) >= MaxDifferences {
+		if len(r.Differences) >= maxDifferences {
 			return nil
 		}
 	}
@@ -93,7 +93,7 @@ func compare(ctx context.Context, b, made *bus.Bus, firstRaw uint64, r *Rebuilt)
 
 func compareRun(ctx context.Context, b, made *bus.Bus, run string, firstRaw uint64, late time.Time, r *Rebuilt) error {
 	differ := func(format string, a ...any) {
-		if len(r.Differences) < MaxDifferences {
+		if len(r.Differences) < maxDifferences {
 			r.Differences = append(r.Differences, "run "+run+": "+fmt.Sprintf(format, a...))
 		}
 	}

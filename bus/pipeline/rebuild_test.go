@@ -81,7 +81,7 @@ func TestForeignWriterStopsTheNormalizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := newNormalizer(b)
-	if err := n.Run(t.Context()); err == nil || !strings.Contains(err.Error(), ErrForeign.Error()) {
+	if err := n.Run(t.Context()); err == nil || !strings.Contains(err.Error(), errForeign.Error()) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -84,7 +84,7 @@ func (d *Direct) UpTo(ctx context.Context, info *jetstream.StreamInfo, last uint
 		switch {
 		case errors.Is(err, errUnanswered):
 			fails++
-		case err != nil || done || !Replicated(info):
+		case err != nil || done || !replicated(info):
 			return err
 		}
 		// Other errors may be transient: retry.

@@ -21,7 +21,7 @@ func (d *Direct) left(ctx context.Context) (bool, error) {
 	case last < d.from:
 		return false, nil
 	}
-	left, err := Holds(ctx, d.js.Conn(), d.stream, d.subject, d.from, last)
+	left, err := holds(ctx, d.js.Conn(), d.stream, d.subject, d.from, last)
 	if err == nil && !left {
 		if end := d.end.believe(info, asked, d.from, last); end > 0 {
 			d.from, d.seen = end+1, max(d.seen, end)
@@ -38,7 +38,7 @@ func (d *Direct) ends(ctx context.Context, last uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	left, err := Holds(ctx, d.js.Conn(), d.stream, d.subject, d.from, last)
+	left, err := holds(ctx, d.js.Conn(), d.stream, d.subject, d.from, last)
 	if err != nil || left {
 		return 0, err
 	}

@@ -15,9 +15,9 @@ import (
 // connection breaks gets no answer, even if the connection is restored soon.
 const AnswerTimeout = 5 * time.Second
 
-// Heartbeat is the interval of a consumer's heartbeats. In a cluster a consumer runs on
+// heartbeat is the interval of a consumer's heartbeats. In a cluster a consumer runs on
 // one node; if the node fails, another consumer is created after twice this time.
-const Heartbeat = 2 * time.Second
+const heartbeat = 2 * time.Second
 
 // heardWithin is how recently a leader must have had contact with a follower to count
 // it. Followers elect a new leader after four seconds without contact.
@@ -57,7 +57,7 @@ func retryLost(ctx context.Context, nc *nats.Conn, send func(context.Context) er
 // after four seconds without contact, so contact with a majority within the last three
 // is sufficient. An unreplicated stream has no other leader.
 func Followed(info *jetstream.StreamInfo) error {
-	if !Replicated(info) {
+	if !replicated(info) {
 		return nil
 	}
 	if heard := 1 + heardOf(info); 2*heard <= len(info.Cluster.Replicas)+1 {
@@ -79,17 +79,17 @@ func heardOf(info *jetstream.StreamInfo) (n int) {
 // heardOfAll reports whether a leader had recent contact with all followers: then no
 // other server can consider itself the leader.
 func heardOfAll(info *jetstream.StreamInfo) bool {
-	return !Replicated(info) || heardOf(info) == len(info.Cluster.Replicas)
+	return !replicated(info) || heardOf(info) == len(info.Cluster.Replicas)
 }
 
-// Replicated reports whether a stream has more than one copy.
-func Replicated(info *jetstream.StreamInfo) bool {
+// replicated reports whether a stream has more than one copy.
+func replicated(info *jetstream.StreamInfo) bool {
 	return info.Cluster != nil && len(info.Cluster.Replicas) > 0
 }
 
-// Holds reports whether, according to its leader, a stream has a message of a subject
+// holds reports whether, according to its leader, a stream has a message of a subject
 // between two sequences, inclusive; last 0: no upper limit.
-func Holds(ctx context.Context, nc *nats.Conn, stream, subject string, from, last uint64) (bool, error) {
+func holds(ctx context.Context, nc *nats.Conn, stream, subject string, from, last uint64) (bool, error) {
 	if last != 0 && from > last {
 		return false, nil
 	}

@@ -45,7 +45,7 @@ func Consume(
 	}
 	consuming, err := consumer.Consume(
 		handle,
-		append(limits, jetstream.PullHeartbeat(Heartbeat), jetstream.ConsumeErrHandler(failed))...)
+		append(limits, jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(failed))...)
 	if err != nil {
 		Drop(js, stream, consumer)
 		return nil, err

@@ -37,7 +37,7 @@ func (p *Progress) Check(
 		*p = Progress{}
 		return seen, nil
 	}
-	more, err := Holds(ctx, js.Conn(), info.Config.Name, subject, seen+1, 0)
+	more, err := holds(ctx, js.Conn(), info.Config.Name, subject, seen+1, 0)
 	switch {
 	case err != nil:
 		return seen, err
@@ -48,7 +48,7 @@ func (p *Progress) Check(
 	if seen != p.seen || p.since.IsZero() {
 		p.seen, p.since = seen, time.Now()
 	}
-	if time.Since(p.since) > 5*Heartbeat {
+	if time.Since(p.since) > 5*heartbeat {
 		return seen, ErrStalled
 	}
 	return seen, nil

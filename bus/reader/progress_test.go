@@ -21,13 +21,13 @@ func TestAConsumerThatBringsNothingHasStalled(t *testing.T) {
 	if end, err := check(3); end != 3 || err != nil {
 		t.Errorf("there is more, just now: %d, %v", end, err)
 	}
-	p.since = time.Now().Add(-5*Heartbeat - time.Second)
+	p.since = time.Now().Add(-5*heartbeat - time.Second)
 	if _, err := check(4); err != nil {
 		t.Errorf("a consumer that brought one more has not stalled: %v", err)
 	}
-	p.since = time.Now().Add(-5*Heartbeat - time.Second)
+	p.since = time.Now().Add(-5*heartbeat - time.Second)
 	if _, err := check(4); !errors.Is(err, ErrStalled) {
-		t.Errorf("nothing came for %v: %v", 5*Heartbeat+time.Second, err)
+		t.Errorf("nothing came for %v: %v", 5*heartbeat+time.Second, err)
 	}
 	if end, err := check(7); end != 7 || err != nil {
 		t.Errorf("all came: %d, %v", end, err)

@@ -116,10 +116,10 @@ func (t *Tail) over(ctx context.Context, info *jetstream.StreamInfo, last, pendi
 	if pending > 0 {
 		return false, nil
 	}
-	if !Replicated(info) {
+	if !replicated(info) {
 		return true, nil
 	}
-	left, err := Holds(ctx, t.JS.Conn(), t.Stream, t.Subject, t.From, last)
+	left, err := holds(ctx, t.JS.Conn(), t.Stream, t.Subject, t.From, last)
 	return !left, err
 }
 
@@ -140,7 +140,7 @@ func (t *Tail) next(ctx context.Context, messages jetstream.MessagesContext, las
 		default: // the client gave up the consumer
 			return nil, fmt.Errorf("read %s: %w: %w", t.Stream, ErrStalled, err)
 		}
-		left, err := Holds(ctx, t.JS.Conn(), t.Stream, t.Subject, t.From, last)
+		left, err := holds(ctx, t.JS.Conn(), t.Stream, t.Subject, t.From, last)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			return nil, fmt.Errorf("read %s: %w", t.Stream, err)

@@ -55,7 +55,7 @@ func Run(t *testing.T, s Suite) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log := append(Output(out), ExitEntry(t, strings.TrimSuffix(file, ".jsonl")+".exit"))
+			log := append(Output(out), exitEntry(t, strings.TrimSuffix(file, ".jsonl")+".exit"))
 			whole, fold := Fold(s.Backend, log)
 			t.Run("EventsAreGolden", func(t *testing.T) { s.golden(t, name, whole, fold.Record) })
 			t.Run("EventsAreInBounds", func(t *testing.T) { Check(t, s.Backend.Agent(), whole) })
@@ -76,8 +76,8 @@ func Output(out []byte) []runs.Entry {
 	return log
 }
 
-// ExitEntry returns the exit entry for a recorded exit status.
-func ExitEntry(tb testing.TB, file string) runs.Entry {
+// exitEntry returns the exit entry for a recorded exit status.
+func exitEntry(tb testing.TB, file string) runs.Entry {
 	tb.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -146,7 +146,7 @@ func clip(b []byte) []byte {
 // Check reports every message that violates a rule of the envelope.
 func Check(tb interface{ Errorf(string, ...any) }, agent string, messages []normalizer.Message) {
 	for i, m := range messages {
-		if err := CheckBody(agent, m.Token, m.Body); err != nil {
+		if err := checkBody(agent, m.Token, m.Body); err != nil {
 			tb.Errorf("message %d (line %d, part %d): %v: %s", i, m.Line, m.Part, err, clip(m.Body))
 		}
 		if last := i == len(messages)-1; m.Token == normalizer.CompletionToken && !last {
@@ -155,8 +155,8 @@ func Check(tb interface{ Errorf(string, ...any) }, agent string, messages []norm
 	}
 }
 
-// CheckBody returns an error if a message violates a rule of the envelope.
-func CheckBody(agent, token string, body []byte) error {
+// checkBody returns an error if a message violates a rule of the envelope.
+func checkBody(agent, token string, body []byte) error {
 	if !utf8.Valid(body) {
 		return fmt.Errorf("not UTF-8")
 	}

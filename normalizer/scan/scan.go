@@ -21,9 +21,9 @@ package scan
 
 import "unicode/utf8"
 
-// MaxDepth is the maximum nesting depth. It is the same as the limit of
+// maxDepth is the maximum nesting depth. It is the same as the limit of
 // encoding/json.
-const MaxDepth = 10000
+const maxDepth = 10000
 
 // Fault is the reason why a line is invalid.
 type Fault uint8
@@ -32,7 +32,7 @@ type Fault uint8
 const (
 	OK Fault = iota
 	InvalidUTF8
-	InvalidJSON
+	invalidJSON
 )
 
 // Scanner reads one line. The zero value is ready for [Scanner.Reset].
@@ -50,7 +50,7 @@ type Scanner struct {
 	scratch [64]byte // buffer for a decoded key
 
 	// Bit set of the open containers that are objects; used only by skip.
-	object [MaxDepth/64 + 1]uint64
+	object [maxDepth/64 + 1]uint64
 }
 
 // Reset starts reading line. The scanner keeps a reference to line until the next
@@ -70,7 +70,7 @@ func (s *Scanner) Object() bool {
 	s.i++
 	s.depth++
 	s.first = true
-	if s.depth > MaxDepth {
+	if s.depth > maxDepth {
 		return s.fail()
 	}
 	return true
@@ -176,7 +176,7 @@ func (s *Scanner) End() Fault {
 	if !utf8.Valid(s.b) {
 		return InvalidUTF8
 	}
-	return InvalidJSON
+	return invalidJSON
 }
 
 // fail records a syntax error and moves to the end of the line. It returns false.
@@ -238,7 +238,7 @@ func (s *Scanner) skip() bool {
 			s.skipString()
 		case '{', '[':
 			s.i++
-			if s.depth++; s.depth > MaxDepth {
+			if s.depth++; s.depth > maxDepth {
 				return s.fail()
 			}
 			s.space()

@@ -29,17 +29,17 @@ import (
 const (
 	MaxBody    = 1 << 20 // bytes of a request's body
 	MaxParts   = 64      // of a message
-	MaxPage    = 100     // tasks
-	MaxHistory = 100     // messages of a task
-	MaxWait    = time.Hour
+	maxPage    = 100     // tasks
+	maxHistory = 100     // messages of a task
+	maxWait    = time.Hour
 	// MaxHeld bounds concurrent streams and blocking sends; further ones are
 	// refused. Together with those of REST they leave connections free.
 	MaxHeld = 128
 
-	// MaxHistoryBytes bounds the messages of all tasks of an answer. Beyond it,
+	// maxHistoryBytes bounds the messages of all tasks of an answer. Beyond it,
 	// the oldest messages of a task, and those of the last tasks of a page, are
 	// omitted.
-	MaxHistoryBytes = 4 << 20
+	maxHistoryBytes = 4 << 20
 
 	askTime = 30 * time.Second // timeout of reading the streams
 )

@@ -36,8 +36,8 @@ func (h *Handler) ListTasks(ctx context.Context, q *sdk.ListTasksRequest) (*sdk.
 		return nil, err
 	}
 	size := cmp.Or(q.PageSize, 50)
-	if size < 1 || size > MaxPage {
-		return nil, fail(sdk.ErrInvalidParams, "pageSize: must be 1 to "+strconv.Itoa(MaxPage))
+	if size < 1 || size > maxPage {
+		return nil, fail(sdk.ErrInvalidParams, "pageSize: must be 1 to "+strconv.Itoa(maxPage))
 	}
 	if err := checkHistory(q.HistoryLength); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (h *Handler) ListTasks(ctx context.Context, q *sdk.ListTasksRequest) (*sdk.
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	answer := &sdk.ListTasksResponse{Tasks: []*sdk.Task{}, TotalSize: page.Total, NextPageToken: page.Next}
-	room := MaxHistoryBytes
+	room := maxHistoryBytes
 	for _, v := range page.Runs {
 		w := wanted{context: q.ContextID, artifacts: q.IncludeArtifacts, history: q.HistoryLength, room: &room}
 		t, err := h.task(ctx, v, w)

@@ -60,7 +60,7 @@ func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (s
 
 // settle waits until a run has ended, or awaits an external answer.
 func (h *Handler) settle(ctx context.Context, run string) error {
-	ctx, cancel := context.WithTimeout(ctx, MaxWait)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	_, err := h.Service.Wait(ctx, run, func(v responder.View) {
 		if v.State == runs.StateInputRequired {

@@ -91,11 +91,11 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 		replayed(t)
 	}
 	if w.history != nil && *w.history > 0 {
-		room := MaxHistoryBytes
+		room := maxHistoryBytes
 		if w.room == nil {
 			w.room = &room
 		}
-		if t.History, err = h.history(ctx, t, v, min(*w.history, MaxHistory), w.room); err != nil {
+		if t.History, err = h.history(ctx, t, v, min(*w.history, maxHistory), w.room); err != nil {
 			return nil, h.explain("history", err)
 		}
 	}

@@ -31,7 +31,7 @@ type Status string
 const (
 	Submitted     Status = "submitted"
 	Working       Status = "working"
-	InputRequired Status = "input-required"
+	inputRequired Status = "input-required"
 	Completed     Status = "completed"
 	Canceled      Status = "canceled"
 	Failed        Status = "failed"
@@ -48,7 +48,7 @@ func StatusOf(s runs.State) Status {
 	case runs.StateWorking:
 		return Working
 	case runs.StateInputRequired:
-		return InputRequired
+		return inputRequired
 	case runs.StateCompleted:
 		return Completed
 	case runs.StateCancelled:

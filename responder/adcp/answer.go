@@ -71,7 +71,7 @@ func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of
 		of.read(ctx, s)
 		a.Status = of.status
 		if a.Status == Failed {
-			a.Error = FailureOf(of.record)
+			a.Error = failureOf(of.record)
 		}
 	}
 	return c.envelope(a, of)
@@ -101,7 +101,7 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Envelope
 	}
 	if of != nil && !c.ChangesRun {
 		switch of.status {
-		case Submitted, Working, InputRequired:
+		case Submitted, Working, inputRequired:
 			a.Status, a.Error, a.Warnings = of.status, nil, []Error{*e}
 		}
 	}

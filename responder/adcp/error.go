@@ -23,12 +23,12 @@ const (
 	ValidationError    Code = "VALIDATION_ERROR" // a field of it is wrong
 	NotFound           Code = "REFERENCE_NOT_FOUND"
 	Unsupported        Code = "UNSUPPORTED_FEATURE"
-	AuthRequiredError  Code = "AUTH_REQUIRED"
+	authRequiredError  Code = "AUTH_REQUIRED"
 	Unavailable        Code = "SERVICE_UNAVAILABLE"
 	RateLimited        Code = "RATE_LIMITED"
 	TaskTimeout        Code = "TASK_TIMEOUT"    // ours
 	ToolError          Code = "TOOL_ERROR"      // ours
-	OutcomeUnknown     Code = "OUTCOME_UNKNOWN" // ours: whether the request was carried out cannot be told
+	outcomeUnknown     Code = "OUTCOME_UNKNOWN" // ours: whether the request was carried out cannot be told
 	IdempotencyClash   Code = "IDEMPOTENCY_CONFLICT"
 	IdempotencyFlight  Code = "IDEMPOTENCY_IN_FLIGHT"
 	IdempotencyExpired Code = "IDEMPOTENCY_EXPIRED"
@@ -115,14 +115,14 @@ var kinds = map[api.Code]kind{
 	api.Timeout:        {code: TaskTimeout, status: Failed},
 	api.Unsupported:    {code: Unsupported, status: Rejected, recovery: Correctable},
 	api.ProgramFailed:  {code: ToolError, status: Failed},
-	api.NotSignedIn:    {code: AuthRequiredError, status: AuthRequired, recovery: Terminal},
+	api.NotSignedIn:    {code: authRequiredError, status: AuthRequired, recovery: Terminal},
 	api.QueueFull:      {code: Unavailable, status: Rejected, recovery: Transient},
 	api.TooMany:        {code: Unavailable, status: Failed, recovery: Transient},
 	api.KeyConflict:    {code: IdempotencyClash, status: Rejected, recovery: Correctable, own: true},
 	api.KeyInFlight:    {code: IdempotencyFlight, status: Rejected, recovery: Transient, own: true},
 	api.KeyExpired:     {code: IdempotencyExpired, status: Rejected, recovery: Correctable, own: true},
 	api.RateLimited:    {code: RateLimited, status: Rejected, recovery: Transient, own: true},
-	api.OutcomeUnknown: {code: OutcomeUnknown, status: Failed, recovery: Terminal, own: true},
+	api.OutcomeUnknown: {code: outcomeUnknown, status: Failed, recovery: Terminal, own: true},
 	api.Unavailable:    {code: Unavailable, status: Failed, recovery: Transient},
 	api.Internal:       {code: Unavailable, status: Failed, recovery: Transient},
 }
@@ -178,7 +178,7 @@ func (c Code) HTTP() int {
 	switch c {
 	case InvalidRequest, ValidationError:
 		return http.StatusBadRequest
-	case AuthRequiredError:
+	case authRequiredError:
 		return http.StatusUnauthorized
 	case NotFound:
 		return http.StatusNotFound

@@ -30,7 +30,7 @@ func (r Results) Result(ctx context.Context, record *runs.Record) (json.RawMessa
 	result.Basis = nil
 	var e *Error
 	if StatusOf(record.State) == Failed {
-		e = FailureOf(record)
+		e = failureOf(record)
 	}
 	return v36.Results(result).Body(), e, nil
 }

@@ -6,13 +6,13 @@ import "github.com/linesman/linesman/runs"
 func Of(r *runs.Record) Response {
 	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Context(), Message: r.Summary(), Governance: r.Governance}
 	if a.Status == Failed {
-		a.Error = FailureOf(r)
+		a.Error = failureOf(r)
 	}
 	return a
 }
 
-// FailureOf is why a run has failed. Without a record no more is known.
-func FailureOf(r *runs.Record) *Error {
+// failureOf is why a run has failed. Without a record no more is known.
+func failureOf(r *runs.Record) *Error {
 	e := &Error{Code: ToolError, Message: "the task has failed", Recovery: Terminal}
 	if r == nil {
 		return e

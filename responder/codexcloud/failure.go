@@ -26,7 +26,7 @@ const MaxStderr = 1024
 // The reasons of a [Failure].
 const (
 	ReasonSpawn       = "spawn_error"     // the program could not be started
-	ReasonTimeout     = "process_killed"  // it exceeded its time limit
+	reasonTimeout     = "process_killed"  // it exceeded its time limit
 	ReasonUsage       = "usage"           // it rejected its arguments
 	ReasonNotSignedIn = "not_signed_in"   // to Codex Cloud
 	ReasonNetwork     = "network"         // the service cannot be reached
@@ -35,7 +35,7 @@ const (
 	ReasonNotGit      = "not_trusted"     // it refuses to work in the directory
 	ReasonSlow        = "service_timeout" // the service did not answer in time
 	ReasonNotFound    = "not_found"       // unknown task or environment
-	ReasonNoDiff      = "no_diff"         // the task has none
+	reasonNoDiff      = "no_diff"         // the task has none
 	ReasonUnreadable  = "unreadable"      // its output could not be parsed
 	ReasonExit        = "exit_error"      // any other failure
 )
@@ -51,7 +51,7 @@ func (f *Failure) Error() string {
 // general reports whether every other call would fail in the same way.
 func (f *Failure) general() bool {
 	switch f.Reason {
-	case ReasonNotFound, ReasonNoDiff, ReasonUnreadable, ReasonExit:
+	case ReasonNotFound, reasonNoDiff, ReasonUnreadable, ReasonExit:
 		return false
 	}
 	return true
@@ -61,9 +61,9 @@ func (f *Failure) general() bool {
 func (c call) failure(reason string, err error) *Failure {
 	f := &Failure{Command: c.name(), Exit: -1, Reason: reason}
 	switch {
-	case reason == ReasonTimeout && c.name() == "exec":
+	case reason == reasonTimeout && c.name() == "exec":
 		f.Suggestion = "Look at `codex cloud list` before submitting again: the service may have taken the task"
-	case reason == ReasonTimeout:
+	case reason == reasonTimeout:
 		f.Suggestion = "Try again later; does `codex cloud " + c.name() + "` answer in a terminal?"
 	case missing(err):
 		f.Suggestion = "Install the Codex CLI, or configure where it is"
@@ -111,7 +111,7 @@ var known = []struct {
 	words              []string
 }{
 	{ReasonNotSignedIn, "Run `codex login`, then try again", []string{"not signed in", "codex login", "authentication", "401 unauthorized"}},
-	{ReasonNoDiff, "", []string{"no diff available"}},
+	{reasonNoDiff, "", []string{"no diff available"}},
 	{ReasonNotFound, "Check the environment: `codex cloud` shows those of this account", []string{"no cloud environments are available", "run `codex cloud` to"}},
 	{ReasonNotFound, "Check the task id, and which account is signed in", []string{"404 not found", "failed: 404"}},
 	{ReasonRateLimit, "Wait before trying again", []string{"rate limit", "too many requests", " 429"}},

@@ -251,7 +251,7 @@ func TestDiffThatCannotBeHadIsLeftOut(t *testing.T) {
 		tries int
 	}{
 		"there is none": {nil, 1},
-		"it fails":      {&Failure{Command: "diff", Reason: ReasonTimeout}, maxTries},
+		"it fails":      {&Failure{Command: "diff", Reason: reasonTimeout}, maxTries},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

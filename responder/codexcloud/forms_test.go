@@ -277,7 +277,7 @@ func TestFailureSaysWhatToDo(t *testing.T) {
 		{"failed: 429 Too Many Requests", 1, ReasonRateLimit, "Wait", true},
 		{"EACCES: /root/.codex", 1, ReasonPermission, "permissions", true},
 		{"Error: operation timed out", 1, ReasonSlow, "split", true},
-		{"Error: No diff available for task task_e_1; it may still be running.", 1, ReasonNoDiff, "", false},
+		{"Error: No diff available for task task_e_1; it may still be running.", 1, reasonNoDiff, "", false},
 		{"Error: environment 'x' not found; run `codex cloud` to list available environments", 1, ReasonNotFound, "environment", false},
 		{"Error: GET https://x failed: 404 Not Found", 1, ReasonNotFound, "task id", false},
 		{"error: unexpected argument '--limit' found", 2, ReasonUsage, "Update", true},

@@ -101,7 +101,7 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 	case ctx.Err() != nil:
 		return o, ctx.Err()
 	case limited.Err() != nil:
-		return o, c.failure(ReasonTimeout, nil)
+		return o, c.failure(reasonTimeout, nil)
 	}
 	return o, nil
 }

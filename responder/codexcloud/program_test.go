@@ -51,7 +51,7 @@ func TestHungProgramIsEndedWithItsGroup(t *testing.T) {
 			}
 			_, err := p.call(ctx, call{args: []string{"status", "task_1"}, timeout: timeout})
 			var f *Failure
-			if timedOut := errors.As(err, &f) && f.Reason == ReasonTimeout && f.Exit == -1 && f.Suggestion != ""; timedOut != (timeout < time.Hour) {
+			if timedOut := errors.As(err, &f) && f.Reason == reasonTimeout && f.Exit == -1 && f.Suggestion != ""; timedOut != (timeout < time.Hour) {
 				t.Errorf("got %v", err)
 			}
 			if timeout == time.Hour && !errors.Is(err, context.Canceled) {

@@ -30,7 +30,7 @@ type Request struct {
 // Limits of a [Request].
 const (
 	MaxEnvironment = 256
-	MaxBranch      = 256
+	maxBranch      = 256
 	MaxAttempts    = 4
 )
 
@@ -69,7 +69,7 @@ func (r *Request) Check() error {
 		wrong("environment", "must not be empty")
 	}
 	word("environment", r.Environment, MaxEnvironment)
-	word("branch", r.Branch, MaxBranch)
+	word("branch", r.Branch, maxBranch)
 	if r.Attempts < 0 || r.Attempts > MaxAttempts {
 		wrong("attempts", "must be 1 to %d, got %d", MaxAttempts, r.Attempts)
 	}

@@ -106,7 +106,7 @@ func (d *Driver) writeDiff(ctx context.Context, t *task) error {
 	var failure *Failure
 	if errors.As(err, &failure) {
 		t.tries++
-		if failure.Reason != ReasonNoDiff && t.tries < maxTries {
+		if failure.Reason != reasonNoDiff && t.tries < maxTries {
 			return err
 		}
 		d.log.Warn("no diff", zap.String("run", t.Run), zap.Error(failure))

@@ -26,8 +26,8 @@ import (
 
 // Limits of the arguments of a call.
 const (
-	MaxArguments = 1 << 20 // bytes of JSON
-	MaxDepth     = 64      // nesting of arrays and objects in an object
+	maxArguments = 1 << 20 // bytes of JSON
+	maxDepth     = 64      // nesting of arrays and objects in an object
 	maxNames     = 64      // arguments; the longest table of parameters has half as many
 	maxIssues    = 20      // that an answer lists
 )
@@ -96,8 +96,8 @@ func (a *Args) ADCP() bool { return a.adcp }
 // object reads the arguments, and reports whether they are an object.
 func (a *Args) object(raw json.RawMessage) bool {
 	switch {
-	case len(raw) > MaxArguments:
-		a.Wrong(Whole, "at most %d bytes, got %d", MaxArguments, len(raw))
+	case len(raw) > maxArguments:
+		a.Wrong(Whole, "at most %d bytes, got %d", maxArguments, len(raw))
 		return false
 	case len(bytes.TrimSpace(raw)) == 0:
 		return true
@@ -354,7 +354,7 @@ var asked = regexp.MustCompile(`"format"\s*:\s*"(json|adcp)"`)
 // asksFor reports whether a caller whose arguments are broken speaks of a
 // format all the same: then it gets it.
 func asksFor(raw json.RawMessage, format string) bool {
-	raw = raw[:min(len(raw), MaxArguments)]
+	raw = raw[:min(len(raw), maxArguments)]
 	d := json.NewDecoder(bytes.NewReader(raw))
 	t, err := d.Token()
 	for whole := err == nil && t == json.Delim('{'); whole; {

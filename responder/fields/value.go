@@ -49,8 +49,8 @@ func (p *Param) read(raw string) (v any, problem string) {
 		if p.Max > 0 && int64(len(raw)) > p.Max {
 			return nil, fmt.Sprintf("at most %d bytes, got %d", p.Max, len(raw))
 		}
-		if depth(raw) > MaxDepth {
-			return nil, fmt.Sprintf("must not be nested deeper than %d", MaxDepth)
+		if depth(raw) > maxDepth {
+			return nil, fmt.Sprintf("must not be nested deeper than %d", maxDepth)
 		}
 		return json.RawMessage(raw), ""
 	}

@@ -24,7 +24,7 @@ func TestPublicNeedsNoTokenAndHandlersKnowScopes(t *testing.T) {
 		_, _ = io.WriteString(w, "card")
 	}))
 	s.HandleFor(Read, "/door", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for scope, word := range map[Scopes]string{Read: "read ", Submit: "submit ", Raw: "raw "} {
+		for scope, word := range map[Scopes]string{Read: "read ", Submit: "submit ", raw: "raw "} {
 			if Allows(r.Context(), scope) {
 				w.Header().Add("May", word)
 			}

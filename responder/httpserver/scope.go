@@ -13,15 +13,15 @@ type Scopes uint8
 const (
 	Read   Scopes = 1 << iota // read the state and events of runs, and the workers
 	Submit                    // start, resume and cancel runs
-	Raw                       // read the unmodified output of agents
+	raw                       // read the unmodified output of agents
 
-	All = Read | Submit | Raw
+	All = Read | Submit | raw
 )
 
 var scopeNames = []struct {
 	scope Scopes
 	name  string
-}{{Read, "read"}, {Submit, "submit"}, {Raw, "raw"}}
+}{{Read, "read"}, {Submit, "submit"}, {raw, "raw"}}
 
 // ParseScopes parses a list such as "read,submit". Every token needs read.
 func ParseScopes(list string) (Scopes, error) {

@@ -45,12 +45,12 @@ type tokensFile struct {
 
 // Errors of changes to the tokens file.
 var (
-	ErrNoToken    = errors.New("there is no token of this name")
-	ErrKnownToken = errors.New("there is a token of this name already; remove it first")
+	errNoToken    = errors.New("there is no token of this name")
+	errKnownToken = errors.New("there is a token of this name already; remove it first")
 )
 
 // CreateToken adds a token of 256 random bits to the file at path, which it
-// creates if necessary, and returns it. The error is [ErrKnownToken] if the
+// creates if necessary, and returns it. The error is [errKnownToken] if the
 // name is in use.
 func CreateToken(path, name string, scopes Scopes, now time.Time) (string, error) {
 	if !tokenName.MatchString(name) {
@@ -62,7 +62,7 @@ func CreateToken(path, name string, scopes Scopes, now time.Time) (string, error
 	sum := sha256.Sum256([]byte(token))
 	err := changeTokens(path, func(f *tokensFile) error {
 		if slices.ContainsFunc(f.Tokens, func(n Named) bool { return n.Name == name }) {
-			return ErrKnownToken
+			return errKnownToken
 		}
 		if len(f.Tokens) >= maxTokens {
 			return fmt.Errorf("at most %d tokens; remove one first", maxTokens)
@@ -77,18 +77,18 @@ func CreateToken(path, name string, scopes Scopes, now time.Time) (string, error
 }
 
 // RemoveToken revokes a token: it removes it from the file at path, and servers
-// refuse it from then on. The error is [ErrNoToken] if there is no token of
+// refuse it from then on. The error is [errNoToken] if there is no token of
 // that name.
 func RemoveToken(path, name string) error {
 	err := changeTokens(path, func(f *tokensFile) error {
 		before := len(f.Tokens)
 		f.Tokens = slices.DeleteFunc(f.Tokens, func(n Named) bool { return n.Name == name })
 		if len(f.Tokens) == before {
-			return ErrNoToken
+			return errNoToken
 		}
 		return nil
 	})
-	if errors.Is(err, ErrNoToken) {
+	if errors.Is(err, errNoToken) {
 		return fmt.Errorf("token: %w", err) // what was asked for may be a token, and not a name
 	}
 	return err

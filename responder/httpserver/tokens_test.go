@@ -27,7 +27,7 @@ func TestTokenReachesWhatItsScopesCover(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	s := server(t, Config{Tokens: path})
 	s.Handle("POST /all", ok)
-	handlers := map[string]Scopes{"/read": Read, "/submit": Submit, "/raw": Raw, "/both": Read | Raw, "/all": All}
+	handlers := map[string]Scopes{"/read": Read, "/submit": Submit, "/raw": raw, "/both": Read | raw, "/all": All}
 	for name, needed := range handlers {
 		if name != "/all" {
 			s.HandleFor(needed, "POST "+name, ok)
@@ -181,11 +181,11 @@ func TestTokensAreBoundedAndNamed(t *testing.T) {
 	if list, err := ListTokens(path); err != nil || len(list) != 0 {
 		t.Errorf("no file: %v, %v", list, err)
 	}
-	if err := RemoveToken(path, "secret-token"); !errors.Is(err, ErrNoToken) || strings.Contains(err.Error(), "secret") {
+	if err := RemoveToken(path, "secret-token"); !errors.Is(err, errNoToken) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("remove what is not there: %v", err)
 	}
 	create(t, path, "ci", Read)
-	if _, err := CreateToken(path, "ci", Read, made); !errors.Is(err, ErrKnownToken) {
+	if _, err := CreateToken(path, "ci", Read, made); !errors.Is(err, errKnownToken) {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	for _, name := range []string{"", "a b", "é", strings.Repeat("x", 65)} {
@@ -209,7 +209,7 @@ func TestTokensAreBoundedAndNamed(t *testing.T) {
 
 func TestScopesAreReadAsTheyAreWritten(t *testing.T) {
 	for list, want := range map[string]Scopes{
-		"read": Read, "read,submit": Read | Submit, "raw, read": Read | Raw, "read,submit,raw": All, "read,read": Read,
+		"read": Read, "read,submit": Read | Submit, "raw, read": Read | raw, "read,submit,raw": All, "read,read": Read,
 		"": 0, "submit": 0, "read,": 0, "READ": 0, "read;submit": 0, "all": 0,
 	} {
 		got, err := ParseScopes(list)

@@ -66,7 +66,7 @@ func (r *Requests) ttl() time.Duration {
 
 func (r *Requests) share() int {
 	if r.Share == 0 {
-		return DefaultShare
+		return defaultShare
 	}
 	return r.Share
 }

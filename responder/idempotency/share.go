@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// DefaultShare is the number of entries that one caller may have in the store,
+// defaultShare is the number of entries that one caller may have in the store,
 // counted by each process: the store has room for about twice as many. An entry
 // with a long outcome counts as several.
 const (
-	DefaultShare = 100_000
+	defaultShare = 100_000
 	entryBytes   = 640 // of an entry with a short outcome
 )
 

@@ -94,11 +94,11 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	modern := r.Header.Get(versionHeader) >= stateless
 	if r.Method == http.MethodPost {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessage))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
 		var over *http.MaxBytesError
 		switch {
 		case errors.As(err, &over):
-			refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body over %d bytes", MaxMessage))
+			refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body over %d bytes", maxMessage))
 			return
 		case err != nil:
 			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body broke off")

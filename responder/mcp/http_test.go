@@ -23,7 +23,7 @@ func TestBodyOverTheBoundIsRefused(t *testing.T) {
 		const begin, end = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"`, `","version":"0"}}}`
 		return begin + strings.Repeat("x", size-len(begin)-len(end)) + end
 	}
-	for size, want := range map[int]int{MaxMessage: http.StatusOK, MaxMessage + 1: http.StatusRequestEntityTooLarge} {
+	for size, want := range map[int]int{maxMessage: http.StatusOK, maxMessage + 1: http.StatusRequestEntityTooLarge} {
 		for _, header := range [][]string{nil, {versionHeader, legacy}} {
 			res := post(t.Context(), t, url, body(size), header...)
 			b, err := io.ReadAll(res.Body)
@@ -36,7 +36,7 @@ func TestBodyOverTheBoundIsRefused(t *testing.T) {
 			}
 		}
 	}
-	res := post(t.Context(), t, url, body(MaxMessage+1), versionHeader, stateless)
+	res := post(t.Context(), t, url, body(maxMessage+1), versionHeader, stateless)
 	res.Body.Close()
 	if res.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("%s: status %d, want 413", stateless, res.StatusCode)

@@ -137,7 +137,7 @@ func (s *idScanner) next(c byte) {
 		s.gap = len(s.token) > 0
 		return
 	case '{', '[':
-		if s.broken = s.ended || len(s.open) == 0 && c == '[' || len(s.open) == MaxMessage; s.broken {
+		if s.broken = s.ended || len(s.open) == 0 && c == '[' || len(s.open) == maxMessage; s.broken {
 			return
 		}
 		s.open = append(s.open, c+2) // in ASCII

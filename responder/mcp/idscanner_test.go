@@ -13,7 +13,7 @@ import (
 
 // MCP knows no null id, and a client waits for the answer with its own.
 func TestARefusedRequestGetsItsIDBack(t *testing.T) {
-	large := strings.Repeat("x", MaxMessage)
+	large := strings.Repeat("x", maxMessage)
 	deep := strings.Repeat("[", 1000) + strings.Repeat("]", 1000)
 	deeper := strings.Repeat(`{"id":7,"a":[`, 10_000) + strings.Repeat("]}", 10_000)
 	for _, c := range []struct{ line, id string }{
@@ -48,7 +48,7 @@ func TestARefusedRequestGetsItsIDBack(t *testing.T) {
 }
 
 func TestARefusedLineWhoseRequestIsUnknownIsAnsweredWithoutAnID(t *testing.T) {
-	large := strings.Repeat("x", MaxMessage)
+	large := strings.Repeat("x", maxMessage)
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","id":1,"params":{"x":"` + large + `"}}`, // no method
 		`{"jsonrpc":"2.0","id":1,"result":{"x":"` + large + `"}`,
@@ -75,9 +75,9 @@ func TestARefusedLineWhoseRequestIsUnknownIsAnsweredWithoutAnID(t *testing.T) {
 func TestARefusedNotificationOrResponseIsNotAnswered(t *testing.T) {
 	in, out := serveStdio(t, t.Context(), NewServer(config(nil)))
 	for _, line := range []string{
-		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"id":1,"message":"` + strings.Repeat("x", MaxMessage) + `"}}`,
-		`{"jsonrpc":"2.0","id":1,"result":{"x":"` + strings.Repeat("x", MaxMessage) + `"}}`,
-		`{"error":{"code":1,"message":"` + strings.Repeat("x", MaxMessage) + `"},"id":"a","jsonrpc":"2.0"}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"id":1,"message":"` + strings.Repeat("x", maxMessage) + `"}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"x":"` + strings.Repeat("x", maxMessage) + `"}}`,
+		`{"error":{"code":1,"message":"` + strings.Repeat("x", maxMessage) + `"},"id":"a","jsonrpc":"2.0"}`,
 		`{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
 	} {
@@ -104,8 +104,8 @@ func TestOfALongLineOnlyTheIDIsKept(t *testing.T) {
 		t.Errorf("%d bytes are kept", cap(long.token))
 	}
 	var deep idScanner
-	_, _ = deep.Write([]byte(`{"id":1,"method":"ping","a":` + strings.Repeat("[", 2*MaxMessage)))
-	if id, _ := deep.answer(); string(id) != "1" || len(deep.open) > MaxMessage {
+	_, _ = deep.Write([]byte(`{"id":1,"method":"ping","a":` + strings.Repeat("[", 2*maxMessage)))
+	if id, _ := deep.answer(); string(id) != "1" || len(deep.open) > maxMessage {
 		t.Errorf("got the id %s, and %d levels are kept", id, len(deep.open))
 	}
 }

@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	// MaxMessage bounds a message from a client, in bytes: the body of a POST,
+	// maxMessage bounds a message from a client, in bytes: the body of a POST,
 	// or a line on stdin. Longer ones are refused unread.
-	MaxMessage = 1 << 20
+	maxMessage = 1 << 20
 
 	// maxCalls bounds the concurrent tool calls of all clients of a server.
 	// Further ones are answered at once with an INTERNAL error.

@@ -30,7 +30,7 @@ const (
 // ServeStdio serves one client: a JSON-RPC message per line, on in and out. It
 // returns nil when in or ctx ends; calls in progress are cancelled immediately
 // when ctx ends, and after five seconds when in ends. A line that is not a
-// message, or is longer than [MaxMessage], is answered with an error under the
+// message, or is longer than [maxMessage], is answered with an error under the
 // id of its request, if that can be read, and reading continues. A Read or
 // Write that still blocks five seconds after the end of ctx is abandoned,
 // because only the end of the process can interrupt it.
@@ -276,7 +276,7 @@ type refusal struct {
 // neither for an empty line.
 func decode(text []byte) (jsonrpc.Message, *jsonrpc.Error) {
 	if text == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("line over %d bytes", MaxMessage)}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("line over %d bytes", maxMessage)}
 	}
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
@@ -301,7 +301,7 @@ func readLine(r *bufio.Reader) ([]byte, *idScanner, error) {
 		switch {
 		case long != nil:
 			_, _ = long.Write(part)
-		case len(text)+len(bytes.TrimSuffix(part, []byte("\n"))) > MaxMessage:
+		case len(text)+len(bytes.TrimSuffix(part, []byte("\n"))) > maxMessage:
 			long = new(idScanner)
 			_, _ = long.Write(text)
 			_, _ = long.Write(part)

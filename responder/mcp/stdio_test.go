@@ -50,9 +50,9 @@ func TestLineThatIsNoMessageIsAnsweredAndPassed(t *testing.T) {
 		{`[]`, -32600},
 		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, -32600},
 		{`7`, -32600},
-		{strings.Repeat("x", MaxMessage+1), -32600},
-		{strings.Repeat("x", 3*MaxMessage), -32600},
-		{`{"a":"` + strings.Repeat("x", MaxMessage) + `"}`, -32600},
+		{strings.Repeat("x", maxMessage+1), -32600},
+		{strings.Repeat("x", 3*maxMessage), -32600},
+		{`{"a":"` + strings.Repeat("x", maxMessage) + `"}`, -32600},
 	} {
 		var refusal struct {
 			ID    json.RawMessage
@@ -73,7 +73,7 @@ func TestLineThatIsNoMessageIsAnsweredAndPassed(t *testing.T) {
 func TestLineOfTheBoundIsTaken(t *testing.T) {
 	const begin, end = `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"pad":"`, `"}}}`
 	in, out := serveStdio(t, t.Context(), NewServer(config(nil)))
-	got := ask(t, in, bufio.NewScanner(out), begin+strings.Repeat("x", MaxMessage-len(begin)-len(end))+end)
+	got := ask(t, in, bufio.NewScanner(out), begin+strings.Repeat("x", maxMessage-len(begin)-len(end))+end)
 	if !strings.Contains(got, `"result"`) {
 		t.Errorf("got %s, want a result", got)
 	}

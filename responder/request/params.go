@@ -32,7 +32,7 @@ const (
 	Key        = "idempotency_key"
 	Context    = "context"
 	ContextID  = "context_id"
-	Governance = "governance_context"
+	governance = "governance_context"
 	Format     = "format"
 	Webhook    = "push_notification_config"
 )
@@ -49,7 +49,7 @@ var Names = map[string]string{
 	api.FieldPrompt: "task", api.FieldMode: "mode", api.FieldConfirm: "confirm", api.FieldDir: "workingDir", api.FieldModel: "model",
 	api.FieldThread: "threadId", api.FieldSchema: "outputSchema", api.FieldEnvPolicy: "envPolicy", api.FieldEnvAllow: "envAllowList",
 	api.FieldIdle: "idleTimeoutSec", api.FieldHard: "timeoutSec", api.FieldGit: "allow_destructive_git",
-	api.FieldGovernance: Governance, api.FieldContext: Context, api.FieldWebhook: Webhook, api.FieldKey: Key,
+	api.FieldGovernance: governance, api.FieldContext: Context, api.FieldWebhook: Webhook, api.FieldKey: Key,
 	api.FieldRun: "task_id", api.FieldEnvironment: "envId", api.FieldAttempts: "attempts", "request": fields.Whole,
 }
 
@@ -116,7 +116,7 @@ var (
 		About: "Thread of the task, a UUID: a new task goes on with it, others must belong to it, once they have one.",
 	}
 	governanceParam = fields.Param{
-		Name: Governance, Kind: fields.Text, Max: runs.MaxGovernance, Form: regexp.MustCompile(`^[\x20-\x7E]+$`),
+		Name: governance, Kind: fields.Text, Max: runs.MaxGovernance, Form: regexp.MustCompile(`^[\x20-\x7E]+$`),
 		Rule:  "must be printable ASCII",
 		About: "Opaque token that is kept with a new task, and is in every answer of format adcp about it.",
 	}

@@ -54,7 +54,7 @@ func Submission(s *responder.Service, tool string, a *fields.Args) api.Submissio
 		Model: a.Text("model"), Thread: a.Text("threadId"), Schema: a.Raw("outputSchema"), SkipGit: a.Flag("skipGitRepoCheck"),
 		Env:  runs.EnvPolicy{Policy: a.Text("envPolicy")},
 		Idle: a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
-		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(Governance),
+		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(governance),
 	}
 	if a.Has("envAllowList") {
 		q.Env.Allow = append([]string{}, a.List("envAllowList")...)
@@ -90,7 +90,7 @@ func CloudSubmission(s *responder.Service, tool string, a *fields.Args) api.Clou
 	}
 	q := api.CloudSubmission{
 		Prompt: a.Text("task"), Environment: a.Text("envId"), Attempts: int(a.Number("attempts")),
-		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(Governance),
+		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(governance),
 	}
 	var problem error
 	q.Webhook, problem = readWebhook(tool, a)
@@ -148,7 +148,7 @@ func Once(tool string, a *fields.Args) (api.Once, error) {
 	arguments := map[string]json.RawMessage{}
 	for name, raw := range a.All() {
 		switch name {
-		case Key, Context, Governance, Format:
+		case Key, Context, governance, Format:
 		case Webhook:
 			arguments[name] = withoutSecret(raw)
 		default:

@@ -46,7 +46,7 @@ func (q *exchange) after() (after uint64, limit int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if limit, err = q.query.number("limit", 1, MaxEvents, 100); err != nil {
+	if limit, err = q.query.number("limit", 1, maxEvents, 100); err != nil {
 		return 0, 0, err
 	}
 	if text := q.r.Header.Get("Last-Event-ID"); text != "" {

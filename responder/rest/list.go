@@ -44,7 +44,7 @@ func (q *exchange) list() (l api.List, err error) {
 	if l.Agent != "" && runs.CheckAgent(l.Agent) != nil {
 		return l, invalid("agent", "must be a kind of agent: a-z first, then a-z, 0-9 and '_', at most 64")
 	}
-	limit, err := q.query.number("limit", 1, MaxPage, responder.DefaultPage)
+	limit, err := q.query.number("limit", 1, maxPage, responder.DefaultPage)
 	if err != nil {
 		return l, err
 	}

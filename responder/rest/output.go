@@ -17,7 +17,7 @@ func getOutput(q *exchange) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := q.query.number("limit", 1, MaxOutput, 64<<10)
+	limit, err := q.query.number("limit", 1, maxOutput, 64<<10)
 	if err != nil {
 		return nil, err
 	}

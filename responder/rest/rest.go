@@ -32,10 +32,10 @@ var Document []byte
 // Limits of requests and answers.
 const (
 	MaxBody   = 1 << 20 // bytes of a request's body
-	MaxPage   = 100     // runs
-	MaxEvents = 1000    // of a page
-	MaxOutput = 1 << 20 // bytes of output of an answer
-	MaxWait   = time.Hour
+	maxPage   = 100     // runs
+	maxEvents = 1000    // of a page
+	maxOutput = 1 << 20 // bytes of output of an answer
+	maxWait   = time.Hour
 	MaxHeld   = 256 // concurrent event streams and waits; further ones are refused with 503
 
 	maxQuery      = 8 << 10 // bytes

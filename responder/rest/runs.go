@@ -44,7 +44,7 @@ func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) 
 }
 
 func waitForRun(q *exchange) (*Answer, error) {
-	seconds, err := q.query.number("timeout", 0, int64(MaxWait/time.Second), 60)
+	seconds, err := q.query.number("timeout", 0, int64(maxWait/time.Second), 60)
 	if err != nil {
 		return nil, err
 	}

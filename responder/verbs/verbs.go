@@ -29,15 +29,15 @@ import (
 // with much output.
 const (
 	MaxRequest = 1 << 20   // bytes
-	MaxWait    = 3600      // seconds
-	MaxEvents  = 1000      // of a page
-	MaxPage    = 100       // runs
-	MaxOpen    = 1000      // working runs, and queued runs, of an overview
-	MaxOutput  = 256 << 10 // bytes of output
+	maxWait    = 3600      // seconds
+	maxEvents  = 1000      // of a page
+	maxPage    = 100       // runs
+	maxOpen    = 1000      // working runs, and queued runs, of an overview
+	maxOutput  = 256 << 10 // bytes of output
 
 	// Bytes of output of results. With much of it they do not fit each server.
-	MinResultOutput = 1 << 10
-	MaxResultOutput = 1 << 20
+	minResultOutput = 1 << 10
+	maxResultOutput = 1 << 20
 
 	maxEventBytes    = 400 << 10 // of a page, unless a single event takes more
 	maxQuestionBytes = 400 << 10
@@ -170,8 +170,8 @@ func described(ctx context.Context, s *responder.Service, v responder.View) (*ap
 
 func overview(s *responder.Service, _ context.Context, q api.OverviewRequest) (*api.Overview, error) {
 	switch {
-	case q.Limit < 0 || q.Limit > MaxPage:
-		return nil, api.Invalid("limit", "must be 1 to "+strconv.Itoa(MaxPage))
+	case q.Limit < 0 || q.Limit > maxPage:
+		return nil, api.Invalid("limit", "must be 1 to "+strconv.Itoa(maxPage))
 	case q.Limit == 0:
 		q.Limit = 10
 	}
@@ -187,7 +187,7 @@ func overview(s *responder.Service, _ context.Context, q api.OverviewRequest) (*
 // summarize returns as many of the first runs as an overview may have.
 func summarize(list []responder.View) []*api.Run {
 	some, size := []*api.Run{}, 0
-	for _, v := range list[:min(len(list), MaxOpen)] {
+	for _, v := range list[:min(len(list), maxOpen)] {
 		run := responder.Summarize(v)
 		b, err := json.Marshal(run)
 		if size += len(b); err != nil || size > maxOverviewBytes {
@@ -199,8 +199,8 @@ func summarize(list []responder.View) []*api.Run {
 }
 
 func list(s *responder.Service, _ context.Context, q api.List) (*api.RunPage, error) {
-	if q.Limit < 0 || q.Limit > MaxPage {
-		return nil, api.Invalid("limit", "must be 1 to "+strconv.Itoa(MaxPage))
+	if q.Limit < 0 || q.Limit > maxPage {
+		return nil, api.Invalid("limit", "must be 1 to "+strconv.Itoa(maxPage))
 	}
 	page, err := s.List(q)
 	if err != nil {
@@ -228,8 +228,8 @@ func cancel(s *responder.Service, ctx context.Context, q api.Cancel) (api.Cancel
 }
 
 func wait(s *responder.Service, ctx context.Context, q api.WaitRequest) (*api.Run, error) {
-	if q.Timeout < 0 || q.Timeout > MaxWait {
-		return nil, api.Invalid("timeoutSec", "must be 1 to "+strconv.Itoa(MaxWait))
+	if q.Timeout < 0 || q.Timeout > maxWait {
+		return nil, api.Invalid("timeoutSec", "must be 1 to "+strconv.Itoa(maxWait))
 	}
 	timeout := time.Minute
 	if q.Timeout > 0 {
@@ -245,8 +245,8 @@ func wait(s *responder.Service, ctx context.Context, q api.WaitRequest) (*api.Ru
 }
 
 func results(s *responder.Service, ctx context.Context, q api.ResultsRequest) (*api.Result, error) {
-	if q.MaxBytes != 0 && (q.MaxBytes < MinResultOutput || q.MaxBytes > MaxResultOutput) {
-		return nil, api.Invalid("maxOutputBytes", fmt.Sprintf("must be %d to %d", MinResultOutput, MaxResultOutput))
+	if q.MaxBytes != 0 && (q.MaxBytes < minResultOutput || q.MaxBytes > maxResultOutput) {
+		return nil, api.Invalid("maxOutputBytes", fmt.Sprintf("must be %d to %d", minResultOutput, maxResultOutput))
 	}
 	q.Count = true
 	r, err := s.Result(ctx, q.Run, q.ResultRequest)
@@ -260,8 +260,8 @@ func results(s *responder.Service, ctx context.Context, q api.ResultsRequest) (*
 }
 
 func events(s *responder.Service, ctx context.Context, q api.EventsRequest) (api.EventPage, error) {
-	if q.Limit < 0 || q.Limit > MaxEvents {
-		return api.EventPage{}, api.Invalid("limit", "must be 1 to "+strconv.Itoa(MaxEvents))
+	if q.Limit < 0 || q.Limit > maxEvents {
+		return api.EventPage{}, api.Invalid("limit", "must be 1 to "+strconv.Itoa(maxEvents))
 	}
 	if q.Limit == 0 {
 		q.Limit = 100
@@ -271,8 +271,8 @@ func events(s *responder.Service, ctx context.Context, q api.EventsRequest) (api
 
 func output(s *responder.Service, ctx context.Context, q api.OutputRequest) (api.OutputPart, error) {
 	switch {
-	case q.Limit < 0 || q.Limit > MaxOutput:
-		return api.OutputPart{}, api.Invalid("limit", "must be 1 to "+strconv.Itoa(MaxOutput))
+	case q.Limit < 0 || q.Limit > maxOutput:
+		return api.OutputPart{}, api.Invalid("limit", "must be 1 to "+strconv.Itoa(maxOutput))
 	case q.Offset < 0:
 		return api.OutputPart{}, api.Invalid("offset", "must not be negative")
 	case q.Limit == 0:

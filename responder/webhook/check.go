@@ -18,10 +18,10 @@ import (
 
 // Limits of what a caller may register.
 const (
-	MaxURL         = 2048
-	MaxOperation   = 255
+	maxURL         = 2048
+	maxOperation   = 255
 	MaxToken       = 4096
-	MaxCredentials = 4096
+	maxCredentials = 4096
 	MaxContext     = 64 << 10 // bytes of JSON
 
 	minToken       = 16
@@ -127,7 +127,7 @@ func (r *Registration) check(private bool) error {
 				wrong("authentication.schemes", "must be Bearer")
 			}
 		case Bearer:
-			if r.Credentials == "" || len(r.Credentials) > MaxCredentials || !visible(r.Credentials) {
+			if r.Credentials == "" || len(r.Credentials) > maxCredentials || !visible(r.Credentials) {
 				wrong("authentication.credentials", "must be visible ASCII, 1 to 4096 characters")
 			}
 		default:
@@ -164,7 +164,7 @@ func (r *Registration) checkAdCP(wrong func(field, problem string)) {
 		wrong("authentication.schemes", schemeRule)
 	}
 	switch problem := checkSecret(r.Credentials); {
-	case len(r.Credentials) > MaxCredentials:
+	case len(r.Credentials) > maxCredentials:
 		wrong("authentication.credentials", "at most 4096 bytes")
 	case problem != "":
 		wrong("authentication.credentials", problem)
@@ -188,7 +188,7 @@ func checkURL(raw string, private bool) string {
 	if raw == "" {
 		return "is required"
 	}
-	if len(raw) > MaxURL {
+	if len(raw) > maxURL {
 		return "at most 2048 bytes"
 	}
 	u, err := url.Parse(raw)

@@ -57,7 +57,7 @@ func TestAddressesThatAreCalled(t *testing.T) {
 }
 
 func TestURLsThatAreTaken(t *testing.T) {
-	long := "https://h.example/" + strings.Repeat("x", MaxURL)
+	long := "https://h.example/" + strings.Repeat("x", maxURL)
 	for _, tt := range []struct {
 		url           string
 		public, local bool

@@ -64,7 +64,7 @@ const (
 // delivery is attempted.
 const (
 	openTTL  = 7 * 24 * time.Hour
-	endedTTL = MaxGiveUp + 24*time.Hour
+	endedTTL = maxGiveUp + 24*time.Hour
 )
 
 // Errors of registrations.

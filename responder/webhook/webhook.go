@@ -27,8 +27,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// MaxGiveUp is the longest time for which delivery may be attempted.
-const MaxGiveUp = 72 * time.Hour
+// maxGiveUp is the longest time for which delivery may be attempted.
+const maxGiveUp = 72 * time.Hour
 
 // MaxBody bounds the body of a notification, in bytes.
 const MaxBody = 512 << 10
@@ -113,7 +113,7 @@ func New(cfg Config) *Pusher {
 	if cfg.GiveUp <= 0 {
 		cfg.GiveUp = 24 * time.Hour
 	}
-	cfg.GiveUp = min(cfg.GiveUp, MaxGiveUp)
+	cfg.GiveUp = min(cfg.GiveUp, maxGiveUp)
 	return &Pusher{cfg: cfg, log: cfg.Log.Named("push"), sender: newSender(cfg.Private), hosts: newHosts()}
 }
 

@@ -42,12 +42,12 @@ func root() (dir string, there bool) {
 // Envelope checks a response against the schema of the envelope.
 func Envelope(t testing.TB, response []byte) {
 	t.Helper()
-	Check(t, "core/protocol-envelope.json", response)
+	check(t, "core/protocol-envelope.json", response)
 }
 
-// Check checks JSON against a schema by its path below [Root]. Where there is
+// check checks JSON against a schema by its path below [Root]. Where there is
 // none it says so, and the rest of the test goes on.
-func Check(t testing.TB, schema string, body []byte) {
+func check(t testing.TB, schema string, body []byte) {
 	t.Helper()
 	dir, there := root()
 	if !there {
