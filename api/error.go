@@ -36,7 +36,8 @@ const (
 
 // Codes lists every code, for tables that must map each one.
 var Codes = []Code{
-	Validation, NotFound, Ended, NotEnded, NotWaiting, Conflict, Timeout, Unsupported, ProgramFailed, NotSignedIn, QueueFull, TooMany,
+	Validation, NotFound, Ended, NotEnded, NotWaiting, Conflict, Timeout, Unsupported, ProgramFailed, NotSignedIn,
+	QueueFull, TooMany,
 	KeyConflict, KeyInFlight, KeyExpired, RateLimited, OutcomeUnknown, Unavailable, Internal,
 }
 

@@ -156,7 +156,8 @@ type List struct {
 
 // ResultRequest is a request for the outcome of a run that has ended.
 type ResultRequest struct {
-	Output   bool `json:"output,omitempty"`         // add what the agent printed; always added for a run that failed or timed out
+	// add what the agent printed; always added for a run that failed or timed out
+	Output   bool `json:"output,omitempty"`
 	NoOutput bool `json:"-"`                        // leave the output out in any case
 	MaxBytes int  `json:"maxOutputBytes,omitempty"` // bytes of output, half of them for each stream; 0: 64 KiB
 	Events   bool `json:"events,omitempty"`         // add the newest events

@@ -43,7 +43,8 @@ func TestMissingAnswerIsNotCalledAnElectionWithoutACluster(t *testing.T) {
 func TestServerWithoutSpaceForAStreamIsReported(t *testing.T) {
 	b := bustest.ServeWith(t, &server.Options{JetStreamMaxStore: 1 << 30})
 	_, err := b.Ensure(t.Context(), bus.DefaultLimits())
-	for _, want := range []string{"stream KV_linesman_runs: ", "no room for its 1024 MiB in 1 copies", "runs.max_bytes", "max_file_store", "insufficient storage"} {
+	for _, want := range []string{"stream KV_linesman_runs: ", "no room for its 1024 MiB in 1 copies", "runs.max_bytes",
+		"max_file_store", "insufficient storage"} {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(b.Explain(err), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}

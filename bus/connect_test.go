@@ -30,7 +30,8 @@ func TestErrorsThatTakeTurnsAreLoggedOnceAMinute(t *testing.T) {
 }
 
 func TestOldServerIsRefused(t *testing.T) {
-	for version, fits := range map[string]bool{"2.10.29": false, "1.4.1": false, "2.11.0": true, "2.15.2": true, "3.0.0": true, "2.12.0-RC.1": true, "": false, "x": false} {
+	for version, fits := range map[string]bool{"2.10.29": false, "1.4.1": false, "2.11.0": true, "2.15.2": true,
+		"3.0.0": true, "2.12.0-RC.1": true, "": false, "x": false} {
 		major, minor := parseVersion(version)
 		if got := major > minMajor || major == minMajor && minor >= minMinor; got != fits {
 			t.Errorf("version %q: fits %v, want %v", version, got, fits)

@@ -19,7 +19,8 @@ func TestLogThatWasLostStaysEmptyHoweverOftenItIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := runs.Entry{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: "run"})}
-	for _, e := range []runs.Entry{start, {Kind: runs.Out, Time: 2, Body: []byte("x\n")}, {Kind: runs.Out, Time: 3, Offset: 2, Body: []byte("x\n")}} {
+	for _, e := range []runs.Entry{start, {Kind: runs.Out, Time: 2, Body: []byte("x\n")},
+		{Kind: runs.Out, Time: 3, Offset: 2, Body: []byte("x\n")}} {
 		if err := l.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}

@@ -302,7 +302,8 @@ func TestNobodyElseSeesRegistrationsOrNotices(t *testing.T) {
 		for _, subject := range []string{
 			"$JS.API.STREAM.MSG.GET." + bucket.Stream(b.Push()), "$JS.API.DIRECT.GET." + bucket.Stream(b.Push()),
 			"$JS.API.STREAM.MSG.GET." + b.Outbox(), "$JS.API.CONSUMER.MSG.NEXT." + b.Outbox() + "." + bus.Deliverer,
-			"$JS.API.CONSUMER.CREATE." + bucket.Stream(b.Push()) + ".x", bucket.Subject(b.Push(), "r"), b.PushSubject("r", "other"),
+			"$JS.API.CONSUMER.CREATE." + bucket.Stream(b.Push()) + ".x", bucket.Subject(b.Push(), "r"),
+			b.PushSubject("r", "other"),
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 			m, err := account.Inside().RequestWithContext(ctx, subject, []byte(`{"seq":1}`))

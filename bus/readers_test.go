@@ -77,7 +77,8 @@ func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]time.Duration{
-		"brought": bus.ReaderAge, "waiting": bus.ReaderAge, "short": time.Hour, fmt.Sprintf("left-%d", bus.MaxReaders+2): bus.ReaderAge, "left-0": 0,
+		"brought": bus.ReaderAge, "waiting": bus.ReaderAge, "short": time.Hour,
+		fmt.Sprintf("left-%d", bus.MaxReaders+2): bus.ReaderAge, "left-0": 0,
 	} {
 		if ages[name] != want {
 			t.Errorf("%s lasts %v, want %v", name, ages[name], want)

@@ -67,7 +67,8 @@ func TestAskThatIsNotPermittedEndsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for name, login := range map[string]bus.Login{
-		"may not publish": {URL: server.URL(), User: embedded.SubscriberUser, Password: server.Credentials[embedded.SubscriberUser]},
+		"may not publish": {URL: server.URL(), User: embedded.SubscriberUser,
+			Password: server.Credentials[embedded.SubscriberUser]},
 		"may not listen for the answer": {URL: server.URL(), Options: []nats.Option{
 			nats.UserInfo(embedded.OperatorUser, server.Credentials[embedded.OperatorUser]),
 		}},

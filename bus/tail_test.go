@@ -261,7 +261,8 @@ func TestFollowerReceivesEventsAtOnceAfterAPause(t *testing.T) {
 	enough := errors.New("enough")
 	var told [4]chan time.Time
 	read := make(chan error, len(told))
-	for i, user := range []string{embedded.SubscriberUser, embedded.ResponderUser, embedded.OperatorUser, embedded.SubscriberUser} {
+	for i, user := range []string{embedded.SubscriberUser, embedded.ResponderUser, embedded.OperatorUser,
+		embedded.SubscriberUser} {
 		reader, filter := bustest.Connect(t, s, user), bus.Filter{Follow: true, Run: "x"}
 		if i == 3 {
 			filter = bus.Filter{Follow: true, Tokens: []string{"status"}}

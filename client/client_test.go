@@ -230,8 +230,10 @@ func TestWhyThereIsNoAnswer(t *testing.T) {
 	}
 	wrong := s.config(embedded.OperatorUser)
 	wrong.Password = "wrong"
-	for name, config := range map[string]client.Config{"a wrong password": wrong, "no server": {URL: "nats://127.0.0.1:1"}} {
-		if _, err := client.Connect(t.Context(), config); !errors.Is(err, client.ErrUnreachable) || code(err) != api.Unavailable {
+	for name, config := range map[string]client.Config{"a wrong password": wrong,
+		"no server": {URL: "nats://127.0.0.1:1"}} {
+		if _, err := client.Connect(t.Context(), config); !errors.Is(err, client.ErrUnreachable) ||
+			code(err) != api.Unavailable {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

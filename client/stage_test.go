@@ -195,6 +195,7 @@ func (s *stage) config(user string) client.Config {
 	}
 	inside, public := credentials.Logins(s.server.URL(), user)
 	return client.Config{
-		URL: s.server.URL(), User: inside.User, Password: inside.Password, PublicUser: public.User, PublicPassword: public.Password,
+		URL: s.server.URL(), User: inside.User, Password: inside.Password, PublicUser: public.User,
+		PublicPassword: public.Password,
 	}
 }

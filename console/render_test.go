@@ -66,12 +66,14 @@ func TestJSONLineIsTheContract(t *testing.T) {
 
 func TestJSONLineKeepsTheEventsBytes(t *testing.T) {
 	event := "{\"kind\":\"TextOutput\",\"text\":\"<a&b>\u2028 \\u0041 1.0\",\"data\":1.50}"
-	rec := Record{Seq: 7, Time: time.Date(2026, 1, 2, 3, 4, 5, 6_999_999, time.FixedZone("", 3600)), Agent: "codex", Run: "r", Line: 2, Part: 1, Event: []byte(event)}
+	rec := Record{Seq: 7, Time: time.Date(2026, 1, 2, 3, 4, 5, 6_999_999, time.FixedZone("", 3600)), Agent: "codex",
+		Run: "r", Line: 2, Part: 1, Event: []byte(event)}
 	var out bytes.Buffer
 	if err := WriteJSON(&out, rec); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"seq":7,"time":"2026-01-02T02:04:05.006Z","agent":"codex","run":"r","line":2,"part":1,"event":` + event + "}\n"
+	want := `{"seq":7,"time":"2026-01-02T02:04:05.006Z","agent":"codex","run":"r","line":2,"part":1,"event":` + event +
+		"}\n"
 	if out.String() != want {
 		t.Errorf("got  %swant %s", out.String(), want)
 	}
@@ -114,7 +116,8 @@ func TestRendererForgetsAtItsBounds(t *testing.T) {
 	if len(r.calls) > maxCalls || len(r.threads) > maxThreads {
 		t.Errorf("remembers %d calls and %d runs, more than %d and %d", len(r.calls), len(r.threads), maxCalls, maxThreads)
 	}
-	if err := r.Tick(time.Time{}); err != nil || !strings.Contains(out.String(), fmt.Sprintf("%d tools,", runs)) || !strings.Contains(out.String(), fmt.Sprintf("%d tokens", runs)) {
+	if err := r.Tick(time.Time{}); err != nil || !strings.Contains(out.String(), fmt.Sprintf("%d tools,", runs)) ||
+		!strings.Contains(out.String(), fmt.Sprintf("%d tokens", runs)) {
 		t.Errorf("got %q, %v; want %d tools and tokens", out.String(), err, runs)
 	}
 }
@@ -181,7 +184,8 @@ func FuzzHostileText(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tool := fmt.Sprintf(`{"tool":{"backend_item_id":%[1]s,"kind":%[1]s,"phase":%[1]s,"status":%[1]s,"tool_name":%[1]s}}`, quoted)
+		tool := fmt.Sprintf(`{"tool":{"backend_item_id":%[1]s,"kind":%[1]s,"phase":%[1]s,"status":%[1]s,"tool_name":%[1]s}}`,
+			quoted)
 		for _, event := range []string{
 			fmt.Sprintf(`{"kind":"TextOutput","channel":%s,"text":%[1]s}`, quoted),
 			fmt.Sprintf(`{"kind":"Status","message":%s,"data":{"session":{"id":%[1]s}}}`, quoted),

@@ -21,7 +21,8 @@ type eraser struct {
 func (e eraser) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
 	if _, err := os.Lstat(filepath.Join(e.dir, run)); err == nil {
 		return runs.Forgotten{}, &api.Error{
-			Code: api.Conflict, Field: api.FieldRun, Message: "its worker has not published all of its output: try again", Run: run,
+			Code: api.Conflict, Field: api.FieldRun, Message: "its worker has not published all of its output: try again",
+			Run:       run,
 			Retryable: true,
 		}
 	}

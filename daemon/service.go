@@ -66,7 +66,8 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 	s.push = webhook.New(webhook.Config{
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: s.Standing(), Log: c.Log,
 		Private: set.Push.AllowPrivate, GiveUp: set.Push.GiveUp,
-		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(s.Service), webhook.A2A: a2a.NewNotices(s.Service)},
+		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(s.Service),
+			webhook.A2A: a2a.NewNotices(s.Service)},
 	})
 	return s, nil
 }

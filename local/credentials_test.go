@@ -34,7 +34,8 @@ func TestACredentialsFileTellsItsUserAndInboxes(t *testing.T) {
 func TestCredentialsOfTwoAccountsLieSideBySide(t *testing.T) {
 	t.Parallel()
 	dir := signed(t)
-	for user, two := range map[string]bool{embedded.WorkerUser: false, embedded.SubscriberUser: false, embedded.NormalizerUser: true, embedded.ResponderUser: true, embedded.OperatorUser: true} {
+	for user, two := range map[string]bool{embedded.WorkerUser: false, embedded.SubscriberUser: false,
+		embedded.NormalizerUser: true, embedded.ResponderUser: true, embedded.OperatorUser: true} {
 		_, public, err := fileLogins("nats://x", filepath.Join(dir, user+".creds"), "", user)
 		if err != nil || public.Creds != "" != two {
 			t.Errorf("%s: the second file is %q, %v", user, public.Creds, err)
@@ -46,10 +47,12 @@ func TestCredentialsOfTwoAccountsLieSideBySide(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := "put " + user + "_public.creds beside "
-		if _, _, err := fileLogins("nats://x", filepath.Join(dir, user+".creds"), "", user); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := fileLogins("nats://x", filepath.Join(dir, user+".creds"), "", user); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s without it: %v, want %q", user, err, want)
 		}
-		if _, public, err := fileLogins("nats://x", filepath.Join(dir, user+".creds"), filepath.Join(dir, "subscriber.creds"), user); err != nil || filepath.Base(public.Creds) != "subscriber.creds" {
+		if _, public, err := fileLogins("nats://x", filepath.Join(dir, user+".creds"), filepath.Join(dir, "subscriber.creds"),
+			user); err != nil || filepath.Base(public.Creds) != "subscriber.creds" {
 			t.Errorf("%s with public_creds: %q, %v", user, public.Creds, err)
 		}
 	}

@@ -81,7 +81,8 @@ func TestCommandInsideAnAgentStartsNoUpAndWaitsForOne(t *testing.T) {
 		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), next) {
 			t.Errorf("the error: %v", err)
 		}
-		if said := stderr.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, next+"; waiting for it, 1m0s at most") {
+		if said := stderr.String(); strings.Count(said, "\n") != 1 ||
+			!strings.Contains(said, next+"; waiting for it, 1m0s at most") {
 			t.Errorf("stderr: %q", said)
 		}
 		d.free = time.Now().Add(-MaxOutage)

@@ -41,7 +41,8 @@ func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
 // account for both is less secure, and must be a decision.
 func TestARoleOfTwoAccountsNeedsBothKeys(t *testing.T) {
 	t.Parallel()
-	for user, alone := range map[string]bool{embedded.WorkerUser: true, embedded.SubscriberUser: true, embedded.NormalizerUser: false, embedded.ResponderUser: false, embedded.OperatorUser: false} {
+	for user, alone := range map[string]bool{embedded.WorkerUser: true, embedded.SubscriberUser: true,
+		embedded.NormalizerUser: false, embedded.ResponderUser: false, embedded.OperatorUser: false} {
 		dir := t.TempDir()
 		write := func(name string) {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {

@@ -21,7 +21,8 @@ func TestADataDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for mode, taken := range map[os.FileMode]bool{0o700: true, 0o755: true, 0o750: true, 0o702: false, 0o777: false, 0o1777: false, 0o775: os.Getuid() != 0 && os.Getgid() == os.Getuid()} {
+	for mode, taken := range map[os.FileMode]bool{0o700: true, 0o755: true, 0o750: true, 0o702: false, 0o777: false,
+		0o1777: false, 0o775: os.Getuid() != 0 && os.Getgid() == os.Getuid()} {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,8 @@ func TestADataDirectoryThatAnotherUserOwnsIsRefused(t *testing.T) {
 		if err := os.Chown(owned, 12345, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := CheckOwner(data); err == nil || !strings.Contains(err.Error(), "user 12345 owns "+filepath.Join(data, name)) {
+		if err := CheckOwner(data); err == nil || !strings.Contains(err.Error(), "user 12345 owns "+filepath.Join(data,
+			name)) {
 			t.Errorf("%q of user 12345: %v", name, err)
 		}
 	}

@@ -21,7 +21,8 @@ func TestNATSThatStaysAwayIsWaitedForAMinuteAndSaidOnce(t *testing.T) {
 		if waited := time.Since(began); waited < MaxOutage || waited > MaxOutage+5*time.Second {
 			t.Errorf("gave up after %v, want %v", waited, MaxOutage)
 		}
-		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "the `linesman up` of /data") || !strings.Contains(err.Error(), "linesman doctor") {
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "the `linesman up` of /data") ||
+			!strings.Contains(err.Error(), "linesman doctor") {
 			t.Errorf("the error: %v", err)
 		}
 		if want := "linesman: the `linesman up` of /data is away: waiting for it, 1m0s at most\n"; stderr.String() != want {

@@ -17,7 +17,8 @@ func TestUpThatDoesNotGiveWayIsNamedWithOneAdvice(t *testing.T) {
 	if err != nil {
 		t.Skip("only /proc tells which program a process is")
 	}
-	silent := fmt.Sprintf(": process %d has the data directory and does not answer: if it was stopped, `kill -CONT %[1]d` resumes it, else `kill -9 %[1]d` ends it; its agents continue", me)
+	silent := fmt.Sprintf(": process %d has the data directory and does not answer: if it was stopped, `kill "+
+		"-CONT %[1]d` resumes it, else `kill -9 %[1]d` ends it; its agents continue", me)
 	for _, test := range []struct {
 		pid  int
 		err  error
@@ -45,7 +46,8 @@ func TestProcessThatIsAnotherProgramIsNotNamed(t *testing.T) {
 	}{
 		{nil, "; end the process that has it"},
 		{errors.New("no permission"), ": no permission; end the process that has it"},
-		{bus.ErrUnreachable, ": a process has the data directory and does not answer: if it was stopped, `kill -CONT` resumes it, else `kill -9` ends it; its agents continue"},
+		{bus.ErrUnreachable, ": a process has the data directory and does not answer: if it was stopped, `kill " +
+			"-CONT` resumes it, else `kill -9` ends it; its agents continue"},
 	} {
 		if got := advice(gone, test.err); got != test.want {
 			t.Errorf("%v: got %q, want %q", test.err, got, test.want)

@@ -104,8 +104,9 @@ func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run strin
 	if err != nil && sub.ID != "" {
 		s.log.Error("a task of Codex Cloud has no run", zap.String("task", sub.ID), zap.Error(err))
 		return outcome{}, &api.Error{
-			Code: api.ProgramFailed, Message: "Codex Cloud took the task, but it cannot be followed here: do not submit it again",
-			Reason: api.ReasonNotRecorded, CloudID: sub.ID, WebURL: sub.URL,
+			Code:    api.ProgramFailed,
+			Message: "Codex Cloud took the task, but it cannot be followed here: do not submit it again",
+			Reason:  api.ReasonNotRecorded, CloudID: sub.ID, WebURL: sub.URL,
 		}
 	}
 	if err != nil {
@@ -128,7 +129,8 @@ func (s *Service) cloudCancel(ctx context.Context, v View) error {
 		return err
 	}
 	e := &api.Error{
-		Code: api.Unsupported, Message: "Codex Cloud can be asked to end a task on its web page only", Run: v.ID, State: v.State,
+		Code: api.Unsupported, Message: "Codex Cloud can be asked to end a task on its web page only", Run: v.ID,
+		State: v.State,
 	}
 	if c := record.Cloud; c != nil {
 		e.CloudID, e.WebURL = c.ID, c.URL

@@ -10,9 +10,12 @@ import (
 // Summarize is the row of a run as callers get it.
 func Summarize(v View) *api.Run {
 	r := &api.Run{
-		ID: v.ID, Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker, Queue: v.Queue,
-		WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues, ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
-		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt), EndedAt: api.Time(v.EndedAt),
+		ID: v.ID, Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker,
+		Queue:      v.Queue,
+		WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues, ContinuedBy: v.Link,
+		Activity: v.Activity, Seq: v.Seq,
+		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
+		EndedAt: api.Time(v.EndedAt),
 	}
 	if v.State == runs.StateQueued {
 		position := v.Position
@@ -40,10 +43,13 @@ func Describe(v View, record *runs.Record) *api.Run {
 	}
 	r := Summarize(v)
 	r.Detail = &api.Detail{
-		Summary: record.Summary(), Labels: record.Labels, Turns: api.Turns{Completed: record.TurnsDone, Failed: record.TurnsBad}, Lines: record.Lines,
-		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped, Unknown: record.Unknown,
-		Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls, Usage: usage(record.Own), ThreadUsage: usage(record.Usage),
-		FinalText: record.FinalText, FinalBytes: record.FinalTextBytes,
+		Summary: record.Summary(), Labels: record.Labels, Turns: api.Turns{Completed: record.TurnsDone,
+			Failed: record.TurnsBad}, Lines: record.Lines,
+		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped,
+		Unknown:   record.Unknown,
+		Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls, Usage: usage(record.Own),
+		ThreadUsage: usage(record.Usage),
+		FinalText:   record.FinalText, FinalBytes: record.FinalTextBytes,
 	}
 	if x := record.Exit; x != nil {
 		r.Exit = &api.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn}

@@ -184,7 +184,8 @@ func nextIs(b []byte, c byte) bool {
 // environment is e as an answer shows it, or what is wrong with it.
 func (e *fileEntry) environment() (api.Environment, string) {
 	env := api.Environment{
-		ID: e.ID, Name: cmp.Or(e.Name, e.ID), Repository: cmp.Or(e.RepoURL, e.Repository), Stack: cmp.Or(e.Stack, e.TechStack),
+		ID: e.ID, Name: cmp.Or(e.Name, e.ID), Repository: cmp.Or(e.RepoURL, e.Repository),
+		Stack:       cmp.Or(e.Stack, e.TechStack),
 		Description: e.Description,
 	}
 	if e.ID == "" {

@@ -11,8 +11,10 @@ import (
 // environments, or says what is wrong without a word of it.
 func FuzzEnvironments(f *testing.F) {
 	for _, s := range []string{
-		`[]`, `{}`, `[{"id":"e1","name":"Shop","repo_url":"https://x/y","created":"2025-11-18T10:30:00Z"}]`, `{"environments":[{"id":"e1"}]}`,
-		`{"e1":{"name":"Shop"},"e2":{"stack":"go"}}`, `[{"id":1}]`, `{"":{}}`, `[{"id":"a\u0000"}]`, `{"environments":{}}`, "\xff", `nul`,
+		`[]`, `{}`, `[{"id":"e1","name":"Shop","repo_url":"https://x/y","created":"2025-11-18T10:30:00Z"}]`,
+		`{"environments":[{"id":"e1"}]}`,
+		`{"e1":{"name":"Shop"},"e2":{"stack":"go"}}`, `[{"id":1}]`, `{"":{}}`, `[{"id":"a\u0000"}]`, `{"environments":{}}`,
+		"\xff", `nul`,
 	} {
 		f.Add([]byte(s))
 	}

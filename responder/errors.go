@@ -43,7 +43,8 @@ func notOffered(field, why string) *api.Error {
 func noCloud() *api.Error {
 	return &api.Error{
 		Code: api.Unsupported, Message: "Codex Cloud is not driven here", Reason: api.ReasonNotConfigured,
-		Suggestion: "Configure the responder to drive Codex Cloud: install the Codex CLI, run `codex login`, and turn its cloud settings on",
+		Suggestion: "Configure the responder to drive Codex Cloud: install the Codex CLI, run `codex login`, and " +
+			"turn its cloud settings on",
 	}
 }
 
@@ -95,7 +96,8 @@ func (s *Service) explain(what string, err error) error {
 		return programFailed(program)
 	case errors.Is(err, runs.ErrQueueFull):
 		return &api.Error{
-			Code: api.QueueFull, Message: "the work queue is full", Retryable: true, Suggestion: "Try again once tasks have ended", Err: err,
+			Code: api.QueueFull, Message: "the work queue is full", Retryable: true,
+			Suggestion: "Try again once tasks have ended", Err: err,
 		}
 	}
 	s.log.Warn("a request failed", zap.String("operation", what), zap.Error(err))

@@ -146,6 +146,7 @@ func readCursor(q api.List) (*cursor, error) {
 func listID(q api.List) string {
 	q.Limit, q.Cursor = 0, ""
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%q", []any{q.States, q.Agent, q.Dir, q.Thread, q.Context, int64(q.Since), q.Order}) // it never fails
+	// it never fails
+	_, _ = fmt.Fprintf(h, "%q", []any{q.States, q.Agent, q.Dir, q.Thread, q.Context, int64(q.Since), q.Order})
 	return strconv.FormatUint(h.Sum64(), 36)
 }

@@ -136,7 +136,8 @@ func hashOf(request any) (string, error) {
 	}
 	hash, err := idempotency.Hash(b)
 	if err != nil {
-		return "", api.Invalid("request", "has no canonical form: no name may stand twice in an object, nor a number be too large")
+		return "", api.Invalid("request", "has no canonical form: no name may stand twice in an object, nor a "+
+			"number be too large")
 	}
 	return hash, nil
 }
@@ -154,7 +155,8 @@ func nothingDone(err error) bool {
 		return false
 	case errors.As(err, &program):
 		switch program.Reason {
-		case codexcloud.ReasonSpawn, codexcloud.ReasonUsage, codexcloud.ReasonNotSignedIn, codexcloud.ReasonRateLimit, codexcloud.ReasonPermission,
+		case codexcloud.ReasonSpawn, codexcloud.ReasonUsage, codexcloud.ReasonNotSignedIn, codexcloud.ReasonRateLimit,
+			codexcloud.ReasonPermission,
 			codexcloud.ReasonNotGit, codexcloud.ReasonNotFound:
 			return true
 		}

@@ -30,7 +30,8 @@ func TestAnyOutputIsCutToItsBudget(t *testing.T) {
 		if kept := strings.Replace(s, marker, "", 1); cut && len(kept) > most || !cut && len(s) > most {
 			t.Fatalf("%d bytes of at most %d", len(s), most)
 		}
-		if cut && utf8.Valid(all) && !strings.ContainsRune(string(all), utf8.RuneError) && strings.ContainsRune(s, utf8.RuneError) {
+		if cut && utf8.Valid(all) && !strings.ContainsRune(string(all), utf8.RuneError) &&
+			strings.ContainsRune(s, utf8.RuneError) {
 			t.Fatalf("a character was parted: %q", s)
 		}
 		if cut != (s == "" && len(all) > 0 || strings.Contains(s, marker)) && !strings.Contains(string(all), marker) {

@@ -295,7 +295,8 @@ func lastDiff(lines []byte) (diff string, cut, found bool) {
 			Diff      string `json:"diff"`
 			Truncated bool   `json:"truncated"`
 		}
-		if strings.HasPrefix(line, `{"type":"cloud.diff"`) && json.Unmarshal([]byte(line), &l) == nil && l.Type == "cloud.diff" {
+		if strings.HasPrefix(line, `{"type":"cloud.diff"`) && json.Unmarshal([]byte(line), &l) == nil &&
+			l.Type == "cloud.diff" {
 			diff, cut, found = l.Diff, l.Truncated, true
 		}
 	}

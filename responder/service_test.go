@@ -57,7 +57,8 @@ func newService(t *testing.T, change func(*responder.Config)) *responder.Service
 		change(&cfg)
 	}
 	s := responder.New(cfg)
-	n := &pipeline.Normalizer{Bus: connect(embedded.NormalizerUser), Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: log}
+	n := &pipeline.Normalizer{Bus: connect(embedded.NormalizerUser), Out: names, Backends: []normalizer.Backend{
+		codex.Backend{}}, Log: log}
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	for _, run := range []func(context.Context) error{n.Run, s.Run} {
@@ -93,16 +94,20 @@ func TestASubmissionIsToldAllThatIsWrongWithIt(t *testing.T) {
 		q    api.Submission
 		want string // fields, sorted
 	}{
-		"fine":                                {api.Submission{Prompt: "x"}, ""},
-		"agent":                               {api.Submission{Prompt: "x", Agent: "other"}, ""},
-		"no agent":                            {api.Submission{Prompt: "x", Agent: "nobody"}, "agent"},
-		"all at once":                         {api.Submission{Mode: runs.WorkspaceWrite, Dir: "rel", Thread: "name"}, "confirm prompt threadId workingDir"},
-		"preview":                             {api.Submission{Prompt: strings.Repeat("x", runs.MaxPrompt), Mode: api.Preview}, "prompt"},
-		"git":                                 {api.Submission{Prompt: "git push --force"}, "allowDestructiveGit"},
-		"git allowed":                         {api.Submission{Prompt: "git push --force", DestructiveGit: true}, ""},
-		"environment":                         {api.Submission{Prompt: "x", Env: runs.EnvPolicy{Allow: []string{"A"}}}, "env.allow"},
+		"fine":     {api.Submission{Prompt: "x"}, ""},
+		"agent":    {api.Submission{Prompt: "x", Agent: "other"}, ""},
+		"no agent": {api.Submission{Prompt: "x", Agent: "nobody"}, "agent"},
+		"all at once": {api.Submission{Mode: runs.WorkspaceWrite, Dir: "rel", Thread: "name"},
+			"confirm prompt threadId workingDir"},
+		"preview": {api.Submission{Prompt: strings.Repeat("x", runs.MaxPrompt),
+			Mode: api.Preview}, "prompt"},
+		"git":         {api.Submission{Prompt: "git push --force"}, "allowDestructiveGit"},
+		"git allowed": {api.Submission{Prompt: "git push --force", DestructiveGit: true}, ""},
+		"environment": {api.Submission{Prompt: "x", Env: runs.EnvPolicy{Allow: []string{"A"}}},
+			"env.allow"},
 		"a webhook for a run id of one's own": {api.Submission{Prompt: "x", Run: "T-x", Webhook: &api.Webhook{}}, "webhook"},
-		"run and labels":                      {api.Submission{Prompt: "x", Run: "no id!", Labels: map[string]string{"": "x"}}, "labels run"},
+		"run and labels": {api.Submission{Prompt: "x", Run: "no id!",
+			Labels: map[string]string{"": "x"}}, "labels run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := s.CheckSubmit(c.q)
@@ -312,7 +317,8 @@ func TestAKeyHasAForm(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	for _, key := range []string{"1", "with a space in it", strings.Repeat("x", 256)} {
-		if _, err := s.Submit(t.Context(), api.Submission{Prompt: "x", Once: api.Once{Key: key}}); code(t, err) != api.Validation {
+		if _, err := s.Submit(t.Context(), api.Submission{Prompt: "x", Once: api.Once{Key: key}}); code(t,
+			err) != api.Validation {
 			t.Errorf("%q: %v", key, err)
 		}
 	}

@@ -27,7 +27,8 @@ const planOnly = "Plan only: say which steps you would take and which files you 
 
 // taskFields are the fields of a [runs.Task] by their names in package api.
 var taskFields = map[string]string{
-	"run": api.FieldRun, "labels": api.FieldLabels, "agent": api.FieldAgent, "prompt": api.FieldPrompt, "mode": api.FieldMode, "dir": api.FieldDir, "model": api.FieldModel,
+	"run": api.FieldRun, "labels": api.FieldLabels, "agent": api.FieldAgent, "prompt": api.FieldPrompt,
+	"mode": api.FieldMode, "dir": api.FieldDir, "model": api.FieldModel,
 	"thread": api.FieldThread, "output_schema": api.FieldSchema, "governance_context": api.FieldGovernance,
 	"env.policy": api.FieldEnvPolicy, "env.allow": api.FieldEnvAllow, "idle_s": api.FieldIdle, "hard_s": api.FieldHard,
 }
@@ -145,7 +146,8 @@ func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, agai
 	}
 	ticket, err := s.table.Submit(ctx, t)
 	done := outcome{
-		Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Basis: s.Basis(), Governance: t.Governance,
+		Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Basis: s.Basis(),
+		Governance: t.Governance,
 	}
 	if err == nil {
 		return done, nil
@@ -218,7 +220,8 @@ func (s *Service) unregister(ctx context.Context, run string, w *api.Webhook) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := s.cfg.Webhooks.Delete(ctx, run, webhook.AdCP); err != nil && !errors.Is(err, webhook.ErrUnknown) {
-		s.log.Warn("the webhook of a task that was not submitted stays until it expires", zap.String("run", run), zap.Error(err))
+		s.log.Warn("the webhook of a task that was not submitted stays until it expires", zap.String("run", run),
+			zap.Error(err))
 	}
 }
 

@@ -111,7 +111,8 @@ func TestImageStepsWorkWithoutAnEngine(t *testing.T) {
 	}
 
 	// The data directory is a volume of a user who is not root.
-	if env, volume := d.one(t, "ENV"), d.one(t, "VOLUME"); !strings.Contains(env, "LINESMAN_DATA_DIR="+volume) || installed[volume] == "" {
+	if env, volume := d.one(t, "ENV"), d.one(t, "VOLUME"); !strings.Contains(env, "LINESMAN_DATA_DIR="+volume) ||
+		installed[volume] == "" {
 		t.Errorf("ENV %s and VOLUME %s do not name one directory of the image", env, volume)
 	}
 	if user := d.one(t, "USER"); !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).MatchString(user) {
@@ -138,7 +139,8 @@ func containerEngine(t *testing.T) (name string, build []string) {
 		}
 		reasons = append(reasons, try.name+": "+err.Error())
 	}
-	t.Skipf("no container engine works here (%s); TestImageStepsWorkWithoutAnEngine does the steps by hand", strings.Join(reasons, "; "))
+	t.Skipf("no container engine works here (%s); TestImageStepsWorkWithoutAnEngine does the steps by hand",
+		strings.Join(reasons, "; "))
 	return "", nil
 }
 

@@ -144,7 +144,8 @@ func TestQuotedCommandsParse(t *testing.T) {
 			return nil // it needs no settings
 		}
 		for _, line := range lines(stderr.String()) {
-			if !strings.Contains(line, nonsense) && !strings.HasSuffix(line, "no such file or directory") && !strings.HasPrefix(line, "Run \"linesman") {
+			if !strings.Contains(line, nonsense) && !strings.HasSuffix(line, "no such file or directory") &&
+				!strings.HasPrefix(line, "Run \"linesman") {
 				mistakes = append(mistakes, line)
 			}
 		}
@@ -243,7 +244,8 @@ func TestNamedTestsExist(t *testing.T) {
 func TestUsersAreDescribed(t *testing.T) {
 	i := up(t, filepath.Join(install(t, "./cmd/linesman"), "linesman"), t.TempDir())
 	var described []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (?:inside|public|readers) \\|").FindAllStringSubmatch(text(t, "docs/operations.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (?:inside|public|readers) \\|").FindAllStringSubmatch(
+		text(t, "docs/operations.md"), -1) {
 		described = append(described, m[1])
 	}
 	slices.Sort(described)
@@ -255,7 +257,8 @@ func TestUsersAreDescribed(t *testing.T) {
 // Each verb of the NATS service is in the table of docs/subjects.md.
 func TestVerbsAreDescribed(t *testing.T) {
 	var described, known []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `linesman\\.api\\.([a-z_]+)` \\|").FindAllStringSubmatch(text(t, "docs/subjects.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `linesman\\.api\\.([a-z_]+)` \\|").FindAllStringSubmatch(text(t,
+		"docs/subjects.md"), -1) {
 		described = append(described, m[1])
 	}
 	for _, v := range verbs.All() {

@@ -92,7 +92,8 @@ func TestSubmitTaskExample(t *testing.T) {
 		cmd := exec.CommandContext(ctx, filepath.Join(bin, "submit-task"), tt.prompt)
 		cmd.Env, cmd.Stdout, cmd.Stderr = i.as("operator"), &stdout, &stderr
 		err := cmd.Run()
-		if (err == nil) != (tt.stderr == "") || !strings.HasPrefix(stdout.String(), tt.stdout) || !strings.HasSuffix(stderr.String(), tt.stderr) {
+		if (err == nil) != (tt.stderr == "") || !strings.HasPrefix(stdout.String(), tt.stdout) ||
+			!strings.HasSuffix(stderr.String(), tt.stderr) {
 			t.Errorf("%q: %v\n%s%s", tt.prompt, err, stdout.String(), stderr.String())
 		}
 	}
@@ -102,7 +103,8 @@ func TestSubmitTaskExample(t *testing.T) {
 // and then its end.
 func sendRaw(t *testing.T, i *instance, run string, output []byte, pieces [][2]int) {
 	t.Helper()
-	nc, err := nats.Connect(i.NATS, nats.UserInfo("worker", i.credentials["worker"]), nats.CustomInboxPrefix("_INBOX_worker"))
+	nc, err := nats.Connect(i.NATS, nats.UserInfo("worker", i.credentials["worker"]),
+		nats.CustomInboxPrefix("_INBOX_worker"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,8 @@ func TestEventsComeAgainFromRaw(t *testing.T) {
 	}
 	want := readEvents(t, filepath.Join(bin, "read-events"), i, "run-2")
 	i.Stop()
-	if err := os.RemoveAll(filepath.Join(data, "jetstream/jetstream/LINESMAN_PUBLIC/streams/LINESMAN_EVENTS")); err != nil {
+	if err := os.RemoveAll(filepath.Join(data,
+		"jetstream/jetstream/LINESMAN_PUBLIC/streams/LINESMAN_EVENTS")); err != nil {
 		t.Fatal(err)
 	}
 	i = up(t, program, data)

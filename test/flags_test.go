@@ -38,7 +38,8 @@ func helps(t *testing.T, program string) map[string]string {
 
 // foreign are flags of other programs.
 var foreign = map[string]string{
-	"auth": "a2a", "stream": "a2a", "url": "codex mcp add", "bearer-token-env-var": "codex mcp add", "sandbox": "codex exec",
+	"auth": "a2a", "stream": "a2a", "url": "codex mcp add", "bearer-token-env-var": "codex mcp add",
+	"sandbox": "codex exec",
 	"context": "nats", "inbox-prefix": "nats", "git": "git diff", "global": "git config", "init": "docker run",
 }
 

@@ -22,21 +22,25 @@ var update = flag.Bool("update", false, "write the tables and answers of docs/mc
 type example struct{ args, golden string }
 
 var examples = map[string]example{
-	"_codex_local_run":               {`{"task": "Patch it.", "mode": "workspace-write", "confirm": true}`, "local_run_ended.md"},
-	"_codex_local_exec":              {`{"task": "Fix the test."}`, "local_exec.md"},
-	"_codex_local_resume":            {`{"threadId": "01a1fd7b-f84f-78d0-8880-a6cacce2ab1b", "task": "Go on."}`, "local_resume.md"},
-	"_codex_local_status":            {`{"limit": 2, "verbose": true}`, "local_status.md"},
-	"_codex_local_results":           {`{"task_id": "T-local-tested", "format": "json"}`, "local_results_tested.json"},
-	"_codex_local_wait":              {`{"task_id": "T-local-patched"}`, "local_wait_patched.md"},
-	"_codex_local_cancel":            {`{"task_id": "T-local-0mi3v7q2t4k9x1b", "reason": "Not needed"}`, "local_cancel.md"},
+	"_codex_local_run": {`{"task": "Patch it.", "mode": "workspace-write", "confirm": true}`,
+		"local_run_ended.md"},
+	"_codex_local_exec": {`{"task": "Fix the test."}`, "local_exec.md"},
+	"_codex_local_resume": {`{"threadId": "01a1fd7b-f84f-78d0-8880-a6cacce2ab1b", "task": "Go on."}`,
+		"local_resume.md"},
+	"_codex_local_status":  {`{"limit": 2, "verbose": true}`, "local_status.md"},
+	"_codex_local_results": {`{"task_id": "T-local-tested", "format": "json"}`, "local_results_tested.json"},
+	"_codex_local_wait":    {`{"task_id": "T-local-patched"}`, "local_wait_patched.md"},
+	"_codex_local_cancel": {`{"task_id": "T-local-0mi3v7q2t4k9x1b", "reason": "Not needed"}`,
+		"local_cancel.md"},
 	"_codex_cloud_submit":            {`{"task": "Fix the test.", "envId": "env"}`, "cloud_submit.md"},
 	"_codex_cloud_status":            {`{"list": true, "showStats": true}`, "cloud_status_list.md"},
 	"_codex_cloud_results":           {`{"taskId": "T-cloud-0mi3v7q2t4k9x1b"}`, "cloud_results.md"},
 	"_codex_cloud_wait":              {`{"task_id": "T-cloud-0mi3v7q2t4k9x1b", "include_output": true}`, "cloud_wait.md"},
 	"_codex_cloud_cancel":            {`{"task_id": "T-cloud-0mi3v7q2t4k9x1b"}`, "cloud_cancel.md"},
 	"_codex_cloud_list_environments": {`{}`, "cloud_list_environments.md"},
-	"_codex_cloud_github_setup":      {`{"repoUrl": "https://github.com/owner/cart", "stack": "node"}`, "cloud_github_setup.md"},
-	"_codex_cleanup_registry":        {`{}`, "cleanup_registry.md"},
+	"_codex_cloud_github_setup": {`{"repoUrl": "https://github.com/owner/cart", "stack": "node"}`,
+		"cloud_github_setup.md"},
+	"_codex_cleanup_registry": {`{}`, "cleanup_registry.md"},
 }
 
 // TestPageOfToolsIsWhatTheyAre compares the section of each tool in docs/mcp.md

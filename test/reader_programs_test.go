@@ -94,13 +94,15 @@ func natsPy(t *testing.T, python, version string) string {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	pip := exec.CommandContext(ctx, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "0", "--timeout", "10",
+	pip := exec.CommandContext(ctx, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries",
+		"0", "--timeout", "10",
 		"--target", dir, "nats-py=="+version)
 	said, err := pip.CombinedOutput()
 	if err == nil {
 		return dir
 	}
-	if have, err := exec.CommandContext(t.Context(), python, "-c", "import nats; from importlib.metadata import version as v; print(v('nats-py'))").Output(); err == nil {
+	if have, err := exec.CommandContext(t.Context(), python, "-c",
+		"import nats; from importlib.metadata import version as v; print(v('nats-py'))").Output(); err == nil {
 		t.Logf("nats-py %s cannot be installed; it is tried with %s, which is there", version, bytes.TrimSpace(have))
 		return ""
 	}
@@ -135,7 +137,8 @@ func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+			npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund",
+				"--prefer-offline")
 			npm.Dir = dir
 			if said, err := npm.CombinedOutput(); err != nil {
 				fixture.Missing(t, fmt.Sprintf("npm ci: %v\n%s", err, said))

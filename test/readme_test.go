@@ -54,7 +54,8 @@ func TestMessagesOfTheREADMEAreReal(t *testing.T) {
 	take := func(m normalizer.Message) { real = append(real, string(m.Body)) }
 	code := 0
 	fold.Apply(1, runs.Entry{Kind: runs.Out, Body: []byte(text(t, "test/corpus/codex/shell-ok.jsonl"))}, take)
-	fold.Apply(2, runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})}, take)
+	fold.Apply(2, runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})},
+		take)
 	n := 0
 	for block, rest, ok := fence(text(t, "README.md"), "json"); ok; block, rest, ok = fence(rest, "json") {
 		n++

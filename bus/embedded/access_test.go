@@ -55,7 +55,8 @@ func TestOnlyOperatorsHaveWildcardsBeyondTheirOwn(t *testing.T) {
 		for _, u := range a.Users {
 			for _, subject := range append(slices.Clone(u.Publish), u.Subscribe...) {
 				first, _, _ := strings.Cut(subject, ".")
-				wide := first == ">" || first == "*" || strings.HasPrefix(subject, "$JS.API.>") || strings.HasPrefix(subject, "$JS.API.STREAM.*") ||
+				wide := first == ">" || first == "*" || strings.HasPrefix(subject, "$JS.API.>") ||
+					strings.HasPrefix(subject, "$JS.API.STREAM.*") ||
 					subject == bustest.Names.Prefix+".>" || subject == "$KV.>" ||
 					subject == "_INBOX.>"
 				if wide && !strings.HasPrefix(u.Name, OperatorUser) {

@@ -159,7 +159,8 @@ func TestServerThatDidNotStartAgainIsStartedOrGivenUp(t *testing.T) {
 		s.options = func() (*server.Options, error) { return &server.Options{ServerName: "not valid"}, nil }
 		return func() { s.options = options }
 	}
-	for name, spoil := range map[string]func(*testing.T, *Server) func(){"the address is taken": taken, "the options are refused": invalid} {
+	for name, spoil := range map[string]func(*testing.T, *Server) func(){"the address is taken": taken,
+		"the options are refused": invalid} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, b := serve(t)

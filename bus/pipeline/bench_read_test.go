@@ -58,7 +58,8 @@ func BenchmarkReadEvents(b *testing.B) {
 			filter  bus.Filter
 			subject string
 			want    int
-		}{"all": {bus.Filter{}, op.EventSubjects(), events}, "run": {bus.Filter{Run: "run-7"}, op.EventSubject("*", "run-7", "*"), events / runs}} {
+		}{"all": {bus.Filter{}, op.EventSubjects(), events}, "run": {bus.Filter{Run: "run-7"}, op.EventSubject("*", "run-7",
+			"*"), events / runs}} {
 			measure("direct-"+name, f.want, func() (n int, err error) {
 				err = subscriber.Read(b.Context(), f.filter, func(bus.Stored) error { n++; return nil })
 				return n, err

@@ -84,7 +84,8 @@ func benchPath(b *testing.B, out []byte) (int, time.Duration) {
 		writing.Go(func() { writeRun(b, worker, benchRun(i), part(out, i)) })
 	}
 	writing.Wait()
-	for tick := time.NewTicker(2 * time.Millisecond); bustest.LastSeq(b, op.PublicJetStream(), op.Names.Events()) < want; { // a reader would cost the server time
+	// a reader would cost the server time
+	for tick := time.NewTicker(2 * time.Millisecond); bustest.LastSeq(b, op.PublicJetStream(), op.Names.Events()) < want; {
 		<-tick.C
 	}
 	took := time.Since(began)

@@ -52,7 +52,8 @@ func TestStreamRemovedUnderARunningNormalizerChangesNoEvent(t *testing.T) {
 	bustest.Interleave(t, unbroken, map[string][]runs.Entry{"a": log}, "a")
 	normalize(t, unbroken)
 	want := bustest.Dump(t, unbroken.PublicJetStream(), unbroken.Names.Events())
-	for _, stream := range []string{bucket.Stream(unbroken.Runs()), bucket.Stream(unbroken.State()), bucket.Stream(unbroken.Threads())} {
+	for _, stream := range []string{bucket.Stream(unbroken.Runs()), bucket.Stream(unbroken.State()),
+		bucket.Stream(unbroken.Threads())} {
 		t.Run(stream, func(t *testing.T) {
 			s, b := serve(t)
 			startNormalizer(t, s)

@@ -23,7 +23,8 @@ func TestForeignEventAmongOursEndsTheNormalizer(t *testing.T) {
 	ours := nats.NewMsg(b.EventSubject("codex", "a", "status"))
 	ours.Header.Set(bus.HeaderPos, string(bus.AppendPos(nil, normalizer.Pos{Raw: 2, Line: 9, Part: 1, Time: 1})))
 	ours.Data = []byte(`{}`)
-	for _, m := range []*nats.Msg{{Subject: b.EventSubject("codex", "x", "status"), Data: []byte(`{"forged":true}`)}, ours} {
+	for _, m := range []*nats.Msg{{Subject: b.EventSubject("codex", "x", "status"), Data: []byte(`{"forged":true}`)},
+		ours} {
 		if _, err := b.PublicJetStream().PublishMsg(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}

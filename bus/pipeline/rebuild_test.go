@@ -97,7 +97,8 @@ func TestUnreadableEntryIsOneErrorEvent(t *testing.T) {
 		{bus.HeaderRecord: {"out"}, bus.HeaderTime: {"5"}, bus.HeaderOffset: {"0"}},
 	} {
 		if _, err := b.JetStream().
-			PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: h, Data: []byte("{\"type\":\"turn.started\"}\n")}); err != nil {
+			PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: h,
+				Data: []byte("{\"type\":\"turn.started\"}\n")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +115,8 @@ func TestUsageOfAResumedThreadIsTheRunsOwn(t *testing.T) {
 	s, b := serve(t)
 	startNormalizer(t, s)
 	line := func(total string) []runs.Entry {
-		out := `{"type":"thread.started","thread_id":"t-1"}` + "\n" + `{"type":"turn.completed","usage":{"input_tokens":` + total + `}}` + "\n"
+		out := `{"type":"thread.started","thread_id":"t-1"}` + "\n" + `{"type":"turn.completed","usage":{"input_tokens":` +
+			total + `}}` + "\n"
 		return []runs.Entry{
 			{Kind: runs.Out, Time: 1, Body: []byte(out)},
 			{Kind: runs.Exited, Time: 2, Body: []byte(`{"reason":"eof"}`)},

@@ -91,7 +91,8 @@ func Explain(nc *nats.Conn, err error) string {
 		text = strings.Replace(strings.Replace(text, "nats: "+api.Error(), description, 1), api.Error(), description, 1)
 	case IsTimeout(err):
 		const noAnswer = "no answer in time"
-		text = strings.NewReplacer(context.DeadlineExceeded.Error(), noAnswer, nats.ErrTimeout.Error(), noAnswer).Replace(text)
+		text = strings.NewReplacer(context.DeadlineExceeded.Error(), noAnswer, nats.ErrTimeout.Error(),
+			noAnswer).Replace(text)
 	}
 	if api != nil && Leaderless(api) ||
 		Clustered(nc) && (IsTimeout(err) || errors.Is(err, jetstream.ErrNoStreamResponse)) {

@@ -111,11 +111,13 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q api.Submission, err 
 		}
 		dirs = append(dirs, bridge.Dir{Path: ".", Must: true})
 	}
-	if c.External && (c.Mode != string(runs.ReadOnly) || c.WorkingDir != "" || c.Model != "" || c.SkipGit || c.Env != runs.InheritNone || c.AllowEnv != nil) {
+	if c.External && (c.Mode != string(runs.ReadOnly) || c.WorkingDir != "" || c.Model != "" || c.SkipGit ||
+		c.Env != runs.InheritNone || c.AllowEnv != nil) {
 		wrong = append(wrong, errors.New("--external: nobody works here, so no other flag can say how"))
 	}
 	task := runs.Task{
-		Agent: api.DefaultAgent, Mode: runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit, Env: runs.EnvPolicy{Policy: c.Env, Allow: c.AllowEnv},
+		Agent: api.DefaultAgent, Mode: runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit,
+		Env: runs.EnvPolicy{Policy: c.Env, Allow: c.AllowEnv},
 	}
 	if task.Dir, err = filepath.Abs(c.WorkingDir); err != nil { // "" is the current one
 		wrong = append(wrong, fmt.Errorf("--working-dir: %w", err))
@@ -137,7 +139,8 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q api.Submission, err 
 	}
 	example := task
 	example.Run, example.Prompt = "T-local-unnamed", "x"
-	names := map[string]string{"model": "--model", "dir": "--working-dir", "env.policy": "--env", "env.allow": "--allow-env"}
+	names := map[string]string{"model": "--model", "dir": "--working-dir", "env.policy": "--env",
+		"env.allow": "--allow-env"}
 	if bad := example.Check(); bad != nil {
 		for line := range strings.SplitSeq(bad.Error(), "\n") {
 			field, problem, _ := strings.Cut(line, ": ")
@@ -148,7 +151,8 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q api.Submission, err 
 		}
 	}
 	q = api.Submission{
-		Agent: task.Agent, Mode: task.Mode, Confirm: true, DestructiveGit: true, // the owner of the directories has chosen the mode
+		// the owner of the directories has chosen the mode
+		Agent: task.Agent, Mode: task.Mode, Confirm: true, DestructiveGit: true,
 		Dir: task.Dir, Model: task.Model, SkipGit: task.SkipGit, Env: task.Env,
 	}
 	return dirs, q, errors.Join(wrong...)

@@ -127,7 +127,8 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 			mistakes = append(mistakes, err)
 		}
 		rest := without(args, k.Model, err)
-		if noCommand := trace.Context.Selected() == nil; len(rest) == len(args) || noCommand && unexpected.MatchString(err.Error()) {
+		if noCommand := trace.Context.Selected() == nil; len(rest) == len(args) || noCommand &&
+			unexpected.MatchString(err.Error()) {
 			call.read(trace.Context)
 			return call, errors.Join(mistakes...)
 		}

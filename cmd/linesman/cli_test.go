@@ -70,7 +70,8 @@ func TestEverySettingOfTheGrammarExists(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"background.start", "creds", "data_dir", "http", "limits.hard", "limits.idle", "log_format", "log_level", "lost_after", "max_line_bytes", "nats", "nats_listen", "work.max_runs"}
+	want := []string{"background.start", "creds", "data_dir", "http", "limits.hard", "limits.idle", "log_format",
+		"log_level", "lost_after", "max_line_bytes", "nats", "nats_listen", "work.max_runs"}
 	if got := slices.Sorted(maps.Keys(named)); !slices.Equal(got, want) {
 		t.Errorf("flags set %q, want %q", got, want)
 	}
@@ -100,7 +101,8 @@ func TestFlagsReachTheCommandAndTheSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Parse([]string{"run", "--label", "a=1,b=2", "--label", "c=x=y", "--", "sh", "-c", "--", "--json"}); err != nil {
+	if _, err := k.Parse([]string{"run", "--label", "a=1,b=2", "--label", "c=x=y", "--", "sh", "-c", "--",
+		"--json"}); err != nil {
 		t.Fatal(err)
 	}
 	if want := (labels{"a": "1,b=2", "c": "x=y"}); !maps.Equal(g.Run.Label, want) {
@@ -110,11 +112,13 @@ func TestFlagsReachTheCommandAndTheSettings(t *testing.T) {
 		t.Errorf("command: got %q and --json %v, want %q", g.Run.Command, g.Run.JSON, want)
 	}
 
-	call, err := parse([]string{"--nats", "nats://a:1", "run", "--timeout=5m", "--config", "f.toml", "--", "x", "--nats=no"}, io.Discard)
+	call, err := parse([]string{"--nats", "nats://a:1", "run", "--timeout=5m", "--config", "f.toml", "--", "x",
+		"--nats=no"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []config.Flag{{Key: "nats", Value: "nats://a:1", Name: "--nats"}, {Key: "limits.hard", Value: "5m", Name: "--timeout"}}
+	want := []config.Flag{{Key: "nats", Value: "nats://a:1", Name: "--nats"}, {Key: "limits.hard", Value: "5m",
+		Name: "--timeout"}}
 	if !slices.Equal(call.settings, want) || call.file != "f.toml" || call.name != "linesman run" {
 		t.Errorf("got %+v, want the settings %+v", call, want)
 	}

@@ -64,14 +64,16 @@ func linesman(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	code = run(ctx, args, []string{"HOME=" + t.TempDir(), "LINESMAN_BACKGROUND_START=false"}, strings.NewReader(""), &out, &errs)
+	code = run(ctx, args, []string{"HOME=" + t.TempDir(), "LINESMAN_BACKGROUND_START=false"}, strings.NewReader(""), &out,
+		&errs)
 	return code, out.String(), errs.String()
 }
 
 func TestCommandsSayThatNoResponderAnswers(t *testing.T) {
 	t.Parallel()
 	dir, _ := serve(t)
-	const want = "linesman: no responder answers: start `linesman up`, or `linesman responder` beside a server of its own\n"
+	const want = "linesman: no responder answers: start `linesman up`, or `linesman responder` beside a server " +
+		"of its own\n"
 	for _, args := range [][]string{
 		{"submit", "hi"}, {"submit", "--wait", "hi"}, {"status"}, {"status", "T-1"}, {"results", "T-1"}, {"wait", "T-1"},
 		{"wait", "--timeout=1s", "T-1"}, {"cancel", "T-1"}, {"status", "--json"},
@@ -82,7 +84,8 @@ func TestCommandsSayThatNoResponderAnswers(t *testing.T) {
 		}
 	}
 	code, stdout, _ := linesman(t, "doctor", "--data-dir", dir)
-	for _, want := range []string{"FAIL  responder  none answers; start `linesman up`, or `linesman responder`\n", "FAIL  streams    no normalizer is at work; "} {
+	for _, want := range []string{"FAIL  responder  none answers; start `linesman up`, or `linesman responder`\n",
+		"FAIL  streams    no normalizer is at work; "} {
 		if code != exitFailed || !strings.Contains(stdout, want) {
 			t.Errorf("doctor: exit %d and %q, want %q", code, stdout, want)
 		}
@@ -152,7 +155,8 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 		{"a result of no run", "", `{}`, []string{"results", "T-1"}, exitFailed, "", otherForm},
 		{"an outcome of another form", "", `{"counts":3}`, []string{"status"}, exitFailed, "", otherForm},
 		{"an answer too large for a message", "413", "",
-			[]string{"results", "T-1"}, exitFailed, "", "linesman: request results: the responder refused it: \"said in the body\"\n"},
+			[]string{"results", "T-1"}, exitFailed, "",
+			"linesman: request results: the responder refused it: \"said in the body\"\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, server := serve(t)
@@ -160,7 +164,8 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 			answers(t, server, tt.failed, strings.ReplaceAll(tt.body, "STARTED", started))
 			code, stdout, stderr := linesman(t, append(tt.args, "--data-dir", dir)...)
 			if code != tt.code || stdout != tt.stdout || stderr != tt.stderr {
-				t.Errorf("exit %d\nstdout %q\nstderr %q\nwant %d\nstdout %q\nstderr %q", code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
+				t.Errorf("exit %d\nstdout %q\nstderr %q\nwant %d\nstdout %q\nstderr %q", code, stdout, stderr, tt.code, tt.stdout,
+					tt.stderr)
 			}
 		})
 	}

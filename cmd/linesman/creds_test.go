@@ -13,7 +13,8 @@ func signed(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "keys")
 	var out, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"context", "--server-config", "--jwt", "--keys", dir}, []string{"HOME=" + t.TempDir()}, strings.NewReader(""), &out, &stderr); code != exitDone {
+	if code := run(t.Context(), []string{"context", "--server-config", "--jwt", "--keys", dir},
+		[]string{"HOME=" + t.TempDir()}, strings.NewReader(""), &out, &stderr); code != exitDone {
 		t.Fatalf("exit %d: %s", code, &stderr)
 	}
 	return dir
@@ -33,13 +34,19 @@ func TestKeysOfAnotherUserAreNamedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"status --creds " + filepath.Join(alone, "subscriber.creds"): "subscriber.creds holds the keys of subscriber; this needs those of operator, which may send requests (publish to linesman.api.>)",
-		"worker --creds " + filepath.Join(dir, "responder.creds"):    "responder.creds holds the keys of responder; this needs those of worker, which may take tasks",
-		"events --creds " + filepath.Join(dir, "worker.creds"):       "worker.creds holds the keys of worker; this needs those of subscriber, which may read the events",
-		"status --creds " + alone:                                    "no keys of operator in " + alone + ": operator.creds, operator.nk, or operator.pem and operator-key.pem; there are those of subscriber",
+		"status --creds " + filepath.Join(alone,
+			"subscriber.creds"): "subscriber.creds holds the keys of subscriber; this needs those of operator, which " +
+			"may send requests (publish to linesman.api.>)",
+		"worker --creds " + filepath.Join(dir,
+			"responder.creds"): "responder.creds holds the keys of responder; this needs those of worker, which may take tasks",
+		"events --creds " + filepath.Join(dir,
+			"worker.creds"): "worker.creds holds the keys of worker; this needs those of subscriber, which may read the events",
+		"status --creds " + alone: "no keys of operator in " + alone +
+			": operator.creds, operator.nk, or operator.pem and operator-key.pem; there are those of subscriber",
 	} {
 		var out, stderr bytes.Buffer
-		code := run(t.Context(), append(strings.Fields(args), "--nats", "nats://127.0.0.1:1"), []string{"HOME=" + t.TempDir()}, strings.NewReader(""), &out, &stderr)
+		code := run(t.Context(), append(strings.Fields(args), "--nats", "nats://127.0.0.1:1"),
+			[]string{"HOME=" + t.TempDir()}, strings.NewReader(""), &out, &stderr)
 		if code != exitUsage || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: exit %d, want %d and %q:\n%s", args, code, exitUsage, want, &stderr)
 		}
@@ -57,12 +64,14 @@ func TestCommandsRefuseADataDirectoryThatOthersCanWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for mode, taken := range map[os.FileMode]bool{0o700: true, 0o755: true, 0o750: true, 0o702: false, 0o777: false, 0o1777: false, 0o775: os.Getuid() != 0 && os.Getgid() == os.Getuid()} {
+	for mode, taken := range map[os.FileMode]bool{0o700: true, 0o755: true, 0o750: true, 0o702: false, 0o777: false,
+		0o1777: false, 0o775: os.Getuid() != 0 && os.Getgid() == os.Getuid()} {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}
 		var out, stderr bytes.Buffer
-		code := run(t.Context(), []string{"status", "--no-daemon", "--data-dir", dir}, nil, strings.NewReader(""), &out, &stderr)
+		code := run(t.Context(), []string{"status", "--no-daemon", "--data-dir", dir}, nil, strings.NewReader(""), &out,
+			&stderr)
 		if refused := code == exitUsage && strings.Contains(stderr.String(), "others can write to "); refused == taken {
 			t.Errorf("mode %v: status ends with %d: %s", mode, code, &stderr)
 		}

@@ -48,7 +48,9 @@ func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 		if record, ok, err := b.Record(ctx, run); err == nil && ok && record.EndedAt == 0 {
 			return open(runs.ErrOpen)
 		}
-		return exitWith(exitFailed, fmt.Errorf("run %s: its worker has not published all that is in %s: start it, with `linesman up` or `linesman worker`, and try again", run, spool))
+		return exitWith(exitFailed, fmt.Errorf(
+			"run %s: its worker has not published all that is in %s: start it, with `linesman up` or `linesman "+
+				"worker`, and try again", run, spool))
 	}
 	f, err := b.Forget(ctx, run)
 	switch {

@@ -33,7 +33,8 @@ func (c *healthCmd) Run(ctx context.Context, a *app) error {
 		return exitWith(exitNATS, err)
 	}
 	if len(unchecked) > 0 {
-		fmt.Fprintf(a.stderr, "linesman: not checked, as the keys of %s do not permit it: %s\n", user, strings.Join(unchecked, ", "))
+		fmt.Fprintf(a.stderr, "linesman: not checked, as the keys of %s do not permit it: %s\n", user,
+			strings.Join(unchecked, ", "))
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ func (a *app) nextLink(ctx context.Context, b *bus.Bus, run, agent string) (link
 	case record.Agent != agent:
 		return "", "", fmt.Errorf("--resume %s: it is a run of %s: name that with --agent", run, record.Agent)
 	case !record.Waits():
-		return "", "", fmt.Errorf("--resume %s: the task is not awaiting resumption: run %s is %s", run, record.ID, record.Outcome())
+		return "", "", fmt.Errorf("--resume %s: the task is not awaiting resumption: run %s is %s", run, record.ID,
+			record.Outcome())
 	case n == runs.MaxLinks: // the last one is for the cancel
 		return "", "", fmt.Errorf("--resume %s: %w: `linesman cancel %s` cancels the task", run, runs.ErrManyRuns, task)
 	}

@@ -30,7 +30,8 @@ func TestATaskIsGoneOnWithByAnIDThatNobodyHad(t *testing.T) {
 		entries := []runs.Entry{{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(s)}}
 		if code >= 0 {
 			entries = append(entries, runs.Entry{
-				Kind: runs.Exited, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code}),
+				Kind: runs.Exited, Time: time.Now().UnixMilli(),
+				Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code}),
 			})
 		}
 		for _, e := range entries {

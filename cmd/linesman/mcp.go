@@ -23,5 +23,8 @@ Exit status: 0 the client has gone, 1 failed, 2 bad flags or settings, 3 NATS is
 
 func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	a.whisper()
-	return a.withService(ctx, func(ctx context.Context, s *daemon.Service) error { return s.ServeMCP(ctx, a.stdin, a.stdout) })
+	return a.withService(ctx, func(ctx context.Context, s *daemon.Service) error {
+		return s.ServeMCP(ctx, a.stdin,
+			a.stdout)
+	})
 }

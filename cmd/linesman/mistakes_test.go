@@ -43,10 +43,11 @@ func TestNoMistakeHidesAnother(t *testing.T) {
 			"--kind: must be one of unknown, text_output, tool_call, tool_result, status, error, completion, got \"x\"",
 			"--since: must not be negative, got -3s",
 		}},
-		{"events --nats nats://127.0.0.1:1 --creds /no/such.creds", []string{"LINESMAN_PUBLIC_CREDS=/no/other.creds"}, []string{
-			"creds: open /no/such.creds: no such file or directory",
-			"public_creds: open /no/other.creds: no such file or directory",
-		}},
+		{"events --nats nats://127.0.0.1:1 --creds /no/such.creds", []string{"LINESMAN_PUBLIC_CREDS=/no/other.creds"},
+			[]string{
+				"creds: open /no/such.creds: no such file or directory",
+				"public_creds: open /no/other.creds: no such file or directory",
+			}},
 		{"run --nats nats://127.0.0.1:1 --creds /no/such.creds -- x", nil, []string{
 			"creds: open /no/such.creds: no such file or directory",
 		}},

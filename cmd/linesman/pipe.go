@@ -52,7 +52,8 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 	if id == "" {
 		id = newID()
 	}
-	d, err := a.createDir(worker.Spec{Run: id, Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label, Limits: a.runLimits()})
+	d, err := a.createDir(worker.Spec{Run: id, Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label,
+		Limits: a.runLimits()})
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,8 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("run %s: broken off; what was read is in %s, and the next `linesman up` takes it", id, path)
 	case exitCode(err) == exitNATS:
-		return exitWith(exitNATS, fmt.Errorf("run %s: what was read is in %s, and the next `linesman up` takes it: %w", id, path, err))
+		return exitWith(exitNATS, fmt.Errorf("run %s: what was read is in %s, and the next `linesman up` takes it: %w", id,
+			path, err))
 	case err != nil:
 		return fmt.Errorf("run %s: %w", id, err)
 	}
@@ -125,7 +127,8 @@ func (c *pipeCmd) drive(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir) 
 
 // awaitCompletion waits for the completion of a run.
 func awaitCompletion(ctx context.Context, b *bus.Bus, run string) error {
-	err := b.Read(ctx, bus.Filter{Run: run, Tokens: []string{normalizer.CompletionToken}, Follow: true}, func(bus.Stored) error { return errComplete })
+	err := b.Read(ctx, bus.Filter{Run: run, Tokens: []string{normalizer.CompletionToken}, Follow: true},
+		func(bus.Stored) error { return errComplete })
 	switch {
 	case errors.Is(err, errComplete):
 		return nil

@@ -44,7 +44,8 @@ func (c *rebuildCmd) Run(ctx context.Context, a *app) error {
 		for _, d := range r.Differences {
 			fmt.Fprintln(a.stdout, d)
 		}
-		fmt.Fprintf(a.stdout, "%d raw records read, %d runs and %d events compared, %d runs only kept in part, %d differences\n",
+		fmt.Fprintf(a.stdout, "%d raw records read, %d runs and %d events compared, %d runs only kept in part, %d "+
+			"differences\n",
 			r.Entries, r.Runs, r.Events, r.Partial, len(r.Differences))
 	}
 	if len(r.Differences) > 0 {

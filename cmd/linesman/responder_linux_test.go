@@ -53,7 +53,8 @@ func stopListening(t *testing.T, port string) {
 		if err != nil { // no socket
 			continue
 		}
-		if in, is := address.(*unix.SockaddrInet4); is && strconv.Itoa(in.Port) == port && netip.AddrFrom4(in.Addr).IsLoopback() {
+		if in, is := address.(*unix.SockaddrInet4); is && strconv.Itoa(in.Port) == port &&
+			netip.AddrFrom4(in.Addr).IsLoopback() {
 			if err := unix.Shutdown(fd, unix.SHUT_RDWR); err != nil {
 				t.Fatal(err)
 			}

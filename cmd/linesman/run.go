@@ -74,7 +74,8 @@ func (c *runCmd) check(a *app) error {
 		err = errors.Join(err, errors.New("the agent's command line begins with an empty word"))
 	}
 	if c.Run_ != "" && c.Resume != "" {
-		err = errors.Join(err, errors.New("--run and --resume: the id of a run that goes on with another is made of that one's"))
+		err = errors.Join(err, errors.New("--run and --resume: the id of a run that goes on with another is made of "+
+			"that one's"))
 	}
 	return err
 }

@@ -46,11 +46,14 @@ func (c *runCmd) run(ctx context.Context, a *app, b *bus.Bus, d *worker.Dir, sig
 	case errors.Is(err, worker.ErrEnded):
 		return exitLinesman, err
 	case err != nil && errors.Is(cause, errAway) && !r.AgentBegun():
-		return exitLinesman, fmt.Errorf("run %s: %s is still away after %v, and the agent was not started: `linesman doctor` says what is wrong; then run it again", id, a.server(), away)
+		return exitLinesman, fmt.Errorf("run %s: %s is still away after %v, and the agent was not started: "+
+			"`linesman doctor` says what is wrong; then run it again", id, a.server(), away)
 	case err != nil && errors.Is(cause, errAway):
-		return exitLinesman, fmt.Errorf("run %s: NATS is still away %v after the agent's end: its output is in %s, and the next `linesman up` on this data directory takes it", id, away, path)
+		return exitLinesman, fmt.Errorf("run %s: NATS is still away %v after the agent's end: its output is in %s, "+
+			"and the next `linesman up` on this data directory takes it", id, away, path)
 	case err != nil && errors.Is(cause, errLeft):
-		return exitLinesman, fmt.Errorf("run %s: not all of its output is stored: it is in %s, and the next `linesman up` on this data directory takes it", id, path)
+		return exitLinesman, fmt.Errorf("run %s: not all of its output is stored: it is in %s, and the next "+
+			"`linesman up` on this data directory takes it", id, path)
 	case err != nil:
 		return exitLinesman, err
 	}
@@ -110,7 +113,8 @@ func (a *app) relay(ctx context.Context, leave context.CancelCauseFunc, r *worke
 			return
 		case n == 1 && s == os.Interrupt && r.Interrupt() == nil:
 		case r.AgentEnded():
-			fmt.Fprintln(a.stderr, "linesman: the agent has ended, but not all is stored yet; the third Ctrl-C leaves the rest to the next `linesman up`")
+			fmt.Fprintln(a.stderr, "linesman: the agent has ended, but not all is stored yet; the third Ctrl-C leaves "+
+				"the rest to the next `linesman up`")
 		default:
 			if err := r.Cancel(ctx, "asked for by a signal"); err != nil && ctx.Err() == nil {
 				fmt.Fprintf(a.stderr, "linesman: cancel the run: %v\n", err)
@@ -153,7 +157,8 @@ func (a *app) abandon(ctx context.Context, cancel context.CancelCauseFunc, b *bu
 // tellStderr shows the end of a failed agent's stderr to whoever started it on a
 // terminal, and to nobody else: it is in no event and no log.
 func (a *app) tellStderr(ctx context.Context, b *bus.Bus, agent, run string, x runs.Exit) {
-	failed := x.Reason == runs.ReasonExited && (x.Signal != 0 || x.Code != nil && *x.Code != 0 && *x.Code != runs.ExitNeedsAgent)
+	failed := x.Reason == runs.ReasonExited && (x.Signal != 0 || x.Code != nil && *x.Code != 0 &&
+		*x.Code != runs.ExitNeedsAgent)
 	if !failed || !a.shown(a.stderr).Terminal() {
 		return
 	}

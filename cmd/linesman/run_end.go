@@ -15,7 +15,8 @@ func (c *runCmd) explain(id string, x runs.Exit) error {
 	switch x.Reason {
 	case runs.ReasonExited:
 		if x.Code != nil && *x.Code == runs.ExitNeedsAgent {
-			return fmt.Errorf("the program needs an agent's answer; once it has that, go on with `linesman run --resume %s -- …`", cmp.Or(string(c.Resume), id))
+			return fmt.Errorf("the program needs an agent's answer; once it has that, go on with `linesman run "+
+				"--resume %s -- …`", cmp.Or(string(c.Resume), id))
 		}
 	case runs.ReasonSpawn:
 		switch x.Spawn {

@@ -22,7 +22,8 @@ import (
 
 // TestMain makes the test binary the program itself when a script calls it.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "up" && filepath.Base(os.Args[0]) != "linesman" { // started by a test in this process, whose program is the test
+	// started by a test in this process, whose program is the test
+	if len(os.Args) > 1 && os.Args[1] == "up" && filepath.Base(os.Args[0]) != "linesman" {
 		os.Exit(exitUsage)
 	}
 	testscript.Main(m, map[string]func(){"linesman": main})
@@ -214,7 +215,8 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func signalOne(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP}
+	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL,
+		"STOP": syscall.SIGSTOP}
 	if neg || len(args) != 2 || started(ts)[args[0]] == nil || signals[args[1]] == 0 {
 		ts.Fatalf("usage: signal NAME INT|TERM|KILL|STOP, with the NAME of a start")
 	}
@@ -246,6 +248,7 @@ func up(ts *testscript.TestScript, neg bool, args []string) {
 		signalOne(ts, false, []string{"up", "TERM"})
 		ends(ts, false, []string{"up", "0"})
 	}
-	start(ts, false, append([]string{"up", "linesman", "up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir", args[0]}, args[1:]...))
+	start(ts, false, append([]string{"up", "linesman", "up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+		"--data-dir", args[0]}, args[1:]...))
 	await(ts, false, []string{"up.out", "^ready nats=nats://127.0.0.1:[0-9]+ http=http://127.0.0.1:[0-9]+ data=/.*\n"})
 }

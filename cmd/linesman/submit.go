@@ -50,10 +50,12 @@ completed, 1 it ended otherwise, 124 --wait-timeout passed.`
 // taskFlags are what fields of a submission, and the parameters of its tools, are
 // called on the command line.
 var taskFlags = map[string]string{
-	api.FieldPrompt: "PROMPT", api.FieldMode: "--mode", api.FieldConfirm: "--mode", api.FieldDir: "--dir", api.FieldModel: "--model",
+	api.FieldPrompt: "PROMPT", api.FieldMode: "--mode", api.FieldConfirm: "--mode", api.FieldDir: "--dir",
+	api.FieldModel:  "--model",
 	api.FieldThread: "--resume", api.FieldSchema: "--output-schema", "skipGitRepoCheck": "--skip-git-repo-check",
-	api.FieldEnvPolicy: "--env", api.FieldEnvAllow: "--allow-env", api.FieldIdle: "--idle-timeout", api.FieldHard: "--timeout",
-	"task": "PROMPT", "envPolicy": "--env", "envAllowList": "--allow-env",
+	api.FieldEnvPolicy: "--env", api.FieldEnvAllow: "--allow-env", api.FieldIdle: "--idle-timeout",
+	api.FieldHard: "--timeout",
+	"task":        "PROMPT", "envPolicy": "--env", "envAllowList": "--allow-env",
 }
 
 func (c *submitCmd) Run(ctx context.Context, a *app) error {

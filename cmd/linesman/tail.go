@@ -87,7 +87,8 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	}
 	err = quiet(w.Tail(ctx, spec))
 	if skipped > 0 {
-		fmt.Fprintf(a.stderr, "linesman: files skipped: %d, imported before and unchanged; --again imports them anew\n", skipped)
+		fmt.Fprintf(a.stderr, "linesman: files skipped: %d, imported before and unchanged; --again imports them anew\n",
+			skipped)
 	}
 	if c.Once && ctx.Err() != nil {
 		err = errors.Join(err, errors.New("interrupted: the same call imports the rest"))

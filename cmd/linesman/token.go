@@ -99,7 +99,8 @@ func (c *tokenListCmd) Run(a *app) error {
 	}
 	if c.JSON {
 		for _, t := range list {
-			if err := console.PrintJSON(a.stdout, map[string]any{"name": t.Name, "scopes": t.Scopes, "created": t.Created}); err != nil {
+			if err := console.PrintJSON(a.stdout, map[string]any{"name": t.Name, "scopes": t.Scopes,
+				"created": t.Created}); err != nil {
 				return err
 			}
 		}
@@ -111,7 +112,8 @@ func (c *tokenListCmd) Run(a *app) error {
 	table := tabwriter.NewWriter(a.stdout, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "NAME\tSCOPES\tCREATED")
 	for _, t := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", console.Word(t.Name), console.Word(strings.Join(t.Scopes, ",")), t.Created.UTC().Format(time.RFC3339))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", console.Word(t.Name), console.Word(strings.Join(t.Scopes, ",")),
+			t.Created.UTC().Format(time.RFC3339))
 	}
 	return table.Flush()
 }

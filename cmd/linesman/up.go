@@ -45,7 +45,8 @@ Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings.`
 
 func (c *upCmd) check(a *app) error {
 	if a.config.NATS != "" {
-		return errors.New("nats: `up` has a server of its own; for another one run `linesman worker`, `linesman normalizer` and `linesman responder`")
+		return errors.New("nats: `up` has a server of its own; for another one run `linesman worker`, `linesman " +
+			"normalizer` and `linesman responder`")
 	}
 	return nil
 }
@@ -69,7 +70,8 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 		end = append(end, "stopped by `linesman down`")
 	}
 	if n := worker.StillWriting(a.runsDir()); n > 0 && (ctx.Err() != nil || end != nil) {
-		end = append(end, fmt.Sprintf("runs still at work: %d; their agents continue under their limits, and the next `linesman up` on this data directory resumes the runs", n))
+		end = append(end, fmt.Sprintf("runs still at work: %d; their agents continue under their limits, and the "+
+			"next `linesman up` on this data directory resumes the runs", n))
 	}
 	if end != nil {
 		fmt.Fprintf(a.stderr, "linesman: %s\n", strings.Join(end, "; "))

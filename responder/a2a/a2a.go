@@ -159,7 +159,8 @@ func (h *Handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sd
 }
 
 // GetExtendedAgentCard is not supported: the public card is complete.
-func (h *Handler) GetExtendedAgentCard(ctx context.Context, _ *sdk.GetExtendedAgentCardRequest) (*sdk.AgentCard, error) {
+func (h *Handler) GetExtendedAgentCard(ctx context.Context, _ *sdk.GetExtendedAgentCardRequest) (*sdk.AgentCard,
+	error) {
 	if err := h.admit(ctx, scopeRead); err != nil {
 		return nil, err
 	}

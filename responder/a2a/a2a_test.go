@@ -74,13 +74,15 @@ func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			c := d.client(s, token)
 			m := user("Count the files.")
-			m.Parts = append(m.Parts, sdk.NewDataPart(map[string]any{"skipGitRepoCheck": true, "governance_context": "gov-1", "context": map[string]any{"trace": "7"}}))
+			m.Parts = append(m.Parts, sdk.NewDataPart(map[string]any{"skipGitRepoCheck": true, "governance_context": "gov-1",
+				"context": map[string]any{"trace": "7"}}))
 			task := sent(t, c, now(m))
 			if task.Status.State != sdk.TaskStateSubmitted || task.ContextID != string(task.ID) || len(task.Artifacts) != 0 {
 				t.Fatalf("queued: %+v", task)
 			}
 			said := data(t, task.Status.Message.Parts)
-			if said.Get("governance_context").String() != "gov-1" || said.Get("context.trace").String() != "7" || said.Get("queue_position").Raw != "0" {
+			if said.Get("governance_context").String() != "gov-1" || said.Get("context.trace").String() != "7" ||
+				said.Get("queue_position").Raw != "0" {
 				t.Errorf("data of a queued task: %s", said.Raw)
 			}
 			id := string(task.ID)
@@ -90,7 +92,8 @@ func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if task.Status.State != sdk.TaskStateWorking || task.ContextID != thread || task.Status.Timestamp == nil || len(task.History) != 0 {
+			if task.Status.State != sdk.TaskStateWorking || task.ContextID != thread || task.Status.Timestamp == nil ||
+				len(task.History) != 0 {
 				t.Errorf("at work: %+v", task)
 			}
 			if got := data(t, task.Status.Message.Parts).Get("governance_context").String(); got != "gov-1" {
@@ -107,7 +110,8 @@ func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
 			}
 			parts := task.Artifacts[0].Parts
 			said = data(t, parts)
-			if parts[0].Text() != "Two files." || parts[len(parts)-1].Data() == nil || said.Get("governance_context").String() != "gov-1" ||
+			if parts[0].Text() != "Two files." || parts[len(parts)-1].Data() == nil ||
+				said.Get("governance_context").String() != "gov-1" ||
 				said.Get("metadata.thread_info.thread_id").String() != thread || said.Get("message").String() == "" {
 				t.Errorf("the result: %q %s", parts[0].Text(), said.Raw)
 			}
@@ -149,7 +153,8 @@ func TestBlockingSendAnswersAtTheEnd(t *testing.T) {
 			default:
 			}
 			d.finish(id)
-			if task := <-answer; task == nil || string(task.ID) != id || task.Status.State != sdk.TaskStateCompleted || task.ContextID != thread {
+			if task := <-answer; task == nil || string(task.ID) != id || task.Status.State != sdk.TaskStateCompleted ||
+				task.ContextID != thread {
 				t.Errorf("got %+v", task)
 			}
 		})
@@ -204,7 +209,8 @@ func TestStreamTellsAllUpToTheEnd(t *testing.T) {
 					}
 				}
 			}
-			if want := []string{"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING", "last", "TASK_STATE_COMPLETED"}; !slices.Equal(kinds, want) {
+			if want := []string{"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING", "last", "TASK_STATE_COMPLETED"}; !slices.Equal(
+				kinds, want) {
 				t.Errorf("states %q, want %q", kinds, want)
 			}
 			if want := []string{"I will look.", "Two files.", "data"}; !slices.Equal(texts, want) {
@@ -226,7 +232,8 @@ func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 	task := sent(t, first.client(surfaces[0], token), now(user("go")))
 	worker := first.work(string(task.ID)).out(begins, turns, says)
 	events := 0
-	for e, err := range first.client(surfaces[0], token).SubscribeToTask(t.Context(), &sdk.SubscribeToTaskRequest{ID: task.ID}) {
+	for e, err := range first.client(surfaces[0], token).SubscribeToTask(t.Context(),
+		&sdk.SubscribeToTaskRequest{ID: task.ID}) {
 		if err != nil {
 			if events == 0 {
 				t.Fatal(err)
@@ -258,7 +265,8 @@ func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 	}
 	var texts []string
 	var last sdk.TaskState
-	for e, err := range second.client(surfaces[0], token).SubscribeToTask(t.Context(), &sdk.SubscribeToTaskRequest{ID: task.ID}) {
+	for e, err := range second.client(surfaces[0], token).SubscribeToTask(t.Context(),
+		&sdk.SubscribeToTaskRequest{ID: task.ID}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -312,7 +320,8 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 	l := newLab(t)
 	endpoints := []*endpoint{l.endpoint(nil), l.endpoint(nil)}
 	var begun []string
-	for _, id := range []string{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d", "short", "of any form: ünïcödé\n" + strings.Repeat("x", 4000)} {
+	for _, id := range []string{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d", "short", "of any form: ünïcödé\n" +
+		strings.Repeat("x", 4000)} {
 		m := user("go " + id[:5])
 		m.ID = id
 		ids := make([]string, 100)
@@ -344,7 +353,8 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 	other := user("another text")
 	other.ID = "short"
 	task := sent(t, endpoints[0].client(surfaces[0], token), now(other))
-	if task.Status.State != sdk.TaskStateRejected || data(t, task.Artifacts[0].Parts).Get("adcp_error.code").String() != "IDEMPOTENCY_CONFLICT" {
+	if task.Status.State != sdk.TaskStateRejected ||
+		data(t, task.Artifacts[0].Parts).Get("adcp_error.code").String() != "IDEMPOTENCY_CONFLICT" {
 		t.Errorf("another message of the same id: %+v", task)
 	}
 }
@@ -404,7 +414,8 @@ func TestCancel(t *testing.T) {
 			if err != nil || got.Status.State != sdk.TaskStateCanceled {
 				t.Fatalf("got %+v, %v", got, err)
 			}
-			if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: task.ID}); !errors.Is(err, sdk.ErrTaskNotCancelable) {
+			if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: task.ID}); !errors.Is(err,
+				sdk.ErrTaskNotCancelable) {
 				t.Errorf("cancelled again: %v", err)
 			}
 			if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: "nothing"}); !errors.Is(err, sdk.ErrTaskNotFound) {
@@ -424,7 +435,8 @@ func TestTaskOfTheCloudIsShownAndLeftAlone(t *testing.T) {
 	if err != nil || task.Status.State != sdk.TaskStateWorking || task.ContextID != "T-cloud-1" {
 		t.Errorf("got %+v, %v", task, err)
 	}
-	if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: "T-cloud-1"}); !errors.Is(err, sdk.ErrUnsupportedOperation) {
+	if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: "T-cloud-1"}); !errors.Is(err,
+		sdk.ErrUnsupportedOperation) {
 		t.Errorf("cancelled: %v", err)
 	}
 	m := user("more")
@@ -433,7 +445,8 @@ func TestTaskOfTheCloudIsShownAndLeftAlone(t *testing.T) {
 		t.Errorf("gone on with: %v", err)
 	}
 	l.exit(runs.ReasonEOF, 0)
-	if task, err = c.GetTask(t.Context(), &sdk.GetTaskRequest{ID: "T-cloud-1"}); err != nil || !task.Status.State.Terminal() || len(task.Artifacts) != 1 {
+	if task, err = c.GetTask(t.Context(), &sdk.GetTaskRequest{ID: "T-cloud-1"}); err != nil ||
+		!task.Status.State.Terminal() || len(task.Artifacts) != 1 {
 		t.Errorf("ended: %+v, %v", task, err)
 	}
 }
@@ -461,7 +474,8 @@ func TestStatesAreThoseOfTheTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := data(t, task.Artifacts[0].Parts)
-		if task.Status.State != tt.state || said.Get("adcp_error.code").String() != tt.error || said.Get("errors.#").Int() != int64(len(tt.error)/max(len(tt.error), 1)) {
+		if task.Status.State != tt.state || said.Get("adcp_error.code").String() != tt.error ||
+			said.Get("errors.#").Int() != int64(len(tt.error)/max(len(tt.error), 1)) {
 			t.Errorf("%s: %s, %s", tt.id, task.Status.State, said.Raw)
 		}
 		if strings.Contains(said.Raw, "sentinel") {
@@ -502,23 +516,28 @@ func TestListPagesByStatusTime(t *testing.T) {
 		if !slices.Equal(got, ids) {
 			t.Errorf("%s: %q, want %q", s.name, got, ids)
 		}
-		list, err := c.ListTasks(t.Context(), &sdk.ListTasksRequest{Status: sdk.TaskStateCompleted, PageSize: 1, IncludeArtifacts: true})
+		list, err := c.ListTasks(t.Context(), &sdk.ListTasksRequest{Status: sdk.TaskStateCompleted, PageSize: 1,
+			IncludeArtifacts: true})
 		if err != nil || len(list.Tasks) != 1 || len(list.Tasks[0].Artifacts) != 1 {
 			t.Errorf("with artifacts: %+v, %v", list, err)
 		}
-		if list, err = c.ListTasks(t.Context(), &sdk.ListTasksRequest{Status: sdk.TaskStateWorking}); err != nil || len(list.Tasks) != 0 {
+		if list, err = c.ListTasks(t.Context(), &sdk.ListTasksRequest{Status: sdk.TaskStateWorking}); err != nil ||
+			len(list.Tasks) != 0 {
 			t.Errorf("those at work: %+v, %v", list, err)
 		}
-		if _, err := c.ListTasks(t.Context(), &sdk.ListTasksRequest{PageSize: 2, PageToken: list.NextPageToken + "x"}); !errors.Is(err, sdk.ErrInvalidParams) {
+		if _, err := c.ListTasks(t.Context(), &sdk.ListTasksRequest{PageSize: 2, PageToken: list.NextPageToken +
+			"x"}); !errors.Is(err, sdk.ErrInvalidParams) {
 			t.Errorf("a token of ours that is none: %v", err)
 		}
 		middle := time.UnixMilli(d.await("c", func(responder.View) bool { return true }).EndedAt)
 		one := 1
 		list, err = c.ListTasks(t.Context(), &sdk.ListTasksRequest{StatusTimestampAfter: &middle, HistoryLength: &one})
-		if err != nil || s.name == "jsonrpc" && len(list.Tasks) != 3 || len(list.Tasks[0].History) != 1 { // the other one sends seconds
+		// the other one sends seconds
+		if err != nil || s.name == "jsonrpc" && len(list.Tasks) != 3 || len(list.Tasks[0].History) != 1 {
 			t.Errorf("%s: since the third: %+v, %v", s.name, list, err)
 		}
-		_, raw := d.ask("GET", "/a2a/v1/tasks?historyLength=1&statusTimestampAfter="+middle.UTC().Format("2006-01-02T15:04:05.000Z"), "", "A2A-Version", "1.0")
+		_, raw := d.ask("GET", "/a2a/v1/tasks?historyLength=1&statusTimestampAfter="+
+			middle.UTC().Format("2006-01-02T15:04:05.000Z"), "", "A2A-Version", "1.0")
 		if raw.Get("tasks.#").Int() != 3 || raw.Get("tasks.0.history.#").Int() != 1 {
 			t.Errorf("since the third: %s", raw.Raw)
 		}
@@ -533,45 +552,64 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	d := newLab(t).endpoint(nil)
 	d.play("ended", "shell-ok", "", 0)
 	send := func(message string) string {
-		return `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":` + message + `,"configuration":{"returnImmediately":true}}}`
+		return `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":` + message +
+			`,"configuration":{"returnImmediately":true}}}`
 	}
 	for what, tt := range map[string]struct {
 		body string
 		code int64
 		says string
 	}{
-		"no JSON":           {`{"jsonrpc"`, -32700, ""},
-		"no request":        {`{"jsonrpc":"2.0","id":1}`, -32600, ""},
-		"unknown method":    {`{"jsonrpc":"2.0","id":1,"method":"Nothing"}`, -32601, ""},
-		"params of a type":  {`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":[1]}`, -32602, ""},
-		"no id":             {`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{}}`, -32602, "id: is required"},
-		"unknown task":      {`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"nothing"}}`, -32001, "there is no task of this id"},
-		"no id at all":      {`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"../../x *>"}}`, -32001, "there is no task of this id"},
-		"negative history":  {`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"ended","historyLength":-1}}`, -32602, "historyLength: must not be negative"},
-		"no message":        {`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{}}`, -32602, "message: is required"},
-		"no messageId":      {send(`{"role":"ROLE_USER","parts":[{"text":"go"}]}`), -32602, "message.messageId: is required"},
-		"no role":           {send(`{"messageId":"m","parts":[{"text":"go"}]}`), -32602, "message.role: must be ROLE_USER"},
-		"agent's role":      {send(`{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"go"}]}`), -32602, "message.role: must be ROLE_USER"},
-		"no parts":          {send(`{"messageId":"m","role":"ROLE_USER","parts":[]}`), -32602, "message.parts: are required"},
-		"null part":         {send(`{"messageId":"m","role":"ROLE_USER","parts":[null]}`), -32602, "message.parts: none may be null"},
-		"too many parts":    {send(`{"messageId":"m","role":"ROLE_USER","parts":[` + strings.Repeat(`{"text":"x"},`, a2a.MaxParts) + `{"text":"x"}]}`), -32602, "message.parts: at most 64"},
-		"file":              {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"url":"https://example.com/x"}]}`), -32005, "message.parts: texts and one data part are taken, no files"},
-		"bytes":             {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"raw":"eA=="}]}`), -32005, "message.parts: texts and one data part are taken, no files"},
-		"two data parts":    {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"},{"data":{}},{"data":{}}]}`), -32602, "message.parts: one data part holds all options"},
-		"data of a type":    {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"},{"data":[1]}]}`), -32602, "message.parts: the data must be an object"},
-		"format":            {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"},{"data":{"format":"json"}}]}`), -32602, "message.parts: format is no option: the protocol says it"},
-		"two prompts":       {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"},{"data":{"task":"x"}}]}`), -32602, "message.parts: task is no option: the text part says it"},
+		"no JSON":          {`{"jsonrpc"`, -32700, ""},
+		"no request":       {`{"jsonrpc":"2.0","id":1}`, -32600, ""},
+		"unknown method":   {`{"jsonrpc":"2.0","id":1,"method":"Nothing"}`, -32601, ""},
+		"params of a type": {`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":[1]}`, -32602, ""},
+		"no id":            {`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{}}`, -32602, "id: is required"},
+		"unknown task": {`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"nothing"}}`, -32001,
+			"there is no task of this id"},
+		"no id at all": {`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"../../x *>"}}`, -32001,
+			"there is no task of this id"},
+		"negative history": {`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"ended","historyLength":-1}}`,
+			-32602, "historyLength: must not be negative"},
+		"no message":   {`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{}}`, -32602, "message: is required"},
+		"no messageId": {send(`{"role":"ROLE_USER","parts":[{"text":"go"}]}`), -32602, "message.messageId: is required"},
+		"no role":      {send(`{"messageId":"m","parts":[{"text":"go"}]}`), -32602, "message.role: must be ROLE_USER"},
+		"agent's role": {send(`{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"go"}]}`), -32602,
+			"message.role: must be ROLE_USER"},
+		"no parts": {send(`{"messageId":"m","role":"ROLE_USER","parts":[]}`), -32602, "message.parts: are required"},
+		"null part": {send(`{"messageId":"m","role":"ROLE_USER","parts":[null]}`), -32602,
+			"message.parts: none may be null"},
+		"too many parts": {send(`{"messageId":"m","role":"ROLE_USER","parts":[` + strings.Repeat(`{"text":"x"},`,
+			a2a.MaxParts) + `{"text":"x"}]}`), -32602, "message.parts: at most 64"},
+		"file": {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"url":"https://example.com/x"}]}`), -32005,
+			"message.parts: texts and one data part are taken, no files"},
+		"bytes": {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"raw":"eA=="}]}`), -32005,
+			"message.parts: texts and one data part are taken, no files"},
+		"two data parts": {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"},{"data":{}},{"data":{}}]}`),
+			-32602, "message.parts: one data part holds all options"},
+		"data of a type": {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"},{"data":[1]}]}`), -32602,
+			"message.parts: the data must be an object"},
+		"format": {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"},{"data":{"format":"json"}}]}`),
+			-32602, "message.parts: format is no option: the protocol says it"},
+		"two prompts": {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"},{"data":{"task":"x"}}]}`),
+			-32602, "message.parts: task is no option: the text part says it"},
 		"push":              {`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"}]},"configuration":{"returnImmediately":true,"taskPushNotificationConfig":{"url":"https://example.com/x"}}}}`, -32003, "there are no push notifications here"},
 		"push configs":      {`{"jsonrpc":"2.0","id":1,"method":"ListTaskPushNotificationConfigs","params":{"taskId":"ended"}}`, -32003, "there are no push notifications here"},
 		"output of no type": {`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"}]},"configuration":{"acceptedOutputModes":["image/png"]}}}`, -32005, "acceptedOutputModes: a task gives text/plain and application/json"},
-		"extended card":     {`{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard","params":{}}`, -32004, "there is no extended card: the public one says all"},
-		"page size":         {`{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{"pageSize":101}}`, -32602, "pageSize: must be 1 to 100"},
-		"state":             {`{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{"status":"DONE"}}`, -32602, "status: must be a state of tasks"},
-		"ended":             {`{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"ended"}}`, -32004, "the task has ended, it is completed: nothing comes of it any more"},
-		"0.3 unknown task":  {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"nothing"}}`, -32001, "there is no task of this id"},
+		"extended card": {`{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard","params":{}}`, -32004,
+			"there is no extended card: the public one says all"},
+		"page size": {`{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{"pageSize":101}}`, -32602,
+			"pageSize: must be 1 to 100"},
+		"state": {`{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{"status":"DONE"}}`, -32602,
+			"status: must be a state of tasks"},
+		"ended": {`{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"ended"}}`, -32004,
+			"the task has ended, it is completed: nothing comes of it any more"},
+		"0.3 unknown task": {`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"nothing"}}`, -32001,
+			"there is no task of this id"},
 	} {
 		status, got := d.post("/a2a", tt.body)
-		if status != 200 || got.Get("error.code").Int() != tt.code || tt.says != "" && got.Get("error.message").String() != tt.says {
+		if status != 200 || got.Get("error.code").Int() != tt.code || tt.says != "" &&
+			got.Get("error.message").String() != tt.says {
 			t.Errorf("%s: %d %s, want %d %q", what, status, got.Raw, tt.code, tt.says)
 		}
 	}
@@ -582,11 +620,14 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		"relative path":    {`{"workingDir":"x"}`, "VALIDATION_ERROR", "workingDir", "must be an absolute path"},
 		"limit of a limit": {`{"timeoutSec":80000}`, "VALIDATION_ERROR", "timeoutSec", "at most 3600"},
 	} {
-		status, got := d.post("/a2a", send(`{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"},{"data":`+tt.options+`}]}`))
+		status, got := d.post("/a2a", send(`{"messageId":"m","role":"ROLE_USER","parts":[{"text":"go"},{"data":`+tt.options+
+			`}]}`))
 		task := got.Get("result.task")
 		failure := task.Get("artifacts.0.parts.@reverse.0.data.adcp_error")
-		if status != 200 || task.Get("status.state").String() != "TASK_STATE_REJECTED" || failure.Get("code").String() != tt.code ||
-			failure.Get("field").String() != tt.field || !strings.Contains(failure.Raw, tt.says) || task.Get("contextId").String() == "" {
+		if status != 200 || task.Get("status.state").String() != "TASK_STATE_REJECTED" ||
+			failure.Get("code").String() != tt.code ||
+			failure.Get("field").String() != tt.field || !strings.Contains(failure.Raw, tt.says) ||
+			task.Get("contextId").String() == "" {
 			t.Errorf("%s: %d %s", what, status, got.Raw)
 		}
 	}
@@ -609,24 +650,30 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		"push":              {"GET", "/tasks/ended/pushNotificationConfigs", "", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"},
 		"stream of nothing": {"POST", "/tasks/nothing:subscribe", "", 404, "TASK_NOT_FOUND"},
 		"stream of an end":  {"POST", "/tasks/ended:subscribe", "", 400, "UNSUPPORTED_OPERATION"},
-		"stream of no send": {"POST", "/message:stream", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[]}}`, 400, "INVALID_PARAMS"},
-		"no such path":      {"GET", "/nothing", "", 404, ""},
-		"too large":         {"POST", "/message:send", `{"x":"` + strings.Repeat("x", a2a.MaxBody) + `"}`, 413, ""},
+		"stream of no send": {"POST", "/message:stream", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[]}}`, 400,
+			"INVALID_PARAMS"},
+		"no such path": {"GET", "/nothing", "", 404, ""},
+		"too large":    {"POST", "/message:send", `{"x":"` + strings.Repeat("x", a2a.MaxBody) + `"}`, 413, ""},
 	} {
 		status, got := d.ask(tt.method, "/a2a/v1"+tt.path, tt.body, "A2A-Version", "1.0")
-		if status != tt.status || tt.reason != "" && got.Get("error.details.#(@type==type.googleapis.com/google.rpc.ErrorInfo).reason").String() != tt.reason {
+		if status != tt.status || tt.reason != "" &&
+			got.Get("error.details.#(@type==type.googleapis.com/google.rpc.ErrorInfo).reason").String() != tt.reason {
 			t.Errorf("%s: %d %s, want %d %s", what, status, got.Raw, tt.status, tt.reason)
 		}
 	}
-	if status, got := d.post("/a2a", `{"x":"`+strings.Repeat("x", a2a.MaxBody)+`"}`); status != 413 || got.Get("error.code").Int() != -32600 {
+	if status, got := d.post("/a2a", `{"x":"`+strings.Repeat("x", a2a.MaxBody)+`"}`); status != 413 ||
+		got.Get("error.code").Int() != -32600 {
 		t.Errorf("a body that is too large: %d %.200s", status, got.Raw)
 	}
-	for version, want := range map[string]int64{"1.0": 0, "1.0.1": 0, "0.3": -32601, "2.0": -32009, "1.1": -32009, "x": -32009, "1.0.0.0": -32009} {
-		_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"ended"}}`, "A2A-Version", version)
+	for version, want := range map[string]int64{"1.0": 0, "1.0.1": 0, "0.3": -32601, "2.0": -32009, "1.1": -32009,
+		"x": -32009, "1.0.0.0": -32009} {
+		_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"ended"}}`, "A2A-Version",
+			version)
 		if got.Get("error.code").Int() != want {
 			t.Errorf("version %s: %s, want %d", version, got.Raw, want)
 		}
-		status, got := d.post("/a2a/v1/message:send?A2A-Version="+version, rest[:len(rest)-1]+`,"configuration":{"returnImmediately":true}}`)
+		status, got := d.post("/a2a/v1/message:send?A2A-Version="+version,
+			rest[:len(rest)-1]+`,"configuration":{"returnImmediately":true}}`)
 		if (status != 200) != (want == -32009 || version == "0.3") {
 			t.Errorf("version %s over HTTP+JSON: %d %s", version, status, got.Raw)
 		}
@@ -695,7 +742,8 @@ func TestStreamsAreBounded(t *testing.T) {
 	if err := next(t.Context()); !errors.Is(err, sdk.ErrServerError) {
 		t.Errorf("a second stream: %v", err)
 	}
-	if _, err := c.SendMessage(t.Context(), &sdk.SendMessageRequest{Message: user("go")}); !errors.Is(err, sdk.ErrServerError) {
+	if _, err := c.SendMessage(t.Context(), &sdk.SendMessageRequest{Message: user("go")}); !errors.Is(err,
+		sdk.ErrServerError) {
 		t.Errorf("a blocking send: %v", err)
 	}
 	cancel()
@@ -719,7 +767,8 @@ func TestSlowClientIsLeft(t *testing.T) {
 	l := newLab(t)
 	d := l.endpoint(nil)
 	worker := d.work("loud").out(begins)
-	line := `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"` + strings.Repeat("x", 60<<10) + `"}}`
+	line := `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"` + strings.Repeat("x",
+		60<<10) + `"}}`
 	for range 200 {
 		worker.out(line)
 	}
@@ -739,7 +788,8 @@ func TestSlowClientIsLeft(t *testing.T) {
 		case "jsonrpc-0.3":
 			body = strings.Replace(body, "SubscribeToTask", "tasks/resubscribe", 1)
 		}
-		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nA2A-Version: %s\r\nContent-Length: %d\r\n\r\n%s",
+		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+
+			"%s\r\nA2A-Version: %s\r\nContent-Length: %d\r\n\r\n%s",
 			path, token, s.version, len(body), body); err != nil {
 			t.Fatal(err)
 		}
@@ -750,7 +800,8 @@ func TestSlowClientIsLeft(t *testing.T) {
 		end := time.After(time.Minute)
 		tick := time.NewTicker(10 * time.Millisecond)
 		for free := false; !free; {
-			for _, err := range d.client(surfaces[0], token).SubscribeToTask(t.Context(), &sdk.SubscribeToTaskRequest{ID: "loud"}) {
+			for _, err := range d.client(surfaces[0], token).SubscribeToTask(t.Context(),
+				&sdk.SubscribeToTaskRequest{ID: "loud"}) {
 				free = err == nil
 				break
 			}
@@ -789,7 +840,8 @@ func TestCardSaysWhereAndHow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(parsed.SupportedInterfaces) != 3 || parsed.SupportedInterfaces[0].URL != d.url+"/a2a" || !parsed.Capabilities.Streaming {
+	if len(parsed.SupportedInterfaces) != 3 || parsed.SupportedInterfaces[0].URL != d.url+"/a2a" ||
+		!parsed.Capabilities.Streaming {
 		t.Errorf("as a client reads it: %+v", parsed)
 	}
 	if ext := parsed.Capabilities.Extensions; len(ext) != 1 || ext[0].Required || ext[0].Params != nil {
@@ -803,7 +855,8 @@ func TestCardWithoutAnAddressOfItsOwnNamesTheOneThatWasAsked(t *testing.T) {
 	d := newLab(t).endpoint(func(c *a2a.Config) { c.URL = "" })
 	for proto, scheme := range map[string]string{"": "http", "https": "https", "x": "http"} {
 		_, card := d.ask("GET", "/.well-known/agent-card.json", "", "X-Forwarded-Proto", proto)
-		if got, want := card.Get("supportedInterfaces.0.url").String(), scheme+strings.TrimPrefix(d.url, "http")+"/a2a"; got != want {
+		if got, want := card.Get("supportedInterfaces.0.url").String(), scheme+strings.TrimPrefix(d.url, "http")+
+			"/a2a"; got != want {
 			t.Errorf("%q: %s, want %s", proto, got, want)
 		}
 	}

@@ -30,7 +30,8 @@ func (h *Handler) card(url string) *sdk.AgentCard {
 		},
 		Capabilities: sdk.AgentCapabilities{
 			Streaming: true, PushNotifications: h.Push != nil,
-			Extensions: []sdk.AgentExtension{{URI: ProfileURI, Description: "AdCP structured task invocation, where a request asks for it"}},
+			Extensions: []sdk.AgentExtension{{URI: ProfileURI,
+				Description: "AdCP structured task invocation, where a request asks for it"}},
 		},
 		DefaultInputModes:  []string{"text/plain", "application/json"},
 		DefaultOutputModes: modes,
@@ -80,7 +81,8 @@ func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
 		url = scheme + "://" + r.Host
 		head.Set("Vary", "Host, X-Forwarded-Proto")
 	}
-	bearer := sdk.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "A token of linesman, as linesman token makes them"}
+	bearer := sdk.HTTPAuthSecurityScheme{Scheme: "Bearer",
+		Description: "A token of linesman, as linesman token makes them"}
 	card := bothCard{
 		AgentCard: h.card(url), SecuritySchemes: map[string]bothScheme{"bearer": {"http", "bearer", bearer}},
 		Requirements:    []requirement{{map[string]scopes{"bearer": {[]string{}}}}},
@@ -103,24 +105,30 @@ func skills() []sdk.AgentSkill {
 	return []sdk.AgentSkill{
 		{
 			ID: "codex-run", Name: "Run a Codex task", Tags: []string{"codex", "coding"}, InputModes: text, OutputModes: text,
-			Description: "Runs a coding task with codex. What the agent says comes as it says it, and its last word is the result.",
-			Examples:    []string{"Explain what this package does."},
+			Description: "Runs a coding task with codex. What the agent says comes as it says it, and its last word is " +
+				"the result.",
+			Examples: []string{"Explain what this package does."},
 		},
 		{
-			ID: "codex-resume", Name: "Go on with a Codex thread", Tags: []string{"codex", "coding"}, InputModes: text, OutputModes: text,
+			ID: "codex-resume", Name: "Go on with a Codex thread", Tags: []string{"codex", "coding"}, InputModes: text,
+			OutputModes: text,
 			Description: "Goes on where an earlier task ended: send the message with the contextId of that task.",
 			Examples:    []string{"Now fix the test that fails."},
 		},
 		{
-			ID: "codex-status", Name: "Status of Codex tasks", Tags: []string{"codex", "status"}, InputModes: []string{"application/json"}, OutputModes: []string{"application/json"},
-			Description: "Says how tasks stand. It is what GetTask and ListTasks do; under the AdCP profile it is a skill to call.",
+			ID: "codex-status", Name: "Status of Codex tasks", Tags: []string{"codex", "status"},
+			InputModes: []string{"application/json"}, OutputModes: []string{"application/json"},
+			Description: "Says how tasks stand. It is what GetTask and ListTasks do; under the AdCP profile it is a " +
+				"skill to call.",
 		},
 		{
-			ID: "codex-cancel", Name: "Cancel a Codex task", Tags: []string{"codex"}, InputModes: []string{"application/json"}, OutputModes: []string{"application/json"},
+			ID: "codex-cancel", Name: "Cancel a Codex task", Tags: []string{"codex"}, InputModes: []string{"application/json"},
+			OutputModes: []string{"application/json"},
 			Description: "Ends a task. It is what CancelTask does; under the AdCP profile it is a skill to call.",
 		},
 		{
-			ID: "get_task_status", Name: "Get AdCP task status", Tags: []string{"adcp"}, InputModes: []string{"application/json"}, OutputModes: []string{"application/json"},
+			ID: "get_task_status", Name: "Get AdCP task status", Tags: []string{"adcp"},
+			InputModes: []string{"application/json"}, OutputModes: []string{"application/json"},
 			Description: "How an AdCP task stands: for requests that ask for the AdCP profile.",
 		},
 	}

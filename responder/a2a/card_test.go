@@ -49,16 +49,18 @@ func TestCardIsProtoJSON(t *testing.T) {
 		}
 		scheme := card.GetSecuritySchemes()["bearer"].GetHttpAuthSecurityScheme().GetScheme()
 		needs := card.GetSecurityRequirements()
-		if scheme != "Bearer" || len(needs) != 1 || needs[0].GetSchemes()["bearer"] == nil || len(card.GetSupportedInterfaces()) != 3 || len(card.GetSkills()) != 5 {
+		if scheme != "Bearer" || len(needs) != 1 || needs[0].GetSchemes()["bearer"] == nil ||
+			len(card.GetSupportedInterfaces()) != 3 || len(card.GetSkills()) != 5 {
 			t.Errorf("as a client reads it: %v", &card)
 		}
 	}
 
 	// Those that read 1.0, and 0.3 from a card of 1.0, need none of them.
-	for name, parse := range map[string]agentcard.Parser{"0.3": a2av0.NewAgentCardParser(), "1.0": func(b []byte) (*sdk.AgentCard, error) {
-		var card sdk.AgentCard
-		return &card, json.Unmarshal(b, &card)
-	}} {
+	for name, parse := range map[string]agentcard.Parser{"0.3": a2av0.NewAgentCardParser(),
+		"1.0": func(b []byte) (*sdk.AgentCard, error) {
+			var card sdk.AgentCard
+			return &card, json.Unmarshal(b, &card)
+		}} {
 		card, err := parse(body)
 		if err != nil || len(card.SupportedInterfaces) != 3 || card.SecuritySchemes["bearer"] == nil {
 			t.Errorf("%s: %+v, %v", name, card, err)
@@ -75,7 +77,8 @@ func TestClientsOf03ReadTheCardByTheFieldsBesideIt(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.Raw), &card); err != nil {
 		t.Fatal(err)
 	}
-	if card.URL != d.url+"/a2a" || card.PreferredTransport != sdk03.TransportProtocolJSONRPC || card.ProtocolVersion != "0.3.0" || len(card.Security) != 1 {
+	if card.URL != d.url+"/a2a" || card.PreferredTransport != sdk03.TransportProtocolJSONRPC ||
+		card.ProtocolVersion != "0.3.0" || len(card.Security) != 1 {
 		t.Errorf("as a client of 0.3 reads it: %+v", card)
 	}
 	both := got.Value().(map[string]any)
@@ -111,7 +114,8 @@ func TestCardIsKeptAndAskedForAgain(t *testing.T) {
 	}
 	first := get()
 	tag := first.Header.Get("ETag")
-	if first.StatusCode != 200 || tag == "" || first.Header.Get("Cache-Control") != "max-age=300" || first.Header.Get("Content-Type") != "application/json" {
+	if first.StatusCode != 200 || tag == "" || first.Header.Get("Cache-Control") != "max-age=300" ||
+		first.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%d %v", first.StatusCode, first.Header)
 	}
 	for header, want := range map[string]int{tag: 304, "W/" + tag: 304, `"other", ` + tag: 304, `"other"`: 200} {

@@ -68,7 +68,8 @@ func TestContextThatIsRefusedDoesNotComeBack(t *testing.T) {
 				task = got.Get("result.task")
 			}
 			data := task.Get("artifacts.0.parts.0.data")
-			if status != 200 || task.Get("status.state").String() != "TASK_STATE_REJECTED" || data.Get("adcp_error.field").String() != "context" {
+			if status != 200 || task.Get("status.state").String() != "TASK_STATE_REJECTED" ||
+				data.Get("adcp_error.field").String() != "context" {
 				t.Errorf("%s at %s: %d %.300s", name, path, status, got.Raw)
 			}
 			if data.Get("context").Exists() {

@@ -24,8 +24,9 @@ func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("0123456789abcdé", 13_000) // comes in several events, and is cut in the completion
 	for name, said := range map[string][]string{
-		"one message": {"Done."}, "an empty one": {""}, "an empty one at last": {"Well.", ""}, "a long one": {long}, "a long one at last": {"Well.", long},
-		"two long ones": {"1" + long, long}, "a long one and a short one": {long, "Done."},
+		"one message": {"Done."}, "an empty one": {""}, "an empty one at last": {"Well.", ""}, "a long one": {long},
+		"a long one at last": {"Well.", long},
+		"two long ones":      {"1" + long, long}, "a long one and a short one": {long, "Done."},
 		"the same twice": {"Done.", "Done."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +34,8 @@ func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
 			var texts strings.Builder
 			var worker *log
 			ended := 0
-			for e, err := range d.client(surfaces[0], token).SendStreamingMessage(t.Context(), &sdk.SendMessageRequest{Message: user("go")}) {
+			for e, err := range d.client(surfaces[0], token).SendStreamingMessage(t.Context(),
+				&sdk.SendMessageRequest{Message: user("go")}) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -44,7 +44,8 @@ func FuzzBodiesAreAnswered(f *testing.F) {
 		if strings.ContainsAny(version+extension, "\r\n\x00") {
 			t.Skip("no header")
 		}
-		for _, path := range []string{"/a2a", "/a2a/v1/message:send", "/a2a/v1/message:stream", "/a2a/v1/tasks/x:subscribe", "/a2a/v1/tasks/x/pushNotificationConfigs"} {
+		for _, path := range []string{"/a2a", "/a2a/v1/message:send", "/a2a/v1/message:stream", "/a2a/v1/tasks/x:subscribe",
+			"/a2a/v1/tasks/x/pushNotificationConfigs"} {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			r := httptest.NewRequestWithContext(ctx, "POST", path, bytes.NewReader(body))
 			r.Header.Set("A2A-Version", version)

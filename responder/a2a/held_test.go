@@ -80,12 +80,14 @@ func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	}
 	for reader, quarters := range readers {
 		for range rest.MaxHeld / 4 * quarters {
-			if answer := open(long, reader, "GET", "/v1/runs/working/events", "", "Accept", "text/event-stream"); !begins(answer) {
+			if answer := open(long, reader, "GET", "/v1/runs/working/events", "", "Accept",
+				"text/event-stream"); !begins(answer) {
 				t.Fatalf("a stream of REST: %s", answer.Status)
 			}
 		}
 		for range a2a.MaxHeld / 4 * quarters {
-			answer := open(long, reader, "POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"working"}}`, "A2A-Version", "1.0")
+			answer := open(long, reader, "POST", "/a2a",
+				`{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"working"}}`, "A2A-Version", "1.0")
 			if !begins(answer) {
 				t.Fatalf("a stream of A2A: %s", answer.Status)
 			}
@@ -97,7 +99,8 @@ func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 		t.Errorf("another request: %s", answer.Status)
 	}
 	for reader := range readers { // that they did hold them all
-		if answer := open(soon, reader, "GET", "/v1/runs/working/wait?timeout=10", ""); answer.StatusCode != http.StatusServiceUnavailable {
+		if answer := open(soon, reader, "GET", "/v1/runs/working/wait?timeout=10",
+			""); answer.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("one more: %s", answer.Status)
 		}
 	}

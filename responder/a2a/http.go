@@ -39,7 +39,8 @@ type Route struct {
 // route, [Config.Allows] is asked.
 func (h *Handler) Routes() []Route {
 	beat := a2asrv.WithTransportKeepAlive(h.Beat)
-	rpc := transport{newer: a2asrv.NewJSONRPCHandler(h, beat), older: a2av0.NewJSONRPCHandler(h, beat), rpc: true, slow: h.Slow}
+	rpc := transport{newer: a2asrv.NewJSONRPCHandler(h, beat), older: a2av0.NewJSONRPCHandler(h, beat), rpc: true,
+		slow: h.Slow}
 	rest := transport{newer: a2asrv.NewRESTHandler(h, beat), slow: h.Slow}
 	return []Route{
 		{"GET " + pathCard, "", http.HandlerFunc(h.serveCard)},
@@ -153,7 +154,8 @@ func (t transport) verb(w http.ResponseWriter, r *http.Request) bool {
 	name, err := url.PathUnescape(rest)
 	_, verb, there := strings.Cut(name, ":")
 	switch subscribe := verb == "subscribe"; {
-	case !ok, err != nil, !there, strings.Contains(rest, "/"), r.Method == http.MethodPost && (subscribe || verb == "cancel"):
+	case !ok, err != nil, !there, strings.Contains(rest, "/"), r.Method == http.MethodPost &&
+		(subscribe || verb == "cancel"):
 	case r.Method == http.MethodGet && subscribe:
 		r.Method = http.MethodPost
 	case subscribe, verb == "cancel":

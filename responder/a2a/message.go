@@ -141,7 +141,8 @@ func dataOf(ctx context.Context, i int, p *sdk.Part) (json.RawMessage, error) {
 
 // elsewhere are the options that another part of the message determines.
 var elsewhere = map[string]string{
-	"format": "the protocol", "idempotency_key": "messageId", "idempotencyKey": "messageId", "context_id": "contextId", "contextId": "contextId",
+	"format": "the protocol", "idempotency_key": "messageId", "idempotencyKey": "messageId", "context_id": "contextId",
+	"contextId": "contextId",
 }
 
 func checkOptions(options json.RawMessage, text bool) error {
@@ -170,11 +171,13 @@ func (h *Handler) refuseTask(ctx context.Context, m *sdk.Message) error {
 	case m.ContextID != "" && m.ContextID != v.ID && !strings.EqualFold(m.ContextID, v.Thread):
 		return fail(sdk.ErrInvalidParams, "message.contextId: is not that of the task")
 	case v.State.Final():
-		return fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+": go on in its context, without its taskId")
+		return fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+
+			": go on in its context, without its taskId")
 	case v.State == runs.StateInputRequired:
 		return fail(sdk.ErrUnsupportedOperation, "the task waits for an answer that does not come over A2A")
 	}
-	return fail(sdk.ErrUnsupportedOperation, "a task takes no message while it is "+string(v.State)+": wait for its end, or cancel it")
+	return fail(sdk.ErrUnsupportedOperation, "a task takes no message while it is "+string(v.State)+
+		": wait for its end, or cancel it")
 }
 
 // thread returns the thread of a context, which is named by its thread, or by
@@ -186,16 +189,19 @@ func (h *Handler) thread(name string) (string, error) {
 		case v.Agent != api.DefaultAgent:
 			return "", foreign()
 		case v.Thread == "" && v.State.Final():
-			return "", fail(sdk.ErrUnsupportedOperation, "message.contextId: its task ended before it had a thread: begin a new context")
+			return "", fail(sdk.ErrUnsupportedOperation,
+				"message.contextId: its task ended before it had a thread: begin a new context")
 		case v.Thread == "":
-			return "", fail(sdk.ErrUnsupportedOperation, "message.contextId: its task has no thread yet: wait until it works, or has ended")
+			return "", fail(sdk.ErrUnsupportedOperation,
+				"message.contextId: its task has no thread yet: wait until it works, or has ended")
 		}
 		return v.Thread, nil
 	}
 	thread := strings.ToLower(name)
 	v, ok := h.Service.Thread(thread)
 	if !ok {
-		return "", fail(sdk.ErrInvalidParams, "message.contextId: names no context that is known here; leave it out to begin one")
+		return "", fail(sdk.ErrInvalidParams, "message.contextId: names no context that is known here; leave it out "+
+			"to begin one")
 	}
 	if v.Agent != api.DefaultAgent {
 		return "", foreign()

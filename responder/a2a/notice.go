@@ -23,12 +23,14 @@ func NewNotices(s *responder.Service) webhook.Encoder { return notices{adcp.Resu
 
 // Encode renders a notification, as an event of a stream. One whose result does
 // not fit tells the state alone: whoever wants the rest asks for it.
-func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *runs.Record, _ string) (webhook.Body, error) {
+func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *runs.Record, _ string) (webhook.Body,
+	error) {
 	v := responder.View{Row: record.Row()}
 	at := time.UnixMilli(responder.ChangedAt(v.Row)).UTC()
 	if !record.State.Final() { // changing data would make a different body of the same notification
 		return encodeNotice(&sdk.TaskStatusUpdateEvent{
-			TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State), Timestamp: &at},
+			TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State),
+				Timestamp: &at},
 		})
 	}
 	t := &sdk.Task{ID: sdk.TaskID(record.ID), ContextID: contextOf(v.Row)}

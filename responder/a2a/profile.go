@@ -166,7 +166,8 @@ func readCall(ctx context.Context, m *sdk.Message) (skill string, input json.Raw
 		return len(names) < 3
 	})
 	slices.Sort(names)
-	if !slices.Equal(names, []string{"input", "skill"}) || o.Get("skill").Type != gjson.String || !o.Get("input").IsObject() {
+	if !slices.Equal(names, []string{"input", "skill"}) || o.Get("skill").Type != gjson.String ||
+		!o.Get("input").IsObject() {
 		return "", nil, wrong("the data must be {skill, input}: a text and an object")
 	}
 	skill, input = o.Get("skill").String(), json.RawMessage(o.Get("input").Raw)
@@ -189,7 +190,8 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 	var issues []adcp.Issue
 	o.ForEach(func(key, _ gjson.Result) bool {
 		if name := key.String(); !slices.Contains([]string{"task_id", "include_result", "include_history", "context"}, name) {
-			issues = append(issues, adcp.Issue{Message: "there is no parameter of one of the names", Keyword: "additionalProperties"})
+			issues = append(issues, adcp.Issue{Message: "there is no parameter of one of the names",
+				Keyword: "additionalProperties"})
 		}
 		return len(issues) == 0
 	})
@@ -219,7 +221,8 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 	if err != nil {
 		return r, err
 	}
-	r.Status, r.TaskID, r.ContextID, r.Message, r.Governance = adcp.StatusOf(v.State), v.ID, v.Thread, summary(v, record), governance(v, record)
+	r.Status, r.TaskID, r.ContextID, r.Message, r.Governance = adcp.StatusOf(v.State), v.ID, v.Thread, summary(v, record),
+		governance(v, record)
 	if !v.State.Final() || record == nil {
 		r.Body = interim(v)
 		return r, nil
@@ -250,7 +253,8 @@ func answered(m *sdk.Message, skill string, said adcp.Envelope, echo json.RawMes
 	}
 	now := time.Now().UTC()
 	sum := sha256.Sum256([]byte(skill + "\x00" + m.ID))
-	t := &sdk.Task{ID: sdk.TaskID("call-" + hex.EncodeToString(sum[:16])), Status: sdk.TaskStatus{State: state, Timestamp: &now}}
+	t := &sdk.Task{ID: sdk.TaskID("call-" + hex.EncodeToString(sum[:16])), Status: sdk.TaskStatus{State: state,
+		Timestamp: &now}}
 	t.ContextID = cmp.Or(m.ContextID, said.ContextID, string(t.ID))
 	a := &sdk.Artifact{ID: "adcp-result"}
 	if said.Message != "" {

@@ -18,12 +18,14 @@ import (
 func (d *endpoint) invoke(message string, header ...string) gjson.Result {
 	d.t.Helper()
 	_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":`+message+`}}`,
-		append([]string{"A2A-Version", "1.0", "A2A-Extensions", "https://example.com/trace/v1, " + a2a.ProfileURI}, header...)...)
+		append([]string{"A2A-Version", "1.0", "A2A-Extensions", "https://example.com/trace/v1, " + a2a.ProfileURI},
+			header...)...)
 	return got
 }
 
 func skill(id, name, input string) string {
-	return `{"messageId":"` + id + `","role":"ROLE_USER","parts":[{"text":"for people"},{"data":{"skill":"` + name + `","input":` + input + `}}]}`
+	return `{"messageId":"` + id + `","role":"ROLE_USER","parts":[{"text":"for people"},{"data":{"skill":"` + name +
+		`","input":` + input + `}}]}`
 }
 
 // checkCall checks what the profile says of the task of a call, and returns the
@@ -31,7 +33,8 @@ func skill(id, name, input string) string {
 func checkCall(t *testing.T, got gjson.Result, state string) gjson.Result {
 	t.Helper()
 	task := got.Get("result.task")
-	if task.Get("status.state").String() != state || task.Get("id").String() == "" || task.Get("contextId").String() == "" {
+	if task.Get("status.state").String() != state || task.Get("id").String() == "" ||
+		task.Get("contextId").String() == "" {
 		t.Errorf("the call is no task that is %s: %s", state, got.Raw)
 	}
 	if task.Get("artifacts.0.metadata").Exists() || task.Get("artifacts.#").Int() != 1 {
@@ -48,12 +51,16 @@ func checkCall(t *testing.T, got gjson.Result, state string) gjson.Result {
 func TestProfileCallsSkillsWhereItIsActivated(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).endpoint(nil)
-	run := checkCall(t, d.invoke(skill("m-1", "codex-run", `{"task":"go","context":{"trace":12345678901234567890,"a":1},"governance_context":"gov-1"}`)), "TASK_STATE_COMPLETED")
+	run := checkCall(t, d.invoke(skill("m-1", "codex-run",
+		`{"task":"go","context":{"trace":12345678901234567890,"a":1},"governance_context":"gov-1"}`)), "TASK_STATE_COMPLETED")
 	id := run.Get("task_id").String()
-	if run.Get("status").String() != "submitted" || id == "" || run.Get("context").Raw != `{"trace":12345678901234567890,"a":1}` || run.Get("governance_context").String() != "gov-1" {
+	if run.Get("status").String() != "submitted" || id == "" ||
+		run.Get("context").Raw != `{"trace":12345678901234567890,"a":1}` ||
+		run.Get("governance_context").String() != "gov-1" {
 		t.Fatalf("submitted: %s", run.Raw)
 	}
-	again := checkCall(t, d.invoke(skill("m-1", "codex-run", `{"task":"go","context":{"trace":12345678901234567890,"a":1},"governance_context":"gov-1"}`)), "TASK_STATE_COMPLETED")
+	again := checkCall(t, d.invoke(skill("m-1", "codex-run",
+		`{"task":"go","context":{"trace":12345678901234567890,"a":1},"governance_context":"gov-1"}`)), "TASK_STATE_COMPLETED")
 	if again.Get("task_id").String() != id || !again.Get("replayed").Bool() {
 		t.Errorf("the same message: %s", again.Raw)
 	}
@@ -61,16 +68,20 @@ func TestProfileCallsSkillsWhereItIsActivated(t *testing.T) {
 		if i == 1 {
 			d.finish(id)
 		}
-		got := checkCall(t, d.invoke(skill("p-"+status, "get_task_status", `{"task_id":"`+id+`","include_result":true,"context":{"x":1}}`)), "TASK_STATE_COMPLETED")
-		if got.Get("status").String() != status || got.Get("task_id").String() != id || got.Get("governance_context").String() != "gov-1" || got.Get("context.x").Int() != 1 {
+		got := checkCall(t, d.invoke(skill("p-"+status, "get_task_status",
+			`{"task_id":"`+id+`","include_result":true,"context":{"x":1}}`)), "TASK_STATE_COMPLETED")
+		if got.Get("status").String() != status || got.Get("task_id").String() != id ||
+			got.Get("governance_context").String() != "gov-1" || got.Get("context.x").Int() != 1 {
 			t.Errorf("%s: %s", status, got.Raw)
 		}
 		if strings.Contains(got.Raw, "sentinel") {
 			t.Errorf("output as it was written: %s", got.Raw)
 		}
 	}
-	resumed := checkCall(t, d.invoke(skill("m-2", "codex-resume", `{"threadId":"`+thread+`","task":"more"}`)), "TASK_STATE_COMPLETED")
-	cancelled := checkCall(t, d.invoke(skill("m-3", "codex-cancel", `{"task_id":"`+resumed.Get("task_id").String()+`"}`)), "TASK_STATE_COMPLETED")
+	resumed := checkCall(t, d.invoke(skill("m-2", "codex-resume", `{"threadId":"`+thread+`","task":"more"}`)),
+		"TASK_STATE_COMPLETED")
+	cancelled := checkCall(t, d.invoke(skill("m-3", "codex-cancel", `{"task_id":"`+resumed.Get("task_id").String()+`"}`)),
+		"TASK_STATE_COMPLETED")
 	if cancelled.Get("status").String() != "canceled" {
 		t.Errorf("cancelled: %s", cancelled.Raw)
 	}
@@ -80,7 +91,8 @@ func TestProfileCallsSkillsWhereItIsActivated(t *testing.T) {
 	}
 	d.work("bad").out(begins, secret).exit(runs.ReasonExited, 1)
 	failed := checkCall(t, d.invoke(skill("p-bad", "get_task_status", `{"task_id":"bad"}`)), "TASK_STATE_COMPLETED")
-	if failed.Get("status").String() != "failed" || failed.Get("adcp_error.code").String() != "TOOL_ERROR" || strings.Contains(failed.Raw, "sentinel") {
+	if failed.Get("status").String() != "failed" || failed.Get("adcp_error.code").String() != "TOOL_ERROR" ||
+		strings.Contains(failed.Raw, "sentinel") {
 		t.Errorf("that it failed was asked for: %s", failed.Raw)
 	}
 	failed = checkCall(t, d.invoke(skill("p-bad-2", "codex-status", `{"task_id":"bad"}`)), "TASK_STATE_COMPLETED")
@@ -108,7 +120,8 @@ func TestProfileCallsSkillsWhereItIsActivated(t *testing.T) {
 			t.Errorf("%s: %s", what, data.Raw)
 		}
 	}
-	_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{"message":`+skill("s-1", "codex-status", `{}`)+`}}`, "A2A-Extensions", a2a.ProfileURI)
+	_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{"message":`+skill("s-1",
+		"codex-status", `{}`)+`}}`, "A2A-Extensions", a2a.ProfileURI)
 	if got.Get("result.task.status.state").String() != "TASK_STATE_COMPLETED" {
 		t.Errorf("as a stream: %s", got.Raw)
 	}
@@ -137,11 +150,13 @@ func TestProfileVectors(t *testing.T) {
 			header = append(header, name.String(), value.String())
 			return true
 		})
-		message := strings.NewReplacer(`"get_products"`, `"codex-status"`, `"create_media_buy"`, `"codex-run"`, `"sync_creatives"`, `"codex-status"`).Replace(v.Get("message").Raw)
+		message := strings.NewReplacer(`"get_products"`, `"codex-status"`, `"create_media_buy"`, `"codex-run"`,
+			`"sync_creatives"`, `"codex-status"`).Replace(v.Get("message").Raw)
 		if v.Get("valid").Bool() { // their input is for another agent
 			message = strings.Replace(message, v.Get("message.parts.@reverse.0.data.input").Raw, `{"task_id":"nothing"}`, 1)
 		}
-		_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":`+message+`,"configuration":{"returnImmediately":true}}}`, header...)
+		_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":`+message+
+			`,"configuration":{"returnImmediately":true}}}`, header...)
 		id := v.Get("id").String()
 		switch {
 		case id == "profile-not-activated-invalid":
@@ -153,7 +168,8 @@ func TestProfileVectors(t *testing.T) {
 				t.Errorf("%s: %s", id, got.Raw)
 			}
 		case v.Get("valid").Bool():
-			if state := got.Get("result.task.status.state").String(); state != "TASK_STATE_FAILED" && state != "TASK_STATE_COMPLETED" || !got.Get("result.task.artifacts.0.parts.@reverse.0.data.status").Exists() {
+			if state := got.Get("result.task.status.state").String(); state != "TASK_STATE_FAILED" &&
+				state != "TASK_STATE_COMPLETED" || !got.Get("result.task.artifacts.0.parts.@reverse.0.data.status").Exists() {
 				t.Errorf("%s: %s", id, got.Raw)
 			}
 		default:
@@ -172,7 +188,8 @@ func TestProfileVectors(t *testing.T) {
 		}
 		want := v.Get("agent_card.capabilities.extensions.0")
 		got := card.Get("capabilities.extensions.0")
-		if got.Get("uri").String() != want.Get("uri").String() || got.Get("params").Exists() != want.Get("params").Exists() || card.Get("extensions").Exists() {
+		if got.Get("uri").String() != want.Get("uri").String() || got.Get("params").Exists() != want.Get("params").Exists() ||
+			card.Get("extensions").Exists() {
 			t.Errorf("advertised: %s", got.Raw)
 		}
 	}

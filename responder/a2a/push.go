@@ -56,7 +56,8 @@ func (h *Handler) GetTaskPushConfig(ctx context.Context, q *sdk.GetTaskPushConfi
 }
 
 // ListTaskPushConfigs returns all configurations of a task: they fit one page.
-func (h *Handler) ListTaskPushConfigs(ctx context.Context, q *sdk.ListTaskPushConfigRequest) (*sdk.ListTaskPushConfigResponse, error) {
+func (h *Handler) ListTaskPushConfigs(ctx context.Context, q *sdk.ListTaskPushConfigRequest) (
+	*sdk.ListTaskPushConfigResponse, error) {
 	run, err := h.pushTask(ctx, q.TaskID)
 	if err != nil {
 		return nil, err

@@ -40,13 +40,15 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 			c := d.client(s, token)
 			id := "of-" + strings.ReplaceAll(s.name, ".", "-")
 			made, err := c.CreateTaskPushConfig(t.Context(), &sdk.PushConfig{
-				TaskID: "ended", ID: id, URL: "http://127.0.0.1:9/hook", Token: secretToken, Auth: &sdk.PushAuthInfo{Scheme: "Bearer", Credentials: secretToken},
+				TaskID: "ended", ID: id, URL: "http://127.0.0.1:9/hook", Token: secretToken,
+				Auth: &sdk.PushAuthInfo{Scheme: "Bearer", Credentials: secretToken},
 			})
 			if err != nil || made.ID != id {
 				t.Fatalf("created: %+v, %v", made, err)
 			}
 			got, err := c.GetTaskPushConfig(t.Context(), &sdk.GetTaskPushConfigRequest{TaskID: "ended", ID: id})
-			if err != nil || got.URL != "http://127.0.0.1:9/hook" || got.Auth == nil || got.Auth.Scheme != "Bearer" || got.Auth.Credentials != "" || got.Token != "" {
+			if err != nil || got.URL != "http://127.0.0.1:9/hook" || got.Auth == nil || got.Auth.Scheme != "Bearer" ||
+				got.Auth.Credentials != "" || got.Token != "" {
 				t.Errorf("got %+v, %v", got, err)
 			}
 			list, err := c.ListTaskPushConfigs(t.Context(), &sdk.ListTaskPushConfigRequest{TaskID: "ended"})
@@ -54,16 +56,19 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 				t.Errorf("listed %+v, %v", list, err)
 			}
 			for range 2 { // what is not there is as good as deleted
-				if err := c.DeleteTaskPushConfig(t.Context(), &sdk.DeleteTaskPushConfigRequest{TaskID: "ended", ID: id}); err != nil {
+				if err := c.DeleteTaskPushConfig(t.Context(), &sdk.DeleteTaskPushConfigRequest{TaskID: "ended",
+					ID: id}); err != nil {
 					t.Errorf("deleted: %v", err)
 				}
 			}
-			if got, err := c.GetTaskPushConfig(t.Context(), &sdk.GetTaskPushConfigRequest{TaskID: "ended", ID: id}); !errors.Is(err, sdk.ErrTaskNotFound) {
+			if got, err := c.GetTaskPushConfig(t.Context(), &sdk.GetTaskPushConfigRequest{TaskID: "ended", ID: id}); !errors.Is(
+				err, sdk.ErrTaskNotFound) {
 				t.Errorf("got a deleted one: %+v, %v", got, err)
 			}
 			for what, bad := range map[string]*sdk.PushConfig{
-				"no url":    {TaskID: "ended", ID: "x"},
-				"a scheme":  {TaskID: "ended", ID: "x", URL: "http://127.0.0.1:9/hook", Auth: &sdk.PushAuthInfo{Scheme: "Basic", Credentials: "x"}},
+				"no url": {TaskID: "ended", ID: "x"},
+				"a scheme": {TaskID: "ended", ID: "x", URL: "http://127.0.0.1:9/hook", Auth: &sdk.PushAuthInfo{Scheme: "Basic",
+					Credentials: "x"}},
 				"a file":    {TaskID: "ended", ID: "x", URL: "file:///etc/passwd"},
 				"a long id": {TaskID: "ended", ID: strings.Repeat("x", 300), URL: "http://127.0.0.1:9/hook"},
 			} {
@@ -71,17 +76,20 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if _, err := c.CreateTaskPushConfig(t.Context(), &sdk.PushConfig{TaskID: "nothing", URL: "http://127.0.0.1:9/hook"}); !errors.Is(err, sdk.ErrTaskNotFound) {
+			if _, err := c.CreateTaskPushConfig(t.Context(), &sdk.PushConfig{TaskID: "nothing",
+				URL: "http://127.0.0.1:9/hook"}); !errors.Is(err, sdk.ErrTaskNotFound) {
 				t.Errorf("of an unknown task: %v", err)
 			}
 		})
 	}
-	for method, want := range map[string]string{"DeleteTaskPushNotificationConfig": "{}", "tasks/pushNotificationConfig/delete": "null"} {
+	for method, want := range map[string]string{"DeleteTaskPushNotificationConfig": "{}",
+		"tasks/pushNotificationConfig/delete": "null"} {
 		params := `{"taskId":"ended","id":"x","pushNotificationConfigId":"x"}`
 		if want == "null" {
 			params = `{"id":"ended","pushNotificationConfigId":"x"}`
 		}
-		if _, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`); got.Get("result").Raw != want {
+		if _, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`); got.Get(
+			"result").Raw != want {
 			t.Errorf("%s: %s, want a result", method, got.Raw)
 		}
 	}
@@ -89,11 +97,13 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.client(surfaces[0], reads).ListTaskPushConfigs(t.Context(), &sdk.ListTaskPushConfigRequest{TaskID: "ended"}); !errors.Is(err, sdk.ErrUnauthorized) {
+	if _, err := d.client(surfaces[0], reads).ListTaskPushConfigs(t.Context(), &sdk.ListTaskPushConfigRequest{
+		TaskID: "ended"}); !errors.Is(err, sdk.ErrUnauthorized) {
 		t.Errorf("a reader lists addresses: %v", err)
 	}
 	m := user("go")
-	bad := &sdk.SendMessageRequest{Message: m, Config: &sdk.SendMessageConfig{ReturnImmediately: true, PushConfig: &sdk.PushConfig{URL: "nowhere"}}}
+	bad := &sdk.SendMessageRequest{Message: m, Config: &sdk.SendMessageConfig{ReturnImmediately: true,
+		PushConfig: &sdk.PushConfig{URL: "nowhere"}}}
 	if _, err := d.client(surfaces[0], token).SendMessage(t.Context(), bad); !errors.Is(err, sdk.ErrInvalidParams) {
 		t.Errorf("a message with a bad address: %v", err)
 	}
@@ -128,15 +138,18 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	})
 	during(t, "pusher", pusher.Run)
 	c := d.client(surfaces[0], token)
-	task := sent(t, c, &sdk.SendMessageRequest{Message: user("go"), Config: &sdk.SendMessageConfig{ReturnImmediately: true, PushConfig: &sdk.PushConfig{
-		URL: receiver.URL + "/hook", Token: secretToken, Auth: &sdk.PushAuthInfo{Scheme: "Bearer", Credentials: "letmein-letmein"},
-	}}})
+	task := sent(t, c, &sdk.SendMessageRequest{Message: user("go"), Config: &sdk.SendMessageConfig{ReturnImmediately: true,
+		PushConfig: &sdk.PushConfig{
+			URL: receiver.URL + "/hook", Token: secretToken, Auth: &sdk.PushAuthInfo{Scheme: "Bearer",
+				Credentials: "letmein-letmein"},
+		}}})
 	d.work(string(task.ID)).out(begins, turns, says, secret, answers, ends).exit(runs.ReasonExited, 0)
 	var states []string
 	for end := time.After(time.Minute); !slices.Contains(states, "TASK_STATE_COMPLETED"); {
 		select {
 		case n := <-came:
-			if n.header.Get("X-A2A-Notification-Token") != secretToken || n.header.Get("Authorization") != "Bearer letmein-letmein" {
+			if n.header.Get("X-A2A-Notification-Token") != secretToken ||
+				n.header.Get("Authorization") != "Bearer letmein-letmein" {
 				t.Errorf("header %v", n.header)
 			}
 			if strings.Contains(n.body.Raw, "sentinel") {
@@ -148,7 +161,8 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 			}
 			got := n.body.Get("task")
 			states = append(states, got.Get("status.state").String())
-			if got.Get("id").String() != string(task.ID) || got.Get("contextId").String() != thread || got.Get("artifacts.0.parts.0.text").String() != "Two files." {
+			if got.Get("id").String() != string(task.ID) || got.Get("contextId").String() != thread ||
+				got.Get("artifacts.0.parts.0.text").String() != "Two files." {
 				t.Errorf("the task: %s", n.body.Raw)
 			}
 			adcptest.Envelope(t, []byte(`{"status":"completed",`+got.Get("artifacts.0.parts.1.data").Raw[1:]))

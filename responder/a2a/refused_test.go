@@ -107,7 +107,8 @@ func TestSubscribeIsTakenByGETAndPOST(t *testing.T) {
 		if answer.StatusCode != http.StatusOK || gjson.Get(first, "task.id").String() != "live" {
 			t.Errorf("%s: %d %s", method, answer.StatusCode, first)
 		}
-		if status, got := d.ask(method, "/a2a/v1/tasks/nope:subscribe", "", "A2A-Version", "1.0"); status != http.StatusNotFound || strings.Contains(got.Raw, "nope:subscribe") {
+		if status, got := d.ask(method, "/a2a/v1/tasks/nope:subscribe", "", "A2A-Version",
+			"1.0"); status != http.StatusNotFound || strings.Contains(got.Raw, "nope:subscribe") {
 			t.Errorf("%s: %d %s", method, status, got.Raw)
 		}
 	}
@@ -122,12 +123,15 @@ func TestAnUnknownVerbIsNoPartOfATaskID(t *testing.T) {
 		method, path string
 		status       int
 	}{
-		{"GET", "nope:watch", 400}, {"POST", "nope:watch", 400}, {"GET", "nope:", 400}, {"GET", "nope%3Awatch", 400}, {"GET", "a%2Fb:watch", 400},
-		{"GET", "nope:subscribe:watch", 400}, {"GET", "nope:watch:subscribe", 400}, {"GET", "nope:cancel", 405}, {"HEAD", "nope:subscribe", 405}, {"HEAD", "nope:cancel", 405},
+		{"GET", "nope:watch", 400}, {"POST", "nope:watch", 400}, {"GET", "nope:", 400}, {"GET", "nope%3Awatch", 400},
+		{"GET", "a%2Fb:watch", 400},
+		{"GET", "nope:subscribe:watch", 400}, {"GET", "nope:watch:subscribe", 400}, {"GET", "nope:cancel", 405},
+		{"HEAD", "nope:subscribe", 405}, {"HEAD", "nope:cancel", 405},
 		{"POST", "nope:cancel", 404}, {"GET", "nope", 404},
 	} {
 		status, got := d.ask(c.method, "/a2a/v1/tasks/"+c.path, "", "A2A-Version", "1.0")
-		if status != c.status || c.method != "HEAD" && got.Get("error.code").Int() != int64(status) || strings.Contains(got.Raw, ":watch") {
+		if status != c.status || c.method != "HEAD" && got.Get("error.code").Int() != int64(status) ||
+			strings.Contains(got.Raw, ":watch") {
 			t.Errorf("%s %s: %d %s, want %d", c.method, c.path, status, got.Raw, c.status)
 		}
 	}

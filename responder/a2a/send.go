@@ -84,7 +84,8 @@ func (m *message) wanted(q *sdk.SendMessageRequest) wanted {
 
 // submit queues the task of a message, once: a repeated message gets the first
 // run. A refused task is returned as rejected.
-func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *message) (run string, refused *sdk.Task, err error) {
+func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *message) (run string, refused *sdk.Task,
+	err error) {
 	if err := h.checkPush(q); err != nil {
 		return "", nil, err
 	}

@@ -31,7 +31,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
+		"github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1"))
 }
 
 const token = "0123456789abcdef"
@@ -66,7 +67,8 @@ func newLab(t testing.TB) *lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.bus.Close)
-	n := &pipeline.Normalizer{Bus: l.write, Out: names, Backends: []normalizer.Backend{codex.Backend{}, cloud.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: l.write, Out: names, Backends: []normalizer.Backend{codex.Backend{}, cloud.Backend{}},
+		Log: zap.NewNop()}
 	during(t, "normalizer", n.Run)
 	return l
 }
@@ -173,7 +175,8 @@ func (d *endpoint) client(s surface, bearer string) *a2aclient.Client {
 	at := &sdk.AgentInterface{URL: d.url + s.path, ProtocolBinding: s.binding, ProtocolVersion: s.version}
 	c, err := a2aclient.NewFromEndpoints(d.t.Context(), []*sdk.AgentInterface{at},
 		a2aclient.WithJSONRPCTransport(h), a2aclient.WithRESTTransport(h),
-		a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{Client: h}), a2av0.WithRESTTransport(a2av0.RESTTransportConfig{Client: h}),
+		a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{Client: h}),
+		a2av0.WithRESTTransport(a2av0.RESTTransportConfig{Client: h}),
 		a2aclient.WithCallInterceptors(shows(bearer)))
 	if err != nil {
 		d.t.Fatal(err)

@@ -30,7 +30,8 @@ func TestEveryStateHasItsName(t *testing.T) {
 
 func TestAListOfAStateHasTheRunsThatShowIt(t *testing.T) {
 	for _, state := range []runs.State{
-		runs.StateQueued, runs.StateWorking, runs.StateInputRequired, runs.StateCompleted, runs.StateFailed, runs.StateTimeout,
+		runs.StateQueued, runs.StateWorking, runs.StateInputRequired, runs.StateCompleted, runs.StateFailed,
+		runs.StateTimeout,
 		runs.StateCancelled,
 	} {
 		if !slices.Contains(states[stateOf(state)], state) {
@@ -62,7 +63,8 @@ func TestOutputIsTakenOutAndNothingElse(t *testing.T) {
 }
 
 func TestAnyMessageIDMakesAKey(t *testing.T) {
-	for id, same := range map[string]bool{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d": true, "short": false, "with spaces in its words": false, "ünïcödé-ünïcödé-ünïcödé": false} {
+	for id, same := range map[string]bool{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d": true, "short": false,
+		"with spaces in its words": false, "ünïcödé-ünïcödé-ünïcödé": false} {
 		if key := keyOf(id); (key == id) != same || !request.KeyForm.MatchString(key) || keyOf(id+"x") == key {
 			t.Errorf("%q: key %q", id, key)
 		}
@@ -75,7 +77,8 @@ func TestProgressOfATaskIsThatOfItsPlan(t *testing.T) {
 		want string
 	}{
 		{runs.Row{Progress: &runs.Progress{Percent: 50, Total: 1}, Activity: "Go"}, `{"current_activity":"Go"}`},
-		{runs.Row{Plan: runs.Todo{Done: 1, Total: 3}}, `{"progress":{"completed_steps":1,"current_activity":null,"total_steps":3}}`},
+		{runs.Row{Plan: runs.Todo{Done: 1, Total: 3}},
+			`{"progress":{"completed_steps":1,"current_activity":null,"total_steps":3}}`},
 		{runs.Row{Plan: runs.Todo{Total: 3}, Activity: "Go"},
 			`{"progress":{"completed_steps":0,"current_activity":"Go","total_steps":3},"current_activity":"Go"}`},
 	} {

@@ -86,7 +86,8 @@ func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskReq
 			v, err = h.find(ctx, q.ID)
 		}
 		if err == nil && v.State.Final() {
-			err = fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+": nothing comes of it any more")
+			err = fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+
+				": nothing comes of it any more")
 		}
 		var free func()
 		if err == nil {
@@ -122,7 +123,8 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 	if !yield(first, nil) || first.Status.State.Terminal() {
 		return nil
 	}
-	s := &stream{h: h, w: w, info: first.TaskInfo(), yield: yield, view: v, state: first.Status.State, governance: governance(v, record)}
+	s := &stream{h: h, w: w, info: first.TaskInfo(), yield: yield, view: v, state: first.Status.State,
+		governance: governance(v, record)}
 	texts, views := make(chan string), make(chan responder.View)
 	group, ctx := errgroup.WithContext(ctx)
 	events, enough := context.WithCancel(ctx)
@@ -257,7 +259,8 @@ func (s *stream) toldFinal(final string) bool {
 func (s *stream) changed(v responder.View) (sdk.Event, error) {
 	old := s.view
 	s.view = v
-	if stateOf(v.State) == s.state && v.Activity == old.Activity && v.Cancel == old.Cancel && v.Lost == old.Lost && v.Position == old.Position && v.Plan == old.Plan {
+	if stateOf(v.State) == s.state && v.Activity == old.Activity && v.Cancel == old.Cancel && v.Lost == old.Lost &&
+		v.Position == old.Position && v.Plan == old.Plan {
 		return nil, nil
 	}
 	s.state = stateOf(v.State)

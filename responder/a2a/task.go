@@ -130,7 +130,8 @@ func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMes
 	}
 	if !v.State.Final() {
 		data, err := rest(adcp.Response{
-			Status: adcp.StatusOf(v.State), Message: said, At: updatedAt(v.Row), Governance: governance(v, record), Body: interim(v),
+			Status: adcp.StatusOf(v.State), Message: said, At: updatedAt(v.Row), Governance: governance(v, record),
+			Body: interim(v),
 		}.Encode(), echo)
 		if err != nil {
 			return sdk.TaskStatus{}, err
@@ -190,7 +191,8 @@ func interim(v responder.View) json.RawMessage {
 
 // result returns the result of a run: the final text, and the tools' result in
 // the AdCP envelope. The unmodified output is omitted: it needs the scope raw.
-func (h *Handler) result(ctx context.Context, v responder.View, record *runs.Record, echo json.RawMessage) (*sdk.Artifact, error) {
+func (h *Handler) result(ctx context.Context, v responder.View, record *runs.Record,
+	echo json.RawMessage) (*sdk.Artifact, error) {
 	if record == nil { // it has just ended, or no normalizer is running
 		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Governance: v.Governance}
 	}
@@ -222,7 +224,8 @@ func outcome(ctx context.Context, results adcp.Results, record *runs.Record, at 
 		return nil, err
 	}
 	return adcp.Response{
-		Status: adcp.StatusOf(record.State), TaskID: record.ID, ContextID: record.Context(), Message: record.Summary(), At: at,
+		Status: adcp.StatusOf(record.State), TaskID: record.ID, ContextID: record.Context(), Message: record.Summary(),
+		At:         at,
 		Governance: record.Governance, Error: failed, Body: withoutOutput(body),
 	}.Encode(), nil
 }
@@ -305,7 +308,8 @@ func dataPart(data map[string]any) *sdk.Part {
 // history is the last messages of a run's agent, at most most of them, as far
 // as there is room, which they take. What it was asked is kept nowhere once it
 // has begun.
-func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, most int, room *int) ([]*sdk.Message, error) {
+func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, most int, room *int) ([]*sdk.Message,
+	error) {
 	if *room == 0 {
 		return nil, nil
 	}

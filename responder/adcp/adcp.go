@@ -99,7 +99,8 @@ type envelope struct {
 // reserved are the names that a body cannot have: those of the envelope, and
 // three that must not be on the wire.
 var reserved = []string{
-	"status", "task_id", "context_id", "message", "timestamp", "replayed", "governance_context", "adcp_error", "errors", "context",
+	"status", "task_id", "context_id", "message", "timestamp", "replayed", "governance_context", "adcp_error", "errors",
+	"context",
 	"push_notification_config", "payload", "task_status", "response_status",
 }
 
@@ -108,8 +109,9 @@ var reserved = []string{
 // encoder of JSON may write the context otherwise.
 func (r Response) Encode() []byte {
 	e := envelope{
-		Status: r.Status, TaskID: r.TaskID, ContextID: r.ContextID, Message: r.Message, Replayed: r.Replayed, Governance: r.Governance,
-		Timestamp: Time(r.At), Error: r.Error,
+		Status: r.Status, TaskID: r.TaskID, ContextID: r.ContextID, Message: r.Message, Replayed: r.Replayed,
+		Governance: r.Governance,
+		Timestamp:  Time(r.At), Error: r.Error,
 	}
 	if r.Error != nil {
 		e.Errors = append(e.Errors, r.Error.as("error"))

@@ -19,9 +19,11 @@ var at = time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.FixedZone("", 3600))
 
 func TestContextComesBackByteForByte(t *testing.T) {
 	for _, context := range []string{
-		`{}`, `{ "a" : "<&>\u003c" , "b":[1.0, 1e2,  -0] }`, "{\n\t\"é\": \"\\u00e9\"\r\n}", `{"a":1,"a":2}`, `{"n":12345678901234567890.000}`,
+		`{}`, `{ "a" : "<&>\u003c" , "b":[1.0, 1e2,  -0] }`, "{\n\t\"é\": \"\\u00e9\"\r\n}", `{"a":1,"a":2}`,
+		`{"n":12345678901234567890.000}`,
 	} {
-		b := adcp.Response{Status: adcp.Completed, At: at, Context: json.RawMessage(context), Body: json.RawMessage(`{"x":1}`)}.Encode()
+		b := adcp.Response{Status: adcp.Completed, At: at, Context: json.RawMessage(context),
+			Body: json.RawMessage(`{"x":1}`)}.Encode()
 		if !bytes.Contains(b, []byte(`,"context":`+context+`,`)) {
 			t.Errorf("%s is not in %s", context, b)
 		}
@@ -61,7 +63,8 @@ func TestErrorsHaveTwoLayers(t *testing.T) {
 		if err := json.Unmarshal(c.b, &v); err != nil {
 			t.Fatal(err)
 		}
-		if (v.Error != nil) != c.envelope || len(v.Errors) != 1 || v.Errors[0].Severity != c.severity || v.Errors[0].Code != adcp.ValidationError {
+		if (v.Error != nil) != c.envelope || len(v.Errors) != 1 || v.Errors[0].Severity != c.severity ||
+			v.Errors[0].Code != adcp.ValidationError {
 			t.Errorf("%s", c.b)
 		}
 		if v.Error != nil && v.Error.Severity != "" {
@@ -73,7 +76,8 @@ func TestErrorsHaveTwoLayers(t *testing.T) {
 
 func TestEveryStateAndEveryErrorHasItsWord(t *testing.T) {
 	for state, want := range map[runs.State]adcp.Status{
-		runs.StateQueued: "submitted", runs.StateWorking: "working", runs.StateCompleted: "completed", runs.StateFailed: "failed",
+		runs.StateQueued: "submitted", runs.StateWorking: "working", runs.StateCompleted: "completed",
+		runs.StateFailed:  "failed",
 		runs.StateTimeout: "failed", runs.StateCancelled: "canceled", "": "unknown", "other": "unknown",
 	} {
 		if got := adcp.StatusOf(state); got != want {
@@ -87,10 +91,13 @@ func TestEveryStateAndEveryErrorHasItsWord(t *testing.T) {
 		want             adcp.Code
 		recovery         adcp.Recovery
 	}{
-		{api.Validation, false, false, "VALIDATION_ERROR", "correctable"}, {api.Validation, false, true, "INVALID_REQUEST", "correctable"},
-		{api.NotFound, false, false, "REFERENCE_NOT_FOUND", "correctable"}, {api.Unsupported, false, false, "UNSUPPORTED_FEATURE", "correctable"},
+		{api.Validation, false, false, "VALIDATION_ERROR", "correctable"}, {api.Validation, false, true, "INVALID_REQUEST",
+			"correctable"},
+		{api.NotFound, false, false, "REFERENCE_NOT_FOUND", "correctable"}, {api.Unsupported, false, false,
+			"UNSUPPORTED_FEATURE", "correctable"},
 		{api.Timeout, true, false, "TASK_TIMEOUT", "transient"}, {api.Timeout, false, false, "TASK_TIMEOUT", "terminal"},
-		{api.ProgramFailed, true, false, "TOOL_ERROR", "transient"}, {api.ProgramFailed, false, false, "TOOL_ERROR", "terminal"},
+		{api.ProgramFailed, true, false, "TOOL_ERROR", "transient"}, {api.ProgramFailed, false, false, "TOOL_ERROR",
+			"terminal"},
 		{api.Internal, true, false, "SERVICE_UNAVAILABLE", "transient"},
 	} {
 		e := adcp.ErrorOf(&api.Error{Code: c.code, Retryable: c.retryable}, c.whole)
@@ -102,7 +109,8 @@ func TestEveryStateAndEveryErrorHasItsWord(t *testing.T) {
 
 func TestKeysAreChecked(t *testing.T) {
 	for key, ok := range map[string]bool{
-		strings.Repeat("a", 16): true, strings.Repeat("Z9_.:-", 42) + "abc": true, strings.Repeat("a", 15): false, strings.Repeat("a", 256): false,
+		strings.Repeat("a", 16): true, strings.Repeat("Z9_.:-", 42) + "abc": true, strings.Repeat("a", 15): false,
+		strings.Repeat("a", 256):      false,
 		strings.Repeat("a", 16) + " ": false, strings.Repeat("é", 10): false, "": false,
 	} {
 		if regexp.MustCompile(idempotency.KeyPattern).MatchString(key) != ok {

@@ -90,9 +90,11 @@ func IssueOf(field, problem string) Issue {
 var pointers = strings.NewReplacer("~", "~0", "/", "~1")
 
 var keywords = []struct{ begins, keyword string }{
-	{"is required", "required"}, {"is no parameter", "additionalProperties"}, {"there is no parameter", "additionalProperties"},
+	{"is required", "required"}, {"is no parameter", "additionalProperties"},
+	{"there is no parameter", "additionalProperties"},
 	{"must be one of", "enum"}, {"at most", "maxLength"}, {"must be a string", "type"}, {"must be a number", "type"},
-	{"must be true or false", "type"}, {"must be an object", "type"}, {"must be an array", "type"}, {"must not be blank", "minLength"},
+	{"must be true or false", "type"}, {"must be an object", "type"}, {"must be an array", "type"},
+	{"must not be blank", "minLength"},
 	{"must be true", "const"},
 }
 
@@ -132,8 +134,9 @@ var kinds = map[api.Code]kind{
 func ErrorOf(e *api.Error, broken bool) *Error {
 	k := kinds[e.Code]
 	a := &Error{
-		Code: k.code, Message: e.Message, Field: e.Field, Suggestion: e.Suggestion, RetryAfter: int(e.RetryAfter / time.Second),
-		Recovery: k.recovery,
+		Code: k.code, Message: e.Message, Field: e.Field, Suggestion: e.Suggestion,
+		RetryAfter: int(e.RetryAfter / time.Second),
+		Recovery:   k.recovery,
 	}
 	switch {
 	case a.Recovery == "" && e.Retryable:

@@ -60,7 +60,8 @@ type payload struct {
 
 // Encode renders a notification. A result that does not fit is left out: the
 // receiver can ask for it.
-func (n notices) Encode(ctx context.Context, r webhook.Registration, record *runs.Record, key string) (webhook.Body, error) {
+func (n notices) Encode(ctx context.Context, r webhook.Registration, record *runs.Record, key string) (webhook.Body,
+	error) {
 	p := payload{
 		Key: key, Operation: r.OperationID, Task: record.ID, Type: r.Tool, Status: StatusOf(record.State), Token: r.Token,
 		Thread: record.Thread,

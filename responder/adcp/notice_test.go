@@ -25,7 +25,8 @@ func (s same) Result(context.Context, *runs.Record) (json.RawMessage, *Error, er
 
 func TestABodyThatWouldBeTooLongGoesWithoutTheResult(t *testing.T) {
 	context := json.RawMessage(`{"x":"` + strings.Repeat("é", 32<<10-10) + `"}`)
-	r := webhook.Registration{Run: "r", OperationID: "op", Token: strings.Repeat("t", webhook.MaxToken), Tool: "_codex_local_exec", Context: context}
+	r := webhook.Registration{Run: "r", OperationID: "op", Token: strings.Repeat("t", webhook.MaxToken),
+		Tool: "_codex_local_exec", Context: context}
 	record := &runs.Record{ID: "r", State: runs.StateCompleted, EndedAt: 1_763_461_803_000}
 	for _, tt := range []struct {
 		bytes int
@@ -37,7 +38,8 @@ func TestABodyThatWouldBeTooLongGoesWithoutTheResult(t *testing.T) {
 		}
 		e := notices{same{result, nil}.Result}
 		b, err := e.Encode(t.Context(), r, record, "whk_x")
-		if err != nil || len(b.Bytes) > webhook.MaxBody || !json.Valid(b.Bytes) || gjson.GetBytes(b.Bytes, "result").Exists() != tt.there {
+		if err != nil || len(b.Bytes) > webhook.MaxBody || !json.Valid(b.Bytes) ||
+			gjson.GetBytes(b.Bytes, "result").Exists() != tt.there {
 			t.Errorf("a result of %d bytes: %d bytes, %v", tt.bytes, len(b.Bytes), err)
 		}
 		if got := gjson.GetBytes(b.Bytes, "context").Raw; got != string(context) {
@@ -55,7 +57,8 @@ func TestWhileItWorksTheBodyIsAlwaysTheSame(t *testing.T) {
 	e, r := notices{same{}.Result}, webhook.Registration{Run: "r", OperationID: "op", Created: 7}
 	early := &runs.Record{ID: "r", State: runs.StateWorking, StartedAt: 1_763_461_801_000}
 	late := &runs.Record{
-		ID: "r", State: runs.StateWorking, StartedAt: 1_763_461_801_000, Thread: "0199a213-81c0-7800-8aa1-bbab2a035a53", Activity: "Editing a.go",
+		ID: "r", State: runs.StateWorking, StartedAt: 1_763_461_801_000, Thread: "0199a213-81c0-7800-8aa1-bbab2a035a53",
+		Activity: "Editing a.go",
 		ActiveAt: 1_763_461_900_000, Seq: 99,
 	}
 	a, err := e.Encode(t.Context(), r, early, "whk_x")

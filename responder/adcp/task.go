@@ -4,7 +4,8 @@ import "github.com/linesman/linesman/runs"
 
 // Of is what every response about one run says.
 func Of(r *runs.Record) Response {
-	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Context(), Message: r.Summary(), Governance: r.Governance}
+	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Context(), Message: r.Summary(),
+		Governance: r.Governance}
 	if a.Status == Failed {
 		a.Error = failureOf(r)
 	}

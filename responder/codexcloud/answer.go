@@ -86,7 +86,8 @@ func readPage(o output) (page, bool) {
 		if runs.CheckCloudTask(t.ID) != nil || !runs.KnownCloudStatus(t.Status) {
 			continue
 		}
-		a := answer{status: t.Status, title: t.Title, files: t.Summary.Files, added: t.Summary.Added, removed: t.Summary.Removed}
+		a := answer{status: t.Status, title: t.Title, files: t.Summary.Files, added: t.Summary.Added,
+			removed: t.Summary.Removed}
 		if t.Environment != nil {
 			a.environment = *t.Environment
 		}

@@ -101,7 +101,8 @@ func New(cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: cfg.Log.Named("cloud"), call: p.call}, nil
+	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: cfg.Log.Named("cloud"), call: p.call},
+		nil
 }
 
 func newProgram(command []string, scratch string, env []string) (*program, error) {
@@ -124,7 +125,8 @@ func newProgram(command []string, scratch string, env []string) (*program, error
 	if env == nil {
 		env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LINESMAN_") })
 	}
-	p := &program{command: command, scratch: scratch, env: append(env[:len(env):len(env)], "NO_COLOR=1"), slots: make(chan struct{}, maxCalls)}
+	p := &program{command: command, scratch: scratch, env: append(env[:len(env):len(env)], "NO_COLOR=1"),
+		slots: make(chan struct{}, maxCalls)}
 	p.sweep(time.Now())
 	return p, nil
 }

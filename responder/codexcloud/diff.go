@@ -121,7 +121,8 @@ func gitPath(paths string) string {
 	if i := strings.LastIndex(paths, ` "`); i >= 0 && strings.HasSuffix(paths, `"`) {
 		return strings.TrimPrefix(unquote(paths[i+1:]), "b/")
 	}
-	if half := len(paths) / 2; len(paths)%2 == 1 && strings.HasPrefix(paths, "a/") && paths[half] == ' ' && paths[half+1:] == "b/"+paths[2:half] {
+	if half := len(paths) / 2; len(paths)%2 == 1 && strings.HasPrefix(paths, "a/") && paths[half] == ' ' &&
+		paths[half+1:] == "b/"+paths[2:half] {
 		return paths[2:half]
 	}
 	if i := strings.LastIndex(paths, " b/"); i >= 0 {

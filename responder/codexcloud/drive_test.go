@@ -98,7 +98,8 @@ func newStage(t *testing.T) *stage {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	n := &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}},
+		Log: zap.NewNop()}
 	go func() { ended <- n.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
@@ -264,25 +265,31 @@ func TestTaskBecomesARunThatCompletes(t *testing.T) {
 	cfg.Log = zap.New(core)
 	d := s.driver(t, cfg)
 	prompt := "- --help\n$(touch x) `id` \"quoted\" 'é' 𝄞\n\n"
-	got, err := d.Submit(t.Context(), codexcloud.Request{Prompt: prompt, Environment: "env", Attempts: 3, Labels: map[string]string{"ticket": "7"}})
+	got, err := d.Submit(t.Context(), codexcloud.Request{Prompt: prompt, Environment: "env", Attempts: 3,
+		Labels: map[string]string{"ticket": "7"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := runs.CheckID(got.Run); err != nil || !strings.HasPrefix(got.Run, "T-cloud-") || got.URL != standin.URL(got.ID) || got.At == 0 {
+	if err := runs.CheckID(got.Run); err != nil || !strings.HasPrefix(got.Run, "T-cloud-") ||
+		got.URL != standin.URL(got.ID) || got.At == 0 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	stop := start(t, d, got.Run)
 	events := s.events(t, got.Run)
 	stop()
-	if want := []string{"cloud task submitted", "cloud task pending", "cloud task ready", "cloud task diff", "completion"}; !slices.Equal(events, want) {
+	if want := []string{"cloud task submitted", "cloud task pending", "cloud task ready", "cloud task diff",
+		"completion"}; !slices.Equal(events, want) {
 		t.Errorf("events %q, want %q", events, want)
 	}
 	r := s.record(t, got.Run)
-	want := runs.Cloud{ID: got.ID, URL: got.URL, Environment: "env", Status: "ready", Attempts: 3, FilesChanged: 2, Added: 3, Removed: 1}
-	if r.State != runs.StateCompleted || r.Source != "cloud" || r.Agent != codexcloud.Agent || r.Labels["ticket"] != "7" || r.Cloud == nil || *r.Cloud != want {
+	want := runs.Cloud{ID: got.ID, URL: got.URL, Environment: "env", Status: "ready", Attempts: 3, FilesChanged: 2,
+		Added: 3, Removed: 1}
+	if r.State != runs.StateCompleted || r.Source != "cloud" || r.Agent != codexcloud.Agent || r.Labels["ticket"] != "7" ||
+		r.Cloud == nil || *r.Cloud != want {
 		t.Errorf("record %s", r.JSON())
 	}
-	if f := r.Files; f == nil || !slices.Equal(f.Modified, []string{"parse.go"}) || !slices.Equal(f.Added, []string{"new.txt"}) || f.LinesChanged == nil || *f.LinesChanged != 4 {
+	if f := r.Files; f == nil || !slices.Equal(f.Modified, []string{"parse.go"}) ||
+		!slices.Equal(f.Added, []string{"new.txt"}) || f.LinesChanged == nil || *f.LinesChanged != 4 {
 		t.Errorf("record %s", r.JSON())
 	}
 
@@ -304,7 +311,8 @@ func TestTaskBecomesARunThatCompletes(t *testing.T) {
 		t.Errorf("the program wrote into our working directory: %v", err)
 	}
 	for _, e := range seen.All() {
-		if line := fmt.Sprint(e.Message, e.ContextMap()); strings.Contains(line, "S3CR3T") || strings.Contains(line, "touch") {
+		if line := fmt.Sprint(e.Message, e.ContextMap()); strings.Contains(line, "S3CR3T") ||
+			strings.Contains(line, "touch") {
 			t.Errorf("logged: %s", line)
 		}
 	}
@@ -318,7 +326,8 @@ func TestTaskBecomesARunThatCompletes(t *testing.T) {
 	}
 	lines := bytes.Split(bytes.TrimSuffix(out, []byte{'\n'}), []byte{'\n'})
 	if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil || last.Diff != diff ||
-		!slices.Equal(last.Files, []codexcloud.FileChange{{Path: "parse.go", Kind: "update"}, {Path: "new.txt", Kind: "add"}}) {
+		!slices.Equal(last.Files, []codexcloud.FileChange{{Path: "parse.go", Kind: "update"},
+			{Path: "new.txt", Kind: "add"}}) {
 		t.Errorf("RAW has %s, %v", lines[len(lines)-1], err)
 	}
 }
@@ -332,7 +341,8 @@ func TestTaskInErrorIsARunThatFailed(t *testing.T) {
 	if err := d.Refresh(t.Context(), got.Run, got.ID); err != nil {
 		t.Fatal(err)
 	}
-	if events := s.events(t, got.Run); !slices.Equal(events, []string{"cloud task submitted", "cloud task error", "completion"}) {
+	if events := s.events(t, got.Run); !slices.Equal(events, []string{"cloud task submitted", "cloud task error",
+		"completion"}) {
 		t.Errorf("events %q", events)
 	}
 	if r := s.record(t, got.Run); r.State != runs.StateFailed || r.Reason != "turn failed" || r.Cloud.Status != "error" {
@@ -366,7 +376,8 @@ func TestManyRunsAndTwoDrivers(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.change(t, func(st *standin.State) {
-		st.Next.Plan, st.Next.Diff, st.Next.Files = []string{"PENDING", "PENDING", "PENDING", "READY"}, strings.Repeat("+\x01\n", 40_000), 1
+		st.Next.Plan, st.Next.Diff, st.Next.Files = []string{"PENDING", "PENDING", "PENDING", "READY"},
+			strings.Repeat("+\x01\n", 40_000), 1
 	})
 	one, two := s.driver(t, s.config()), s.driver(t, s.config())
 	var open []string
@@ -375,7 +386,8 @@ func TestManyRunsAndTwoDrivers(t *testing.T) {
 	}
 	stops := []func(){start(t, one, open...), start(t, two, open...)}
 	for _, run := range open {
-		if events := s.events(t, run); !slices.Equal(events, []string{"cloud task submitted", "cloud task pending", "cloud task ready", "cloud task diff", "completion"}) {
+		if events := s.events(t, run); !slices.Equal(events, []string{"cloud task submitted", "cloud task pending",
+			"cloud task ready", "cloud task diff", "completion"}) {
 			t.Errorf("run %s: %q", run, events)
 		}
 	}
@@ -392,7 +404,8 @@ func TestManyRunsAndTwoDrivers(t *testing.T) {
 // follower runs a driver in a separate process.
 func follower() error {
 	login := func(what string) bus.Login {
-		return bus.Login{URL: os.Getenv("TEST_URL"), User: os.Getenv("TEST_" + what + "_USER"), Password: os.Getenv("TEST_" + what)}
+		return bus.Login{URL: os.Getenv("TEST_URL"), User: os.Getenv("TEST_" + what + "_USER"),
+			Password: os.Getenv("TEST_" + what)}
 	}
 	ctx := context.Background()
 	b, err := bus.Connect(ctx, login("INSIDE"), login("PUBLIC"), bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
@@ -428,9 +441,12 @@ func TestDriverIsKilled(t *testing.T) {
 	for after := 1; after <= 5; after++ {
 		got := s.submit(t, s.driver(t, s.config()), "Go.")
 		before := len(s.state(t).Calls)
-		env := append(s.service.Env(), "TEST_URL="+s.server.URL(), "TEST_COMMAND="+s.command, "TEST_SCRATCH="+s.scratch, "TEST_RUN="+got.Run,
-			"TEST_INSIDE_USER="+inside.User, "TEST_INSIDE="+inside.Password, "TEST_PUBLIC_USER="+public.User, "TEST_PUBLIC="+public.Password)
-		p, err := os.StartProcess(self, []string{self, "follow"}, &os.ProcAttr{Env: env, Files: []*os.File{nil, os.Stderr, os.Stderr}})
+		env := append(s.service.Env(), "TEST_URL="+s.server.URL(), "TEST_COMMAND="+s.command, "TEST_SCRATCH="+s.scratch,
+			"TEST_RUN="+got.Run,
+			"TEST_INSIDE_USER="+inside.User, "TEST_INSIDE="+inside.Password, "TEST_PUBLIC_USER="+public.User,
+			"TEST_PUBLIC="+public.Password)
+		p, err := os.StartProcess(self, []string{self, "follow"}, &os.ProcAttr{Env: env, Files: []*os.File{nil, os.Stderr,
+			os.Stderr}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -453,7 +469,8 @@ func TestDriverIsKilled(t *testing.T) {
 		stop := start(t, s.driver(t, s.config()), got.Run)
 		events := s.events(t, got.Run)
 		stop()
-		if !slices.Equal(events, []string{"cloud task submitted", "cloud task pending", "cloud task ready", "cloud task diff", "completion"}) {
+		if !slices.Equal(events, []string{"cloud task submitted", "cloud task pending", "cloud task ready", "cloud task diff",
+			"completion"}) {
 			t.Errorf("killed after call %d: %q", after, events)
 		}
 		if r := s.record(t, got.Run); r.State != runs.StateCompleted || r.Gaps+r.Malformed != 0 {
@@ -466,8 +483,10 @@ func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	for behave, reason := range map[string]string{
-		standin.SignedOut: codexcloud.ReasonNotSignedIn, standin.Garbage: codexcloud.ReasonUnreadable, standin.Silent: codexcloud.ReasonUnreadable,
-		standin.Crash: codexcloud.ReasonExit, standin.Offline: codexcloud.ReasonNetwork, "environment": codexcloud.ReasonNotFound, "missing": codexcloud.ReasonSpawn,
+		standin.SignedOut: codexcloud.ReasonNotSignedIn, standin.Garbage: codexcloud.ReasonUnreadable,
+		standin.Silent: codexcloud.ReasonUnreadable,
+		standin.Crash:  codexcloud.ReasonExit, standin.Offline: codexcloud.ReasonNetwork,
+		"environment": codexcloud.ReasonNotFound, "missing": codexcloud.ReasonSpawn,
 	} {
 		t.Run(behave, func(t *testing.T) {
 			s.change(t, func(st *standin.State) { st.Behave["exec"] = behave })
@@ -533,7 +552,8 @@ func TestFollowingOutlivesAProgramThatFails(t *testing.T) {
 	got := s.submit(t, d, "Go.")
 	stop := start(t, d, got.Run)
 	defer stop()
-	for _, behave := range []string{standin.Garbage, standin.Silent, standin.Crash, standin.NotFound, standin.Offline, standin.SignedOut} {
+	for _, behave := range []string{standin.Garbage, standin.Silent, standin.Crash, standin.NotFound, standin.Offline,
+		standin.SignedOut} {
 		s.change(t, func(st *standin.State) { st.Behave["status"] = behave })
 		before := len(s.state(t).Calls)
 		eventually(t, "two looks at "+behave, func() bool { return len(s.state(t).Calls) >= before+2 })
@@ -543,7 +563,8 @@ func TestFollowingOutlivesAProgramThatFails(t *testing.T) {
 		}
 	}
 	s.change(t, func(st *standin.State) { clear(st.Behave) })
-	if events := s.events(t, got.Run); !slices.Equal(events, []string{"cloud task submitted", "cloud task ready", "completion"}) {
+	if events := s.events(t, got.Run); !slices.Equal(events, []string{"cloud task submitted", "cloud task ready",
+		"completion"}) {
 		t.Errorf("events %q", events)
 	}
 }
@@ -559,19 +580,22 @@ func TestRealCodexTakesWhatItIsGiven(t *testing.T) {
 	signedOut := func(err error) {
 		t.Helper()
 		var f *codexcloud.Failure
-		if !errors.As(err, &f) || f.Reason != codexcloud.ReasonNotSignedIn || f.Exit != 1 || !strings.Contains(f.Suggestion, "codex login") ||
+		if !errors.As(err, &f) || f.Reason != codexcloud.ReasonNotSignedIn || f.Exit != 1 || !strings.Contains(f.Suggestion,
+			"codex login") ||
 			!strings.HasPrefix(f.Stderr, "Not signed in.") {
 			t.Errorf("%v: %+v", err, f)
 		}
 	}
 	// Flags that it does not know, or values that it refuses, are exit status 2.
-	_, err := d.Submit(t.Context(), codexcloud.Request{Prompt: "--help", Environment: "-env", Branch: "--branch", Attempts: 4})
+	_, err := d.Submit(t.Context(), codexcloud.Request{Prompt: "--help", Environment: "-env", Branch: "--branch",
+		Attempts: 4})
 	signedOut(err)
 	l, err := logs{s.bus}.Open(t.Context(), codexcloud.Agent, "T-cloud-real", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: "cloud"})}); err != nil {
+	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1,
+		Body: runs.Encode(runs.Start{Source: "cloud"})}); err != nil {
 		t.Fatal(err)
 	}
 	signedOut(d.Refresh(t.Context(), "T-cloud-real", "task_e_1"))

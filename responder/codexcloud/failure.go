@@ -83,7 +83,8 @@ func (c call) failed(o output) *Failure {
 		return f
 	}
 	if o.exit == 2 {
-		f.Reason, f.Suggestion = ReasonUsage, "Update the Codex CLI: it does not know this command, or refuses what it was given"
+		f.Reason, f.Suggestion = ReasonUsage, "Update the Codex CLI: it does not know this command, or refuses what "+
+			"it was given"
 		return f
 	}
 	lower := strings.ToLower(text)
@@ -110,14 +111,17 @@ var known = []struct {
 	reason, suggestion string
 	words              []string
 }{
-	{ReasonNotSignedIn, "Run `codex login`, then try again", []string{"not signed in", "codex login", "authentication", "401 unauthorized"}},
+	{ReasonNotSignedIn, "Run `codex login`, then try again", []string{"not signed in", "codex login", "authentication",
+		"401 unauthorized"}},
 	{reasonNoDiff, "", []string{"no diff available"}},
-	{ReasonNotFound, "Check the environment: `codex cloud` shows those of this account", []string{"no cloud environments are available", "run `codex cloud` to"}},
+	{ReasonNotFound, "Check the environment: `codex cloud` shows those of this account",
+		[]string{"no cloud environments are available", "run `codex cloud` to"}},
 	{ReasonNotFound, "Check the task id, and which account is signed in", []string{"404 not found", "failed: 404"}},
 	{ReasonRateLimit, "Wait before trying again", []string{"rate limit", "too many requests", " 429"}},
 	{ReasonNetwork, "Check the network connection", []string{
 		"econnrefused", "enotfound", "connection refused", "error sending request", "dns error", "network is unreachable"}},
-	{ReasonNotGit, "Run it in a git repository (git init), or with skipGitRepoCheck", []string{"not inside a trusted directory", "not a git repository"}},
+	{ReasonNotGit, "Run it in a git repository (git init), or with skipGitRepoCheck",
+		[]string{"not inside a trusted directory", "not a git repository"}},
 	{ReasonPermission, "Check the permissions of the files of the Codex CLI", []string{"eacces", "permission denied"}},
 	{ReasonSlow, "Try again, or split the task", []string{"timed out"}},
 }

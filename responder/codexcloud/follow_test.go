@@ -94,7 +94,8 @@ func TestLooksBackOffUntilSomethingChanges(t *testing.T) {
 			t.Errorf("looked at %v, want %v", looks, want)
 		}
 		events, record := fold(logs.entries[run])
-		if fmt.Sprint(events) != "[cloud task submitted cloud task pending cloud task ready completion]" || record.State != runs.StateCompleted {
+		if fmt.Sprint(events) != "[cloud task submitted cloud task pending cloud task ready completion]" ||
+			record.State != runs.StateCompleted {
 			t.Errorf("%q, %s", events, record.State)
 		}
 	})
@@ -350,7 +351,8 @@ func TestKilledAtEveryAppend(t *testing.T) {
 		for _, stored := range []bool{false, true} {
 			out, kinds, _ := carry(at, stored)
 			if !bytes.Equal(out, want) || kinds != wantKinds {
-				t.Errorf("killed at append %d, stored %v: %d bytes, want %d; %s, want %s", at, stored, len(out), len(want), kinds, wantKinds)
+				t.Errorf("killed at append %d, stored %v: %d bytes, want %d; %s, want %s", at, stored, len(out), len(want), kinds,
+					wantKinds)
 			}
 		}
 	}
@@ -376,7 +378,8 @@ func TestDiffThatChangedMeanwhileIsClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := output0(logs.entries[run])
-		if _, r := fold(logs.entries[run]); r.State != runs.StateCompleted || r.Malformed != 0 || bytes.Count(out, []byte("cloud.diff")) != 1 || !bytes.Contains(out, []byte(`"truncated":true}`)) {
+		if _, r := fold(logs.entries[run]); r.State != runs.StateCompleted || r.Malformed != 0 ||
+			bytes.Count(out, []byte("cloud.diff")) != 1 || !bytes.Contains(out, []byte(`"truncated":true}`)) {
 			t.Errorf("%s, %d malformed, %d bytes", r.State, r.Malformed, len(out))
 		}
 	})
@@ -389,12 +392,14 @@ func TestAnyDriversTellEachChangeOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		end := rapid.SampledFrom([]string{"READY", "APPLIED", "ERROR"}).Draw(rt, "end")
 		endsAfter := time.Duration(rapid.IntRange(10_000, 200_000).Draw(rt, "ends after")) * time.Millisecond
-		diff := strings.Repeat(rapid.SampledFrom([]string{"+x\n", "\\\n", "\x01"}).Draw(rt, "piece"), rapid.IntRange(0, 60_000).Draw(rt, "pieces"))
+		diff := strings.Repeat(rapid.SampledFrom([]string{"+x\n", "\\\n", "\x01"}).Draw(rt, "piece"),
+			rapid.IntRange(0, 60_000).Draw(rt, "pieces"))
 		type life struct{ from, to time.Duration }
 		lives := []life{{0, time.Hour}}
 		for range rapid.IntRange(0, 4).Draw(rt, "drivers") {
 			from := time.Duration(rapid.IntRange(0, 120_000).Draw(rt, "from")) * time.Millisecond
-			lives = append(lives, life{from, from + time.Duration(rapid.IntRange(1, 60_000).Draw(rt, "lasting"))*time.Millisecond})
+			lives = append(lives, life{from, from + time.Duration(rapid.IntRange(1, 60_000).Draw(rt,
+				"lasting"))*time.Millisecond})
 		}
 		late := rapid.Bool().Draw(rt, "the first comes late")
 		if late {
@@ -441,7 +446,8 @@ func TestAnyDriversTellEachChangeOnce(t *testing.T) {
 		if fmt.Sprint(events) != fmt.Sprint(want) || r.Gaps+r.Malformed != 0 || wrong != nil {
 			rt.Fatalf("got %q, want %q; %d gaps, %d malformed, %v", events, want, r.Gaps, r.Malformed, wrong)
 		}
-		if state := map[bool]runs.State{true: runs.StateFailed, false: runs.StateCompleted}[end == "ERROR"]; r.State != state {
+		if state := map[bool]runs.State{true: runs.StateFailed,
+			false: runs.StateCompleted}[end == "ERROR"]; r.State != state {
 			rt.Fatalf("%s, want %s", r.State, state)
 		}
 	})
@@ -449,7 +455,8 @@ func TestAnyDriversTellEachChangeOnce(t *testing.T) {
 
 func TestSubmitChecksEverythingAtOnce(t *testing.T) {
 	d := memDriver(newMemLogs(), newMemService())
-	_, err := d.Submit(t.Context(), Request{Prompt: " \n", Environment: "", Branch: "x\n", Attempts: 5, Labels: map[string]string{"": "x"}})
+	_, err := d.Submit(t.Context(), Request{Prompt: " \n", Environment: "", Branch: "x\n", Attempts: 5,
+		Labels: map[string]string{"": "x"}})
 	for _, field := range []string{"prompt", "environment", "branch", "attempts", "labels"} {
 		if !strings.Contains(fmt.Sprint(err), field+": ") {
 			t.Errorf("%s is not named: %v", field, err)
@@ -460,14 +467,17 @@ func TestSubmitChecksEverythingAtOnce(t *testing.T) {
 		t.Errorf("%T", err)
 	}
 	for _, r := range []Request{
-		{Prompt: strings.Repeat("é", runs.MaxPrompt+1), Environment: "e"}, {Prompt: "a\x00", Environment: "e"}, {Prompt: "\xff", Environment: "e"},
-		{Prompt: "x", Environment: " e"}, {Prompt: "x", Environment: strings.Repeat("e", MaxEnvironment+1)}, {Prompt: "x", Environment: "e", Attempts: -1},
+		{Prompt: strings.Repeat("é", runs.MaxPrompt+1), Environment: "e"}, {Prompt: "a\x00", Environment: "e"},
+		{Prompt: "\xff", Environment: "e"},
+		{Prompt: "x", Environment: " e"}, {Prompt: "x", Environment: strings.Repeat("e", MaxEnvironment+1)},
+		{Prompt: "x", Environment: "e", Attempts: -1},
 	} {
 		if r.Check() == nil {
 			t.Errorf("%.40q, %q, %d are taken", r.Prompt, r.Environment, r.Attempts)
 		}
 	}
-	if err := (&Request{Prompt: strings.Repeat("é", runs.MaxPrompt), Environment: "-e", Branch: "-b", Attempts: 4}).Check(); err != nil {
+	if err := (&Request{Prompt: strings.Repeat("é", runs.MaxPrompt), Environment: "-e", Branch: "-b",
+		Attempts: 4}).Check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -488,7 +498,8 @@ func TestTaskIsToldThoughNobodyWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, r := fold(logs.entries[got.Run])
-	if r.State != runs.StateWorking || r.Source != "cloud" || r.Labels["k"] != "v" || r.Cloud == nil || r.Cloud.ID != got.ID || r.Cloud.URL != standin.URL(got.ID) || r.StartedAt != got.At {
+	if r.State != runs.StateWorking || r.Source != "cloud" || r.Labels["k"] != "v" || r.Cloud == nil ||
+		r.Cloud.ID != got.ID || r.Cloud.URL != standin.URL(got.ID) || r.StartedAt != got.At {
 		t.Errorf("%s", r.JSON())
 	}
 }

@@ -61,14 +61,21 @@ func TestStatusIsDecidedByItsFirstLine(t *testing.T) {
 		want answer
 		ok   bool
 	}{
-		{"[PENDING] Mend it\nowner/repo  •  2m ago\nno diff\n", answer{status: "pending", title: "Mend it", environment: "owner/repo"}, true},
-		{"[READY] x\nowner/repo  •  2m ago\n+12/-3 • 2 files\n", answer{status: "ready", title: "x", environment: "owner/repo", files: 2, added: 12, removed: 3}, true},
-		{"[READY] x\r\ne  •  now\r\n+1/-0 • 1 file\r\n", answer{status: "ready", title: "x", environment: "e", files: 1, added: 1}, true},
+		{"[PENDING] Mend it\nowner/repo  •  2m ago\nno diff\n", answer{status: "pending", title: "Mend it",
+			environment: "owner/repo"}, true},
+		{"[READY] x\nowner/repo  •  2m ago\n+12/-3 • 2 files\n", answer{status: "ready", title: "x",
+			environment: "owner/repo", files: 2, added: 12, removed: 3}, true},
+		{"[READY] x\r\ne  •  now\r\n+1/-0 • 1 file\r\n", answer{status: "ready", title: "x", environment: "e", files: 1,
+			added: 1}, true},
 		{"[APPLIED] x\n2m ago\n+1/-0 • 1 file\n", answer{status: "applied", title: "x", files: 1, added: 1}, true},
 		{"[ERROR] \ne  •  now\nno diff", answer{status: "error", environment: "e"}, true},
-		{"[\x1b[32mREADY\x1b[0m] x\n\x1b[2me\x1b[0m  •  now\n\x1b[32m+1\x1b[0m/\x1b[31m-2\x1b[0m  •  3 \x1b[2mfile\x1b[0ms\n", answer{status: "ready", title: "x", environment: "e", files: 3, added: 1, removed: 2}, true},
-		{"[PENDING] one\n[READY] two\n+9/-9 • 9 files\ne  •  2m ago\nno diff\n", answer{status: "pending", title: "one", environment: "e"}, true}, // a title of several lines
-		{"[READY] [ERROR] x\na  •  b  •  now\nno diff\n", answer{status: "ready", title: "[ERROR] x", environment: "a  •  b"}, true},
+		{"[\x1b[32mREADY\x1b[0m] x\n\x1b[2me\x1b[0m  •  now\n\x1b[32m+1\x1b[0m/\x1b[31m-2\x1b[0m  •  3 \x1b[2mfile\x1b[0ms\n",
+			answer{status: "ready", title: "x", environment: "e", files: 3, added: 1, removed: 2}, true},
+		// a title of several lines
+		{"[PENDING] one\n[READY] two\n+9/-9 • 9 files\ne  •  2m ago\nno diff\n", answer{status: "pending", title: "one",
+			environment: "e"}, true},
+		{"[READY] [ERROR] x\na  •  b  •  now\nno diff\n", answer{status: "ready", title: "[ERROR] x", environment: "a  •  b"},
+			true},
 		{"[READY]", answer{status: "ready"}, true},
 		{"[READY] x\ne  •  now\n+9999999999/-1 • 1 file\n", answer{status: "ready", title: "x", environment: "e"}, true},
 		{"", answer{}, false},
@@ -99,7 +106,8 @@ func TestListOfUnknownFormIsNone(t *testing.T) {
 	}
 	for _, o := range []output{
 		{}, {stdout: []byte("No tasks found.")}, {stdout: []byte("[]")}, {stdout: []byte("{}")}, {stdout: []byte("null")},
-		{stdout: []byte(good), cut: true}, {stdout: []byte(good), exit: 1}, {stdout: []byte(good + good)}, {stdout: []byte(`{"tasks":{}}`)},
+		{stdout: []byte(good), cut: true}, {stdout: []byte(good), exit: 1}, {stdout: []byte(good + good)},
+		{stdout: []byte(`{"tasks":{}}`)},
 	} {
 		if p, ok := readPage(o); ok {
 			t.Errorf("%.60q, exit %d, cut %v: %+v", o.stdout, o.exit, o.cut, p)
@@ -161,11 +169,14 @@ diff --git "a/h\303\251.txt" "b/h\303\251.txt"
 			{"parse.go", "update"}, {"new.txt", "add"}, {"gone", "delete"}, {"new name", "update"},
 			{"empty", "add"}, {"logo.png", "update"}, {"hé.txt", "update"},
 		}, 5, 5},
-		"without git": {"--- a/x.c\t2026-01-01\n+++ b/x.c\t2026-01-02\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/y.c\n@@ -0,0 +1,2 @@\n+1\n+2\n",
+		"without git": {"--- a/x.c\t2026-01-01\n+++ b/x.c\t2026-01-02\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ " +
+			"b/y.c\n@@ -0,0 +1,2 @@\n+1\n+2\n",
 			[]FileChange{{"x.c", "update"}, {"y.c", "add"}}, 3, 1},
-		"with carriage returns": {"diff --git a/x b/x\r\n--- a/x\r\n+++ b/x\r\n@@ -1 +1 @@\r\n-a\r\n+b\r\n", []FileChange{{"x", "update"}}, 1, 1},
-		"no diff at all":        {"The task did nothing.\n+1\n-1\n@@ x\n", []FileChange{}, 0, 0},
-		"a path with b/ in it":  {"diff --git a/a b/c b/a b/c\nold mode 100644\nnew mode 100755\n", []FileChange{{"a b/c", "add"}}, 0, 0},
+		"with carriage returns": {"diff --git a/x b/x\r\n--- a/x\r\n+++ b/x\r\n@@ -1 +1 @@\r\n-a\r\n+b\r\n",
+			[]FileChange{{"x", "update"}}, 1, 1},
+		"no diff at all": {"The task did nothing.\n+1\n-1\n@@ x\n", []FileChange{}, 0, 0},
+		"a path with b/ in it": {"diff --git a/a b/c b/a b/c\nold mode 100644\nnew mode 100755\n",
+			[]FileChange{{"a b/c", "add"}}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := readDiff([]byte(c.diff))
@@ -196,7 +207,8 @@ func TestDiffOfManyFilesIsBounded(t *testing.T) {
 func TestDiffLineSurvivesAKillAnywhere(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		piece := rapid.SampledFrom([]string{"a", "\\", "\\\\", "\"", "\n", "\x00", "é", "𝄞", "\xff", "\u2028", "+x\n", "\\u00", "\\n"})
+		piece := rapid.SampledFrom([]string{"a", "\\", "\\\\", "\"", "\n", "\x00", "é", "𝄞", "\xff", "\u2028", "+x\n",
+			"\\u00", "\\n"})
 		var diff []byte
 		for range rapid.IntRange(0, 6).Draw(t, "stretches") {
 			diff = append(diff, strings.Repeat(piece.Draw(t, "piece"), rapid.IntRange(1, 60_000).Draw(t, "times"))...)
@@ -212,11 +224,13 @@ func TestDiffLineSurvivesAKillAnywhere(t *testing.T) {
 				Diff      string
 				Truncated bool
 			}
-			if !utf8.Valid(line) || bytes.IndexByte(line, '\n') != len(line)-1 || json.Unmarshal(line, &l) != nil || l.Type != "cloud.diff" {
+			if !utf8.Valid(line) || bytes.IndexByte(line, '\n') != len(line)-1 || json.Unmarshal(line, &l) != nil ||
+				l.Type != "cloud.diff" {
 				t.Fatalf("%d bytes are no line", len(line))
 			}
 			whole := strings.ToValidUTF8(string(diff), "\uFFFD")
-			if !strings.HasPrefix(whole, l.Diff) || len(l.Diff) > maxDiff || (l.Diff != whole) && !l.Truncated || wantAll && l.Truncated && len(whole) <= maxDiff {
+			if !strings.HasPrefix(whole, l.Diff) || len(l.Diff) > maxDiff || (l.Diff != whole) && !l.Truncated || wantAll &&
+				l.Truncated && len(whole) <= maxDiff {
 				t.Fatalf("%d of %d bytes, truncated: %v", len(l.Diff), len(whole), l.Truncated)
 			}
 		}
@@ -235,7 +249,8 @@ func TestDiffLineSurvivesAKillAnywhere(t *testing.T) {
 }
 
 func TestBrokenLineIsEnded(t *testing.T) {
-	for _, begun := range []string{"{", "garbage", `{"type":"cloud.diff","files":[`, `{"type":"cloud.status","title":"x`, `{"type":"cloud.diff","files":[],"diff":"\`} {
+	for _, begun := range []string{"{", "garbage", `{"type":"cloud.diff","files":[`, `{"type":"cloud.status","title":"x`,
+		`{"type":"cloud.diff","files":[],"diff":"\`} {
 		if got := string(closing([]byte(begun))); got != "\n" {
 			t.Errorf("%q is closed by %q", begun, got)
 		}
@@ -244,7 +259,8 @@ func TestBrokenLineIsEnded(t *testing.T) {
 
 func TestViewIsTheSameHoweverItIsCut(t *testing.T) {
 	t.Parallel()
-	log := `{"type":"cloud.submitted","id":"task_1","url":"u"}` + "\n" + `{"type":"cloud.submitted","id":"task_2"}` + "\nx\n" +
+	log := `{"type":"cloud.submitted","id":"task_1","url":"u"}` + "\n" + `{"type":"cloud.submitted","id":"task_2"}` +
+		"\nx\n" +
 		`{"type":"cloud.status","status":"pending"}` + "\n" + `{"type":"cloud.status","status":"queued"}` + "\n" +
 		`{"type":"cloud.diff","diff":""}` + "\n" + `{"type":"cloud.status","status":"ready"}` + "\n" + `{"type":"cloud`
 	want := view{id: "task_1", status: "ready", differ: true, begun: []byte(`{"type":"cloud`)}
@@ -269,7 +285,8 @@ func TestFailureSaysWhatToDo(t *testing.T) {
 		suggestion string
 		general    bool
 	}{
-		{"Not signed in. Please run 'codex login' to sign in with ChatGPT, then re-run 'codex cloud'.\n", 1, ReasonNotSignedIn, "codex login", true},
+		{"Not signed in. Please run 'codex login' to sign in with ChatGPT, then re-run 'codex cloud'.\n", 1,
+			ReasonNotSignedIn, "codex login", true},
 		{"Error: 401 Unauthorized", 1, ReasonNotSignedIn, "codex login", true},
 		{"Not inside a trusted directory and --skip-git-repo-check was not specified.", 1, ReasonNotGit, "git init", true},
 		{"connect ECONNREFUSED 1.2.3.4", 1, ReasonNetwork, "network", true},
@@ -278,7 +295,8 @@ func TestFailureSaysWhatToDo(t *testing.T) {
 		{"EACCES: /root/.codex", 1, ReasonPermission, "permissions", true},
 		{"Error: operation timed out", 1, ReasonSlow, "split", true},
 		{"Error: No diff available for task task_e_1; it may still be running.", 1, reasonNoDiff, "", false},
-		{"Error: environment 'x' not found; run `codex cloud` to list available environments", 1, ReasonNotFound, "environment", false},
+		{"Error: environment 'x' not found; run `codex cloud` to list available environments", 1, ReasonNotFound,
+			"environment", false},
 		{"Error: GET https://x failed: 404 Not Found", 1, ReasonNotFound, "task id", false},
 		{"error: unexpected argument '--limit' found", 2, ReasonUsage, "Update", true},
 		{"what\nError: it broke\nmore", 1, ReasonExit, "Error: it broke", false},
@@ -286,7 +304,8 @@ func TestFailureSaysWhatToDo(t *testing.T) {
 		{"", 0, ReasonUnreadable, "version", false},
 	} {
 		f := call{args: []string{"status"}}.failed(output{exit: c.exit, stderr: []byte(c.stderr)})
-		if f.Reason != c.reason || !strings.Contains(f.Suggestion, c.suggestion) || c.suggestion == "" && f.Suggestion != "" || f.general() != c.general {
+		if f.Reason != c.reason || !strings.Contains(f.Suggestion, c.suggestion) || c.suggestion == "" &&
+			f.Suggestion != "" || f.general() != c.general {
 			t.Errorf("%q: %+v, general: %v", c.stderr, f, f.general())
 		}
 		if f.Exit != c.exit || f.Stderr != strings.TrimSpace(c.stderr) || f.Command != "status" {
@@ -296,19 +315,22 @@ func TestFailureSaysWhatToDo(t *testing.T) {
 }
 
 func TestStderrIsShortAndClean(t *testing.T) {
-	stderr := "WARNING: proceeding, even though\n\x1b[33mwarning:\x1b[0m old\nfirst\x00\nStack backtrace:\n   0: a\n             at /rustc/x.rs:1\n\n10: b\nsecond \xff\n"
+	stderr := "WARNING: proceeding, even though\n\x1b[33mwarning:\x1b[0m old\nfirst\x00\nStack backtrace:\n   0: " +
+		"a\n             at /rustc/x.rs:1\n\n10: b\nsecond \xff\n"
 	f := call{args: []string{"list"}}.failed(output{exit: 1, stderr: []byte(stderr)})
 	if f.Stderr != "first\nsecond \uFFFD" {
 		t.Errorf("%q", f.Stderr)
 	}
-	f = call{args: []string{"list"}}.failed(output{exit: 1, stderr: []byte("start" + strings.Repeat("é", 1000) + "the end")})
+	f = call{args: []string{"list"}}.failed(output{exit: 1,
+		stderr: []byte("start" + strings.Repeat("é", 1000) + "the end")})
 	if len(f.Stderr) > MaxStderr || !utf8.ValidString(f.Stderr) || !strings.HasSuffix(f.Stderr, "éthe end") {
 		t.Errorf("%d bytes: %q", len(f.Stderr), f.Stderr)
 	}
 }
 
 func TestCredentialsAreHidden(t *testing.T) {
-	for _, s := range []string{"Error: Authorization: Bearer S3CR3Tabcdef", "failed at https://user:S3CR3T@host/x", `Error: {"access_token":"S3CR3T"}`, "error sk-proj-S3CR3Tabcdefgh"} {
+	for _, s := range []string{"Error: Authorization: Bearer S3CR3Tabcdef", "failed at https://user:S3CR3T@host/x",
+		`Error: {"access_token":"S3CR3T"}`, "error sk-proj-S3CR3Tabcdefgh"} {
 		f := call{args: []string{"list"}}.failed(output{exit: 1, stderr: []byte(s)})
 		if strings.Contains(f.Stderr+f.Suggestion, "S3CR3T") || !strings.Contains(f.Stderr, runs.Redacted) {
 			t.Errorf("%q becomes %+v", s, f)
@@ -329,7 +351,8 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte("warning: x\nStack backtrace:\n 0: x\nError: y"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if a, ok := readStatus(b); ok {
-			if line := encodeStatus(a); !utf8.Valid(line) || len(line) > 8<<10 || !json.Valid(line) || bytes.Count(line, []byte{'\n'}) != 1 {
+			if line := encodeStatus(a); !utf8.Valid(line) || len(line) > 8<<10 || !json.Valid(line) ||
+				bytes.Count(line, []byte{'\n'}) != 1 {
 				t.Errorf("%q", line)
 			}
 		}

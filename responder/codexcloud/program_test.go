@@ -51,7 +51,8 @@ func TestHungProgramIsEndedWithItsGroup(t *testing.T) {
 			}
 			_, err := p.call(ctx, call{args: []string{"status", "task_1"}, timeout: timeout})
 			var f *Failure
-			if timedOut := errors.As(err, &f) && f.Reason == reasonTimeout && f.Exit == -1 && f.Suggestion != ""; timedOut != (timeout < time.Hour) {
+			if timedOut := errors.As(err, &f) && f.Reason == reasonTimeout && f.Exit == -1 &&
+				f.Suggestion != ""; timedOut != (timeout < time.Hour) {
 				t.Errorf("got %v", err)
 			}
 			if timeout == time.Hour && !errors.Is(err, context.Canceled) {
@@ -128,7 +129,8 @@ func TestRelativeCommandIsFoundFromAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := q.call(t.Context(), call{args: []string{"list", "--json"}, timeout: time.Minute}); err != nil || o.exit != 0 {
+	if o, err := q.call(t.Context(), call{args: []string{"list", "--json"}, timeout: time.Minute}); err != nil ||
+		o.exit != 0 {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
@@ -140,7 +142,8 @@ func TestStandInSpeaksLikeTheRealProgram(t *testing.T) {
 	t.Parallel()
 	stand, service := standinProgram(t)
 	home := t.TempDir()
-	codex, err := newProgram([]string{agents.Codex(t)}, t.TempDir(), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "CODEX_HOME=" + home})
+	codex, err := newProgram([]string{agents.Codex(t)}, t.TempDir(), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home,
+		"CODEX_HOME=" + home})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +179,8 @@ func TestStandInSpeaksLikeTheRealProgram(t *testing.T) {
 			t.Fatalf("%q: %v, %v", c.args, err, wantErr)
 		}
 		if got.exit != want.exit || len(got.stdout) != len(want.stdout) {
-			t.Errorf("%q: exit %d, %q; the real one: exit %d, %q, %q", c.args, got.exit, got.stdout, want.exit, want.stdout, want.stderr)
+			t.Errorf("%q: exit %d, %q; the real one: exit %d, %q, %q", c.args, got.exit, got.stdout, want.exit, want.stdout,
+				want.stderr)
 		}
 		if g, w := c.failed(got).Reason, c.failed(want).Reason; g != w {
 			t.Errorf("%q: %s; the real one: %s", c.args, g, w)

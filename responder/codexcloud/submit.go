@@ -99,7 +99,8 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	}
 	c := call{
 		// With = a value may begin with a dash.
-		args:    []string{"exec", "--env=" + r.Environment, fmt.Sprintf("--attempts=%d", attempts), "--branch=" + branch, "-"},
+		args: []string{"exec", "--env=" + r.Environment, fmt.Sprintf("--attempts=%d", attempts), "--branch=" + branch,
+			"-"},
 		stdin:   &r.Prompt,
 		timeout: execTimeout,
 	}
@@ -116,9 +117,10 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	const patience = time.Minute
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	s.Run, err = d.begin(write, r.Run, s, runs.Start{Source: "cloud", Labels: r.Labels, Governance: r.Governance}, submittedLine{
-		Type: "cloud.submitted", ID: id, URL: url, Environment: r.Environment, Attempts: attempts,
-	})
+	s.Run, err = d.begin(write, r.Run, s, runs.Start{Source: "cloud", Labels: r.Labels, Governance: r.Governance},
+		submittedLine{
+			Type: "cloud.submitted", ID: id, URL: url, Environment: r.Environment, Attempts: attempts,
+		})
 	if err != nil {
 		return s, fmt.Errorf("submit: cloud task %s was taken, but its run cannot be told: %w", id, err)
 	}
@@ -128,7 +130,8 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 
 // begin creates the log of a new run and returns its id: the requested one, or
 // a generated one.
-func (d *Driver) begin(ctx context.Context, asked string, s Submitted, body runs.Start, line submittedLine) (string, error) {
+func (d *Driver) begin(ctx context.Context, asked string, s Submitted, body runs.Start, line submittedLine) (string,
+	error) {
 	start := runs.Entry{Kind: runs.Started, Time: s.At, Body: runs.Encode(body)}
 	for {
 		run := asked

@@ -38,7 +38,8 @@ func (s *Server) handler() http.Handler {
 			s.readyz(w, r)
 			return
 		case "/": // it lists the server's patterns
-			if !s.held.Load() && (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Authorization") == "" {
+			if !s.held.Load() && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+				r.Header.Get("Authorization") == "" {
 				s.front(w)
 				return
 			}
@@ -67,7 +68,8 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		if needed := s.needs[pattern]; needed&^there != 0 {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman", error="insufficient_scope", scope="`+strings.Join(needed.Names(), " ")+`"`)
+			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman", error="insufficient_scope", scope="`+
+				strings.Join(needed.Names(), " ")+`"`)
 			refuse(w, http.StatusForbidden, "FORBIDDEN", missingScopes(needed, there))
 			return
 		}
@@ -187,7 +189,8 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
-	s.log.Error("panic", zap.String("pattern", r.Pattern), zap.String("type", fmt.Sprintf("%T", p)), zap.ByteString("stack", debug.Stack()))
+	s.log.Error("panic", zap.String("pattern", r.Pattern), zap.String("type", fmt.Sprintf("%T", p)),
+		zap.ByteString("stack", debug.Stack()))
 	refuse(w, http.StatusInternalServerError, "INTERNAL", "linesman broke off; its log says where")
 }
 

@@ -93,7 +93,8 @@ func wantError(t *testing.T, w *httptest.ResponseRecorder, status int, code stri
 		Status                    int
 	}
 	err := json.Unmarshal(w.Body.Bytes(), &body)
-	if err != nil || w.Code != status || body.Status != status || body.Code != code || body.Detail == "" || body.Title != http.StatusText(status) ||
+	if err != nil || w.Code != status || body.Status != status || body.Code != code || body.Detail == "" ||
+		body.Title != http.StatusText(status) ||
 		body.Type != "about:blank" || w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("got %d %s, want %d and the problem %s", w.Code, w.Body, status, code)
 	}
@@ -234,7 +235,9 @@ func TestPanicIsAnErrorAndKeptFromTheLog(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	s := server(t, Config{Log: zap.New(core)})
 	const secret = "sentinel-4711"
-	s.Handle("/x", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { panic("cannot take " + r.URL.RawQuery) }))
+	s.Handle("/x", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		panic("cannot take " + r.URL.RawQuery)
+	}))
 	wantError(t, ask(s, "GET", "/x?"+secret), http.StatusInternalServerError, "INTERNAL")
 	if logs.FilterMessage("panic").Len() != 1 {
 		t.Fatal("the panic is not in the log")
@@ -246,7 +249,8 @@ func TestPanicIsAnErrorAndKeptFromTheLog(t *testing.T) {
 
 func TestWrongSettingsAreAllNamed(t *testing.T) {
 	_, err := New(Config{Listen: "nowhere", Token: "short"})
-	if err == nil || !strings.Contains(err.Error(), `listen: must be host:port, got "nowhere"`) || !strings.Contains(err.Error(), "token: ") {
+	if err == nil || !strings.Contains(err.Error(), `listen: must be host:port, got "nowhere"`) ||
+		!strings.Contains(err.Error(), "token: ") {
 		t.Errorf("got %v", err)
 	}
 	if err != nil && strings.Contains(err.Error(), "short") {
@@ -256,7 +260,8 @@ func TestWrongSettingsAreAllNamed(t *testing.T) {
 
 func TestHeadersOverTheBoundAreRefused(t *testing.T) {
 	addr, _ := start(t, server(t, Config{}))
-	for size, want := range map[int]int{maxHeader / 2: http.StatusOK, 2 * maxHeader: http.StatusRequestHeaderFieldsTooLarge} {
+	for size, want := range map[int]int{maxHeader / 2: http.StatusOK,
+		2 * maxHeader: http.StatusRequestHeaderFieldsTooLarge} {
 		req, err := http.NewRequest("GET", "http://"+addr+"/healthz", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -327,7 +332,8 @@ func TestAnswerMayTakeLongerThanTheRequest(t *testing.T) {
 	}))
 	addr, _ := start(t, s)
 	for request, body := range map[string]string{"GET": "", "POST": "12345"} {
-		c := dial(t, addr, fmt.Sprintf("%s /slow HTTP/1.1\nHost: localhost\nAuthorization: Bearer %s\nContent-Length: %d\n\n%s", request, token, len(body), body))
+		c := dial(t, addr, fmt.Sprintf("%s /slow HTTP/1.1\nHost: localhost\nAuthorization: Bearer "+
+			"%s\nContent-Length: %d\n\n%s", request, token, len(body), body))
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
 			t.Fatal(err)

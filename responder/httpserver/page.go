@@ -12,7 +12,8 @@ import (
 // information that is not in the documentation.
 func (s *Server) front(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", defaultHeaders["Content-Security-Policy"]+"; base-uri 'none'; form-action 'none'")
+	w.Header().Set("Content-Security-Policy", defaultHeaders["Content-Security-Policy"]+
+		"; base-uri 'none'; form-action 'none'")
 	var b strings.Builder
 	b.WriteString(`<!DOCTYPE html>
 <html lang="en">

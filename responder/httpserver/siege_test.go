@@ -82,11 +82,12 @@ func TestConnectionsAreBoundedAndTheOneThatWaitsMakesRoom(t *testing.T) {
 // A client that opens connections and sends slowly locks nobody out.
 func TestDrippersKeepNobodyOutAndCutNobodyOff(t *testing.T) {
 	for name, head := range map[string]string{
-		"nothing":                   "",
-		"half a head":               "GET /long HTTP/1.1\nHost: loc",
-		"a body without a token":    "POST /long HTTP/1.1\nHost: localhost\nContent-Length: 1000\n\n12345",
-		"a body with a wrong token": "POST /long HTTP/1.1\nHost: localhost\nAuthorization: Bearer nonsense\nTransfer-Encoding: chunked\n\n5\n12345",
-		"a health check's body":     "POST /healthz HTTP/1.1\nHost: localhost\nContent-Length: 1000\n\n12345",
+		"nothing":                "",
+		"half a head":            "GET /long HTTP/1.1\nHost: loc",
+		"a body without a token": "POST /long HTTP/1.1\nHost: localhost\nContent-Length: 1000\n\n12345",
+		"a body with a wrong token": "POST /long HTTP/1.1\nHost: localhost\nAuthorization: Bearer " +
+			"nonsense\nTransfer-Encoding: chunked\n\n5\n12345",
+		"a health check's body": "POST /healthz HTTP/1.1\nHost: localhost\nContent-Length: 1000\n\n12345",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := server(t, Config{})
@@ -100,7 +101,8 @@ func TestDrippersKeepNobodyOutAndCutNobodyOff(t *testing.T) {
 			s.Handle("/short", ok)
 			addr, _ := start(t, s)
 			request := func(path string) net.Conn {
-				return dial(t, addr, "GET "+path+" HTTP/1.1\nHost: localhost\nAuthorization: Bearer "+token+"\nConnection: close\n\n")
+				return dial(t, addr, "GET "+path+" HTTP/1.1\nHost: localhost\nAuthorization: Bearer "+token+
+					"\nConnection: close\n\n")
 			}
 			long := request("/long")
 			<-inside
@@ -172,7 +174,8 @@ func TestEveryAnswerHasTheStandingHeaders(t *testing.T) {
 func TestNothingIsListed(t *testing.T) {
 	s := server(t, Config{})
 	s.Handle("GET /v1/runs", ok)
-	for _, path := range []string{"/", "/v1", "/v1/", "/v1/runs/", "/token", "/.git/config", "/%2e%2e/%2e%2e/etc/passwd", "/v1/..%2f..%2ftoken", "//", "/v1/runs/../../token"} {
+	for _, path := range []string{"/", "/v1", "/v1/", "/v1/runs/", "/token", "/.git/config", "/%2e%2e/%2e%2e/etc/passwd",
+		"/v1/..%2f..%2ftoken", "//", "/v1/runs/../../token"} {
 		w := ask(s, "GET", path)
 		body := w.Body.String()
 		if w.Code < 300 || strings.Contains(body, "<") && w.Code >= 400 || strings.Contains(body, "root:") {

@@ -48,7 +48,8 @@ func TestTokenIsMadeOnceAndForItsOwnerAlone(t *testing.T) {
 
 func TestFileThatHoldsNoTokenIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	for _, content := range []string{"", "\n", "short", "two words of a certain length", strings.Repeat("x", maxTokenFile+1)} {
+	for _, content := range []string{"", "\n", "short", "two words of a certain length",
+		strings.Repeat("x", maxTokenFile+1)} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

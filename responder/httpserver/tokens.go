@@ -151,7 +151,8 @@ func readTokens(path string) (f tokensFile, info fs.FileInfo, err error) {
 	}
 	for _, n := range f.Tokens {
 		sum, sumErr := hex.DecodeString(n.SHA256)
-		if _, scopeErr := ParseScopes(strings.Join(n.Scopes, ",")); scopeErr != nil || sumErr != nil || len(sum) != sha256.Size {
+		if _, scopeErr := ParseScopes(strings.Join(n.Scopes, ",")); scopeErr != nil || sumErr != nil ||
+			len(sum) != sha256.Size {
 			return tokensFile{}, info, fmt.Errorf("tokens: %s is damaged; remove it, and make its tokens anew", path)
 		}
 	}
@@ -190,7 +191,8 @@ func (t *tokens) of(hash [sha256.Size]byte) caller {
 	case errors.Is(err, fs.ErrNotExist):
 		t.byHash, t.info, t.read = nil, nil, true
 		return caller{}
-	case err == nil && t.read && t.info != nil && os.SameFile(info, t.info) && info.ModTime().Equal(t.info.ModTime()) && info.Size() == t.info.Size():
+	case err == nil && t.read && t.info != nil && os.SameFile(info, t.info) && info.ModTime().Equal(t.info.ModTime()) &&
+		info.Size() == t.info.Size():
 		return t.byHash[hash]
 	}
 	f, info, err := readTokens(t.path)

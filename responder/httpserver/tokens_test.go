@@ -52,7 +52,8 @@ func TestTokenReachesWhatItsScopesCover(t *testing.T) {
 					t.Errorf("%s with %v: %s is not named: %s", name, there, missing, w.Body)
 				}
 			}
-			if got := w.Header().Get("WWW-Authenticate"); !strings.Contains(got, `scope="`+strings.Join(needed.Names(), " ")+`"`) {
+			if got := w.Header().Get("WWW-Authenticate"); !strings.Contains(got, `scope="`+strings.Join(needed.Names(), " ")+
+				`"`) {
 				t.Errorf("%s with %v: WWW-Authenticate is %q", name, there, got)
 			}
 		}
@@ -65,7 +66,9 @@ func TestTokenReachesWhatItsScopesCover(t *testing.T) {
 func TestCallerIsTheNameOfTheToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	s := server(t, Config{Tokens: path})
-	s.HandleFor(Read, "GET /x", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "by %q", Caller(r.Context())) }))
+	s.HandleFor(Read, "GET /x", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "by %q", Caller(r.Context()))
+	}))
 	token := create(t, path, "ci", Read)
 	for _, c := range []struct{ token, want string }{{token, `by "ci"`}, {"0123456789abcdef", `by ""`}} {
 		if w := ask(s, "GET", "/x", "Authorization", "Bearer "+c.token); w.Body.String() != c.want {

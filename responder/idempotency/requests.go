@@ -185,7 +185,8 @@ func inFlight(left time.Duration) *api.Error {
 
 func rateLimited(wait time.Duration) *api.Error {
 	return &api.Error{Code: api.RateLimited, Field: api.FieldKey,
-		Message:    "too many requests with an idempotency key: they are remembered for some time, and the caller has its share",
+		Message: "too many requests with an idempotency key: they are remembered for some time, and the caller " +
+			"has its share",
 		RetryAfter: wholeSeconds(wait, time.Hour), Retryable: true}
 }
 

@@ -65,7 +65,8 @@ func TestTheOutcomeOfARequestIsToldAgain(t *testing.T) {
 	if err != nil || c.Outcome != nil || c.Again || c.Run != "T-1" {
 		t.Fatalf("%+v %v", c, err)
 	}
-	if code, after := refusal(t, second(r.Begin(t.Context(), request("k"), at.Add(time.Second)))); code != api.KeyInFlight || after < 1 || after > 5 {
+	if code, after := refusal(t, second(r.Begin(t.Context(), request("k"),
+		at.Add(time.Second)))); code != api.KeyInFlight || after < 1 || after > 5 {
 		t.Errorf("while it is being done: %s after %d", code, after)
 	}
 	if err := c.Finish(t.Context(), json.RawMessage(`{"a":1}`), at); err != nil {
@@ -75,14 +76,16 @@ func TestTheOutcomeOfARequestIsToldAgain(t *testing.T) {
 	other := &idempotency.Requests{Store: store}
 	again := request("k")
 	again.Run = "T-2"
-	if c, err := other.Begin(t.Context(), again, at.Add(23*time.Hour)); err != nil || string(c.Outcome) != `{"a":1}` || c.Run != "T-1" {
+	if c, err := other.Begin(t.Context(), again, at.Add(23*time.Hour)); err != nil || string(c.Outcome) != `{"a":1}` ||
+		c.Run != "T-1" {
 		t.Errorf("%+v %v", c, err)
 	}
 	again.Hash = "h2"
 	if code, _ := refusal(t, second(other.Begin(t.Context(), again, at))); code != api.KeyConflict {
 		t.Errorf("another request: %s", code)
 	}
-	if code, _ := refusal(t, second(other.Begin(t.Context(), request("k"), at.Add(24*time.Hour)))); code != api.KeyExpired {
+	if code, _ := refusal(t, second(other.Begin(t.Context(), request("k"),
+		at.Add(24*time.Hour)))); code != api.KeyExpired {
 		t.Errorf("too late: %s", code)
 	}
 	mine := request("k")

@@ -18,7 +18,8 @@ type lifetimes struct {
 	last time.Duration
 }
 
-func (l *lifetimes) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error) {
+func (l *lifetimes) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64,
+	bool, error) {
 	l.last = ttl
 	return l.Store.Put(ctx, key, value, ttl, revision)
 }

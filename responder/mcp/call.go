@@ -46,7 +46,8 @@ func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		s.log.Error("tool gave no answer", zap.String("tool", tool), zap.String("type", fmt.Sprintf("%T", err)))
 		return result(s.internal(tool, "the tool gave no answer")), nil
 	}
-	s.log.Debug("tool called", zap.String("tool", tool), zap.Bool("is_error", answer.IsError), zap.Duration("took", time.Since(begun)))
+	s.log.Debug("tool called", zap.String("tool", tool), zap.Bool("is_error", answer.IsError),
+		zap.Duration("took", time.Since(begun)))
 	return result(answer), nil
 }
 
@@ -59,7 +60,8 @@ func (s *server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 			if p == nil {
 				return
 			}
-			s.log.Error("panic", zap.String("method", method), zap.String("type", fmt.Sprintf("%T", p)), zap.ByteString("stack", debug.Stack()))
+			s.log.Error("panic", zap.String("method", method), zap.String("type", fmt.Sprintf("%T", p)),
+				zap.ByteString("stack", debug.Stack()))
 			if call, ok := req.(*sdk.CallToolRequest); ok {
 				res, err = result(s.internal(call.Params.Name, "the tool broke off; the log of linesman says where")), nil
 				return
@@ -107,7 +109,8 @@ func (r *reporter) report(ctx context.Context, to *sdk.ServerSession, p v36.Prog
 		return
 	}
 	r.last = value
-	_ = to.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: r.token, Progress: value / 1000, Total: 100, Message: p.Message})
+	_ = to.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: r.token, Progress: value / 1000, Total: 100,
+		Message: p.Message})
 }
 
 // close makes sure that no report follows the response.

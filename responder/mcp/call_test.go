@@ -20,14 +20,16 @@ import (
 // reports are progress reports of a tool, and how they are sent.
 var reports = []v36.Progress{
 	{Percent: 0, Message: "a"}, {Percent: 0, Message: "b"}, {Percent: 50, Message: "c"}, {Percent: 50, Message: "c"},
-	{Percent: math.NaN(), Message: "dropped"}, {Percent: 20, Message: "d"}, {Percent: 100, Message: "e"}, {Percent: 100, Message: "dropped"},
+	{Percent: math.NaN(), Message: "dropped"}, {Percent: 20, Message: "d"}, {Percent: 100, Message: "e"},
+	{Percent: 100, Message: "dropped"},
 }
 
 const reported = "a 0, b 0.001, c 50, c 50.001, d 50.002, e 100"
 
 func TestProgressRisesUnderTheCallersToken(t *testing.T) {
 	arrived := make(chan *sdk.ProgressNotificationParams, 2*len(reports))
-	opts := &sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+	opts := &sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context,
+		r *sdk.ProgressNotificationClientRequest) {
 		arrived <- r.Params
 	}}
 	c := config(tools{"run": func(_ context.Context, _ json.RawMessage, progress func(v36.Progress)) (v36.Answer, error) {

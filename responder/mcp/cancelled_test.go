@@ -16,7 +16,8 @@ func TestCancelledCallIsNotAnswered(t *testing.T) {
 		ask(t, in, lines, initialize)
 		write(t, in, strings.Replace(callWait, `"id":2`, `"id":`+id, 1))
 		<-begun
-		for _, params := range []string{`{}`, `{"requestId":null}`, `{"requestId":[2]}`, `{"requestId":8}`, `[]`, `{"requestId":` + id + `}`} {
+		for _, params := range []string{`{}`, `{"requestId":null}`, `{"requestId":[2]}`, `{"requestId":8}`, `[]`,
+			`{"requestId":` + id + `}`} {
 			write(t, in, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+params+`}`)
 		}
 		<-ended

@@ -25,7 +25,8 @@ var bodies = []string{
 	`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"linesman://S3NT1NEL\u0000"}}`,
 	`{"jsonrpc":"2.0","id":1,"method":"S3NT1NEL","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
 	`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
-	`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `{"jsonrpc":"2.0","id":{},"method":7}`, `{"id":1,"result":{}}`, "\xff\x00", "", "null",
+	`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `{"jsonrpc":"2.0","id":{},"method":7}`, `{"id":1,"result":{}}`,
+	"\xff\x00", "", "null",
 }
 
 // FuzzBodiesAreAnswered posts arbitrary bodies, in both revisions: the answer

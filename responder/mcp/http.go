@@ -98,7 +98,8 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var over *http.MaxBytesError
 		switch {
 		case errors.As(err, &over):
-			refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body over %d bytes", maxMessage))
+			refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body over %d bytes",
+				maxMessage))
 			return
 		case err != nil:
 			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body broke off")
@@ -158,7 +159,9 @@ func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set(requestHeader, key)
-	o := &request{caller: responder.Caller(ctx), end: cancel, onEnd: func(f func()) func() bool { return context.AfterFunc(ctx, f) }}
+	o := &request{caller: responder.Caller(ctx), end: cancel, onEnd: func(f func()) func() bool {
+		return context.AfterFunc(ctx, f)
+	}}
 	if r.Method != http.MethodDelete { // which ends the other requests of its session
 		o.session = r.Header.Get(sessionHeader)
 	}

@@ -69,7 +69,8 @@ func TestAtTheBoundTheLongestRestedSessionMakesRoom(t *testing.T) {
 	c, begun, ended := waiting()
 	url := serve(t, newEndpoint(NewServer(c), 2, time.Hour))
 	ping := func(session string) int {
-		res := post(t.Context(), t, url, `{"jsonrpc":"2.0","id":9,"method":"ping"}`, sessionHeader, session, versionHeader, legacy)
+		res := post(t.Context(), t, url, `{"jsonrpc":"2.0","id":9,"method":"ping"}`, sessionHeader, session, versionHeader,
+			legacy)
 		defer res.Body.Close()
 		_, _ = io.Copy(io.Discard, res.Body)
 		return res.StatusCode
@@ -103,7 +104,8 @@ func TestAtTheBoundTheLongestRestedSessionMakesRoom(t *testing.T) {
 		t.Errorf("status %d, Retry-After %q; want 503 and a time", res.StatusCode, res.Header.Get("Retry-After"))
 	}
 	for _, session := range []string{first, third} {
-		res := post(t.Context(), t, url, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, sessionHeader, session, versionHeader, legacy)
+		res := post(t.Context(), t, url, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`,
+			sessionHeader, session, versionHeader, legacy)
 		res.Body.Close()
 		<-ended
 		<-done
@@ -161,7 +163,8 @@ func TestCallKnowsWhoMadeItsRequest(t *testing.T) {
 	defer endpoint.Close()
 	for _, revision := range []string{legacy, stateless} {
 		client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "0"}, nil).Connect(t.Context(),
-			&sdk.StreamableClientTransport{Endpoint: server.URL, MaxRetries: -1, HTTPClient: server.Client()}, &sdk.ClientSessionOptions{ProtocolVersion: revision})
+			&sdk.StreamableClientTransport{Endpoint: server.URL, MaxRetries: -1, HTTPClient: server.Client()},
+			&sdk.ClientSessionOptions{ProtocolVersion: revision})
 		if err != nil {
 			t.Fatal(err)
 		}

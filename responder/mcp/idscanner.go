@@ -86,7 +86,8 @@ func (s *idScanner) check(message []byte) *jsonrpc.Error {
 	default:
 		return nil
 	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: name + ": must be a string, or an integer from -2^53 to 2^53"}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+		Message: name + ": must be a string, or an integer from -2^53 to 2^53"}
 }
 
 // lossyAt reports whether any value at a path is such a number. Of duplicate

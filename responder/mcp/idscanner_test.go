@@ -41,7 +41,8 @@ func TestARefusedRequestGetsItsIDBack(t *testing.T) {
 			Error struct{ Code int }
 		}
 		got := ask(t, in, bufio.NewScanner(out), c.line)
-		if err := json.Unmarshal([]byte(got), &refusal); err != nil || refusal.Error.Code == 0 || !sameJSON(refusal.ID, []byte(c.id)) {
+		if err := json.Unmarshal([]byte(got), &refusal); err != nil || refusal.Error.Code == 0 ||
+			!sameJSON(refusal.ID, []byte(c.id)) {
 			t.Errorf("%.40s: got %s, want an error with id %s", c.line, got, c.id)
 		}
 	}
@@ -66,7 +67,8 @@ func TestARefusedLineWhoseRequestIsUnknownIsAnsweredWithoutAnID(t *testing.T) {
 		`[{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + large + `"}}]`,
 	} {
 		in, out := serveStdio(t, t.Context(), NewServer(config(nil)))
-		if got := ask(t, in, bufio.NewScanner(out), line); strings.Contains(got, `"id"`) || !strings.Contains(got, `"error"`) {
+		if got := ask(t, in, bufio.NewScanner(out), line); strings.Contains(got, `"id"`) ||
+			!strings.Contains(got, `"error"`) {
 			t.Errorf("%.60s: got %s, want an error without id", line, got)
 		}
 	}
@@ -75,22 +77,26 @@ func TestARefusedLineWhoseRequestIsUnknownIsAnsweredWithoutAnID(t *testing.T) {
 func TestARefusedNotificationOrResponseIsNotAnswered(t *testing.T) {
 	in, out := serveStdio(t, t.Context(), NewServer(config(nil)))
 	for _, line := range []string{
-		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"id":1,"message":"` + strings.Repeat("x", maxMessage) + `"}}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"id":1,"message":"` + strings.Repeat("x", maxMessage) +
+			`"}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"x":"` + strings.Repeat("x", maxMessage) + `"}}`,
 		`{"error":{"code":1,"message":"` + strings.Repeat("x", maxMessage) + `"},"id":"a","jsonrpc":"2.0"}`,
 		`{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
-		`{"jsonrpc":"2.0","method":"notifications/progress","params":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":` + strings.Repeat("[", 2000) + strings.Repeat("]",
+			2000) + `}`,
 	} {
 		write(t, in, line)
 	}
-	if got := ask(t, in, bufio.NewScanner(out), `{"jsonrpc":"2.0","id":1,"method":"ping"}`); !strings.Contains(got, `"result"`) {
+	if got := ask(t, in, bufio.NewScanner(out), `{"jsonrpc":"2.0","id":1,"method":"ping"}`); !strings.Contains(got,
+		`"result"`) {
 		t.Errorf("got %s, want the answer to the ping", got)
 	}
 }
 
 func TestOfALongLineOnlyTheIDIsKept(t *testing.T) {
 	line := io.MultiReader(
-		strings.NewReader(`{"method":"tools/call","`), strings.NewReader(strings.Repeat("k", 4*maxID)), strings.NewReader(`":1,"params":{"x":"`),
+		strings.NewReader(`{"method":"tools/call","`), strings.NewReader(strings.Repeat("k", 4*maxID)),
+		strings.NewReader(`":1,"params":{"x":"`),
 		io.LimitReader(letters{}, 64<<20), strings.NewReader(`"},"id":"last"}`+"\n"),
 	)
 	text, long, err := readLine(bufio.NewReaderSize(line, 64<<10))
@@ -136,7 +142,8 @@ func TestAnIDComesBackAsItIsOrIsRefused(t *testing.T) {
 			switch {
 			case err != nil, !c.taken && !bytes.Equal(got.ID, want), c.taken && !sameJSON(got.ID, []byte(c.id)):
 				t.Errorf("%s: the id %.40s is answered with %s, %v", over, c.id, answer, err)
-			case c.taken && got.Result == nil, !c.taken && (got.Error.Code != -32600 || !strings.HasPrefix(got.Error.Message, "id: must be")):
+			case c.taken && got.Result == nil, !c.taken && (got.Error.Code != -32600 || !strings.HasPrefix(got.Error.Message,
+				"id: must be")):
 				t.Errorf("%s: the id %.40s is taken: got %s, want %t", over, c.id, answer, c.taken)
 			}
 		}
@@ -156,12 +163,15 @@ var ids = []struct {
 	id    string
 	taken bool
 }{
-	{`0`, true}, {`-1`, true}, {`1.0`, true}, {`2E2`, true}, {`"1.5"`, true}, {`"` + strings.Repeat("x", 2*maxID) + `"`, true},
+	{`0`, true}, {`-1`, true}, {`1.0`, true}, {`2E2`, true}, {`"1.5"`, true}, {`"` + strings.Repeat("x", 2*maxID) + `"`,
+		true},
 	{`9007199254740991`, true}, {`9007199254740992`, true}, {`-9007199254740992`, true},
-	{`9007199254740993`, false}, {`-9007199254740993`, false}, {`9007199254740992.1`, false}, {`1152921504606846977`, false},
+	{`9007199254740993`, false}, {`-9007199254740993`, false}, {`9007199254740992.1`, false},
+	{`1152921504606846977`, false},
 	{`9223372036854775808`, false}, {`1e30`, false}, {`1e300`, false}, {`1.5`, false}, {`-0.5`, false}, {`1e-300`, false},
 	{`null`, false}, // in MCP not even an answer has it
-	{`1.` + strings.Repeat("0", maxID-3) + `1`, false}, {`1` + strings.Repeat("0", 300), false}, {`1.` + strings.Repeat("0", 2*maxID), false},
+	{`1.` + strings.Repeat("0", maxID-3) + `1`, false}, {`1` + strings.Repeat("0", 300), false},
+	{`1.` + strings.Repeat("0", 2*maxID), false},
 }
 
 // Otherwise 1.5 would cancel 1, and the progress of 2^60+1 be that of another.
@@ -190,7 +200,8 @@ func TestANumberThatNamesAnotherRequestIsNotTaken(t *testing.T) {
 			t.Errorf("%s: got %s", line, got)
 		}
 	}
-	if got := ask(t, in, lines, token); !strings.Contains(got, `"id":3`) || !strings.Contains(got, "progressToken: must be") {
+	if got := ask(t, in, lines, token); !strings.Contains(got, `"id":3`) ||
+		!strings.Contains(got, "progressToken: must be") {
 		t.Errorf("got %s", got)
 	}
 	select {
@@ -240,8 +251,10 @@ func FuzzRequestID(f *testing.F) {
 		f.Add([]byte(line), 3)
 	}
 	for _, line := range []string{
-		`{"method":"x","id":1,"id":"\u00e9\ud800"}`, ` { "params" : {"id":1,"a":["}",{"id":2}]} , "method" : "x" , "id" : -1.5e3 } `,
-		`{"\u006dethod":[],"i\u0064":"\"\\"}`, `{"method":1,"id":tru}`, `{"method":1 2,"id":1 2}`, `{"method":1,"id":1:2}`, `{"id":1,"method":1}}`, `{"a":{]},"id":1}`, `{,}`, `{}{}`,
+		`{"method":"x","id":1,"id":"\u00e9\ud800"}`,
+		` { "params" : {"id":1,"a":["}",{"id":2}]} , "method" : "x" , "id" : -1.5e3 } `,
+		`{"\u006dethod":[],"i\u0064":"\"\\"}`, `{"method":1,"id":tru}`, `{"method":1 2,"id":1 2}`, `{"method":1,"id":1:2}`,
+		`{"id":1,"method":1}}`, `{"a":{]},"id":1}`, `{,}`, `{}{}`,
 		`{"method":1,"id":"` + strings.Repeat("x", maxID) + `"}`, "{\"method\":1,\"id\":\"\xff\"}",
 	} {
 		f.Add([]byte(line), 10)
@@ -252,7 +265,8 @@ func FuzzRequestID(f *testing.F) {
 		_, _ = s.Write(line[:cut])
 		_, _ = s.Write(line[cut:])
 		id, wanted := s.answer()
-		if id != nil && (!json.Valid(id) || !utf8.Valid(id) || len(id) > maxID || !strings.ContainsRune(`"-0123456789`, rune(id[0]))) {
+		if id != nil && (!json.Valid(id) || !utf8.Valid(id) || len(id) > maxID || !strings.ContainsRune(`"-0123456789`,
+			rune(id[0]))) {
 			t.Errorf("%q: the id is %q", line, id)
 		}
 		if id != nil && !wanted {
@@ -281,7 +295,8 @@ func FuzzRequestID(f *testing.F) {
 }
 
 func BenchmarkRequestID(b *testing.B) {
-	line := []byte(`{"method":"tools/call","params":{"arguments":{"task":"` + strings.Repeat("x", 1<<20) + `"}},"jsonrpc":"2.0","id":1}`)
+	line := []byte(`{"method":"tools/call","params":{"arguments":{"task":"` + strings.Repeat("x", 1<<20) +
+		`"}},"jsonrpc":"2.0","id":1}`)
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {

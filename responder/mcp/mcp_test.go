@@ -31,7 +31,8 @@ type (
 	tools map[string]tool
 )
 
-func (t tools) Call(ctx context.Context, name string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error) {
+func (t tools) Call(ctx context.Context, name string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer,
+	error) {
 	f, ok := t[name]
 	if !ok {
 		return v36.Answer{}, v36.ErrUnknownTool
@@ -43,7 +44,8 @@ func (t tools) Call(ctx context.Context, name string, args json.RawMessage, prog
 func echo(_ context.Context, args json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
 	var in struct{ Format string }
 	if err := json.Unmarshal(args, &in); err != nil {
-		return v36.Answer{Envelope: []byte(`{"status":"error"}`), Markdown: "bad arguments: " + string(args), IsError: true}, nil
+		return v36.Answer{Envelope: []byte(`{"status":"error"}`), Markdown: "bad arguments: " + string(args), IsError: true},
+			nil
 	}
 	envelope := []byte(`{"status":"ok","data":` + string(args) + `}`)
 	if in.Format == "json" {
@@ -53,7 +55,8 @@ func echo(_ context.Context, args json.RawMessage, _ func(v36.Progress)) (v36.An
 }
 
 var schema = v36.Schema{
-	URI: "linesman://schemas/codex/v3.6/status_snapshot/v1", Name: "status_snapshot", Description: "Envelope.", Body: []byte(`{"type":"object"}`),
+	URI: "linesman://schemas/codex/v3.6/status_snapshot/v1", Name: "status_snapshot", Description: "Envelope.",
+	Body: []byte(`{"type":"object"}`),
 }
 
 func config(t tools) Config {
@@ -61,7 +64,8 @@ func config(t tools) Config {
 	for name := range t {
 		c.List = append(c.List, v36.Tool{
 			Name: name, Title: "Title of " + name, Description: "Does it.", Category: "status_snapshot",
-			InputSchema: json.RawMessage(`{"type":"object","properties":{"format":{"type":"string"}}}`), ReadOnly: true, OpenWorld: true,
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"format":{"type":"string"}}}`), ReadOnly: true,
+			OpenWorld: true,
 		})
 	}
 	return c
@@ -188,7 +192,8 @@ func TestBadArgumentsGetTheToolsOwnAnswer(t *testing.T) {
 }
 
 func TestUnknownToolIsAProtocolError(t *testing.T) {
-	c := config(tools{"echo": echo, "listed": func(context.Context, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
+	c := config(tools{"echo": echo, "listed": func(context.Context, json.RawMessage, func(v36.Progress)) (v36.Answer,
+		error) {
 		return v36.Answer{}, v36.ErrUnknownTool
 	}})
 	everywhere(t, c, nil, func(t *testing.T, client *sdk.ClientSession) {
@@ -220,7 +225,8 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		a := got.Annotations
-		if a == nil || !a.ReadOnlyHint || a.IdempotentHint || a.DestructiveHint == nil || *a.DestructiveHint || a.OpenWorldHint == nil || !*a.OpenWorldHint {
+		if a == nil || !a.ReadOnlyHint || a.IdempotentHint || a.DestructiveHint == nil || *a.DestructiveHint ||
+			a.OpenWorldHint == nil || !*a.OpenWorldHint {
 			t.Errorf("annotations are %+v, want readOnly and openWorld alone", a)
 		}
 	})
@@ -229,11 +235,13 @@ func TestToolsAreDescribed(t *testing.T) {
 func TestSchemasAreResources(t *testing.T) {
 	everywhere(t, config(nil), nil, func(t *testing.T, client *sdk.ClientSession) {
 		list, err := client.ListResources(t.Context(), nil)
-		if err != nil || len(list.Resources) != 1 || list.Resources[0].URI != schema.URI || list.Resources[0].MIMEType != schemaType {
+		if err != nil || len(list.Resources) != 1 || list.Resources[0].URI != schema.URI ||
+			list.Resources[0].MIMEType != schemaType {
 			t.Fatalf("got %+v, %v; want the schema", list, err)
 		}
 		read, err := client.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: schema.URI})
-		if err != nil || len(read.Contents) != 1 || read.Contents[0].Text != string(schema.Body) || read.Contents[0].MIMEType != schemaType {
+		if err != nil || len(read.Contents) != 1 || read.Contents[0].Text != string(schema.Body) ||
+			read.Contents[0].MIMEType != schemaType {
 			t.Fatalf("got %+v, %v; want the schema's body", read, err)
 		}
 	})
@@ -268,7 +276,8 @@ func TestThereAreNoPrompts(t *testing.T) {
 
 func TestPanicIsAnInternalErrorAndKeptFromTheLog(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
-	c := config(tools{"echo": echo, "panic": func(_ context.Context, args json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
+	c := config(tools{"echo": echo, "panic": func(_ context.Context, args json.RawMessage,
+		_ func(v36.Progress)) (v36.Answer, error) {
 		panic("cannot take " + string(args))
 	}, "broken": func(_ context.Context, args json.RawMessage, _ func(v36.Progress)) (v36.Answer, error) {
 		return v36.Answer{}, errors.New("cannot take " + string(args))
@@ -291,7 +300,8 @@ func TestPanicIsAnInternalErrorAndKeptFromTheLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !res.IsError || envelope.Tool != name || envelope.Status != "error" || envelope.Category != "status_snapshot" ||
-				envelope.Schema != "codex/v3.6/status_snapshot/v1" || envelope.Error.Code != "INTERNAL" || !envelope.Error.Retryable {
+				envelope.Schema != "codex/v3.6/status_snapshot/v1" || envelope.Error.Code != "INTERNAL" ||
+				!envelope.Error.Retryable {
 				t.Errorf("%s: got %+v, error %t", name, envelope, res.IsError)
 			}
 		}
@@ -314,7 +324,8 @@ func TestPanicIsAnInternalErrorAndKeptFromTheLog(t *testing.T) {
 
 func TestCallsAtOnceAreBounded(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	server := newServer(config(tools{"echo": echo, "hold": func(context.Context, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
+	server := newServer(config(tools{"echo": echo, "hold": func(context.Context, json.RawMessage,
+		func(v36.Progress)) (v36.Answer, error) {
 		entered <- struct{}{}
 		<-leave
 		return v36.Answer{Envelope: []byte(`{}`), Markdown: "held"}, nil

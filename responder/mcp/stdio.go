@@ -287,7 +287,8 @@ func decode(text []byte) (jsonrpc.Message, *jsonrpc.Error) {
 	}
 	msg, err := jsonrpc.DecodeMessage(text)
 	if err != nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "line is not one JSON-RPC message, or is nested too deeply"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "line is not one JSON-RPC message, or is nested too deeply"}
 	}
 	return msg, nil
 }

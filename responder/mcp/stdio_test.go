@@ -94,7 +94,8 @@ func TestWhatWasAskedBeforeTheEndOfInputIsAnswered(t *testing.T) {
 		}})
 		for name, took := range map[string]time.Duration{"slow": lastAnswers / 2, "wait": lastAnswers} {
 			begin := time.Now()
-			in := strings.NewReader(initialize + "\n" + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"` + name + `"}}`)
+			in := strings.NewReader(initialize + "\n" + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"` +
+				name + `"}}`)
 			var out bytes.Buffer
 			if err := ServeStdio(t.Context(), NewServer(c), in, &out); err != nil {
 				t.Fatal(err)

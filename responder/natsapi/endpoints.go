@@ -134,8 +134,10 @@ func answerOf(outcome any, err error) Answer {
 var status = map[api.Code]int{
 	api.Validation: http.StatusBadRequest, api.NotFound: http.StatusNotFound, api.Ended: http.StatusConflict,
 	api.NotEnded: http.StatusConflict, api.NotWaiting: http.StatusConflict, api.Conflict: http.StatusConflict,
-	api.Timeout: http.StatusRequestTimeout, api.Unsupported: http.StatusNotImplemented, api.ProgramFailed: http.StatusBadGateway,
-	api.NotSignedIn: http.StatusBadGateway, api.QueueFull: http.StatusServiceUnavailable, api.TooMany: http.StatusServiceUnavailable,
+	api.Timeout: http.StatusRequestTimeout, api.Unsupported: http.StatusNotImplemented,
+	api.ProgramFailed: http.StatusBadGateway,
+	api.NotSignedIn:   http.StatusBadGateway, api.QueueFull: http.StatusServiceUnavailable,
+	api.TooMany:     http.StatusServiceUnavailable,
 	api.KeyConflict: http.StatusConflict, api.KeyInFlight: http.StatusConflict, api.KeyExpired: http.StatusGone,
 	api.RateLimited: http.StatusTooManyRequests, api.OutcomeUnknown: http.StatusInternalServerError,
 	api.Unavailable: http.StatusServiceUnavailable, api.Internal: http.StatusInternalServerError,

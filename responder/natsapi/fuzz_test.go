@@ -15,7 +15,8 @@ import (
 // of the headers.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
-		``, ` null `, `{}`, ` { "task_id" : "x" } `, `{"format":"markdown"}`, `{"f\u006frmat":"markdown"}`, `{"a":{"format":1}}`, `{,}`, `{} x`, `{`, `[]`, `"x"`, "\xff",
+		``, ` null `, `{}`, ` { "task_id" : "x" } `, `{"format":"markdown"}`, `{"f\u006frmat":"markdown"}`,
+		`{"a":{"format":1}}`, `{,}`, `{} x`, `{`, `[]`, `"x"`, "\xff",
 		"a\r\nNats-Service-Error-Code: 200\r\n\r\n", "\u2028\x00\x7f",
 	} {
 		f.Add([]byte(s))
@@ -44,7 +45,10 @@ func FuzzRequest(f *testing.F) {
 		}
 		for _, named := range []string{"VALIDATION", "VALIDATION_ERROR", ""} {
 			code, text := problem(v36.Answer{Code: named, Message: string(body)})
-			if code < 400 || code > 599 || len(text) > 600 || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
+			if code < 400 || code > 599 || len(text) > 600 || strings.ContainsFunc(text, func(c rune) bool {
+				return c < ' ' ||
+					c > '~'
+			}) {
 				t.Errorf("%q is told as %d %q", body, code, text)
 			}
 		}

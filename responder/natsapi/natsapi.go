@@ -164,7 +164,8 @@ func (s *service) answer(j job) {
 	a := j.to.Do(s.ctx, j.request.Data)
 	switch {
 	case int64(len(a.Body)) > s.Conn.MaxPayload()-1024:
-		s.fail(j, "413", fmt.Sprintf("the answer has %d bytes, more than a message may: ask for less, with max_output_bytes or without events",
+		s.fail(j, "413", fmt.Sprintf("the answer has %d bytes, more than a message may: ask for less, with "+
+			"max_output_bytes or without events",
 			len(a.Body)), nil)
 	case a.Code != 0:
 		s.fail(j, strconv.Itoa(a.Code), a.Text, a.Body)
@@ -181,7 +182,8 @@ func (s *service) fail(j job, code, text string, body []byte) {
 		body = j.to.Refuse(status, text)
 	}
 	what, _, _ := strings.Cut(text, ": ")
-	s.respond(j, &nats.Msg{Data: body, Header: nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}}, code+":"+what)
+	s.respond(j, &nats.Msg{Data: body, Header: nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}},
+		code+":"+what)
 }
 
 // respond answers, and counts the request; failure is "" for one that succeeded.

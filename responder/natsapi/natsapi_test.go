@@ -56,7 +56,8 @@ func newLab(t *testing.T) *lab {
 	l.asker = operator.Inside()
 	office := l.bus(embedded.NormalizerUser)
 	l.start(func(ctx context.Context) error {
-		return (&pipeline.Normalizer{Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}).Run(ctx)
+		return (&pipeline.Normalizer{Bus: office, Out: office.Names, Backends: []normalizer.Backend{codex.Backend{}},
+			Log: zap.NewNop()}).Run(ctx)
 	})
 	return l
 }
@@ -178,7 +179,9 @@ func TestErrorsAreInTheHeadersToo(t *testing.T) {
 		{"_codex_local_results", `{"format":"adcp","task_id":"T-local-none"}`, "404", "REFERENCE_NOT_FOUND"},
 		{"_codex_local_results", `{"for\u006dat":"adcp"}`, "400", "VALIDATION_ERROR"},
 		{"_codex_local_wait", `{"format":"adcp", nonsense`, "400", "INVALID_REQUEST"},
-		{"_codex_local_exec", `{"format":"adcp","task":"x","idempotency_key":"0123456789abcdef"}`, "501", "UNSUPPORTED_FEATURE"}, // keys are not remembered here
+		// keys are not remembered here
+		{"_codex_local_exec", `{"format":"adcp","task":"x","idempotency_key":"0123456789abcdef"}`, "501",
+			"UNSUPPORTED_FEATURE"},
 	} {
 		m := l.ask(c.verb, c.args)
 		if got := m.Header.Get(micro.ErrorCodeHeader); got != c.code {
@@ -186,7 +189,8 @@ func TestErrorsAreInTheHeadersToo(t *testing.T) {
 		}
 		e := gjson.ParseBytes(m.Data)
 		form := map[bool]string{true: "3.6"}[!strings.Contains(c.args, "adcp")]
-		if got := e.Get("error.code").String() + e.Get("adcp_error.code").String(); got != c.word || e.Get("version").String() != form {
+		if got := e.Get("error.code").String() + e.Get("adcp_error.code").String(); got != c.word ||
+			e.Get("version").String() != form {
 			t.Errorf("%s %s: %s", c.verb, c.args, m.Data)
 		}
 		if text := m.Header.Get(micro.ErrorHeader); !strings.HasPrefix(text, c.word) || strings.ContainsAny(text, "\r\n") {
@@ -213,7 +217,8 @@ func TestAWaitKeepsNobodyFromAsking(t *testing.T) {
 	for range 50 {
 		l.ask("_codex_local_status", `{}`)
 	}
-	if state := gjson.GetBytes(l.ask("_codex_local_cancel", `{"task_id":"`+run+`"}`).Data, "data.state").String(); state != "cancelled" {
+	if state := gjson.GetBytes(l.ask("_codex_local_cancel", `{"task_id":"`+run+`"}`).Data,
+		"data.state").String(); state != "cancelled" {
 		t.Errorf("cancel: %s", state)
 	}
 	if m := <-waits; m != nil && gjson.GetBytes(m.Data, "data.state").String() != "cancelled" {
@@ -277,7 +282,8 @@ func TestALargeAnswerIsRefusedAndNotLost(t *testing.T) {
 	l := newLab(t)
 	b := l.bus(embedded.ResponderUser)
 	l.start(func(ctx context.Context) error {
-		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Endpoints: natsapi.ToolEndpoints(large{}, tools.List()), Log: zap.NewNop()})
+		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api",
+			Endpoints: natsapi.ToolEndpoints(large{}, tools.List()), Log: zap.NewNop()})
 	})
 	for end := time.Now().Add(20 * time.Second); ; {
 		m, err := l.asker.Request("linesman.api._codex_local_status", nil, time.Second)
@@ -310,7 +316,8 @@ func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
 	l := newLab(t)
 	l.serve()
 	ctx, c := t.Context(), client.New(l.bus(embedded.OperatorUser))
-	done, err := c.Submit(ctx, api.Submission{Prompt: "x", Dir: "/d", Labels: map[string]string{"a": "b"}, Once: api.Once{}})
+	done, err := c.Submit(ctx, api.Submission{Prompt: "x", Dir: "/d", Labels: map[string]string{"a": "b"},
+		Once: api.Once{}})
 	if err != nil || done.Run == "" || done.At == 0 || done.Basis == nil {
 		t.Fatalf("submit: %+v, %v", done, err)
 	}
@@ -327,7 +334,8 @@ func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
 	if !errors.As(err, &e) || e.Code != api.NotEnded || e.State != runs.StateQueued || !e.Retryable {
 		t.Errorf("results of a queued run: %+v", err)
 	}
-	if ended, err := c.Cancel(ctx, api.Cancel{Run: done.Run, Reason: "enough"}); err != nil || ended.State != runs.StateCancelled {
+	if ended, err := c.Cancel(ctx, api.Cancel{Run: done.Run, Reason: "enough"}); err != nil ||
+		ended.State != runs.StateCancelled {
 		t.Errorf("cancel: %+v, %v", ended, err)
 	}
 	if _, err := c.Wait(ctx, done.Run, nil); err != nil {
@@ -345,7 +353,8 @@ func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
 		t.Errorf("a run that is not there: %v", err)
 	}
 	m := l.ask("status", `{"run":"T-none"}`)
-	if got := m.Header.Get(micro.ErrorCodeHeader); got != "404" || !strings.HasPrefix(m.Header.Get(micro.ErrorHeader), "NOT_FOUND: ") {
+	if got := m.Header.Get(micro.ErrorCodeHeader); got != "404" || !strings.HasPrefix(m.Header.Get(micro.ErrorHeader),
+		"NOT_FOUND: ") {
 		t.Errorf("headers: %v", m.Header)
 	}
 }
@@ -358,7 +367,8 @@ func TestAnOutcomeThatDoesNotFitIsAnErrorOfTheAPI(t *testing.T) {
 	e.Quick = nil
 	e.Do = func(context.Context, []byte) natsapi.Answer { return natsapi.Answer{Body: make([]byte, 2<<20)} }
 	l.start(func(ctx context.Context) error {
-		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Endpoints: []natsapi.Endpoint{e}, Log: zap.NewNop()})
+		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Endpoints: []natsapi.Endpoint{e},
+			Log: zap.NewNop()})
 	})
 	c := client.New(l.bus(embedded.OperatorUser))
 	for end := time.Now().Add(20 * time.Second); ; {

@@ -23,8 +23,9 @@ type registration struct {
 
 func newRegistration(version string) *registration {
 	return &registration{
-		identity: micro.ServiceIdentity{Name: "linesman", ID: rand.Text(), Version: semver(version), Metadata: map[string]string{}},
-		started:  time.Now().UTC(),
+		identity: micro.ServiceIdentity{Name: "linesman", ID: rand.Text(), Version: semver(version),
+			Metadata: map[string]string{}},
+		started: time.Now().UTC(),
 	}
 }
 
@@ -105,7 +106,8 @@ func (r *registration) announce(conn *nats.Conn) error {
 
 func (r *registration) info() micro.Info {
 	info := micro.Info{
-		ServiceIdentity: r.identity, Type: micro.InfoResponseType, Description: "runs of coding agents: how they stand, what came of them",
+		ServiceIdentity: r.identity, Type: micro.InfoResponseType,
+		Description: "runs of coding agents: how they stand, what came of them",
 	}
 	for _, e := range r.endpoints {
 		info.Endpoints = append(info.Endpoints, e.info)

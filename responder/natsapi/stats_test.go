@@ -62,7 +62,8 @@ func TestStatisticsCountErrorsWithoutTheirContent(t *testing.T) {
 		}
 		got := l.stats(c.verb, 3)
 		if got.NumRequests != 3 || got.NumErrors != 3 || got.LastError != c.last {
-			t.Errorf("%s: %d requests, %d errors, the last %q; want 3, 3, %q", c.verb, got.NumRequests, got.NumErrors, got.LastError, c.last)
+			t.Errorf("%s: %d requests, %d errors, the last %q; want 3, 3, %q", c.verb, got.NumRequests, got.NumErrors,
+				got.LastError, c.last)
 		}
 	}
 	before := l.stats("_codex_local_status", 1)
@@ -77,7 +78,8 @@ func TestStatisticsTimeARequestUntilItIsAnswered(t *testing.T) {
 	b := l.bus(embedded.ResponderUser)
 	gate := gated{begun: make(chan struct{}), open: make(chan struct{})}
 	l.start(func(ctx context.Context) error {
-		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Endpoints: natsapi.ToolEndpoints(gate, tools.List()), Log: zap.NewNop()})
+		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api",
+			Endpoints: natsapi.ToolEndpoints(gate, tools.List()), Log: zap.NewNop()})
 	})
 	l.stats("_codex_local_wait", 0)
 	begun := time.Now()
@@ -103,8 +105,10 @@ func TestStatisticsTimeARequestUntilItIsAnswered(t *testing.T) {
 		}
 	}
 	got := l.stats("_codex_local_wait", 2)
-	if all := time.Since(begun); got.ProcessingTime < 2*took || got.ProcessingTime > 2*all || got.AverageProcessingTime != got.ProcessingTime/2 {
-		t.Errorf("%d requests took %v, on average %v; want between %v and %v each", got.NumRequests, got.ProcessingTime, got.AverageProcessingTime, took, all)
+	if all := time.Since(begun); got.ProcessingTime < 2*took || got.ProcessingTime > 2*all ||
+		got.AverageProcessingTime != got.ProcessingTime/2 {
+		t.Errorf("%d requests took %v, on average %v; want between %v and %v each", got.NumRequests, got.ProcessingTime,
+			got.AverageProcessingTime, took, all)
 	}
 }
 
@@ -131,7 +135,8 @@ func TestTheServiceDescribesItself(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(m.Data, &ping); err != nil || ping.Type != micro.PingResponseType || ping.Name != "linesman" || ping.ID == "" || ping.Metadata == nil {
+		if err := json.Unmarshal(m.Data, &ping); err != nil || ping.Type != micro.PingResponseType ||
+			ping.Name != "linesman" || ping.ID == "" || ping.Metadata == nil {
 			t.Errorf("%s: %s, %v", subject, m.Data, err)
 		}
 	}
@@ -140,11 +145,13 @@ func TestTheServiceDescribesItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	var info micro.Info
-	if err := json.Unmarshal(m.Data, &info); err != nil || info.Type != micro.InfoResponseType || info.Description == "" || info.ID != ping.ID {
+	if err := json.Unmarshal(m.Data, &info); err != nil || info.Type != micro.InfoResponseType || info.Description == "" ||
+		info.ID != ping.ID {
 		t.Errorf("%s, %v", m.Data, err)
 	}
 	for _, e := range info.Endpoints {
-		if e.Subject != "linesman.api."+e.Name || e.QueueGroup != micro.DefaultQueueGroup || e.Metadata["description"] == "" ||
+		if e.Subject != "linesman.api."+e.Name || e.QueueGroup != micro.DefaultQueueGroup ||
+			e.Metadata["description"] == "" ||
 			strings.HasPrefix(e.Name, "_codex") && e.Metadata["tool"] != e.Name {
 			t.Errorf("endpoint %+v", e)
 		}

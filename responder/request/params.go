@@ -46,9 +46,11 @@ const (
 
 // Names are the parameters of a submission by the fields of package api.
 var Names = map[string]string{
-	api.FieldPrompt: "task", api.FieldMode: "mode", api.FieldConfirm: "confirm", api.FieldDir: "workingDir", api.FieldModel: "model",
-	api.FieldThread: "threadId", api.FieldSchema: "outputSchema", api.FieldEnvPolicy: "envPolicy", api.FieldEnvAllow: "envAllowList",
-	api.FieldIdle: "idleTimeoutSec", api.FieldHard: "timeoutSec", api.FieldGit: "allow_destructive_git",
+	api.FieldPrompt: "task", api.FieldMode: "mode", api.FieldConfirm: "confirm", api.FieldDir: "workingDir",
+	api.FieldModel:  "model",
+	api.FieldThread: "threadId", api.FieldSchema: "outputSchema", api.FieldEnvPolicy: "envPolicy",
+	api.FieldEnvAllow: "envAllowList",
+	api.FieldIdle:     "idleTimeoutSec", api.FieldHard: "timeoutSec", api.FieldGit: "allow_destructive_git",
 	api.FieldGovernance: governance, api.FieldContext: Context, api.FieldWebhook: Webhook, api.FieldKey: Key,
 	api.FieldRun: "task_id", api.FieldEnvironment: "envId", api.FieldAttempts: "attempts", "request": fields.Whole,
 }
@@ -63,7 +65,8 @@ var (
 		About: "How to answer: text to read, or the v3.6 envelope.",
 	}
 	taskParam = fields.Param{
-		Name: "task", Kind: fields.Text, Required: true, Chars: runs.MaxPrompt, Lines: true, About: "What the agent is to do.",
+		Name: "task", Kind: fields.Text, Required: true, Chars: runs.MaxPrompt, Lines: true,
+		About: "What the agent is to do.",
 	}
 	confirmParam = fields.Param{
 		Name: "confirm", Kind: fields.Boolean, Default: false,
@@ -99,13 +102,16 @@ var (
 	}
 	webhookParam = fields.Param{
 		Name: Webhook, Kind: fields.Object, Max: maxWebhook,
-		About: "Webhook that is told when the task works and when it has ended, unless the answer to this call says how it ended: " +
-			"url (https), operation_id, token, authentication {schemes: [Bearer or HMAC-SHA256], credentials}. All but token are required.",
+		About: "Webhook that is told when the task works and when it has ended, unless the answer to this call says " +
+			"how it ended: " +
+			"url (https), operation_id, token, authentication {schemes: [Bearer or HMAC-SHA256], credentials}. All but " +
+			"token are required.",
 	}
 	keyParam = fields.Param{
 		Name: Key, Kind: fields.Text, Max: idempotency.MaxKey, Form: KeyForm,
-		Rule:  "must be 16 to 255 letters, digits, '_', '.', ':' and '-'",
-		About: "The same request with the same key is carried out once. Required with format adcp for what changes something; reads change nothing.",
+		Rule: "must be 16 to 255 letters, digits, '_', '.', ':' and '-'",
+		About: "The same request with the same key is carried out once. Required with format adcp for what changes " +
+			"something; reads change nothing.",
 	}
 	contextParam = fields.Param{
 		Name: Context, Kind: fields.Object, Max: webhook.MaxContext,
@@ -124,14 +130,16 @@ var (
 
 func modeParam(words ...string) fields.Param {
 	return fields.Param{
-		Name: "mode", Kind: fields.Choice, Words: words, Default: "read-only", About: "What the agent may do to this machine.",
+		Name: "mode", Kind: fields.Choice, Words: words, Default: "read-only",
+		About: "What the agent may do to this machine.",
 	}
 }
 
 // IDParam is the parameter that names the task of a request.
 func IDParam(name string) fields.Param {
 	return fields.Param{
-		Name: name, Kind: fields.Text, Required: true, Max: MaxRef, About: "Id of the task, as the answer to its submission told it.",
+		Name: name, Kind: fields.Text, Required: true, Max: MaxRef,
+		About: "Id of the task, as the answer to its submission told it.",
 	}
 }
 
@@ -146,11 +154,13 @@ func ADCP(list ...fields.Param) []fields.Param {
 
 // The parameters of the requests of this package. They must not be changed.
 var (
-	RunParams = ADCP(taskParam, modeParam("read-only", "preview", "workspace-write", "danger-full-access"), confirmParam, schemaParam,
+	RunParams = ADCP(taskParam, modeParam("read-only", "preview", "workspace-write", "danger-full-access"), confirmParam,
+		schemaParam,
 		modelParam, dirParam, skipParam,
 		fields.Param{
 			Name: "envPolicy", Kind: fields.Choice, Words: []string{runs.InheritNone, runs.InheritAll, runs.InheritList},
-			Default: runs.InheritNone, About: "Which environment variables of the worker the agent gets, beyond what every program needs.",
+			Default: runs.InheritNone, About: "Which environment variables of the worker the agent gets, beyond what " +
+				"every program needs.",
 		},
 		fields.Param{
 			Name: "envAllowList", Kind: fields.Names, Max: runs.MaxEnv,
@@ -161,7 +171,8 @@ var (
 		},
 		idleParam, hardParam, gitParam, webhookParam)
 
-	ExecParams = ADCP(taskParam, dirParam, modeParam("read-only", "workspace-write", "danger-full-access"), confirmParam, schemaParam,
+	ExecParams = ADCP(taskParam, dirParam, modeParam("read-only", "workspace-write", "danger-full-access"), confirmParam,
+		schemaParam,
 		skipParam, modelParam, idleParam, hardParam, gitParam, webhookParam)
 
 	ResumeParams = ADCP(
@@ -169,15 +180,18 @@ var (
 			Name: "threadId", Kind: fields.Text, Required: true, Max: runs.MaxThread,
 			About: "Id of the thread, a UUID: thread_id of an earlier result.",
 		},
-		taskParam, modeParam("read-only", "workspace-write", "danger-full-access"), confirmParam, schemaParam, modelParam, idleParam,
+		taskParam, modeParam("read-only", "workspace-write", "danger-full-access"), confirmParam, schemaParam, modelParam,
+		idleParam,
 		hardParam, gitParam, webhookParam)
 
 	StatusParams = ADCP(
 		fields.Param{
-			Name: "workingDir", Kind: fields.Text, Max: runs.MaxDir, About: "Only tasks that work in this directory, an absolute path.",
+			Name: "workingDir", Kind: fields.Text, Max: runs.MaxDir,
+			About: "Only tasks that work in this directory, an absolute path.",
 		},
 		fields.Param{
-			Name: "showAll", Kind: fields.Boolean, Default: true, About: "All runs; false: only those that came by the work queue.",
+			Name: "showAll", Kind: fields.Boolean, Default: true,
+			About: "All runs; false: only those that came by the work queue.",
 		},
 		fields.Param{
 			Name: "limit", Kind: fields.Integer, Min: 1, Max: 100, Default: int64(5), About: "How many ended tasks to list.",
@@ -196,8 +210,10 @@ var (
 			About: "Environment of Codex Cloud: its id or its unique label.",
 		},
 		fields.Param{
-			Name: "attempts", Kind: fields.Integer, Min: 1, Max: maxAttempts, Default: int64(1), About: "How many solutions to make.",
+			Name: "attempts", Kind: fields.Integer, Min: 1, Max: maxAttempts, Default: int64(1),
+			About: "How many solutions to make.",
 		},
-		fields.Param{Name: "model", Kind: fields.Text, Max: runs.MaxModel, About: "Not supported: Codex Cloud lets nobody choose."},
+		fields.Param{Name: "model", Kind: fields.Text, Max: runs.MaxModel,
+			About: "Not supported: Codex Cloud lets nobody choose."},
 		gitParam, webhookParam)
 )

@@ -51,9 +51,10 @@ func Submission(s *responder.Service, tool string, a *fields.Args) api.Submissio
 	}
 	q := api.Submission{
 		Prompt: a.Text("task"), Mode: runs.Mode(a.Text("mode")), Confirm: a.Flag("confirm"), Dir: a.Text("workingDir"),
-		Model: a.Text("model"), Thread: a.Text("threadId"), Schema: a.Raw("outputSchema"), SkipGit: a.Flag("skipGitRepoCheck"),
-		Env:  runs.EnvPolicy{Policy: a.Text("envPolicy")},
-		Idle: a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
+		Model: a.Text("model"), Thread: a.Text("threadId"), Schema: a.Raw("outputSchema"),
+		SkipGit: a.Flag("skipGitRepoCheck"),
+		Env:     runs.EnvPolicy{Policy: a.Text("envPolicy")},
+		Idle:    a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
 		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(governance),
 	}
 	if a.Has("envAllowList") {
@@ -177,7 +178,8 @@ func withoutSecret(raw json.RawMessage) json.RawMessage {
 
 // Submit carries out a submission that was read without a mistake. The error
 // has the names that the caller used.
-func Submit(ctx context.Context, s *responder.Service, tool string, a *fields.Args, q api.Submission) (api.Submitted, error) {
+func Submit(ctx context.Context, s *responder.Service, tool string, a *fields.Args, q api.Submission) (api.Submitted,
+	error) {
 	var err error
 	if q.Once, err = Once(tool, a); err != nil {
 		return api.Submitted{}, err
@@ -214,7 +216,8 @@ func CheckDir(a *fields.Args) {
 
 // Status reads the state of the tasks of this machine that a status asks for.
 // One is the single task that it names, or nil.
-func Status(ctx context.Context, s *responder.Service, a *fields.Args) (all runtable.Snapshot, one *responder.View, err error) {
+func Status(ctx context.Context, s *responder.Service, a *fields.Args) (all runtable.Snapshot, one *responder.View,
+	err error) {
 	if a.Has("task_id") {
 		v, err := Local(ctx, s, a, ToolStatus, "task_id")
 		if err != nil {

@@ -27,7 +27,8 @@ func envelop(a *Answer) ([]byte, error) {
 		r = adcp.Of(a.record)
 	}
 	if a.late {
-		r.Warnings = []adcp.Error{{Code: adcp.TaskTimeout, Message: "the run has not ended yet: it goes on", Recovery: adcp.Transient}}
+		r.Warnings = []adcp.Error{{Code: adcp.TaskTimeout, Message: "the run has not ended yet: it goes on",
+			Recovery: adcp.Transient}}
 	}
 	r.At = time.Now()
 	if a.Body != nil {
@@ -73,7 +74,8 @@ func contextOf(body json.RawMessage) json.RawMessage {
 	var said struct {
 		Context json.RawMessage `json:"context"`
 	}
-	if json.Unmarshal(body, &said) != nil || len(said.Context) == 0 || said.Context[0] != '{' || len(said.Context) > adcp.MaxContext {
+	if json.Unmarshal(body, &said) != nil || len(said.Context) == 0 || said.Context[0] != '{' ||
+		len(said.Context) > adcp.MaxContext {
 		return nil
 	}
 	return said.Context

@@ -47,7 +47,8 @@ func TestALifeInAdCPOverREST(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	const token, context = "opaque-governance", `{"z": "<&>",  "a":[1.0,2]}`
-	const request = `{"task":"go","idempotency_key":"0123456789abcdef","governance_context":"` + token + `","context":` + context + `}`
+	const request = `{"task":"go","idempotency_key":"0123456789abcdef","governance_context":"` + token + `","context":` +
+		context + `}`
 	first := s.adcp(http.StatusAccepted, "submitted", "POST", "/v1/runs", request)
 	if string(first.Context) != context || first.Governance != token || first.Replayed || first.TaskID == "" {
 		t.Errorf("%+v", first)
@@ -56,7 +57,8 @@ func TestALifeInAdCPOverREST(t *testing.T) {
 	if !again.Replayed || again.TaskID != first.TaskID {
 		t.Errorf("%+v", again)
 	}
-	if e := s.adcp(http.StatusConflict, "rejected", "POST", "/v1/runs", strings.Replace(request, "go", "other", 1)); e.Error.Code != "IDEMPOTENCY_CONFLICT" {
+	if e := s.adcp(http.StatusConflict, "rejected", "POST", "/v1/runs", strings.Replace(request, "go", "other",
+		1)); e.Error.Code != "IDEMPOTENCY_CONFLICT" {
 		t.Errorf("%+v", e)
 	}
 	path := "/v1/runs/" + first.TaskID
@@ -80,8 +82,9 @@ func TestAdCPSaysWhatPlainJSONSays(t *testing.T) {
 	s.begin("codex", "working", begun, runs.Start{Source: "run"}).out([]byte("{}\n"), 10)
 	s.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
 	for path, stands := range map[string]string{
-		"/v1/runs/done": "completed", "/v1/runs/bad": "failed", "/v1/runs/working": "working", "/v1/runs/done/wait?timeout=0": "completed",
-		"/v1/runs": "completed", "/v1/workers": "completed", "/v1/runs/done/events": "completed",
+		"/v1/runs/done": "completed", "/v1/runs/bad": "failed", "/v1/runs/working": "working",
+		"/v1/runs/done/wait?timeout=0": "completed",
+		"/v1/runs":                     "completed", "/v1/workers": "completed", "/v1/runs/done/events": "completed",
 	} {
 		var plain, in map[string]any
 		s.want(200, "GET", path, "").read(t, &plain)
@@ -105,7 +108,8 @@ func TestRefusalsInAdCPOverREST(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
-	s.begin("codex_cloud", "T-cloud-1", begun, runs.Start{Source: "cloud"}).s.await("T-cloud-1", func(responder.View) bool { return true })
+	s.begin("codex_cloud", "T-cloud-1", begun, runs.Start{Source: "cloud"}).s.await("T-cloud-1",
+		func(responder.View) bool { return true })
 	const key = `"idempotency_key":"0123456789abcdef"`
 	for _, c := range []struct {
 		method, path, body string
@@ -133,7 +137,8 @@ func TestRefusalsInAdCPOverREST(t *testing.T) {
 	if string(e.Context) != `{"a": 1}` {
 		t.Errorf("the context of a refused request is %s", e.Context)
 	}
-	if e := s.adcp(404, "unknown", "POST", "/v1/runs/none/resume", `{"context":{"a": 2}}`); string(e.Context) != `{"a": 2}` {
+	if e := s.adcp(404, "unknown", "POST", "/v1/runs/none/resume", `{"context":{"a": 2}}`); string(
+		e.Context) != `{"a": 2}` {
 		t.Errorf("the context of a request about no run is %s", e.Context)
 	}
 }

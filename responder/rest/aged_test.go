@@ -46,7 +46,8 @@ func (s *stage) purge() {
 		s.t.Fatal(err)
 	}
 	_, login := credentials.Logins(s.server.URL(), embedded.OperatorUser)
-	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
+		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -76,7 +77,8 @@ func TestStreamOfAnEarlierRunOfATaskEndsThoughItsEventsAgedOut(t *testing.T) {
 	s.purge()
 	for _, works := range []bool{false, true} {
 		if works {
-			s.begin("codex", "T-local-task-2", begun, runs.Start{Source: "run", Labels: map[string]string{runs.LabelContinues: "T-local-task"}})
+			s.begin("codex", "T-local-task-2", begun,
+				runs.Start{Source: "run", Labels: map[string]string{runs.LabelContinues: "T-local-task"}})
 			s.await("T-local-task", func(v responder.View) bool { return v.State == runs.StateWorking })
 		}
 		var page api.EventPage

@@ -25,7 +25,8 @@ func TestATaskIsRefusedAtOnceWhileNATSIsAway(t *testing.T) {
 	begin := time.Now()
 	s.want(http.StatusServiceUnavailable, "POST", "/v1/runs", `{"task":"go"}`)
 	s.want(http.StatusServiceUnavailable, "POST", "/v1/runs", `{"task":"go","idempotencyKey":"0123456789abcdef"}`)
-	s.adcp(http.StatusServiceUnavailable, "failed", "POST", "/v1/runs", `{"task":"go","idempotency_key":"0123456789abcdef"}`)
+	s.adcp(http.StatusServiceUnavailable, "failed", "POST", "/v1/runs",
+		`{"task":"go","idempotency_key":"0123456789abcdef"}`)
 	if took := time.Since(begin); took > 3*time.Second {
 		t.Errorf("it takes %v to say that NATS is away", took)
 	}

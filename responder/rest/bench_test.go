@@ -56,7 +56,10 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 			}
 		}
 	})
-	bare := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}\n") })}
+	bare := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = io.WriteString(w, "{}\n")
+	})}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -71,7 +74,8 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 	s.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 256
 	during(b, "NATS service", func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: s.bus.Inside(), Root: s.bus.API(), Endpoints: natsapi.ToolEndpoints(tools.New(s.service), tools.List()), Version: "1.0.0", Log: zap.NewNop(),
+			Conn: s.bus.Inside(), Root: s.bus.API(), Endpoints: natsapi.ToolEndpoints(tools.New(s.service), tools.List()),
+			Version: "1.0.0", Log: zap.NewNop(),
 		})
 	})
 	nothing, err := s.bus.Inside().Subscribe(s.bus.API()+".bare", func(m *nats.Msg) { _ = m.Respond([]byte("{}")) })
@@ -79,7 +83,8 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = nothing.Unsubscribe() }()
-	operator, err := s.server.Connect(b.Context(), embedded.OperatorUser, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+	operator, err := s.server.Connect(b.Context(), embedded.OperatorUser, bus.Names{Prefix: bus.DefaultPrefix},
+		zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -20,7 +20,8 @@ func TestOutputOfATaskThatWasGoneOnWithHasItsOwnSize(t *testing.T) {
 	code := runs.ExitNeedsAgent
 	first.append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
 	s.await(task, func(v responder.View) bool { return v.State == runs.StateInputRequired })
-	s.begin("codex", link, begun, runs.Start{Source: "run", Worker: "w1", Labels: map[string]string{runs.LabelContinues: task}}).
+	s.begin("codex", link, begun, runs.Start{Source: "run", Worker: "w1",
+		Labels: map[string]string{runs.LabelContinues: task}}).
 		out([]byte(strings.Repeat("more\n", 100)), 700).exit(0)
 	s.await(task, func(v responder.View) bool { return v.State == runs.StateCompleted && v.Link == link })
 	for path, want := range map[string]string{task: "17", link: "500"} {
@@ -29,7 +30,8 @@ func TestOutputOfATaskThatWasGoneOnWithHasItsOwnSize(t *testing.T) {
 			t.Errorf("%s: %d bytes, and a size of %s, want %s", path, len(r.body), got, want)
 		}
 	}
-	if got := s.want(http.StatusOK, "GET", "/v1/runs/"+task+"/output?offset=17", "").header.Get("X-Linesman-Size"); got != "17" {
+	if got := s.want(http.StatusOK, "GET", "/v1/runs/"+task+"/output?offset=17",
+		"").header.Get("X-Linesman-Size"); got != "17" {
 		t.Errorf("at its end the size is %s", got)
 	}
 }

@@ -119,11 +119,13 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 				scope = r.Scope
 			}
 		}
-		if want, _ := s.document.paths[template(path)][method].Security[0]["token"].([]any); len(want) != 1 || want[0] != scope {
+		if want, _ := s.document.paths[template(path)][method].Security[0]["token"].([]any); len(want) != 1 ||
+			want[0] != scope {
 			t.Errorf("%s is for %v in the document, and for %s", op, want, scope)
 		}
 		if scope != "read" {
-			if r := s.want(403, method, path, post, "Authorization", "Bearer "+reader); !strings.Contains(string(r.body), "scope "+scope) {
+			if r := s.want(403, method, path, post, "Authorization", "Bearer "+reader); !strings.Contains(string(r.body),
+				"scope "+scope) {
 				t.Errorf("%s: the scope is not named: %s", op, r.body)
 			}
 		}
@@ -186,7 +188,8 @@ func damage(s *stage, run string) {
 		s.t.Fatal(err)
 	}
 	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
-	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
+		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -273,7 +276,8 @@ func TestBodiesHaveTheParametersOfTheTools(t *testing.T) {
 }
 
 // ofAdCP are parameters of the AdCP envelope, which the tools take too.
-var ofAdCP = []string{"context", "context_id", "governance_context", "push_notification_config", "adcp_version", "adcp_major_version", "account"}
+var ofAdCP = []string{"context", "context_id", "governance_context", "push_notification_config", "adcp_version",
+	"adcp_major_version", "account"}
 
 // The page lists every operation, with its scope.
 func TestPageListsEveryOperation(t *testing.T) {

@@ -77,7 +77,8 @@ func (q *exchange) accept() error {
 	q.form = jsonType // of an error
 	got, ok := choose(strings.Join(q.r.Header.Values("Accept"), ","), offers)
 	if !ok {
-		return &Problem{Status: http.StatusNotAcceptable, Code: "NOT_ACCEPTABLE", Detail: "this is given as " + strings.Join(offers, " or ")}
+		return &Problem{Status: http.StatusNotAcceptable, Code: "NOT_ACCEPTABLE", Detail: "this is given as " +
+			strings.Join(offers, " or ")}
 	}
 	if got == adcpType {
 		q.form = got
@@ -134,7 +135,8 @@ func (q *exchange) write(a *Answer) {
 	}
 	body, err := a.encode(q.form)
 	if err != nil {
-		q.log.Error("an answer cannot be written", zap.String("operation", q.operation), zap.String("type", media), zap.Error(err))
+		q.log.Error("an answer cannot be written", zap.String("operation", q.operation), zap.String("type", media),
+			zap.Error(err))
 		a = &Answer{Status: http.StatusInternalServerError, Problem: problemOf(&api.Error{Code: api.Internal})}
 		media = "application/problem+json"
 		body, _ = a.encode(jsonType) // strings

@@ -13,7 +13,8 @@ import (
 // seen to have expired.
 type lasting struct{ idempotency.Store }
 
-func (l lasting) Put(ctx context.Context, key string, value []byte, _ time.Duration, revision uint64) (uint64, bool, error) {
+func (l lasting) Put(ctx context.Context, key string, value []byte, _ time.Duration, revision uint64) (uint64, bool,
+	error) {
 	return l.Store.Put(ctx, key, value, time.Hour, revision)
 }
 
@@ -25,7 +26,8 @@ func TestAnExpiredKeyIsAConflictInEveryForm(t *testing.T) {
 	})
 	const request = `{"task":"go","idempotency_key":"0123456789abcdef"}`
 	s.adcp(http.StatusAccepted, "submitted", "POST", "/v1/runs", request)
-	if e := s.adcp(http.StatusConflict, "rejected", "POST", "/v1/runs", request); e.Error == nil || e.Error.Code != "IDEMPOTENCY_EXPIRED" {
+	if e := s.adcp(http.StatusConflict, "rejected", "POST", "/v1/runs", request); e.Error == nil ||
+		e.Error.Code != "IDEMPOTENCY_EXPIRED" {
 		t.Errorf("%+v", e)
 	}
 	s.want(http.StatusConflict, "POST", "/v1/runs", request)
@@ -37,7 +39,8 @@ func TestACallerWithoutAShareComesLaterInEveryForm(t *testing.T) {
 	s := newStage(t, func(c *config) { c.service.Requests.Share = 2 })
 	s.want(http.StatusAccepted, "POST", "/v1/runs", `{"task":"go","idempotency_key":"0123456789abcdef"}`)
 	const next = `{"task":"go","idempotency_key":"fedcba9876543210"}`
-	if e := s.adcp(http.StatusServiceUnavailable, "rejected", "POST", "/v1/runs", next); e.Error == nil || e.Error.Code != "RATE_LIMITED" || e.Error.RetryAfter == 0 {
+	if e := s.adcp(http.StatusServiceUnavailable, "rejected", "POST", "/v1/runs", next); e.Error == nil ||
+		e.Error.Code != "RATE_LIMITED" || e.Error.RetryAfter == 0 {
 		t.Errorf("%+v", e)
 	}
 	if r := s.want(http.StatusServiceUnavailable, "POST", "/v1/runs", next); r.header.Get("Retry-After") == "" {

@@ -20,7 +20,8 @@ func TestFiltersFindWhatTheToolsFind(t *testing.T) {
 		out([]byte(`{"type":"thread.started","thread_id":"`+thread+`"}`+"\n"), 700)
 	s.await("one", func(v responder.View) bool { return v.Thread == thread })
 	for _, query := range []string{
-		"workingDir=/srv/shop", "workingDir=/srv/shop/", "workingDir=/srv//shop", "threadId=" + thread, "threadId=" + strings.ToUpper(thread),
+		"workingDir=/srv/shop", "workingDir=/srv/shop/", "workingDir=/srv//shop", "threadId=" + thread,
+		"threadId=" + strings.ToUpper(thread),
 	} {
 		var list api.RunPage
 		s.want(http.StatusOK, "GET", "/v1/runs?"+query, "").read(t, &list)

@@ -54,7 +54,8 @@ func FuzzRequests(f *testing.F) {
 		{"GET /v1/runs/{id}/wait", "working", "timeout=3600", "application/adcp+json", "", ""},
 		{"GET /v1/runs/{id}/wait", "done", "timeout=-0", "", "", ""},
 		{"POST /v1/runs", "", "", "", "", `{"task":"S3NT1NEL","workingDir":"/S3NT1NEL","timeoutSec":5,"outputSchema":{"type":"object"},"labels":{"S3NT1NEL":"x"}}`},
-		{"POST /v1/runs", "", "", "application/adcp+json", "", `{"task":"go","context":{"a":"S3NT1NEL"},"idempotencyKey":"0123456789S3NT1NEL"}`},
+		{"POST /v1/runs", "", "", "application/adcp+json", "",
+			`{"task":"go","context":{"a":"S3NT1NEL"},"idempotencyKey":"0123456789S3NT1NEL"}`},
 		{"POST /v1/runs", "", "", "application/adcp+json", "", `{"context":{"a":"S3NT1NEL"},"task":7}`},
 		{"POST /v1/runs", "", "", "", "", `{"task":"go"` + strings.Repeat(`,"task":[]`, 20) + `}`},
 		{"POST /v1/runs", "", "", "", "", foreign(40)},
@@ -131,7 +132,8 @@ func foreign(n int) string {
 }
 
 // exchange is a request to be answered within a time, and a place for its answer.
-func exchange(t *testing.T, patience time.Duration, method string, body []byte) (*http.Request, *httptest.ResponseRecorder) {
+func exchange(t *testing.T, patience time.Duration, method string, body []byte) (*http.Request,
+	*httptest.ResponseRecorder) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	r := httptest.NewRequestWithContext(ctx, method, "/", bytes.NewReader(body))

@@ -40,11 +40,13 @@ func TestKeyInTheHeaderMakesOfTwoRequestsOne(t *testing.T) {
 		if conflict.Code != "CONFLICT" || conflict.Field != keyHeader || !strings.HasPrefix(conflict.Detail, keyHeader+": ") {
 			t.Errorf("%s: another body under the key: %+v", path, conflict)
 		}
-		reader, err := httpserver.CreateToken(filepath.Join(s.dir, "tokens.json"), "other"+string(rune('a'+i)), httpserver.Read|httpserver.Submit, time.Now())
+		reader, err := httpserver.CreateToken(filepath.Join(s.dir, "tokens.json"), "other"+string(rune('a'+i)),
+			httpserver.Read|httpserver.Submit, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.want(202, "POST", path, body, keyHeader, key, "Authorization", "Bearer "+reader).header.Get("Location"); got == first {
+		if got := s.want(202, "POST", path, body, keyHeader, key, "Authorization",
+			"Bearer "+reader).header.Get("Location"); got == first {
 			t.Errorf("%s: another caller gets the same run for its key", path)
 		}
 	}
@@ -93,7 +95,8 @@ func TestRequestsWithOneKeyAtOnceAreOneRun(t *testing.T) {
 
 func TestMistakesOfTheKeyInTheHeaderAreNamed(t *testing.T) {
 	s := newStage(t, nil)
-	for _, key := range []string{"short", strings.Repeat("k", 256), "0123456789 abcdef", `"0123456789abcdef`, "0123456789abcdeé"} {
+	for _, key := range []string{"short", strings.Repeat("k", 256), "0123456789 abcdef", `"0123456789abcdef`,
+		"0123456789abcdeé"} {
 		var p rest.Problem
 		s.want(400, "POST", "/v1/runs", `{"task":"go"}`, keyHeader, key).read(t, &p)
 		if p.Code != "VALIDATION" || p.Field != keyHeader || !strings.Contains(p.Detail, "16 to 255") {
@@ -102,8 +105,10 @@ func TestMistakesOfTheKeyInTheHeaderAreNamed(t *testing.T) {
 	}
 	for _, name := range []string{"idempotencyKey", "idempotency_key"} {
 		var p rest.Problem
-		s.want(400, "POST", "/v1/runs", `{"task":"go","`+name+`":"0123456789abcdef"}`, keyHeader, "0123456789abcdeX").read(t, &p)
-		if len(p.Issues) != 2 || p.Issues[0].Field != keyHeader || p.Issues[1].Field != name || !strings.Contains(p.Detail, name) {
+		s.want(400, "POST", "/v1/runs", `{"task":"go","`+name+`":"0123456789abcdef"}`, keyHeader, "0123456789abcdeX").read(t,
+			&p)
+		if len(p.Issues) != 2 || p.Issues[0].Field != keyHeader || p.Issues[1].Field != name ||
+			!strings.Contains(p.Detail, name) {
 			t.Errorf("two keys: %+v", p)
 		}
 	}

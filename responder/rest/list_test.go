@@ -123,7 +123,8 @@ func TestOutputIsTheBytesOfTheRawLog(t *testing.T) {
 	for range 60 {
 		at, n := rand.IntN(len(stdout)), 1+rand.IntN(9000)
 		r := s.want(200, "GET", fmt.Sprintf("/v1/runs/one/output?offset=%d&limit=%d", at, n), "")
-		if want := stdout[at:min(at+n, len(stdout))]; !bytes.Equal(r.body, want) || r.header.Get("X-Linesman-Offset") != fmt.Sprint(at) {
+		if want := stdout[at:min(at+n, len(stdout))]; !bytes.Equal(r.body, want) ||
+			r.header.Get("X-Linesman-Offset") != fmt.Sprint(at) {
 			t.Fatalf("stdout at %d: %d bytes from %s, want %d", at, len(r.body), r.header.Get("X-Linesman-Offset"), len(want))
 		}
 		if got := r.header.Get("X-Linesman-Size"); got != fmt.Sprint(len(stdout)) {
@@ -142,8 +143,10 @@ func TestOutputIsTheBytesOfTheRawLog(t *testing.T) {
 		{len(stderr) + 9999, 100, len(stderr) + 9999, ""},
 	} {
 		r := s.want(200, "GET", fmt.Sprintf("/v1/runs/one/output?stream=stderr&offset=%d&limit=%d", c.offset, c.limit), "")
-		if string(r.body) != c.want || r.header.Get("X-Linesman-Offset") != fmt.Sprint(c.at) || r.header.Get("X-Linesman-Size") != fmt.Sprint(len(stderr)+1008) {
-			t.Errorf("stderr at %d: %.80q at %s of %s, want %.80q at %d", c.offset, r.body, r.header.Get("X-Linesman-Offset"), r.header.Get("X-Linesman-Size"), c.want, c.at)
+		if string(r.body) != c.want || r.header.Get("X-Linesman-Offset") != fmt.Sprint(c.at) ||
+			r.header.Get("X-Linesman-Size") != fmt.Sprint(len(stderr)+1008) {
+			t.Errorf("stderr at %d: %.80q at %s of %s, want %.80q at %d", c.offset, r.body, r.header.Get("X-Linesman-Offset"),
+				r.header.Get("X-Linesman-Size"), c.want, c.at)
 		}
 	}
 }
@@ -156,7 +159,8 @@ func TestRawOutputNeedsItsScope(t *testing.T) {
 	l := s.begin("codex", "one", begun, runs.Start{Source: "run"})
 	l.out([]byte(sentinel+" is no JSON\n"+`{"type":"item.completed","item":{"id":"i","type":"command_execution","command":"ls","aggregated_output":"`+sentinel+`","exit_code":0,"status":"completed"}}`+"\n"), 10000)
 	l.err([]byte(sentinel + "\n")).exit(1)
-	for _, path := range []string{"/v1/runs", "/v1/runs/one", "/v1/runs/one/events?limit=1000", "/v1/runs/one/wait", "/v1/runs/one/output?offset=x"} {
+	for _, path := range []string{"/v1/runs", "/v1/runs/one", "/v1/runs/one/events?limit=1000", "/v1/runs/one/wait",
+		"/v1/runs/one/output?offset=x"} {
 		if r := s.ask("GET", path, ""); strings.Contains(string(r.body), sentinel) {
 			t.Errorf("%s: %s", path, r.body)
 		}
@@ -212,14 +216,16 @@ func TestMistakesAreNamedByTheirField(t *testing.T) {
 		var p rest.Problem
 		r := s.want(400, c.method, c.path, c.body)
 		r.read(t, &p)
-		if p.Code != "VALIDATION" || p.Field != c.field || !strings.Contains(p.Detail, c.detail) || len(p.Issues) == 0 || p.Issues[0].Field != c.field {
+		if p.Code != "VALIDATION" || p.Field != c.field || !strings.Contains(p.Detail, c.detail) || len(p.Issues) == 0 ||
+			p.Issues[0].Field != c.field {
 			t.Errorf("%s %.60s %s: %s; want the field %s and %q", c.method, c.path, c.body, r.body, c.field, c.detail)
 		}
 	}
 	s.want(400, "GET", "/v1/runs/done/events", "", "Last-Event-ID", "x")
 	// A cursor of one list is none of another.
 	for i := range 3 {
-		s.begin("codex", fmt.Sprintf("r%d", i), begun, runs.Start{Source: "run"}).s.await(fmt.Sprintf("r%d", i), func(responder.View) bool { return true })
+		s.begin("codex", fmt.Sprintf("r%d", i), begun, runs.Start{Source: "run"}).s.await(fmt.Sprintf("r%d", i),
+			func(responder.View) bool { return true })
 	}
 	var page api.RunPage
 	s.want(200, "GET", "/v1/runs?limit=1", "").read(t, &page)

@@ -40,7 +40,8 @@ func TestEveryErrorHasAStatusAndACode(t *testing.T) {
 }
 
 func TestErrorsOfTheServiceAsProblems(t *testing.T) {
-	issues := []api.Issue{{Field: fields.Whole, Problem: "must be UTF-8"}, {Field: "workDir", Problem: "is no parameter", Meant: "workingDir"}}
+	issues := []api.Issue{{Field: fields.Whole, Problem: "must be UTF-8"}, {Field: "workDir", Problem: "is no parameter",
+		Meant: "workingDir"}}
 	for _, c := range []struct {
 		err  api.Error
 		want string
@@ -69,7 +70,8 @@ func TestErrorsOfTheServiceAsProblems(t *testing.T) {
 			`{"status":404,"detail":"there is no run of this id","code":"NOT_FOUND","runId":"T-1"}`,
 		},
 		{
-			api.Error{Code: api.KeyInFlight, Field: "idempotency_key", Message: "the same request is being carried out", Retryable: true},
+			api.Error{Code: api.KeyInFlight, Field: "idempotency_key", Message: "the same request is being carried out",
+				Retryable: true},
 			`{"status":409,"detail":"idempotency_key: the same request is being carried out","code":"CONFLICT","field":"idempotency_key","retryable":true}`,
 		},
 		{

@@ -36,11 +36,14 @@ func TestProgressIsTheStepsOfAPlanOrAbsent(t *testing.T) {
 		if r.ID == "planned" {
 			want = `{"completedSteps":1,"totalSteps":3,"currentActivity":"Write"}`
 		}
-		if string(listed) != want || one.Progress != nil != (r.ID == "planned") || one.Progress != nil && string(one.Progress) != want {
+		if string(listed) != want || one.Progress != nil != (r.ID == "planned") || one.Progress != nil &&
+			string(one.Progress) != want {
 			t.Errorf("%s: %s in a list, %s by itself, want %s", r.ID, listed, one.Progress, want)
 		}
 	}
-	s.begin("codex", "idle", begun, runs.Start{Source: "run"}).out([]byte(turn+plan+`{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":2}}`+"\n"), 1000)
+	s.begin("codex", "idle", begun, runs.Start{Source: "run"}).out(
+		[]byte(turn+plan+`{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":2}}`+
+			"\n"), 1000)
 	s.await("idle", func(v responder.View) bool { return v.Plan.Total == 3 && v.Activity == "" })
 	var idle struct{ Progress json.RawMessage }
 	s.want(http.StatusOK, "GET", "/v1/runs/idle", "").read(t, &idle)

@@ -77,7 +77,8 @@ func (q *exchange) readBody() (json.RawMessage, error) {
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
-		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Code: "TOO_LARGE", Detail: "the body is over " + strconv.Itoa(MaxBody) + " bytes"}
+		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Code: "TOO_LARGE", Detail: "the body is over " +
+			strconv.Itoa(MaxBody) + " bytes"}
 	case err != nil:
 		return nil, invalid("body", "broke off")
 	case len(body) == 0:
@@ -85,7 +86,8 @@ func (q *exchange) readBody() (json.RawMessage, error) {
 	}
 	media, _, err := mime.ParseMediaType(q.r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
-		return nil, &Problem{Status: http.StatusUnsupportedMediaType, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "the body must be application/json"}
+		return nil, &Problem{Status: http.StatusUnsupportedMediaType, Code: "UNSUPPORTED_MEDIA_TYPE",
+			Detail: "the body must be application/json"}
 	}
 	return body, nil
 }

@@ -84,7 +84,8 @@ type Route struct {
 func (a *API) Routes() []Route {
 	return []Route{
 		a.route("GET /v1/openapi.json", "describe", "read", nil, describe),
-		a.route("GET /v1/runs", "listRuns", "read", []string{"state", "agent", "workingDir", "threadId", "limit", "cursor"}, listRuns),
+		a.route("GET /v1/runs", "listRuns", "read", []string{"state", "agent", "workingDir", "threadId", "limit", "cursor"},
+			listRuns),
 		a.route("POST /v1/runs", "submitRun", "submit", nil, submitRun),
 		a.route("GET /v1/runs/{id}", "getRun", "read", nil, getRun),
 		a.route("GET /v1/runs/{id}/events", "getEvents", "read", []string{"after", "limit"}, getEvents),
@@ -173,5 +174,6 @@ func (q *exchange) hold() (free func(), err error) {
 }
 
 func describe(*exchange) (*Answer, error) {
-	return &Answer{Status: http.StatusOK, Body: json.RawMessage(Document), tagged: true, cache: "private, max-age=300"}, nil
+	return &Answer{Status: http.StatusOK, Body: json.RawMessage(Document), tagged: true, cache: "private, max-age=300"},
+		nil
 }

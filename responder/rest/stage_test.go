@@ -33,7 +33,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
+		"github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1"))
 }
 
 const token = "0123456789abcdef"
@@ -109,7 +110,8 @@ func prepare(t testing.TB, work bool, change func(*config)) *stage {
 func (s *stage) serve(cfg rest.Config) {
 	s.t.Helper()
 	s.api = rest.New(cfg)
-	server, err := httpserver.New(httpserver.Config{Listen: "127.0.0.1:0", Token: token, Tokens: filepath.Join(s.dir, "tokens.json")})
+	server, err := httpserver.New(httpserver.Config{Listen: "127.0.0.1:0", Token: token, Tokens: filepath.Join(s.dir,
+		"tokens.json")})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -291,7 +293,8 @@ func corpus(t testing.TB, name string) []byte {
 // play makes a run of a recording.
 func (s *stage) play(id, name string, code int) {
 	s.t.Helper()
-	l := s.begin("codex", id, begun, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1", Labels: map[string]string{"team": "a"}})
+	l := s.begin("codex", id, begun, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1",
+		Labels: map[string]string{"team": "a"}})
 	l.out(corpus(s.t, name+".jsonl"), 700).err(corpus(s.t, name+".stderr")).exit(code)
 }
 
@@ -319,7 +322,8 @@ type response struct {
 
 func readDocument(t testing.TB) *document {
 	t.Helper()
-	d := &document{compiler: jsonschema.NewCompiler(), paths: map[string]map[string]operation{}, reached: map[string]bool{}}
+	d := &document{compiler: jsonschema.NewCompiler(), paths: map[string]map[string]operation{},
+		reached: map[string]bool{}}
 	d.compiler.DefaultDraft(jsonschema.Draft2020)
 	d.compiler.AssertFormat()
 	whole, err := jsonschema.UnmarshalJSON(bytes.NewReader(rest.Document))
@@ -402,7 +406,8 @@ func (d *document) check(t testing.TB, method, path string, r reply) {
 	if !strings.HasSuffix(media, "json") {
 		return
 	}
-	schema, err := d.compiler.Compile(fmt.Sprintf("http://linesman/openapi.json#/paths/%s/%s/responses/%s/content/%s/schema",
+	schema, err := d.compiler.Compile(fmt.Sprintf(
+		"http://linesman/openapi.json#/paths/%s/%s/responses/%s/content/%s/schema",
 		escape(at), strings.ToLower(method), status, escape(media)))
 	if err != nil {
 		t.Fatal(err)

@@ -54,9 +54,12 @@ func newOffice(b *testing.B, n int) *office {
 	}
 	for i := range n {
 		r := runs.NewRecord(runID(i), "codex")
-		r.State, r.Source, r.Queue, r.Work, r.Worker = runs.StateCompleted, "queue", "default", uint64(i), "host-0123456789abcdef"
-		r.QueuedAt, r.StartedAt, r.ActiveAt, r.EndedAt = int64(1_790_000_000_000+i), int64(1_790_000_001_000+i), int64(1_790_000_002_000+i), int64(1_790_000_003_000+i)
-		r.Dir, r.Thread, r.Seq, r.Lines = "/home/dev/project", fmt.Sprintf("01a2b3c4-0000-7000-8000-%012d", i), uint64(i+1), 40
+		r.State, r.Source, r.Queue, r.Work, r.Worker = runs.StateCompleted, "queue", "default", uint64(i),
+			"host-0123456789abcdef"
+		r.QueuedAt, r.StartedAt, r.ActiveAt, r.EndedAt = int64(1_790_000_000_000+i), int64(1_790_000_001_000+i),
+			int64(1_790_000_002_000+i), int64(1_790_000_003_000+i)
+		r.Dir, r.Thread, r.Seq, r.Lines = "/home/dev/project", fmt.Sprintf("01a2b3c4-0000-7000-8000-%012d", i), uint64(i+1),
+			40
 		final := "Done: the failing test passes, two files were changed."
 		r.FinalText = &final
 		m := nats.NewMsg("$KV." + names.Runs() + "." + r.ID)
@@ -80,7 +83,8 @@ func runID(i int) string { return fmt.Sprintf("T-local-%015d", i) }
 func (o *office) replay(b *testing.B) time.Duration {
 	b.Helper()
 	begin := time.Now()
-	c, err := o.js.OrderedConsumer(b.Context(), o.stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
+	c, err := o.js.OrderedConsumer(b.Context(), o.stream, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
 	if err != nil {
 		b.Fatal(err)
 	}

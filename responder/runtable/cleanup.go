@@ -119,7 +119,8 @@ func (r *Table) endLost(ctx context.Context, row runs.Row) (bool, error) {
 			return nil
 		}
 		ended = true
-		return &runs.Entry{Kind: runs.Exited, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Exit{Reason: runs.ReasonLost})}
+		return &runs.Entry{Kind: runs.Exited, Time: time.Now().UnixMilli(),
+			Body: runs.Encode(runs.Exit{Reason: runs.ReasonLost})}
 	})
 	return ended && err == nil, err
 }

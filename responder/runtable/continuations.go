@@ -65,7 +65,8 @@ func (t *index) resolve(e *entry) *entry {
 		return e
 	}
 	s := newest.ownRow()
-	s.ID, s.Agent, s.Source, s.Governance, s.Continues, s.Link = own.ID, own.Agent, own.Source, own.Governance, own.Continues, newest.ID
+	s.ID, s.Agent, s.Source, s.Governance, s.Continues, s.Link = own.ID, own.Agent, own.Source, own.Governance,
+		own.Continues, newest.ID
 	s.QueuedAt, s.StartedAt = own.QueuedAt, cmp.Or(own.StartedAt, s.StartedAt)
 	s.Thread, s.Seq = cmp.Or(s.Thread, own.Thread), max(s.Seq, own.Seq)
 	e.Row, e.own = s, &own

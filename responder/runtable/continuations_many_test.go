@@ -19,7 +19,8 @@ func TestATaskOfManyRunsHoldsTheTableUpForAMoment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, runs.Row{ID: id, Continues: task, State: runs.StateInputRequired, StartedAt: int64(n), EndedAt: int64(n + 1), Seq: uint64(n)})
+		rows = append(rows, runs.Row{ID: id, Continues: task, State: runs.StateInputRequired, StartedAt: int64(n),
+			EndedAt: int64(n + 1), Seq: uint64(n)})
 	}
 	last := len(rows) - 1
 	for order, at := range map[string]func(i int) int{
@@ -49,7 +50,8 @@ func TestATaskOfManyRunsHoldsTheTableUpForAMoment(t *testing.T) {
 			for i := range rows[1:] { // the newest one goes first
 				table.change(runs.Change{Row: runs.Row{ID: rows[last-i].ID}, Revision: 1 << 20, Removed: true}, begun)
 			}
-			if shown, _, _ := table.get(task); shown.Link != "" || shown.EndedAt != rows[0].EndedAt || len(table.continuations) != 0 {
+			if shown, _, _ := table.get(task); shown.Link != "" || shown.EndedAt != rows[0].EndedAt ||
+				len(table.continuations) != 0 {
 				t.Errorf("the task alone is shown as %+v; %d tasks have links", shown, len(table.continuations))
 			}
 		})

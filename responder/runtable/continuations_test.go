@@ -47,8 +47,9 @@ func (l *legs) begin(run, task string) {
 
 func (l *legs) say(run, text string) {
 	l.Helper()
-	l.write(run, runs.Out, fmt.Appendf(nil, `{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":%q}}`+"\n"+
-		`{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":2}}`+"\n", text))
+	l.write(run, runs.Out, fmt.Appendf(nil,
+		`{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":%q}}`+"\n"+
+			`{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":2}}`+"\n", text))
 }
 
 func (l *legs) exit(run string, code int) {
@@ -76,7 +77,8 @@ func TestATaskStandsAsItsNewestRun(t *testing.T) {
 	l.shows(task, runs.StateWorking, "")
 	l.exit(task, runs.ExitNeedsAgent)
 	l.shows(task, runs.StateInputRequired, "")
-	if s := l.table.Snapshot(9, nil); len(s.Working) != 1 || len(s.Ended) != 0 || s.Working[0].State != runs.StateInputRequired {
+	if s := l.table.Snapshot(9, nil); len(s.Working) != 1 || len(s.Ended) != 0 ||
+		s.Working[0].State != runs.StateInputRequired {
 		t.Errorf("it waits, and is listed so: %+v", s)
 	}
 	ended := make(chan runtable.View, 1)
@@ -118,7 +120,8 @@ func TestATaskStandsAsItsNewestRun(t *testing.T) {
 				t.Errorf("%s is shown as %+v", run, v)
 			}
 			record, err := table.Record(l.soon(), run)
-			if err != nil || record.ID != run || record.State != runs.StateCompleted || record.FinalText == nil || *record.FinalText != "answer 1" {
+			if err != nil || record.ID != run || record.State != runs.StateCompleted || record.FinalText == nil ||
+				*record.FinalText != "answer 1" {
 				t.Errorf("%s has the record %s, %v", run, record.JSON(), err)
 			}
 			if events, err := table.Events(l.soon(), record, 1); err != nil || len(events) != 1 {
@@ -164,7 +167,8 @@ func TestHalfACancelOfATaskIsEndedByTheNext(t *testing.T) {
 	const task, link = "T-local-task", "T-local-task-2"
 	l.begin(task, "")
 	l.exit(task, runs.ExitNeedsAgent)
-	l.write(link, runs.Started, runs.Encode(runs.Start{Source: runs.SourceExternal, Labels: map[string]string{runs.LabelContinues: task}}))
+	l.write(link, runs.Started, runs.Encode(runs.Start{Source: runs.SourceExternal,
+		Labels: map[string]string{runs.LabelContinues: task}}))
 	l.shows(task, runs.StateInputRequired, link)
 	if c, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil || c.State != runs.StateCancelled {
 		t.Errorf("cancelled: %+v, %v", c, err)

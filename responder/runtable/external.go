@@ -114,7 +114,8 @@ func (r *Table) answer(ctx context.Context, run string, reply runs.Reply, line [
 	record, err := r.Record(ctx, run)
 	switch {
 	case errors.Is(err, runs.ErrNoRun), err == nil && record.Lines == 0:
-		m, err := r.cfg.Streams.AppendIf(ctx, runs.AgentExternal, run, runs.Mark{}, func(runs.Mark) *runs.Entry { return nil })
+		m, err := r.cfg.Streams.AppendIf(ctx, runs.AgentExternal, run, runs.Mark{},
+			func(runs.Mark) *runs.Entry { return nil })
 		if err == nil && m.Out == 0 && !m.Exited && !m.Cancelled {
 			err = fmt.Errorf("%w yet", ErrNotAsked)
 		}
@@ -156,7 +157,8 @@ func (r *Table) awaitEnd(ctx context.Context, run string) {
 }
 
 // repeatedAnswer is the outcome of an answer to a run that has already ended.
-func (r *Table) repeatedAnswer(ctx context.Context, run string, reply runs.Reply, state runs.State) (runs.State, error) {
+func (r *Table) repeatedAnswer(ctx context.Context, run string, reply runs.Reply, state runs.State) (runs.State,
+	error) {
 	if state == runs.StateCompleted || state == runs.StateFailed {
 		if have, err := r.Reply(ctx, run); err == nil && have == reply {
 			return state, nil
@@ -201,7 +203,8 @@ func (r *Table) Expire(ctx context.Context, run string) error {
 		if m.Exited || m.Cancelled {
 			return nil
 		}
-		return &runs.Entry{Kind: runs.Exited, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Exit{Reason: runs.ReasonHard})}
+		return &runs.Entry{Kind: runs.Exited, Time: time.Now().UnixMilli(),
+			Body: runs.Encode(runs.Exit{Reason: runs.ReasonHard})}
 	})
 	return err
 }

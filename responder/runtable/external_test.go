@@ -17,7 +17,8 @@ import (
 func (l *lab) ask(n int, due time.Time) string {
 	l.Helper()
 	run := fmt.Sprintf("T-local-ask%d", n)
-	if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, map[string]string{"request_id": "id"}, due); err != nil {
+	if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, map[string]string{"request_id": "id"},
+		due); err != nil {
 		l.Fatal(err)
 	}
 	l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateInputRequired })
@@ -93,10 +94,12 @@ func TestAnswerCancelAndExpiryHaveOneWinner(t *testing.T) {
 		if expired != nil {
 			t.Errorf("expire: %v", expired)
 		}
-		if is := v.State == runs.StateCompleted; is != (answered == nil) || !is && (!errors.As(answered, &ended) || state != v.State) {
+		if is := v.State == runs.StateCompleted; is != (answered == nil) || !is && (!errors.As(answered, &ended) ||
+			state != v.State) {
 			t.Errorf("%s, but the answer: %s, %v", v.State, state, answered)
 		}
-		if is := v.State == runs.StateCancelled; is != (cancelled == nil) || !is && (!errors.As(cancelled, &ended) || ended.State != v.State) {
+		if is := v.State == runs.StateCancelled; is != (cancelled == nil) || !is && (!errors.As(cancelled, &ended) ||
+			ended.State != v.State) {
 			t.Errorf("%s, but the cancel: %v", v.State, cancelled)
 		}
 	}
@@ -146,13 +149,15 @@ func TestAQuestionIsAskedOnce(t *testing.T) {
 func TestOnlyOverdueQuestionsAreEnded(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
-	late, early, never := l.ask(1, time.Now().Add(-time.Minute)), l.ask(2, time.Now().Add(time.Hour)), l.ask(3, time.Time{})
+	late, early, never := l.ask(1, time.Now().Add(-time.Minute)), l.ask(2, time.Now().Add(time.Hour)),
+		l.ask(3, time.Time{})
 	runtable.EndOverdue(l.table, l.soon(), 2*time.Minute)
 	if v, _ := l.table.Get(late); v.State != runs.StateInputRequired {
 		t.Errorf("ended before its grace was over: %s", v.State)
 	}
 	runtable.EndOverdue(l.table, l.soon(), 30*time.Second)
-	if v, err := l.table.Wait(l.soon(), late, nil); err != nil || v.State != runs.StateTimeout || v.Reason != string(runs.ReasonHard) {
+	if v, err := l.table.Wait(l.soon(), late, nil); err != nil || v.State != runs.StateTimeout ||
+		v.Reason != string(runs.ReasonHard) {
 		t.Errorf("%s (%s), %v", v.State, v.Reason, err)
 	}
 	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour})
@@ -179,7 +184,8 @@ func TestAnAnswerAfterItsTimeIsRefused(t *testing.T) {
 		run := l.ask(i, time.Now().Add(-time.Millisecond))
 		for range 2 {
 			state, err := l.table.Answer(l.soon(), run, reply)
-			if ended := (*runtable.EndedError)(nil); !errors.As(err, &ended) || state != runs.StateTimeout || ended.State != state {
+			if ended := (*runtable.EndedError)(nil); !errors.As(err, &ended) || state != runs.StateTimeout ||
+				ended.State != state {
 				t.Errorf("%s: the answer of the late: %s, %v", reply.Status, state, err)
 			}
 		}
@@ -224,7 +230,8 @@ func TestWhoAsksNobodyOutsideTakesNoAnswer(t *testing.T) {
 	if _, err := l.table.Answer(l.soon(), "T-local-none", runs.Reply{}); !errors.As(err, &field) {
 		t.Errorf("no answer: %v", err)
 	}
-	if err := l.table.Ask(l.soon(), "a b", runs.Question{}, map[string]string{"": "x"}, time.Time{}); !errors.As(err, &field) {
+	if err := l.table.Ask(l.soon(), "a b", runs.Question{}, map[string]string{"": "x"}, time.Time{}); !errors.As(err,
+		&field) {
 		t.Errorf("a bad question: %v", err)
 	}
 }

@@ -49,7 +49,8 @@ func newSite(t *testing.T, change func(*runtable.Config)) *site {
 		s.log = zaptest.NewLogger(t)
 	}
 	var err error
-	if s.server, err = embedded.StartServer(s.store, "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
+	if s.server, err = embedded.StartServer(s.store, "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix},
+		s.log); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.server.Stop() })
@@ -159,7 +160,8 @@ func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 	v, err := s.table.Wait(s.soon(), ticket.Run, nil)
 	if err != nil || v.State != runs.StateCompleted {
 		record, _ := s.table.Record(s.soon(), ticket.Run)
-		t.Errorf("the run is %s (%s), %v, with %d bytes of output; its worker was alive all the time", v.State, v.Reason, err, record.Bytes)
+		t.Errorf("the run is %s (%s), %v, with %d bytes of output; its worker was alive all the time", v.State, v.Reason, err,
+			record.Bytes)
 	}
 }
 
@@ -261,7 +263,8 @@ func TestASubmissionThatFailedIsNotRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.table.Wait(s.soon(), s.submit("zero").Run, nil); err != nil { // an empty stream takes one message of any size
+	// an empty stream takes one message of any size
+	if _, err := s.table.Wait(s.soon(), s.submit("zero").Run, nil); err != nil {
 		t.Fatal(err)
 	}
 	room(1)
@@ -389,7 +392,8 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, _, err := s.operator.Output(t.Context(), "codex", ticket.Run, 1<<16, false)
-	if a, b := strings.Count(string(out.Head), `"a"`), strings.Count(string(out.Head), `"b"`); err != nil || a+b != 1 || record.Gaps != 0 {
+	if a, b := strings.Count(string(out.Head), `"a"`), strings.Count(string(out.Head), `"b"`); err != nil || a+b != 1 ||
+		record.Gaps != 0 {
 		t.Errorf("its output: %q (%v), %d gaps, worker %s", out.Head, err, record.Gaps, record.Worker)
 	}
 }

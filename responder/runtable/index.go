@@ -42,8 +42,9 @@ type entry struct {
 
 func newIndex() *index {
 	return &index{
-		rows: map[string]*entry{}, continuations: map[string][]string{}, working: map[string]*entry{}, queued: map[string]*entry{},
-		news: map[string]map[chan struct{}]bool{}, watchers: map[*watcher]bool{}, filled: make(chan struct{}),
+		rows: map[string]*entry{}, continuations: map[string][]string{}, working: map[string]*entry{},
+		queued: map[string]*entry{},
+		news:   map[string]map[chan struct{}]bool{}, watchers: map[*watcher]bool{}, filled: make(chan struct{}),
 	}
 }
 

@@ -44,7 +44,8 @@ type Streams interface {
 	Queued(ctx context.Context, queue, run string) (bool, error)
 	Unqueue(ctx context.Context, queue, run string) error
 	AskCancel(ctx context.Context, run, reason string) error
-	AppendIf(ctx context.Context, agent, run string, known runs.Mark, decide func(runs.Mark) *runs.Entry) (runs.Mark, error)
+	AppendIf(ctx context.Context, agent, run string, known runs.Mark, decide func(runs.Mark) *runs.Entry) (runs.Mark,
+		error)
 }
 
 // Config is what a [Table] needs.
@@ -359,7 +360,8 @@ func (r *Table) allow(t runs.Task) error {
 		errs = append(errs, r.cfg.Outside(t))
 	}
 	if t.Mode == runs.DangerFull && !r.cfg.Danger {
-		errs = append(errs, &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) + " is not allowed here: see the setting work.danger"})
+		errs = append(errs, &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) +
+			" is not allowed here: see the setting work.danger"})
 	}
 	for _, l := range []struct {
 		field string
@@ -367,7 +369,8 @@ func (r *Table) allow(t runs.Task) error {
 		limit time.Duration
 	}{{"idle_s", t.Idle, r.cfg.MaxIdle}, {"hard_s", t.Hard, r.cfg.MaxHard}} {
 		if limit := int64(l.limit / time.Second); limit > 0 && l.asked > limit {
-			errs = append(errs, &runs.FieldError{Field: l.field, Problem: fmt.Sprintf("at most %d seconds, got %d", limit, l.asked)})
+			errs = append(errs, &runs.FieldError{Field: l.field, Problem: fmt.Sprintf("at most %d seconds, got %d", limit,
+				l.asked)})
 		}
 	}
 	return errors.Join(errs...)
@@ -411,7 +414,8 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err == nil {
 			return r.cancelling(ctx, c, run)
 		} else if !errors.Is(err, runs.ErrNoOwner) {
-			r.log.Warn("the owner did not cancel the run; the cancel entry is written instead", zap.String("run", run), zap.Error(err))
+			r.log.Warn("the owner did not cancel the run; the cancel entry is written instead", zap.String("run", run),
+				zap.Error(err))
 		}
 	}
 	m, err := r.cfg.Streams.AppendIf(ctx, v.Agent, run, v.Mark(), func(m runs.Mark) *runs.Entry {
@@ -437,7 +441,9 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err != nil && !errors.Is(err, runs.ErrNoOwner) {
 			return c, err
 		} else if err != nil { // it was removed meanwhile
-			_, err := r.cfg.Streams.AppendIf(ctx, v.Agent, run, m, func(m runs.Mark) *runs.Entry { return cancelEntry(m, reason) })
+			_, err := r.cfg.Streams.AppendIf(ctx, v.Agent, run, m, func(m runs.Mark) *runs.Entry {
+				return cancelEntry(m, reason)
+			})
 			if err != nil {
 				return c, err
 			}

@@ -50,7 +50,8 @@ func newLab(t *testing.T, change func(*runtable.Config)) *lab {
 
 func (l *lab) respond(change func(*runtable.Config)) *runtable.Table {
 	l.Helper()
-	cfg := runtable.Config{Streams: l.bus(embedded.ResponderUser), Queue: bus.DefaultQueue, LostAfter: time.Minute, Log: l.log}
+	cfg := runtable.Config{Streams: l.bus(embedded.ResponderUser), Queue: bus.DefaultQueue, LostAfter: time.Minute,
+		Log: l.log}
 	if change != nil {
 		change(&cfg)
 	}
@@ -127,7 +128,8 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 	}
 	b := l.bus(embedded.WorkerUser)
 	w, err := worker.New(worker.Config{
-		Root: filepath.Join(l.dir, name), Logs: logs{b}, Control: b, Shim: []string{os.Args[0], "shim"}, Name: name, Log: l.log,
+		Root: filepath.Join(l.dir, name), Logs: logs{b}, Control: b, Shim: []string{os.Args[0], "shim"}, Name: name,
+		Log: l.log,
 	})
 	if err != nil {
 		l.Fatal(err)
@@ -138,7 +140,8 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 			return w.Serve(ctx, worker.Tasks{
 				Queue: queue{b.Queue(bus.DefaultQueue)}, Name: bus.DefaultQueue, Slots: slots,
 				Commands: map[string][]string{"codex": {"/bin/sh", agent}}, Rules: launch.Rules{Dir: l.dir, Roots: []string{l.dir}},
-				Environ: os.Environ(), Limits: worker.Limits{Idle: time.Minute, Hard: time.Minute, Grace: time.Second}, MaxLimit: time.Hour,
+				Environ: os.Environ(), Limits: worker.Limits{Idle: time.Minute, Hard: time.Minute, Grace: time.Second},
+				MaxLimit: time.Hour,
 			})
 		}),
 		l.start(func(ctx context.Context) error {
@@ -217,11 +220,14 @@ func TestTasksWaitForSlotsInTheirOrder(t *testing.T) {
 		}
 	}
 	s := l.table.Snapshot(5, nil)
-	if len(s.Working) != 2 || len(s.Queued) != 2 || len(s.Ended) != 0 || s.Queued[0].ID != tickets[2].Run || s.Queued[1].Position != 1 {
+	if len(s.Working) != 2 || len(s.Queued) != 2 || len(s.Ended) != 0 || s.Queued[0].ID != tickets[2].Run ||
+		s.Queued[1].Position != 1 {
 		t.Errorf("snapshot %+v", s)
 	}
 	l.open("go-1")
-	if v := l.reaches(tickets[1].Run, func(v runtable.View) bool { return v.State.Final() }); v.State != runs.StateCompleted {
+	if v := l.reaches(tickets[1].Run, func(v runtable.View) bool {
+		return v.State.Final()
+	}); v.State != runs.StateCompleted {
 		t.Errorf("the second: %+v", v)
 	}
 	l.reaches(tickets[2].Run, in(runs.StateWorking))
@@ -327,7 +333,8 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateFailed || v.Reason != "spawn" {
+	if v, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil || v.State != runs.StateFailed ||
+		v.Reason != "spawn" {
 		t.Fatalf("%+v %v", v, err)
 	}
 	record, err := l.table.Record(t.Context(), ticket.Run)
@@ -436,7 +443,8 @@ func TestWaitEndsWithItsContextAndNotTheTask(t *testing.T) {
 	ticket := l.submit("go")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if v, err := l.table.Wait(ctx, ticket.Run, nil); !errors.Is(err, context.DeadlineExceeded) || v.State != runs.StateQueued {
+	if v, err := l.table.Wait(ctx, ticket.Run, nil); !errors.Is(err, context.DeadlineExceeded) ||
+		v.State != runs.StateQueued {
 		t.Errorf("%+v %v", v, err)
 	}
 	if _, err := l.table.Wait(l.soon(), "T-none", nil); !errors.Is(err, runs.ErrNoRun) {

@@ -20,14 +20,16 @@ func BenchmarkStatus(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			o := newOffice(b, n)
-			service := responder.New(responder.Config{Streams: o.bus, Queue: "default", LostAfter: time.Minute, Patience: time.Minute})
+			service := responder.New(responder.Config{Streams: o.bus, Queue: "default", LostAfter: time.Minute,
+				Patience: time.Minute})
 			set := tools.New(service)
 			ctx, cancel := context.WithCancel(b.Context())
 			done := make(chan error, 2)
 			go func() { done <- service.Run(ctx) }()
 			go func() {
 				done <- natsapi.Serve(ctx, natsapi.Config{
-					Conn: o.bus.Inside(), Root: o.bus.API(), Endpoints: natsapi.ToolEndpoints(set, set.List()), Version: "1.0.0", Log: zap.NewNop(),
+					Conn: o.bus.Inside(), Root: o.bus.API(), Endpoints: natsapi.ToolEndpoints(set, set.List()), Version: "1.0.0",
+					Log: zap.NewNop(),
 				})
 			}()
 			if err := service.Ready(ctx); err != nil {
@@ -49,7 +51,8 @@ func BenchmarkStatus(b *testing.B) {
 				return time.Since(begin)
 			}
 			for end := time.Now().Add(10 * time.Second); ; { // until the service is there
-				m, err := o.client.Request(o.bus.API()+"._codex_local_status", fmt.Appendf(nil, `{"task_id":%q}`, runID(1)), time.Second)
+				m, err := o.client.Request(o.bus.API()+"._codex_local_status", fmt.Appendf(nil, `{"task_id":%q}`, runID(1)),
+					time.Second)
 				if err == nil {
 					answer = make([]byte, len(m.Data))
 					break

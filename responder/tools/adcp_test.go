@@ -70,7 +70,8 @@ func enveloping(t testing.TB, tool string, got v36.Answer) enveloped {
 	if _, err := idempotency.Canonical(got.Envelope); err != nil {
 		t.Errorf("%s: a name stands twice: %s", tool, got.Envelope)
 	}
-	if a.IsError != (a.Error != nil) || a.Error != nil && (len(a.Errors) == 0 || a.Errors[0].Severity != "error" || a.Errors[0].Recovery == "") ||
+	if a.IsError != (a.Error != nil) || a.Error != nil && (len(a.Errors) == 0 || a.Errors[0].Severity != "error" ||
+		a.Errors[0].Recovery == "") ||
 		a.Error == nil && len(a.Errors) > 0 && a.Errors[0].Severity != "warning" {
 		t.Errorf("%s: IsError is %v: %s", tool, a.IsError, got.Envelope)
 	}
@@ -109,10 +110,12 @@ const (
 // in every answer.
 func TestALifeInAdCP(t *testing.T) {
 	s := remembering(t)
-	ack := envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", key("life"), "governance_context", token,
+	ack := envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", key("life"),
+		"governance_context", token,
 		"context", map[string]any{"trace": "<1>"})
 	ack.is(t, "submitted", "")
-	if ack.TaskID == "" || ack.Governance != token || ack.Replayed || !bytes.Contains(ack.Envelope, []byte(`"capability":"background"`)) {
+	if ack.TaskID == "" || ack.Governance != token || ack.Replayed ||
+		!bytes.Contains(ack.Envelope, []byte(`"capability":"background"`)) {
 		t.Errorf("%s", ack.Envelope)
 	}
 	status := func(want string) {
@@ -134,7 +137,8 @@ func TestALifeInAdCP(t *testing.T) {
 	status("working")
 	late := envelope(t, s.tools, "_codex_local_wait", "task_id", ack.TaskID, "timeout_sec", 1)
 	late.is(t, "working", "")
-	if len(late.Errors) != 1 || late.Errors[0].Code != adcp.TaskTimeout || late.Errors[0].Recovery != adcp.Transient || late.Governance != token {
+	if len(late.Errors) != 1 || late.Errors[0].Code != adcp.TaskTimeout || late.Errors[0].Recovery != adcp.Transient ||
+		late.Governance != token {
 		t.Errorf("a wait that ran out: %s", late.Envelope)
 	}
 	out, _ := recording(t, "hello")
@@ -143,7 +147,8 @@ func TestALifeInAdCP(t *testing.T) {
 	for _, tool := range []string{"_codex_local_results", "_codex_local_wait"} {
 		a := envelope(t, s.tools, tool, "task_id", ack.TaskID)
 		a.is(t, "completed", "")
-		if a.ContextID == "" || a.Governance != token || a.Message == "" || !bytes.Contains(a.Envelope, []byte(`"metadata":{`)) {
+		if a.ContextID == "" || a.Governance != token || a.Message == "" ||
+			!bytes.Contains(a.Envelope, []byte(`"metadata":{`)) {
 			t.Errorf("%s", a.Envelope)
 		}
 		other := envelope(t, s.tools, tool, "task_id", ack.TaskID, "context_id", thread)
@@ -153,7 +158,8 @@ func TestALifeInAdCP(t *testing.T) {
 		envelope(t, s.tools, tool, "task_id", ack.TaskID, "context_id", a.ContextID).is(t, "completed", "")
 	}
 	envelope(t, s.tools, "_codex_local_status").is(t, "completed", "")
-	envelope(t, s.tools, "_codex_local_cancel", "task_id", ack.TaskID, "idempotency_key", key("cancel")).is(t, "rejected", adcp.ValidationError)
+	envelope(t, s.tools, "_codex_local_cancel", "task_id", ack.TaskID, "idempotency_key", key("cancel")).is(t, "rejected",
+		adcp.ValidationError)
 }
 
 func TestEachStateHasItsStatus(t *testing.T) {
@@ -189,13 +195,16 @@ func TestWhatIsRefusedAtTheDoorIsRejected(t *testing.T) {
 				t.Errorf("%s has no %s", tool.Name, name)
 			}
 		}
-		a := envelope(t, s.tools, tool.Name, append([]any{"nonsense", sentinel, "idempotency_key", key("x"), "context", map[string]any{"a": 1}}, good[tool.Name]...)...)
+		a := envelope(t, s.tools, tool.Name, append([]any{"nonsense", sentinel, "idempotency_key", key("x"), "context",
+			map[string]any{"a": 1}}, good[tool.Name]...)...)
 		a.is(t, "rejected", adcp.ValidationError)
-		if a.Error == nil || len(a.Error.Issues) != 1 || a.Error.Issues[0].Pointer != "/nonsense" || a.Error.Issues[0].Keyword != "additionalProperties" ||
+		if a.Error == nil || len(a.Error.Issues) != 1 || a.Error.Issues[0].Pointer != "/nonsense" ||
+			a.Error.Issues[0].Keyword != "additionalProperties" ||
 			string(a.Context) != `{"a":1}` || strings.Contains(a.Text(), sentinel) {
 			t.Errorf("%s", a.Envelope)
 		}
-		changes := strings.HasSuffix(tool.Name, "_run") || strings.HasSuffix(tool.Name, "_exec") || strings.HasSuffix(tool.Name, "_resume") ||
+		changes := strings.HasSuffix(tool.Name, "_run") || strings.HasSuffix(tool.Name, "_exec") ||
+			strings.HasSuffix(tool.Name, "_resume") ||
 			strings.HasSuffix(tool.Name, "_cancel") || strings.HasSuffix(tool.Name, "_submit")
 		without := envelope(t, s.tools, tool.Name, good[tool.Name]...)
 		if missing := without.Error != nil && without.Error.Field == "idempotency_key"; missing != changes {
@@ -215,7 +224,8 @@ func TestContextComesBackAsItWasWritten(t *testing.T) {
 	s := remembering(t)
 	context := `{ "z" : 1.0, "a":"\u003c<&>", "n": 123456789012345678901 ,"e":[ ] }`
 	for _, c := range []string{`"_":0`, `"task_id":"T-none"`, `"limit":3`} { // two refusals and a list
-		got, err := s.tools.Call(t.Context(), "_codex_local_status", json.RawMessage(`{"format":"adcp","context":`+context+`,`+c+`}`), nil)
+		got, err := s.tools.Call(t.Context(), "_codex_local_status", json.RawMessage(`{"format":"adcp","context":`+context+
+			`,`+c+`}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +233,8 @@ func TestContextComesBackAsItWasWritten(t *testing.T) {
 			t.Errorf("%s", got.Envelope)
 		}
 	}
-	a := envelope(t, s.tools, "_codex_local_status", "context", map[string]string{"a": strings.Repeat("x", adcp.MaxContext)})
+	a := envelope(t, s.tools, "_codex_local_status", "context",
+		map[string]string{"a": strings.Repeat("x", adcp.MaxContext)})
 	a.is(t, "rejected", adcp.ValidationError)
 	if a.Context != nil {
 		t.Error("a context that was refused comes back")
@@ -232,11 +243,14 @@ func TestContextComesBackAsItWasWritten(t *testing.T) {
 
 func TestTheSameRequestIsCarriedOutOnce(t *testing.T) {
 	s := remembering(t)
-	request := []any{"task", "Fix it.", "idempotency_key", key("same"), "governance_context", token, "context", map[string]any{"n": 1}}
+	request := []any{"task", "Fix it.", "idempotency_key", key("same"), "governance_context", token, "context",
+		map[string]any{"n": 1}}
 	first := envelope(t, s.tools, "_codex_local_exec", request...)
-	again := envelope(t, s.tools, "_codex_local_exec", with(with(request, "context", map[string]any{"n": 2}), "governance_context", "other")...)
+	again := envelope(t, s.tools, "_codex_local_exec", with(with(request, "context", map[string]any{"n": 2}),
+		"governance_context", "other")...)
 	again.is(t, "submitted", "")
-	if !again.Replayed || first.Replayed || again.TaskID != first.TaskID || string(again.Context) != `{"n":2}` || again.Governance != token {
+	if !again.Replayed || first.Replayed || again.TaskID != first.TaskID || string(again.Context) != `{"n":2}` ||
+		again.Governance != token {
 		t.Errorf("%s\n%s", first.Envelope, again.Envelope)
 	}
 	inner := func(a enveloped) string {
@@ -247,16 +261,20 @@ func TestTheSameRequestIsCarriedOutOnce(t *testing.T) {
 		t.Errorf("the answer changed:\n%s\n%s", first.Text(), again.Text())
 	}
 	// In another format, and by another name of the key, it is the same request.
-	if a := ask(t, s.tools, "_codex_local_exec", args("task", "Fix it.", "idempotencyKey", key("same"))); submitted(t, a) != first.TaskID {
+	if a := ask(t, s.tools, "_codex_local_exec", args("task", "Fix it.", "idempotencyKey", key("same"))); submitted(t,
+		a) != first.TaskID {
 		t.Errorf("%s", a.Envelope)
 	}
-	envelope(t, s.tools, "_codex_local_exec", with(request, "task", "Break it.")...).is(t, "rejected", adcp.IdempotencyClash)
+	envelope(t, s.tools, "_codex_local_exec", with(request, "task", "Break it.")...).is(t, "rejected",
+		adcp.IdempotencyClash)
 	envelope(t, s.tools, "_codex_local_run", with(request, "async", true)...).is(t, "rejected", adcp.IdempotencyClash)
-	refusedKey := ask(t, s.tools, "_codex_local_exec", args("task", "Break it.", "idempotency_key", key("same"), "format", "json"))
+	refusedKey := ask(t, s.tools, "_codex_local_exec", args("task", "Break it.", "idempotency_key", key("same"), "format",
+		"json"))
 	refused(t, refusedKey, "idempotency_key", true)
 
 	// Somebody else's key is another key.
-	got, err := s.tools.Call(responder.WithCaller(t.Context(), "somebody"), "_codex_local_exec", json.RawMessage(args(with(request, "format", "adcp")...)), nil)
+	got, err := s.tools.Call(responder.WithCaller(t.Context(), "somebody"), "_codex_local_exec",
+		json.RawMessage(args(with(request, "format", "adcp")...)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +286,8 @@ func TestTheSameRequestIsCarriedOutOnce(t *testing.T) {
 	cancel := []any{"task_id", first.TaskID, "idempotency_key", key("cancel")}
 	envelope(t, s.tools, "_codex_local_cancel", cancel...).is(t, "canceled", "")
 	s.await(t, first.TaskID, runs.State.Final)
-	if a := envelope(t, s.tools, "_codex_local_cancel", cancel...); a.Status != "canceled" || !a.Replayed || a.Governance != token {
+	if a := envelope(t, s.tools, "_codex_local_cancel", cancel...); a.Status != "canceled" || !a.Replayed ||
+		a.Governance != token {
 		t.Errorf("%s", a.Envelope)
 	}
 }
@@ -294,7 +313,8 @@ func TestADuplicateOfAForegroundRunJoinsIt(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if !bytes.Contains(a.Envelope, []byte(adcp.IdempotencyFlight)) || time.Now().After(end) { // as long as the first is being submitted
+			// as long as the first is being submitted
+			if !bytes.Contains(a.Envelope, []byte(adcp.IdempotencyFlight)) || time.Now().After(end) {
 				answers <- a
 				return
 			}
@@ -388,13 +408,15 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &idempotency.Requests{Store: store}
-			if _, err := r.Begin(t.Context(), idempotency.Request{Caller: responder.Caller(t.Context()), Key: k, Hash: hash, Run: run}, time.Now()); err != nil {
+			if _, err := r.Begin(t.Context(), idempotency.Request{Caller: responder.Caller(t.Context()), Key: k, Hash: hash,
+				Run: run}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			task := runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
 			switch i {
 			case 1:
-				if _, err := s.jetstream(t).Publish(t.Context(), s.bus.WorkSubject(bus.DefaultQueue, run), runs.Encode(task)); err != nil {
+				if _, err := s.jetstream(t).Publish(t.Context(), s.bus.WorkSubject(bus.DefaultQueue, run),
+					runs.Encode(task)); err != nil {
 					t.Fatal(err)
 				}
 			case 2:
@@ -410,7 +432,8 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 			if got := s.take(t); got.Run != run {
 				t.Errorf("queued: %s", got.Run)
 			}
-			if a := envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", k); a.TaskID != run || !a.Replayed {
+			if a := envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", k); a.TaskID != run ||
+				!a.Replayed {
 				t.Errorf("asked once more: %s", a.Envelope)
 			}
 		})
@@ -428,12 +451,14 @@ func TestContextIDIsTheThreadToGoOnWith(t *testing.T) {
 	s := remembering(t)
 	s.begin(t, "codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
 		out([]byte(`{"type":"thread.started","thread_id":"` + thread + `"}` + "\n")).exit(exited(1))
-	a := envelope(t, s.tools, "_codex_local_exec", "task", "Go on.", "context_id", thread, "idempotency_key", key("thread"))
+	a := envelope(t, s.tools, "_codex_local_exec", "task", "Go on.", "context_id", thread, "idempotency_key",
+		key("thread"))
 	a.is(t, "submitted", "")
 	if got := s.take(t); got.Thread != thread || got.Dir != "/srv/project" || a.ContextID != thread {
 		t.Errorf("%+v: %s", got, a.Envelope)
 	}
-	a = envelope(t, s.tools, "_codex_local_resume", "task", "Go on.", "threadId", thread, "context_id", strings.Replace(thread, "0", "1", 1),
+	a = envelope(t, s.tools, "_codex_local_resume", "task", "Go on.", "threadId", thread, "context_id",
+		strings.Replace(thread, "0", "1", 1),
 		"idempotency_key", key("other"))
 	a.is(t, "rejected", adcp.ValidationError)
 }
@@ -441,8 +466,10 @@ func TestContextIDIsTheThreadToGoOnWith(t *testing.T) {
 func TestWithoutAMemoryKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", key("none")).is(t, "rejected", adcp.Unsupported)
-	if a := ask(t, s.tools, "_codex_local_exec", args("task", "Fix it.", "idempotency_key", key("none"))); a.Error.Code != "UNSUPPORTED" {
+	envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", key("none")).is(t, "rejected",
+		adcp.Unsupported)
+	if a := ask(t, s.tools, "_codex_local_exec", args("task", "Fix it.", "idempotency_key",
+		key("none"))); a.Error.Code != "UNSUPPORTED" {
 		t.Errorf("%s", a.Envelope)
 	}
 	if n := len(s.responder.Snapshot(5, nil).Queued); n != 0 {
@@ -469,7 +496,8 @@ func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
 	if !again.Replayed || again.TaskID != first.TaskID {
 		t.Errorf("%s", again.Envelope)
 	}
-	envelope(t, s.tools, "_codex_local_cancel", "task_id", first.TaskID, "idempotency_key", key("another")).is(t, "unknown", "REFERENCE_NOT_FOUND")
+	envelope(t, s.tools, "_codex_local_cancel", "task_id", first.TaskID, "idempotency_key", key("another")).is(t,
+		"unknown", "REFERENCE_NOT_FOUND")
 }
 
 // A full queue refuses what is new, and not what is in it already.
@@ -481,7 +509,8 @@ func TestARequestThatIsInAFullQueueIsToldSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &idempotency.Requests{Store: s.bus.RequestStore()}
-	if _, err := r.Begin(t.Context(), idempotency.Request{Caller: responder.Caller(t.Context()), Key: k, Hash: hash, Run: run}, time.Now()); err != nil {
+	if _, err := r.Begin(t.Context(), idempotency.Request{Caller: responder.Caller(t.Context()), Key: k, Hash: hash,
+		Run: run}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.responder.Submit(t.Context(), api.Submission{Run: run, Prompt: "Fix it."}); err != nil {
@@ -501,7 +530,8 @@ func TestARequestThatIsInAFullQueueIsToldSo(t *testing.T) {
 	if a.TaskID != run || !a.Replayed {
 		t.Errorf("%s", a.Envelope)
 	}
-	if a := envelope(t, s.tools, "_codex_local_exec", "task", "Another.", "idempotency_key", key("another")); a.Error == nil {
+	if a := envelope(t, s.tools, "_codex_local_exec", "task", "Another.", "idempotency_key",
+		key("another")); a.Error == nil {
 		t.Errorf("the queue is not full: %s", a.Envelope)
 	}
 }

@@ -101,7 +101,8 @@ func other(name string) string {
 // refused checks that a call was refused because of a field.
 func refused(t *testing.T, a answer, field string, json bool) {
 	t.Helper()
-	if a.Error.Code != "VALIDATION" || a.Error.Details["field"] != field || a.Error.Retryable || !strings.HasPrefix(a.Error.Message, field+": ") {
+	if a.Error.Code != "VALIDATION" || a.Error.Details["field"] != field || a.Error.Retryable ||
+		!strings.HasPrefix(a.Error.Message, field+": ") {
 		t.Errorf("want VALIDATION of %s, got %.600s", field, a.Envelope)
 	}
 	if a.JSON != json {
@@ -147,7 +148,8 @@ func TestEveryToolRefusesBadArguments(t *testing.T) {
 				case p.Enum != nil:
 					bad = []any{1, nil, "", "x " + sentinel, []string{p.Enum[0]}, strings.ToUpper(p.Enum[0])}
 				case p.Type == "string":
-					bad = []any{1, true, nil, "", " \t ", []string{sentinel}, map[string]any{}, strings.Repeat("é", p.MaxLength+1), sentinel + "\x00"}
+					bad = []any{1, true, nil, "", " \t ", []string{sentinel}, map[string]any{}, strings.Repeat("é", p.MaxLength+1),
+						sentinel + "\x00"}
 				case p.Type == "integer":
 					bad = []any{"1", 1.5, nil, true, *p.Minimum - 1, *p.Maximum + 1, json.Number("1e400"), json.Number("-1e400"),
 						json.Number(strings.Repeat("9", 5000)), []int{1}}
@@ -182,7 +184,8 @@ func TestFormatThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	for _, tool := range tools.List() {
-		for value, json := range map[string]bool{`"xml"`: false, `1`: false, `null`: false, `"JSON"`: true, `["json"]`: true, `{"a":"json"}`: true} {
+		for value, json := range map[string]bool{`"xml"`: false, `1`: false, `null`: false, `"JSON"`: true, `["json"]`: true,
+			`{"a":"json"}`: true} {
 			refused(t, ask(t, s.tools, tool.Name, args(good[tool.Name]...)[:1]+`"format":`+value+
 				map[bool]string{true: ","}[len(good[tool.Name]) > 0]+args(good[tool.Name]...)[1:]), "format", json)
 		}
@@ -217,7 +220,8 @@ func TestUnknownNameSaysWhatWasMeant(t *testing.T) {
 func TestBothNamesOfAParameterMustAgree(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	if a := ask(t, s.tools, "_codex_local_results", `{"task_id":"T-none","taskId":"T-none"}`); a.Error.Code != "NOT_FOUND" {
+	if a := ask(t, s.tools, "_codex_local_results",
+		`{"task_id":"T-none","taskId":"T-none"}`); a.Error.Code != "NOT_FOUND" {
 		t.Errorf("the same value twice: %s", a.Envelope)
 	}
 	refused(t, ask(t, s.tools, "_codex_local_results", `{"task_id":"T-none","taskId":"T-other"}`), "taskId", false)
@@ -230,8 +234,10 @@ func TestBothNamesOfAParameterMustAgree(t *testing.T) {
 func TestAllMistakesAreToldAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	a := ask(t, s.tools, "_codex_local_run", args("tusk", "x", "mode", "workspace-write", "working_dir", "relative", "timeoutSec", 0,
-		"envAllowList", []string{"1BAD"}, "outputSchema", map[string]string{"a": strings.Repeat("x", 70_000)}, "format", "json"))
+	a := ask(t, s.tools, "_codex_local_run", args("tusk", "x", "mode", "workspace-write", "working_dir", "relative",
+		"timeoutSec", 0,
+		"envAllowList", []string{"1BAD"}, "outputSchema", map[string]string{"a": strings.Repeat("x", 70_000)}, "format",
+		"json"))
 	var fields []string
 	for _, i := range a.Error.Details["issues"].([]any) {
 		fields = append(fields, i.(map[string]any)["field"].(string))
@@ -317,7 +323,8 @@ func TestUnknownToolIsAnError(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	for _, name := range []string{"", "_codex_local", "_codex_local_run ", sentinel} {
-		if _, err := s.tools.Call(t.Context(), name, json.RawMessage(`{}`), nil); err != v36.ErrUnknownTool { //nolint:errorlint // it is that error alone
+		//nolint:errorlint // it is that error alone
+		if _, err := s.tools.Call(t.Context(), name, json.RawMessage(`{}`), nil); err != v36.ErrUnknownTool {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

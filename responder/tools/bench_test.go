@@ -9,7 +9,8 @@ import (
 // reading the arguments, looking into the table, and writing the envelope.
 func BenchmarkStatusCall(b *testing.B) {
 	s := newStage(b, nil)
-	submitted, err := s.tools.Call(b.Context(), "_codex_local_exec", json.RawMessage(`{"task":"look around","format":"json"}`), nil)
+	submitted, err := s.tools.Call(b.Context(), "_codex_local_exec",
+		json.RawMessage(`{"task":"look around","format":"json"}`), nil)
 	if err != nil || submitted.IsError {
 		b.Fatalf("submission: %s, %v", submitted.Envelope, err)
 	}

@@ -28,10 +28,12 @@ func TestNoTokenSharesTheKeysOfWhoHasNone(t *testing.T) {
 		}
 	}
 	again, err := d.Call(responder.WithCaller(t.Context(), ""), "_codex_local_exec", request, nil)
-	if err != nil || gjson.GetBytes(again.Envelope, "task_id").String() != gjson.GetBytes(first.Envelope, "task_id").String() {
+	if err != nil || gjson.GetBytes(again.Envelope, "task_id").String() != gjson.GetBytes(first.Envelope,
+		"task_id").String() {
 		t.Errorf("the same caller: %v %s", err, again.Envelope)
 	}
-	if name := responder.Caller(responder.WithCaller(t.Context(), responder.Caller(t.Context()))); name != responder.Caller(t.Context()) {
+	if name := responder.Caller(responder.WithCaller(t.Context(),
+		responder.Caller(t.Context()))); name != responder.Caller(t.Context()) {
 		t.Errorf("the name does not stay: %s", name)
 	}
 }
@@ -42,18 +44,21 @@ func TestACallerWithoutAShareMayTryAgain(t *testing.T) {
 	d := newStage(t, func(c *responder.Config) {
 		c.Requests = &idempotency.Requests{Store: streams(c).RequestStore(), Share: 2}
 	}).tools
-	submitted(t, ask(t, d, "_codex_local_exec", args("task", "go", "format", "json", "idempotency_key", "order-4711-attempt")))
+	submitted(t, ask(t, d, "_codex_local_exec", args("task", "go", "format", "json", "idempotency_key",
+		"order-4711-attempt")))
 	a := ask(t, d, "_codex_local_exec", args("task", "go", "format", "json", "idempotency_key", "order-4712-attempt"))
 	if a.Error.Code != "INTERNAL" || !a.Error.Retryable || a.Error.Details["reason"] != "rate_limited" {
 		t.Errorf("%s", a.Envelope)
 	}
-	got, err := d.Call(t.Context(), "_codex_local_exec", json.RawMessage(args("task", "go", "format", "adcp", "idempotency_key", "order-4712-attempt")), nil)
+	got, err := d.Call(t.Context(), "_codex_local_exec",
+		json.RawMessage(args("task", "go", "format", "adcp", "idempotency_key", "order-4712-attempt")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	adcptest.Envelope(t, got.Envelope)
 	e := gjson.GetBytes(got.Envelope, "adcp_error")
-	if e.Get("code").String() != "RATE_LIMITED" || e.Get("recovery").String() != "transient" || e.Get("retry_after").Int() < 1 {
+	if e.Get("code").String() != "RATE_LIMITED" || e.Get("recovery").String() != "transient" ||
+		e.Get("retry_after").Int() < 1 {
 		t.Errorf("%s", got.Envelope)
 	}
 	submitted(t, ask(t, d, "_codex_local_exec", args("task", "go", "format", "json")))

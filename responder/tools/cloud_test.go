@@ -68,8 +68,9 @@ func newCloudStage(t testing.TB, change func(*responder.Config)) *cloudStage {
 		t.Fatal(err)
 	}
 	c.stage = newStage(t, func(cfg *responder.Config) {
-		c.driver, err = codexcloud.New(codexcloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: logs{streams(cfg)},
-			Env: c.service.Env(), Min: 5 * time.Millisecond, Max: 40 * time.Millisecond})
+		c.driver, err = codexcloud.New(codexcloud.Config{Command: []string{command}, Scratch: t.TempDir(),
+			Logs: logs{streams(cfg)},
+			Env:  c.service.Env(), Min: 5 * time.Millisecond, Max: 40 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,14 +161,16 @@ func TestCloudTaskIsFoundByAllItsNames(t *testing.T) {
 			}
 		}
 	}
-	if a := ask(t, c.tools, "_codex_cloud_wait", args("task_id", id, "timeout_sec", 1)); a.Error.Code != "TIMEOUT" || !a.Error.Retryable {
+	if a := ask(t, c.tools, "_codex_cloud_wait", args("task_id", id, "timeout_sec", 1)); a.Error.Code != "TIMEOUT" ||
+		!a.Error.Retryable {
 		t.Errorf("wait: %s", a.Envelope)
 	}
 	c.end(t, run, "READY")
 	for tool, param := range map[string]string{"_codex_cloud_results": "taskId", "_codex_cloud_wait": "task_id"} {
 		a := ask(t, c.tools, tool, args(param, id))
 		meta := a.Data["metadata"].(map[string]any)
-		if a.Data["state"] != "completed" || meta["task_status"] != "completed" || a.Data["output"].(map[string]any)["included"] != false ||
+		if a.Data["state"] != "completed" || meta["task_status"] != "completed" ||
+			a.Data["output"].(map[string]any)["included"] != false ||
 			a.Data["ext"].(map[string]any)["web_ui_url"] != url || !strings.Contains(a.Text(), url) {
 			t.Errorf("%s: %s", tool, a.Envelope)
 		}
@@ -186,25 +189,31 @@ func TestCloudToolsKnowWhatIsNotTheirs(t *testing.T) {
 	c := newCloudStage(t, nil)
 	c.play(t, "T-local-1", "hello", 0)
 	c.play(t, "myrun", "hello", 0)
-	for tool, param := range map[string]string{"_codex_cloud_status": "taskId", "_codex_cloud_results": "taskId", "_codex_cloud_wait": "task_id", "_codex_cloud_cancel": "task_id"} {
+	for tool, param := range map[string]string{"_codex_cloud_status": "taskId", "_codex_cloud_results": "taskId",
+		"_codex_cloud_wait": "task_id", "_codex_cloud_cancel": "task_id"} {
 		for id, code := range map[string]string{
-			"T-local-1": "VALIDATION", "T-local-none": "VALIDATION", "myrun": "VALIDATION", "https://example.com/codex/tasks/task_e_1": "VALIDATION",
-			"a b": "VALIDATION", "T-cloud-none": "NOT_FOUND", "task_e_none": "NOT_FOUND", "https://chatgpt.com/codex/tasks/task_e_1": "NOT_FOUND",
+			"T-local-1": "VALIDATION", "T-local-none": "VALIDATION", "myrun": "VALIDATION",
+			"https://example.com/codex/tasks/task_e_1": "VALIDATION",
+			"a b": "VALIDATION", "T-cloud-none": "NOT_FOUND", "task_e_none": "NOT_FOUND",
+			"https://chatgpt.com/codex/tasks/task_e_1": "NOT_FOUND",
 		} {
 			a := ask(t, c.tools, tool, args(param, id))
 			if a.Error.Code != code || a.Error.Retryable {
 				t.Errorf("%s %s: %s", tool, id, a.Envelope)
 			}
-			if strings.HasPrefix(id, "T-local-") && !strings.Contains(a.Error.Message, "use "+strings.Replace(tool, "_cloud_", "_local_", 1)) {
+			if strings.HasPrefix(id, "T-local-") && !strings.Contains(a.Error.Message, "use "+strings.Replace(tool, "_cloud_",
+				"_local_", 1)) {
 				t.Errorf("the message names no tool: %s", a.Error.Message)
 			}
 		}
 	}
 	run := submitted(t, ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`))
 	c.await(t, run, func(s runs.State) bool { return s == runs.StateWorking })
-	for _, tool := range []string{"_codex_local_status", "_codex_local_results", "_codex_local_wait", "_codex_local_cancel"} {
+	for _, tool := range []string{"_codex_local_status", "_codex_local_results", "_codex_local_wait",
+		"_codex_local_cancel"} {
 		a := ask(t, c.tools, tool, args("task_id", run))
-		if a.Error.Code != "VALIDATION" || !strings.Contains(a.Error.Message, "use "+strings.Replace(tool, "_local_", "_cloud_", 1)) {
+		if a.Error.Code != "VALIDATION" || !strings.Contains(a.Error.Message, "use "+strings.Replace(tool, "_local_",
+			"_cloud_", 1)) {
 			t.Errorf("%s: %s", tool, a.Envelope)
 		}
 	}
@@ -251,7 +260,8 @@ func TestCloudStatusFilters(t *testing.T) {
 		}
 	}
 	a := ask(t, c.tools, "_codex_cloud_status", `{"showStats":true}`)
-	if st := a.Data["ext"].(map[string]any)["statistics"].(map[string]any); st["working"] != 1.0 || st["completed"] != 1.0 || st["failed"] != 1.0 {
+	if st := a.Data["ext"].(map[string]any)["statistics"].(map[string]any); st["working"] != 1.0 ||
+		st["completed"] != 1.0 || st["failed"] != 1.0 {
 		t.Errorf("statistics %v", st)
 	}
 	refused(t, ask(t, c.tools, "_codex_cloud_status", args("taskId", all[0], "list", true)), "taskId", false)
@@ -272,7 +282,8 @@ func TestFailureOfTheProgramIsToldAsOne(t *testing.T) {
 		c.change(t, func(st *standin.State) { st.Behave["exec"] = behave })
 		a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)
 		d := a.Error.Details
-		if a.Error.Code != "TOOL_ERROR" || d["reason"] != want.reason || a.Error.Retryable != want.retryable || d["exit_code"] == nil {
+		if a.Error.Code != "TOOL_ERROR" || d["reason"] != want.reason || a.Error.Retryable != want.retryable ||
+			d["exit_code"] == nil {
 			t.Errorf("%s: %s", behave, a.Envelope)
 		}
 		if strings.Contains(string(a.Envelope), "hunter2") {
@@ -296,7 +307,8 @@ func TestModelIsNotForTheCloud(t *testing.T) {
 func TestCloudThatIsNotDrivenIsUnsupported(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	for _, tool := range []string{"_codex_cloud_submit", "_codex_cloud_status", "_codex_cloud_results", "_codex_cloud_wait"} {
+	for _, tool := range []string{"_codex_cloud_submit", "_codex_cloud_status", "_codex_cloud_results",
+		"_codex_cloud_wait"} {
 		a := ask(t, s.tools, tool, args(good[tool]...))
 		if a.Error.Code != "UNSUPPORTED" || a.Error.Retryable || a.Error.Details["suggestion"] == nil {
 			t.Errorf("%s: %s", tool, a.Envelope)
@@ -318,13 +330,15 @@ func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver, err := codexcloud.New(codexcloud.Config{Command: []string{command}, Scratch: t.TempDir(), Logs: forgetful{logs{c.bus}}, Env: c.service.Env()})
+	driver, err := codexcloud.New(codexcloud.Config{Command: []string{command}, Scratch: t.TempDir(),
+		Logs: forgetful{logs{c.bus}}, Env: c.service.Env()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.serve(t, func(cfg *responder.Config) { cfg.Cloud = driver })
 	a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)
-	if a.Error.Code != "TOOL_ERROR" || a.Error.Retryable || a.Error.Details["reason"] != "not_recorded" || a.Error.Details["cloud_id"] == nil ||
+	if a.Error.Code != "TOOL_ERROR" || a.Error.Retryable || a.Error.Details["reason"] != "not_recorded" ||
+		a.Error.Details["cloud_id"] == nil ||
 		a.Error.Details["web_ui_url"] == nil {
 		t.Errorf("%s", a.Envelope)
 	}

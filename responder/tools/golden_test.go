@@ -110,12 +110,14 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 		golden(t, d, "local_results_"+id, "_codex_local_results", args("task_id", "T-local-"+id))
 		golden(t, d, "local_wait_"+id, "_codex_local_wait", args("task_id", "T-local-"+id))
 	}
-	golden(t, d, "local_results_output_events", "_codex_local_results", `{"task_id":"T-local-patched","include_output":true,"include_events":true}`)
+	golden(t, d, "local_results_output_events", "_codex_local_results",
+		`{"task_id":"T-local-patched","include_output":true,"include_events":true}`)
 	golden(t, d, "local_results_unknown", "_codex_local_results", `{"task_id":"T-local-none"}`)
 
 	// What runs and what waits.
 	out, _ := recording(t, "plan")
-	c.begin(t, "codex", "T-local-planning", runs.Start{Source: "queue", Worker: "w1"}).out(bytes.Join(bytes.SplitAfter(out, []byte("\n"))[:6], nil))
+	c.begin(t, "codex", "T-local-planning", runs.Start{Source: "queue", Worker: "w1"}).out(bytes.Join(bytes.SplitAfter(out,
+		[]byte("\n"))[:6], nil))
 	c.awaitActivity(t, "T-local-planning")
 	golden(t, d, "local_results_running", "_codex_local_results", `{"task_id":"T-local-planning"}`)
 	golden(t, d, "local_wait_deadline", "_codex_local_wait", `{"task_id":"T-local-planning","timeout_sec":1}`)
@@ -126,7 +128,8 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 	golden(t, d, "local_cancel", "_codex_local_cancel", args("task_id", queued, "reason", "Not needed"))
 	c.await(t, queued, runs.State.Final)
 	golden(t, d, "local_exec", "_codex_local_exec", `{"task":"Fix the test."}`)
-	golden(t, d, "local_resume", "_codex_local_resume", `{"threadId":"01a1fd7b-f84f-78d0-8880-a6cacce2ab1b","task":"Go on."}`)
+	golden(t, d, "local_resume", "_codex_local_resume",
+		`{"threadId":"01a1fd7b-f84f-78d0-8880-a6cacce2ab1b","task":"Go on."}`)
 	golden(t, d, "local_exec_mistakes", "_codex_local_exec", `{"task":" ","mode":"workspace-write","workDir":"/srv"}`)
 	golden(t, d, "local_cancel_running", "_codex_local_cancel", `{"task_id":"T-local-planning"}`)
 
@@ -150,7 +153,8 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, d, "cloud_list_environments", "_codex_cloud_list_environments", `{}`)
-	golden(t, d, "cloud_github_setup", "_codex_cloud_github_setup", `{"repoUrl":"https://github.com/owner/cart","stack":"node"}`)
+	golden(t, d, "cloud_github_setup", "_codex_cloud_github_setup",
+		`{"repoUrl":"https://github.com/owner/cart","stack":"node"}`)
 	golden(t, d, "cleanup_registry", "_codex_cleanup_registry", `{}`)
 }
 
@@ -164,7 +168,8 @@ func TestForegroundAnswersAreThoseThatAreDocumented(t *testing.T) {
 		if name == "timeout" {
 			out = bytes.Join(bytes.SplitAfter(out, []byte("\n"))[:3], nil)
 		}
-		end := start(t.Context(), t, s.tools, "_codex_local_run", `{"task":"Patch it.","mode":"workspace-write","confirm":true}`, nil)
+		end := start(t.Context(), t, s.tools, "_codex_local_run",
+			`{"task":"Patch it.","mode":"workspace-write","confirm":true}`, nil)
 		l := s.begin(t, "codex", s.take(t).Run, runs.Start{Source: "queue", Worker: "w1"})
 		l.out(out).err(stderr).exit(exit)
 		goldenAnswer(t, "local_run_"+name, end())

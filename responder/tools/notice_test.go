@@ -24,7 +24,8 @@ type watchedStore struct {
 	put func(run string) error
 }
 
-func (w watchedStore) Put(ctx context.Context, run string, value []byte, told int, ttl time.Duration, revision uint64) (bool, error) {
+func (w watchedStore) Put(ctx context.Context, run string, value []byte, told int, ttl time.Duration,
+	revision uint64) (bool, error) {
 	if err := w.put(run); err != nil {
 		return false, err
 	}
@@ -51,12 +52,14 @@ func TestARegistrationIsWrittenBeforeItsRun(t *testing.T) {
 		before = append(before, run)
 		return nil
 	})
-	run := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","pushNotificationConfig":`+hookConfig+`}`))
+	run := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","pushNotificationConfig":`+
+		hookConfig+`}`))
 	if len(before) != 1 || before[0] != run {
 		t.Errorf("registered %q, submitted %s", before, run)
 	}
 	list, err := s.config.Webhooks.List(t.Context(), run)
-	if err != nil || len(list) != 1 || list[0].Tool != "_codex_local_exec" || list[0].URL != "https://hooks.example.com/x" {
+	if err != nil || len(list) != 1 || list[0].Tool != "_codex_local_exec" ||
+		list[0].URL != "https://hooks.example.com/x" {
 		t.Errorf("%v, %v", list, err)
 	}
 }
@@ -80,7 +83,8 @@ func TestATaskThatIsRefusedLeavesNoRegistration(t *testing.T) {
 		runs = append(runs, run)
 		return nil
 	})
-	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","timeoutSec":86400,"push_notification_config":`+hookConfig+`}`)
+	a := ask(t, s.tools, "_codex_local_exec", `{"format":"json","task":"x","timeoutSec":86400,"push_notification_config":`+
+		hookConfig+`}`)
 	if !a.IsError || a.Error.Code != "VALIDATION" || a.Error.Details["field"] != "timeoutSec" {
 		t.Fatalf("got %s", a.Envelope)
 	}
@@ -110,15 +114,18 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 		before = append(before, run)
 		return nil
 	}))
-	run := submitted(t, ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+hookConfig+`}`))
+	run := submitted(t, ask(t, c.tools, "_codex_cloud_submit",
+		`{"format":"json","task":"x","envId":"env","push_notification_config":`+hookConfig+`}`))
 	if len(before) != 1 || before[0] != run {
 		t.Errorf("registered %q, submitted %s", before, run)
 	}
-	if list, err := c.config.Webhooks.List(t.Context(), run); err != nil || len(list) != 1 || list[0].Tool != "_codex_cloud_submit" {
+	if list, err := c.config.Webhooks.List(t.Context(), run); err != nil || len(list) != 1 ||
+		list[0].Tool != "_codex_cloud_submit" {
 		t.Errorf("%v, %v", list, err)
 	}
 	c.serve(t, watched(func(string) error { return errors.New("the bucket is full") }))
-	a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+hookConfig+`}`)
+	a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+
+		hookConfig+`}`)
 	if a.Error.Code != "INTERNAL" || tasks() != 1 {
 		t.Errorf("%d tasks, got %s", tasks(), a.Envelope)
 	}
@@ -126,7 +133,8 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 	before = nil
 	c.serve(t, watched(func(run string) error { before = append(before, run); return nil }))
 	c.change(t, func(st *standin.State) { st.Behave["exec"] = standin.SignedOut })
-	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+hookConfig+`}`); a.Error.Code != "TOOL_ERROR" {
+	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+
+		hookConfig+`}`); a.Error.Code != "TOOL_ERROR" {
 		t.Errorf("got %s", a.Envelope)
 	}
 	if len(before) != 2 || before[0] != before[1] { // written, and removed
@@ -137,7 +145,8 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 	}
 	c.serve(t, func(cfg *responder.Config) { cfg.Webhooks = nil })
 	known := c.logs(t)
-	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+hookConfig+`}`); a.Error.Code != "UNSUPPORTED" {
+	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+
+		hookConfig+`}`); a.Error.Code != "UNSUPPORTED" {
 		t.Errorf("got %s", a.Envelope)
 	}
 	if after := c.logs(t); after != known {
@@ -173,7 +182,8 @@ func TestANotificationHasNothingOfTheOutput(t *testing.T) {
 		t.Fatalf("%s, %v, %v", result, failed, err)
 	}
 	output := gjson.GetBytes(result, "output")
-	if output.Get("included").Bool() || output.Get("stdout").Exists() || output.Get("stderr").Exists() || strings.Contains(string(result), "thread.started") {
+	if output.Get("included").Bool() || output.Get("stdout").Exists() || output.Get("stderr").Exists() ||
+		strings.Contains(string(result), "thread.started") {
 		t.Errorf("the output is told: %s", result)
 	}
 }

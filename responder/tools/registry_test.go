@@ -16,7 +16,8 @@ func TestEnvironmentsOfBothShapesAreListed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "environments.json")
 	s := newStage(t, func(c *responder.Config) { c.Environments = path })
-	if a := ask(t, s.tools, "_codex_cloud_list_environments", ``); a.IsError || a.Meta["count"] != 0.0 || a.Meta["source"] != path {
+	if a := ask(t, s.tools, "_codex_cloud_list_environments", ``); a.IsError || a.Meta["count"] != 0.0 ||
+		a.Meta["source"] != path {
 		t.Errorf("a file that is not there: %s", a.Envelope)
 	}
 	for content, want := range map[string]string{
@@ -35,7 +36,8 @@ func TestEnvironmentsOfBothShapesAreListed(t *testing.T) {
 		list, _ := a.Data["environments"].([]any)
 		for _, e := range list {
 			m := e.(map[string]any)
-			got = append(got, fmt.Sprint(m["id"], " ", m["name"], " ", m["repository"], " ", m["tech_stack"], " ", m["created_at"]))
+			got = append(got, fmt.Sprint(m["id"], " ", m["name"], " ", m["repository"], " ", m["tech_stack"], " ",
+				m["created_at"]))
 		}
 		if strings.Join(got, "|") != want || a.Meta["count"] != float64(len(got)) {
 			t.Errorf("%s: %q, meta %v", content, got, a.Meta)
@@ -89,24 +91,32 @@ func TestBrokenEnvironmentsSayWhere(t *testing.T) {
 func TestGuideHoldsNothingThatRuns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	for _, url := range []string{"http://github.com/o/r", "https://gitlab.com/o/r", "https://github.com/o", "https://github.com/o/r/tree", "https://github.com/o/..",
-		"https://github.com/o/r;rm", "https://github.com/o/$(id)", "https://github.com/o/`id`", "https://user@github.com/o/r", "https://github.com.evil/o/r", "https://github.com/-o/r",
+	for _, url := range []string{"http://github.com/o/r", "https://gitlab.com/o/r", "https://github.com/o",
+		"https://github.com/o/r/tree", "https://github.com/o/..",
+		"https://github.com/o/r;rm", "https://github.com/o/$(id)", "https://github.com/o/`id`", "https://user@github.com/o/r",
+		"https://github.com.evil/o/r", "https://github.com/-o/r",
 		"https://github.com/o/r?x", "https://github.com/o/r#x"} {
 		refused(t, ask(t, s.tools, "_codex_cloud_github_setup", args("repoUrl", url, "stack", "go")), "repoUrl", false)
 	}
-	for _, url := range []string{"https://github.com/Owner-1/repo.name_x", "https://github.com/o/r.git", "https://github.com/o/r/"} {
-		if a := ask(t, s.tools, "_codex_cloud_github_setup", args("repoUrl", url, "stack", "node")); a.IsError || len(a.Data["steps"].([]any)) != 3 {
+	for _, url := range []string{"https://github.com/Owner-1/repo.name_x", "https://github.com/o/r.git",
+		"https://github.com/o/r/"} {
+		if a := ask(t, s.tools, "_codex_cloud_github_setup", args("repoUrl", url, "stack", "node")); a.IsError ||
+			len(a.Data["steps"].([]any)) != 3 {
 			t.Errorf("%s: %s", url, a.Envelope)
 		}
 	}
 	for _, email := range []string{"x", "a@b c", "a'@b.c", "-a@b.c", "a@b.c;id"} {
-		refused(t, ask(t, s.tools, "_codex_cloud_github_setup", args(with(good["_codex_cloud_github_setup"], "gitUserEmail", email)...)), "gitUserEmail", false)
+		refused(t, ask(t, s.tools, "_codex_cloud_github_setup", args(with(good["_codex_cloud_github_setup"], "gitUserEmail",
+			email)...)), "gitUserEmail", false)
 	}
-	refused(t, ask(t, s.tools, "_codex_cloud_github_setup", args(with(good["_codex_cloud_github_setup"], "gitUserName", "--unset")...)), "gitUserName", false)
+	refused(t, ask(t, s.tools, "_codex_cloud_github_setup", args(with(good["_codex_cloud_github_setup"], "gitUserName",
+		"--unset")...)), "gitUserName", false)
 
 	// A shell takes any name for one word.
-	for _, name := range []string{"it's", "$(touch owned)", "`touch owned`", "a\"b", "''; touch owned; '", "```", `\'`, "x'\\''; touch owned #"} {
-		a := ask(t, s.tools, "_codex_cloud_github_setup", args("repoUrl", "https://github.com/o/r", "stack", "go", "gitUserName", name))
+	for _, name := range []string{"it's", "$(touch owned)", "`touch owned`", "a\"b", "''; touch owned; '", "```", `\'`,
+		"x'\\''; touch owned #"} {
+		a := ask(t, s.tools, "_codex_cloud_github_setup", args("repoUrl", "https://github.com/o/r", "stack", "go",
+			"gitUserName", name))
 		step := a.Data["steps"].([]any)[2].(map[string]any)["instructions"].(string)
 		_, word, _ := strings.Cut(step, "user.name ")
 		word, _, _ = strings.Cut(word, "\ngit config")

@@ -16,7 +16,8 @@ func TestWaitEndsAtItsDeadline(t *testing.T) {
 	s.begin(t, "codex", "T-1", runs.Start{Source: "run"})
 	s.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
 	a := ask(t, s.tools, "_codex_local_wait", `{"task_id":"T-1","timeout_sec":1}`)
-	if a.Error.Code != "TIMEOUT" || !a.Error.Retryable || a.Error.Details["timeout_type"] != "wait" || a.Error.Details["state"] != "working" ||
+	if a.Error.Code != "TIMEOUT" || !a.Error.Retryable || a.Error.Details["timeout_type"] != "wait" ||
+		a.Error.Details["state"] != "working" ||
 		a.Error.Details["elapsed_seconds"].(float64) < 1 || a.Error.Duration < 1000 {
 		t.Errorf("got %s", a.Envelope)
 	}
@@ -30,7 +31,8 @@ func TestResultsOfARunningTaskAreRefusedForNow(t *testing.T) {
 	queued := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"task":"x"}`))
 	for id, state := range map[string]string{"T-1": "working", queued: "queued"} {
 		a := ask(t, s.tools, "_codex_local_results", args("task_id", id))
-		if a.Error.Code != "VALIDATION" || !a.Error.Retryable || a.Error.Details["state"] != state || a.Error.Details["task_id"] != id {
+		if a.Error.Code != "VALIDATION" || !a.Error.Retryable || a.Error.Details["state"] != state ||
+			a.Error.Details["task_id"] != id {
 			t.Errorf("got %s", a.Envelope)
 		}
 	}
@@ -53,8 +55,10 @@ func TestResultsOfARunningTaskWithoutNATSAreAnErrorOfTheStreams(t *testing.T) {
 func TestUnknownTaskIsNotFound(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	for _, tool := range []string{"_codex_local_results", "_codex_local_wait", "_codex_local_cancel", "_codex_local_status"} {
-		for id, code := range map[string]string{"T-local-none": "NOT_FOUND", "a b": "VALIDATION", "../x": "VALIDATION", "a.>": "VALIDATION", "T-cloud-1": "VALIDATION",
+	for _, tool := range []string{"_codex_local_results", "_codex_local_wait", "_codex_local_cancel",
+		"_codex_local_status"} {
+		for id, code := range map[string]string{"T-local-none": "NOT_FOUND", "a b": "VALIDATION", "../x": "VALIDATION",
+			"a.>": "VALIDATION", "T-cloud-1": "VALIDATION",
 			"task_e_1": "VALIDATION", "https://chatgpt.com/codex/tasks/task_e_1": "VALIDATION"} {
 			if a := ask(t, s.tools, tool, args("task_id", id)); a.Error.Code != code || a.Error.Retryable {
 				t.Errorf("%s %s: %s", tool, id, a.Envelope)
@@ -73,7 +77,8 @@ func TestOutputFollowsTheState(t *testing.T) {
 		pairs    []any
 		included bool
 	}{
-		{"T-good", nil, false}, {"T-good", []any{"include_output", true}, true}, {"T-bad", nil, true}, {"T-bad", []any{"include_output", false}, true},
+		{"T-good", nil, false}, {"T-good", []any{"include_output", true}, true}, {"T-bad", nil, true},
+		{"T-bad", []any{"include_output", false}, true},
 	} {
 		for _, tool := range []string{"_codex_local_results", "_codex_local_wait"} {
 			a := ask(t, s.tools, tool, args(append([]any{"task_id", c.id}, c.pairs...)...))
@@ -141,7 +146,8 @@ func TestOutputIsCutWithinItsBudget(t *testing.T) {
 			continue
 		}
 		head, tail, found := strings.Cut(stdout, "\n... [truncated] ...\n")
-		if !found || len(head)+len(tail) > most/2 || len(head)+len(tail) < most/2-8 || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) {
+		if !found || len(head)+len(tail) > most/2 || len(head)+len(tail) < most/2-8 ||
+			!strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) {
 			t.Errorf("%d: %d and %d bytes", most, len(head), len(tail))
 		}
 		if o["original_size"].(float64) != float64(len(text)+4) {
@@ -156,7 +162,8 @@ func TestStreamsThatAreGoneAreAnInternalError(t *testing.T) {
 	s.play(t, "T-1", "hello", 0)
 	s.bus.Close()
 	for _, tool := range []string{"_codex_local_exec", "_codex_local_results"} {
-		a := ask(t, s.tools, tool, args(map[string][]any{"_codex_local_exec": {"task", "x"}, "_codex_local_results": {"task_id", "T-1"}}[tool]...))
+		a := ask(t, s.tools, tool, args(
+			map[string][]any{"_codex_local_exec": {"task", "x"}, "_codex_local_results": {"task_id", "T-1"}}[tool]...))
 		if a.Error.Code != "INTERNAL" || !a.Error.Retryable || strings.Contains(string(a.Envelope), "nats") {
 			t.Errorf("%s: %s", tool, a.Envelope)
 		}

@@ -60,7 +60,8 @@ func newStage(t testing.TB, change func(*responder.Config)) *stage {
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	n := &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}},
+		Log: zap.NewNop()}
 	during(t, "normalizer", n.Run)
 	s := &stage{dir: dir, server: server, bus: b, config: responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Idle: 5 * time.Minute, Hard: 20 * time.Minute,
@@ -95,7 +96,8 @@ func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
-	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
+		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +166,8 @@ func ask(t testing.TB, d *tools.Set, tool string, args string) answer {
 }
 
 // start calls a tool that waits; end is its answer.
-func start(ctx context.Context, t testing.TB, d *tools.Set, tool, args string, progress func(v36.Progress)) (end func() answer) {
+func start(ctx context.Context, t testing.TB, d *tools.Set, tool, args string,
+	progress func(v36.Progress)) (end func() answer) {
 	type result struct {
 		v36.Answer
 		err error
@@ -304,7 +307,8 @@ func (l *log) append(e runs.Entry) {
 	l.at += 1000
 	e.Time = l.at
 	err := l.raw.Append(l.t.Context(), e)
-	if errors.Is(err, runs.ErrMoved) && e.Kind == runs.Started { // the queued entry came in between, as a worker may see it
+	// the queued entry came in between, as a worker may see it
+	if errors.Is(err, runs.ErrMoved) && e.Kind == runs.Started {
 		err = l.raw.Append(l.t.Context(), e)
 	}
 	if err != nil {
@@ -392,7 +396,8 @@ func recording(t testing.TB, name string) (out, err []byte) {
 func (s *stage) play(t testing.TB, id, name string, code int) {
 	t.Helper()
 	out, stderr := recording(t, name)
-	s.begin(t, "codex", id, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1"}).out(out).err(stderr).exit(exited(code))
+	s.begin(t, "codex", id, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1"}).out(out).err(stderr).exit(
+		exited(code))
 }
 
 // submitted is the id of a task that a tool has just put on the queue.

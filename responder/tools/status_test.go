@@ -35,7 +35,8 @@ func TestStatusTellsWhatRunsWaitsAndEnded(t *testing.T) {
 	q2 := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"task":"x","workingDir":"/srv/b"}`))
 	a := ask(t, s.tools, "_codex_local_status", `{"verbose":true}`)
 	summary := a.Data["summary"].(map[string]any)
-	if summary["running"] != 1.0 || summary["queued"] != 2.0 || summary["recently_completed"] != 7.0 || a.Meta["total"] != 3.0 {
+	if summary["running"] != 1.0 || summary["queued"] != 2.0 || summary["recently_completed"] != 7.0 ||
+		a.Meta["total"] != 3.0 {
 		t.Errorf("summary %v, meta %v", summary, a.Meta)
 	}
 	task := a.Data["tasks"].([]any)[0].(map[string]any)
@@ -55,7 +56,8 @@ func TestStatusTellsWhatRunsWaitsAndEnded(t *testing.T) {
 	if p := a.Data["queue"].([]any)[1].(map[string]any)["position"]; p != 1.0 {
 		t.Errorf("position %v", p)
 	}
-	if got := ids(a, "recently_completed"); !slices.Equal(got, []string{"T-done-6", "T-done-5", "T-done-4", "T-done-3", "T-done-2"}) {
+	if got := ids(a, "recently_completed"); !slices.Equal(got, []string{"T-done-6", "T-done-5", "T-done-4", "T-done-3",
+		"T-done-2"}) {
 		t.Errorf("recently completed %q", got)
 	}
 	for _, c := range []struct {
@@ -74,8 +76,10 @@ func TestStatusTellsWhatRunsWaitsAndEnded(t *testing.T) {
 	} {
 		a := ask(t, s.tools, "_codex_local_status", c.args)
 		sum := a.Data["summary"].(map[string]any)
-		got := []float64{sum["running"].(float64), sum["queued"].(float64), sum["recently_completed"].(float64), float64(len(ids(a, "recently_completed")))}
-		if want := []float64{float64(c.running), float64(c.queued), float64(c.ended), float64(c.recent)}; !slices.Equal(got, want) {
+		got := []float64{sum["running"].(float64), sum["queued"].(float64), sum["recently_completed"].(float64),
+			float64(len(ids(a, "recently_completed")))}
+		if want := []float64{float64(c.running), float64(c.queued), float64(c.ended), float64(c.recent)}; !slices.Equal(got,
+			want) {
 			t.Errorf("%s: %v, want %v", c.args, got, want)
 		}
 	}
@@ -146,7 +150,9 @@ func TestWhatTheTableWaitsForIsSaid(t *testing.T) {
 	defer cancel()
 	for _, tool := range []string{"_codex_local_status", "_codex_local_run"} {
 		a := start(ctx, t, d, tool, args(good[tool]...), nil)()
-		if a.Error.Code != "INTERNAL" || !a.Error.Retryable || a.Error.Message != "the run table is not read yet: stream KV_linesman_runs: it does not exist yet: a normalizer makes it" {
+		if a.Error.Code != "INTERNAL" || !a.Error.Retryable ||
+			a.Error.Message != "the run table is not read yet: stream KV_linesman_runs: it does not exist yet: a "+
+				"normalizer makes it" {
 			t.Errorf("%s: %s", tool, a.Envelope)
 		}
 	}
@@ -177,7 +183,8 @@ func TestManyTasksAreBounded(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return raw.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: begun, Body: runs.Encode(runs.Start{Source: "run"})})
+			return raw.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: begun,
+				Body: runs.Encode(runs.Start{Source: "run"})})
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -187,7 +194,8 @@ func TestManyTasksAreBounded(t *testing.T) {
 		s.await(t, fmt.Sprintf("T-%04d", i), func(st runs.State) bool { return st == runs.StateWorking })
 	}
 	a := ask(t, s.tools, "_codex_local_status", `{}`)
-	if n := len(ids(a, "tasks")); n != 1000 || a.Meta["total"] != float64(all) || a.Data["ext"].(map[string]any)["tasks_unlisted"] != 40.0 {
+	if n := len(ids(a, "tasks")); n != 1000 || a.Meta["total"] != float64(all) ||
+		a.Data["ext"].(map[string]any)["tasks_unlisted"] != 40.0 {
 		t.Errorf("%d tasks, %v in all", n, a.Meta["total"])
 	}
 	if len(a.Envelope) > 300<<10 || !strings.Contains(a.Text(), "- 40 more\n") {
@@ -238,7 +246,8 @@ func TestCleanupCountsAndBoundsWhatItLists(t *testing.T) {
 		a := ask(t, other, "_codex_cleanup_registry", args("dryRun", dry))
 		stuck, old := a.Data["stuck_tasks"].(map[string]any), a.Data["old_tasks"].(map[string]any)
 		done := map[bool]float64{true: 0, false: 60}[dry]
-		if stuck["found"] != 60.0 || stuck["cleaned"] != done || len(stuck["task_ids"].([]any)) != 50 || old["found"] != 1.0 || old["deleted"] != min(done, 1) ||
+		if stuck["found"] != 60.0 || stuck["cleaned"] != done || len(stuck["task_ids"].([]any)) != 50 ||
+			old["found"] != 1.0 || old["deleted"] != min(done, 1) ||
 			old["oldest_age_hours"].(float64) < 24 {
 			t.Errorf("dry %v: %s", dry, a.Envelope)
 		}

@@ -41,19 +41,25 @@ func TestTaskIsQueuedAsItWasAskedFor(t *testing.T) {
 		want func(*runs.Task)
 	}{
 		{"_codex_local_exec", []any{"task", "Fix it."}, func(*runs.Task) {}},
-		{"_codex_local_exec", []any{"task", "Fix it.", "working_dir", "/srv/x", "mode", "workspace-write", "confirm", true, "skip_git_repo_check", true,
-			"model", "m-1", "output_schema", map[string]any{"type": "object"}, "idle_timeout_sec", 60, "timeoutSec", 90}, func(w *runs.Task) {
-			w.Dir, w.Mode, w.SkipGit, w.Model, w.Schema, w.Idle, w.Hard = "/srv/x", runs.WorkspaceWrite, true, "m-1", json.RawMessage(`{"type":"object"}`), 60, 90
-		}},
-		{"_codex_local_run", []any{"task", "Fix it.", "async", true, "envPolicy", "allow-list", "envAllowList", []string{"LANG", "TERM"}}, func(w *runs.Task) {
+		{"_codex_local_exec", []any{"task", "Fix it.", "working_dir", "/srv/x", "mode", "workspace-write", "confirm", true,
+			"skip_git_repo_check", true,
+			"model", "m-1", "output_schema", map[string]any{"type": "object"}, "idle_timeout_sec", 60, "timeoutSec", 90},
+			func(w *runs.Task) {
+				w.Dir, w.Mode, w.SkipGit, w.Model, w.Schema, w.Idle, w.Hard = "/srv/x", runs.WorkspaceWrite, true, "m-1",
+					json.RawMessage(`{"type":"object"}`), 60, 90
+			}},
+		{"_codex_local_run", []any{"task", "Fix it.", "async", true, "envPolicy", "allow-list", "envAllowList",
+			[]string{"LANG", "TERM"}}, func(w *runs.Task) {
 			w.Env = runs.EnvPolicy{Policy: runs.InheritList, Allow: []string{"LANG", "TERM"}}
 		}},
-		{"_codex_local_resume", []any{"task", "Fix it.", "threadId", "01A1FD7B-F84F-78d0-8880-a6cacce2ab1b"}, func(w *runs.Task) {
-			w.Thread, w.Dir = "01A1FD7B-F84F-78d0-8880-a6cacce2ab1b", "/srv/project"
-		}},
-		{"_codex_local_resume", []any{"task", "Fix it.", "thread_id", "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"}, func(w *runs.Task) {
-			w.Thread = "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"
-		}},
+		{"_codex_local_resume", []any{"task", "Fix it.", "threadId", "01A1FD7B-F84F-78d0-8880-a6cacce2ab1b"},
+			func(w *runs.Task) {
+				w.Thread, w.Dir = "01A1FD7B-F84F-78d0-8880-a6cacce2ab1b", "/srv/project"
+			}},
+		{"_codex_local_resume", []any{"task", "Fix it.", "thread_id", "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"},
+			func(w *runs.Task) {
+				w.Thread = "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"
+			}},
 	} {
 		a := ask(t, s.tools, c.tool, args(c.args...))
 		want := base
@@ -133,7 +139,8 @@ func TestPreviewOnlyPlans(t *testing.T) {
 	s := newStage(t, nil)
 	submitted(t, ask(t, s.tools, "_codex_local_run", `{"task":"Fix it.","mode":"preview","async":true}`))
 	got := s.take(t)
-	if got.Mode != runs.ReadOnly || !strings.HasPrefix(got.Prompt, "Plan only") || !strings.HasSuffix(got.Prompt, "\n\nFix it.") {
+	if got.Mode != runs.ReadOnly || !strings.HasPrefix(got.Prompt, "Plan only") || !strings.HasSuffix(got.Prompt,
+		"\n\nFix it.") {
 		t.Errorf("a preview is %s of %q", got.Mode, got.Prompt)
 	}
 	long := strings.Repeat("é", 10_000)
@@ -144,7 +151,8 @@ func TestPreviewOnlyPlans(t *testing.T) {
 func TestResumeTakesThreadsOnly(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	for _, id := range []string{"thread_xyz", "my thread", "--last", "01a1fd7bf84f78d08880a6cacce2ab1b", "01a1fd7b-f84f-78d0-8880-a6cacce2ab1"} {
+	for _, id := range []string{"thread_xyz", "my thread", "--last", "01a1fd7bf84f78d08880a6cacce2ab1b",
+		"01a1fd7b-f84f-78d0-8880-a6cacce2ab1"} {
 		refused(t, ask(t, s.tools, "_codex_local_resume", args("threadId", id, "task", "Go on.")), "threadId", false)
 	}
 }
@@ -159,12 +167,14 @@ func TestLimitsOfTheResponderNameTheParameter(t *testing.T) {
 func TestGitGateGuardsOnlyWhereItIsConfigured(t *testing.T) {
 	t.Parallel()
 	open, gated := newStage(t, nil), newStage(t, func(c *responder.Config) { c.GitGate = true })
-	for _, task := range []string{"Run git reset --hard", "git push -f origin main", "then GIT CLEAN -fdx", "git push origin --force"} {
+	for _, task := range []string{"Run git reset --hard", "git push -f origin main", "then GIT CLEAN -fdx",
+		"git push origin --force"} {
 		submitted(t, ask(t, open.tools, "_codex_local_exec", args("task", task)))
 		refused(t, ask(t, gated.tools, "_codex_local_exec", args("task", task)), "allow_destructive_git", false)
 		submitted(t, ask(t, gated.tools, "_codex_local_exec", args("task", task, "allow_destructive_git", true)))
 	}
-	submitted(t, ask(t, gated.tools, "_codex_local_exec", args("task", "Explain what a git rebasement is; push the button; remove this repo")))
+	submitted(t, ask(t, gated.tools, "_codex_local_exec",
+		args("task", "Explain what a git rebasement is; push the button; remove this repo")))
 }
 
 // TestForegroundRunAnswersAtTheEnd plays the worker while the call waits.
@@ -173,7 +183,8 @@ func TestForegroundRunAnswersAtTheEnd(t *testing.T) {
 	s := newStage(t, nil)
 	out, stderr := recording(t, "patch")
 	var told []v36.Progress
-	end := start(t.Context(), t, s.tools, "_codex_local_run", `{"task":"Patch it.","mode":"workspace-write","confirm":true,"format":"json"}`,
+	end := start(t.Context(), t, s.tools, "_codex_local_run",
+		`{"task":"Patch it.","mode":"workspace-write","confirm":true,"format":"json"}`,
 		func(p v36.Progress) { told = append(told, p) })
 	id := s.take(t).Run
 	l := s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"})
@@ -182,7 +193,8 @@ func TestForegroundRunAnswersAtTheEnd(t *testing.T) {
 	l.out(out[len(out)/2:]).err(stderr).exit(exited(0))
 	a := end()
 	ext, _ := a.Data["ext"].(map[string]any)
-	if a.IsError || a.Data["task_id"] != id || a.Data["capability"] != "foreground" || ext["state"] != "completed" || a.Data["thread_id"] == nil {
+	if a.IsError || a.Data["task_id"] != id || a.Data["capability"] != "foreground" || ext["state"] != "completed" ||
+		a.Data["thread_id"] == nil {
 		t.Errorf("got %s", a.Envelope)
 	}
 	last := v36.Progress{Percent: -1}
@@ -195,7 +207,8 @@ func TestForegroundRunAnswersAtTheEnd(t *testing.T) {
 	if last.Percent != 100 || len(told) < 2 {
 		t.Errorf("progress ended at %v after %d", last, len(told))
 	}
-	if r := ask(t, s.tools, "_codex_local_results", args("task_id", id, "format", "json")); r.Data["state"] != "completed" {
+	if r := ask(t, s.tools, "_codex_local_results", args("task_id", id, "format",
+		"json")); r.Data["state"] != "completed" {
 		t.Errorf("its results: %s", r.Envelope)
 	}
 }
@@ -210,12 +223,14 @@ func TestForegroundTimeoutIsAnErrorAndBackgroundTimeoutAState(t *testing.T) {
 		s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"}).out(out[:300_000]).err([]byte("warning\n")).
 			exit(runs.Exit{Reason: reason, Signal: 15})
 		a := end()
-		if a.Error.Code != "TIMEOUT" || a.Error.Retryable || a.Error.Details["timeout_type"] != string(reason) || a.Error.Details["task_id"] != id || a.Error.Duration == 0 {
+		if a.Error.Code != "TIMEOUT" || a.Error.Retryable || a.Error.Details["timeout_type"] != string(reason) ||
+			a.Error.Details["task_id"] != id || a.Error.Duration == 0 {
 			t.Errorf("%s: %.500s", reason, a.Envelope)
 		}
 		partial := a.Error.Details["partial_results"].(map[string]any)
 		last := partial["last_output"].(string)
-		if len(last) > 64<<10 || len(last) < 60<<10 || !strings.HasSuffix(last, "\nwarning\n") || len(partial["last_events"].([]any)) < 3 {
+		if len(last) > 64<<10 || len(last) < 60<<10 || !strings.HasSuffix(last, "\nwarning\n") ||
+			len(partial["last_events"].([]any)) < 3 {
 			t.Errorf("%s: partial results of %d bytes, %d events", reason, len(last), len(partial["last_events"].([]any)))
 		}
 		r := ask(t, s.tools, "_codex_local_results", args("task_id", id, "format", "json", "max_output_bytes", 4096))
@@ -223,10 +238,12 @@ func TestForegroundTimeoutIsAnErrorAndBackgroundTimeoutAState(t *testing.T) {
 		if r.IsError || r.Data["state"] != "timeout" || context["timeout_type"] != string(reason) {
 			t.Errorf("%s: its results: %.500s", reason, r.Envelope)
 		}
-		if o := r.Data["output"].(map[string]any); o["included"] != true || o["truncated"] != true || o["original_size"].(float64) != 300_008 {
+		if o := r.Data["output"].(map[string]any); o["included"] != true || o["truncated"] != true ||
+			o["original_size"].(float64) != 300_008 {
 			t.Errorf("%s: output of %v bytes, truncated %v", reason, o["original_size"], o["truncated"])
 		}
-		if page := ask(t, s.tools, "_codex_local_results", args("task_id", id)); !strings.Contains(page.Text(), "Task timeout") {
+		if page := ask(t, s.tools, "_codex_local_results", args("task_id", id)); !strings.Contains(page.Text(),
+			"Task timeout") {
 			t.Errorf("%.200s", page.Text())
 		}
 	}
@@ -242,7 +259,8 @@ func TestCallerWhoLeavesEndsTheWaitAndNotTheTask(t *testing.T) {
 	s.await(t, id, func(st runs.State) bool { return st == runs.StateWorking })
 	cancel()
 	a := end()
-	if a.Error.Code != "TIMEOUT" || a.Error.Details["timeout_type"] != "wait" || a.Error.Details["task_id"] != id || !a.Error.Retryable {
+	if a.Error.Code != "TIMEOUT" || a.Error.Details["timeout_type"] != "wait" || a.Error.Details["task_id"] != id ||
+		!a.Error.Retryable {
 		t.Errorf("got %s", a.Envelope)
 	}
 	if v, _ := s.responder.Get(id); v.State != runs.StateWorking {
@@ -260,7 +278,8 @@ func TestManyMayCallAtOnce(t *testing.T) {
 			start(t.Context(), t, s.tools, "_codex_local_status", `{}`, nil),
 			start(t.Context(), t, s.tools, "_codex_local_exec", `{"task":"x"}`, nil),
 			start(t.Context(), t, s.tools, "_codex_local_wait", `{"task_id":"T-1"}`, nil),
-			start(t.Context(), t, s.tools, "_codex_local_results", `{"task_id":"T-1","include_events":true,"include_output":true}`, nil))
+			start(t.Context(), t, s.tools, "_codex_local_results",
+				`{"task_id":"T-1","include_events":true,"include_output":true}`, nil))
 	}
 	for _, end := range ends {
 		if a := end(); a.IsError {

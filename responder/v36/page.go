@@ -110,7 +110,8 @@ func link(url string) string {
 // oneLine replaces each run of white space and control characters in s by one
 // space.
 func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
+	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }),
+		" ")
 }
 
 // printable removes the control characters that a terminal interprets.

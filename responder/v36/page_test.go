@@ -17,7 +17,8 @@ func TestNothingBreaksOutOfItsMarks(t *testing.T) {
 			}
 		}
 		inside := code(s)
-		if fence := longest(inside, '`'); inside != "" && strings.Count(inside, strings.Repeat("`", fence)) != 2 && fence > 1 {
+		if fence := longest(inside, '`'); inside != "" && strings.Count(inside, strings.Repeat("`", fence)) != 2 &&
+			fence > 1 {
 			t.Fatalf("code can be closed: %q", inside)
 		}
 		block := fenced(s, "")

@@ -16,7 +16,8 @@ func TestSnapshotWritesWhatItsTagsSay(t *testing.T) {
 		some := rapid.SliceOfN(rapid.String(), 0, 2)
 		ext := rapid.Custom(func(t *rapid.T) entryExt {
 			return entryExt{
-				Lost: rapid.Bool().Draw(t, "lost"), Worker: rapid.String().Draw(t, "worker"), Reason: rapid.String().Draw(t, "reason"),
+				Lost: rapid.Bool().Draw(t, "lost"), Worker: rapid.String().Draw(t, "worker"), Reason: rapid.String().Draw(t,
+					"reason"),
 				Plan:     rapid.Ptr(rapid.Just(planData{1, 3}), true).Draw(t, "plan"),
 				cloudExt: cloudExt{WebURL: rapid.String().Draw(t, "url")},
 			}
@@ -25,7 +26,8 @@ func TestSnapshotWritesWhatItsTagsSay(t *testing.T) {
 		d := &snapshotData{
 			Tasks: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) taskEntry {
 				return taskEntry{
-					TaskID: rapid.String().Draw(t, "id"), State: rapid.String().Draw(t, "state"), Started: rapid.String().Draw(t, "started"),
+					TaskID: rapid.String().Draw(t, "id"), State: rapid.String().Draw(t, "state"), Started: rapid.String().Draw(t,
+						"started"),
 					Elapsed: rapid.Int64().Draw(t, "elapsed"), Lines: some.Draw(t, "lines"), Ext: ext.Draw(t, "ext"),
 					Progress: rapid.Ptr(rapid.Custom(func(t *rapid.T) progressData {
 						return progressData{
@@ -46,7 +48,8 @@ func TestSnapshotWritesWhatItsTagsSay(t *testing.T) {
 			}), 0, 2).Draw(t, "recent"),
 			Ext: snapshotExt{
 				Stream: rapid.Ptr(rapid.Custom(func(t *rapid.T) api.Basis {
-					return api.Basis{Seq: uint64(rapid.IntRange(0, 1<<50).Draw(t, "seq")), At: api.Time(rapid.Int64Range(0, 1<<42).Draw(t, "ts"))}
+					return api.Basis{Seq: uint64(rapid.IntRange(0, 1<<50).Draw(t, "seq")),
+						At: api.Time(rapid.Int64Range(0, 1<<42).Draw(t, "ts"))}
 				}), true).Draw(t, "stream"),
 				Tasks: n("unlisted tasks"), Queue: n("unlisted queue"),
 				Statistics: rapid.Ptr(rapid.Just(Statistics{Working: 3}), true).Draw(t, "statistics"),

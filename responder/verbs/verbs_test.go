@@ -33,7 +33,8 @@ func ask(t *testing.T, body string) map[string]*api.Error {
 func TestRequestsAreReadStrictly(t *testing.T) {
 	for body, want := range map[string]api.Code{
 		``: api.Unavailable, `{}`: api.Unavailable, " {}\n": api.Unavailable,
-		`{"runn":"T-1"}`: api.Validation, `{} {}`: api.Validation, `[]`: api.Validation, `"x"`: api.Validation, `{`: api.Validation,
+		`{"runn":"T-1"}`: api.Validation, `{} {}`: api.Validation, `[]`: api.Validation, `"x"`: api.Validation,
+		`{`:                  api.Validation,
 		"{\"run\":\"\xff\"}": api.Validation, strings.Repeat(" ", verbs.MaxRequest) + "{}": api.Validation,
 	} {
 		for verb, e := range ask(t, body) {
@@ -42,7 +43,8 @@ func TestRequestsAreReadStrictly(t *testing.T) {
 			}
 		}
 	}
-	if e := ask(t, `{"run":7}`)["status"]; e.Code != api.Validation || e.Field != "run" || e.Message != "must be of type string" {
+	if e := ask(t, `{"run":7}`)["status"]; e.Code != api.Validation || e.Field != "run" ||
+		e.Message != "must be of type string" {
 		t.Errorf("a run that is a number: %+v", e)
 	}
 }
@@ -50,7 +52,8 @@ func TestRequestsAreReadStrictly(t *testing.T) {
 // FuzzRequests: whatever the body is, the answer is an error of a known code
 // that quotes nothing of it.
 func FuzzRequests(f *testing.F) {
-	for _, s := range []string{`{}`, `{"run":"T-1"}`, `{"prompt":"x","env":{"allow":["A"]}}`, `{"once":{"key":7}}`, `{"secretsecret":1}`, `{"run":["secretsecret"]}`} {
+	for _, s := range []string{`{}`, `{"run":"T-1"}`, `{"prompt":"x","env":{"allow":["A"]}}`, `{"once":{"key":7}}`,
+		`{"secretsecret":1}`, `{"run":["secretsecret"]}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
@@ -89,7 +92,8 @@ func TestRequestsComeBack(t *testing.T) {
 // A cleanup without ages has those of the tool; none can be smaller than its least.
 func TestACleanupHasLeastAges(t *testing.T) {
 	for body, want := range map[string]string{
-		`{}`: "", `null`: "", `{"stuckSec":60,"oldHours":1}`: "", `{"stuckSec":59}`: "stuckSec", `{"oldHours":-1}`: "oldHours",
+		`{}`: "", `null`: "", `{"stuckSec":60,"oldHours":1}`: "", `{"stuckSec":59}`: "stuckSec",
+		`{"oldHours":-1}`:                  "oldHours",
 		`{"stuckSec":9223372036854775807}`: "stuckSec",
 	} {
 		s := responder.New(responder.Config{Patience: time.Nanosecond})

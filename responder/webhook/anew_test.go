@@ -30,7 +30,10 @@ func TestARegistrationThatIsMadeAnewIsNotToldWhatTheOldOneWas(t *testing.T) {
 	s.until("the other one is told", func() bool { return len(other.requests()) > 0 })
 	s.until("what waits goes", func() bool { return s.waiting() == 0 })
 	s.end(raw, 0)
-	s.until("the other one is told of the end", func() bool { return len(other.taken()[run+" completed"]) == 1 && s.waiting() == 0 })
+	s.until("the other one is told of the end", func() bool {
+		return len(other.taken()[run+" completed"]) == 1 &&
+			s.waiting() == 0
+	})
 	for _, q := range other.requests() {
 		if !strings.Contains(string(q.body), `"operation_id":"op_2"`) || strings.Contains(string(q.body), token) {
 			t.Errorf("it was told what was meant for the old one: %s", q.body)

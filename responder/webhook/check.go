@@ -31,7 +31,8 @@ const (
 )
 
 // notSigned explains why a registration must name a scheme.
-const notSigned = "is required: signatures by RFC 9421 are not made yet, so name the scheme Bearer or HMAC-SHA256 and its credentials"
+const notSigned = "is required: signatures by RFC 9421 are not made yet, so name the scheme Bearer or " +
+	"HMAC-SHA256 and its credentials"
 
 // ParseConfig reads the push_notification_config of AdCP. The result must still
 // be checked: see [Registry.Check]. The error is one or several
@@ -64,7 +65,8 @@ func ParseConfig(raw []byte) (Registration, error) {
 		}
 		for name := range auth {
 			if name != "schemes" && name != "credentials" {
-				errs = append(errs, &runs.FieldError{Field: "authentication", Problem: "has schemes and credentials, and nothing else"})
+				errs = append(errs, &runs.FieldError{Field: "authentication",
+					Problem: "has schemes and credentials, and nothing else"})
 				break
 			}
 		}

@@ -18,7 +18,8 @@ func FuzzConfig(f *testing.F) {
 	for _, s := range []string{
 		`{"url":"https://h.example/","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"0123456789abcdef0123456789abcdef"}}`,
 		`{"url":"https://[::ffff:127.0.0.1]/","token":"0123456789abcdef","authentication":{"schemes":["HMAC-SHA256"],"credentials":""}}`,
-		`{"url":null,"token":null,"authentication":null}`, `{"authentication":{"schemes":[1]}}`, `[]`, `null`, `{"url":"https://0x7f.1/"}`, `{"a":1,"a":2}`,
+		`{"url":null,"token":null,"authentication":null}`, `{"authentication":{"schemes":[1]}}`, `[]`, `null`,
+		`{"url":"https://0x7f.1/"}`, `{"a":1,"a":2}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -43,7 +44,8 @@ func FuzzConfig(f *testing.F) {
 		if err != nil || u.Scheme != "https" || u.User != nil || u.Hostname() == "" {
 			t.Fatalf("taken: %q, %v", r.URL, err)
 		}
-		if ip, err := netip.ParseAddr(u.Hostname()); err == nil && (ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || !ip.IsGlobalUnicast()) {
+		if ip, err := netip.ParseAddr(u.Hostname()); err == nil && (ip.IsPrivate() || ip.IsLoopback() ||
+			ip.IsLinkLocalUnicast() || !ip.IsGlobalUnicast()) {
 			t.Fatalf("taken: %q", r.URL)
 		}
 		if r.OperationID == "" || len(r.Credentials) < minCredentials {
@@ -66,7 +68,8 @@ func flat(err error) []error {
 
 // Input that has a canonical form has no duplicate names.
 func FuzzNames(f *testing.F) {
-	for _, s := range []string{`{"a":1,"a":2}`, `{"a":{"b":[{"c":1,"c":2}]}}`, `{"a":"a"}`, `[[],{}]`, `{"a":1}{`, `"`, `{"\u0061":1,"a":2}`} {
+	for _, s := range []string{`{"a":1,"a":2}`, `{"a":{"b":[{"c":1,"c":2}]}}`, `{"a":"a"}`, `[[],{}]`, `{"a":1}{`, `"`,
+		`{"\u0061":1,"a":2}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -74,7 +77,8 @@ func FuzzNames(f *testing.F) {
 		if _, canonical := idempotency.Canonical(raw); canonical == nil && err != nil {
 			t.Fatalf("it has a canonical form, and %v", err)
 		}
-		if err == nil && bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) && errors.Is(checkNames(append([]byte(`{"x":`), append(raw, '}')...)), errNames) {
+		if err == nil && bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) &&
+			errors.Is(checkNames(append([]byte(`{"x":`), append(raw, '}')...)), errNames) {
 			t.Fatal("within an object it has a name twice")
 		}
 	})

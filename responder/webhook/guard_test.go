@@ -20,19 +20,27 @@ func TestAddressesThatAreCalled(t *testing.T) {
 		public, local bool // allowed
 	}{
 		{"8.8.8.8", true, true}, {"1.1.1.1", true, true}, {"172.15.255.255", true, true}, {"172.32.0.0", true, true},
-		{"100.63.255.255", true, true}, {"100.128.0.0", true, true}, {"198.17.255.255", true, true}, {"198.20.0.0", true, true},
+		{"100.63.255.255", true, true}, {"100.128.0.0", true, true}, {"198.17.255.255", true, true},
+		{"198.20.0.0", true, true},
 		{"2606:4700:4700::1111", true, true}, {"2a00:1450:4001::1", true, true},
 
-		{"127.0.0.1", false, true}, {"127.255.255.254", false, true}, {"10.0.0.1", false, true}, {"10.255.255.255", false, true},
-		{"172.16.0.1", false, true}, {"172.31.255.255", false, true}, {"192.168.1.1", false, true}, {"100.64.0.1", false, true},
+		{"127.0.0.1", false, true}, {"127.255.255.254", false, true}, {"10.0.0.1", false, true},
+		{"10.255.255.255", false, true},
+		{"172.16.0.1", false, true}, {"172.31.255.255", false, true}, {"192.168.1.1", false, true},
+		{"100.64.0.1", false, true},
 		{"100.127.255.255", false, true}, {"192.0.0.1", false, true}, {"192.0.2.1", false, true}, {"198.18.0.1", false, true},
-		{"198.19.255.255", false, true}, {"198.51.100.1", false, true}, {"203.0.113.1", false, true}, {"192.88.99.1", false, true},
-		{"::1", false, true}, {"fc00::1", false, true}, {"fdff::1", false, true}, {"2001:db8::1", false, true}, {"2001::1", false, true},
-		{"2001:10::1", false, true}, {"2002:7f00:1::", false, true}, {"2002:808:808::", false, true}, {"3fff::1", false, true},
+		{"198.19.255.255", false, true}, {"198.51.100.1", false, true}, {"203.0.113.1", false, true},
+		{"192.88.99.1", false, true},
+		{"::1", false, true}, {"fc00::1", false, true}, {"fdff::1", false, true}, {"2001:db8::1", false, true},
+		{"2001::1", false, true},
+		{"2001:10::1", false, true}, {"2002:7f00:1::", false, true}, {"2002:808:808::", false, true},
+		{"3fff::1", false, true},
 		{"4000::1", false, true}, {"100::1", false, true}, {"64:ff9b:1::a00:1", false, true}, {"::7f00:1", false, true},
 
-		{"0.0.0.0", false, false}, {"0.1.2.3", false, false}, {"169.254.169.254", false, false}, {"169.254.0.1", false, false},
-		{"224.0.0.1", false, false}, {"239.255.255.255", false, false}, {"240.0.0.1", false, false}, {"255.255.255.255", false, false},
+		{"0.0.0.0", false, false}, {"0.1.2.3", false, false}, {"169.254.169.254", false, false},
+		{"169.254.0.1", false, false},
+		{"224.0.0.1", false, false}, {"239.255.255.255", false, false}, {"240.0.0.1", false, false},
+		{"255.255.255.255", false, false},
 		{"100.100.100.200", false, false}, {"168.63.129.16", false, false}, {"192.0.0.192", false, false},
 		{"::", false, false}, {"fe80::1", false, false}, {"fe80::1%eth0", false, false}, {"ff02::1", false, false},
 		{"fd00:ec2::254", false, false}, {"fd20:ce::254", false, false},
@@ -41,7 +49,8 @@ func TestAddressesThatAreCalled(t *testing.T) {
 		{"::ffff:169.254.169.254", false, false}, {"::ffff:0.0.0.0", false, false},
 		{"64:ff9b::8.8.8.8", true, true}, {"64:ff9b::127.0.0.1", false, true}, {"64:ff9b::10.1.1.1", false, true},
 		{"64:ff9b::169.254.169.254", false, false}, {"64:ff9b::100.64.0.1", false, true},
-		{"64:ff9b:1::169.254.169.254", false, false}, {"64:ff9b:1:2:3::100.100.100.200", false, false}, {"2002:a9fe:a9fe::1", false, false},
+		{"64:ff9b:1::169.254.169.254", false, false}, {"64:ff9b:1:2:3::100.100.100.200", false, false},
+		{"2002:a9fe:a9fe::1", false, false},
 	} {
 		ip := netip.MustParseAddr(tt.ip)
 		if got := allowed(ip, false); got != tt.public {
@@ -62,19 +71,27 @@ func TestURLsThatAreTaken(t *testing.T) {
 		url           string
 		public, local bool
 	}{
-		{"https://hooks.example.com/a?b=c%20d", true, true}, {"https://hooks.example.com:9443/", true, true}, {"https://8.8.8.8/x", true, true},
-		{"https://[2606:4700::1111]:443/", true, true}, {"https://h.example.", true, true}, {"https://xn--bcher-kva.example/", true, true},
-		{"http://hooks.example.com/", false, true}, {"https://127.0.0.1/", false, true}, {"http://127.0.0.1:80/", false, true},
+		{"https://hooks.example.com/a?b=c%20d", true, true}, {"https://hooks.example.com:9443/", true, true},
+		{"https://8.8.8.8/x", true, true},
+		{"https://[2606:4700::1111]:443/", true, true}, {"https://h.example.", true, true}, {"https://xn--bcher-kva.example/",
+			true, true},
+		{"http://hooks.example.com/", false, true}, {"https://127.0.0.1/", false, true}, {"http://127.0.0.1:80/", false,
+			true},
 		{"https://localhost/", false, true}, {"https://a.localhost./", false, true}, {"https://[::1]/", false, true},
-		{"https://10.0.0.1:8443/", false, true}, {"https://[::ffff:10.0.0.1]/", false, true}, {"https://metadata.google.internal/", false, true},
-		{"https://169.254.169.254/latest", false, false}, {"https://0.0.0.0/", false, false}, {"https://[fe80::1%25eth0]/", false, false},
+		{"https://10.0.0.1:8443/", false, true}, {"https://[::ffff:10.0.0.1]/", false, true},
+		{"https://metadata.google.internal/", false, true},
+		{"https://169.254.169.254/latest", false, false}, {"https://0.0.0.0/", false, false}, {"https://[fe80::1%25eth0]/",
+			false, false},
 		{"", false, false}, {"https://", false, false}, {"https:///path", false, false}, {"ftp://h.example/", false, false},
-		{"file:///etc/passwd", false, false}, {"//h.example/", false, false}, {"h.example/", false, false}, {"https:h.example", false, false},
-		{"https://user@h.example/", false, false}, {"https://user:pw@h.example/", false, false}, {"https://@h.example/", false, false},
+		{"file:///etc/passwd", false, false}, {"//h.example/", false, false}, {"h.example/", false, false},
+		{"https:h.example", false, false},
+		{"https://user@h.example/", false, false}, {"https://user:pw@h.example/", false, false},
+		{"https://@h.example/", false, false},
 		{"https://h.example/#x", false, false}, {"https://h.example:0/", false, false}, {"https://h.example:/", false, false},
 		{"https://h.example:65536/", false, false}, {"https://h.example:x/", false, false}, {"https://127.1/", false, false},
 		{"https://2130706433/", false, false}, {"https://0x7f000001/", false, false}, {"https://0177.0.0.1/", false, false},
-		{"https://h.example/a b", false, false}, {"https://h.example/\n", false, false}, {"https://bücher.example/", false, false},
+		{"https://h.example/a b", false, false}, {"https://h.example/\n", false, false}, {"https://bücher.example/", false,
+			false},
 		{"https://h..example/", false, false}, {"https://-h.example/", false, false}, {"https://*.example/", false, false},
 		{"https://h.example\\@127.0.0.1/", false, false}, {"gopher://h.example/", false, false}, {long, false, false},
 	} {
@@ -94,15 +111,18 @@ func TestAPrivateReceiverIsNeverConnectedTo(t *testing.T) {
 	defer s.Close()
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	c := newSender(false)
-	for _, url := range []string{s.URL, "http://localhost:" + port, "http://[::ffff:127.0.0.1]:" + port, "http://0.0.0.0:" + port} {
-		if got := c.send(t.Context(), Registration{URL: url}, "text/plain", []byte("x")); got.status != 0 || got.why != errForbidden.Error() {
+	for _, url := range []string{s.URL, "http://localhost:" + port, "http://[::ffff:127.0.0.1]:" + port,
+		"http://0.0.0.0:" + port} {
+		if got := c.send(t.Context(), Registration{URL: url}, "text/plain", []byte("x")); got.status != 0 ||
+			got.why != errForbidden.Error() {
 			t.Errorf("%s: %+v", url, got)
 		}
 	}
 	if n := called.Load(); n != 0 {
 		t.Errorf("it was called %d times", n)
 	}
-	if got := newSender(true).send(t.Context(), Registration{URL: s.URL}, "text/plain", nil); got.status != 200 || called.Load() != 1 {
+	if got := newSender(true).send(t.Context(), Registration{URL: s.URL}, "text/plain", nil); got.status != 200 ||
+		called.Load() != 1 {
 		t.Errorf("with the switch: %+v, called %d times", got, called.Load())
 	}
 }
@@ -158,16 +178,19 @@ func TestANameThatMovesToThisMachineGetsNowhere(t *testing.T) {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", dns)
 	}}
-	if got, err := resolver.LookupNetIP(t.Context(), "ip4", "rebind.example."); err != nil || got[0].String() != "192.0.2.1" {
+	if got, err := resolver.LookupNetIP(t.Context(), "ip4", "rebind.example."); err != nil ||
+		got[0].String() != "192.0.2.1" {
 		t.Fatalf("the first answer: %v, %v", got, err)
 	}
 	dial := func(private bool) *sender {
 		c := newSender(private)
-		c.transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second, Resolver: resolver, Control: checkDialed(private)}).DialContext
+		c.transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second, Resolver: resolver,
+			Control: checkDialed(private)}).DialContext
 		return c
 	}
 	r := Registration{URL: "http://rebind.example.:" + port}
-	if got := dial(false).send(t.Context(), r, "text/plain", nil); got.why != errForbidden.Error() || asked.Load() < 2 || called.Load() != 0 {
+	if got := dial(false).send(t.Context(), r, "text/plain", nil); got.why != errForbidden.Error() || asked.Load() < 2 ||
+		called.Load() != 0 {
 		t.Errorf("%+v, asked %d times, called %d times", got, asked.Load(), called.Load())
 	}
 	if got := dial(true).send(t.Context(), r, "text/plain", nil); got.status != 200 { // otherwise the test proves nothing
@@ -197,7 +220,8 @@ func TestAForeignCertificateIsNotTrusted(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
 	c := newSender(true)
-	if got := c.send(t.Context(), Registration{URL: s.URL}, "text/plain", nil); got.status != 0 || got.why != "its certificate is not good" {
+	if got := c.send(t.Context(), Registration{URL: s.URL}, "text/plain", nil); got.status != 0 ||
+		got.why != "its certificate is not good" {
 		t.Errorf("of nobody: %+v", got)
 	}
 	c.transport.TLSClientConfig.RootCAs = s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
@@ -205,7 +229,8 @@ func TestAForeignCertificateIsNotTrusted(t *testing.T) {
 		t.Errorf("of one that is known: %+v", got)
 	}
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
-	if got := c.send(t.Context(), Registration{URL: "https://localhost:" + port}, "text/plain", nil); got.why != "its certificate is not good" {
+	if got := c.send(t.Context(), Registration{URL: "https://localhost:" + port}, "text/plain",
+		nil); got.why != "its certificate is not good" {
 		t.Errorf("for another name: %+v", got)
 	}
 }

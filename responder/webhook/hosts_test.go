@@ -102,7 +102,8 @@ func TestPausesDoubleAndHaveABound(t *testing.T) {
 func TestWhatIsTriedAgain(t *testing.T) {
 	for status, again := range map[int]bool{
 		0: true, 408: true, 425: true, 429: true, 500: true, 502: true, 503: true, 504: true, 599: true,
-		300: false, 301: false, 304: false, 308: false, 400: false, 401: false, 403: false, 404: false, 409: false, 410: false, 422: false, 451: false,
+		300: false, 301: false, 304: false, 308: false, 400: false, 401: false, 403: false, 404: false, 409: false,
+		410: false, 422: false, 451: false,
 	} {
 		if got := (outcome{status: status}).again(); got != again {
 			t.Errorf("%d: again %v, want %v", status, got, again)
@@ -114,7 +115,8 @@ func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for s, want := range map[string]time.Duration{
 		"": 0, "5": 5 * time.Second, "0": 0, "-1": 0, "x": 0, "999999": maxRetryAfter, "99999999999999999999": 0,
-		"Sat, 21 Nov 2026 12:00:30 GMT": 30 * time.Second, "Sat, 21 Nov 2026 11:00:00 GMT": 0, "Sat, 21 Nov 2027 12:00:00 GMT": maxRetryAfter,
+		"Sat, 21 Nov 2026 12:00:30 GMT": 30 * time.Second, "Sat, 21 Nov 2026 11:00:00 GMT": 0,
+		"Sat, 21 Nov 2027 12:00:00 GMT": maxRetryAfter,
 	} {
 		if got := retryAfter(s, now); got != want {
 			t.Errorf("%q: %v, want %v", s, got, want)

@@ -9,8 +9,10 @@ import (
 func TestKeysAreOfOneNotificationEach(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range []entry{
-		{Registration: Registration{Run: "r", Protocol: AdCP, ID: "x"}, Seed: "1"}, {Registration: Registration{Run: "r", Protocol: A2A, ID: "x"}, Seed: "1"},
-		{Registration: Registration{Run: "s", Protocol: AdCP, ID: "x"}, Seed: "1"}, {Registration: Registration{Run: "r", Protocol: AdCP, ID: "x"}, Seed: "2"},
+		{Registration: Registration{Run: "r", Protocol: AdCP, ID: "x"}, Seed: "1"},
+		{Registration: Registration{Run: "r", Protocol: A2A, ID: "x"}, Seed: "1"},
+		{Registration: Registration{Run: "s", Protocol: AdCP, ID: "x"}, Seed: "1"},
+		{Registration: Registration{Run: "r", Protocol: AdCP, ID: "x"}, Seed: "2"},
 		{Registration: Registration{Run: "r", Protocol: AdCP, ID: "y"}, Seed: "1"},
 	} {
 		for _, state := range []runs.State{runs.StateWorking, runs.StateCompleted, runs.StateFailed} {

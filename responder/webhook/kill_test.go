@@ -64,7 +64,8 @@ func (s *stage) hasten() {
 		s.t.Fatal(err)
 	}
 	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
-	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password), nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
+		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
 		s.t.Fatal(err)
 	}

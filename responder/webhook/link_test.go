@@ -22,7 +22,8 @@ func TestTheEndOfATaskThatWasGoneOnWithIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.append(raw, runs.Entry{Kind: runs.Started, Time: 1_763_461_801_000, Body: runs.Encode(runs.Start{Source: "run", Worker: "w", Labels: labels})})
+		s.append(raw, runs.Entry{Kind: runs.Started, Time: 1_763_461_801_000,
+			Body: runs.Encode(runs.Start{Source: "run", Worker: "w", Labels: labels})})
 		return raw
 	}
 	first := begin(run, nil)
@@ -39,7 +40,8 @@ func TestTheEndOfATaskThatWasGoneOnWithIsTold(t *testing.T) {
 	s.until("it has ended", func() bool { return len(r.taken()[run+" completed"]) == 1 })
 
 	last := gjson.ParseBytes(r.requests()[len(r.requests())-1].body)
-	if last.Get("operation_id").String() != "op_1" || last.Get("status").String() != "completed" || !last.Get("result").Exists() {
+	if last.Get("operation_id").String() != "op_1" || last.Get("status").String() != "completed" ||
+		!last.Get("result").Exists() {
 		t.Errorf("the end is told as %s", last.Raw)
 	}
 	for _, of := range r.taken() {

@@ -174,7 +174,8 @@ type openRun struct {
 }
 
 func newAgenda() *agenda {
-	return &agenda{open: map[string]openRun{}, listed: map[string]bool{}, failed: map[string]bool{}, news: make(chan struct{}, 1), swept: time.Now()}
+	return &agenda{open: map[string]openRun{}, listed: map[string]bool{}, failed: map[string]bool{},
+		news: make(chan struct{}, 1), swept: time.Now()}
 }
 
 // registered handles a change of the registrations of a run.

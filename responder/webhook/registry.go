@@ -240,7 +240,8 @@ func read(ctx context.Context, store Registrations, run string) ([]entry, uint64
 	}
 	for i := range v.Registrations {
 		e := &v.Registrations[i]
-		e.Registration.Run, e.Registration.URL, e.Registration.Token, e.Registration.Credentials = run, e.URL, e.Token, e.Credentials
+		e.Registration.Run, e.Registration.URL, e.Registration.Token, e.Registration.Credentials = run, e.URL, e.Token,
+			e.Credentials
 		if e.Echo != "" {
 			e.Registration.Context = json.RawMessage(e.Echo)
 		}
@@ -277,7 +278,8 @@ func write(ctx context.Context, store Registrations, run string, list []entry, r
 	told := toldEnd
 	for i := range list {
 		e := &list[i]
-		e.URL, e.Token, e.Credentials, e.Echo = e.Registration.URL, e.Registration.Token, e.Registration.Credentials, string(e.Registration.Context)
+		e.URL, e.Token, e.Credentials, e.Echo = e.Registration.URL, e.Registration.Token, e.Registration.Credentials,
+			string(e.Registration.Context)
 		told = min(told, e.Told)
 	}
 	raw, err := json.Marshal(value{list})

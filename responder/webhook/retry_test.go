@@ -25,7 +25,8 @@ func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
 	dying.serve()
 	call := func(n *node) (map[string]any, string) {
 		return n.call(t.Context(), "_codex_local_exec", map[string]any{
-			"task": "do it", "mode": "danger-full-access", "confirm": true, "idempotency_key": "key-0123456789-1", "push_notification_config": config(r.URL, webhook.Bearer),
+			"task": "do it", "mode": "danger-full-access", "confirm": true, "idempotency_key": "key-0123456789-1",
+			"push_notification_config": config(r.URL, webhook.Bearer),
 		})
 	}
 	answer, raw := call(&dying)
@@ -47,7 +48,8 @@ func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
 // lease of the killed process has expired.
 type lossyStore struct{ idempotency.Store }
 
-func (f lossyStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error) {
+func (f lossyStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64,
+	bool, error) {
 	var entry map[string]any
 	if err := json.Unmarshal(value, &entry); err != nil {
 		return 0, false, err

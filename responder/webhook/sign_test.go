@@ -73,9 +73,11 @@ func TestSignatureVectors(t *testing.T) {
 
 func TestNamesThatStandTwice(t *testing.T) {
 	for body, twice := range map[string]bool{
-		`{"a":1,"a":2}`: true, `{"a":{"b":1,"b":2}}`: true, `[{"a":1,"a":1}]`: true, `{"x":[1,[{"k":"k"},{"k":1,"j":"k","k":3}]]}`: true,
-		`{"a":1,"\u0061":2}`: true,
-		`{"a":"a","b":"a"}`:  false, `{"a":{"a":{"a":1}}}`: false, `[{"a":1},{"a":1}]`: false, `{"a":["a","a"],"b":{"a":1}}`: false, `"a"`: false, `{}`: false,
+		`{"a":1,"a":2}`: true, `{"a":{"b":1,"b":2}}`: true, `[{"a":1,"a":1}]`: true,
+		`{"x":[1,[{"k":"k"},{"k":1,"j":"k","k":3}]]}`: true,
+		`{"a":1,"\u0061":2}`:                          true,
+		`{"a":"a","b":"a"}`:                           false, `{"a":{"a":{"a":1}}}`: false, `[{"a":1},{"a":1}]`: false,
+		`{"a":["a","a"],"b":{"a":1}}`: false, `"a"`: false, `{}`: false,
 	} {
 		if err := checkNames([]byte(body)); errors.Is(err, errNames) != twice || !twice && err != nil {
 			t.Errorf("%s: %v", body, err)

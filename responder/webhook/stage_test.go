@@ -57,7 +57,8 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{t: t, dir: t.TempDir(), logged: &bytes.Buffer{}}
-	s.logs = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(s), zap.DebugLevel))
+	s.logs = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(s),
+		zap.DebugLevel))
 	var err error
 	if s.server, err = embedded.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
 		t.Fatal(err)
@@ -69,7 +70,8 @@ func newStage(t *testing.T) *stage {
 	if _, err := s.bus.Ensure(t.Context(), limits); err != nil {
 		t.Fatal(err)
 	}
-	n := &pipeline.Normalizer{Bus: s.connect(embedded.NormalizerUser), Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
+	n := &pipeline.Normalizer{Bus: s.connect(embedded.NormalizerUser), Out: names, Backends: []normalizer.Backend{
+		codex.Backend{}}, Log: zap.NewNop()}
 	s.during("normalizer", n.Run)
 	return s
 }
@@ -211,7 +213,8 @@ func (s *stage) start(run string) *bus.RawLog {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.append(raw, runs.Entry{Kind: runs.Started, Time: 1_763_461_801_000, Body: runs.Encode(runs.Start{Source: "queue", Worker: "w"})})
+	s.append(raw, runs.Entry{Kind: runs.Started, Time: 1_763_461_801_000,
+		Body: runs.Encode(runs.Start{Source: "queue", Worker: "w"})})
 	return raw
 }
 
@@ -229,7 +232,8 @@ func (s *stage) end(raw *bus.RawLog, code int) {
 		s.t.Fatal(err)
 	}
 	s.append(raw, runs.Entry{Kind: runs.Out, Time: 1_763_461_802_000, Body: out})
-	s.append(raw, runs.Entry{Kind: runs.Exited, Time: 1_763_461_803_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
+	s.append(raw, runs.Entry{Kind: runs.Exited, Time: 1_763_461_803_000,
+		Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
 }
 
 // waiting counts the notifications in the outbox.

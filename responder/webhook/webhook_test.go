@@ -46,7 +46,8 @@ func TestANotificationSaysWhatTheResultsSay(t *testing.T) {
 		b := gjson.ParseBytes(q.body)
 		for field, want := range map[string]string{
 			"operation_id": "op_1", "token": token, "task_id": run, "task_type": "_codex_local_exec",
-			"status": []string{"working", "completed"}[i], "timestamp": []string{"2025-11-18T10:30:01.000Z", "2025-11-18T10:30:03.000Z"}[i],
+			"status": []string{"working", "completed"}[i], "timestamp": []string{"2025-11-18T10:30:01.000Z",
+				"2025-11-18T10:30:03.000Z"}[i],
 		} {
 			if got := b.Get(field).String(); got != want {
 				t.Errorf("notification %d: %s is %q, want %q", i, field, got, want)
@@ -323,7 +324,10 @@ func TestKilledBetweenAnyTwoStepsNothingIsLost(t *testing.T) {
 		run := dying.submit(fmt.Sprintf("key-0123456789-%d", steps), r.URL, webhook.HMAC)
 		raw := s.start(run)
 		s.end(raw, 0)
-		s.until("it died, or has nothing left to do", func() bool { return l.over.Load() || notifiedOfEnd(t, dying, run) && s.waiting() == 0 })
+		s.until("it died, or has nothing left to do", func() bool {
+			return l.over.Load() || notifiedOfEnd(t, dying, run) &&
+				s.waiting() == 0
+		})
 		if l.over.Load() {
 			died++
 		}
@@ -373,7 +377,8 @@ func (d dyingStore) Get(ctx context.Context, run string) ([]byte, uint64, error)
 	return d.Registrations.Get(ctx, run)
 }
 
-func (d dyingStore) Put(ctx context.Context, run string, value []byte, told int, ttl time.Duration, revision uint64) (bool, error) {
+func (d dyingStore) Put(ctx context.Context, run string, value []byte, told int, ttl time.Duration,
+	revision uint64) (bool, error) {
 	alive, last := d.step()
 	if !alive {
 		return false, errDead
@@ -561,27 +566,39 @@ func TestWhatIsWrongWithAConfigurationIsToldWithoutIt(t *testing.T) {
 		says   string
 	}{
 		{map[string]any{"operation_id": "op", "authentication": auth}, ".url", "is required"},
-		{map[string]any{"url": "gopher://sentinel/", "operation_id": "op", "authentication": auth}, ".url", "must begin with https://"},
-		{map[string]any{"url": "https://sentinel:pw@h.example/", "operation_id": "op", "authentication": auth}, ".url", "no user"},
+		{map[string]any{"url": "gopher://sentinel/", "operation_id": "op", "authentication": auth}, ".url",
+			"must begin with https://"},
+		{map[string]any{"url": "https://sentinel:pw@h.example/", "operation_id": "op", "authentication": auth}, ".url",
+			"no user"},
 		{map[string]any{"url": 1, "operation_id": "op", "authentication": auth}, ".url", "must be a string"},
 		{map[string]any{"url": "https://h.example/", "authentication": auth}, ".operation_id", "is required"},
-		{map[string]any{"url": "https://h.example/", "operation_id": "sentinel op", "authentication": auth}, ".operation_id", "must be 1 to 255"},
+		{map[string]any{"url": "https://h.example/", "operation_id": "sentinel op", "authentication": auth}, ".operation_id",
+			"must be 1 to 255"},
 		{map[string]any{"url": "https://h.example/", "operation_id": "op"}, ".authentication", "RFC 9421"},
-		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": "sentinel"}, ".authentication", "must be an object"},
-		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{"schemes": []string{"Bearer", "HMAC-SHA256"}, "credentials": secret}},
+		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": "sentinel"}, ".authentication",
+			"must be an object"},
+		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{
+			"schemes": []string{"Bearer", "HMAC-SHA256"}, "credentials": secret}},
 			".authentication.schemes", "must be one scheme"},
-		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{"schemes": []string{"sentinel"}, "credentials": secret}},
+		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{
+			"schemes": []string{"sentinel"}, "credentials": secret}},
 			".authentication.schemes", "must be one scheme"},
-		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{"schemes": []string{"Bearer"}, "credentials": "sentinel-short"}},
+		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{
+			"schemes": []string{"Bearer"}, "credentials": "sentinel-short"}},
 			".authentication.credentials", "at least 32"},
-		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{"schemes": []string{"Bearer"}, "credentials": secret + " \n"}},
+		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{
+			"schemes": []string{"Bearer"}, "credentials": secret + " \n"}},
 			".authentication.credentials", "visible ASCII"},
-		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{"schemes": []string{"HMAC-SHA256"}, "credentials": strings.Repeat("s", 40)}},
+		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{
+			"schemes": []string{"HMAC-SHA256"}, "credentials": strings.Repeat("s", 40)}},
 			".authentication.credentials", "again and again"},
-		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{"schemes": []string{"Bearer"}, "credentials": secret, "sentinel": 1}},
+		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{
+			"schemes": []string{"Bearer"}, "credentials": secret, "sentinel": 1}},
 			".authentication", "nothing else"},
-		{map[string]any{"url": "https://h.example/", "operation_id": "op", "token": "sentinel", "authentication": auth}, ".token", "16 to 4096"},
-		{map[string]any{"url": "https://h.example/", "operation_id": "op", "token": long, "authentication": auth}, ".token", "16 to 4096"},
+		{map[string]any{"url": "https://h.example/", "operation_id": "op", "token": "sentinel", "authentication": auth},
+			".token", "16 to 4096"},
+		{map[string]any{"url": "https://h.example/", "operation_id": "op", "token": long, "authentication": auth}, ".token",
+			"16 to 4096"},
 		{json.RawMessage(`{"url":"https://a.example/","url":"https://sentinel.example/"}`), "", "a name twice"},
 		{"sentinel", "", "must be an object"},
 	} {
@@ -589,7 +606,8 @@ func TestWhatIsWrongWithAConfigurationIsToldWithoutIt(t *testing.T) {
 			"task": "do it", "idempotency_key": "key-0123456789-1", "push_notification_config": tt.config,
 		})
 		e, _ := answer["adcp_error"].(map[string]any)
-		if answer["status"] != "rejected" || e["field"] != "push_notification_config"+tt.field || !strings.Contains(fmt.Sprint(e["message"]), tt.says) {
+		if answer["status"] != "rejected" || e["field"] != "push_notification_config"+tt.field ||
+			!strings.Contains(fmt.Sprint(e["message"]), tt.says) {
 			t.Errorf("%v: %s", tt, raw)
 		}
 	}
@@ -615,7 +633,8 @@ func TestRegistrationsOfARunAreBounded(t *testing.T) {
 	const writers = 20
 	for i := range writers {
 		go func() {
-			errs <- a2a.Put(t.Context(), webhook.Registration{ID: fmt.Sprint("id", i), Run: "r", URL: "http://127.0.0.1/" + strconv.Itoa(i)})
+			errs <- a2a.Put(t.Context(), webhook.Registration{ID: fmt.Sprint("id", i), Run: "r", URL: "http://127.0.0.1/" +
+				strconv.Itoa(i)})
 		}()
 	}
 	kept := 0
@@ -636,7 +655,8 @@ func TestRegistrationsOfARunAreBounded(t *testing.T) {
 	if err := a2a.Put(t.Context(), one); err != nil {
 		t.Errorf("one in place of itself: %v", err)
 	}
-	if got, err := a2a.Get(t.Context(), "r", one.ID); err != nil || got.URL != one.URL || got.Credentials != secret || got.Protocol != webhook.A2A {
+	if got, err := a2a.Get(t.Context(), "r", one.ID); err != nil || got.URL != one.URL || got.Credentials != secret ||
+		got.Protocol != webhook.A2A {
 		t.Errorf("%v, %v", got, err)
 	}
 	if _, err := other.Get(t.Context(), "r", one.ID); !errors.Is(err, webhook.ErrUnknown) {
@@ -657,19 +677,23 @@ func TestRegistrationsOfARunAreBounded(t *testing.T) {
 		t.Errorf("%d are left, %v", len(list), err)
 	}
 	for _, r := range []webhook.Registration{
-		{ID: "x", Run: "no.run", URL: "http://127.0.0.1/"}, {ID: "", Run: "r", URL: "http://127.0.0.1/"}, {ID: "a b", Run: "r", URL: "http://127.0.0.1/"},
+		{ID: "x", Run: "no.run", URL: "http://127.0.0.1/"}, {ID: "", Run: "r", URL: "http://127.0.0.1/"},
+		{ID: "a b", Run: "r", URL: "http://127.0.0.1/"},
 		{ID: "x", Run: "r", URL: "http://127.0.0.1/", Scheme: webhook.HMAC, Credentials: secret},
-		{ID: "x", Run: "r", URL: "http://127.0.0.1/", Scheme: webhook.Bearer}, {ID: "x", Run: "r", URL: "http://127.0.0.1/", Token: "a\r\nb"},
+		{ID: "x", Run: "r", URL: "http://127.0.0.1/", Scheme: webhook.Bearer}, {ID: "x", Run: "r", URL: "http://127.0.0.1/",
+			Token: "a\r\nb"},
 	} {
 		var field *runs.FieldError
 		if err := a2a.Put(t.Context(), r); !errors.As(err, &field) {
 			t.Errorf("%#v: %v", r, err)
 		}
 	}
-	if text := fmt.Sprintf("%v %+v %s %#v", one, one, one, one); strings.Contains(text, "sentinel") || strings.Contains(text, "http") {
+	if text := fmt.Sprintf("%v %+v %s %#v", one, one, one, one); strings.Contains(text, "sentinel") ||
+		strings.Contains(text, "http") {
 		t.Errorf("a registration shows what is secret: %s", text)
 	}
-	if b, err := json.Marshal(one); err != nil || bytes.Contains(b, []byte("sentinel")) || bytes.Contains(b, []byte("http")) {
+	if b, err := json.Marshal(one); err != nil || bytes.Contains(b, []byte("sentinel")) ||
+		bytes.Contains(b, []byte("http")) {
 		t.Errorf("a registration shows what is secret: %s, %v", b, err)
 	}
 }
@@ -681,9 +705,11 @@ func TestWithoutARegistryACallThatAsksForNotificationsIsRefused(t *testing.T) {
 	n.config.Webhooks = nil
 	n.serve()
 	answer, raw := n.call(t.Context(), "_codex_local_exec", map[string]any{
-		"task": "do it", "idempotency_key": "key-0123456789-1", "push_notification_config": config("https://h.example", webhook.HMAC),
+		"task": "do it", "idempotency_key": "key-0123456789-1", "push_notification_config": config("https://h.example",
+			webhook.HMAC),
 	})
-	if e, _ := answer["adcp_error"].(map[string]any); e["code"] != "UNSUPPORTED_FEATURE" || answer["status"] != "rejected" {
+	if e, _ := answer["adcp_error"].(map[string]any); e["code"] != "UNSUPPORTED_FEATURE" ||
+		answer["status"] != "rejected" {
 		t.Errorf("got %s", raw)
 	}
 	if list := n.responder.Snapshot(0, nil).Queued; len(list) != 0 {

@@ -28,7 +28,8 @@ func (s *site) mark(key, mark string) {
 	s.t.Helper()
 	eventually(s.t, "agent "+key+" does not come to "+mark, func() (bool, string) {
 		marks := s.journal(key).Marks
-		return slices.ContainsFunc(marks, func(m string) bool { return strings.HasPrefix(m, mark) }), strings.Join(marks, ", ")
+		return slices.ContainsFunc(marks, func(m string) bool { return strings.HasPrefix(m, mark) }),
+			strings.Join(marks, ", ")
 	})
 }
 
@@ -155,7 +156,8 @@ var misbehaviours = []struct {
 	{behaviour: "tiny", fired: func(l *rawLog, j Journal) bool {
 		return bytes.Count(l.out, []byte("\n")) == 10_000 && j.Marks[1] == "out 30000"
 	}},
-	{behaviour: "silent", flags: []string{"--idle-timeout", "1s"}, end: runs.ReasonIdle, fired: func(l *rawLog, _ Journal) bool { return l.exit.Signal == 15 }},
+	{behaviour: "silent", flags: []string{"--idle-timeout", "1s"}, end: runs.ReasonIdle,
+		fired: func(l *rawLog, _ Journal) bool { return l.exit.Signal == 15 }},
 }
 
 // Whatever an agent does with its output, its processes and its signals, RAW

@@ -91,7 +91,8 @@ const MaxProblems = 50
 // Check says what is wrong, a sentence for each; nothing where all promises
 // hold. Every run of RAW must be among the agents, and the other way round.
 func Check(e Evidence, agents []Agent) []string {
-	c := &checker{Evidence: e, agents: map[string]Agent{}, folds: map[string]*normalizer.Fold{}, logs: map[string]*rawLog{}}
+	c := &checker{Evidence: e, agents: map[string]Agent{}, folds: map[string]*normalizer.Fold{},
+		logs: map[string]*rawLog{}}
 	for _, a := range agents {
 		if _, twice := c.agents[a.Run]; twice {
 			c.report(a.Run, "belongs to two agents")

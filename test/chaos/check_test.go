@@ -19,14 +19,17 @@ import (
 // sound is the evidence of a linesman that kept its promises: two runs, side by side.
 func sound(t *testing.T) (Evidence, []Agent) {
 	t.Helper()
-	e := Evidence{Names: bus.Names{Prefix: bus.DefaultPrefix}, Runs: map[string]Message{}, Logs: map[string][]byte{"up": []byte("all is well")}}
+	e := Evidence{Names: bus.Names{Prefix: bus.DefaultPrefix}, Runs: map[string]Message{},
+		Logs: map[string][]byte{"up": []byte("all is well")}}
 	code := 0
 	var agents []Agent
 	logs := map[string][]runs.Entry{}
 	for i, run := range []string{"a", "b"} {
 		at := int64(1000 + i)
-		out := fmt.Appendf(nil, "{\"type\":\"thread.started\",\"thread_id\":\"t%d\"}\n{\"type\":\"turn.started\",\"x\":\"%s%s\"}\n"+
-			"{\"type\":\"item.completed\",\"item\":{\"id\":\"i\",\"type\":\"agent_message\",\"text\":\"hello\"}}\n{\"type\":\"turn.completed\"}\n", i, Sentinel, run)
+		out := fmt.Appendf(nil, "{\"type\":\"thread.started\",\"thread_id\":\"t%d\"}\n"+
+			"{\"type\":\"turn.started\",\"x\":\"%s%s\"}\n"+
+			"{\"type\":\"item.completed\",\"item\":{\"id\":\"i\",\"type\":\"agent_message\",\"text\":\"hello\"}}\n"+
+			"{\"type\":\"turn.completed\"}\n", i, Sentinel, run)
 		stderr := []byte("what it complained of " + Sentinel + "\n")
 		logs[run] = []runs.Entry{
 			{Kind: runs.Started, Time: at, Body: runs.Encode(runs.Start{Source: "run", Worker: "w"})},
@@ -36,7 +39,8 @@ func sound(t *testing.T) (Evidence, []Agent) {
 			{Kind: runs.Out, Time: at + 4, Offset: 90, Body: out[90:]},
 			{Kind: runs.Exited, Time: at + 5, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})},
 		}
-		agents = append(agents, Agent{Run: run, Out: Written{out, len(out)}, Err: Written{stderr, len(stderr)}, Starts: 1, Code: &code})
+		agents = append(agents, Agent{Run: run, Out: Written{out, len(out)}, Err: Written{stderr, len(stderr)}, Starts: 1,
+			Code: &code})
 	}
 	folds := map[string]*normalizer.Fold{}
 	for i := range logs["a"] {
@@ -56,7 +60,8 @@ func sound(t *testing.T) (Evidence, []Agent) {
 			folds[run].Apply(seq, entry, func(m normalizer.Message) {
 				h := nats.Header{}
 				h.Set(bus.HeaderPos, fmt.Sprintf("%d %d %d %d", m.Raw, m.Line, m.Part, m.Time))
-				e.Events = append(e.Events, Message{uint64(len(e.Events)) + 1, e.Names.EventSubject("codex", run, m.Token), h, m.Body})
+				e.Events = append(e.Events, Message{uint64(len(e.Events)) + 1, e.Names.EventSubject("codex", run, m.Token), h,
+					m.Body})
 			})
 		}
 	}
@@ -99,13 +104,16 @@ func TestCheckerReportsEachKindOfDamage(t *testing.T) {
 		damage func(*Evidence, []Agent)
 		want   string
 	}{
-		{"a chunk is missing", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Delete(e.Raw, 6, 7)) }, "run a: entry 8 of RAW: has offset 90, and 50 bytes came before it"},
-		{"the last chunk is missing", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Delete(e.Raw, 8, 9)) }, "run a: RAW has 90 bytes of stdout, and the agent wrote"},
+		{"a chunk is missing", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Delete(e.Raw, 6, 7)) },
+			"run a: entry 8 of RAW: has offset 90, and 50 bytes came before it"},
+		{"the last chunk is missing", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Delete(e.Raw, 8, 9)) },
+			"run a: RAW has 90 bytes of stdout, and the agent wrote"},
 		{"two chunks are swapped", func(e *Evidence, _ []Agent) {
 			e.Raw[6], e.Raw[8] = e.Raw[8], e.Raw[6]
 			again(e.Raw)
 		}, "run a: entry 7 of RAW: has offset 90"},
-		{"a chunk is there twice", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Insert(e.Raw, 8, e.Raw[6])) }, "run a: entry 9 of RAW: has offset 50, and 90 bytes came before it"},
+		{"a chunk is there twice", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Insert(e.Raw, 8, e.Raw[6])) },
+			"run a: entry 9 of RAW: has offset 50, and 90 bytes came before it"},
 		{"the contents of two chunks are swapped", func(e *Evidence, _ []Agent) {
 			e.Raw[6].Body, e.Raw[7].Body = e.Raw[7].Body, e.Raw[6].Body
 		}, "run a: byte 86 of stdout is another one in RAW"},
@@ -116,16 +124,26 @@ func TestCheckerReportsEachKindOfDamage(t *testing.T) {
 		{"more than the agent wrote", func(_ *Evidence, agents []Agent) {
 			agents[1].Out.Bytes = agents[1].Out.Bytes[:100]
 		}, "run b: RAW has 198 bytes of stdout, and the agent wrote 100"},
-		{"a message of RAW was removed", func(e *Evidence, _ []Agent) { e.Raw = slices.Delete(e.Raw, 5, 6) }, "RAW has sequence 7 in place 6"},
-		{"stderr is another", func(_ *Evidence, agents []Agent) { agents[0].Err.Bytes = make([]byte, 200) }, "run a: stderr at 0 is not what the agent wrote"},
-		{"stderr is missing", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Delete(e.Raw, 4, 5)) }, "run a: stderr ends at 0 in RAW"},
-		{"stderr is there twice", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Insert(e.Raw, 6, e.Raw[4])) }, "run a: stderr at 0 is there twice"},
-		{"the exit is missing", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Delete(e.Raw, 10, 11)) }, "run a: has no exit in RAW"},
-		{"something behind the exit", func(e *Evidence, _ []Agent) { e.Raw = again(append(e.Raw, e.Raw[8])) }, "run a: entry 13 of RAW: comes behind the exit"},
-		{"two starts", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Insert(e.Raw, 2, e.Raw[0])) }, "run a: entry 3 of RAW: is a second start"},
-		{"the agent ran twice", func(_ *Evidence, agents []Agent) { agents[0].Starts = 2 }, "run a: its agent was started 2 times"},
-		{"another exit code", func(_ *Evidence, agents []Agent) { agents[0].Code = &other }, "run a: exited with 9, and RAW says"},
-		{"lost without a reason", func(e *Evidence, _ []Agent) { e.Raw[10].Body = lost }, "run a: ended as lost, and may as [exited]"},
+		{"a message of RAW was removed", func(e *Evidence, _ []Agent) { e.Raw = slices.Delete(e.Raw, 5, 6) },
+			"RAW has sequence 7 in place 6"},
+		{"stderr is another", func(_ *Evidence, agents []Agent) { agents[0].Err.Bytes = make([]byte, 200) },
+			"run a: stderr at 0 is not what the agent wrote"},
+		{"stderr is missing", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Delete(e.Raw, 4, 5)) },
+			"run a: stderr ends at 0 in RAW"},
+		{"stderr is there twice", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Insert(e.Raw, 6, e.Raw[4])) },
+			"run a: stderr at 0 is there twice"},
+		{"the exit is missing", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Delete(e.Raw, 10, 11)) },
+			"run a: has no exit in RAW"},
+		{"something behind the exit", func(e *Evidence, _ []Agent) { e.Raw = again(append(e.Raw, e.Raw[8])) },
+			"run a: entry 13 of RAW: comes behind the exit"},
+		{"two starts", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Insert(e.Raw, 2, e.Raw[0])) },
+			"run a: entry 3 of RAW: is a second start"},
+		{"the agent ran twice", func(_ *Evidence, agents []Agent) { agents[0].Starts = 2 },
+			"run a: its agent was started 2 times"},
+		{"another exit code", func(_ *Evidence, agents []Agent) { agents[0].Code = &other },
+			"run a: exited with 9, and RAW says"},
+		{"lost without a reason", func(e *Evidence, _ []Agent) { e.Raw[10].Body = lost },
+			"run a: ended as lost, and may as [exited]"},
 		{"a run of nobody", func(e *Evidence, _ []Agent) {
 			e.Raw = append(e.Raw, Message{13, e.Names.RawSubject("codex", "c"), e.Raw[0].Header, e.Raw[0].Body})
 		}, "run c: is in RAW, and nobody started it"},
@@ -133,42 +151,55 @@ func TestCheckerReportsEachKindOfDamage(t *testing.T) {
 			e.Raw = again(slices.DeleteFunc(e.Raw, func(m Message) bool { return strings.HasSuffix(m.Subject, ".b") }))
 		}, "run b: is not in RAW"},
 
-		{"an event too many", func(e *Evidence, _ []Agent) { e.Events = again(append(e.Events, e.Events[3])) }, "event 11, on linesman.events.codex.b.status, is one that RAW does not give"},
-		{"an event is there twice", func(e *Evidence, _ []Agent) { e.Events = again(slices.Insert(e.Events, 2, e.Events[1])) }, "run a: event 3 "},
-		{"an event is missing", func(e *Evidence, _ []Agent) { e.Events = again(slices.Delete(e.Events, 2, 3)) }, "run a: event 3 "},
+		{"an event too many", func(e *Evidence, _ []Agent) { e.Events = again(append(e.Events, e.Events[3])) },
+			"event 11, on linesman.events.codex.b.status, is one that RAW does not give"},
+		{"an event is there twice", func(e *Evidence, _ []Agent) {
+			e.Events = again(slices.Insert(e.Events, 2, e.Events[1]))
+		}, "run a: event 3 "},
+		{"an event is missing", func(e *Evidence, _ []Agent) { e.Events = again(slices.Delete(e.Events, 2, 3)) },
+			"run a: event 3 "},
 		{"two events are swapped", func(e *Evidence, _ []Agent) {
 			e.Events[4], e.Events[5] = e.Events[5], e.Events[4]
 			again(e.Events)
 		}, "event 5 "},
-		{"an event has another body", func(e *Evidence, _ []Agent) { e.Events[5].Body = []byte("{}") }, "another body than RAW gives"},
-		{"a completion is missing", func(e *Evidence, _ []Agent) { e.Events = e.Events[:9] }, "run b: event 10, on linesman.events.codex.b.completion, is missing"},
+		{"an event has another body", func(e *Evidence, _ []Agent) { e.Events[5].Body = []byte("{}") },
+			"another body than RAW gives"},
+		{"a completion is missing", func(e *Evidence, _ []Agent) { e.Events = e.Events[:9] },
+			"run b: event 10, on linesman.events.codex.b.completion, is missing"},
 		{"a run without a completion", func(e *Evidence, _ []Agent) { e.Events = e.Events[:9] }, "run b: has no completion"},
 		{"an event behind its completion", func(e *Evidence, _ []Agent) {
 			e.Events[7], e.Events[8] = e.Events[8], e.Events[7]
 			e.Events = again(append(e.Events, e.Events[3], e.Events[2]))
 		}, "has an event behind its completion"},
-		{"a message of EVENTS was removed", func(e *Evidence, _ []Agent) { e.Events = slices.Delete(e.Events, 3, 4) }, "EVENTS has sequence 5 in place 4"},
+		{"a message of EVENTS was removed", func(e *Evidence, _ []Agent) { e.Events = slices.Delete(e.Events, 3, 4) },
+			"EVENTS has sequence 5 in place 4"},
 
 		{"a record is missing", func(e *Evidence, _ []Agent) { delete(e.Runs, "a") }, "run a: has no record"},
-		{"a record of nobody", func(e *Evidence, _ []Agent) { e.Runs["c"] = e.Runs["a"] }, "run c: has a record, and is not in RAW"},
+		{"a record of nobody", func(e *Evidence, _ []Agent) { e.Runs["c"] = e.Runs["a"] },
+			"run c: has a record, and is not in RAW"},
 		{"a record is stale", func(e *Evidence, _ []Agent) {
 			e.Runs["a"] = replaced(e.Runs["a"], `"state":"completed"`, `"state":"working"`)
 		}, `run a: its record is not what RAW gives: state is "working", and must be "completed"`},
-		{"a row is stale", func(e *Evidence, _ []Agent) { e.Runs["a"].Header.Set(bus.HeaderRow, "x") }, "run a: its row is not that of its record"},
+		{"a row is stale", func(e *Evidence, _ []Agent) { e.Runs["a"].Header.Set(bus.HeaderRow, "x") },
+			"run a: its row is not that of its record"},
 		{"an open state is left", func(e *Evidence, _ []Agent) {
 			e.Runs["a"] = replaced(e.Runs["a"], `{"format":1`, `{"state":{},"format":1`)
 		}, "run a: has ended, and its record has the state of an open one"},
-		{"a task is left", func(e *Evidence, _ []Agent) { e.Work = []string{"linesman.work.default.a"} }, "run a: is still in WORK"},
+		{"a task is left", func(e *Evidence, _ []Agent) { e.Work = []string{"linesman.work.default.a"} },
+			"run a: is still in WORK"},
 
-		{"a leak into EVENTS", func(e *Evidence, _ []Agent) { e.Events[5].Body = append(e.Events[5].Body, Sentinel+"b"...) }, "run a: EVENTS has bytes that may be in RAW alone"},
-		{"a leak into a header", func(e *Evidence, _ []Agent) { e.Events[5].Header.Set("X", Sentinel) }, "EVENTS has bytes that may be in RAW alone"},
+		{"a leak into EVENTS", func(e *Evidence, _ []Agent) { e.Events[5].Body = append(e.Events[5].Body, Sentinel+"b"...) },
+			"run a: EVENTS has bytes that may be in RAW alone"},
+		{"a leak into a header", func(e *Evidence, _ []Agent) { e.Events[5].Header.Set("X", Sentinel) },
+			"EVENTS has bytes that may be in RAW alone"},
 		{"a leak into RUNS", func(e *Evidence, _ []Agent) {
 			e.Runs["a"] = replaced(e.Runs["a"], `{"format":1`, `{"dir":"`+Sentinel+`","format":1`)
 		}, "run a: RUNS has bytes that may be in RAW alone"},
 		{"a leak into another bucket", func(e *Evidence, _ []Agent) {
 			e.Others = []Message{{Seq: 1, Subject: "$KV.linesman_state.x", Body: []byte(Sentinel)}}
 		}, "another bucket has bytes"},
-		{"a leak into a log", func(e *Evidence, _ []Agent) { e.Logs["up"] = []byte("bad line: " + Sentinel + "a") }, "log up: line 1 has a word that a test planted"},
+		{"a leak into a log", func(e *Evidence, _ []Agent) { e.Logs["up"] = []byte("bad line: " + Sentinel + "a") },
+			"log up: line 1 has a word that a test planted"},
 		{"a password in a log", func(e *Evidence, _ []Agent) {
 			e.Logs["up"], e.Secrets = []byte("user=x password=0123abc"), map[string]string{"the password of x": "0123abc"}
 		}, "log up: line 1 has the password of x"},
@@ -249,7 +280,8 @@ func TestCheckerKnowsWhatIsKeptOfStderr(t *testing.T) {
 		want    string
 	}{
 		{"both", []runs.Entry{chunk(0, errHead), chunk(len(all)-errTail, len(all))}, ""},
-		{"a hole in the beginning", []runs.Entry{chunk(0, 1000), chunk(2000, errHead), chunk(len(all)-errTail, len(all))}, "stderr from 1000 to 2000 is missing"},
+		{"a hole in the beginning", []runs.Entry{chunk(0, 1000), chunk(2000, errHead), chunk(len(all)-errTail, len(all))},
+			"stderr from 1000 to 2000 is missing"},
 		{"no end", []runs.Entry{chunk(0, errHead)}, "stderr ends at 1048576"},
 		{"a short end", []runs.Entry{chunk(0, errHead), chunk(len(all)-errTail, len(all)-10)}, "stderr ends at"},
 	} {

@@ -31,7 +31,8 @@ func mounted(t *testing.T) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=8m", fmt.Sprintf("-chaos.seed=%d", *seed))
+	cmd := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=8m", fmt.Sprintf("-chaos.seed=%d",
+		*seed))
 	cmd.Env = append(os.Environ(), inside+"=1", "CHAOS_PROGRAM="+program, "CHAOS_AGENT="+agent)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if id := os.Getuid(); id != 0 {
@@ -140,7 +141,10 @@ func (s *site) talked(keys []string, more int) {
 	s.t.Helper()
 	for _, key := range keys {
 		from := s.journal(key).Out.Sure
-		eventually(s.t, "agent "+key+" does not go on", func() (bool, string) { return s.journal(key).Out.Sure >= from+more, "" })
+		eventually(s.t, "agent "+key+" does not go on", func() (bool, string) {
+			return s.journal(key).Out.Sure >= from+more,
+				""
+		})
 	}
 }
 
@@ -194,7 +198,8 @@ func TestFullDiskLosesNothing(t *testing.T) {
 			full++
 		}
 	}
-	t.Logf("%d of %d agents got an error of their own; %d entries, %d events", full, len(agents), len(e.Raw), len(e.Events))
+	t.Logf("%d of %d agents got an error of their own; %d entries, %d events", full, len(agents), len(e.Raw),
+		len(e.Events))
 }
 
 // The file system of the server's store is full from one moment to the next,
@@ -267,7 +272,8 @@ func TestReadOnlyDataDirectoryIsSaid(t *testing.T) {
 		{"run", []string{"--", agent, s.journals, "never talk 1"}, 125},
 	} {
 		p := start(t, filepath.Join(s.dir, "home"), s.log("readonly-"+c.command), s.at(s.data[0], c.command, c.args...)...)
-		if code := p.code(); code != c.code || !strings.Contains(p.said(), "read-only file system") || strings.Count(p.said(), "\n") > 5 {
+		if code := p.code(); code != c.code || !strings.Contains(p.said(), "read-only file system") ||
+			strings.Count(p.said(), "\n") > 5 {
 			t.Errorf("%s: exit %d, want %d; it says %s", c.command, code, c.code, p.said())
 		}
 	}
@@ -321,12 +327,14 @@ func TestSpoolThatTurnsReadOnlyOnlyCostsTime(t *testing.T) {
 		s.submit("talk", "lines=20", "pace=2")
 	}
 	refused := s.run("talk", nil, "lines=5")
-	if code := s.direct[refused].code(); code != 125 || !strings.Contains(s.direct[refused].said(), "read-only file system") {
+	if code := s.direct[refused].code(); code != 125 || !strings.Contains(s.direct[refused].said(),
+		"read-only file system") {
 		t.Errorf("run: exit %d, and says %s", code, s.direct[refused].said())
 	}
 	s.talked([]string{open}, 20_000)
 	<-time.After(5 * time.Second) // how long it lasts
-	if said := s.roles["worker-a"].said()[before:]; !strings.Contains(said, "read-only file system") || strings.Count(said, "\n") > 40 {
+	if said := s.roles["worker-a"].said()[before:]; !strings.Contains(said, "read-only file system") ||
+		strings.Count(said, "\n") > 40 {
 		t.Errorf("the worker says:\n%s", said)
 	}
 	thaw()

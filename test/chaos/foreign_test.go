@@ -28,7 +28,8 @@ func TestForeignEventEndsTheNormalizerAndIsGotRidOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	normalizer := s.roles["normalizer"]
-	if code := normalizer.code(); code != 1 || !strings.Contains(normalizer.said(), "somebody else wrote to the event stream") {
+	if code := normalizer.code(); code != 1 || !strings.Contains(normalizer.said(),
+		"somebody else wrote to the event stream") {
 		t.Errorf("the normalizer ends with %d, and says %s", code, normalizer.said())
 	}
 	s.talked([]string{open}, 20_000) // agents and workers go on
@@ -67,7 +68,8 @@ func TestIdleFileGoesOnAfterItsBeginningHasAgedOut(t *testing.T) {
 				}
 				defer f.Close()
 				for i := range n {
-					line := fmt.Sprintf(`{"type":"item.completed","item":{"id":"item_%d","type":"agent_message","text":"line %d"}}`+"\n", i, written.Len())
+					line := fmt.Sprintf(`{"type":"item.completed","item":{"id":"item_%d","type":"agent_message","text":"line %d"}}`+
+						"\n", i, written.Len())
 					if _, err := f.WriteString(line); err != nil {
 						t.Fatal(err)
 					}
@@ -118,7 +120,8 @@ func TestIdleFileGoesOnAfterItsBeginningHasAgedOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, want := e.Told(run), Unbroken(run, []byte(written.String()), runs.Exit{Reason: runs.ReasonExited})
-			want = slices.DeleteFunc(want, func(event string) bool { return strings.HasPrefix(event, "0.") }) // it has no end yet
+			// it has no end yet
+			want = slices.DeleteFunc(want, func(event string) bool { return strings.HasPrefix(event, "0.") })
 			if strings.Join(got, "\n") != strings.Join(want, "\n") {
 				t.Errorf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
@@ -162,7 +165,8 @@ func TestAccountLimitsAreSaid(t *testing.T) {
 			if err := opts.ProcessConfigString(config); err != nil {
 				t.Fatal(err)
 			}
-			opts.Host, opts.Port, opts.JetStream, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, t.TempDir(), true, true
+			opts.Host, opts.Port, opts.JetStream, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true,
+				t.TempDir(), true, true
 			n, err := server.NewServer(opts)
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +175,8 @@ func TestAccountLimitsAreSaid(t *testing.T) {
 			defer func() { n.Shutdown(); n.WaitForShutdown() }()
 			s := newSite(t, drawn(t, 0), "")
 			s.url = "nats://u:p@" + n.Addr().String()
-			p := start(t, filepath.Join(s.dir, "home"), s.log("normalizer"), s.at(filepath.Join(s.dir, "office"), "normalizer")...)
+			p := start(t, filepath.Join(s.dir, "home"), s.log("normalizer"), s.at(filepath.Join(s.dir, "office"),
+				"normalizer")...)
 			p.await(0, c.want)
 			<-time.After(10 * time.Second) // how long it lasts
 			if said := p.said(); strings.Count(said, "\n") > 15 {

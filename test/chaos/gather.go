@@ -117,7 +117,8 @@ func read(ctx context.Context, js jetstream.JetStream, name string) ([]Message, 
 	if state.Msgs == 0 {
 		return nil, nil
 	}
-	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverAllPolicy})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -158,7 +159,8 @@ func read(ctx context.Context, js jetstream.JetStream, name string) ([]Message, 
 // hasFrom reports whether a stream has a message from a sequence on, as its
 // leader says.
 func hasFrom(ctx context.Context, js jetstream.JetStream, name string, seq uint64) (bool, error) {
-	m, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, seq))
+	m, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+name,
+		fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, seq))
 	if err != nil {
 		return false, fmt.Errorf("read %s from %d: %w", name, seq, err)
 	}

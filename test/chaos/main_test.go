@@ -25,7 +25,8 @@ var (
 
 var (
 	rounds = flag.Uint64("chaos.rounds", environ("CHAOS_ROUNDS", 0), "kills in each siege test; 0: a few")
-	seed   = flag.Uint64("chaos.seed", environ("CHAOS_SEED", 0), "what all schedules are drawn from; 0: another one each time")
+	seed   = flag.Uint64("chaos.seed", environ("CHAOS_SEED", 0),
+		"what all schedules are drawn from; 0: another one each time")
 )
 
 func environ(name string, standard uint64) uint64 {
@@ -49,7 +50,8 @@ func TestMain(m *testing.M) {
 	if *seed == 0 {
 		*seed = rand.Uint64N(1e9) + 1
 	}
-	fmt.Printf("chaos: seed %d; the same schedules again: go test ./test/chaos -chaos.seed=%d -chaos.rounds=%d\n", *seed, *seed, *rounds)
+	fmt.Printf("chaos: seed %d; the same schedules again: go test ./test/chaos -chaos.seed=%d -chaos.rounds=%d\n", *seed,
+		*seed, *rounds)
 	os.Exit(run(m))
 }
 

@@ -35,7 +35,8 @@ func startNATS(t *testing.T) *natsServer {
 
 func (n *natsServer) start() {
 	n.t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: n.port, JetStream: true, StoreDir: n.store, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: n.port, JetStream: true, StoreDir: n.store,
+		NoSigs: true, NoLog: true})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -99,7 +100,8 @@ func (n *natsServer) putBack(s *site, streams ...string) bool {
 	n.start()
 	before := map[string]uint64{}
 	for _, name := range streams {
-		eventually(n.t, name+" does not come back", func() (bool, string) { before[name] = last(name); return before[name] > 0, "" })
+		eventually(n.t, name+" does not come back",
+			func() (bool, string) { before[name] = last(name); return before[name] > 0, "" })
 	}
 	for range 4 { // each gives some records
 		s.submit("talk", "lines=40", "pace=10")
@@ -170,7 +172,8 @@ func TestFaultsOfNATSLoseAndDoubleNothing(t *testing.T) {
 func TestRawLostIsFilledAgainFromTheSpools(t *testing.T) {
 	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	all := []string{names.Raw(), names.Events(), names.Work(), stream(names.Runs()), stream(names.State()), stream(names.Threads()), stream(names.Requests())}
+	all := []string{names.Raw(), names.Events(), names.Work(), stream(names.Runs()), stream(names.State()),
+		stream(names.Threads()), stream(names.Requests())}
 	for _, c := range []struct {
 		name string
 		lost []string
@@ -205,7 +208,8 @@ func TestRawLostIsFilledAgainFromTheSpools(t *testing.T) {
 			for _, key := range open {
 				s.unbroken(e, key)
 				if l := e.log(key); l.started != 1 || !bytes.Equal(l.out, s.journal(key).Out.Bytes) {
-					t.Errorf("run %s: RAW has %d start entries and %d bytes, want 1 and those of the agent", key, l.started, len(l.out))
+					t.Errorf("run %s: RAW has %d start entries and %d bytes, want 1 and those of the agent", key, l.started,
+						len(l.out))
 				}
 			}
 			if len(c.lost) == 1 {

@@ -46,7 +46,8 @@ func (s *site) post(path, token string, header map[string]string, body any) (cod
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, gjson.GetBytes(here, "http").String()+path, bytes.NewReader(b))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, gjson.GetBytes(here, "http").String()+path,
+		bytes.NewReader(b))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -79,15 +80,19 @@ func TestLogsHoldNoPromptNoKeyAndNoCredentials(t *testing.T) {
 	}
 	word := func(what string) string { return Sentinel + what }
 	hook := map[string]any{"url": "https://receiver.invalid/" + word("url"), "token": word("push-token"),
-		"authentication": map[string]any{"schemes": []string{"Bearer"}, "credentials": word("push-credentials-0123456789abcdef")}}
+		"authentication": map[string]any{"schemes": []string{"Bearer"},
+			"credentials": word("push-credentials-0123456789abcdef")}}
 	task := map[string]any{"task": word("task-in-no-directory"), "workingDir": "/" + word("dir"), "skipGitRepoCheck": true,
-		"labels": map[string]string{"ticket": word("label")}, "idempotency_key": word("key-0123456789"), "pushNotificationConfig": hook}
+		"labels": map[string]string{"ticket": word("label")}, "idempotency_key": word("key-0123456789"),
+		"pushNotificationConfig": hook}
 	_, prompt := s.prompt("talk", "lines=5")
 	good := map[string]any{"task": prompt, "workingDir": s.dir, "skipGitRepoCheck": true}
 	once := maps.Clone(good)
 	once["idempotencyKey"] = word("key-0123456789")
-	_, _, session := s.post("/mcp", token, nil, map[string]any{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": map[string]any{
-		"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": word("client"), "version": "1"}}})
+	_, _, session := s.post("/mcp", token, nil, map[string]any{"jsonrpc": "2.0", "id": 0, "method": "initialize",
+		"params": map[string]any{
+			"protocolVersion": "2025-06-18", "capabilities": map[string]any{},
+			"clientInfo": map[string]any{"name": word("client"), "version": "1"}}})
 	mcp := map[string]string{"Mcp-Session-Id": session}
 	s.post("/mcp", token, mcp, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
 	taken := 0
@@ -109,7 +114,8 @@ func TestLogsHoldNoPromptNoKeyAndNoCredentials(t *testing.T) {
 			"params": map[string]any{"name": "_codex_local_exec", "arguments": good}}},
 		{"/mcp", token, mcp, map[string]any{"jsonrpc": "2.0", "id": 1, "method": word("method")}},
 		{"/a2a", token, nil, map[string]any{"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": map[string]any{
-			"message":       map[string]any{"kind": "message", "messageId": word("message"), "role": "user", "parts": []any{map[string]any{"kind": "text", "text": word("text")}}},
+			"message": map[string]any{"kind": "message", "messageId": word("message"), "role": "user",
+				"parts": []any{map[string]any{"kind": "text", "text": word("text")}}},
 			"configuration": map[string]any{"pushNotificationConfig": hook}}}},
 		{"/" + word("path"), token, nil, nil},
 	} {
@@ -120,9 +126,11 @@ func TestLogsHoldNoPromptNoKeyAndNoCredentials(t *testing.T) {
 		}
 	}
 	for _, tool := range []string{
-		"submit", "status", "cancel", "wait", "results", "_codex_local_exec", "_codex_local_status", "_codex_local_cancel", "_codex_local_wait", "_codex_local_results",
+		"submit", "status", "cancel", "wait", "results", "_codex_local_exec", "_codex_local_status", "_codex_local_cancel",
+		"_codex_local_wait", "_codex_local_results",
 	} {
-		if _, err := s.ask(tool, map[string]any{"task": word("nats-task"), "task_id": word("id"), "workingDir": "/" + word("dir"), "reason": word("reason")}); err != nil {
+		if _, err := s.ask(tool, map[string]any{"task": word("nats-task"), "task_id": word("id"),
+			"workingDir": "/" + word("dir"), "reason": word("reason")}); err != nil {
 			t.Logf("%s: %v", tool, err) // not every name is a tool
 		}
 	}

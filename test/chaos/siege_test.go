@@ -26,8 +26,10 @@ var (
 	killUp         = fault{"kill up", func(s *site) bool { return s.attached() && s.killRole("up") }}
 	killNormalizer = fault{"kill normalizer", func(s *site) bool { return s.killRole("normalizer") }}
 	killResponder  = fault{"kill responder", func(s *site) bool { return s.killRole("responder") }}
-	killWorker     = fault{"kill worker", func(s *site) bool { return s.killRole([]string{"worker-a", "worker-b"}[s.rng.IntN(2)]) }}
-	killBoth       = fault{"kill worker and normalizer", func(s *site) bool {
+	killWorker     = fault{"kill worker", func(s *site) bool {
+		return s.killRole([]string{"worker-a", "worker-b"}[s.rng.IntN(2)])
+	}}
+	killBoth = fault{"kill worker and normalizer", func(s *site) bool {
 		worker, normalizer := s.roles["worker-a"].kill(), s.roles["normalizer"].kill()
 		s.begin("normalizer")
 		s.begin("worker-a")

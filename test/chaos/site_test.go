@@ -63,7 +63,8 @@ func newSite(t *testing.T, rng *rand.Rand, settings string) *site {
 			t.Fatal(err)
 		}
 	}
-	text := fmt.Sprintf("log_level = 'debug'\n%s\n[limits]\ngrace = '300ms'\n[work]\nmax_runs = 4\nroots = [%q]\n[agents.codex]\ncommand = [%q, %q]\n", settings, s.dir, agent, s.journals)
+	text := fmt.Sprintf("log_level = 'debug'\n%s\n[limits]\ngrace = '300ms'\n[work]\nmax_runs = 4\nroots = "+
+		"[%q]\n[agents.codex]\ncommand = [%q, %q]\n", settings, s.dir, agent, s.journals)
 	if err := os.WriteFile(filepath.Join(s.dir, "linesman.toml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,8 @@ func (s *site) at(data, command string, args ...string) []string {
 func (s *site) prompt(behaviour string, settings ...string) (key, prompt string) {
 	s.made++
 	key = fmt.Sprintf("%s-%d", behaviour, s.made)
-	return key, strings.Join(append([]string{key, behaviour, fmt.Sprint(s.rng.Uint64()), "secret=" + Sentinel}, settings...), " ")
+	return key, strings.Join(append([]string{key, behaviour, fmt.Sprint(s.rng.Uint64()), "secret=" + Sentinel},
+		settings...), " ")
 }
 
 // run starts `linesman run`; the run has the key of its prompt as id.
@@ -143,7 +145,8 @@ func (s *site) run(behaviour string, flags []string, settings ...string) (key st
 	key, prompt := s.prompt(behaviour, settings...)
 	data := s.data[s.rng.IntN(len(s.data))]
 	args := append(s.at(data, "run", "--run", key, "--json"), flags...)
-	s.direct[key] = start(s.t, filepath.Join(s.dir, "home"), s.log("run-"+key), append(args, "--", agent, s.journals, prompt)...)
+	s.direct[key] = start(s.t, filepath.Join(s.dir, "home"), s.log("run-"+key), append(args, "--", agent, s.journals,
+		prompt)...)
 	return key
 }
 
@@ -209,7 +212,8 @@ func (s *site) dial(suffix string) (*nats.Conn, error) {
 		return nil, err
 	}
 	user := embedded.OperatorUser + suffix
-	return nats.Connect("nats://"+s.where(), nats.UserInfo(user, credentials[user]), nats.CustomInboxPrefix(bus.InboxPrefix(user)),
+	return nats.Connect("nats://"+s.where(), nats.UserInfo(user, credentials[user]),
+		nats.CustomInboxPrefix(bus.InboxPrefix(user)),
 		nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.SetCustomDialer(upDialer{s}))
 }
 
@@ -474,7 +478,8 @@ func (s *site) standing() string {
 				if listed++; listed > 10 {
 					break
 				}
-				line += fmt.Sprintf("\n  consumer of %q delivered %d, %d to come, %d wait", c.Config.FilterSubjects, c.Delivered.Stream, c.NumPending, c.NumWaiting)
+				line += fmt.Sprintf("\n  consumer of %q delivered %d, %d to come, %d wait", c.Config.FilterSubjects,
+					c.Delivered.Stream, c.NumPending, c.NumWaiting)
 				if c.Config.FilterSubject != "" {
 					line += ", of " + c.Config.FilterSubject
 				}

@@ -88,7 +88,8 @@ func TestSoakStaysFlat(t *testing.T) {
 	path := filepath.Join(s.dir, "linesman.toml")
 	settings, err := os.ReadFile(path)
 	if err == nil {
-		err = os.WriteFile(path, []byte(strings.Replace(string(settings), "max_runs = 4", fmt.Sprintf("max_runs = %d", many+20), 1)), 0o600)
+		err = os.WriteFile(path, []byte(strings.Replace(string(settings), "max_runs = 4", fmt.Sprintf("max_runs = %d",
+			many+20), 1)), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +134,8 @@ func TestSoakStaysFlat(t *testing.T) {
 	}
 	peak := func(from map[string]sample) map[string]sample { // of one part of the time
 		for role, have := range now() {
-			from[role] = sample{max(have.resident, from[role].resident), max(have.descriptors, from[role].descriptors), max(have.threads, from[role].threads)}
+			from[role] = sample{max(have.resident, from[role].resident), max(have.descriptors, from[role].descriptors),
+				max(have.threads, from[role].threads)}
 		}
 		return from
 	}

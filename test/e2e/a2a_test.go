@@ -20,7 +20,8 @@ import (
 // rpc calls a method of A2A, and returns its result or its error.
 func (s *site) rpc(method, params string) (result, failure gjson.Result) {
 	s.t.Helper()
-	answer, _ := s.want(200, "POST", "/a2a", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
+	answer, _ := s.want(200, "POST", "/a2a", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method,
+		params))
 	return answer.Get("result"), answer.Get("error")
 }
 
@@ -32,10 +33,12 @@ func TestRealCodexOverA2A(t *testing.T) {
 	gitInit(t, d.dirs["go"])
 	s := newSite(t, d.data, "read,submit")
 	message := func(id, more, text, options string) string {
-		return fmt.Sprintf(`{"message":{"messageId":%q,"role":"ROLE_USER",%s"parts":[{"text":%q},{"data":%s}]}}`, id, more, text, options)
+		return fmt.Sprintf(`{"message":{"messageId":%q,"role":"ROLE_USER",%s"parts":[{"text":%q},{"data":%s}]}}`, id, more,
+			text, options)
 	}
 	options := fmt.Sprintf(`{"workingDir":%q,"governance_context":"gov-1"}`, d.dirs["go"])
-	answer := s.open("POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":`+message("m-1", "", "go", options)+`}`)
+	answer := s.open("POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":`+message("m-1", "",
+		"go", options)+`}`)
 	defer answer.Body.Close()
 	var stream bytes.Buffer
 	if _, err := stream.ReadFrom(answer.Body); err != nil {
@@ -60,7 +63,8 @@ func TestRealCodexOverA2A(t *testing.T) {
 			}
 		}
 	}
-	if states = slices.Compact(states); len(states) < 2 || states[0] != "TASK_STATE_SUBMITTED" || states[len(states)-1] != "TASK_STATE_COMPLETED" || len(said) == 0 {
+	if states = slices.Compact(states); len(states) < 2 || states[0] != "TASK_STATE_SUBMITTED" ||
+		states[len(states)-1] != "TASK_STATE_COMPLETED" || len(said) == 0 {
 		t.Fatalf("states %q, pieces %q\n%s", states, said, stream.String())
 	}
 
@@ -70,12 +74,15 @@ func TestRealCodexOverA2A(t *testing.T) {
 	run, _ := s.want(200, "GET", "/v1/runs/"+first, "")
 	result := d.ask("_codex_local_results", map[string]any{"task_id": first, "format": "adcp"})
 	for what, all := range map[string][]string{
-		"state":      {task.Get("status.state").String(), "TASK_STATE_" + strings.ToUpper(run.Get("state").String()), "TASK_STATE_" + strings.ToUpper(result.Get("status").String())},
-		"thread":     {task.Get("contextId").String(), run.Get("threadId").String(), result.Get("context_id").String()},
-		"final text": {parts[0].Get("text").String(), run.Get("finalText").String(), result.Get("ext.final_text").String(), said[len(said)-1]},
+		"state": {task.Get("status.state").String(), "TASK_STATE_" + strings.ToUpper(run.Get("state").String()),
+			"TASK_STATE_" + strings.ToUpper(result.Get("status").String())},
+		"thread": {task.Get("contextId").String(), run.Get("threadId").String(), result.Get("context_id").String()},
+		"final text": {parts[0].Get("text").String(), run.Get("finalText").String(), result.Get("ext.final_text").String(),
+			said[len(said)-1]},
 		"summary":    {data.Get("message").String(), run.Get("summary").String(), result.Get("message").String()},
 		"governance": {data.Get("governance_context").String(), "gov-1", result.Get("governance_context").String()},
-		"tokens":     {data.Get("metadata.thread_info.token_usage.input_tokens").String(), result.Get("metadata.thread_info.token_usage.input_tokens").String()},
+		"tokens": {data.Get("metadata.thread_info.token_usage.input_tokens").String(),
+			result.Get("metadata.thread_info.token_usage.input_tokens").String()},
 	} {
 		for _, one := range all[1:] {
 			if one != all[0] || one == "" {
@@ -86,12 +93,14 @@ func TestRealCodexOverA2A(t *testing.T) {
 
 	more := fmt.Sprintf(`"contextId":%q,`, task.Get("contextId").String())
 	second, failure := s.rpc("SendMessage", message("m-2", more, "go", "{}"))
-	if second = second.Get("task"); second.Get("status.state").String() != "TASK_STATE_COMPLETED" || second.Get("contextId").String() != task.Get("contextId").String() ||
+	if second = second.Get("task"); second.Get("status.state").String() != "TASK_STATE_COMPLETED" ||
+		second.Get("contextId").String() != task.Get("contextId").String() ||
 		!strings.Contains(second.Get("artifacts.0.parts.0.text").String(), "42") {
 		t.Errorf("the second turn: %s%s", second.Raw, failure.Raw)
 	}
 
-	slow, failure := s.rpc("SendMessage", strings.TrimSuffix(message("m-3", "", "sleep", fmt.Sprintf(`{"workingDir":%q,"skipGitRepoCheck":true}`, d.dirs["sleep"])), "}")+
+	slow, failure := s.rpc("SendMessage", strings.TrimSuffix(message("m-3", "", "sleep",
+		fmt.Sprintf(`{"workingDir":%q,"skipGitRepoCheck":true}`, d.dirs["sleep"])), "}")+
 		`,"configuration":{"returnImmediately":true}}`)
 	id := slow.Get("task.id").String()
 	if id == "" {
@@ -136,7 +145,8 @@ esac
 cat '`+lab+`'/"$prompt".jsonl
 [ "$prompt" = shell-ok ]
 `)
-	write(t, filepath.Join(lab, "linesman.toml"), fmt.Sprintf("[agents.codex]\ncommand = ['/bin/sh', %q]\n", filepath.Join(lab, "agent.sh")))
+	write(t, filepath.Join(lab, "linesman.toml"), fmt.Sprintf("[agents.codex]\ncommand = ['/bin/sh', %q]\n",
+		filepath.Join(lab, "agent.sh")))
 	up(t, data, "--config", filepath.Join(lab, "linesman.toml"))
 	return newSite(t, data, "read,submit")
 }
@@ -150,15 +160,18 @@ func TestA2AClientFromElsewhere(t *testing.T) {
 			g := gjson.ParseBytes(said)
 			const thread = "01a1fd7c-3234-7431-a730-2b1ea25bc865"
 			for path, want := range map[string]string{
-				"name": "linesman", "first": "TASK_STATE_SUBMITTED", "last": "TASK_STATE_COMPLETED", "state": "TASK_STATE_COMPLETED",
-				"said": `["I will list the files.","Two files."]`, "final": "Two files.", "context": thread, "history": `["I will list the files.","Two files."]`,
+				"name": "linesman", "first": "TASK_STATE_SUBMITTED", "last": "TASK_STATE_COMPLETED",
+				"state": "TASK_STATE_COMPLETED",
+				"said":  `["I will list the files.","Two files."]`, "final": "Two files.", "context": thread,
+				"history":                             `["I will list the files.","Two files."]`,
 				"data.metadata.thread_info.thread_id": thread, "secondState": "TASK_STATE_COMPLETED", "secondContext": thread,
 			} {
 				if got := g.Get(path).String(); got != want {
 					t.Errorf("%s: %q, want %q", path, got, want)
 				}
 			}
-			for path, want := range map[string]string{"cancelledAgain": "has ended", "unknown": "no task of this id", "subscribed": "has ended"} {
+			for path, want := range map[string]string{"cancelledAgain": "has ended", "unknown": "no task of this id",
+				"subscribed": "has ended"} {
 				if got := g.Get(path).String(); !strings.Contains(got, want) {
 					t.Errorf("%s: %q, want something of %q", path, got, want)
 				}
@@ -166,7 +179,8 @@ func TestA2AClientFromElsewhere(t *testing.T) {
 			if state := g.Get("cancelled").String(); state != "TASK_STATE_CANCELED" && state != "TASK_STATE_WORKING" {
 				t.Errorf("cancelled: %s", state)
 			}
-			if list := g.Get("listed").Array(); c[1] == "1.0" && (len(list) < 2 || list[0].String() != g.Get("second").String()) {
+			if list := g.Get("listed").Array(); c[1] == "1.0" &&
+				(len(list) < 2 || list[0].String() != g.Get("second").String()) {
 				t.Errorf("listed %v", list)
 			}
 			if t.Failed() {
@@ -193,7 +207,8 @@ func TestA2ACommandLine(t *testing.T) {
 	if card := gjson.Parse(call(true, "discover", s.url, "-o", "json")); card.Get("name").String() != "linesman" {
 		t.Errorf("discover: %s", card.Raw)
 	}
-	if out := call(true, "send", s.url, "shell-ok", "--stream", "--timeout", "1m"); !strings.Contains(out, "Two files.") { // where the card says
+	// where the card says
+	if out := call(true, "send", s.url, "shell-ok", "--stream", "--timeout", "1m"); !strings.Contains(out, "Two files.") {
 		t.Errorf("send: %s", out)
 	}
 	for _, transport := range []string{"jsonrpc", "rest"} {
@@ -204,16 +219,19 @@ func TestA2ACommandLine(t *testing.T) {
 			id = sent.Get("task.id").String()
 		}
 		got := gjson.Parse(call(true, "get", "task", at, id, "-o", "json", "--transport", transport))
-		if got.Get("status.state").String() != "TASK_STATE_COMPLETED" || got.Get("artifacts.0.parts.0.text").String() != "Two files." {
+		if got.Get("status.state").String() != "TASK_STATE_COMPLETED" ||
+			got.Get("artifacts.0.parts.0.text").String() != "Two files." {
 			t.Errorf("%s: sent %s\ngot %s", transport, sent.Raw, got.Raw)
 		}
 		if out := call(false, "cancel", at, id, "--transport", transport); !strings.Contains(out, "has ended") {
 			t.Errorf("%s: cancel: %s", transport, out)
 		}
-		if out := call(false, "get", "task", at, "nothing", "--transport", transport); !strings.Contains(out, "no task of this id") {
+		if out := call(false, "get", "task", at, "nothing", "--transport", transport); !strings.Contains(out,
+			"no task of this id") {
 			t.Errorf("%s: get nothing: %s", transport, out)
 		}
-		if out := call(true, "send", at, "failed", "--stream", "-o", "json", "--transport", transport); !strings.Contains(out, "TASK_STATE_FAILED") {
+		if out := call(true, "send", at, "failed", "--stream", "-o", "json", "--transport", transport); !strings.Contains(out,
+			"TASK_STATE_FAILED") {
 			t.Errorf("%s: stream: %s", transport, out)
 		}
 		if out := call(true, "list", "tasks", at, "-o", "json", "--transport", transport); !strings.Contains(out, id) {
@@ -241,7 +259,8 @@ func TestA2AExample(t *testing.T) {
 		cmd := exec.CommandContext(ctx, example, tt.prompt)
 		cmd.Env = append(os.Environ(), "A2A_URL="+s.url, "A2A_TOKEN="+tt.token)
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		if err := cmd.Run(); (err == nil) != tt.ok || stdout.String() != tt.stdout || !strings.Contains(stderr.String(), tt.stderr) {
+		if err := cmd.Run(); (err == nil) != tt.ok || stdout.String() != tt.stdout || !strings.Contains(stderr.String(),
+			tt.stderr) {
 			t.Errorf("%q: %v\n%s%s", tt.prompt, err, stdout.String(), stderr.String())
 		}
 	}

@@ -149,7 +149,8 @@ func (g *gate) awaitShut() {
 }
 
 // What a run asks and says before its agent begins.
-var moments = map[string]string{"looks for its id": "$JS.API.STREAM.INFO.LINESMAN_RAW", "writes its first entry": "PUB linesman.raw.codex."}
+var moments = map[string]string{"looks for its id": "$JS.API.STREAM.INFO.LINESMAN_RAW",
+	"writes its first entry": "PUB linesman.raw.codex."}
 
 func TestRunBegunWhileItsServerGoesAwayWaitsForTheNext(t *testing.T) {
 	for moment, words := range moments {

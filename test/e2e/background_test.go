@@ -75,12 +75,15 @@ func TestDirectoryOfATaskIsDecidedAtItsSubmission(t *testing.T) {
 	}
 	project, service := dir("project"), dir("service")
 	settings := filepath.Join(lab, "linesman.toml")
-	write(t, filepath.Join(lab, "agent.sh"), `echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"in '"$(pwd)"'"}}'`)
-	write(t, settings, fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", lab, filepath.Join(lab, "agent.sh")))
+	write(t, filepath.Join(lab, "agent.sh"),
+		`echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"in '"$(pwd)"'"}}'`)
+	write(t, settings, fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", lab,
+		filepath.Join(lab, "agent.sh")))
 	mcp := exec.Command(program, "mcp", "--data-dir", data, "--config", settings)
 	mcp.Dir, mcp.Env = project, background(t, data, append(os.Environ(), "HOME="+dir("home")))
 	fixture.Watch(t, mcp)
-	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: mcp}, nil)
+	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+		&sdk.CommandTransport{Command: mcp}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,13 +110,15 @@ func TestDirectoryOfATaskIsDecidedAtItsSubmission(t *testing.T) {
 			t.Fatalf("it works %q, want in %q: %s", got, want, envelope)
 		}
 		envelope = run(map[string]any{"task": "Go.", "format": "json", "workingDir": data})
-		if got := envelope.Get("error.message").String(); !strings.HasSuffix(got, "outside of the directories of the setting work.roots: "+lab) {
+		if got := envelope.Get("error.message").String(); !strings.HasSuffix(got,
+			"outside of the directories of the setting work.roots: "+lab) {
 			t.Errorf("outside of work.roots: %s", envelope)
 		}
 	}
 	works(project)
 
-	p := beginAt(t, service, nil, nil, "up", "--data-dir", data, "--config", settings, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	p := beginAt(t, service, nil, nil, "up", "--data-dir", data, "--config", settings, "--nats-listen", "127.0.0.1:0",
+		"--http", "127.0.0.1:0")
 	p.Await(p.Stdout, "ready ")
 	works(service)
 

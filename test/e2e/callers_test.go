@@ -42,7 +42,8 @@ func call(t *testing.T, dir string, env []string, argv ...string) []gjson.Result
 func snapshot(t *testing.T, text string, running int64) {
 	t.Helper()
 	e := gjson.Parse(text)
-	if e.Get("tool").String() != "_codex_local_status" || e.Get("status").String() != "ok" || e.Get("data.summary.queued").Int() != running {
+	if e.Get("tool").String() != "_codex_local_status" || e.Get("status").String() != "ok" ||
+		e.Get("data.summary.queued").Int() != running {
 		t.Errorf("the tool said %.2000s", text)
 	}
 }
@@ -108,10 +109,12 @@ func TestRealClaudeCallsOurTools(t *testing.T) {
 	env := []string{
 		"CLAUDE_CONFIG_DIR=" + filepath.Join(dir, ".claude"), "ANTHROPIC_API_KEY=unused", "IS_SANDBOX=1",
 		fmt.Sprintf("ANTHROPIC_BASE_URL=http://127.0.0.1:%d", agents.Mock(t, "claude-linesman")),
-		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1", "DISABLE_AUTOUPDATER=1",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1",
+		"DISABLE_AUTOUPDATER=1",
 		"MCP_CONNECTION_NONBLOCKING=false", "MCP_CONNECT_TIMEOUT_MS=60000", // else -p does not wait for the tools
 	}
-	lines := call(t, dir, env, claude, "-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions",
+	lines := call(t, dir, env, claude, "-p", "--output-format", "stream-json", "--verbose",
+		"--dangerously-skip-permissions",
 		"--model", "claude-sonnet-4-5", "--mcp-config", filepath.Join(dir, "mcp.json"), "--strict-mcp-config", "Look.")
 	for _, l := range lines {
 		for _, c := range l.Get("message.content").Array() {

@@ -81,7 +81,8 @@ func TestAllKilledAndStartedAgainLosesNothing(t *testing.T) {
 func TestRunWithoutUpIsAdoptedByTheNext(t *testing.T) {
 	t.Parallel()
 	data, agent := t.TempDir(), newScript(t, halves)
-	run := beginIn(t, background(t, data, os.Environ()), nil, "run", "--data-dir", data, "--run", "alone", "--json", "--", agent.path)
+	run := beginIn(t, background(t, data, os.Environ()), nil, "run", "--data-dir", data, "--run", "alone", "--json", "--",
+		agent.path)
 	run.Await(run.Stdout, `"text":"one"`)
 	run.Kill()
 	agent.touch("go")
@@ -106,7 +107,9 @@ func TestServerThatStaysAwayLeavesTheOutputToTheNext(t *testing.T) {
 		t.Errorf("gave up after %v, want a minute", waited)
 	}
 	where := filepath.Join(data, "runs", "left")
-	if s := run.Stderr.String(); !strings.Contains(s, "linesman: run left: NATS is still away 1m0s after the agent's end: its output is in "+where+", and the next `linesman up`") {
+	if s := run.Stderr.String(); !strings.Contains(s,
+		"linesman: run left: NATS is still away 1m0s after the agent's end: its output is in "+where+
+			", and the next `linesman up`") {
 		t.Errorf("it does not say where the output is:\n%s", s)
 	}
 	up(t, data)
@@ -132,7 +135,8 @@ func TestThirdCtrlCLeavesTheOutputToTheNext(t *testing.T) {
 		t.Errorf("exit status %d, want 125", code)
 	}
 	where := filepath.Join(data, "runs", "left")
-	if s := run.Stderr.String(); !strings.Contains(s, "linesman: run left: not all of its output is stored: it is in "+where) {
+	if s := run.Stderr.String(); !strings.Contains(s, "linesman: run left: not all of its output is stored: it is in "+
+		where) {
 		t.Errorf("it does not say where the output is:\n%s", s)
 	}
 	up(t, data)

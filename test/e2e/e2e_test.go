@@ -80,7 +80,8 @@ func agentRun(t *testing.T, data, id string, env, argv []string, cwd, at string)
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, append([]string{"run", "--data-dir", data, "--run", id, "--json", "--"}, argv...)...)
+	cmd := exec.CommandContext(ctx, program, append([]string{"run", "--data-dir", data, "--run", id, "--json", "--"},
+		argv...)...)
 	cmd.Env, cmd.Dir = env, cwd
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -23,11 +23,15 @@ func TestUpServesHTTP(t *testing.T) {
 		{method: "GET", path: "/healthz", code: 200, body: "ok\n", because: "it serves"},
 		{method: "GET", path: "/readyz", code: 200, because: "it is ready"},
 		{method: "POST", path: "/mcp", code: 401, because: "there is no token"},
-		{method: "POST", path: "/mcp", header: map[string]string{"Authorization": "Bearer wrong"}, code: 401, because: "the token is another"},
+		{method: "POST", path: "/mcp", header: map[string]string{"Authorization": "Bearer wrong"}, code: 401,
+			because: "the token is another"},
 		{method: "GET", path: "/nothing", code: 401, because: "without a token nobody learns what there is"},
-		{method: "GET", path: "/nothing", header: map[string]string{"Authorization": bearer}, code: 404, because: "there is no such page"},
-		{method: "POST", path: "/mcp", header: map[string]string{"Authorization": bearer}, host: "evil.example", code: 403, because: "the name is foreign"},
-		{method: "POST", path: "/mcp", header: map[string]string{"Authorization": bearer, "Origin": "https://evil.example"}, code: 403, because: "the page is foreign"},
+		{method: "GET", path: "/nothing", header: map[string]string{"Authorization": bearer}, code: 404,
+			because: "there is no such page"},
+		{method: "POST", path: "/mcp", header: map[string]string{"Authorization": bearer}, host: "evil.example", code: 403,
+			because: "the name is foreign"},
+		{method: "POST", path: "/mcp", header: map[string]string{"Authorization": bearer, "Origin": "https://evil.example"},
+			code: 403, because: "the page is foreign"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), c.method, base+c.path, nil)
 		if err != nil {

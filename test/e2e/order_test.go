@@ -25,7 +25,8 @@ func natsAt(t *testing.T, address, store, password string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &server.Options{Host: at.Addr().String(), Port: int(at.Port()), JetStream: true, StoreDir: store, NoSigs: true, NoLog: true}
+	o := &server.Options{Host: at.Addr().String(), Port: int(at.Port()), JetStream: true, StoreDir: store, NoSigs: true,
+		NoLog: true}
 	if password != "" {
 		o.Username, o.Password = "us", password
 	}
@@ -66,7 +67,8 @@ func TestRolesStartInAnyOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(command string, args ...string) *fixture.Process {
-		return begin(t, nil, append([]string{command, "--nats", url, "--data-dir", t.TempDir(), "--config", settings}, args...)...)
+		return begin(t, nil, append([]string{command, "--nats", url, "--data-dir", t.TempDir(), "--config", settings},
+			args...)...)
 	}
 	worker, responder := at("worker"), at("responder", "--http", "127.0.0.1:0")
 	early := []*fixture.Process{worker, responder}
@@ -109,7 +111,8 @@ func TestRoleThatWaitsForNATSCanBeEnded(t *testing.T) {
 	t.Parallel()
 	url := "nats://" + fixture.FreeAddresses(t, 1)[0]
 	for _, role := range []string{"worker", "normalizer", "responder"} {
-		p := beginIn(t, append(os.Environ(), "LINESMAN_HTTP=127.0.0.1:0"), nil, role, "--nats", url, "--data-dir", t.TempDir())
+		p := beginIn(t, append(os.Environ(), "LINESMAN_HTTP=127.0.0.1:0"), nil, role, "--nats", url, "--data-dir",
+			t.TempDir())
 		p.Await(p.Stderr, "no connection yet, trying again")
 		p.Signal(syscall.SIGTERM)
 		if code := p.Code(); code != 0 {
@@ -138,17 +141,21 @@ func TestRefusedDirectoryNamesItsSetting(t *testing.T) {
 	t.Parallel()
 	data, root := t.TempDir(), t.TempDir()
 	settings := filepath.Join(t.TempDir(), "linesman.toml")
-	if err := os.WriteFile(settings, fmt.Appendf(nil, "[work]\nroots = [%q]\n[agents.codex]\ncommand = ['true']\n", root), 0o600); err != nil {
+	if err := os.WriteFile(settings, fmt.Appendf(nil, "[work]\nroots = [%q]\n[agents.codex]\ncommand = ['true']\n", root),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := begin(t, nil, "up", "--data-dir", data, "--config", settings, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	p := begin(t, nil, "up", "--data-dir", data, "--config", settings, "--nats-listen", "127.0.0.1:0", "--http",
+		"127.0.0.1:0")
 	p.Await(p.Stdout, "ready nats=")
 	out, code := execute(t, "submit", "--data-dir", data, "--dir", "/", "--json", "Go.")
-	if want := "workingDir: is outside of the directories of the setting work.roots: " + root; code != 2 || gjson.Get(out, "error.message").String() != want {
+	if want := "workingDir: is outside of the directories of the setting work.roots: " + root; code != 2 ||
+		gjson.Get(out, "error.message").String() != want {
 		t.Errorf("submit: exit %d: %s, want %s", code, out, want)
 	}
 	out, code = execute(t, "submit", "--data-dir", data, "--dir", filepath.Join(root, "none"), "--wait", "Go.")
-	if code != 1 || !strings.Contains(out, "outside of the directories of its setting work.roots") || strings.Contains(out, root) {
+	if code != 1 || !strings.Contains(out, "outside of the directories of its setting work.roots") ||
+		strings.Contains(out, root) {
 		t.Errorf("submit: exit %d: %s", code, out)
 	}
 	p.Await(p.Stderr, fmt.Sprintf(`"work.roots": [%q]`, root))
@@ -164,7 +171,8 @@ func TestFollowingEventsEndsWhereTheCredentialsAreRefused(t *testing.T) {
 	begin(t, nil, "normalizer", "--nats", url, "--data-dir", t.TempDir())
 	responder := begin(t, nil, "responder", "--nats", url, "--data-dir", t.TempDir(), "--http", "127.0.0.1:0")
 	responder.Await(responder.Stdout, "ready http=") // there are streams
-	if out, code := execute(t, "run", "--nats", url, "--data-dir", t.TempDir(), "--run", "T-1", "--", "echo", "{}"); code != 0 {
+	if out, code := execute(t, "run", "--nats", url, "--data-dir", t.TempDir(), "--run", "T-1", "--", "echo",
+		"{}"); code != 0 {
 		t.Fatalf("run: exit %d: %s", code, out)
 	}
 	events := begin(t, nil, "events", "--follow", "--nats", url, "--data-dir", t.TempDir())
@@ -191,7 +199,8 @@ func TestResponderThatWaitsForNATSIsAliveAndNotReady(t *testing.T) {
 	for path, want := range map[string]struct {
 		code int
 		text string
-	}{"/healthz": {200, "ok"}, "/readyz": {503, "NATS is away"}, "/v1/runs": {503, "UNAVAILABLE"}, "/mcp": {503, "UNAVAILABLE"}, "/": {503, "UNAVAILABLE"}} {
+	}{"/healthz": {200, "ok"}, "/readyz": {503, "NATS is away"}, "/v1/runs": {503, "UNAVAILABLE"},
+		"/mcp": {503, "UNAVAILABLE"}, "/": {503, "UNAVAILABLE"}} {
 		if code, body := at(path); code != want.code || !strings.Contains(body, want.text) {
 			t.Errorf("%s: %d %s, want %d %s", path, code, body, want.code, want.text)
 		}

@@ -83,7 +83,8 @@ say() { echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_messa
 func said(texts ...string) []byte {
 	var b strings.Builder
 	for _, text := range texts {
-		b.WriteString(`{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"` + text + `"},"unknown":"` + fixture.Sentinel + `said"}` + "\n")
+		b.WriteString(`{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"` + text +
+			`"},"unknown":"` + fixture.Sentinel + `said"}` + "\n")
 	}
 	return []byte(b.String())
 }

@@ -27,7 +27,8 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 	write(t, filepath.Join(lab, "linesman.toml"), fmt.Sprintf(
 		"[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", lab, filepath.Join(lab, "agent.sh")))
 	at := func(data, command string, args ...string) []string {
-		return append([]string{command, "--nats", url, "--config", filepath.Join(lab, "linesman.toml"), "--data-dir", filepath.Join(lab, data)}, args...)
+		return append([]string{command, "--nats", url, "--config", filepath.Join(lab, "linesman.toml"), "--data-dir",
+			filepath.Join(lab, data)}, args...)
 	}
 	office := begin(t, nil, at("office", "normalizer")...)
 	office.Await(office.Stderr, "normalizer reading")
@@ -62,7 +63,8 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 		return strings.Fields(string(raw))
 	}
 	for i, names := 1, []string{"a", "b"}; i <= 8; i++ { // a kill after every sixth agent or so
-		fixture.Eventually(t, time.Minute, fmt.Sprintf("fewer than %d of %d agents were started", i*6, tasks), func() bool { return len(done()) >= i*6 })
+		fixture.Eventually(t, time.Minute, fmt.Sprintf("fewer than %d of %d agents were started", i*6, tasks),
+			func() bool { return len(done()) >= i*6 })
 		name := names[i%2]
 		workers[name].Kill()
 		workers[name] = begin(t, nil, at(name, "worker", "--max-runs", "3")...)

@@ -54,7 +54,8 @@ func newDaemon(t *testing.T, slots int, prompts ...string) *daemon {
 	// The agent's command: it looks at the prompt, the last argument.
 	write(t, filepath.Join(lab, "agent.sh"), "for p; do :; done\n. '"+lab+"'/\"$p\".sh\n")
 	write(t, filepath.Join(lab, "linesman.toml"), fmt.Sprintf(
-		"[work]\nmax_runs = %d\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", slots, lab, filepath.Join(lab, "agent.sh")))
+		"[work]\nmax_runs = %d\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", slots, lab,
+		filepath.Join(lab, "agent.sh")))
 	d.up = up(t, d.data, "--config", filepath.Join(lab, "linesman.toml"))
 	d.conn = operator(t, d.data)
 	return d
@@ -173,7 +174,8 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 		t.Errorf("progress %s", busy.Raw)
 	}
 	status := d.ask("_codex_local_status", nil)
-	if s := status.Get("data.summary"); s.Get("running").Int() != 2 || s.Get("queued").Int() != 1 || status.Get("meta.total").Int() != 3 {
+	if s := status.Get("data.summary"); s.Get("running").Int() != 2 || s.Get("queued").Int() != 1 ||
+		status.Get("meta.total").Int() != 3 {
 		t.Errorf("status %s", status.Raw)
 	}
 
@@ -191,7 +193,8 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 	}
 
 	e := d.wait(three)
-	if e.Get("data.state").String() != "completed" || e.Get("meta.exit_code").Int() != 0 || !e.Get("meta.exit_code").Exists() {
+	if e.Get("data.state").String() != "completed" || e.Get("meta.exit_code").Int() != 0 ||
+		!e.Get("meta.exit_code").Exists() {
 		t.Errorf("the third: %s", e.Raw)
 	}
 	r := d.ask("_codex_local_results", map[string]any{"task_id": three, "include_output": true, "include_events": true})
@@ -202,7 +205,8 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 	if len(items) == 0 || int64(len(items)) != r.Get("data.events.count").Int() {
 		t.Errorf("%d events of %s", len(items), r.Get("data.events.count").Raw)
 	}
-	if r.Get("data.metadata.thread_info.thread_id").String() == "" || r.Get("data.metadata.thread_info.cache_hit_rate").Float() > 1 {
+	if r.Get("data.metadata.thread_info.thread_id").String() == "" ||
+		r.Get("data.metadata.thread_info.cache_hit_rate").Float() > 1 {
 		t.Errorf("thread %s", r.Get("data.metadata.thread_info").Raw)
 	}
 	again := d.ask("_codex_local_cancel", map[string]any{"task_id": three})
@@ -283,7 +287,8 @@ func TestRealCodexSilentTaskTimesOut(t *testing.T) {
 		t.Errorf("error context: %s", trouble.Raw)
 	}
 	partial := trouble.Get("partial_results")
-	if !strings.Contains(partial.Get("last_output").String(), "I wait for it.") || len(partial.Get("last_events").Array()) == 0 {
+	if !strings.Contains(partial.Get("last_output").String(), "I wait for it.") ||
+		len(partial.Get("last_events").Array()) == 0 {
 		t.Errorf("partial results: %s", partial.Raw)
 	}
 	if left := commands(t, "sleep 61"); len(left) != 0 {
@@ -307,7 +312,8 @@ func TestRealCodexFailureIsExplained(t *testing.T) {
 		t.Errorf("the output of a failed task is left out: %s", e.Get("data.output").Raw)
 	}
 	status := d.ask("_codex_local_status", nil)
-	if got := status.Get("data.recently_completed.0"); got.Get("task_id").String() != run || got.Get("state").String() != "failed" {
+	if got := status.Get("data.recently_completed.0"); got.Get("task_id").String() != run ||
+		got.Get("state").String() != "failed" {
 		t.Errorf("status %s", status.Raw)
 	}
 }

@@ -23,7 +23,8 @@ func subscribe(t *testing.T, data string) (*nats.Conn, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(fixture.ReadAddress(t, data).NATS, nats.UserInfo(embedded.SubscriberUser, password[embedded.SubscriberUser]), nats.CustomInboxPrefix(bus.InboxPrefix(embedded.SubscriberUser)))
+	nc, err := nats.Connect(fixture.ReadAddress(t, data).NATS, nats.UserInfo(embedded.SubscriberUser,
+		password[embedded.SubscriberUser]), nats.CustomInboxPrefix(bus.InboxPrefix(embedded.SubscriberUser)))
 	if err == nil {
 		t.Cleanup(nc.Close)
 	}
@@ -52,7 +53,8 @@ func TestFloodOfConsumersHarmsNobody(t *testing.T) {
 	first := up(t, data)
 	run := func(id string) {
 		t.Helper()
-		if out, code := execute(t, "run", "--data-dir", data, "--run", id, "--json", "--", agent.path); code != 0 || len(parse(t, out)) != 2 {
+		if out, code := execute(t, "run", "--data-dir", data, "--run", id, "--json", "--", agent.path); code != 0 ||
+			len(parse(t, out)) != 2 {
 			t.Errorf("run: exit %d\n%s", code, out)
 		}
 	}
@@ -60,7 +62,8 @@ func TestFloodOfConsumersHarmsNobody(t *testing.T) {
 	js := subscriber(t, data)
 	for i := range bus.MaxReaders + 1 {
 		name := fmt.Sprintf("left-%d", i)
-		_, err := js.CreateConsumer(t.Context(), "LINESMAN_EVENTS", jetstream.ConsumerConfig{Name: name, Durable: name, FilterSubject: "linesman.events.>"})
+		_, err := js.CreateConsumer(t.Context(), "LINESMAN_EVENTS", jetstream.ConsumerConfig{Name: name, Durable: name,
+			FilterSubject: "linesman.events.>"})
 		if refused := err != nil; refused != (i == bus.MaxReaders) {
 			t.Fatalf("consumer %d: %v", i, err)
 		}
@@ -72,7 +75,8 @@ func TestFloodOfConsumersHarmsNobody(t *testing.T) {
 	if age := c.CachedInfo().Config.InactiveThreshold; age != bus.ReaderAge {
 		t.Errorf("a durable consumer that nobody uses lasts %v, want %v", age, bus.ReaderAge)
 	}
-	_, err = js.CreateConsumer(t.Context(), "LINESMAN_EVENTS", jetstream.ConsumerConfig{FilterSubject: "linesman.events.>", InactiveThreshold: 2 * bus.ReaderAge})
+	_, err = js.CreateConsumer(t.Context(), "LINESMAN_EVENTS", jetstream.ConsumerConfig{FilterSubject: "linesman.events.>",
+		InactiveThreshold: 2 * bus.ReaderAge})
 	if err == nil {
 		t.Error("a consumer may last for longer than the bound")
 	}
@@ -91,7 +95,8 @@ func TestFloodOfConsumersHarmsNobody(t *testing.T) {
 				t.Errorf("%q: exit %d\n%s", args, code, out)
 			}
 		}
-		if out, _ := execute(t, "doctor", "--data-dir", data); !strings.Contains(out, fmt.Sprintf("warn  readers    %d consumers on LINESMAN_EVENTS, of %[1]d at most;", bus.MaxReaders)) {
+		if out, _ := execute(t, "doctor", "--data-dir", data); !strings.Contains(out,
+			fmt.Sprintf("warn  readers    %d consumers on LINESMAN_EVENTS, of %[1]d at most;", bus.MaxReaders)) {
 			t.Errorf("the doctor says nothing:\n%s", out)
 		}
 	}
@@ -124,7 +129,8 @@ func TestFloodOfConnectionsHarmsNobody(t *testing.T) {
 	if open > embedded.MaxConnections || open < embedded.MaxConnections/2 {
 		t.Errorf("%d connections", open)
 	}
-	if out, code := execute(t, "run", "--data-dir", data, "--run", "x", "--json", "--", agent.path); code != 0 || len(parse(t, out)) != 2 {
+	if out, code := execute(t, "run", "--data-dir", data, "--run", "x", "--json", "--", agent.path); code != 0 ||
+		len(parse(t, out)) != 2 {
 		t.Errorf("run: exit %d\n%s", code, out)
 	}
 	for _, args := range [][]string{{"events", "--run", "x"}, {"results", "x"}, {"status"}, {"health"}} {
@@ -134,7 +140,8 @@ func TestFloodOfConnectionsHarmsNobody(t *testing.T) {
 	}
 	fixture.Eventually(t, fixture.Patience, "the doctor tells it", func() bool {
 		out, _ := execute(t, "doctor", "--data-dir", data)
-		return strings.Contains(out, fmt.Sprintf("user %s had %d connections, the most there may be, and more were refused", embedded.SubscriberUser, embedded.MaxConnections)) &&
+		return strings.Contains(out, fmt.Sprintf("user %s had %d connections, the most there may be, and more were refused",
+			embedded.SubscriberUser, embedded.MaxConnections)) &&
 			strings.Contains(out, "warn  users      subscriber: it has all connections that it may have")
 	})
 }

@@ -120,7 +120,8 @@ func TestRealCodexOverREST(t *testing.T) {
 		t.Fatalf("events %q", kinds)
 	}
 	run, _ := s.want(200, "GET", "/v1/runs/"+first+"/wait?timeout=60", "")
-	if run.Get("state").String() != "completed" || run.Get("exit.code").Raw != "0" || run.Get("threadId").String() == "" || run.Get("finalText").String() == "" {
+	if run.Get("state").String() != "completed" || run.Get("exit.code").Raw != "0" || run.Get("threadId").String() == "" ||
+		run.Get("finalText").String() == "" {
 		t.Fatalf("the run: %s", run.Raw)
 	}
 	page, _ := s.want(200, "GET", "/v1/runs/"+first+"/events?limit=1000", "")
@@ -134,7 +135,8 @@ func TestRealCodexOverREST(t *testing.T) {
 	}
 
 	_, stdout := s.want(200, "GET", "/v1/runs/"+first+"/output?limit=1048576", "")
-	result := d.ask("_codex_local_results", map[string]any{"task_id": first, "include_output": true, "max_output_bytes": 1 << 20})
+	result := d.ask("_codex_local_results", map[string]any{"task_id": first, "include_output": true,
+		"max_output_bytes": 1 << 20})
 	for what, pair := range map[string][2]string{
 		"state":   {run.Get("state").String(), result.Get("data.state").String()},
 		"thread":  {run.Get("threadId").String(), result.Get("data.metadata.thread_info.thread_id").String()},
@@ -153,7 +155,8 @@ func TestRealCodexOverREST(t *testing.T) {
 		t.Errorf("the second turn: %s", second.Raw)
 	}
 
-	ack, _ = s.want(202, "POST", "/v1/runs", fmt.Sprintf(`{"task":"sleep","workingDir":%q,"skipGitRepoCheck":true}`, d.dirs["sleep"]))
+	ack, _ = s.want(202, "POST", "/v1/runs", fmt.Sprintf(`{"task":"sleep","workingDir":%q,"skipGitRepoCheck":true}`,
+		d.dirs["sleep"]))
 	slow := ack.Get("id").String()
 	d.until(slow, "its command", func(_, entry gjson.Result) bool {
 		return strings.Contains(entry.Get("progress.current_activity").String(), "echo begun")
@@ -191,8 +194,10 @@ func TestRESTExample(t *testing.T) {
 		}
 		write(t, filepath.Join(lab, name+".jsonl"), string(recording))
 	}
-	write(t, filepath.Join(lab, "agent.sh"), "for prompt; do :; done\ncat '"+lab+"'/\"$prompt\".jsonl\n[ \"$prompt\" = shell-ok ]\n")
-	write(t, filepath.Join(lab, "linesman.toml"), fmt.Sprintf("[agents.codex]\ncommand = ['/bin/sh', %q]\n", filepath.Join(lab, "agent.sh")))
+	write(t, filepath.Join(lab, "agent.sh"), "for prompt; do :; done\ncat '"+lab+
+		"'/\"$prompt\".jsonl\n[ \"$prompt\" = shell-ok ]\n")
+	write(t, filepath.Join(lab, "linesman.toml"), fmt.Sprintf("[agents.codex]\ncommand = ['/bin/sh', %q]\n",
+		filepath.Join(lab, "agent.sh")))
 	data := t.TempDir()
 	up(t, data, "--config", filepath.Join(lab, "linesman.toml"))
 	s := newSite(t, data, "read,submit")
@@ -209,7 +214,8 @@ func TestRESTExample(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), example, tt.prompt)
 		cmd.Env = append(os.Environ(), "REST_URL="+s.url, "REST_TOKEN="+tt.token)
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		if err := cmd.Run(); (err == nil) != tt.ok || stdout.String() != tt.stdout || !strings.Contains(stderr.String(), tt.stderr) {
+		if err := cmd.Run(); (err == nil) != tt.ok || stdout.String() != tt.stdout || !strings.Contains(stderr.String(),
+			tt.stderr) {
 			t.Errorf("%q: %v\n%s%s", tt.prompt, err, stdout.String(), stderr.String())
 		}
 	}

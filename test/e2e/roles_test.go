@@ -19,7 +19,8 @@ func TestRolesAloneOnAnotherServer(t *testing.T) {
 		t.Errorf("health without streams: exit %d, want 3", code)
 	}
 	early := begin(t, nil, at("run", "--", "true")...)
-	if code := early.Code(); code != 125 || !strings.Contains(early.Stderr.String(), "the streams are made by `linesman normalizer`") {
+	if code := early.Code(); code != 125 || !strings.Contains(early.Stderr.String(),
+		"the streams are made by `linesman normalizer`") {
 		t.Errorf("run without streams: exit %d, want 125 and what to do:\n%s", code, early.Stderr)
 	}
 

@@ -22,7 +22,8 @@ trap 'say interrupted; exit 7' INT
 say one
 while :; do sleep 0.02; done
 `)
-	run := beginIn(t, background(t, data, os.Environ()), nil, "run", "--data-dir", data, "--run", "polite", "--json", "--", agent.path)
+	run := beginIn(t, background(t, data, os.Environ()), nil, "run", "--data-dir", data, "--run", "polite", "--json", "--",
+		agent.path)
 	run.Await(run.Stdout, `"text":"one"`)
 	run.Signal(syscall.SIGINT)
 	if code := run.Code(); code != 7 {
@@ -88,8 +89,10 @@ func TestSignalBeforeTheServerIsThere(t *testing.T) {
 		code   int
 		said   string
 	}{
-		{syscall.SIGINT, []string{"run", "--run", "early", "--json", "--", "sleep", "100"}, 130, "linesman: ended by SIGINT; no agent was started\n"},
-		{syscall.SIGTERM, []string{"run", "--run", "early", "--json", "--", "sleep", "100"}, 143, "linesman: ended by SIGTERM; no agent was started\n"},
+		{syscall.SIGINT, []string{"run", "--run", "early", "--json", "--", "sleep", "100"}, 130,
+			"linesman: ended by SIGINT; no agent was started\n"},
+		{syscall.SIGTERM, []string{"run", "--run", "early", "--json", "--", "sleep", "100"}, 143,
+			"linesman: ended by SIGTERM; no agent was started\n"},
 		{syscall.SIGINT, []string{"status"}, 130, "linesman: ended by SIGINT\n"},
 		{syscall.SIGTERM, []string{"status"}, 143, "linesman: ended by SIGTERM\n"},
 	} {

@@ -44,7 +44,8 @@ func TestRealCodexIsSeenAlikeOnEverySurface(t *testing.T) {
 	const surfaces = 7
 	var prompts []string // a scripted model is good for one story
 	for i := range surfaces {
-		prompts = append(prompts, fmt.Sprintf(fixture.Sentinel+"go%d=resume", i), fmt.Sprintf(fixture.Sentinel+"sleep%d=shell-sleep", i))
+		prompts = append(prompts, fmt.Sprintf(fixture.Sentinel+"go%d=resume", i),
+			fmt.Sprintf(fixture.Sentinel+"sleep%d=shell-sleep", i))
 	}
 	d := newDaemon(t, 2, prompts...)
 	for _, dir := range d.dirs {
@@ -68,7 +69,8 @@ func TestRealCodexIsSeenAlikeOnEverySurface(t *testing.T) {
 		return gjson.ParseBytes(body)
 	}
 	all := []surface{
-		tools(t, "NATS", overNATS), tools(t, "MCP", overMCP), adcpTools(t, "AdCP over NATS", overNATS), adcpTools(t, "AdCP over MCP", overMCP),
+		tools(t, "NATS", overNATS), tools(t, "MCP", overMCP), adcpTools(t, "AdCP over NATS", overNATS),
+		adcpTools(t, "AdCP over MCP", overMCP),
 		restful(site), adcpRestful(site), overA2A(site),
 	}
 	runs := map[string]string{} // what each is to be, by its id
@@ -150,7 +152,8 @@ func adcpTools(t *testing.T, name string, ask ask) surface {
 	n := 0
 	call := func(tool string, args map[string]any) gjson.Result {
 		n++
-		args["format"], args["idempotency_key"] = "adcp", fmt.Sprintf(fixture.Sentinel+"%s.%024d", strings.ReplaceAll(name, " ", "_"), n)
+		args["format"], args["idempotency_key"] = "adcp", fmt.Sprintf(fixture.Sentinel+"%s.%024d",
+			strings.ReplaceAll(name, " ", "_"), n)
 		e := ask(tool, args)
 		if code := e.Get("adcp_error.code").String(); code != "" && code != "TOOL_ERROR" {
 			t.Fatalf("%s: %s %v: %s", name, tool, args, e.Raw)
@@ -163,7 +166,8 @@ func adcpTools(t *testing.T, name string, ask ask) surface {
 			return call("_codex_local_exec", map[string]any{"task": prompt, "workingDir": dir}).Get("task_id").String()
 		},
 		resume: func(_, thread, prompt string) string {
-			return call("_codex_local_resume", map[string]any{"context_id": thread, "threadId": thread, "task": prompt}).Get("task_id").String()
+			return call("_codex_local_resume", map[string]any{"context_id": thread, "threadId": thread, "task": prompt}).Get(
+				"task_id").String()
 		},
 		wait:   func(run string) { call("_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 90}) },
 		cancel: func(run string) { call("_codex_local_cancel", map[string]any{"task_id": run}) },
@@ -210,7 +214,8 @@ func restful(s *site) surface {
 		facts: func(run string) facts {
 			e, _ := s.want(http.StatusOK, "GET", "/v1/runs/"+run, "")
 			page, _ := s.want(http.StatusOK, "GET", "/v1/runs/"+run+"/events?limit=1000", "")
-			return facts{e.Get("state").String(), e.Get("threadId").String(), e.Get("summary").String(), raws(page.Get("events.#.event"))}
+			return facts{e.Get("state").String(), e.Get("threadId").String(), e.Get("summary").String(),
+				raws(page.Get("events.#.event"))}
 		},
 	}
 }
@@ -220,7 +225,8 @@ func adcpRestful(s *site) surface {
 	n := 0
 	call := func(method, path, body string) gjson.Result {
 		if n++; method == "POST" {
-			body = strings.TrimSuffix(body, "}") + fmt.Sprintf(`,"idempotency_key":%q}`, fmt.Sprintf(fixture.Sentinel+"rest.%024d", n))
+			body = strings.TrimSuffix(body, "}") + fmt.Sprintf(`,"idempotency_key":%q}`,
+				fmt.Sprintf(fixture.Sentinel+"rest.%024d", n))
 			body = strings.Replace(body, "{,", "{", 1)
 		}
 		answer := s.open(method, path, body, "Accept", "application/adcp+json")
@@ -275,7 +281,8 @@ func overA2A(s *site) surface {
 			return send(fmt.Sprintf(`"contextId":%q,`, thread), prompt, "{}")
 		},
 		wait: func(run string) { // a stream ends with its task; there is none of a task that has ended
-			answer := s.open("POST", "/a2a", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":%q}}`, run))
+			answer := s.open("POST", "/a2a", fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":%q}}`, run))
 			defer answer.Body.Close()
 			if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 				s.t.Fatal(err)
@@ -334,7 +341,8 @@ func TestAdCPExample(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), example, tt.prompt)
 		cmd.Env = append(os.Environ(), "ADCP_URL="+s.url, "ADCP_TOKEN="+tt.token)
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		if err := cmd.Run(); (err == nil) != tt.ok || stdout.String() != tt.stdout || !strings.Contains(stderr.String(), tt.stderr) {
+		if err := cmd.Run(); (err == nil) != tt.ok || stdout.String() != tt.stdout || !strings.Contains(stderr.String(),
+			tt.stderr) {
 			t.Errorf("%q: %v\n%s%s", tt.prompt, err, stdout.String(), stderr.String())
 		}
 	}

@@ -86,7 +86,8 @@ func (w *webhook) told(run, status string) {
 func (w *webhook) submit(d *daemon, prompt string) (run string) {
 	w.t.Helper()
 	ack := d.ask("_codex_local_exec", map[string]any{
-		"format": "adcp", "task": prompt, "workingDir": d.dirs[prompt], "skipGitRepoCheck": true, "idempotency_key": fixture.Sentinel + "webhook-" + prompt,
+		"format": "adcp", "task": prompt, "workingDir": d.dirs[prompt], "skipGitRepoCheck": true,
+		"idempotency_key": fixture.Sentinel + "webhook-" + prompt,
 		"push_notification_config": map[string]any{
 			"url": "http://" + w.address + "/" + fixture.Sentinel + "hook", "operation_id": "op:" + fixture.Sentinel + prompt,
 			"authentication": map[string]any{"schemes": []string{"HMAC-SHA256"}, "credentials": webhookSecret},
@@ -122,7 +123,8 @@ func TestNotificationsOutliveAKillOfUpAndAReceiverThatIsAway(t *testing.T) {
 	d := newDaemon(t, 2, "go=hello")
 	w := newWebhook(t)
 	run := w.submit(d, "go")
-	if got := d.ask("_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 60}); got.Get("data.state").String() != "completed" {
+	if got := d.ask("_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 60}); got.Get(
+		"data.state").String() != "completed" {
 		t.Fatalf("the run: %s", got.Raw)
 	}
 	d.up.Kill()

@@ -33,7 +33,8 @@ func everyCell(t *testing.T, p *place) {
 }
 
 // compare holds what was found against a table of the page.
-func (p *place) compare(t *testing.T, name string, columns, rows []string, found func(t *testing.T, row, column string) string) {
+func (p *place) compare(t *testing.T, name string, columns, rows []string, found func(t *testing.T, row,
+	column string) string) {
 	var want table
 	if !*show {
 		want = tableOf(t, name, columns, rows)
@@ -61,8 +62,11 @@ func (p *place) compare(t *testing.T, name string, columns, rows []string, found
 func (p *place) subjects(t *testing.T) {
 	pos := func(of string) string { return "cell-" + of }
 	kept := map[string]func(user string) string{ // what a stream keeps
-		names.RawSubjects():                    func(u string) string { return names.RawSubject("codex", pos(u)) },
-		names.EventSubjects():                  func(u string) string { return names.EventSubject("codex", pos(u), "status") },
+		names.RawSubjects(): func(u string) string { return names.RawSubject("codex", pos(u)) },
+		names.EventSubjects(): func(u string) string {
+			return names.EventSubject("codex", pos(u),
+				"status")
+		},
 		names.WorkSubjects():                   func(u string) string { return names.WorkSubject("cell", pos(u)) },
 		names.PushSubjects():                   func(u string) string { return names.PushSubject(pos(u), "key") },
 		"$KV." + names.Runs() + ".*":           func(u string) string { return "$KV." + names.Runs() + "." + pos(u) },
@@ -78,15 +82,21 @@ func (p *place) subjects(t *testing.T) {
 		to      string
 		subject func(user string) string
 	}{
-		names.LiveSubjects():      {embedded.SubscriberUser, func(u string) string { return names.Prefix + ".live.codex." + pos(u) + ".status" }},
+		names.LiveSubjects(): {embedded.SubscriberUser, func(u string) string {
+			return names.Prefix + ".live.codex." +
+				pos(u) + ".status"
+		}},
 		names.ControlSubject("*"): {embedded.WorkerUser, func(u string) string { return names.ControlSubject(pos(u)) }},
 		names.API() + ".>":        {embedded.ResponderUser, func(u string) string { return names.API() + ".status" }},
 		"$SRV.>":                  {embedded.ResponderUser, func(string) string { return "$SRV.PING" }},
 	}
 	order := []string{
-		names.RawSubjects(), names.EventSubjects(), names.LiveSubjects(), names.WorkSubjects(), names.PushSubjects(), names.ControlSubject("*"), names.API() + ".>",
-		"$KV." + names.Runs() + ".*", "$KV." + names.State() + ".worker.*", "$KV." + names.State() + ".cloud", "$KV." + names.State() + ".push",
-		"$KV." + names.State() + ".normalizer", "$KV." + names.Threads() + ".*", "$KV." + names.Requests() + ".*", "$KV." + names.Push() + ".*", "$SRV.>",
+		names.RawSubjects(), names.EventSubjects(), names.LiveSubjects(), names.WorkSubjects(), names.PushSubjects(),
+		names.ControlSubject("*"), names.API() + ".>",
+		"$KV." + names.Runs() + ".*", "$KV." + names.State() + ".worker.*", "$KV." + names.State() + ".cloud",
+		"$KV." + names.State() + ".push",
+		"$KV." + names.State() + ".normalizer", "$KV." + names.Threads() + ".*", "$KV." + names.Requests() + ".*",
+		"$KV." + names.Push() + ".*", "$SRV.>",
 	}
 	p.compare(t, "Publish", users, order, func(t *testing.T, row, user string) string {
 		if subject := kept[row]; subject != nil {

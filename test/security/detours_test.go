@@ -30,7 +30,8 @@ func (p *place) detours(t *testing.T) {
 			return p.grows(t, streams()[4], func() { p.detour(t, user, "$KV."+names.Runs()+".detour-"+user) })
 		}},
 		{"have an answer sent to a worker on control", func(t *testing.T, user string) bool {
-			return p.heard(t, embedded.WorkerUser, names.ControlSubject("x"), func() { p.detour(t, user, names.ControlSubject("x")) })
+			return p.heard(t, embedded.WorkerUser, names.ControlSubject("x"),
+				func() { p.detour(t, user, names.ControlSubject("x")) })
 		}},
 		{"have an answer sent to a responder on the api", func(t *testing.T, user string) bool {
 			return p.heard(t, embedded.ResponderUser, names.API()+".status", func() { p.detour(t, user, names.API()+".status") })
@@ -42,7 +43,8 @@ func (p *place) detours(t *testing.T) {
 			return p.grows(t, streams()[1], func() { p.deliver(t, user, names.EventSubject("codex", "detour-"+user, "status")) })
 		}},
 		{"have a consumer deliver to a worker on control", func(t *testing.T, user string) bool {
-			return p.heard(t, embedded.WorkerUser, names.ControlSubject("x"), func() { p.deliver(t, user, names.ControlSubject("x")) })
+			return p.heard(t, embedded.WorkerUser, names.ControlSubject("x"),
+				func() { p.deliver(t, user, names.ControlSubject("x")) })
 		}},
 		{"have a consumer deliver to subscribers on live", func(t *testing.T, user string) bool {
 			return p.heard(t, embedded.SubscriberUser, live, func() { p.deliver(t, user, live) })
@@ -115,7 +117,8 @@ func (p *place) detour(t *testing.T, user, to string) {
 func (p *place) settle(t *testing.T, user string) {
 	t.Helper()
 	for range 5 {
-		if a := p.ask(t, user, "$JS.API.STREAM.INFO."+own(user).name, nil, ""); a.verdict == no { // the stream may be gone by now
+		// the stream may be gone by now
+		if a := p.ask(t, user, "$JS.API.STREAM.INFO."+own(user).name, nil, ""); a.verdict == no {
 			t.Fatalf("%s: %v", user, a)
 		}
 	}
@@ -128,7 +131,8 @@ func (p *place) deliver(t *testing.T, user, to string) {
 	s, name := consumes(user), "detour"
 	filter := s.subject("mine")
 	body, err := json.Marshal(map[string]any{"stream_name": s.name, "config": map[string]any{
-		"name": name, "deliver_subject": to, "ack_policy": "explicit", "headers_only": true, "filter_subject": filter, "deliver_policy": "all",
+		"name": name, "deliver_subject": to, "ack_policy": "explicit", "headers_only": true, "filter_subject": filter,
+		"deliver_policy": "all",
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +199,8 @@ func (p *place) emptyMessage(t *testing.T, user string) bool {
 		if _, err := p.public.Publish(t.Context(), empty, nil); err != nil {
 			t.Fatal(err)
 		}
-		p.request(t, user, "$JS.API.DIRECT.GET."+from.name, "$JS.API.STREAM.DELETE."+target.name, fmt.Sprintf(`{"last_by_subj":%q}`, empty))
+		p.request(t, user, "$JS.API.DIRECT.GET."+from.name, "$JS.API.STREAM.DELETE."+target.name,
+			fmt.Sprintf(`{"last_by_subj":%q}`, empty))
 		if _, err := p.public.Stream(t.Context(), target.name); err != nil {
 			p.repair(t)
 			return true
@@ -203,7 +208,8 @@ func (p *place) emptyMessage(t *testing.T, user string) bool {
 	}
 	filter := from.subject("mine")
 	body := fmt.Sprintf(`{"stream_name":%q,"config":{"durable_name":"detour","name":"detour","filter_subject":%q,"ack_policy":"explicit","headers_only":true}}`, from.name, filter)
-	if a := p.ask(t, user, "$JS.API.CONSUMER.CREATE."+from.name+".detour."+filter, nil, body); a.verdict != yes || a.code != 0 {
+	if a := p.ask(t, user, "$JS.API.CONSUMER.CREATE."+from.name+".detour."+filter, nil, body); a.verdict != yes ||
+		a.code != 0 {
 		t.Fatalf("%s: no consumer on %s: %s", user, from.name, a.text)
 	}
 	p.request(t, user, "$JS.API.CONSUMER.MSG.NEXT."+from.name+".detour", "$JS.API.STREAM.DELETE."+target.name, "1")
@@ -228,7 +234,8 @@ func (p *place) forge(t *testing.T, user string) bool {
 		p.request(t, user, "$JS.API.DIRECT.GET."+raw.name, target, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
 		p.request(t, user, "$JS.API.DIRECT.GET."+raw.name+"."+subject, target, "")
 		body := fmt.Sprintf(`{"stream_name":%q,"config":{"durable_name":"detour","name":"detour","filter_subject":%q,"ack_policy":"explicit"}}`, raw.name, subject)
-		if a := p.ask(t, user, "$JS.API.CONSUMER.CREATE."+raw.name+".detour."+subject, nil, body); a.verdict == yes && a.code == 0 {
+		if a := p.ask(t, user, "$JS.API.CONSUMER.CREATE."+raw.name+".detour."+subject, nil, body); a.verdict == yes &&
+			a.code == 0 {
 			p.request(t, user, "$JS.API.CONSUMER.MSG.NEXT."+raw.name+".detour", target, "1")
 			if err := p.of(raw).DeleteConsumer(t.Context(), raw.name, "detour"); err != nil {
 				t.Error(err)

@@ -90,7 +90,8 @@ func deploy(t *testing.T) *deployment {
 		t.Fatal(err)
 	}
 	program(t, "linesman") // is built
-	d.write("codex", "#!/bin/sh\ncase $1 in\n--version) echo codex-cli 0.169.0 ;;\n*) cat '"+recording+"' ;;\nesac\n", 0o700)
+	d.write("codex", "#!/bin/sh\ncase $1 in\n--version) echo codex-cli 0.169.0 ;;\n*) cat '"+recording+"' ;;\nesac\n",
+		0o700)
 	d.environ = []string{
 		"PATH=" + d.dir + ":" + bin + ":" + os.Getenv("PATH"), "HOME=" + filepath.Join(d.dir, "home"),
 		"LINESMAN_HTTP=127.0.0.1:0", "LINESMAN_NATS_LISTEN=127.0.0.1:0", "LINESMAN_LOG_LEVEL=info",
@@ -237,7 +238,8 @@ func (d *deployment) servers(p *pages, how string, nodes int) {
 	} else {
 		for i, name := range []string{"a", "b", "c"} {
 			d.node(name, addresses[i], strings.NewReplacer(
-				"server_name: a", "server_name: "+name, "/var/lib/nats", filepath.Join(d.dir, "store-"+name), "0.0.0.0:6222", routes[i],
+				"server_name: a", "server_name: "+name, "/var/lib/nats", filepath.Join(d.dir, "store-"+name), "0.0.0.0:6222",
+				routes[i],
 				"a:6222", routes[0], "b:6222", routes[1], "c:6222", routes[2],
 			).Replace(cluster))
 		}
@@ -260,8 +262,10 @@ func (d *deployment) servers(p *pages, how string, nodes int) {
 // work starts the roles and has them do what the pages say.
 func (d *deployment) work(p *pages, how string, nodes int) {
 	t := d.t
-	roles, cautious, withKeys := p.block("linesman normalizer --nats nats://cluster"), p.block("linesman normalizer --nats nats://a"), p.block("linesman normalizer --nats tls://cluster")
-	doctor := []string{p.block("linesman health"), p.block("linesman doctor"), p.block("linesman rebuild"), p.block("linesman forget")}
+	roles, cautious, withKeys := p.block("linesman normalizer --nats nats://cluster"),
+		p.block("linesman normalizer --nats nats://a"), p.block("linesman normalizer --nats tls://cluster")
+	doctor := []string{p.block("linesman health"), p.block("linesman doctor"), p.block("linesman rebuild"),
+		p.block("linesman forget")}
 	ready := map[string]string{"normalizer": "normalizer reading", "worker": "worker ready", "responder": "ready http="}
 	settings := []string{}
 	if nodes == 3 {
@@ -334,10 +338,14 @@ func onUp(t *testing.T, p *pages) {
 	stop()
 	d.run(remove)
 	d.start("ready nats=", "linesman up", here)
-	soon(t, "the events to come again", func() bool { return d.run("linesman events --run "+run+" --json", here) == events })
+	soon(t, "the events to come again", func() bool {
+		return d.run("linesman events --run "+run+" --json",
+			here) == events
+	})
 	d.run(strings.ReplaceAll(forget, "RUN", run), here)
 
-	for _, begins := range []string{"linesman context", "jetstream {", "server_name: a", "linesman normalizer", "linesman normalizer", "linesman normalizer"} {
+	for _, begins := range []string{"linesman context", "jetstream {", "server_name: a", "linesman normalizer",
+		"linesman normalizer", "linesman normalizer"} {
 		p.block(begins) // onServers
 	}
 	for begins := range notRun {

@@ -167,7 +167,10 @@ func TestHugeAndDeepBodiesAreBoundedAndOthersAreServed(t *testing.T) {
 		}},
 	} {
 		for name, body := range map[string]func() io.Reader{
-			"huge":           func() io.Reader { return &endless{head: `{"task":"`, more: strings.Repeat("x", 4096), left: 64 << 20} },
+			"huge": func() io.Reader {
+				return &endless{head: `{"task":"`, more: strings.Repeat("x", 4096),
+					left: 64 << 20}
+			},
 			"huge array":     func() io.Reader { return &endless{head: `[`, more: strings.Repeat("1,", 2048), left: 64 << 20} },
 			"open arrays":    func() io.Reader { return strings.NewReader(strings.Repeat("[", most)) },
 			"deep arrays":    func() io.Reader { return strings.NewReader(arrays) },
@@ -197,7 +200,8 @@ func TestHugeAndDeepBodiesAreBoundedAndOthersAreServed(t *testing.T) {
 				all.Wait()
 				longest, times := stop()
 				after, peak := h.memory(t)
-				t.Logf("answers %v; %d MiB before, %d at most, %d after; %d others served, in %v at most", codes, before>>20, peak>>20, after>>20, times, longest)
+				t.Logf("answers %v; %d MiB before, %d at most, %d after; %d others served, in %v at most", codes, before>>20,
+					peak>>20, after>>20, times, longest)
 				// The dearest that is taken, a message over A2A with a hundred
 				// thousand keys in its data, takes 24 MiB while it is read.
 				if peak-before > at*40<<20 {
@@ -247,7 +251,9 @@ func TestAFloodOfConnectionsKeepsNobodyOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		conns = append(conns, c)
-		head := []string{"", "GET /v1/runs HTTP/1.1\r\nHost: loc", "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{", "GET / HTTP/1.1\r\nHost: localhost\r\nX-A: " + strings.Repeat("a", 30<<10)}[i%4]
+		head := []string{"", "GET /v1/runs HTTP/1.1\r\nHost: loc",
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{",
+			"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: " + strings.Repeat("a", 30<<10)}[i%4]
 		_, _ = io.WriteString(c, head) // it may be closed already
 	}
 	soon(t, "the others to be served", func() bool {
@@ -258,7 +264,8 @@ func TestAFloodOfConnectionsKeepsNobodyOut(t *testing.T) {
 	held := h.files(t) - files
 	longest, times := stop()
 	_, peak := h.memory(t)
-	t.Logf("%d connections: %d descriptors held; %d MiB before, %d at most; %d others served, in %v at most", many, held, before>>20, peak>>20, times, longest)
+	t.Logf("%d connections: %d descriptors held; %d MiB before, %d at most; %d others served, in %v at most", many, held,
+		before>>20, peak>>20, times, longest)
 	if held > 600 {
 		t.Errorf("%d descriptors are held, want at most the bound of 512, and some", held)
 	}

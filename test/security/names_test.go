@@ -27,7 +27,8 @@ import (
 // strange are names that would be a wildcard, another subject, or another
 // place, if they were taken as they are.
 var strange = []string{
-	"*", ">", "a.b", "a.>", "kept.x", "../kept", "..", ".", "a/b", "/etc/passwd", "%2e%2e%2fkept", "a b", "a\nb", "kept\x00", "$JS", "\u202ekept", strings.Repeat("x", 65), "kept ", "kept*",
+	"*", ">", "a.b", "a.>", "kept.x", "../kept", "..", ".", "a/b", "/etc/passwd", "%2e%2e%2fkept", "a b", "a\nb",
+	"kept\x00", "$JS", "\u202ekept", strings.Repeat("x", 65), "kept ", "kept*",
 }
 
 // operator connects to the server of a house.
@@ -47,7 +48,8 @@ func (h *house) operator(t *testing.T) *nats.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(here.NATS, nats.UserInfo(embedded.OperatorUser, credentials[embedded.OperatorUser]), nats.CustomInboxPrefix(bus.InboxPrefix(embedded.OperatorUser)))
+	nc, err := nats.Connect(here.NATS, nats.UserInfo(embedded.OperatorUser, credentials[embedded.OperatorUser]),
+		nats.CustomInboxPrefix(bus.InboxPrefix(embedded.OperatorUser)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,8 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 		"nats": func(t *testing.T, name string) string {
 			var all strings.Builder
 			for _, tool := range []string{
-				"_codex_local_status", "_codex_local_results", "_codex_local_wait", "_codex_local_cancel", "status", "describe", "results", "events", "output",
+				"_codex_local_status", "_codex_local_results", "_codex_local_wait", "_codex_local_cancel", "status", "describe",
+				"results", "events", "output",
 			} {
 				m, err := nc.Request(names.API()+"."+tool, []byte(arguments(tool, quote(name))), patience)
 				if err != nil {
@@ -130,7 +133,8 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 			return all.String()
 		},
 		"nats, submit": func(t *testing.T, name string) string {
-			m, err := nc.Request(names.API()+"._codex_local_exec", []byte(`{"task":"x","task_id":`+quote(name)+`,"run":`+quote(name)+`,"resume":`+quote(name)+`,"thread_id":`+quote(name)+`}`), patience)
+			m, err := nc.Request(names.API()+"._codex_local_exec", []byte(`{"task":"x","task_id":`+quote(name)+`,"run":`+
+				quote(name)+`,"resume":`+quote(name)+`,"thread_id":`+quote(name)+`}`), patience)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,8 +145,10 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 		},
 		"mcp": func(t *testing.T, name string) string {
 			var all strings.Builder
-			for _, tool := range []string{"_codex_local_results", "_codex_local_wait", "_codex_local_cancel", "_codex_cloud_results"} {
-				body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{"task_id":` + quote(name) + `}}}`
+			for _, tool := range []string{"_codex_local_results", "_codex_local_wait", "_codex_local_cancel",
+				"_codex_cloud_results"} {
+				body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{"task_id":` +
+					quote(name) + `}}}`
 				_, answer, _ := h.post(t, "POST", "/mcp", body, "Mcp-Session-Id", session, "MCP-Protocol-Version", "2025-06-18")
 				all.WriteString(answer)
 			}
@@ -169,13 +175,16 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 		"a2a": func(t *testing.T, name string) string {
 			var all strings.Builder
 			for _, method := range []string{"GetTask", "CancelTask", "SubscribeToTask"} {
-				_, answer, _ := h.post(t, "POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"id":`+quote(name)+`}}`)
+				_, answer, _ := h.post(t, "POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"id":`+
+					quote(name)+`}}`)
 				if !strings.Contains(answer, `"error"`) {
 					t.Errorf("%s of %q: %s", method, name, answer)
 				}
 				all.WriteString(answer)
 			}
-			_, answer, _ := h.post(t, "POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","taskId":`+quote(name)+`,"contextId":`+quote(name)+`,"role":"ROLE_USER","parts":[{"text":"x"}]}}}`)
+			_, answer, _ := h.post(t, "POST", "/a2a",
+				`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","taskId":`+quote(name)+
+					`,"contextId":`+quote(name)+`,"role":"ROLE_USER","parts":[{"text":"x"}]}}}`)
 			if !strings.Contains(answer, `"error"`) {
 				t.Errorf("SendMessage to %q: %s", name, answer)
 			}
@@ -187,7 +196,8 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 			}
 			var all strings.Builder
 			for _, args := range [][]string{
-				{"results", "--", name}, {"wait", "--", name}, {"cancel", "--", name}, {"forget", "--", name}, {"events", "--run=" + name, "--json"},
+				{"results", "--", name}, {"wait", "--", name}, {"cancel", "--", name}, {"forget", "--", name},
+				{"events", "--run=" + name, "--json"},
 				{"run", "--run=" + name, "--", "true"}, {"pipe", "--run=" + name}, {"run", "--agent=" + name, "--", "true"},
 			} {
 				out, code := h.linesmanAt(t, "", args...)
@@ -217,7 +227,8 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 	if m, err := nc.Request(names.API()+"._codex_local_results", []byte(`{"task_id":"kept"}`), patience); err == nil {
 		told["nats"] = string(m.Data)
 	}
-	_, told["mcp"], _ = h.post(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"_codex_local_results","arguments":{"task_id":"kept"}}}`,
+	_, told["mcp"], _ = h.post(t, "POST", "/mcp",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"_codex_local_results","arguments":{"task_id":"kept"}}}`,
 		"Mcp-Session-Id", session, "MCP-Protocol-Version", "2025-06-18")
 	_, told["rest"], _ = h.post(t, "GET", "/v1/runs/kept/events", "")
 	_, told["a2a"], _ = h.post(t, "POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"kept"}}`)
@@ -270,7 +281,8 @@ func TestNamesOfTheFileBridgeStayNames(t *testing.T) {
 		}
 	}
 	request := func(id string) map[string]any {
-		return map[string]any{"request_id": id, "version": "1.0", "phase": 1, "phase_name": id, "agent_name": id, "prompt": "Go.", "timeout_seconds": 60}
+		return map[string]any{"request_id": id, "version": "1.0", "phase": 1, "phase_name": id, "agent_name": id,
+			"prompt": "Go.", "timeout_seconds": 60}
 	}
 	before := tree(t, filepath.Dir(h.data))
 	var want []string
@@ -281,7 +293,8 @@ func TestNamesOfTheFileBridgeStayNames(t *testing.T) {
 		write(filepath.Join(dir, fmt.Sprintf(".agent-request-%d.json", i)), request(name))
 		want = append(want, fmt.Sprintf(".agent-response-%d.json", i))
 	}
-	left := []string{".agent-request-a b.json", ".agent-request-*.json", ".agent-request->.json", ".agent-request-" + strings.Repeat("x", 65) + ".json"}
+	left := []string{".agent-request-a b.json", ".agent-request-*.json", ".agent-request->.json",
+		".agent-request-" + strings.Repeat("x", 65) + ".json"}
 	for _, name := range left { // what is between is not a name
 		write(filepath.Join(dir, name), request("other-"+name))
 	}
@@ -296,7 +309,8 @@ func TestNamesOfTheFileBridgeStayNames(t *testing.T) {
 	})
 	for _, path := range tree(t, above) {
 		name := filepath.Base(path)
-		if path == above || path == dir || slices.Contains(want, name) || slices.Contains(left, name) || strings.HasPrefix(name, ".agent-request-") || strings.HasPrefix(name, ".linesman") {
+		if path == above || path == dir || slices.Contains(want, name) || slices.Contains(left, name) ||
+			strings.HasPrefix(name, ".agent-request-") || strings.HasPrefix(name, ".linesman") {
 			continue
 		}
 		t.Errorf("there is %s", path)
@@ -316,12 +330,14 @@ func TestNamesOfTheFileBridgeStayNames(t *testing.T) {
 // open begins a session of MCP.
 func (h *house) open(t *testing.T) string {
 	t.Helper()
-	_, body, header := h.post(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	_, body, header := h.post(t, "POST", "/mcp",
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	id := header.Get("Mcp-Session-Id")
 	if id == "" {
 		t.Fatalf("no session: %s", body)
 	}
-	h.post(t, "POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id", id, "MCP-Protocol-Version", "2025-06-18")
+	h.post(t, "POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id", id,
+		"MCP-Protocol-Version", "2025-06-18")
 	return id
 }
 

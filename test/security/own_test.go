@@ -35,7 +35,10 @@ import (
 var bin string
 
 // build makes the programs, linesman and a nats-server, once.
-var build = sync.OnceValue(func() error { return fixture.Build(bin, "./cmd/linesman", "github.com/nats-io/nats-server/v2") })
+var build = sync.OnceValue(func() error {
+	return fixture.Build(bin, "./cmd/linesman",
+		"github.com/nats-io/nats-server/v2")
+})
 
 func program(t *testing.T, name string) string {
 	t.Helper()
@@ -70,14 +73,16 @@ func newAuthority(t *testing.T) *authority {
 		Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	})
 	a.sign(t, "server", &x509.Certificate{
-		Subject: pkix.Name{CommonName: "server"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Subject: pkix.Name{CommonName: "server"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	return a
 }
 
 // client makes a certificate whose subject is CN= and a name.
 func (a *authority) client(t *testing.T, name string) {
-	a.sign(t, name, &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	a.sign(t, name, &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{
+		x509.ExtKeyUsageClientAuth}})
 }
 
 func (a *authority) sign(t *testing.T, name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
@@ -103,7 +108,8 @@ func (a *authority) sign(t *testing.T, name string, c *x509.Certificate) (*x509.
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + "-key.pem": {Type: "EC PRIVATE KEY", Bytes: secret}} {
+	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der},
+		name + "-key.pem": {Type: "EC PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(filepath.Join(a.dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -142,10 +148,13 @@ func startOwn(t *testing.T, how string) *ownServer {
 		s.copyTo(t, s.keys, "ca.pem")
 	}
 	dir := t.TempDir()
-	config := fmt.Sprintf("listen: 127.0.0.1:-1\nports_file_dir: %q\njetstream { store_dir: %q }\ninclude accounts.conf\n", dir, filepath.Join(dir, "js"))
-	server := fmt.Sprintf("cert_file: %q\n  key_file: %q", filepath.Join(s.ca.dir, "server.pem"), filepath.Join(s.ca.dir, "server-key.pem"))
+	config := fmt.Sprintf("listen: 127.0.0.1:-1\nports_file_dir: %q\njetstream { store_dir: %q }\ninclude accounts.conf\n",
+		dir, filepath.Join(dir, "js"))
+	server := fmt.Sprintf("cert_file: %q\n  key_file: %q", filepath.Join(s.ca.dir, "server.pem"),
+		filepath.Join(s.ca.dir, "server-key.pem"))
 	if how == "" {
-		accounts = strings.NewReplacer(`cert_file: "server.pem"`, fmt.Sprintf("cert_file: %q", filepath.Join(s.ca.dir, "server.pem")),
+		accounts = strings.NewReplacer(`cert_file: "server.pem"`, fmt.Sprintf("cert_file: %q",
+			filepath.Join(s.ca.dir, "server.pem")),
 			`key_file: "server-key.pem"`, fmt.Sprintf("key_file: %q", filepath.Join(s.ca.dir, "server-key.pem")),
 			`ca_file: "ca.pem"`, fmt.Sprintf("ca_file: %q", filepath.Join(s.ca.dir, "ca.pem"))).Replace(accounts)
 	} else {
@@ -258,9 +267,11 @@ func TestOwnServerKeepsTheSamePage(t *testing.T) {
 			s := startOwn(t, how)
 			p := &place{url: s.url, options: func(user string) []nats.Option { return s.options(t, how, user) }}
 			login := func(user string) bus.Login {
-				return bus.Login{URL: s.url, Options: append(s.options(t, how, user), nats.CustomInboxPrefix(bus.InboxPrefix(user)))}
+				return bus.Login{URL: s.url, Options: append(s.options(t, how, user),
+					nats.CustomInboxPrefix(bus.InboxPrefix(user)))}
 			}
-			operator, err := bus.Connect(t.Context(), login(embedded.OperatorUser), login(embedded.OperatorUser+"_public"), names, zap.NewNop())
+			operator, err := bus.Connect(t.Context(), login(embedded.OperatorUser), login(embedded.OperatorUser+"_public"),
+				names, zap.NewNop())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -141,7 +141,8 @@ func (p *place) of(s stream) jetstream.JetStream {
 // enter connects as a user.
 func (p *place) enter(t *testing.T, user string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(p.url, append(p.options(user), nats.CustomInboxPrefix(bus.InboxPrefix(user)), nats.NoReconnect(), nats.Timeout(patience),
+	nc, err := nats.Connect(p.url, append(p.options(user), nats.CustomInboxPrefix(bus.InboxPrefix(user)),
+		nats.NoReconnect(), nats.Timeout(patience),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 	if err != nil {
 		t.Fatalf("%s: %v", user, err)
@@ -212,7 +213,8 @@ func (p *place) ask(t *testing.T, user, subject string, header nats.Header, body
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: sub.Subject, Header: header, Data: []byte(body)}); err != nil {
+	if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: sub.Subject, Header: header,
+		Data: []byte(body)}); err != nil {
 		t.Fatal(err)
 	}
 	if refused(t, nc) && nc.LastError() != before { //nolint:errorlint // each refusal is an error of its own
@@ -261,7 +263,8 @@ func soon(t *testing.T, what string, ok func() bool) {
 }
 
 var users = []string{
-	embedded.WorkerUser, embedded.NormalizerUser, embedded.NormalizerUser + "_public", embedded.ResponderUser, embedded.ResponderUser + "_public",
+	embedded.WorkerUser, embedded.NormalizerUser, embedded.NormalizerUser + "_public", embedded.ResponderUser,
+	embedded.ResponderUser + "_public",
 	embedded.OperatorUser, embedded.OperatorUser + "_public", embedded.SubscriberUser,
 }
 

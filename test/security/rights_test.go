@@ -23,7 +23,8 @@ type right struct {
 func jsapi(verb, rest, body string, harm bool) right {
 	return right{ask: func(t *testing.T, p *place, user string, s stream) []answer {
 		subject := "$JS.API." + verb + "." + strings.NewReplacer("S", s.name, "C", theirs).Replace(rest)
-		return []answer{p.ask(t, user, subject, nil, strings.NewReplacer("%S", s.name, "%F", s.subject("theirs")).Replace(body))}
+		return []answer{p.ask(t, user, subject, nil, strings.NewReplacer("%S", s.name, "%F",
+			s.subject("theirs")).Replace(body))}
 	}, harm: harm}
 }
 
@@ -57,7 +58,8 @@ func rights() []right {
 		named("pause", jsapi("CONSUMER.PAUSE", "S.C", "{}", true)),
 		named("old", several( // older ways to make a consumer, which name no filter
 			jsapi("CONSUMER.CREATE", "S", `{"stream_name":"%S","config":{"ack_policy":"explicit","filter_subject":"%F"}}`, true),
-			jsapi("CONSUMER.DURABLE.CREATE", "S.old", `{"stream_name":"%S","config":{"durable_name":"old","ack_policy":"explicit","filter_subject":"%F"}}`, true))),
+			jsapi("CONSUMER.DURABLE.CREATE", "S.old",
+				`{"stream_name":"%S","config":{"durable_name":"old","ack_policy":"explicit","filter_subject":"%F"}}`, true))),
 		named("ack", right{ask: acknowledge, harm: true, take: true}),
 		named("purge", jsapi("STREAM.PURGE", "S", "", true)),
 		named("erase", jsapi("STREAM.MSG.DELETE", "S", `{"seq":1}`, true)),
@@ -65,7 +67,8 @@ func rights() []right {
 		named("update", right{ask: update, harm: true}),
 		named("delete", jsapi("STREAM.DELETE", "S", "", true)),
 		named("copy", several(jsapi("STREAM.SNAPSHOT", "S", `{}`, false), jsapi("STREAM.RESTORE", "S", `{}`, false))),
-		named("lead", several(jsapi("STREAM.LEADER.STEPDOWN", "S", "", false), jsapi("CONSUMER.LEADER.STEPDOWN", "S.C", "", false),
+		named("lead", several(jsapi("STREAM.LEADER.STEPDOWN", "S", "", false), jsapi("CONSUMER.LEADER.STEPDOWN", "S.C", "",
+			false),
 			jsapi("STREAM.PEER.REMOVE", "S", `{}`, false), jsapi("CONSUMER.UNPIN", "S.C", `{}`, false))),
 	}
 }

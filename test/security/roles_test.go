@@ -47,8 +47,9 @@ func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
 			lab := t.TempDir()
 			agent := filepath.Join(lab, "agent.sh")
 			for path, body := range map[string]string{
-				agent:                               "cat '" + recording + "'\n",
-				filepath.Join(lab, "linesman.toml"): fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", lab, agent),
+				agent: "cat '" + recording + "'\n",
+				filepath.Join(lab, "linesman.toml"): fmt.Sprintf(
+					"[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", lab, agent),
 			} {
 				if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
 					t.Fatal(err)
@@ -57,9 +58,12 @@ func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
 			at := func(command string, keys string, args ...string) []string {
 				return append([]string{command, "--nats", s.url, "--creds", keys, "--data-dir", t.TempDir()}, args...)
 			}
-			role(t, "normalizer reading", at("normalizer", s.only(t, embedded.NormalizerUser, embedded.NormalizerUser+"_public"))...)
-			role(t, "worker ready", at("worker", s.only(t, embedded.WorkerUser), "--config", filepath.Join(lab, "linesman.toml"))...)
-			role(t, "ready http=", at("responder", s.only(t, embedded.ResponderUser, embedded.ResponderUser+"_public"), "--http", "127.0.0.1:0")...)
+			role(t, "normalizer reading", at("normalizer", s.only(t, embedded.NormalizerUser,
+				embedded.NormalizerUser+"_public"))...)
+			role(t, "worker ready", at("worker", s.only(t, embedded.WorkerUser), "--config",
+				filepath.Join(lab, "linesman.toml"))...)
+			role(t, "ready http=", at("responder", s.only(t, embedded.ResponderUser, embedded.ResponderUser+"_public"), "--http",
+				"127.0.0.1:0")...)
 
 			caller := s.only(t, embedded.OperatorUser, embedded.OperatorUser+"_public")
 			run := strings.TrimSpace(linesman(t, at("submit", caller, "--dir", lab, "--skip-git-repo-check", "Go.")...))
@@ -67,8 +71,10 @@ func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
 			var record struct {
 				Completion json.RawMessage `json:"completion"`
 			}
-			events := strings.Split(strings.TrimSpace(linesman(t, at("events", s.only(t, embedded.SubscriberUser), "--run", run, "--json")...)), "\n")
-			if err := json.Unmarshal([]byte(events[len(events)-1]), &record); err != nil || record.Completion == nil || len(events) < 3 {
+			events := strings.Split(strings.TrimSpace(linesman(t, at("events", s.only(t, embedded.SubscriberUser), "--run", run,
+				"--json")...)), "\n")
+			if err := json.Unmarshal([]byte(events[len(events)-1]), &record); err != nil || record.Completion == nil ||
+				len(events) < 3 {
 				t.Errorf("the subscriber reads %d events, %v", len(events), err)
 			}
 			out := linesman(t, at("run", caller, "--run", "mine", "--json", "--", "/bin/sh", agent)...)
@@ -77,7 +83,8 @@ func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
 			}
 			// Health is asked for with the keys of any role.
 			for _, role := range [][]string{
-				{embedded.NormalizerUser, embedded.NormalizerUser + "_public"}, {embedded.ResponderUser, embedded.ResponderUser + "_public"}, {embedded.WorkerUser}, {embedded.SubscriberUser},
+				{embedded.NormalizerUser, embedded.NormalizerUser + "_public"},
+				{embedded.ResponderUser, embedded.ResponderUser + "_public"}, {embedded.WorkerUser}, {embedded.SubscriberUser},
 			} {
 				linesman(t, at("health", s.only(t, role...))...)
 			}
@@ -86,7 +93,8 @@ func TestRolesWorkOnAnOwnServerWithTheirOwnKeysAlone(t *testing.T) {
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			fixture.Watch(t, cmd)
-			if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(stderr.String(), "no keys of worker in ") {
+			if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(stderr.String(),
+				"no keys of worker in ") {
 				t.Errorf("a worker with the subscriber's keys: %v\n%s", err, &stderr)
 			}
 		})

@@ -69,14 +69,16 @@ type shape struct {
 
 // The shapes as recorded from the real program; # is the number of the item.
 var shapes = []shape{
-	{22, true, `{"type":"item.started","item":{"id":"item_#","type":"command_execution","command":"/bin/bash -lc '`, `'","aggregated_output":"","exit_code":null,"status":"in_progress"}}`},
+	{22, true, `{"type":"item.started","item":{"id":"item_#","type":"command_execution","command":"/bin/bash -lc '`,
+		`'","aggregated_output":"","exit_code":null,"status":"in_progress"}}`},
 	{22, false, `{"type":"item.completed","item":{"id":"item_#","type":"command_execution","command":"/bin/bash -lc 'go test ./...'","aggregated_output":"`, `","exit_code":0,"status":"completed"}}`},
 	{5, false, `{"type":"item.completed","item":{"id":"item_#","type":"command_execution","command":"/bin/bash -lc 'make lint'","aggregated_output":"`, `","exit_code":2,"status":"failed"}}`},
 	{16, true, `{"type":"item.completed","item":{"id":"item_#","type":"agent_message","text":"`, `"}}`},
 	{14, true, `{"type":"item.completed","item":{"id":"item_#","type":"reasoning","text":"`, `"}}`},
 	{5, true, `{"type":"item.started","item":{"id":"item_#","type":"mcp_tool_call","server":"docs","tool":"search","arguments":{"limit":10,"text":"`, `"},"result":null,"error":null,"status":"in_progress"}}`},
 	{5, false, `{"type":"item.completed","item":{"id":"item_#","type":"mcp_tool_call","server":"docs","tool":"search","arguments":{"limit":10},"result":{"content":[{"type":"text","text":"`, `"}],"structured_content":null},"error":null,"status":"completed"}}`},
-	{4, true, `{"type":"item.started","item":{"id":"item_#","type":"web_search","id":"ws_#","query":"`, `","action":{"type":"other"}}}`},
+	{4, true, `{"type":"item.started","item":{"id":"item_#","type":"web_search","id":"ws_#","query":"`,
+		`","action":{"type":"other"}}}`},
 	{3, false, `{"type":"item.updated","item":{"id":"item_#","type":"todo_list","items":[{"text":"Read the code","completed":true},{"text":"`, `","completed":false}]}}`},
 	{2, false, `{"type":"error","message":"`, `"}`},
 }
@@ -131,12 +133,16 @@ func (g *generator) put(piece string) {
 // The words of the texts, as they stand in JSON.
 var (
 	prose = []string{
-		"the", "a", "of", "to", "and", "is", "in", "that", "it", "we", "file", "test", "error", "value", "returns", "because", "connection",
-		"reads", "writes", "stream,", "request.", "already", "before", "after", "handler", "changes:", "I'll", "check", "first", "then",
+		"the", "a", "of", "to", "and", "is", "in", "that", "it", "we", "file", "test", "error", "value", "returns", "because",
+		"connection",
+		"reads", "writes", "stream,", "request.", "already", "before", "after", "handler", "changes:", "I'll", "check",
+		"first", "then",
 	}
 	code = []string{
-		"func", "return", "err", "!= nil {\\n\\t", "}\\n", "\\\"%s: %w\\\",", "ctx,", "s.mu.Lock()\\n\\t", "if", "len(b)", "== 0", ":=", "fmt.Errorf(\\\"read\\\")",
-		"internal/server/handler.go:118:", "ok  \\t", "0.012s\\n", "--- FAIL:", "[]byte{", "},\\n\\t\\t", "// comment", "C:\\\\tmp\\\\x", "map[string]int",
+		"func", "return", "err", "!= nil {\\n\\t", "}\\n", "\\\"%s: %w\\\",", "ctx,", "s.mu.Lock()\\n\\t", "if", "len(b)",
+		"== 0", ":=", "fmt.Errorf(\\\"read\\\")",
+		"internal/server/handler.go:118:", "ok  \\t", "0.012s\\n", "--- FAIL:", "[]byte{", "},\\n\\t\\t", "// comment",
+		"C:\\\\tmp\\\\x", "map[string]int",
 		"0x7ffe", "2026-11-21T10:00:00Z", "<nil>", "\\u001b[32mPASS\\u001b[0m\\n",
 	}
 	accents = []string{"é", "naïve", "“quoted”", "—", "…", "→", "✓", "größer", "señal", "🚀", "·"}

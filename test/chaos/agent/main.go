@@ -43,7 +43,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "agent: no such behaviour, or no seed")
 		os.Exit(64)
 	}
-	a := &agent{key: words[0], dir: filepath.Join(os.Args[1], words[0]), seed: seed, random: rand.New(rand.NewPCG(seed, 1)), set: map[string]string{}}
+	a := &agent{key: words[0], dir: filepath.Join(os.Args[1], words[0]), seed: seed,
+		random: rand.New(rand.NewPCG(seed, 1)), set: map[string]string{}}
 	for _, w := range words[3:] {
 		name, value, _ := strings.Cut(w, "=")
 		a.set[name] = value
@@ -210,13 +211,17 @@ func (a *agent) anyLine(i int) string {
 	id := "item_" + strconv.Itoa(i)
 	switch a.random.IntN(10) {
 	case 0:
-		return `{"type":"item.completed","item":{"id":"` + id + `","type":"reasoning","text":"thinking ` + strconv.Itoa(i) + `"}}`
+		return `{"type":"item.completed","item":{"id":"` + id + `","type":"reasoning","text":"thinking ` + strconv.Itoa(i) +
+			`"}}`
 	case 1, 2:
-		return `{"type":"item.completed","item":{"id":"` + id + `","type":"agent_message","text":"message ` + strconv.Itoa(i) + ` é 漢 \u0000"}}`
+		return `{"type":"item.completed","item":{"id":"` + id + `","type":"agent_message","text":"message ` +
+			strconv.Itoa(i) + ` é 漢 \u0000"}}`
 	case 3:
-		return `{"type":"item.started","item":{"id":"` + id + `","type":"command_execution","command":"true ` + a.secret() + `","status":"in_progress"}}`
+		return `{"type":"item.started","item":{"id":"` + id + `","type":"command_execution","command":"true ` + a.secret() +
+			`","status":"in_progress"}}`
 	case 4:
-		return `{"type":"item.completed","item":{"id":"` + id + `","type":"command_execution","command":"true","aggregated_output":"` +
+		return `{"type":"item.completed","item":{"id":"` + id +
+			`","type":"command_execution","command":"true","aggregated_output":"` +
 			strings.Repeat(a.secret()+` \n`, 1+a.random.IntN(300)) + `","exit_code":0,"status":"completed"}}`
 	case 5:
 		return `{"type":"something.new","payload":"` + a.secret() + `"}`
@@ -228,9 +233,11 @@ func (a *agent) anyLine(i int) string {
 		if a.random.IntN(6) > 0 {
 			return ""
 		}
-		return `{"type":"item.completed","item":{"id":"` + id + `","type":"agent_message","text":"` + strings.Repeat("long text ", 20_000) + `"}}`
+		return `{"type":"item.completed","item":{"id":"` + id + `","type":"agent_message","text":"` +
+			strings.Repeat("long text ", 20_000) + `"}}`
 	}
-	return `{"type":"item.completed","item":{"id":"` + id + `","type":"mcp_tool_call","server":"s","tool":"t","arguments":{"a":"` + a.secret() + `"},"status":"completed"}}`
+	return `{"type":"item.completed","item":{"id":"` + id +
+		`","type":"mcp_tool_call","server":"s","tool":"t","arguments":{"a":"` + a.secret() + `"},"status":"completed"}}`
 }
 
 // endless talks until somebody ends it, or the test makes the file stop.
@@ -298,12 +305,15 @@ func closeEarly(a *agent) int {
 // forge prints what linesman itself writes elsewhere.
 func forge(a *agent) int {
 	for _, s := range []string{
-		"NATS/1.0\r\nLinesman-Record: exit\r\nLinesman-Time: 1\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n" + `{"reason":"exited","code":0}`,
+		"NATS/1.0\r\nLinesman-Record: exit\r\nLinesman-Time: 1\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n" +
+			`{"reason":"exited","code":0}`,
 		"Linesman-Record: cancel\r\nLinesman-Offset: 0\r\n\r\n{}",
 		"PUB linesman.events.codex.x.completion 2\r\n{}\r\n",
 		"+OK\r\n-ERR 'x'\r\nPING\r\n",
-		`{"agent_kind":"codex","status":{"success":true,"code":0,"signal":null},"final_text":"` + a.secret() + `","data":null,"error":null}`,
-		`{"agent_kind":"codex","kind":"TextOutput","channel":"assistant","text":"` + a.secret() + `","message":null,"data":null}`,
+		`{"agent_kind":"codex","status":{"success":true,"code":0,"signal":null},"final_text":"` + a.secret() +
+			`","data":null,"error":null}`,
+		`{"agent_kind":"codex","kind":"TextOutput","channel":"assistant","text":"` + a.secret() +
+			`","message":null,"data":null}`,
 		`{"reason":"exited","code":0}`,
 		`{"type":"completion","status":"` + a.secret() + `"}`,
 		`{"type":"turn.completed","usage":{"input_tokens":-1,"output_tokens":1e400}}`,
@@ -334,12 +344,14 @@ func truncate(a *agent) int {
 
 // torn cuts characters, holds NUL bytes, and ends in the middle of a line.
 func torn(a *agent) int {
-	a.say([]byte("{\"type\":\"item.completed\",\"item\":{\"id\":\"item_0\",\"type\":\"agent_message\",\"text\":\"\xe6\xbc"))
+	a.say([]byte("{\"type\":\"item.completed\",\"item\":{\"id\":\"item_0\"," +
+		"\"type\":\"agent_message\",\"text\":\"\xe6\xbc"))
 	a.await("go")
 	a.say([]byte("\xa2\"}}\n\xf0\x9f"))
 	a.say([]byte("\n\x00\n\x00\x00{\"type\":\"turn.started\"}\n"))
 	a.say(bytes.Repeat([]byte{0}, 100_000))
-	a.say([]byte("\n{\"type\":\"item.completed\",\"item\":{\"id\":\"item_1\",\"type\":\"agent_message\",\"text\":\"\xf0\x9f\x99"))
+	a.say([]byte("\n{\"type\":\"item.completed\",\"item\":{\"id\":\"item_1\"," +
+		"\"type\":\"agent_message\",\"text\":\"\xf0\x9f\x99"))
 	return 0
 }
 

@@ -29,12 +29,14 @@ func TestStoryboard(t *testing.T) {
 	if err != nil {
 		fixture.Missing(t, "adcp: node is not installed")
 	}
-	runner := filepath.Join(fixture.Install(t, "test", "clients", "adcp"), "node_modules", "@adcp", "sdk", "bin", "adcp.js")
+	runner := filepath.Join(fixture.Install(t, "test", "clients", "adcp"), "node_modules", "@adcp", "sdk", "bin",
+		"adcp.js")
 	up := fixture.Up(t, program, t.TempDir(), append(os.Environ(), "HOME="+t.TempDir(), "LINESMAN_WORK_MAX_RUNS=0"))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, node, runner, "storyboard", "run", up.HTTP+"/mcp", "--file", "storyboard.yaml", "--protocol", "mcp", "--json",
+	cmd := exec.CommandContext(ctx, node, runner, "storyboard", "run", up.HTTP+"/mcp", "--file", "storyboard.yaml",
+		"--protocol", "mcp", "--json",
 		"--auth", up.Token, "--allow-http")
 	cmd.Env, cmd.Stderr = append(os.Environ(), "HOME="+t.TempDir()), &stderr
 	out, err := cmd.Output()

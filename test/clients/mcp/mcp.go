@@ -99,7 +99,8 @@ func conform(tb testing.TB, address, revision, scenario string) []check {
 	dir, node := install(tb)
 	report := tb.TempDir()
 	suite := filepath.Join(dir, "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
-	said, _ := run(tb, node, suite, "server", "--url", address, "--spec-version", revision, "--scenario", scenario, "-o", report)
+	said, _ := run(tb, node, suite, "server", "--url", address, "--spec-version", revision, "--scenario", scenario, "-o",
+		report)
 	files, err := filepath.Glob(filepath.Join(report, "*", "checks.json"))
 	if err != nil || len(files) != 1 {
 		tb.Fatalf("mcp: scenario %s of %s left %d reports, want 1\n%s", scenario, revision, len(files), said)
@@ -211,7 +212,8 @@ func run(tb testing.TB, node string, args ...string) (stdout []byte, exit int) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, node, args...)
 	cmd.Dir, cmd.Stderr = home, &stderr
-	cmd.Env = []string{"PATH=" + filepath.Dir(node) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8", "NO_COLOR=1"}
+	cmd.Env = []string{"PATH=" + filepath.Dir(node) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + home,
+		"LANG=C.UTF-8", "NO_COLOR=1"}
 	cmd.WaitDelay = 5 * time.Second
 	fixture.Watch(tb, cmd) // with what a linesman says that it starts
 	stdout, err := cmd.Output()

@@ -96,8 +96,9 @@ func TestInspectorCallsEveryTool(t *testing.T) {
 		"_codex_cloud_wait":              {`{"task_id":"T-cloud-none","format":"json"}`, "error", "NOT_FOUND"},
 		"_codex_cloud_cancel":            {`{"task_id":"T-cloud-none","format":"json"}`, "error", "NOT_FOUND"},
 		"_codex_cloud_list_environments": {`{"format":"json"}`, "ok", ""},
-		"_codex_cloud_github_setup":      {`{"repoUrl":"https://github.com/ada/engine","stack":"go","format":"json"}`, "ok", ""},
-		"_codex_cleanup_registry":        {`{"dryRun":true,"format":"json"}`, "ok", ""},
+		"_codex_cloud_github_setup": {`{"repoUrl":"https://github.com/ada/engine","stack":"go","format":"json"}`, "ok",
+			""},
+		"_codex_cleanup_registry": {`{"dryRun":true,"format":"json"}`, "ok", ""},
 	}
 	d := up(t)
 	for name, target := range d.targets() {
@@ -120,7 +121,8 @@ func TestInspectorCallsEveryTool(t *testing.T) {
 				if err := json.Unmarshal(out, &got); err != nil {
 					t.Fatalf("%s: %v\n%s", tool.Name, err, out)
 				}
-				if s := got.Structured; s.Tool != tool.Name || s.Status != want.status || s.Error.Code != want.code || got.IsError != (want.status == "error") || len(got.Content) != 1 {
+				if s := got.Structured; s.Tool != tool.Name || s.Status != want.status || s.Error.Code != want.code ||
+					got.IsError != (want.status == "error") || len(got.Content) != 1 {
 					t.Errorf("%s: %s", tool.Name, out)
 				}
 			}

@@ -25,10 +25,11 @@ import (
 var linesman string // the program under test
 
 func TestMain(m *testing.M) {
-	os.Exit(fixture.Main(m, "bridges and servers are killed again and again, which takes ten seconds", func(dir string) error {
-		linesman = filepath.Join(dir, "linesman")
-		return fixture.Build(dir, "./cmd/linesman")
-	}))
+	os.Exit(fixture.Main(m, "bridges and servers are killed again and again, which takes ten seconds",
+		func(dir string) error {
+			linesman = filepath.Join(dir, "linesman")
+			return fixture.Build(dir, "./cmd/linesman")
+		}))
 }
 
 // world is a data directory, an agent, and a directory for requests.
@@ -44,10 +45,12 @@ func newWorld(t *testing.T, scripts map[string]string) *world {
 	if err != nil {
 		t.Skip("there is no python3 on this machine")
 	}
-	if out, err := exec.CommandContext(t.Context(), python, "-c", "import sys; sys.exit(sys.version_info < (3, 10))").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), python, "-c",
+		"import sys; sys.exit(sys.version_info < (3, 10))").CombinedOutput(); err != nil {
 		t.Skipf("python3 is older than 3.10: %v %s", err, out)
 	}
-	w := &world{t: t, lab: filepath.Join(t.TempDir(), fixture.Sentinel+"lab"), data: t.TempDir(), work: t.TempDir(), python: python}
+	w := &world{t: t, lab: filepath.Join(t.TempDir(), fixture.Sentinel+"lab"), data: t.TempDir(), work: t.TempDir(),
+		python: python}
 	if err := os.Mkdir(w.lab, 0o700); err != nil { // where tasks work; it may be in no log
 		t.Fatal(err)
 	}
@@ -55,7 +58,8 @@ func newWorld(t *testing.T, scripts map[string]string) *world {
 		w.write(prompt+".sh", script)
 	}
 	w.write("agent.sh", "for p; do :; done\n. '"+w.lab+"'/\"$p\".sh\n")
-	w.write("linesman.toml", fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", w.lab, filepath.Join(w.lab, "agent.sh")))
+	w.write("linesman.toml", fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", w.lab,
+		filepath.Join(w.lab, "agent.sh")))
 	return w
 }
 
@@ -176,7 +180,8 @@ exit %d
 func TestProgramGoesOnWithItsAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{
-		fixture.Sentinel + "sections": say("{\"sections\": [\"a\"], \"boundaries\": \"## ✅ <b> & \\u2028\\n\"}", 0), fixture.Sentinel + "broken": say("x", 3),
+		fixture.Sentinel + "sections": say("{\"sections\": [\"a\"], \"boundaries\": \"## ✅ <b> & \\u2028\\n\"}", 0),
+		fixture.Sentinel + "broken":   say("x", 3),
 	})
 	w.up()
 	w.start("bridge", "--dir", w.work, "--working-dir", w.lab)
@@ -186,7 +191,8 @@ func TestProgramGoesOnWithItsAnswers(t *testing.T) {
 		t.Errorf("phase 1: %v", got[0])
 	}
 	second, _ := got[1].(map[string]any)
-	if second["error_type"] != "AgentInvocationError" || second["error_message"] != "Failed: the agent ended with exit status 3" {
+	if second["error_type"] != "AgentInvocationError" ||
+		second["error_message"] != "Failed: the agent ended with exit status 3" {
 		t.Errorf("phase 5: %v", got[1])
 	}
 }
@@ -233,7 +239,8 @@ func TestAnswerComesThoughTheServerWasAway(t *testing.T) {
 	up.Kill()
 	w.up()
 	w.answered(1)
-	if b, err := os.ReadFile(filepath.Join(w.lab, "count")); err != nil || string(b) != "run\n" { // the next request runs it again
+	// the next request runs it again
+	if b, err := os.ReadFile(filepath.Join(w.lab, "count")); err != nil || string(b) != "run\n" {
 		t.Errorf("the agent ran %q, %v", b, err)
 	}
 	if _, code := w.program("slow", "slow", "--resume"); code != 42 {
@@ -274,7 +281,8 @@ func (w *world) killing(flags ...string) (stop func() int) {
 		n := 0
 		defer func() { count <- n }()
 		for life := 50 * time.Millisecond; ; life += 50 * time.Millisecond {
-			cmd := exec.Command(linesman, append([]string{"bridge", "--dir", w.work, "--data-dir", w.data, "--config", filepath.Join(w.lab, "linesman.toml")}, flags...)...)
+			cmd := exec.Command(linesman, append([]string{"bridge", "--dir", w.work, "--data-dir", w.data, "--config",
+				filepath.Join(w.lab, "linesman.toml")}, flags...)...)
 			cmd.Env = append(os.Environ(), "HOME="+w.lab)
 			fixture.Watch(w.t, cmd)
 			if err := cmd.Start(); err != nil {

@@ -126,10 +126,12 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 	}
 	asked := h.waiting()
 	run, _ := asked["runId"].(string)
-	if asked["prompt"] != which || asked["agentName"] != "architectural-reviewer" || asked["phase"] != "1" || asked["dueAt"] == nil {
+	if asked["prompt"] != which || asked["agentName"] != "architectural-reviewer" || asked["phase"] != "1" ||
+		asked["dueAt"] == nil {
 		t.Errorf("asked: %v", asked)
 	}
-	if v := h.rest("/v1/runs/"+run, "application/json"); v["state"] != "input-required" || v["source"] != "external" || v["agent"] != "external" {
+	if v := h.rest("/v1/runs/"+run, "application/json"); v["state"] != "input-required" || v["source"] != "external" ||
+		v["agent"] != "external" {
 		t.Errorf("REST: %v", v)
 	}
 	if v := h.rest("/v1/runs/"+run, "application/adcp+json"); v["status"] != "input-required" || v["task_id"] != run {
@@ -142,15 +144,18 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 		t.Errorf("wait: %v", v)
 	}
 	for _, verb := range []string{"_codex_local_status", "_codex_local_results"} {
-		if v := h.ask(verb, map[string]any{"task_id": run, "format": "adcp"}); v["status"] != "input-required" || v["task_id"] != run || v["adcp_error"] != nil {
+		if v := h.ask(verb, map[string]any{"task_id": run, "format": "adcp"}); v["status"] != "input-required" ||
+			v["task_id"] != run || v["adcp_error"] != nil {
 			t.Errorf("AdCP %s: %v", verb, v)
 		}
 	}
-	if v := h.ask("_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 1, "format": "adcp"}); v["status"] != "input-required" {
+	if v := h.ask("_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 1,
+		"format": "adcp"}); v["status"] != "input-required" {
 		t.Errorf("AdCP wait: %v", v)
 	}
 	data, _ := h.ask("_codex_local_status", map[string]any{"task_id": run})["data"].(map[string]any)
-	if tasks, _ := data["tasks"].([]any); len(tasks) != 1 || tasks[0].(map[string]any)["state"] != "working" { // v3.6 has no word for it
+	// v3.6 has no word for it
+	if tasks, _ := data["tasks"].([]any); len(tasks) != 1 || tasks[0].(map[string]any)["state"] != "working" {
 		t.Errorf("status: %v", data)
 	}
 
@@ -158,8 +163,10 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 		args any
 		code string
 	}{
-		{map[string]any{}, "400"}, {[]int{}, "400"}, {map[string]any{"request": run}, "400"}, {map[string]any{"request": run, "error": " "}, "400"},
-		{map[string]any{"request": run, "text": "x", "error": "y"}, "400"}, {map[string]any{"request": "none", "text": "x"}, "404"},
+		{map[string]any{}, "400"}, {[]int{}, "400"}, {map[string]any{"request": run}, "400"},
+		{map[string]any{"request": run, "error": " "}, "400"},
+		{map[string]any{"request": run, "text": "x", "error": "y"}, "400"}, {map[string]any{"request": "none", "text": "x"},
+			"404"},
 	} {
 		if v := h.ask("answer", c.args); v["code"] != c.code || v["message"] == "" {
 			t.Errorf("%v: %v, want %s", c.args, v, c.code)
@@ -175,7 +182,8 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 		t.Errorf("another answer: %v", v)
 	}
 	w.answered(1)
-	if v := h.rest("/v1/runs/"+run, "application/json"); v["state"] != "completed" || v["finalText"] != `{"chosen": "the second"}` {
+	if v := h.rest("/v1/runs/"+run, "application/json"); v["state"] != "completed" ||
+		v["finalText"] != `{"chosen": "the second"}` {
 		t.Errorf("REST: %v", v)
 	}
 	if _, code := w.program(which, "And then?", "--resume"); code != 42 {
@@ -187,7 +195,8 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 	}
 	w.answered(5)
 	out, code := w.program(which, "And then?", "--resume")
-	if want := `[{"chosen": "the second"}, {"error_type": "AgentInvocationError", "error_message": "nobody knows"}]` + "\n"; code != 0 || out != want {
+	if want := `[{"chosen": "the second"}, {"error_type": "AgentInvocationError", "error_message": "nobody knows"}]` +
+		"\n"; code != 0 || out != want {
 		t.Errorf("the program said %q and ended with %d", out, code)
 	}
 }
@@ -276,7 +285,8 @@ func (w *world) run(flags []string, args ...string) (run, said string, code int)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	flags = append(append([]string{"run", "--data-dir", w.data, "--config", filepath.Join(w.lab, "linesman.toml")}, flags...), "--")
+	flags = append(append([]string{"run", "--data-dir", w.data, "--config", filepath.Join(w.lab, "linesman.toml")},
+		flags...), "--")
 	cmd := exec.CommandContext(ctx, linesman, append(append(flags, w.python, "-B", script, w.work), args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -348,17 +358,20 @@ func TestProgramIsOneTaskUntilItIsDone(t *testing.T) {
 	if v := h.rest("/v1/runs/"+task, "application/json"); v["continuedBy"] != task+"-3" || v["continues"] != nil {
 		t.Errorf("the task: %v", v)
 	}
-	if v := h.rest("/v1/runs/"+link, "application/json"); v["continuedBy"] != task+"-3" || v["continues"] != task || v["state"] != "completed" {
+	if v := h.rest("/v1/runs/"+link, "application/json"); v["continuedBy"] != task+"-3" || v["continues"] != task ||
+		v["state"] != "completed" {
 		t.Errorf("its second run: %v", v)
 	}
 	v := h.ask("_codex_local_wait", map[string]any{"task_id": task, "format": "adcp"})
 	if v["status"] != "completed" || v["task_id"] != task {
 		t.Errorf("AdCP wait: %v", v)
 	}
-	if _, said, code := w.run([]string{"--resume", task}, "one", "two", "--resume"); code != 1 || !strings.Contains(said, "the task is not awaiting resumption: run "+task+"-3 is completed") {
+	if _, said, code := w.run([]string{"--resume", task}, "one", "two", "--resume"); code != 1 ||
+		!strings.Contains(said, "the task is not awaiting resumption: run "+task+"-3 is completed") {
 		t.Errorf("linesman said %q and ended with %d", said, code)
 	}
-	if _, said, code := w.run([]string{"--resume", "T-none"}, "one", "two"); code != 1 || !strings.Contains(said, "--resume T-none: there is no such run") {
+	if _, said, code := w.run([]string{"--resume", "T-none"}, "one", "two"); code != 1 ||
+		!strings.Contains(said, "--resume T-none: there is no such run") {
 		t.Errorf("linesman said %q and ended with %d", said, code)
 	}
 }

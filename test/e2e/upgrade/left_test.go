@@ -138,7 +138,8 @@ func (l *left) linkHolds() {
 	if !gjson.Get(l.note("runs"), `runs.#(id=="asks-2")`).Exists() {
 		return
 	}
-	linesman(l.T, l.data, "run", "--resume", "asks", "--", "cat", filepath.Join("..", "..", "corpus", "codex", "shell-ok.jsonl"))
+	linesman(l.T, l.data, "run", "--resume", "asks", "--", "cat", filepath.Join("..", "..", "corpus", "codex",
+		"shell-ok.jsonl"))
 	linesman(l.T, l.data, "wait", "asks")
 	for run, link := range map[string]string{"asks": "continuedBy", "asks-3": "continues"} {
 		now := l.ask("/v1/runs/"+run, "")
@@ -157,7 +158,8 @@ func (l *left) questionCanBeAnswered() {
 		return
 	}
 	now := linesman(l.T, l.data, "bridge", "list", "--json")
-	if got, want := without(l.T, now, "due_at"), without(l.T, before, "due_at"); got != want || gjson.Get(before, "prompt").String() == "" {
+	if got, want := without(l.T, now, "due_at"), without(l.T, before, "due_at"); got != want ||
+		gjson.Get(before, "prompt").String() == "" {
 		l.Errorf("what waits is\n%s\nwant\n%s", got, want)
 	}
 	linesman(l.T, l.data, "bridge", "answer", "waits", "The first one.")

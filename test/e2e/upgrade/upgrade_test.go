@@ -51,11 +51,13 @@ func TestOlderDataIsGoneOnWith(t *testing.T) {
 			}
 			told := receive(t)
 			fresh(t, data, told.address)
-			outbox, err := os.ReadFile(filepath.Join(data, "jetstream", "jetstream", "LINESMAN", "streams", "LINESMAN_PUSH", "msgs", "1.blk"))
+			outbox, err := os.ReadFile(filepath.Join(data, "jetstream", "jetstream", "LINESMAN", "streams", "LINESMAN_PUSH",
+				"msgs", "1.blk"))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
 			}
-			at := fixture.Up(t, program, data, append(os.Environ(), "LINESMAN_WORK_MAX_RUNS=0", "LINESMAN_PUSH_ALLOW_PRIVATE=true"))
+			at := fixture.Up(t, program, data, append(os.Environ(), "LINESMAN_WORK_MAX_RUNS=0",
+				"LINESMAN_PUSH_ALLOW_PRIVATE=true"))
 			var now string
 			if !fixture.Poll(fixture.Patience, func() bool {
 				now = linesman(t, data, "events", "--json")

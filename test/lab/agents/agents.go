@@ -50,7 +50,8 @@ func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, 
 		write(tb, filepath.Join(cwd, name), text)
 	}
 	codexHome := filepath.Join(home, ".codex")
-	write(tb, filepath.Join(codexHome, "config.toml"), s.config(mock(tb, scenario, "--log", requestLog(dir)), node, filepath.Join(folder(tb), "mcp-server.mjs")))
+	write(tb, filepath.Join(codexHome, "config.toml"), s.config(mock(tb, scenario, "--log", requestLog(dir)), node,
+		filepath.Join(folder(tb), "mcp-server.mjs")))
 
 	env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + home, "CODEX_HOME=" + codexHome}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {

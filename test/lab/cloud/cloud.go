@@ -204,7 +204,8 @@ func (st *State) List(limit, from int) ([]byte, error) {
 		}
 		shown, _ := st.Look(t.ID)
 		answer.Tasks = append(answer.Tasks, row{
-			ID: t.ID, URL: URL(t.ID), Title: shown.Title, Status: strings.ToLower(shown.Plan[0]), Updated: time.Unix(1_800_000_000, 0).UTC(),
+			ID: t.ID, URL: URL(t.ID), Title: shown.Title, Status: strings.ToLower(shown.Plan[0]),
+			Updated:  time.Unix(1_800_000_000, 0).UTC(),
 			EnvLabel: shown.Label, Summary: summary{shown.Files, shown.Added, shown.Lost}, Attempts: max(shown.Tries, 1),
 		})
 	}

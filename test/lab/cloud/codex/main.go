@@ -39,7 +39,8 @@ func run(args []string) int {
 	// Every command does this to its working directory.
 	log, err := os.OpenFile("error.log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err == nil {
-		fmt.Fprintln(log, "[2026-11-21T14:13:59.585043440+00:00] startup: base_url=https://chatgpt.com/backend-api path_style=wham")
+		fmt.Fprintln(log, "[2026-11-21T14:13:59.585043440+00:00] startup: base_url=https://chatgpt.com/backend-api "+
+			"path_style=wham")
 		log.Close()
 	}
 	behave := ""
@@ -72,14 +73,17 @@ func run(args []string) int {
 		return 0
 	case cloud.Crash:
 		fmt.Fprint(os.Stderr, "\x1b[33mwarning:\x1b[0m something is deprecated\n",
-			"Error: http error: POST https://user:hunter2@chatgpt.com/x: Bearer abcdef0123456789 \xff"+strings.Repeat("x", 3000)+" the end\n",
-			"\nStack backtrace:\n   0: std::backtrace::Backtrace::create\n             at /rustc/library/std/src/backtrace.rs:331:13\n   1: main\n")
+			"Error: http error: POST https://user:hunter2@chatgpt.com/x: Bearer abcdef0123456789 \xff"+strings.Repeat("x", 3000)+
+				" the end\n",
+			"\nStack backtrace:\n   0: std::backtrace::Backtrace::create\n             at "+
+				"/rustc/library/std/src/backtrace.rs:331:13\n   1: main\n")
 		return 1
 	case cloud.NotFound:
 		fmt.Fprintln(os.Stderr, `Error: http error: GET https://chatgpt.com/backend-api/wham/tasks/x failed: 404 Not Found; content-type=application/json; body={"detail":"no such task"}`)
 		return 1
 	case cloud.Offline:
-		fmt.Fprintln(os.Stderr, "Error: error sending request for url (https://chatgpt.com/backend-api/wham/tasks): dns error")
+		fmt.Fprintln(os.Stderr,
+			"Error: error sending request for url (https://chatgpt.com/backend-api/wham/tasks): dns error")
 		return 1
 	}
 	switch name {
@@ -123,7 +127,8 @@ func submit(service *cloud.Service, flags map[string]string, rest []string) int 
 		}
 	})
 	if err != nil || !found {
-		fmt.Fprintf(os.Stderr, "Error: environment '%s' not found; run `codex cloud` to list available environments\n", flags["env"])
+		fmt.Fprintf(os.Stderr, "Error: environment '%s' not found; run `codex cloud` to list available environments\n",
+			flags["env"])
 		return 1
 	}
 	fmt.Println(cloud.URL(t.ID))
@@ -181,7 +186,8 @@ func diff(service *cloud.Service, id string) int {
 // parse reads the arguments of a command as the real program would.
 func parse(args []string) (name string, flags map[string]string, rest []string, err error) {
 	name, args = args[0], args[1:]
-	takes := map[string][]string{"exec": {"env", "attempts", "branch"}, "status": {}, "list": {"env", "limit", "cursor", "json"}, "diff": {"attempt"}}[name]
+	takes := map[string][]string{"exec": {"env", "attempts", "branch"}, "status": {}, "list": {"env", "limit", "cursor",
+		"json"}, "diff": {"attempt"}}[name]
 	if takes == nil {
 		return "", nil, nil, fmt.Errorf("unrecognized subcommand '%s'", name)
 	}
