@@ -3,17 +3,22 @@
 //
 //	flags ▶ LINESMAN_* environment variables ▶ TOML file ▶ defaults
 //
-// It imports no other package of linesman. It reads only the TOML file that its
-// caller names. It does not read the environment, other files or a clock.
+// It takes the kinds of agents from package agents, and imports nothing else of
+// linesman. It reads only the TOML file that its caller names. It does not read the
+// environment, other files or a clock.
 package config
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agents"
 )
 
 // Config has all settings. [Load] returns a validated Config.
@@ -71,7 +76,7 @@ type Config struct {
 	Spool  Spool
 	Limits Limits
 	Work   Work
-	Agents Agents
+	Agents map[string]*Agent // by kind; see package agents
 	Push   Push
 
 	Background Background
@@ -117,11 +122,6 @@ type Work struct {
 	// GitGate rejects tasks whose text contains a destructive git command, unless
 	// the caller allows it.
 	GitGate bool
-}
-
-// Agents has the settings of each kind of agent.
-type Agents struct {
-	Codex Agent
 }
 
 // Agent describes how a worker starts one kind of agent for a task.
@@ -220,11 +220,34 @@ func Default() Config {
 		Work: Work{
 			Queue: "default", MaxRuns: 2, Idle: 5 * time.Minute, Hard: 20 * time.Minute, MaxLimit: 24 * time.Hour,
 		},
-		Agents: Agents{Codex: Agent{Command: List{"codex"}}},
+		Agents: agentDefaults(),
 		Push:   Push{GiveUp: 24 * time.Hour},
 
 		Background: Background{Start: true, Idle: 10 * time.Minute},
 	}
+}
+
+func agentDefaults() map[string]*Agent {
+	all := map[string]*Agent{}
+	for _, a := range agents.Known {
+		all[a.Kind()] = &Agent{Command: List{a.Program}}
+	}
+	return all
+}
+
+// Launches returns how the agents of a table are started with these settings, by
+// kind. An agent without settings is started by the name of its program.
+func (c Config) Launches(t agent.Table) map[string]agent.Launch {
+	all := map[string]agent.Launch{}
+	for _, a := range t {
+		how := a.Launch
+		how.Command = []string{a.Program}
+		if set := c.Agents[a.Kind()]; set != nil {
+			how.Command, how.Env = set.Command, slices.Concat(how.Env, set.Env)
+		}
+		all[a.Kind()] = how
+	}
+	return all
 }
 
 // Validate returns all errors at once, each with the key and the value of the

@@ -233,7 +233,7 @@ func TestListsAreArraysOrSeparatedByCommas(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []List{{"my codex", "-c", "a=1,b=2"}, {"/home/ada/a", "/b"}, {"A,B"}}
-	lists := []List{got.Agents.Codex.Command, got.Work.Roots, got.Agents.Codex.Env}
+	lists := []List{got.Agents["codex"].Command, got.Work.Roots, got.Agents["codex"].Env}
 	if !reflect.DeepEqual(lists, want) || !got.Work.Danger {
 		t.Errorf("got %q %v, want %q", lists, got.Work.Danger, want)
 	}

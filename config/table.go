@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"net"
 	"net/url"
 	"regexp"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/linesman/linesman/agents"
 )
 
 // settings returns the table of settings. Environment variables, keys of the TOML
@@ -64,7 +67,7 @@ func (c *Config) settings() []Setting {
 	rows = append(rows, retention("raw", &c.Raw, "the bytes that agents wrote")...)
 	rows = append(rows, retention("events", &c.Events, "the events")...)
 	rows = append(rows, retention("runs", &c.Runs, "the run records")...)
-	return append(rows,
+	rows = append(rows,
 		Setting{Key: "spool.max_bytes", target: &c.Spool.MaxBytes, check: func() string {
 			if c.Spool.MaxBytes < c.MaxLineBytes {
 				return "must be at least max_line_bytes, which is " + c.MaxLineBytes.String()
@@ -104,15 +107,9 @@ func (c *Config) settings() []Setting {
 		Setting{Key: "work.git_gate", target: &c.Work.GitGate,
 			Help: "Refuse tasks whose text names a git command that may lose work, unless allow_destructive_git is " +
 				"given."},
-		Setting{Key: "agents.codex.command", target: &c.Agents.Codex.Command, check: func() string {
-			if len(c.Agents.Codex.Command) == 0 || c.Agents.Codex.Command[0] == "" {
-				return "must name a program"
-			}
-			return ""
-		}, Help: "What starts Codex for a task: a program on the worker's PATH, and its first arguments."},
-		Setting{Key: "agents.codex.env", target: &c.Agents.Codex.Env,
-			Help: "Environment variables that every task gets, beside what a program needs to run; for example " +
-				"OPENAI_API_KEY."},
+	)
+	rows = append(rows, c.agentSettings()...)
+	return append(rows,
 		Setting{Key: "push.allow_private", target: &c.Push.AllowPrivate,
 			Help: "Send notifications to private networks and this machine, and without TLS, too: any caller can " +
 				"then reach what this machine reaches."},
@@ -222,4 +219,26 @@ func notNegative(v *time.Duration) func() string {
 		}
 		return ""
 	}
+}
+
+// agentSettings returns the settings of each kind of agent.
+func (c *Config) agentSettings() (rows []Setting) {
+	for _, kind := range slices.Sorted(maps.Keys(c.Agents)) {
+		name, set := kind, c.Agents[kind]
+		if a, known := agents.Known.Find(kind); known {
+			name = a.Name
+		}
+		rows = append(rows,
+			Setting{Key: "agents." + kind + ".command", target: &set.Command, check: func() string {
+				if len(set.Command) == 0 || set.Command[0] == "" {
+					return "must name a program"
+				}
+				return ""
+			}, Help: "What starts " + name + " for a task: a program on the worker's PATH, and its first arguments."},
+			Setting{Key: "agents." + kind + ".env", target: &set.Env,
+				Help: "Environment variables that every task gets, beside what a program needs to run; for example " +
+					"OPENAI_API_KEY."},
+		)
+	}
+	return rows
 }

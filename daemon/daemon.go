@@ -20,6 +20,9 @@ import (
 	"errors"
 	"os"
 
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agents"
+
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -37,6 +40,9 @@ type Config struct {
 	// HTTP means no HTTP server. The roles do not read NATS and the credentials:
 	// connections are made by the caller.
 	Settings config.Config
+
+	// Agents are the known agents. Default: [agents.Known].
+	Agents agent.Table
 
 	// Version is the version that peers see. Default: "dev".
 	Version string
@@ -71,6 +77,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Version == "" {
 		c.Version = "dev"
+	}
+	if c.Agents == nil {
+		c.Agents = agents.Known
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/linesman/linesman/config"
+
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -12,23 +14,21 @@ import (
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/cloud"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/runs"
 )
 
-// Agents returns the backends of the agents that write their output themselves.
-// With scrub they replace secrets in texts.
-func Agents(scrub bool) []normalizer.Backend { return scrubbed(scrub, codex.Backend{}) }
-
 // backends returns all that a normalizer understands: the agents, the records of
-// the cloud driver, and requests that somebody outside answers.
-func backends(scrub bool) []normalizer.Backend {
-	return append(Agents(scrub), scrubbed(scrub, cloud.Backend{}, external.Backend{})...)
+// the cloud driver, and requests that somebody outside answers. With the setting
+// scrub they replace secrets in texts.
+func (c Config) backends() []normalizer.Backend {
+	return Scrubbed(c.Settings, append(c.Agents.Backends(), cloud.Backend{}, external.Backend{})...)
 }
 
-func scrubbed(scrub bool, all ...normalizer.Backend) []normalizer.Backend {
-	if scrub {
+// Scrubbed returns backends that replace secrets in texts, if the setting scrub
+// demands it.
+func Scrubbed(s config.Config, all ...normalizer.Backend) []normalizer.Backend {
+	if s.Scrub {
 		for i, b := range all {
 			all[i] = normalizer.Scrubbed(b, runs.Scrub)
 		}
@@ -41,7 +41,7 @@ func scrubbed(scrub bool, all ...normalizer.Backend) []normalizer.Backend {
 func NewNormalizer(b *bus.Bus, c Config) *pipeline.Normalizer {
 	c = c.withDefaults()
 	return &pipeline.Normalizer{
-		Bus: b, Out: b.Names, Backends: backends(c.Settings.Scrub), MaxLine: int(c.Settings.MaxLineBytes), Log: c.Log,
+		Bus: b, Out: b.Names, Backends: c.backends(), MaxLine: int(c.Settings.MaxLineBytes), Log: c.Log,
 	}
 }
 
@@ -56,7 +56,7 @@ func WithStreams(n *pipeline.Normalizer, c Config) *pipeline.Normalizer {
 // Rebuild derives events and run records again, as [pipeline.Rebuild] does.
 func Rebuild(ctx context.Context, b *bus.Bus, c Config) (pipeline.Rebuilt, error) {
 	c = c.withDefaults()
-	return pipeline.Rebuild(ctx, b, backends(c.Settings.Scrub), int(c.Settings.MaxLineBytes), c.Log)
+	return pipeline.Rebuild(ctx, b, c.backends(), int(c.Settings.MaxLineBytes), c.Log)
 }
 
 // ensure creates and configures the streams, and logs each change. Sizes that are

@@ -10,8 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp"
@@ -47,7 +48,7 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 	set := c.Settings
 	var err error
 	s.cloud, err = codexcloud.New(codexcloud.Config{
-		Command: set.Agents.Codex.Command, Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
+		Command: set.Launches(agents.Known)[codex.Agent.Kind()].Command, Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -59,8 +60,8 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
 		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.Dir,
-		Eraser:      c.eraser,
-		LastMessage: map[string]func([]byte) (string, bool){codex.Backend{}.Agent(): codex.LastMessage},
+		Eraser: c.eraser,
+		Agents: c.Agents,
 	})
 	s.tools = tools.New(s.Service)
 	s.push = webhook.New(webhook.Config{

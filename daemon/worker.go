@@ -47,9 +47,9 @@ func NewWorker(b *bus.Bus, c Config) (*Worker, error) {
 	s := c.Settings
 	tasks := worker.Tasks{
 		Queue: queue{b.Queue(s.Work.Queue)}, Name: s.Work.Queue, Slots: s.Work.MaxRuns,
-		Commands: map[string][]string{"codex": s.Agents.Codex.Command},
-		Rules:    launch.Rules{Dir: dir, Roots: s.Work.Roots, Danger: s.Work.Danger},
-		Pass:     s.Agents.Codex.Env, Environ: c.Environ, MaxLimit: s.Work.MaxLimit,
+		Agents:  s.Launches(c.Agents),
+		Rules:   launch.Rules{Dir: dir, Roots: s.Work.Roots, Danger: s.Work.Danger},
+		Environ: c.Environ, MaxLimit: s.Work.MaxLimit,
 		Limits: worker.Limits{Idle: s.Work.Idle, Hard: s.Work.Hard, Grace: s.Limits.Grace, Spool: int64(s.Spool.MaxBytes)},
 	}
 	return &Worker{config: c, bus: b, worker: w, tasks: tasks}, nil
@@ -67,7 +67,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer beat(ctx, w.bus, w.config, func() runs.Beat {
 		v := w.config.beat(w.worker)
 		if w.tasks.Slots > 0 {
-			v.ID, v.Queue, v.Slots, v.Busy, v.Agents = w.Name(), w.tasks.Name, w.tasks.Slots, w.worker.Tasks(), []string{"codex"}
+			v.ID, v.Queue, v.Slots, v.Busy, v.Agents = w.Name(), w.tasks.Name, w.tasks.Slots, w.worker.Tasks(), w.config.Agents.Kinds()
 		}
 		return v
 	})()

@@ -8,6 +8,9 @@ package doctor
 import (
 	"context"
 
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agents"
+
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/local"
@@ -36,6 +39,7 @@ type Check struct {
 type Config struct {
 	Settings config.Config
 	Dialer   *local.Dialer // of Settings
+	Agents   agent.Table   // default: [agents.Known]
 
 	// Overview asks a responder for the numbers of runs that are working and
 	// waiting. The error is an [api.Error] without a cause if the responder refused
@@ -53,6 +57,9 @@ type examination struct {
 
 // Examine runs all checks, one after the other.
 func Examine(ctx context.Context, c Config) []Check {
+	if c.Agents == nil {
+		c.Agents = agents.Known
+	}
 	x := &examination{Config: c}
 	x.note("settings", OK, "all of them are valid", "") // they were loaded
 	x.dataDirectory()
@@ -73,7 +80,7 @@ func Examine(ctx context.Context, c Config) []Check {
 		}
 	}
 	x.http(ctx)
-	x.agent(ctx)
+	x.agents(ctx)
 	x.roots()
 	x.git()
 	x.inotify()

@@ -11,31 +11,36 @@ import (
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/agent"
+
 	"golang.org/x/sys/unix"
 )
 
-// testedCodex is the version of Codex that linesman was tested with.
-const testedCodex = "0.169.0"
+// agents checks the programs that run tasks.
+func (x *examination) agents(ctx context.Context) {
+	how := x.Settings.Launches(x.Agents)
+	for _, a := range x.Agents {
+		x.agent(ctx, a, how[a.Kind()].Command)
+	}
+}
 
-// agent checks the program that runs the tasks.
-func (x *examination) agent(ctx context.Context) {
-	const name = "codex"
-	command := x.Settings.Agents.Codex.Command
+func (x *examination) agent(ctx context.Context, a agent.Agent, command []string) {
+	name, setting := a.Kind(), "agents."+a.Kind()+".command"
 	missing := Fail
 	if x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0 { // tasks may run elsewhere
 		missing = Warn
 	}
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		x.note(name, missing, command[0]+" is not on the PATH", "npm install -g @openai/codex, or set agents.codex.command")
+		x.note(name, missing, command[0]+" is not on the PATH", a.Install+", or set "+setting)
 		return
 	}
 	version, err := programVersion(ctx, append([]string{path}, command[1:]...))
 	switch {
 	case err != nil:
-		x.note(name, missing, fmt.Sprintf("%s --version: %v", path, err), "install it anew, or set agents.codex.command")
-	case version != testedCodex:
-		x.note(name, Warn, path+", version "+version, "linesman was tested with "+testedCodex)
+		x.note(name, missing, fmt.Sprintf("%s --version: %v", path, err), "install it again, or set "+setting)
+	case version != a.Tested:
+		x.note(name, Warn, path+", version "+version, "linesman was tested with "+a.Tested)
 	default:
 		x.note(name, OK, path+", version "+version, "")
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/linesman/linesman/agents"
+
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -117,7 +119,10 @@ func (d *Dialer) backgroundEnviron() []string {
 			own = append(own, name)
 		}
 	}
-	return launch.Environ(runs.EnvPolicy{}, append(own, d.Config.Agents.Codex.Env...), d.Environ)
+	for _, how := range d.Config.Launches(agents.Known) {
+		own = append(own, how.Env...)
+	}
+	return launch.Environ(runs.EnvPolicy{}, own, d.Environ)
 }
 
 // logFile returns the path of the log of an `up` in the background.

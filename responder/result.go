@@ -338,8 +338,8 @@ func (s *Service) WholeFinalText(ctx context.Context, r *runs.Record) (string, e
 	if text := s.FinalText(ctx, r); whole(text) {
 		return text, nil
 	}
-	find := s.cfg.LastMessage[r.Agent]
-	if find == nil {
+	a, _ := s.cfg.Agents.Find(r.Agent)
+	if a.LastMessage == nil {
 		return "", fmt.Errorf("%w: of its %d bytes only the first are kept", ErrNoText, r.FinalTextBytes)
 	}
 	stdout, _, err := s.table.Output(ctx, r, 2*maxFinalOutput)
@@ -347,7 +347,7 @@ func (s *Service) WholeFinalText(ctx context.Context, r *runs.Record) (string, e
 		return "", s.explain("read an output", err)
 	}
 	for _, part := range [][]byte{stdout.Tail, stdout.Head} {
-		if text, ok := find(part); ok && whole(text) {
+		if text, ok := a.LastMessage(part); ok && whole(text) {
 			return text, nil
 		}
 	}

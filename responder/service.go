@@ -19,6 +19,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agents"
+
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
@@ -61,9 +64,10 @@ type Config struct {
 	Idle, Hard time.Duration // limits of a task that asks for none; 0: unknown here
 	MaxIdle    time.Duration // most that a task may ask for; 0: no limit
 	MaxHard    time.Duration
-	Danger     bool     // tasks without a sandbox may be submitted
-	GitGate    bool     // refuse prompts with a git command that may lose work, unless the caller allows it
-	Agents     []string // kinds of agents that take tasks; none: [api.DefaultAgent]
+	Danger     bool // tasks without a sandbox may be submitted
+	GitGate    bool // refuse prompts with a git command that may lose work, unless the caller allows it
+
+	Agents agent.Table // that take tasks; default: [agents.Known]
 
 	// Outside returns a [runs.FieldError] for a task in a directory where no
 	// worker lets tasks work, as far as that is known here. Nil: workers decide.
@@ -88,10 +92,6 @@ type Config struct {
 
 	// Eraser erases runs; nil: requests for it are [api.Unsupported].
 	Eraser Eraser
-
-	// LastMessage finds an agent's last message in its output, by the kind of
-	// the agent: for texts that are longer than records and events are.
-	LastMessage map[string]func(output []byte) (text string, ok bool)
 
 	// Cause says in one line for a caller why the streams did not do what was
 	// asked of them, as far as an error tells; nil, or "": unknown.
@@ -123,8 +123,8 @@ func New(cfg Config) *Service {
 	if cfg.Patience == 0 {
 		cfg.Patience = 10 * time.Second
 	}
-	if len(cfg.Agents) == 0 {
-		cfg.Agents = []string{api.DefaultAgent}
+	if cfg.Agents == nil {
+		cfg.Agents = agents.Known
 	}
 	s := &Service{cfg: cfg, log: cfg.Log.Named("service"), cloud: newCloudIndex()}
 	tc := runtable.Config{
@@ -230,13 +230,13 @@ func WaitOver(run string, state runs.State, begun time.Time) *api.Error {
 func (s *Service) Workers() []api.Worker {
 	all := []api.Worker{}
 	for _, w := range s.table.Workers() {
-		agents := w.Agents
-		if agents == nil {
-			agents = []string{}
+		kinds := w.Agents
+		if kinds == nil {
+			kinds = []string{}
 		}
 		all = append(all, api.Worker{
 			ID: w.ID, Name: w.Name, Version: w.Version, Queue: w.Queue, Slots: w.Slots, Busy: w.Busy,
-			Agents: agents, LastSeen: api.TimeOf(w.At),
+			Agents: kinds, LastSeen: api.TimeOf(w.At),
 		})
 	}
 	return all

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -32,8 +31,6 @@ var taskFields = map[string]string{
 	"thread": api.FieldThread, "output_schema": api.FieldSchema, "governance_context": api.FieldGovernance,
 	"env.policy": api.FieldEnvPolicy, "env.allow": api.FieldEnvAllow, "idle_s": api.FieldIdle, "hard_s": api.FieldHard,
 }
-
-var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // risky are git commands that may lose work.
 var risky = regexp.MustCompile(`(?i)\bgit\s+(reset\s+--(hard|merge)|clean\s+-\w*f|push\s+([^\n]*\s)?(-f\b|--force|--delete|--mirror)|` +
@@ -63,8 +60,9 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	if m.fields(t.Check(), taskFields) != nil {
 		m.add("request", "asks for a task that cannot be queued")
 	}
-	if !slices.Contains(s.cfg.Agents, t.Agent) {
-		m.add(api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents, ", "))
+	a, known := s.cfg.Agents.Find(t.Agent)
+	if !known {
+		m.add(api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Kinds(), ", "))
 	}
 	if t.Mode.Writes() && !q.Confirm {
 		m.add(api.FieldConfirm, fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
@@ -72,9 +70,8 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	if q.Env.Allow != nil && q.Env.Policy != runs.InheritList {
 		m.add(api.FieldEnvAllow, "is for envPolicy allow-list only")
 	}
-	if q.Thread != "" && !uuid.MatchString(q.Thread) {
-		// Codex takes any other text for a name, and begins a new thread where none has it.
-		m.add(api.FieldThread, "must be the id of a thread, a UUID")
+	if a.Check != nil && m.fields(a.Check(t), taskFields) != nil {
+		m.add("request", "asks for a task that the agent cannot run")
 	}
 	if q.Run != "" && q.Webhook != nil { // the run may be another program's, and have its own
 		m.add(api.FieldWebhook, "is not for a run id of one's own choice: give an idempotency key instead")

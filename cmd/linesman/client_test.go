@@ -16,11 +16,11 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 )
 
 // serve starts a server with its streams and nobody at work, as if an `up` had

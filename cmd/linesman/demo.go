@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/daemon"
@@ -35,7 +36,7 @@ func (a *app) demo(ctx context.Context, up *daemon.Daemon) error {
 	}
 	id := newID()
 	d, err := a.createRun(ctx, b, worker.Spec{
-		Run: id, Agent: "codex", Source: worker.SourceRun, Attended: true, Labels: map[string]string{"demo": "recorded"},
+		Run: id, Agent: api.DefaultAgent, Source: worker.SourceRun, Attended: true, Labels: map[string]string{"demo": "recorded"},
 		Argv: []string{self, "play"}, Dir: a.config.DataDir, Env: a.environ, Limits: a.runLimits(),
 	})
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/linesman/linesman/agents"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
@@ -88,15 +90,12 @@ func (a *app) driver(ctx context.Context, b *bus.Bus) (w *worker.Worker, stop fu
 }
 
 // backend is that of an agent, or a mistake of the command line.
-func (a *app) backend(agent agentKind) (normalizer.Backend, error) {
-	var known string
-	for _, b := range daemon.Agents(a.config.Scrub) {
-		if b.Agent() == string(agent) {
-			return b, nil
-		}
-		known += " " + b.Agent()
+func (a *app) backend(kind agentKind) (normalizer.Backend, error) {
+	known, ok := agents.Known.Find(string(kind))
+	if !ok {
+		return nil, exitWith(exitUsage, fmt.Errorf("--agent: %q is not known; there is: %s", kind, knownNames()))
 	}
-	return nil, exitWith(exitUsage, fmt.Errorf("--agent: %q is not known; there is:%s", agent, known))
+	return daemon.Scrubbed(a.config, known.Backend)[0], nil
 }
 
 func (a *app) runsDir() string { return daemon.RunsDir(a.config) }

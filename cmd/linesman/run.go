@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,9 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/api"
 
 	"github.com/alecthomas/kong"
 
@@ -63,8 +65,11 @@ func (c *runCmd) Validate(kctx *kong.Context) error {
 }
 
 func (c *runCmd) check(a *app) error {
-	if agent, _ := agentOf(c.Command); c.Agent == "" {
-		c.Agent = agentKind(cmp.Or(agent.kind, "codex"))
+	if c.Agent == "" {
+		c.Agent = api.DefaultAgent
+		if a, known := agents.Known.OfProgram(programOf(c.Command)); known {
+			c.Agent = agentKind(a.Kind())
+		}
 	}
 	_, err := a.backend(c.Agent)
 	switch {

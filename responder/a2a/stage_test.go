@@ -17,12 +17,12 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/cloud"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"

@@ -60,7 +60,7 @@ type Log interface {
 
 // Config is what a [Driver] needs.
 type Config struct {
-	Command []string      // the program and the arguments before "cloud"; default: codex
+	Command []string      // the program and the arguments before "cloud"
 	Scratch string        // each call runs in a new directory below it, which is removed afterwards
 	Logs    Logs          // where changes are written
 	Env     []string      // environment of the program; nil: that of this process, without LINESMAN_ variables
@@ -83,9 +83,6 @@ type Driver struct {
 func New(cfg Config) (*Driver, error) {
 	if cfg.Logs == nil {
 		return nil, errors.New("cloud: needs logs")
-	}
-	if len(cfg.Command) == 0 {
-		cfg.Command = []string{"codex"}
 	}
 	if cfg.Min <= 0 {
 		cfg.Min = 5 * time.Second

@@ -18,12 +18,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	backend "github.com/linesman/linesman/normalizer/cloud"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/lab/agents"

@@ -388,7 +388,7 @@ func TestScratchOfKilledCallsIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := New(Config{Scratch: dir, Logs: newMemLogs()}); err != nil {
+	if _, err := New(Config{Command: []string{"codex"}, Scratch: dir, Logs: newMemLogs()}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(dir + "/*")

@@ -19,11 +19,11 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/httpserver"

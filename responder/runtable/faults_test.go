@@ -16,11 +16,11 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/runtable"

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/codex"
+
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -121,11 +124,13 @@ func (l *lab) work(name string, slots int, script string) (stop func()) {
 // beating is one whose beats last for ttl.
 func (l *lab) beating(name string, slots int, ttl time.Duration, script string) (stop func()) {
 	l.Helper()
-	agent := filepath.Join(l.dir, name+".sh")
-	body := "for prompt; do :; done\n" + script
-	if err := os.WriteFile(agent, []byte(body), 0o600); err != nil {
+	script = "for prompt; do :; done\n" + script
+	program := filepath.Join(l.dir, name+".sh")
+	if err := os.WriteFile(program, []byte(script), 0o600); err != nil {
 		l.Fatal(err)
 	}
+	how := codex.Agent.Launch
+	how.Command = []string{"/bin/sh", program}
 	b := l.bus(embedded.WorkerUser)
 	w, err := worker.New(worker.Config{
 		Root: filepath.Join(l.dir, name), Logs: logs{b}, Control: b, Shim: []string{os.Args[0], "shim"}, Name: name,
@@ -139,7 +144,7 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 		l.start(func(ctx context.Context) error {
 			return w.Serve(ctx, worker.Tasks{
 				Queue: queue{b.Queue(bus.DefaultQueue)}, Name: bus.DefaultQueue, Slots: slots,
-				Commands: map[string][]string{"codex": {"/bin/sh", agent}}, Rules: launch.Rules{Dir: l.dir, Roots: []string{l.dir}},
+				Agents: map[string]agent.Launch{"codex": how}, Rules: launch.Rules{Dir: l.dir, Roots: []string{l.dir}},
 				Environ: os.Environ(), Limits: worker.Limits{Idle: time.Minute, Hard: time.Minute, Grace: time.Second},
 				MaxLimit: time.Hour,
 			})

@@ -18,12 +18,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	backend "github.com/linesman/linesman/normalizer/cloud"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"

@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/backendtest"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 )
 

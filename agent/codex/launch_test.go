@@ -1,4 +1,4 @@
-package launch_test
+package codex_test
 
 import (
 	"errors"
@@ -8,9 +8,16 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/worker/launch"
 )
+
+// argv is the command line of a task.
+func argv(command []string, task runs.Task, schema string) []string {
+	l := codex.Agent.Launch
+	l.Command = command
+	return l.Argv(task, schema)
+}
 
 const thread = "01a1fe74-f5b4-7e33-89c9-b25c3e636bcc"
 
@@ -62,7 +69,7 @@ func TestCodexCommandLine(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := launch.Codex(row.command, row.task, row.schema); !slices.Equal(got, row.want) {
+			if got := argv(row.command, row.task, row.schema); !slices.Equal(got, row.want) {
 				t.Errorf("got  %q\nwant %q", got, row.want)
 			}
 		})
@@ -72,8 +79,8 @@ func TestCodexCommandLine(t *testing.T) {
 // Two tasks must not share the backing array of the configured command.
 func TestCodexDoesNotChangeTheConfiguredCommand(t *testing.T) {
 	command := append(make([]string, 0, 20), "codex", "-c", "a=b")
-	one := launch.Codex(command, runs.Task{Mode: runs.ReadOnly, Prompt: "one"}, "")
-	launch.Codex(command, runs.Task{Mode: runs.ReadOnly, Prompt: "two"}, "")
+	one := argv(command, runs.Task{Mode: runs.ReadOnly, Prompt: "one"}, "")
+	argv(command, runs.Task{Mode: runs.ReadOnly, Prompt: "two"}, "")
 	if got := one[len(one)-1]; got != "one" {
 		t.Errorf("got prompt %q, want %q", got, "one")
 	}
@@ -95,12 +102,12 @@ func TestNoValueOfATaskBecomesAFlag(t *testing.T) {
 		}
 		schema := rapid.SampledFrom([]string{"", "/s.json", "/a=b"}).Draw(t, "schema")
 
-		argv := launch.Codex([]string{"codex"}, task, schema)
-		end := slices.Index(argv, "--")
-		if end < 3 || !slices.Equal(argv[:3], []string{"codex", "exec", "--json"}) {
-			t.Fatalf("got %q", argv)
+		args := argv([]string{"codex"}, task, schema)
+		end := slices.Index(args, "--")
+		if end < 3 || !slices.Equal(args[:3], []string{"codex", "exec", "--json"}) {
+			t.Fatalf("got %q", args)
 		}
-		flags, rest := argv[3:end], argv[end+1:]
+		flags, rest := args[3:end], args[end+1:]
 		var got runs.Task
 		gotSchema := ""
 		for i, flag := range flags {
@@ -117,11 +124,11 @@ func TestNoValueOfATaskBecomesAFlag(t *testing.T) {
 				got.SkipGit = true
 			case "resume":
 				if i != len(flags)-1 || len(rest) != 2 {
-					t.Fatalf("resume in the wrong place in %q", argv)
+					t.Fatalf("resume in the wrong place in %q", args)
 				}
 				got.Thread, rest = rest[0], rest[1:]
 			default:
-				t.Fatalf("flag %q in %q", flag, argv)
+				t.Fatalf("flag %q in %q", flag, args)
 			}
 		}
 		if len(rest) != 1 || rest[0] == "-" {
@@ -132,7 +139,7 @@ func TestNoValueOfATaskBecomesAFlag(t *testing.T) {
 		}
 		if got.Mode != task.Mode || got.Dir != task.Dir || got.Model != task.Model || got.Thread != task.Thread ||
 			got.Prompt != task.Prompt || got.SkipGit != task.SkipGit || gotSchema != schema {
-			t.Errorf("%q says %+v and schema %q, want %+v and %q", argv, got, gotSchema, task, schema)
+			t.Errorf("%q says %+v and schema %q, want %+v and %q", args, got, gotSchema, task, schema)
 		}
 	})
 }
@@ -153,7 +160,7 @@ func TestOnlyAUUIDNamesAThread(t *testing.T) {
 		strings.Replace(thread, "0", "g", 1): false,
 		strings.Replace(thread, "0", "G", 1): false,
 	} {
-		err := launch.CheckCodex(runs.Task{Thread: id})
+		err := codex.Agent.Check(runs.Task{Thread: id})
 		var field *runs.FieldError
 		switch {
 		case ok && err != nil:

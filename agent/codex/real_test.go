@@ -1,4 +1,4 @@
-package launch_test
+package codex_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/lab/agents"
 	"github.com/linesman/linesman/worker/launch"
@@ -40,19 +41,19 @@ func (l *fixture) do(
 	if task.Mode == "" {
 		task.Mode = runs.ReadOnly
 	}
-	argv := launch.Codex([]string{l.codex}, task, schemaFile)
-	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	args := argv([]string{l.codex}, task, schemaFile)
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Dir, cmd.Env = l.project, l.env
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatalf("%q: %v", argv, err)
+		t.Fatalf("%q: %v", args, err)
 	}
 	for raw := range bytes.Lines(out) {
 		var line map[string]any
 		if err := json.Unmarshal(raw, &line); err != nil {
-			t.Fatalf("%q printed %q: %v", argv, raw, err)
+			t.Fatalf("%q printed %q: %v", args, raw, err)
 		}
 		lines = append(lines, line)
 	}
@@ -215,7 +216,7 @@ func TestRealCodexRefusesADirectoryWithoutRepository(t *testing.T) {
 	}
 }
 
-// The reason why CheckCodex requires a UUID.
+// The reason why the check requires a UUID.
 func TestRealCodexStartsANewThreadForAnUnknownName(t *testing.T) {
 	l := newFixture(t, "codex-hello")
 	const unknown = "01a1fe74-0000-7e33-89c9-b25c3e636bcc"
@@ -228,7 +229,7 @@ func TestRealCodexStartsANewThreadForAnUnknownName(t *testing.T) {
 		if got, _ := l.ask(t, task, ""); got == "" || got == thread {
 			t.Errorf("thread %q: got %q, want a new one", thread, got)
 		}
-		if launch.CheckCodex(task) == nil {
+		if codex.Agent.Check(task) == nil {
 			t.Errorf("thread %q passes the check", thread)
 		}
 	}
@@ -252,7 +253,7 @@ func TestRealCodexPassesTheEnvironmentToItsCommands(t *testing.T) {
 				environ = append(environ, name+"=value of "+name)
 			}
 			// codex needs the fixture's CODEX_HOME to find its model.
-			l.env = launch.Environ(row.policy, []string{"LAB_ALWAYS"}, environ)
+			l.env = launch.Environ(row.policy, append([]string{"LAB_ALWAYS"}, codex.Agent.Env...), environ)
 
 			lines, stderr, code := l.do(t, runs.Task{Prompt: "Print it.", Mode: runs.DangerFull, SkipGit: true}, "")
 			if code != 0 {

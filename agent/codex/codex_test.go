@@ -3,8 +3,8 @@ package codex_test
 import (
 	"testing"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/normalizer/backendtest"
-	"github.com/linesman/linesman/normalizer/codex"
 )
 
 func TestContract(t *testing.T) {
