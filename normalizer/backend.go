@@ -39,15 +39,42 @@ type Out struct {
 	Session string // session id, if the line has one; of any length
 
 	events []Event
-	final  *string
+	final  finalStep
+	text   string // of the final step
 	end    bool
 }
+
+// finalStep is what a line does to the final text of a run.
+type finalStep uint8
+
+const (
+	keepFinal finalStep = iota
+	setFinal
+	setDraft
+	addDraft
+	confirmDraft
+	dropFinal
+)
 
 // Event adds an event.
 func (o *Out) Event(e Event) { o.events = append(o.events, e) }
 
-// Final sets the final text of the run so far. A later call replaces it.
-func (o *Out) Final(text string) { o.final = &text }
+// Final sets the final text of the run so far. Of one line, only the last call of
+// Final, Draft, More, Confirm and NoFinal counts.
+func (o *Out) Final(text string) { o.final, o.text = setFinal, text }
+
+// Draft sets a text that becomes the final text only when a later line confirms it.
+// Until then the run has no final text.
+func (o *Out) Draft(text string) { o.final, o.text = setDraft, text }
+
+// More appends to the draft, or to a confirmed text, which becomes a draft again.
+func (o *Out) More(text string) { o.final, o.text = addDraft, text }
+
+// Confirm makes the draft, if there is one, the final text.
+func (o *Out) Confirm() { o.final = confirmDraft }
+
+// NoFinal removes the final text and the draft.
+func (o *Out) NoFinal() { o.final = dropFinal }
 
 // End ends a run without a process: the completion follows immediately, without
 // an exit entry.

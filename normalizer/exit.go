@@ -3,6 +3,7 @@ package normalizer
 import (
 	"strconv"
 
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -15,7 +16,11 @@ func (f *Fold) end(exit runs.Exit) {
 	f.Record.End(exit, f.pos.Time)
 	f.done = true
 
-	c := Completion{FinalText: f.final}
+	var c Completion
+	if text := f.final.published(); text != nil {
+		limited := bounds.FinalText(*text)
+		c.FinalText = &limited
+	}
 	if f.session != "" {
 		c.Data = sessionHandle(f.session)
 	}
@@ -50,7 +55,7 @@ func (f *Fold) end(exit runs.Exit) {
 
 // release frees the state that an ended run does not need.
 func (f *Fold) release() {
-	f.partial, f.final, f.dialect = nil, nil, nil
+	f.partial, f.final, f.dialect = nil, finalText{}, nil
 	f.out = Out{}
 }
 

@@ -62,7 +62,7 @@ type Fold struct {
 
 	sessionDone bool   // the session handle was published or omitted
 	session     string // id of the session handle, for the completion
-	final       *string
+	final       finalText
 
 	seen          uint64 // sequence number of the last folded entry
 	pos           Pos
@@ -264,10 +264,13 @@ func (f *Fold) line(line []byte) {
 		return
 	}
 	f.addSessionHandle()
-	if f.out.final != nil {
-		final := bounds.FinalText(*f.out.final)
-		f.final = &final
-		f.Record.Final(*f.out.final)
+	if f.out.final != keepFinal {
+		f.final.apply(f.out.final, f.out.text)
+		f.Record.FinalText, f.Record.FinalTextBytes = nil, 0
+		if text := f.final.published(); text != nil {
+			f.Record.Final(*text)
+			f.Record.FinalTextBytes = f.final.Bytes
+		}
 	}
 	f.Record.Line(f.out.Facts, f.pos.Time)
 	f.ended = f.out.end

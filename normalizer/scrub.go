@@ -36,6 +36,6 @@ func (d scrubbedDialect) Line(line []byte, out *Out) Fault {
 		e := &out.events[i]
 		e.Text, e.Message = scrubbed(e.Text), scrubbed(e.Message)
 	}
-	out.final = scrubbed(out.final)
+	out.text = d.scrub(out.text)
 	return NoFault
 }

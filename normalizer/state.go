@@ -24,6 +24,8 @@ type saved struct {
 	Handled bool            `json:"handled,omitempty"`
 	Session string          `json:"session,omitempty"`
 	Final   *string         `json:"final,omitempty"`
+	FinalN  int64           `json:"final_bytes,omitempty"`
+	Draft   bool            `json:"draft,omitempty"`
 	Seen    uint64          `json:"seen"`
 	Dialect json.RawMessage `json:"dialect,omitempty"`
 }
@@ -41,7 +43,8 @@ func (f *Fold) State() ([]byte, error) {
 	s := saved{
 		Offset: f.offset - int64(len(f.partial)), Err: f.errOffset, Missing: f.missing,
 		Long: f.oversize, CR: f.endsInCR, Torn: f.afterGap,
-		Handled: f.sessionDone, Session: f.session, Final: f.final, Seen: f.seen, Dialect: dialect,
+		Handled: f.sessionDone, Session: f.session, Final: f.final.Text, FinalN: f.final.Bytes, Draft: f.final.Draft,
+		Seen: f.seen, Dialect: dialect,
 	}
 	b, err := bounds.Encode(s)
 	if err != nil {
@@ -72,7 +75,8 @@ func Restore(b Backend, record *runs.Record, state []byte, maxLine int) (*Fold, 
 	}
 	f.offset, f.errOffset, f.missing = s.Offset, s.Err, s.Missing
 	f.oversize, f.endsInCR, f.afterGap = s.Long, s.CR, s.Torn
-	f.sessionDone, f.session, f.final, f.seen = s.Handled, s.Session, s.Final, s.Seen
+	f.sessionDone, f.session, f.seen = s.Handled, s.Session, s.Seen
+	f.final = finalText{s.Final, s.FinalN, s.Draft}
 	if err := f.dialect.Restore(s.Dialect); err != nil {
 		return nil, fmt.Errorf("run %s: restore: %w", record.ID, err)
 	}

@@ -1,16 +1,21 @@
 package runs
 
+import "math"
+
 // Facts is the information in one line of output for the run record. It does
 // not include the events. A backend fills it in; [Record.Line] folds it.
 type Facts struct {
-	Malformed bool   // the line could not be parsed
-	Unknown   bool   // the line was parsed, but its type is unknown
-	Thread    string // thread id in the line, or ""
-	Turn      Turn   // state change of a turn
-	Usage     *Usage // total usage of the thread so far
-	Opened    Call   // tool call that started; none if its ID is ""
-	Closed    string // id of the tool call that ended, or ""
-	Cloud     *Cloud // update of a cloud task
+	Malformed bool     // the line could not be parsed
+	Unknown   bool     // the line was parsed, but its type is unknown
+	Thread    string   // thread id in the line, or ""
+	Turn      Turn     // state change of a turn
+	Usage     *Usage   // total usage of the thread so far
+	Spent     *Usage   // usage since the last line with one, where the agent tells no total of the thread
+	Cost      *float64 // cost of the thread so far, as the agent tells it, in US dollars
+	SpentCost *float64 // cost since the last line with one, where the agent tells no total
+	Opened    Call     // tool call that started; none if its ID is ""
+	Closed    string   // id of the tool call that ended, or ""
+	Cloud     *Cloud   // update of a cloud task
 
 	Step      bool      // an item ended that is not a tool call or a to-do list
 	Todo      *Todo     // the current to-do list, or nil
@@ -51,6 +56,26 @@ func (u Usage) minus(v Usage) Usage {
 		CacheWriteInput: max(u.CacheWriteInput-v.CacheWriteInput, 0),
 		Output:          max(u.Output-v.Output, 0),
 		ReasoningOutput: max(u.ReasoningOutput-v.ReasoningOutput, 0),
+	}
+}
+
+// plus returns the sum of u and v. A sum that overflows is the largest value.
+func (u Usage) plus(v *Usage) Usage {
+	if v == nil {
+		return u
+	}
+	add := func(a, b int64) int64 {
+		if sum := a + b; a < 0 || b < 0 || sum >= a {
+			return sum
+		}
+		return math.MaxInt64
+	}
+	return Usage{
+		Input:           add(u.Input, v.Input),
+		CachedInput:     add(u.CachedInput, v.CachedInput),
+		CacheWriteInput: add(u.CacheWriteInput, v.CacheWriteInput),
+		Output:          add(u.Output, v.Output),
+		ReasoningOutput: add(u.ReasoningOutput, v.ReasoningOutput),
 	}
 }
 

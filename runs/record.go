@@ -99,6 +99,9 @@ type Record struct {
 	Usage  *Usage `json:"usage,omitempty"`
 	Before *Usage `json:"usage_before,omitempty"`
 	Own    *Usage `json:"usage_own,omitempty"`
+	// Cost is what the agent says that the thread, or where it tells no total, the run
+	// has cost, in US dollars.
+	Cost *float64 `json:"cost_usd,omitempty"`
 
 	Progress *Progress `json:"progress,omitempty"`
 	Activity string    `json:"activity,omitempty"` // current activity, for people, redacted; "" after the end
@@ -223,6 +226,13 @@ func (r *Record) Line(f Facts, at int64) {
 		r.Usage = &usage
 		r.updateOwnUsage()
 	}
+	if f.Spent != nil {
+		own := f.Spent.plus(r.Own)
+		r.Own = &own
+	}
+	if f.Cost != nil || f.SpentCost != nil {
+		r.foldCost(f)
+	}
 	if f.Opened.ID != "" {
 		r.openCall(f.Opened, at)
 	}
@@ -268,6 +278,19 @@ func (r *Record) updateOwnUsage() {
 		own = own.minus(*r.Before)
 	}
 	r.Own = &own
+}
+
+func (r *Record) foldCost(f Facts) {
+	var cost float64
+	switch {
+	case f.Cost != nil:
+		cost = *f.Cost
+	case r.Cost != nil:
+		cost = *r.Cost + *f.SpentCost
+	default:
+		cost = *f.SpentCost
+	}
+	r.Cost = &cost
 }
 
 func (r *Record) openCall(c Call, at int64) {

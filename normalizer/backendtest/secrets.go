@@ -90,6 +90,9 @@ func (s Suite) taint(t *rapid.T, v any, path, sentinel, recorded string) any {
 		for i, e := range v {
 			out[i] = s.taint(t, e, path+"[]", sentinel, recorded)
 		}
+		if slices.Contains(s.Shown, path+"[]") {
+			return out
+		}
 		return append(out, sentinel)
 	case map[string]any:
 		out := make(map[string]any, len(v)+1)

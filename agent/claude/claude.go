@@ -1,0 +1,342 @@
+// Package claude is Claude Code. It reads the output of
+// `claude -p --output-format stream-json --verbose`.
+//
+//	line ─▶ line.go: scan the allowed fields ─┬─▶ claude.go: events
+//	                                          └─▶ facts.go: facts for the run record
+//
+// The mapping is an allow-list: each line is scanned once, the blocks of a message once
+// more, and only the fields in line.go are kept. Events never contain prompts, inputs or
+// outputs of tools, but may contain their lengths. The facts for the run record contain
+// parts of commands, outputs, paths and to-do lists.
+package claude
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/scan"
+	"github.com/linesman/linesman/normalizer/wire"
+	"github.com/linesman/linesman/runs"
+)
+
+const kind = "claude_code"
+
+// Backend is the backend of Claude Code.
+type Backend struct{}
+
+// Agent returns "claude_code".
+func (Backend) Agent() string { return kind }
+
+// Dialect returns the dialect of a new run of Claude Code.
+func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
+
+// dialect has the session of a run, and what a later line needs of earlier ones.
+type dialect struct {
+	line  line
+	block block
+	state
+}
+
+// state is saved.
+type state struct {
+	Session string     `json:"session,omitempty"`
+	Turns   int64      `json:"turns,omitempty"` // system/init lines so far
+	Calls   wire.Calls `json:"calls"`
+}
+
+// State implements [normalizer.Dialect].
+func (d *dialect) State() ([]byte, error) { return json.Marshal(d.state) }
+
+// Restore implements [normalizer.Dialect].
+func (d *dialect) Restore(b []byte) error {
+	d.state = state{}
+	if len(b) > 0 && json.Unmarshal(b, &d.state) != nil {
+		return errors.New("the saved state of Claude Code is not valid")
+	}
+	return nil
+}
+
+// Line implements [normalizer.Dialect].
+func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
+	fault := normalizer.ScanFault(d.line.scan(raw))
+	if fault == normalizer.NoFault {
+		fault = d.mapLine(out)
+	}
+	d.line.reset()
+	d.block = block{}
+	return fault
+}
+
+func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
+	l := &d.line
+	if !l.typ.IsString() {
+		return normalizer.MissingType
+	}
+	typ := l.typ.Text()
+	if (typ == "assistant" || typ == "user") && !d.readable(typ) {
+		return normalizer.InvalidPayload
+	}
+	if id := wire.ID(l.session); id != "" {
+		out.Session, out.Facts.Thread = id, id
+		if d.Session = id; bounds.StringSize(id) > normalizer.MaxThread {
+			d.Session = normalizer.TooLong
+		}
+	}
+	switch typ {
+	case "system":
+		d.system(out)
+	case "assistant", "user":
+		d.message(typ, out)
+	case "result":
+		d.result(out)
+	case "stream_event": // its text comes again, whole
+	case "rate_limit_event", "tool_progress", "auth_status", "tool_use_summary", "prompt_suggestion":
+		out.Event(normalizer.StatusMessage(typ, nil))
+	default:
+		out.Unknown()
+	}
+	return normalizer.NoFault
+}
+
+// subtypes are the known ones of system lines.
+var subtypes = map[string]bool{
+	"init": true, "status": true, "thinking_tokens": true, "api_retry": true, "task_started": true,
+	"task_progress": true, "task_updated": true, "task_notification": true, "background_tasks_changed": true,
+	"permission_denied": true,
+	// Declared by the program, and not in a recording.
+	"compact_boundary": true, "hook_started": true, "hook_progress": true, "hook_response": true,
+	"session_state_changed": true, "files_persisted": true, "local_command_output": true, "elicitation_complete": true,
+}
+
+func (d *dialect) system(out *normalizer.Out) {
+	subtype := d.line.subtype.Text()
+	if !subtypes[subtype] {
+		out.Unknown()
+		return
+	}
+	if subtype == "init" {
+		d.Turns++
+		out.Facts.Turn = runs.TurnStarted
+	}
+	out.Event(normalizer.StatusMessage("system "+subtype, nil))
+}
+
+// maxBlocks is the maximum number of blocks of one message with an event of their own. A
+// message has a few; those beyond give one Unknown event together.
+const maxBlocks = 4096
+
+// readable reports whether each text of a message is one.
+func (d *dialect) readable(typ string) bool {
+	for blocks := wire.ElementsOf(d.line.content); ; {
+		v, more := blocks.Next(&d.line.s)
+		if !more {
+			return true
+		}
+		if v.Kind != scan.Object || typ != "assistant" {
+			continue
+		}
+		d.block.scan(&d.line.s, v)
+		switch b := &d.block; {
+		case b.typ.Equal("text") && !b.text.IsString(), b.typ.Equal("thinking") && !b.thinking.IsString():
+			return false
+		}
+	}
+}
+
+// message maps each block of a message to an event.
+func (d *dialect) message(typ string, out *normalizer.Out) {
+	l, n := &d.line, 0
+	if l.content.IsString() {
+		d.block = block{text: l.content}
+		d.text(typ, out)
+		return
+	}
+	results := 0
+	if typ == "user" {
+		results = d.results()
+	}
+	for blocks := wire.ElementsOf(l.content); ; n++ {
+		v, more := blocks.Next(&l.s)
+		if !more {
+			break
+		}
+		if n == maxBlocks {
+			break
+		}
+		if v.Kind != scan.Object {
+			out.Unknown()
+			continue
+		}
+		b := &d.block
+		b.scan(&l.s, v)
+		switch {
+		case b.typ.Equal("text"):
+			d.text(typ, out)
+		case b.typ.Equal("thinking") && typ == "assistant":
+			out.Event(l.says(normalizer.ReasoningText(b.thinking.Text()), out))
+		case b.typ.Equal("tool_use") && typ == "assistant":
+			d.toolUse(out)
+		case b.typ.Equal("tool_result") && typ == "user":
+			d.toolResult(results == 1, out)
+		default:
+			out.Unknown()
+		}
+	}
+	if n == 0 || n == maxBlocks {
+		out.Unknown()
+	}
+}
+
+// results returns the number of results of tools in a message.
+func (d *dialect) results() (n int) {
+	for blocks := wire.ElementsOf(d.line.content); ; {
+		v, more := blocks.Next(&d.line.s)
+		if !more {
+			return n
+		}
+		if v.Kind == scan.Object {
+			d.block.scan(&d.line.s, v)
+			if d.block.typ.Equal("tool_result") {
+				n++
+			}
+		}
+	}
+}
+
+// text maps a block of text: the agent's words, the message of a failed request, or words
+// of the user, which stay in the raw log.
+func (d *dialect) text(typ string, out *normalizer.Out) {
+	l := &d.line
+	switch {
+	case typ == "user":
+		out.Event(normalizer.StatusMessage("user message", nil))
+	case wire.True(l.apiError) || !wire.Blank(l.error.Text()):
+		text := d.block.text.Text()
+		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorTop
+		out.Event(normalizer.ErrorMessage(text))
+	default:
+		out.Event(l.says(normalizer.AssistantText(d.block.text.Text()), out))
+	}
+}
+
+var channelSubagent = "subagent"
+
+// says returns the event of a text, in the channel of sub-agents if one of them said it.
+func (l *line) says(e normalizer.Event, out *normalizer.Out) normalizer.Event {
+	if wire.ID(l.parent) != "" {
+		e.Channel = &channelSubagent
+	} else {
+		out.Facts.Step = true
+	}
+	return e
+}
+
+func (d *dialect) facet(kind string) normalizer.Facet {
+	f := normalizer.Facet{ItemID: wire.ID(d.line.uuid), ThreadID: d.Session, Kind: kind}
+	if d.Turns > 0 {
+		f.TurnID = "synthetic-turn-" + strconv.FormatInt(d.Turns, 10)
+	}
+	return f
+}
+
+func (d *dialect) toolUse(out *normalizer.Out) {
+	b := &d.block
+	f := d.facet("tool_use")
+	f.ToolName, f.UseID, f.Phase, f.Status = wire.ID(b.name), wire.ID(b.id), "start", "running"
+	d.Calls.Add(wire.Call{ID: f.UseID, Name: f.ToolName})
+	out.Facts.Opened = runs.Call{ID: f.UseID, Kind: f.Kind, Name: f.ToolName}
+	d.begins(f.ToolName, out)
+	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
+}
+
+// toolResult maps the result of a tool. Alone in its line, it is what the line's
+// tool_use_result tells more of.
+func (d *dialect) toolResult(alone bool, out *normalizer.Out) {
+	l, b := &d.line, &d.block
+	f := d.facet("tool_result")
+	f.UseID, f.Phase, f.Status = wire.ID(b.useID), "complete", "completed"
+	f.ToolName = d.Calls.Take(f.UseID).Name
+	failed := wire.True(b.isError)
+	if failed {
+		f.Phase, f.Status = "fail", "failed"
+	}
+	if alone {
+		f.Bytes.Stdout, f.Bytes.Stderr = l.stdout.Len, l.stderr.Len
+		d.done(f.ToolName, failed, out)
+	}
+	f.Bytes.Result = d.resultBytes()
+	out.Facts.Closed = f.UseID
+	out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
+}
+
+// resultBytes returns the length of the content of a result: its text, or that of its
+// blocks of text.
+func (d *dialect) resultBytes() (n int) {
+	content := d.block.content
+	if content.IsString() {
+		return content.Len
+	}
+	for blocks := wire.ElementsOf(content); ; {
+		v, more := blocks.Next(&d.line.s)
+		if !more {
+			return n
+		}
+		if v.Kind == scan.Object {
+			var b block
+			b.scan(&d.line.s, v)
+			if b.typ.Equal("text") {
+				n += b.text.Len
+			}
+		}
+	}
+}
+
+// result maps the end of a turn. There can be several in a run: sub-agents and commands in
+// the background work on after the answer.
+func (d *dialect) result(out *normalizer.Out) {
+	l := &d.line
+	data := wire.Usage(kind, &l.usage, "total_cost_usd", l.cost)
+	d.spent(out)
+	text := l.result.Text()
+	if l.subtype.Equal("success") && !wire.True(l.isError) {
+		if !wire.Blank(text) {
+			out.Final(text)
+		}
+		out.Facts.Turn = runs.TurnCompleted
+		out.Event(normalizer.StatusMessage("result success", data))
+		return
+	}
+	if wire.Blank(text) {
+		text = d.errors()
+	}
+	if wire.Blank(text) {
+		text = "result error"
+	}
+	out.NoFinal()
+	out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, text, runs.ErrorTurn
+	e := normalizer.ErrorMessage(text)
+	e.Data = data
+	out.Event(e)
+}
+
+// errors returns the strings of the errors of a result, a line each: at most as much as
+// a message can have.
+func (d *dialect) errors() string {
+	var texts []string
+	n := 0
+	for list := wire.ElementsOf(d.line.errors); n <= bounds.MaxMessage; {
+		v, more := list.Next(&d.line.s)
+		if !more {
+			break
+		}
+		if v.IsString() {
+			texts = append(texts, v.Text())
+			n += v.Len + 1
+		}
+	}
+	return strings.Join(texts, "\n")
+}

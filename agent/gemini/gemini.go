@@ -1,0 +1,213 @@
+// Package gemini is the Gemini CLI. It reads the output of
+// `gemini --output-format stream-json`.
+//
+//	line ─▶ line.go: scan the allowed fields ─▶ gemini.go: events, and facts for the run record
+//
+// The mapping is an allow-list: each line is scanned once, and only the fields in
+// line.go are kept. Events never contain prompts, parameters or outputs, but may
+// contain their lengths. The facts for the run record contain parts of commands,
+// outputs and paths.
+package gemini
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/wire"
+	"github.com/linesman/linesman/runs"
+)
+
+const kind = "gemini_cli"
+
+// Backend is the backend of the Gemini CLI.
+type Backend struct{}
+
+// Agent returns "gemini_cli".
+func (Backend) Agent() string { return kind }
+
+// Dialect returns the dialect of a new run of the Gemini CLI.
+func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
+
+// dialect has the session of a run, and what a later line needs of earlier ones.
+type dialect struct {
+	line line
+	state
+}
+
+// state is saved.
+type state struct {
+	Session string     `json:"session,omitempty"`
+	Calls   wire.Calls `json:"calls"`
+	// Open: the last line was a part of a message, and the next one may continue it.
+	Open bool `json:"open,omitempty"`
+}
+
+// State implements [normalizer.Dialect].
+func (d *dialect) State() ([]byte, error) { return json.Marshal(d.state) }
+
+// Restore implements [normalizer.Dialect].
+func (d *dialect) Restore(b []byte) error {
+	d.state = state{}
+	if len(b) > 0 && json.Unmarshal(b, &d.state) != nil {
+		return errors.New("the saved state of the Gemini CLI is not valid")
+	}
+	return nil
+}
+
+// Line implements [normalizer.Dialect].
+func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
+	fault := normalizer.ScanFault(d.line.scan(raw))
+	if fault == normalizer.NoFault {
+		fault = d.mapLine(out)
+	}
+	d.line.reset()
+	return fault
+}
+
+func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
+	l := &d.line
+	if !l.typ.IsString() {
+		return normalizer.MissingType
+	}
+	switch l.typ.Text() {
+	case "init":
+		d.begin(out)
+	case "message":
+		return d.message(out)
+	case "tool_use":
+		d.toolUse(out)
+	case "tool_result":
+		d.toolResult(out)
+	case "error":
+		text := l.message.Text()
+		if wire.Blank(text) {
+			return normalizer.InvalidPayload
+		}
+		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorTop
+		out.Event(normalizer.ErrorMessage(text))
+	case "result":
+		d.result(out)
+	default:
+		out.Unknown()
+	}
+	return normalizer.NoFault
+}
+
+// begin maps init, the first line of a process.
+func (d *dialect) begin(out *normalizer.Out) {
+	if id := wire.ID(d.line.session); id != "" {
+		out.Session, out.Facts.Thread = id, id
+		if d.Session = id; bounds.StringSize(id) > normalizer.MaxThread {
+			d.Session = normalizer.TooLong
+		}
+	}
+	d.Open = false
+	out.NoFinal()
+	out.Facts.Turn = runs.TurnStarted
+	out.Event(normalizer.StatusMessage("init", nil))
+}
+
+// message maps a message of the user or a part of one of the assistant.
+func (d *dialect) message(out *normalizer.Out) normalizer.Fault {
+	l := &d.line
+	switch {
+	case l.role.Equal("assistant"):
+		if !l.content.IsString() {
+			return normalizer.InvalidPayload
+		}
+		text, part := l.content.Text(), wire.True(l.delta)
+		if d.Open && part {
+			out.More(text)
+		} else {
+			out.Draft(text)
+			out.Facts.Step = true
+		}
+		d.Open = part
+		out.Event(normalizer.AssistantText(text))
+	case l.role.Equal("user"):
+		d.Open = false
+		out.Event(normalizer.StatusMessage("user message", nil))
+	default:
+		d.Open = false
+		out.Unknown()
+	}
+	return normalizer.NoFault
+}
+
+func (d *dialect) toolUse(out *normalizer.Out) {
+	l := &d.line
+	d.Open = false
+	call := wire.Call{ID: wire.ID(l.toolID), Name: wire.ID(l.toolName), Path: l.path.Text()}
+	d.Calls.Add(call)
+	f := d.facet("tool_use")
+	f.ToolName, f.UseID, f.Phase, f.Status = call.Name, call.ID, "start", "running"
+	out.Facts.Opened = runs.Call{ID: call.ID, Kind: "tool_use", Name: call.Name}
+	out.Facts.Activity = wire.Activity(activities[call.Name], call.Name, l.command, l.path)
+	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
+}
+
+// activities is what the tools do, as far as the run record says it.
+var activities = map[string]wire.Doing{
+	shell: wire.Runs, "write_file": wire.Edits, "replace": wire.Edits, "google_web_search": wire.SearchesWeb,
+	"web_fetch": wire.SearchesWeb,
+}
+
+const shell = "run_shell_command"
+
+func (d *dialect) toolResult(out *normalizer.Out) {
+	l := &d.line
+	d.Open = false
+	id := wire.ID(l.toolID)
+	call := d.Calls.Take(id)
+	f := d.facet("tool_result")
+	f.ToolName, f.UseID, f.Bytes.Result = call.Name, id, l.output.Len
+	switch {
+	case l.status.Equal("success"):
+		f.Phase, f.Status = "complete", "completed"
+	case l.status.Equal("error"):
+		f.Phase, f.Status = "fail", "failed"
+	default:
+		f.Phase, f.Status = "complete", "unknown"
+	}
+	out.Facts.Closed = id
+	switch ok := f.Status == "completed"; {
+	case call.Name == shell: // its exit code is lost: "success" means that it ran
+		out.Facts.Command = wire.Findings(l.output, !ok)
+	case ok && activities[call.Name] == wire.Edits && call.Path == "":
+		out.Facts.MoreEdits = 1
+	case ok && activities[call.Name] == wire.Edits:
+		out.Facts.Edits = []runs.Edit{{Path: call.Path}}
+	}
+	out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
+}
+
+func (d *dialect) facet(kind string) normalizer.Facet {
+	return normalizer.Facet{ThreadID: d.Session, Kind: kind}
+}
+
+func (d *dialect) result(out *normalizer.Out) {
+	l := &d.line
+	d.Open = false
+	data := wire.Usage(kind, &l.usage, "", l.none)
+	if l.usage.Any() {
+		n := &l.usage.N
+		out.Facts.Spent = &runs.Usage{Input: n[1], Output: n[2], CachedInput: n[3]}
+	}
+	if l.status.Equal("success") {
+		out.Confirm()
+		out.Facts.Turn = runs.TurnCompleted
+		out.Event(normalizer.StatusMessage("result success", data))
+		return
+	}
+	text := l.errorMessage.Text()
+	if wire.Blank(text) {
+		text = "result error"
+	}
+	out.NoFinal()
+	out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, text, runs.ErrorTurn
+	e := normalizer.ErrorMessage(text)
+	e.Data = data
+	out.Event(e)
+}

@@ -1,0 +1,207 @@
+// Package opencode is opencode. It reads the output of `opencode run --format json`.
+//
+//	line ─▶ line.go: scan the allowed fields ─▶ opencode.go: events, and facts for the run record
+//
+// The mapping is an allow-list: each line is scanned once, and only the fields in
+// line.go are kept. Events never contain inputs, outputs, titles or errors of tools,
+// but may contain their lengths. The facts for the run record contain parts of
+// commands, outputs, paths and to-do lists.
+package opencode
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/wire"
+	"github.com/linesman/linesman/runs"
+)
+
+const kind = "opencode"
+
+// Backend is the backend of opencode.
+type Backend struct{}
+
+// Agent returns "opencode".
+func (Backend) Agent() string { return kind }
+
+// Dialect returns the dialect of a new run of opencode.
+func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
+
+// dialect has the session of a run, and what a later line needs of earlier ones.
+type dialect struct {
+	line line
+	state
+}
+
+// state is saved.
+type state struct {
+	Session string `json:"session,omitempty"`
+	Texts   bool   `json:"texts,omitempty"` // the draft has a text of this step
+	Working bool   `json:"working,omitempty"`
+}
+
+// State implements [normalizer.Dialect].
+func (d *dialect) State() ([]byte, error) { return json.Marshal(d.state) }
+
+// Restore implements [normalizer.Dialect].
+func (d *dialect) Restore(b []byte) error {
+	d.state = state{}
+	if len(b) > 0 && json.Unmarshal(b, &d.state) != nil {
+		return errors.New("the saved state of opencode is not valid")
+	}
+	return nil
+}
+
+// Line implements [normalizer.Dialect].
+func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
+	fault := normalizer.ScanFault(d.line.scan(raw))
+	if fault == normalizer.NoFault {
+		fault = d.mapLine(out)
+	}
+	d.line.reset()
+	return fault
+}
+
+func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
+	l := &d.line
+	if !l.typ.IsString() {
+		return normalizer.MissingType
+	}
+	typ := l.typ.Text()
+	if fault := l.check(typ); fault != normalizer.NoFault {
+		return fault
+	}
+	if id := wire.ID(l.session); id != "" {
+		out.Session, out.Facts.Thread = id, id
+		if d.Session = id; bounds.StringSize(id) > normalizer.MaxThread {
+			d.Session = normalizer.TooLong
+		}
+	}
+	switch typ {
+	case "step_start":
+		if !d.Working {
+			out.Facts.Turn = runs.TurnStarted
+		}
+		d.Working, d.Texts = true, false
+		out.NoFinal()
+		out.Event(normalizer.StatusMessage("step started", nil))
+	case "text":
+		text := l.text.Text()
+		if d.Texts {
+			out.More("\n" + text)
+		} else {
+			out.Draft(text)
+		}
+		d.Texts, out.Facts.Step = true, true
+		out.Event(normalizer.AssistantText(text))
+	case "reasoning":
+		out.Facts.Step = true
+		out.Event(normalizer.ReasoningText(l.text.Text()))
+	case "tool_use":
+		d.tool(out)
+	case "step_finish":
+		d.stepFinish(out)
+	case "error":
+		text := l.failure()
+		d.Texts = false
+		out.NoFinal()
+		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorTop
+		out.Event(normalizer.ErrorMessage(text))
+	default:
+		out.Unknown()
+	}
+	return normalizer.NoFault
+}
+
+// check returns a fault if a line of a known type lacks what its event is made of.
+func (l *line) check(typ string) normalizer.Fault {
+	switch typ {
+	case "text", "reasoning":
+		if l.text.IsString() {
+			return normalizer.NoFault
+		}
+	case "tool_use":
+		if l.hasPart {
+			return normalizer.NoFault
+		}
+	case "error":
+		if l.failure() != "" {
+			return normalizer.NoFault
+		}
+	default:
+		return normalizer.NoFault
+	}
+	return normalizer.InvalidPayload
+}
+
+// failure returns the message of an error line, or "".
+func (l *line) failure() string {
+	for _, text := range []string{l.errorMessage.Text(), l.errorName.Text()} {
+		if !wire.Blank(text) {
+			return text
+		}
+	}
+	return ""
+}
+
+// tool maps a tool call: opencode prints it once, when it has ended.
+func (d *dialect) tool(out *normalizer.Out) {
+	l := &d.line
+	f := normalizer.Facet{
+		ItemID: wire.ID(l.id), ThreadID: d.Session, TurnID: wire.ID(l.message), Kind: "tool_use",
+		ToolName: wire.ID(l.tool), UseID: wire.ID(l.call), Phase: "complete", Status: "unknown",
+	}
+	switch {
+	case f.ToolName == "invalid", l.status.Equal("error"):
+		f.Phase, f.Status = "fail", "failed"
+	case l.status.Equal("completed"):
+		f.Status = "completed"
+	}
+	ok := f.Status == "completed"
+	f.Bytes.Diff = l.diff.Len
+	switch f.ToolName {
+	case "bash":
+		if n, isInt := l.exit.Int(); isInt && math.MinInt32 <= n && n <= math.MaxInt32 {
+			code := int32(n)
+			f.ExitCode, ok = &code, code == 0
+		}
+		f.Bytes.Stdout = l.output.Len
+		out.Facts.Command = wire.Findings(l.output, !ok)
+	default:
+		f.Bytes.Result = l.output.Len
+	}
+	switch f.ToolName {
+	case "write", "edit", "patch", "multiedit":
+		if ok {
+			out.Facts.Edits, out.Facts.MoreEdits = wire.Edit(l.path, wire.False(l.exists))
+		}
+	case "todowrite":
+		out.Facts.Todo, out.Facts.Activity = wire.Todo(&l.s, l.todos)
+	}
+	out.Facts.Closed = f.UseID
+	out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
+}
+
+func (d *dialect) stepFinish(out *normalizer.Out) {
+	l := &d.line
+	if l.reason.Equal("stop") {
+		out.Confirm()
+		d.Working, out.Facts.Turn = false, runs.TurnCompleted
+	} else {
+		out.NoFinal()
+		d.Texts = false
+	}
+	if l.usage.Any() {
+		n := &l.usage.N
+		out.Facts.Spent = &runs.Usage{
+			Input: n[0], Output: n[1], ReasoningOutput: n[2], CachedInput: n[3], CacheWriteInput: n[4],
+		}
+	}
+	if amount, ok := wire.Cost(l.cost); ok {
+		out.Facts.SpentCost = &amount
+	}
+	out.Event(normalizer.StatusMessage("step finished", wire.Usage(kind, &l.usage, "cost", l.cost)))
+}

@@ -1,0 +1,237 @@
+// Package wire has what the dialects of several agents read in the same form: ids,
+// usages, the elements of arrays, and the names of calls that are still open. It is
+// pure.
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/linesman/linesman/normalizer/scan"
+)
+
+// ID returns the id in v: its trimmed text, or "" if v is no string.
+func ID(v scan.Value) string { return strings.TrimSpace(v.Text()) }
+
+// Elements iterates over the elements of an array that was scanned before.
+type Elements struct {
+	rest []byte // undecoded rest of the array
+}
+
+// ElementsOf returns an iterator over v. It has no elements if v is no array.
+func ElementsOf(v scan.Value) Elements {
+	if v.Kind != scan.Array {
+		return Elements{}
+	}
+	return Elements{v.Raw[1:]}
+}
+
+// Next returns the next element, false if there is none. It uses s, which must not
+// be needed for the line any more.
+func (e *Elements) Next(s *scan.Scanner) (v scan.Value, ok bool) {
+	for len(e.rest) > 0 {
+		switch e.rest[0] {
+		case ',', ' ', '\t', '\r', '\n':
+			e.rest = e.rest[1:]
+			continue
+		case ']':
+			return v, false
+		}
+		s.Reset(e.rest)
+		s.First(&v)
+		n := len(v.Raw)
+		if v.IsString() {
+			n += len(`""`)
+		}
+		if n == 0 {
+			return v, false
+		}
+		e.rest = e.rest[n:]
+		return v, true
+	}
+	return v, false
+}
+
+// Counters reads integers by an allow-list of keys.
+type Counters struct {
+	Names []string // of the keys, in the order of publication; at most 8
+	N     [8]int64
+	read  [8]bool
+	valid [8]bool
+	any   bool
+}
+
+// Read reads the value of a key if the key is in the list, and reports whether it is. The
+// first of duplicate keys counts.
+func (c *Counters) Read(s *scan.Scanner, key []byte) bool {
+	i := slices.IndexFunc(c.Names, func(name string) bool { return name == string(key) })
+	if i < 0 {
+		return false
+	}
+	if c.read[i] {
+		s.Skip()
+		return true
+	}
+	c.read[i] = true
+	if n, ok := s.Value().Int(); ok {
+		c.N[i], c.valid[i], c.any = n, true, true
+	}
+	return true
+}
+
+// Any reports whether a counter has a value.
+func (c *Counters) Any() bool { return c.any }
+
+// maxCost is the largest cost that is published.
+const maxCost = 1e9
+
+// Usage returns the data of a usage event of an agent: the counters, and beside them
+// the cost under its own name if it is a number from 0 to 1e9. It is nil if there is
+// neither.
+func Usage(kind string, c *Counters, costName string, cost scan.Value) []byte {
+	amount, hasCost := Cost(cost)
+	if !c.any && !hasCost {
+		return nil
+	}
+	b := append(make([]byte, 0, 256), `{"schema":"backend.`...)
+	b = append(b, kind...)
+	b = append(b, `.usage.v1","usage":{`...)
+	comma := false
+	for i, name := range c.Names {
+		if !c.valid[i] {
+			continue
+		}
+		if comma {
+			b = append(b, ',')
+		}
+		comma = true
+		b = append(b, '"')
+		b = append(b, name...)
+		b = append(b, `":`...)
+		b = strconv.AppendInt(b, c.N[i], 10)
+	}
+	b = append(b, '}')
+	if hasCost {
+		b = append(b, `,"`...)
+		b = append(b, costName...)
+		b = append(b, `":`...)
+		b = strconv.AppendFloat(b, amount, 'g', -1, 64)
+	}
+	return append(b, '}')
+}
+
+// Cost returns the cost in v, false if v is no number from 0 to 1e9.
+func Cost(v scan.Value) (amount float64, ok bool) {
+	if v.Kind != scan.Number {
+		return 0, false
+	}
+	amount, err := strconv.ParseFloat(string(v.Raw), 64)
+	return amount, err == nil && 0 <= amount && amount <= maxCost
+}
+
+// Limits of the remembered calls.
+const (
+	MaxCalls     = 64  // newest calls
+	MaxCallBytes = 256 // of each field of a call
+)
+
+// Call is a call whose result has not been seen.
+type Call struct {
+	ID, Name string
+	Path     string // of the file that it changes, or ""
+}
+
+// Calls remembers the [MaxCalls] newest calls. The zero value is empty.
+type Calls struct{ all []Call }
+
+// Add remembers a call, as the newest. A call with the same id takes its place. A call
+// whose id or name is empty or too long is not remembered; a path that is too long
+// counts as none.
+func (c *Calls) Add(call Call) {
+	if call.ID == "" || call.Name == "" || len(call.ID) > MaxCallBytes || len(call.Name) > MaxCallBytes {
+		return
+	}
+	if len(call.Path) > MaxCallBytes {
+		call.Path = ""
+	}
+	c.Take(call.ID)
+	if len(c.all) == MaxCalls {
+		c.all = slices.Delete(c.all, 0, 1)
+	}
+	c.all = append(c.all, call)
+}
+
+// Take returns the call with an id, and forgets it. The zero Call is returned if it is
+// not remembered.
+func (c *Calls) Take(id string) Call {
+	i := slices.IndexFunc(c.all, func(call Call) bool { return call.ID == id })
+	if i < 0 {
+		return Call{}
+	}
+	call := c.all[i]
+	c.all = slices.Delete(c.all, i, i+1)
+	return call
+}
+
+// MarshalJSON encodes the calls as bytes in base64, so that no escape makes them
+// longer: at most 68 KiB.
+func (c Calls) MarshalJSON() ([]byte, error) {
+	var b []byte
+	for _, call := range c.all {
+		for _, s := range []string{call.ID, call.Name, call.Path} {
+			b = append(append(b, byte(len(s)>>8), byte(len(s))), s...)
+		}
+	}
+	return json.Marshal(b)
+}
+
+// UnmarshalJSON decodes the result of MarshalJSON.
+func (c *Calls) UnmarshalJSON(text []byte) error {
+	var b []byte
+	if err := json.Unmarshal(text, &b); err != nil {
+		return err
+	}
+	c.all = nil
+	for len(b) > 0 {
+		var fields [3]string
+		for i := range fields {
+			if len(b) < 2 || len(b)-2 < int(b[0])<<8|int(b[1]) {
+				return errors.New("the calls of a saved state are not valid")
+			}
+			n := int(b[0])<<8 | int(b[1])
+			fields[i], b = string(b[2:2+n]), b[2+n:]
+		}
+		c.all = append(c.all, Call{fields[0], fields[1], fields[2]})
+	}
+	return nil
+}
+
+// Members reads the members of the next value, and reports whether it was read: it
+// must be an object, and the first value under its key, which *seen remembers. read reads
+// the value of a key, or returns false, and the value is skipped.
+func Members(s *scan.Scanner, seen *bool, read func(key []byte) bool) bool {
+	first := !*seen
+	*seen = true
+	if !first || !s.Object() {
+		s.Skip()
+		return false
+	}
+	for s.Next() {
+		if !read(s.Key()) {
+			s.Skip()
+		}
+	}
+	return true
+}
+
+// False reports whether v is the literal false.
+func False(v scan.Value) bool { return v.Kind == scan.Bool && v.Raw[0] == 'f' }
+
+// True reports whether v is the literal true.
+func True(v scan.Value) bool { return v.Kind == scan.Bool && v.Raw[0] == 't' }
+
+// Blank reports whether a text has nothing but white space.
+func Blank(text string) bool { return strings.TrimSpace(text) == "" }
