@@ -5,57 +5,6 @@ import (
 	"strconv"
 )
 
-// number reads a number. It reformats every number that serde_json does not
-// store as an integer.
-func (e *editor) number(i int) (int, error) {
-	from := i
-	var ok bool
-	if e.at(i) == '-' {
-		i++
-	}
-	if e.at(i) == '0' {
-		i++
-	} else if i, ok = e.digits(i); !ok {
-		return 0, ErrSyntax
-	}
-	integer := true
-	if e.at(i) == '.' {
-		integer = false
-		if i, ok = e.digits(i + 1); !ok {
-			return 0, ErrSyntax
-		}
-	}
-	if c := e.at(i); c == 'e' || c == 'E' {
-		integer = false
-		i++
-		if c := e.at(i); c == '+' || c == '-' {
-			i++
-		}
-		if i, ok = e.digits(i); !ok {
-			return 0, ErrSyntax
-		}
-	}
-	if integer && isInteger(e.raw[from:i]) {
-		return i, nil
-	}
-	f, err := strconv.ParseFloat(string(e.raw[from:i]), 64)
-	if err != nil { // the syntax is checked above, so only the range can be wrong
-		return 0, ErrRange
-	}
-	var scratch [32]byte
-	e.replace(from, i, appendFloat(scratch[:0], f))
-	return i, nil
-}
-
-// digits returns the end of the digits at i. ok is false if there are none.
-func (e *editor) digits(i int) (end int, ok bool) {
-	end = i
-	for end < len(e.raw) && '0' <= e.raw[end] && e.raw[end] <= '9' {
-		end++
-	}
-	return end, end > i
-}
-
 // isInteger reports whether serde_json stores literal, an integer without
 // leading zeros, as an integer: it fits int64 or uint64 and is not -0.
 func isInteger(literal []byte) bool {

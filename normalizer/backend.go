@@ -24,11 +24,20 @@ type Dialect interface {
 	// Line maps one line to out. The line is not blank and has no line ending.
 	// If Line returns a fault, out is ignored. Line keeps no reference to line.
 	Line(line []byte, out *Out) Fault
-	// State returns the state as JSON of at most MaxDialect bytes.
+	// State returns the state as JSON of at most MaxDialect bytes; nil: no state.
 	State() ([]byte, error)
 	// Restore sets the state of a new dialect to a result of State.
 	Restore(state []byte) error
 }
+
+// Stateless is the state of a dialect without one.
+type Stateless struct{}
+
+// State implements [Dialect].
+func (Stateless) State() ([]byte, error) { return nil, nil }
+
+// Restore implements [Dialect].
+func (Stateless) Restore([]byte) error { return nil }
 
 // MaxDialect is the maximum length of the saved state of a dialect, in bytes.
 const MaxDialect = 76 << 10

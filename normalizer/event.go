@@ -1,10 +1,9 @@
 package normalizer
 
 import (
-	"strconv"
+	"encoding/json"
 
 	"github.com/linesman/linesman/bounds"
-	"github.com/linesman/linesman/runs"
 )
 
 // Kind is the kind of an event.
@@ -95,14 +94,14 @@ func ToolEvent(kind Kind, facet Facet) Event {
 // limit enforces the limits of channel, message and data. It reports whether
 // data was dropped. [Fold.publish] splits a long text.
 func (e *Event) limit() (dropped bool) {
-	if e.Channel != nil && !bounds.ChannelFits(*e.Channel) {
+	if e.Channel != nil && len(*e.Channel) > bounds.MaxChannel {
 		e.Channel = nil
 	}
 	if e.Message != nil && len(*e.Message) > bounds.MaxMessage {
-		message := bounds.Message(*e.Message)
+		message := bounds.Truncate(*e.Message, bounds.MaxMessage)
 		e.Message = &message
 	}
-	if e.Data != nil && !bounds.DataFits(e.Data) {
+	if e.Data != nil && len(e.Data) > bounds.MaxData {
 		e.Data = []byte(bounds.Dropped)
 		dropped = true
 	}
@@ -111,23 +110,15 @@ func (e *Event) limit() (dropped bool) {
 
 // appendJSON appends the envelope of e: the six keys, in the order of the contract.
 func (e *Event) appendJSON(dst []byte, agent string) []byte {
-	dst = append(dst, `{"agent_kind":`...)
-	dst = bounds.AppendString(dst, agent)
-	dst = append(dst, `,"kind":"`...)
-	dst = append(dst, e.Kind.String()...)
-	dst = append(dst, `","channel":`...)
-	dst = appendOptional(dst, e.Channel)
-	dst = append(dst, `,"text":`...)
-	dst = appendOptional(dst, e.Text)
-	dst = append(dst, `,"message":`...)
-	dst = appendOptional(dst, e.Message)
-	dst = append(dst, `,"data":`...)
+	dst = bounds.AppendString(append(dst, `{"agent_kind":`...), agent)
+	dst = append(append(dst, `,"kind":"`...), e.Kind.String()...)
+	dst = appendOptional(append(dst, `","channel":`...), e.Channel)
+	dst = appendOptional(append(dst, `,"text":`...), e.Text)
+	dst = appendOptional(append(dst, `,"message":`...), e.Message)
 	if e.Data == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, e.Data...)
+		return append(dst, `,"data":null}`...)
 	}
-	return append(dst, '}')
+	return append(append(append(dst, `,"data":`...), e.Data...), '}')
 }
 
 // size estimates the length of the envelope of e, to allocate only once.
@@ -149,52 +140,22 @@ func appendOptional(dst []byte, s *string) []byte {
 	return bounds.AppendString(dst, *s)
 }
 
-// Completion is the last message of a run.
-type Completion struct {
-	Exit      *runs.Exit // exit of the process; nil if there was no process, or if unknown
-	FinalText *string
-	Data      []byte
-	Err       string // error message, or ""
+// completion is the last message of a run, in the order of the contract.
+type completion struct {
+	Agent     string           `json:"agent_kind"`
+	Status    *exitStatus      `json:"status"` // of the process; nil if there was no process, or if unknown
+	FinalText *string          `json:"final_text"`
+	Data      json.RawMessage  `json:"data"`
+	Error     *completionError `json:"error"`
 }
 
-func (c *Completion) appendJSON(dst []byte, agent string) []byte {
-	dst = append(dst, `{"agent_kind":`...)
-	dst = bounds.AppendString(dst, agent)
-	dst = append(dst, `,"status":`...)
-	if c.Exit == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, `{"success":`...)
-		dst = strconv.AppendBool(dst, c.Exit.Code != nil && *c.Exit.Code == 0)
-		dst = append(dst, `,"code":`...)
-		if c.Exit.Code == nil {
-			dst = append(dst, "null"...)
-		} else {
-			dst = strconv.AppendInt(dst, int64(*c.Exit.Code), 10)
-		}
-		dst = append(dst, `,"signal":`...)
-		if c.Exit.Signal == 0 {
-			dst = append(dst, "null"...)
-		} else {
-			dst = strconv.AppendInt(dst, int64(c.Exit.Signal), 10)
-		}
-		dst = append(dst, '}')
-	}
-	dst = append(dst, `,"final_text":`...)
-	dst = appendOptional(dst, c.FinalText)
-	dst = append(dst, `,"data":`...)
-	if c.Data == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, c.Data...)
-	}
-	dst = append(dst, `,"error":`...)
-	if c.Err == "" {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, `{"kind":"backend","message":`...)
-		dst = bounds.AppendString(dst, c.Err)
-		dst = append(dst, '}')
-	}
-	return append(dst, '}')
+type exitStatus struct {
+	Success bool `json:"success"`
+	Code    *int `json:"code"`
+	Signal  *int `json:"signal"`
+}
+
+type completionError struct {
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
 }

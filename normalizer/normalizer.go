@@ -265,7 +265,7 @@ func (f *Fold) line(line []byte) {
 	}
 	f.addSessionHandle()
 	if f.out.final != nil {
-		final := bounds.FinalText(*f.out.final)
+		final := bounds.Truncate(*f.out.final, bounds.MaxFinalText)
 		f.final = &final
 		f.Record.Final(*f.out.final)
 	}

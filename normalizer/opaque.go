@@ -8,19 +8,15 @@ func Opaque(agent string) Backend { return opaque(agent) }
 
 type opaque string
 
-func (o opaque) Agent() string    { return string(o) }
-func (o opaque) Dialect() Dialect { return o }
+func (o opaque) Agent() string  { return string(o) }
+func (opaque) Dialect() Dialect { return opaqueDialect{} }
 
-func (o opaque) Line(line []byte, out *Out) Fault {
-	var s scan.Scanner
-	s.Reset(line)
-	s.Skip()
-	if fault := ScanFault(s.End()); fault != NoFault {
+type opaqueDialect struct{ Stateless }
+
+func (opaqueDialect) Line(line []byte, out *Out) Fault {
+	if fault := ScanFault(scan.Fields(line, nil)); fault != NoFault {
 		return fault
 	}
 	out.Unknown()
 	return NoFault
 }
-
-func (o opaque) State() ([]byte, error) { return []byte("null"), nil }
-func (o opaque) Restore([]byte) error   { return nil }

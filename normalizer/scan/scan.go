@@ -61,6 +61,25 @@ func (s *Scanner) Reset(line []byte) {
 	s.start = s.i
 }
 
+// Fields reads line, and the values of the named members if it is an object. The
+// first of duplicate keys counts.
+func Fields(line []byte, fields map[string]*Value) Fault {
+	var s Scanner
+	s.Reset(line)
+	ok := s.Object()
+	if !ok {
+		s.Skip()
+	}
+	for ok && s.Next() {
+		if v := fields[string(s.Key())]; v != nil {
+			s.First(v)
+		} else {
+			s.Skip()
+		}
+	}
+	return s.End()
+}
+
 // Object enters the next value if it is an object, and reports whether it is one.
 // Otherwise it reads nothing.
 func (s *Scanner) Object() bool {
