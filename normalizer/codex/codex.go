@@ -11,6 +11,7 @@
 package codex
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"math"
@@ -82,12 +83,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 		turnError(l.errorMessage, out)
 		out.Event(normalizer.StatusMessage("turn failed", nil))
 	case "error":
-		if !l.message.IsString() {
-			return normalizer.InvalidPayload
-		}
-		text := l.message.Text()
-		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorTop
-		out.Event(normalizer.ErrorMessage(text))
+		return errorEvent(l.message, runs.ErrorTop, out)
 	case "item.started", "item.created":
 		return d.item(started, out)
 	case "item.updated", "item.delta":
@@ -102,15 +98,19 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
+// errorEvent maps an error message of the agent.
+func errorEvent(message scan.Value, source runs.ErrorSource, out *normalizer.Out) normalizer.Fault {
+	if !message.IsString() {
+		return normalizer.InvalidPayload
+	}
+	text := message.Text()
+	out.Facts.Error, out.Facts.ErrorSource = text, source
+	out.Event(normalizer.ErrorMessage(text))
+	return normalizer.NoFault
+}
+
 func (d *dialect) threadStarted(out *normalizer.Out) normalizer.Fault {
-	l := &d.line
-	id := trimmedText(l.threadID)
-	if id == "" {
-		id = trimmedText(l.conversationID)
-	}
-	if id == "" {
-		id = trimmedText(l.id)
-	}
+	id := cmp.Or(d.line.lineThread(), trimmedText(d.line.id))
 	if id == "" {
 		return normalizer.MissingThreadID
 	}
@@ -136,11 +136,7 @@ func (d *dialect) setThread(id string, out *normalizer.Out) {
 }
 
 func (d *dialect) startTurn() {
-	l := &d.line
-	id := trimmedText(l.turnID)
-	if id == "" {
-		id = trimmedText(l.id)
-	}
+	id := cmp.Or(trimmedText(d.line.turnID), trimmedText(d.line.id))
 	switch {
 	case id == "":
 		d.turns++
@@ -167,28 +163,19 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		return normalizer.InvalidPayload
 	}
 	it := &l.item
+	for _, kind := range toolKinds {
+		if it.typ.Equal(kind) {
+			d.tool(s, kind, out)
+			return normalizer.NoFault
+		}
+	}
 	switch {
-	case it.typ.Equal("command_execution"):
-		d.tool(s, "command_execution", out)
-	case it.typ.Equal("file_change"):
-		d.tool(s, "file_change", out)
-	case it.typ.Equal("mcp_tool_call"):
-		d.tool(s, "mcp_tool_call", out)
-	case it.typ.Equal("web_search"):
-		d.tool(s, "web_search", out)
-	case it.typ.Equal("collab_tool_call"):
-		d.tool(s, "collab_tool_call", out)
 	case s == failed:
 		message := it.errorMessage
 		if !message.IsString() {
 			message = l.errorMessage
 		}
-		if !message.IsString() {
-			return normalizer.InvalidPayload
-		}
-		text := message.Text()
-		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorItem
-		out.Event(normalizer.ErrorMessage(text))
+		return errorEvent(message, runs.ErrorItem, out)
 	case it.typ.Equal("agent_message"):
 		if !it.text.IsString() {
 			return normalizer.InvalidPayload
@@ -209,17 +196,15 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		d.todo(s, out)
 		out.Event(normalizer.StatusMessage(todoMessages[s], nil))
 	case it.typ.Equal("error"):
-		if !it.message.IsString() {
-			return normalizer.InvalidPayload
-		}
-		text := it.message.Text()
-		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorItem
-		out.Event(normalizer.ErrorMessage(text))
+		return errorEvent(it.message, runs.ErrorItem, out)
 	default:
 		out.Unknown()
 	}
 	return normalizer.NoFault
 }
+
+// toolKinds are the types of items that are tool calls.
+var toolKinds = [...]string{"command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"}
 
 var todoMessages = [...]string{
 	started: "todo list started", updated: "todo list updated", completed: "todo list completed",
@@ -230,13 +215,8 @@ var todoMessages = [...]string{
 func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	l, it := &d.line, &d.line.item
 	f := normalizer.Facet{
-		ItemID: trimmedText(it.id), ThreadID: l.lineThread(), TurnID: trimmedText(l.turnID), Kind: kind,
-	}
-	if f.ThreadID == "" {
-		f.ThreadID = d.thread
-	}
-	if f.TurnID == "" {
-		f.TurnID = d.turn
+		ItemID: trimmedText(it.id), ThreadID: cmp.Or(l.lineThread(), d.thread),
+		TurnID: cmp.Or(trimmedText(l.turnID), d.turn), Kind: kind,
 	}
 	f.Phase, f.Status = phase(s, it.status)
 	if kind == "mcp_tool_call" || kind == "collab_tool_call" {
@@ -253,11 +233,11 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	case completed, failed:
 		event = normalizer.ToolResult
 		out.Facts.Closed = f.ItemID
-		if f.ExitCode == nil {
-			d.result(kind, f.Status == "failed", out)
-		} else {
-			d.result(kind, *f.ExitCode != 0, out)
+		bad := f.Status == "failed"
+		if f.ExitCode != nil {
+			bad = *f.ExitCode != 0
 		}
+		d.result(kind, bad, out)
 	}
 	out.Event(normalizer.ToolEvent(event, f))
 }
@@ -298,22 +278,16 @@ func phase(s step, status scan.Value) (string, string) {
 		word = "unknown"
 	}
 	switch {
-	case s == started && word == "":
-		return "start", "running"
 	case s == started:
-		return "start", word
-	case s == updated && word == "":
-		return "delta", "running"
+		return "start", cmp.Or(word, "running")
 	case s == updated:
-		return "delta", word
+		return "delta", cmp.Or(word, "running")
 	case word == "failed":
 		return "fail", word
-	case word == "":
-		return "complete", "completed"
 	case word == "running", word == "pending":
 		return "complete", "unknown"
 	}
-	return "complete", word
+	return "complete", cmp.Or(word, "completed")
 }
 
 // size returns the length of v as compact JSON, or 0 if v is absent or null.
@@ -324,10 +298,7 @@ func size(v scan.Value) int {
 	case scan.String: // Raw has no quotes
 		return bounds.StringSize(v.Text())
 	}
-	n, err := bounds.ValueSize(v.Raw)
-	if err != nil { // rejected by bounds, but not by the scanner
-		return 0
-	}
+	n, _ := bounds.ValueSize(v.Raw) // the scanner has validated it
 	return n
 }
 
