@@ -2,11 +2,11 @@ package runs
 
 import "strconv"
 
-// NeedsAgent is the reason of a run whose program needs the answer of an agent:
+// needsAgent is the reason of a run whose program needs the answer of an agent:
 // it exited with status [ExitNeedsAgent], and must be restarted when the answer
 // is available. If the run was started by hand, its state is input-required. All
 // other runs have failed, because linesman does not restart them.
-const NeedsAgent = "needs agent"
+const needsAgent = "needs agent"
 
 // ExitNeedsAgent is the exit status of a program that needs an agent's answer.
 const ExitNeedsAgent = 42
@@ -15,9 +15,9 @@ const ExitNeedsAgent = 42
 // becomes
 //
 //   - for a failed run "spawn", "lost", "spool", "signal", "exit status", "turn
-//     failed", "silent", "no terminal event" or [NeedsAgent],
+//     failed", "silent", "no terminal event" or [needsAgent],
 //   - for a timeout "idle" or "hard",
-//   - for a run in the state input-required [NeedsAgent].
+//   - for a run in the state input-required [needsAgent].
 //
 // A requested cancel takes precedence over every reason except "lost" and
 // "spawn". Open tool calls stay listed, because they never ended.
@@ -53,9 +53,9 @@ func (r *Record) outcome(x Exit) (State, string) {
 	case x.Reason == ReasonExited && x.Signal != 0:
 		return StateFailed, "signal"
 	case x.Reason == ReasonExited && *x.Code == ExitNeedsAgent && r.Source == sourceRun:
-		return StateInputRequired, NeedsAgent
+		return StateInputRequired, needsAgent
 	case x.Reason == ReasonExited && *x.Code == ExitNeedsAgent:
-		return StateFailed, NeedsAgent
+		return StateFailed, needsAgent
 	case x.Reason == ReasonExited && *x.Code != 0:
 		return StateFailed, "exit status"
 	case x.Reason == ReasonEOF && r.LastTurn == TurnNone:

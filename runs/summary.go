@@ -4,15 +4,15 @@ import "strings"
 
 // The maximum lengths of a summary and of an activity, in characters.
 const (
-	MaxSummary  = 200
-	MaxActivity = 200
+	maxSummary  = 200
+	maxActivity = 200
 
 	maxActivityRead = 4096 // bytes of an activity that are read
 )
 
 // Summary describes the state of the run in one line for people: the beginning
 // of the answer, the reason of the failure, or the current activity. It is
-// redacted and has at most MaxSummary characters.
+// redacted and has at most maxSummary characters.
 func (r *Record) Summary() string {
 	s := ""
 	switch r.State {
@@ -46,7 +46,7 @@ func (r *Record) Summary() string {
 			s += ": " + r.Activity
 		}
 	}
-	if s = oneLine(s, MaxSummary); s == "" {
+	if s = oneLine(s, maxSummary); s == "" {
 		return string(r.State)
 	}
 	return s
