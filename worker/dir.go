@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -355,3 +356,164 @@ func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
+
+// openLocked opens or creates the file at path and locks it with take. If the
+// file was replaced or removed before the lock was free, it opens the new one.
+func openLocked(path string, flags int, take func(*os.File) error) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flags, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		err = take(f)
+		current := false
+		if err == nil {
+			current, err = sameFile(f, path)
+		}
+		if err == nil && current {
+			return f, nil
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// sameFile reports whether path still names the file that f has open.
+func sameFile(f *os.File, path string) (bool, error) {
+	now, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	was, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	return os.SameFile(was, now), nil
+}
+
+// MakeDir creates a directory and its missing parents. The error is never an
+// [fs.ErrExist].
+func MakeDir(path string) error {
+	if err := CheckDir(path); err != nil {
+		return err
+	}
+	return os.MkdirAll(path, 0o700)
+}
+
+// CheckDir reports why a directory can be neither used nor created: the path
+// names another kind of file, or contains a symbolic link whose target is
+// missing, for example because a disk is not mounted. A missing directory is
+// no error.
+func CheckDir(path string) error {
+	for at := path; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		switch {
+		case err == nil && !info.IsDir():
+			return fmt.Errorf("%s is not a directory", at)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+		if target, err := os.Readlink(at); err == nil {
+			return fmt.Errorf("%s is a symbolic link to %s, which does not exist", at, target)
+		}
+		if at == filepath.Dir(at) { // "." of a process whose working directory was removed
+			return nil
+		}
+	}
+}
+
+// progress is how far a run has come: the content of the mark file.
+type progress struct {
+	Log   runs.Mark `json:"log"`          // what the raw log is known to hold
+	Begun bool      `json:"begun"`        // the start entry may have been sent: entries in the log are ours
+	As    string    `json:"as,omitempty"` // name of this worker in the start entry
+	Noted int64     `json:"noted"`        // 1 + bytes written at the last idle note; 0: no note
+	Out   segment   `json:"out"`
+	Err   segment   `json:"err"`
+	Keys  [][]byte  `json:"keys,omitempty"` // public keys of the last shims, that may sign the exit; at most maxKeys
+}
+
+// maxKeys is how many shims may be starting for one run: the last one of this
+// worker, and one of a previous worker.
+const maxKeys = 2
+
+// markSize is the size of a mark file, in bytes. It is constant, so that an
+// update needs no space on a full disk.
+const markSize = 1024
+
+// mark stores the progress of a run in a file. It saves reading the raw log
+// from its beginning, and only the mark knows how often a spool was truncated.
+// Where it differs from the raw log, the log is right.
+type mark struct {
+	progress
+	f    *os.File
+	line [markSize]byte
+}
+
+// createMark creates the mark of a new run. The caller syncs it.
+func createMark(path string) (*mark, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	m := &mark{f: f}
+	if err := m.save(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// openMark reads the mark at path. If it is invalid, the run resumes at the
+// beginning of its log.
+func openMark(path string) (*mark, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &mark{f: f}
+	if n, _ := f.ReadAt(m.line[:], 0); n < markSize || !m.decode() {
+		m.progress = progress{Begun: true} // assume that entries in the log are ours
+		m.line = [markSize]byte{}
+	}
+	return m, nil
+}
+
+// save writes the mark with one write, so that a kill leaves the old or the
+// new content. Only a power failure can tear it, which the checksum detects.
+func (m *mark) save() error {
+	body, err := json.Marshal(&m.progress)
+	if err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	const sum = markSize - 9 // 8 hex digits and a newline
+	if len(body) > sum {
+		return fmt.Errorf("save mark: %d bytes, at most %d", len(body), sum)
+	}
+	n := copy(m.line[:], body)
+	for i := n; i < sum; i++ {
+		m.line[i] = ' '
+	}
+	copy(m.line[sum:], fmt.Sprintf("%08x\n", crc32.ChecksumIEEE(m.line[:sum])))
+	if _, err := m.f.WriteAt(m.line[:], 0); err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	return nil
+}
+
+func (m *mark) decode() bool {
+	const sum = markSize - 9
+	if string(m.line[sum:]) != fmt.Sprintf("%08x\n", crc32.ChecksumIEEE(m.line[:sum])) {
+		return false
+	}
+	return json.Unmarshal(m.line[:sum], &m.progress) == nil
+}
+
+func (m *mark) close() error { return m.f.Close() }
