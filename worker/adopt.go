@@ -122,8 +122,7 @@ func (a *adoption) open(name string) *Dir {
 	case errors.Is(err, errOwned), errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		a.openRetry.failed()
-		if a.openRetry.shouldLog() {
+		if a.openRetry.failed() {
 			a.w.log.Error("adopt run", zap.String("run", name), zap.Error(err))
 		}
 		return nil

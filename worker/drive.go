@@ -276,29 +276,24 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 // finish sends the remaining output of the ended source, stores the exit
 // entry, and removes the directory.
 func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
-	for r.source.outlivesStop() || !r.stopped {
+	for moved := true; moved && (r.source.outlivesStop() || !r.stopped); {
 		_, err := r.pump(ctx, true)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, runs.ErrMoved) {
+		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
 			return ex, err
 		}
 	}
 	ex.Torn = r.out.torn()
-	for {
+	for moved := true; moved; {
 		if r.progress.Log.Cancelled {
 			ex.Reason, ex.Spawn = runs.ReasonCancelled, ""
 		}
 		err := r.append(ctx, time.Now(), runs.Exited, 0, runs.Encode(ex))
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, runs.ErrMoved) {
+		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
 			return ex, err
 		}
 	}
-	fields := []zap.Field{zap.String("reason", string(ex.Reason)), zap.Duration("after", r.age())}
+	age := time.Since(time.UnixMilli(r.dir.Spec.Created)).Round(time.Millisecond)
+	fields := []zap.Field{zap.String("reason", string(ex.Reason)), zap.Duration("after", age)}
 	if ex.Code != nil {
 		fields = append(fields, zap.Int("code", *ex.Code))
 	}
@@ -306,10 +301,7 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 		fields = append(fields, zap.Int("signal", ex.Signal))
 	}
 	r.log.Info("ended", fields...)
-	if err := r.record(ctx); err != nil {
-		return ex, err
-	}
-	return ex, r.dir.Remove()
+	return ex, r.recordAndRemove(ctx)
 }
 
 // abandon stops a run whose raw log already has an exit entry, stored by
@@ -329,6 +321,12 @@ func (r *Run) abandon(ctx context.Context) error {
 			return err
 		}
 	}
+	return r.recordAndRemove(ctx)
+}
+
+// recordAndRemove removes the directory of an ended run, after the ledger has a
+// line for an imported file.
+func (r *Run) recordAndRemove(ctx context.Context) error {
 	if err := r.record(ctx); err != nil {
 		return err
 	}
@@ -357,11 +355,6 @@ func (r *Run) append(ctx context.Context, now time.Time, kind runs.Kind, offset 
 	return err
 }
 
-// age is the time since the run was created.
-func (r *Run) age() time.Duration {
-	return time.Since(time.UnixMilli(r.dir.Spec.Created)).Round(time.Millisecond)
-}
-
 // Cancel requests the end of the run: it stores a cancel entry with reason,
 // cut to [runs.MaxReason] bytes, then terminates the agent. It returns when
 // the entry is stored or the run has ended, and after two seconds at the
@@ -372,15 +365,12 @@ func (r *Run) Cancel(ctx context.Context, reason string) error {
 	case r.cancels <- reason:
 	default: // already requested
 	}
-	const timeout = 2 * superviseInterval
-	t := time.NewTimer(timeout)
-	defer t.Stop()
 	select {
 	case <-r.cancelStored:
 	case <-r.done:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-t.C:
+	case <-time.After(2 * superviseInterval):
 	}
 	return nil
 }

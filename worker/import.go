@@ -82,7 +82,7 @@ func (i *importing) run(ctx context.Context) error {
 			return err
 		}
 		if !fresh { // path may name another file now
-			i.w.removeImportLock(i.w.importPath(inode{d.Spec.File.Dev, d.Spec.File.Inode}))
+			i.w.removeImportLock(i.w.importPath(d.Spec.File.inode))
 		}
 		if fresh && err == nil && !r.out.replaced {
 			return nil // lines that were added meanwhile are left to the next call
@@ -95,9 +95,9 @@ func (i *importing) run(ctx context.Context) error {
 func (i *importing) next(ctx context.Context) (*Dir, error) {
 	for {
 		f, file, size, missing := openRegular(i.path)
-		if key := (inode{file.Dev, file.Inode}); missing == nil && (i.lock == nil || i.lock.file != key) {
+		if missing == nil && (i.lock == nil || i.lock.file != file.inode) {
 			f.Close()
-			if err := i.acquire(ctx, key); err != nil {
+			if err := i.acquire(ctx, file.inode); err != nil {
 				return nil, err
 			}
 			continue // another process may have imported the file, and the file may have grown
@@ -177,7 +177,7 @@ func (i *importing) acquire(ctx context.Context, file inode) error {
 // is in runs.
 func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 	part := Part{To: size}
-	last, err := i.ledger.last(inode{file.Dev, file.Inode})
+	last, err := i.ledger.last(file.inode)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 		return spec, nil
 	}
 	c := content{
-		Worker: i.w.cfg.Name, Agent: spec.Agent, File: inode{file.Dev, file.Inode}, From: part.From, To: part.To, Sum: sum,
+		Worker: i.w.cfg.Name, Agent: spec.Agent, File: file.inode, From: part.From, To: part.To, Sum: sum,
 	}
 	if last != nil {
 		c.Before = last.Run
@@ -237,17 +237,13 @@ func importID(c content) string {
 // ledgerOf returns the index for the files at paths.
 func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*ledgerIndex, error) {
 	stores, err := w.stores(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wanted := make(map[inode]bool, len(paths))
+	x := &ledgerIndex{ledger: &w.ledger, agent: spec.Agent, stores: stores, files: make(map[inode]*imported, len(paths))}
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil { // else the import reports the error
-			file := fileOf(path, info)
-			wanted[inode{file.Dev, file.Inode}] = true
+			x.files[fileOf(path, info).inode] = nil
 		}
 	}
-	return w.ledger.index(spec.Agent, stores, wanted), nil
+	return x, err
 }
 
 func (w *Worker) stores(ctx context.Context) ([]string, error) {
@@ -298,7 +294,7 @@ func (r *Run) record(ctx context.Context) error {
 		}
 	}
 	err = r.w.ledger.add(imported{
-		Agent: spec.Agent, Stores: stores, Dev: spec.File.Dev, Inode: spec.File.Inode, Size: size, Sum: sum, Run: spec.Run,
+		Agent: spec.Agent, Stores: stores, inode: spec.File.inode, Size: size, Sum: sum, Run: spec.Run,
 	})
 	r.recorded = err == nil
 	return err

@@ -295,16 +295,21 @@ const (
 	maxRetryDelay = time.Minute
 )
 
-// failed doubles the delay, unless it is still running.
-func (t *retryDelay) failed() {
+// failed doubles the delay, unless it is still running. It returns true at most
+// once a minute: then the failure should be logged.
+func (t *retryDelay) failed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if now.Before(t.until) { // the same failure
-		return
+	if !now.Before(t.until) { // else it is the same failure
+		t.pause = min(max(2*t.pause, minRetryDelay), maxRetryDelay)
+		t.until = now.Add(t.pause)
 	}
-	t.pause = min(max(2*t.pause, minRetryDelay), maxRetryDelay)
-	t.until = now.Add(t.pause)
+	if !t.logged.IsZero() && now.Sub(t.logged) < time.Minute {
+		return false
+	}
+	t.logged = now
+	return true
 }
 
 // succeeded resets the delay.
@@ -319,16 +324,4 @@ func (t *retryDelay) remaining() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return max(0, time.Until(t.until))
-}
-
-// shouldLog returns true at most once a minute.
-func (t *retryDelay) shouldLog() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	if !t.logged.IsZero() && now.Sub(t.logged) < time.Minute {
-		return false
-	}
-	t.logged = now
-	return true
 }
