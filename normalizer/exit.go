@@ -10,15 +10,15 @@ import (
 // end ends the run: it folds an unfinished last line, publishes an Error event if
 // the run failed, and then the completion.
 func (f *Fold) end(exit runs.Exit) {
-	if len(f.partial) > 0 || f.oversize > 0 {
+	if len(f.partial) > 0 || f.state.Oversize > 0 {
 		f.flush()
 	}
 	f.Record.End(exit, f.pos.Time)
 	f.done = true
 
-	c := completion{Agent: f.agent, FinalText: f.final}
-	if f.session != "" {
-		c.Data = sessionHandle(f.session)
+	c := completion{Agent: f.agent, FinalText: f.state.Final}
+	if f.state.Session != "" {
+		c.Data = sessionHandle(f.state.Session)
 	}
 	failure := ""
 	switch {
@@ -55,7 +55,7 @@ func (f *Fold) end(exit runs.Exit) {
 
 // release frees the state that an ended run does not need.
 func (f *Fold) release() {
-	f.partial, f.final, f.dialect = nil, nil, nil
+	f.partial, f.state.Final, f.dialect = nil, nil, nil
 	f.out = Out{}
 }
 

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -139,8 +138,7 @@ func (a *adoption) open(name string) *Dir {
 // drive drives one run to its end, and retries after local errors.
 func (a *adoption) drive(ctx context.Context, name string, r *Run) {
 	defer a.release(name)
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = time.Second, time.Minute
+	wait := newBackoff()
 	for {
 		_, err := r.Drive(ctx)
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrKnown) || errors.Is(err, ErrEnded) {

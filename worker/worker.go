@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -294,6 +295,13 @@ const (
 	minRetryDelay = time.Second
 	maxRetryDelay = time.Minute
 )
+
+// newBackoff returns the delays between attempts of one run.
+func newBackoff() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = minRetryDelay, maxRetryDelay
+	return b
+}
 
 // failed doubles the delay, unless it is still running. It returns true at most
 // once a minute: then the failure should be logged.

@@ -36,10 +36,8 @@ func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
 // dialect has the current thread and turn of a run. Codex does not number turns,
 // so the dialect counts them.
 type dialect struct {
-	line   line
-	thread string
-	turn   string
-	turns  int64 // number of synthetic turn ids so far
+	line line
+	state
 }
 
 // Line implements [normalizer.Dialect].
@@ -72,13 +70,13 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 		out.Event(normalizer.StatusMessage("turn started", nil))
 	case "turn.completed":
 		d.updateThread(out)
-		d.turn = ""
+		d.Turn, d.TurnLong = "", false
 		out.Facts.Turn = runs.TurnCompleted
 		out.Facts.Usage = l.usage.totals()
 		out.Event(normalizer.StatusMessage("turn completed", l.usage.data()))
 	case "turn.failed":
 		d.updateThread(out)
-		d.turn = ""
+		d.Turn, d.TurnLong = "", false
 		out.Facts.Turn = runs.TurnFailed
 		turnError(l.errorMessage, out)
 		out.Event(normalizer.StatusMessage("turn failed", nil))
@@ -115,7 +113,7 @@ func (d *dialect) threadStarted(out *normalizer.Out) normalizer.Fault {
 		return normalizer.MissingThreadID
 	}
 	d.setThread(id, out)
-	d.turn = ""
+	d.Turn, d.TurnLong = "", false
 	out.Event(normalizer.StatusMessage("thread started", nil))
 	return normalizer.NoFault
 }
@@ -129,22 +127,16 @@ func (d *dialect) updateThread(out *normalizer.Out) {
 
 func (d *dialect) setThread(id string, out *normalizer.Out) {
 	out.Session, out.Facts.Thread = id, id
-	d.thread = id
-	if bounds.StringSize(id) > normalizer.MaxThread {
-		d.thread = normalizer.TooLong
-	}
+	d.Thread, d.ThreadLong = bounded(id, normalizer.MaxThread)
 }
 
 func (d *dialect) startTurn() {
 	id := cmp.Or(trimmedText(d.line.turnID), trimmedText(d.line.id))
-	switch {
-	case id == "":
-		d.turns++
-		id = "synthetic-turn-" + strconv.FormatInt(d.turns, 10)
-	case bounds.StringSize(id) > normalizer.MaxTurn:
-		id = normalizer.TooLong
+	if id == "" {
+		d.Turns++
+		id = "synthetic-turn-" + strconv.FormatInt(d.Turns, 10)
 	}
-	d.turn = id
+	d.Turn, d.TurnLong = bounded(id, normalizer.MaxTurn)
 }
 
 // step is the state change of an item.
@@ -215,8 +207,8 @@ var todoMessages = [...]string{
 func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	l, it := &d.line, &d.line.item
 	f := normalizer.Facet{
-		ItemID: trimmedText(it.id), ThreadID: cmp.Or(l.lineThread(), d.thread),
-		TurnID: cmp.Or(trimmedText(l.turnID), d.turn), Kind: kind,
+		ItemID: trimmedText(it.id), ThreadID: cmp.Or(l.lineThread(), ifLong(d.Thread, d.ThreadLong)),
+		TurnID: cmp.Or(trimmedText(l.turnID), ifLong(d.Turn, d.TurnLong)), Kind: kind,
 	}
 	f.Phase, f.Status = phase(s, it.status)
 	if kind == "mcp_tool_call" || kind == "collab_tool_call" {
@@ -321,40 +313,40 @@ func (it *item) exitStatus() *int32 {
 	return &code
 }
 
-// state is the saved state of a dialect. ThreadLong and TurnLong replace ids that
-// are too long.
+// state is the part of a dialect that is saved. ThreadLong and TurnLong replace
+// ids that are too long.
 type state struct {
 	Thread     string `json:"thread,omitempty"`
 	ThreadLong bool   `json:"thread_long,omitempty"`
 	Turn       string `json:"turn,omitempty"`
 	TurnLong   bool   `json:"turn_long,omitempty"`
-	Turns      int64  `json:"turns,omitempty"`
+	Turns      int64  `json:"turns,omitempty"` // number of synthetic turn ids so far
+}
+
+// bounded returns id and false, or "" and true if id has more than limit bytes of
+// JSON.
+func bounded(id string, limit int) (string, bool) {
+	if bounds.StringSize(id) > limit {
+		return "", true
+	}
+	return id, false
+}
+
+// ifLong returns [normalizer.TooLong] for an id that is too long, else id.
+func ifLong(id string, long bool) string {
+	if long {
+		return normalizer.TooLong
+	}
+	return id
 }
 
 // State implements [normalizer.Dialect].
-func (d *dialect) State() ([]byte, error) {
-	s := state{Thread: d.thread, Turn: d.turn, Turns: d.turns}
-	if len(s.Thread) == len(normalizer.TooLong) {
-		s.Thread, s.ThreadLong = "", true
-	}
-	if len(s.Turn) == len(normalizer.TooLong) {
-		s.Turn, s.TurnLong = "", true
-	}
-	return bounds.Encode(s)
-}
+func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
 
 // Restore implements [normalizer.Dialect].
 func (d *dialect) Restore(b []byte) error {
-	var s state
-	if json.Unmarshal(b, &s) != nil {
+	if json.Unmarshal(b, &d.state) != nil {
 		return errors.New("codex: the saved state is not valid")
-	}
-	d.thread, d.turn, d.turns = s.Thread, s.Turn, s.Turns
-	if s.ThreadLong {
-		d.thread = normalizer.TooLong
-	}
-	if s.TurnLong {
-		d.turn = normalizer.TooLong
 	}
 	return nil
 }
