@@ -332,7 +332,7 @@ func TestCredentialsAreHidden(t *testing.T) {
 	for _, s := range []string{"Error: Authorization: Bearer S3CR3Tabcdef", "failed at https://user:S3CR3T@host/x",
 		`Error: {"access_token":"S3CR3T"}`, "error sk-proj-S3CR3Tabcdefgh"} {
 		f := call{args: []string{"list"}}.failed(output{exit: 1, stderr: []byte(s)})
-		if strings.Contains(f.Stderr+f.Suggestion, "S3CR3T") || !strings.Contains(f.Stderr, runs.Redacted) {
+		if strings.Contains(f.Stderr+f.Suggestion, "S3CR3T") || !strings.Contains(f.Stderr, "[redacted]") {
 			t.Errorf("%q becomes %+v", s, f)
 		}
 	}
