@@ -40,7 +40,7 @@ var layers = map[string][]string{
 	"responder": {"api", "bounds", "runs", "responder/codexcloud", "responder/idempotency",
 		"responder/webhook", "responder/runtable"},
 	"responder/runtable":    {"runs"},
-	"responder/idempotency": {"api"},
+	"responder/idempotency": {"api", "bounds"},
 	"responder/codexcloud":  {"bounds", "runs"},
 	"responder/webhook":     {"bounds", "runs", "responder/idempotency"},
 	"responder/fields":      {"api", "bounds"},

@@ -102,7 +102,6 @@ type Pusher struct {
 	log    *zap.Logger
 	sender *sender
 	hosts  *hosts
-	counts counts
 }
 
 // New returns a pusher. It is idle until Run.
