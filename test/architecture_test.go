@@ -39,7 +39,7 @@ var layers = map[string][]string{
 	"api":                    {"runs"},
 	"responder": {"api", "bounds", "runs", "responder/codexcloud", "responder/idempotency",
 		"responder/webhook", "responder/runtable"},
-	"responder/runtable":    {"runs"},
+	"responder/runtable":    {"api", "runs"},
 	"responder/idempotency": {"api", "bounds"},
 	"responder/codexcloud":  {"bounds", "runs"},
 	"responder/webhook":     {"bounds", "runs", "responder/idempotency"},

@@ -99,8 +99,11 @@ func (p *Pusher) advance(ctx context.Context, run string) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	record, ok, err := p.cfg.Runs.Record(ctx, run)
-	if err != nil || !ok { // not recorded yet, or removed
+	record, err := p.cfg.Runs.Record(ctx, run)
+	if errors.Is(err, runs.ErrNoRun) { // not recorded yet, or removed
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	now, changed := progress(record.State), false
