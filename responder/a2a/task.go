@@ -106,7 +106,7 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 // there is none yet.
 func (h *Handler) record(ctx context.Context, v responder.View) (responder.View, *runs.Record, error) {
 	record, err := h.Service.Record(ctx, v.ID)
-	if is(err, api.NotFound) {
+	if api.Is(err, api.NotFound) {
 		return v, nil, nil
 	}
 	if err != nil {

@@ -3,7 +3,6 @@ package adcp
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -81,10 +80,7 @@ func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of
 // unfinished has not failed: the answer has the state of the run, and the error
 // as a warning.
 func Fail(ctx context.Context, s *responder.Service, c Call, err error) Envelope {
-	var known *api.Error
-	if !errors.As(err, &known) { // against the contract of the service, so the text is not shown
-		known = &api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them"}
-	}
+	known := api.Known(err)
 	e := ErrorOf(known, c.Broken)
 	a := Response{Status: kinds[known.Code].status, Message: e.Message, Error: e}
 	if known.Elapsed.Milliseconds() > 0 {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
@@ -166,7 +165,7 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 // issueOf is a mistake in the arguments of a call.
 func issueOf(i api.Issue) Issue {
 	field := i.Field
-	if field == fields.Whole {
+	if field == request.Whole {
 		field = ""
 	}
 	one := IssueOf(field, i.Problem)

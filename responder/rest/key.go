@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 )
 
@@ -31,7 +30,7 @@ func readKey(h http.Header) (string, error) {
 
 // presetKey is the key of the header as a preset of the arguments. The same key
 // in the body is accepted, a different one is refused.
-func (q *exchange) presetKey(body map[string]json.RawMessage) ([]fields.Preset, error) {
+func (q *exchange) presetKey(body map[string]json.RawMessage) ([]request.Preset, error) {
 	if q.key == "" {
 		return nil, nil
 	}
@@ -48,7 +47,7 @@ func (q *exchange) presetKey(body map[string]json.RawMessage) ([]fields.Preset, 
 		}
 		return nil, nil
 	}
-	return []fields.Preset{{Name: request.Key, Value: q.key}}, nil
+	return []request.Preset{{Name: request.Key, Value: q.key}}, nil
 }
 
 // nameKey names the key as the caller did.

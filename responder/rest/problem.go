@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -94,7 +94,7 @@ func problemOf(e *api.Error) *Problem {
 // whole is reported for the body.
 func (p *Problem) listIssues(e *api.Error) {
 	body := func(field string) string {
-		if field == fields.Whole {
+		if field == request.Whole {
 			return "body"
 		}
 		return field
@@ -132,10 +132,4 @@ func (q *exchange) explain(err error) *Problem {
 	}
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	return p
-}
-
-// is reports whether err is an error of the service with a code.
-func is(err error, code api.Code) bool {
-	var e *api.Error
-	return errors.As(err, &e) && e.Code == code
 }

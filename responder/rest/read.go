@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 )
 
@@ -94,7 +93,7 @@ func (q *exchange) readBody() (json.RawMessage, error) {
 
 // arguments reads the body, and adds the values of the path and the headers.
 // The body must not have the parameters in taken.
-func (q *exchange) arguments(params []fields.Param, path []fields.Preset, taken ...string) (*fields.Args, error) {
+func (q *exchange) arguments(params []request.Param, path []request.Preset, taken ...string) (*request.Args, error) {
 	body := bytes.Trim(q.body, " \t\r\n") // the white space of JSON
 	if len(body) == 0 {
 		body = []byte("{}")
@@ -114,7 +113,7 @@ func (q *exchange) arguments(params []fields.Param, path []fields.Preset, taken 
 	}
 	presets = append(presets, path...)
 	if q.form == adcpType {
-		presets = append(presets, fields.Preset{Name: request.Format, Value: "adcp"})
+		presets = append(presets, request.Preset{Name: request.Format, Value: "adcp"})
 	}
-	return fields.Read(params, body, presets...), nil
+	return request.Read(params, body, presets...), nil
 }

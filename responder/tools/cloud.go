@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/linesman/linesman/api"
@@ -31,7 +30,7 @@ func cloudSubmit(c *call) action {
 		done, err := c.service.SubmitCloud(ctx, q)
 		c.replayed = done.Replayed
 		if err != nil {
-			return outcome{}, c.args.Name(err, request.Names)
+			return outcome{}, c.args.Name(err)
 		}
 		return outcome{v36.CloudQueued(done, q.Environment), adcp.OfSubmission(done)}, nil
 	}
@@ -39,7 +38,7 @@ func cloudSubmit(c *call) action {
 
 func cloudStatus(c *call) action {
 	a := c.args
-	request.CheckDir(a)
+	a.CheckDir()
 	if a.Has("taskId") && a.Flag("list") {
 		a.Refuse("taskId", "is for one task: leave list out")
 	}
@@ -130,7 +129,7 @@ func (x *cloudRecords) find(ctx context.Context, run string) (*runs.Cloud, error
 	}
 	record, err := x.service.Record(ctx, run)
 	if err != nil {
-		if notFound(err) { // removed meanwhile
+		if api.Is(err, api.NotFound) { // removed meanwhile
 			err = nil
 		}
 		return nil, err
@@ -202,7 +201,7 @@ func cloudCancel(c *call) action {
 		reason := c.args.Text("reason")
 		done, err := c.service.Cancel(ctx, api.Cancel{Run: v.ID, Reason: reason})
 		if err != nil {
-			return outcome{}, c.args.Name(err, request.Names)
+			return outcome{}, c.args.Name(err)
 		}
 		return outcome{v36.Cancelled(done, reason), adcp.OfCancel(v, done)}, nil
 	}
@@ -239,9 +238,4 @@ func (c *call) cloudRun(ctx context.Context, param string) (responder.View, erro
 		return v, local()
 	}
 	return v, err
-}
-
-func notFound(err error) bool {
-	var e *api.Error
-	return errors.As(err, &e) && e.Code == api.NotFound
 }

@@ -40,7 +40,7 @@ func run(c *call) action {
 	return func(ctx context.Context) (outcome, error) {
 		webhook := q.Webhook
 		if err := c.service.CanNotify(webhook); err != nil {
-			return outcome{}, c.args.Name(err, request.Names)
+			return outcome{}, c.args.Name(err)
 		}
 		q.Webhook = nil // the answer tells how the task ended
 		done, err := c.submit(ctx, q)
@@ -81,7 +81,7 @@ func (c *call) ended(ctx context.Context, done api.Submitted) (outcome, error) {
 }
 
 func localStatus(c *call) action {
-	request.CheckDir(c.args)
+	c.args.CheckDir()
 	return func(ctx context.Context) (outcome, error) {
 		all, one, err := request.Status(ctx, c.service, c.args)
 		if err != nil {
@@ -119,7 +119,7 @@ func (c *call) results(ctx context.Context, v responder.View, param string) (out
 		Events: c.args.Flag("include_events"), Count: true,
 	})
 	if err != nil {
-		return outcome{}, c.args.Name(err, map[string]string{api.FieldRun: param})
+		return outcome{}, c.args.Name(err)
 	}
 	return outcome{v36.Results(r), adcp.OfRecord(r.Record)}, nil
 }

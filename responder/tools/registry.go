@@ -20,7 +20,7 @@ func cleanup(c *call) action {
 	return func(ctx context.Context) (outcome, error) {
 		done, err := c.service.Cleanup(ctx, q)
 		if err != nil {
-			e := *known(err)
+			e := *api.Known(err)
 			e.Message += fmt.Sprintf("; until then %d stuck tasks were ended, and %d old ones removed",
 				len(done.Ended), done.Removed)
 			return outcome{}, &e

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/responder/codexcloud"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
@@ -15,7 +14,7 @@ import (
 // tool is one of the tools, and how it is done.
 type tool struct {
 	name, title, about, category string
-	params                       []fields.Param
+	params                       []request.Param
 	hints                        hints
 	reads                        bool // the run table must have been read
 	changes                      bool // on AdCP it needs an idempotency key
@@ -35,7 +34,7 @@ func describe(list []*tool) []v36.Tool {
 	var all []v36.Tool
 	for _, t := range list {
 		all = append(all, v36.Tool{
-			Name: t.name, Title: t.title, Description: t.about, Category: t.category, InputSchema: fields.Schema(t.params),
+			Name: t.name, Title: t.title, Description: t.about, Category: t.category, InputSchema: request.Schema(t.params),
 			ReadOnly: t.hints.readOnly, Destructive: t.hints.destructive, Idempotent: t.hints.idempotent,
 			OpenWorld: t.hints.open,
 		})
@@ -89,8 +88,8 @@ func table(limits string) []*tool {
 			about: "Tells what came of a task that has ended: summary, files, tests, tokens, error. " +
 				"The output of one that failed or timed out is always there.",
 			params: request.ADCP(request.IDParam("task_id"), includeParam, maxBytesParam,
-				fields.Param{
-					Name: "include_events", Kind: fields.Boolean, Default: false, About: "Adds the last events, at most 50.",
+				request.Param{
+					Name: "include_events", Kind: request.Boolean, Default: false, About: "Adds the last events, at most 50.",
 				}),
 			prepare: localResults,
 		},
@@ -121,22 +120,22 @@ func table(limits string) []*tool {
 			about: "Says how tasks in Codex Cloud stand: those that are pending; one with taskId; " +
 				"with list all that fit the filters.",
 			params: request.ADCP(
-				fields.Param{
-					Name: "taskId", Kind: fields.Text, Max: request.MaxRef,
+				request.Param{
+					Name: "taskId", Kind: request.Text, Max: request.MaxRef,
 					About: "Id of the task: T-cloud-…, the id that Codex Cloud gave it, or the address of its page.",
 				},
-				fields.Param{Name: "list", Kind: fields.Boolean, Default: false, About: "List tasks by the filters."},
-				fields.Param{Name: "workingDir", Kind: fields.Text, Max: runs.MaxDir, About: "Filter: the working directory."},
-				fields.Param{Name: "envId", Kind: fields.Text, Max: codexcloud.MaxEnvironment, About: "Filter: the environment."},
-				fields.Param{
-					Name: "status", Kind: fields.Choice, Words: []string{"submitted", "completed", "failed", "cancelled"},
+				request.Param{Name: "list", Kind: request.Boolean, Default: false, About: "List tasks by the filters."},
+				request.Param{Name: "workingDir", Kind: request.Text, Max: runs.MaxDir, About: "Filter: the working directory."},
+				request.Param{Name: "envId", Kind: request.Text, Max: codexcloud.MaxEnvironment, About: "Filter: the environment."},
+				request.Param{
+					Name: "status", Kind: request.Choice, Words: []string{"submitted", "completed", "failed", "cancelled"},
 					About: "Filter: the state.",
 				},
-				fields.Param{
-					Name: "limit", Kind: fields.Integer, Min: 1, Max: 100, Default: int64(50), About: "How many ended tasks to list.",
+				request.Param{
+					Name: "limit", Kind: request.Integer, Min: 1, Max: 100, Default: int64(50), About: "How many ended tasks to list.",
 				},
-				fields.Param{
-					Name: "showStats", Kind: fields.Boolean, Default: false, About: "Adds how many tasks are in each state.",
+				request.Param{
+					Name: "showStats", Kind: request.Boolean, Default: false, About: "Adds how many tasks are in each state.",
 				}),
 			prepare: cloudStatus,
 		},
@@ -172,18 +171,18 @@ func table(limits string) []*tool {
 			name: "_codex_cloud_github_setup", title: "GitHub setup guide", category: v36.RegistryInfo, hints: reading,
 			about: "Writes a guide to connecting a GitHub repository with an environment of Codex Cloud.",
 			params: params(
-				fields.Param{
-					Name: "repoUrl", Kind: fields.Text, Required: true, Max: 200, About: "https://github.com/OWNER/REPOSITORY",
+				request.Param{
+					Name: "repoUrl", Kind: request.Text, Required: true, Max: 200, About: "https://github.com/OWNER/REPOSITORY",
 				},
-				fields.Param{
-					Name: "stack", Kind: fields.Choice, Required: true, Words: []string{"node", "python", "go", "rust"},
+				request.Param{
+					Name: "stack", Kind: request.Choice, Required: true, Words: []string{"node", "python", "go", "rust"},
 					About: "What the repository is built with.",
 				},
-				fields.Param{
-					Name: "gitUserName", Kind: fields.Text, Max: 100, Default: "Codex Agent", About: "Name for the commits.",
+				request.Param{
+					Name: "gitUserName", Kind: request.Text, Max: 100, Default: "Codex Agent", About: "Name for the commits.",
 				},
-				fields.Param{
-					Name: "gitUserEmail", Kind: fields.Text, Max: 254, Default: "codex@example.com", About: "Address for the commits.",
+				request.Param{
+					Name: "gitUserEmail", Kind: request.Text, Max: 254, Default: "codex@example.com", About: "Address for the commits.",
 				}),
 			prepare: gitHubSetup,
 		},
@@ -192,39 +191,39 @@ func table(limits string) []*tool {
 			hints: hints{destructive: true, idempotent: true},
 			about: "Ends tasks whose worker is gone, and forgets tasks that ended long ago. With dryRun it only looks.",
 			params: params(
-				fields.Param{
-					Name: "stuckTaskMaxAgeSeconds", Kind: fields.Integer, Min: 60, Max: maxDays * 86_400, Default: int64(3600),
+				request.Param{
+					Name: "stuckTaskMaxAgeSeconds", Kind: request.Integer, Min: 60, Max: maxDays * 86_400, Default: int64(3600),
 					About: "A running task is stuck when its worker is gone and nothing was heard of it for so many seconds.",
 				},
-				fields.Param{
-					Name: "oldTaskMaxAgeHours", Kind: fields.Integer, Min: 1, Max: 8760, Default: int64(24),
+				request.Param{
+					Name: "oldTaskMaxAgeHours", Kind: request.Integer, Min: 1, Max: 8760, Default: int64(24),
 					About: "A task is old when it ended so many hours ago.",
 				},
-				fields.Param{Name: "dryRun", Kind: fields.Boolean, Default: false, About: "Change nothing."}),
+				request.Param{Name: "dryRun", Kind: request.Boolean, Default: false, About: "Change nothing."}),
 			prepare: cleanup,
 		},
 	}
 }
 
 // params are those of a tool that does not speak AdCP.
-func params(list ...fields.Param) []fields.Param {
-	return slices.Concat(list, []fields.Param{request.FormatParam})
+func params(list ...request.Param) []request.Param {
+	return slices.Concat(list, []request.Param{request.FormatParam})
 }
 
 var (
-	includeParam = fields.Param{
-		Name: "include_output", Kind: fields.Boolean, Default: false, About: "Adds what the agent printed.",
+	includeParam = request.Param{
+		Name: "include_output", Kind: request.Boolean, Default: false, About: "Adds what the agent printed.",
 	}
-	maxBytesParam = fields.Param{
-		Name: "max_output_bytes", Kind: fields.Integer, Min: 1024, Max: 1 << 20, Default: int64(64 << 10),
+	maxBytesParam = request.Param{
+		Name: "max_output_bytes", Kind: request.Integer, Min: 1024, Max: 1 << 20, Default: int64(64 << 10),
 		About: "Most bytes of output to add, half of them for stdout, half for stderr; of a " +
 			"longer one its beginning and its end.",
 	}
 )
 
-func timeoutParam(seconds int64) fields.Param {
-	return fields.Param{
-		Name: "timeout_sec", Kind: fields.Integer, Min: 1, Max: 3600, Default: seconds,
+func timeoutParam(seconds int64) request.Param {
+	return request.Param{
+		Name: "timeout_sec", Kind: request.Integer, Min: 1, Max: 3600, Default: seconds,
 		About: "How long to wait, in seconds.",
 	}
 }

@@ -12,13 +12,11 @@ package tools
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
@@ -60,7 +58,7 @@ func (t *Set) Call(
 		return v36.Answer{}, v36.ErrUnknownTool
 	}
 	begun := time.Now()
-	c := &call{service: t.service, tool: one, begun: begun, args: fields.Read(one.params, args), tell: rising(progress)}
+	c := &call{service: t.service, tool: one, begun: begun, args: request.Read(one.params, args), tell: rising(progress)}
 	r, err := c.run(ctx)
 	switch {
 	case c.args.ADCP():
@@ -79,8 +77,8 @@ func (t *Set) Quick(name string, args json.RawMessage) (v36.Answer, bool) {
 		return v36.Answer{}, false
 	}
 	one := t.byName[name]
-	c := &call{service: t.service, tool: one, args: fields.Read(one.params, args)}
-	request.CheckDir(c.args)
+	c := &call{service: t.service, tool: one, args: request.Read(one.params, args)}
+	c.args.CheckDir()
 	if c.args.ADCP() || c.args.Err() != nil || c.args.Flag("verbose") || c.args.Has(request.ContextID) {
 		return v36.Answer{}, false
 	}
@@ -96,7 +94,7 @@ type call struct {
 	service  *responder.Service
 	tool     *tool
 	begun    time.Time
-	args     *fields.Args
+	args     *request.Args
 	replayed bool // the answer is that of an earlier call with the same key
 	tell     func(percent float64, message string)
 }
@@ -115,7 +113,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 	if !c.args.Broken() {
 		do = c.tool.prepare(c)
 		if c.tool.changes {
-			request.RequireKey(c.args)
+			c.args.RequireKey()
 		}
 	}
 	if err := c.args.Err(); err != nil {
@@ -138,7 +136,7 @@ func (c *call) succeed(r *v36.Reply) v36.Answer {
 }
 
 func (c *call) fail(err error) v36.Answer {
-	e := v36.ErrorOf(known(err))
+	e := v36.ErrorOf(api.Known(err))
 	a := v36.Answer{
 		Envelope: c.tool.envelopes.Error(e), JSON: c.args.JSON(), IsError: true, Code: e.Code, Message: e.Message,
 	}
@@ -152,7 +150,7 @@ func (c *call) fail(err error) v36.Answer {
 // in other places.
 func (c *call) adcp(ctx context.Context, r outcome, err error) v36.Answer {
 	q := adcp.Call{
-		Context: request.Echo(c.args), Broken: c.args.Broken(), ChangesRun: c.tool.changesRun(), Replayed: c.replayed,
+		Context: c.args.Echo(), Broken: c.args.Broken(), ChangesRun: c.tool.changesRun(), Replayed: c.replayed,
 	}
 	var e adcp.Envelope
 	if err != nil {
@@ -165,16 +163,6 @@ func (c *call) adcp(ctx context.Context, r outcome, err error) v36.Answer {
 		a.Code, a.Message = string(e.Error.Code), e.Error.Message
 	}
 	return a
-}
-
-// known is the error of a service. Any other is against its contract, so its
-// text is not shown.
-func known(err error) *api.Error {
-	var e *api.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return &api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them", Err: err}
 }
 
 // rising is progress that never falls, and is called only when it changes.

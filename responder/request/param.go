@@ -1,12 +1,10 @@
-package fields
+package request
 
 import (
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
-
-	"github.com/linesman/linesman/bounds"
 )
 
 // Kind is the type of a parameter.
@@ -18,8 +16,8 @@ const (
 	Choice       // one of some words
 	Integer      // a JSON number without a fraction
 	Boolean
-	Object
-	Names // an array of strings
+	object
+	names // an array of strings
 )
 
 // Param is one parameter. Its other spelling, camelCase for snake_case and the
@@ -117,9 +115,9 @@ func (p *Param) schema() []byte {
 		s.Type, s.Minimum, s.Maximum = "integer", &p.Min, &p.Max
 	case Boolean:
 		s.Type = "boolean"
-	case Object:
+	case object:
 		s.Type = "object"
-	case Names:
+	case names:
 		s.Type, s.MaxItems = "array", p.Max
 		s.Items = struct {
 			Type string `json:"type"`
@@ -176,14 +174,4 @@ func plainWord(s string) bool {
 	return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(c rune) bool {
 		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.')
 	})
-}
-
-func oneOf(words []string) string { return "must be one of " + strings.Join(words, ", ") }
-
-func encode(v any) []byte {
-	b, err := bounds.Encode(v)
-	if err != nil { // what is encoded here are strings and numbers
-		panic("fields: " + err.Error())
-	}
-	return b
 }
