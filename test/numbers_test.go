@@ -98,7 +98,7 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/operations.md", "`work.max_runs`, 2; 0", "config/config.go", "MaxRuns: 2"},
 	{"docs/operations.md", "on `127.0.0.1:8422`", "config/config.go", "HTTP: \"127.0.0.1:8422\""},
 	{"docs/mcp.md", "1 MiB a message of a client, 1024 calls in flight", "responder/mcp/server.go",
-		"MaxMessage = 1 << 20"},
+		"maxMessage = 1 << 20"},
 	{"docs/mcp.md", "1 MiB a message of a client, 1024 calls in flight", "responder/mcp/server.go", "maxCalls = 1024"},
 	{"docs/mcp.md", "512 connections and 256 sessions", "responder/httpserver/httpserver.go", "maxConns = 512"},
 	{"docs/mcp.md", "512 connections and 256 sessions", "responder/mcp/http.go", "maxSessions = 256"},

@@ -115,7 +115,7 @@ func (h *Handler) snapshot(ctx context.Context, args *request.Args) (*v36.Reply,
 	if one != nil {
 		of = adcp.OfView(*one)
 	}
-	return v36.Snapshot(all, h.Service.Basis()), of, nil
+	return v36.Snapshot(all, h.Service.Basis(), nil), of, nil
 }
 
 // cancel cancels a task. The cancel may be a repetition.

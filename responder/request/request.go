@@ -18,11 +18,6 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-const (
-	maxEnvironment = codexcloud.MaxEnvironment
-	maxAttempts    = codexcloud.MaxAttempts
-)
-
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // RequireKey adds an issue where the request is answered in the envelope of

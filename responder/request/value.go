@@ -15,16 +15,16 @@ import (
 // read is the value of a parameter, or what is wrong with it.
 func (p *Param) read(raw string) (v any, problem string) {
 	switch p.Kind {
-	case Text, Choice:
+	case text, choice:
 		s, ok := readString(raw)
 		if !ok {
 			return nil, "must be a string"
 		}
-		if p.Kind == Choice {
+		if p.Kind == choice {
 			return p.word(s)
 		}
 		return s, p.text(s)
-	case Integer:
+	case integer:
 		if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
 			return nil, "must be a number"
 		}
@@ -38,7 +38,7 @@ func (p *Param) read(raw string) (v any, problem string) {
 			return nil, "must be a whole number"
 		}
 		return int64(f), ""
-	case Boolean:
+	case boolean:
 		if raw == "true" || raw == "false" {
 			return raw == "true", ""
 		}

@@ -2,8 +2,8 @@
 // and parameters, and what each of them does. It decides neither what a request
 // means nor what an answer looks like.
 //
-//	tool, arguments ──▶ fields, request ──▶ responder.Service ──▶ v36 or adcp
-//	      Call              api types         outcome or error      answer
+//	tool, arguments ──▶ request.Args ──▶ responder.Service ──▶ v36 or adcp
+//	      Call            api types      outcome or error      answer
 //
 // The one rule: every call of a known tool is answered, in the format that was
 // asked for, with an envelope that fits its schema.
@@ -34,17 +34,22 @@ type Set struct {
 func New(s *responder.Service) *Set {
 	t := &Set{service: s, list: table(limits(s.Limits())), byName: map[string]*tool{}}
 	for _, one := range t.list {
-		one.envelopes = v36.NewEncoder(one.name, one.category)
-		t.byName[one.name] = one
+		t.byName[one.Name] = one
 	}
 	return t
 }
 
 // List describes the tools, in the order of the v3.6 contract.
-func (t *Set) List() []v36.Tool { return describe(t.list) }
+func (t *Set) List() []v36.Tool {
+	var all []v36.Tool
+	for _, one := range t.list {
+		all = append(all, one.Tool)
+	}
+	return all
+}
 
 // List describes the tools of a service that was configured with no limits.
-func List() []v36.Tool { return describe(table(limits(0, 0))) }
+func List() []v36.Tool { return (&Set{list: table(limits(0, 0))}).List() }
 
 // Call runs a tool. The error is [v36.ErrUnknownTool] alone; whatever else goes
 // wrong is an answer. Progress, unless it is nil, is called by the tools that
@@ -64,9 +69,9 @@ func (t *Set) Call(
 	case c.args.ADCP():
 		return c.adcp(ctx, r, err), nil
 	case err != nil:
-		return c.fail(err), nil
+		return c.tool.Fail(api.Known(err), c.args.JSON()), nil
 	}
-	return c.succeed(r.reply), nil
+	return c.tool.Answer(r.reply, c.args.JSON()), nil
 }
 
 // Quick is Call for what is answered from memory alone: the status of one run
@@ -86,7 +91,7 @@ func (t *Set) Quick(name string, args json.RawMessage) (v36.Answer, bool) {
 	if !ok || responder.IsCloud(v.Row) {
 		return v36.Answer{}, false
 	}
-	return c.succeed(v36.Snapshot(request.Single(v), t.service.Basis())), true
+	return one.Answer(v36.Snapshot(request.Single(v), t.service.Basis(), nil), c.args.JSON()), true
 }
 
 // call is one call of a tool.
@@ -124,26 +129,12 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 			return outcome{}, err
 		}
 	}
+	if c.tool.driven {
+		if err := c.service.CloudDriven(); err != nil {
+			return outcome{}, err
+		}
+	}
 	return do(ctx)
-}
-
-func (c *call) succeed(r *v36.Reply) v36.Answer {
-	a := v36.Answer{Envelope: c.tool.envelopes.Reply(r), JSON: c.args.JSON()}
-	if !a.JSON {
-		a.Markdown = r.Markdown()
-	}
-	return a
-}
-
-func (c *call) fail(err error) v36.Answer {
-	e := v36.ErrorOf(api.Known(err))
-	a := v36.Answer{
-		Envelope: c.tool.envelopes.Error(e), JSON: c.args.JSON(), IsError: true, Code: e.Code, Message: e.Message,
-	}
-	if !a.JSON {
-		a.Markdown = e.Markdown()
-	}
-	return a
 }
 
 // adcp is the answer in the envelope of AdCP: the same facts as in that of v3.6,
