@@ -50,7 +50,6 @@ var layers = map[string][]string{
 	"responder/v36": {"api", "bounds", "runs", "responder", "responder/runtable"},
 	"responder/adcp": {"api", "bounds", "runs", "responder", "responder/webhook", "responder/request",
 		"responder/v36"},
-	"responder/adcp/adcptest": {},
 	"responder/tools": {"api", "runs", "responder", "responder/adcp", "responder/codexcloud", "responder/request",
 		"responder/runtable", "responder/v36"},
 	"responder/mcp":     {"api", "responder", "responder/v36"},

@@ -60,7 +60,7 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 		if err != nil {
 			return nil, h.explain(skill, err)
 		}
-		return answered(m, skill, r.Envelope(), r.Context)
+		return answered(m, skill, r, r.Context)
 	}
 	presets := []request.Preset{{Name: request.Format, Value: "adcp"}}
 	if !gjson.GetBytes(input, "idempotency_key").Exists() && !gjson.GetBytes(input, "idempotencyKey").Exists() {
@@ -76,7 +76,7 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 
 // call makes a request. The error is an A2A error; errors of the request are in
 // the envelope.
-func (h *Handler) call(ctx context.Context, tool string, args *request.Args) (adcp.Envelope, error) {
+func (h *Handler) call(ctx context.Context, tool string, args *request.Args) (adcp.Response, error) {
 	c := adcp.Call{Context: args.Echo(), Broken: args.Broken(), ChangesRun: tool == request.ToolCancel}
 	var reply *v36.Reply
 	var of *adcp.Subject
@@ -94,7 +94,7 @@ func (h *Handler) call(ctx context.Context, tool string, args *request.Args) (ad
 	var known *sdk.Error
 	switch {
 	case errors.As(err, &known):
-		return adcp.Envelope{}, known
+		return adcp.Response{}, known
 	case err != nil:
 		return adcp.Fail(ctx, h.Service, c, err), nil
 	}
@@ -226,7 +226,7 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 		r.Body = interim(v)
 		return r, nil
 	}
-	body, failed, err := h.results.Result(ctx, record)
+	body, failed, err := adcp.Result(ctx, h.Service, record)
 	if err != nil {
 		return r, err
 	}
@@ -236,8 +236,8 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 
 // answered returns the task of a call: completed whatever the state of the
 // started run, and failed if the call itself was refused or failed.
-func answered(m *sdk.Message, skill string, said adcp.Envelope, echo json.RawMessage) (*sdk.Task, error) {
-	data, err := object(said.Bytes, echo)
+func answered(m *sdk.Message, skill string, said adcp.Response, echo json.RawMessage) (*sdk.Task, error) {
+	data, err := object(said.Encode(), echo)
 	if err != nil {
 		return nil, err
 	}

@@ -140,7 +140,7 @@ func once[T any](ctx context.Context, do func(context.Context) (T, error)) (T, e
 func (h *Handler) refusal(ctx context.Context, m *message, e *api.Error) (*sdk.Task, error) {
 	echo := m.args.Echo()
 	said := adcp.Fail(ctx, h.Service, adcp.Call{Context: echo, Broken: m.args.Broken()}, e)
-	data, err := rest(said.Bytes, echo)
+	data, err := rest(said.Encode(), echo)
 	if err != nil {
 		return nil, err
 	}

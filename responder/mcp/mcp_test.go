@@ -65,7 +65,7 @@ func config(t tools) Config {
 		c.List = append(c.List, v36.Tool{
 			Name: name, Title: "Title of " + name, Description: "Does it.", Category: "status_snapshot",
 			InputSchema: json.RawMessage(`{"type":"object","properties":{"format":{"type":"string"}}}`),
-			Hints: v36.Hints{ReadOnly: true, OpenWorld: true},
+			Hints:       v36.Hints{ReadOnly: true, OpenWorld: true},
 		})
 	}
 	return c

@@ -15,23 +15,16 @@ import (
 // Problem is an error response: problem details of RFC 9457, with extension
 // members from Code on.
 type Problem struct {
-	Type      string     `json:"type"`
-	Title     string     `json:"title"`
-	Status    int        `json:"status"`
-	Detail    string     `json:"detail"`
-	Code      string     `json:"code"`
-	Field     string     `json:"field,omitempty"`
-	Issues    []Issue    `json:"issues,omitempty"` // all mistakes
-	RunID     string     `json:"runId,omitempty"`
-	State     runs.State `json:"state,omitempty"` // of the run
-	Retryable bool       `json:"retryable,omitempty"`
-}
-
-// Issue is one mistake in a request.
-type Issue struct {
-	Field   string `json:"field"`
-	Problem string `json:"problem"`
-	Meant   string `json:"didYouMean,omitempty"`
+	Type      string      `json:"type"`
+	Title     string      `json:"title"`
+	Status    int         `json:"status"`
+	Detail    string      `json:"detail"`
+	Code      string      `json:"code"`
+	Field     string      `json:"field,omitempty"`
+	Issues    []api.Issue `json:"issues,omitempty"` // all mistakes
+	RunID     string      `json:"runId,omitempty"`
+	State     runs.State  `json:"state,omitempty"` // of the run
+	Retryable bool        `json:"retryable,omitempty"`
 }
 
 func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
@@ -39,7 +32,7 @@ func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
 func invalid(field, problem string) *Problem {
 	return &Problem{
 		Status: http.StatusBadRequest, Code: "VALIDATION", Detail: field + ": " + problem, Field: field,
-		Issues: []Issue{{Field: field, Problem: problem}},
+		Issues: []api.Issue{{Field: field, Problem: problem}},
 	}
 }
 
@@ -104,14 +97,14 @@ func (p *Problem) listIssues(e *api.Error) {
 	}
 	switch n := len(e.Issues) - 1 + e.Unlisted; {
 	case len(e.Issues) == 0:
-		p.Issues = []Issue{{Field: p.Field, Problem: e.Error()}}
+		p.Issues = []api.Issue{{Field: p.Field, Problem: e.Error()}}
 	case n == 1:
 		p.Detail += " (and one more mistake)"
 	case n > 1:
 		p.Detail += fmt.Sprintf(" (and %d more mistakes)", n)
 	}
 	for _, i := range e.Issues {
-		p.Issues = append(p.Issues, Issue{body(i.Field), i.Problem, i.Meant})
+		p.Issues = append(p.Issues, api.Issue{Field: body(i.Field), Problem: i.Problem, Meant: i.Meant})
 	}
 }
 

@@ -143,13 +143,13 @@ func (c *call) adcp(ctx context.Context, r outcome, err error) v36.Answer {
 	q := adcp.Call{
 		Context: c.args.Echo(), Broken: c.args.Broken(), ChangesRun: c.tool.changesRun(), Replayed: c.replayed,
 	}
-	var e adcp.Envelope
+	var e adcp.Response
 	if err != nil {
 		e = adcp.Fail(ctx, c.service, q, err)
 	} else {
 		e = adcp.Succeed(ctx, c.service, q, r.reply, r.of)
 	}
-	a := v36.Answer{Envelope: e.Bytes, JSON: true, IsError: e.Error != nil}
+	a := v36.Answer{Envelope: e.Encode(), JSON: true, IsError: e.Error != nil}
 	if a.IsError {
 		a.Code, a.Message = string(e.Error.Code), e.Error.Message
 	}
