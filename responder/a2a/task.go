@@ -106,7 +106,7 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 // there is none yet.
 func (h *Handler) record(ctx context.Context, v responder.View) (responder.View, *runs.Record, error) {
 	record, err := h.Service.Record(ctx, v.ID)
-	if is(err, api.NotFound) {
+	if api.Is(err, api.NotFound) {
 		return v, nil, nil
 	}
 	if err != nil {
@@ -196,7 +196,7 @@ func (h *Handler) result(ctx context.Context, v responder.View, record *runs.Rec
 	if record == nil { // it has just ended, or no normalizer is running
 		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Governance: v.Governance}
 	}
-	envelope, err := outcome(ctx, h.results, record, updatedAt(v.Row))
+	envelope, err := outcome(ctx, h.Service, record, updatedAt(v.Row))
 	if err != nil {
 		return nil, err
 	}
@@ -218,8 +218,8 @@ func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact
 }
 
 // outcome is the envelope of AdCP of a run that has ended.
-func outcome(ctx context.Context, results adcp.Results, record *runs.Record, at time.Time) ([]byte, error) {
-	body, failed, err := results.Result(ctx, record)
+func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at time.Time) ([]byte, error) {
+	body, failed, err := adcp.Result(ctx, s, record)
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +295,7 @@ func replayed(t *sdk.Task) {
 		parts = t.Artifacts[0].Parts
 	}
 	if data, ok := parts[len(parts)-1].Data().(map[string]any); ok {
-		data["replayed"], data["timestamp"] = true, adcp.Time(time.Now())
+		data["replayed"], data["timestamp"] = true, api.TimeOf(time.Now()).String()
 	}
 }
 
