@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -313,31 +314,41 @@ func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, mo
 	if *room == 0 {
 		return nil, nil
 	}
-	var last []*sdk.Message
-	size := 0
-	err := h.Service.EachEvent(ctx, v, false, func(e api.Event) error {
-		text, ok := spoken(e)
-		if !ok {
-			return nil
+	for n := most; ; n *= 4 { // not every text is said to the user
+		events, err := h.Service.LastEvents(ctx, v, textOutput, n)
+		if err != nil {
+			return nil, err
 		}
-		size += len(text)
-		last = append(last, &sdk.Message{
-			ID: v.ID + "-" + strconv.FormatUint(e.Seq, 10), Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
-			Parts: sdk.ContentParts{sdk.NewTextPart(text)},
-		})
-		for len(last) > most || size > *room {
-			size -= len(last[0].Parts[0].Text())
-			last[0], last = nil, last[1:]
+		var last []*sdk.Message
+		size, full := 0, false
+		for _, e := range slices.Backward(events) {
+			text, ok := spoken(e)
+			if !ok {
+				continue
+			}
+			if full = len(last) == most || size+len(text) > *room; full {
+				break
+			}
+			size += len(text)
+			last = append(last, &sdk.Message{
+				ID: v.ID + "-" + strconv.FormatUint(e.Seq, 10), Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
+				Parts: sdk.ContentParts{sdk.NewTextPart(text)},
+			})
 		}
-		return nil
-	})
-	*room -= size
-	return last, err
+		if full || len(last) == most || len(events) < n {
+			slices.Reverse(last)
+			*room -= size
+			return last, nil
+		}
+	}
 }
+
+// textOutput is the kind of the events with an agent's texts.
+const textOutput = "text_output"
 
 // spoken is what an agent says to its user in an event.
 func spoken(e api.Event) (string, bool) {
-	if e.Kind != "text_output" {
+	if e.Kind != textOutput {
 		return "", false
 	}
 	body := gjson.ParseBytes(e.Body)

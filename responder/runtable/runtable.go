@@ -36,7 +36,8 @@ type Streams interface {
 
 	Record(ctx context.Context, run string) (*runs.Record, bool, error)
 	Output(ctx context.Context, agent, run string, limit int, hasErr bool) (stdout, stderr runs.Excerpt, err error)
-	LastEvents(ctx context.Context, agent, run string, n int) ([]json.RawMessage, error)
+	LastEvents(ctx context.Context, agent, run, token string, n int,
+		each func(seq uint64, token string, body []byte) error) error
 	Peek(ctx context.Context, run string) (runs.Row, error)
 	Since() time.Time
 
@@ -255,8 +256,13 @@ func (r *Table) Output(ctx context.Context, record *runs.Record, limit int) (std
 }
 
 // Events reads the newest n events of a run.
-func (r *Table) Events(ctx context.Context, record *runs.Record, n int) ([]json.RawMessage, error) {
-	return r.cfg.Streams.LastEvents(ctx, record.Agent, cmp.Or(record.Link, record.ID), n)
+func (r *Table) Events(ctx context.Context, record *runs.Record, n int) (all []json.RawMessage, err error) {
+	err = r.cfg.Streams.LastEvents(ctx, record.Agent, cmp.Or(record.Link, record.ID), "", n,
+		func(_ uint64, _ string, body []byte) error {
+			all = append(all, body)
+			return nil
+		})
+	return all, err
 }
 
 // Wait waits for the end of a run. Each, unless it is nil, is called with the
