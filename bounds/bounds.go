@@ -3,16 +3,16 @@
 // a JSON value has when it is written. It imports only the standard library,
 // keeps no state, and reads no clock and no file.
 //
-//	channel     over MaxChannel    → null (the caller checks ChannelFits)
-//	message     over MaxMessage    → Message: truncated, ends with Suffix
+//	channel     over MaxChannel    → null, never truncated
+//	message     over MaxMessage    → Truncate: ends with Suffix
 //	text        over MaxText       → Split: several events
-//	final text  over MaxFinalText  → FinalText: truncated, ends with Suffix
+//	final text  over MaxFinalText  → Truncate: ends with Suffix
 //	data        over MaxData       → Dropped
 //
 // Limits count bytes of UTF-8. Text is measured after decoding, data after
 // serialization in the format of Rust's serde_json, because the contract of the
 // envelope counts in this way. The measured bytes are always the written bytes:
-// [AppendString] and [AppendValue] write exactly the number of bytes that
+// [AppendString] and [Encode] write exactly the number of bytes that
 // [StringSize] and [ValueSize] return.
 package bounds
 
@@ -30,10 +30,6 @@ const (
 	MaxFinalText = 65536 // of the final text of a completion, Suffix included
 )
 
-// MaxDepth is the maximum nesting depth of arrays and objects in a value. It is
-// the same as the limit of encoding/json.
-const MaxDepth = 10000
-
 // Suffix marks the end of a truncated text. Its bytes count against the limit.
 const Suffix = ellipsis + "(truncated)"
 
@@ -41,22 +37,6 @@ const ellipsis = "…"
 
 // Dropped is the JSON value that replaces data over [MaxData].
 const Dropped = `{"dropped":{"reason":"oversize"}}`
-
-// ChannelFits reports whether s is short enough for the channel of an event.
-// A longer channel is omitted, never truncated.
-func ChannelFits(s string) bool {
-	return len(s) <= MaxChannel
-}
-
-// Message truncates s to [MaxMessage] bytes, see [Truncate].
-func Message(s string) string {
-	return Truncate(s, MaxMessage)
-}
-
-// FinalText truncates s to [MaxFinalText] bytes, see [Truncate].
-func FinalText(s string) string {
-	return Truncate(s, MaxFinalText)
-}
 
 // Truncate returns s if it has at most limit bytes. Otherwise it returns
 // [Suffix] after the longest prefix of s that leaves room for it and ends
@@ -110,12 +90,6 @@ func Cut(s string, limit int) int {
 	}
 	_, n := utf8.DecodeRuneInString(s)
 	return n
-}
-
-// DataFits reports whether compact, the serialized data, is short enough.
-// Longer data is replaced by [Dropped].
-func DataFits(compact []byte) bool {
-	return len(compact) <= MaxData
 }
 
 // boundary returns the largest n <= limit at which s can be cut without

@@ -13,25 +13,6 @@ import (
 
 const rocket = "🚀" // four bytes
 
-func TestChannelOverTheLimitDoesNotFit(t *testing.T) {
-	for n, want := range map[int]bool{0: true, 127: true, 128: true, 129: false, 4096: false} {
-		if got := bounds.ChannelFits(strings.Repeat("c", n)); got != want {
-			t.Errorf("%d bytes: fits is %v, want %v", n, got, want)
-		}
-	}
-	if bounds.ChannelFits(strings.Repeat("ß", 65)) {
-		t.Error("65 characters in 130 bytes fit; want bytes to count")
-	}
-}
-
-func TestDataOverTheLimitDoesNotFit(t *testing.T) {
-	for n, want := range map[int]bool{0: true, bounds.MaxData: true, bounds.MaxData + 1: false} {
-		if got := bounds.DataFits(make([]byte, n)); got != want {
-			t.Errorf("%d bytes: fits is %v, want %v", n, got, want)
-		}
-	}
-}
-
 func TestDroppedAndSuffixMatchTheContract(t *testing.T) {
 	if want := `{"dropped":{"reason":"oversize"}}`; bounds.Dropped != want {
 		t.Errorf("got %s, want %s", bounds.Dropped, want)
@@ -68,25 +49,6 @@ func TestTruncate(t *testing.T) {
 	} {
 		if got := bounds.Truncate(tt.in, tt.limit); got != tt.want {
 			t.Errorf("%s: Truncate(%.30q, %d) = %q, want %q", tt.name, tt.in, tt.limit, got, tt.want)
-		}
-	}
-}
-
-func TestMessageAndFinalTextHaveTheirOwnLimits(t *testing.T) {
-	in := strings.Repeat("g", bounds.MaxFinalText+1)
-	for _, tt := range []struct {
-		name  string
-		cut   func(string) string
-		limit int
-	}{
-		{"Message", bounds.Message, 4096},
-		{"FinalText", bounds.FinalText, 65536},
-	} {
-		if got := tt.cut(in[:tt.limit]); got != in[:tt.limit] {
-			t.Errorf("%s: %d bytes became %d", tt.name, tt.limit, len(got))
-		}
-		if got, want := tt.cut(in[:tt.limit+1]), in[:tt.limit-14]+bounds.Suffix; got != want {
-			t.Errorf("%s: %d bytes became %d, want %d that end in the suffix", tt.name, tt.limit+1, len(got), len(want))
 		}
 	}
 }

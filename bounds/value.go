@@ -1,205 +1,132 @@
 package bounds
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// The errors of [AppendValue] and [ValueSize]. They never quote the input.
+// The errors of [Encode] and [ValueSize]. They never quote the input.
 var (
-	// ErrSyntax reports bytes that are not exactly one JSON value.
-	ErrSyntax = errors.New("not one JSON value")
 	// ErrUTF8 reports a JSON string with bytes that are not valid UTF-8.
 	ErrUTF8 = errors.New("JSON string is not UTF-8")
-	// ErrDepth reports a value nested deeper than MaxDepth.
-	ErrDepth = errors.New("JSON value nested too deep")
 	// ErrRange reports a number too large for a 64-bit float.
 	ErrRange = errors.New("JSON number out of range")
 )
 
-// AppendValue appends raw, one JSON value with optional white space around it,
-// in the format of serde_json: compact; strings as in [AppendString]; integers
-// that fit int64 or uint64 unchanged; every other number, including -0, as the
-// nearest float64 in its shortest form: 1.0, 100.0, 1e16, 1.5e-7. A lone
-// surrogate escape becomes U+FFFD.
+// Encode returns v as JSON in the format of serde_json: compact; strings as in
+// [AppendString]; integers that fit int64 or uint64 unchanged; every other
+// number, including -0, as the nearest float64 in its shortest form: 1.0, 100.0,
+// 1e16, 1.5e-7. A lone surrogate escape becomes U+FFFD.
 //
 // Keys keep their order. A duplicate key is kept; serde_json would drop it.
-//
-// The input can be untrusted: time and memory are linear in its length, and the
-// stack depth is limited by [MaxDepth]. On an error AppendValue returns dst
-// unchanged. dst and raw must not overlap.
-func AppendValue(dst, raw []byte) ([]byte, error) {
+func Encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return appendValue(nil, buf.Bytes())
+}
+
+// appendValue appends raw, one valid JSON value with optional white space around
+// it, in the format of [Encode]. On an error it returns dst unchanged. dst and
+// raw must not overlap.
+func appendValue(dst, raw []byte) ([]byte, error) {
 	e := editor{raw: raw, dst: dst, build: true}
-	if err := e.edit(); err != nil {
-		return dst, err
+	if e.edit(); e.err != nil {
+		return dst, e.err
 	}
 	return append(e.dst, raw[e.copied:]...), nil
 }
 
-// ValueSize returns the number of bytes that [AppendValue] appends for raw, and
-// the same errors, without building the result. It allocates only for a number
-// of more than 32 characters.
+// ValueSize returns the number of bytes of raw, one valid JSON value, in the
+// format of [Encode]. The time is linear. It allocates only for a number of
+// more than 32 characters.
 func ValueSize(raw []byte) (int, error) {
 	e := editor{raw: raw}
-	if err := e.edit(); err != nil {
-		return 0, err
+	if e.edit(); e.err != nil {
+		return 0, e.err
 	}
 	return len(raw) + e.delta, nil
 }
 
-// An editor reads a JSON value and replaces the parts that the result writes
-// differently: white space, unnecessary escapes, some numbers. Most agents print
-// compact JSON, so most of a value is copied in one piece.
+// An editor reads a valid JSON value and replaces the parts that the result
+// writes differently: white space, unnecessary escapes, some numbers. Most agents
+// print compact JSON, so most of a value is copied in one piece.
 type editor struct {
 	raw    []byte
 	delta  int    // size of the result minus size of raw, so far; often negative
 	build  bool   // build the result; else compute delta only
 	dst    []byte // the result for raw[:copied]
 	copied int
+	err    error
 }
 
-func (e *editor) edit() error {
-	i, err := e.value(e.skipSpace(0), 0)
-	if err != nil {
-		return err
-	}
-	if e.skipSpace(i) != len(e.raw) {
-		return ErrSyntax
-	}
-	return nil
-}
-
-// value reads the value at i, which is nested depth levels deep. Like all
-// methods below, it returns the offset of the end.
-func (e *editor) value(i, depth int) (int, error) {
-	switch e.at(i) {
-	case '"':
-		return e.text(i)
-	case '{':
-		return e.object(i, depth)
-	case '[':
-		return e.array(i, depth)
-	case 't':
-		return e.literal(i, "true")
-	case 'f':
-		return e.literal(i, "false")
-	case 'n':
-		return e.literal(i, "null")
-	default:
-		return e.number(i)
-	}
-}
-
-func (e *editor) object(i, depth int) (int, error) {
-	if depth == MaxDepth {
-		return 0, ErrDepth
-	}
-	i = e.skipSpace(i + 1)
-	if e.at(i) == '}' {
-		return i + 1, nil
-	}
-	for {
-		if e.at(i) != '"' {
-			return 0, ErrSyntax
-		}
-		var err error
-		if i, err = e.text(i); err != nil {
-			return 0, err
-		}
-		i = e.skipSpace(i)
-		if e.at(i) != ':' {
-			return 0, ErrSyntax
-		}
-		if i, err = e.value(e.skipSpace(i+1), depth+1); err != nil {
-			return 0, err
-		}
-		i = e.skipSpace(i)
-		switch e.at(i) {
-		case ',':
-			i = e.skipSpace(i + 1)
-		case '}':
-			return i + 1, nil
+// edit needs no nesting: only strings, numbers and white space can change.
+func (e *editor) edit() {
+	for i := 0; i < len(e.raw) && e.err == nil; {
+		switch c := e.raw[i]; {
+		case c == '"':
+			i = e.text(i + 1)
+		case c <= ' ':
+			i = e.space(i)
+		case c == '-' || '0' <= c && c <= '9':
+			i = e.number(i)
 		default:
-			return 0, ErrSyntax
+			i++
 		}
 	}
 }
 
-func (e *editor) array(i, depth int) (int, error) {
-	if depth == MaxDepth {
-		return 0, ErrDepth
+// space removes the white space at i. Like the methods below, it returns the
+// offset of the end.
+func (e *editor) space(i int) int {
+	end := i + 1
+	for end < len(e.raw) && e.raw[end] <= ' ' {
+		end++
 	}
-	i = e.skipSpace(i + 1)
-	if e.at(i) == ']' {
-		return i + 1, nil
-	}
-	for {
-		var err error
-		if i, err = e.value(i, depth+1); err != nil {
-			return 0, err
-		}
-		i = e.skipSpace(i)
-		switch e.at(i) {
-		case ',':
-			i = e.skipSpace(i + 1)
-		case ']':
-			return i + 1, nil
-		default:
-			return 0, ErrSyntax
-		}
-	}
+	e.replace(i, end, nil)
+	return end
 }
 
-func (e *editor) literal(i int, word string) (int, error) {
-	end := i + len(word)
-	if end > len(e.raw) || string(e.raw[i:end]) != word {
-		return 0, ErrSyntax
-	}
-	return end, nil
-}
-
-// text reads a string. It copies the short escapes, which are the common case.
-func (e *editor) text(i int) (int, error) {
-	i++
-	from, ascii := i, true
-	for {
+// text reads the string that begins at i, after its opening quote. It copies the
+// short escapes, which are the common case.
+func (e *editor) text(i int) int {
+	for from, ascii := i, true; ; {
 		n, a := unescapedPrefix(e.raw[i:])
 		ascii = ascii && a
-		i += n
-		switch e.at(i) {
-		case '"':
-			if !ascii && !utf8.Valid(e.raw[from:i]) {
-				return 0, ErrUTF8
-			}
-			return i + 1, nil
-		case '\\':
-			var err error
-			if i, err = e.escape(i); err != nil {
-				return 0, err
-			}
-		default: // a control character, or the end
-			return 0, ErrSyntax
+		if i += n; e.at(i) == '\\' {
+			i = e.escape(i)
+			continue
 		}
+		if !ascii && !utf8.Valid(e.raw[from:i]) {
+			e.err = ErrUTF8
+		}
+		return i + 1
 	}
 }
 
-func (e *editor) escape(i int) (int, error) {
+func (e *editor) escape(i int) int {
 	switch e.at(i + 1) {
-	case '"', '\\', 'b', 'f', 'n', 'r', 't':
-		return i + 2, nil
 	case '/':
 		e.replace(i, i+2, []byte{'/'})
-		return i + 2, nil
+		return i + 2
+	case 'u':
+	default:
+		return min(i+2, len(e.raw))
 	}
-	r, ok := e.unicodeEscape(i)
-	if !ok {
-		return 0, ErrSyntax
-	}
-	end := i + 6
+	r, end := e.hex(i), min(i+6, len(e.raw))
 	if utf16.IsSurrogate(r) {
 		// Half of a surrogate pair is U+FFFD; the next character is separate.
-		low, _ := e.unicodeEscape(end)
+		low := rune(0)
+		if e.at(end) == '\\' && e.at(end+1) == 'u' {
+			low = e.hex(end)
+		}
 		if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
 			end += 6
 		}
@@ -212,43 +139,43 @@ func (e *editor) escape(i int) (int, error) {
 		text = utf8.AppendRune(text, r)
 	}
 	e.replace(i, end, text)
-	return end, nil
+	return end
 }
 
-// unicodeEscape decodes the escape \uXXXX at i. ok is false if there is none.
-func (e *editor) unicodeEscape(i int) (r rune, ok bool) {
-	if len(e.raw)-i < 6 || e.raw[i] != '\\' || e.raw[i+1] != 'u' {
-		return 0, false
-	}
-	for _, c := range e.raw[i+2 : i+6] {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c && c <= 'f':
-			c -= 'a' - 10
-		case 'A' <= c && c <= 'F':
-			c -= 'A' - 10
-		default:
-			return 0, false
+// hex returns the value of the four hexadecimal digits of the escape \uXXXX at i.
+func (e *editor) hex(i int) (r rune) {
+	for k := i + 2; k < i+6; k++ {
+		c := e.at(k)
+		if c > '9' {
+			c += 9 // the low four bits of 'A' and 'a' are 1
 		}
-		r = r<<4 | rune(c)
+		r = r<<4 | rune(c&15)
 	}
-	return r, true
+	return r
 }
 
-// skipSpace removes the white space at i and returns its end.
-func (e *editor) skipSpace(i int) int {
-	if e.at(i) > ' ' {
+// number reads a number. It reformats every number that serde_json does not
+// store as an integer.
+func (e *editor) number(i int) int {
+	from, integer := i, true
+	for ; i < len(e.raw); i++ {
+		if c := e.raw[i]; c == '.' || c|0x20 == 'e' || c == '+' {
+			integer = false
+		} else if c != '-' && (c < '0' || c > '9') {
+			break
+		}
+	}
+	if integer && isInteger(e.raw[from:i]) {
 		return i
 	}
-	end := i
-	for end < len(e.raw) && (e.raw[end] == ' ' || e.raw[end] == '\n' || e.raw[end] == '\t' || e.raw[end] == '\r') {
-		end++
+	f, err := strconv.ParseFloat(string(e.raw[from:i]), 64)
+	if err != nil {
+		e.err = ErrRange
+		return i
 	}
-	if end > i {
-		e.replace(i, end, nil)
-	}
-	return end
+	var scratch [32]byte
+	e.replace(from, i, appendFloat(scratch[:0], f))
+	return i
 }
 
 // replace replaces raw[from:to] by text. Calls must be in ascending order.
@@ -260,11 +187,56 @@ func (e *editor) replace(from, to int, text []byte) {
 	}
 }
 
-// at returns the byte at i, or 0 after the end. No token contains a 0, so the
-// end of the input never matches a token.
+// at returns the byte at i, or 0 after the end.
 func (e *editor) at(i int) byte {
 	if i < len(e.raw) {
 		return e.raw[i]
 	}
 	return 0
+}
+
+// isInteger reports whether serde_json stores literal, an integer without
+// leading zeros, as an integer: it fits int64 or uint64 and is not -0.
+func isInteger(literal []byte) bool {
+	digits, negative := bytes.CutPrefix(literal, []byte{'-'})
+	switch len(digits) {
+	case 20: // strings of digits of the same length compare like numbers
+		return !negative && string(digits) <= "18446744073709551615"
+	case 19:
+		return !negative || string(digits) <= "9223372036854775808"
+	default:
+		return len(digits) < 19 && string(literal) != "-0"
+	}
+}
+
+// appendFloat appends f, which is finite, in the format of Rust's ryu: the
+// shortest digits that identify f, always with a decimal point or an exponent.
+// It uses no exponent if 1e-5 <= |f| < 1e16. It appends at most 24 bytes.
+func appendFloat(dst []byte, f float64) []byte {
+	var scratch [32]byte
+	s := strconv.AppendFloat(scratch[:0], f, 'e', -1, 64) // -d.ddde±dd
+	if s[0] == '-' {
+		dst = append(dst, '-')
+		s = s[1:]
+	}
+	exponentAt := bytes.IndexByte(s, 'e')
+	exponent, _ := strconv.Atoi(string(s[exponentAt+1:]))
+	if exponent < -5 || exponent > 15 {
+		dst = append(append(dst, s[:exponentAt]...), 'e')
+		return strconv.AppendInt(dst, int64(exponent), 10)
+	}
+	digits := s[:exponentAt]
+	if exponentAt > 1 {
+		s[1] = s[0]
+		digits = s[1:exponentAt]
+	}
+	const zeros = "0000000000000000"
+	switch point := exponent + 1; {
+	case point <= 0:
+		return append(append(append(dst, "0."...), zeros[:-point]...), digits...)
+	case point < len(digits):
+		return append(append(append(dst, digits[:point]...), '.'), digits[point:]...)
+	default:
+		return append(append(append(dst, digits...), zeros[:point-len(digits)]...), ".0"...)
+	}
 }

@@ -97,33 +97,13 @@ func TestNumbersAreLaidOutAsBySerdeJSON(t *testing.T) {
 	}
 }
 
-func TestInvalidValueIsRejected(t *testing.T) {
+func TestValueThatCannotBeWrittenIsRejected(t *testing.T) {
 	for in, want := range map[string]error{
-		"": bounds.ErrSyntax, " ": bounds.ErrSyntax, "\x00": bounds.ErrSyntax, "\ufeff1": bounds.ErrSyntax,
-		"nul": bounds.ErrSyntax, "nulll": bounds.ErrSyntax, "True": bounds.ErrSyntax, "1 2": bounds.ErrSyntax,
-		"1\x00": bounds.ErrSyntax, "\u00a01": bounds.ErrSyntax, "\v1": bounds.ErrSyntax,
-		"[": bounds.ErrSyntax, "[1": bounds.ErrSyntax, "[1,": bounds.ErrSyntax, "[1,]": bounds.ErrSyntax,
-		"[,1]": bounds.ErrSyntax, "[1}": bounds.ErrSyntax, "]": bounds.ErrSyntax, "[1 2]": bounds.ErrSyntax,
-		"{": bounds.ErrSyntax, "{}}": bounds.ErrSyntax, "{1:2}": bounds.ErrSyntax, `{"a"}`: bounds.ErrSyntax,
-		`{"a":}`: bounds.ErrSyntax, `{"a":1,}`: bounds.ErrSyntax, `{"a" 1}`: bounds.ErrSyntax,
-		`{"a":1]`: bounds.ErrSyntax,
-		`"`:       bounds.ErrSyntax, `"a`: bounds.ErrSyntax, `"\`: bounds.ErrSyntax, `"\"`: bounds.ErrSyntax,
-		`"\q"`: bounds.ErrSyntax,
-		`"\u"`: bounds.ErrSyntax, `"\u12"`: bounds.ErrSyntax, `"\u123g"`: bounds.ErrSyntax,
-		`"\U0041"`:   bounds.ErrSyntax,
-		`"\ud83d\u"`: bounds.ErrSyntax, `"\ud83d\u12"`: bounds.ErrSyntax, `"\ud83d\`: bounds.ErrSyntax,
-		"\"\n\"": bounds.ErrSyntax, "\"aaaaaaaa\x1f\"": bounds.ErrSyntax, "\"\x00\"": bounds.ErrSyntax,
-		"-": bounds.ErrSyntax, "+1": bounds.ErrSyntax, "01": bounds.ErrSyntax, "-01": bounds.ErrSyntax,
-		"1.": bounds.ErrSyntax,
-		".5": bounds.ErrSyntax, "1e": bounds.ErrSyntax, "1e+": bounds.ErrSyntax, "1.e1": bounds.ErrSyntax,
-		"0x1": bounds.ErrSyntax,
-		"1_0": bounds.ErrSyntax, "NaN": bounds.ErrSyntax, "Infinity": bounds.ErrSyntax, "--1": bounds.ErrSyntax,
 		"1e309": bounds.ErrRange, "-1e400": bounds.ErrRange, "[1e99999999999]": bounds.ErrRange,
 		"1" + strings.Repeat("0", 309): bounds.ErrRange,
 		"\"\xff\"":                     bounds.ErrUTF8, "\"\xf0\x9f\x92\"": bounds.ErrUTF8,
 		"\"\xed\xa0\x80\"": bounds.ErrUTF8,
 		"{\"\xc0\x80\":1}": bounds.ErrUTF8, "\"\xf0\x9f\\n\x9a\x80\"": bounds.ErrUTF8,
-		"\xff": bounds.ErrSyntax,
 	} {
 		if n, err := bounds.ValueSize([]byte(in)); !errors.Is(err, want) || n != 0 {
 			t.Errorf("ValueSize(%.20q) = %d, %v; want %v", in, n, err, want)
@@ -132,26 +112,21 @@ func TestInvalidValueIsRejected(t *testing.T) {
 		if got, err := bounds.AppendValue(dst, []byte(in)); !errors.Is(err, want) || string(got) != "kept" {
 			t.Errorf("AppendValue(%.20q) = %.20q, %v; want %v and dst unchanged", in, got, err, want)
 		}
+		if _, err := bounds.Encode(json.RawMessage(in)); !errors.Is(err, want) {
+			t.Errorf("Encode(%.20q): %v, want %v", in, err, want)
+		}
 	}
 }
 
-func TestNestingOverTheLimitIsRejected(t *testing.T) {
-	arrays := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
-	objects := func(n int) string { return strings.Repeat(`{"":`, n) + "0" + strings.Repeat("}", n) }
-	for _, nested := range []func(int) string{arrays, objects} {
-		in := nested(bounds.MaxDepth)
+func TestDeepNestingIsMeasured(t *testing.T) {
+	for _, in := range []string{
+		strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000),
+		strings.Repeat(`{"":`, 10_000) + "0" + strings.Repeat("}", 10_000),
+	} {
 		if n, err := bounds.ValueSize([]byte(in)); err != nil || n != len(in) {
-			t.Errorf("depth %d: got %d, %v; want %d", bounds.MaxDepth, n, err, len(in))
+			t.Errorf("got %d, %v; want %d", n, err, len(in))
 		}
 		checkValue(t, []byte(in))
-		for _, deep := range []string{nested(bounds.MaxDepth + 1), nested(1_000_000)} {
-			if _, err := bounds.ValueSize([]byte(deep)); !errors.Is(err, bounds.ErrDepth) {
-				t.Errorf("%d bytes nested deeper: got %v, want %v", len(deep), err, bounds.ErrDepth)
-			}
-			if _, err := bounds.AppendValue(nil, []byte(deep)); !errors.Is(err, bounds.ErrDepth) {
-				t.Errorf("%d bytes nested deeper: got %v, want %v", len(deep), err, bounds.ErrDepth)
-			}
-		}
 	}
 }
 
@@ -227,6 +202,9 @@ func checkValue(t rapid.TB, raw []byte) {
 	}
 	if size != len(out) || !errors.Is(sizeErr, err) {
 		t.Fatalf("%.200q: ValueSize is %d, %v; AppendValue adds %d, %v", raw, size, sizeErr, len(out), err)
+	}
+	if !json.Valid(raw) {
+		return // only valid JSON has a defined result
 	}
 	want, wantErr := decode(raw)
 	if valid := wantErr == nil && utf8.Valid(raw); valid != (err == nil) {

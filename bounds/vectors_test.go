@@ -38,7 +38,7 @@ func channelVector(t *testing.T, v vectors.Vector) {
 	var in, out struct{ Channel *vectors.String }
 	vectors.Decode(t, v.In, &in)
 	vectors.Decode(t, v.Out, &out)
-	if got, want := bounds.ChannelFits(string(*in.Channel)), out.Channel != nil; got != want {
+	if got, want := len(*in.Channel) <= bounds.MaxChannel, out.Channel != nil; got != want {
 		t.Errorf("a channel of %d bytes: fits is %v, want %v", len(*in.Channel), got, want)
 	}
 	if out.Channel != nil && *out.Channel != *in.Channel {
@@ -54,7 +54,7 @@ func messageVector(t *testing.T, v vectors.Vector) {
 	var out struct{ Message vectors.String }
 	vectors.Decode(t, v.In, &in)
 	vectors.Decode(t, v.Out, &out)
-	got := bounds.Message(string(in.Message))
+	got := bounds.Truncate(string(in.Message), bounds.MaxMessage)
 	if in.Bound != nil {
 		got = bounds.Truncate(string(in.Message), *in.Bound)
 	}
@@ -91,7 +91,7 @@ func finalTextVector(t *testing.T, v vectors.Vector) {
 	var in, out struct{ Text vectors.String }
 	vectors.Decode(t, v.In, &in)
 	vectors.Decode(t, v.Out, &out)
-	if got := bounds.FinalText(string(in.Text)); got != string(out.Text) {
+	if got := bounds.Truncate(string(in.Text), bounds.MaxFinalText); got != string(out.Text) {
 		t.Errorf("got %d bytes, ending in %q; want %d, ending in %q", len(got), tail(got), len(out.Text),
 			tail(string(out.Text)))
 	}
@@ -112,9 +112,9 @@ func dataVector(t *testing.T, v vectors.Vector) {
 		t.Errorf("ValueSize: got %d, %v; want %d", size, err, out.SerializedBytes)
 	}
 	compact, err := bounds.AppendValue(nil, []byte(in.DataJSON))
-	if err != nil || len(compact) != out.SerializedBytes || bounds.DataFits(compact) == out.Dropped {
-		t.Errorf("AppendValue: got %d bytes, %v, fits %v; want %d, dropped %v",
-			len(compact), err, bounds.DataFits(compact), out.SerializedBytes, out.Dropped)
+	if err != nil || len(compact) != out.SerializedBytes || (len(compact) > bounds.MaxData) != out.Dropped {
+		t.Errorf("AppendValue: got %d bytes, %v, at most %d; want %d, dropped %v",
+			len(compact), err, bounds.MaxData, out.SerializedBytes, out.Dropped)
 	}
 }
 

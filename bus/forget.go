@@ -87,7 +87,7 @@ func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 	if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
 		return err // it ended, or forgetting it was interrupted
 	}
-	entry, err := last(ctx, b.js, b.Raw(), b.RawSubject("*", run))
+	entry, err := b.lastOf(ctx, b.js, b.Raw(), b.RawSubject("*", run))
 	if err != nil {
 		return fmt.Errorf("run %s: %w", run, err)
 	}
@@ -205,24 +205,20 @@ func (b *Bus) mark(ctx context.Context, run string) (had bool, err error) {
 // forgetRequests erases the requests that created the run, or referred to it.
 func (b *Bus) forgetRequests(ctx context.Context, run string) (n uint64, err error) {
 	stream := bucket.Stream(b.Requests())
-	s, err := b.js.Stream(ctx, stream)
-	if err != nil {
-		return 0, err
-	}
-	t := &reader.Tail{JS: b.js, Stream: stream, Subject: bucket.Subject(b.Requests(), ">"), From: 1, Batch: 256}
-	err = t.UpTo(ctx, s.CachedInfo(), func(m jetstream.Msg) (bool, error) {
+	r := reader.NewConsumer(b.js, stream, bucket.Subject(b.Requests(), ">"), 256, 1)
+	err = r.ToEnd(ctx, func(m *jetstream.RawStreamMsg) error {
 		var request struct {
 			Run     string `json:"run"`
 			Outcome struct {
 				Run string `json:"run"`
 			} `json:"outcome"`
 		}
-		if json.Unmarshal(m.Data(), &request) != nil || request.Run != run && request.Outcome.Run != run {
-			return true, nil
+		if json.Unmarshal(m.Data, &request) != nil || request.Run != run && request.Outcome.Run != run {
+			return nil
 		}
-		purged, err := purge(ctx, b.js, stream, m.Subject())
+		purged, err := purge(ctx, b.js, stream, m.Subject)
 		n += purged
-		return true, err
+		return err
 	})
 	return n, err
 }

@@ -75,7 +75,7 @@ func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
 		{b.js, bucket.Stream(b.Runs()), bucket.Subject(b.Runs(), run)},
 		{b.jsPub, b.Names.Events(), b.EventSubject("*", run, "*")},
 	} {
-		m, err := last(ctx, at.js, at.stream, at.subject)
+		m, err := b.lastOf(ctx, at.js, at.stream, at.subject)
 		if err != nil {
 			return false, fmt.Errorf("run %s: %w", run, err)
 		}
@@ -86,12 +86,17 @@ func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
 	return false, nil
 }
 
-// last returns the last message of a subject, nil if there is none.
-func last(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
-	s, err := js.Stream(ctx, stream)
+// stream looks up a stream.
+func (b *Bus) stream(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
+	s, err := js.Stream(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", stream, err)
+		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
+	return s, nil
+}
+
+// last returns the last message of a subject, nil if there is none.
+func last(ctx context.Context, s jetstream.Stream, subject string) (*jetstream.RawStreamMsg, error) {
 	m, err := s.GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil
@@ -99,10 +104,21 @@ func last(ctx context.Context, js jetstream.JetStream, stream, subject string) (
 	return m, err
 }
 
+// lastOf looks up a stream and returns the last message of a subject, nil if there is
+// none.
+func (b *Bus) lastOf(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg,
+	error) {
+	s, err := b.stream(ctx, js, stream)
+	if err != nil {
+		return nil, err
+	}
+	return last(ctx, s, subject)
+}
+
 // Peek returns, from the raw log, the row of a run that has no record yet: whether it
 // is queued or has started. The error is [runs.ErrNoRun] if RAW has no entry of it.
 func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
-	m, err := last(ctx, b.js, b.Raw(), b.RawSubject("*", run))
+	m, err := b.lastOf(ctx, b.js, b.Raw(), b.RawSubject("*", run))
 	if err != nil {
 		return runs.Row{}, fmt.Errorf("run %s: %w", run, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -28,20 +29,20 @@ func (b *Bus) EventsAfter(
 
 // EventsEnd returns the sequence of a run's completion in EVENTS, 0 if there is none,
 // and the last sequence of the stream.
-func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (completion, last uint64, err error) {
-	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
+func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (completion, end uint64, err error) {
+	stream, err := b.stream(ctx, b.jsPub, b.Names.Events())
 	if err != nil {
-		return 0, 0, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
+		return 0, 0, err
 	}
-	last = stream.CachedInfo().State.LastSeq
-	m, err := stream.GetLastMsgForSubject(ctx, b.EventSubject(agent, run, normalizer.CompletionToken))
+	end = stream.CachedInfo().State.LastSeq
+	m, err := last(ctx, stream, b.EventSubject(agent, run, normalizer.CompletionToken))
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return 0, last, nil
 	case err != nil:
 		return 0, 0, fmt.Errorf("run %s: read its completion: %w", run, err)
+	case m == nil:
+		return 0, end, nil
 	}
-	return m.Sequence, max(last, m.Sequence), nil
+	return m.Sequence, max(end, m.Sequence), nil
 }
 
 // OutputAt reads at most limit bytes of a stream of the agent's output, [runs.Out] or
@@ -55,32 +56,40 @@ func (b *Bus) OutputAt(
 	offset int64,
 	limit int,
 ) (at int64, data []byte, err error) {
-	stream, err := b.js.Stream(ctx, b.Raw())
+	stream, err := b.stream(ctx, b.js, b.Raw())
 	if err != nil {
-		return 0, nil, fmt.Errorf("stream %s: %w", b.Raw(), err)
+		return 0, nil, err
 	}
-	subject, last := b.RawSubject(agent, run), stream.CachedInfo().State.LastSeq
-	from, err := b.seek(ctx, stream, subject, kind, offset, last)
+	subject := b.RawSubject(agent, run)
+	newest, err := last(ctx, stream, subject)
+	if err != nil || newest == nil {
+		return offset, nil, err
+	}
+	from, err := b.seek(ctx, stream, subject, kind, offset, newest.Sequence)
 	if err != nil {
 		return 0, nil, err
 	}
 	at = offset
-	err = b.scan(ctx, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
-		e, ok := DecodeEntry(m.Headers(), m.Data())
+	r := reader.NewConsumer(b.js, b.Raw(), subject, 64, from)
+	err = r.UpTo(ctx, stream.CachedInfo(), newest.Sequence, func(m *jetstream.RawStreamMsg) error {
+		e, ok := DecodeEntry(m.Header, m.Data)
 		if !ok || e.Kind != kind {
-			return true
+			return nil
 		}
 		next := at + int64(len(data))
 		if e.Offset > next {
 			if len(data) > 0 {
-				return false
+				return reader.ErrStop
 			}
 			at, next = e.Offset, e.Offset
 		}
 		if skip := next - e.Offset; skip < int64(len(e.Body)) { // otherwise it was read already
 			data = append(data, e.Body[skip:min(int64(len(e.Body)), skip+int64(limit-len(data)))]...)
 		}
-		return len(data) < limit
+		if len(data) >= limit {
+			return reader.ErrStop
+		}
+		return nil
 	})
 	return at, data, err
 }

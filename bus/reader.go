@@ -60,19 +60,19 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 	d := b.ReadEvents(f.subject(b.Names), max(f.FromSeq, 1))
 	d.Since, d.Log = f.Since, b.log
 	var previous normalizer.Pos // of the message before, with the latest time
-	pass := func(m *jetstream.RawStreamMsg) (bool, error) {
+	pass := func(m *jetstream.RawStreamMsg) error {
 		s := Stored{Seq: m.Sequence, Body: m.Data}
 		agent, run, token, ok := b.parseEvent(m.Subject)
 		pos, isOurs := ParsePos(m.Header.Get(HeaderPos))
 		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.wants(token) ||
 			d.Again() && !after(pos, previous) && pos.Time <= previous.Time {
-			return true, nil
+			return nil
 		}
 		latest := max(previous.Time, pos.Time)
 		previous = pos
 		previous.Time = latest
 		s.Agent, s.Run, s.Token, s.Pos = agent, run, token, pos
-		return true, each(s)
+		return each(s)
 	}
 	if f.Follow {
 		// A reader that has started has the permission: the embedded server revokes it
@@ -89,15 +89,11 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 		}
 		return whyClosed(b.public, err)
 	}
-	stream, err := reader.Look(ctx, b.jsPub, b.Names.Events())
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", b.Names.Events(), err)
-	}
-	return whyClosed(b.public, d.UpTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, pass))
+	return whyClosed(b.public, d.ToEnd(ctx, pass))
 }
 
 // ReadEvents returns a reader for a subject of EVENTS, from a sequence on.
-func (b *Bus) ReadEvents(subject string, from uint64) *reader.Direct {
+func (b *Bus) ReadEvents(subject string, from uint64) *reader.Reader {
 	return reader.NewDirect(b.jsPub, b.Names.Events(), subject, b.liveSubject(subject), subject == b.EventSubjects(), from)
 }
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
@@ -16,11 +16,7 @@ import (
 // unused ones above the limit are deleted, and the others expire.
 func TestConsumersOfOlderReadersAreBounded(t *testing.T) {
 	t.Parallel()
-	b, err := bus.Connect(t.Context(), bus.Login{URL: plain(t, 1<<20)}, bus.Login{}, bustest.Names, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
+	b := bustest.ConnectPlain(t, bustest.ServePlain(t, server.Options{}))
 	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
 	if _, err := b.Ensure(t.Context(), limits); err != nil {

@@ -76,7 +76,7 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 // waiting returns the sequence of a task that is in the queue already. The error is
 // [runs.ErrKnownRun] if the queue has another task.
 func (b *Bus) waiting(ctx context.Context, subject string, body []byte) (uint64, error) {
-	m, err := last(ctx, b.js, b.Work(), subject)
+	m, err := b.lastOf(ctx, b.js, b.Work(), subject)
 	switch {
 	case err != nil:
 		return 0, err
@@ -115,7 +115,7 @@ func (b *Bus) Unqueue(ctx context.Context, queue, run string) error {
 // Queued reports whether a task is in a queue, or delivered to a worker that has not
 // started it.
 func (b *Bus) Queued(ctx context.Context, queue, run string) (bool, error) {
-	m, err := last(ctx, b.js, b.Work(), b.WorkSubject(queue, run))
+	m, err := b.lastOf(ctx, b.js, b.Work(), b.WorkSubject(queue, run))
 	return m != nil, err
 }
 

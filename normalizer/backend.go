@@ -24,11 +24,20 @@ type Dialect interface {
 	// Line maps one line to out. The line is not blank and has no line ending.
 	// If Line returns a fault, out is ignored. Line keeps no reference to line.
 	Line(line []byte, out *Out) Fault
-	// State returns the state as JSON of at most MaxDialect bytes.
+	// State returns the state as JSON of at most MaxDialect bytes; nil: no state.
 	State() ([]byte, error)
 	// Restore sets the state of a new dialect to a result of State.
 	Restore(state []byte) error
 }
+
+// Stateless is the state of a dialect without one.
+type Stateless struct{}
+
+// State implements [Dialect].
+func (Stateless) State() ([]byte, error) { return nil, nil }
+
+// Restore implements [Dialect].
+func (Stateless) Restore([]byte) error { return nil }
 
 // MaxDialect is the maximum length of the saved state of a dialect, in bytes.
 const MaxDialect = 76 << 10
@@ -133,4 +142,63 @@ var faults = [...]string{
 // the line.
 func (f Fault) message(agent string, lineBytes int) string {
 	return agent + " stream " + faults[f] + " (line_bytes=" + strconv.Itoa(lineBytes) + ")"
+}
+
+// Opaque returns a backend for an agent of an unknown kind. It counts lines, and
+// publishes none of their content.
+func Opaque(agent string) Backend { return opaque(agent) }
+
+type opaque string
+
+func (o opaque) Agent() string  { return string(o) }
+func (opaque) Dialect() Dialect { return opaqueDialect{} }
+
+type opaqueDialect struct{ Stateless }
+
+func (opaqueDialect) Line(line []byte, out *Out) Fault {
+	if fault := ScanFault(scan.Fields(line, nil)); fault != NoFault {
+		return fault
+	}
+	out.Unknown()
+	return NoFault
+}
+
+// Scrubbed returns a backend that applies scrub to the texts and messages of all
+// events and to the final text. Other texts in the run record are always
+// redacted. Scrub must be deterministic, so that a replay results in the same
+// events.
+func Scrubbed(b Backend, scrub func(string) string) Backend { return scrubbed{b, scrub} }
+
+type scrubbed struct {
+	Backend
+	scrub func(string) string
+}
+
+func (s scrubbed) Dialect() Dialect { return scrubbedDialect{s.Backend.Dialect(), s.scrub} }
+
+type scrubbedDialect struct {
+	Dialect
+	scrub func(string) string
+}
+
+func (d scrubbedDialect) Line(line []byte, out *Out) Fault {
+	fault := d.Dialect.Line(line, out)
+	if fault != NoFault {
+		return fault
+	}
+	scrubbed := func(s *string) *string {
+		if s == nil {
+			return nil
+		}
+		if c := d.scrub(*s); c != *s {
+			return &c
+		}
+		return s
+	}
+	for i := range out.events {
+		e := &out.events[i]
+		e.Text, e.Message = scrubbed(e.Text), scrubbed(e.Message)
+	}
+	out.text = d.scrub(out.text)
+	return NoFault
 }

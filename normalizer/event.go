@@ -1,10 +1,11 @@
 package normalizer
 
 import (
+	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/linesman/linesman/bounds"
-	"github.com/linesman/linesman/runs"
 )
 
 // Kind is the kind of an event.
@@ -95,14 +96,14 @@ func ToolEvent(kind Kind, facet Facet) Event {
 // limit enforces the limits of channel, message and data. It reports whether
 // data was dropped. [Fold.publish] splits a long text.
 func (e *Event) limit() (dropped bool) {
-	if e.Channel != nil && !bounds.ChannelFits(*e.Channel) {
+	if e.Channel != nil && len(*e.Channel) > bounds.MaxChannel {
 		e.Channel = nil
 	}
 	if e.Message != nil && len(*e.Message) > bounds.MaxMessage {
-		message := bounds.Message(*e.Message)
+		message := bounds.Truncate(*e.Message, bounds.MaxMessage)
 		e.Message = &message
 	}
-	if e.Data != nil && !bounds.DataFits(e.Data) {
+	if e.Data != nil && len(e.Data) > bounds.MaxData {
 		e.Data = []byte(bounds.Dropped)
 		dropped = true
 	}
@@ -111,23 +112,15 @@ func (e *Event) limit() (dropped bool) {
 
 // appendJSON appends the envelope of e: the six keys, in the order of the contract.
 func (e *Event) appendJSON(dst []byte, agent string) []byte {
-	dst = append(dst, `{"agent_kind":`...)
-	dst = bounds.AppendString(dst, agent)
-	dst = append(dst, `,"kind":"`...)
-	dst = append(dst, e.Kind.String()...)
-	dst = append(dst, `","channel":`...)
-	dst = appendOptional(dst, e.Channel)
-	dst = append(dst, `,"text":`...)
-	dst = appendOptional(dst, e.Text)
-	dst = append(dst, `,"message":`...)
-	dst = appendOptional(dst, e.Message)
-	dst = append(dst, `,"data":`...)
+	dst = bounds.AppendString(append(dst, `{"agent_kind":`...), agent)
+	dst = append(append(dst, `,"kind":"`...), e.Kind.String()...)
+	dst = appendOptional(append(dst, `","channel":`...), e.Channel)
+	dst = appendOptional(append(dst, `,"text":`...), e.Text)
+	dst = appendOptional(append(dst, `,"message":`...), e.Message)
 	if e.Data == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, e.Data...)
+		return append(dst, `,"data":null}`...)
 	}
-	return append(dst, '}')
+	return append(append(append(dst, `,"data":`...), e.Data...), '}')
 }
 
 // size estimates the length of the envelope of e, to allocate only once.
@@ -149,52 +142,94 @@ func appendOptional(dst []byte, s *string) []byte {
 	return bounds.AppendString(dst, *s)
 }
 
-// Completion is the last message of a run.
-type Completion struct {
-	Exit      *runs.Exit // exit of the process; nil if there was no process, or if unknown
-	FinalText *string
-	Data      []byte
-	Err       string // error message, or ""
+// completion is the last message of a run, in the order of the contract.
+type completion struct {
+	Agent     string           `json:"agent_kind"`
+	Status    *exitStatus      `json:"status"` // of the process; nil if there was no process, or if unknown
+	FinalText *string          `json:"final_text"`
+	Data      json.RawMessage  `json:"data"`
+	Error     *completionError `json:"error"`
 }
 
-func (c *Completion) appendJSON(dst []byte, agent string) []byte {
-	dst = append(dst, `{"agent_kind":`...)
-	dst = bounds.AppendString(dst, agent)
-	dst = append(dst, `,"status":`...)
-	if c.Exit == nil {
-		dst = append(dst, "null"...)
+type exitStatus struct {
+	Success bool `json:"success"`
+	Code    *int `json:"code"`
+	Signal  *int `json:"signal"`
+}
+
+type completionError struct {
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+}
+
+// Facet is the tools facet (agent_api.tools.structured.v1): metadata of a tool
+// call without its input and output. An empty string becomes null, except for
+// Kind, Phase and Status, which are always set.
+type Facet struct {
+	ItemID   string // id of the item, from the agent
+	ThreadID string
+	TurnID   string
+	Kind     string // type of the item
+	Phase    string // start, delta, complete or fail
+	Status   string // pending, running, completed, failed or unknown
+	ExitCode *int32
+	Bytes    Bytes
+	ToolName string
+	UseID    string
+}
+
+// Bytes has the lengths of the input and output of a tool call, in decoded bytes.
+type Bytes struct {
+	Stdout, Stderr, Diff, Result int
+}
+
+func (f *Facet) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"schema":"agent_api.tools.structured.v1","tool":`...)
+	dst = appendNullable(append(dst, `{"backend_item_id":`...), f.ItemID)
+	dst = appendNullable(append(dst, `,"thread_id":`...), f.ThreadID)
+	dst = appendNullable(append(dst, `,"turn_id":`...), f.TurnID)
+	dst = bounds.AppendString(append(dst, `,"kind":`...), f.Kind)
+	dst = bounds.AppendString(append(dst, `,"phase":`...), f.Phase)
+	dst = bounds.AppendString(append(dst, `,"status":`...), f.Status)
+	if f.ExitCode == nil {
+		dst = append(dst, `,"exit_code":null`...)
 	} else {
-		dst = append(dst, `{"success":`...)
-		dst = strconv.AppendBool(dst, c.Exit.Code != nil && *c.Exit.Code == 0)
-		dst = append(dst, `,"code":`...)
-		if c.Exit.Code == nil {
-			dst = append(dst, "null"...)
-		} else {
-			dst = strconv.AppendInt(dst, int64(*c.Exit.Code), 10)
-		}
-		dst = append(dst, `,"signal":`...)
-		if c.Exit.Signal == 0 {
-			dst = append(dst, "null"...)
-		} else {
-			dst = strconv.AppendInt(dst, int64(c.Exit.Signal), 10)
-		}
-		dst = append(dst, '}')
+		dst = strconv.AppendInt(append(dst, `,"exit_code":`...), int64(*f.ExitCode), 10)
 	}
-	dst = append(dst, `,"final_text":`...)
-	dst = appendOptional(dst, c.FinalText)
-	dst = append(dst, `,"data":`...)
-	if c.Data == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, c.Data...)
+	dst = strconv.AppendInt(append(dst, `,"bytes":{"stdout":`...), int64(f.Bytes.Stdout), 10)
+	dst = strconv.AppendInt(append(dst, `,"stderr":`...), int64(f.Bytes.Stderr), 10)
+	dst = strconv.AppendInt(append(dst, `,"diff":`...), int64(f.Bytes.Diff), 10)
+	dst = strconv.AppendInt(append(dst, `,"result":`...), int64(f.Bytes.Result), 10)
+	dst = appendNullable(append(dst, `},"tool_name":`...), f.ToolName)
+	dst = appendNullable(append(dst, `,"tool_use_id":`...), f.UseID)
+	return append(dst, "}}"...)
+}
+
+// The maximum lengths of ids that a backend may keep between lines, in bytes of
+// JSON. A facet with a longer thread id would exceed its limit; turn ids are much
+// shorter than their limit. [TooLong] replaces a longer id.
+const (
+	MaxThread = bounds.MaxData - 256
+	MaxTurn   = 8 << 10
+)
+
+// TooLong is an id that exceeds the limit of every facet that contains it, so
+// that the facet is dropped.
+var TooLong = strings.Repeat("x", bounds.MaxData)
+
+func appendNullable(dst []byte, s string) []byte {
+	if s == "" {
+		return append(dst, "null"...)
 	}
-	dst = append(dst, `,"error":`...)
-	if c.Err == "" {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, `{"kind":"backend","message":`...)
-		dst = bounds.AppendString(dst, c.Err)
-		dst = append(dst, '}')
-	}
-	return append(dst, '}')
+	return bounds.AppendString(dst, s)
+}
+
+// maxSession is the maximum length of the id in a session handle, in bytes.
+const maxSession = 1024
+
+// sessionHandle returns the session handle facet (agent_api.session.handle.v1).
+func sessionHandle(id string) []byte {
+	dst := append(make([]byte, 0, 80+len(id)), `{"schema":"agent_api.session.handle.v1","session":{"id":`...)
+	dst = bounds.AppendString(dst, id)
+	return append(dst, "}}"...)
 }

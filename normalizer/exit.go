@@ -10,52 +10,56 @@ import (
 // end ends the run: it folds an unfinished last line, publishes an Error event if
 // the run failed, and then the completion.
 func (f *Fold) end(exit runs.Exit) {
-	if len(f.partial) > 0 || f.oversize > 0 {
+	if len(f.partial) > 0 || f.state.Oversize > 0 {
 		f.flush()
 	}
 	f.Record.End(exit, f.pos.Time)
 	f.done = true
 
-	var c Completion
-	if text := f.final.published(); text != nil {
-		limited := bounds.FinalText(*text)
+	c := completion{Agent: f.agent}
+	if text := f.state.published(); text != nil {
+		limited := bounds.Truncate(*text, bounds.MaxFinalText)
 		c.FinalText = &limited
 	}
-	if f.session != "" {
-		c.Data = sessionHandle(f.session)
+	if f.state.Session != "" {
+		c.Data = sessionHandle(f.state.Session)
 	}
 	failure := ""
 	switch {
 	case f.Record.State == runs.StateCancelled:
-		c.Err = "cancelled"
+		c.Error = &completionError{"backend", "cancelled"}
 	case exit.Reason == runs.ReasonExited && (exit.Code != nil || exit.Signal != 0):
-		c.Exit = &exit
+		c.Status = &exitStatus{Success: exit.Code != nil && *exit.Code == 0, Code: exit.Code}
 		if exit.Signal != 0 {
+			c.Status.Signal = &exit.Signal
 			failure = f.agent + " ended by signal: signal=" + strconv.Itoa(exit.Signal) + " (stderr redacted)"
 		} else if *exit.Code != 0 {
 			failure = f.agent + " exited non-zero: exit_code=" + strconv.Itoa(*exit.Code) + " (stderr redacted)"
 		}
 	case exit.Reason == runs.ReasonEOF:
 	default:
-		c.Err = f.agent + " backend error: " + backendError(exit.Reason)
-		failure = c.Err
+		failure = f.agent + " backend error: " + backendError(exit.Reason)
+		c.Error = &completionError{"backend", failure}
 	}
 	if failure != "" {
-		c.FinalText = nil
 		f.publishEntryEvent(ErrorMessage(failure))
 	}
-	if c.Err != "" {
+	if failure != "" || c.Error != nil {
 		c.FinalText = nil
+	}
+	body, err := bounds.Encode(c)
+	if err != nil { // impossible: strings, numbers and a handle that is valid JSON
+		panic("normalizer: encode a completion: " + err.Error())
 	}
 	f.entryMessages++
 	f.pos.Line, f.pos.Part = 0, f.entryMessages
-	f.emit(Message{Pos: f.pos, Token: CompletionToken, Body: c.appendJSON(nil, f.agent)})
+	f.emit(Message{Pos: f.pos, Token: CompletionToken, Body: body})
 	f.release()
 }
 
 // release frees the state that an ended run does not need.
 func (f *Fold) release() {
-	f.partial, f.final, f.dialect = nil, finalText{}, nil
+	f.partial, f.state.finalText, f.dialect = nil, finalText{}, nil
 	f.out = Out{}
 }
 

@@ -8,9 +8,10 @@ import (
 
 // finalText is the final text of a run so far, or a draft of it.
 type finalText struct {
-	Text  *string // its beginning: more than a completion can have, if it is longer than that
-	Bytes int64   // of the whole text
-	Draft bool    // no line has confirmed it
+	// Text is its beginning: more than a completion can have, if it is longer than that.
+	Text  *string `json:"final,omitempty"`
+	Bytes int64   `json:"final_bytes,omitempty"` // of the whole text
+	Draft bool    `json:"draft,omitempty"`       // no line has confirmed it
 }
 
 // maxKept is the maximum length of the kept beginning: more than

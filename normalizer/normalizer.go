@@ -50,21 +50,11 @@ type Fold struct {
 	dialect Dialect
 	maxLine int
 
-	offset    int64  // offset in stdout of the next new byte
-	errOffset int64  // offset in stderr of the next new byte
-	partial   []byte // unfinished line, unless it is too long
-	oversize  int64  // length of an unfinished line that is too long
-	endsInCR  bool   // with oversize: the last byte was a carriage return
-	afterGap  bool   // the next line follows a gap: its beginning may be missing
-	missing   int64  // bytes of gaps without an event so far
-	ended     bool   // the last folded line ends the run
-	done      bool   // the completion was published
+	state   saved
+	partial []byte // unfinished line, unless it is too long
+	ended   bool   // the last folded line ends the run
+	done    bool   // the completion was published
 
-	sessionDone bool   // the session handle was published or omitted
-	session     string // id of the session handle, for the completion
-	final       finalText
-
-	seen          uint64 // sequence number of the last folded entry
 	pos           Pos
 	entryMessages int // messages of this entry that are not from a line
 	out           Out
@@ -84,7 +74,7 @@ func NewFold(b Backend, run string, maxLine int) *Fold {
 func (f *Fold) Done() bool { return f.done }
 
 // Seen returns the sequence number of the last folded entry.
-func (f *Fold) Seen() uint64 { return f.seen }
+func (f *Fold) Seen() uint64 { return f.state.Seen }
 
 // Pending returns the number of buffered bytes of an unfinished line. The saved
 // state does not contain them: after [Restore], apply the entries from the offset
@@ -94,7 +84,7 @@ func (f *Fold) Pending() int { return len(f.partial) }
 // Drop frees the buffered bytes of the unfinished line. The entries that contain
 // them must be applied again before the next new entry, as after a restart.
 func (f *Fold) Drop() {
-	f.offset -= int64(len(f.partial))
+	f.state.Offset -= int64(len(f.partial))
 	f.partial = nil
 }
 
@@ -105,15 +95,15 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	if f.done {
 		return
 	}
-	replay := seq <= f.seen
-	f.seen = max(f.seen, seq)
+	replay := seq <= f.state.Seen
+	f.state.Seen = max(f.state.Seen, seq)
 	output := e.Kind == runs.Out && e.Offset >= 0 && e.Offset <= math.MaxInt64-int64(len(e.Body))
 	if replay && !output {
 		return
 	}
 	f.emit, f.entryMessages = emit, 0
 	f.pos = Pos{Raw: seq, Time: e.Time}
-	f.Record.Seq = f.seen
+	f.Record.Seq = f.state.Seen
 	unowned := f.Record.Unowned()
 	if !replay {
 		f.publishGap()
@@ -132,8 +122,8 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 			f.unreadable("bad offset")
 		}
 	case runs.ErrOut:
-		f.errOffset = max(f.errOffset, e.Offset+int64(len(e.Body)))
-		f.Record.ErrBytes = f.errOffset
+		f.state.ErrOffset = max(f.state.ErrOffset, e.Offset+int64(len(e.Body)))
+		f.Record.ErrBytes = f.state.ErrOffset
 	case runs.Exited:
 		f.end(runs.DecodeExit(e.Body))
 	default:
@@ -146,12 +136,12 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 // if the raw log has lost the beginning of an unfinished line. Its event belongs
 // to the next new entry, because all messages of older entries are published.
 func (f *Fold) publishGap() {
-	if f.missing == 0 {
+	if f.state.Missing == 0 {
 		return
 	}
 	f.publishEntryEvent(ErrorMessage(f.agent + " stream gap (redacted): missing_bytes=" +
-		strconv.FormatInt(f.missing, 10)))
-	f.missing = 0
+		strconv.FormatInt(f.state.Missing, 10)))
+	f.state.Missing = 0
 }
 
 func (f *Fold) unreadable(problem string) {
@@ -169,36 +159,36 @@ func (f *Fold) Unreadable(seq uint64, at int64, emit func(Message)) {
 // in one Error event.
 func (f *Fold) output(offset int64, b []byte, replay bool) {
 	switch {
-	case offset+int64(len(b)) <= f.offset:
+	case offset+int64(len(b)) <= f.state.Offset:
 		return
-	case offset < f.offset:
-		b = b[f.offset-offset:]
-	case offset > f.offset:
-		f.missing += offset - f.offset
-		f.partial, f.oversize, f.afterGap = f.partial[:0], 0, true
-		f.offset = offset
+	case offset < f.state.Offset:
+		b = b[f.state.Offset-offset:]
+	case offset > f.state.Offset:
+		f.state.Missing += offset - f.state.Offset
+		f.partial, f.state.Oversize, f.state.AfterGap = f.partial[:0], 0, true
+		f.state.Offset = offset
 		f.Record.Gaps++
 		if !replay {
 			f.publishGap()
 		}
 	}
-	f.offset += int64(len(b))
-	f.Record.Bytes = f.offset
+	f.state.Offset += int64(len(b))
+	f.Record.Bytes = f.state.Offset
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')
 		if end < 0 {
 			f.buffer(b)
 			return
 		}
-		if len(f.partial) == 0 && f.oversize == 0 {
+		if len(f.partial) == 0 && f.state.Oversize == 0 {
 			f.line(b[:end])
 		} else {
 			f.buffer(b[:end])
 			f.flush()
 		}
 		if f.ended { // ignore the bytes after the line
-			f.offset -= int64(len(b) - end - 1)
-			f.Record.Bytes = f.offset
+			f.state.Offset -= int64(len(b) - end - 1)
+			f.Record.Bytes = f.state.Offset
 			f.end(runs.Exit{Reason: runs.ReasonEOF})
 			return
 		}
@@ -210,25 +200,25 @@ func (f *Fold) output(offset int64, b []byte, replay bool) {
 // limit is one byte more than maxLine, because the last byte may be a carriage
 // return.
 func (f *Fold) buffer(b []byte) {
-	if f.oversize == 0 && len(f.partial)+len(b) <= f.maxLine+1 {
+	if f.state.Oversize == 0 && len(f.partial)+len(b) <= f.maxLine+1 {
 		f.partial = append(f.partial, b...)
 		return
 	}
-	f.oversize += int64(len(f.partial) + len(b))
+	f.state.Oversize += int64(len(f.partial) + len(b))
 	f.partial = f.partial[:0]
 	if len(b) > 0 {
-		f.endsInCR = b[len(b)-1] == '\r'
+		f.state.EndsInCR = b[len(b)-1] == '\r'
 	}
 }
 
 // flush folds the buffered line.
 func (f *Fold) flush() {
-	if f.oversize > 0 {
-		if f.endsInCR {
-			f.oversize--
+	if f.state.Oversize > 0 {
+		if f.state.EndsInCR {
+			f.state.Oversize--
 		}
-		f.tooLong(f.oversize)
-		f.oversize, f.endsInCR = 0, false
+		f.tooLong(f.state.Oversize)
+		f.state.Oversize, f.state.EndsInCR = 0, false
 	} else {
 		f.line(f.partial)
 	}
@@ -247,8 +237,8 @@ func (f *Fold) line(line []byte) {
 		f.tooLong(int64(len(line)))
 		return
 	}
-	afterGap := f.afterGap
-	f.afterGap = false
+	afterGap := f.state.AfterGap
+	f.state.AfterGap = false
 	if blank(line) {
 		f.Record.Blank++
 		f.Record.Line(runs.Facts{}, f.pos.Time)
@@ -265,11 +255,12 @@ func (f *Fold) line(line []byte) {
 	}
 	f.addSessionHandle()
 	if f.out.final != keepFinal {
-		f.final.apply(f.out.final, f.out.text)
+		final := &f.state.finalText
+		final.apply(f.out.final, f.out.text)
 		f.Record.FinalText, f.Record.FinalTextBytes = nil, 0
-		if text := f.final.published(); text != nil {
+		if text := final.published(); text != nil {
 			f.Record.Final(*text)
-			f.Record.FinalTextBytes = f.final.Bytes
+			f.Record.FinalTextBytes = final.Bytes
 		}
 	}
 	f.Record.Line(f.out.Facts, f.pos.Time)
@@ -278,7 +269,7 @@ func (f *Fold) line(line []byte) {
 }
 
 func (f *Fold) tooLong(n int64) {
-	f.afterGap = false
+	f.state.AfterGap = false
 	f.publishFault(f.agent + " stream line too long (redacted): line_bytes=" + strconv.FormatInt(n, 10) +
 		" max_line_bytes=" + strconv.Itoa(f.maxLine))
 }
@@ -292,15 +283,15 @@ func (f *Fold) publishFault(message string) {
 // id: to its first Status event without data, or in an additional event.
 func (f *Fold) addSessionHandle() {
 	id := f.out.Session
-	if id == "" || f.sessionDone {
+	if id == "" || f.state.SessionDone {
 		return
 	}
-	f.sessionDone = true
+	f.state.SessionDone = true
 	if len(id) > maxSession {
 		f.out.Event(StatusMessage("session handle id oversize: len_bytes="+strconv.Itoa(len(id)), nil))
 		return
 	}
-	f.session = id
+	f.state.Session = id
 	for i := range f.out.events {
 		if e := &f.out.events[i]; e.Kind == status && e.Data == nil {
 			e.Data = sessionHandle(id)

@@ -13,21 +13,19 @@ import (
 // record with its own limit [runs.MaxRecord] is not part of the state.
 const MaxState = 480 << 10
 
-// saved is the state of a fold between two lines.
+// saved is the state of a fold. What is stored is the state between two lines.
 type saved struct {
-	Offset  int64           `json:"offset"` // offset in stdout: all lines before it are folded
-	Err     int64           `json:"err_offset,omitempty"`
-	Long    int64           `json:"long,omitempty"`
-	CR      bool            `json:"cr,omitempty"` // with Long: the last byte was a carriage return
-	Torn    bool            `json:"torn,omitempty"`
-	Missing int64           `json:"missing,omitempty"`
-	Handled bool            `json:"handled,omitempty"`
-	Session string          `json:"session,omitempty"`
-	Final   *string         `json:"final,omitempty"`
-	FinalN  int64           `json:"final_bytes,omitempty"`
-	Draft   bool            `json:"draft,omitempty"`
-	Seen    uint64          `json:"seen"`
-	Dialect json.RawMessage `json:"dialect,omitempty"`
+	Offset      int64           `json:"offset"`               // in stdout, of the next new byte
+	ErrOffset   int64           `json:"err_offset,omitempty"` // in stderr, of the next new byte
+	Oversize    int64           `json:"long,omitempty"`       // length of an unfinished line that is too long
+	EndsInCR    bool            `json:"cr,omitempty"`         // with Oversize: the last byte was a carriage return
+	AfterGap    bool            `json:"torn,omitempty"`       // the next line follows a gap: its beginning may be missing
+	Missing     int64           `json:"missing,omitempty"`    // bytes of gaps without an event so far
+	SessionDone bool            `json:"handled,omitempty"`    // the session handle was published or omitted
+	Session     string          `json:"session,omitempty"`    // id of the session handle, for the completion
+	Seen        uint64          `json:"seen"`                 // sequence number of the last folded entry
+	Dialect     json.RawMessage `json:"dialect,omitempty"`    // only in the stored state
+	finalText
 }
 
 // State returns the state of the fold without its record, as of the last complete
@@ -40,12 +38,9 @@ func (f *Fold) State() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run %s: state of the dialect: %w", f.Record.ID, err)
 	}
-	s := saved{
-		Offset: f.offset - int64(len(f.partial)), Err: f.errOffset, Missing: f.missing,
-		Long: f.oversize, CR: f.endsInCR, Torn: f.afterGap,
-		Handled: f.sessionDone, Session: f.session, Final: f.final.Text, FinalN: f.final.Bytes, Draft: f.final.Draft,
-		Seen: f.seen, Dialect: dialect,
-	}
+	s := f.state
+	s.Offset -= int64(len(f.partial))
+	s.Dialect = dialect
 	b, err := bounds.Encode(s)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: state: %w", f.Record.ID, err)
@@ -65,24 +60,20 @@ func Restore(b Backend, record *runs.Record, state []byte, maxLine int) (*Fold, 
 	}
 	f.Record = record
 	if len(state) == 0 {
-		f.done, f.seen = true, record.Seq
+		f.done, f.state.Seen = true, record.Seq
 		f.release()
 		return f, nil
 	}
-	var s saved
-	if err := json.Unmarshal(state, &s); err != nil {
+	if err := json.Unmarshal(state, &f.state); err != nil {
 		return nil, fmt.Errorf("run %s: restore: %w", record.ID, errors.New("the saved state is not valid"))
 	}
-	f.offset, f.errOffset, f.missing = s.Offset, s.Err, s.Missing
-	f.oversize, f.endsInCR, f.afterGap = s.Long, s.CR, s.Torn
-	f.sessionDone, f.session, f.seen = s.Handled, s.Session, s.Seen
-	f.final = finalText{s.Final, s.FinalN, s.Draft}
-	if err := f.dialect.Restore(s.Dialect); err != nil {
+	if err := f.dialect.Restore(f.state.Dialect); err != nil {
 		return nil, fmt.Errorf("run %s: restore: %w", record.ID, err)
 	}
+	f.state.Dialect = nil
 	return f, nil
 }
 
 // Forget resets the last sequence number, for a recreated raw log with new
 // sequence numbers. Folded output is still recognized by its offset.
-func (f *Fold) Forget() { f.seen = 0 }
+func (f *Fold) Forget() { f.state.Seen = 0 }

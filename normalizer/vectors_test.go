@@ -57,7 +57,7 @@ func (e envelope) event(t *testing.T) normalizer.Event {
 	}
 	out.Channel, out.Text, out.Message = (*string)(e.Channel), (*string)(e.Text), (*string)(e.Message)
 	if e.DataJSON != nil {
-		data, err := bounds.AppendValue(nil, []byte(*e.DataJSON))
+		data, err := bounds.Encode(json.RawMessage(*e.DataJSON))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,6 +93,30 @@ func eventVector(t *testing.T, v vectors.Vector) {
 	r := newRun(constant{in.Event.event(t)}, 0)
 	r.out(0, "x\n")
 	backendtest.Expect(t, "test", r.got, wanted(out.Events)...)
+}
+
+func TestFieldsOverTheirLimits(t *testing.T) {
+	text := func(s string, n int) *string { s = strings.Repeat(s, n); return &s }
+	for _, c := range []struct {
+		in   normalizer.Event
+		want string
+	}{
+		{normalizer.Event{Channel: text("c", 128)}, `{"kind":"Unknown","channel":"` + *text("c", 128) + `"}`},
+		{normalizer.Event{Channel: text("c", 129)}, `{"kind":"Unknown"}`},
+		{normalizer.Event{Channel: text("ß", 65)}, `{"kind":"Unknown"}`}, // bytes count
+		{normalizer.Event{Kind: normalizer.Error, Message: text("m", 4096)},
+			`{"kind":"Error","message":"` + *text("m", 4096) + `"}`},
+		{normalizer.Event{Kind: normalizer.Error, Message: text("m", 4097)},
+			`{"kind":"Error","message":"` + *text("m", 4082) + `…(truncated)"}`},
+		{normalizer.Event{Data: []byte(`"` + *text("d", 65534) + `"`)},
+			`{"kind":"Unknown","data":"` + *text("d", 65534) + `"}`},
+		{normalizer.Event{Data: []byte(`"` + *text("d", 65535) + `"`)},
+			`{"kind":"Unknown","data":{"dropped":{"reason":"oversize"}}}`},
+	} {
+		r := newRun(constant{c.in}, 0)
+		r.out(0, "x\n")
+		backendtest.Expect(t, "test", r.got, c.want)
+	}
 }
 
 func linesVector(t *testing.T, v vectors.Vector) {

@@ -27,10 +27,6 @@ func ended(run string, state runs.State) *api.Error {
 	}
 }
 
-func notAsked(run string, err error) *api.Error {
-	return &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Message: err.Error(), Run: run, Err: err}
-}
-
 func unavailable(why string, cause error) *api.Error {
 	return &api.Error{Code: api.Unavailable, Message: why, Retryable: true, Err: cause}
 }
@@ -48,19 +44,27 @@ func noCloud() *api.Error {
 	}
 }
 
+// ofRun is the error of a request about a run, nil for any other; run may be "".
+func ofRun(run string, err error) *api.Error {
+	if errors.Is(err, runs.ErrNoRun) {
+		return notFound(run)
+	}
+	if over, ok := errors.AsType[*runtable.EndedError](err); ok {
+		return ended(run, over.State)
+	}
+	if errors.Is(err, runtable.ErrNotAsked) {
+		return &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Message: err.Error(), Run: run, Err: err}
+	}
+	return nil
+}
+
 // about is explain for a request about one run.
 func (s *Service) about(run, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var over *runtable.EndedError
-	switch {
-	case errors.Is(err, runs.ErrNoRun):
-		return notFound(run)
-	case errors.As(err, &over):
-		return ended(run, over.State)
-	case errors.Is(err, runtable.ErrNotAsked):
-		return notAsked(run, err)
+	if e := ofRun(run, err); e != nil {
+		return e
 	}
 	return s.explain(what, err)
 }
@@ -75,25 +79,20 @@ func (s *Service) explain(what string, err error) error {
 	if err == nil { // before the variables below are allocated
 		return nil
 	}
-	var known *api.Error
-	var unready *runtable.NotReadyError
-	var program *codexcloud.Failure
-	var over *runtable.EndedError
-	switch {
-	case errors.As(err, &known):
+	if known, ok := errors.AsType[*api.Error](err); ok {
 		return known
-	case errors.As(err, &unready):
-		return unavailable(unready.Error(), err)
-	case errors.Is(err, runs.ErrNoRun):
-		return notFound("")
-	case errors.As(err, &over):
-		return ended("", over.State)
-	case errors.Is(err, runtable.ErrNotAsked):
-		return notAsked("", err)
+	}
+	if program, ok := errors.AsType[*codexcloud.Failure](err); ok {
+		return programFailed(program)
+	}
+	if e := ofRun("", err); e != nil {
+		return e
+	}
+	switch {
+	case errors.Is(err, runtable.ErrNotReady):
+		return unavailable(err.Error(), err)
 	case errors.Is(err, runs.ErrManyRuns):
 		return api.Invalid(api.FieldRun, "the task cannot be given up: "+runs.ErrManyRuns.Error())
-	case errors.As(err, &program):
-		return programFailed(program)
 	case errors.Is(err, runs.ErrQueueFull):
 		return &api.Error{
 			Code: api.QueueFull, Message: "the work queue is full", Retryable: true,

@@ -116,10 +116,18 @@ func (s *Service) HasCompletion(ctx context.Context, v View) (bool, error) {
 	return completion != 0, s.explain("read events", err)
 }
 
-// Messages calls each with the events of a run that are stored, from the first.
-func (s *Service) EachEvent(ctx context.Context, v View, follow bool, each func(api.Event) error) error {
-	f := &Follow{service: s, view: v, wait: follow}
-	return f.Each(ctx, each)
+// EachEvent calls each with all events of a run, from the first to its completion.
+func (s *Service) EachEvent(ctx context.Context, v View, each func(api.Event) error) error {
+	return (&Follow{service: s, view: v, wait: true}).Each(ctx, each)
+}
+
+// LastEvents returns the newest n events of a kind of a run, oldest first.
+func (s *Service) LastEvents(ctx context.Context, v View, kind string, n int) (all []api.Event, err error) {
+	err = s.cfg.Streams.LastEvents(ctx, v.Agent, v.ID, kind, n, func(seq uint64, kind string, body []byte) error {
+		all = append(all, api.Event{Seq: seq, Kind: kind, Body: body})
+		return nil
+	})
+	return all, s.explain("read events", err)
 }
 
 // Output reads a part of what a run printed. The error is [api.NotFound] for

@@ -37,13 +37,8 @@ func (s *Service) Ask(ctx context.Context, run string, q runs.Question, labels m
 // unless late allows that; [api.NotWaiting] for a run that asks nothing; and
 // [api.Validation] for what is no answer.
 func (s *Service) Answer(ctx context.Context, run string, reply runs.Reply, late bool) (api.Answered, error) {
-	answer := s.table.Answer
-	if late {
-		answer = s.table.AnswerLate
-	}
-	state, err := answer(ctx, run, reply)
-	var field *runs.FieldError
-	if errors.As(err, &field) {
+	state, err := s.table.Answer(ctx, run, reply, late)
+	if field, ok := errors.AsType[*runs.FieldError](err); ok {
 		err = api.Invalid(field.Field, field.Problem)
 	}
 	return api.Answered{Run: run, State: state}, s.about(run, "answer", err)

@@ -148,7 +148,9 @@ func (s *Service) Limits() (idle, hard time.Duration) { return s.cfg.Idle, s.cfg
 // Ready waits until the table has read all runs, at most the configured
 // patience. The error is [api.Unavailable].
 func (s *Service) Ready(ctx context.Context) error {
-	return s.explain("ready", s.table.ReadyWithin(ctx, s.cfg.Patience))
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
+	defer cancel()
+	return s.Filled(ctx)
 }
 
 // Filled is Ready without a limit but that of ctx.
@@ -195,8 +197,8 @@ func (s *Service) Snapshot(limit int, keep func(runs.Row) bool) runtable.Snapsho
 	return s.table.Snapshot(limit, keep)
 }
 
-// Standing returns the rows of all runs as they change; see [runtable.Standing].
-func (s *Service) Standing() runtable.Standing { return s.table.Standing() }
+// Standing returns the rows of all runs as they change, and their records.
+func (s *Service) Standing() webhook.Runs { return s.table }
 
 // Record reads the whole record of a run. The error is [api.NotFound] where
 // there is none.
@@ -252,9 +254,9 @@ func (s *Service) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, er
 	case c.Old <= 0:
 		return api.CleanedUp{}, api.Invalid("old", "must be more than 0")
 	}
-	r, err := s.table.Cleanup(ctx, runtable.CleanupSpec{Stuck: c.Stuck, Old: c.Old, DryRun: c.DryRun})
-	return api.CleanedUp{Stuck: list(r.Stuck), Ended: list(r.Ended), Old: r.Old, Oldest: r.Oldest, Removed: r.Gone},
-		s.explain("clean up", err)
+	r, err := s.table.Cleanup(ctx, c)
+	r.Stuck, r.Ended = list(r.Stuck), list(r.Ended)
+	return r, s.explain("clean up", err)
 }
 
 type callerKey struct{}

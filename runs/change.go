@@ -39,4 +39,20 @@ var (
 	ErrKnownRun  = errors.New("there is a run of this id already")
 	ErrQueueFull = errors.New("the work queue is full")
 	ErrNoOwner   = errors.New("no worker has the run")
+
+	// ErrOpen reports a run that cannot be forgotten because it has not ended, or
+	// its task has not.
+	ErrOpen = errors.New("the run has not ended, or its task has not")
+	// ErrNeeded reports a run that cannot be forgotten yet because its task ended
+	// with it: without it an earlier run of the task would await resumption again.
+	ErrNeeded = errors.New("its task ended with it")
 )
+
+// Forgotten counts what was erased of a run.
+type Forgotten struct {
+	Entries  uint64 `json:"entries"`  // of its raw log
+	Events   uint64 `json:"events"`   // including the completion
+	Record   bool   `json:"record"`   // whether there was one
+	Requests uint64 `json:"requests"` // stored with an idempotency key
+	Notices  uint64 `json:"notices"`  // undelivered notifications
+}

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/linesman/linesman/bounds"
@@ -32,32 +33,24 @@ const (
 
 // Limits of a [Cloud].
 const (
-	MaxCloudTask = 128
+	maxCloudTask = 128
 	MaxCloudText = 512 // bytes of JSON
 )
 
 // CheckCloudTask returns an error unless id is a cloud task id: 1 to
-// MaxCloudTask letters, digits, '-' and '_'. The first character is a letter or
+// maxCloudTask letters, digits, '-' and '_'. The first character is a letter or
 // a digit, so that a command line does not take the id as an option.
 func CheckCloudTask(id string) error {
-	ok := id != "" && len(id) <= MaxCloudTask && id[0] != '-' && id[0] != '_'
-	for i := 0; ok && i < len(id); i++ {
-		ok = isWordChar(id[i]) || id[i] == '-'
-	}
-	if !ok {
+	if !consists(id, maxCloudTask, isIDChar) || id[0] == '-' || id[0] == '_' {
 		return fmt.Errorf("cloud task: must have 1 to %d letters, digits, '-' and '_', the first a letter or a digit",
-			MaxCloudTask)
+			maxCloudTask)
 	}
 	return nil
 }
 
 // KnownCloudStatus reports whether status is one of the Cloud constants.
 func KnownCloudStatus(status string) bool {
-	switch status {
-	case CloudPending, CloudReady, CloudApplied, CloudError:
-		return true
-	}
-	return false
+	return slices.Contains([]string{CloudPending, CloudReady, CloudApplied, CloudError}, status)
 }
 
 // Merge returns a copy of c with the fields of update. Empty fields of update
@@ -85,15 +78,12 @@ func (c *Cloud) Merge(update *Cloud) *Cloud {
 		next.Status = update.Status
 		next.Applied = next.Applied || update.Status == CloudApplied
 	}
-	for _, n := range []struct {
-		field *int
-		value int
-	}{
-		{&next.Attempts, update.Attempts}, {&next.FilesChanged, update.FilesChanged},
-		{&next.Added, update.Added}, {&next.Removed, update.Removed},
+	for field, n := range map[*int]int{
+		&next.Attempts: update.Attempts, &next.FilesChanged: update.FilesChanged,
+		&next.Added: update.Added, &next.Removed: update.Removed,
 	} {
-		if n.value > 0 {
-			*n.field = n.value
+		if n > 0 {
+			*field = n
 		}
 	}
 	return &next

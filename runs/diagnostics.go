@@ -2,6 +2,7 @@ package runs
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,8 +13,8 @@ import (
 
 // Limits of the error context in a record.
 const (
-	MaxErrorMessage = 1000 // bytes
-	MaxSuggestions  = 3
+	maxErrorMessage = 1000 // bytes
+	maxSuggestions  = 3
 	maxErrorRead    = 4096 // bytes of a message that are read
 	maxMessageJSON  = 1200 // bytes of JSON of the message
 	maxErrorLine    = 300  // characters
@@ -48,11 +49,11 @@ type Diagnostics struct {
 // ErrorContext describes the failure of a run, derived from its output. The lists
 // are never nil.
 type ErrorContext struct {
-	Message     string     `json:"error_message"` // at most MaxErrorMessage bytes, redacted
+	Message     string     `json:"error_message"` // at most maxErrorMessage bytes, redacted
 	Type        string     `json:"error_type,omitempty"`
 	FailedFiles []string   `json:"failed_files"`    // files of the locations
-	Locations   []Location `json:"error_locations"` // at most MaxLocations
-	Suggestions []string   `json:"suggestions"`     // at most MaxSuggestions
+	Locations   []Location `json:"error_locations"` // at most maxLocations
+	Suggestions []string   `json:"suggestions"`     // at most maxSuggestions
 }
 
 func (r *Record) diagnostics() *Diagnostics {
@@ -84,8 +85,8 @@ func (r *Record) foldError(f *Facts) {
 		if message == "" {
 			return
 		}
-		if len(message) > MaxErrorMessage {
-			message = message[:bounds.Cut(message, MaxErrorMessage-len("…"))] + "…"
+		if len(message) > maxErrorMessage {
+			message = message[:bounds.Cut(message, maxErrorMessage-len("…"))] + "…"
 		}
 		d = r.diagnostics()
 		d.Message, d.Source = truncateJSON(message, maxMessageJSON), source
@@ -103,12 +104,10 @@ func dropControl(r rune) rune {
 // foldCommand folds the findings in the output of a command.
 func (r *Record) foldCommand(f *Findings) {
 	if f.Tests != nil {
-		tests := *f.Tests
-		r.Tests = &tests
+		r.Tests = new(*f.Tests)
 	}
 	if f.LinesChanged != nil {
-		n := *f.LinesChanged
-		r.files().LinesChanged = &n
+		r.files().LinesChanged = new(*f.LinesChanged)
 	}
 	if !f.Failed {
 		return
@@ -153,51 +152,42 @@ func (r *Record) ErrorContext() *ErrorContext {
 	return c
 }
 
+// spawnTexts and reasonTexts describe the reasons of final states, for people.
+var (
+	spawnTexts = map[string]string{
+		SpawnNotFound:      "the agent's program was not found",
+		SpawnNotExecutable: "the agent's program cannot be executed",
+		SpawnRefused:       "the worker's rules do not allow the run",
+		SpawnNoDir: "the working directory does not exist on the worker's machine, or is outside of the directories " +
+			"of its setting work.roots",
+	}
+	reasonTexts = map[string]string{
+		string(ReasonSpawn): "the agent could not be started",
+		string(ReasonLost):  "nobody knows how the agent ended",
+		string(ReasonSpool): "the agent's output passed its limit",
+		needsAgent:          "the program waits for an agent's answer, to be started again with it",
+		string(ReasonIdle):  "the agent was silent for longer than the idle limit",
+		string(ReasonHard):  "the run took longer than the hard limit",
+		"turn failed":       "the agent's turn failed",
+		"silent":            "the agent printed nothing",
+		"no terminal event": "the output ended before the end of a turn",
+	}
+)
+
 // reasonText describes the reason of the final state, for people.
 func (r *Record) reasonText() string {
-	switch r.Reason {
-	case string(ReasonSpawn):
-		spawn := ""
-		if r.Exit != nil {
-			spawn = r.Exit.Spawn
-		}
-		switch spawn {
-		case SpawnNotFound:
-			return "the agent's program was not found"
-		case SpawnNotExecutable:
-			return "the agent's program cannot be executed"
-		case SpawnRefused:
-			return "the worker's rules do not allow the run"
-		case SpawnNoDir:
-			return "the working directory does not exist on the worker's machine, or is outside of the directories " +
-				"of its setting work.roots"
-		}
-		return "the agent could not be started"
-	case string(ReasonLost):
-		return "nobody knows how the agent ended"
-	case string(ReasonSpool):
-		return "the agent's output passed its limit"
-	case NeedsAgent:
-		return "the program waits for an agent's answer, to be started again with it"
-	case string(ReasonIdle):
-		return "the agent was silent for longer than the idle limit"
-	case string(ReasonHard):
-		return "the run took longer than the hard limit"
-	case "turn failed":
-		return "the agent's turn failed"
-	case "silent":
-		return "the agent printed nothing"
-	case "no terminal event":
-		return "the output ended before the end of a turn"
+	text := reasonTexts[r.Reason]
+	if r.Reason == string(ReasonSpawn) && r.Exit != nil {
+		text = cmp.Or(spawnTexts[r.Exit.Spawn], text)
 	}
 	_, reason, _ := strings.Cut(r.Outcome(), " (")
-	return "the agent ended with " + strings.TrimSuffix(reason, ")")
+	return cmp.Or(text, "the agent ended with "+strings.TrimSuffix(reason, ")"))
 }
 
 // suggest adds suggestions, the most likely first.
 func (c *ErrorContext) suggest(r *Record) {
 	add := func(when bool, s string) {
-		if when && len(c.Suggestions) < MaxSuggestions && !slices.Contains(c.Suggestions, s) {
+		if when && len(c.Suggestions) < maxSuggestions && !slices.Contains(c.Suggestions, s) {
 			c.Suggestions = append(c.Suggestions, s)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // Kind is the kind of an [Entry] of a raw log.
@@ -23,11 +25,7 @@ const (
 
 // Known reports whether this version of linesman can read entries of kind k.
 func (k Kind) Known() bool {
-	switch k {
-	case Queued, Started, Out, ErrOut, Note, Cancelled, Exited:
-		return true
-	}
-	return false
+	return slices.Contains([]Kind{Queued, Started, Out, ErrOut, Note, Cancelled, Exited}, k)
 }
 
 // MaxChunk is the maximum number of output bytes in one entry. A longer line is
@@ -49,7 +47,7 @@ type Start struct {
 	Argv   []string          `json:"argv,omitempty"`     // command line; absent if there is no process
 	Dir    string            `json:"dir,omitempty"`      // working directory
 	Labels map[string]string `json:"labels,omitempty"`   // see [CheckLabels]
-	Worker string            `json:"worker,omitempty"`   // name of the worker; at most MaxWorker bytes
+	Worker string            `json:"worker,omitempty"`   // name of the worker; at most maxWorker bytes
 	Queue  string            `json:"queue,omitempty"`    // name of the work queue
 	Work   uint64            `json:"work_seq,omitempty"` // sequence number in the work queue
 	Thread string            `json:"thread,omitempty"`   // thread to resume; at most MaxThread bytes
@@ -64,8 +62,8 @@ type Remark struct {
 	Reason string `json:"reason,omitempty"` // at most MaxReason bytes
 }
 
-// MaxWorker is the maximum length of a worker name, in bytes.
-const MaxWorker = 128
+// maxWorker is the maximum length of a worker name, in bytes.
+const maxWorker = 128
 
 // MaxReason is the maximum length of the text of a [Remark], in bytes.
 const MaxReason = 1024
@@ -84,6 +82,10 @@ const (
 	ReasonSpawn     Reason = "spawn"     // the agent could not be started
 	ReasonLost      Reason = "lost"      // the exit status is unknown
 )
+
+var reasons = []Reason{
+	ReasonExited, ReasonEOF, ReasonCancelled, ReasonIdle, ReasonHard, ReasonSpool, ReasonSpawn, ReasonLost,
+}
 
 // The reasons why an agent could not be started, in [Exit.Spawn].
 const (
@@ -154,19 +156,15 @@ func (m Mark) After(e Entry, seq uint64) Mark {
 }
 
 // parseStart returns the worker that a start entry names, and the sequence
-// number in the work queue. A worker name that is longer than MaxWorker bytes or
+// number in the work queue. A worker name that is longer than maxWorker bytes or
 // has other characters than printable ASCII without white space becomes "?".
 func parseStart(body []byte) (by string, work uint64) {
 	var s Start
 	if json.Unmarshal(body, &s) != nil {
 		return "?", 0
 	}
-	valid := len(s.Worker) <= MaxWorker
-	for i := 0; valid && i < len(s.Worker); i++ {
-		c := s.Worker[i]
-		valid = c > ' ' && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
-	}
-	if !valid {
+	graphic := func(c byte) bool { return c > ' ' && c < 0x7f && strings.IndexByte(`"\<>&`, c) < 0 }
+	if s.Worker != "" && !consists(s.Worker, maxWorker, graphic) {
 		return "?", s.Work
 	}
 	return s.Worker, s.Work
@@ -183,14 +181,10 @@ func DecodeExit(body []byte) Exit {
 	if json.Unmarshal(body, &x) != nil {
 		return Exit{Reason: ReasonLost}
 	}
-	switch x.Reason {
-	case ReasonExited, ReasonEOF, ReasonCancelled, ReasonIdle, ReasonHard, ReasonSpool, ReasonSpawn, ReasonLost:
-	default:
+	if !slices.Contains(reasons, x.Reason) {
 		x.Reason = ReasonLost
 	}
-	switch x.Spawn {
-	case "", SpawnNotFound, SpawnNotExecutable, SpawnRefused, SpawnNoDir:
-	default:
+	if x.Spawn != "" && spawnTexts[x.Spawn] == "" {
 		x.Spawn = SpawnOther
 	}
 	return x

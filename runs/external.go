@@ -27,15 +27,15 @@ const (
 
 // Question is the question of an external run.
 type Question struct {
-	Prompt string // 1 to MaxPrompt characters, not blank
-	Model  string // requested model; "": any
+	Prompt string `json:"prompt"`          // 1 to MaxPrompt characters, not blank
+	Model  string `json:"model,omitempty"` // requested model; "": any
 }
 
 // Reply is the reply to a [Question].
 type Reply struct {
-	Status string // one of the Reply constants
-	Text   string // with ReplySuccess: the answer, unchanged
-	Error  string // with other statuses: error message for people
+	Status string `json:"status"`          // one of the Reply constants
+	Text   string `json:"text,omitempty"`  // with ReplySuccess: the answer, unchanged
+	Error  string `json:"error,omitempty"` // with other statuses: error message for people
 }
 
 // The statuses of a [Reply].
@@ -49,18 +49,15 @@ const (
 // one message, so that a reply is stored atomically.
 const MaxReply = 512 << 10
 
-// questionLine and replyLine are the JSON forms of the two lines.
+// questionLine and replyLine are the two lines.
 type questionLine struct {
-	Type   string `json:"type"`
-	Prompt string `json:"prompt"`
-	Model  string `json:"model,omitempty"`
+	Type string `json:"type"`
+	Question
 }
 
 type replyLine struct {
-	Type   string `json:"type"`
-	Status string `json:"status"`
-	Text   string `json:"text,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Type string `json:"type"`
+	Reply
 }
 
 // Line returns the question as a line of output, including the newline. The
@@ -70,20 +67,18 @@ func (q Question) Line() ([]byte, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
-	return line(questionLine{TypeQuestion, q.Prompt, q.Model}), nil
+	return line(questionLine{TypeQuestion, q}), nil
 }
 
 // Line returns the reply as a line of output, including the newline. The error
 // is a [FieldError].
 func (r Reply) Line() ([]byte, error) {
-	l := replyLine{Type: TypeReply, Status: r.Status}
 	field, text := "text", r.Text
 	switch r.Status {
 	case ReplySuccess:
-		l.Text = text
+		r.Error = ""
 	case ReplyError, ReplyTimeout:
-		field, text = "error", r.Error
-		l.Error = text
+		field, text, r.Text = "error", r.Error, ""
 		if strings.TrimSpace(text) == "" {
 			return nil, &FieldError{field, "must say what went wrong"}
 		}
@@ -94,7 +89,7 @@ func (r Reply) Line() ([]byte, error) {
 	if !utf8.ValidString(text) {
 		return nil, &FieldError{field, "must be UTF-8"}
 	}
-	b := line(l)
+	b := line(replyLine{TypeReply, r})
 	if len(b) > MaxReply {
 		return nil, &FieldError{field, fmt.Sprintf("at most %d bytes as JSON, got %d", MaxReply, len(b))}
 	}
@@ -120,7 +115,7 @@ func FindReply(output []byte) (Reply, error) {
 	if json.Unmarshal(end[bytes.LastIndexByte(end, '\n')+1:], &l) != nil || l.Type != TypeReply {
 		return Reply{}, ErrNoReply
 	}
-	return Reply{Status: l.Status, Text: l.Text, Error: l.Error}, nil
+	return l.Reply, nil
 }
 
 // FindQuestion returns the question at the beginning of the output of an
@@ -131,5 +126,5 @@ func FindQuestion(output []byte) (Question, bool) {
 	if !complete || json.Unmarshal(first, &l) != nil || l.Type != TypeQuestion {
 		return Question{}, false
 	}
-	return Question{Prompt: l.Prompt, Model: l.Model}, true
+	return l.Question, true
 }

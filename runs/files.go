@@ -9,9 +9,9 @@ import (
 
 // Limits of the lists of files in a record.
 const (
-	MaxPaths   = 50           // paths in each list
+	maxPaths   = 50           // paths in each list
 	MaxPath    = 512          // bytes of JSON of one path
-	MaxEdits   = 3 * MaxPaths // edits that a backend reports for one line; more are only counted
+	MaxEdits   = 3 * maxPaths // edits that a backend reports for one line; more are only counted
 	maxAllPath = 7 << 10      // bytes of JSON of all paths
 )
 
@@ -69,9 +69,9 @@ func (f *Files) apply(e Edit) {
 		f.Modified = append(f.Modified, e.Path)
 	}
 	for _, l := range f.lists() { // a move between lists can exceed the limit
-		if n := len(*l); n > MaxPaths {
-			*l = slices.Delete(*l, MaxPaths, n)
-			f.Unlisted += n - MaxPaths
+		if n := len(*l); n > maxPaths {
+			*l = slices.Delete(*l, maxPaths, n)
+			f.Unlisted += n - maxPaths
 		}
 	}
 }
@@ -84,7 +84,7 @@ func (f *Files) lists() [3]*[]string {
 func (f *Files) add(e Edit) {
 	list := f.lists()[e.Kind]
 	size := bounds.StringSize(e.Path) + len(",")
-	if e.Path == "" || len(*list) >= MaxPaths || size > MaxPath || f.size()+size > maxAllPath {
+	if e.Path == "" || len(*list) >= maxPaths || size > MaxPath || f.size()+size > maxAllPath {
 		f.Unlisted++
 		return
 	}

@@ -9,35 +9,43 @@ import (
 	"unicode/utf8"
 )
 
-// MaxID is the maximum length of a run id, in bytes.
-const MaxID = 64
+// maxID is the maximum length of a run id, in bytes.
+const maxID = 64
 
 // CheckID returns an error unless id is a valid run id: 1 to 64 letters, digits,
 // '-' and '_'. Such an id is valid as a token of a NATS subject and as a file
 // name.
 func CheckID(id string) error {
-	if id == "" || len(id) > MaxID {
-		return fmt.Errorf("run id: must have 1 to %d characters, has %d", MaxID, len(id))
+	if id == "" || len(id) > maxID {
+		return fmt.Errorf("run id: must have 1 to %d characters, has %d", maxID, len(id))
 	}
-	for i := range len(id) {
-		if !isWordChar(id[i]) && id[i] != '-' {
-			return errors.New("run id: only letters, digits, '-' and '_' are allowed")
-		}
+	if !consists(id, maxID, isIDChar) {
+		return errors.New("run id: only letters, digits, '-' and '_' are allowed")
 	}
 	return nil
 }
 
+// consists reports whether s has 1 to n bytes, and all of them are valid.
+func consists(s string, n int, valid func(c byte) bool) bool {
+	for i := range len(s) {
+		if !valid(s[i]) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= n
+}
+
+func isIDChar(c byte) bool { return isWordChar(c) || c == '-' }
+
 // CheckAgent returns an error unless kind is a valid agent kind:
 // ^[a-z][a-z0-9_]*$, at most 64 bytes.
 func CheckAgent(kind string) error {
-	if kind == "" || len(kind) > MaxID {
-		return fmt.Errorf("agent: must have 1 to %d characters, has %d", MaxID, len(kind))
+	if kind == "" || len(kind) > maxID {
+		return fmt.Errorf("agent: must have 1 to %d characters, has %d", maxID, len(kind))
 	}
-	for i := range len(kind) {
-		c := kind[i]
-		if !('a' <= c && c <= 'z' || i > 0 && (isDigit(c) || c == '_')) {
-			return errors.New("agent: must start with a-z and hold only a-z, 0-9 and '_'")
-		}
+	lower := func(c byte) bool { return 'a' <= c && c <= 'z' || isDigit(c) || c == '_' }
+	if !consists(kind, maxID, lower) || kind[0] < 'a' {
+		return errors.New("agent: must start with a-z and hold only a-z, 0-9 and '_'")
 	}
 	return nil
 }
@@ -53,40 +61,38 @@ func CloudID(unixMilli int64, random uint64) string {
 	return "T-cloud-" + sortable(unixMilli, random)
 }
 
+// sortable returns nine digits in base 36 of milliseconds, which suffice up to
+// the year 5188, and six of random.
 func sortable(unixMilli int64, random uint64) string {
-	const width = 9 // base 36 milliseconds up to the year 5188
 	ms := strconv.FormatInt(max(unixMilli, 0), 36)
-	rnd := strconv.FormatUint(random%(36*36*36*36*36*36), 36)
-	return pad(ms, width) + pad(rnd, 6)
+	return fmt.Sprintf("%09s%06s", ms, strconv.FormatUint(random%(36*36*36*36*36*36), 36))
 }
-
-func pad(s string, width int) string { return strings.Repeat("0", max(width-len(s), 0)) + s }
 
 // Limits of the labels of a run.
 const (
-	MaxLabels     = 16
-	MaxLabelKey   = 64  // bytes
-	MaxLabelValue = 256 // bytes
+	maxLabels     = 16
+	maxLabelKey   = 64  // bytes
+	maxLabelValue = 256 // bytes
 )
 
 // CheckLabels returns an error for every label that is not valid. Keys and
 // values are UTF-8 without control characters. The errors never quote a value.
 func CheckLabels(labels map[string]string) error {
 	var errs []error
-	if len(labels) > MaxLabels {
-		errs = append(errs, fmt.Errorf("labels: at most %d, got %d", MaxLabels, len(labels)))
+	if len(labels) > maxLabels {
+		errs = append(errs, fmt.Errorf("labels: at most %d, got %d", maxLabels, len(labels)))
 	}
 	for k, v := range labels {
-		if k == "" || len(k) > MaxLabelKey || !printable(k) {
+		if k == "" || len(k) > maxLabelKey || !printable(k) {
 			errs = append(errs, fmt.Errorf("label: a key must have 1 to %d bytes of printable text,"+
-				" one of %d bytes has not", MaxLabelKey, len(k)))
+				" one of %d bytes has not", maxLabelKey, len(k)))
 			continue
 		}
 		if !printable(v) {
 			errs = append(errs, fmt.Errorf("label %q: control characters and invalid UTF-8 are not allowed", k))
 		}
-		if len(v) > MaxLabelValue {
-			errs = append(errs, fmt.Errorf("label %q: at most %d bytes, got %d", k, MaxLabelValue, len(v)))
+		if len(v) > maxLabelValue {
+			errs = append(errs, fmt.Errorf("label %q: at most %d bytes, got %d", k, maxLabelValue, len(v)))
 		}
 	}
 	return errors.Join(errs...)
@@ -98,11 +104,7 @@ const MaxGovernance = 4096
 // CheckGovernance returns an error unless token is a valid governance token: 1
 // to MaxGovernance bytes of printable ASCII. The error never quotes the token.
 func CheckGovernance(token string) error {
-	ok := token != "" && len(token) <= MaxGovernance
-	for i := 0; ok && i < len(token); i++ {
-		ok = ' ' <= token[i] && token[i] <= '~'
-	}
-	if !ok {
+	if !consists(token, MaxGovernance, func(c byte) bool { return ' ' <= c && c <= '~' }) {
 		return fmt.Errorf("governance token: must be 1 to %d bytes of printable ASCII", MaxGovernance)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 
 // Limits of the source locations in a record.
 const (
-	MaxLocations    = 5
+	maxLocations    = 5
 	maxLocationFile = 160 // bytes of JSON
 )
 
@@ -54,7 +54,7 @@ func addLocation(list []Location, l Location) []Location {
 			return list
 		}
 	}
-	if len(list) >= MaxLocations {
+	if len(list) >= maxLocations {
 		return list
 	}
 	return append(list, l)
@@ -66,7 +66,7 @@ const pythonMark = `", line `
 // findLocations returns the locations of one format, which has a mark in it.
 func findLocations(text []byte, mark string) []match {
 	var found []match
-	for at := 0; len(found) < MaxLocations; at += len(mark) {
+	for at := 0; len(found) < maxLocations; at += len(mark) {
 		i := bytes.Index(text[at:], []byte(mark))
 		if i < 0 {
 			break

@@ -15,7 +15,7 @@ type Findings struct {
 	Failed    bool
 	Line      string     // the best error message, or ""
 	ErrorType string     // such as TypeError, or ""
-	Locations []Location // at most MaxLocations
+	Locations []Location // at most maxLocations
 }
 
 // findingWords are the words that indicate test results and changed lines, both
@@ -51,15 +51,8 @@ func ReadOutput(output []byte, failed bool) Findings {
 func (f *Findings) readSummaries(text []byte) {
 	var t testParser
 	stats, changed := 0, int64(0)
-	for rest := text; len(rest) > 0; {
-		line := rest
-		if i := bytes.IndexByte(rest, '\n'); i >= 0 {
-			line, rest = rest[:i], rest[i+1:]
-		} else {
-			rest = nil
-		}
-		line = trim(line)
-		if len(line) < 2 {
+	for line := range bytes.SplitSeq(text, []byte{'\n'}) {
+		if line = trim(line); len(line) < 2 {
 			continue
 		}
 		t.parseLine(line)
@@ -73,8 +66,7 @@ func (f *Findings) readSummaries(text []byte) {
 		f.Tests = testCases(text)
 	}
 	if stats == 1 { // several diff stats are a history of commits
-		n := changed
-		f.LinesChanged = &n
+		f.LinesChanged = new(changed)
 	}
 }
 

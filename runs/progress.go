@@ -37,14 +37,13 @@ func (r *Record) foldSteps(f *Facts) {
 		r.Steps.Other++
 	}
 	if f.Todo != nil && f.Todo.Total > 0 {
-		todo := *f.Todo
-		r.Steps.Todo = &todo
+		r.Steps.Todo = new(*f.Todo)
 	}
 	switch {
 	case f.Turn == TurnCompleted || f.Turn == TurnFailed:
 		r.Activity = ""
 	case f.Activity != "":
-		r.Activity = oneLine(f.Activity[:bounds.Cut(f.Activity, maxActivityRead)], MaxActivity)
+		r.Activity = oneLine(f.Activity[:bounds.Cut(f.Activity, maxActivityRead)], maxActivity)
 	}
 	if f.Step || f.Todo != nil || f.Turn != TurnNone || f.Opened.ID != "" || f.Closed != "" {
 		r.updateProgress()

@@ -12,6 +12,7 @@ package runs
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/linesman/linesman/bounds"
@@ -39,8 +40,8 @@ func (s State) Final() bool {
 // Limits of a record.
 const (
 	MaxRecord    = 64 << 10 // bytes of JSON
-	MaxFinalText = 16 << 10 // bytes of the stored final text
-	MaxOpenCalls = 32       // listed tool calls; more are only counted
+	maxFinalText = 16 << 10 // bytes of the stored final text
+	maxOpenCalls = 32       // listed tool calls; more are only counted
 
 	maxDir         = 4 << 10  // bytes of JSON of the working directory
 	maxCallField   = 64       // bytes of JSON of each field of a listed call
@@ -115,7 +116,7 @@ type Record struct {
 
 	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
 
-	OpenCalls []Call `json:"open_calls,omitempty"` // at most MaxOpenCalls
+	OpenCalls []Call `json:"open_calls,omitempty"` // at most maxOpenCalls
 	MoreCalls int64  `json:"open_calls_unlisted,omitempty"`
 	ToolCalls int64  `json:"tool_calls"` // tool calls that started or ended
 
@@ -180,7 +181,7 @@ func (r *Record) foldStart(e Entry) {
 	if start.Dir != "" && bounds.StringSize(start.Dir) <= maxDir {
 		r.Dir = start.Dir
 	}
-	if start.Worker != "" && bounds.StringSize(start.Worker) <= MaxWorker+2 {
+	if start.Worker != "" && bounds.StringSize(start.Worker) <= maxWorker+2 {
 		r.Worker = start.Worker
 	}
 	if start.Work != 0 && CheckID(start.Queue) == nil {
@@ -222,8 +223,7 @@ func (r *Record) Line(f Facts, at int64) {
 	}
 	r.Cloud = r.Cloud.Merge(f.Cloud)
 	if f.Usage != nil {
-		usage := *f.Usage
-		r.Usage = &usage
+		r.Usage = new(*f.Usage)
 		r.updateOwnUsage()
 	}
 	if f.Spent != nil {
@@ -294,13 +294,11 @@ func (r *Record) foldCost(f Facts) {
 }
 
 func (r *Record) openCall(c Call, at int64) {
-	for i := range r.OpenCalls {
-		if r.OpenCalls[i].ID == c.ID { // a repeated start, or an update
-			return
-		}
+	if r.openCallAt(c.ID) >= 0 { // a repeated start, or an update
+		return
 	}
 	r.ToolCalls++
-	if len(r.OpenCalls) >= MaxOpenCalls || bounds.StringSize(c.ID) > maxCallField {
+	if len(r.OpenCalls) >= maxOpenCalls || bounds.StringSize(c.ID) > maxCallField {
 		r.MoreCalls++
 		return
 	}
@@ -315,23 +313,24 @@ func (r *Record) openCall(c Call, at int64) {
 }
 
 func (r *Record) closeCall(id string) {
-	for i := range r.OpenCalls {
-		if r.OpenCalls[i].ID == id {
-			r.OpenCalls = append(r.OpenCalls[:i], r.OpenCalls[i+1:]...)
-			return
-		}
-	}
-	if r.MoreCalls > 0 {
+	if i := r.openCallAt(id); i >= 0 {
+		r.OpenCalls = slices.Delete(r.OpenCalls, i, i+1)
+	} else if r.MoreCalls > 0 {
 		r.MoreCalls--
-		return
+	} else {
+		r.ToolCalls++ // the call was reported only at its end
 	}
-	r.ToolCalls++ // the call was reported only at its end
+}
+
+// openCallAt returns the index of an open call, or -1.
+func (r *Record) openCallAt(id string) int {
+	return slices.IndexFunc(r.OpenCalls, func(c Call) bool { return c.ID == id })
 }
 
 // Final sets the final text of the run so far.
 func (r *Record) Final(text string) {
 	r.FinalTextBytes = int64(len(text))
-	text = text[:bounds.Cut(text, MaxFinalText)]
+	text = text[:bounds.Cut(text, maxFinalText)]
 	limit := maxFinalEscape
 	if n := bounds.StringSize(r.Governance) - maxGovernanceSize; n > 0 { // escaping can double the size of a token
 		limit -= n

@@ -53,8 +53,7 @@ func (r *Record) Row() Row {
 		Activity: r.Activity, Seq: r.Seq,
 	}
 	if r.Progress != nil {
-		p := *r.Progress
-		row.Progress = &p
+		row.Progress = new(*r.Progress)
 	}
 	if r.Steps.Todo != nil {
 		row.Plan = *r.Steps.Todo
@@ -70,105 +69,83 @@ func (r Row) Mark() Mark {
 	}
 }
 
-// rowFields is the number of required fields in the text of a row. Optional
-// fields follow them, and later versions may append more.
-const rowFields = 20
-
 var errRow = errors.New("invalid text of a row")
+
+// required returns the required fields of the text of a row, in their order.
+// Optional fields follow them, and later versions may append more.
+func (r *Row) required(p *Progress) []any {
+	return []any{
+		&r.ID, &r.Agent, (*string)(&r.State), &r.Source, &r.Queue, &r.Work, &r.Worker, &r.Dir, &r.Thread, &r.Reason,
+		&r.Cancel, &r.QueuedAt, &r.StartedAt, &r.ActiveAt, &r.EndedAt, &p.Percent, &p.Done, &p.Total, &r.Activity, &r.Seq,
+	}
+}
 
 // Text returns the row as one line: fields separated by spaces, text escaped as
 // in the query of a URL, "-" for an empty text.
 func (r Row) Text() string {
+	progress := Progress{Percent: -1}
+	if r.Progress != nil {
+		progress = *r.Progress
+	}
 	b := make([]byte, 0, 256)
-	text := func(s string) {
-		switch s {
-		case "":
-			b = append(b, '-')
-		case "-":
-			b = append(b, "%2D"...)
-		default:
-			b = append(b, url.QueryEscape(s)...)
-		}
-		b = append(b, ' ')
+	for _, field := range r.required(&progress) {
+		b = append(appendField(b, field), ' ')
 	}
-	number := func(n int64) { b = append(strconv.AppendInt(b, n, 10), ' ') }
-	text(r.ID)
-	text(r.Agent)
-	text(string(r.State))
-	text(r.Source)
-	text(r.Queue)
-	number(int64(r.Work))
-	text(r.Worker)
-	text(r.Dir)
-	text(r.Thread)
-	text(r.Reason)
-	number(int64(map[bool]int{true: 1}[r.Cancel]))
-	number(r.QueuedAt)
-	number(r.StartedAt)
-	number(r.ActiveAt)
-	number(r.EndedAt)
-	percent, done, total := -1, 0, 0
-	if p := r.Progress; p != nil {
-		percent, done, total = p.Percent, p.Done, p.Total
-	}
-	number(int64(percent))
-	number(int64(done))
-	number(int64(total))
-	text(r.Activity)
-	number(int64(r.Seq))
 	if r.Continues != "" {
-		text(r.Continues)
+		b = append(appendField(b, &r.Continues), ' ')
 	}
 	if r.Plan.Total > 0 {
 		if r.Continues == "" {
-			b = append(b, ' ') // not "-": an older reader would take it for the id of a run
+			b = append(b, ' ') // not "-", which could be the id of a run
 		}
-		number(int64(r.Plan.Done))
-		number(int64(r.Plan.Total))
+		b = append(appendField(b, &r.Plan.Done), ' ')
+		b = append(appendField(b, &r.Plan.Total), ' ')
 	}
 	return string(b[:len(b)-1])
 }
 
+func appendField(b []byte, field any) []byte {
+	switch v := field.(type) {
+	case *string:
+		switch *v {
+		case "":
+			return append(b, '-')
+		case "-":
+			return append(b, "%2D"...)
+		}
+		return append(b, url.QueryEscape(*v)...)
+	case *bool:
+		if *v {
+			return append(b, '1')
+		}
+		return append(b, '0')
+	case *int:
+		return strconv.AppendInt(b, int64(*v), 10)
+	case *int64:
+		return strconv.AppendInt(b, *v, 10)
+	case *uint64:
+		return strconv.AppendInt(b, int64(*v), 10)
+	}
+	return b
+}
+
 // ParseRow parses the result of [Row.Text].
 func ParseRow(s string) (Row, error) {
-	var field [rowFields]string
-	for i := range field {
-		var more bool
-		field[i], s, more = strings.Cut(s, " ")
-		if !more && i < rowFields-1 {
+	var r Row
+	var progress Progress
+	fields := r.required(&progress)
+	for i, field := range fields {
+		text, rest, more := strings.Cut(s, " ")
+		if s = rest; !more && i < len(fields)-1 || parseField(text, field) != nil {
 			return Row{}, errRow
 		}
 	}
-	invalid := false
-	next := 0
-	text := func() string {
-		f := field[next]
-		next++
-		if f == "-" {
-			return ""
-		}
-		if strings.IndexByte(f, '%') < 0 && strings.IndexByte(f, '+') < 0 {
-			return f
-		}
-		t, err := url.QueryUnescape(f)
-		invalid = invalid || err != nil
-		return t
+	if CheckID(r.ID) != nil {
+		return Row{}, errRow
 	}
-	number := func() int64 {
-		n, err := strconv.ParseInt(field[next], 10, 64)
-		next++
-		invalid = invalid || err != nil
-		return n
+	if progress.Percent >= 0 {
+		r.Progress = &progress
 	}
-	r := Row{ID: text(), Agent: text(), State: State(text()), Source: text(), Queue: text(), Work: uint64(number()),
-		Worker: text(), Dir: text(), Thread: text(), Reason: text(), Cancel: number() == 1,
-		QueuedAt: number(), StartedAt: number(), ActiveAt: number(), EndedAt: number()}
-	percent, done, total := number(), number(), number()
-	if percent >= 0 {
-		r.Progress = &Progress{Percent: int(percent), Done: int(done), Total: int(total)}
-	}
-	r.Activity = text()
-	r.Seq = uint64(number())
 	continues, s, _ := strings.Cut(s, " ")
 	if continues == "%2D" {
 		continues = "-"
@@ -182,8 +159,30 @@ func ParseRow(s string) (Row, error) {
 		r.Plan.Done, _ = strconv.Atoi(planDone)
 		r.Plan.Total = n
 	}
-	if invalid || CheckID(r.ID) != nil {
-		return Row{}, errRow
-	}
 	return r, nil
+}
+
+func parseField(text string, field any) (err error) {
+	if v, ok := field.(*string); ok {
+		switch {
+		case text == "-":
+		case strings.ContainsAny(text, "%+"):
+			*v, err = url.QueryUnescape(text)
+		default:
+			*v = text
+		}
+		return err
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch v := field.(type) {
+	case *bool:
+		*v = n == 1
+	case *int:
+		*v = int(n)
+	case *int64:
+		*v = n
+	case *uint64:
+		*v = uint64(n)
+	}
+	return err
 }

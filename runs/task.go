@@ -145,7 +145,7 @@ func (p EnvPolicy) check(fail func(field, format string, a ...any)) {
 		fail("env.allow", "at most %d names, got %d", MaxEnv, len(p.Allow))
 	}
 	for _, name := range p.Allow {
-		if checkEnvName(name) != nil {
+		if !consists(name, maxEnvName, isWordChar) || isDigit(name[0]) {
 			fail("env.allow", "a name must be letters, digits and '_', at most %d, and begin with no digit", maxEnvName)
 			return
 		}
@@ -155,17 +155,4 @@ func (p EnvPolicy) check(fail func(field, format string, a ...any)) {
 			return
 		}
 	}
-}
-
-// checkEnvName returns an error unless name is a valid name of an environment
-// variable.
-func checkEnvName(name string) error {
-	ok := name != "" && len(name) <= maxEnvName && !isDigit(name[0])
-	for i := 0; ok && i < len(name); i++ {
-		ok = isWordChar(name[i])
-	}
-	if !ok {
-		return fmt.Errorf("environment variable: letters, digits and '_', 1 to %d of them, no digit first", maxEnvName)
-	}
-	return nil
 }

@@ -7,7 +7,7 @@ import (
 
 // Limits of the test results in a record.
 const (
-	MaxFailedTests = 10
+	maxFailedTests = 10
 	maxTestName    = 128 // bytes of JSON
 )
 
@@ -19,7 +19,7 @@ type Tests struct {
 	Passed      int      `json:"passed"`
 	Failed      int      `json:"failed"` // including errors
 	Skipped     int      `json:"skipped"`
-	FailedTests []string `json:"failed_tests"` // at most MaxFailedTests names, redacted; never nil
+	FailedTests []string `json:"failed_tests"` // at most maxFailedTests names, redacted; never nil
 }
 
 // tool is a test tool, or one output format of it.
@@ -60,8 +60,7 @@ func (t *testParser) result() *Tests {
 	if t.tool == noTool {
 		return nil
 	}
-	tests := new(Tests)
-	*tests = t.tests
+	tests := new(t.tests)
 	if tests.FailedTests == nil {
 		tests.FailedTests = []string{}
 	}
@@ -89,7 +88,7 @@ func (t *testParser) extend(by tool) *Tests {
 
 // addFailed adds the name of a failed test.
 func (t *testParser) addFailed(by tool, name []byte) {
-	if len(t.names[by]) >= MaxFailedTests {
+	if len(t.names[by]) >= maxFailedTests {
 		return
 	}
 	if s := truncateJSON(oneLine(string(prefix(trim(name), 512)), maxTestName), maxTestName); s != "" {
@@ -98,7 +97,7 @@ func (t *testParser) addFailed(by tool, name []byte) {
 }
 
 func addName(names []string, name string) []string {
-	if len(names) >= MaxFailedTests || slices.Contains(names, name) {
+	if len(names) >= maxFailedTests || slices.Contains(names, name) {
 		return names
 	}
 	return append(names, name)

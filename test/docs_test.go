@@ -15,7 +15,7 @@ import (
 	"unicode"
 
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/responder/verbs"
+	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -261,7 +261,7 @@ func TestVerbsAreDescribed(t *testing.T) {
 		"docs/subjects.md"), -1) {
 		described = append(described, m[1])
 	}
-	for _, v := range verbs.All() {
+	for _, v := range natsapi.VerbEndpoints(nil) {
 		known = append(known, v.Name)
 	}
 	slices.Sort(described)

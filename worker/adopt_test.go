@@ -31,8 +31,8 @@ func TestCreateAndOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Spec.Argv[2] != "true" || again.Spec.Limits.Linger != defaultLinger ||
-		again.Spec.Limits.Spool != defaultSpool {
+	if again.Spec.Argv[2] != "true" || again.Spec.Limits.Linger != time.Minute ||
+		again.Spec.Limits.Spool != 1<<30 {
 		t.Errorf("spec %+v", again.Spec)
 	}
 	if err := again.Remove(); err != nil {

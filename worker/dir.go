@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -75,35 +76,41 @@ type Dir struct {
 // Create makes the directory of a new run below root and takes its owner lock.
 // The directory appears complete or not at all. The error is an [fs.ErrExist]
 // if the run already has one.
-func Create(root string, spec Spec) (_ *Dir, err error) {
+func Create(root string, spec Spec) (*Dir, error) {
 	spec.setDefaults(time.Now())
-	if err := spec.check(); err != nil {
+	d, err := create(root, spec)
+	if err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
+	}
+	return d, nil
+}
+
+func create(root string, spec Spec) (_ *Dir, err error) {
+	if err := spec.check(); err != nil {
+		return nil, err
 	}
 	body, err := json.Marshal(spec)
+	if err == nil && len(body) > maxSpec {
+		err = fmt.Errorf("run.json has %d bytes, at most %d", len(body), maxSpec)
+	}
+	if err == nil {
+		root, err = filepath.Abs(root)
+	}
+	if err == nil {
+		err = MakeDir(root)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("create run directory: %w", err)
-	}
-	if len(body) > maxSpec {
-		return nil, fmt.Errorf("create run directory: run.json has %d bytes, at most %d", len(body), maxSpec)
-	}
-	root, err = filepath.Abs(root)
-	if err != nil {
-		return nil, fmt.Errorf("create run directory: %w", err)
-	}
-	if err := MakeDir(root); err != nil {
-		return nil, fmt.Errorf("create run directory: %w", err)
+		return nil, err
 	}
 	at, err := os.MkdirTemp(root, newPrefix+spec.Run+"-")
 	if err != nil {
-		return nil, fmt.Errorf("create run directory: %w", err)
+		return nil, err
 	}
 	d := &Dir{Spec: spec, path: filepath.Join(root, spec.Run), fresh: true}
 	defer func() {
 		if err != nil {
 			d.Close()
 			os.RemoveAll(at)
-			err = fmt.Errorf("create run directory %s: %w", spec.Run, err)
 		}
 	}()
 	if err := d.createFiles(at, body); err != nil {
@@ -137,11 +144,15 @@ func (d *Dir) createFiles(at string, spec []byte) error {
 	if err := writeFile(filepath.Join(at, specFile), spec, d.Spec.durable()); err != nil {
 		return err
 	}
-	if d.mark, err = createMark(filepath.Join(at, markFile)); err != nil {
+	if d.mark, err = openMark(filepath.Join(at, markFile)); err != nil {
+		return err
+	}
+	d.mark.progress = progress{}
+	if err := d.mark.save(); err != nil {
 		return err
 	}
 	if len(d.Spec.Schema) > 0 {
-		if err := writeSynced(filepath.Join(at, schemaFile), d.Spec.Schema); err != nil {
+		if err := writeFile(filepath.Join(at, schemaFile), d.Spec.Schema, true); err != nil {
 			return err
 		}
 	}
@@ -224,7 +235,7 @@ func (d *Dir) Close() error {
 		errs = append(errs, spool.Close())
 	}
 	if d.mark != nil {
-		errs = append(errs, d.mark.close())
+		errs = append(errs, d.mark.f.Close())
 		d.mark = nil
 	}
 	if d.owner != nil {
@@ -239,13 +250,14 @@ func (d *Dir) Close() error {
 func (d *Dir) Remove() error {
 	defer d.Close() // last: the lock excludes other owners until the directory is gone
 	gone := filepath.Join(filepath.Dir(d.path), gonePrefix+filepath.Base(d.path))
-	if err := os.RemoveAll(gone); err != nil {
-		return fmt.Errorf("remove run directory %s: %w", d.Spec.Run, err)
+	err := os.RemoveAll(gone)
+	if err == nil {
+		err = os.Rename(d.path, gone)
 	}
-	if err := os.Rename(d.path, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove run directory %s: %w", d.Spec.Run, err)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.RemoveAll(gone)
 	}
-	if err := os.RemoveAll(gone); err != nil {
+	if err != nil {
 		return fmt.Errorf("remove run directory %s: %w", d.Spec.Run, err)
 	}
 	return nil
@@ -257,14 +269,14 @@ func (d *Dir) file(name string) string { return filepath.Join(d.path, name) }
 // listening.
 func (d *Dir) sendCommand(command byte) error {
 	fd, err := unix.Open(d.file(ctlFile), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
+	if err == nil {
+		_, err = unix.Write(fd, []byte{command})
+		_ = unix.Close(fd)
+	}
+	if err != nil && !errors.Is(err, unix.EAGAIN) { // a full FIFO already holds the command many times
 		return fmt.Errorf("send command to shim of %s: %w", d.Spec.Run, err)
 	}
-	defer unix.Close(fd)
-	if _, err := unix.Write(fd, []byte{command}); err != nil && !errors.Is(err, unix.EAGAIN) {
-		return fmt.Errorf("send command to shim of %s: %w", d.Spec.Run, err)
-	}
-	return nil // a full FIFO already holds the command many times
+	return nil
 }
 
 // claimStart creates the started file. The caller that creates it has the
@@ -292,9 +304,9 @@ func addIdentity(dir string, id identity) error {
 	return errors.Join(err, f.Close())
 }
 
-// readIdentity returns the content of the started file. Run directories of
-// older versions have none. If a kill cut the last value off, the values
-// before it count.
+// readIdentity returns the content of the started file. It is empty if the shim
+// could not write it. If a kill cut the last value off, the values before it
+// count.
 func readIdentity(dir string) (id identity) {
 	body, err := readBounded(filepath.Join(dir, startedFile), 4096)
 	if err != nil {
@@ -337,8 +349,6 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-func writeSynced(path string, body []byte) error { return writeFile(path, body, true) }
-
 func writeFile(path string, body []byte, synced bool) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -355,3 +365,142 @@ func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
+
+// openLocked opens or creates the file at path and locks it with take. If the
+// file was replaced or removed before the lock was free, it opens the new one.
+func openLocked(path string, flags int, take func(*os.File) error) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flags, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		err = take(f)
+		current := false
+		if err == nil {
+			current, err = sameFile(f, path)
+		}
+		if err == nil && current {
+			return f, nil
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// sameFile reports whether path still names the file that f has open.
+func sameFile(f *os.File, path string) (bool, error) {
+	now, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	was, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	return os.SameFile(was, now), nil
+}
+
+// MakeDir creates a directory and its missing parents. The error is never an
+// [fs.ErrExist].
+func MakeDir(path string) error {
+	if err := CheckDir(path); err != nil {
+		return err
+	}
+	return os.MkdirAll(path, 0o700)
+}
+
+// CheckDir reports why a directory can be neither used nor created: the path
+// names another kind of file, or contains a symbolic link whose target is
+// missing, for example because a disk is not mounted. A missing directory is
+// no error.
+func CheckDir(path string) error {
+	for at := path; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		switch {
+		case err == nil && !info.IsDir():
+			return fmt.Errorf("%s is not a directory", at)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+		if target, err := os.Readlink(at); err == nil {
+			return fmt.Errorf("%s is a symbolic link to %s, which does not exist", at, target)
+		}
+		if at == filepath.Dir(at) { // "." of a process whose working directory was removed
+			return nil
+		}
+	}
+}
+
+// progress is how far a run has come: the content of the mark file.
+type progress struct {
+	Log   runs.Mark `json:"log"`          // what the raw log is known to hold
+	Begun bool      `json:"begun"`        // the start entry may have been sent: entries in the log are ours
+	As    string    `json:"as,omitempty"` // name of this worker in the start entry
+	Noted int64     `json:"noted"`        // 1 + bytes written at the last idle note; 0: no note
+	Out   segment   `json:"out"`
+	Err   segment   `json:"err"`
+	Keys  [][]byte  `json:"keys,omitempty"` // public keys of the last shims, that may sign the exit; at most maxKeys
+}
+
+// maxKeys is how many shims may be starting for one run: the last one of this
+// worker, and one of a previous worker.
+const maxKeys = 2
+
+// markSize is the size of a mark file, in bytes. It is constant, so that an
+// update needs no space on a full disk.
+const (
+	markSize = 1024
+	markSum  = markSize - 9 // offset of the checksum: 8 hex digits and a newline
+)
+
+// mark stores the progress of a run in a file. It saves reading the raw log
+// from its beginning, and only the mark knows how often a spool was truncated.
+// Where it differs from the raw log, the log is right.
+type mark struct {
+	progress
+	f    *os.File
+	line [markSize]byte
+}
+
+// openMark reads or creates the mark at path. If it is invalid, the run resumes
+// at the beginning of its log.
+func openMark(path string) (*mark, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	m := &mark{f: f}
+	if n, _ := f.ReadAt(m.line[:], 0); n < markSize || !m.decode() {
+		m.progress = progress{Begun: true} // assume that entries in the log are ours
+	}
+	return m, nil
+}
+
+// save writes the mark with one write, so that a kill leaves the old or the
+// new content. Only a power failure can tear it, which the checksum detects.
+func (m *mark) save() error {
+	body, err := json.Marshal(&m.progress)
+	if err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	if len(body) > markSum {
+		return fmt.Errorf("save mark: %d bytes, at most %d", len(body), markSum)
+	}
+	n := copy(m.line[:], body)
+	copy(m.line[n:markSum], bytes.Repeat([]byte{' '}, markSum-n))
+	copy(m.line[markSum:], m.checksum())
+	if _, err := m.f.WriteAt(m.line[:], 0); err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	return nil
+}
+
+func (m *mark) decode() bool {
+	return string(m.line[markSum:]) == m.checksum() && json.Unmarshal(m.line[:markSum], &m.progress) == nil
+}
+
+func (m *mark) checksum() string { return fmt.Sprintf("%08x\n", crc32.ChecksumIEEE(m.line[:markSum])) }

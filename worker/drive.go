@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -274,29 +276,24 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 // finish sends the remaining output of the ended source, stores the exit
 // entry, and removes the directory.
 func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
-	for r.source.outlivesStop() || !r.stopped {
+	for moved := true; moved && (r.source.outlivesStop() || !r.stopped); {
 		_, err := r.pump(ctx, true)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, runs.ErrMoved) {
+		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
 			return ex, err
 		}
 	}
 	ex.Torn = r.out.torn()
-	for {
+	for moved := true; moved; {
 		if r.progress.Log.Cancelled {
 			ex.Reason, ex.Spawn = runs.ReasonCancelled, ""
 		}
 		err := r.append(ctx, time.Now(), runs.Exited, 0, runs.Encode(ex))
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, runs.ErrMoved) {
+		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
 			return ex, err
 		}
 	}
-	fields := []zap.Field{zap.String("reason", string(ex.Reason)), zap.Duration("after", r.age())}
+	age := time.Since(time.UnixMilli(r.dir.Spec.Created)).Round(time.Millisecond)
+	fields := []zap.Field{zap.String("reason", string(ex.Reason)), zap.Duration("after", age)}
 	if ex.Code != nil {
 		fields = append(fields, zap.Int("code", *ex.Code))
 	}
@@ -304,10 +301,7 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 		fields = append(fields, zap.Int("signal", ex.Signal))
 	}
 	r.log.Info("ended", fields...)
-	if err := r.record(ctx); err != nil {
-		return ex, err
-	}
-	return ex, r.dir.Remove()
+	return ex, r.recordAndRemove(ctx)
 }
 
 // abandon stops a run whose raw log already has an exit entry, stored by
@@ -327,6 +321,12 @@ func (r *Run) abandon(ctx context.Context) error {
 			return err
 		}
 	}
+	return r.recordAndRemove(ctx)
+}
+
+// recordAndRemove removes the directory of an ended run, after the ledger has a
+// line for an imported file.
+func (r *Run) recordAndRemove(ctx context.Context) error {
 	if err := r.record(ctx); err != nil {
 		return err
 	}
@@ -355,7 +355,213 @@ func (r *Run) append(ctx context.Context, now time.Time, kind runs.Kind, offset 
 	return err
 }
 
-// age is the time since the run was created.
-func (r *Run) age() time.Duration {
-	return time.Since(time.UnixMilli(r.dir.Spec.Created)).Round(time.Millisecond)
+// Cancel requests the end of the run: it stores a cancel entry with reason,
+// cut to [runs.MaxReason] bytes, then terminates the agent. It returns when
+// the entry is stored or the run has ended, and after two seconds at the
+// latest. If the raw log is unreachable, the agent is terminated within that
+// time all the same, and the entry is stored later, before the exit entry.
+func (r *Run) Cancel(ctx context.Context, reason string) error {
+	select {
+	case r.cancels <- reason:
+	default: // already requested
+	}
+	select {
+	case <-r.cancelStored:
+	case <-r.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(2 * superviseInterval):
+	}
+	return nil
+}
+
+// cancelRequested reports whether Cancel was called and its entry is not
+// stored yet.
+func (r *Run) cancelRequested() bool {
+	if r.cancelReason == nil {
+		select {
+		case reason := <-r.cancels:
+			r.cancelReason = &reason
+		default:
+		}
+	}
+	return r.cancelReason != nil
+}
+
+// cancel stores the requested cancel entry, unless there is one.
+func (r *Run) cancel(ctx context.Context) error {
+	if !r.cancelRequested() {
+		return nil
+	}
+	reason := *r.cancelReason
+	if len(reason) > runs.MaxReason {
+		reason = strings.ToValidUTF8(reason[:runs.MaxReason], "")
+	}
+	for !r.progress.Log.Cancelled {
+		err := r.append(ctx, time.Now(), runs.Cancelled, 0, runs.Encode(runs.Remark{Reason: reason}))
+		if err != nil && !errors.Is(err, runs.ErrMoved) {
+			return err
+		}
+	}
+	r.cancelReason = nil
+	return nil
+}
+
+// stop stops the source, after the raw log has the entry that requires it.
+func (r *Run) stop() {
+	if !r.stopped {
+		r.stopped = true
+		close(r.cancelStored)
+		r.source.stop()
+	}
+}
+
+// superviseInterval is how often an agent is supervised while a call to the
+// raw log is blocked. Calls that take less time need no supervision.
+const superviseInterval = time.Second
+
+// supervised calls f, which may block while the raw log is unreachable.
+// Meanwhile it enforces the limits of the agent and executes requested
+// cancels.
+func (r *Run) supervised(f func() error) error {
+	agent, ok := r.source.(*spawned)
+	if !ok {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() { done <- f() }() // f uses only the raw log, and the loop below does not
+	tick := time.NewTicker(superviseInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case now := <-tick.C:
+			if r.cancelRequested() {
+				agent.stop()
+			}
+			agent.supervise(now)
+		}
+	}
+}
+
+// Of stderr only the beginning and the end are sent: the beginning while it is
+// written, the end when the agent has ended.
+const (
+	errHead = 1 << 20
+	errTail = 64 << 10
+)
+
+// buffers are used by runs that are sending.
+var buffers = sync.Pool{New: func() any { return new([runs.MaxChunk]byte) }}
+
+// pumpTime bounds how long continuous output keeps the worker from checking
+// the shim.
+const pumpTime = time.Second
+
+// pump sends the available output: stdout first, and stderr while there is no
+// new stdout. It returns when nothing is left, after pumpTime unless final, or
+// when a cancel makes the rest useless, and reports whether it sent anything.
+func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
+	buf := buffers.Get().(*[runs.MaxChunk]byte)
+	defer buffers.Put(buf)
+	for begun := time.Now(); final || !r.dir.Spec.process() || time.Since(begun) < pumpTime; {
+		if err := ctx.Err(); err != nil {
+			return sent, err
+		}
+		if err := r.cancel(ctx); err != nil {
+			return sent, err
+		}
+		if r.stopped && !r.source.outlivesStop() {
+			return sent, nil
+		}
+		n, err := r.sendOut(ctx, buf[:], final)
+		if n == 0 && err == nil && r.dir.Spec.process() {
+			n, err = r.sendErr(ctx, buf[:], final)
+		}
+		if n == 0 || err != nil {
+			return sent, err
+		}
+		sent = true
+	}
+	return sent, nil
+}
+
+// sendOut sends the next chunk of stdout and returns its size.
+func (r *Run) sendOut(ctx context.Context, buf []byte, final bool) (int, error) {
+	s, now := &r.out, time.Now()
+	at := r.progress.Log.Out
+	found, err := r.refresh(s, at, now)
+	if err != nil || at >= s.end() || found == unchanged && !final && s.partialEnd == s.end() {
+		return 0, err
+	}
+	n, at, err := s.read(buf, at)
+	if err != nil {
+		return 0, err
+	}
+	n = wholeLines(buf[:n], final)
+	if n == 0 {
+		s.partialEnd = s.end()
+		return 0, nil
+	}
+	return n, r.append(ctx, now, runs.Out, at, buf[:n])
+}
+
+// sendErr sends the next chunk of stderr that is kept, and returns its size.
+func (r *Run) sendErr(ctx context.Context, buf []byte, final bool) (int, error) {
+	s, now := &r.err, time.Now()
+	at := r.progress.Log.Err
+	if _, err := r.refresh(s, at, now); err != nil {
+		return 0, err
+	}
+	to := s.end()
+	switch {
+	case at < errHead:
+		to = min(to, errHead)
+	case final:
+		at = max(at, to-errTail)
+	default:
+		return 0, nil
+	}
+	if at >= to {
+		return 0, nil
+	}
+	n, at, err := s.read(buf[:min(int64(len(buf)), to-at)], at)
+	if n == 0 || err != nil {
+		return 0, err
+	}
+	return n, r.append(ctx, now, runs.ErrOut, at, buf[:n])
+}
+
+// refresh refreshes s. If that moved its offsets, they are saved before
+// anything is sent with them.
+func (r *Run) refresh(s *stream, at int64, now time.Time) (change, error) {
+	found, err := s.refresh(at, now)
+	if err != nil || found != truncated {
+		return found, err
+	}
+	r.log.Info("output was truncated", zap.Int64("offset", at))
+	return found, r.dir.mark.save()
+}
+
+// noteIdle stores one note for each silence that comes close to the idle
+// limit.
+func (r *Run) noteIdle(ctx context.Context) error {
+	agent, ok := r.source.(*spawned)
+	idle := r.dir.Spec.Limits.Idle
+	if !ok || idle == 0 || r.stopped || !agent.agentAlive() {
+		return nil
+	}
+	now := time.Now()
+	written := 1 + r.out.end() + r.err.end()
+	if r.progress.Noted == written || now.Sub(agent.lastActivity()) < idle/10*9 {
+		return nil
+	}
+	before := r.progress.Noted
+	r.progress.Noted = written
+	err := r.append(ctx, now, runs.Note, 0, runs.Encode(runs.Remark{Reason: string(runs.ReasonIdle)}))
+	if err != nil {
+		r.progress.Noted = before
+	}
+	return err
 }

@@ -10,8 +10,11 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -79,7 +82,7 @@ func (i *importing) run(ctx context.Context) error {
 			return err
 		}
 		if !fresh { // path may name another file now
-			i.w.removeImportLock(i.w.importPath(inode{d.Spec.File.Dev, d.Spec.File.Inode}))
+			i.w.removeImportLock(i.w.importPath(d.Spec.File.inode))
 		}
 		if fresh && err == nil && !r.out.replaced {
 			return nil // lines that were added meanwhile are left to the next call
@@ -92,9 +95,9 @@ func (i *importing) run(ctx context.Context) error {
 func (i *importing) next(ctx context.Context) (*Dir, error) {
 	for {
 		f, file, size, missing := openRegular(i.path)
-		if key := (inode{file.Dev, file.Inode}); missing == nil && (i.lock == nil || i.lock.file != key) {
+		if missing == nil && (i.lock == nil || i.lock.file != file.inode) {
 			f.Close()
-			if err := i.acquire(ctx, key); err != nil {
+			if err := i.acquire(ctx, file.inode); err != nil {
 				return nil, err
 			}
 			continue // another process may have imported the file, and the file may have grown
@@ -174,7 +177,7 @@ func (i *importing) acquire(ctx context.Context, file inode) error {
 // is in runs.
 func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 	part := Part{To: size}
-	last, err := i.ledger.last(inode{file.Dev, file.Inode})
+	last, err := i.ledger.last(file.inode)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +208,7 @@ func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 		return spec, nil
 	}
 	c := content{
-		Worker: i.w.cfg.Name, Agent: spec.Agent, File: inode{file.Dev, file.Inode}, From: part.From, To: part.To, Sum: sum,
+		Worker: i.w.cfg.Name, Agent: spec.Agent, File: file.inode, From: part.From, To: part.To, Sum: sum,
 	}
 	if last != nil {
 		c.Before = last.Run
@@ -234,17 +237,13 @@ func importID(c content) string {
 // ledgerOf returns the index for the files at paths.
 func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*ledgerIndex, error) {
 	stores, err := w.stores(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wanted := make(map[inode]bool, len(paths))
+	x := &ledgerIndex{ledger: &w.ledger, agent: spec.Agent, stores: stores, files: make(map[inode]*imported, len(paths))}
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil { // else the import reports the error
-			file := fileOf(path, info)
-			wanted[inode{file.Dev, file.Inode}] = true
+			x.files[fileOf(path, info).inode] = nil
 		}
 	}
-	return w.ledger.index(spec.Agent, stores, wanted), nil
+	return x, err
 }
 
 func (w *Worker) stores(ctx context.Context) ([]string, error) {
@@ -295,8 +294,91 @@ func (r *Run) record(ctx context.Context) error {
 		}
 	}
 	err = r.w.ledger.add(imported{
-		Agent: spec.Agent, Stores: stores, Dev: spec.File.Dev, Inode: spec.File.Inode, Size: size, Sum: sum, Run: spec.Run,
+		Agent: spec.Agent, Stores: stores, inode: spec.File.inode, Size: size, Sum: sum, Run: spec.Run,
 	})
 	r.recorded = err == nil
 	return err
+}
+
+// importPrefix begins the names of the lock files of imports, one per file
+// that is being imported. They are in the directory that holds the run
+// directories.
+const importPrefix = ".import-"
+
+// importLock excludes other imports of a file, in this and other processes.
+// The lock file holds the id of the last planned run: if the process is
+// killed, the next holder resumes that run. The lock file is removed on
+// release, unless the directory of that run still exists.
+type importLock struct {
+	file inode
+	root string
+	f    *os.File
+}
+
+// lockImport waits until no other import of the file holds the lock. If that
+// takes longer than tailPause, it calls waiting.
+func (w *Worker) lockImport(ctx context.Context, file inode, waiting func()) (*importLock, error) {
+	const pause = 50 * time.Millisecond
+	began := time.Now()
+	if err := MakeDir(w.cfg.Root); err != nil {
+		return nil, err
+	}
+	for {
+		f, err := openLocked(w.importPath(file), 0, filelock.TryLock)
+		if err == nil {
+			return &importLock{file: file, root: w.cfg.Root, f: f}, nil
+		}
+		if !errors.Is(err, filelock.ErrLocked) {
+			return nil, err
+		}
+		if time.Since(began) > tailPause {
+			waiting()
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (w *Worker) importPath(file inode) string {
+	return filepath.Join(w.cfg.Root, fmt.Sprintf("%s%x-%x", importPrefix, file.Dev, file.Inode))
+}
+
+// run returns the id of the last planned run, or "".
+func (l *importLock) run() string {
+	const longest = 1 << 10
+	text, _ := io.ReadAll(io.NewSectionReader(l.f, 0, longest))
+	if id := strings.TrimSpace(string(text)); runs.CheckID(id) == nil {
+		return id
+	}
+	return ""
+}
+
+// setRun stores the id of the run whose directory is created next. The
+// directory of the previous run is gone.
+func (l *importLock) setRun(run string) error {
+	if err := l.f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := l.f.WriteAt([]byte(run+"\n"), 0)
+	return err
+}
+
+// release removes the lock file, if it is not needed, and releases the lock.
+func (l *importLock) release() {
+	if l == nil {
+		return
+	}
+	if run := l.run(); run == "" || !exists(filepath.Join(l.root, run)) {
+		_ = os.Remove(l.f.Name()) // else the next scan removes it
+	}
+	_ = filelock.Close(l.f)
+}
+
+// removeImportLock removes the lock file of a killed import, if its run
+// directory is gone.
+func (w *Worker) removeImportLock(path string) {
+	if f, err := openLocked(path, 0, filelock.TryLock); err == nil {
+		(&importLock{root: w.cfg.Root, f: f}).release()
+	}
 }

@@ -512,7 +512,7 @@ func TestInterruptedCompactionLeavesNothing(t *testing.T) {
 	l := ledger{path: filepath.Join(t.TempDir(), "ledger"), max: 8 << 10}
 	write(t, l.path+tmpSuffix, strings.Repeat(`{"dev":1,"inode":1}`+"\n", 1000))
 	for i := range uint64(200) {
-		if err := l.add(imported{Dev: 1, Inode: i + 2, Size: 1, Sum: "s", Run: "r"}); err != nil {
+		if err := l.add(imported{inode: inode{1, i + 2}, Size: 1, Sum: "s", Run: "r"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -530,7 +530,7 @@ func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
 			write(t, l.path, `{"dev":1,"ino`)
 		}
 		for _, n := range []uint64{i + 1, 1 << 20} { // the second one repeatedly
-			if err := l.add(imported{Dev: 1, Inode: n, Size: int64(i), Sum: "s", Run: fmt.Sprint("r", i)}); err != nil {
+			if err := l.add(imported{inode: inode{1, n}, Size: int64(i), Sum: "s", Run: fmt.Sprint("r", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -538,13 +538,12 @@ func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
 			t.Fatalf("the ledger has %d bytes, error %v", info.Size(), err)
 		}
 	}
-	wanted := map[inode]bool{{1, 1 << 20}: true}
+	index := ledgerIndex{ledger: &l, files: map[inode]*imported{{1, 1 << 20}: nil}}
 	for i := range uint64(20) {
-		wanted[inode{1, files - i}] = true
+		index.files[inode{1, files - i}] = nil
 	}
-	index := l.index("", nil, wanted)
 	defer index.close()
-	for file := range wanted {
+	for file := range index.files {
 		if last, err := index.last(file); err != nil || last == nil || file.Inode == 1<<20 && last.Size != files-1 {
 			t.Errorf("inode %d: %+v, error %v", file.Inode, last, err)
 		}
@@ -578,7 +577,7 @@ func TestLedgerThatCannotBeCompactedFailsNoImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "the compaction", func() bool {
-		if err := l.w.ledger.add(imported{Dev: 1, Inode: 1, Sum: "s", Run: "r"}); err != nil {
+		if err := l.w.ledger.add(imported{inode: inode{1, 1}, Sum: "s", Run: "r"}); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(path)

@@ -28,11 +28,10 @@ const maxLedger = 64 << 20
 type imported struct {
 	Agent  string   `json:"agent"`  // agent kind of the run
 	Stores []string `json:"stores"` // that know the run, see Config.Stores
-	Dev    uint64   `json:"dev"`
-	Inode  uint64   `json:"inode"`
-	Size   int64    `json:"size"` // bytes of the file that were imported
-	Sum    string   `json:"sum"`  // checksum of these bytes, see sumOf
-	Run    string   `json:"run"`  // the last run of the file
+	inode
+	Size int64  `json:"size"` // bytes of the file that were imported
+	Sum  string `json:"sum"`  // checksum of these bytes, see sumOf
+	Run  string `json:"run"`  // the last run of the file
 }
 
 // knownTo reports whether one of the stores knows the run.
@@ -45,16 +44,13 @@ func (e *imported) knownTo(stores []string) bool {
 
 // key identifies the lines of which only the last one counts.
 func (e *imported) key() ledgerKey {
-	return ledgerKey{e.Agent, strings.Join(e.Stores, " "), inode{e.Dev, e.Inode}}
+	return ledgerKey{e.Agent, strings.Join(e.Stores, " "), e.inode}
 }
 
 type ledgerKey struct {
 	agent, stores string
 	file          inode
 }
-
-// inode identifies a file on this machine.
-type inode struct{ Dev, Inode uint64 }
 
 // ledger is a file with a line for each import. The last line of a file, agent
 // kind and set of stores counts. Several processes append to it, with one
@@ -76,47 +72,42 @@ const tmpSuffix = ".tmp"
 // add appends a line. A failed compaction is logged, does not fail the call,
 // and is retried by a later one.
 func (l *ledger) add(e imported) error {
-	line, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.appendLine(e); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
+}
+
+func (l *ledger) appendLine(e imported) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
 	f, err := openLocked(l.path, os.O_APPEND, filelock.Lock)
 	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
+		return err
 	}
 	defer func() { _ = filelock.Close(f) }()
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
+		return err
 	}
 	// A leading newline separates the line from one that a full disk or a power
 	// failure cut off.
-	if _, err := f.Write(append(append([]byte{'\n'}, line...), '\n')); err != nil {
-		return fmt.Errorf("ledger: %w", errors.Join(err, f.Truncate(end)))
+	if _, err := fmt.Fprintf(f, "\n%s\n", line); err != nil {
+		return errors.Join(err, f.Truncate(end))
 	}
 	if end < l.max || l.compactRetry.remaining() > 0 {
 		return nil
 	}
-	if err := l.compact(f); err != nil {
-		l.compactRetry.failed()
-		if l.compactRetry.shouldLog() {
-			l.log.Warn("cannot compact the ledger of imports, it keeps growing", zap.Error(err))
-		}
-		return nil
+	if err := l.compact(f); err == nil {
+		l.compactRetry.succeeded()
+	} else if l.compactRetry.failed() {
+		l.log.Warn("cannot compact the ledger of imports, it keeps growing", zap.Error(err))
 	}
-	l.compactRetry.succeeded()
 	return nil
-}
-
-// index returns the index of the wanted files.
-func (l *ledger) index(agent string, stores []string, wanted map[inode]bool) *ledgerIndex {
-	x := &ledgerIndex{ledger: l, agent: agent, stores: stores, files: make(map[inode]*imported, len(wanted))}
-	for file := range wanted {
-		x.files[file] = nil
-	}
-	return x
 }
 
 // ledgerIndex holds the last line of each wanted file for one agent kind and
@@ -169,9 +160,8 @@ func (x *ledgerIndex) update() error {
 		x.f, x.read = f, 0
 	}
 	n, err := eachImport(io.NewSectionReader(x.f, x.read, 1<<62), func(e *imported, _ int64) {
-		file := inode{e.Dev, e.Inode}
-		if _, wanted := x.files[file]; wanted && e.Agent == x.agent && e.knownTo(x.stores) {
-			x.files[file] = e
+		if _, wanted := x.files[e.inode]; wanted && e.Agent == x.agent && e.knownTo(x.stores) {
+			x.files[e.inode] = e
 		}
 	})
 	x.read += n

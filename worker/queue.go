@@ -72,8 +72,7 @@ func (w *Worker) Serve(ctx context.Context, t Tasks) error {
 		r, err := w.take(ctx, t, d)
 		switch {
 		case err != nil:
-			w.taskRetry.failed() // the error may be local and affect all tasks
-			if w.taskRetry.shouldLog() {
+			if w.taskRetry.failed() { // the error may be local and affect all tasks
 				w.log.Error("take task", zap.Uint64("work", d.Work()), zap.Error(err))
 			}
 			_ = d.Later(retryTask)
@@ -125,7 +124,7 @@ func (w *Worker) task(ctx context.Context, r *Run, d Delivery) {
 	case errors.Is(err, ErrKnown), errors.Is(err, ErrEnded):
 		_ = d.Done() // another worker has it, or it was cancelled
 	default: // Adopt finds the directory and retries
-		w.taskRetry.failed()
+		_ = w.taskRetry.failed()
 		w.log.Error("drive task", zap.String("run", r.dir.Spec.Run), zap.Error(err))
 	}
 }

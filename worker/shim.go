@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -377,4 +379,232 @@ func lockWithin(f *os.File, timeout time.Duration) error {
 		time.Sleep(pause)
 	}
 	return fmt.Errorf("%w: another shim supervises this run", ErrNotNeeded)
+}
+
+// end starts to terminate the agent and its process group, unless that has
+// started already.
+func (s *shim) end(reason runs.Reason) {
+	if !s.killAt.IsZero() {
+		return
+	}
+	s.reason = reason
+	s.killAt = time.Now().Add(s.spec.Limits.Grace)
+	s.signal(unix.SIGTERM)
+}
+
+// signal sends sig to the process group of the agent. After the agent was
+// reaped, its process ID may be reused, so the group is checked first.
+func (s *shim) signal(sig unix.Signal) {
+	if s.adopted != nil {
+		for _, p := range s.adopted.group(s.adopted.find()) {
+			p.signal(sig)
+		}
+		return
+	}
+	if s.status == nil || groupAlive(s.pid) {
+		_ = unix.Kill(-s.pid, sig) // fails when all have ended
+	}
+}
+
+func (s *shim) groupAlive() bool {
+	if s.adopted != nil {
+		return len(s.adopted.group(s.adopted.find())) > 0
+	}
+	return groupAlive(s.pid)
+}
+
+// reap reaps all children that have exited, including orphans of the agent. It
+// reports whether there are other children.
+func (s *shim) reap() (others bool) {
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return err == nil
+		}
+		if pid == s.pid && (status.Exited() || status.Signaled()) {
+			s.status = &status
+		}
+	}
+}
+
+// sweepFor bounds a sweep. Some processes do not end on SIGKILL, such as those
+// in uninterruptible disk I/O, and some fork faster than they can be killed.
+const sweepFor = 5 * time.Second
+
+var errLeft = fmt.Errorf("processes of the run may be left: not all had ended %v after SIGKILL", sweepFor)
+
+// sweep kills the descendants that have left the process group. Orphans among
+// them are children of the shim, and killing them makes their children
+// orphans.
+func (s *shim) sweep() error {
+	const pause = 20 * time.Millisecond
+	// The kernel tells when our own agent has no descendants left. The members of
+	// an adopted run are not our children, and one scan can miss a process, for
+	// example during exec: several scans in a row must find none.
+	done, needed := 0, 1
+	if s.adopted != nil {
+		needed = 5
+	}
+	for deadline := time.Now().Add(sweepFor); ; time.Sleep(pause) {
+		if s.killAll() {
+			done = 0
+		} else {
+			done++
+		}
+		switch {
+		case done == needed:
+			return nil
+		case time.Now().After(deadline):
+			return errLeft
+		}
+	}
+}
+
+// killAll kills all processes of the run that can be found. It reports whether
+// some are left.
+func (s *shim) killAll() bool {
+	if s.adopted == nil {
+		killChildren()
+		return s.reap()
+	}
+	s.reap()
+	found := s.adopted.find()
+	for _, p := range found {
+		p.signal(unix.SIGKILL)
+	}
+	return len(found) > 0 || !s.ended()
+}
+
+// listen returns the commands from the FIFO at path, and a function that stops
+// listening. The FIFO is also open for writing, so reads never return EOF.
+func listen(path string) (<-chan byte, func(), error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	commands, quit, done := make(chan byte), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		var buf [64]byte
+		for {
+			n, err := f.Read(buf[:])
+			if err != nil {
+				return
+			}
+			for _, c := range buf[:n] {
+				select {
+				case commands <- c:
+				case <-quit:
+					return
+				}
+			}
+		}
+	}()
+	return commands, func() {
+		close(quit)
+		if f.SetReadDeadline(time.Now()) != nil { // FIFOs have no deadlines on this system
+			_, _ = f.Write([]byte{ctlQuit})
+		}
+		<-done
+		f.Close()
+	}, nil
+}
+
+// closeInherited closes descriptors that the parent process leaked. Our own
+// files are all marked close-on-exec.
+func closeInherited() error {
+	dir, err := os.Open("/dev/fd")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd <= 2 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	return nil
+}
+
+// lookPath finds the executable name for an agent with the working directory
+// dir and the environment env. If there is none, failure is one of the Spawn
+// constants of package runs. Like [os/exec.LookPath], it ignores relative
+// directories of the PATH.
+func lookPath(name, dir string, env []string) (path, failure string) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", runs.SpawnOther
+	}
+	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, executable(name)
+	}
+	failure = runs.SpawnNotFound
+	for _, entry := range filepath.SplitList(lastValue(env, "PATH")) {
+		if !filepath.IsAbs(entry) {
+			continue
+		}
+		path := filepath.Join(entry, name)
+		switch executable(path) {
+		case "":
+			return path, ""
+		case runs.SpawnNotExecutable:
+			failure = runs.SpawnNotExecutable // unless a later entry has one
+		}
+	}
+	return "", failure
+}
+
+// executable returns "" if path can be executed, else a Spawn constant.
+func executable(path string) string {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return runs.SpawnNotFound
+	case errors.Is(err, fs.ErrPermission):
+		return runs.SpawnNotExecutable
+	case err != nil:
+		return runs.SpawnOther
+	case info.IsDir(), unix.Access(path, unix.X_OK) != nil:
+		return runs.SpawnNotExecutable
+	}
+	return ""
+}
+
+// spawnFailure returns the Spawn constant for an error of fork and exec.
+func spawnFailure(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, fs.ErrNotExist): // the interpreter of a script
+		return runs.SpawnNotFound
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOEXEC):
+		return runs.SpawnNotExecutable
+	}
+	return runs.SpawnOther
+}
+
+func lastValue(env []string, key string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(env[i], key+"="); ok {
+			return value
+		}
+	}
+	return ""
 }

@@ -50,10 +50,6 @@ const maxTries = 3
 // resources. Such failures do not count as tries.
 const launchRetryDelay = time.Second
 
-// maxPause is the longest delay before another shim takes over. A shim that
-// ran for longer resets the delay.
-const maxPause = time.Minute
-
 // maxShimLog is the size in bytes beyond which shim.log is truncated when a
 // shim starts.
 const maxShimLog = 64 << 10
@@ -95,12 +91,8 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 // because the run was cancelled or passed a limit: then the run has not ended
 // yet.
 func (s *spawned) killing(now time.Time) bool {
-	stopped := s.stopped
-	switch s.exit.Reason {
-	case runs.ReasonIdle, runs.ReasonHard, runs.ReasonSpool:
-		stopped = true
-	}
-	return stopped && now.Sub(s.exitAt) < s.dir.Spec.Limits.Grace+sweepFor
+	limits := []runs.Reason{runs.ReasonIdle, runs.ReasonHard, runs.ReasonSpool}
+	return (s.stopped || slices.Contains(limits, s.exit.Reason)) && now.Sub(s.exitAt) < s.dir.Spec.Limits.Grace+sweepFor
 }
 
 // supervise replaces a shim that is gone, and repeats a cancel. Unlike ended
@@ -147,13 +139,7 @@ func (s *spawned) agentAlive() bool { return !s.started.IsZero() && s.exit == ni
 
 // lastActivity is when the agent last wrote output, started, or ended.
 func (s *spawned) lastActivity() time.Time {
-	latest := s.started
-	for _, t := range []time.Time{s.out.grown, s.err.grown, s.exitAt} {
-		if t.After(latest) {
-			latest = t
-		}
-	}
-	return latest
+	return slices.MaxFunc([]time.Time{s.started, s.out.grown, s.err.grown, s.exitAt}, time.Time.Compare)
 }
 
 // hasShim reports whether a shim supervises the run, and reads how the agent
@@ -197,9 +183,8 @@ func (s *spawned) takeOver(now time.Time) {
 	if s.takeovers < maxTries {
 		s.log.Warn("shim is gone, starting another one", zap.String("shim", s.shimLogTail()))
 	}
-	if s.pause == nil || now.Sub(s.retryAt) > maxPause {
-		s.pause = backoff.NewExponentialBackOff()
-		s.pause.InitialInterval, s.pause.MaxInterval = launchRetryDelay, maxPause
+	if s.pause == nil || now.Sub(s.retryAt) > maxRetryDelay { // it ran for longer than any delay
+		s.pause = newBackoff()
 	}
 	s.takeovers++
 	s.retryAt = now.Add(s.pause.NextBackOff())
@@ -252,14 +237,9 @@ func (s *spawned) start() (bool, error) {
 // resourceExhausted reports whether an error is a lack of resources:
 // descriptors, processes, memory, disk space, or a writable disk.
 func resourceExhausted(err error) bool {
-	for _, e := range []error{
+	return slices.ContainsFunc([]error{
 		syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // endUnstarted records the end of a run whose agent was not started, and

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,12 @@ type Spec struct {
 // inode tell whether Path still names the same file. The first bytes, stored
 // in the mark of the run, detect a reused inode.
 type File struct {
-	Path  string `json:"path"` // absolute
+	Path string `json:"path"` // absolute
+	inode
+}
+
+// inode identifies a file on this machine.
+type inode struct {
 	Dev   uint64 `json:"dev"`
 	Inode uint64 `json:"inode"`
 }
@@ -80,15 +86,13 @@ type Part struct {
 func fileOf(path string, info fs.FileInfo) File {
 	f := File{Path: path}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		f.Dev, f.Inode = uint64(st.Dev), uint64(st.Ino)
+		f.inode = inode{uint64(st.Dev), uint64(st.Ino)}
 	}
 	return f
 }
 
 // is reports whether info describes the file.
-func (f *File) is(info fs.FileInfo) bool {
-	return fileOf(f.Path, info) == *f
-}
+func (f *File) is(info fs.FileInfo) bool { return fileOf(f.Path, info) == *f }
 
 // Limits are the limits of a run.
 type Limits struct {
@@ -104,13 +108,6 @@ type Limits struct {
 	Spool int64 `json:"spool"`
 }
 
-// The defaults of [Limits].
-const (
-	defaultGrace  = 5 * time.Second
-	defaultLinger = time.Minute
-	defaultSpool  = 1 << 30
-)
-
 // process reports whether the run has an agent process.
 func (s *Spec) process() bool { return s.Source == SourceRun || s.Source == SourceQueue }
 
@@ -120,54 +117,47 @@ func (s *Spec) durable() bool { return s.Part == nil }
 
 func (s *Spec) setDefaults(now time.Time) {
 	s.Version = specVersion
-	if s.Created == 0 {
-		s.Created = now.UnixMilli()
-	}
-	if s.Limits.Grace == 0 {
-		s.Limits.Grace = defaultGrace
-	}
-	if s.Limits.Linger == 0 {
-		s.Limits.Linger = defaultLinger
-	}
-	if s.Limits.Spool == 0 {
-		s.Limits.Spool = defaultSpool
-	}
+	s.Created = cmp.Or(s.Created, now.UnixMilli())
+	s.Limits.Grace = cmp.Or(s.Limits.Grace, 5*time.Second)
+	s.Limits.Linger = cmp.Or(s.Limits.Linger, time.Minute)
+	s.Limits.Spool = cmp.Or(s.Limits.Spool, 1<<30)
 }
 
 // check reports all invalid fields of s.
 func (s *Spec) check() error {
 	errs := []error{runs.CheckID(s.Run), runs.CheckAgent(s.Agent), runs.CheckLabels(s.Labels)}
+	fail := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if s.Version != specVersion {
-		errs = append(errs, fmt.Errorf("version: must be %d, got %d", specVersion, s.Version))
+		fail("version: must be %d, got %d", specVersion, s.Version)
 	}
 	switch s.Source {
 	case SourceRun, SourceQueue:
 		if len(s.Argv) == 0 || s.Argv[0] == "" {
-			errs = append(errs, errors.New("argv: must not be empty"))
+			fail("argv: must not be empty")
 		}
 		if !filepath.IsAbs(s.Dir) {
-			errs = append(errs, errors.New("dir: must be an absolute path"))
+			fail("dir: must be an absolute path")
 		}
 	case SourcePipe:
 	case SourceTail:
 		if s.File == nil || !filepath.IsAbs(s.File.Path) {
-			errs = append(errs, errors.New("file: must be an absolute path"))
+			fail("file: must be an absolute path")
 		}
 		if p := s.Part; p != nil && (p.From < 0 || p.To < p.From) {
-			errs = append(errs, fmt.Errorf("part: must not end before it begins, got %d to %d", p.From, p.To))
+			fail("part: must not end before it begins, got %d to %d", p.From, p.To)
 		}
 	default:
-		errs = append(errs, fmt.Errorf("source: must be run, queue, pipe or tail, got %q", s.Source))
+		fail("source: must be run, queue, pipe or tail, got %q", s.Source)
 	}
 	for name, d := range map[string]time.Duration{
 		"idle": s.Limits.Idle, "hard": s.Limits.Hard, "grace": s.Limits.Grace, "linger": s.Limits.Linger,
 	} {
 		if d < 0 {
-			errs = append(errs, fmt.Errorf("%s: must not be negative, got %v", name, d))
+			fail("%s: must not be negative, got %v", name, d)
 		}
 	}
 	if s.Limits.Spool < 0 {
-		errs = append(errs, fmt.Errorf("spool: must not be negative, got %d", s.Limits.Spool))
+		fail("spool: must not be negative, got %d", s.Limits.Spool)
 	}
 	return errors.Join(errs...)
 }

@@ -108,7 +108,7 @@ func TestStreamReadsEachByteOnce(t *testing.T) {
 func FuzzMark(f *testing.F) {
 	f.Add([]byte("garbage"))
 	dir := f.TempDir()
-	good, err := createMark(filepath.Join(dir, "good"))
+	good, err := openMark(filepath.Join(dir, "good"))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func FuzzMark(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good.line[:])
-	good.close()
+	good.f.Close()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		path := filepath.Join(t.TempDir(), "mark")
 		if err := os.WriteFile(path, body, 0o600); err != nil {
@@ -132,22 +132,22 @@ func FuzzMark(f *testing.F) {
 		if err := m.save(); err != nil {
 			t.Fatal(err)
 		}
-		m.close()
+		m.f.Close()
 		again, err := openMark(path)
 		if err != nil || again.Log != want {
 			t.Fatalf("saved %+v, read %+v: %v", want, again.Log, err)
 		}
-		again.close()
+		again.f.Close()
 	})
 }
 
 func TestLargestMarkFits(t *testing.T) {
 	t.Parallel()
-	m, err := createMark(filepath.Join(t.TempDir(), "mark"))
+	m, err := openMark(filepath.Join(t.TempDir(), "mark"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.f.Close()
 	const most = 1<<63 - 1
 	head := bytes.Repeat([]byte{0xff}, maxHead)
 	name := strings.Repeat("x", 75) // name of a worker: host name and random digits

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -167,8 +166,7 @@ type tailedPath struct {
 }
 
 func (t *tailedPath) tail(ctx context.Context) error {
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = time.Second, time.Minute
+	wait := newBackoff()
 	for {
 		err := t.one(ctx)
 		switch {
@@ -242,7 +240,8 @@ func (t *tailedPath) appear(ctx context.Context) (File, error) {
 	tick := time.NewTicker(tailPause)
 	defer tick.Stop()
 	for {
-		file, err := readableFile(t.path)
+		f, file, _, err := openRegular(t.path)
+		f.Close() // f may be nil
 		if err == nil && (t.last == nil || *t.last != file) {
 			t.logged, t.last = false, nil
 			return file, nil
@@ -258,16 +257,6 @@ func (t *tailedPath) appear(ctx context.Context) (File, error) {
 		case <-tick.C:
 		}
 	}
-}
-
-// readableFile returns the identity of the regular file at path, if this
-// process can read it.
-func readableFile(path string) (File, error) {
-	f, file, _, err := openRegular(path)
-	if err != nil {
-		return File{}, err
-	}
-	return file, f.Close()
 }
 
 // openRegular opens the regular file at path, and returns its identity and
@@ -290,16 +279,15 @@ func openRegular(path string) (*os.File, File, int64, error) {
 // openRetrying opens a run directory, and retries while Adopt checks it.
 func openRetrying(ctx context.Context, path string) (*Dir, error) {
 	const tries, pause = 20, 50 * time.Millisecond
-	for range tries - 1 {
+	for try := 1; ; try++ {
 		d, err := Open(path)
-		if !errors.Is(err, errOwned) {
+		if try == tries || !errors.Is(err, errOwned) {
 			return d, err
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return nil, err
 		}
 	}
-	return Open(path)
 }
 
 // tailed is a file that another program writes.

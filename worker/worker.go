@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -278,4 +279,57 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	}
+}
+
+// retryDelay is an exponential backoff that all runs share, for local errors
+// that affect all of them, such as a full disk or too many open files. It also
+// limits how often such errors are logged.
+type retryDelay struct {
+	mu     sync.Mutex
+	pause  time.Duration // of the last failure; 0: none since the last success
+	until  time.Time
+	logged time.Time
+}
+
+const (
+	minRetryDelay = time.Second
+	maxRetryDelay = time.Minute
+)
+
+// newBackoff returns the delays between attempts of one run.
+func newBackoff() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = minRetryDelay, maxRetryDelay
+	return b
+}
+
+// failed doubles the delay, unless it is still running. It returns true at most
+// once a minute: then the failure should be logged.
+func (t *retryDelay) failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if !now.Before(t.until) { // else it is the same failure
+		t.pause = min(max(2*t.pause, minRetryDelay), maxRetryDelay)
+		t.until = now.Add(t.pause)
+	}
+	if !t.logged.IsZero() && now.Sub(t.logged) < time.Minute {
+		return false
+	}
+	t.logged = now
+	return true
+}
+
+// succeeded resets the delay.
+func (t *retryDelay) succeeded() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pause, t.until = 0, time.Time{}
+}
+
+// remaining returns the time until the next attempt.
+func (t *retryDelay) remaining() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, time.Until(t.until))
 }

@@ -11,6 +11,7 @@
 package codex
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"math"
@@ -35,10 +36,8 @@ func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
 // dialect has the current thread and turn of a run. Codex does not number turns,
 // so the dialect counts them.
 type dialect struct {
-	line   line
-	thread string
-	turn   string
-	turns  int64 // number of synthetic turn ids so far
+	line line
+	state
 }
 
 // Line implements [normalizer.Dialect].
@@ -71,23 +70,18 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 		out.Event(normalizer.StatusMessage("turn started", nil))
 	case "turn.completed":
 		d.updateThread(out)
-		d.turn = ""
+		d.Turn, d.TurnLong = "", false
 		out.Facts.Turn = runs.TurnCompleted
 		out.Facts.Usage = l.usage.totals()
 		out.Event(normalizer.StatusMessage("turn completed", l.usage.data()))
 	case "turn.failed":
 		d.updateThread(out)
-		d.turn = ""
+		d.Turn, d.TurnLong = "", false
 		out.Facts.Turn = runs.TurnFailed
 		turnError(l.errorMessage, out)
 		out.Event(normalizer.StatusMessage("turn failed", nil))
 	case "error":
-		if !l.message.IsString() {
-			return normalizer.InvalidPayload
-		}
-		text := l.message.Text()
-		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorTop
-		out.Event(normalizer.ErrorMessage(text))
+		return errorEvent(l.message, runs.ErrorTop, out)
 	case "item.started", "item.created":
 		return d.item(started, out)
 	case "item.updated", "item.delta":
@@ -102,20 +96,24 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
+// errorEvent maps an error message of the agent.
+func errorEvent(message scan.Value, source runs.ErrorSource, out *normalizer.Out) normalizer.Fault {
+	if !message.IsString() {
+		return normalizer.InvalidPayload
+	}
+	text := message.Text()
+	out.Facts.Error, out.Facts.ErrorSource = text, source
+	out.Event(normalizer.ErrorMessage(text))
+	return normalizer.NoFault
+}
+
 func (d *dialect) threadStarted(out *normalizer.Out) normalizer.Fault {
-	l := &d.line
-	id := trimmedText(l.threadID)
-	if id == "" {
-		id = trimmedText(l.conversationID)
-	}
-	if id == "" {
-		id = trimmedText(l.id)
-	}
+	id := cmp.Or(d.line.lineThread(), trimmedText(d.line.id))
 	if id == "" {
 		return normalizer.MissingThreadID
 	}
 	d.setThread(id, out)
-	d.turn = ""
+	d.Turn, d.TurnLong = "", false
 	out.Event(normalizer.StatusMessage("thread started", nil))
 	return normalizer.NoFault
 }
@@ -129,26 +127,16 @@ func (d *dialect) updateThread(out *normalizer.Out) {
 
 func (d *dialect) setThread(id string, out *normalizer.Out) {
 	out.Session, out.Facts.Thread = id, id
-	d.thread = id
-	if bounds.StringSize(id) > normalizer.MaxThread {
-		d.thread = normalizer.TooLong
-	}
+	d.Thread, d.ThreadLong = bounded(id, normalizer.MaxThread)
 }
 
 func (d *dialect) startTurn() {
-	l := &d.line
-	id := trimmedText(l.turnID)
+	id := cmp.Or(trimmedText(d.line.turnID), trimmedText(d.line.id))
 	if id == "" {
-		id = trimmedText(l.id)
+		d.Turns++
+		id = "synthetic-turn-" + strconv.FormatInt(d.Turns, 10)
 	}
-	switch {
-	case id == "":
-		d.turns++
-		id = "synthetic-turn-" + strconv.FormatInt(d.turns, 10)
-	case bounds.StringSize(id) > normalizer.MaxTurn:
-		id = normalizer.TooLong
-	}
-	d.turn = id
+	d.Turn, d.TurnLong = bounded(id, normalizer.MaxTurn)
 }
 
 // step is the state change of an item.
@@ -167,28 +155,19 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		return normalizer.InvalidPayload
 	}
 	it := &l.item
+	for _, kind := range toolKinds {
+		if it.typ.Equal(kind) {
+			d.tool(s, kind, out)
+			return normalizer.NoFault
+		}
+	}
 	switch {
-	case it.typ.Equal("command_execution"):
-		d.tool(s, "command_execution", out)
-	case it.typ.Equal("file_change"):
-		d.tool(s, "file_change", out)
-	case it.typ.Equal("mcp_tool_call"):
-		d.tool(s, "mcp_tool_call", out)
-	case it.typ.Equal("web_search"):
-		d.tool(s, "web_search", out)
-	case it.typ.Equal("collab_tool_call"):
-		d.tool(s, "collab_tool_call", out)
 	case s == failed:
 		message := it.errorMessage
 		if !message.IsString() {
 			message = l.errorMessage
 		}
-		if !message.IsString() {
-			return normalizer.InvalidPayload
-		}
-		text := message.Text()
-		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorItem
-		out.Event(normalizer.ErrorMessage(text))
+		return errorEvent(message, runs.ErrorItem, out)
 	case it.typ.Equal("agent_message"):
 		if !it.text.IsString() {
 			return normalizer.InvalidPayload
@@ -209,17 +188,15 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		d.todo(s, out)
 		out.Event(normalizer.StatusMessage(todoMessages[s], nil))
 	case it.typ.Equal("error"):
-		if !it.message.IsString() {
-			return normalizer.InvalidPayload
-		}
-		text := it.message.Text()
-		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorItem
-		out.Event(normalizer.ErrorMessage(text))
+		return errorEvent(it.message, runs.ErrorItem, out)
 	default:
 		out.Unknown()
 	}
 	return normalizer.NoFault
 }
+
+// toolKinds are the types of items that are tool calls.
+var toolKinds = [...]string{"command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"}
 
 var todoMessages = [...]string{
 	started: "todo list started", updated: "todo list updated", completed: "todo list completed",
@@ -230,13 +207,8 @@ var todoMessages = [...]string{
 func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	l, it := &d.line, &d.line.item
 	f := normalizer.Facet{
-		ItemID: trimmedText(it.id), ThreadID: l.lineThread(), TurnID: trimmedText(l.turnID), Kind: kind,
-	}
-	if f.ThreadID == "" {
-		f.ThreadID = d.thread
-	}
-	if f.TurnID == "" {
-		f.TurnID = d.turn
+		ItemID: trimmedText(it.id), ThreadID: cmp.Or(l.lineThread(), ifLong(d.Thread, d.ThreadLong)),
+		TurnID: cmp.Or(trimmedText(l.turnID), ifLong(d.Turn, d.TurnLong)), Kind: kind,
 	}
 	f.Phase, f.Status = phase(s, it.status)
 	if kind == "mcp_tool_call" || kind == "collab_tool_call" {
@@ -253,11 +225,11 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	case completed, failed:
 		event = normalizer.ToolResult
 		out.Facts.Closed = f.ItemID
-		if f.ExitCode == nil {
-			d.result(kind, f.Status == "failed", out)
-		} else {
-			d.result(kind, *f.ExitCode != 0, out)
+		bad := f.Status == "failed"
+		if f.ExitCode != nil {
+			bad = *f.ExitCode != 0
 		}
+		d.result(kind, bad, out)
 	}
 	out.Event(normalizer.ToolEvent(event, f))
 }
@@ -298,22 +270,16 @@ func phase(s step, status scan.Value) (string, string) {
 		word = "unknown"
 	}
 	switch {
-	case s == started && word == "":
-		return "start", "running"
 	case s == started:
-		return "start", word
-	case s == updated && word == "":
-		return "delta", "running"
+		return "start", cmp.Or(word, "running")
 	case s == updated:
-		return "delta", word
+		return "delta", cmp.Or(word, "running")
 	case word == "failed":
 		return "fail", word
-	case word == "":
-		return "complete", "completed"
 	case word == "running", word == "pending":
 		return "complete", "unknown"
 	}
-	return "complete", word
+	return "complete", cmp.Or(word, "completed")
 }
 
 // size returns the length of v as compact JSON, or 0 if v is absent or null.
@@ -324,10 +290,7 @@ func size(v scan.Value) int {
 	case scan.String: // Raw has no quotes
 		return bounds.StringSize(v.Text())
 	}
-	n, err := bounds.ValueSize(v.Raw)
-	if err != nil { // rejected by bounds, but not by the scanner
-		return 0
-	}
+	n, _ := bounds.ValueSize(v.Raw) // the scanner has validated it
 	return n
 }
 
@@ -350,40 +313,40 @@ func (it *item) exitStatus() *int32 {
 	return &code
 }
 
-// state is the saved state of a dialect. ThreadLong and TurnLong replace ids that
-// are too long.
+// state is the part of a dialect that is saved. ThreadLong and TurnLong replace
+// ids that are too long.
 type state struct {
 	Thread     string `json:"thread,omitempty"`
 	ThreadLong bool   `json:"thread_long,omitempty"`
 	Turn       string `json:"turn,omitempty"`
 	TurnLong   bool   `json:"turn_long,omitempty"`
-	Turns      int64  `json:"turns,omitempty"`
+	Turns      int64  `json:"turns,omitempty"` // number of synthetic turn ids so far
+}
+
+// bounded returns id and false, or "" and true if id has more than limit bytes of
+// JSON.
+func bounded(id string, limit int) (string, bool) {
+	if bounds.StringSize(id) > limit {
+		return "", true
+	}
+	return id, false
+}
+
+// ifLong returns [normalizer.TooLong] for an id that is too long, else id.
+func ifLong(id string, long bool) string {
+	if long {
+		return normalizer.TooLong
+	}
+	return id
 }
 
 // State implements [normalizer.Dialect].
-func (d *dialect) State() ([]byte, error) {
-	s := state{Thread: d.thread, Turn: d.turn, Turns: d.turns}
-	if len(s.Thread) == len(normalizer.TooLong) {
-		s.Thread, s.ThreadLong = "", true
-	}
-	if len(s.Turn) == len(normalizer.TooLong) {
-		s.Turn, s.TurnLong = "", true
-	}
-	return bounds.Encode(s)
-}
+func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
 
 // Restore implements [normalizer.Dialect].
 func (d *dialect) Restore(b []byte) error {
-	var s state
-	if json.Unmarshal(b, &s) != nil {
+	if json.Unmarshal(b, &d.state) != nil {
 		return errors.New("codex: the saved state is not valid")
-	}
-	d.thread, d.turn, d.turns = s.Thread, s.Turn, s.Turns
-	if s.ThreadLong {
-		d.thread = normalizer.TooLong
-	}
-	if s.TurnLong {
-		d.turn = normalizer.TooLong
 	}
 	return nil
 }

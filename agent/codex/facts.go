@@ -2,6 +2,7 @@ package codex
 
 import (
 	"bytes"
+	"encoding/json"
 	"strconv"
 	"unicode/utf8"
 
@@ -34,7 +35,7 @@ func (d *dialect) activity(kind string) string {
 		b = append(b, "Editing "...)
 		from, files := len(b), 0
 		for list := elements(it.details); d.next(&list); files++ {
-			if path, _ := d.change(list.element); files == 0 {
+			if path, _ := d.pair(list.element, "path", "kind"); files == 0 {
 				b = head(b, path, maxActivity)
 			}
 		}
@@ -75,9 +76,9 @@ func withoutShell(command []byte) []byte {
 func (d *dialect) todo(s step, out *normalizer.Out) {
 	var counts runs.Todo
 	for list := elements(d.line.item.details); d.next(&list); {
-		text, done := d.todoItem(list.element)
+		text, done := d.pair(list.element, "text", "completed")
 		counts.Total++
-		if done {
+		if done.Kind == scan.Bool && done.Raw[0] == 't' {
 			counts.Done++
 		} else if out.Facts.Activity == "" && s != completed {
 			out.Facts.Activity = string(head(nil, text, maxActivity))
@@ -88,20 +89,21 @@ func (d *dialect) todo(s step, out *normalizer.Out) {
 	}
 }
 
-func (d *dialect) todoItem(raw []byte) (text scan.Value, done bool) {
-	var completed scan.Value
+// pair returns two members of an object that was scanned before. It uses the
+// scanner of the line, which is no longer needed for the line.
+func (d *dialect) pair(raw []byte, first, second string) (a, b scan.Value) {
 	d.line.s.Reset(raw)
 	for ok := d.line.s.Object(); ok && d.line.s.Next(); {
 		switch string(d.line.s.Key()) {
-		case "text":
-			d.line.s.First(&text)
-		case "completed":
-			d.line.s.First(&completed)
+		case first:
+			d.line.s.First(&a)
+		case second:
+			d.line.s.First(&b)
 		default:
 			d.line.s.Skip()
 		}
 	}
-	return text, completed.Kind == scan.Bool && completed.Raw[0] == 't'
+	return a, b
 }
 
 // result sets the facts of the end of a tool call. failed reports whether the
@@ -124,7 +126,7 @@ func (d *dialect) edits(out *normalizer.Out) {
 			out.Facts.MoreEdits++
 			continue
 		}
-		path, kind := d.change(list.element)
+		path, kind := d.pair(list.element, "path", "kind")
 		if path.Len == 0 || path.Len > runs.MaxPath {
 			out.Facts.MoreEdits++
 			continue
@@ -138,21 +140,6 @@ func (d *dialect) edits(out *normalizer.Out) {
 		}
 		out.Facts.Edits = append(out.Facts.Edits, e)
 	}
-}
-
-func (d *dialect) change(raw []byte) (path, kind scan.Value) {
-	d.line.s.Reset(raw)
-	for ok := d.line.s.Object(); ok && d.line.s.Next(); {
-		switch string(d.line.s.Key()) {
-		case "path":
-			d.line.s.First(&path)
-		case "kind":
-			d.line.s.First(&kind)
-		default:
-			d.line.s.Skip()
-		}
-	}
-	return path, kind
 }
 
 // array iterates over the elements of an array that was scanned before.
@@ -170,7 +157,7 @@ func elements(v scan.Value) array {
 }
 
 // next moves to the next element that is an object. It uses the scanner of the
-// line, which is no longer needed for the line.
+// line, like pair.
 func (d *dialect) next(a *array) bool {
 	for len(a.rest) > 0 {
 		switch a.rest[0] {
@@ -296,4 +283,31 @@ func tail(raw []byte, n int) []byte {
 // turnError sets the error message of a failed turn.
 func turnError(v scan.Value, out *normalizer.Out) {
 	out.Facts.Error, out.Facts.ErrorSource = string(head(nil, v, maxError)), runs.ErrorTurn
+}
+
+// LastMessage returns the text of the last agent message in an agent's output.
+// The first line of the output may be the end of a line.
+func LastMessage(output []byte) (text string, ok bool) {
+	for len(output) > 0 {
+		line := output
+		if i := bytes.LastIndexByte(output, '\n'); i >= 0 {
+			line, output = output[i+1:], output[:i]
+		} else {
+			output = nil
+		}
+		if !bytes.Contains(line, []byte(`"agent_message"`)) {
+			continue
+		}
+		var l struct {
+			Type string `json:"type"`
+			Item struct {
+				Type string `json:"type"`
+				Text string `json:"text"`
+			} `json:"item"`
+		}
+		if json.Unmarshal(line, &l) == nil && l.Type == "item.completed" && l.Item.Type == "agent_message" {
+			return l.Item.Text, true
+		}
+	}
+	return "", false
 }

@@ -1,6 +1,8 @@
 package codex
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 
 	"github.com/linesman/linesman/normalizer/scan"
@@ -123,10 +125,7 @@ func (l *line) reset() {
 
 // lineThread returns the thread id in the line, or "".
 func (l *line) lineThread() string {
-	if id := trimmedText(l.threadID); id != "" {
-		return id
-	}
-	return trimmedText(l.conversationID)
+	return cmp.Or(trimmedText(l.threadID), trimmedText(l.conversationID))
 }
 
 // members reads the members of the current object: an item if own is true, else
@@ -228,7 +227,7 @@ func (u *usage) scan(s *scan.Scanner) {
 	}
 	u.seen = true
 	for s.Next() {
-		i := counter(s.Key())
+		i := slices.Index(counters[:], string(s.Key()))
 		if i < 0 || u.read[i] {
 			s.Skip()
 			continue
@@ -238,15 +237,6 @@ func (u *usage) scan(s *scan.Scanner) {
 			u.n[i], u.valid[i], u.present = n, true, true
 		}
 	}
-}
-
-func counter(key []byte) int {
-	for i, name := range counters {
-		if string(key) == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // data returns the usage as the data of an event, or nil if there are no counts.

@@ -49,11 +49,7 @@ func Serve[S Server](
 	}
 	t.Cleanup(s.Stop)
 	b := Connect(t, s, "operator")
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
-	if _, err := b.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
+	EnsureSmall(t, b)
 	return s, b
 }
 
@@ -281,19 +277,16 @@ func Take(t testing.TB, b *bus.Bus) *bus.Delivery {
 // Recorded waits until the record of a run is final, and returns it.
 func Recorded(t testing.TB, b *bus.Bus, run string) *runs.Record {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
-		rec, ok, err := b.Record(t.Context(), run)
-		switch {
-		case err != nil:
+	var rec *runs.Record
+	Until(t, run+" has not ended", func() bool {
+		r, ok, err := b.Record(t.Context(), run)
+		if err != nil {
 			t.Fatal(err)
-		case ok && rec.State.Final():
-			return rec
-		case time.Now().After(end):
-			t.Fatalf("%s has not ended: %+v", run, rec)
 		}
-	}
+		rec = r
+		return ok && rec.State.Final()
+	})
+	return rec
 }
 
 // Ended waits for the completion of a run.
@@ -327,11 +320,12 @@ func Background(t testing.TB, run func(context.Context) error) {
 	})
 }
 
-// ServeWith starts a server with other options, and connects to it.
-func ServeWith(t testing.TB, o *server.Options) *bus.Bus {
+// ServePlain starts a server as operators have them, with one account and without
+// credentials, and returns its URL.
+func ServePlain(t testing.TB, o server.Options) string {
 	t.Helper()
 	o.Host, o.Port, o.JetStream, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, t.TempDir(), true, true
-	s, err := server.NewServer(o)
+	s, err := server.NewServer(&o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,10 +334,26 @@ func ServeWith(t testing.TB, o *server.Options) *bus.Bus {
 	if !s.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the server does not start")
 	}
-	b, err := bus.Connect(t.Context(), bus.Login{URL: s.ClientURL()}, bus.Login{}, Names, zap.NewNop())
+	return s.ClientURL()
+}
+
+// ConnectPlain connects to a server by its URL.
+func ConnectPlain(t testing.TB, url string) *bus.Bus {
+	t.Helper()
+	b, err := bus.Connect(t.Context(), bus.Login{URL: url}, bus.Login{}, Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
 	return b
+}
+
+// EnsureSmall creates the streams with small sizes.
+func EnsureSmall(t testing.TB, b *bus.Bus) {
+	t.Helper()
+	limits := bus.DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
+	if _, err := b.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -235,11 +235,11 @@ func (s *session) allOurs(ctx context.Context, after uint64, info *jetstream.Str
 		after = max(after, last-maxChecked)
 	}
 	return s.out.ReadEvents(s.Out.EventSubjects(), after+1).
-		UpTo(ctx, info, info.State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
+		UpTo(ctx, info, info.State.LastSeq, func(m *jetstream.RawStreamMsg) error {
 			if _, ours := bus.ParsePos(m.Header.Get(bus.HeaderPos)); !ours {
-				return false, foreign(s.Out.Events(), m.Sequence)
+				return foreign(s.Out.Events(), m.Sequence)
 			}
-			return true, nil
+			return nil
 		})
 }
 
@@ -254,9 +254,9 @@ func (s *session) surplus(ctx context.Context, agent, id string, covers uint64) 
 		return 0, err
 	}
 	err = s.out.ReadEvents(s.Out.EventSubject(agent, id, "*"), covers+1).
-		UpTo(ctx, info, s.base, func(*jetstream.RawStreamMsg) (bool, error) {
+		UpTo(ctx, info, s.base, func(*jetstream.RawStreamMsg) error {
 			n++
-			return true, nil
+			return nil
 		})
 	if err != nil {
 		return 0, fmt.Errorf("count the events of run %s: %w", id, err)

@@ -50,6 +50,7 @@ type Normalizer struct {
 
 	die     func(next uint64) bool // tests: stop before
 	hold    int                    // bytes; 0: holdBytes
+	stall   time.Duration          // see [reader.Progress]
 	maxRuns int                    // tests: maximum number of runs in memory; 0: the default
 }
 
@@ -164,6 +165,7 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 		runs:       map[string]*run{},
 		threads:    map[string]threadUsage{},
 		buckets:    map[string]*bucket.Bucket{},
+		progress:   reader.Progress{Stall: n.stall},
 	}
 	if err := s.locate(ctx); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -14,9 +15,11 @@ var ErrStalled = errors.New("the consumer stalled")
 // Progress detects stalls of a consumer that works in the background. The zero value is
 // ready; use a new one for each consumer.
 type Progress struct {
+	Stall time.Duration // a consumer that delivers nothing for this long has stalled; 0: 10 s
+
 	end   end
 	seen  uint64    // the last delivered message, when more was available
-	since time.Time // when that was detected
+	since time.Time // when that was detected; zero: no more was available
 }
 
 // Check asks the leader whether a subject has more than what was delivered up to
@@ -34,7 +37,7 @@ func (p *Progress) Check(
 ) (uint64, error) {
 	last := info.State.LastSeq
 	if last <= seen {
-		*p = Progress{}
+		p.reset()
 		return seen, nil
 	}
 	more, err := holds(ctx, js.Conn(), info.Config.Name, subject, seen+1, 0)
@@ -48,10 +51,25 @@ func (p *Progress) Check(
 	if seen != p.seen || p.since.IsZero() {
 		p.seen, p.since = seen, time.Now()
 	}
-	if time.Since(p.since) > 5*heartbeat {
+	if time.Since(p.since) > cmp.Or(p.Stall, 5*heartbeat) {
 		return seen, ErrStalled
 	}
 	return seen, nil
+}
+
+func (p *Progress) reset() { p.end, p.since = end{}, time.Time{} }
+
+// identity tells a stream from another one under its name.
+type identity struct {
+	created time.Time // when the stream was created
+	seen    uint64    // highest sequence known to exist
+}
+
+// replacedBy reports whether the stream in info is another one, or has lost its end: then
+// a consumer may be positioned beyond the end, and deliver nothing, without an error.
+// Messages that arrived after info was requested must not be in i.
+func (i identity) replacedBy(info *jetstream.StreamInfo) bool {
+	return !info.Created.Equal(i.created) || info.State.LastSeq < i.seen && Followed(info) == nil
 }
 
 // end determines from the answers of leaders where a stream ends.

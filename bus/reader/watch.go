@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -21,6 +22,7 @@ type Watch struct {
 
 	created time.Time     // when the stream was created
 	seen    atomic.Uint64 // the newest sequence received
+	stall   time.Duration // see [Progress]
 }
 
 // Run calls each with the messages until ctx ends; then it returns nil. If the consumer
@@ -48,20 +50,10 @@ func (w *Watch) Run(
 			zap.String("stream", w.Stream),
 			zap.String("why", Explain(w.JS.Conn(), err)),
 		)
-		select {
-		case <-ctx.Done():
+		if Sleep(ctx, pause.NextBackOff()) != nil {
 			return nil
-		case <-time.After(pause.NextBackOff()):
 		}
 	}
-}
-
-// replaced reports whether the stream is not the one that was followed, or has lost its
-// end: then a consumer may be positioned beyond the end, and deliver nothing, without
-// an error. Seen is the newest sequence received before info was requested; later ones
-// may have arrived since.
-func (w *Watch) replaced(info *jetstream.StreamInfo, seen uint64) bool {
-	return !info.Created.Equal(w.created) || info.State.LastSeq < seen && Followed(info) == nil
 }
 
 func (w *Watch) once(
@@ -74,7 +66,7 @@ func (w *Watch) once(
 		return err
 	}
 	info := s.CachedInfo()
-	replaced := !w.created.IsZero() && w.replaced(info, w.seen.Load())
+	replaced := !w.created.IsZero() && (identity{w.created, w.seen.Load()}).replacedBy(info)
 	w.created = info.Created
 	w.seen.Store(0)
 	begin(replaced, info.State.Msgs == 0)
@@ -93,9 +85,9 @@ func (w *Watch) once(
 		return err
 	}
 	defer consumer.Stop()
-	tick := time.NewTicker(2 * time.Second)
+	tick := time.NewTicker(min(2*time.Second, cmp.Or(w.stall, time.Hour)))
 	defer tick.Stop()
-	var progress Progress
+	progress := Progress{Stall: w.stall}
 	for {
 		select {
 		case <-ctx.Done():
@@ -107,10 +99,11 @@ func (w *Watch) once(
 		seen, asked := w.seen.Load(), time.Now()
 		s, err := w.JS.Stream(ctx, w.Stream)
 		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound), err == nil && w.replaced(s.CachedInfo(), seen):
+		case errors.Is(err, jetstream.ErrStreamNotFound),
+			err == nil && (identity{w.created, seen}).replacedBy(s.CachedInfo()):
 			return ErrReplaced
 		case err != nil:
-			progress = Progress{}
+			progress.reset()
 			continue
 		}
 		if _, err := progress.Check(ctx, w.JS, s.CachedInfo(), asked, w.Subject, seen); errors.Is(err, ErrStalled) {

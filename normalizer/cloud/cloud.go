@@ -28,26 +28,27 @@ type Backend struct{}
 func (Backend) Agent() string { return Agent }
 
 // Dialect returns the dialect of a new run in Codex Cloud.
-func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
+func (Backend) Dialect() normalizer.Dialect { return dialect{} }
 
 // dialect has no state: every line is independent of earlier lines.
-type dialect struct{ s scan.Scanner }
+type dialect struct{ normalizer.Stateless }
 
-// line has the values of one line. The first of duplicate keys counts.
+// line has the values of one line.
 type line struct {
-	typ, id, url, environment, attempts scan.Value
-	status, files, added, removed, diff scan.Value
-	unlisted                            scan.Value
+	typ, id, url, environment, attempts, status, files, added, removed, diff, unlisted scan.Value
 }
 
 // Line implements [normalizer.Dialect].
-func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
-	defer d.s.Reset(nil) // release the line
+func (dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
 	var l line
-	if fault := normalizer.ScanFault(l.scan(&d.s, raw)); fault != normalizer.NoFault {
-		return fault
-	}
+	fault := scan.Fields(raw, map[string]*scan.Value{
+		"type": &l.typ, "id": &l.id, "url": &l.url, "environment": &l.environment, "attempts": &l.attempts,
+		"status": &l.status, "files": &l.files, "added": &l.added, "removed": &l.removed, "diff": &l.diff,
+		"unlisted": &l.unlisted,
+	})
 	switch {
+	case fault != scan.OK:
+		return normalizer.ScanFault(fault)
 	case !l.typ.IsString():
 		return normalizer.MissingType
 	case l.typ.Equal("cloud.submitted"):
@@ -59,43 +60,6 @@ func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
 	}
 	out.Unknown()
 	return normalizer.NoFault
-}
-
-func (l *line) scan(s *scan.Scanner, raw []byte) scan.Fault {
-	s.Reset(raw)
-	ok := s.Object()
-	if !ok {
-		s.Skip()
-	}
-	for ok && s.Next() {
-		switch string(s.Key()) {
-		case "type":
-			s.First(&l.typ)
-		case "id":
-			s.First(&l.id)
-		case "url":
-			s.First(&l.url)
-		case "environment":
-			s.First(&l.environment)
-		case "attempts":
-			s.First(&l.attempts)
-		case "status":
-			s.First(&l.status)
-		case "files":
-			s.First(&l.files)
-		case "added":
-			s.First(&l.added)
-		case "removed":
-			s.First(&l.removed)
-		case "diff":
-			s.First(&l.diff)
-		case "unlisted":
-			s.First(&l.unlisted)
-		default:
-			s.Skip()
-		}
-	}
-	return s.End()
 }
 
 func (l *line) submitted(out *normalizer.Out) normalizer.Fault {
@@ -163,23 +127,13 @@ func (l *line) edits() (edits []runs.Edit, more int) {
 		return nil, 0
 	}
 	for _, f := range files {
-		e := runs.Edit{Path: f.Path}
-		switch f.Kind {
-		case "update":
-			e.Kind = runs.Modified
-		case "add":
-			e.Kind = runs.Added
-		case "delete":
-			e.Kind = runs.Deleted
-		default:
-			continue
-		}
+		kind, known := map[string]runs.EditKind{"update": runs.Modified, "add": runs.Added, "delete": runs.Deleted}[f.Kind]
 		switch {
-		case f.Path == "":
+		case !known, f.Path == "":
 		case len(edits) == runs.MaxEdits:
 			more++
 		default:
-			edits = append(edits, e)
+			edits = append(edits, runs.Edit{Path: f.Path, Kind: kind})
 		}
 	}
 	return edits, more
@@ -194,9 +148,3 @@ func count(v scan.Value) int {
 	}
 	return int(n)
 }
-
-// State implements [normalizer.Dialect]. There is no state.
-func (d *dialect) State() ([]byte, error) { return nil, nil }
-
-// Restore implements [normalizer.Dialect].
-func (d *dialect) Restore([]byte) error { return nil }

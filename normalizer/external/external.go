@@ -21,22 +21,23 @@ type Backend struct{}
 func (Backend) Agent() string { return runs.AgentExternal }
 
 // Dialect returns the dialect of a new external run.
-func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
+func (Backend) Dialect() normalizer.Dialect { return dialect{} }
 
 // dialect has no state: every line is independent of earlier lines.
-type dialect struct{ s scan.Scanner }
+type dialect struct{ normalizer.Stateless }
 
-// line has the values of one line. The first of duplicate keys counts.
+// line has the values of one line.
 type line struct{ typ, prompt, status, text, err scan.Value }
 
 // Line implements [normalizer.Dialect].
-func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
-	defer d.s.Reset(nil) // release the line
+func (dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
 	var l line
-	if fault := normalizer.ScanFault(l.scan(&d.s, raw)); fault != normalizer.NoFault {
-		return fault
-	}
+	fault := scan.Fields(raw, map[string]*scan.Value{
+		"type": &l.typ, "prompt": &l.prompt, "status": &l.status, "text": &l.text, "error": &l.err,
+	})
 	switch {
+	case fault != scan.OK:
+		return normalizer.ScanFault(fault)
 	case !l.typ.IsString():
 		return normalizer.MissingType
 	case l.typ.Equal(runs.TypeQuestion):
@@ -46,31 +47,6 @@ func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
 	}
 	out.Unknown()
 	return normalizer.NoFault
-}
-
-func (l *line) scan(s *scan.Scanner, raw []byte) scan.Fault {
-	s.Reset(raw)
-	ok := s.Object()
-	if !ok {
-		s.Skip()
-	}
-	for ok && s.Next() {
-		switch string(s.Key()) {
-		case "type":
-			s.First(&l.typ)
-		case "prompt":
-			s.First(&l.prompt)
-		case "status":
-			s.First(&l.status)
-		case "text":
-			s.First(&l.text)
-		case "error":
-			s.First(&l.err)
-		default:
-			s.Skip()
-		}
-	}
-	return s.End()
 }
 
 func (l *line) question(out *normalizer.Out) normalizer.Fault {
@@ -105,9 +81,3 @@ func (l *line) reply(out *normalizer.Out) normalizer.Fault {
 	out.End()
 	return normalizer.NoFault
 }
-
-// State implements [normalizer.Dialect]. There is no state.
-func (d *dialect) State() ([]byte, error) { return nil, nil }
-
-// Restore implements [normalizer.Dialect].
-func (d *dialect) Restore([]byte) error { return nil }

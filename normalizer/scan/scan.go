@@ -19,7 +19,11 @@
 // The values are valid only if [Scanner.End] returns OK.
 package scan
 
-import "unicode/utf8"
+import (
+	"strconv"
+	"unicode/utf8"
+	"unsafe"
+)
 
 // maxDepth is the maximum nesting depth. It is the same as the limit of
 // encoding/json.
@@ -59,6 +63,25 @@ func (s *Scanner) Reset(line []byte) {
 	s.b, s.i, s.depth, s.bad, s.first = line, 0, 0, false, false
 	s.space()
 	s.start = s.i
+}
+
+// Fields reads line, and the values of the named members if it is an object. The
+// first of duplicate keys counts.
+func Fields(line []byte, fields map[string]*Value) Fault {
+	var s Scanner
+	s.Reset(line)
+	ok := s.Object()
+	if !ok {
+		s.Skip()
+	}
+	for ok && s.Next() {
+		if v := fields[string(s.Key())]; v != nil {
+			s.First(v)
+		} else {
+			s.Skip()
+		}
+	}
+	return s.End()
 }
 
 // Object enters the next value if it is an object, and reports whether it is one.
@@ -299,4 +322,64 @@ func (s *Scanner) literal(word string) {
 		return
 	}
 	s.i += len(word)
+}
+
+// safeDigits is the number of digits up to which a number without an exponent is
+// always in the range of a float64.
+const safeDigits = 308
+
+// number reads a number. A number that is out of the range of float64 is invalid.
+func (s *Scanner) number() {
+	b, i := s.b, s.i
+	start := i
+	if i < len(b) && b[i] == '-' {
+		i++
+	}
+	switch {
+	case i < len(b) && b[i] == '0':
+		i++
+	case i < len(b) && '1' <= b[i] && b[i] <= '9':
+		i = digits(b, i)
+	default:
+		s.fail()
+		return
+	}
+	check := i-start > safeDigits
+	if i < len(b) && b[i] == '.' {
+		end := digits(b, i+1)
+		if end == i+1 {
+			s.fail()
+			return
+		}
+		i = end
+	}
+	if i < len(b) && b[i]|0x20 == 'e' {
+		i++
+		if i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		end := digits(b, i)
+		if end == i {
+			s.fail()
+			return
+		}
+		i = end
+		check = true
+	}
+	if check {
+		// Safe: the string is only used in this call, and b is not modified.
+		if _, err := strconv.ParseFloat(unsafe.String(&b[start], i-start), 64); err != nil {
+			s.fail()
+			return
+		}
+	}
+	s.i = i
+}
+
+// digits returns the end of the digits that begin at i.
+func digits(b []byte, i int) int {
+	for i < len(b) && '0' <= b[i] && b[i] <= '9' {
+		i++
+	}
+	return i
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -92,7 +93,7 @@ func plain(b []byte, i int) (end, escapes int) {
 			break
 		}
 		switch c := p[0]; {
-		case c == '\\' && twoByte[p[1]]:
+		case c == '\\' && short[p[1]] != 0:
 			p = p[2:]
 			escapes++
 		case 0xc2 <= c && c < 0xe0 && p[1]&0xc0 == 0x80:
@@ -117,8 +118,10 @@ func stops(x uint64) uint64 {
 	return (((x ^ 2*ones) - ('"'-1)*ones) | ((x ^ '\\'*ones) - ones) | x) & (0x80 * ones)
 }
 
-// twoByte is the set of bytes after a backslash in an escape of two bytes.
-var twoByte = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+// short has the decoded character of each escape of two bytes, by its second byte.
+var short = [256]byte{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
 
 // escape returns the length of the escape at the beginning of b, undecoded and as
 // UTF-8. It returns 0, 0 if the escape is invalid. A pair of surrogates is one
@@ -127,11 +130,10 @@ func escape(b []byte) (n, decoded int) {
 	if len(b) < 2 {
 		return 0, 0
 	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	if short[b[1]] != 0 {
 		return 2, 1
-	case 'u':
-	default:
+	}
+	if b[1] != 'u' {
 		return 0, 0
 	}
 	switch r := hex4(b[2:]); {
@@ -179,25 +181,14 @@ func decode(dst, raw []byte) []byte {
 		dst = append(dst, raw[:i]...)
 		raw = raw[i:]
 		n, decoded := escape(raw)
-		switch raw[1] {
-		case 'b':
-			dst = append(dst, '\b')
-		case 'f':
-			dst = append(dst, '\f')
-		case 'n':
-			dst = append(dst, '\n')
-		case 'r':
-			dst = append(dst, '\r')
-		case 't':
-			dst = append(dst, '\t')
-		case 'u':
+		if c := short[raw[1]]; c != 0 {
+			dst = append(dst, c)
+		} else {
 			r := hex4(raw[2:])
 			if decoded == 4 {
-				r = 0x10000 + (r-0xd800)<<10 + (hex4(raw[8:]) - 0xdc00)
+				r = utf16.DecodeRune(r, hex4(raw[8:]))
 			}
 			dst = utf8.AppendRune(dst, r) // a lone surrogate becomes U+FFFD
-		default:
-			dst = append(dst, raw[1])
 		}
 		raw = raw[n:]
 	}

@@ -1,5 +1,7 @@
 package scan
 
+import "strconv"
+
 // Kind is the JSON type of a [Value].
 type Kind uint8
 
@@ -57,30 +59,10 @@ func (v Value) Equal(text string) bool {
 }
 
 // Int returns the value of a number without fraction and exponent that fits int64.
-func (v Value) Int() (n int64, ok bool) {
-	raw := v.Raw
-	if v.Kind != Number || len(raw) == 0 {
+func (v Value) Int() (int64, bool) {
+	if v.Kind != Number {
 		return 0, false
 	}
-	negative := raw[0] == '-'
-	if negative {
-		raw = raw[1:]
-	}
-	if len(raw) == 0 || len(raw) > 19 {
-		return 0, false
-	}
-	var u uint64
-	for _, c := range raw {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		u = u*10 + uint64(c-'0')
-	}
-	switch {
-	case negative && u <= 1<<63:
-		return -int64(u), true
-	case !negative && u < 1<<63:
-		return int64(u), true
-	}
-	return 0, false
+	n, err := strconv.ParseInt(string(v.Raw), 10, 64)
+	return n, err == nil
 }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -74,9 +73,8 @@ type Config struct {
 // Handler answers the operations of A2A.
 type Handler struct {
 	Config
-	log     *zap.Logger
-	held    *responder.Slots // one for each stream and blocking send
-	results adcp.Results
+	log  *zap.Logger
+	held *responder.Slots // one for each stream and blocking send
 }
 
 var _ a2asrv.RequestHandler = (*Handler)(nil)
@@ -95,9 +93,7 @@ func New(c Config) *Handler {
 	if c.Held == 0 {
 		c.Held = MaxHeld
 	}
-	return &Handler{
-		Config: c, log: c.Log.Named("a2a"), held: responder.NewSlots(c.Held), results: adcp.Results{Service: c.Service},
-	}
+	return &Handler{Config: c, log: c.Log.Named("a2a"), held: responder.NewSlots(c.Held)}
 }
 
 // GetTask returns the state of a run, and its result.

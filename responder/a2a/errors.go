@@ -38,12 +38,6 @@ var answers = map[api.Code]struct {
 // fail returns an error for callers: its kind in the protocol, and the reason.
 func fail(kind error, why string) *sdk.Error { return sdk.NewError(kind, why) }
 
-// is reports whether err is an error of the service with this code.
-func is(err error, code api.Code) bool {
-	var e *api.Error
-	return errors.As(err, &e) && e.Code == code
-}
-
 // explain converts any error into one for callers. Internal causes are only
 // logged.
 func (h *Handler) explain(what string, err error) error {

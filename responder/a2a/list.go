@@ -51,7 +51,7 @@ func (h *Handler) ListTasks(ctx context.Context, q *sdk.ListTasksRequest) (*sdk.
 		list.Since = api.TimeOf(*q.StatusTimestampAfter)
 	}
 	page, err := h.Service.List(list)
-	if is(err, api.Validation) {
+	if api.Is(err, api.Validation) {
 		return nil, fail(sdk.ErrInvalidParams, "pageToken: must be nextPageToken of an answer to the same filters")
 	}
 	if err != nil {

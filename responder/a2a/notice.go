@@ -9,17 +9,16 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
 // notices encodes push notifications.
-type notices struct{ results adcp.Results }
+type notices struct{ service *responder.Service }
 
 // NewNotices returns the encoder of push notifications of A2A: a status update
 // when a task is at work, and the whole task when it has ended.
-func NewNotices(s *responder.Service) webhook.Encoder { return notices{adcp.Results{Service: s}} }
+func NewNotices(s *responder.Service) webhook.Encoder { return notices{s} }
 
 // Encode renders a notification, as an event of a stream. One whose result does
 // not fit tells the state alone: whoever wants the rest asks for it.
@@ -38,7 +37,7 @@ func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *run
 	if t.Status, err = status(t, v, record, nil); err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its status: %w", record.ID, err)
 	}
-	envelope, err := outcome(ctx, n.results, record, at)
+	envelope, err := outcome(ctx, n.service, record, at)
 	if err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 	}

@@ -15,10 +15,10 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
-	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/adcptest"
 )
 
 const secretToken = "sentinel-token-of-a-receiver"
@@ -133,7 +133,7 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	d := pushEndpoint(l)
 	store := l.bus.PushStore()
 	pusher := webhook.New(webhook.Config{
-		Registrations: store, Outbox: store, Runs: l.bus, Private: true,
+		Registrations: store, Outbox: store, Runs: d.service.Standing(), Private: true,
 		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
 	})
 	during(t, "pusher", pusher.Run)

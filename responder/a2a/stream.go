@@ -131,7 +131,7 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 	defer enough()
 	group.Go(func() error {
 		defer close(texts)
-		err := h.Service.EachEvent(events, v, true, func(e api.Event) error {
+		err := h.Service.EachEvent(events, v, func(e api.Event) error {
 			text, ok := spoken(e)
 			if !ok {
 				return nil

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,7 +107,7 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 // there is none yet.
 func (h *Handler) record(ctx context.Context, v responder.View) (responder.View, *runs.Record, error) {
 	record, err := h.Service.Record(ctx, v.ID)
-	if is(err, api.NotFound) {
+	if api.Is(err, api.NotFound) {
 		return v, nil, nil
 	}
 	if err != nil {
@@ -196,7 +197,7 @@ func (h *Handler) result(ctx context.Context, v responder.View, record *runs.Rec
 	if record == nil { // it has just ended, or no normalizer is running
 		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Governance: v.Governance}
 	}
-	envelope, err := outcome(ctx, h.results, record, updatedAt(v.Row))
+	envelope, err := outcome(ctx, h.Service, record, updatedAt(v.Row))
 	if err != nil {
 		return nil, err
 	}
@@ -218,8 +219,8 @@ func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact
 }
 
 // outcome is the envelope of AdCP of a run that has ended.
-func outcome(ctx context.Context, results adcp.Results, record *runs.Record, at time.Time) ([]byte, error) {
-	body, failed, err := results.Result(ctx, record)
+func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at time.Time) ([]byte, error) {
+	body, failed, err := adcp.Result(ctx, s, record)
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +296,7 @@ func replayed(t *sdk.Task) {
 		parts = t.Artifacts[0].Parts
 	}
 	if data, ok := parts[len(parts)-1].Data().(map[string]any); ok {
-		data["replayed"], data["timestamp"] = true, adcp.Time(time.Now())
+		data["replayed"], data["timestamp"] = true, api.TimeOf(time.Now()).String()
 	}
 }
 
@@ -313,31 +314,41 @@ func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, mo
 	if *room == 0 {
 		return nil, nil
 	}
-	var last []*sdk.Message
-	size := 0
-	err := h.Service.EachEvent(ctx, v, false, func(e api.Event) error {
-		text, ok := spoken(e)
-		if !ok {
-			return nil
+	for n := most; ; n *= 4 { // not every text is said to the user
+		events, err := h.Service.LastEvents(ctx, v, textOutput, n)
+		if err != nil {
+			return nil, err
 		}
-		size += len(text)
-		last = append(last, &sdk.Message{
-			ID: v.ID + "-" + strconv.FormatUint(e.Seq, 10), Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
-			Parts: sdk.ContentParts{sdk.NewTextPart(text)},
-		})
-		for len(last) > most || size > *room {
-			size -= len(last[0].Parts[0].Text())
-			last[0], last = nil, last[1:]
+		var last []*sdk.Message
+		size, full := 0, false
+		for _, e := range slices.Backward(events) {
+			text, ok := spoken(e)
+			if !ok {
+				continue
+			}
+			if full = len(last) == most || size+len(text) > *room; full {
+				break
+			}
+			size += len(text)
+			last = append(last, &sdk.Message{
+				ID: v.ID + "-" + strconv.FormatUint(e.Seq, 10), Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
+				Parts: sdk.ContentParts{sdk.NewTextPart(text)},
+			})
 		}
-		return nil
-	})
-	*room -= size
-	return last, err
+		if full || len(last) == most || len(events) < n {
+			slices.Reverse(last)
+			*room -= size
+			return last, nil
+		}
+	}
 }
+
+// textOutput is the kind of the events with an agent's texts.
+const textOutput = "text_output"
 
 // spoken is what an agent says to its user in an event.
 func spoken(e api.Event) (string, bool) {
-	if e.Kind != "text_output" {
+	if e.Kind != textOutput {
 		return "", false
 	}
 	body := gjson.ParseBytes(e.Body)

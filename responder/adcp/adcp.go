@@ -3,8 +3,8 @@
 // states and errors; the facts come from package responder, and are the same on
 // every surface.
 //
-//	v36.Reply, error ──▶ Succeed, Fail ──▶ Envelope
-//	runs.Record ───────▶ Of, Notices  ──▶ Response ──▶ one flat JSON object
+//	v36.Reply, error ──▶ Succeed, Fail ──┐
+//	runs.Record ───────▶ Of, NewNotices ─┴▶ Response ──▶ one flat JSON object
 //
 // The one rule: a caller's context is echoed byte for byte, and neither it nor
 // a governance token is ever interpreted.
@@ -12,6 +12,7 @@ package adcp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
@@ -40,24 +42,13 @@ const (
 	Unknown       Status = "unknown"       // no stream tells of the task
 )
 
-// StatusOf is how a run stands.
-func StatusOf(s runs.State) Status {
-	switch s {
-	case runs.StateQueued:
-		return Submitted
-	case runs.StateWorking:
-		return Working
-	case runs.StateInputRequired:
-		return inputRequired
-	case runs.StateCompleted:
-		return Completed
-	case runs.StateCancelled:
-		return Canceled
-	case runs.StateFailed, runs.StateTimeout:
-		return Failed
-	}
-	return Unknown
+var statuses = map[runs.State]Status{
+	runs.StateQueued: Submitted, runs.StateWorking: Working, runs.StateInputRequired: inputRequired,
+	runs.StateCompleted: Completed, runs.StateCancelled: Canceled, runs.StateFailed: Failed, runs.StateTimeout: Failed,
 }
+
+// StatusOf returns the status of a run.
+func StatusOf(s runs.State) Status { return cmp.Or(statuses[s], Unknown) }
 
 // MaxContext bounds the context that a caller may send, in bytes.
 const MaxContext = webhook.MaxContext
@@ -111,7 +102,7 @@ func (r Response) Encode() []byte {
 	e := envelope{
 		Status: r.Status, TaskID: r.TaskID, ContextID: r.ContextID, Message: r.Message, Replayed: r.Replayed,
 		Governance: r.Governance,
-		Timestamp:  Time(r.At), Error: r.Error,
+		Timestamp:  api.TimeOf(r.At).String(), Error: r.Error,
 	}
 	if r.Error != nil {
 		e.Errors = append(e.Errors, r.Error.as("error"))
@@ -153,6 +144,3 @@ func compact(raw string) []byte {
 	}
 	return b.Bytes()
 }
-
-// Time is a time as an envelope has it.
-func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -3,7 +3,6 @@ package adcp
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -52,20 +51,9 @@ func OfCancel(v responder.View, done api.Cancelled) *Subject {
 	return of
 }
 
-// Envelope is an answer as it is sent, and what a surface needs of it.
-type Envelope struct {
-	Bytes     []byte
-	Status    Status
-	Error     *Error // nil: the request, or the task, has not failed
-	TaskID    string // "": it is about no single task
-	ContextID string // thread of the task; "": not known
-	Message   string
-	Replayed  bool
-}
-
 // Succeed is the answer to a request with a reply. The subject is nil where the
 // reply is about no single run. What is unknown of the subject is read.
-func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of *Subject) Envelope {
+func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of *Subject) Response {
 	a := Response{Status: Completed, Message: r.Message(), Body: r.Body()}
 	if of != nil {
 		of.read(ctx, s)
@@ -74,17 +62,14 @@ func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of
 			a.Error = failureOf(of.record)
 		}
 	}
-	return c.envelope(a, of)
+	return c.complete(a, of)
 }
 
 // Fail is the answer to a request with an error. A request that found its run
 // unfinished has not failed: the answer has the state of the run, and the error
 // as a warning.
-func Fail(ctx context.Context, s *responder.Service, c Call, err error) Envelope {
-	var known *api.Error
-	if !errors.As(err, &known) { // against the contract of the service, so the text is not shown
-		known = &api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them"}
-	}
+func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response {
+	known := api.Known(err)
 	e := ErrorOf(known, c.Broken)
 	a := Response{Status: kinds[known.Code].status, Message: e.Message, Error: e}
 	if known.Elapsed.Milliseconds() > 0 {
@@ -105,24 +90,16 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Envelope
 			a.Status, a.Error, a.Warnings = of.status, nil, []Error{*e}
 		}
 	}
-	return c.envelope(a, of)
+	return c.complete(a, of)
 }
 
-// envelope renders an answer about a run, or nil.
-func (c Call) envelope(a Response, of *Subject) Envelope {
+// complete adds the subject, or nil, and what the request determines.
+func (c Call) complete(a Response, of *Subject) Response {
 	a.At, a.Context, a.Replayed = time.Now(), c.Context, c.Replayed
 	if of != nil {
 		a.TaskID, a.ContextID, a.Governance = of.run, of.thread, of.governance
 	}
-	return a.Envelope()
-}
-
-// Envelope renders the response.
-func (r Response) Envelope() Envelope {
-	return Envelope{
-		Bytes: r.Encode(), Status: r.Status, Error: r.Error, TaskID: r.TaskID, ContextID: r.ContextID, Message: r.Message,
-		Replayed: r.Replayed,
-	}
+	return a
 }
 
 // read completes the subject by its record, where there is one and it can be read.
@@ -140,4 +117,40 @@ func (of *Subject) read(ctx context.Context, s *responder.Service) {
 	if of.thread == "" {
 		of.thread = record.Context()
 	}
+}
+
+// Of is what every response about one run says.
+func Of(r *runs.Record) Response {
+	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Context(), Message: r.Summary(),
+		Governance: r.Governance}
+	if a.Status == Failed {
+		a.Error = failureOf(r)
+	}
+	return a
+}
+
+// failureOf is why a run has failed. Without a record no more is known.
+func failureOf(r *runs.Record) *Error {
+	e := &Error{Code: ToolError, Message: "the task has failed", Recovery: Terminal}
+	if r == nil {
+		return e
+	}
+	var details struct {
+		State   runs.State `json:"state"`
+		Timeout string     `json:"timeout_type,omitempty"`
+		Exit    *int       `json:"exit_code,omitempty"`
+		Reason  string     `json:"reason,omitempty"`
+	}
+	details.State, details.Reason = r.State, r.Reason
+	if r.State == runs.StateTimeout {
+		e.Code, e.Message = TaskTimeout, "the task exceeded its "+r.Reason+" limit"
+		details.Timeout = r.Reason
+	} else if s := r.Summary(); s != "" {
+		e.Message = s
+	}
+	if r.Exit != nil {
+		details.Exit = r.Exit.Code
+	}
+	e.Details = encode(details)
+	return e
 }

@@ -1,13 +1,13 @@
 package adcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
@@ -71,15 +71,17 @@ type Issue struct {
 	Keyword string `json:"keyword"` // of JSON Schema
 }
 
-// IssueOf is a mistake in a field, "" being the whole request, with the keyword
-// of JSON Schema that comes closest to our words for it.
-func IssueOf(field, problem string) Issue {
-	i := Issue{Message: problem, Keyword: "format"}
-	if field != "" {
-		i.Pointer = "/" + pointers.Replace(field)
+// IssueOf is a mistake in a request, with the keyword of JSON Schema that is
+// closest to its description.
+func IssueOf(mistake api.Issue) Issue {
+	i := Issue{Message: mistake.Problem, Keyword: "format"}
+	if within, ok := strings.CutPrefix(mistake.Field, request.Webhook+"."); ok {
+		i.Pointer = "/" + request.Webhook + "/" + strings.ReplaceAll(within, ".", "/")
+	} else if mistake.Field != "" && mistake.Field != request.Whole {
+		i.Pointer = "/" + pointers.Replace(mistake.Field)
 	}
 	for _, k := range keywords {
-		if strings.HasPrefix(problem, k.begins) {
+		if strings.HasPrefix(mistake.Problem, k.begins) {
 			i.Keyword = k.keyword
 			break
 		}
@@ -153,7 +155,7 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 	v := v36.ErrorOf(e)
 	a.Message = v.Message
 	for _, i := range e.Issues {
-		a.Issues = append(a.Issues, issueOf(i))
+		a.Issues = append(a.Issues, IssueOf(i))
 	}
 	rest := v.Details
 	rest.Field, rest.Suggestion, rest.Issues = "", "", nil
@@ -163,42 +165,13 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 	return a
 }
 
-// issueOf is a mistake in the arguments of a call.
-func issueOf(i api.Issue) Issue {
-	field := i.Field
-	if field == fields.Whole {
-		field = ""
-	}
-	one := IssueOf(field, i.Problem)
-	if within, ok := strings.CutPrefix(field, request.Webhook+"."); ok {
-		one.Pointer = "/" + request.Webhook + "/" + strings.ReplaceAll(within, ".", "/")
-	}
-	return one
+var httpCodes = map[Code]int{
+	InvalidRequest: http.StatusBadRequest, ValidationError: http.StatusBadRequest,
+	authRequiredError: http.StatusUnauthorized, NotFound: http.StatusNotFound, TaskTimeout: http.StatusRequestTimeout,
+	IdempotencyClash: http.StatusConflict, IdempotencyFlight: http.StatusConflict, IdempotencyExpired: http.StatusGone,
+	RateLimited: http.StatusTooManyRequests, Unsupported: http.StatusNotImplemented, ToolError: http.StatusBadGateway,
+	Unavailable: http.StatusServiceUnavailable,
 }
 
 // HTTP is the status code of HTTP that fits an error; 500 where none does.
-func (c Code) HTTP() int {
-	switch c {
-	case InvalidRequest, ValidationError:
-		return http.StatusBadRequest
-	case authRequiredError:
-		return http.StatusUnauthorized
-	case NotFound:
-		return http.StatusNotFound
-	case TaskTimeout:
-		return http.StatusRequestTimeout
-	case IdempotencyClash, IdempotencyFlight:
-		return http.StatusConflict
-	case IdempotencyExpired:
-		return http.StatusGone
-	case RateLimited:
-		return http.StatusTooManyRequests
-	case Unsupported:
-		return http.StatusNotImplemented
-	case ToolError:
-		return http.StatusBadGateway
-	case Unavailable:
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusInternalServerError
-}
+func (c Code) HTTP() int { return cmp.Or(httpCodes[c], http.StatusInternalServerError) }

@@ -2,10 +2,15 @@ package codexcloud
 
 import (
 	"net/url"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/linesman/linesman/runs"
 )
+
+// pages are the hosts of task pages.
+var pages = []string{"chatgpt.com", "www.chatgpt.com", "chat.openai.com", "chatgpt-staging.com"}
 
 // Ref parses a reference to a cloud task: its id, or the URL of its page, with
 // or without https. The id of a run (T-…) is not one.
@@ -18,16 +23,11 @@ func Ref(s string) (id string, ok bool) {
 		s = "https://" + s
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "https" || u.User != nil {
+	if err != nil || u.Scheme != "https" || u.User != nil || !slices.Contains(pages, u.Host) {
 		return "", false
 	}
-	switch u.Host {
-	case "chatgpt.com", "www.chatgpt.com", "chat.openai.com", "chatgpt-staging.com":
-	default:
-		return "", false
-	}
-	dir, id, found := cutLast(strings.TrimSuffix(u.EscapedPath(), "/"))
-	if !found || !strings.HasSuffix(dir, "/codex/tasks") || runs.CheckCloudTask(id) != nil {
+	dir, id := path.Split(strings.TrimSuffix(u.EscapedPath(), "/"))
+	if !strings.HasSuffix(dir, "/codex/tasks/") || runs.CheckCloudTask(id) != nil {
 		return "", false
 	}
 	return id, true
@@ -41,14 +41,6 @@ func taskURL(line string) (id, page string, ok bool) {
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || len(page) > runs.MaxCloudText-2 {
 		return "", "", false
 	}
-	_, id, found := cutLast(u.EscapedPath())
-	return id, page, found && runs.CheckCloudTask(id) == nil
-}
-
-func cutLast(path string) (dir, name string, found bool) {
-	i := strings.LastIndexByte(path, '/')
-	if i < 0 {
-		return "", "", false
-	}
-	return path[:i], path[i+1:], true
+	_, id = path.Split(u.EscapedPath())
+	return id, page, runs.CheckCloudTask(id) == nil
 }

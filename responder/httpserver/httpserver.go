@@ -13,6 +13,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -77,12 +78,11 @@ type Config struct {
 
 // Server is the HTTP server.
 type Server struct {
-	listen   string
+	config   Config
 	token    [sha256.Size]byte
 	tokens   *tokens
 	needs    map[string]Scopes // by pattern
 	loopback bool
-	ready    func(context.Context) error
 	log      *zap.Logger
 	mux      *http.ServeMux
 	public   *http.ServeMux // handlers that need no token
@@ -99,30 +99,23 @@ type Server struct {
 // settings.
 func New(c Config) (*Server, error) {
 	host, _, err := net.SplitHostPort(c.Listen)
-	var errs []error
 	if err != nil {
-		errs = append(errs, fmt.Errorf("listen: must be host:port, got %q", c.Listen))
+		err = fmt.Errorf("listen: must be host:port, got %q", c.Listen)
 	}
 	if len(c.Token) < minToken {
-		errs = append(errs, fmt.Errorf("token: must have at least %d characters, got %d", minToken, len(c.Token)))
+		err = errors.Join(err, fmt.Errorf("token: must have at least %d characters, got %d", minToken, len(c.Token)))
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err != nil {
+		return nil, err
 	}
-	if c.Log == nil {
-		c.Log = zap.NewNop()
-	}
-	if c.Ready == nil {
-		c.Ready = func(context.Context) error { return nil }
-	}
+	log := cmp.Or(c.Log, zap.NewNop()).Named("web")
 	return &Server{
-		listen:   c.Listen,
+		config:   c,
 		token:    sha256.Sum256([]byte(c.Token)),
-		tokens:   &tokens{path: c.Tokens, log: c.Log.Named("web")},
+		tokens:   &tokens{path: c.Tokens, log: log},
 		needs:    map[string]Scopes{},
 		loopback: isLoopback(host),
-		ready:    c.Ready,
-		log:      c.Log.Named("web"),
+		log:      log,
 		mux:      http.NewServeMux(),
 		public:   http.NewServeMux(),
 		wait:     patient,
@@ -161,9 +154,9 @@ func (s *Server) Listen() (net.Addr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listener == nil {
-		l, err := net.Listen("tcp", s.listen)
+		l, err := net.Listen("tcp", s.config.Listen)
 		if err != nil {
-			return nil, fmt.Errorf("listen on %s: %w", s.listen, err)
+			return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
 		}
 		s.listener = limit(l, s.maxOpen)
 	}
@@ -204,7 +197,7 @@ func (s *Server) Serve(ctx context.Context) error {
 
 	select {
 	case err := <-done:
-		return fmt.Errorf("serve on %s: %w", s.listen, err)
+		return fmt.Errorf("serve on %s: %w", s.config.Listen, err)
 	case <-ctx.Done():
 	}
 	defer time.AfterFunc(s.wait.polite, cut).Stop()
@@ -215,7 +208,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		_ = srv.Close()
 	}
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve on %s: %w", s.listen, err)
+		return fmt.Errorf("serve on %s: %w", s.config.Listen, err)
 	}
 	return nil
 }

@@ -66,10 +66,10 @@ func newServer(c Config, most int) *sdk.Server {
 		c.Log = zap.NewNop()
 	}
 	s := &server{
-		tools:      c.Tools,
-		categories: make(map[string]string, len(c.List)),
-		calls:      make(chan struct{}, most),
-		log:        c.Log.Named("mcp"),
+		tools: c.Tools,
+		known: make(map[string]v36.Tool, len(c.List)),
+		calls: make(chan struct{}, most),
+		log:   c.Log.Named("mcp"),
 	}
 	// The SDK's own log is left off: its errors can quote what a client sent.
 	out := sdk.NewServer(&sdk.Implementation{Name: "linesman", Title: "linesman", Version: c.Version}, &sdk.ServerOptions{
@@ -85,7 +85,7 @@ func newServer(c Config, most int) *sdk.Server {
 		},
 	})
 	for _, t := range c.List {
-		s.categories[t.Name] = t.Category
+		s.known[t.Name] = t
 		out.AddTool(describe(t), s.call)
 	}
 	for _, schema := range c.Schemas {
@@ -102,10 +102,10 @@ const schemaType = "application/schema+json"
 
 // server is what the handlers of one SDK server share.
 type server struct {
-	tools      Tools
-	categories map[string]string // of the answers, by tool
-	calls      chan struct{}     // one slot a call in flight
-	log        *zap.Logger
+	tools Tools
+	known map[string]v36.Tool // by name
+	calls chan struct{}       // one slot a call in flight
+	log   *zap.Logger
 }
 
 // describe is how a tool is announced. There is no output schema: it would

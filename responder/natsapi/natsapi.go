@@ -3,7 +3,7 @@
 // of requests in flight, and the headers of errors. It does not know what a
 // request means.
 //
-//	PREFIX.api.VERB    a request of package api, its outcome: see package verbs
+//	PREFIX.api.VERB    a request of package api, its outcome: see VerbEndpoints
 //	PREFIX.api.TOOL    a v3.6 tool under its name: its arguments, its envelope
 //
 // An error also has the headers Nats-Service-Error-Code and Nats-Service-Error.
@@ -13,11 +13,11 @@ package natsapi
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -47,7 +47,7 @@ type Config struct {
 // Serve answers requests until ctx ends. Then it cancels the requests in flight
 // and returns nil.
 func Serve(ctx context.Context, c Config) error {
-	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls), idle: make(chan job)}
+	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls)}
 	defer s.end()
 	r := newRegistration(c.Version)
 	defer r.stop()
@@ -90,10 +90,7 @@ type service struct {
 	mu    sync.Mutex      // guards over, and calls.Go
 	over  bool
 	calls sync.WaitGroup
-	slots chan struct{}
-
-	idle    chan job // to idle goroutines; a send never blocks
-	resting atomic.Int64
+	slots chan struct{} // one for each request in flight
 }
 
 // end refuses later requests, which a stopped service may still receive, and
@@ -109,7 +106,7 @@ func (s *service) request(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		s.fail(j, "503", "this responder ends: ask again", nil)
+		s.fail(j, http.StatusServiceUnavailable, "this responder ends: ask again", nil)
 		return
 	}
 	if body := j.request.Data; len(body) <= maxQuick && j.to.Quick != nil {
@@ -120,55 +117,30 @@ func (s *service) request(j job) {
 	}
 	select {
 	case s.slots <- struct{}{}:
+		s.calls.Go(func() {
+			defer func() { <-s.slots }()
+			s.answer(j)
+		})
 	default:
-		s.fail(j, "503", "too many requests are in flight", nil)
-		return
-	}
-	select {
-	case s.idle <- j: // an idle goroutine has a stack of the right size
-	default:
-		s.calls.Go(func() { s.work(j) })
+		s.fail(j, http.StatusServiceUnavailable, "too many requests are in flight", nil)
 	}
 }
 
-// maxIdle is the number of goroutines that are kept for later requests.
-const maxIdle = 64
-
-// job is a request that has a slot.
+// job is a received request.
 type job struct {
 	to      *endpoint
 	request *nats.Msg
 	begun   time.Time
 }
 
-// work answers a request, and then further ones. It returns if maxIdle other
-// goroutines are idle already.
-func (s *service) work(j job) {
-	for {
-		s.answer(j)
-		<-s.slots
-		if s.resting.Add(1) > maxIdle {
-			s.resting.Add(-1)
-			return
-		}
-		select {
-		case j = <-s.idle:
-			s.resting.Add(-1)
-		case <-s.ctx.Done():
-			return
-		}
-	}
-}
-
 func (s *service) answer(j job) {
 	a := j.to.Do(s.ctx, j.request.Data)
 	switch {
 	case int64(len(a.Body)) > s.Conn.MaxPayload()-1024:
-		s.fail(j, "413", fmt.Sprintf("the answer has %d bytes, more than a message may: ask for less, with "+
-			"max_output_bytes or without events",
-			len(a.Body)), nil)
+		s.fail(j, http.StatusRequestEntityTooLarge, fmt.Sprintf("the answer has %d bytes, more than a message may: "+
+			"ask for less, with max_output_bytes or without events", len(a.Body)), nil)
 	case a.Code != 0:
-		s.fail(j, strconv.Itoa(a.Code), a.Text, a.Body)
+		s.fail(j, a.Code, a.Text, a.Body)
 	default:
 		s.respond(j, &nats.Msg{Data: a.Body}, "")
 	}
@@ -176,11 +148,11 @@ func (s *service) answer(j job) {
 
 // fail answers with an error. The statistics get only the text before the first
 // colon, because the text after it may quote the request.
-func (s *service) fail(j job, code, text string, body []byte) {
+func (s *service) fail(j job, status int, text string, body []byte) {
 	if body == nil && j.to.Refuse != nil {
-		status, _ := strconv.Atoi(code) // always a number
 		body = j.to.Refuse(status, text)
 	}
+	code := strconv.Itoa(status)
 	what, _, _ := strings.Cut(text, ": ")
 	s.respond(j, &nats.Msg{Data: body, Header: nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}},
 		code+":"+what)
@@ -208,16 +180,13 @@ func semver(s string) string {
 
 var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// line is s as a header takes it.
+// line is s as a header takes it: printable ASCII, at most 512 bytes.
 func line(s string) string {
-	const most = 512
-	b := make([]byte, 0, min(len(s), most))
-	for i := 0; i < len(s) && len(b) < most; i++ {
-		c := s[i]
+	b := []byte(s[:min(len(s), 512)])
+	for i, c := range b {
 		if c < ' ' || c >= 0x7f {
-			c = ' '
+			b[i] = ' '
 		}
-		b = append(b, c)
 	}
 	return string(b)
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
-	"github.com/linesman/linesman/responder/verbs"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -150,7 +149,7 @@ func TestEveryToolAndVerbIsAnEndpoint(t *testing.T) {
 			t.Errorf("%s is no endpoint", tool.Name)
 		}
 	}
-	for _, verb := range verbs.All() {
+	for _, verb := range natsapi.VerbEndpoints(nil) {
 		if !subjects["linesman.api."+verb.Name] {
 			t.Errorf("%s is no endpoint", verb.Name)
 		}

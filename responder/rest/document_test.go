@@ -17,7 +17,6 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/responder/rest"
@@ -247,11 +246,11 @@ func TestBodiesHaveTheParametersOfTheTools(t *testing.T) {
 	if err := json.Unmarshal(rest.Document, &doc); err != nil {
 		t.Fatal(err)
 	}
-	for schema, params := range map[string][]fields.Param{
+	for schema, params := range map[string][]request.Param{
 		"RunRequest": request.ExecParams, "ResumeRequest": request.ResumeParams, "CancelRequest": request.CancelParams,
 	} {
 		var input struct{ Properties map[string]any }
-		if err := json.Unmarshal(fields.Schema(params), &input); err != nil {
+		if err := json.Unmarshal(request.Schema(params), &input); err != nil {
 			t.Fatal(err)
 		}
 		for _, own := range []string{"format", "threadId", "task_id"} {

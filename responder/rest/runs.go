@@ -10,7 +10,6 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
@@ -33,7 +32,7 @@ func getRun(q *exchange) (*Answer, error) {
 // answerRun reads the record of a run, and answers with it.
 func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) (*Answer, *api.Run, error) {
 	record, err := q.Service.Record(ctx, v.ID)
-	if err != nil && !is(err, api.NotFound) { // not recorded yet
+	if err != nil && !api.Is(err, api.NotFound) { // not recorded yet
 		return nil, nil, err
 	}
 	run := responder.Describe(v, record)
@@ -109,8 +108,8 @@ func resumeRun(q *exchange) (*Answer, error) {
 			Run: v.ID, State: v.State, Retryable: !v.State.Final(),
 		}
 	}
-	thread := fields.Preset{Name: "threadId", Value: v.Thread}
-	args, err := q.arguments(request.ResumeParams, []fields.Preset{thread}, request.Format, "threadId", "thread_id")
+	thread := request.Preset{Name: "threadId", Value: v.Thread}
+	args, err := q.arguments(request.ResumeParams, []request.Preset{thread}, request.Format, "threadId", "thread_id")
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +117,10 @@ func resumeRun(q *exchange) (*Answer, error) {
 }
 
 // begin submits a task, like the tool.
-func (q *exchange) begin(ctx context.Context, tool string, args *fields.Args) (*Answer, error) {
-	call := adcp.Call{Context: request.Echo(args), Broken: args.Broken()}
+func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (*Answer, error) {
+	call := adcp.Call{Context: args.Echo(), Broken: args.Broken()}
 	task := request.Submission(q.Service, tool, args)
-	request.RequireKey(args)
+	args.RequireKey()
 	if err := args.Err(); err != nil {
 		return q.refuse(ctx, call, err)
 	}
@@ -144,18 +143,18 @@ func cancelRun(q *exchange) (*Answer, error) {
 	ctx, end := context.WithTimeout(q.r.Context(), askTime)
 	defer end()
 	v, err := q.find(ctx)
-	if is(err, api.NotFound) && q.mayHaveKey() && runs.CheckID(q.run()) == nil {
+	if api.Is(err, api.NotFound) && q.mayHaveKey() && runs.CheckID(q.run()) == nil {
 		v = responder.Unknown(q.run()) // the outcome of its cancel may be stored
 	} else if err != nil {
 		return nil, err
 	}
-	run := fields.Preset{Name: "task_id", Value: v.ID}
-	args, err := q.arguments(request.CancelParams, []fields.Preset{run}, request.Format, "task_id", "taskId")
+	run := request.Preset{Name: "task_id", Value: v.ID}
+	args, err := q.arguments(request.CancelParams, []request.Preset{run}, request.Format, "task_id", "taskId")
 	if err != nil {
 		return nil, err
 	}
-	call := adcp.Call{Context: request.Echo(args), Broken: args.Broken(), ChangesRun: true}
-	request.RequireKey(args)
+	call := adcp.Call{Context: args.Echo(), Broken: args.Broken(), ChangesRun: true}
+	args.RequireKey()
 	if err := args.Err(); err != nil {
 		return q.refuse(ctx, call, err)
 	}
@@ -206,4 +205,59 @@ func (q *exchange) refuse(ctx context.Context, call adcp.Call, err error) (*Answ
 		return nil, err
 	}
 	return nil, q.nameKey(problemOf(e))
+}
+
+func listRuns(q *exchange) (*Answer, error) {
+	list, err := q.list()
+	if err != nil {
+		return nil, err
+	}
+	page, err := q.Service.List(list)
+	if err != nil {
+		return nil, wrongCursor() // everything else was valid
+	}
+	answer := &api.RunPage{Runs: []*api.Run{}, Next: page.Next}
+	for _, v := range page.Runs {
+		answer.Runs = append(answer.Runs, responder.Summarize(v))
+	}
+	return &Answer{Status: http.StatusOK, Body: answer}, nil
+}
+
+// list is the parsed query.
+func (q *exchange) list() (l api.List, err error) {
+	state, err := q.query.word("state", string(runs.StateQueued), string(runs.StateWorking),
+		string(runs.StateInputRequired), string(runs.StateCompleted), string(runs.StateFailed),
+		string(runs.StateCancelled), string(runs.StateTimeout))
+	if err != nil {
+		return l, err
+	}
+	if state != "" {
+		l.States = []runs.State{runs.State(state)}
+	}
+	for _, name := range []string{"agent", "workingDir", "threadId"} {
+		if q.query.Has(name) && q.query.Get(name) == "" {
+			return l, invalid(name, "must not be blank")
+		}
+	}
+	l.Agent, l.Dir, l.Thread = q.query.Get("agent"), q.query.Get("workingDir"), q.query.Get("threadId")
+	if l.Agent != "" && runs.CheckAgent(l.Agent) != nil {
+		return l, invalid("agent", "must be a kind of agent: a-z first, then a-z, 0-9 and '_', at most 64")
+	}
+	limit, err := q.query.number("limit", 1, maxPage, responder.DefaultPage)
+	if err != nil {
+		return l, err
+	}
+	l.Limit = int(limit)
+	if l.Cursor = q.query.Get("cursor"); l.Cursor == "" && q.query.Has("cursor") {
+		return l, wrongCursor()
+	}
+	return l, nil
+}
+
+func wrongCursor() *Problem {
+	return invalid("cursor", "must be next of an answer to the same filters")
+}
+
+func listWorkers(q *exchange) (*Answer, error) {
+	return &Answer{Status: http.StatusOK, Body: &api.Workers{Workers: q.Service.Workers()}}, nil
 }

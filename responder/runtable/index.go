@@ -1,8 +1,8 @@
 package runtable
 
 import (
+	"cmp"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -90,11 +90,11 @@ func (t *index) change(c runs.Change, now time.Time) {
 	}
 }
 
-// unfilled is the error of a table that was not filled in time.
-func (t *index) unfilled() *NotReadyError {
+// reason says why the table is not filled yet; "": unknown.
+func (t *index) reason() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return &NotReadyError{t.waitReason}
+	return t.waitReason
 }
 
 // lastChange is when a run last changed, by this process's clock; zero if it
@@ -205,7 +205,7 @@ func (t *index) ofThread(thread string) (newest runs.Row, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.rows {
-		if e.Thread == thread && (!ok || less(began(newest), began(e.Row), newest.ID, e.ID)) {
+		if e.Thread == thread && (!ok || cmp.Or(cmp.Compare(began(newest), began(e.Row)), cmp.Compare(newest.ID, e.ID)) < 0) {
 			newest, ok = e.Row, true
 		}
 	}
@@ -236,27 +236,21 @@ func (t *index) open() (working, queued []runs.Row) {
 	for _, e := range t.queued {
 		queued = append(queued, e.Row)
 	}
-	sort.Slice(working, func(i, j int) bool {
-		return less(working[i].StartedAt, working[j].StartedAt, working[i].ID, working[j].ID)
+	slices.SortFunc(working, func(a, b runs.Row) int {
+		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.ID, b.ID))
 	})
-	sort.Slice(queued, func(i, j int) bool {
-		a, b := queued[i], queued[j]
-		if a.Work != b.Work {
-			return a.Work < b.Work
-		}
-		return less(a.QueuedAt, b.QueuedAt, a.ID, b.ID)
+	slices.SortFunc(queued, func(a, b runs.Row) int {
+		return cmp.Or(cmp.Compare(a.Work, b.Work), cmp.Compare(a.QueuedAt, b.QueuedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return working, queued
 }
-
-func less(a, b int64, x, y string) bool { return a < b || a == b && x < y }
 
 // recent calls each with the ended runs, last first, until it returns false.
 func (t *index) recent(each func(r runs.Row, revision uint64) bool) {
 	t.mu.Lock()
 	if t.unsorted {
-		sort.SliceStable(t.ended, func(i, j int) bool {
-			return less(t.ended[i].EndedAt, t.ended[j].EndedAt, t.ended[i].ID, t.ended[j].ID)
+		slices.SortStableFunc(t.ended, func(a, b *entry) int {
+			return cmp.Or(cmp.Compare(a.EndedAt, b.EndedAt), cmp.Compare(a.ID, b.ID))
 		})
 		t.unsorted = false
 	}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
@@ -385,15 +386,15 @@ func TestALostRunIsEndedAndItsWorkerStops(t *testing.T) {
 			t.Fatalf("it is not missed: %+v", v)
 		}
 	}
-	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), api.Cleanup{Stuck: time.Hour, Old: time.Hour})
 	if err != nil || len(report.Stuck) != 0 {
 		t.Fatalf("too early: %+v %v", report, err)
 	}
-	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour, DryRun: true})
+	report, err = l.table.Cleanup(l.soon(), api.Cleanup{Old: time.Hour, DryRun: true})
 	if err != nil || len(report.Stuck) != 1 || len(report.Ended) != 0 {
 		t.Fatalf("dry run: %+v %v", report, err)
 	}
-	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour})
+	report, err = l.table.Cleanup(l.soon(), api.Cleanup{Old: time.Hour})
 	if err != nil || len(report.Ended) != 1 {
 		t.Fatalf("cleanup: %+v %v", report, err)
 	}
@@ -422,9 +423,9 @@ func TestOldRunsAreRemovedOnce(t *testing.T) {
 	if _, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []runtable.CleanupReport{{Old: 1, Gone: 1}, {}} {
-		report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
-		if err != nil || report.Old != want.Old || report.Gone != want.Gone {
+	for _, want := range []api.CleanedUp{{Old: 1, Removed: 1}, {}} {
+		report, err := l.table.Cleanup(l.soon(), api.Cleanup{Stuck: time.Hour})
+		if err != nil || report.Old != want.Old || report.Removed != want.Removed {
 			t.Errorf("%+v %v, want %+v", report, err, want)
 		}
 	}

@@ -1,7 +1,8 @@
 package runtable
 
 import (
-	"sort"
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,6 +77,6 @@ func (r *Table) Workers() []Worker {
 			all = append(all, Worker{s.Beat, s.at})
 		}
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	slices.SortFunc(all, func(a, b Worker) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }

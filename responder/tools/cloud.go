@@ -2,8 +2,10 @@ package tools
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"regexp"
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
@@ -16,7 +18,7 @@ import (
 )
 
 func cloudSubmit(c *call) action {
-	q := request.CloudSubmission(c.service, c.tool.name, c.args)
+	q := request.CloudSubmission(c.service, c.tool.Name, c.args)
 	return func(ctx context.Context) (outcome, error) {
 		if c.args.Has("model") {
 			return outcome{}, &api.Error{
@@ -25,13 +27,13 @@ func cloudSubmit(c *call) action {
 			}
 		}
 		var err error
-		if q.Once, err = request.Once(c.tool.name, c.args); err != nil {
+		if q.Once, err = request.Once(c.tool.Name, c.args); err != nil {
 			return outcome{}, err
 		}
 		done, err := c.service.SubmitCloud(ctx, q)
 		c.replayed = done.Replayed
 		if err != nil {
-			return outcome{}, c.args.Name(err, request.Names)
+			return outcome{}, c.args.Name(err)
 		}
 		return outcome{v36.CloudQueued(done, q.Environment), adcp.OfSubmission(done)}, nil
 	}
@@ -39,7 +41,7 @@ func cloudSubmit(c *call) action {
 
 func cloudStatus(c *call) action {
 	a := c.args
-	request.CheckDir(a)
+	a.CheckDir()
 	if a.Has("taskId") && a.Flag("list") {
 		a.Refuse("taskId", "is for one task: leave list out")
 	}
@@ -47,12 +49,9 @@ func cloudStatus(c *call) action {
 		a.Refuse(request.ContextID, "is for tasks of this machine: those of Codex Cloud have no thread here")
 	}
 	return func(ctx context.Context) (outcome, error) {
-		if err := c.service.CloudDriven(); err != nil {
-			return outcome{}, err
-		}
 		records := &cloudRecords{service: c.service, read: map[string]*runs.Cloud{}}
 		if a.Has("taskId") {
-			v, err := c.cloudRun(ctx, "taskId")
+			v, err := c.find(ctx)
 			if err != nil {
 				return outcome{}, err
 			}
@@ -130,7 +129,7 @@ func (x *cloudRecords) find(ctx context.Context, run string) (*runs.Cloud, error
 	}
 	record, err := x.service.Record(ctx, run)
 	if err != nil {
-		if notFound(err) { // removed meanwhile
+		if api.Is(err, api.NotFound) { // removed meanwhile
 			err = nil
 		}
 		return nil, err
@@ -166,43 +165,16 @@ func (c *call) statistics() *v36.Statistics {
 	return stats
 }
 
-func cloudResults(c *call) action {
-	return func(ctx context.Context) (outcome, error) {
-		if err := c.service.CloudDriven(); err != nil {
-			return outcome{}, err
-		}
-		const param = "taskId"
-		v, err := c.cloudRun(ctx, param)
-		if err != nil {
-			return outcome{}, err
-		}
-		return c.results(ctx, v, param)
-	}
-}
-
-func cloudWait(c *call) action {
-	return func(ctx context.Context) (outcome, error) {
-		if err := c.service.CloudDriven(); err != nil {
-			return outcome{}, err
-		}
-		v, err := c.cloudRun(ctx, "task_id")
-		if err != nil {
-			return outcome{}, err
-		}
-		return c.wait(ctx, v)
-	}
-}
-
 func cloudCancel(c *call) action {
 	return func(ctx context.Context) (outcome, error) {
-		v, err := c.cloudRun(ctx, "task_id")
+		v, err := c.find(ctx)
 		if err != nil {
 			return outcome{}, err
 		}
 		reason := c.args.Text("reason")
 		done, err := c.service.Cancel(ctx, api.Cancel{Run: v.ID, Reason: reason})
 		if err != nil {
-			return outcome{}, c.args.Name(err, request.Names)
+			return outcome{}, c.args.Name(err)
 		}
 		return outcome{v36.Cancelled(done, reason), adcp.OfCancel(v, done)}, nil
 	}
@@ -211,10 +183,10 @@ func cloudCancel(c *call) action {
 // cloudRun finds the run of a task of Codex Cloud by its run id, the id that
 // Codex Cloud gave it, or the address of its page. The error names the tool to
 // use for a task of this machine.
-func (c *call) cloudRun(ctx context.Context, param string) (responder.View, error) {
-	id, field := c.args.Text(param), c.args.Spelled(param)
+func (c *call) cloudRun(ctx context.Context) (responder.View, error) {
+	id, field := c.args.Text(c.tool.id), c.args.Spelled(c.tool.id)
 	local := func() error {
-		instead := strings.Replace(c.tool.name, "_cloud_", "_local_", 1)
+		instead := strings.Replace(c.tool.Name, "_cloud_", "_local_", 1)
 		return api.Invalid(field, "is a task of this machine: use "+instead)
 	}
 	if strings.HasPrefix(id, "T-local-") {
@@ -241,7 +213,59 @@ func (c *call) cloudRun(ctx context.Context, param string) (responder.View, erro
 	return v, err
 }
 
-func notFound(err error) bool {
-	var e *api.Error
-	return errors.As(err, &e) && e.Code == api.NotFound
+func cleanup(c *call) action {
+	q := api.Cleanup{
+		Stuck:  time.Duration(c.args.Number("stuckTaskMaxAgeSeconds")) * time.Second,
+		Old:    time.Duration(c.args.Number("oldTaskMaxAgeHours")) * time.Hour,
+		DryRun: c.args.Flag("dryRun"),
+	}
+	return func(ctx context.Context) (outcome, error) {
+		done, err := c.service.Cleanup(ctx, q)
+		if err != nil {
+			e := *api.Known(err)
+			e.Message += fmt.Sprintf("; until then %d stuck tasks were ended, and %d old ones removed",
+				len(done.Ended), done.Removed)
+			return outcome{}, &e
+		}
+		return outcome{reply: v36.CleanedUp(q, done, c.service.Basis())}, nil
+	}
+}
+
+func listEnvironments(c *call) action {
+	return func(context.Context) (outcome, error) {
+		list, err := c.service.Environments()
+		if err != nil {
+			return outcome{}, err
+		}
+		return outcome{reply: v36.Environments(list)}, nil
+	}
+}
+
+// Nothing of these can end a word of a shell or a mark of markdown.
+var (
+	gitHubURL = regexp.MustCompile(`^https://github\.com/([A-Za-z0-9](?:[A-Za-z0-9-]{0,38}))/([A-Za-z0-9._-]{1,100})$`)
+	address   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,180})$`)
+)
+
+func gitHubSetup(c *call) action {
+	q := v36.Setup{Stack: c.args.Text("stack"), Name: c.args.Text("gitUserName"), Email: c.args.Text("gitUserEmail")}
+	url := c.args.Text("repoUrl")
+	var ok bool
+	if q.Repository, ok = repository(url); url != "" && !ok {
+		c.args.Refuse("repoUrl", "must be https://github.com/OWNER/REPOSITORY")
+	}
+	if strings.HasPrefix(q.Name, "-") {
+		c.args.Refuse("gitUserName", "must not begin with '-': git would take it for an option")
+	}
+	if !address.MatchString(q.Email) {
+		c.args.Refuse("gitUserEmail", "must be an address of mail")
+	}
+	return func(context.Context) (outcome, error) { return outcome{reply: v36.Guide(q)}, nil }
+}
+
+// repository is the address of a repository without what follows its name.
+func repository(url string) (string, bool) {
+	url = strings.TrimSuffix(strings.TrimSuffix(url, "/"), ".git")
+	m := gitHubURL.FindStringSubmatch(url)
+	return url, m != nil && m[2] != "." && m[2] != ".."
 }

@@ -106,10 +106,17 @@ func (c *cloudStage) end(t testing.TB, run, how string) {
 			st.Tasks[i].Plan = []string{how}
 		}
 	})
-	if err := c.driver.Refresh(t.Context(), run, ""); err != nil {
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	open := []codexcloud.Open{{Run: run}}
+	go func() {
+		ended <- c.driver.Follow(ctx, func(context.Context) ([]codexcloud.Open, error) { return open, nil })
+	}()
+	c.await(t, run, runs.State.Final)
+	stop()
+	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	c.await(t, run, runs.State.Final)
 }
 
 // awaitCloud waits until the record of a run names its task.

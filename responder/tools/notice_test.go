@@ -177,7 +177,7 @@ func TestANotificationHasNothingOfTheOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, failed, err := adcp.Results{Service: s.responder}.Result(t.Context(), record)
+	result, failed, err := adcp.Result(t.Context(), s.responder, record)
 	if err != nil || failed == nil {
 		t.Fatalf("%s, %v, %v", result, failed, err)
 	}

@@ -142,11 +142,11 @@ func longest(s string, c byte) int {
 func (p *page) stream(b *api.Basis) {
 	if b != nil {
 		p.gap()
-		p.line("As of stream sequence " + number(int64(b.Seq)) + ", " + b.At.String())
+		p.line("As of stream sequence " + number(b.Seq) + ", " + b.At.String())
 	}
 }
 
-func number(n int64) string { return strconv.FormatInt(n, 10) }
+func number[N int | int64 | uint64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
 func seconds(n int64) string { return number(n) + " s" }
 

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,31 +24,12 @@ const (
 	maxRetryAfter = time.Hour
 )
 
-// Counts are the numbers of notifications that this process handled, by
-// outcome.
-type Counts struct {
-	Made      uint64 // put into the outbox
-	Delivered uint64
-	Failed    uint64 // attempts that will be repeated
-	GivenUp   uint64 // permanently refused, or too old
-	Dropped   uint64 // their registration was removed, or they could not be sent
-}
-
-type counts struct{ made, delivered, failed, givenUp, dropped atomic.Uint64 }
-
-// Counts returns the numbers so far.
-func (p *Pusher) Counts() Counts {
-	c := &p.counts
-	return Counts{c.made.Load(), c.delivered.Load(), c.failed.Load(), c.givenUp.Load(), c.dropped.Load()}
-}
-
 // deliver makes one attempt to deliver a notification, and returns the delay
 // before the next one; 0: the notification is finished.
 func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	log := p.log.With(zap.String("run", n.Run))
 	var of about
 	if err := json.Unmarshal([]byte(n.About), &of); err != nil {
-		p.counts.dropped.Add(1)
 		log.Error("invalid notification in the outbox")
 		return 0
 	}
@@ -60,7 +40,6 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	}
 	i := find(list, of.Protocol, of.ID)
 	if i < 0 || list[i].key(of.State) != n.Key { // or a newer registration has its id
-		p.counts.dropped.Add(1)
 		log.Info("a notification is dropped: its registration was removed")
 		return 0
 	}
@@ -69,11 +48,11 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	log = log.With(zap.String("host", host), zap.Int("times", n.Times))
 	left := p.cfg.GiveUp - time.Since(n.At)
 	if left <= 0 {
-		p.giveUp(log, "it is too old")
+		giveUp(log, "it is too old")
 		return 0
 	}
 	if checkURL(r.URL, p.cfg.Private) != "" { // it was accepted under other settings
-		p.giveUp(log, "its URL is not called by the settings of now")
+		giveUp(log, "the current settings do not allow its URL")
 		return 0
 	}
 	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
@@ -85,17 +64,14 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	p.hosts.leave(host, time.Since(began), got.status != 0 || got.err != nil || ctx.Err() != nil, time.Now())
 	switch {
 	case got.err != nil:
-		p.counts.dropped.Add(1)
 		log.Error("a notification cannot be sent", zap.Error(got.err))
 		return 0
 	case got.status/100 == 2:
-		p.counts.delivered.Add(1)
 		log.Debug("a notification was delivered", zap.Int("status", got.status))
 		return 0
 	case ctx.Err() != nil: // this process is shutting down
 		return time.Second
 	case got.again():
-		p.counts.failed.Add(1)
 		logTry := log.Debug
 		if n.Times == 1 {
 			logTry = log.Info
@@ -103,12 +79,12 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 		logTry("a notification was not accepted", zap.Int("status", got.status), zap.String("why", got.why))
 		return min(max(pause(time.Since(n.At), n.Times), got.after), left+time.Second)
 	}
-	p.giveUp(log, "status "+strconv.Itoa(got.status))
+	giveUp(log, "status "+strconv.Itoa(got.status))
 	return 0
 }
 
-func (p *Pusher) giveUp(log *zap.Logger, why string) {
-	log.Warn("a notification is given up", zap.String("why", why), zap.Uint64("so_far", p.counts.givenUp.Add(1)))
+func giveUp(log *zap.Logger, why string) {
+	log.Warn("a notification is given up", zap.String("why", why))
 }
 
 // pause returns the delay before the next attempt: about the notification's

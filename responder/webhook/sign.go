@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"strconv"
 )
 
@@ -41,40 +40,37 @@ func Sign(secret string, at int64, body []byte) (string, error) {
 // checkNames returns errNames for JSON with a duplicate name in an object, and
 // another error for invalid JSON.
 func checkNames(raw []byte) error {
+	if !json.Valid(raw) {
+		return errors.New("not JSON")
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	var open []map[string]bool // the names of each open object; nil: an array
-	name := false              // the next token is a name
-	for {
-		t, err := d.Token()
-		switch {
-		case errors.Is(err, io.EOF) && len(open) == 0:
-			return nil
-		case err != nil:
+	return uniqueNames(d)
+}
+
+// uniqueNames reads one value.
+func uniqueNames(d *json.Decoder) error {
+	t, err := d.Token()
+	open, nested := t.(json.Delim)
+	if err != nil || !nested {
+		return err
+	}
+	names := map[json.Token]bool{}
+	for d.More() {
+		if open == '{' {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			if names[name] {
+				return errNames
+			}
+			names[name] = true
+		}
+		if err := uniqueNames(d); err != nil {
 			return err
 		}
-		switch v := t.(type) {
-		case json.Delim:
-			switch v {
-			case '{':
-				open = append(open, map[string]bool{})
-			case '[':
-				open = append(open, nil)
-			default:
-				open = open[:len(open)-1]
-			}
-			name = len(open) > 0 && open[len(open)-1] != nil
-			continue
-		case string:
-			if name {
-				names := open[len(open)-1]
-				if names[v] {
-					return errNames
-				}
-				names[v], name = true, false
-				continue
-			}
-		}
-		name = len(open) > 0 && open[len(open)-1] != nil
 	}
+	_, err = d.Token()
+	return err
 }

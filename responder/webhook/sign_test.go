@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/linesman/linesman/responder/adcp/adcptest"
+	"github.com/linesman/linesman/test/adcptest"
 )
 
 type vectors struct {

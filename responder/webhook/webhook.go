@@ -53,7 +53,9 @@ type Body struct {
 // Runs reads the states of runs.
 type Runs interface {
 	WatchRuns(ctx context.Context, each func(runs.Change)) error
-	Record(ctx context.Context, run string) (*runs.Record, bool, error)
+	// Record reads the record of a run, at least as new as the changes that were
+	// reported. The error is [runs.ErrNoRun] if there is none.
+	Record(ctx context.Context, run string) (*runs.Record, error)
 }
 
 // Outbox holds notifications until they are delivered.
@@ -102,7 +104,6 @@ type Pusher struct {
 	log    *zap.Logger
 	sender *sender
 	hosts  *hosts
-	counts counts
 }
 
 // New returns a pusher. It is idle until Run.

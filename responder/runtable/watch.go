@@ -2,24 +2,16 @@ package runtable
 
 import (
 	"context"
-	"errors"
 
 	"github.com/linesman/linesman/runs"
 )
 
-// Standing reads runs as answers show them: a task that was continued has the
-// state of its newest continuation.
-type Standing struct{ runs *Table }
-
-// Standing returns the view of the table's runs. Run must be active.
-func (r *Table) Standing() Standing { return Standing{r} }
-
-// WatchRuns calls each with the row of every run, and then with each change,
-// until ctx ends; then it returns nil. If changes arrive faster than each
+// WatchRuns calls each with the row of every run as answers show it, and then with
+// each change, until ctx ends; then it returns nil. If changes arrive faster than each
 // handles them, it gets the last one. Record is at least as new as the rows
 // that each got.
-func (s Standing) WatchRuns(ctx context.Context, each func(runs.Change)) error {
-	t := s.runs.index
+func (r *Table) WatchRuns(ctx context.Context, each func(runs.Change)) error {
+	t := r.index
 	w := t.watch()
 	defer t.unwatch(w)
 	for {
@@ -34,15 +26,6 @@ func (s Standing) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 		case <-w.news:
 		}
 	}
-}
-
-// Record reads the record of a run. It reports false if there is none.
-func (s Standing) Record(ctx context.Context, run string) (*runs.Record, bool, error) {
-	record, err := s.runs.Record(ctx, run)
-	if errors.Is(err, runs.ErrNoRun) {
-		return nil, false, nil
-	}
-	return record, err == nil, err
 }
 
 // watcher is notified of changes of all runs. It holds the ids of changed runs,

@@ -1,19 +1,10 @@
-// Package fields reads the arguments of a call, a JSON object, by a table of
-// parameters: types, limits, aliases and defaults. It collects everything that
-// is wrong with them. It does not know what a parameter means.
-//
-//	table of Param, JSON ──▶ Read ──▶ Args ──▶ values, or one error with all issues
-//
-// The one rule: no value of a caller is quoted in an error, except short words
-// of plain ASCII.
-package fields
+package request
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,7 +31,6 @@ const Whole = "arguments"
 type Args struct {
 	params   []Param
 	given    []given
-	few      [4]given // backing of given for short calls
 	issues   []api.Issue
 	unlisted int  // issues beyond maxIssues
 	broken   bool // they are no object
@@ -64,13 +54,8 @@ type Preset struct{ Name, Value string }
 // wrong is in [Args.Err].
 func Read(params []Param, raw json.RawMessage, presets ...Preset) *Args {
 	a := &Args{params: params}
-	a.given = a.few[:0]
 	for _, p := range presets {
-		value, err := json.Marshal(p.Value)
-		if err != nil {
-			panic("fields: " + err.Error()) // a string
-		}
-		a.argument(p.Name, string(value))
+		a.argument(p.Name, string(encode(p.Value)))
 	}
 	if a.broken = !a.object(raw); a.broken {
 		a.asks(asksFor(raw, "json"), asksFor(raw, "adcp"))
@@ -104,7 +89,7 @@ func (a *Args) object(raw json.RawMessage) bool {
 	case !utf8.Valid(raw):
 		a.Wrong(Whole, "must be UTF-8")
 		return false
-	case !valid(raw):
+	case !json.Valid(raw):
 		a.Wrong(Whole, "must be JSON, not nested too deep")
 		return false
 	}
@@ -124,15 +109,6 @@ func (a *Args) object(raw json.RawMessage) bool {
 		return false
 	}
 	return true
-}
-
-// valid reports whether raw is JSON. What is short is checked the quick way,
-// which takes stack for each level.
-func valid(raw []byte) bool {
-	if len(raw) <= 4<<10 {
-		return gjson.ValidBytes(raw)
-	}
-	return json.Valid(raw)
 }
 
 func (a *Args) argument(name, raw string) {
@@ -169,17 +145,14 @@ func (a *Args) argument(name, raw string) {
 }
 
 func (a *Args) param(name string) *Param {
-	for i := range a.params {
-		if name == a.params[i].Name {
-			return &a.params[i]
-		}
+	i := slices.IndexFunc(a.params, func(p Param) bool { return name == p.Name })
+	if i < 0 && name != "" {
+		i = slices.IndexFunc(a.params, func(p Param) bool { return name == alias(p.Name) })
 	}
-	for i := range a.params {
-		if p := &a.params[i]; name != "" && name == alias(p.Name) {
-			return p
-		}
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &a.params[i]
 }
 
 func same(a, b string) bool {
@@ -203,12 +176,9 @@ func (a *Args) add(i api.Issue) {
 // Refuse adds an issue with a parameter, unless it has one already.
 func (a *Args) Refuse(param, format string, args ...any) {
 	field := a.Spelled(param)
-	for _, i := range a.issues {
-		if i.Field == field {
-			return
-		}
+	if !slices.ContainsFunc(a.issues, func(i api.Issue) bool { return i.Field == field }) {
+		a.Wrong(field, format, args...)
 	}
-	a.Wrong(field, format, args...)
 }
 
 // Spelled is the name that the caller uses for a parameter.
@@ -230,31 +200,32 @@ func (a *Args) Err() error {
 	return e
 }
 
-// Adopt adds the issues of an error [api.Validation], whose fields have the
-// names of package api, under the parameters that they come from. Any other
-// error is returned with the names that the caller knows.
-func (a *Args) Adopt(err error, params map[string]string) error {
-	if err == nil {
-		return nil
-	}
+// adopt adds the issues of an error [api.Validation] of the service under the
+// parameters that they come from. Any other error is the issue otherwise.
+func (a *Args) adopt(err error, otherwise string) {
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code != api.Validation || len(e.Issues) == 0 {
-		return a.Name(err, params)
+	switch {
+	case err == nil:
+	case errors.As(err, &e) && e.Code == api.Validation && len(e.Issues) > 0:
+		for _, i := range e.Rename(parameters).Issues {
+			a.Refuse(i.Field, "%s", i.Problem)
+		}
+	default:
+		a.Wrong(Whole, "%s", otherwise)
 	}
-	for _, i := range e.Rename(params).Issues {
-		a.Refuse(i.Field, "%s", i.Problem)
-	}
-	return nil
 }
 
-// Name returns an error with the names of parameters: those that the caller
-// uses where a parameter is wrong, else the declared ones.
-func (a *Args) Name(err error, params map[string]string) error {
+// Name returns an error of the service with the names of parameters: as the
+// caller spelled them where a parameter is wrong, else as they are declared.
+func (a *Args) Name(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	e = e.Rename(params)
+	e = e.Rename(parameters)
+	if e.Field == "task_id" && a.declares("taskId") {
+		e.Field = "taskId"
+	}
 	if e.Code != api.Validation && e.Code != api.Ended {
 		return e
 	}
@@ -265,19 +236,8 @@ func (a *Args) Name(err error, params map[string]string) error {
 	return e
 }
 
-// All are the arguments as they were written, by the declared names.
-func (a *Args) All() iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
-		for _, g := range a.given {
-			if !yield(g.param, json.RawMessage(g.raw)) {
-				return
-			}
-		}
-	}
-}
-
-// Declares reports whether there is a parameter of this declared name.
-func (a *Args) Declares(name string) bool {
+// declares reports whether there is a parameter of this declared name.
+func (a *Args) declares(name string) bool {
 	return slices.ContainsFunc(a.params, func(p Param) bool { return p.Name == name })
 }
 
@@ -301,14 +261,14 @@ func (a *Args) Flag(name string) bool {
 	return b
 }
 
-// Raw returns the value of an object, as it was written.
-func (a *Args) Raw(name string) json.RawMessage {
+// raw returns the value of an object, as it was written.
+func (a *Args) raw(name string) json.RawMessage {
 	r, _ := a.value(name).(json.RawMessage)
 	return r
 }
 
-// List returns the value of names.
-func (a *Args) List(name string) []string {
+// list returns the value of names.
+func (a *Args) list(name string) []string {
 	l, _ := a.value(name).([]string)
 	return l
 }
@@ -331,12 +291,10 @@ func (a *Args) value(name string) any {
 	if g := a.found(name); g != nil && g.value != nil {
 		return g.value
 	}
-	for i := range a.params {
-		if a.params[i].Name == name {
-			return a.params[i].Default
-		}
+	if p := a.param(name); p != nil {
+		return p.Default
 	}
-	return nil // there is no such parameter
+	return nil
 }
 
 // asks notes the format that a caller wants. Who wants AdCP of a tool that does
@@ -348,38 +306,18 @@ func (a *Args) asks(json, adcp bool) {
 	}
 }
 
-// asked finds a format in what is no object, or not JSON.
+// asked finds a format in arguments that are no object, or not JSON.
 var asked = regexp.MustCompile(`"format"\s*:\s*"(json|adcp)"`)
 
-// asksFor reports whether a caller whose arguments are broken speaks of a
-// format all the same: then it gets it.
+// asksFor reports whether arguments that cannot be read name a format.
 func asksFor(raw json.RawMessage, format string) bool {
-	raw = raw[:min(len(raw), maxArguments)]
-	d := json.NewDecoder(bytes.NewReader(raw))
-	t, err := d.Token()
-	for whole := err == nil && t == json.Delim('{'); whole; {
-		if !d.More() {
-			if _, err := d.Token(); err == nil {
-				return false
-			}
-			break
-		}
-		key, err := d.Token()
-		var value json.RawMessage
-		if err != nil || d.Decode(&value) != nil {
-			break
-		}
-		if key == "format" && says(string(value), format) {
-			return true
-		}
+	if top := gjson.GetBytes(raw, "format"); top.Exists() {
+		return says(top.Raw, format)
 	}
-	m := asked.FindSubmatch(raw)
+	m := asked.FindSubmatch(raw[:min(len(raw), maxArguments)])
 	return m != nil && string(m[1]) == format
 }
 
 func says(value, format string) bool {
-	if value == `"`+format+`"` { // as most have it
-		return true
-	}
 	return strings.Contains(strings.ToLower(value[:min(len(value), 256)]), format)
 }

@@ -1,32 +1,29 @@
-package fields
+package request
 
 import (
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
-
-	"github.com/linesman/linesman/bounds"
 )
 
-// Kind is the type of a parameter.
-type Kind uint8
+// kind is the type of a parameter.
+type kind uint8
 
-// The kinds.
 const (
-	Text    Kind = iota
-	Choice       // one of some words
-	Integer      // a JSON number without a fraction
-	Boolean
-	Object
-	Names // an array of strings
+	text    kind = iota
+	choice       // one of some words
+	integer      // a JSON number without a fraction
+	boolean
+	object
+	names // an array of strings
 )
 
 // Param is one parameter. Its other spelling, camelCase for snake_case and the
 // reverse, is an alias.
 type Param struct {
 	Name     string
-	Kind     Kind
+	Kind     kind
 	Required bool
 	About    string // for callers
 	Words    []string
@@ -37,6 +34,39 @@ type Param struct {
 	Form     *regexp.Regexp // of a text; nil: any
 	Rule     string         // Form in words
 	Default  any            // nil: none
+}
+
+// Text is a parameter of at most max bytes on one line.
+func Text(name string, max int64, about string) Param {
+	return Param{Name: name, Kind: text, Max: max, About: about}
+}
+
+// RequiredText is Text that every call must have.
+func RequiredText(name string, max int64, about string) Param {
+	return Param{Name: name, Kind: text, Max: max, About: about, Required: true}
+}
+
+// Integer is a whole number from least to most. Otherwise is its default; 0: none.
+func Integer(name string, least, most, otherwise int64, about string) Param {
+	p := Param{Name: name, Kind: integer, Min: least, Max: most, About: about}
+	if otherwise != 0 {
+		p.Default = otherwise
+	}
+	return p
+}
+
+// Flag is true or false; false is its default.
+func Flag(name, about string) Param {
+	return Param{Name: name, Kind: boolean, Default: false, About: about}
+}
+
+// Choice is one of some words. Otherwise is its default; "": none.
+func Choice(name, otherwise, about string, words ...string) Param {
+	p := Param{Name: name, Kind: choice, Words: words, About: about}
+	if otherwise != "" {
+		p.Default = otherwise
+	}
+	return p
 }
 
 // alias is the other spelling of a name, or "".
@@ -106,20 +136,20 @@ func (p *Param) schema() []byte {
 		Default     any      `json:"default,omitempty"`
 	}{Description: about, Enum: p.Words, Default: p.Default}
 	switch p.Kind {
-	case Text:
+	case text:
 		s.Type, s.MinLength, s.MaxLength = "string", 1, max(p.Max, p.Chars)
 		if p.Form != nil {
 			s.Pattern = p.Form.String()
 		}
-	case Choice:
+	case choice:
 		s.Type = "string"
-	case Integer:
+	case integer:
 		s.Type, s.Minimum, s.Maximum = "integer", &p.Min, &p.Max
-	case Boolean:
+	case boolean:
 		s.Type = "boolean"
-	case Object:
+	case object:
 		s.Type = "object"
-	case Names:
+	case names:
 		s.Type, s.MaxItems = "array", p.Max
 		s.Items = struct {
 			Type string `json:"type"`
@@ -176,14 +206,4 @@ func plainWord(s string) bool {
 	return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(c rune) bool {
 		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.')
 	})
-}
-
-func oneOf(words []string) string { return "must be one of " + strings.Join(words, ", ") }
-
-func encode(v any) []byte {
-	b, err := bounds.Encode(v)
-	if err != nil { // what is encoded here are strings and numbers
-		panic("fields: " + err.Error())
-	}
-	return b
 }

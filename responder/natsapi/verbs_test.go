@@ -1,16 +1,15 @@
-package verbs_test
+package natsapi_test
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/verbs"
+	"github.com/linesman/linesman/responder/natsapi"
 )
 
 // ask gives a body to every verb of a service whose table was never read: a
@@ -19,11 +18,10 @@ func ask(t *testing.T, body string) map[string]*api.Error {
 	t.Helper()
 	s := responder.New(responder.Config{Patience: time.Nanosecond})
 	answers := map[string]*api.Error{}
-	for _, v := range verbs.All() {
-		said, err := v.Do(context.Background(), s, []byte(body))
-		var e *api.Error
-		if !errors.As(err, &e) {
-			t.Fatalf("%s: answered %v, %v", v.Name, said, err)
+	for _, v := range natsapi.VerbEndpoints(s) {
+		said, e := v.Do(context.Background(), []byte(body)), new(api.Error)
+		if err := json.Unmarshal(said.Body, e); err != nil || said.Code == 0 {
+			t.Fatalf("%s: answered %+v, %v", v.Name, said, err)
 		}
 		answers[v.Name] = e
 	}
@@ -35,13 +33,26 @@ func TestRequestsAreReadStrictly(t *testing.T) {
 		``: api.Unavailable, `{}`: api.Unavailable, " {}\n": api.Unavailable,
 		`{"runn":"T-1"}`: api.Validation, `{} {}`: api.Validation, `[]`: api.Validation, `"x"`: api.Validation,
 		`{`:                  api.Validation,
-		"{\"run\":\"\xff\"}": api.Validation, strings.Repeat(" ", verbs.MaxRequest) + "{}": api.Validation,
+		"{\"run\":\"\xff\"}": api.Validation, strings.Repeat(" ", 1<<20) + "{}": api.Validation,
 	} {
 		for verb, e := range ask(t, body) {
 			if e.Code != want {
 				t.Errorf("%s of %.20q: %s (%v), want %s", verb, body, e.Code, e, want)
 			}
 		}
+	}
+	for _, body := range []string{
+		`{"run":"T-1","run":"T-1"}`, `{"prompt":"x","r\u0075n":"a","run":"b"}`, `{"labels":{"a":"b","a":"c"}}`,
+		`{"outputSchema":{"a":[1e999,{"b":1,"b":2}]}}`,
+	} {
+		for verb, e := range ask(t, body) {
+			if e.Code != api.Validation {
+				t.Errorf("%s of %s: %s (%v)", verb, body, e.Code, e)
+			}
+		}
+	}
+	if e := ask(t, `{"outputSchema":{"a":[{"b":1},{"b":1e999}]},"prompt":"b"}`)["submit"]; e.Code != api.Unavailable {
+		t.Errorf("a name in two objects: %+v", e)
 	}
 	if e := ask(t, `{"run":7}`)["status"]; e.Code != api.Validation || e.Field != "run" ||
 		e.Message != "must be of type string" {
@@ -96,16 +107,8 @@ func TestACleanupHasLeastAges(t *testing.T) {
 		`{"oldHours":-1}`:                  "oldHours",
 		`{"stuckSec":9223372036854775807}`: "stuckSec",
 	} {
-		s := responder.New(responder.Config{Patience: time.Nanosecond})
-		for _, v := range verbs.All() {
-			if v.Name != "cleanup" {
-				continue
-			}
-			_, err := v.Do(context.Background(), s, []byte(body))
-			var e *api.Error
-			if !errors.As(err, &e) || e.Field != want || want == "" && e.Code != api.Unavailable {
-				t.Errorf("%s: %v, want a mistake in %q", body, err, want)
-			}
+		if e := ask(t, body)["cleanup"]; e.Field != want || want == "" && e.Code != api.Unavailable {
+			t.Errorf("%s: %v, want a mistake in %q", body, e, want)
 		}
 	}
 }

@@ -1,10 +1,11 @@
-package fields
+package request
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -14,16 +15,16 @@ import (
 // read is the value of a parameter, or what is wrong with it.
 func (p *Param) read(raw string) (v any, problem string) {
 	switch p.Kind {
-	case Text, Choice:
+	case text, choice:
 		s, ok := readString(raw)
 		if !ok {
 			return nil, "must be a string"
 		}
-		if p.Kind == Choice {
+		if p.Kind == choice {
 			return p.word(s)
 		}
 		return s, p.text(s)
-	case Integer:
+	case integer:
 		if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
 			return nil, "must be a number"
 		}
@@ -37,12 +38,12 @@ func (p *Param) read(raw string) (v any, problem string) {
 			return nil, "must be a whole number"
 		}
 		return int64(f), ""
-	case Boolean:
+	case boolean:
 		if raw == "true" || raw == "false" {
 			return raw == "true", ""
 		}
 		return nil, "must be true or false"
-	case Object:
+	case object:
 		if raw[0] != '{' {
 			return nil, "must be an object"
 		}
@@ -54,33 +55,25 @@ func (p *Param) read(raw string) (v any, problem string) {
 		}
 		return json.RawMessage(raw), ""
 	}
-	var list []string
-	if raw[0] != '[' {
+	var list []*string
+	if json.Unmarshal([]byte(raw), &list) != nil || raw[0] != '[' || slices.Contains(list, nil) {
 		return nil, "must be an array of strings"
 	}
-	d := json.NewDecoder(strings.NewReader(raw))
-	_, _ = d.Token()
-	for d.More() {
-		t, err := d.Token()
-		s, ok := t.(string)
-		if err != nil || !ok {
-			return nil, "must be an array of strings"
-		}
-		if int64(len(list)) == p.Max {
-			return nil, fmt.Sprintf("at most %d names", p.Max)
-		}
-		list = append(list, s)
+	if int64(len(list)) > p.Max {
+		return nil, fmt.Sprintf("at most %d names", p.Max)
 	}
-	return list, ""
+	all := make([]string, len(list))
+	for i, s := range list {
+		all[i] = *s
+	}
+	return all, ""
 }
 
 func (p *Param) word(s string) (any, string) {
-	for _, word := range p.Words {
-		if s == word {
-			return s, ""
-		}
+	if slices.Contains(p.Words, s) {
+		return s, ""
 	}
-	problem := oneOf(p.Words)
+	problem := "must be one of " + strings.Join(p.Words, ", ")
 	if plainWord(s) {
 		problem += ", not " + s
 	}

@@ -33,7 +33,7 @@ const missing = "the schemas of AdCP are not there: set ADCP_SCHEMAS to their di
 func root() (dir string, there bool) {
 	if dir = os.Getenv("ADCP_SCHEMAS"); dir == "" {
 		_, here, _, _ := runtime.Caller(0)
-		dir = filepath.Join(filepath.Dir(here), "..", "..", "..", "..", "shared", "schemas", "adcp", version)
+		dir = filepath.Join(filepath.Dir(here), "..", "..", "..", "shared", "schemas", "adcp", version)
 	}
 	_, err := os.Stat(dir)
 	return dir, !errors.Is(err, fs.ErrNotExist)
