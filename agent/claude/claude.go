@@ -43,9 +43,9 @@ type dialect struct {
 
 // state is saved.
 type state struct {
-	Session string     `json:"session,omitempty"`
-	Turns   int64      `json:"turns,omitempty"` // system/init lines so far
-	Calls   wire.Calls `json:"calls"`
+	Session string      `json:"session,omitempty"`
+	Turns   int64       `json:"turns,omitempty"` // system/init lines so far
+	Calls   wire.Memory `json:"calls"`
 }
 
 // State implements [normalizer.Dialect].

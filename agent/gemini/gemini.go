@@ -38,8 +38,8 @@ type dialect struct {
 
 // state is saved.
 type state struct {
-	Session string     `json:"session,omitempty"`
-	Calls   wire.Calls `json:"calls"`
+	Session string      `json:"session,omitempty"`
+	Calls   wire.Memory `json:"calls"`
 	// Open: the last line was a part of a message, and the next one may continue it.
 	Open bool `json:"open,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"unicode/utf8"
 
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/runs"
 )
@@ -19,9 +20,9 @@ const (
 // Doing is what a tool does, as far as the activity of a run says it.
 type Doing uint8
 
-// What tools do; the zero value is anything else.
+// What tools do. Calls is anything else.
 const (
-	callsTool Doing = iota
+	Calls Doing = iota
 	Runs
 	Edits
 	SearchesWeb
@@ -49,7 +50,7 @@ func Activity(d Doing, tool string, command, path scan.Value) string {
 		return "Searching the web"
 	default:
 		b = append(b, "Calling "...)
-		b = append(b, tool[:min(len(tool), maxTool)]...)
+		b = append(b, tool[:bounds.Cut(tool, maxTool)]...)
 	}
 	return string(b)
 }
@@ -165,22 +166,11 @@ func Edit(path scan.Value, created bool) (edits []runs.Edit, more int) {
 func Todo(s *scan.Scanner, list scan.Value) (counts *runs.Todo, activity string) {
 	var n runs.Todo
 	for elements := ElementsOf(list); ; n.Total++ {
-		v, more := elements.Next(s)
+		raw, more := elements.NextObject(s)
 		if !more {
 			break
 		}
-		var text, status scan.Value
-		s.Reset(v.Raw)
-		for ok := v.Kind == scan.Object && s.Object(); ok && s.Next(); {
-			switch string(s.Key()) {
-			case "content":
-				s.First(&text)
-			case "status":
-				s.First(&status)
-			default:
-				s.Skip()
-			}
-		}
+		text, status := Pair(s, raw, "content", "status")
 		switch {
 		case status.Equal("completed"):
 			n.Done++

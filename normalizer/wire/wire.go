@@ -55,6 +55,33 @@ func (e *Elements) Next(s *scan.Scanner) (v scan.Value, ok bool) {
 	return v, false
 }
 
+// NextObject returns the next element that is an object, and skips others.
+func (e *Elements) NextObject(s *scan.Scanner) (raw []byte, ok bool) {
+	for {
+		v, more := e.Next(s)
+		if !more || v.Kind == scan.Object {
+			return v.Raw, more
+		}
+	}
+}
+
+// Pair returns two members of an object that was scanned before. It uses s, which must not
+// be needed for the line any more.
+func Pair(s *scan.Scanner, raw []byte, first, second string) (a, b scan.Value) {
+	s.Reset(raw)
+	for ok := s.Object(); ok && s.Next(); {
+		switch string(s.Key()) {
+		case first:
+			s.First(&a)
+		case second:
+			s.First(&b)
+		default:
+			s.Skip()
+		}
+	}
+	return a, b
+}
+
 // Counters reads integers by an allow-list of keys.
 type Counters struct {
 	Names []string // of the keys, in the order of publication; at most 8
@@ -144,13 +171,13 @@ type Call struct {
 	Path     string // of the file that it changes, or ""
 }
 
-// Calls remembers the [MaxCalls] newest calls. The zero value is empty.
-type Calls struct{ all []Call }
+// Memory remembers the [MaxCalls] newest calls. The zero value is empty.
+type Memory struct{ all []Call }
 
 // Add remembers a call, as the newest. A call with the same id takes its place. A call
 // whose id or name is empty or too long is not remembered; a path that is too long
 // counts as none.
-func (c *Calls) Add(call Call) {
+func (c *Memory) Add(call Call) {
 	if call.ID == "" || call.Name == "" || len(call.ID) > MaxCallBytes || len(call.Name) > MaxCallBytes {
 		return
 	}
@@ -166,7 +193,7 @@ func (c *Calls) Add(call Call) {
 
 // Take returns the call with an id, and forgets it. The zero Call is returned if it is
 // not remembered.
-func (c *Calls) Take(id string) Call {
+func (c *Memory) Take(id string) Call {
 	i := slices.IndexFunc(c.all, func(call Call) bool { return call.ID == id })
 	if i < 0 {
 		return Call{}
@@ -178,7 +205,7 @@ func (c *Calls) Take(id string) Call {
 
 // MarshalJSON encodes the calls as bytes in base64, so that no escape makes them
 // longer: at most 68 KiB.
-func (c Calls) MarshalJSON() ([]byte, error) {
+func (c Memory) MarshalJSON() ([]byte, error) {
 	var b []byte
 	for _, call := range c.all {
 		for _, s := range []string{call.ID, call.Name, call.Path} {
@@ -189,7 +216,7 @@ func (c Calls) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON decodes the result of MarshalJSON.
-func (c *Calls) UnmarshalJSON(text []byte) error {
+func (c *Memory) UnmarshalJSON(text []byte) error {
 	var b []byte
 	if err := json.Unmarshal(text, &b); err != nil {
 		return err
