@@ -11,7 +11,7 @@ import (
 
 // MaxState is the maximum length of the saved state of a fold, in bytes. The
 // record with its own limit [runs.MaxRecord] is not part of the state.
-const MaxState = 544 << 10
+const MaxState = 480 << 10
 
 // saved is the state of a fold. What is stored is the state between two lines.
 type saved struct {

@@ -43,13 +43,13 @@ type dialect struct {
 
 // state is saved.
 type state struct {
-	Session string      `json:"session,omitempty"`
+	Session wire.Thread `json:"session,omitempty"`
 	Turns   int64       `json:"turns,omitempty"` // system/init lines so far
 	Calls   wire.Memory `json:"calls"`
 }
 
 // State implements [normalizer.Dialect].
-func (d *dialect) State() ([]byte, error) { return json.Marshal(d.state) }
+func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
 
 // Restore implements [normalizer.Dialect].
 func (d *dialect) Restore(b []byte) error {
@@ -82,9 +82,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	}
 	if id := wire.ID(l.session); id != "" {
 		out.Session, out.Facts.Thread = id, id
-		if d.Session = id; bounds.StringSize(id) > normalizer.MaxThread {
-			d.Session = normalizer.TooLong
-		}
+		d.Session.Set(id)
 	}
 	switch typ {
 	case "system":
@@ -236,7 +234,7 @@ func (l *line) says(e normalizer.Event, out *normalizer.Out) normalizer.Event {
 }
 
 func (d *dialect) facet(kind string) normalizer.Facet {
-	f := normalizer.Facet{ItemID: wire.ID(d.line.uuid), ThreadID: d.Session, Kind: kind}
+	f := normalizer.Facet{ItemID: wire.ID(d.line.uuid), ThreadID: string(d.Session), Kind: kind}
 	if d.Turns > 0 {
 		f.TurnID = "synthetic-turn-" + strconv.FormatInt(d.Turns, 10)
 	}

@@ -38,14 +38,14 @@ type dialect struct {
 
 // state is saved.
 type state struct {
-	Session string      `json:"session,omitempty"`
+	Session wire.Thread `json:"session,omitempty"`
 	Calls   wire.Memory `json:"calls"`
 	// Open: the last line was a part of a message, and the next one may continue it.
 	Open bool `json:"open,omitempty"`
 }
 
 // State implements [normalizer.Dialect].
-func (d *dialect) State() ([]byte, error) { return json.Marshal(d.state) }
+func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
 
 // Restore implements [normalizer.Dialect].
 func (d *dialect) Restore(b []byte) error {
@@ -99,9 +99,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 func (d *dialect) begin(out *normalizer.Out) {
 	if id := wire.ID(d.line.session); id != "" {
 		out.Session, out.Facts.Thread = id, id
-		if d.Session = id; bounds.StringSize(id) > normalizer.MaxThread {
-			d.Session = normalizer.TooLong
-		}
+		d.Session.Set(id)
 	}
 	d.Open = false
 	out.NoFinal()
@@ -184,7 +182,7 @@ func (d *dialect) toolResult(out *normalizer.Out) {
 }
 
 func (d *dialect) facet(kind string) normalizer.Facet {
-	return normalizer.Facet{ThreadID: d.Session, Kind: kind}
+	return normalizer.Facet{ThreadID: string(d.Session), Kind: kind}
 }
 
 func (d *dialect) result(out *normalizer.Out) {

@@ -38,13 +38,13 @@ type dialect struct {
 
 // state is saved.
 type state struct {
-	Session string `json:"session,omitempty"`
-	Texts   bool   `json:"texts,omitempty"` // the draft has a text of this step
-	Working bool   `json:"working,omitempty"`
+	Session wire.Thread `json:"session,omitempty"`
+	Texts   bool        `json:"texts,omitempty"` // the draft has a text of this step
+	Working bool        `json:"working,omitempty"`
 }
 
 // State implements [normalizer.Dialect].
-func (d *dialect) State() ([]byte, error) { return json.Marshal(d.state) }
+func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
 
 // Restore implements [normalizer.Dialect].
 func (d *dialect) Restore(b []byte) error {
@@ -76,9 +76,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	}
 	if id := wire.ID(l.session); id != "" {
 		out.Session, out.Facts.Thread = id, id
-		if d.Session = id; bounds.StringSize(id) > normalizer.MaxThread {
-			d.Session = normalizer.TooLong
-		}
+		d.Session.Set(id)
 	}
 	switch typ {
 	case "step_start":
@@ -151,7 +149,7 @@ func (l *line) failure() string {
 func (d *dialect) tool(out *normalizer.Out) {
 	l := &d.line
 	f := normalizer.Facet{
-		ItemID: wire.ID(l.id), ThreadID: d.Session, TurnID: wire.ID(l.message), Kind: "tool_use",
+		ItemID: wire.ID(l.id), ThreadID: string(d.Session), TurnID: wire.ID(l.message), Kind: "tool_use",
 		ToolName: wire.ID(l.tool), UseID: wire.ID(l.call), Phase: "complete", Status: "unknown",
 	}
 	switch {

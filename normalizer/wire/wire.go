@@ -10,11 +10,45 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
 )
 
 // ID returns the id in v: its trimmed text, or "" if v is no string.
 func ID(v scan.Value) string { return strings.TrimSpace(v.Text()) }
+
+// maxThread is the maximum length of a thread's id that a dialect keeps beside a full
+// [Memory], in bytes of JSON.
+const maxThread = 16 << 10
+
+// Thread is the id of a thread that a dialect keeps. Its JSON has at most 16 KiB.
+type Thread string
+
+// Set sets the id, to [normalizer.TooLong] if it is too long to be kept.
+func (t *Thread) Set(id string) {
+	if bounds.StringSize(id) > maxThread {
+		id = normalizer.TooLong
+	}
+	*t = Thread(id)
+}
+
+// MarshalJSON encodes an id that is too long as true.
+func (t Thread) MarshalJSON() ([]byte, error) {
+	if string(t) == normalizer.TooLong {
+		return []byte("true"), nil
+	}
+	return bounds.AppendString(nil, string(t)), nil
+}
+
+// UnmarshalJSON decodes the result of MarshalJSON.
+func (t *Thread) UnmarshalJSON(text []byte) error {
+	if string(text) == "true" {
+		*t = Thread(normalizer.TooLong)
+		return nil
+	}
+	return json.Unmarshal(text, (*string)(t))
+}
 
 // Elements iterates over the elements of an array that was scanned before.
 type Elements struct {
