@@ -19,16 +19,17 @@ import (
 
 // Agent is one kind of agent.
 type Agent struct {
-	// Name is the name that people read: "Codex".
-	Name string
+	// Name is the name that people read: "Claude Code". Short is the one that they type:
+	// "claude", of --agent, of a request, and of the settings agents.SHORT.command and
+	// agents.SHORT.env.
+	Name, Short string
 	// Backend has the kind of the agent and maps its lines to events.
 	Backend normalizer.Backend
 	// LastMessage returns the text of the last message of the agent in a part of
 	// its output, whose first line may be the end of a line. Nil: not known.
 	LastMessage func(output []byte) (text string, ok bool)
 
-	// Program is the program's name on the PATH, and the default of the setting
-	// agents.KIND.command.
+	// Program is the program's name on the PATH, and the default of its setting.
 	Program string
 	// JSONFlag is the flag with which the program prints JSON lines, and JSONCall
 	// the command line that people type for them.
@@ -57,6 +58,9 @@ type Launch struct {
 	// Env has the environment variables that the agent needs, beside those that
 	// every program needs: they pass under every policy.
 	Env []string
+	// Set returns variables for a task, as NAME=value, which are stronger than others. Nil:
+	// none.
+	Set func(t runs.Task) []string
 	// Command is the program and its first arguments, as configured.
 	Command []string
 }
@@ -73,9 +77,9 @@ func (a Agent) Kind() string { return a.Backend.Agent() }
 // Table has the known agents, each kind once.
 type Table []Agent
 
-// Find returns the agent of a kind, false if there is none.
-func (t Table) Find(kind string) (Agent, bool) {
-	return t.find(func(a Agent) bool { return a.Kind() == kind })
+// Find returns the agent of a kind or a short name, false if there is none.
+func (t Table) Find(name string) (Agent, bool) {
+	return t.find(func(a Agent) bool { return a.Kind() == name || a.Short == name })
 }
 
 // OfProgram returns the agent with this name of a program, false if there is none.
@@ -88,6 +92,15 @@ func (t Table) find(match func(Agent) bool) (Agent, bool) {
 		return t[i], true
 	}
 	return Agent{}, false
+}
+
+// Names returns the short names, in the order of the table.
+func (t Table) Names() []string {
+	names := make([]string, len(t))
+	for i, a := range t {
+		names[i] = a.Short
+	}
+	return names
 }
 
 // Kinds returns the kinds, in the order of the table.

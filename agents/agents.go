@@ -4,10 +4,16 @@ package agents
 
 import (
 	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/claude"
 	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/agent/gemini"
+	"github.com/linesman/linesman/agent/opencode"
 )
 
 // Known has the agents that linesman knows.
 var Known = agent.Table{
 	codex.Agent,
+	claude.Agent,
+	gemini.Agent,
+	opencode.Agent,
 }

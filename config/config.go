@@ -76,7 +76,7 @@ type Config struct {
 	Spool  Spool
 	Limits Limits
 	Work   Work
-	Agents map[string]*Agent // by kind; see package agents
+	Agents map[string]*Agent // by short name; see package agents
 	Push   Push
 
 	Background Background
@@ -230,7 +230,7 @@ func Default() Config {
 func agentDefaults() map[string]*Agent {
 	all := map[string]*Agent{}
 	for _, a := range agents.Known {
-		all[a.Kind()] = &Agent{Command: List{a.Program}}
+		all[a.Short] = &Agent{Command: List{a.Program}}
 	}
 	return all
 }
@@ -242,7 +242,7 @@ func (c Config) Launches(t agent.Table) map[string]agent.Launch {
 	for _, a := range t {
 		how := a.Launch
 		how.Command = []string{a.Program}
-		if set := c.Agents[a.Kind()]; set != nil {
+		if set := c.Agents[a.Short]; set != nil {
 			how.Command, how.Env = set.Command, slices.Concat(how.Env, set.Env)
 		}
 		all[a.Kind()] = how

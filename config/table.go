@@ -223,21 +223,21 @@ func notNegative(v *time.Duration) func() string {
 
 // agentSettings returns the settings of each kind of agent.
 func (c *Config) agentSettings() (rows []Setting) {
-	for _, kind := range slices.Sorted(maps.Keys(c.Agents)) {
-		name, set := kind, c.Agents[kind]
-		if a, known := agents.Known.Find(kind); known {
+	for _, short := range slices.Sorted(maps.Keys(c.Agents)) {
+		name, set := short, c.Agents[short]
+		if a, known := agents.Known.Find(short); known {
 			name = a.Name
 		}
 		rows = append(rows,
-			Setting{Key: "agents." + kind + ".command", target: &set.Command, check: func() string {
+			Setting{Key: "agents." + short + ".command", target: &set.Command, check: func() string {
 				if len(set.Command) == 0 || set.Command[0] == "" {
 					return "must name a program"
 				}
 				return ""
 			}, Help: "What starts " + name + " for a task: a program on the worker's PATH, and its first arguments."},
-			Setting{Key: "agents." + kind + ".env", target: &set.Env,
-				Help: "Environment variables that every task gets, beside what a program needs to run; for example " +
-					"OPENAI_API_KEY."},
+			Setting{Key: "agents." + short + ".env", target: &set.Env,
+				Help: "Environment variables that every task of " + name + " gets, beside what a program needs to run: its " +
+					"API key, for example."},
 		)
 	}
 	return rows

@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/api"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,24 +27,27 @@ func (x *examination) agents(ctx context.Context) {
 }
 
 func (x *examination) agent(ctx context.Context, a agent.Agent, command []string) {
-	name, setting := a.Kind(), "agents."+a.Kind()+".command"
+	setting := "agents." + a.Short + ".command"
 	missing := Fail
-	if x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0 { // tasks may run elsewhere
+	switch {
+	case a.Kind() != api.DefaultAgent && slices.Equal(command, []string{a.Program}):
+		missing = Skip // nobody has to have all of them
+	case x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0: // tasks may run elsewhere
 		missing = Warn
 	}
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		x.note(name, missing, command[0]+" is not on the PATH", a.Install+", or set "+setting)
+		x.note(a.Short, missing, command[0]+" is not on the PATH", a.Install+", or set "+setting)
 		return
 	}
 	version, err := programVersion(ctx, append([]string{path}, command[1:]...))
 	switch {
 	case err != nil:
-		x.note(name, missing, fmt.Sprintf("%s --version: %v", path, err), "install it again, or set "+setting)
+		x.note(a.Short, missing, fmt.Sprintf("%s --version: %v", path, err), "install it again, or set "+setting)
 	case version != a.Tested:
-		x.note(name, Warn, path+", version "+version, "linesman was tested with "+a.Tested)
+		x.note(a.Short, Warn, path+", version "+version, "linesman was tested with "+a.Tested)
 	default:
-		x.note(name, OK, path+", version "+version, "")
+		x.note(a.Short, OK, path+", version "+version, "")
 	}
 }
 

@@ -75,13 +75,14 @@ func (s *Service) filter(q api.List) func(runs.Row) bool {
 	if dir != "" {
 		dir = path.Clean(dir)
 	}
+	kind := s.agentKind(q.Agent)
 	context := q.Context
 	if v, ok := s.table.Get(q.Context); ok {
 		context = v.Thread
 	}
 	return func(r runs.Row) bool {
 		return (len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
-			(q.Agent == "" || r.Agent == q.Agent) &&
+			(kind == "" || r.Agent == kind) &&
 			(dir == "" || r.Dir != "" && path.Clean(r.Dir) == dir) &&
 			(q.Thread == "" || strings.EqualFold(r.Thread, q.Thread)) &&
 			(q.Context == "" || r.ID == q.Context || context != "" && strings.EqualFold(r.Thread, context)) &&

@@ -55,14 +55,14 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 			m.add(limit.field, fmt.Sprintf("must be 1 to %d", maxLimit))
 		}
 	}
-	t := task(q)
+	t := s.task(q)
 	t.Run = cmp.Or(q.Run, "T-local-unnamed") // else it gets its own id later
 	if m.fields(t.Check(), taskFields) != nil {
 		m.add("request", "asks for a task that cannot be queued")
 	}
 	a, known := s.cfg.Agents.Find(t.Agent)
 	if !known {
-		m.add(api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Kinds(), ", "))
+		m.add(api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Names(), ", "))
 	}
 	if t.Mode.Writes() && !q.Confirm {
 		m.add(api.FieldConfirm, fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
@@ -96,8 +96,17 @@ func (s *Service) checkWebhook(m *mistakes, w *api.Webhook) {
 	}
 }
 
+// agentKind returns the kind of an agent that is named by its kind or its short name, and
+// any other name as it is.
+func (s *Service) agentKind(name string) string {
+	if a, known := s.cfg.Agents.Find(name); known {
+		return a.Kind()
+	}
+	return name
+}
+
 // task is what a submission asks for.
-func task(q api.Submission) runs.Task {
+func (s *Service) task(q api.Submission) runs.Task {
 	t := runs.Task{
 		Agent: q.Agent, Prompt: q.Prompt, Mode: q.Mode, Dir: q.Dir, Model: q.Model, Thread: q.Thread, Schema: q.Schema,
 		SkipGit: q.SkipGit, Env: q.Env, Idle: q.Idle, Hard: q.Hard, Labels: q.Labels, Governance: q.Governance,
@@ -105,6 +114,7 @@ func task(q api.Submission) runs.Task {
 	if t.Agent == "" {
 		t.Agent = api.DefaultAgent
 	}
+	t.Agent = s.agentKind(t.Agent)
 	switch t.Mode {
 	case "":
 		t.Mode = runs.ReadOnly
@@ -123,7 +133,7 @@ func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, 
 	if err := s.CanNotify(q.Webhook); err != nil {
 		return api.Submitted{}, err
 	}
-	t, err := s.placed(task(q))
+	t, err := s.placed(s.task(q))
 	if err != nil {
 		return api.Submitted{}, err
 	}

@@ -218,5 +218,8 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 		}
 	}
 	spec.Argv = how.Argv(task, schema)
+	if how.Set != nil {
+		spec.Env = launch.Override(spec.Env, how.Set(task))
+	}
 	return spec, nil
 }

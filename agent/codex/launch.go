@@ -9,7 +9,7 @@ import (
 
 // Agent is the entry of the table of agents.
 var Agent = agent.Agent{
-	Name: "Codex", Backend: Backend{}, LastMessage: LastMessage,
+	Name: "Codex", Short: "codex", Backend: Backend{}, LastMessage: LastMessage,
 	Program: "codex", JSONFlag: "--json", JSONCall: "codex exec --json",
 	Install: "npm install -g @openai/codex", Tested: "0.169.0",
 	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CODEX_HOME"}},

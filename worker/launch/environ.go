@@ -64,6 +64,17 @@ func Environ(p runs.EnvPolicy, always, environ []string) []string {
 	return env
 }
 
+// Override returns env with variables in the form NAME=value, which replace those of the
+// same name.
+func Override(env, variables []string) []string {
+	for _, v := range variables {
+		name, _, _ := strings.Cut(v, "=")
+		env = slices.DeleteFunc(env, func(old string) bool { return strings.HasPrefix(old, name+"=") })
+		env = append(env, v)
+	}
+	return env
+}
+
 // isSecret reports whether a variable has the name of a credential, such as
 // GITHUB_TOKEN, AWS_ACCESS_KEY_ID or PGPASSWORD.
 func isSecret(name string) bool {

@@ -1,0 +1,55 @@
+package claude
+
+import (
+	"regexp"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/runs"
+)
+
+// Agent is the entry of the table of agents.
+var Agent = agent.Agent{
+	Name: "Claude Code", Short: "claude", Backend: Backend{},
+	Program: "claude", JSONFlag: "stream-json", JSONCall: "claude -p --output-format stream-json --verbose",
+	Install: "npm install -g @anthropic-ai/claude-code", Tested: "2.1.330",
+	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CLAUDE_CONFIG_DIR"}},
+}
+
+// sandboxed are settings with which commands run in the sandbox of Claude Code without a
+// question. Where the system has no sandbox, only commands that it knows as harmless run.
+const sandboxed = `{"sandbox":{"enabled":true,"autoAllowBashIfSandboxed":true,"allowUnsandboxedCommands":false}}`
+
+// args returns the arguments for t. Nobody answers a question about a permission in this
+// mode: what needs one is denied, and the agent goes on without it.
+func args(t runs.Task, _ string) []string {
+	argv := []string{"-p", "--output-format=stream-json", "--verbose"}
+	switch t.Mode {
+	case runs.DangerFull:
+		argv = append(argv, "--dangerously-skip-permissions")
+	case runs.WorkspaceWrite:
+		argv = append(argv, "--permission-mode=acceptEdits", "--settings="+sandboxed)
+	default:
+		argv = append(argv, "--permission-mode=default", "--disallowedTools=Bash,Edit,MultiEdit,NotebookEdit,Write")
+	}
+	if t.Model != "" {
+		argv = append(argv, "--model="+t.Model)
+	}
+	if len(t.Schema) > 0 {
+		argv = append(argv, "--json-schema="+string(t.Schema))
+	}
+	if t.Thread != "" {
+		argv = append(argv, "--resume="+t.Thread)
+	}
+	return append(argv, "--", t.Prompt)
+}
+
+var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+
+// check returns an error unless Claude Code can run t: a session to resume must be a UUID.
+// Any other text would open a search among its sessions.
+func check(t runs.Task) error {
+	if t.Thread != "" && !uuid.MatchString(t.Thread) {
+		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session, a UUID"}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package gemini
+
+import (
+	"regexp"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/runs"
+)
+
+// Agent is the entry of the table of agents.
+var Agent = agent.Agent{
+	Name: "Gemini CLI", Short: "gemini", Backend: Backend{},
+	Program: "gemini", JSONFlag: "stream-json", JSONCall: "gemini --output-format stream-json -p",
+	Install: "npm install -g @google/gemini-cli", Tested: "0.61.0",
+	Launch: agent.Launch{
+		Args: args, Check: check,
+		// Without its launcher, the program that is started is the one that signals reach.
+		Set: func(runs.Task) []string { return []string{"GEMINI_CLI_NO_RELAUNCH=true"} },
+	},
+}
+
+// args returns the arguments for t. In a mode that does not allow a tool, the model does
+// not have it. Gemini CLI has no sandbox of its own: commands need danger-full-access.
+func args(t runs.Task, _ string) []string {
+	approval := "default"
+	switch t.Mode {
+	case runs.DangerFull:
+		approval = "yolo"
+	case runs.WorkspaceWrite:
+		approval = "auto_edit"
+	}
+	argv := []string{"--output-format=stream-json", "--approval-mode=" + approval}
+	if t.SkipGit {
+		argv = append(argv, "--skip-trust")
+	}
+	if t.Model != "" {
+		argv = append(argv, "--model="+t.Model)
+	}
+	if t.Thread != "" {
+		argv = append(argv, "--resume="+t.Thread)
+	}
+	return append(argv, "--prompt="+t.Prompt)
+}
+
+var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+
+// check returns an error unless Gemini CLI can run t. A session to resume must be a UUID:
+// other texts are numbers in a list that changes.
+func check(t runs.Task) error {
+	switch {
+	case len(t.Schema) > 0:
+		return &runs.FieldError{Field: "output_schema", Problem: "is not for Gemini CLI: it cannot keep to a schema"}
+	case t.Thread != "" && !uuid.MatchString(t.Thread):
+		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session, a UUID"}
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package opencode
+
+import (
+	"regexp"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/runs"
+)
+
+// Agent is the entry of the table of agents.
+var Agent = agent.Agent{
+	Name: "opencode", Short: "opencode", Backend: Backend{},
+	Program: "opencode", JSONFlag: "json", JSONCall: "opencode run --format json",
+	Install: "npm install -g opencode-ai", Tested: "1.18.33",
+	Launch: agent.Launch{
+		Args: args, Check: check, Set: permissions,
+		Env: []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
+	},
+}
+
+// args returns `run` and the arguments for t; what it may do is in the environment.
+func args(t runs.Task, _ string) []string {
+	argv := []string{"run", "--format=json"}
+	if t.Mode == runs.DangerFull {
+		argv = append(argv, "--auto")
+	}
+	if t.Model != "" {
+		argv = append(argv, "--model="+t.Model)
+	}
+	if t.Thread != "" {
+		argv = append(argv, "--session="+t.Thread)
+	}
+	return append(argv, "--", t.Prompt)
+}
+
+// permissions returns the variable with the permissions of a mode, which are stronger
+// than those of the configuration. opencode has no sandbox: commands need
+// danger-full-access.
+func permissions(t runs.Task) []string {
+	const name = "OPENCODE_PERMISSION="
+	switch t.Mode {
+	case runs.DangerFull:
+		return []string{name + `{"edit":"allow","bash":"allow","external_directory":"allow"}`}
+	case runs.WorkspaceWrite:
+		return []string{name + `{"edit":"allow","bash":"deny","external_directory":"deny"}`}
+	}
+	return []string{name + `{"edit":"deny","bash":"deny","external_directory":"deny"}`}
+}
+
+var session = regexp.MustCompile(`^ses_[0-9A-Za-z]{1,64}$`)
+
+// check returns an error unless opencode can run t.
+func check(t runs.Task) error {
+	switch {
+	case len(t.Schema) > 0:
+		return &runs.FieldError{Field: "output_schema", Problem: "is not for opencode: it cannot keep to a schema"}
+	case t.Thread != "" && !session.MatchString(t.Thread):
+		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session: ses_ and letters and digits"}
+	}
+	return nil
+}
