@@ -16,6 +16,9 @@ IMAGE     ?= linesman
 GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
+# A lockfile would have to list its packages for every system, which a registry may not have.
+OPENCODE = opencode-ai@1.18.33
+
 # npm writes this file last, so it is there once an installation is whole.
 AGENTS = test/lab/agents/node_modules/.package-lock.json
 
@@ -73,7 +76,7 @@ soak: ## inject ROUNDS faults in each test of test/chaos, about 3 s each, then 2
 agents: $(AGENTS) ## install the pinned agent command lines into test/lab/agents
 
 $(AGENTS): test/lab/agents/package.json test/lab/agents/package-lock.json
-	cd test/lab/agents && npm ci
+	cd test/lab/agents && npm ci && npm install --no-save --no-package-lock $(OPENCODE)
 	@touch $@
 
 # Tests that need an agent are skipped without it, unless TEST_REQUIRE_AGENTS=1.

@@ -6,6 +6,7 @@ package agents
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,12 +37,10 @@ const Thread = "{{thread}}"
 // stdout is left to the caller. [Requests] tells what the model was asked.
 func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, cwd string) {
 	tb.Helper()
-	codex, node := Codex(tb), Node(tb)
+	node := Node(tb)
 	s := read(tb, scenario)
-	if s.CLI != "" && s.CLI != "codex" {
-		tb.Fatalf("agents: scenario %s is for %s, only codex is set up here", scenario, s.CLI)
-	}
-
+	name := cmp.Or(s.CLI, "codex")
+	program := Program(tb, name)
 	home, cwd := filepath.Join(dir, "home"), filepath.Join(dir, "project")
 	if err := os.MkdirAll(cwd, 0o755); err != nil {
 		tb.Fatal(err)
@@ -49,24 +48,69 @@ func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, 
 	for name, text := range s.Files {
 		write(tb, filepath.Join(cwd, name), text)
 	}
-	codexHome := filepath.Join(home, ".codex")
-	write(tb, filepath.Join(codexHome, "config.toml"), s.config(mock(tb, scenario, "--log", requestLog(dir)), node,
-		filepath.Join(folder(tb), "mcp-server.mjs")))
-
-	env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + home, "CODEX_HOME=" + codexHome}
+	port := mock(tb, scenario, "--log", requestLog(dir))
+	env = append([]string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + home},
+		s.configure(tb, name, home, port, node)...)
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		env = append(env, name+"="+s.Env[name])
 	}
 	for _, run := range s.processes {
-		line := []string{codex, "exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access"}
+		line := append([]string{program}, commands[name]...)
 		line = append(line, s.Args...)
 		line = append(line, run.Args...)
+		if run.Prompt != nil && name == "gemini" {
+			line = append(line, "-p")
+		}
 		if run.Prompt != nil {
 			line = append(line, *run.Prompt)
 		}
 		argv = append(argv, line)
 	}
 	return env, argv, cwd
+}
+
+// commands are the arguments with which an agent prints JSON lines and asks nobody.
+var commands = map[string][]string{
+	"codex": {"exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access"},
+	"claude": {"-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", "--model",
+		"claude-sonnet-4-5"},
+	"gemini":   {"--output-format", "stream-json", "--yolo", "-m", "gemini-2.5-flash"},
+	"opencode": {"run", "--format", "json"},
+}
+
+// configure writes the configuration of an agent into its home, for the model at port,
+// and returns the variables that it needs.
+func (s *scenarioFile) configure(tb testing.TB, name, home string, port int, node string) []string {
+	tb.Helper()
+	server := filepath.Join(folder(tb), "mcp-server.mjs")
+	url := fmt.Sprintf("http://127.0.0.1:%d", port)
+	switch name {
+	case "codex":
+		codexHome := filepath.Join(home, ".codex")
+		write(tb, filepath.Join(codexHome, "config.toml"), s.config(port, node, server))
+		return []string{"CODEX_HOME=" + codexHome}
+	case "claude":
+		return []string{
+			"CLAUDE_CONFIG_DIR=" + filepath.Join(home, ".claude"), "ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=unused",
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1",
+			"DISABLE_AUTOUPDATER=1", "IS_SANDBOX=1",
+		}
+	case "gemini":
+		write(tb, filepath.Join(home, ".gemini", "settings.json"), `{"security":{"auth":{"selectedType":"gemini-api-key"}},`+
+			`"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},`+
+			`"general":{"disableAutoUpdate":true,"disableUpdateNag":true}}`)
+		return []string{"GOOGLE_GEMINI_BASE_URL=" + url, "GEMINI_API_KEY=unused", "GEMINI_CLI_TRUST_WORKSPACE=true"}
+	case "opencode":
+		return []string{
+			`OPENCODE_CONFIG_CONTENT={"autoupdate":false,"share":"disabled","model":"mock/mock","provider":{"mock":{` +
+				`"npm":"@ai-sdk/openai-compatible","name":"mock","options":{"baseURL":"` + url + `/v1","apiKey":"unused"},` +
+				`"models":{"mock":{"name":"mock"}}}}}`,
+			"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+			"npm_config_registry=http://127.0.0.1:9/",
+		}
+	}
+	tb.Fatalf("agents: a scenario for %s, which is not set up here", name)
+	return nil
 }
 
 // Mock serves the model of one scenario on loopback until the test ends, and
@@ -138,6 +182,12 @@ func requestLog(dir string) string { return filepath.Join(dir, "requests.jsonl")
 func Codex(tb testing.TB) string {
 	tb.Helper()
 	return installed(tb, "codex")
+}
+
+// Program is the path of the command line of an agent, found as [Codex] is.
+func Program(tb testing.TB, name string) string {
+	tb.Helper()
+	return installed(tb, name)
 }
 
 // Claude is the path of the claude command line, found as [Codex] is.
