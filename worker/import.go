@@ -153,7 +153,7 @@ func (i *importing) resume(ctx context.Context, path string) (*Dir, error) {
 			}
 		}
 		i.waiting(i.path)
-		if err := sleep(ctx, tailPause); err != nil {
+		if err := sleep(ctx, i.w.tailPause); err != nil {
 			return nil, err
 		}
 	}
@@ -331,7 +331,7 @@ func (w *Worker) lockImport(ctx context.Context, file inode, waiting func()) (*i
 		if !errors.Is(err, filelock.ErrLocked) {
 			return nil, err
 		}
-		if time.Since(began) > tailPause {
+		if time.Since(began) > w.tailPause {
 			waiting()
 		}
 		if err := sleep(ctx, pause); err != nil {

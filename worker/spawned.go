@@ -132,8 +132,6 @@ func (s *spawned) pollInterval() time.Duration {
 	return time.Second
 }
 
-func (s *spawned) outlivesStop() bool { return true }
-
 // agentAlive reports whether the agent was started and has no known exit.
 func (s *spawned) agentAlive() bool { return !s.started.IsZero() && s.exit == nil }
 

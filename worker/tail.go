@@ -47,10 +47,6 @@ const (
 	spare   = 256
 )
 
-// tailPause is the polling interval for a missing file, and how long a renamed
-// or removed file must be unchanged until it counts as ended.
-const tailPause = time.Second
-
 // Tail reads files that other programs write, in place; each file is a run. A
 // file that is renamed or removed is read to its end, which ends its run. The
 // next file at the path is a new run, and so is a file whose content was
@@ -237,7 +233,7 @@ func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 func (t *tailedPath) appear(ctx context.Context) (File, error) {
 	watch := t.w.files.watch(t.path) // fails if the directory is missing too
 	defer watch.close()
-	tick := time.NewTicker(tailPause)
+	tick := time.NewTicker(t.w.tailPause)
 	defer tick.Stop()
 	for {
 		f, file, _, err := openRegular(t.path)
@@ -294,6 +290,7 @@ func openRetrying(ctx context.Context, path string) (*Dir, error) {
 type tailed struct {
 	out     *stream
 	once    bool
+	pause   time.Duration // see Worker.tailPause
 	stopped bool
 	gone    time.Time // since when path names another file or none
 }
@@ -314,7 +311,7 @@ func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
 		t.gone = time.Time{}
 	case t.gone.IsZero():
 		t.gone = now
-	case now.Sub(t.gone) >= tailPause && now.Sub(t.out.grown) >= tailPause:
+	case now.Sub(t.gone) >= t.pause && now.Sub(t.out.grown) >= t.pause:
 		return eof, nil
 	}
 	return nil, nil
@@ -325,11 +322,9 @@ func (t *tailed) stop() { t.stopped = true }
 func (t *tailed) pollInterval() time.Duration {
 	switch {
 	case !t.gone.IsZero():
-		return tailPause / 10
+		return t.pause / 10
 	case time.Since(t.out.grown) > time.Minute: // there may be thousands; notifications report changes sooner
 		return 5 * time.Second
 	}
 	return time.Second
 }
-
-func (t *tailed) outlivesStop() bool { return false }

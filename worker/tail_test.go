@@ -171,7 +171,7 @@ func TestRemovedFileIsReadWhileItsWriterContinues(t *testing.T) {
 	}
 	defer f.Close()
 	now := time.Unix(1000, 0)
-	source := &tailed{out: &stream{path: path, f: f, grown: now}}
+	source := &tailed{out: &stream{path: path, f: f, grown: now}, pause: time.Second}
 	at := func(after time.Duration, want bool) {
 		t.Helper()
 		if ex, err := source.ended(now.Add(after)); err != nil || (ex != nil) != want {

@@ -79,14 +79,21 @@ type Worker struct {
 	ledger    ledger
 	taskRetry retryDelay // after failures to take or drive tasks
 
-	mu               sync.Mutex
-	driven           map[string]*Run // by run id
-	tasks            int             // driven runs with SourceQueue
-	slotFreed        chan struct{}   // signalled when a task has ended
-	adopted          chan struct{}   // closed after the first scan of Adopt
-	adoptOnce        sync.Once
-	exitingShims     []exitingShim // running shims of ended runs, to be reaped; at most one per run
-	watchErrorLogged bool          // that there are no file notifications
+	// adoptEvery is the interval at which Adopt looks for run directories without
+	// an owner.
+	adoptEvery time.Duration
+	// tailPause is the polling interval for a missing file, and how long a renamed
+	// or removed file must be unchanged until it counts as ended.
+	tailPause time.Duration
+
+	mu           sync.Mutex
+	driven       map[string]*Run // by run id
+	tasks        int             // driven runs with SourceQueue
+	slotFreed    chan struct{}   // signalled when a task has ended
+	adopted      chan struct{}   // closed after the first scan of Adopt
+	adoptOnce    sync.Once
+	exitingShims []exitingShim // running shims of ended runs, to be reaped; at most one per run
+	watchError   sync.Once     // that there are no file notifications was logged
 }
 
 // New returns a worker. It starts no goroutine or process.
@@ -121,6 +128,7 @@ func New(cfg Config) (*Worker, error) {
 	log := cfg.Log.Named("worker")
 	return &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
+		adoptEvery: 2 * time.Second, tailPause: time.Second,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 	}, nil
 }
@@ -146,7 +154,7 @@ func (w *Worker) Run(d *Dir) *Run {
 		r.source = &piped{dir: d}
 	case SourceTail:
 		r.out.path, r.out.only = d.Spec.File.Path, d.Spec.File
-		r.source = &tailed{out: &r.out, once: d.Spec.Part != nil}
+		r.source = &tailed{out: &r.out, once: d.Spec.Part != nil, pause: w.tailPause}
 		if d.Spec.Part != nil { // the byte at From has the offset 0
 			r.out.part, r.out.segment.Base = d.Spec.Part, -d.Spec.Part.From
 		}
@@ -257,14 +265,8 @@ func reaped(pid int) (ended bool, code int) {
 // watch watches the paths, and logs once if that is not possible.
 func (w *Worker) watch(paths ...string) *watch {
 	v := w.files.watch(paths...)
-	if v.err == nil {
-		return v
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.watchErrorLogged {
-		w.watchErrorLogged = true
-		w.log.Warn("no file notifications, polling more often", zap.Error(v.err))
+	if v.err != nil {
+		w.watchError.Do(func() { w.log.Warn("no file notifications, polling more often", zap.Error(v.err)) })
 	}
 	return v
 }
