@@ -144,14 +144,11 @@ func (t *testParser) parseTotals(l []byte) {
 	case hasPrefix(l, "Tests run:"):
 		t.parseMaven(l)
 		return
-	case hasPrefix(l, "Test Suites:"), hasPrefix(l, "Test Files "):
-		// A test file that cannot be loaded has no test counts.
-		by := jest
-		if hasPrefix(l, "Test Files ") {
-			by = vitest
-		}
-		tests = t.begin(by)
-		tests.Failed, _ = numberBefore(l, "failed")
+	case hasPrefix(l, "Test Suites:"): // a test file that cannot be loaded has no test counts
+		t.begin(jest).Failed, _ = numberBefore(l, "failed")
+		return
+	case hasPrefix(l, "Test Files "):
+		t.begin(vitest).Failed, _ = numberBefore(l, "failed")
 		return
 	case hasPrefix(l, "Tests:") && bytes.HasSuffix(l, []byte(" total")):
 		tests = t.extend(jest)
@@ -174,15 +171,11 @@ func (t *testParser) parseTotals(l []byte) {
 
 // parseJest parses the heading of a Jest failure.
 func (t *testParser) parseJest(name []byte) {
-	for _, other := range []string{
-		"Console", "Test suite failed to run", "Cannot log after", "Deprecation", "Multiple",
-		"Validation", "process.exit",
-	} {
-		if hasPrefix(name, other) {
-			return
-		}
+	if !slices.ContainsFunc([]string{
+		"Console", "Test suite failed to run", "Cannot log after", "Deprecation", "Multiple", "Validation", "process.exit",
+	}, func(other string) bool { return hasPrefix(name, other) }) {
+		t.addFailed(jest, name)
 	}
-	t.addFailed(jest, name)
 }
 
 // parseFailures parses lines of several tools with the name of a failed test,
@@ -212,10 +205,9 @@ func (t *testParser) parseFailures(l []byte) {
 		_, name, _ := bytes.Cut(l, []byte(" "))
 		t.addFailed(unittest, name)
 	case hasPrefix(l, "Ran "):
-		t.ran, _ = numberBefore(l, "tests in")
-		if t.ran == 0 {
-			t.ran, _ = numberBefore(l, "test in")
-		}
+		many, _ := numberBefore(l, "tests in")
+		one, _ := numberBefore(l, "test in")
+		t.ran = max(many, one)
 	}
 }
 
@@ -232,13 +224,11 @@ func (t *testParser) parsePytest(l []byte) {
 	passed, a := numberBefore(l, "passed")
 	failed, b := numberBefore(l, "failed")
 	broken, c := numberBefore(l, "errors")
-	if !c {
-		broken, c = numberBefore(l, "error")
-	}
-	skipped, d := numberBefore(l, "skipped")
-	if a || b || c || d {
+	broke, d := numberBefore(l, "error")
+	skipped, e := numberBefore(l, "skipped")
+	if a || b || c || d || e {
 		tests := t.begin(pytest)
-		tests.Passed, tests.Failed, tests.Skipped = passed, failed+broken, skipped
+		tests.Passed, tests.Failed, tests.Skipped = passed, failed+max(broken, broke), skipped
 	}
 }
 
@@ -269,11 +259,9 @@ func (t *testParser) parseCargo(l []byte) {
 //	[ERROR] com.example.AppTest.adds -- Time elapsed: 0.004 s <<< FAILURE!
 //	[ERROR] Tests run: 3, Failures: 1, Errors: 0, Skipped: 1
 func (t *testParser) parseMaven(l []byte) {
-	for _, level := range []string{"[INFO] ", "[WARNING] ", "[ERROR] "} {
-		if hasPrefix(l, level) {
-			l = trim(l[len(level):])
-			break
-		}
+	level, text, _ := bytes.Cut(l, []byte("] "))
+	if slices.Contains([]string{"[INFO", "[WARNING", "[ERROR"}, string(level)) {
+		l = trim(text)
 	}
 	if hasPrefix(l, "Tests run:") {
 		ran, a := numberAfter(l, "Tests run:")

@@ -21,9 +21,7 @@ import (
 // importSlots returns how many files are imported at a time. Each import uses
 // a few descriptors, and the process needs some for its connections and an
 // embedded server.
-func importSlots(descriptors uint64) int {
-	return int(min(64, max(1, descriptors/32)))
-}
+func importSlots(descriptors uint64) int { return int(min(64, max(1, descriptors/32))) }
 
 // importing imports one file: the parts of it that are not in a run yet,
 // according to the ledger and the raw log.

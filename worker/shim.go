@@ -2,8 +2,10 @@ package worker
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -55,7 +57,11 @@ func shimRun(dir string) error {
 	if !spec.process() {
 		return fmt.Errorf("run %s has no agent to start", spec.Run)
 	}
-	config, err := readShimConfig(os.Stdin)
+	var config shimConfig
+	body, err := io.ReadAll(io.LimitReader(os.Stdin, maxExit))
+	if err == nil && len(body) > 0 {
+		err = json.Unmarshal(body, &config)
+	}
 	if err != nil {
 		return fmt.Errorf("read stdin: %w", err)
 	}
@@ -67,26 +73,17 @@ func shimRun(dir string) error {
 	if err := lockWithin(own, time.Second); err != nil {
 		return err
 	}
-	if err := checkNeeded(dir, config); err != nil {
-		return err
-	}
-	if err := becomeReaper(); err != nil {
-		return err
-	}
-	s := &shim{dir: dir, spec: spec, seed: config.Seed}
-	return s.run(config)
-}
-
-// checkNeeded returns an ErrNotNeeded if the agent was started already, or, for
-// a shim that adopts, was not started yet.
-func checkNeeded(dir string, config shimConfig) error {
 	switch begun := exists(dir+"/"+startedFile) || exists(dir+"/"+exitFile); {
 	case begun && !config.Adopt:
 		return fmt.Errorf("%w: the agent was started before", ErrNotNeeded)
 	case !begun && config.Adopt:
 		return fmt.Errorf("%w: the agent was not started yet", ErrNotNeeded)
 	}
-	return nil
+	if err := becomeReaper(); err != nil {
+		return err
+	}
+	s := &shim{dir: dir, spec: spec, seed: config.Seed}
+	return s.run(config)
 }
 
 // shim is the state of a shim process. One goroutine uses it.
