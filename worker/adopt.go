@@ -68,7 +68,7 @@ func (a *adoption) scan(ctx context.Context) {
 			return
 		}
 		failure := a.failure(name)
-		if _, driven := a.w.Lookup(name); driven || failure != nil && failure.remaining() > 0 {
+		if _, driven := a.w.drivenRun(name); driven || failure != nil && failure.remaining() > 0 {
 			continue
 		}
 		d := a.open(name)
@@ -111,7 +111,7 @@ func (a *adoption) drive(ctx context.Context, name string, r *Run) {
 // open opens the directory, or returns nil if there is nothing to drive.
 func (a *adoption) open(name string) *Dir {
 	path := filepath.Join(a.w.cfg.Root, name)
-	d, err := Open(path)
+	d, err := open(path)
 	switch {
 	case errors.Is(err, errBad):
 		a.w.quarantine(path, err)

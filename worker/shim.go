@@ -571,25 +571,19 @@ func lookPath(name, dir string, env []string) (path, failure string) {
 // executable returns "" if path can be executed, else a Spawn constant.
 func executable(path string) string {
 	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return runs.SpawnNotFound
-	case errors.Is(err, fs.ErrPermission):
-		return runs.SpawnNotExecutable
-	case err != nil:
-		return runs.SpawnOther
-	case info.IsDir(), unix.Access(path, unix.X_OK) != nil:
+	if err == nil && (info.IsDir() || unix.Access(path, unix.X_OK) != nil) {
 		return runs.SpawnNotExecutable
 	}
-	return ""
+	return spawnFailure(err)
 }
 
-// spawnFailure returns the Spawn constant for an error of fork and exec.
+// spawnFailure returns the Spawn constant for an error of fork and exec, or of
+// looking up the file.
 func spawnFailure(err error) string {
 	switch {
 	case err == nil:
 		return ""
-	case errors.Is(err, fs.ErrNotExist): // the interpreter of a script
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // maybe the interpreter of a script
 		return runs.SpawnNotFound
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOEXEC):
 		return runs.SpawnNotExecutable

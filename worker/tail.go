@@ -276,7 +276,7 @@ func openRegular(path string) (*os.File, File, int64, error) {
 func openRetrying(ctx context.Context, path string) (*Dir, error) {
 	const tries, pause = 20, 50 * time.Millisecond
 	for try := 1; ; try++ {
-		d, err := Open(path)
+		d, err := open(path)
 		if try == tries || !errors.Is(err, errOwned) {
 			return d, err
 		}

@@ -282,7 +282,7 @@ func TestCancelledFileIsIgnoredUntilItIsReplaced(t *testing.T) {
 	write(t, path, "one\n")
 	l.tail(path)
 	l.awaitSummary("one\n")
-	r, ok := l.w.Lookup(l.runIDs()[0])
+	r, ok := l.w.drivenRun(l.runIDs()[0])
 	if !ok {
 		t.Fatal("the run is not driven")
 	}

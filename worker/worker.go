@@ -167,8 +167,8 @@ func (w *Worker) Run(d *Dir) *Run {
 	return r
 }
 
-// Lookup returns the driven run with this id.
-func (w *Worker) Lookup(run string) (*Run, bool) {
+// drivenRun returns the driven run with this id.
+func (w *Worker) drivenRun(run string) (*Run, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r, ok := w.driven[run]
