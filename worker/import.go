@@ -234,7 +234,7 @@ func importID(c content) string {
 
 // ledgerOf returns the index for the files at paths.
 func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*ledgerIndex, error) {
-	stores, err := w.stores(ctx)
+	stores, err := w.cfg.Stores(ctx)
 	x := &ledgerIndex{ledger: &w.ledger, agent: spec.Agent, stores: stores, files: make(map[inode]*imported, len(paths))}
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil { // else the import reports the error
@@ -242,13 +242,6 @@ func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*
 		}
 	}
 	return x, err
-}
-
-func (w *Worker) stores(ctx context.Context) ([]string, error) {
-	if w.cfg.Stores == nil {
-		return nil, nil
-	}
-	return w.cfg.Stores(ctx)
 }
 
 // record adds a line to the ledger for the file of an ended run, unless the
@@ -287,7 +280,7 @@ func (r *Run) record(ctx context.Context) error {
 	}
 	stores := r.stores
 	if stores == nil {
-		if stores, err = r.w.stores(ctx); err != nil {
+		if stores, err = r.w.cfg.Stores(ctx); err != nil {
 			return err
 		}
 	}

@@ -179,7 +179,11 @@ func (s *shim) start() (bool, error) {
 	if err := filelock.Lock(out); err != nil {
 		return false, err
 	}
-	env := slices.DeleteFunc(slices.Clone(s.env()), func(v string) bool { return strings.HasPrefix(v, markVariable+"=") })
+	env := s.spec.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, markVariable+"=") })
 	path, failure := lookPath(s.spec.Argv[0], s.spec.Dir, env)
 
 	claimed, err := claimStart(s.dir)
@@ -353,13 +357,6 @@ func (s *shim) sizes() (sizes [2]int64) {
 		}
 	}
 	return sizes
-}
-
-func (s *shim) env() []string {
-	if s.spec.Env == nil {
-		return os.Environ()
-	}
-	return s.spec.Env
 }
 
 func openSpool(path string) (*os.File, error) {

@@ -88,7 +88,6 @@ type Worker struct {
 
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
-	tasks        int             // driven runs with SourceQueue
 	slotFreed    chan struct{}   // signalled when a task has ended
 	adopted      chan struct{}   // closed after the first scan of Adopt
 	adoptOnce    sync.Once
@@ -124,6 +123,9 @@ func New(cfg Config) (*Worker, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
+	}
+	if cfg.Stores == nil {
+		cfg.Stores = func(context.Context) ([]string, error) { return nil, nil }
 	}
 	log := cfg.Log.Named("worker")
 	return &Worker{
@@ -179,13 +181,7 @@ func (w *Worker) register(r *Run) {
 	w.reap()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.driven[r.dir.Spec.Run] == r {
-		return
-	}
 	w.driven[r.dir.Spec.Run] = r
-	if r.dir.Spec.Source == SourceQueue {
-		w.tasks++
-	}
 }
 
 func (w *Worker) unregister(r *Run) {
@@ -194,7 +190,6 @@ func (w *Worker) unregister(r *Run) {
 	if w.driven[r.dir.Spec.Run] == r {
 		delete(w.driven, r.dir.Spec.Run)
 		if r.dir.Spec.Source == SourceQueue {
-			w.tasks--
 			select {
 			case w.slotFreed <- struct{}{}:
 			default: // already signalled
@@ -213,7 +208,13 @@ func (w *Worker) unregister(r *Run) {
 func (w *Worker) Tasks() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.tasks
+	n := 0
+	for _, r := range w.driven {
+		if r.dir.Spec.Source == SourceQueue {
+			n++
+		}
+	}
+	return n
 }
 
 // Runs returns the number of driven runs.
