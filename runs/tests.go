@@ -105,31 +105,33 @@ func addName(names []string, name string) []string {
 
 // parseLine parses one line, which has no spaces at its ends.
 func (t *testParser) parseLine(l []byte) {
-	switch c := l[0]; {
-	case c == 'T':
+	switch l[0] {
+	case 'T':
 		t.parseTotals(l)
-	case c == '-' || c == 'o' || c == 'F':
+	case 'F':
 		t.parseGo(l)
-		if c == 'F' {
-			t.parseFailures(l)
-		}
-	case c == '{':
+		t.parseFailures(l)
+	case '-', 'o':
+		t.parseGo(l)
+	case '{':
 		t.parseGoJSON(l)
-	case c == '=' && hasPrefix(l, "=== RUN "):
-		t.verbose = true
-	case c == '=' || isDigit(c):
+	case '=', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		if hasPrefix(l, "=== RUN ") {
+			t.verbose = true
+			return
+		}
 		t.parsePytest(l)
 		t.parseMocha(l)
-	case c == 't':
+	case 't':
 		t.parseCargo(l)
-	case c == '[':
+	case '[':
 		t.parseMaven(l)
-	case c == '#' || c == 0xe2 || c == 'n' || c == 'f':
+	case '#', 0xe2, 'n', 'f':
 		t.parseNode(l)
 		if name, ok := bytes.CutPrefix(l, []byte("● ")); ok {
 			t.parseJest(trim(name))
 		}
-	case c == 'R' || c == 'O' || c == 'E':
+	case 'R', 'O', 'E':
 		t.parseFailures(l)
 	}
 }
