@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,7 +61,11 @@ func (a *adoption) scan(ctx context.Context) {
 	if err != nil && !a.logged {
 		a.w.log.Error("list run directories", zap.Error(err))
 	}
-	a.logged = err != nil
+	if a.logged = err != nil; !a.logged {
+		a.mu.Lock()
+		maps.DeleteFunc(a.failures, func(name string, _ *retryDelay) bool { return !slices.Contains(names, name) })
+		a.mu.Unlock()
+	}
 	for _, name := range left {
 		a.w.removeLeftover(filepath.Join(a.w.cfg.Root, name))
 	}
