@@ -162,20 +162,19 @@ type tailedPath struct {
 }
 
 func (t *tailedPath) tail(ctx context.Context) error {
-	wait := newBackoff()
-	for {
+	for pause := time.Duration(0); ; {
 		err := t.one(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case err == nil:
-			wait.Reset()
-		default:
-			pause := wait.NextBackOff()
-			t.w.log.Error("tail", zap.String("path", t.path), zap.Error(err), zap.Duration("retry", pause))
-			if err := sleep(ctx, pause); err != nil {
-				return err
-			}
+		}
+		if err == nil {
+			pause = 0
+			continue
+		}
+		pause = longerDelay(pause)
+		t.w.log.Error("tail", zap.String("path", t.path), zap.Error(err), zap.Duration("retry", pause))
+		if err := sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -299,12 +298,9 @@ const (
 	maxRetryDelay = time.Minute
 )
 
-// newBackoff returns the delays between attempts of one run.
-func newBackoff() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = minRetryDelay, maxRetryDelay
-	return b
-}
+// longerDelay returns the delay before the next attempt, after one that waited
+// for d.
+func longerDelay(d time.Duration) time.Duration { return min(max(2*d, minRetryDelay), maxRetryDelay) }
 
 // failed doubles the delay, unless it is still running. It returns true at most
 // once a minute: then the failure should be logged.
@@ -313,7 +309,7 @@ func (t *retryDelay) failed() bool {
 	defer t.mu.Unlock()
 	now := time.Now()
 	if !now.Before(t.until) { // else it is the same failure
-		t.pause = min(max(2*t.pause, minRetryDelay), maxRetryDelay)
+		t.pause = longerDelay(t.pause)
 		t.until = now.Add(t.pause)
 	}
 	if !t.logged.IsZero() && now.Sub(t.logged) < time.Minute {
