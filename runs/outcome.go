@@ -28,6 +28,7 @@ func (r *Record) End(x Exit, at int64) {
 	r.Exit = &x
 	r.EndedAt = at
 	r.State, r.Reason = r.outcome(x)
+	r.InTurn = false
 	r.endProgress()
 }
 
@@ -65,6 +66,8 @@ func (r *Record) outcome(x Exit) (State, string) {
 		return StateFailed, "no terminal event"
 	case r.LastTurn == TurnFailed:
 		return StateFailed, "turn failed"
+	case r.InTurn:
+		return StateFailed, "no terminal event"
 	case r.Lines == r.Blank:
 		return StateFailed, "silent"
 	}

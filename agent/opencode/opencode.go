@@ -57,7 +57,7 @@ func (d *dialect) Restore(b []byte) error {
 
 // Line implements [normalizer.Dialect].
 func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
-	fault := normalizer.ScanFault(d.line.scan(raw))
+	fault := normalizer.Fault(d.line.scan(raw))
 	if fault == normalizer.NoFault {
 		fault = d.mapLine(out)
 	}
