@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -213,30 +214,16 @@ func isInteger(literal []byte) bool {
 // shortest digits that identify f, always with a decimal point or an exponent.
 // It uses no exponent if 1e-5 <= |f| < 1e16. It appends at most 24 bytes.
 func appendFloat(dst []byte, f float64) []byte {
-	var scratch [32]byte
-	s := strconv.AppendFloat(scratch[:0], f, 'e', -1, 64) // -d.ddde±dd
-	if s[0] == '-' {
-		dst = append(dst, '-')
-		s = s[1:]
+	start := len(dst)
+	if size := math.Abs(f); size == 0 || 1e-5 <= size && size < 1e16 {
+		dst = strconv.AppendFloat(dst, f, 'f', -1, 64)
+		if bytes.IndexByte(dst[start:], '.') < 0 {
+			dst = append(dst, ".0"...)
+		}
+		return dst
 	}
-	exponentAt := bytes.IndexByte(s, 'e')
-	exponent, _ := strconv.Atoi(string(s[exponentAt+1:]))
-	if exponent < -5 || exponent > 15 {
-		dst = append(append(dst, s[:exponentAt]...), 'e')
-		return strconv.AppendInt(dst, int64(exponent), 10)
-	}
-	digits := s[:exponentAt]
-	if exponentAt > 1 {
-		s[1] = s[0]
-		digits = s[1:exponentAt]
-	}
-	const zeros = "0000000000000000"
-	switch point := exponent + 1; {
-	case point <= 0:
-		return append(append(append(dst, "0."...), zeros[:-point]...), digits...)
-	case point < len(digits):
-		return append(append(append(dst, digits[:point]...), '.'), digits[point:]...)
-	default:
-		return append(append(append(dst, digits...), zeros[:point-len(digits)]...), ".0"...)
-	}
+	dst = strconv.AppendFloat(dst, f, 'e', -1, 64) // d.ddde±dd
+	exponentAt := start + bytes.IndexByte(dst[start:], 'e') + 1
+	exponent, _ := strconv.Atoi(string(dst[exponentAt:]))
+	return strconv.AppendInt(dst[:exponentAt], int64(exponent), 10)
 }

@@ -74,7 +74,8 @@ func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<3
 // shims looks for agents whose shim is gone, so that nothing enforces their limits.
 func (x *examination) shims() {
 	const name, most = "shims", 5
-	list, err := worker.Unsupervised(local.RunsDir(x.Settings.DataDir))
+	backlog, err := worker.ReadBacklog(local.RunsDir(x.Settings.DataDir))
+	list := backlog.Unsupervised
 	switch {
 	case err != nil:
 		x.note(name, Warn, fmt.Sprintf("the run directories cannot be read: %v", err), "")

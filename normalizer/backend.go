@@ -84,24 +84,14 @@ type Fault uint8
 
 // The faults.
 const (
-	NoFault Fault = iota
-	InvalidUTF8
-	InvalidJSON
-	InvalidPayload // a known type without a required field
+	NoFault     = Fault(scan.OK)
+	InvalidUTF8 = Fault(scan.InvalidUTF8)
+	InvalidJSON = Fault(scan.InvalidJSON)
+
+	InvalidPayload Fault = iota // a known type without a required field
 	MissingType
 	MissingThreadID
 )
-
-// ScanFault converts a fault of the scanner.
-func ScanFault(f scan.Fault) Fault {
-	switch f {
-	case scan.OK:
-		return NoFault
-	case scan.InvalidUTF8:
-		return InvalidUTF8
-	}
-	return InvalidJSON
-}
 
 var faults = [...]string{
 	InvalidUTF8:     "parse error (redacted): invalid UTF-8",
@@ -129,7 +119,7 @@ func (opaque) Dialect() Dialect { return opaqueDialect{} }
 type opaqueDialect struct{ Stateless }
 
 func (opaqueDialect) Line(line []byte, out *Out) Fault {
-	if fault := ScanFault(scan.Fields(line, nil)); fault != NoFault {
+	if fault := Fault(scan.Fields(line, nil)); fault != NoFault {
 		return fault
 	}
 	out.Unknown()

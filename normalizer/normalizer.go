@@ -15,8 +15,6 @@ import (
 	"bytes"
 	"math"
 	"strconv"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/runs"
@@ -239,7 +237,7 @@ func (f *Fold) line(line []byte) {
 	}
 	afterGap := f.state.AfterGap
 	f.state.AfterGap = false
-	if blank(line) {
+	if len(bytes.TrimSpace(line)) == 0 {
 		f.Record.Blank++
 		f.Record.Line(runs.Facts{}, f.pos.Time)
 		return
@@ -336,24 +334,4 @@ func (f *Fold) send(e Event) {
 	token := e.Kind.Token()
 	f.Record.Events[token]++
 	f.emit(Message{Pos: f.pos, Token: token, Body: e.appendJSON(make([]byte, 0, e.size()), f.agent)})
-}
-
-// blank reports whether line is empty or has only Unicode white space.
-func blank(line []byte) bool {
-	for len(line) > 0 {
-		c := line[0]
-		if c < utf8.RuneSelf {
-			if c != ' ' && (c < '\t' || c > '\r') {
-				return false
-			}
-			line = line[1:]
-			continue
-		}
-		r, n := utf8.DecodeRune(line)
-		if !unicode.IsSpace(r) {
-			return false
-		}
-		line = line[n:]
-	}
-	return true
 }

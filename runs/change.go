@@ -8,7 +8,7 @@ type Change struct {
 	Revision uint64 // of the record; increases with every change of any run
 	Removed  bool   // the record was deleted; only Row.ID is set
 	Last     bool   // no newer change is known at present
-	Anew     bool   // the run table was recreated: discard all earlier changes
+	Reset    bool   // the run table was recreated: discard all earlier changes
 	Waits    string // reason for a delay, for people; all other fields are empty
 }
 

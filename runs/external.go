@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/linesman/linesman/bounds"
 )
 
 // An external run asks a question outside of linesman and has no process. Its
@@ -96,13 +94,7 @@ func (r Reply) Line() ([]byte, error) {
 	return b, nil
 }
 
-func line(v any) []byte {
-	b, err := bounds.Encode(v)
-	if err != nil { // impossible: v has only strings
-		panic(fmt.Sprintf("runs: encode %T: %v", v, err))
-	}
-	return append(bytes.TrimRight(b, "\n"), '\n')
-}
+func line(v any) []byte { return append(encode(v), '\n') }
 
 // ErrNoReply reports output without a reply.
 var ErrNoReply = errors.New("there is no reply in the output")

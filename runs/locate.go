@@ -94,29 +94,19 @@ func colonLocation(text []byte, at int) (Location, bool) {
 	if tail := text[at+1:]; len(tail) > 0 && isDigit(tail[0]) {
 		n := countDigits(tail)
 		l.Line = parseNumber(tail[:n])
-		if rest := tail[n:]; len(rest) > 1 && rest[0] == ':' && isDigit(rest[1]) {
+		if rest := tail[n:]; len(rest) > 1 && rest[0] == ':' {
 			l.Column = parseNumber(rest[1 : 1+countDigits(rest[1:])])
 		}
 	} else if at > 0 && text[at-1] == ')' {
-		open := at - 1
-		for open > 0 && at-open < 24 && text[open] != '(' {
-			open--
-		}
-		if text[open] != '(' {
+		end = max(bytes.LastIndexByte(text[:at], '('), at-24, 0)
+		if text[end] != '(' {
 			return l, false
 		}
-		inside := text[open+1 : at-1]
-		n := countDigits(inside)
-		if n == 0 {
+		line, column, found := bytes.Cut(text[end+1:at-1], []byte(","))
+		if countDigits(line) < len(line) || countDigits(column) < len(column) || found && len(column) == 0 {
 			return l, false
 		}
-		l.Line = parseNumber(inside[:n])
-		if rest := inside[n:]; len(rest) > 1 && rest[0] == ',' && countDigits(rest[1:]) == len(rest)-1 {
-			l.Column = parseNumber(rest[1:])
-		} else if len(rest) > 0 {
-			return l, false
-		}
-		end = open
+		l.Line, l.Column = parseNumber(line), parseNumber(column)
 	}
 	if l.Line == 0 {
 		return l, false

@@ -12,6 +12,7 @@ package runs
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -322,10 +323,13 @@ func (r *Record) Final(text string) {
 }
 
 // JSON returns the record as JSON.
-func (r *Record) JSON() []byte {
-	b, err := bounds.Encode(r)
-	if err != nil { // impossible for the fields of a record
-		panic("runs: encode a record: " + err.Error())
+func (r *Record) JSON() []byte { return encode(r) }
+
+// encode returns v, whose fields can always be encoded, as JSON.
+func encode(v any) []byte {
+	b, err := bounds.Encode(v)
+	if err != nil {
+		panic(fmt.Sprintf("runs: encode %T: %v", v, err))
 	}
 	return b
 }

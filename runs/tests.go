@@ -105,31 +105,33 @@ func addName(names []string, name string) []string {
 
 // parseLine parses one line, which has no spaces at its ends.
 func (t *testParser) parseLine(l []byte) {
-	switch c := l[0]; {
-	case c == 'T':
+	switch l[0] {
+	case 'T':
 		t.parseTotals(l)
-	case c == '-' || c == 'o' || c == 'F':
+	case 'F':
 		t.parseGo(l)
-		if c == 'F' {
-			t.parseFailures(l)
-		}
-	case c == '{':
+		t.parseFailures(l)
+	case '-', 'o':
+		t.parseGo(l)
+	case '{':
 		t.parseGoJSON(l)
-	case c == '=' && hasPrefix(l, "=== RUN "):
-		t.verbose = true
-	case c == '=' || isDigit(c):
+	case '=', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		if hasPrefix(l, "=== RUN ") {
+			t.verbose = true
+			return
+		}
 		t.parsePytest(l)
 		t.parseMocha(l)
-	case c == 't':
+	case 't':
 		t.parseCargo(l)
-	case c == '[':
+	case '[':
 		t.parseMaven(l)
-	case c == '#' || c == 0xe2 || c == 'n' || c == 'f':
+	case '#', 0xe2, 'n', 'f':
 		t.parseNode(l)
 		if name, ok := bytes.CutPrefix(l, []byte("● ")); ok {
 			t.parseJest(trim(name))
 		}
-	case c == 'R' || c == 'O' || c == 'E':
+	case 'R', 'O', 'E':
 		t.parseFailures(l)
 	}
 }
@@ -144,14 +146,11 @@ func (t *testParser) parseTotals(l []byte) {
 	case hasPrefix(l, "Tests run:"):
 		t.parseMaven(l)
 		return
-	case hasPrefix(l, "Test Suites:"), hasPrefix(l, "Test Files "):
-		// A test file that cannot be loaded has no test counts.
-		by := jest
-		if hasPrefix(l, "Test Files ") {
-			by = vitest
-		}
-		tests = t.begin(by)
-		tests.Failed, _ = numberBefore(l, "failed")
+	case hasPrefix(l, "Test Suites:"): // a test file that cannot be loaded has no test counts
+		t.begin(jest).Failed, _ = numberBefore(l, "failed")
+		return
+	case hasPrefix(l, "Test Files "):
+		t.begin(vitest).Failed, _ = numberBefore(l, "failed")
 		return
 	case hasPrefix(l, "Tests:") && bytes.HasSuffix(l, []byte(" total")):
 		tests = t.extend(jest)
@@ -174,15 +173,11 @@ func (t *testParser) parseTotals(l []byte) {
 
 // parseJest parses the heading of a Jest failure.
 func (t *testParser) parseJest(name []byte) {
-	for _, other := range []string{
-		"Console", "Test suite failed to run", "Cannot log after", "Deprecation", "Multiple",
-		"Validation", "process.exit",
-	} {
-		if hasPrefix(name, other) {
-			return
-		}
+	if !slices.ContainsFunc([]string{
+		"Console", "Test suite failed to run", "Cannot log after", "Deprecation", "Multiple", "Validation", "process.exit",
+	}, func(other string) bool { return hasPrefix(name, other) }) {
+		t.addFailed(jest, name)
 	}
-	t.addFailed(jest, name)
 }
 
 // parseFailures parses lines of several tools with the name of a failed test,
@@ -212,10 +207,9 @@ func (t *testParser) parseFailures(l []byte) {
 		_, name, _ := bytes.Cut(l, []byte(" "))
 		t.addFailed(unittest, name)
 	case hasPrefix(l, "Ran "):
-		t.ran, _ = numberBefore(l, "tests in")
-		if t.ran == 0 {
-			t.ran, _ = numberBefore(l, "test in")
-		}
+		many, _ := numberBefore(l, "tests in")
+		one, _ := numberBefore(l, "test in")
+		t.ran = max(many, one)
 	}
 }
 
@@ -232,13 +226,11 @@ func (t *testParser) parsePytest(l []byte) {
 	passed, a := numberBefore(l, "passed")
 	failed, b := numberBefore(l, "failed")
 	broken, c := numberBefore(l, "errors")
-	if !c {
-		broken, c = numberBefore(l, "error")
-	}
-	skipped, d := numberBefore(l, "skipped")
-	if a || b || c || d {
+	broke, d := numberBefore(l, "error")
+	skipped, e := numberBefore(l, "skipped")
+	if a || b || c || d || e {
 		tests := t.begin(pytest)
-		tests.Passed, tests.Failed, tests.Skipped = passed, failed+broken, skipped
+		tests.Passed, tests.Failed, tests.Skipped = passed, failed+max(broken, broke), skipped
 	}
 }
 
@@ -269,11 +261,9 @@ func (t *testParser) parseCargo(l []byte) {
 //	[ERROR] com.example.AppTest.adds -- Time elapsed: 0.004 s <<< FAILURE!
 //	[ERROR] Tests run: 3, Failures: 1, Errors: 0, Skipped: 1
 func (t *testParser) parseMaven(l []byte) {
-	for _, level := range []string{"[INFO] ", "[WARNING] ", "[ERROR] "} {
-		if hasPrefix(l, level) {
-			l = trim(l[len(level):])
-			break
-		}
+	level, text, _ := bytes.Cut(l, []byte("] "))
+	if slices.Contains([]string{"[INFO", "[WARNING", "[ERROR"}, string(level)) {
+		l = trim(text)
 	}
 	if hasPrefix(l, "Tests run:") {
 		ran, a := numberAfter(l, "Tests run:")

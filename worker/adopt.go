@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,10 +20,6 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// adoptEvery is the interval at which Adopt looks for run directories without
-// an owner.
-const adoptEvery = 2 * time.Second
-
 // Adopt drives all run directories without an owner until ctx ends, then it
 // returns nil. It drives at most MaxRuns runs at a time; the others wait.
 // Directories that are not valid run directories are quarantined under another
@@ -31,9 +29,9 @@ const adoptEvery = 2 * time.Second
 // was replaced meanwhile: then it ends the run. It completes interrupted
 // imports.
 func (w *Worker) Adopt(ctx context.Context) error {
-	a := &adoption{w: w, busy: make(map[string]bool)}
+	a := &adoption{w: w, failures: make(map[string]*retryDelay)}
 	a.group.SetLimit(w.cfg.MaxRuns)
-	tick := time.NewTicker(adoptEvery)
+	tick := time.NewTicker(w.adoptEvery)
 	defer tick.Stop()
 	for {
 		a.scan(ctx)
@@ -51,11 +49,11 @@ type adoption struct {
 	w     *Worker
 	group errgroup.Group
 
-	mu     sync.Mutex
-	busy   map[string]bool // by directory name; at most MaxRuns
-	logged bool            // the error of listing the root
-
+	logged    bool       // the error of listing the root
 	openRetry retryDelay // after errors of opening directories
+
+	mu       sync.Mutex
+	failures map[string]*retryDelay // after local errors of driven runs, by directory name
 }
 
 func (a *adoption) scan(ctx context.Context) {
@@ -63,7 +61,11 @@ func (a *adoption) scan(ctx context.Context) {
 	if err != nil && !a.logged {
 		a.w.log.Error("list run directories", zap.Error(err))
 	}
-	a.logged = err != nil
+	if a.logged = err != nil; !a.logged {
+		a.mu.Lock()
+		maps.DeleteFunc(a.failures, func(name string, _ *retryDelay) bool { return !slices.Contains(names, name) })
+		a.mu.Unlock()
+	}
 	for _, name := range left {
 		a.w.removeLeftover(filepath.Join(a.w.cfg.Root, name))
 	}
@@ -71,49 +73,51 @@ func (a *adoption) scan(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if !a.claim(name) {
+		failure := a.failure(name)
+		if _, driven := a.w.drivenRun(name); driven || failure != nil && failure.remaining() > 0 {
 			continue
 		}
 		d := a.open(name)
 		if d == nil {
-			a.release(name)
 			continue
 		}
 		r := a.w.Run(d)
+		r.retried = failure != nil
 		a.w.register(r) // counted from now on
 		if !a.group.TryGo(func() error { a.drive(ctx, name, r); return nil }) {
 			a.w.unregister(r)
 			d.Close()
-			a.release(name)
 		}
 	}
 }
 
-// claim reserves the directory, and reports false if this worker already
-// drives it.
-func (a *adoption) claim(name string) bool {
-	if _, driven := a.w.Lookup(name); driven {
-		return false
-	}
+func (a *adoption) failure(name string) *retryDelay {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.busy[name] {
-		return false
-	}
-	a.busy[name] = true
-	return true
+	return a.failures[name]
 }
 
-func (a *adoption) release(name string) {
+// drive drives one run. After a local error the next scans retry it.
+func (a *adoption) drive(ctx context.Context, name string, r *Run) {
+	_, err := r.Drive(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.busy, name)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrKnown) || errors.Is(err, ErrEnded) {
+		delete(a.failures, name)
+		return
+	}
+	if a.failures[name] == nil {
+		a.failures[name] = new(retryDelay)
+	}
+	_ = a.failures[name].failed()
+	a.w.log.Error("drive run", zap.String("run", name), zap.Error(err),
+		zap.Duration("retry", a.failures[name].remaining()))
 }
 
 // open opens the directory, or returns nil if there is nothing to drive.
 func (a *adoption) open(name string) *Dir {
 	path := filepath.Join(a.w.cfg.Root, name)
-	d, err := Open(path)
+	d, err := open(path)
 	switch {
 	case errors.Is(err, errBad):
 		a.w.quarantine(path, err)
@@ -133,29 +137,6 @@ func (a *adoption) open(name string) *Dir {
 		}
 	}
 	return d
-}
-
-// drive drives one run to its end, and retries after local errors.
-func (a *adoption) drive(ctx context.Context, name string, r *Run) {
-	defer a.release(name)
-	wait := newBackoff()
-	for {
-		_, err := r.Drive(ctx)
-		if err == nil || ctx.Err() != nil || errors.Is(err, ErrKnown) || errors.Is(err, ErrEnded) {
-			return
-		}
-		pause := wait.NextBackOff()
-		a.w.log.Error("drive run", zap.String("run", name), zap.Error(err), zap.Duration("retry", pause))
-		if sleep(ctx, pause) != nil {
-			return
-		}
-		d := a.open(name)
-		if d == nil {
-			return
-		}
-		r = a.w.Run(d)
-		r.retried = true
-	}
 }
 
 // isLeftover reports whether a killed process may have left this entry of the
@@ -202,10 +183,15 @@ func (w *Worker) quarantine(path string, why error) {
 		zap.String("as", filepath.Base(to)), zap.Error(why))
 }
 
-// Backlog is the amount of local data that is not yet in the raw log.
+// Backlog describes the run directories of a worker.
 type Backlog struct {
-	Runs  int   // directories of runs
-	Bytes int64 // of stdout that are not published yet, according to the marks
+	Runs    int   // directories
+	Bytes   int64 // of stdout that are not published yet, according to the marks
+	Writing int   // runs with a process that can still write output: an agent, its children, or a pipe
+
+	// Unsupervised names the runs that have agent processes but no shim, and so no
+	// limits. A worker that drives such a run starts a shim within two seconds.
+	Unsupervised []string
 }
 
 // runDirs lists the run directories in root, and the entries that a killed
@@ -227,8 +213,8 @@ func runDirs(root string) (names, left []string, err error) {
 }
 
 // ReadBacklog reads the run directories below root, whoever owns them, and
-// changes nothing. Marks are written concurrently, so the result is an
-// estimate, and never too low. It does not count the bytes of tailed files.
+// changes nothing. Marks are written concurrently, so Bytes is an estimate, and
+// never too low. It does not include the bytes of tailed files.
 func ReadBacklog(root string) (b Backlog, err error) {
 	names, _, err := runDirs(root)
 	if err != nil {
@@ -237,56 +223,29 @@ func ReadBacklog(root string) (b Backlog, err error) {
 	for _, name := range names {
 		b.Runs++
 		dir := filepath.Join(root, name)
-		out, err := os.Stat(filepath.Join(dir, outFile))
-		if err != nil { // a tailed file, or the run has just ended
-			continue
+		if out, err := os.Stat(filepath.Join(dir, outFile)); err == nil { // else a tailed file, or the run has just ended
+			m := mark{}
+			line, err := readBounded(filepath.Join(dir, markFile), markSize)
+			if err != nil || copy(m.line[:], line) < markSize || !m.decode() {
+				m.progress = progress{}
+			}
+			b.Bytes += max(m.Out.Base+out.Size()-m.Log.Out, 0)
 		}
-		m := mark{}
-		line, err := readBounded(filepath.Join(dir, markFile), markSize)
-		if err != nil || copy(m.line[:], line) < markSize || !m.decode() {
-			m.progress = progress{}
+		// In this order: a shim takes its lock before it claims the start, and
+		// releases it after the agent has ended.
+		begun := exists(filepath.Join(dir, startedFile))
+		supervised, err := filelock.Held(filepath.Join(dir, shimFile))
+		writing, werr := filelock.Held(filepath.Join(dir, outFile))
+		if writing {
+			b.Writing++
 		}
-		b.Bytes += max(m.Out.Base+out.Size()-m.Log.Out, 0)
-	}
-	return b, nil
-}
-
-// StillWriting returns the number of runs below root with a process that can
-// still write output: an agent, its children, or a pipe.
-func StillWriting(root string) (n int) {
-	names, _, _ := runDirs(root)
-	for _, name := range names {
-		if busy, err := filelock.Held(filepath.Join(root, name, outFile)); busy && err == nil {
-			n++
-		}
-	}
-	return n
-}
-
-// Unsupervised names the runs below root that have agent processes but no
-// shim, and so no limits. A worker that drives such a run starts a shim within
-// two seconds.
-func Unsupervised(root string) (list []string, err error) {
-	names, _, err := runDirs(root)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		dir := filepath.Join(root, name)
-		if !exists(filepath.Join(dir, startedFile)) {
-			continue
-		}
-		if supervised, err := filelock.Held(filepath.Join(dir, shimFile)); supervised || err != nil {
-			continue
-		}
-		writing, err := filelock.Held(filepath.Join(dir, outFile))
-		if err != nil {
+		if !begun || supervised || err != nil || werr != nil {
 			continue
 		}
 		m := &members{id: readIdentity(dir), dir: dir}
 		if _, running := m.agent(); writing || running {
-			list = append(list, name)
+			b.Unsupervised = append(b.Unsupervised, name)
 		}
 	}
-	return list, nil
+	return b, nil
 }

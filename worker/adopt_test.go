@@ -21,13 +21,13 @@ func TestCreateAndOpen(t *testing.T) {
 	if _, err := Create(l.root, shell("r", "true")); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("created again: %v, want ErrExist", err)
 	}
-	if _, err := Open(d.Path()); !errors.Is(err, errOwned) {
+	if _, err := open(d.Path()); !errors.Is(err, errOwned) {
 		t.Errorf("opened while owned: %v, want ErrOwned", err)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(d.Path())
+	again, err := open(d.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestCreateAndOpen(t *testing.T) {
 	if err := again.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(d.Path()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := open(d.Path()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("opened after the end: %v, want ErrNotExist", err)
 	}
 	if !l.empty() {
@@ -186,7 +186,7 @@ func TestAdoptRetriesAfterAnError(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(l.logs.dir, "r"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(d.Path())
+	again, err := open(d.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestAdoptRetriesAfterAnError(t *testing.T) {
 	l.adopt()
 	waitFor(t, "the error", func() bool { return l.has("drive run") })
 	waitFor(t, "the directory to be free", func() bool {
-		again, err = Open(d.Path())
+		again, err = open(d.Path())
 		return err == nil
 	})
 	again.mark.Log.Seq = 0

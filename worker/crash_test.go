@@ -118,7 +118,7 @@ func TestAdoptResumesFromAnyState(t *testing.T) {
 	}
 	start := func(t *testing.T, l *fixture, dir string) { l.foreign("r", runs.Started, runs.Start{}) }
 	ours := func(t *testing.T, l *fixture, dir string) {
-		d, err := Open(dir)
+		d, err := open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +194,7 @@ func TestAdoptResumesFromAnyState(t *testing.T) {
 			"start cancel exit", "", runs.Exit{Reason: runs.ReasonCancelled}},
 		{"truncated meanwhile", nil, []step{ours, start, stored("one\ntwo\n"),
 			func(t *testing.T, l *fixture, dir string) {
-				d, err := Open(dir)
+				d, err := open(dir)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -176,10 +176,10 @@ func (d *Dir) createFiles(at string, spec []byte) error {
 	return nil
 }
 
-// Open takes ownership of the run directory at path. The error is [errOwned]
+// open takes ownership of the run directory at path. The error is [errOwned]
 // if another worker drives the run, an [fs.ErrNotExist] if the directory is
 // gone, and [errBad] if it is not a run directory.
-func Open(path string) (_ *Dir, err error) {
+func open(path string) (_ *Dir, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open run directory: %w", err)

@@ -48,8 +48,6 @@ type source interface {
 	stop()
 	// pollInterval is how long ended need not be called again.
 	pollInterval() time.Duration
-	// outlivesStop reports whether output must still be read after stop.
-	outlivesStop() bool
 }
 
 // Drive drives the run from its current state to its end: start entry, agent,
@@ -276,7 +274,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 // finish sends the remaining output of the ended source, stores the exit
 // entry, and removes the directory.
 func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
-	for moved := true; moved && (r.source.outlivesStop() || !r.stopped); {
+	for moved := true; moved && !r.useless(); {
 		_, err := r.pump(ctx, true)
 		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
 			return ex, err
@@ -472,7 +470,7 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if err := r.cancel(ctx); err != nil {
 			return sent, err
 		}
-		if r.stopped && !r.source.outlivesStop() {
+		if r.useless() {
 			return sent, nil
 		}
 		n, err := r.sendOut(ctx, buf[:], final)
@@ -486,6 +484,10 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 	}
 	return sent, nil
 }
+
+// useless reports whether the remaining output is not read: the source was
+// stopped, and is no agent.
+func (r *Run) useless() bool { return r.stopped && !r.dir.Spec.process() }
 
 // sendOut sends the next chunk of stdout and returns its size.
 func (r *Run) sendOut(ctx context.Context, buf []byte, final bool) (int, error) {

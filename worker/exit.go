@@ -36,14 +36,6 @@ type shimConfig struct {
 	Keys  [][]byte `json:"keys"`  // public keys of the shims of this run, including earlier ones
 }
 
-func readShimConfig(r io.Reader) (o shimConfig, err error) {
-	body, err := io.ReadAll(io.LimitReader(r, maxExit))
-	if err != nil || len(body) == 0 {
-		return o, err
-	}
-	return o, json.Unmarshal(body, &o)
-}
-
 // sealed encodes ex, signed with the key of seed if there is one.
 func sealed(ex runs.Exit, seed []byte) []byte {
 	s := sealedExit{Exit: ex}
@@ -54,8 +46,8 @@ func sealed(ex runs.Exit, seed []byte) []byte {
 }
 
 // unseal decodes body, and returns nil unless one of the keys signed it.
-// Without keys, as in a run directory of an older version, it accepts any
-// body, and returns the reason lost for an invalid one.
+// Without keys, as for a pipe, it accepts any body, and returns the reason lost
+// for an invalid one.
 func unseal(body []byte, keys [][]byte) *runs.Exit {
 	s := new(sealedExit)
 	err := json.Unmarshal(body, s)

@@ -80,7 +80,7 @@ func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
 				})
 			}()
 			waitFor(t, "a word", func() bool { return waits.Load() > 0 })
-			<-time.After(2 * tailPause) // time for a second report
+			<-time.After(2 * l.w.tailPause) // time for a second report
 			close(stuck)
 			for range 2 {
 				if err := <-done; err != nil {

@@ -100,8 +100,8 @@ func TestStoppedRunHasEndedWithItsLastProcess(t *testing.T) {
 		want   runs.Reason
 	}{
 		{"cancelled", Limits{}, runs.ReasonCancelled},
-		{"hard limit", Limits{Hard: 3 * time.Second}, runs.ReasonHard},
-		{"idle limit", Limits{Idle: 3 * time.Second}, runs.ReasonIdle},
+		{"hard limit", Limits{Hard: time.Second}, runs.ReasonHard},
+		{"idle limit", Limits{Idle: time.Second}, runs.ReasonIdle},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := newFixture(t)
@@ -110,7 +110,7 @@ func TestStoppedRunHasEndedWithItsLastProcess(t *testing.T) {
 			spec := shell("r", recordPIDs+`sh -c 'trap "" TERM; : > deaf; sleep 60' </dev/null >/dev/null 2>&1 9>alive & `+
 				`while ! [ -e deaf ]; do sleep 0.01; done; echo ready; exec sleep 60`)
 			spec.Dir, spec.Limits = dir, test.limits
-			spec.Limits.Grace = 2 * time.Second
+			spec.Limits.Grace = time.Second
 			r, done := l.begun(spec, "ready")
 			if test.want == runs.ReasonCancelled {
 				if err := r.Cancel(t.Context(), "enough"); err != nil {

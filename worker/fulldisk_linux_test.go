@@ -117,7 +117,7 @@ func TestExitIsRecordedOnceThereIsRoom(t *testing.T) {
 	}
 	empty()
 	waitFor(t, "the record", func() bool { return exists(d.file(exitFile)) })
-	again, err := Open(d.Path())
+	again, err := open(d.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,9 +21,7 @@ import (
 // importSlots returns how many files are imported at a time. Each import uses
 // a few descriptors, and the process needs some for its connections and an
 // embedded server.
-func importSlots(descriptors uint64) int {
-	return int(min(64, max(1, descriptors/32)))
-}
+func importSlots(descriptors uint64) int { return int(min(64, max(1, descriptors/32))) }
 
 // importing imports one file: the parts of it that are not in a run yet,
 // according to the ledger and the raw log.
@@ -153,7 +151,7 @@ func (i *importing) resume(ctx context.Context, path string) (*Dir, error) {
 			}
 		}
 		i.waiting(i.path)
-		if err := sleep(ctx, tailPause); err != nil {
+		if err := sleep(ctx, i.w.tailPause); err != nil {
 			return nil, err
 		}
 	}
@@ -236,7 +234,7 @@ func importID(c content) string {
 
 // ledgerOf returns the index for the files at paths.
 func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*ledgerIndex, error) {
-	stores, err := w.stores(ctx)
+	stores, err := w.cfg.Stores(ctx)
 	x := &ledgerIndex{ledger: &w.ledger, agent: spec.Agent, stores: stores, files: make(map[inode]*imported, len(paths))}
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil { // else the import reports the error
@@ -244,13 +242,6 @@ func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*
 		}
 	}
 	return x, err
-}
-
-func (w *Worker) stores(ctx context.Context) ([]string, error) {
-	if w.cfg.Stores == nil {
-		return nil, nil
-	}
-	return w.cfg.Stores(ctx)
 }
 
 // record adds a line to the ledger for the file of an ended run, unless the
@@ -289,7 +280,7 @@ func (r *Run) record(ctx context.Context) error {
 	}
 	stores := r.stores
 	if stores == nil {
-		if stores, err = r.w.stores(ctx); err != nil {
+		if stores, err = r.w.cfg.Stores(ctx); err != nil {
 			return err
 		}
 	}
@@ -331,7 +322,7 @@ func (w *Worker) lockImport(ctx context.Context, file inode, waiting func()) (*i
 		if !errors.Is(err, filelock.ErrLocked) {
 			return nil, err
 		}
-		if time.Since(began) > tailPause {
+		if time.Since(began) > w.tailPause {
 			waiting()
 		}
 		if err := sleep(ctx, pause); err != nil {

@@ -315,7 +315,7 @@ func TestKnownRunIsNotStarted(t *testing.T) {
 				if when == "adopted" {
 					d.Close()
 					var err error
-					if d, err = Open(d.Path()); err != nil {
+					if d, err = open(d.Path()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -347,7 +347,7 @@ func TestDriveReturnsWhenItsContextEnds(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	write(t, filepath.Join(dir, "go"), "")
-	d, err := Open(d.Path())
+	d, err := open(d.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func TestClosedDirectoryIsFreeWhileAProcessIsBeingStarted(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(d.Path())
+	again, err := open(d.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

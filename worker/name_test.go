@@ -57,7 +57,7 @@ func TestWorkerWithANewNameKeepsItsRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(filepath.Join(l.root, "r"))
+	d, err := open(filepath.Join(l.root, "r"))
 	if err != nil {
 		t.Fatal(err)
 	}

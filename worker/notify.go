@@ -99,7 +99,10 @@ func (n *notifier) dispatch(fs *fsnotify.Watcher, done chan struct{}) {
 			n.mu.Lock()
 			if n.fs == fs { // else the paths belong to a newer watcher
 				for w := range n.subs[event.Name] {
-					w.wake()
+					select {
+					case w.C <- struct{}{}:
+					default: // notified already
+					}
 				}
 			}
 			n.mu.Unlock()
@@ -109,12 +112,5 @@ func (n *notifier) dispatch(fs *fsnotify.Watcher, done chan struct{}) {
 			}
 			// Events were lost; polling finds the changes.
 		}
-	}
-}
-
-func (w *watch) wake() {
-	select {
-	case w.C <- struct{}{}:
-	default:
 	}
 }

@@ -120,5 +120,3 @@ func (p *piped) pollInterval() time.Duration {
 	}
 	return time.Second
 }
-
-func (p *piped) outlivesStop() bool { return false }

@@ -67,7 +67,7 @@ func TestATaskIsStartedOnce(t *testing.T) {
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
-			d, err := Open(d.Path()) // as after a restart
+			d, err := open(d.Path()) // as after a restart
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,8 +2,10 @@ package worker
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -55,7 +57,11 @@ func shimRun(dir string) error {
 	if !spec.process() {
 		return fmt.Errorf("run %s has no agent to start", spec.Run)
 	}
-	config, err := readShimConfig(os.Stdin)
+	var config shimConfig
+	body, err := io.ReadAll(io.LimitReader(os.Stdin, maxExit))
+	if err == nil && len(body) > 0 {
+		err = json.Unmarshal(body, &config)
+	}
 	if err != nil {
 		return fmt.Errorf("read stdin: %w", err)
 	}
@@ -67,26 +73,17 @@ func shimRun(dir string) error {
 	if err := lockWithin(own, time.Second); err != nil {
 		return err
 	}
-	if err := checkNeeded(dir, config); err != nil {
-		return err
-	}
-	if err := becomeReaper(); err != nil {
-		return err
-	}
-	s := &shim{dir: dir, spec: spec, seed: config.Seed}
-	return s.run(config)
-}
-
-// checkNeeded returns an ErrNotNeeded if the agent was started already, or, for
-// a shim that adopts, was not started yet.
-func checkNeeded(dir string, config shimConfig) error {
 	switch begun := exists(dir+"/"+startedFile) || exists(dir+"/"+exitFile); {
 	case begun && !config.Adopt:
 		return fmt.Errorf("%w: the agent was started before", ErrNotNeeded)
 	case !begun && config.Adopt:
 		return fmt.Errorf("%w: the agent was not started yet", ErrNotNeeded)
 	}
-	return nil
+	if err := becomeReaper(); err != nil {
+		return err
+	}
+	s := &shim{dir: dir, spec: spec, seed: config.Seed}
+	return s.run(config)
 }
 
 // shim is the state of a shim process. One goroutine uses it.
@@ -182,7 +179,11 @@ func (s *shim) start() (bool, error) {
 	if err := filelock.Lock(out); err != nil {
 		return false, err
 	}
-	env := slices.DeleteFunc(slices.Clone(s.env()), func(v string) bool { return strings.HasPrefix(v, markVariable+"=") })
+	env := s.spec.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, markVariable+"=") })
 	path, failure := lookPath(s.spec.Argv[0], s.spec.Dir, env)
 
 	claimed, err := claimStart(s.dir)
@@ -356,13 +357,6 @@ func (s *shim) sizes() (sizes [2]int64) {
 		}
 	}
 	return sizes
-}
-
-func (s *shim) env() []string {
-	if s.spec.Env == nil {
-		return os.Environ()
-	}
-	return s.spec.Env
 }
 
 func openSpool(path string) (*os.File, error) {
@@ -574,25 +568,19 @@ func lookPath(name, dir string, env []string) (path, failure string) {
 // executable returns "" if path can be executed, else a Spawn constant.
 func executable(path string) string {
 	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return runs.SpawnNotFound
-	case errors.Is(err, fs.ErrPermission):
-		return runs.SpawnNotExecutable
-	case err != nil:
-		return runs.SpawnOther
-	case info.IsDir(), unix.Access(path, unix.X_OK) != nil:
+	if err == nil && (info.IsDir() || unix.Access(path, unix.X_OK) != nil) {
 		return runs.SpawnNotExecutable
 	}
-	return ""
+	return spawnFailure(err)
 }
 
-// spawnFailure returns the Spawn constant for an error of fork and exec.
+// spawnFailure returns the Spawn constant for an error of fork and exec, or of
+// looking up the file.
 func spawnFailure(err error) string {
 	switch {
 	case err == nil:
 		return ""
-	case errors.Is(err, fs.ErrNotExist): // the interpreter of a script
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // maybe the interpreter of a script
 		return runs.SpawnNotFound
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOEXEC):
 		return runs.SpawnNotExecutable

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -27,14 +26,14 @@ type spawned struct {
 	log      *zap.Logger
 	out, err *stream
 
-	tries     int                         // shims started to start the agent
-	takeovers int                         // shims started to take over
-	retryAt   time.Time                   // no start of a shim before; zero: at once
-	pause     *backoff.ExponentialBackOff // between shims that take over
-	child     int                         // process ID of the shim, while it is a running child of this process; else 0
-	failed    bool                        // the last shim of this worker exited with an error that is not logged yet
-	exitPipe  *os.File                    // from the shim of this worker; nil: none
-	started   time.Time                   // start time of the agent; zero: not started, as far as known
+	tries     int           // shims started to start the agent
+	takeovers int           // shims started to take over
+	retryAt   time.Time     // no start of a shim before; zero: at once
+	pause     time.Duration // between shims that take over
+	child     int           // process ID of the shim, while it is a running child of this process; else 0
+	failed    bool          // the last shim of this worker exited with an error that is not logged yet
+	exitPipe  *os.File      // from the shim of this worker; nil: none
+	started   time.Time     // start time of the agent; zero: not started, as far as known
 	exit      *runs.Exit
 	exitAt    time.Time // when exit was first seen
 	stopped   bool
@@ -132,8 +131,6 @@ func (s *spawned) pollInterval() time.Duration {
 	return time.Second
 }
 
-func (s *spawned) outlivesStop() bool { return true }
-
 // agentAlive reports whether the agent was started and has no known exit.
 func (s *spawned) agentAlive() bool { return !s.started.IsZero() && s.exit == nil }
 
@@ -183,11 +180,12 @@ func (s *spawned) takeOver(now time.Time) {
 	if s.takeovers < maxTries {
 		s.log.Warn("shim is gone, starting another one", zap.String("shim", s.shimLogTail()))
 	}
-	if s.pause == nil || now.Sub(s.retryAt) > maxRetryDelay { // it ran for longer than any delay
-		s.pause = newBackoff()
+	if now.Sub(s.retryAt) > maxRetryDelay { // the last one ran for longer than any delay
+		s.pause = 0
 	}
 	s.takeovers++
-	s.retryAt = now.Add(s.pause.NextBackOff())
+	s.pause = longerDelay(s.pause)
+	s.retryAt = now.Add(s.pause)
 	if err := s.launch(true); err != nil && s.takeovers <= maxTries {
 		s.log.Error("start shim", zap.Error(err))
 	}

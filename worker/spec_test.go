@@ -28,7 +28,7 @@ func FuzzRunDirectory(f *testing.F) {
 		if x, err := readExit(dir); err == nil && (x == nil || x.Reason == "") {
 			t.Errorf("an exit without a reason: %+v", x)
 		}
-		d, err := Open(dir)
+		d, err := open(dir)
 		if err != nil {
 			if !errors.Is(err, errBad) {
 				t.Errorf("refused with %v", err)

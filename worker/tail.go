@@ -47,10 +47,6 @@ const (
 	spare   = 256
 )
 
-// tailPause is the polling interval for a missing file, and how long a renamed
-// or removed file must be unchanged until it counts as ended.
-const tailPause = time.Second
-
 // Tail reads files that other programs write, in place; each file is a run. A
 // file that is renamed or removed is read to its end, which ends its run. The
 // next file at the path is a new run, and so is a file whose content was
@@ -166,20 +162,19 @@ type tailedPath struct {
 }
 
 func (t *tailedPath) tail(ctx context.Context) error {
-	wait := newBackoff()
-	for {
+	for pause := time.Duration(0); ; {
 		err := t.one(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case err == nil:
-			wait.Reset()
-		default:
-			pause := wait.NextBackOff()
-			t.w.log.Error("tail", zap.String("path", t.path), zap.Error(err), zap.Duration("retry", pause))
-			if err := sleep(ctx, pause); err != nil {
-				return err
-			}
+		}
+		if err == nil {
+			pause = 0
+			continue
+		}
+		pause = longerDelay(pause)
+		t.w.log.Error("tail", zap.String("path", t.path), zap.Error(err), zap.Duration("retry", pause))
+		if err := sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }
@@ -237,7 +232,7 @@ func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 func (t *tailedPath) appear(ctx context.Context) (File, error) {
 	watch := t.w.files.watch(t.path) // fails if the directory is missing too
 	defer watch.close()
-	tick := time.NewTicker(tailPause)
+	tick := time.NewTicker(t.w.tailPause)
 	defer tick.Stop()
 	for {
 		f, file, _, err := openRegular(t.path)
@@ -280,7 +275,7 @@ func openRegular(path string) (*os.File, File, int64, error) {
 func openRetrying(ctx context.Context, path string) (*Dir, error) {
 	const tries, pause = 20, 50 * time.Millisecond
 	for try := 1; ; try++ {
-		d, err := Open(path)
+		d, err := open(path)
 		if try == tries || !errors.Is(err, errOwned) {
 			return d, err
 		}
@@ -294,6 +289,7 @@ func openRetrying(ctx context.Context, path string) (*Dir, error) {
 type tailed struct {
 	out     *stream
 	once    bool
+	pause   time.Duration // see Worker.tailPause
 	stopped bool
 	gone    time.Time // since when path names another file or none
 }
@@ -314,7 +310,7 @@ func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
 		t.gone = time.Time{}
 	case t.gone.IsZero():
 		t.gone = now
-	case now.Sub(t.gone) >= tailPause && now.Sub(t.out.grown) >= tailPause:
+	case now.Sub(t.gone) >= t.pause && now.Sub(t.out.grown) >= t.pause:
 		return eof, nil
 	}
 	return nil, nil
@@ -325,11 +321,9 @@ func (t *tailed) stop() { t.stopped = true }
 func (t *tailed) pollInterval() time.Duration {
 	switch {
 	case !t.gone.IsZero():
-		return tailPause / 10
+		return t.pause / 10
 	case time.Since(t.out.grown) > time.Minute: // there may be thousands; notifications report changes sooner
 		return 5 * time.Second
 	}
 	return time.Second
 }
-
-func (t *tailed) outlivesStop() bool { return false }

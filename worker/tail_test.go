@@ -171,7 +171,7 @@ func TestRemovedFileIsReadWhileItsWriterContinues(t *testing.T) {
 	}
 	defer f.Close()
 	now := time.Unix(1000, 0)
-	source := &tailed{out: &stream{path: path, f: f, grown: now}}
+	source := &tailed{out: &stream{path: path, f: f, grown: now}, pause: time.Second}
 	at := func(after time.Duration, want bool) {
 		t.Helper()
 		if ex, err := source.ended(now.Add(after)); err != nil || (ex != nil) != want {
@@ -282,7 +282,7 @@ func TestCancelledFileIsIgnoredUntilItIsReplaced(t *testing.T) {
 	write(t, path, "one\n")
 	l.tail(path)
 	l.awaitSummary("one\n")
-	r, ok := l.w.Lookup(l.runIDs()[0])
+	r, ok := l.w.drivenRun(l.runIDs()[0])
 	if !ok {
 		t.Fatal("the run is not driven")
 	}

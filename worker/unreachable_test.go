@@ -49,7 +49,7 @@ func TestAgentWhoseShimDiedEndsWhileTheLogIsUnreachable(t *testing.T) {
 						t.Fatalf("error %v", res.err)
 					}
 					killShim(t, spec.Dir)
-					d, err := Open(d.Path())
+					d, err := open(d.Path())
 					if err != nil {
 						t.Fatal(err)
 					}

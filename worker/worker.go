@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -79,14 +78,20 @@ type Worker struct {
 	ledger    ledger
 	taskRetry retryDelay // after failures to take or drive tasks
 
-	mu               sync.Mutex
-	driven           map[string]*Run // by run id
-	tasks            int             // driven runs with SourceQueue
-	slotFreed        chan struct{}   // signalled when a task has ended
-	adopted          chan struct{}   // closed after the first scan of Adopt
-	adoptOnce        sync.Once
-	exitingShims     []exitingShim // running shims of ended runs, to be reaped; at most one per run
-	watchErrorLogged bool          // that there are no file notifications
+	// adoptEvery is the interval at which Adopt looks for run directories without
+	// an owner.
+	adoptEvery time.Duration
+	// tailPause is the polling interval for a missing file, and how long a renamed
+	// or removed file must be unchanged until it counts as ended.
+	tailPause time.Duration
+
+	mu           sync.Mutex
+	driven       map[string]*Run // by run id
+	slotFreed    chan struct{}   // signalled when a task has ended
+	adopted      chan struct{}   // closed after the first scan of Adopt
+	adoptOnce    sync.Once
+	exitingShims []exitingShim // running shims of ended runs, to be reaped; at most one per run
+	watchError   sync.Once     // that there are no file notifications was logged
 }
 
 // New returns a worker. It starts no goroutine or process.
@@ -118,9 +123,13 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
+	if cfg.Stores == nil {
+		cfg.Stores = func(context.Context) ([]string, error) { return nil, nil }
+	}
 	log := cfg.Log.Named("worker")
 	return &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
+		adoptEvery: 2 * time.Second, tailPause: time.Second,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 	}, nil
 }
@@ -146,7 +155,7 @@ func (w *Worker) Run(d *Dir) *Run {
 		r.source = &piped{dir: d}
 	case SourceTail:
 		r.out.path, r.out.only = d.Spec.File.Path, d.Spec.File
-		r.source = &tailed{out: &r.out, once: d.Spec.Part != nil}
+		r.source = &tailed{out: &r.out, once: d.Spec.Part != nil, pause: w.tailPause}
 		if d.Spec.Part != nil { // the byte at From has the offset 0
 			r.out.part, r.out.segment.Base = d.Spec.Part, -d.Spec.Part.From
 		}
@@ -159,8 +168,8 @@ func (w *Worker) Run(d *Dir) *Run {
 	return r
 }
 
-// Lookup returns the driven run with this id.
-func (w *Worker) Lookup(run string) (*Run, bool) {
+// drivenRun returns the driven run with this id.
+func (w *Worker) drivenRun(run string) (*Run, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r, ok := w.driven[run]
@@ -171,13 +180,7 @@ func (w *Worker) register(r *Run) {
 	w.reap()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.driven[r.dir.Spec.Run] == r {
-		return
-	}
 	w.driven[r.dir.Spec.Run] = r
-	if r.dir.Spec.Source == SourceQueue {
-		w.tasks++
-	}
 }
 
 func (w *Worker) unregister(r *Run) {
@@ -186,7 +189,6 @@ func (w *Worker) unregister(r *Run) {
 	if w.driven[r.dir.Spec.Run] == r {
 		delete(w.driven, r.dir.Spec.Run)
 		if r.dir.Spec.Source == SourceQueue {
-			w.tasks--
 			select {
 			case w.slotFreed <- struct{}{}:
 			default: // already signalled
@@ -205,7 +207,13 @@ func (w *Worker) unregister(r *Run) {
 func (w *Worker) Tasks() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.tasks
+	n := 0
+	for _, r := range w.driven {
+		if r.dir.Spec.Source == SourceQueue {
+			n++
+		}
+	}
+	return n
 }
 
 // Runs returns the number of driven runs.
@@ -257,14 +265,8 @@ func reaped(pid int) (ended bool, code int) {
 // watch watches the paths, and logs once if that is not possible.
 func (w *Worker) watch(paths ...string) *watch {
 	v := w.files.watch(paths...)
-	if v.err == nil {
-		return v
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.watchErrorLogged {
-		w.watchErrorLogged = true
-		w.log.Warn("no file notifications, polling more often", zap.Error(v.err))
+	if v.err != nil {
+		w.watchError.Do(func() { w.log.Warn("no file notifications, polling more often", zap.Error(v.err)) })
 	}
 	return v
 }
@@ -296,12 +298,9 @@ const (
 	maxRetryDelay = time.Minute
 )
 
-// newBackoff returns the delays between attempts of one run.
-func newBackoff() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = minRetryDelay, maxRetryDelay
-	return b
-}
+// longerDelay returns the delay before the next attempt, after one that waited
+// for d.
+func longerDelay(d time.Duration) time.Duration { return min(max(2*d, minRetryDelay), maxRetryDelay) }
 
 // failed doubles the delay, unless it is still running. It returns true at most
 // once a minute: then the failure should be logged.
@@ -310,7 +309,7 @@ func (t *retryDelay) failed() bool {
 	defer t.mu.Unlock()
 	now := time.Now()
 	if !now.Before(t.until) { // else it is the same failure
-		t.pause = min(max(2*t.pause, minRetryDelay), maxRetryDelay)
+		t.pause = longerDelay(t.pause)
 		t.until = now.Add(t.pause)
 	}
 	if !t.logged.IsZero() && now.Sub(t.logged) < time.Minute {

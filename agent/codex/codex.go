@@ -42,7 +42,7 @@ type dialect struct {
 
 // Line implements [normalizer.Dialect].
 func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
-	fault := normalizer.ScanFault(d.line.scan(raw))
+	fault := normalizer.Fault(d.line.scan(raw))
 	if fault == normalizer.NoFault {
 		fault = d.mapLine(out)
 	}

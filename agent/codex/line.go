@@ -19,38 +19,21 @@ type line struct {
 
 // fields are the values of a line; reset clears all of them.
 type fields struct {
-	typ            scan.Value
-	threadID       scan.Value
-	conversationID scan.Value
-	turnID         scan.Value
-	id             scan.Value
-	message        scan.Value
-	errorMessage   scan.Value
-	usage          usage
-	itemID         scan.Value // legacy format: the item's fields are at the top level
-	itemType       scan.Value
-	item           item
-	hasItem        bool // the line has an item, in either format
-	badItem        bool // "item" is not an object
-	topLevel       bool // the line has item fields at the top level
+	typ, threadID, conversationID, turnID, id, message, errorMessage scan.Value
+
+	usage            usage
+	itemID, itemType scan.Value // legacy format: the item's fields are at the top level
+	item             item
+	hasItem          bool // the line has an item, in either format
+	badItem          bool // "item" is not an object
+	topLevel         bool // the line has item fields at the top level
 }
 
 // item has the values of an item.
 type item struct {
-	id           scan.Value
-	typ          scan.Value
-	status       scan.Value
-	text         scan.Value
-	message      scan.Value
-	errorMessage scan.Value
-	tool         scan.Value
-	result       scan.Value
-	results      scan.Value
-	exitCode     scan.Value
-	stdout       scan.Value
-	stderr       scan.Value
-	diff         scan.Value
-	details      scan.Value // only for the run record: the command, the changes or the to-do items
+	id, typ, status, text, message, errorMessage, tool, result, results, exitCode, stdout, stderr, diff scan.Value
+
+	details scan.Value // only for the run record: the command, the changes or the to-do items
 }
 
 // scan reads raw. Call reset before the next line.

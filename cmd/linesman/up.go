@@ -69,7 +69,8 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 	if err == nil && ctx.Err() == nil {
 		end = append(end, "stopped by `linesman down`")
 	}
-	if n := worker.StillWriting(a.runsDir()); n > 0 && (ctx.Err() != nil || end != nil) {
+	backlog, _ := worker.ReadBacklog(a.runsDir())
+	if n := backlog.Writing; n > 0 && (ctx.Err() != nil || end != nil) {
 		end = append(end, fmt.Sprintf("runs still at work: %d; their agents continue under their limits, and the "+
 			"next `linesman up` on this data directory resumes the runs", n))
 	}

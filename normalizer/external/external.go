@@ -37,7 +37,7 @@ func (dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
 	})
 	switch {
 	case fault != scan.OK:
-		return normalizer.ScanFault(fault)
+		return normalizer.Fault(fault)
 	case !l.typ.IsString():
 		return normalizer.MissingType
 	case l.typ.Equal(runs.TypeQuestion):

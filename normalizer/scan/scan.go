@@ -36,7 +36,7 @@ type Fault uint8
 const (
 	OK Fault = iota
 	InvalidUTF8
-	invalidJSON
+	InvalidJSON
 )
 
 // Scanner reads one line. The zero value is ready for [Scanner.Reset].
@@ -199,7 +199,7 @@ func (s *Scanner) End() Fault {
 	if !utf8.Valid(s.b) {
 		return InvalidUTF8
 	}
-	return invalidJSON
+	return InvalidJSON
 }
 
 // fail records a syntax error and moves to the end of the line. It returns false.

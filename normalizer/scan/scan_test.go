@@ -25,20 +25,20 @@ func TestFaults(t *testing.T) {
 	}{
 		{`{}`, OK}, {`[]`, OK}, {` { "a" : [ 1 , 2 ] } `, OK}, {`"x"`, OK}, {`null`, OK}, {`-0.0e-1`, OK},
 		{`{"a":1,"a":2}`, OK}, {`{"\u0061":1}`, OK}, {`[1e-400]`, OK},
-		{deep(maxDepth), OK}, {deep(maxDepth + 1), invalidJSON},
+		{deep(maxDepth), OK}, {deep(maxDepth + 1), InvalidJSON},
 		{`[[[]` + strings.Repeat(`,[[]]`, 3) + `]]`, OK},
 		{strings.Repeat(`{"a":`, maxDepth-1) + `{}` + strings.Repeat(`}`, maxDepth-1), OK},
-		{strings.Repeat(`{"a":`, maxDepth) + `{}` + strings.Repeat(`}`, maxDepth), invalidJSON},
-		{``, invalidJSON}, {`{`, invalidJSON}, {`{}{}`, invalidJSON}, {`{}x`, invalidJSON}, {`[1,]`, invalidJSON},
-		{`{"a":1,}`, invalidJSON}, {`{,}`, invalidJSON}, {`{"a"}`, invalidJSON},
-		{`{"a":}`, invalidJSON}, {`[}`, invalidJSON},
-		{`{"a":1]`, invalidJSON}, {`01`, invalidJSON}, {`+1`, invalidJSON}, {`1.`, invalidJSON},
-		{`.5`, invalidJSON}, {`1e`, invalidJSON},
-		{`1e400`, invalidJSON}, {strings.Repeat("9", 400), invalidJSON}, {strings.Repeat("9", 308), OK},
-		{`"` + "\n" + `"`, invalidJSON}, {`"\q"`, invalidJSON}, {`"\u12"`, invalidJSON},
-		{`"\u12g4"`, invalidJSON}, {`"\`, invalidJSON},
-		{`tru`, invalidJSON}, {`truex`, invalidJSON}, {`nulL`, invalidJSON}, {`{"a":1 "b":2}`, invalidJSON},
-		{"\ufeff{}", invalidJSON}, {"{\"é\":\u00a0 1}", invalidJSON},
+		{strings.Repeat(`{"a":`, maxDepth) + `{}` + strings.Repeat(`}`, maxDepth), InvalidJSON},
+		{``, InvalidJSON}, {`{`, InvalidJSON}, {`{}{}`, InvalidJSON}, {`{}x`, InvalidJSON}, {`[1,]`, InvalidJSON},
+		{`{"a":1,}`, InvalidJSON}, {`{,}`, InvalidJSON}, {`{"a"}`, InvalidJSON},
+		{`{"a":}`, InvalidJSON}, {`[}`, InvalidJSON},
+		{`{"a":1]`, InvalidJSON}, {`01`, InvalidJSON}, {`+1`, InvalidJSON}, {`1.`, InvalidJSON},
+		{`.5`, InvalidJSON}, {`1e`, InvalidJSON},
+		{`1e400`, InvalidJSON}, {strings.Repeat("9", 400), InvalidJSON}, {strings.Repeat("9", 308), OK},
+		{`"` + "\n" + `"`, InvalidJSON}, {`"\q"`, InvalidJSON}, {`"\u12"`, InvalidJSON},
+		{`"\u12g4"`, InvalidJSON}, {`"\`, InvalidJSON},
+		{`tru`, InvalidJSON}, {`truex`, InvalidJSON}, {`nulL`, InvalidJSON}, {`{"a":1 "b":2}`, InvalidJSON},
+		{"\ufeff{}", InvalidJSON}, {"{\"é\":\u00a0 1}", InvalidJSON},
 		{"\"\xff\"", InvalidUTF8}, {"{oops \xff", InvalidUTF8}, {"\"\xed\xa0\x80\"", InvalidUTF8},
 		{"\"\xc0\xaf\"", InvalidUTF8},
 		{"\"\xf4\x90\x80\x80\"", InvalidUTF8}, {"\"\xf0\x9f\x92", InvalidUTF8}, {"\"\U0010ffff\u2028\x7f\"", OK},
@@ -109,7 +109,7 @@ func TestTruncatedStringsAreInvalid(t *testing.T) {
 			line := []byte(`{"a":"` + strings.Repeat("a", before) + text + `"}`)
 			for n := range line {
 				line := slices.Clip(line[:n:n])
-				want := invalidJSON
+				want := InvalidJSON
 				if !utf8.Valid(line) {
 					want = InvalidUTF8
 				}
@@ -160,7 +160,7 @@ func TestNothingIsReadAfterASyntaxError(t *testing.T) {
 			}
 			s.Value()
 		}
-		if v := s.Value(); v.Kind != Absent || s.Object() || s.Next() || s.End() != invalidJSON {
+		if v := s.Value(); v.Kind != Absent || s.Object() || s.Next() || s.End() != InvalidJSON {
 			t.Errorf("%s: a value was read after the error", line)
 		}
 	}
