@@ -17,6 +17,7 @@ package responder
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -276,4 +277,64 @@ func Caller(ctx context.Context) string {
 		return name
 	}
 	return local
+}
+
+// Slots bounds what is held for long at a time: streams and waits. One caller
+// gets three quarters of them at most, so that it cannot keep all others out.
+type Slots struct {
+	mu    sync.Mutex
+	most  int
+	taken int
+	by    map[string]int // callers that hold some
+}
+
+// NewSlots returns slots, most in all.
+func NewSlots(most int) *Slots { return &Slots{most: most, by: map[string]int{}} }
+
+// Take takes a slot until free is called, once. It reports false where there
+// is none for this caller.
+func (s *Slots) Take(caller string) (free func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken >= s.most || s.by[caller] >= s.most-s.most/4 {
+		return nil, false
+	}
+	s.taken++
+	s.by[caller]++
+	return func() { s.give(caller) }, true
+}
+
+func (s *Slots) give(caller string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken--
+	if s.by[caller]--; s.by[caller] == 0 {
+		delete(s.by, caller)
+	}
+}
+
+// Eraser erases runs. It needs the rights of an operator.
+type Eraser interface {
+	// Forget erases a run that has ended. The error is [runs.ErrNoRun],
+	// [runs.ErrOpen] or [runs.ErrNeeded], or says what is wrong with the streams.
+	Forget(ctx context.Context, run string) (runs.Forgotten, error)
+}
+
+// Forget erases a run that has ended: what its agent wrote, its events, its
+// record, the requests that began it with a key, and its notifications. The
+// error is [api.NotFound] for no run, [api.Conflict] for one that has not ended
+// or whose task needs it, and [api.Unsupported] where this responder has no
+// rights to erase.
+func (s *Service) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
+	if s.cfg.Eraser == nil {
+		return runs.Forgotten{}, notOffered(api.FieldRun, "runs are not erased from here: use the responder of `linesman up`")
+	}
+	if err := runs.CheckID(run); err != nil {
+		return runs.Forgotten{}, notFound(run)
+	}
+	f, err := s.cfg.Eraser.Forget(ctx, run)
+	if errors.Is(err, runs.ErrOpen) || errors.Is(err, runs.ErrNeeded) {
+		return f, &api.Error{Code: api.Conflict, Field: api.FieldRun, Message: err.Error(), Run: run, Err: err}
+	}
+	return f, s.about(run, "forget", err)
 }
