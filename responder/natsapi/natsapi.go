@@ -23,10 +23,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/responder"
 )
 
 const (
-	maxCalls = 4096 // requests in flight; one more is refused with code 503
+	// maxCalls is the number of requests in flight; one more is refused with code
+	// 503. Each connection has at most the share of a caller, see [responder.Slots].
+	maxCalls = 4096
 	maxQuick = 256  // bytes of a request that may be answered at once
 )
 
@@ -47,7 +51,7 @@ type Config struct {
 // Serve answers requests until ctx ends. Then it cancels the requests in flight
 // and returns nil.
 func Serve(ctx context.Context, c Config) error {
-	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls), idle: make(chan job)}
+	s := &service{Config: c, ctx: ctx, slots: responder.NewSlots(maxCalls), idle: make(chan job)}
 	defer s.end()
 	r := newRegistration(c.Version)
 	defer r.stop()
@@ -90,7 +94,7 @@ type service struct {
 	mu    sync.Mutex      // guards over, and calls.Go
 	over  bool
 	calls sync.WaitGroup
-	slots chan struct{}
+	slots *responder.Slots
 
 	idle    chan job // to idle goroutines; a send never blocks
 	resting atomic.Int64
@@ -118,18 +122,22 @@ func (s *service) request(j job) {
 			return
 		}
 	}
-	select {
-	case s.slots <- struct{}{}:
-	default:
+	free, ok := s.slots.Take(callerOf(j.request.Reply))
+	if !ok {
 		s.fail(j, "503", "too many requests are in flight", nil)
 		return
 	}
+	j.free = free
 	select {
 	case s.idle <- j: // an idle goroutine has a stack of the right size
 	default:
 		s.calls.Go(func() { s.work(j) })
 	}
 }
+
+// callerOf returns the caller of a request: the connection whose inbox gets the
+// answer. The last token of an inbox belongs to the single request.
+func callerOf(reply string) string { return reply[:max(strings.LastIndexByte(reply, '.'), 0)] }
 
 // maxIdle is the number of goroutines that are kept for later requests.
 const maxIdle = 64
@@ -139,6 +147,7 @@ type job struct {
 	to      *endpoint
 	request *nats.Msg
 	begun   time.Time
+	free    func() // gives the slot back
 }
 
 // work answers a request, and then further ones. It returns if maxIdle other
@@ -146,7 +155,7 @@ type job struct {
 func (s *service) work(j job) {
 	for {
 		s.answer(j)
-		<-s.slots
+		j.free()
 		if s.resting.Add(1) > maxIdle {
 			s.resting.Add(-1)
 			return
