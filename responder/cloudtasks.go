@@ -76,7 +76,9 @@ func (s *Service) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.S
 		return api.Submitted{}, err
 	}
 	id := runs.CloudID(time.Now().UnixMilli(), rand.Uint64())
-	done, err := s.once(ctx, q.Once, q, id, cloudLease, func(run string, again bool) (outcome, error) {
+	hashed := q
+	hashed.Once, hashed.Webhook = api.Once{}, withoutSecret(q.Webhook)
+	done, err := s.once(ctx, q.Once, hashed, id, cloudLease, func(run string, again bool) (outcome, error) {
 		if again {
 			return outcome{}, &api.Error{
 				Code:       api.OutcomeUnknown,
@@ -110,11 +112,7 @@ func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run strin
 		}
 	}
 	if err != nil {
-		var m mistakes
-		if rest := m.fields(err, requestFields); rest != nil {
-			return outcome{}, rest
-		}
-		return outcome{}, m.err()
+		return outcome{}, renamed(err, requestFields)
 	}
 	s.cloud.add(sub.ID, sub.Run)
 	return outcome{
@@ -176,27 +174,22 @@ func (x *cloudIndex) add(id, run string) {
 	x.runs[id], x.read[run] = run, true
 }
 
-func (x *cloudIndex) get(id string) string {
+// get returns the run of a task, and whether the record of a run was read.
+func (x *cloudIndex) get(id, run string) (of string, read bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.runs[id]
-}
-
-func (x *cloudIndex) has(run string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.read[run]
+	return x.runs[id], x.read[run]
 }
 
 // find returns the run of a task, "" where no run follows it.
 func (x *cloudIndex) find(ctx context.Context, t *runtable.Table, id string) (string, error) {
-	if run := x.get(id); run != "" {
+	if run, _ := x.get(id, ""); run != "" {
 		return run, nil
 	}
 	all := t.Snapshot(maxIndexed, IsCloud)
 	lookups := 0
 	for _, v := range slices.Concat(all.Working, all.Queued, all.Ended) {
-		if x.has(v.ID) {
+		if _, read := x.get(id, v.ID); read {
 			continue
 		}
 		if lookups++; lookups > maxLookups {
@@ -213,7 +206,8 @@ func (x *cloudIndex) find(ctx context.Context, t *runtable.Table, id string) (st
 			x.add(record.Cloud.ID, v.ID)
 		}
 	}
-	return x.get(id), nil
+	run, _ := x.get(id, "")
+	return run, nil
 }
 
 // OpenCloud returns the tasks of Codex Cloud that have not ended, for the

@@ -3,6 +3,7 @@ package responder
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -121,8 +122,7 @@ func programFailed(f *codexcloud.Failure) *api.Error {
 		Stderr: f.Stderr, Reason: f.Reason, Suggestion: f.Suggestion, Err: f,
 	}
 	if f.Exit >= 0 {
-		exit := f.Exit
-		e.ExitCode = &exit
+		e.ExitCode = new(f.Exit)
 	}
 	switch f.Reason {
 	case codexcloud.ReasonNetwork, codexcloud.ReasonRateLimit, codexcloud.ReasonSlow:
@@ -137,12 +137,9 @@ func programFailed(f *codexcloud.Failure) *api.Error {
 type mistakes struct{ issues []api.Issue }
 
 func (m *mistakes) add(field, problem string) {
-	for _, i := range m.issues {
-		if i.Field == field {
-			return
-		}
+	if !slices.ContainsFunc(m.issues, func(i api.Issue) bool { return i.Field == field }) {
+		m.issues = append(m.issues, api.Issue{Field: field, Problem: problem})
 	}
-	m.issues = append(m.issues, api.Issue{Field: field, Problem: problem})
 }
 
 // fields adds every [runs.FieldError] of err by the names of package api, and
@@ -159,16 +156,23 @@ func (m *mistakes) fields(err error, names map[string]string) error {
 		}
 		return errors.Join(rest...)
 	}
-	var field *runs.FieldError
-	if !errors.As(err, &field) {
-		return err
+	if field, ok := errors.AsType[*runs.FieldError](err); ok {
+		if name, known := names[field.Field]; known {
+			m.add(name, field.Problem)
+			return nil
+		}
 	}
-	name, known := names[field.Field]
-	if !known {
-		return err
+	return err
+}
+
+// renamed is err, or an [api.Validation] error if err consists of
+// [runs.FieldError]s that have names.
+func renamed(err error, names map[string]string) error {
+	var m mistakes
+	if rest := m.fields(err, names); rest != nil {
+		return rest
 	}
-	m.add(name, field.Problem)
-	return nil
+	return m.err()
 }
 
 // err is a [api.Validation] error with all mistakes, or nil.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -109,58 +110,42 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 	return done, err
 }
 
-// hashOf is the hash of a request in the types of package api. Its key and the
-// secret of its webhook are left out: they may change from one attempt to the next.
+// withoutSecret is a webhook as the hash of a request has it: the secret may change
+// from one attempt to the next, and so may the key.
+func withoutSecret(w *api.Webhook) *api.Webhook {
+	if w == nil {
+		return nil
+	}
+	public := *w
+	public.Credentials = ""
+	return &public
+}
+
+// hashOf is the hash of a request in the types of package api, without its key.
 func hashOf(request any) (string, error) {
 	b, err := bounds.Encode(request)
 	if err != nil {
 		return "", err
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(b, &members); err != nil {
-		return "", err
-	}
-	delete(members, "once")
-	if w, ok := members["webhook"]; ok {
-		var webhook map[string]json.RawMessage
-		if err := json.Unmarshal(w, &webhook); err != nil {
-			return "", err
-		}
-		delete(webhook, "credentials")
-		if members["webhook"], err = bounds.Encode(webhook); err != nil {
-			return "", err
-		}
-	}
-	if b, err = bounds.Encode(members); err != nil {
-		return "", err
-	}
 	hash, err := idempotency.Hash(b)
 	if err != nil {
-		return "", api.Invalid("request", "has no canonical form: no name may stand twice in an object, nor a "+
-			"number be too large")
+		return "", api.Invalid("request", "has no canonical form: no object may have a name twice, and no number may "+
+			"be too large")
 	}
 	return hash, nil
 }
 
 // nothingDone reports whether an error says for certain that nothing was done.
 func nothingDone(err error) bool {
-	var known *api.Error
-	var program *codexcloud.Failure
-	switch {
-	case errors.As(err, &known):
-		switch known.Code {
-		case api.Validation, api.Unsupported, api.NotFound, api.Ended, api.QueueFull:
-			return true
-		}
-		return false
-	case errors.As(err, &program):
-		switch program.Reason {
-		case codexcloud.ReasonSpawn, codexcloud.ReasonUsage, codexcloud.ReasonNotSignedIn, codexcloud.ReasonRateLimit,
-			codexcloud.ReasonPermission,
-			codexcloud.ReasonNotGit, codexcloud.ReasonNotFound:
-			return true
-		}
-		return false
+	if known, ok := errors.AsType[*api.Error](err); ok {
+		return slices.Contains([]api.Code{
+			api.Validation, api.Unsupported, api.NotFound, api.Ended, api.QueueFull}, known.Code)
+	}
+	if program, ok := errors.AsType[*codexcloud.Failure](err); ok {
+		return slices.Contains([]string{
+			codexcloud.ReasonSpawn, codexcloud.ReasonUsage, codexcloud.ReasonNotSignedIn, codexcloud.ReasonRateLimit,
+			codexcloud.ReasonPermission, codexcloud.ReasonNotGit, codexcloud.ReasonNotFound,
+		}, program.Reason)
 	}
 	return errors.Is(err, runs.ErrQueueFull)
 }

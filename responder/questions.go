@@ -22,13 +22,7 @@ const (
 // has left out is done. The error is [api.Validation] for a wrong question.
 func (s *Service) Ask(ctx context.Context, run string, q runs.Question, labels map[string]string, due time.Time) error {
 	err := s.table.Ask(ctx, run, q, labels, due)
-	var m mistakes
-	if rest := m.fields(err, map[string]string{
-		"run": api.FieldRun, "labels": api.FieldLabels, "prompt": api.FieldPrompt, "model": api.FieldModel,
-	}); rest != nil {
-		return s.explain("ask", rest)
-	}
-	return m.err()
+	return s.explain("ask", renamed(err, taskFields))
 }
 
 // Answer gives a run that waits for it an answer from outside: the run has

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -377,18 +378,18 @@ func (s *Service) LastLines(ctx context.Context, run string) ([]string, error) {
 // tailLines are the last lines of a text, each cut to its beginning.
 func tailLines(s string) []string {
 	var lines []string
-	for len(lines) < maxLines {
-		s = strings.TrimRight(s, "\r\n")
-		if s == "" {
-			break
+	for _, line := range slices.Backward(strings.Split(s, "\n")) {
+		line = strings.TrimRight(line, "\r")
+		if line == "" {
+			continue
 		}
-		at := strings.LastIndexByte(s, '\n') + 1
-		line := s[at:]
 		if utf8.RuneCountInString(line) > maxLineText {
 			line = string([]rune(line)[:maxLineText-1]) + "…"
 		}
-		lines = append([]string{line}, lines...)
-		s = s[:at]
+		if lines = append(lines, line); len(lines) == maxLines {
+			break
+		}
 	}
+	slices.Reverse(lines)
 	return lines
 }

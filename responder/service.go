@@ -15,6 +15,7 @@
 package responder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -118,25 +119,15 @@ type View = runtable.View
 
 // New returns a service. It reads nothing before Run.
 func New(cfg Config) *Service {
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
-	if cfg.Patience == 0 {
-		cfg.Patience = 10 * time.Second
-	}
+	cfg.Log, cfg.Patience = cmp.Or(cfg.Log, zap.NewNop()), cmp.Or(cfg.Patience, 10*time.Second)
 	if len(cfg.Agents) == 0 {
 		cfg.Agents = []string{api.DefaultAgent}
 	}
-	s := &Service{cfg: cfg, log: cfg.Log.Named("service"), cloud: newCloudIndex()}
-	tc := runtable.Config{
+	table := runtable.New(runtable.Config{
 		Streams: cfg.Streams, Queue: cfg.Queue, LostAfter: cfg.LostAfter, StuckAfter: cfg.StuckAfter,
-		MaxIdle: cfg.MaxIdle, MaxHard: cfg.MaxHard, Danger: cfg.Danger, Log: cfg.Log,
-	}
-	if cfg.Outside != nil {
-		tc.Outside = func(t runs.Task) error { return cfg.Outside(t, s.table.Workers()) }
-	}
-	s.table = runtable.New(tc)
-	return s
+		MaxIdle: cfg.MaxIdle, MaxHard: cfg.MaxHard, Danger: cfg.Danger, Outside: cfg.Outside, Log: cfg.Log,
+	})
+	return &Service{cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex()}
 }
 
 // Run keeps the table of runs until ctx ends; then it returns nil. The error
@@ -233,13 +224,9 @@ func WaitOver(run string, state runs.State, begun time.Time) *api.Error {
 func (s *Service) Workers() []api.Worker {
 	all := []api.Worker{}
 	for _, w := range s.table.Workers() {
-		agents := w.Agents
-		if agents == nil {
-			agents = []string{}
-		}
 		all = append(all, api.Worker{
 			ID: w.ID, Name: w.Name, Version: w.Version, Queue: w.Queue, Slots: w.Slots, Busy: w.Busy,
-			Agents: agents, LastSeen: api.TimeOf(w.At),
+			Agents: list(w.Agents), LastSeen: api.TimeOf(w.At),
 		})
 	}
 	return all

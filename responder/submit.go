@@ -132,7 +132,9 @@ func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, 
 		return api.Submitted{}, err
 	}
 	id := cmp.Or(q.Run, runs.LocalID(time.Now().UnixMilli(), rand.Uint64()))
-	done, err := s.once(ctx, q.Once, q, id, submitLease, func(run string, again bool) (outcome, error) {
+	hashed := q
+	hashed.Once, hashed.Webhook = api.Once{}, withoutSecret(q.Webhook)
+	done, err := s.once(ctx, q.Once, hashed, id, submitLease, func(run string, again bool) (outcome, error) {
 		t.Run = run
 		return s.enqueue(ctx, t, q.Webhook, again || q.Run != "")
 	})
@@ -161,15 +163,11 @@ func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, agai
 		done.Run, done.At, done.Position, done.replayed = t.Run, Started(v.Row), v.Position, true
 		return done, err
 	}
-	var m mistakes
-	rest := m.fields(err, taskFields)
-	if !again && (rest == nil || errors.Is(rest, runs.ErrQueueFull)) { // else an earlier attempt may have submitted it
+	err = renamed(err, taskFields)
+	if !again && nothingDone(err) { // else an earlier attempt may have submitted it
 		s.unregister(ctx, t.Run, w)
 	}
-	if rest != nil {
-		return outcome{}, rest
-	}
-	return outcome{}, m.err()
+	return outcome{}, err
 }
 
 // placed is a task with a directory: its own, that of the thread it resumes, or
@@ -251,21 +249,22 @@ func Lasted(r runs.Row) int64 {
 // Codex Cloud is [api.Unsupported].
 func (s *Service) Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, error) {
 	v, missing := s.Look(ctx, q.Run)
-	var e *api.Error
-	if missing != nil && !(errors.As(missing, &e) && e.Code == api.NotFound && q.Once.Key != "") {
+	if e, ok := errors.AsType[*api.Error](missing); ok && (e.Code != api.NotFound || q.Once.Key == "") {
 		return api.Cancelled{}, missing
 	}
 	if missing == nil && IsCloud(v.Row) {
 		return api.Cancelled{}, s.cloudCancel(ctx, v)
 	}
-	done, err := s.once(ctx, q.Once, q, q.Run, cancelLease, func(_ string, again bool) (outcome, error) {
+	hashed := q
+	hashed.Once = api.Once{}
+	done, err := s.once(ctx, q.Once, hashed, q.Run, cancelLease, func(_ string, again bool) (outcome, error) {
 		if missing != nil {
 			return outcome{}, missing
 		}
 		c, err := s.table.Cancel(ctx, q.Run, q.Reason)
 		done := outcome{Run: q.Run, At: time.Now().UnixMilli(), State: c.State, Before: c.Before, Basis: s.Basis()}
-		var over *runtable.EndedError
-		if again && errors.As(err, &over) && over.State == runs.StateCancelled { // by the attempt that broke off
+		over, ok := errors.AsType[*runtable.EndedError](err)
+		if again && ok && over.State == runs.StateCancelled { // by the attempt that broke off
 			done.State, done.replayed = over.State, true
 			return done, nil
 		}

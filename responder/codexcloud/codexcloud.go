@@ -18,6 +18,7 @@
 package codexcloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,22 +88,14 @@ func New(cfg Config) (*Driver, error) {
 	if len(cfg.Command) == 0 {
 		cfg.Command = []string{"codex"}
 	}
-	if cfg.Min <= 0 {
-		cfg.Min = 5 * time.Second
-	}
-	if cfg.Max <= 0 {
-		cfg.Max = time.Minute
-	}
-	cfg.Max = max(cfg.Max, cfg.Min)
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
+	cfg.Min = cmp.Or(cfg.Min, 5*time.Second)
+	cfg.Max = max(cmp.Or(cfg.Max, time.Minute), cfg.Min)
 	p, err := newProgram(cfg.Command, cfg.Scratch, cfg.Env)
 	if err != nil {
 		return nil, err
 	}
-	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: cfg.Log.Named("cloud"), call: p.call},
-		nil
+	log := cmp.Or(cfg.Log, zap.NewNop()).Named("cloud")
+	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: log, call: p.call}, nil
 }
 
 func newProgram(command []string, scratch string, env []string) (*program, error) {

@@ -31,7 +31,7 @@ const (
 	// maxCalls is the number of requests in flight; one more is refused with code
 	// 503. Each connection has at most the share of a caller, see [responder.Slots].
 	maxCalls = 4096
-	maxQuick = 256  // bytes of a request that may be answered at once
+	maxQuick = 256 // bytes of a request that may be answered at once
 )
 
 // Config is what the service needs.

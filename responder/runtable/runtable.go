@@ -60,7 +60,7 @@ type Config struct {
 
 	// Outside returns a [runs.FieldError] for a task in a directory outside the
 	// roots that this process knows of. Nil: only the workers decide.
-	Outside func(runs.Task) error
+	Outside func(runs.Task, []Worker) error
 
 	Log *zap.Logger // default: none
 }
@@ -76,9 +76,7 @@ type Table struct {
 
 // New returns a table. It reads nothing before Run.
 func New(cfg Config) *Table {
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
+	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
 	return &Table{cfg: cfg, log: cfg.Log.Named("responder"), index: newIndex(), workers: newWorkers()}
 }
 
@@ -335,7 +333,7 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 func (r *Table) allow(t runs.Task) error {
 	var errs []error
 	if r.cfg.Outside != nil {
-		errs = append(errs, r.cfg.Outside(t))
+		errs = append(errs, r.cfg.Outside(t, r.Workers()))
 	}
 	if t.Mode == runs.DangerFull && !r.cfg.Danger {
 		errs = append(errs, &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) +

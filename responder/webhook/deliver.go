@@ -186,17 +186,17 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 // reason describes why there was no answer, without text that an error may
 // quote.
 func reason(err error) string {
-	var dns *net.DNSError
-	var cert *tls.CertificateVerificationError
+	_, dns := errors.AsType[*net.DNSError](err)
+	_, cert := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case errors.Is(err, errForbidden):
 		return errForbidden.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return "it did not answer in time"
-	case errors.As(err, &dns):
+	case dns:
 		return "its name cannot be resolved"
-	case errors.As(err, &cert):
-		return "its certificate is not good"
+	case cert:
+		return "its certificate is invalid"
 	}
 	return "no answer"
 }

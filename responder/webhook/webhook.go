@@ -18,6 +18,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -108,13 +109,7 @@ type Pusher struct {
 
 // New returns a pusher. It is idle until Run.
 func New(cfg Config) *Pusher {
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
-	if cfg.GiveUp <= 0 {
-		cfg.GiveUp = 24 * time.Hour
-	}
-	cfg.GiveUp = min(cfg.GiveUp, maxGiveUp)
+	cfg.Log, cfg.GiveUp = cmp.Or(cfg.Log, zap.NewNop()), min(cmp.Or(cfg.GiveUp, 24*time.Hour), maxGiveUp)
 	return &Pusher{cfg: cfg, log: cfg.Log.Named("push"), sender: newSender(cfg.Private), hosts: newHosts()}
 }
 
