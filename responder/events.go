@@ -17,27 +17,27 @@ var errEnough = errors.New("enough events")
 // it was made again, and the caller must begin without one.
 func (s *Service) Events(ctx context.Context, run string, after uint64, limit, maxBytes int) (api.EventPage, error) {
 	page := api.EventPage{Events: []api.Event{}, Next: after}
-	v, completion, err := s.eventsFrom(ctx, run, after)
+	f, err := s.Follow(ctx, run, after)
 	if err != nil {
 		return page, err
 	}
-	page.Done = completion != 0 && completion <= after
-	size := 0
-	err = s.cfg.Streams.EventsAfter(ctx, v.Agent, v.ID, after, false, func(seq uint64, token string, body []byte) error {
-		if size += len(body); len(page.Events) == limit || size > maxBytes && len(page.Events) > 0 {
+	page.Done = f.Ended
+	open := f.wait
+	f.wait = false
+	size, full := 0, false
+	err = f.Each(ctx, func(e api.Event) error {
+		if size += len(e.Body); len(page.Events) == limit || size > maxBytes && len(page.Events) > 0 {
+			full = true
 			return errEnough
 		}
-		page.Events = append(page.Events, api.Event{Seq: seq, Kind: token, Body: body})
-		page.Next, page.Done = seq, token == api.Completion
+		page.Events = append(page.Events, e)
+		page.Next, page.Done = e.Seq, e.Kind == api.Completion
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return page, s.explain("read events", err)
-	}
-	if err == nil && completion == 0 && over(v) { // the completion has aged out
+	if err == nil && !full && !open { // the completion has expired
 		page.Done = true
 	}
-	return page, nil
+	return page, err
 }
 
 // eventsFrom is the run whose events are read, and the sequence of its completion.
@@ -104,10 +104,10 @@ func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
 	switch {
 	case err == nil, errors.Is(err, errEnough):
 		return nil
-	case own != nil, ctx.Err() != nil:
+	case own != nil, f.wait && ctx.Err() != nil:
 		return err
 	}
-	return f.service.explain("follow events", err)
+	return f.service.explain("read events", err)
 }
 
 // HasCompletion reports whether the completion of a run is stored.

@@ -8,6 +8,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,12 +31,12 @@ type Store interface {
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error)
 }
 
-// DefaultTTL is how long the outcome of a request is kept. The contract
+// defaultTTL is how long the outcome of a request is kept. The contract
 // allows one hour to seven days.
-const DefaultTTL = 24 * time.Hour
+const defaultTTL = 24 * time.Hour
 
-// MaxOutcome is the largest outcome that is kept, in bytes.
-const MaxOutcome = 64 << 10
+// maxOutcome is the largest outcome that is kept, in bytes.
+const maxOutcome = 64 << 10
 
 // KeyPattern is the form of an idempotency key, of at most MaxKey bytes.
 const (
@@ -52,25 +53,13 @@ const (
 // twice the TTL: in the second half, the key is answered as expired.
 type Requests struct {
 	Store Store
-	TTL   time.Duration // 0: DefaultTTL
-	Share int           // entries that one caller may have in the store; 0: DefaultShare
+	TTL   time.Duration // 0: defaultTTL
+	Share int           // entries that one caller may have in the store; 0: defaultShare
 
 	shares shares
 }
 
-func (r *Requests) ttl() time.Duration {
-	if r.TTL == 0 {
-		return DefaultTTL
-	}
-	return r.TTL
-}
-
-func (r *Requests) share() int {
-	if r.Share == 0 {
-		return defaultShare
-	}
-	return r.Share
-}
+func (r *Requests) ttl() time.Duration { return cmp.Or(r.TTL, defaultTTL) }
 
 // Request is a request that must be carried out once.
 type Request struct {
@@ -142,7 +131,7 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*Claim,
 			}
 		}
 		if !c.Again {
-			if wait := r.shares.take(q.Caller, r.share(), 2*r.ttl(), now); wait > 0 {
+			if wait := r.shares.take(q.Caller, cmp.Or(r.Share, defaultShare), 2*r.ttl(), now); wait > 0 {
 				return nil, rateLimited(wait)
 			}
 			c.counted = true
@@ -196,10 +185,10 @@ func wholeSeconds(d, longest time.Duration) time.Duration {
 	return min(max((d+time.Second-1).Truncate(time.Second), time.Second), longest)
 }
 
-// Finish stores the outcome of the request, at most MaxOutcome bytes of JSON.
+// Finish stores the outcome of the request, at most maxOutcome bytes of JSON.
 func (c *Claim) Finish(ctx context.Context, outcome json.RawMessage, now time.Time) error {
-	if len(outcome) > MaxOutcome {
-		return fmt.Errorf("request: an outcome of at most %d bytes is kept, this has %d", MaxOutcome, len(outcome))
+	if len(outcome) > maxOutcome {
+		return fmt.Errorf("request: an outcome of at most %d bytes is kept, this has %d", maxOutcome, len(outcome))
 	}
 	c.entry.Outcome, c.entry.Until = outcome, 0
 	if c.counted {
@@ -235,11 +224,11 @@ func (c *Claim) Leave(ctx context.Context, now time.Time) error {
 
 func (c *Claim) end(ctx context.Context, now time.Time) error {
 	ok, err := c.put(ctx, now)
+	if err == nil && !ok {
+		err = errors.New("another process has taken it over")
+	}
 	if err != nil {
 		return fmt.Errorf("request: %w", err)
-	}
-	if !ok {
-		return errors.New("request: somebody else has taken it over")
 	}
 	return nil
 }

@@ -123,15 +123,19 @@ func (r *Table) Ready(ctx context.Context) error {
 
 // Basis returns the newest sequence of RAW that the table includes, and when
 // the last change arrived; zero if none has.
-func (r *Table) Basis() (seq uint64, at time.Time) { return r.index.basis() }
+func (r *Table) Basis() (seq uint64, at time.Time) {
+	r.index.mu.Lock()
+	defer r.index.mu.Unlock()
+	return r.index.seq, r.index.at
+}
 
 // Get returns the row of a run, from memory.
 func (r *Table) Get(run string) (View, bool) {
-	row, _, ok := r.index.get(run)
+	e, ok := r.index.get(run)
 	if !ok {
 		return View{}, false
 	}
-	return r.view(row), true
+	return r.view(e.Row), true
 }
 
 // View is a row with values that depend on other runs and on the workers.
@@ -232,7 +236,7 @@ func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 		}
 		before[row.Queue]++
 	}
-	r.index.recent(func(row runs.Row, _ uint64) bool {
+	total := r.index.recent(func(row runs.Row, _ uint64) bool {
 		if keep == nil || keep(row) {
 			if s.Total++; len(s.Ended) < limit {
 				s.Ended = append(s.Ended, View{Row: row})
@@ -241,7 +245,7 @@ func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 		return keep != nil || len(s.Ended) < limit
 	})
 	if keep == nil {
-		s.Total = r.index.endedCount()
+		s.Total = total
 	}
 	return s
 }
@@ -313,7 +317,7 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	if err := errors.Join(t.Check(), r.allow(t)); err != nil {
 		return Ticket{}, err
 	}
-	if _, _, ok := r.index.get(t.Run); ok {
+	if _, ok := r.index.get(t.Run); ok {
 		return Ticket{}, runs.ErrKnownRun
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
