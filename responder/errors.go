@@ -36,10 +36,10 @@ func notOffered(field, why string) *api.Error {
 	return &api.Error{Code: api.Unsupported, Field: field, Message: why, Reason: api.ReasonNotOffered}
 }
 
-// noCloud is the error of a request that needs what is not configured.
+// noCloud is the error of a request for Codex Cloud if that is not configured.
 func noCloud() *api.Error {
 	return &api.Error{
-		Code: api.Unsupported, Message: "Codex Cloud is not driven here", Reason: api.ReasonNotConfigured,
+		Code: api.Unsupported, Message: "Codex Cloud is not configured here", Reason: api.ReasonNotConfigured,
 		Suggestion: "Configure the responder to drive Codex Cloud: install the Codex CLI, run `codex login`, and " +
 			"turn its cloud settings on",
 	}
@@ -70,12 +70,12 @@ func (s *Service) about(run, what string, err error) error {
 	return s.explain(what, err)
 }
 
-// Explain makes the error of a store that a surface uses beside the service one
-// of the service, an [*api.Error]. Operation is for the log.
+// Explain converts the error of a store that a surface uses directly to an
+// [*api.Error]. Operation is for the log.
 func (s *Service) Explain(operation string, err error) error { return s.explain(operation, err) }
 
-// explain makes any error an [*api.Error]. The cause of one that callers cannot
-// do anything about goes to the log.
+// explain converts any error to an [*api.Error]. If callers cannot do anything about
+// it, the cause is logged.
 func (s *Service) explain(what string, err error) error {
 	if err == nil { // before the variables below are allocated
 		return nil
@@ -93,7 +93,7 @@ func (s *Service) explain(what string, err error) error {
 	case errors.Is(err, runtable.ErrNotReady):
 		return unavailable(err.Error(), err)
 	case errors.Is(err, runs.ErrManyRuns):
-		return api.Invalid(api.FieldRun, "the task cannot be given up: "+runs.ErrManyRuns.Error())
+		return api.Invalid(api.FieldRun, "the task cannot be cancelled: "+runs.ErrManyRuns.Error())
 	case errors.Is(err, runs.ErrQueueFull):
 		return &api.Error{
 			Code: api.QueueFull, Message: "the work queue is full", Retryable: true,
@@ -133,7 +133,7 @@ func programFailed(f *codexcloud.Failure) *api.Error {
 	return e
 }
 
-// mistakes collects what is wrong with a request.
+// mistakes collects the mistakes of a request.
 type mistakes struct{ issues []api.Issue }
 
 func (m *mistakes) add(field, problem string) {
@@ -193,7 +193,7 @@ var webhookFields = map[string]string{
 	"authentication.credentials": api.FieldWebhook + ".authentication.credentials", "context": api.FieldContext,
 }
 
-// registration is a webhook as package push keeps it.
+// registration is a webhook in the form of package webhook.
 func registration(w *api.Webhook, run string) webhook.Registration {
 	return webhook.Registration{
 		ID: webhook.AdCP, Protocol: webhook.AdCP, Run: run, URL: w.URL, OperationID: w.OperationID, Token: w.Token,

@@ -17,7 +17,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Leases: how long it takes at most to carry out a request once.
+// Leases: the longest time that a request can take.
 const (
 	submitLease = 30 * time.Second
 	cancelLease = 45 * time.Second
@@ -26,9 +26,9 @@ const (
 
 var keyForm = regexp.MustCompile(idempotency.KeyPattern)
 
-// outcome is what is remembered of a request with a key: all that its answer
-// says, so that a later attempt is answered alike. Entries outlive a process and
-// an upgrade, so the form is not that of package api.
+// outcome is the stored outcome of a request with a key: everything that its answer
+// contains, so that a later attempt gets the same answer. Entries outlive processes
+// and upgrades, so the form is not that of package api.
 type outcome struct {
 	Run        string     `json:"run"`
 	At         int64      `json:"at"` // Unix milliseconds
@@ -55,9 +55,9 @@ func (o outcome) cancelled() api.Cancelled {
 	return api.Cancelled{Run: o.Run, At: o.At, State: o.State, Before: o.Before, Basis: o.Basis, Replayed: o.replayed}
 }
 
-// once carries out a request, unless its key was used before: then the outcome
-// is that of the first time. Run is the run id that the request gets. Do gets
-// the run id to use, and whether an earlier attempt broke off.
+// once carries out a request, unless its key was used before: then it returns the
+// outcome of the first time. Run is the run id for a new request. Do gets the run
+// id to use, and whether an earlier attempt did not finish.
 func (s *Service) once(ctx context.Context, q api.Once, request any, run string, lease time.Duration,
 	do func(run string, again bool) (outcome, error),
 ) (done outcome, err error) {
@@ -89,7 +89,7 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 	}
 	done, err = do(claim.Run, claim.Again)
 
-	// The caller may have gone: the next attempt must find what was done.
+	// The caller may have disconnected: the next attempt must find the outcome.
 	note, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	var noted error
@@ -135,7 +135,7 @@ func hashOf(request any) (string, error) {
 	return hash, nil
 }
 
-// nothingDone reports whether an error says for certain that nothing was done.
+// nothingDone reports whether an error means for certain that nothing was done.
 func nothingDone(err error) bool {
 	if known, ok := errors.AsType[*api.Error](err); ok {
 		return slices.Contains([]api.Code{

@@ -59,7 +59,7 @@ type Log interface {
 	Append(ctx context.Context, e runs.Entry) error
 }
 
-// Config is what a [Driver] needs.
+// Config configures a [Driver].
 type Config struct {
 	Command []string      // the program and the arguments before "cloud"; default: codex
 	Scratch string        // each call runs in a new directory below it, which is removed afterwards

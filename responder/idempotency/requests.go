@@ -68,7 +68,7 @@ type Request struct {
 	Hash   string // see [Hash]
 	Run    string // id of the run that it creates; "": it creates none
 
-	// Lease is the longest time that carrying it out takes. After it, the
+	// Lease is the longest time that the request can take. After it, the
 	// process that claimed the request is taken to have failed.
 	Lease time.Duration
 }
@@ -160,7 +160,7 @@ func (e *entry) admits(q Request, now time.Time) error {
 			Message: "the idempotency key belongs to another request: use a new one"}
 	case at >= e.Expires:
 		return &api.Error{Code: api.KeyExpired, Field: api.FieldKey, Message: "the idempotency key has expired",
-			Suggestion: "Look whether the task is there, then use a new key"}
+			Suggestion: "Check whether the task exists, then use a new key"}
 	case e.Outcome == nil && at < e.Until:
 		return inFlight(time.Duration(e.Until-at) * time.Millisecond)
 	}
@@ -175,8 +175,8 @@ func inFlight(left time.Duration) *api.Error {
 
 func rateLimited(wait time.Duration) *api.Error {
 	return &api.Error{Code: api.RateLimited, Field: api.FieldKey,
-		Message: "too many requests with an idempotency key: they are remembered for some time, and the caller " +
-			"has its share",
+		Message: "too many requests with an idempotency key: each is stored for some time, and the caller " +
+			"has used its share",
 		RetryAfter: wholeSeconds(wait, time.Hour), Retryable: true}
 }
 

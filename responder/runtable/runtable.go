@@ -27,7 +27,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Streams is what a table needs of the bus.
+// Streams is the part of the bus that a table needs.
 type Streams interface {
 	WatchRuns(ctx context.Context, each func(runs.Change)) error
 	WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.Time)) error
@@ -48,7 +48,7 @@ type Streams interface {
 		error)
 }
 
-// Config is what a [Table] needs.
+// Config configures a [Table].
 type Config struct {
 	Streams    Streams
 	Queue      string        // the queue that tasks are submitted to

@@ -1,5 +1,5 @@
-// Package webhook tells callers what becomes of runs: it sends notifications to
-// the addresses that they registered (webhooks), at least once, in any order.
+// Package webhook notifies callers of the progress of runs: it sends notifications to
+// the URLs that they registered, at least once, in any order.
 //
 //	Registry ──▶ bucket of registrations ─┐
 //	                RUNS (rows) ──────────┴▶ plan ──▶ outbox ──▶ deliver ──▶ receiver
@@ -87,7 +87,7 @@ type Notice = struct {
 	Times int       // number of deliveries, including this one
 }
 
-// Config is what a [Pusher] needs.
+// Config configures a [Pusher].
 type Config struct {
 	Registrations Registrations
 	Outbox        Outbox
