@@ -103,7 +103,8 @@ func TestAnswerAcceptedRightBeforeTheTimeoutIsTheResponse(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := runs.Reply{Status: r.Status, Text: r.Response, Error: r.Message}
-			if c.late && (!hasEnded(refused) || r.Status != bridge.StatusTimeout) || !c.late && (refused != nil || said != c.reply) {
+			if c.late && (!hasEnded(refused) || r.Status != bridge.StatusTimeout) ||
+				!c.late && (refused != nil || said != c.reply) {
 				t.Errorf("the answer got %v, and the response is %s", refused, got)
 			}
 		})

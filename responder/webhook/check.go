@@ -94,84 +94,55 @@ var operation = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,255}$`)
 // [runs.FieldError].
 func (r *Registration) check(private bool) error {
 	var errs []error
-	wrong := func(field, problem string) {
-		errs = append(errs, &runs.FieldError{Field: field, Problem: problem})
-	}
-	if r.Run != "" { // otherwise it has no run yet
-		if err := runs.CheckID(r.Run); err != nil {
-			wrong("run", "must be the id of a run")
+	wrong := func(is bool, field, problem string) {
+		if is {
+			errs = append(errs, &runs.FieldError{Field: field, Problem: problem})
 		}
 	}
-	if !visible(r.ID) || len(r.ID) > maxID {
-		wrong("id", "must be 1 to 256 characters of visible ASCII")
+	wrong(r.Run != "" && runs.CheckID(r.Run) != nil, "run", "must be the id of a run") // "": none yet
+	wrong(!visible(r.ID) || len(r.ID) > maxID, "id", "must be 1 to 256 characters of visible ASCII")
+	problem := checkURL(r.URL, private)
+	wrong(problem != "", "url", problem)
+	wrong(len(r.Tool) > maxTool || r.Tool != "" && !visible(r.Tool), "tool", "must be the name of a tool")
+	switch n := len(r.Context); {
+	case n > MaxContext:
+		wrong(true, "context", "at most 65536 bytes")
+	case n > 0:
+		wrong(!utf8.Valid(r.Context) || checkNames(r.Context) != nil, "context",
+			"must be JSON in which no object has a name twice: it is sent with a signature")
 	}
-	if problem := checkURL(r.URL, private); problem != "" {
-		wrong("url", problem)
-	}
-	if len(r.Tool) > maxTool || r.Tool != "" && !visible(r.Tool) {
-		wrong("tool", "must be the name of a tool")
-	}
-	if len(r.Context) > 0 {
-		if len(r.Context) > MaxContext {
-			wrong("context", "at most 65536 bytes")
-		} else if !utf8.Valid(r.Context) || checkNames(r.Context) != nil {
-			wrong("context", "must be JSON in which no object has a name twice: it is sent with a signature")
-		}
-	}
-	switch r.Protocol {
-	case AdCP:
+	if r.Protocol == AdCP {
 		r.checkAdCP(wrong)
-	default:
-		if len(r.Token) > MaxToken || r.Token != "" && !visible(r.Token) {
-			wrong("token", "must be visible ASCII, at most 4096 characters")
-		}
-		switch r.Scheme {
-		case "":
-			if r.Credentials != "" {
-				wrong("authentication.schemes", "must be Bearer")
-			}
-		case Bearer:
-			if r.Credentials == "" || len(r.Credentials) > maxCredentials || !visible(r.Credentials) {
-				wrong("authentication.credentials", "must be visible ASCII, 1 to 4096 characters")
-			}
-		default:
-			wrong("authentication.schemes", "must be Bearer")
-		}
+		return errors.Join(errs...)
 	}
+	wrong(len(r.Token) > MaxToken || r.Token != "" && !visible(r.Token), "token",
+		"must be visible ASCII, at most 4096 characters")
+	wrong(r.Scheme != "" && r.Scheme != Bearer || r.Scheme == "" && r.Credentials != "", "authentication.schemes",
+		"must be Bearer")
+	wrong(r.Scheme == Bearer && (len(r.Credentials) > maxCredentials || !visible(r.Credentials)),
+		"authentication.credentials", "must be visible ASCII, 1 to 4096 characters")
 	return errors.Join(errs...)
 }
 
-func (r *Registration) checkAdCP(wrong func(field, problem string)) {
-	switch {
-	case r.OperationID == "":
-		wrong("operation_id", "is required: every notification carries it")
-	case !operation.MatchString(r.OperationID):
-		wrong("operation_id", "must be 1 to 255 letters, digits, '_', '.', ':' and '-'")
-	}
-	if n := utf8.RuneCountInString(r.Token); r.Token != "" &&
-		(n < minToken || n > MaxToken || !utf8.ValidString(r.Token) || strings.ContainsFunc(r.Token, unicode.IsControl)) {
-		wrong("token", tokenRule)
-	}
-	switch r.Scheme {
-	case "":
-		if r.Credentials == "" {
-			wrong("authentication", notSigned)
-		}
-		return
-	case Bearer:
-		if !visible(r.Credentials) {
-			wrong("authentication.credentials", "must be visible ASCII: it is sent in a header")
-			return
-		}
-	case HMAC:
-	default:
-		wrong("authentication.schemes", schemeRule)
-	}
+func (r *Registration) checkAdCP(wrong func(is bool, field, problem string)) {
+	wrong(r.OperationID == "", "operation_id", "is required: every notification carries it")
+	wrong(r.OperationID != "" && !operation.MatchString(r.OperationID), "operation_id",
+		"must be 1 to 255 letters, digits, '_', '.', ':' and '-'")
+	n := utf8.RuneCountInString(r.Token)
+	wrong(r.Token != "" && (n < minToken || n > MaxToken || !utf8.ValidString(r.Token) ||
+		strings.ContainsFunc(r.Token, unicode.IsControl)), "token", tokenRule)
+	const credentials = "authentication.credentials"
 	switch problem := checkSecret(r.Credentials); {
-	case len(r.Credentials) > maxCredentials:
-		wrong("authentication.credentials", "at most 4096 bytes")
-	case problem != "":
-		wrong("authentication.credentials", problem)
+	case r.Scheme == "":
+		wrong(r.Credentials == "", "authentication", notSigned)
+	case r.Scheme == Bearer && !visible(r.Credentials):
+		wrong(true, credentials, "must be visible ASCII: it is sent in a header")
+	default:
+		wrong(r.Scheme != Bearer && r.Scheme != HMAC, "authentication.schemes", schemeRule)
+		if len(r.Credentials) > maxCredentials {
+			problem = "at most 4096 bytes"
+		}
+		wrong(problem != "", credentials, problem)
 	}
 }
 
@@ -181,7 +152,7 @@ func checkSecret(s string) string {
 	case utf8.RuneCountInString(s) < minCredentials:
 		return "must be at least 32 characters"
 	case strings.Count(s, s[:1]) == len(s):
-		return "must not be one character again and again"
+		return "must not be one repeated character"
 	}
 	return ""
 }

@@ -51,12 +51,10 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	log = log.With(zap.String("host", host), zap.Int("times", n.Times))
 	left := p.cfg.GiveUp - time.Since(n.At)
 	if left <= 0 {
-		giveUp(log, "it is too old")
-		return 0
+		return giveUp(log, "it is too old")
 	}
 	if checkURL(r.URL, p.cfg.Private) != "" { // it was accepted under other settings
-		giveUp(log, "the current settings do not allow its URL")
-		return 0
+		return giveUp(log, "the current settings do not allow its URL")
 	}
 	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
 	if !ok {
@@ -82,12 +80,12 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 		logTry("a notification was not accepted", zap.Int("status", got.status), zap.String("why", got.why))
 		return min(max(pause(time.Since(n.At), n.Times), got.after), left+time.Second)
 	}
-	giveUp(log, "status "+strconv.Itoa(got.status))
-	return 0
+	return giveUp(log, "status "+strconv.Itoa(got.status))
 }
 
-func giveUp(log *zap.Logger, why string) {
+func giveUp(log *zap.Logger, why string) time.Duration {
 	log.Warn("a notification is given up", zap.String("why", why))
+	return 0
 }
 
 // pause returns the delay before the next attempt: about the notification's
@@ -95,10 +93,7 @@ func giveUp(log *zap.Logger, why string) {
 // number of deliveries, so that a notification that could not be sent for a
 // long time is not delayed as long again.
 func pause(age time.Duration, times int) time.Duration {
-	byTimes := maxPause
-	if times < 11 {
-		byTimes = min(time.Second<<max(times-1, 0), maxPause)
-	}
+	byTimes := min(time.Second<<min(max(times-1, 0), 10), maxPause)
 	return spread(max(min(age, byTimes), time.Second))
 }
 
@@ -161,7 +156,7 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 		q.Header.Set("Authorization", "Bearer "+r.Credentials)
 	case HMAC:
 		now := time.Now().Unix()
-		signature, err := Sign(r.Credentials, now, body)
+		signature, err := sign(r.Credentials, now, body)
 		if err != nil {
 			return outcome{err: err}
 		}
@@ -223,10 +218,10 @@ var (
 	errNames  = errors.New("a body in which an object has a name twice is not signed")
 )
 
-// Sign returns the signature of a body that is sent at a time, in Unix seconds.
+// sign returns the signature of a body that is sent at a time, in Unix seconds.
 // It refuses ambiguous bodies: JSON with a duplicate name in an object, at any
 // depth.
-func Sign(secret string, at int64, body []byte) (string, error) {
+func sign(secret string, at int64, body []byte) (string, error) {
 	if checkSecret(secret) != "" {
 		return "", errSecret
 	}
