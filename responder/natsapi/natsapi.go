@@ -23,11 +23,15 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/responder"
 )
 
 const (
-	maxCalls = 4096 // requests in flight; one more is refused with code 503
-	maxQuick = 256  // bytes of a request that may be answered at once
+	// maxCalls is the number of requests in flight; one more is refused with code
+	// 503. Each connection has at most the share of a caller, see [responder.Slots].
+	maxCalls = 4096
+	maxQuick = 256 // bytes of a request that may be answered at once
 )
 
 // Config is what the service needs.
@@ -47,7 +51,7 @@ type Config struct {
 // Serve answers requests until ctx ends. Then it cancels the requests in flight
 // and returns nil.
 func Serve(ctx context.Context, c Config) error {
-	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls)}
+	s := &service{Config: c, ctx: ctx, slots: responder.NewSlots(maxCalls)}
 	defer s.end()
 	r := newRegistration(c.Version)
 	defer r.stop()
@@ -90,7 +94,7 @@ type service struct {
 	mu    sync.Mutex      // guards over, and calls.Go
 	over  bool
 	calls sync.WaitGroup
-	slots chan struct{} // one for each request in flight
+	slots *responder.Slots
 }
 
 // end refuses later requests, which a stopped service may still receive, and
@@ -115,16 +119,20 @@ func (s *service) request(j job) {
 			return
 		}
 	}
-	select {
-	case s.slots <- struct{}{}:
-		s.calls.Go(func() {
-			defer func() { <-s.slots }()
-			s.answer(j)
-		})
-	default:
+	free, ok := s.slots.Take(callerOf(j.request.Reply))
+	if !ok {
 		s.fail(j, http.StatusServiceUnavailable, "too many requests are in flight", nil)
+		return
 	}
+	s.calls.Go(func() {
+		defer free()
+		s.answer(j)
+	})
 }
+
+// callerOf returns the caller of a request: the connection whose inbox gets the
+// answer. The last token of an inbox belongs to the single request.
+func callerOf(reply string) string { return reply[:max(strings.LastIndexByte(reply, '.'), 0)] }
 
 // job is a received request.
 type job struct {
