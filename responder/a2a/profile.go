@@ -226,12 +226,9 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 		r.Body = interim(v)
 		return r, nil
 	}
-	body, failed, err := adcp.Result(ctx, h.Service, record)
-	if err != nil {
-		return r, err
-	}
-	r.Message, r.Error, r.Body = record.Summary(), failed, withoutOutput(body)
-	return r, nil
+	r.Message = record.Summary()
+	r.Body, r.Error, err = adcp.Result(ctx, h.Service, record)
+	return r, err
 }
 
 // answered returns the task of a call: completed whatever the state of the
