@@ -12,6 +12,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -61,15 +62,9 @@ type API struct {
 
 // New returns an API. It can answer once the service is running.
 func New(c Config) *API {
-	if c.Log == nil {
-		c.Log = zap.NewNop()
-	}
-	if c.Beat == 0 {
-		c.Beat = 15 * time.Second
-	}
-	if c.Held == 0 {
-		c.Held = MaxHeld
-	}
+	c.Log = cmp.Or(c.Log, zap.NewNop())
+	c.Beat = cmp.Or(c.Beat, 15*time.Second)
+	c.Held = cmp.Or(c.Held, MaxHeld)
 	return &API{Config: c, log: c.Log.Named("rest"), held: responder.NewSlots(c.Held)}
 }
 
