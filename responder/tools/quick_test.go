@@ -9,7 +9,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
-	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 // What is quick says the same as what is not, and nothing waits in it.
@@ -17,7 +17,7 @@ func TestQuickIsCallForWhatIsInMemory(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "T-done", "hello", 0)
-	s.await(t, "T-done", runs.State.Final)
+	s.Await("T-done", servicetest.Ended)
 	for args, quick := range map[string]bool{
 		`{"task_id":"T-done","format":"json"}`:     true,
 		`{"taskId":"T-done"}`:                      true,
@@ -45,7 +45,7 @@ func TestQuickIsCallForWhatIsInMemory(t *testing.T) {
 	if _, done := s.tools.Quick("_codex_local_results", json.RawMessage(`{"task_id":"T-done"}`)); done {
 		t.Error("results are quick")
 	}
-	unread := tools.New(responder.New(responder.Config{Streams: s.bus}))
+	unread := tools.New(responder.New(responder.Config{Streams: s.Operator}))
 	if _, done := unread.Quick("_codex_local_status", json.RawMessage(`{"task_id":"T-done"}`)); done {
 		t.Error("a table that is not read is quick")
 	}
