@@ -118,7 +118,7 @@ func resumeRun(q *exchange) (*Answer, error) {
 
 // begin submits a task, like the tool.
 func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (*Answer, error) {
-	call := adcp.Call{Context: args.Echo(), Broken: args.Broken()}
+	call := adcp.Call{Args: args}
 	task := request.Submission(q.Service, tool, args)
 	args.RequireKey()
 	if err := args.Err(); err != nil {
@@ -153,7 +153,7 @@ func cancelRun(q *exchange) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := adcp.Call{Context: args.Echo(), Broken: args.Broken(), ChangesRun: true}
+	call := adcp.Call{Args: args, ChangesRun: true}
 	args.RequireKey()
 	if err := args.Err(); err != nil {
 		return q.refuse(ctx, call, err)

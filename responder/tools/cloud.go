@@ -49,27 +49,26 @@ func cloudStatus(c *call) action {
 		a.Refuse(request.ContextID, "is for tasks of this machine: those of Codex Cloud have no thread here")
 	}
 	return func(ctx context.Context) (outcome, error) {
-		records := &cloudRecords{service: c.service, read: map[string]*runs.Cloud{}}
 		if a.Has("taskId") {
 			v, err := c.find(ctx)
 			if err != nil {
 				return outcome{}, err
 			}
-			r, err := c.cloudSnapshot(ctx, request.Single(v), records)
+			r, err := c.cloudSnapshot(ctx, request.Single(v))
 			return outcome{r, adcp.OfView(v)}, err
 		}
-		all, err := c.cloudList(ctx, records)
+		all, err := c.cloudList(ctx)
 		if err != nil {
 			return outcome{}, err
 		}
-		r, err := c.cloudSnapshot(ctx, all, records)
+		r, err := c.cloudSnapshot(ctx, all)
 		return outcome{reply: r}, err
 	}
 }
 
-// cloudList is the tasks that a status asks for: those that are pending and a
-// few that ended, or all that fit the filters.
-func (c *call) cloudList(ctx context.Context, records *cloudRecords) (runtable.Snapshot, error) {
+// cloudList returns the tasks that a status requests: the pending ones and a few
+// that have ended, or all that fit the filters.
+func (c *call) cloudList(ctx context.Context) (runtable.Snapshot, error) {
 	const few = 5
 	a, limit := c.args, int(c.args.Number("limit"))
 	if !a.Flag("list") {
@@ -93,7 +92,7 @@ func (c *call) cloudList(ctx context.Context, records *cloudRecords) (runtable.S
 	if env == "" {
 		return c.service.Snapshot(limit, keep), nil
 	}
-	// The table does not have environments: the records do.
+	// Only the records have environments, not the table.
 	const most = 1000 // records that one status reads
 	all, left := c.service.Snapshot(most, keep), most
 	for _, views := range []*[]responder.View{&all.Working, &all.Queued, &all.Ended} {
@@ -102,7 +101,7 @@ func (c *call) cloudList(ctx context.Context, records *cloudRecords) (runtable.S
 			if left--; left < 0 {
 				break
 			}
-			x, err := records.find(ctx, v.ID)
+			x, err := c.cloudRecord(ctx, v.ID)
 			if err != nil {
 				return all, err
 			}
@@ -117,52 +116,37 @@ func (c *call) cloudList(ctx context.Context, records *cloudRecords) (runtable.S
 	return all, nil
 }
 
-// cloudRecords reads the records of tasks of Codex Cloud, each once.
-type cloudRecords struct {
-	service *responder.Service
-	read    map[string]*runs.Cloud // by run; nil: the record has nothing of it
-}
-
-func (x *cloudRecords) find(ctx context.Context, run string) (*runs.Cloud, error) {
-	if c, ok := x.read[run]; ok {
-		return c, nil
-	}
-	record, err := x.service.Record(ctx, run)
-	if err != nil {
-		if api.Is(err, api.NotFound) { // removed meanwhile
-			err = nil
-		}
+// cloudRecord returns the cloud state of a run, nil if its record has none.
+func (c *call) cloudRecord(ctx context.Context, run string) (*runs.Cloud, error) {
+	record, err := c.service.Record(ctx, run)
+	switch {
+	case api.Is(err, api.NotFound): // removed meanwhile
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
-	x.read[run] = record.Cloud
 	return record.Cloud, nil
 }
 
-func (c *call) cloudSnapshot(ctx context.Context, all runtable.Snapshot, records *cloudRecords) (*v36.Reply, error) {
+func (c *call) cloudSnapshot(ctx context.Context, all runtable.Snapshot) (*v36.Reply, error) {
 	var stats *v36.Statistics
 	if c.args.Flag("showStats") {
-		stats = c.statistics()
-	}
-	return v36.CloudSnapshot(all, c.service.Basis(), stats, func(run string) (*runs.Cloud, error) {
-		return records.find(ctx, run)
-	})
-}
-
-// statistics counts all tasks of Codex Cloud.
-func (c *call) statistics() *v36.Statistics {
-	all := c.service.Snapshot(1<<20, responder.IsCloud)
-	stats := &v36.Statistics{Working: len(all.Working), Queued: len(all.Queued)}
-	for _, v := range all.Ended {
-		switch v.State {
-		case runs.StateCompleted:
-			stats.Completed++
-		case runs.StateCancelled:
-			stats.Cancelled++
-		default:
-			stats.Failed++
+		every := c.service.Snapshot(1<<20, responder.IsCloud)
+		stats = &v36.Statistics{Working: len(every.Working), Queued: len(every.Queued)}
+		for _, v := range every.Ended {
+			switch v.State {
+			case runs.StateCompleted:
+				stats.Completed++
+			case runs.StateCancelled:
+				stats.Cancelled++
+			default:
+				stats.Failed++
+			}
 		}
 	}
-	return stats
+	return v36.CloudSnapshot(all, c.service.Basis(), stats, func(run string) (*runs.Cloud, error) {
+		return c.cloudRecord(ctx, run)
+	})
 }
 
 func cloudCancel(c *call) action {
@@ -241,7 +225,7 @@ func listEnvironments(c *call) action {
 	}
 }
 
-// Nothing of these can end a word of a shell or a mark of markdown.
+// Matching text cannot end a word of a shell or a mark of markdown.
 var (
 	gitHubURL = regexp.MustCompile(`^https://github\.com/([A-Za-z0-9](?:[A-Za-z0-9-]{0,38}))/([A-Za-z0-9._-]{1,100})$`)
 	address   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,180})$`)
@@ -263,7 +247,7 @@ func gitHubSetup(c *call) action {
 	return func(context.Context) (outcome, error) { return outcome{reply: v36.Guide(q)}, nil }
 }
 
-// repository is the address of a repository without what follows its name.
+// repository returns the address of a repository, up to its name.
 func repository(url string) (string, bool) {
 	url = strings.TrimSuffix(strings.TrimSuffix(url, "/"), ".git")
 	m := gitHubURL.FindStringSubmatch(url)

@@ -29,7 +29,7 @@ func (c *call) submit(ctx context.Context, q api.Submission) (api.Submitted, err
 	return done, err
 }
 
-// run queues a task and, unless the caller does not want that, waits for its end.
+// run queues a task and, unless async is set, waits for its end.
 func run(c *call) action {
 	if c.args.Flag("async") {
 		return submit(c)
@@ -40,16 +40,16 @@ func run(c *call) action {
 		if err := c.service.CanNotify(webhook); err != nil {
 			return outcome{}, c.args.Name(err)
 		}
-		q.Webhook = nil // the answer tells how the task ended
+		q.Webhook = nil // the answer has the outcome
 		done, err := c.submit(ctx, q)
 		if err != nil {
 			return outcome{}, err
 		}
 		v, err := c.follow(ctx, done.Run)
-		if ctx.Err() != nil { // from now on the webhook tells; the service logs why it does not
+		if ctx.Err() != nil { // the webhook reports the end instead; the service logs a failure
 			_ = c.service.Register(context.WithoutCancel(ctx), done.Run, webhook)
 			if v.State == "" {
-				v.State = runs.StateQueued // it was accepted, whatever the table has of it
+				v.State = runs.StateQueued // it was accepted, even if it is not in the table yet
 			}
 			return outcome{}, responder.WaitOver(done.Run, v.State, c.begun)
 		}
@@ -60,7 +60,7 @@ func run(c *call) action {
 	}
 }
 
-// ended is the outcome of a task that was waited for.
+// ended returns the outcome of a task that has ended.
 func (c *call) ended(ctx context.Context, done api.Submitted) (outcome, error) {
 	record, err := c.service.Record(ctx, done.Run)
 	if err != nil {
@@ -140,7 +140,7 @@ func localCancel(c *call) action {
 	}
 }
 
-// wait waits for the end of a run; the outcome is its result.
+// wait waits for the end of a run, and returns its result.
 func wait(c *call) action {
 	return func(ctx context.Context) (outcome, error) {
 		v, err := c.find(ctx)
