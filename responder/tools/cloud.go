@@ -17,29 +17,31 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func cloudSubmit(c *call) action {
-	q := request.CloudSubmission(c.service, c.tool.Name, c.args)
-	return func(ctx context.Context) (outcome, error) {
-		if c.args.Has("model") {
-			return outcome{}, &api.Error{
-				Code: api.Unsupported, Field: c.args.Spelled("model"),
-				Message: "Codex Cloud lets nobody choose a model: leave it out",
-			}
-		}
-		var err error
-		if q.Once, err = request.Once(c.tool.Name, c.args); err != nil {
-			return outcome{}, err
-		}
-		done, err := c.service.SubmitCloud(ctx, q)
-		c.replayed = done.Replayed
-		if err != nil {
-			return outcome{}, c.args.Name(err)
-		}
-		return outcome{v36.CloudQueued(done, q.Environment), adcp.OfSubmission(done)}, nil
-	}
+// readCloudTask reads a submission to Codex Cloud.
+func (c *call) readCloudTask() {
+	c.cloudTask = request.CloudSubmission(c.service, c.tool.Name, c.args)
 }
 
-func cloudStatus(c *call) action {
+func (c *call) cloudSubmit(ctx context.Context) (outcome, error) {
+	if c.args.Has("model") {
+		return outcome{}, &api.Error{
+			Code: api.Unsupported, Field: c.args.Spelled("model"),
+			Message: "Codex Cloud lets nobody choose a model: leave it out",
+		}
+	}
+	var err error
+	if c.cloudTask.Once, err = request.Once(c.tool.Name, c.args); err != nil {
+		return outcome{}, err
+	}
+	done, err := c.service.SubmitCloud(ctx, c.cloudTask)
+	c.replayed = done.Replayed
+	if err != nil {
+		return outcome{}, c.args.Name(err)
+	}
+	return outcome{v36.CloudQueued(done, c.cloudTask.Environment), adcp.OfSubmission(done)}, nil
+}
+
+func (c *call) checkCloudStatus() {
 	a := c.args
 	a.CheckDir()
 	if a.Has("taskId") && a.Flag("list") {
@@ -48,22 +50,23 @@ func cloudStatus(c *call) action {
 	if a.Has(request.ContextID) && !a.Has("taskId") {
 		a.Refuse(request.ContextID, "is for tasks of this machine: those of Codex Cloud have no thread here")
 	}
-	return func(ctx context.Context) (outcome, error) {
-		if a.Has("taskId") {
-			v, err := c.find(ctx)
-			if err != nil {
-				return outcome{}, err
-			}
-			r, err := c.cloudSnapshot(ctx, request.Single(v))
-			return outcome{r, adcp.OfView(v)}, err
-		}
-		all, err := c.cloudList(ctx)
+}
+
+func (c *call) cloudStatus(ctx context.Context) (outcome, error) {
+	if c.args.Has("taskId") {
+		v, err := c.find(ctx)
 		if err != nil {
 			return outcome{}, err
 		}
-		r, err := c.cloudSnapshot(ctx, all)
-		return outcome{reply: r}, err
+		r, err := c.cloudSnapshot(ctx, request.Single(v))
+		return outcome{r, adcp.OfView(v)}, err
 	}
+	all, err := c.cloudList(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	r, err := c.cloudSnapshot(ctx, all)
+	return outcome{reply: r}, err
 }
 
 // cloudList returns the tasks that a status requests: the pending ones and a few
@@ -149,19 +152,17 @@ func (c *call) cloudSnapshot(ctx context.Context, all runtable.Snapshot) (*v36.R
 	})
 }
 
-func cloudCancel(c *call) action {
-	return func(ctx context.Context) (outcome, error) {
-		v, err := c.find(ctx)
-		if err != nil {
-			return outcome{}, err
-		}
-		reason := c.args.Text("reason")
-		done, err := c.service.Cancel(ctx, api.Cancel{Run: v.ID, Reason: reason})
-		if err != nil {
-			return outcome{}, c.args.Name(err)
-		}
-		return outcome{v36.Cancelled(done, reason), adcp.OfCancel(v, done)}, nil
+func (c *call) cloudCancel(ctx context.Context) (outcome, error) {
+	v, err := c.find(ctx)
+	if err != nil {
+		return outcome{}, err
 	}
+	reason := c.args.Text("reason")
+	done, err := c.service.Cancel(ctx, api.Cancel{Run: v.ID, Reason: reason})
+	if err != nil {
+		return outcome{}, c.args.Name(err)
+	}
+	return outcome{v36.Cancelled(done, reason), adcp.OfCancel(v, done)}, nil
 }
 
 // cloudRun finds the run of a task of Codex Cloud by its run id, the id that
@@ -197,32 +198,28 @@ func (c *call) cloudRun(ctx context.Context) (responder.View, error) {
 	return v, err
 }
 
-func cleanup(c *call) action {
+func (c *call) cleanup(ctx context.Context) (outcome, error) {
 	q := api.Cleanup{
 		Stuck:  time.Duration(c.args.Number("stuckTaskMaxAgeSeconds")) * time.Second,
 		Old:    time.Duration(c.args.Number("oldTaskMaxAgeHours")) * time.Hour,
 		DryRun: c.args.Flag("dryRun"),
 	}
-	return func(ctx context.Context) (outcome, error) {
-		done, err := c.service.Cleanup(ctx, q)
-		if err != nil {
-			e := *api.Known(err)
-			e.Message += fmt.Sprintf("; until then %d stuck tasks were ended, and %d old ones removed",
-				len(done.Ended), done.Removed)
-			return outcome{}, &e
-		}
-		return outcome{reply: v36.CleanedUp(q, done, c.service.Basis())}, nil
+	done, err := c.service.Cleanup(ctx, q)
+	if err != nil {
+		e := *api.Known(err)
+		e.Message += fmt.Sprintf("; until then %d stuck tasks were ended, and %d old ones removed",
+			len(done.Ended), done.Removed)
+		return outcome{}, &e
 	}
+	return outcome{reply: v36.CleanedUp(q, done, c.service.Basis())}, nil
 }
 
-func listEnvironments(c *call) action {
-	return func(context.Context) (outcome, error) {
-		list, err := c.service.Environments()
-		if err != nil {
-			return outcome{}, err
-		}
-		return outcome{reply: v36.Environments(list)}, nil
+func (c *call) listEnvironments(context.Context) (outcome, error) {
+	list, err := c.service.Environments()
+	if err != nil {
+		return outcome{}, err
 	}
+	return outcome{reply: v36.Environments(list)}, nil
 }
 
 // Matching text cannot end a word of a shell or a mark of markdown.
@@ -231,20 +228,23 @@ var (
 	address   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,180})$`)
 )
 
-func gitHubSetup(c *call) action {
-	q := v36.Setup{Stack: c.args.Text("stack"), Name: c.args.Text("gitUserName"), Email: c.args.Text("gitUserEmail")}
+func (c *call) checkSetup() {
+	c.setup = v36.Setup{Stack: c.args.Text("stack"), Name: c.args.Text("gitUserName"), Email: c.args.Text("gitUserEmail")}
 	url := c.args.Text("repoUrl")
 	var ok bool
-	if q.Repository, ok = repository(url); url != "" && !ok {
+	if c.setup.Repository, ok = repository(url); url != "" && !ok {
 		c.args.Refuse("repoUrl", "must be https://github.com/OWNER/REPOSITORY")
 	}
-	if strings.HasPrefix(q.Name, "-") {
+	if strings.HasPrefix(c.setup.Name, "-") {
 		c.args.Refuse("gitUserName", "must not begin with '-': git would take it for an option")
 	}
-	if !address.MatchString(q.Email) {
+	if !address.MatchString(c.setup.Email) {
 		c.args.Refuse("gitUserEmail", "must be an address of mail")
 	}
-	return func(context.Context) (outcome, error) { return outcome{reply: v36.Guide(q)}, nil }
+}
+
+func (c *call) gitHubSetup(context.Context) (outcome, error) {
+	return outcome{reply: v36.Guide(c.setup)}, nil
 }
 
 // repository returns the address of a repository, up to its name.

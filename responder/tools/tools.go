@@ -64,7 +64,7 @@ func (t *Set) Call(
 	}
 	begun := time.Now()
 	c := &call{service: t.service, tool: one, begun: begun, args: request.Read(one.params, args), tell: rising(progress)}
-	r, err := c.run(ctx)
+	r, err := c.do(ctx)
 	switch {
 	case c.args.ADCP():
 		return c.adcp(ctx, r, err), nil
@@ -72,26 +72,6 @@ func (t *Set) Call(
 		return c.tool.Fail(api.Known(err), c.args.JSON()), nil
 	}
 	return c.tool.Answer(r.reply, c.args.JSON()), nil
-}
-
-// Quick is Call for requests that are answered from memory without waiting: the
-// status of one run in the table. For any other request it reports false, and
-// does nothing.
-func (t *Set) Quick(name string, args json.RawMessage) (v36.Answer, bool) {
-	if name != request.ToolStatus {
-		return v36.Answer{}, false
-	}
-	one := t.byName[name]
-	c := &call{service: t.service, tool: one, args: request.Read(one.params, args)}
-	c.args.CheckDir()
-	if c.args.ADCP() || c.args.Err() != nil || c.args.Flag("verbose") || c.args.Has(request.ContextID) {
-		return v36.Answer{}, false
-	}
-	v, ok := t.service.Get(c.args.Text("task_id"))
-	if !ok || responder.IsCloud(v.Row) {
-		return v36.Answer{}, false
-	}
-	return one.Answer(v36.Snapshot(request.Single(v), t.service.Basis(), nil), c.args.JSON()), true
 }
 
 // call is one call of a tool.
@@ -102,6 +82,11 @@ type call struct {
 	args     *request.Args
 	replayed bool // the answer is that of an earlier call with the same key
 	tell     func(percent float64, message string)
+
+	// Of calls that submit something, set by the check.
+	task      api.Submission
+	cloudTask api.CloudSubmission
+	setup     v36.Setup
 }
 
 // outcome is the outcome of a tool.
@@ -110,13 +95,11 @@ type outcome struct {
 	of    *adcp.Subject // the run that it is about; nil: none, or several
 }
 
-// action carries out a call with valid arguments.
-type action func(context.Context) (outcome, error)
-
-func (c *call) run(ctx context.Context) (outcome, error) {
-	var do action
+func (c *call) do(ctx context.Context) (outcome, error) {
 	if !c.args.Broken() {
-		do = c.tool.prepare(c)
+		if c.tool.check != nil {
+			c.tool.check(c)
+		}
 		if c.tool.changes {
 			c.args.RequireKey()
 		}
@@ -134,7 +117,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 			return outcome{}, err
 		}
 	}
-	return do(ctx)
+	return c.tool.act(c, ctx)
 }
 
 // adcp returns the answer in the envelope of AdCP. Its contents are those of the
