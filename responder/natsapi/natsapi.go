@@ -31,7 +31,6 @@ const (
 	// maxCalls is the number of requests in flight; one more is refused with code
 	// 503. Each connection has at most the share of a caller, see [responder.Slots].
 	maxCalls = 4096
-	maxQuick = 256 // bytes of a request that may be answered at once
 )
 
 // Config is what the service needs.
@@ -110,18 +109,12 @@ func (s *service) request(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		s.fail(j, http.StatusServiceUnavailable, "this responder ends: ask again", nil)
+		s.respond(j, Answer{Code: http.StatusServiceUnavailable, Text: "this responder ends: ask again"})
 		return
-	}
-	if body := j.request.Data; len(body) <= maxQuick && j.to.Quick != nil {
-		if a, done := j.to.Quick(body); done {
-			s.respond(j, &nats.Msg{Data: a.Body}, "")
-			return
-		}
 	}
 	free, ok := s.slots.Take(callerOf(j.request.Reply))
 	if !ok {
-		s.fail(j, http.StatusServiceUnavailable, "too many requests are in flight", nil)
+		s.respond(j, Answer{Code: http.StatusServiceUnavailable, Text: "too many requests are in flight"})
 		return
 	}
 	s.calls.Go(func() {
@@ -143,32 +136,27 @@ type job struct {
 
 func (s *service) answer(j job) {
 	a := j.to.Do(s.ctx, j.request.Data)
-	switch {
-	case int64(len(a.Body)) > s.Conn.MaxPayload()-1024:
-		s.fail(j, http.StatusRequestEntityTooLarge, fmt.Sprintf("the answer has %d bytes, more than a message may: "+
-			"ask for less, with max_output_bytes or without events", len(a.Body)), nil)
-	case a.Code != 0:
-		s.fail(j, a.Code, a.Text, a.Body)
-	default:
-		s.respond(j, &nats.Msg{Data: a.Body}, "")
+	if int64(len(a.Body)) > s.Conn.MaxPayload()-1024 {
+		a = Answer{Code: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the answer has %d bytes, more than a "+
+			"message may: ask for less, with max_output_bytes or without events", len(a.Body))}
 	}
+	s.respond(j, a)
 }
 
-// fail answers with an error. The statistics get only the text before the first
-// colon, because the text after it may quote the request.
-func (s *service) fail(j job, status int, text string, body []byte) {
-	if body == nil && j.to.Refuse != nil {
-		body = j.to.Refuse(status, text)
+// respond sends an answer, and counts the request. The statistics get the text of
+// an error only up to the first colon, because the rest may quote the request.
+func (s *service) respond(j job, a Answer) {
+	m, failure := &nats.Msg{Subject: j.request.Reply, Data: a.Body}, ""
+	if a.Code != 0 {
+		if a.Body == nil && j.to.Refuse != nil {
+			m.Data = j.to.Refuse(a.Code, a.Text)
+		}
+		code := strconv.Itoa(a.Code)
+		m.Header = nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {a.Text}}
+		what, _, _ := strings.Cut(a.Text, ": ")
+		failure = code + ":" + what
 	}
-	code := strconv.Itoa(status)
-	what, _, _ := strings.Cut(text, ": ")
-	s.respond(j, &nats.Msg{Data: body, Header: nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}},
-		code+":"+what)
-}
-
-// respond answers, and counts the request; failure is "" for one that succeeded.
-func (s *service) respond(j job, m *nats.Msg, failure string) {
-	if m.Subject = j.request.Reply; m.Subject != "" {
+	if m.Subject != "" {
 		if err := s.Conn.PublishMsg(m); err != nil {
 			s.Log.Debug("answer", zap.Error(err))
 			failure = "500:the answer was not sent"
