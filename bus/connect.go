@@ -34,6 +34,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"os"
+
+	"github.com/nats-io/jwt/v2"
+
 	"github.com/linesman/linesman/bus/reader"
 )
 
@@ -364,4 +368,28 @@ func (b *Bus) Connections() (n int) {
 		n++
 	}
 	return n
+}
+
+// InboxOf returns the prefix of the inboxes that the user of a credentials file
+// may subscribe to, or "" where the file says nothing of it.
+func InboxOf(creds string) string {
+	b, err := os.ReadFile(creds)
+	if err != nil { // connecting tells
+		return ""
+	}
+	token, err := jwt.ParseDecoratedJWT(b)
+	if err != nil {
+		return ""
+	}
+	claims, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		return ""
+	}
+	for _, subject := range claims.Sub.Allow {
+		prefix, all := strings.CutSuffix(subject, ".>")
+		if all && strings.HasPrefix(prefix, "_INBOX") && !strings.ContainsAny(prefix, "*>") {
+			return prefix
+		}
+	}
+	return ""
 }

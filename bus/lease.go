@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 )
 
 // NormalizerLease is the key of the lease that selects the working normalizer.
@@ -36,9 +37,6 @@ type lease struct {
 // takeLease waits until the lease of a key is free, and takes it.
 func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 	l := &lease{state: bucket.New(b.js, b.State()), key: key, holder: nuid.Next()}
-	if err := l.state.Open(ctx); err != nil {
-		return nil, err
-	}
 	for {
 		e, err := l.state.Get(ctx, key)
 		if err != nil {
@@ -54,29 +52,27 @@ func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 				return nil, fmt.Errorf("take the lease: %w", err)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(leaseRenew / 2):
+		if err := reader.Sleep(ctx, leaseRenew/2); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// AskCloud calls f while it holds the lease for Codex Cloud, repeatedly, until ctx
-// ends; then it returns nil. The context of f ends when the lease is lost.
+// AskCloud calls f while it holds the lease for Codex Cloud, like [Push.Lead].
 func (b *Bus) AskCloud(ctx context.Context, f func(context.Context) error) error {
+	return b.lead(ctx, CloudLease, "Codex Cloud is not polled", f)
+}
+
+// lead calls f while it holds a lease, repeatedly, until ctx ends; then it returns nil.
+// The context of f ends when the lease is lost. It logs errors as failure.
+func (b *Bus) lead(ctx context.Context, key, failure string, f func(context.Context) error) error {
 	for {
-		err := b.WithLease(ctx, CloudLease, f)
-		if ctx.Err() != nil {
-			return nil
+		err := b.WithLease(ctx, key, f)
+		if err != nil && ctx.Err() == nil {
+			b.log.Warn(failure, zap.String("why", b.Explain(err)))
 		}
-		if err != nil {
-			b.log.Warn("Codex Cloud is not polled", zap.String("why", b.Explain(err)))
-		}
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, leaseTTL) != nil {
 			return nil
-		case <-time.After(leaseTTL):
 		}
 	}
 }
@@ -121,10 +117,8 @@ func (b *Bus) ClearLease(ctx context.Context) error {
 func (l *lease) keep(ctx context.Context) error {
 	renewed := time.Now()
 	for {
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, leaseRenew) != nil {
 			return nil
-		case <-time.After(leaseRenew):
 		}
 		err := l.put(ctx, []byte(l.holder))
 		var api *jetstream.APIError

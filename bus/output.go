@@ -30,7 +30,7 @@ func (b *Bus) Output(
 	hasErr bool,
 ) (stdout, stderr runs.Excerpt, err error) {
 	subject := b.RawSubject(agent, run)
-	stream, err := b.stream(ctx, b.js, b.Raw())
+	stream, err := b.Stream(ctx, b.Raw())
 	if err != nil {
 		return stdout, stderr, err
 	}
@@ -150,7 +150,7 @@ func (b *Bus) LastEvents(
 	each func(seq uint64, token string, body []byte) error,
 ) error {
 	subject := b.EventSubject(agent, run, cmp.Or(token, "*"))
-	stream, err := b.stream(ctx, b.jsPub, b.Names.Events())
+	stream, err := b.Stream(ctx, b.Names.Events())
 	if err != nil {
 		return err
 	}

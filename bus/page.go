@@ -30,7 +30,7 @@ func (b *Bus) EventsAfter(
 // EventsEnd returns the sequence of a run's completion in EVENTS, 0 if there is none,
 // and the last sequence of the stream.
 func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (completion, end uint64, err error) {
-	stream, err := b.stream(ctx, b.jsPub, b.Names.Events())
+	stream, err := b.Stream(ctx, b.Names.Events())
 	if err != nil {
 		return 0, 0, err
 	}
@@ -56,7 +56,7 @@ func (b *Bus) OutputAt(
 	offset int64,
 	limit int,
 ) (at int64, data []byte, err error) {
-	stream, err := b.stream(ctx, b.js, b.Raw())
+	stream, err := b.Stream(ctx, b.Raw())
 	if err != nil {
 		return 0, nil, err
 	}

@@ -66,9 +66,9 @@ func boundConsumers(ctx context.Context, s jetstream.Stream, age time.Duration) 
 
 // Readers returns the number of consumers of EVENTS, and the maximum.
 func (b *Bus) Readers(ctx context.Context) (have, limit int, err error) {
-	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
+	stream, err := b.Stream(ctx, b.Names.Events())
 	if err != nil {
-		return 0, 0, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
+		return 0, 0, err
 	}
 	account, err := b.jsPub.AccountInfo(ctx)
 	if err != nil {

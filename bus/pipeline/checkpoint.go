@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,9 +83,6 @@ func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision 
 		b = bucket.New(s.Bus.JetStream(), of)
 		s.buckets[of] = b
 	}
-	if err := b.Open(ctx); err != nil {
-		return 0, false, err
-	}
 	e, err := b.Get(ctx, key)
 	switch {
 	case err != nil:
@@ -136,15 +134,8 @@ func (s *session) beginCut(ctx context.Context) error {
 		}
 		v, err := bounds.Encode(
 			stored{
-				Format: bus.Format,
-				Raw:    s.streams.raw,
-				Events: s.streams.events,
-				Covers: covers,
-				Skip:   r.skip,
-				Named:  r.named,
-				Older:  r.older,
-				Record: r.Record,
-				State:  state,
+				Format: bus.Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers,
+				Skip: r.skip, Named: r.named, Older: r.older, Record: r.Record, State: state,
 			},
 		)
 		if err != nil {
@@ -293,15 +284,8 @@ func (s *session) cutDone(err error) error {
 			s.ended.add(r.Record.ID)
 		}
 	}
-	limit := s.maxRuns
-	if limit == 0 {
-		limit = maxRuns
-	}
 	for id, r := range s.runs {
-		if len(s.runs) <= limit {
-			break
-		}
-		if !r.dirty && r.from == 0 {
+		if len(s.runs) > cmp.Or(s.maxRuns, maxRuns) && !r.dirty && r.from == 0 {
 			delete(s.runs, id)
 		}
 	}

@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -89,10 +91,8 @@ func (n *Normalizer) Run(ctx context.Context) error {
 			lastLog = time.Now()
 			log.Warn("starting over from the streams", zap.String("why", n.Bus.Explain(err)))
 		}
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
 			return nil
-		case <-time.After(pause.NextBackOff()):
 		}
 	}
 }
@@ -213,10 +213,7 @@ func (s *session) work(ctx context.Context) error {
 		consumer.Stop()
 	}()
 
-	every := s.CutEvery
-	if every == 0 {
-		every = time.Second
-	}
+	every := cmp.Or(s.CutEvery, time.Second)
 	tick := time.NewTicker(max(every/20, time.Millisecond))
 	defer tick.Stop()
 	check := time.NewTicker(5 * every)
@@ -419,12 +416,11 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 }
 
 func (s *session) backend(agent string) normalizer.Backend {
-	for _, b := range s.Backends {
-		if b.Agent() == agent {
-			return b
-		}
+	i := slices.IndexFunc(s.Backends, func(b normalizer.Backend) bool { return b.Agent() == agent })
+	if i < 0 {
+		return normalizer.Opaque(agent)
 	}
-	return normalizer.Opaque(agent)
+	return s.Backends[i]
 }
 
 // have reports whether EVENTS already has the run's message at pos.
