@@ -18,7 +18,7 @@ type Checkpoint struct {
 	EventsID string `json:"event_stream"`      // identifies EVENTS
 	RunsID   string `json:"run_stream"`        // identifies RUNS: Raw is void without its records
 	Raw      uint64 `json:"raw_seq"`           // entries up to here need not be read again
-	Anew     uint64 `json:"anew,omitempty"`    // last sequence of EVENTS when RAW was recreated
+	Base     uint64 `json:"anew,omitempty"`    // last sequence of EVENTS when RAW was recreated
 	Runs     uint64 `json:"run_seq,omitempty"` // RUNS had at least this sequence: if it has not, it lost its end
 
 	// The last cut that was started: EVENTS up to CutEvents contains all that is

@@ -21,7 +21,7 @@ const Deliverer = deliverer
 
 type Notice = notice
 
-func (b *Bus) BeatOnce(ctx context.Context, v runs.Beat, ttl time.Duration) error {
+func (b *Bus) HeartbeatOnce(ctx context.Context, v runs.Heartbeat, ttl time.Duration) error {
 	return b.beat(ctx, v, ttl)
 }
 

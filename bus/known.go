@@ -163,7 +163,7 @@ func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 			c = runs.Change{Revision: c.Revision, Last: c.Last}
 		}
 		each(c)
-	}, func(replaced, empty bool) { each(runs.Change{Anew: replaced, Last: empty}) })
+	}, func(replaced, empty bool) { each(runs.Change{Replaced: replaced, Last: empty}) })
 }
 
 // row returns the row of a run record. Records of the first releases have none: then it

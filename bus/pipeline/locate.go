@@ -100,7 +100,7 @@ func (s *session) locate(ctx context.Context) error {
 	if err := s.revise(ctx, last, runs); err != nil {
 		return err
 	}
-	if err := s.allOurs(ctx, max(s.last.CutEvents, s.last.Anew), events); err != nil {
+	if err := s.allOurs(ctx, max(s.last.CutEvents, s.last.Base), events); err != nil {
 		return err
 	}
 	s.resume = resume{next: last + 1}
@@ -158,9 +158,9 @@ func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.Strea
 	switch {
 	case otherRaw: // EVENTS has the events of the former RAW
 		s.log.Warn("the raw stream is another one")
-		*c = bus.Checkpoint{Anew: last}
+		*c = bus.Checkpoint{Base: last}
 	case otherEvents: // derive all events from RAW
-		*c = bus.Checkpoint{Anew: c.Anew}
+		*c = bus.Checkpoint{Base: c.Base}
 	case c.RunsID != "" && c.RunsID != s.streams.runs: // derive all records from RAW
 		s.log.Warn("the run records were made anew")
 		c.Raw, c.Runs = 0, 0
@@ -177,8 +177,8 @@ func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.Strea
 			return err
 		}
 	}
-	c.Anew = min(c.Anew, last)
-	s.base, s.raw = c.Anew, c.Raw
+	c.Base = min(c.Base, last)
+	s.base, s.raw = c.Base, c.Raw
 	return nil
 }
 

@@ -182,5 +182,5 @@ func (r *Table) recordOf(ctx context.Context, run string) (*runs.Record, error) 
 	if err != nil {
 		return nil, err
 	}
-	return newest.StandsFor(record), nil
+	return newest.ForTask(record), nil
 }

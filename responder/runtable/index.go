@@ -56,7 +56,7 @@ func (t *index) change(c runs.Change, now time.Time) {
 		return
 	}
 	t.at = now
-	if c.Anew {
+	if c.Replaced {
 		t.rebuilding = true
 		for _, e := range t.rows {
 			e.revision, e.stale = 0, true

@@ -21,7 +21,7 @@ type workers struct {
 }
 
 type sign struct {
-	runs.Beat
+	runs.Heartbeat
 	at time.Time
 }
 
@@ -29,7 +29,7 @@ func newWorkers() *workers { return &workers{since: time.Now(), beats: map[strin
 
 // observe stores a heartbeat and its time by the server's clock. A heartbeat
 // from before the watch began counts by that time; later ones count as of now.
-func (w *workers) observe(b runs.Beat, at time.Time) {
+func (w *workers) observe(b runs.Heartbeat, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
@@ -62,7 +62,7 @@ func (w *workers) last(name string) (at time.Time) {
 
 // Worker is a worker that takes tasks and sent a heartbeat recently.
 type Worker struct {
-	runs.Beat
+	runs.Heartbeat
 	At time.Time
 }
 
@@ -73,7 +73,7 @@ func (r *Table) Workers() []Worker {
 	var all []Worker
 	for _, s := range r.workers.beats {
 		if s.Queue != "" && time.Since(s.at) <= r.cfg.LostAfter {
-			all = append(all, Worker{s.Beat, s.at})
+			all = append(all, Worker{s.Heartbeat, s.at})
 		}
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
