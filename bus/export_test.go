@@ -29,6 +29,12 @@ func (b *Bus) ForgetEach(ctx context.Context, run string, each func(step string)
 	return b.forget(ctx, run, each)
 }
 
+// Ask is Call without the flag of errors.
+func (b *Bus) Ask(ctx context.Context, tool string, args []byte) (body []byte, err error) {
+	body, _, err = b.Call(ctx, tool, args)
+	return body, err
+}
+
 // Reconnected simulates that the connection was lost and restored.
 func (b *Bus) Reconnected() { b.since.Store(time.Now().UnixNano()) }
 

@@ -17,12 +17,6 @@ import (
 // ErrNoResponder reports that no responder is running. Nothing was done.
 var ErrNoResponder = errors.New("no responder answers")
 
-// Ask is Call for a tool, whose answer is an envelope, even for an error.
-func (b *Bus) Ask(ctx context.Context, tool string, args []byte) (body []byte, err error) {
-	body, _, err = b.Call(ctx, tool, args)
-	return body, err
-}
-
 // Call sends one request of the NATS service, to a tool or a verb, and returns the body
 // of the answer; failed reports that it is that of an error. It waits until ctx ends.
 // The error is [ErrNoResponder] if no responder receives the request, [ErrDenied] if

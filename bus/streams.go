@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
@@ -186,30 +185,16 @@ func (b *Bus) ensure(
 	change("allow_rollup_hdrs", strconv.FormatBool(have.AllowRollup), strconv.FormatBool(want.AllowRollup))
 	change("allow_direct", strconv.FormatBool(have.AllowDirect), strconv.FormatBool(want.AllowDirect))
 	change("replicas", strconv.Itoa(have.Replicas), strconv.Itoa(want.Replicas))
-	if age := want.ConsumerLimits.InactiveThreshold; age != have.ConsumerLimits.InactiveThreshold ||
-		age != 0 && s.CachedInfo().State.Consumers > MaxReaders {
-		deleted, err := boundConsumers(ctx, s, age)
-		if err != nil { // for example, the login may not list
-			b.log.Warn("cannot limit the consumers", zap.String("stream", want.Name), zap.Error(err))
-		} else {
-			change("consumer_limits.inactive_threshold", have.ConsumerLimits.InactiveThreshold.String(), age.String())
-			next.ConsumerLimits = want.ConsumerLimits
-		}
-		if deleted > 0 {
-			changed = append(
-				changed,
-				fmt.Sprintf("stream %s: %d unused consumers were removed, to leave %d", want.Name, deleted, MaxReaders),
-			)
-		}
-	}
+	change("consumer_limits.inactive_threshold", have.ConsumerLimits.InactiveThreshold.String(),
+		want.ConsumerLimits.InactiveThreshold.String())
 	if len(changed) == 0 {
 		return nil, nil
 	}
 	next.AllowBatchPublish = want.AllowBatchPublish || have.AllowBatchPublish
-	next.AllowDirect, next.AllowRollup = want.AllowDirect, want.AllowRollup
+	next.AllowDirect, next.AllowRollup, next.ConsumerLimits = want.AllowDirect, want.AllowRollup, want.ConsumerLimits
 	next.MaxAge, next.MaxBytes, next.Replicas, next.Duplicates = want.MaxAge, want.MaxBytes, want.Replicas, want.Duplicates
 	_, err = js.UpdateStream(ctx, next)
-	if err != nil && next.ConsumerLimits != have.ConsumerLimits { // a consumer that does not fit was just created
+	if err != nil && next.ConsumerLimits != have.ConsumerLimits { // a consumer does not fit
 		next.ConsumerLimits = have.ConsumerLimits
 		_, err = js.UpdateStream(ctx, next)
 	}
@@ -250,9 +235,15 @@ func CheckFormat(metadata map[string]string) error {
 	return nil
 }
 
-// CreateScratch creates the streams that a normalizer writes to, without limits of age
-// and size, for [pipeline.Rebuild].
-func (b *Bus) CreateScratch(ctx context.Context) error {
+// Scratch returns a bus with other names on the same connections, with the streams that
+// a normalizer writes to, without limits of age and size, for [pipeline.Rebuild]. Remove
+// must be called, even after an error, and removes them.
+func (b *Bus) Scratch(ctx context.Context, names Names) (made *Bus, remove func(context.Context) error, err error) {
+	made = b.Under(names)
+	return made, made.removeStreams, made.createScratch(ctx)
+}
+
+func (b *Bus) createScratch(ctx context.Context) error {
 	for _, w := range b.wanted(DefaultLimits()) {
 		if w.config.Name == b.Raw() || w.config.Name == b.Work() {
 			continue
@@ -265,8 +256,8 @@ func (b *Bus) CreateScratch(ctx context.Context) error {
 	return nil
 }
 
-// RemoveStreams removes all streams under the bus's names, usually temporary ones.
-func (b *Bus) RemoveStreams(ctx context.Context) error {
+// removeStreams removes all streams under the bus's names.
+func (b *Bus) removeStreams(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var errs []error

@@ -55,9 +55,9 @@ func Rebuild(
 	if err := b.Reached(ctx, state.LastSeq); err != nil {
 		return r, err
 	}
-	scratch := b.Under(bus.Names{Prefix: b.Prefix + "_rebuild_" + bus.StreamID(time.Now())})
-	defer func() { err = errors.Join(err, scratch.RemoveStreams(context.WithoutCancel(ctx))) }()
-	if err := scratch.CreateScratch(ctx); err != nil {
+	scratch, remove, err := b.Scratch(ctx, bus.Names{Prefix: b.Prefix + "_rebuild_" + bus.StreamID(time.Now())})
+	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
+	if err != nil {
 		return r, err
 	}
 	n := &Normalizer{Bus: b, Backends: backends, MaxLine: maxLine, Log: log, Out: scratch.Names, Until: state.LastSeq}
