@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -162,7 +163,7 @@ func LoadCredentials(dir string) (Credentials, error) {
 	missing := false
 	for _, g := range grants(bus.Names{Prefix: bus.DefaultPrefix}) {
 		if c[g.user] == "" {
-			c[g.user] = rand.Text() + rand.Text()
+			c[g.user] = secret()
 			missing = true
 		}
 	}
@@ -177,4 +178,10 @@ func LoadCredentials(dir string) (Credentials, error) {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
 	return c, nil
+}
+
+func secret() string {
+	var b [24]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
 }
