@@ -141,12 +141,8 @@ func (b *Bus) notNeeded(ctx context.Context, run string) error {
 			return err
 		}
 		if ok && earlier.Waits() {
-			return fmt.Errorf(
-				"run %s: %w, and run %s would await resumption again: forget that one first",
-				run,
-				runs.ErrNeeded,
-				id,
-			)
+			return fmt.Errorf("run %s: %w, and run %s would await resumption again: forget that one first", run,
+				runs.ErrNeeded, id)
 		}
 		if id, err = runs.LinkID(record.Continues, n); err != nil {
 			return err

@@ -114,12 +114,8 @@ type notice = struct {
 // last two minutes. It returns false if the outbox is full.
 func (p *Push) Add(ctx context.Context, n notice) (bool, error) {
 	if len(n.About) > aboutLimit {
-		return false, fmt.Errorf(
-			"run %s: the description of a notification has %d bytes, the limit is %d",
-			n.Run,
-			len(n.About),
-			aboutLimit,
-		)
+		return false, fmt.Errorf("run %s: the description of a notification has %d bytes, the limit is %d", n.Run,
+			len(n.About), aboutLimit)
 	}
 	m := nats.NewMsg(p.bus.PushSubject(n.Run, n.Key))
 	m.Data = n.Body
@@ -227,11 +223,8 @@ func (p *Push) handleOne(ctx context.Context, m jetstream.Msg, handle func(conte
 		err = m.DoubleAck(acked)
 	}
 	if err != nil {
-		p.bus.log.Warn(
-			"a notification will be redelivered: its acknowledgement failed",
-			zap.String("run", run),
-			zap.String("why", p.bus.Explain(err)),
-		)
+		p.bus.log.Warn("a notification will be redelivered: its acknowledgement failed", zap.String("run", run),
+			zap.String("why", p.bus.Explain(err)))
 	}
 }
 

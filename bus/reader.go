@@ -81,12 +81,8 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 		// A reader that has started has the permission: the embedded server revokes it
 		// for a minute after a flood of requests.
 		fresh := func() bool { return !d.Begun() }
-		err := b.unlessDenied(
-			ctx,
-			"$JS.API.STREAM.INFO."+b.Names.Events(),
-			fresh,
-			func(ctx context.Context) error { return d.Follow(ctx, pass) },
-		)
+		err := b.unlessDenied(ctx, "$JS.API.STREAM.INFO."+b.Names.Events(), fresh,
+			func(ctx context.Context) error { return d.Follow(ctx, pass) })
 		if errors.Is(err, ErrDenied) {
 			err = fmt.Errorf("%w, or not for a minute after a flood of requests: then `linesman doctor` says so", err)
 		}

@@ -225,12 +225,8 @@ func CheckFormat(metadata map[string]string) error {
 		return nil // created manually: the content is checked when it is read
 	}
 	if v, err := strconv.Atoi(text); err != nil || v > Format {
-		return fmt.Errorf(
-			"%w: its records have format %.20q, and this linesman reads up to %d; use a newer one",
-			ErrUnfit,
-			text,
-			Format,
-		)
+		return fmt.Errorf("%w: its records have format %.20q, and this linesman reads up to %d; use a newer one", ErrUnfit,
+			text, Format)
 	}
 	return nil
 }

@@ -172,9 +172,7 @@ func (b *Bucket) Watch(
 	}
 	return follow.Run(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		key := strings.TrimPrefix(m.Subject(), prefix)
-		each(
-			Entry{key, m.Data(), m.Headers(), meta.Sequence.Stream, meta.Timestamp, deleted(m.Headers())},
-			meta.NumPending == 0,
-		)
+		each(Entry{key, m.Data(), m.Headers(), meta.Sequence.Stream, meta.Timestamp, deleted(m.Headers())},
+			meta.NumPending == 0)
 	}, begin)
 }

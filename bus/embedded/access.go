@@ -84,8 +84,7 @@ func grants(n bus.Names) []grant {
 	return []grant{
 		{InsideAccount, WorkerUser, slices.Concat(
 			requesters, []string{accountInfo, key(n.State(), bus.WorkerKey("*")), acks(work)},
-			may(get, raw, runs), may(info, work), may(share, work),
-		), []string{control}},
+			may(get, raw, runs), may(info, work), may(share, work)), []string{control}},
 		{InsideAccount, NormalizerUser, slices.Concat(
 			[]string{accountInfo, key(n.Runs(), "*"), key(n.State(), "*"), key(n.Threads(), "*")},
 			may(get, raw, runs, state, threads), may(consume, raw), may(purge, raw),

@@ -64,12 +64,8 @@ func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, e
 	v.Older = v.Older || rowless
 	if v.Format > bus.Format {
 		return nil, 0, fmt.Errorf(
-			"%w: the record of run %s has format %d, and this linesman reads up to %d; use a newer one",
-			bus.ErrUnfit,
-			id,
-			v.Format,
-			bus.Format,
-		)
+			"%w: the record of run %s has format %d, and this linesman reads up to %d; use a newer one", bus.ErrUnfit, id,
+			v.Format, bus.Format)
 	}
 	return &v, revision, nil
 }

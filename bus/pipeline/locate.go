@@ -267,13 +267,13 @@ func (s *session) surplus(ctx context.Context, agent, id string, covers uint64) 
 // upkeep detects streams that were recreated while the normalizer runs, entries that
 // were removed before they were read, and a stalled consumer. It keeps RAW below four
 // fifths of its size.
-func (s *session) upkeep(ctx context.Context) error {
+func (s *session) upkeep(ctx context.Context, consumer *reader.Ordered) error {
 	asked := time.Now()
 	raw, err := s.checkStreams(ctx)
 	if err != nil {
 		return err
 	}
-	s.raw, err = s.progress.Check(ctx, s.Bus.JetStream(), raw.CachedInfo(), asked, s.Bus.RawSubjects(), s.raw)
+	s.raw, err = consumer.Check(ctx, raw.CachedInfo(), asked, s.raw)
 	if errors.Is(err, reader.ErrStalled) {
 		err = fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
 	}

@@ -52,7 +52,7 @@ type Normalizer struct {
 
 	die     func(next uint64) bool // tests: stop before
 	hold    int                    // bytes; 0: holdBytes
-	stall   time.Duration          // see [reader.Progress]
+	stall   time.Duration          // see [reader.Background]
 	maxRuns int                    // tests: maximum number of runs in memory; 0: the default
 }
 
@@ -133,14 +133,13 @@ type session struct {
 
 	canBurst bool // the event stream supports fast ingest
 
-	raw      uint64 // last folded sequence of RAW
-	progress reader.Progress
-	held     int  // bytes of unfinished lines in memory
-	dirty    int  // runs whose records must be stored
-	urgent   bool // one of them has ended
-	cut      chan error
-	cutAt    time.Time
-	cutRun   []*run
+	raw    uint64 // last folded sequence of RAW
+	held   int    // bytes of unfinished lines in memory
+	dirty  int    // runs whose records must be stored
+	urgent bool   // one of them has ended
+	cut    chan error
+	cutAt  time.Time
+	cutRun []*run
 }
 
 // run is a run in progress.
@@ -165,7 +164,6 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 		runs:       map[string]*run{},
 		threads:    map[string]threadUsage{},
 		buckets:    map[string]*bucket.Bucket{},
-		progress:   reader.Progress{Stall: n.stall},
 	}
 	if err := s.locate(ctx); err != nil {
 		return nil, err
@@ -196,15 +194,17 @@ func (s *session) work(ctx context.Context) error {
 	messages := make(chan jetstream.Msg, 16)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	consumer, err := reader.Consume(ctx, s.Bus.JetStream(), s.Bus.Raw(), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{s.Bus.RawSubjects()},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy, OptStartSeq: start,
-	}, func(m jetstream.Msg) {
+	from := reader.Background{
+		JS: s.Bus.JetStream(), Stream: s.Bus.Raw(), Subject: s.Bus.RawSubjects(),
+		Policy: jetstream.DeliverByStartSequencePolicy, From: start,
+		Limit: jetstream.PullMaxMessagesWithBytesLimit(64, reader.PullBytes), Stall: s.stall,
+	}
+	consumer, err := from.Consume(ctx, func(m jetstream.Msg) {
 		select {
 		case messages <- m:
 		case <-reading.Done():
 		}
-	}, jetstream.PullMaxMessagesWithBytesLimit(64, reader.PullBytes))
+	})
 	if err != nil {
 		return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), start, err)
 	}
@@ -231,7 +231,7 @@ func (s *session) work(ctx context.Context) error {
 		case <-tick.C:
 			err = s.cutIfDue(ctx, every, messages)
 		case <-check.C:
-			err = s.upkeep(ctx)
+			err = s.upkeep(ctx, consumer)
 		case err = <-consumer.Broken:
 		case err = <-s.events.broken:
 		case <-ctx.Done():
