@@ -47,7 +47,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	}
 	beat := func(name, queue string) {
 		group.Go(func() {
-			b.Beat(ctx, time.Minute, func() runs.Beat { return runs.Beat{ID: name, Name: name, Queue: queue, Slots: 1} })
+			b.SendHeartbeats(ctx, time.Minute, func() runs.Heartbeat { return runs.Heartbeat{ID: name, Name: name, Queue: queue, Slots: 1} })
 		})
 	}
 	heard := func(n int) {
@@ -62,7 +62,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	}
 	workers := func() (all []runtable.Worker) {
 		for _, w := range d.Workers() {
-			all = append(all, runtable.Worker{Beat: runs.Beat{Name: w.Name, Queue: w.Queue}})
+			all = append(all, runtable.Worker{Heartbeat: runs.Heartbeat{Name: w.Name, Queue: w.Queue}})
 		}
 		return all
 	}

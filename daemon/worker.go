@@ -64,7 +64,7 @@ func (w *Worker) Rules() (launch.Rules, bool) { return w.tasks.Rules, w.tasks.Sl
 // Run works until ctx ends, and then returns nil. Agents continue; the next worker
 // of the data directory finds them.
 func (w *Worker) Run(ctx context.Context) error {
-	defer beat(ctx, w.bus, w.config, func() runs.Beat {
+	defer beat(ctx, w.bus, w.config, func() runs.Heartbeat {
 		v := w.config.beat(w.worker)
 		if w.tasks.Slots > 0 {
 			v.ID, v.Queue, v.Slots, v.Busy, v.Agents = w.Name(), w.tasks.Name, w.tasks.Slots, w.worker.Tasks(), w.config.Agents.Kinds()
@@ -92,7 +92,7 @@ func Driver(ctx context.Context, b *bus.Bus, c Config) (w *worker.Worker, stop f
 	if w, err = driver(b, c); err != nil {
 		return nil, nil, err
 	}
-	return w, beat(ctx, b, c, func() runs.Beat { return c.beat(w) }), nil
+	return w, beat(ctx, b, c, func() runs.Heartbeat { return c.beat(w) }), nil
 }
 
 func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
@@ -117,10 +117,10 @@ func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
 func RunsDir(s config.Config) string { return filepath.Join(s.DataDir, "runs") }
 
 // beat sends heartbeats until the returned function is called.
-func beat(ctx context.Context, b *bus.Bus, c Config, say func() runs.Beat) (stop func()) {
+func beat(ctx context.Context, b *bus.Bus, c Config, say func() runs.Heartbeat) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var beats sync.WaitGroup
-	beats.Go(func() { b.Beat(ctx, c.Settings.LostAfter, say) })
+	beats.Go(func() { b.SendHeartbeats(ctx, c.Settings.LostAfter, say) })
 	return func() {
 		cancel()
 		beats.Wait()
@@ -129,8 +129,8 @@ func beat(ctx context.Context, b *bus.Bus, c Config, say func() runs.Beat) (stop
 
 // beat is the heartbeat of a worker without slots. There may be several of one
 // name, each in a process of its own.
-func (c Config) beat(w *worker.Worker) runs.Beat {
-	return runs.Beat{ID: fmt.Sprintf("%s-%d", w.Name(), os.Getpid()), Name: w.Name(), Version: c.Version}
+func (c Config) beat(w *worker.Worker) runs.Heartbeat {
+	return runs.Heartbeat{ID: fmt.Sprintf("%s-%d", w.Name(), os.Getpid()), Name: w.Name(), Version: c.Version}
 }
 
 // workerName is the name of the worker of a data directory. It is the same after

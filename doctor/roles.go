@@ -38,7 +38,7 @@ func (x *examination) worker(ctx context.Context) {
 	queue := x.Settings.Work.Queue
 	slots, busy := map[string]int{}, map[string]int{}
 	var quiet *time.Timer // stored heartbeats arrive at once
-	err := x.bus.WatchBeats(ctx, func(b runs.Beat, at time.Time) {
+	err := x.bus.WatchHeartbeats(ctx, func(b runs.Heartbeat, at time.Time) {
 		if b.Slots > 0 && b.Queue == queue && time.Since(at) < x.Settings.LostAfter {
 			slots[b.Name], busy[b.Name] = b.Slots, b.Busy
 		}

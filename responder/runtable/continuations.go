@@ -191,5 +191,5 @@ func (r *Table) Record(ctx context.Context, run string) (*runs.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newest.StandsFor(record), nil
+	return newest.ForTask(record), nil
 }

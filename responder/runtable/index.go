@@ -57,7 +57,7 @@ func (t *index) change(c runs.Change, now time.Time) {
 		return
 	}
 	t.at = now
-	if c.Reset {
+	if c.Replaced {
 		t.rebuilding = true
 		for _, e := range t.rows {
 			e.revision, e.stale = 0, true

@@ -30,7 +30,7 @@ import (
 // Streams is the part of the bus that a table needs.
 type Streams interface {
 	WatchRuns(ctx context.Context, each func(runs.Change)) error
-	WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.Time)) error
+	WatchHeartbeats(ctx context.Context, each func(beat runs.Heartbeat, at time.Time)) error
 	FirstRun(ctx context.Context) (uint64, error)
 	RemoveRun(ctx context.Context, run string, revision uint64) error
 
@@ -88,7 +88,7 @@ func (r *Table) Run(outer context.Context) error {
 	group.Go(func() error {
 		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.index.change(c, time.Now()) })
 	})
-	group.Go(func() error { return r.cfg.Streams.WatchBeats(ctx, r.workers.observe) })
+	group.Go(func() error { return r.cfg.Streams.WatchHeartbeats(ctx, r.workers.observe) })
 	group.Go(func() error { return r.maintain(ctx) })
 	if err := group.Wait(); err != nil && outer.Err() == nil {
 		return err

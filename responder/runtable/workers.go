@@ -23,7 +23,7 @@ type workers struct {
 
 // Worker is a process and its last heartbeat.
 type Worker struct {
-	runs.Beat
+	runs.Heartbeat
 	At time.Time
 }
 
@@ -31,7 +31,7 @@ func newWorkers() *workers { return &workers{since: time.Now(), beats: map[strin
 
 // observe stores a heartbeat and its time by the server's clock. A heartbeat
 // from before the watch began counts by that time; later ones count as of now.
-func (w *workers) observe(b runs.Beat, at time.Time) {
+func (w *workers) observe(b runs.Heartbeat, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
