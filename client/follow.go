@@ -60,7 +60,7 @@ func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) er
 			}
 			read.Follow = !ended
 		}
-		if len(f.Kinds) > 0 { // the completion ends it
+		if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, api.Completion) { // which ends it
 			read.Tokens = append([]string{api.Completion}, f.Kinds...)
 		}
 	}

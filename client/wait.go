@@ -18,8 +18,8 @@ const (
 	retryInterval      = 500 * time.Millisecond
 )
 
-// Each of [Client.Wait] is called the first time after firstLook: a run that has
-// ended is told at once.
+// Each of [Client.Wait] is called the first time after firstLook: Wait returns a run
+// that has ended at once.
 const (
 	firstLook = 100 * time.Millisecond
 	nextLook  = time.Second
@@ -109,11 +109,11 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	if p.lost.IsZero() {
 		p.lost = time.Now()
 	}
-	nobody := errors.Is(err, ErrNoResponder)
-	if nobody && !p.met || time.Since(p.lost) > maxResponderOutage {
+	noResponder := errors.Is(err, ErrNoResponder)
+	if noResponder && !p.met || time.Since(p.lost) > maxResponderOutage {
 		return err
 	}
-	p.met = p.met || !nobody
+	p.met = p.met || !noResponder
 	select { // it may be on its way back
 	case <-ctx.Done():
 		return ctx.Err()
@@ -124,28 +124,3 @@ func (p *patience) wait(ctx context.Context, err error) error {
 
 // wholeSeconds rounds up.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// WaitTool is [Client.Wait] by a tool, with the envelope that it answers last:
-// that of a run that has ended or, after timeout, of an error [api.Timeout].
-// Without a timeout, 0, it waits for ever.
-func (c *Client) WaitTool(
-	ctx context.Context, name, run string, timeout time.Duration, each func(*api.Run),
-) (Envelope, error) {
-	defer c.watch(ctx, run, each)()
-	var p patience
-	began := time.Now()
-	for {
-		slice := waitSlice
-		if timeout > 0 {
-			slice = min(slice, max(timeout-time.Since(began), time.Second))
-		}
-		args := map[string]any{"task_id": run, "timeout_sec": wholeSeconds(slice)}
-		envelope, err := c.tool(ctx, name, args, slice+answerTime/3)
-		if err == nil || timeout > 0 && time.Since(began) >= timeout {
-			return envelope, err
-		}
-		if err := p.wait(ctx, err); err != nil {
-			return envelope, err
-		}
-	}
-}

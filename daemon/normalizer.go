@@ -22,7 +22,7 @@ import (
 func Agents(scrub bool) []normalizer.Backend { return scrubbed(scrub, codex.Backend{}) }
 
 // backends returns all that a normalizer understands: the agents, the records of
-// the cloud driver, and requests that somebody outside answers.
+// the cloud driver, and requests that are answered from outside.
 func backends(scrub bool) []normalizer.Backend {
 	return append(Agents(scrub), scrubbed(scrub, cloud.Backend{}, external.Backend{})...)
 }
@@ -36,27 +36,12 @@ func scrubbed(scrub bool, all ...normalizer.Backend) []normalizer.Backend {
 	return all
 }
 
-// NewNormalizer builds a normalizer over the connection of its user. It expects
-// the streams to exist; see [WithStreams].
-func NewNormalizer(b *bus.Bus, c Config) *pipeline.Normalizer {
-	c = c.withDefaults()
+// newNormalizer builds a normalizer over the connection of its user. It expects
+// the streams to exist, or its Prepare creates them.
+func newNormalizer(b *bus.Bus, c Config) *pipeline.Normalizer {
 	return &pipeline.Normalizer{
 		Bus: b, Out: b.Names, Backends: backends(c.Settings.Scrub), MaxLine: int(c.Settings.MaxLineBytes), Log: c.Log,
 	}
-}
-
-// WithStreams has a normalizer create missing streams and configure the others, as
-// the normalizer of a cluster must.
-func WithStreams(n *pipeline.Normalizer, c Config) *pipeline.Normalizer {
-	c = c.withDefaults()
-	n.Prepare = func(ctx context.Context) error { return c.ensure(ctx, n.Bus, "") }
-	return n
-}
-
-// Rebuild derives events and run records again, as [pipeline.Rebuild] does.
-func Rebuild(ctx context.Context, b *bus.Bus, c Config) (pipeline.Rebuilt, error) {
-	c = c.withDefaults()
-	return pipeline.Rebuild(ctx, b, backends(c.Settings.Scrub), int(c.Settings.MaxLineBytes), c.Log)
 }
 
 // ensure creates and configures the streams, and logs each change. Sizes that are
@@ -85,7 +70,7 @@ func (c Config) limits(dir string) bus.Limits {
 	return l
 }
 
-// quiet makes an end that was asked for no error.
+// quiet returns err, or nil if a context was cancelled.
 func quiet(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
@@ -40,10 +42,15 @@ type Responder struct {
 	serving  atomic.Int64  // those of them that are being answered
 }
 
-// ListenError reports that the address of the HTTP server cannot be had.
-type ListenError struct{ Err error }
+// ListenError reports an address to listen on that is in use.
+type ListenError struct {
+	Flag string // of `linesman up` for the address: "--http" or "--nats-listen"
+	Err  error
+}
 
-func (e *ListenError) Error() string { return "http: " + e.Err.Error() }
+func (e *ListenError) Error() string {
+	return e.Flag + ": " + e.Err.Error() + "; choose another address, or port 0 for a free one"
+}
 
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
@@ -59,29 +66,26 @@ func NewResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*R
 	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	token, err := httpserver.TokenFile(TokenFile(c.Settings))
+	token, err := httpserver.TokenFile(tokenFile(c.Settings))
 	if err != nil {
 		return nil, err
 	}
 	r.http, err = httpserver.New(httpserver.Config{
-		Listen: c.Settings.HTTP, Token: token, Tokens: TokensFile(c.Settings), Log: r.config.Log,
+		Listen: c.Settings.HTTP, Token: token, Tokens: local.TokensFile(c.Settings.DataDir), Log: r.config.Log,
 		Ready: func(ctx context.Context) error { return r.service.Load().ready(ctx) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	if r.addr, err = r.http.Listen(); err != nil {
-		return nil, &ListenError{err}
+		return nil, &ListenError{"--http", err}
 	}
 	r.http.Hold()
 	return r, nil
 }
 
-// TokenFile is the file with the token for callers over HTTP that may do everything.
-func TokenFile(s config.Config) string { return filepath.Join(s.DataDir, "token") }
-
-// TokensFile is the file with the tokens that have scopes.
-func TokensFile(s config.Config) string { return filepath.Join(s.DataDir, "tokens.json") }
+// tokenFile is the file with the token for callers over HTTP that may do everything.
+func tokenFile(s config.Config) string { return filepath.Join(s.DataDir, "token") }
 
 // Run answers requests until ctx ends, and then returns nil.
 func (r *Responder) Run(ctx context.Context) error {
@@ -121,10 +125,7 @@ func (r *Responder) build(b *bus.Bus) (*Service, error) {
 	if r.http != nil {
 		r.mcp = mcp.Handler(mcp.NewServer(s.mcpConfig()))
 		r.http.Handle("/mcp", r.called(r.mcp))
-		if err := r.addREST(s); err != nil {
-			return nil, err
-		}
-		if err := r.addA2A(s); err != nil {
+		if err := errors.Join(r.addREST(s), r.addA2A(s)); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +146,7 @@ func (r *Responder) addREST(s *Service) error {
 	return nil
 }
 
-// addA2A adds A2A: the agent card for everybody, the rest for tokens that may
+// addA2A adds A2A: the agent card for all callers, the rest for tokens that may
 // read. An operation that needs another scope checks it itself.
 func (r *Responder) addA2A(s *Service) error {
 	h := a2a.New(a2a.Config{
@@ -216,19 +217,16 @@ func (r *Responder) cardURL() string {
 	return r.URL()
 }
 
-// busy reports whether somebody uses HTTP, runs need the responder, or webhooks
-// are to be sent.
+// busy reports whether HTTP is in use, runs need the responder, or webhooks are to
+// be sent.
 func (r *Responder) busy(ctx context.Context) bool {
 	if r.serving.Load() > 0 || r.mcp != nil && r.mcp.Sessions() > 0 {
 		return true
 	}
 	s := r.service.Load()
 	open := s.Snapshot(0, func(row runs.Row) bool {
-		switch { // a request to somebody outside, and a file that nobody follows, need no server
-		case row.State == runs.StateInputRequired, row.Source == worker.SourceTail:
-			return false
-		}
-		return !row.State.Final()
+		// a request that waits for an answer, and a file that no process follows, need no server
+		return !row.State.Final() && row.State != runs.StateInputRequired && row.Source != worker.SourceTail
 	})
 	if len(open.Working)+len(open.Queued) > 0 {
 		return true

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -25,14 +26,17 @@ type Server struct {
 }
 
 // NewServer starts a server that keeps its streams in the data directory, and
-// creates or configures the streams. The error is [embedded.ErrListen] if the
-// address is in use.
+// creates or configures the streams. The error is [embedded.ErrListen] and a
+// [ListenError] if the address is in use.
 func NewServer(ctx context.Context, c Config) (_ *Server, err error) {
 	c = c.withDefaults()
 	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	server, err := embedded.StartServer(c.Settings.DataDir, c.Settings.NATSListen, c.names(), c.Log)
+	if errors.Is(err, embedded.ErrListen) {
+		return nil, &ListenError{"--nats-listen", err}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +65,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return quiet(err)
 	}
-	n := NewNormalizer(b, s.config)
+	n := newNormalizer(b, s.config)
 	n.Prepare = func(ctx context.Context) error { return s.config.ensure(ctx, s.operator, s.config.Settings.DataDir) }
 	n.Ready = sync.OnceFunc(func() { close(s.ready) })
 	group, ctx := errgroup.WithContext(ctx)
@@ -70,7 +74,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Ready waits until the normalizer works. Nobody writes before that, because a
+// Ready waits until the normalizer works. Roles do not write before that, because a
 // stream may have lost its end in a power failure. The error is that of ctx.
 func (s *Server) Ready(ctx context.Context) error {
 	select {

@@ -27,7 +27,7 @@ import (
 )
 
 // Service is the typed service of a responder with its tools, the cloud driver and
-// webhooks. Nobody reaches it from outside: that is a [Responder].
+// webhooks. It is reached from this process only; see [Responder].
 type Service struct {
 	*responder.Service
 
@@ -58,7 +58,7 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 		Danger: set.Work.Danger, GitGate: set.Work.GitGate, Outside: s.outside, Environments: set.Environments,
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
-		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.Dir,
+		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.dir,
 		Eraser:      c.eraser,
 		LastMessage: map[string]func([]byte) (string, bool){codex.Backend{}.Agent(): codex.LastMessage},
 	})
@@ -76,10 +76,7 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 // directory. The rules of any other worker of the queue are not known here: where
 // there is one, workers decide.
 func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
-	if s.config.Rules == nil {
-		return nil
-	}
-	rules, known := s.config.Rules()
+	rules, known := s.config.rules()
 	if !known {
 		return nil
 	}

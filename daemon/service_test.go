@@ -18,7 +18,7 @@ import (
 func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := Config{Settings: config.Default(), Rules: func() (launch.Rules, bool) {
+	c := Config{Settings: config.Default(), rules: func() (launch.Rules, bool) {
 		return launch.Rules{Dir: dir, Roots: []string{dir}}, true
 	}}
 	c.Settings.DataDir, c.Settings.NATSListen = t.TempDir(), "127.0.0.1:0"

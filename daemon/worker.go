@@ -17,7 +17,7 @@ import (
 
 	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 	"github.com/linesman/linesman/worker/launch"
@@ -55,11 +55,8 @@ func NewWorker(b *bus.Bus, c Config) (*Worker, error) {
 	return &Worker{config: c, bus: b, worker: w, tasks: tasks}, nil
 }
 
-// Name is the name of the worker: the same after every start.
-func (w *Worker) Name() string { return w.worker.Name() }
-
-// Rules are the rules for tasks, false if it takes none.
-func (w *Worker) Rules() (launch.Rules, bool) { return w.tasks.Rules, w.tasks.Slots > 0 }
+// rules are the rules for tasks, false if it takes none.
+func (w *Worker) rules() (launch.Rules, bool) { return w.tasks.Rules, w.tasks.Slots > 0 }
 
 // Run works until ctx ends, and then returns nil. Agents continue; the next worker
 // of the data directory finds them.
@@ -67,7 +64,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer beat(ctx, w.bus, w.config, func() runs.Beat {
 		v := w.config.beat(w.worker)
 		if w.tasks.Slots > 0 {
-			v.ID, v.Queue, v.Slots, v.Busy, v.Agents = w.Name(), w.tasks.Name, w.tasks.Slots, w.worker.Tasks(), []string{"codex"}
+			v.ID, v.Queue, v.Slots, v.Busy, v.Agents = w.worker.Name(), w.tasks.Name, w.tasks.Slots, w.worker.Tasks(), []string{"codex"}
 		}
 		return v
 	})()
@@ -79,42 +76,24 @@ func (w *Worker) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Drive drives one run to its end, beside what Run does.
-func (w *Worker) Drive(ctx context.Context, d *worker.Dir) error {
-	_, err := w.worker.Run(d).Drive(ctx)
-	return err
-}
-
-// Driver is a worker that drives the runs that its program names, and takes no
-// tasks. It sends heartbeats until the returned function is called.
-func Driver(ctx context.Context, b *bus.Bus, c Config) (w *worker.Worker, stop func(), err error) {
-	c = c.withDefaults()
-	if w, err = driver(b, c); err != nil {
-		return nil, nil, err
-	}
-	return w, beat(ctx, b, c, func() runs.Beat { return c.beat(w) }), nil
-}
-
 func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
+	var program func() string
 	if c.Shim == nil {
 		self, err := os.Executable()
 		if err != nil {
 			return nil, fmt.Errorf("find this program: %w", err)
 		}
-		c.Shim = []string{self, "shim"}
+		c.Shim, program = []string{self, "shim"}, func() string { return local.SameProgram(self) }
 	}
 	name, err := workerName(c.Settings.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	return worker.New(worker.Config{
-		Root: RunsDir(c.Settings), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
-		Shim: c.Shim, Program: c.Program,
+		Root: local.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
+		Shim: c.Shim, Program: program,
 	})
 }
-
-// RunsDir is where the run directories of a data directory are.
-func RunsDir(s config.Config) string { return filepath.Join(s.DataDir, "runs") }
 
 // beat sends heartbeats until the returned function is called.
 func beat(ctx context.Context, b *bus.Bus, c Config, say func() runs.Beat) (stop func()) {
@@ -134,7 +113,7 @@ func (c Config) beat(w *worker.Worker) runs.Beat {
 }
 
 // workerName is the name of the worker of a data directory. It is the same after
-// every start, because whoever has the run directories owns the runs.
+// every start, because the owner of the run directories owns the runs.
 func workerName(data string) (string, error) {
 	path := filepath.Join(data, "worker")
 	for {

@@ -32,28 +32,18 @@ type Check struct {
 	Do    string `json:"do,omitempty"` // what to do about it
 }
 
-// Config is what the checks depend on.
-type Config struct {
-	Settings config.Config
-	Dialer   *local.Dialer // of Settings
-
-	// Overview asks a responder for the numbers of runs that are working and
-	// waiting. The error is an [api.Error] without a cause if the responder refused
-	// the request, and [bus.ErrNoResponder] if there is none.
-	Overview func(ctx context.Context, b *bus.Bus) (working, waiting int, err error)
-}
-
 // examination has the state of one Examine.
 type examination struct {
-	Config
-	here   local.Instance // of the `up` of the data directory; zero if there is none
-	bus    *bus.Bus       // nil if NATS is unreachable
-	checks []Check
+	dialer   *local.Dialer
+	settings config.Config
+	here     local.Instance // of the `up` of the data directory; zero if there is none
+	bus      *bus.Bus       // nil if NATS is unreachable
+	checks   []Check
 }
 
 // Examine runs all checks, one after the other.
-func Examine(ctx context.Context, c Config) []Check {
-	x := &examination{Config: c}
+func Examine(ctx context.Context, d *local.Dialer) []Check {
+	x := &examination{dialer: d, settings: d.Config}
 	x.note("settings", OK, "all of them are valid", "") // they were loaded
 	x.dataDirectory()
 	x.shims()

@@ -8,25 +8,31 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/runs"
 )
 
 func (x *examination) responder(ctx context.Context) {
 	const name = "responder"
 	begun := time.Now()
-	working, waiting, err := x.Overview(ctx, x.bus)
+	all, err := client.New(x.bus).Overview(ctx, api.OverviewRequest{Limit: 1})
 	var refused *api.Error
 	switch {
-	case errors.Is(err, bus.ErrNoResponder):
+	case errors.Is(err, client.ErrNoResponder):
 		x.note(name, Fail, "none answers", "start `linesman up`, or `linesman responder`")
 	case errors.As(err, &refused) && refused.Err == nil:
 		x.note(name, Fail, refused.Message, "look at its log")
+	case errors.Is(err, client.ErrDenied):
+		const user = embedded.OperatorUser
+		x.note(name, Fail, firstLine(err), fmt.Sprintf("use the keys of %s, %s", user, local.Permission(user)))
 	case err != nil:
 		x.note(name, Fail, firstLine(err), "")
 	default:
 		took := time.Since(begun).Round(10 * time.Microsecond)
-		x.note(name, OK, fmt.Sprintf("answers in %s; %d runs work, %d wait", took, working, waiting), "")
+		x.note(name, OK, fmt.Sprintf("answers in %s; %d runs work, %d wait", took, all.Counts.Working,
+			all.Counts.Queued), "")
 	}
 }
 
@@ -35,11 +41,11 @@ func (x *examination) worker(ctx context.Context) {
 	const name = "worker"
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	queue := x.Settings.Work.Queue
+	queue := x.settings.Work.Queue
 	slots, busy := map[string]int{}, map[string]int{}
 	var quiet *time.Timer // stored heartbeats arrive at once
 	err := x.bus.WatchBeats(ctx, func(b runs.Beat, at time.Time) {
-		if b.Slots > 0 && b.Queue == queue && time.Since(at) < x.Settings.LostAfter {
+		if b.Slots > 0 && b.Queue == queue && time.Since(at) < x.settings.LostAfter {
 			slots[b.Name], busy[b.Name] = b.Slots, b.Busy
 		}
 		if quiet == nil {

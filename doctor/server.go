@@ -20,8 +20,8 @@ import (
 
 // server finds the server and connects to it.
 func (x *examination) server(ctx context.Context) {
-	data := x.Settings.DataDir
-	if x.Settings.NATS != "" {
+	data := x.settings.DataDir
+	if x.settings.NATS != "" {
 		x.note("up", Skip, "a NATS server is named (--nats)", "")
 	} else if here, err := local.ReadInstance(data); err == nil {
 		x.here = here
@@ -34,7 +34,7 @@ func (x *examination) server(ctx context.Context) {
 		x.note("nats", Skip, "no server is known", "")
 		return
 	}
-	b, err := x.Dialer.Dial(ctx, embedded.OperatorUser)
+	b, err := x.dialer.Dial(ctx, embedded.OperatorUser)
 	if x.here.PID != 0 {
 		switch gone := errors.Is(unix.Kill(x.here.PID, 0), unix.ESRCH); {
 		case err == nil:
@@ -93,7 +93,7 @@ func (x *examination) users(ctx context.Context) {
 	defer cancel()
 	all := []string{embedded.WorkerUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.SubscriberUser}
 	for _, user := range all {
-		b, err := x.Dialer.Dial(ctx, user)
+		b, err := x.dialer.Dial(ctx, user)
 		if errors.Is(err, bus.ErrManyConnections) {
 			x.note("users", Warn, user+": it has all connections that it may have", "")
 			return
@@ -165,7 +165,7 @@ func (x *examination) lags(ctx context.Context) {
 	const name = "lags"
 	ctx, cancel := soon(ctx)
 	defer cancel()
-	spool, err := worker.ReadBacklog(local.RunsDir(x.Settings.DataDir))
+	spool, err := worker.ReadBacklog(local.RunsDir(x.settings.DataDir))
 	if err != nil {
 		x.note(name, Warn, fmt.Sprintf("the run directories cannot be read: %v", err), "")
 		return

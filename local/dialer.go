@@ -13,6 +13,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
 )
 
@@ -28,9 +29,9 @@ type Dialer struct {
 	Stderr  io.Writer   // for a person: what a command is waiting for
 	Log     *zap.Logger // not nil, except for Retry
 
-	// EndRefused ends a connection to Config.NATS when the server refuses the
+	// endRefused ends a connection to Config.NATS when the server refuses the
 	// credentials at a reconnect.
-	EndRefused bool
+	endRefused bool
 
 	revival  sync.Mutex // guards the fields below, about an `up` that is gone
 	free     time.Time  // since when the lock of the data directory is free
@@ -58,9 +59,6 @@ func wrongSettings(err error) error { return classified{err, ErrSettings} }
 
 var errNoInstance = errors.New("no linesman is running here")
 
-// Names returns the names of subjects and streams.
-func (d *Dialer) Names() bus.Names { return bus.Names{Prefix: d.Config.Prefix} }
-
 // Dial connects as user. It starts no server.
 func (d *Dialer) Dial(ctx context.Context, user string) (*bus.Bus, error) {
 	inside, public, err := d.Logins(user)
@@ -73,9 +71,9 @@ func (d *Dialer) Dial(ctx context.Context, user string) (*bus.Bus, error) {
 func (d *Dialer) dial(ctx context.Context, inside, public bus.Login) (*bus.Bus, error) {
 	// The server of a data directory may come back on another port. If its old
 	// port refuses the credentials meanwhile, that is another server.
-	inside.EndRefused = d.EndRefused && d.Config.NATS != ""
+	inside.EndRefused = d.endRefused && d.Config.NATS != ""
 	public.EndRefused = inside.EndRefused
-	b, err := bus.Connect(ctx, inside, public, d.Names(), d.Log)
+	b, err := bus.Connect(ctx, inside, public, bus.Names{Prefix: d.Config.Prefix}, d.Log)
 	if !errors.Is(err, bus.ErrUnreachable) {
 		return b, err
 	}
@@ -89,6 +87,30 @@ func (d *Dialer) dial(ctx context.Context, inside, public bus.Login) (*bus.Bus, 
 		err = fmt.Errorf("%w; %s says so: has that `linesman up` been killed? Start it again", err, InstanceFile(data))
 	}
 	return nil, unavailable(err)
+}
+
+// Client returns a client for requests. It ends when the server of Config.NATS
+// refuses its credentials at a reconnect.
+func (d *Dialer) Client(ctx context.Context) (*client.Client, error) {
+	return d.client(ctx, embedded.OperatorUser)
+}
+
+// Reader is [Dialer.Client] for reading events. At the server of a data directory
+// it is the operator, because the connections of readers are limited.
+func (d *Dialer) Reader(ctx context.Context) (*client.Client, error) {
+	if d.Config.NATS == "" {
+		return d.Client(ctx)
+	}
+	return d.client(ctx, embedded.SubscriberUser)
+}
+
+func (d *Dialer) client(ctx context.Context, user string) (*client.Client, error) {
+	d.endRefused = true
+	b, err := d.DialOrStart(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(b), nil
 }
 
 // Logins returns the logins of a user to the inside and the public account. They

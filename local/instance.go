@@ -48,6 +48,10 @@ func InstanceFile(data string) string { return filepath.Join(data, "linesman.jso
 // RunsDir returns the directory of the run directories of a data directory.
 func RunsDir(data string) string { return filepath.Join(data, "runs") }
 
+// TokensFile returns the file with the tokens for callers over HTTP that have
+// scopes, of a data directory.
+func TokensFile(data string) string { return filepath.Join(data, "tokens.json") }
+
 // Write replaces the instance file of i.Data atomically.
 func (i Instance) Write() error {
 	b, err := json.MarshalIndent(i, "", "  ")

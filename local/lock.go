@@ -18,10 +18,10 @@ var ErrLocked = errors.New("another linesman works on this data directory")
 
 func lockFile(data string) string { return filepath.Join(data, "lock") }
 
-// Lock creates the data directory if it is missing, and takes its lock. The
+// takeLock creates the data directory if it is missing, and takes its lock. The
 // kernel releases the lock when the process ends, in whatever way. The error is
 // [ErrLocked] if another process holds it.
-func Lock(data string) (*os.File, error) {
+func takeLock(data string) (*os.File, error) {
 	if err := worker.MakeDir(data); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -66,7 +66,7 @@ func isLocked(data string) bool {
 	return busy && err == nil
 }
 
-// lockWhileWanted is [Lock] for an `up` in the background. It retries for
+// lockWhileWanted is [takeLock] for an `up` in the background. It retries for
 // staleLock, and takes no lock once isWanted returns false: another `up` has
 // served the command by then, and if `down` ended that one, none must be left.
 func lockWhileWanted(ctx context.Context, data string, isWanted func() bool) (*os.File, error) {
@@ -74,7 +74,7 @@ func lockWhileWanted(ctx context.Context, data string, isWanted func() bool) (*o
 		if !isWanted() { // before the directory is created
 			return nil, ErrLocked
 		}
-		f, err := Lock(data)
+		f, err := takeLock(data)
 		switch {
 		case err == nil && !isWanted():
 			return nil, errors.Join(ErrLocked, filelock.Close(f))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -75,6 +76,18 @@ func (d *Dialer) Retry(ctx context.Context, do func(context.Context) error) erro
 			return err
 		}
 	}
+}
+
+// Hint returns a cause of an error, or advice, that its text does not contain, or "".
+func Hint(err error) string {
+	cause := bus.Cause(err)
+	switch {
+	case errors.Is(err, bus.ErrNoStream):
+		return "the streams are made by `linesman normalizer`: is one running, with the same prefix?"
+	case strings.Contains(err.Error(), cause):
+		return ""
+	}
+	return cause
 }
 
 // ServerName names the server in texts for people.

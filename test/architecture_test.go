@@ -64,13 +64,13 @@ var layers = map[string][]string{
 	"responder/verbs":      {"api", "responder", "runs"},
 	"client":               {"api", "bus", "runs"},
 	"console":              {"api", "bounds", "runs"},
-	"local":                {"bus", "bus/embedded", "config", "filelock", "runs", "worker", "worker/launch"},
-	"doctor":               {"api", "bus", "bus/embedded", "config", "console", "local", "runs", "worker"},
+	"local":                {"bus", "bus/embedded", "client", "config", "filelock", "runs", "worker", "worker/launch"},
+	"doctor":               {"api", "bus", "bus/embedded", "client", "config", "console", "local", "runs", "worker"},
 	"responder/httpserver": {"atomicfile", "filelock"},
 	"bridge/runner":        {"api", "bridge", "responder", "runs"},
 	"daemon": {
-		"api", "atomicfile", "bus", "bus/embedded", "bus/pipeline", "config", "normalizer", "normalizer/cloud",
-		"normalizer/codex",
+		"api", "atomicfile", "bridge", "bridge/runner", "bus", "bus/embedded", "bus/pipeline", "client", "config", "local",
+		"normalizer", "normalizer/cloud", "normalizer/codex",
 		"normalizer/external", "responder", "responder/a2a", "responder/adcp", "responder/codexcloud",
 		"responder/idempotency",
 		"responder/mcp", "responder/natsapi", "responder/webhook", "responder/rest", "responder/runtable", "responder/tools",
@@ -78,9 +78,8 @@ var layers = map[string][]string{
 	},
 	"daemon/daemontest": {"config", "daemon"},
 	"cmd/linesman": {
-		"api", "bridge", "bridge/runner", "bus", "bus/embedded", "client", "config", "console", "daemon", "doctor", "local",
-		"normalizer", "responder",
-		"responder/httpserver", "runs", "worker", "worker/launch",
+		"api", "bridge", "client", "config", "console", "daemon", "doctor", "local", "normalizer", "responder/httpserver",
+		"runs", "worker",
 	},
 }
 

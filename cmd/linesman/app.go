@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/normalizer"
 )
 
 // app is what every command gets: the settings and the outside world. Data
@@ -23,18 +25,11 @@ import (
 type app struct {
 	config         config.Config // empty for commands that need no settings
 	log            *zap.Logger
-	levelGiven     bool // on the command line or in the environment
+	dialer         *local.Dialer // connects to the server of the settings
 	environ        []string
 	file           string // of --config, if that was given
 	stdin          io.Reader
 	stdout, stderr io.Writer
-
-	lock       *os.File // of an `up`: the data directory's, until the process ends
-	background bool     // an `up` that another command has started
-	asks       bool     // a command that only reads or asks: it ends when its credentials are refused
-
-	dialed sync.Once
-	local  *local.Dialer // see dialer
 }
 
 // run is the whole program but for os.Exit: it returns the exit code.
@@ -65,28 +60,79 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	if call.needsSettings {
 		a.log = newLogger(a.config, stderr)
-		a.levelGiven = lookup(environ, "LINESMAN_LOG_LEVEL") != "" ||
+		levelGiven := a.getenv("LINESMAN_LOG_LEVEL") != "" ||
 			slices.ContainsFunc(call.settings, func(f config.Flag) bool { return f.Key == "log_level" })
+		if !levelGiven && !call.logsAll {
+			a.log = a.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+		}
 	}
+	a.dialer = &local.Dialer{Config: a.config, File: a.file, Environ: environ, Stderr: stderr, Log: a.log}
 
 	err := tellSignal(ctx, call.run(ctx, a))
 	if err != nil && err.Error() != "" {
 		complain(stderr, err)
-		if errors.Is(err, bus.ErrNoStream) {
-			complain(stderr, errors.New("the streams are made by `linesman normalizer`: is one at work, with the same prefix?"))
-		} else if cause := bus.Cause(err); !strings.Contains(err.Error(), cause) {
-			complain(stderr, errors.New(cause))
+		if hint := local.Hint(err); hint != "" {
+			complain(stderr, errors.New(hint))
 		}
 	}
 	return exitCode(err)
 }
 
-// whisper is for commands that end by themselves, in somebody's terminal or
-// script: unless a level was asked for, they log only what is wrong.
-func (a *app) whisper() {
-	if !a.levelGiven {
-		a.log = a.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+// host is what package daemon builds from.
+func (a *app) host() daemon.Config {
+	return daemon.Config{
+		Settings: a.config, Version: build().Version, Environ: a.environ, Log: a.log, Dialer: a.dialer,
 	}
+}
+
+// session calls do with a connection for starting runs and changing what is stored.
+func (a *app) session(ctx context.Context, do func(*daemon.Session) error) error {
+	s, err := daemon.Open(ctx, a.host())
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(s)
+}
+
+// ask calls do with a client for requests.
+func (a *app) ask(ctx context.Context, do func(*client.Client) error) error {
+	l, err := a.dialer.Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return do(l)
+}
+
+// backend is that of an agent, or a mistake of the command line.
+func (a *app) backend(agent agentKind) (normalizer.Backend, error) {
+	var known string
+	for _, b := range daemon.Agents(a.config.Scrub) {
+		if b.Agent() == string(agent) {
+			return b, nil
+		}
+		known += " " + b.Agent()
+	}
+	return nil, exitWith(exitUsage, fmt.Errorf("--agent: %q is not known; there is:%s", agent, known))
+}
+
+// record is an event as it is printed.
+type record = console.Record
+
+func safeWord(s string) string { return console.Word(s) }
+
+// shown returns a renderer of what people see on out.
+func (a *app) shown(out io.Writer) *console.Renderer { return console.New(out, a.getenv) }
+
+// getenv is the first value of a variable in the environment, or "".
+func (a *app) getenv(name string) string {
+	for _, one := range a.environ {
+		if value, ok := strings.CutPrefix(one, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // complain prints one line for each error that was joined into err.
@@ -98,12 +144,22 @@ func complain(w io.Writer, err error) {
 	}
 }
 
-// lookup is the first value of a variable in an environment, or "".
-func lookup(environ []string, name string) string {
-	for _, one := range environ {
-		if value, ok := strings.CutPrefix(one, name+"="); ok {
-			return value
-		}
+// newLogger logs to w as the settings say, which have been validated.
+func newLogger(c config.Config, w io.Writer) *zap.Logger {
+	level, err := zapcore.ParseLevel(c.LogLevel)
+	if err != nil {
+		level = zapcore.InfoLevel
 	}
-	return ""
+	form := zap.NewProductionEncoderConfig()
+	form.TimeKey = "time"
+	form.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
+		enc.AppendString(t.UTC().Format(console.TimeFormat))
+	}
+	form.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder(form)
+	if c.LogFormat == "console" {
+		form.ConsoleSeparator = " "
+		encoder = zapcore.NewConsoleEncoder(form)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level))
 }

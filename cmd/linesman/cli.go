@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -13,13 +12,14 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/runs"
 )
 
 // grammar is the command line. A flag with the tag `setting` is a setting of
 // package config under another name: its help comes from there, and its value
 // goes there as it was typed, so that flags, environment and file are read by
-// the same code. Commands with the tag `settings:"none"` load none.
+// the same code. Commands with the tag `settings:"none"` load none. Those with the
+// tag `logs` log at the level of the settings, others only warnings and errors,
+// unless a level was set.
 type grammar struct {
 	NATS      string `name:"nats" setting:"nats" placeholder:"URL" help:"${nats}" group:"settings"`
 	Creds     string `name:"creds" setting:"creds" placeholder:"FILE" help:"${creds}" group:"settings"`
@@ -29,9 +29,9 @@ type grammar struct {
 	NoDaemon  bool   `name:"no-daemon" setting:"background.start" help:"Start no \"linesman up\" in the background: fail where none runs ($$LINESMAN_BACKGROUND_START)." group:"settings"`
 	LogFormat string `name:"log-format" setting:"log_format" placeholder:"FORMAT" help:"${log_format}" group:"settings"`
 
-	Up         upCmd         `cmd:"" help:"Run everything in one process, with a NATS server of its own."`
+	Up         upCmd         `cmd:"" logs:"" help:"Run everything in one process, with a NATS server of its own."`
 	Run        runCmd        `cmd:"" help:"Run one agent now and publish what it prints."`
-	Tail       tailCmd       `cmd:"" help:"Follow JSONL files that others write, each file one run."`
+	Tail       tailCmd       `cmd:"" logs:"" help:"Follow JSONL files that others write, each file one run."`
 	Pipe       pipeCmd       `cmd:"" help:"Take JSONL from stdin as one run."`
 	Normalize  normalizeCmd  `cmd:"" help:"Turn JSONL on stdin into events on stdout, without NATS."`
 	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
@@ -40,9 +40,9 @@ type grammar struct {
 	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
 	Cancel     cancelCmd     `cmd:"" help:"End a run."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
-	Worker     workerCmd     `cmd:"" help:"Be a worker for a NATS cluster: take tasks and run them."`
-	Normalizer normalizerCmd `cmd:"" help:"Be the normalizer of a NATS cluster, or its standby."`
-	Responder  responderCmd  `cmd:"" help:"Answer requests about runs, for a NATS cluster."`
+	Worker     workerCmd     `cmd:"" logs:"" help:"Be a worker for a NATS cluster: take tasks and run them."`
+	Normalizer normalizerCmd `cmd:"" logs:"" help:"Be the normalizer of a NATS cluster, or its standby."`
+	Responder  responderCmd  `cmd:"" logs:"" help:"Answer requests about runs, for a NATS cluster."`
 	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Answer an MCP client over stdin and stdout."`
 	Bridge     bridgeCmd     `cmd:"" help:"Answer requests that programs leave as files."`
 	Forget     forgetCmd     `cmd:"" help:"Erase a run that has ended."`
@@ -60,22 +60,12 @@ type grammar struct {
 	Play     playCmd     `cmd:"" settings:"none" hidden:"" help:"Print a recorded run, for up --demo."`
 }
 
-const description = `Publish what coding agents do as bounded events on NATS JetStream.
-
-Start it, give it a run, and look:
-
-    linesman up                                    # in one terminal
-    linesman run -- codex exec --json "Fix it."    # in another
-    linesman events --follow
-
-Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of
-reach, 4 there is no such run. "run" has the agent's own; see its help.`
-
 // invocation is a parsed command line.
 type invocation struct {
 	name          string // "linesman events"
 	helped        bool   // help was asked for, and printed
 	needsSettings bool
+	logsAll       bool // else only what is wrong, unless a level was set
 	settings      []config.Flag
 	file          string // of --config
 	check         func(a *app) error
@@ -113,6 +103,9 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 				if c, ok := node.Target.Addr().Interface().(checker); ok {
 					call.check = c.check
 				}
+				if c, ok := node.Target.Addr().Interface().(interface{ quiet() bool }); ok && c.quiet() {
+					call.logsAll = false
+				}
 			}
 			return call, errors.Join(mistakes...)
 		}
@@ -139,35 +132,12 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 func newParser(g *grammar, stdout io.Writer, exit func(int)) (*kong.Kong, error) {
 	return kong.New(g,
 		kong.Name("linesman"),
-		kong.Description(description),
 		kong.Writers(stdout, io.Discard),
 		kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoAppDescFormat: true, WrapUpperBound: 100}),
 		kong.ExplicitGroups([]kong.Group{{Key: "settings", Title: "Settings:"}}),
-		settingHelp(),
+		kong.PostBuild(addHelp),
 	)
-}
-
-// settingHelp gives a flag with the help "${NAME}" the help of the setting of
-// that name. As variables of kong these would be expanded again for each value
-// of the grammar, which takes longer than all the rest of a short command.
-func settingHelp() kong.Option {
-	return kong.PostBuild(func(k *kong.Kong) error {
-		texts := map[string]string{}
-		for _, s := range config.Settings() {
-			text := strings.TrimSuffix(s.Help, ".") + " ($" + s.Env()
-			if v := s.Value(); v != "" {
-				text += ", default " + v
-			}
-			texts["${"+strings.ReplaceAll(s.Key, ".", "_")+"}"] = text + ")."
-		}
-		return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
-			if f, ok := v.(*kong.Flag); ok {
-				f.Help = cmp.Or(texts[f.Help], f.Help)
-			}
-			return next(nil)
-		})
-	})
 }
 
 // read takes from a trace what there is.
@@ -180,6 +150,7 @@ func (call *invocation) read(kctx *kong.Context) {
 		case p.Command != nil:
 			call.name += " " + p.Command.Name
 			call.needsSettings = p.Command.Tag.Get("settings") != "none"
+			call.logsAll = p.Command.Tag.Has("logs")
 		case p.Flag != nil:
 			value, _ := kctx.FlagValue(p.Flag).(string)
 			if no, is := kctx.FlagValue(p.Flag).(bool); is { // --no-daemon, of a setting that says the opposite
@@ -242,26 +213,3 @@ func takesValue(node *kong.Node, name string) bool {
 	}
 	return slices.ContainsFunc(node.Children, func(n *kong.Node) bool { return takesValue(n, name) })
 }
-
-// runID is a flag that holds a run id. kong validates only what was given, so
-// --run "" is a mistake.
-type runID string
-
-// Validate is called by kong.
-func (id runID) Validate() error {
-	return runs.CheckID(string(id))
-}
-
-// agentKind is a flag that names a kind of agent.
-type agentKind string
-
-// Validate is called by kong.
-func (kind agentKind) Validate() error {
-	return runs.CheckAgent(string(kind))
-}
-
-// labels are the K=V pairs of a run.
-type labels map[string]string
-
-// Validate is called by kong.
-func (l labels) Validate() error { return runs.CheckLabels(l) }

@@ -172,3 +172,34 @@ func TestLogIsOfTheFormAndLevelAskedFor(t *testing.T) {
 		}
 	}
 }
+
+func TestEachCommandHasItsHelpTextAndEachTextItsCommand(t *testing.T) {
+	k, err := newParser(&grammar{}, io.Discard, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := helpTexts.ReadDir("help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused := map[string]bool{}
+	for _, f := range files {
+		unused[f.Name()] = true
+	}
+	delete(unused, "linesman.txt")
+	if k.Model.Help == "" {
+		t.Error("the program has no text")
+	}
+	for _, node := range append(k.Model.Leaves(false), k.Model.Children...) {
+		if node.Hidden || node.Name == "version" {
+			continue
+		}
+		if node.Detail == "" {
+			t.Errorf("%s has no text", node.Path())
+		}
+		delete(unused, strings.ReplaceAll(node.Path(), " ", "-")+".txt")
+	}
+	if len(unused) > 0 {
+		t.Errorf("texts without a command: %q", slices.Sorted(maps.Keys(unused)))
+	}
+}

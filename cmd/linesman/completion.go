@@ -1,8 +1,8 @@
 package main
 
 import (
+	"embed"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -15,54 +15,19 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help is printed by `linesman completion --help`.
-func (completionCmd) Help() string {
-	return `Examples:
-
-    source <(linesman completion bash)                                        # in ~/.bashrc
-    linesman completion zsh >"${fpath[1]}/_linesman"
-    linesman completion fish >~/.config/fish/completions/linesman.fish`
-}
-
 func (c *completionCmd) Run(a *app) error {
-	_, err := io.WriteString(a.stdout, completionScripts[c.Shell])
+	script, err := completionScripts.ReadFile("completion/" + c.Shell)
+	if err == nil {
+		_, err = a.stdout.Write(script)
+	}
 	return err
 }
 
-// completionScripts ask the binary itself, so they need no change when the
-// grammar does. Where it has no answer, the shell offers files.
-var completionScripts = map[string]string{
-	"bash": `_linesman() {
-	local IFS=$'\n'
-	COMPREPLY=($(linesman complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f1))
-}
-complete -o default -F _linesman linesman
-`,
-	"zsh": `#compdef linesman
-_linesman() {
-	local -a found
-	found=("${(@f)$(linesman complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-	if [[ -z "${found[1]}" ]]; then
-		_files
-		return
-	fi
-	found=("${(@)found/$'\t'/:}")
-	_describe linesman found
-}
-if [[ "${funcstack[1]}" == _linesman ]]; then
-	_linesman "$@"
-else
-	compdef _linesman linesman
-fi
-`,
-	"fish": `function __linesman_complete
-	set -l words (commandline -opc) (commandline -ct)
-	linesman complete -- $words[2..-1] 2>/dev/null
-end
-complete -c linesman -f -a '(__linesman_complete)'
-complete -c linesman -n 'test -z "$(__linesman_complete)"' -F
-`,
-}
+// completionScripts ask the binary itself, so that they need no change when the
+// grammar changes. If it has no answer, the shell offers files.
+//
+//go:embed completion
+var completionScripts embed.FS
 
 // completeCmd answers the scripts: one candidate a line, with its description
 // after a tab.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/worker"
@@ -24,40 +23,41 @@ var demoRun string
 
 // demo plays the recorded run through the whole path, as an agent of its own.
 func (a *app) demo(ctx context.Context, up *daemon.Daemon) error {
-	b, err := a.connect(ctx, embedded.OperatorUser)
+	s, err := up.Session(ctx, a.host())
 	if err != nil {
 		return err
 	}
-	defer b.Close()
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	id := newID()
-	d, err := a.createRun(ctx, b, worker.Spec{
-		Run: id, Agent: "codex", Source: worker.SourceRun, Attended: true, Labels: map[string]string{"demo": "recorded"},
-		Argv: []string{self, "play"}, Dir: a.config.DataDir, Env: a.environ, Limits: a.runLimits(),
+	d, err := s.Create(ctx, worker.Spec{
+		Agent: "codex", Source: worker.SourceRun, Attended: true, Labels: map[string]string{"demo": "recorded"},
+		Argv: []string{self, "play"}, Dir: a.config.DataDir, Env: a.environ,
 	})
 	if err != nil {
 		return err
 	}
+	id := d.Spec.Run
 	driven := make(chan error, 1)
-	go func() { driven <- up.Worker.Drive(ctx, d) }()
-	_, watchErr := a.printer(false).watch(ctx, client.New(b), client.Filter{Run: id, Follow: true})
+	go func() { driven <- s.Drive(ctx, d) }()
+	_, watchErr := a.printer(false).watch(ctx, s.Client(), client.Filter{Run: id, Follow: true})
 	if err := errors.Join(<-driven, watchErr); err != nil || ctx.Err() != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stdout, `
+	_, err = fmt.Fprintf(a.stdout, demoEnd, id)
+	return err
+}
+
+const demoEnd = `
 That was a recorded Codex run, played through the whole path. In another terminal:
 
     linesman run -- codex exec --json "Fix the failing test."    # a real one
     linesman events --follow                                     # the events of all runs
     linesman events --run %s --json         # those of this run, as JSON
 
-(with `+"`go run ./cmd/linesman`"+` in the place of `+"`linesman`"+`, until it is installed). Ctrl-C ends this server.
-`, id)
-	return err
-}
+(with ` + "`go run ./cmd/linesman` in place of `linesman`" + ` until it is installed). Ctrl-C ends this server.
+`
 
 // playCmd prints the recorded run at the pace at which an agent works.
 type playCmd struct{}

@@ -6,33 +6,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/console"
 )
 
 type eventsCmd struct {
 	Run_    runID         `name:"run" placeholder:"ID" help:"Only this run."`
 	Agent   agentKind     `placeholder:"KIND" help:"Only runs of this agent."`
-	Kind    []eventKind   `placeholder:"KIND" help:"Only these kinds: text_output tool_call tool_result status error unknown completion. Repeat it or separate them with commas."`
-	Follow  bool          `short:"f" help:"Go on with what comes; with --run until its completion."`
-	Since   time.Duration `placeholder:"DURATION" xor:"start" help:"Begin with what was stored so long ago."`
+	Kind    []eventKind   `placeholder:"KIND" help:"Only these kinds: text_output tool_call tool_result status error unknown completion. Repeat the flag or separate them with commas."`
+	Follow  bool          `short:"f" help:"Also print new events; with --run until its completion."`
+	Since   time.Duration `placeholder:"DURATION" xor:"start" help:"Begin with the events stored this long ago."`
 	FromSeq uint64        `name:"from-seq" placeholder:"N" xor:"start" help:"Begin with this sequence of the stream."`
 	JSON    bool          `name:"json" help:"Print JSON lines, not for people."`
-}
-
-// Help is printed by `linesman events --help`.
-func (eventsCmd) Help() string {
-	return `Begins with the oldest event that is kept. On a terminal the events are laid out for people, with a line at the bottom
-that says how it stands; otherwise every event is one line, whose first fields are time, run, agent, position and kind.
-With --follow a run that is not known yet is waited for.
-
-Examples:
-
-    linesman events --follow
-    linesman events --run T-local-1 --kind tool_result,error
-    linesman events --since 1h --json | jq -r 'select(.event.kind == "TextOutput").event.text'
-
-Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of reach, 4 there is no such run.`
 }
 
 func (c *eventsCmd) check(*app) error {
@@ -43,17 +29,10 @@ func (c *eventsCmd) check(*app) error {
 }
 
 func (c *eventsCmd) Run(ctx context.Context, a *app) error {
-	a.whisper()
-	a.asks = true
-	user := embedded.SubscriberUser
-	if a.config.NATS == "" { // here all passwords are known, and readers may be limited
-		user = embedded.OperatorUser
-	}
-	b, err := a.client(ctx, user)
+	l, err := a.dialer.Reader(ctx)
 	if err != nil {
 		return err
 	}
-	l := client.New(b)
 	defer l.Close()
 	f := client.Filter{Agent: string(c.Agent), Run: string(c.Run_), Follow: c.Follow}
 	if c.FromSeq > 0 {
@@ -72,21 +51,86 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	if err != nil || n > 0 || c.Run_ == "" || c.Follow || ctx.Err() != nil {
 		return err
 	}
-	return c.mustKnow(ctx, a)
+	// A run without events to show, or one that does not exist.
+	return a.ask(ctx, func(l *client.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		known, err := l.Known(ctx, string(c.Run_))
+		if err != nil || known {
+			return err
+		}
+		return errNoRun(c.Run_)
+	})
 }
 
-// mustKnow tells a run without events to show from one that does not exist.
-func (c *eventsCmd) mustKnow(ctx context.Context, a *app) error {
-	l, err := a.responder(ctx)
-	if err != nil {
-		return err
+// printer prints events: for people, or as JSON lines.
+type printer struct {
+	app  *app
+	json bool
+	seen func(record) // called with each event before it is printed; may be nil
+	on   *console.Renderer
+}
+
+func (a *app) printer(json bool) *printer { return &printer{app: a, json: json, on: a.shown(a.stdout)} }
+
+func (p *printer) print(e client.Event) error {
+	r := record{Seq: e.Seq, Time: e.Time, Agent: e.Agent, Run: e.Run, Line: e.Line, Part: e.Part}
+	if e.Kind == api.Completion {
+		r.Completion = e.Body
+	} else {
+		r.Event = e.Body
 	}
-	defer l.Close()
-	ctx, cancel := soon(ctx)
+	if p.seen != nil {
+		p.seen(r)
+	}
+	if p.json {
+		return console.WriteJSON(p.app.stdout, r)
+	}
+	return p.on.Write(r)
+}
+
+// watch prints the events of the filter until there are no more, and returns
+// how many it printed. It returns at the end of ctx, even while the reader waits
+// for its server.
+func (p *printer) watch(ctx context.Context, l *client.Client, f client.Filter) (n int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	known, err := l.Known(ctx, string(c.Run_))
-	if err != nil || known {
-		return err
+	events, done := make(chan client.Event), make(chan error, 1)
+	go func() {
+		for e, err := range l.Follow(ctx, f) {
+			if err != nil {
+				done <- err
+				return
+			}
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+		done <- nil
+	}()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	defer func() { err = errors.Join(err, p.on.Close()) }()
+	for {
+		select {
+		case e := <-events:
+			n++
+			if err := p.print(e); err != nil {
+				return n, err
+			}
+		case err := <-done:
+			return n, err
+		case <-ctx.Done():
+			return n, nil
+		case now := <-tick.C:
+			if p.json {
+				continue
+			}
+			if err := p.on.Tick(now); err != nil {
+				return n, err
+			}
+		}
 	}
-	return exitWith(exitNoRun, fmt.Errorf("there is no run %s", c.Run_))
 }

@@ -18,19 +18,6 @@ type normalizeCmd struct {
 	MaxLineBytes string    `name:"max-line-bytes" setting:"max_line_bytes" placeholder:"SIZE" help:"${max_line_bytes}"`
 }
 
-// Help is printed by `linesman normalize --help`.
-func (normalizeCmd) Help() string {
-	return `A pure function: the same lines give the same bytes. Every event is a line on stdout; with --exit-code the run's
-completion is the last one.
-
-Examples:
-
-    linesman normalize <recorded.jsonl
-    linesman normalize --exit-code 1 <failed.jsonl | jq .event.kind
-
-Exit status: 0 done, 1 failed, 2 bad flags or settings. A bad line is an Error event and no failure.`
-}
-
 func (c *normalizeCmd) check(a *app) error {
 	_, err := a.backend(c.Agent)
 	if c.ExitCode != nil && (*c.ExitCode < 0 || *c.ExitCode > 255) {

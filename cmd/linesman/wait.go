@@ -16,70 +16,51 @@ import (
 
 type waitCmd struct {
 	Run_    runID         `arg:"" name:"run" help:"Id of the run."`
-	Timeout time.Duration `placeholder:"DURATION" help:"Wait no longer than this, in whole seconds; the run goes on. By default for ever."`
-	JSON    bool          `name:"json" help:"Print the responder's answer, a v3.6 envelope, on one line."`
-}
-
-// Help is printed by `linesman wait --help`.
-func (waitCmd) Help() string {
-	return `Waits until a run has ended and prints its result. On a terminal the bottom line shows the progress of the run. Ctrl-C
-ends this command, not the run. If the responder becomes unavailable, the command waits up to 30 s for its return.
-
-Examples:
-
-    linesman wait T-local-0mwqeheq41ojmir && git diff
-    linesman wait --timeout 10m --json T-local-0mwqeheq41ojmir | jq -r .data.state
-
-Exit status: 0 the run completed, 1 it ended otherwise, or something failed, 2 bad flags or settings, 3 NATS or the
-responder is out of reach, 4 there is no such run, 124 --timeout passed.`
+	Timeout time.Duration `placeholder:"DURATION" help:"Wait no longer than this, in whole seconds; the run continues. By default without a limit."`
+	envelopeFlag
 }
 
 func (c *waitCmd) Run(ctx context.Context, a *app) error {
-	a.whisper()
 	if c.Timeout < 0 {
 		return exitWith(exitUsage, fmt.Errorf("--timeout: must not be negative, got %s", c.Timeout))
 	}
-	l, err := a.responder(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	return a.wait(ctx, l, c.Run_, c.Timeout, c.JSON)
+	return a.ask(ctx, func(l *client.Client) error { return a.wait(ctx, l, c.Run_, c.Timeout, c.JSON) })
 }
 
 // wait waits for the end of a run, at most for timeout unless that is 0, and
-// tells what came of it. The progress line is on stderr, for what comes of the
-// run goes to stdout, which may lead elsewhere.
+// prints its result. The progress line is on stderr, because stdout may be a file.
 func (a *app) wait(ctx context.Context, l *client.Client, run runID, timeout time.Duration, asJSON bool) error {
 	a.log.Debug("waiting", zap.String("run", string(run)))
 	line := a.shown(a.stderr)
 	var each func(*api.Run)
 	if line.Terminal() {
-		each = func(run *api.Run) { _ = line.Progress(run) } // a terminal that has gone needs none
+		each = func(run *api.Run) { _ = line.Progress(run) } // fails if the terminal is gone
 	}
-	var err error
-	if asJSON {
-		err = a.waitEnvelope(ctx, l, run, timeout, each, line)
-	} else {
-		err = a.waitResult(ctx, l, run, timeout, each, line)
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if timeout > 0 {
+		slice := timeout
+		if asJSON { // the tool waits for the rest
+			slice = max(timeout-time.Second, time.Millisecond)
+		}
+		waiting, cancel = context.WithTimeout(ctx, slice)
+		defer cancel()
+	}
+	_, err := l.Wait(waiting, string(run), each)
+	_ = line.Close()
+	if asJSON && ctx.Err() == nil {
+		err = a.waitEnvelope(ctx, l, run, waiting.Err() != nil)
+	} else if ctx.Err() == nil {
+		err = a.waitResult(ctx, l, run, waiting.Err() != nil, err)
 	}
 	if ctx.Err() != nil {
-		return exitWith(exitFailed, fmt.Errorf("no longer waiting; run %s goes on", run))
+		return exitWith(exitFailed, fmt.Errorf("no longer waiting; run %s continues", run))
 	}
 	return err
 }
 
-func (a *app) waitResult(
-	ctx context.Context, l *client.Client, run runID, timeout time.Duration, each func(*api.Run), line *console.Renderer,
-) error {
-	waiting, cancel := ctx, context.CancelFunc(func() {})
-	if timeout > 0 {
-		waiting, cancel = context.WithTimeout(ctx, timeout)
-	}
-	defer cancel()
-	_, err := l.Wait(waiting, string(run), each)
-	_ = line.Close()
-	if errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil {
+func (a *app) waitResult(ctx context.Context, l *client.Client, run runID, late bool, err error) error {
+	if late && errors.Is(err, context.DeadlineExceeded) {
 		now, err := l.Status(ctx, string(run))
 		switch {
 		case err != nil:
@@ -97,26 +78,22 @@ func (a *app) waitResult(
 	if err := a.shown(a.stdout).Result(r, console.ResultOptions{}); err != nil {
 		return err
 	}
-	return goes(r.Run.State)
+	return completed(r.Run.State)
 }
 
-func (a *app) waitEnvelope(
-	ctx context.Context, l *client.Client, run runID, timeout time.Duration, each func(*api.Run), line *console.Renderer,
-) error {
-	began := time.Now()
-	e, err := l.WaitTool(ctx, run.tool("wait"), string(run), timeout, each)
-	_ = line.Close()
+func (a *app) waitEnvelope(ctx context.Context, l *client.Client, run runID, late bool) error {
+	e, err := l.Tool(ctx, run.tool("wait"), map[string]any{"task_id": run, "timeout_sec": 1})
 	said := a.printEnvelope(e, err, nil, run)
-	var late *api.Error
+	var timeout *api.Error
 	switch {
-	case errors.As(err, &late) && late.Code == api.Timeout && late.Limit == api.LimitWait:
-		return unended(run, late.State)
-	case exitCode(said) == exitNATS && timeout > 0 && time.Since(began) >= timeout:
+	case errors.As(err, &timeout) && timeout.Code == api.Timeout && timeout.Limit == api.LimitWait:
+		return unended(run, timeout.State)
+	case exitCode(said) == exitNATS && late:
 		return unknown(run, said)
 	case said != nil:
 		return said
 	}
-	return goes(e.State)
+	return completed(e.State)
 }
 
 func unended(run runID, state runs.State) error {
