@@ -9,8 +9,8 @@ package config
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -158,9 +158,11 @@ func (l List) String() string {
 func (l *List) parse(text string) string {
 	*l = nil
 	if strings.HasPrefix(text, "[") {
-		if json.Unmarshal([]byte(text), (*[]string)(l)) != nil {
-			return "not an array of strings in JSON"
+		var items []string
+		if json.Unmarshal([]byte(text), &items) != nil {
+			return "not an array of strings"
 		}
+		*l = append(*l, items...)
 		return ""
 	}
 	for item := range strings.SplitSeq(text, ",") {
@@ -227,16 +229,6 @@ func Default() Config {
 	}
 }
 
-// Validate returns all errors at once, each with the key and the value of the
-// setting.
-func (c Config) Validate() error {
-	var errs []error
-	for _, s := range c.settings() {
-		errs = append(errs, s.verify(""))
-	}
-	return errors.Join(errs...)
-}
-
 // Setting is one row of the table of settings.
 type Setting struct {
 	// Key is the TOML key, with its table: "raw.max_age".
@@ -263,22 +255,10 @@ func (s Setting) Env() string {
 
 // Value returns the current value in the format of flags and the TOML file.
 func (s Setting) Value() string {
-	switch v := s.target.(type) {
-	case *string:
-		return *v
-	case *time.Duration:
-		return shortDuration(*v)
-	case *Size:
-		return v.String()
-	case *int:
-		return strconv.Itoa(*v)
-	case *bool:
-		return strconv.FormatBool(*v)
-	case *List:
-		return v.String()
-	default:
-		panic("config: setting " + s.Key + " has an unsupported type")
+	if d, is := s.target.(*time.Duration); is {
+		return shortDuration(*d)
 	}
+	return fmt.Sprint(reflect.ValueOf(s.target).Elem().Interface())
 }
 
 // verify checks the current value. origin is the source of the value, or "".

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -140,20 +141,6 @@ func (s Setting) parse(value string) string {
 	return ""
 }
 
-// list sets a setting of type List to the values of an array.
-func (l *loader) list(key string, values []any, origin string) {
-	var items List
-	for _, v := range values {
-		text, isText := v.(string)
-		if !isText {
-			l.errs = append(l.errs, fmt.Errorf("%s: must be an array of strings (%s)", key, origin))
-			return
-		}
-		items = append(items, text)
-	}
-	*l.rows[key].target.(*List), l.origin[key] = items, origin
-}
-
 func (l *loader) file(path string) {
 	if path == "" {
 		return
@@ -180,40 +167,36 @@ func (l *loader) text(text []byte, path string) {
 func (l *loader) table(prefix string, tree map[string]any, path string) {
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		key := prefix + name
-		switch v := tree[name].(type) {
-		case map[string]any:
-			if _, known := l.rows[key]; known {
-				l.errs = append(l.errs, fmt.Errorf("%s: must be a value, got a table (%s)", key, path))
-				continue
-			}
+		s, known := l.rows[key]
+		if v, isTable := tree[name].(map[string]any); isTable && known {
+			l.errs = append(l.errs, fmt.Errorf("%s: must be a value, got a table (%s)", key, path))
+		} else if isTable {
 			l.table(key+".", v, path)
-		case string:
-			l.set(key, v, path)
-		case int64:
-			l.set(key, strconv.FormatInt(v, 10), path)
-		default:
-			s, known := l.rows[key]
-			switch values, isArray := v.([]any); {
-			case !known:
-				l.set(key, "", path)
-				continue
-			case isArray && s.isList():
-				l.list(key, values, path)
-				continue
-			case v == true || v == false:
-				if _, isBool := s.target.(*bool); isBool {
-					l.set(key, fmt.Sprint(v), path)
-					continue
-				}
-			}
-			l.errs = append(l.errs, fmt.Errorf("%s: must be a string or a whole number, got %v (%s)", key, v, path))
+		} else if text, fits := s.text(tree[name]); known && !fits {
+			l.errs = append(l.errs, fmt.Errorf("%s: must be a string or a whole number, got %v (%s)", key, tree[name], path))
+		} else {
+			l.set(key, text, path)
 		}
 	}
 }
 
-func (s Setting) isList() bool {
-	_, isList := s.target.(*List)
-	return isList
+// text returns a value of a TOML file in the format of flags, false if it has a
+// type that the setting cannot have.
+func (s Setting) text(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case bool:
+		_, fits := s.target.(*bool)
+		return strconv.FormatBool(v), fits
+	case []any:
+		_, fits := s.target.(*List)
+		b, err := json.Marshal(v)
+		return string(b), fits && err == nil
+	}
+	return "", false
 }
 
 // kubernetesVariable matches the variables that Kubernetes sets in each pod for a

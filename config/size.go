@@ -42,9 +42,6 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText returns the same text as String.
-func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
 // String returns the size with the largest binary unit that divides it: 8MiB.
 func (s Size) String() string {
 	for _, u := range units[:4] {

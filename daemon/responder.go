@@ -189,12 +189,10 @@ func (r *Responder) called(h http.Handler) http.Handler {
 
 // Ready waits until requests arrive and are answered. The error is that of ctx.
 func (r *Responder) Ready(ctx context.Context) error {
-	select {
-	case <-r.built:
-		return r.service.Load().open(ctx)
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := await(ctx, r.built); err != nil {
+		return err
 	}
+	return r.service.Load().open(ctx)
 }
 
 // Service returns the service, after Ready.

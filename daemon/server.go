@@ -77,8 +77,13 @@ func (s *Server) Run(ctx context.Context) error {
 // Ready waits until the normalizer works. Roles do not write before that, because a
 // stream may have lost its end in a power failure. The error is that of ctx.
 func (s *Server) Ready(ctx context.Context) error {
+	return await(ctx, s.ready)
+}
+
+// await waits until ch is closed. The error is that of ctx if it ends first.
+func await(ctx context.Context, ch <-chan struct{}) error {
 	select {
-	case <-s.ready:
+	case <-ch:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -126,12 +126,10 @@ func (s *Service) open(ctx context.Context) error {
 	if err := s.Filled(ctx); err != nil {
 		return err
 	}
-	select {
-	case <-s.listening:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the NATS service does not listen yet: %w", ctx.Err())
+	if err := await(ctx, s.listening); err != nil {
+		return fmt.Errorf("the NATS service does not listen yet: %w", err)
 	}
+	return nil
 }
 
 // ready says what is missing for requests to be answered.

@@ -26,17 +26,14 @@ func Up(ctx context.Context, c Config, lock *os.File, ready func(context.Context
 }
 
 // UpInBackground is [Up] in a process that [local.Dialer.DialOrStart] started. It
-// ends after the idle timeout. NewLog returns a log that is written to the log
-// file. The error is [local.ErrLocked] if the process is not needed.
-func UpInBackground(
-	ctx context.Context, c Config, from config.Sources, stdout io.Writer, newLog func(io.Writer) *zap.Logger,
-) error {
+// logs to a file, and ends after the idle timeout. The error is [local.ErrLocked] if the process is not needed.
+func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout io.Writer) error {
 	p, err := local.Detach(ctx, &c.Settings, from, stdout)
 	defer p.Close()
 	if err != nil {
 		return err
 	}
-	c.Settings.NATSListen, c.Settings.HTTP, c.Log = p.NATSListen, p.HTTPListen, newLog(p.Log)
+	c.Settings.NATSListen, c.Settings.HTTP, c.Log = p.NATSListen, p.HTTPListen, NewLogger(c.Settings, p.Log)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err = c.up(ctx, p.Lock, true, func(ctx context.Context, d *Daemon, r *local.Registration) error {

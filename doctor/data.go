@@ -22,7 +22,7 @@ const (
 
 func (x *examination) dataDirectory() {
 	const name = "data"
-	dir := x.settings.DataDir
+	dir := x.Settings.DataDir
 	if err := brokenLink(dir, local.RunsDir(dir), filepath.Join(dir, "jetstream")); err != nil {
 		x.note(name, Fail, err.Error(), "mount its disk, or remove the link")
 		return
@@ -74,7 +74,7 @@ func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<3
 // shims looks for agents whose shim is gone, so that nothing enforces their limits.
 func (x *examination) shims() {
 	const name, most = "shims", 5
-	list, err := worker.Unsupervised(local.RunsDir(x.settings.DataDir))
+	list, err := worker.Unsupervised(local.RunsDir(x.Settings.DataDir))
 	switch {
 	case err != nil:
 		x.note(name, Warn, fmt.Sprintf("the run directories cannot be read: %v", err), "")

@@ -35,7 +35,7 @@ type Check struct {
 // examination has the state of one Examine.
 type examination struct {
 	dialer   *local.Dialer
-	settings config.Config
+	Settings config.Config
 	here     local.Instance // of the `up` of the data directory; zero if there is none
 	bus      *bus.Bus       // nil if NATS is unreachable
 	checks   []Check
@@ -43,26 +43,26 @@ type examination struct {
 
 // Examine runs all checks, one after the other.
 func Examine(ctx context.Context, d *local.Dialer) []Check {
-	x := &examination{dialer: d, settings: d.Config}
+	x := &examination{dialer: d, Settings: d.Config}
 	x.note("settings", OK, "all of them are valid", "") // they were loaded
 	x.dataDirectory()
 	x.shims()
 	x.server(ctx)
 	if x.bus != nil {
 		defer x.bus.Close()
-		x.users(ctx)
-		x.streams(ctx)
-		x.lags(ctx)
-		x.readers(ctx)
-		x.limited()
-		x.responder(ctx)
-		x.worker(ctx)
+		for _, check := range []func(context.Context){
+			x.users, x.streams, x.lags, x.readers, x.limited, x.responder, x.worker,
+		} {
+			ctx, cancel := soon(ctx)
+			check(ctx)
+			cancel()
+		}
 	} else {
 		for _, name := range []string{"users", "streams", "lags", "readers", "responder", "worker"} {
-			x.note(name, Skip, "NATS is out of reach", "")
+			x.note(name, Skip, "NATS is unreachable", "")
 		}
 	}
-	x.http(ctx)
+	x.http()
 	x.agent(ctx)
 	x.roots()
 	x.git()

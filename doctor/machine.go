@@ -20,9 +20,9 @@ const testedCodex = "0.169.0"
 // agent checks the program that runs the tasks.
 func (x *examination) agent(ctx context.Context) {
 	const name = "codex"
-	command := x.settings.Agents.Codex.Command
+	command := x.Settings.Agents.Codex.Command
 	missing := Fail
-	if x.settings.NATS != "" || x.settings.Work.MaxRuns == 0 { // tasks may run elsewhere
+	if x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0 { // tasks may run elsewhere
 		missing = Warn
 	}
 	path, err := exec.LookPath(command[0])
@@ -83,7 +83,7 @@ func (w *beginning) Write(b []byte) (int, error) {
 // roots notes in which directories tasks may work with these settings.
 func (x *examination) roots() {
 	const name = "roots"
-	roots := x.settings.Work.Roots
+	roots := x.Settings.Work.Roots
 	if len(roots) == 0 {
 		x.note(name, OK, "tasks may work where the worker was started, and in the user's home (work.roots)", "")
 		return

@@ -14,8 +14,6 @@ import (
 // readers counts the consumers of other programs on the stream of events.
 func (x *examination) readers(ctx context.Context) {
 	const name = "readers"
-	ctx, cancel := soon(ctx)
-	defer cancel()
 	have, most, err := x.bus.Readers(ctx)
 	if err != nil {
 		x.note(name, Warn, firstLine(err), "")
@@ -33,7 +31,7 @@ func (x *examination) readers(ctx context.Context) {
 }
 
 // limited notes when the embedded server last limited a reader.
-func (x *examination) limited() {
+func (x *examination) limited(context.Context) {
 	const name, recent = "readers", time.Hour
 	if x.here.PID == 0 {
 		return

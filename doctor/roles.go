@@ -41,11 +41,11 @@ func (x *examination) worker(ctx context.Context) {
 	const name = "worker"
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	queue := x.settings.Work.Queue
+	queue := x.Settings.Work.Queue
 	slots, busy := map[string]int{}, map[string]int{}
 	var quiet *time.Timer // stored heartbeats arrive at once
 	err := x.bus.WatchBeats(ctx, func(b runs.Beat, at time.Time) {
-		if b.Slots > 0 && b.Queue == queue && time.Since(at) < x.settings.LostAfter {
+		if b.Slots > 0 && b.Queue == queue && time.Since(at) < x.Settings.LostAfter {
 			slots[b.Name], busy[b.Name] = b.Slots, b.Busy
 		}
 		if quiet == nil {
@@ -71,21 +71,14 @@ func (x *examination) worker(ctx context.Context) {
 	}
 }
 
-func (x *examination) http(ctx context.Context) {
+func (x *examination) http() {
 	const name = "http"
 	if x.here.HTTP == "" {
 		x.note(name, Skip, "no `linesman up` here says where it is", "")
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, x.here.HTTP+"/healthz", nil)
-	if err != nil {
-		x.note(name, Fail, err.Error(), "")
-		return
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
-	response, err := client.Do(request)
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	response, err := client.Get(x.here.HTTP + "/healthz")
 	if err != nil {
 		x.note(name, Fail, err.Error(), "start `linesman up` again")
 		return

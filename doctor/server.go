@@ -20,8 +20,8 @@ import (
 
 // server finds the server and connects to it.
 func (x *examination) server(ctx context.Context) {
-	data := x.settings.DataDir
-	if x.settings.NATS != "" {
+	data := x.Settings.DataDir
+	if x.Settings.NATS != "" {
 		x.note("up", Skip, "a NATS server is named (--nats)", "")
 	} else if here, err := local.ReadInstance(data); err == nil {
 		x.here = here
@@ -89,8 +89,6 @@ func (x *examination) users(ctx context.Context) {
 		x.note("users", Skip, "those of a server of its own are not known", "")
 		return
 	}
-	ctx, cancel := soon(ctx)
-	defer cancel()
 	all := []string{embedded.WorkerUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.SubscriberUser}
 	for _, user := range all {
 		b, err := x.dialer.Dial(ctx, user)
@@ -113,8 +111,6 @@ const maxSkew = 5 * time.Second
 
 func (x *examination) streams(ctx context.Context) {
 	const name = "streams"
-	ctx, cancel := soon(ctx)
-	defer cancel()
 	b := x.bus
 	if err := b.Health(ctx); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -137,16 +133,10 @@ func (x *examination) streams(ctx context.Context) {
 	x.note(name, OK, fmt.Sprintf("they take and store; %s holds %s, %d tasks wait",
 		b.Raw(), console.ShortBytes(int64(raw.Bytes)), work.Messages), "")
 
-	skew := time.Duration(0)
-	switch at := raw.Time; {
-	case at.IsZero():
+	if raw.Time.IsZero() {
 		return
-	case at.Before(before):
-		skew = before.Sub(at)
-	case at.After(after):
-		skew = at.Sub(after)
 	}
-	if skew > maxSkew {
+	if skew := max(before.Sub(raw.Time), raw.Time.Sub(after)); skew > maxSkew {
 		x.note("clock", Warn, fmt.Sprintf("the server's clock and this one differ by %s", console.ShortTime(skew)),
 			"set them by NTP")
 	} else {
@@ -163,9 +153,7 @@ const (
 // lags checks how far each step is behind the previous one.
 func (x *examination) lags(ctx context.Context) {
 	const name = "lags"
-	ctx, cancel := soon(ctx)
-	defer cancel()
-	spool, err := worker.ReadBacklog(local.RunsDir(x.settings.DataDir))
+	spool, err := worker.ReadBacklog(local.RunsDir(x.Settings.DataDir))
 	if err != nil {
 		x.note(name, Warn, fmt.Sprintf("the run directories cannot be read: %v", err), "")
 		return

@@ -54,8 +54,7 @@ type classified struct {
 
 func (c classified) Unwrap() []error { return []error{c.error, c.class} }
 
-func unavailable(err error) error   { return classified{err, ErrUnavailable} }
-func wrongSettings(err error) error { return classified{err, ErrSettings} }
+func unavailable(err error) error { return classified{err, ErrUnavailable} }
 
 var errNoInstance = errors.New("no linesman is running here")
 
@@ -116,22 +115,14 @@ func (d *Dialer) client(ctx context.Context, user string) (*client.Client, error
 // Logins returns the logins of a user to the inside and the public account. They
 // hold secrets.
 func (d *Dialer) Logins(user string) (inside, public bus.Login, err error) {
-	if d.Config.NATS != "" && isDir(d.Config.Creds) {
-		inside, public, err = keyLogins(d.Config.Creds, d.Config.NATS, user)
-		for _, l := range []bus.Login{inside, public} {
-			if err == nil && l.Creds != "" {
-				_, err = readCredentials(l.Creds)
-			}
-		}
-		if err != nil {
-			err = wrongSettings(fmt.Errorf("creds: %w", err))
-		}
-		return inside, public, err
-	}
 	if d.Config.NATS != "" {
-		inside, public, err = fileLogins(d.Config.NATS, d.Config.Creds, d.Config.PublicCreds, user)
+		if isDir(d.Config.Creds) {
+			inside, public, err = keyLogins(d.Config.Creds, d.Config.NATS, user)
+		} else {
+			inside, public, err = fileLogins(d.Config.NATS, d.Config.Creds, d.Config.PublicCreds, user)
+		}
 		if err != nil {
-			err = wrongSettings(err)
+			err = classified{err, ErrSettings}
 		}
 		return inside, public, err
 	}

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -149,10 +149,8 @@ func (c *bridgeAnswerCmd) reply(a *app) (r runs.Reply, err error) {
 		return runs.Reply{Status: runs.ReplyError, Error: c.Error}, nil
 	case c.Text != nil:
 		text = []byte(*c.Text)
-	case c.File != "":
-		text, err = readFile(c.File, runs.MaxReply)
 	default:
-		text, err = io.ReadAll(io.LimitReader(a.stdin, runs.MaxReply+1))
+		text, err = a.readFile(cmp.Or(c.File, "-"), runs.MaxReply)
 	}
 	if err != nil {
 		return r, fmt.Errorf("read the answer: %w", err)

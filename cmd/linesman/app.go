@@ -7,10 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
@@ -59,7 +57,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		return exitUsage
 	}
 	if call.needsSettings {
-		a.log = newLogger(a.config, stderr)
+		a.log = daemon.NewLogger(a.config, stderr)
 		levelGiven := a.getenv("LINESMAN_LOG_LEVEL") != "" ||
 			slices.ContainsFunc(call.settings, func(f config.Flag) bool { return f.Key == "log_level" })
 		if !levelGiven && !call.logsAll {
@@ -142,24 +140,4 @@ func complain(w io.Writer, err error) {
 			fmt.Fprintf(w, "linesman: %s\n", line)
 		}
 	}
-}
-
-// newLogger logs to w as the settings say, which have been validated.
-func newLogger(c config.Config, w io.Writer) *zap.Logger {
-	level, err := zapcore.ParseLevel(c.LogLevel)
-	if err != nil {
-		level = zapcore.InfoLevel
-	}
-	form := zap.NewProductionEncoderConfig()
-	form.TimeKey = "time"
-	form.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
-		enc.AppendString(t.UTC().Format(console.TimeFormat))
-	}
-	form.EncodeDuration = zapcore.StringDurationEncoder
-	encoder := zapcore.NewJSONEncoder(form)
-	if c.LogFormat == "console" {
-		form.ConsoleSeparator = " "
-		encoder = zapcore.NewConsoleEncoder(form)
-	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level))
 }

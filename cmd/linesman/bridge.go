@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,16 +59,11 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 // plan is what the flags specify: the directories with requests, and what their
 // tasks have in common. The error has all mistakes.
 func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q *api.Submission, err error) {
-	var wrong []error
-	mistake := func(is bool, format string, args ...any) {
-		if is {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
+	var wrong problems
 	for _, dir := range c.Dir {
 		info, err := os.Stat(dir)
-		mistake(err != nil, "--dir: %w", err)
-		mistake(err == nil && !info.IsDir(), "--dir: %s is not a directory", dir)
+		wrong.add(err != nil, "--dir: %w", err)
+		wrong.add(err == nil && !info.IsDir(), "--dir: %s is not a directory", dir)
 		dirs = append(dirs, bridge.Dir{Path: dir, Must: true})
 	}
 	if c.Dir == nil {
@@ -78,26 +72,26 @@ func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q *api.Submission, err
 		}
 		dirs = append(dirs, bridge.Dir{Path: ".", Must: true})
 	}
-	mistake(c.External && (c.Mode != string(runs.ReadOnly) || c.WorkingDir != "" || c.Model != "" || c.SkipGit ||
+	wrong.add(c.External && (c.Mode != string(runs.ReadOnly) || c.WorkingDir != "" || c.Model != "" || c.SkipGit ||
 		c.Env != runs.InheritNone || c.AllowEnv != nil), "--external: not with flags for agents, which it does not start")
 	task := runs.Task{
 		Run: "T-local-unnamed", Prompt: "x", Agent: api.DefaultAgent, Mode: runs.Mode(c.Mode), Model: c.Model,
 		SkipGit: c.SkipGit, Env: c.env(),
 	}
 	task.Dir, err = filepath.Abs(c.WorkingDir) // "" is the current one
-	mistake(err != nil, "--working-dir: %w", err)
-	mistake(task.Mode == runs.DangerFull && !a.config.Work.Danger,
+	wrong.add(err != nil, "--working-dir: %w", err)
+	wrong.add(task.Mode == runs.DangerFull && !a.config.Work.Danger,
 		"--mode: danger-full-access is not allowed here: see the setting work.danger")
-	mistake(c.MaxTimeout < 0, "--max-timeout: must not be negative, got %s", c.MaxTimeout)
+	wrong.add(c.MaxTimeout < 0, "--max-timeout: must not be negative, got %s", c.MaxTimeout)
 	most := a.config.Work.MaxLimit
-	mistake(c.MaxTimeout > most, "--max-timeout: at most %s, which is work.max_limit, got %s", most, c.MaxTimeout)
-	mistake(c.AtOnce < 1 || c.AtOnce > 256, "--at-once: must be 1 to 256, got %d", c.AtOnce)
+	wrong.add(c.MaxTimeout > most, "--max-timeout: at most %s, which is work.max_limit, got %s", most, c.MaxTimeout)
+	wrong.add(c.AtOnce < 1 || c.AtOnce > 256, "--at-once: must be 1 to 256, got %d", c.AtOnce)
 	names := map[string]string{"model": "--model", "dir": "--working-dir", "env.policy": "--env",
 		"env.allow": "--allow-env"}
 	if bad := task.Check(); bad != nil {
 		for line := range strings.SplitSeq(bad.Error(), "\n") {
 			field, problem, _ := strings.Cut(line, ": ")
-			mistake(true, "%s: %s", cmp.Or(names[field], field), problem)
+			wrong.add(true, "%s: %s", cmp.Or(names[field], field), problem)
 		}
 	}
 	return dirs, &api.Submission{
@@ -112,18 +106,17 @@ type bridgeCheckCmd struct {
 }
 
 func (c *bridgeCheckCmd) Run(a *app) error {
-	name, text, err := c.File, []byte(nil), error(nil)
-	if c.File == "-" {
-		name = "stdin"
-		if text, err = io.ReadAll(io.LimitReader(a.stdin, bridge.MaxResponse+1)); err != nil {
-			return fmt.Errorf("stdin: %w", err)
-		}
-	} else if text, err = readFile(c.File, bridge.MaxResponse); err != nil {
+	text, err := a.readFile(c.File, bridge.MaxResponse)
+	if err != nil {
 		return err
 	}
-	var mistakes []error
-	for _, m := range bridge.Check(text) {
-		mistakes = append(mistakes, fmt.Errorf("%s: %s", name, m))
+	name := c.File
+	if name == "-" {
+		name = "stdin"
 	}
-	return errors.Join(mistakes...)
+	var wrong problems
+	for _, m := range bridge.Check(text) {
+		wrong.add(true, "%s: %s", name, m)
+	}
+	return errors.Join(wrong...)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/config"
 )
@@ -145,32 +142,6 @@ func FuzzArguments(f *testing.F) {
 			t.Errorf("%q: help %v, but %d bytes on stdout", args, call.helped, stdout.Len())
 		}
 	})
-}
-
-func TestLogIsOfTheFormAndLevelAskedFor(t *testing.T) {
-	for _, tt := range []struct {
-		form  string
-		check func(line string) bool
-	}{
-		{"json", func(line string) bool {
-			var entry map[string]any
-			return json.Unmarshal([]byte(line), &entry) == nil && entry["msg"] == "agent exited" && entry["run"] == "T-1" &&
-				strings.HasSuffix(entry["time"].(string), "Z")
-		}},
-		{"console", func(line string) bool {
-			return strings.HasSuffix(line, ` agent exited {"run": "T-1"}`+"\n") && strings.Contains(line, " warn ")
-		}},
-	} {
-		c := config.Default()
-		c.LogFormat, c.LogLevel = tt.form, "warn"
-		var out bytes.Buffer
-		log := newLogger(c, &out)
-		log.Info("below the level")
-		log.Warn("agent exited", zap.String("run", "T-1"))
-		if !tt.check(out.String()) {
-			t.Errorf("%s: got %q", tt.form, out.String())
-		}
-	}
 }
 
 func TestEachCommandHasItsHelpTextAndEachTextItsCommand(t *testing.T) {

@@ -67,10 +67,12 @@ func complete(node *kong.Node, words []string) []string {
 			if f := findFlag(node, name); f != nil && !f.IsBool() && !joined {
 				wants = f
 			}
-		case findCommand(node, word) != nil:
-			node = findCommand(node, word)
 		default:
-			positionals++
+			if command := findCommand(node, word); command != nil {
+				node = command
+			} else {
+				positionals++
+			}
 		}
 	}
 
@@ -102,40 +104,37 @@ func matching(prefix string, candidates []string, typed string) []string {
 	return found
 }
 
+func allFlags(node *kong.Node) []*kong.Flag { return slices.Concat(node.AllFlags(true)...) }
+
 func findFlag(node *kong.Node, name string) *kong.Flag {
-	for _, level := range node.AllFlags(true) {
-		for _, f := range level {
-			if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
-				return f
-			}
+	for _, f := range allFlags(node) {
+		if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
+			return f
 		}
 	}
 	return nil
 }
 
-func flags(node *kong.Node) []string {
-	var all []string
-	for _, level := range node.AllFlags(true) {
-		for _, f := range level {
-			all = append(all, "--"+f.Name+"\t"+firstLine(f.Help))
-		}
+func flags(node *kong.Node) (all []string) {
+	for _, f := range allFlags(node) {
+		all = append(all, "--"+f.Name+"\t"+f.Help)
 	}
 	return all
 }
 
 func findCommand(node *kong.Node, name string) *kong.Node {
-	i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == name })
-	if i < 0 {
-		return nil
+	for _, n := range node.Children {
+		if n.Name == name {
+			return n
+		}
 	}
-	return node.Children[i]
+	return nil
 }
 
-func commands(node *kong.Node) []string {
-	var all []string
+func commands(node *kong.Node) (all []string) {
 	for _, n := range node.Children {
 		if !n.Hidden {
-			all = append(all, n.Name+"\t"+firstLine(n.Help))
+			all = append(all, n.Name+"\t"+n.Help)
 		}
 	}
 	return all
@@ -156,9 +155,4 @@ func choices(v *kong.Value) []string {
 		}
 	}
 	return nil
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
 }

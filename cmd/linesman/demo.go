@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	_ "embed"
 	"errors"
@@ -41,7 +40,7 @@ func (a *app) demo(ctx context.Context, up *daemon.Daemon) error {
 	id := d.Spec.Run
 	driven := make(chan error, 1)
 	go func() { driven <- s.Drive(ctx, d) }()
-	_, watchErr := a.printer(false).watch(ctx, s.Client(), client.Filter{Run: id, Follow: true})
+	_, watchErr := a.printer(s.Client(), false, nil)(ctx, client.Filter{Run: id, Follow: true})
 	if err := errors.Join(<-driven, watchErr); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -59,37 +58,19 @@ That was a recorded Codex run, played through the whole path. In another termina
 (with ` + "`go run ./cmd/linesman` in place of `linesman`" + ` until it is installed). Ctrl-C ends this server.
 `
 
-// playCmd prints the recorded run at the pace at which an agent works.
+// playCmd prints the recorded run at about the pace of an agent.
 type playCmd struct{}
 
 func (playCmd) Run(ctx context.Context, a *app) error {
-	lines := bufio.NewReader(strings.NewReader(demoRun))
-	for {
-		line, err := lines.ReadString('\n')
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	for line := range strings.Lines(demoRun) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pace(line)):
+		case <-time.After(300 * time.Millisecond):
 		}
 		if _, err := io.WriteString(a.stdout, line); err != nil {
 			return err
 		}
 	}
-}
-
-// pace is how long the agent took before it printed a line, about.
-func pace(line string) time.Duration {
-	switch {
-	case strings.Contains(line, `"item.completed"`) && strings.Contains(line, `"command_execution"`):
-		return 300 * time.Millisecond
-	case strings.Contains(line, `"agent_message"`), strings.Contains(line, `"reasoning"`):
-		return 700 * time.Millisecond
-	}
-	return 150 * time.Millisecond
+	return nil
 }

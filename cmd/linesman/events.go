@@ -44,7 +44,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	if c.Since > 0 {
 		f.Since = time.Now().Add(-c.Since)
 	}
-	n, err := a.printer(c.JSON).watch(ctx, l, f)
+	n, err := a.printer(l, c.JSON, nil)(ctx, f)
 	if errors.Is(err, client.ErrUnreachable) {
 		err = exitWith(exitNATS, err)
 	}
@@ -63,74 +63,31 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// printer prints events: for people, or as JSON lines.
-type printer struct {
-	app  *app
-	json bool
-	seen func(record) // called with each event before it is printed; may be nil
-	on   *console.Renderer
-}
-
-func (a *app) printer(json bool) *printer { return &printer{app: a, json: json, on: a.shown(a.stdout)} }
-
-func (p *printer) print(e client.Event) error {
-	r := record{Seq: e.Seq, Time: e.Time, Agent: e.Agent, Run: e.Run, Line: e.Line, Part: e.Part}
-	if e.Kind == api.Completion {
-		r.Completion = e.Body
-	} else {
-		r.Event = e.Body
-	}
-	if p.seen != nil {
-		p.seen(r)
-	}
-	if p.json {
-		return console.WriteJSON(p.app.stdout, r)
-	}
-	return p.on.Write(r)
-}
-
-// watch prints the events of the filter until there are no more, and returns
-// how many it printed. It returns at the end of ctx, even while the reader waits
-// for its server.
-func (p *printer) watch(ctx context.Context, l *client.Client, f client.Filter) (n int, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	events, done := make(chan client.Event), make(chan error, 1)
-	go func() {
-		for e, err := range l.Follow(ctx, f) {
-			if err != nil {
-				done <- err
-				return
-			}
-			select {
-			case events <- e:
-			case <-ctx.Done():
-				return
-			}
+// printer returns a function that prints the events of a filter, for people or as
+// JSON lines, until there are no more, and returns how many it printed. It calls
+// seen, which may be nil, with each event before it is printed.
+func (a *app) printer(
+	l *client.Client, asJSON bool, seen func(record),
+) func(context.Context, client.Filter) (int, error) {
+	on := a.shown(a.stdout)
+	each := func(e client.Event) error {
+		r := record{Seq: e.Seq, Time: e.Time, Agent: e.Agent, Run: e.Run, Line: e.Line, Part: e.Part}
+		if e.Kind == api.Completion {
+			r.Completion = e.Body
+		} else {
+			r.Event = e.Body
 		}
-		done <- nil
-	}()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	defer func() { err = errors.Join(err, p.on.Close()) }()
-	for {
-		select {
-		case e := <-events:
-			n++
-			if err := p.print(e); err != nil {
-				return n, err
-			}
-		case err := <-done:
-			return n, err
-		case <-ctx.Done():
-			return n, nil
-		case now := <-tick.C:
-			if p.json {
-				continue
-			}
-			if err := p.on.Tick(now); err != nil {
-				return n, err
-			}
+		if seen != nil {
+			seen(r)
 		}
+		if asJSON {
+			return console.WriteJSON(a.stdout, r)
+		}
+		return on.Write(r)
+	}
+	return func(ctx context.Context, f client.Filter) (int, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		return console.Follow(ctx, on, l.Follow(ctx, f), each)
 	}
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// envelope calls a tool and prints its answer; see [explain].
+// envelope calls a tool for a run, or for all if run is empty, and prints its
+// answer; see [explain].
 func (a *app) envelope(
-	ctx context.Context, l *client.Client, tool string, args map[string]any, flags map[string]string, run runID,
+	ctx context.Context, l *client.Client, verb string, args map[string]any, flags map[string]string, run runID,
 ) error {
-	e, err := l.Tool(ctx, tool, args)
+	e, err := l.RunTool(ctx, verb, string(run), args)
 	return a.printEnvelope(e, err, flags, run)
 }
 

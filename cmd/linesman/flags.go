@@ -52,6 +52,16 @@ func (f *taskFlags) env() runs.EnvPolicy {
 	return p
 }
 
+// problems are the mistakes of a command line.
+type problems []error
+
+// add adds a mistake, if there is one.
+func (p *problems) add(is bool, format string, args ...any) {
+	if is {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}
+
 // runID is a flag that holds a run id. kong validates only what was given, so
 // --run "" is a mistake.
 type runID string
@@ -60,22 +70,6 @@ type runID string
 func (id runID) Validate() error { return runs.CheckID(string(id)) }
 
 func (id runID) inCloud() bool { return strings.HasPrefix(string(id), "T-cloud-") }
-
-// tool is the name of a tool for a run: those of Codex Cloud have their own.
-func (id runID) tool(verb string) string {
-	if id.inCloud() {
-		return "_codex_cloud_" + verb
-	}
-	return "_codex_local_" + verb
-}
-
-// named are the arguments that name a run to its status and results tools.
-func (id runID) named() map[string]any {
-	if id.inCloud() {
-		return map[string]any{"taskId": id}
-	}
-	return map[string]any{"task_id": id}
-}
 
 // agentKind is a flag that names a kind of agent.
 type agentKind string

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/linesman/linesman/console"
-	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/daemon"
 )
 
 type normalizeCmd struct {
@@ -26,50 +22,13 @@ func (c *normalizeCmd) check(a *app) error {
 	return err
 }
 
-func (c *normalizeCmd) Run(_ context.Context, a *app) error {
+func (c *normalizeCmd) Run(a *app) error {
 	b, err := a.backend(c.Agent)
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(a.stdout)
-	var failed error
-	emit := func(m normalizer.Message) {
-		if m.Token == normalizer.CompletionToken && c.ExitCode == nil || failed != nil {
-			return
-		}
-		if _, failed = out.Write(console.JSONFor(a.stdout, m.Body)); failed == nil {
-			failed = out.WriteByte('\n')
-		}
-	}
-	fold := normalizer.NewFold(b, "T-local-stdin", int(a.config.MaxLineBytes))
-	chunk := make([]byte, runs.MaxChunk)
-	var offset int64
-	var seq uint64
-	for failed == nil {
-		n, err := a.stdin.Read(chunk)
-		seq++
-		fold.Apply(seq, runs.Entry{Kind: runs.Out, Offset: offset, Body: chunk[:n]}, emit)
-		offset += int64(n)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("stdin: %w", err)
-		}
-		if failed == nil {
-			failed = out.Flush() // what was read is shown: the input may be a pipe that stays open
-		}
-	}
-	exit := runs.Exit{Reason: runs.ReasonEOF}
-	if c.ExitCode != nil {
-		exit = runs.Exit{Reason: runs.ReasonExited, Code: c.ExitCode}
-	}
-	fold.Apply(seq+1, runs.Entry{Kind: runs.Exited, Body: runs.Encode(exit)}, emit)
-	if failed == nil {
-		failed = out.Flush()
-	}
-	if failed != nil {
-		return fmt.Errorf("stdout: %w", failed)
-	}
-	return nil
+	return daemon.Normalize(a.stdin, b, int(a.config.MaxLineBytes), c.ExitCode, func(lines []byte) error {
+		_, err := a.stdout.Write(console.JSONFor(a.stdout, lines))
+		return err
+	})
 }

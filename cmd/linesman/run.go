@@ -155,15 +155,15 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 // printer prints the events of the run. Called again, it continues.
 func (c *runCmd) printer(a *app, s *daemon.Session, run string) func(context.Context) error {
 	f := client.Filter{Run: run, Agent: string(c.Agent), Follow: true}
-	p, wrong := a.printer(c.JSON), misread{argv: c.Command}
-	p.seen = func(r record) {
+	wrong := misread{argv: c.Command}
+	print := a.printer(s.Client(), c.JSON, func(r record) {
 		f.After = r.Seq
 		if s := wrong.advice(r); s != "" {
 			fmt.Fprintf(a.stderr, "linesman: %s\n", s)
 		}
-	}
+	})
 	return func(ctx context.Context) error {
-		_, err := p.watch(ctx, s.Client(), f)
+		_, err := print(ctx, f)
 		return err
 	}
 }

@@ -26,10 +26,9 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 		flags := map[string]string{"limit": "--limit"}
 		switch {
 		case c.JSON && c.Run_ != "":
-			return a.envelope(ctx, l, c.Run_.tool("status"), c.Run_.named(), flags, c.Run_)
+			return a.envelope(ctx, l, "status", nil, flags, c.Run_)
 		case c.JSON:
-			args := map[string]any{"limit": c.Limit, "showAll": !c.Tasks}
-			return a.envelope(ctx, l, "_codex_local_status", args, flags, "")
+			return a.envelope(ctx, l, "status", map[string]any{"limit": c.Limit, "showAll": !c.Tasks}, flags, "")
 		case c.Run_ != "":
 			look := l.Status
 			if c.Run_.inCloud() { // its record has the address of its page
@@ -67,12 +66,11 @@ func (c *resultsCmd) Run(ctx context.Context, a *app) error {
 		const flag = "--max-output-bytes"
 		flags := map[string]string{"max_output_bytes": flag, "maxOutputBytes": flag}
 		if c.JSON {
-			args := c.Run_.named()
-			args["include_output"], args["max_output_bytes"] = c.Output, c.MaxBytes
+			args := map[string]any{"include_output": c.Output, "max_output_bytes": c.MaxBytes}
 			if c.Events {
 				args["include_events"] = true
 			}
-			return a.envelope(ctx, l, c.Run_.tool("results"), args, flags, c.Run_)
+			return a.envelope(ctx, l, "results", args, flags, c.Run_)
 		}
 		if c.MaxBytes == 0 { // the default of a request
 			return exitWith(exitUsage, errors.New(flag+": must be 1024 to 1048576"))
@@ -97,11 +95,11 @@ func (c *cancelCmd) Run(ctx context.Context, a *app) error {
 	return a.ask(ctx, func(l *client.Client) error {
 		flags := map[string]string{"reason": "--reason"}
 		if c.JSON {
-			args := map[string]any{"task_id": c.Run_}
+			args := map[string]any{}
 			if c.Reason != "" {
 				args["reason"] = c.Reason
 			}
-			return a.envelope(ctx, l, c.Run_.tool("cancel"), args, flags, c.Run_)
+			return a.envelope(ctx, l, "cancel", args, flags, c.Run_)
 		}
 		done, err := l.Cancel(ctx, api.Cancel{Run: string(c.Run_), Reason: c.Reason})
 		if err != nil {

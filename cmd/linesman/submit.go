@@ -50,8 +50,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	return a.ask(ctx, func(l *client.Client) error {
 		run, position := "", 0
 		if c.JSON {
-			tool, args := toolArgs(q)
-			e, err := l.Tool(ctx, tool, args)
+			e, err := l.SubmitEnvelope(ctx, q)
 			switch {
 			case err != nil && e.Body == nil:
 				return untaken(err)
@@ -107,24 +106,19 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 		Mode: runs.Mode(c.Mode), Confirm: runs.Mode(c.Mode).Writes(), Model: c.Model, Thread: c.Resume,
 		Idle: wholeSeconds(c.IdleTimeout), Hard: wholeSeconds(c.Timeout),
 	}
-	var wrong []error
-	mistake := func(is bool, format string, args ...any) {
-		if is {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
+	var wrong problems
 	var err error
-	q.Prompt, err = c.prompt(a.stdin)
-	wrong = append(wrong, err)
-	q.Schema, err = c.schema()
-	wrong = append(wrong, err)
+	q.Prompt, err = c.prompt(a)
+	wrong.add(err != nil, "PROMPT: %w", err)
+	q.Schema, err = c.schema(a)
+	wrong.add(err != nil, "--output-schema: %w", err)
 	for _, l := range []struct {
 		flag string
 		d    time.Duration
 	}{{"--idle-timeout", c.IdleTimeout}, {"--timeout", c.Timeout}, {"--wait-timeout", c.WaitTimeout}} {
-		mistake(l.d < 0, "%s: must not be negative, got %s", l.flag, l.d)
+		wrong.add(l.d < 0, "%s: must not be negative, got %s", l.flag, l.d)
 	}
-	mistake(c.WaitTimeout > 0 && !c.Wait, "--wait-timeout: is for --wait")
+	wrong.add(c.WaitTimeout > 0 && !c.Wait, "--wait-timeout: is for --wait")
 	if c.Resume != "" {
 		for _, o := range []struct {
 			flag  string
@@ -133,81 +127,67 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 			{"--dir", c.Dir != ""}, {"--skip-git-repo-check", c.SkipGit}, {"--env", c.Env != runs.InheritNone},
 			{"--allow-env", c.AllowEnv != nil},
 		} {
-			mistake(o.given, "%s: not with --resume, which continues with the settings of the thread", o.flag)
+			wrong.add(o.given, "%s: not with --resume, which continues with the settings of the thread", o.flag)
 		}
 		return q, errors.Join(wrong...)
 	}
 	q.Dir, err = filepath.Abs(c.Dir) // "" is the current one
-	mistake(err != nil, "--dir: %w", err)
+	wrong.add(err != nil, "--dir: %w", err)
 	q.SkipGit, q.Env = c.SkipGit, c.env()
 	return q, errors.Join(wrong...)
 }
 
-// toolArgs are the tool of a submission and its arguments.
-func toolArgs(q api.Submission) (tool string, args map[string]any) {
-	args = map[string]any{"task": q.Prompt, "mode": q.Mode}
-	set := func(name string, value any, given bool) {
-		if given {
-			args[name] = value
-		}
-	}
-	set("confirm", true, q.Confirm)
-	set("model", q.Model, q.Model != "")
-	set("outputSchema", q.Schema, q.Schema != nil)
-	set("idleTimeoutSec", q.Idle, q.Idle > 0)
-	set("timeoutSec", q.Hard, q.Hard > 0)
-	if q.Thread != "" {
-		args["threadId"] = q.Thread
-		return "_codex_local_resume", args
-	}
-	args["async"], args["workingDir"], args["envPolicy"] = true, q.Dir, q.Env.Policy
-	set("skipGitRepoCheck", true, q.SkipGit)
-	set("envAllowList", q.Env.Allow, q.Env.Allow != nil)
-	return "_codex_local_run", args
-}
-
 // prompt is the text of the task: of stdin if it is "-", without the newlines at
 // its end.
-func (c *submitCmd) prompt(stdin io.Reader) (string, error) {
+func (c *submitCmd) prompt(a *app) (string, error) {
 	if c.Prompt != "-" {
 		return c.Prompt, nil
 	}
 	const most = runs.MaxPrompt*utf8.UTFMax + 64 // some of it newlines
-	b, err := io.ReadAll(io.LimitReader(stdin, most+1))
+	b, err := a.readFile("-", most)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("PROMPT: stdin: %w", err)
+		return "", err
 	case len(b) > most:
-		return "", fmt.Errorf("PROMPT: at most %d characters", runs.MaxPrompt)
+		return "", fmt.Errorf("at most %d characters", runs.MaxPrompt)
 	case !utf8.Valid(b):
-		return "", errors.New("PROMPT: stdin must be UTF-8 text")
+		return "", errors.New("stdin must be UTF-8 text")
 	}
 	return strings.TrimRight(string(b), "\r\n"), nil
 }
 
 // schema reads the file of --output-schema, if any.
-func (c *submitCmd) schema() (json.RawMessage, error) {
+func (c *submitCmd) schema(a *app) (json.RawMessage, error) {
 	if c.OutputSchema == "" {
 		return nil, nil
 	}
-	b, err := readFile(c.OutputSchema, runs.MaxSchema)
+	b, err := a.readFile(c.OutputSchema, runs.MaxSchema)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("--output-schema: %w", err)
+		return nil, err
 	case len(b) > runs.MaxSchema:
-		return nil, fmt.Errorf("--output-schema: at most %d bytes", runs.MaxSchema)
+		return nil, fmt.Errorf("at most %d bytes", runs.MaxSchema)
 	case !json.Valid(b):
-		return nil, fmt.Errorf("--output-schema: %s is no JSON", c.OutputSchema)
+		return nil, fmt.Errorf("%s is no JSON", c.OutputSchema)
 	}
 	return b, nil
 }
 
-// readFile reads a file; of one that is larger than limit it reads limit+1 bytes.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// readFile reads a file, or stdin if the path is "-"; of one that is larger than
+// limit it reads limit+1 bytes.
+func (a *app) readFile(path string, limit int64) ([]byte, error) {
+	in := a.stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
 	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, limit+1))
+	b, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil && path == "-" {
+		err = fmt.Errorf("stdin: %w", err)
+	}
+	return b, err
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-
-	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
@@ -64,9 +61,7 @@ func (c *upCmd) Run(ctx context.Context, a *app) error {
 // [local.Dialer.DialOrStart].
 func (c *upCmd) inBackground(ctx context.Context, a *app) error {
 	from := config.Sources{Environ: a.environ, File: a.file}
-	err := daemon.UpInBackground(ctx, a.host(), from, a.stdout, func(w io.Writer) *zap.Logger {
-		return newLogger(a.config, w)
-	})
+	err := daemon.UpInBackground(ctx, a.host(), from, a.stdout)
 	if errors.Is(err, local.ErrLocked) {
 		return exitWith(exitBusy, nil)
 	}

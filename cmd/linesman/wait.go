@@ -82,7 +82,7 @@ func (a *app) waitResult(ctx context.Context, l *client.Client, run runID, late 
 }
 
 func (a *app) waitEnvelope(ctx context.Context, l *client.Client, run runID, late bool) error {
-	e, err := l.Tool(ctx, run.tool("wait"), map[string]any{"task_id": run, "timeout_sec": 1})
+	e, err := l.RunTool(ctx, "wait", string(run), map[string]any{"timeout_sec": 1})
 	said := a.printEnvelope(e, err, nil, run)
 	var timeout *api.Error
 	switch {
