@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -139,17 +140,11 @@ type List []string
 
 // String returns the list in the format of flags and the environment.
 func (l List) String() string {
-	plain := func(s string) bool {
-		return s != "" && s == strings.TrimSpace(s) && !strings.Contains(s, ",") && s[0] != '['
-	}
-	for _, s := range l {
-		if !plain(s) {
-			b, err := json.Marshal([]string(l))
-			if err != nil { // impossible: l has only strings
-				return ""
-			}
-			return string(b)
-		}
+	if slices.ContainsFunc(l, func(s string) bool {
+		return s == "" || s != strings.TrimSpace(s) || strings.Contains(s, ",") || s[0] == '['
+	}) {
+		b, _ := json.Marshal([]string(l)) // no error: l has only strings
+		return string(b)
 	}
 	return strings.Join(l, ",")
 }

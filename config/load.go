@@ -114,30 +114,26 @@ func (s Setting) parse(value string) string {
 	case *string:
 		*v = value
 	case *time.Duration:
-		d, err := time.ParseDuration(value)
-		if err != nil {
-			return "not a duration such as 30s, 5m or 72h"
-		}
-		*v = d
+		return parseInto(v, value, time.ParseDuration, "not a duration such as 30s, 5m or 72h")
 	case *Size:
-		if err := v.UnmarshalText([]byte(value)); err != nil {
-			return err.Error()
-		}
+		return parseInto(v, value, parseSize, "not a size such as 64KiB, 8MiB or 1GiB")
 	case *int:
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			return "not a whole number"
-		}
-		*v = n
+		return parseInto(v, value, strconv.Atoi, "not a whole number")
 	case *bool:
-		b, err := strconv.ParseBool(value)
-		if err != nil {
-			return "neither true nor false"
-		}
-		*v = b
+		return parseInto(v, value, strconv.ParseBool, "neither true nor false")
 	case *List:
 		return v.parse(value)
 	}
+	return ""
+}
+
+// parseInto sets v to a parsed value, or returns problem.
+func parseInto[T any](v *T, value string, parse func(string) (T, error), problem string) string {
+	parsed, err := parse(value)
+	if err != nil {
+		return problem
+	}
+	*v = parsed
 	return ""
 }
 

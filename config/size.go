@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -13,8 +12,6 @@ import (
 // are not allowed, so that every size is exact.
 type Size int64
 
-var errSize = errors.New("not a size such as 64KiB, 8MiB or 1GiB")
-
 var units = []struct {
 	name  string
 	bytes int64
@@ -24,9 +21,9 @@ var units = []struct {
 	{"B", 1},
 }
 
-// UnmarshalText parses a size. Units are not case-sensitive.
-func (s *Size) UnmarshalText(text []byte) error {
-	number, factor := string(text), int64(1)
+// parseSize parses a size. Units are not case-sensitive.
+func parseSize(number string) (Size, error) {
+	factor := int64(1)
 	for _, u := range units {
 		cut := len(number) - len(u.name)
 		if cut > 0 && strings.EqualFold(number[cut:], u.name) {
@@ -35,11 +32,10 @@ func (s *Size) UnmarshalText(text []byte) error {
 		}
 	}
 	n, err := strconv.ParseUint(number, 10, 63)
-	if err != nil || n > math.MaxInt64/uint64(factor) {
-		return errSize
+	if err == nil && n > math.MaxInt64/uint64(factor) {
+		err = strconv.ErrRange
 	}
-	*s = Size(n) * Size(factor)
-	return nil
+	return Size(n) * Size(factor), err
 }
 
 // String returns the size with the largest binary unit that divides it: 8MiB.

@@ -19,10 +19,8 @@ func (r *Renderer) lay(b *strings.Builder, v view) {
 		} else {
 			r.text(b, "", "│ ", v.text)
 		}
-	case "tool_call":
-		r.call(b, v)
-	case "tool_result":
-		r.result(b, v)
+	case "tool_call", "tool_result":
+		r.tool(b, v)
 	case "status":
 		r.row(b, Dim, "· ", statusText(v))
 	case "error":
@@ -38,24 +36,22 @@ func (r *Renderer) lay(b *strings.Builder, v view) {
 	}
 }
 
-func (r *Renderer) call(b *strings.Builder, v view) {
-	switch {
-	case v.tool == nil:
-		r.row(b, cyan, "▸ ", "a tool")
-	case v.tool.Phase != "delta": // progress is for the status line
-		r.row(b, cyan, "▸ ", toolText(v))
+func (r *Renderer) tool(b *strings.Builder, v view) {
+	color, mark, text := cyan, "▸ ", "a tool"
+	if v.tool != nil {
+		text = toolText(v)
 	}
-}
-
-func (r *Renderer) result(b *strings.Builder, v view) {
 	switch {
-	case v.tool == nil:
-		r.row(b, Green, "✓ ", "a tool")
-	case v.tool.failed():
-		r.row(b, Red, "✗ ", toolText(v))
+	case v.kind == "tool_call":
+		if v.tool != nil && v.tool.Phase == "delta" { // progress is for the status line
+			return
+		}
+	case v.tool != nil && v.tool.failed():
+		color, mark = Red, "✗ "
 	default:
-		r.row(b, Green, "✓ ", toolText(v))
+		color, mark = Green, "✓ "
 	}
+	r.row(b, color, mark, text)
 }
 
 func toolText(v view) string {

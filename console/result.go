@@ -70,9 +70,7 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	}
 	if t := d.Tests; t != nil {
 		all.add("tests", fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped))
-		for _, name := range t.Names {
-			all.add("failed", Safe(name))
-		}
+		all.each("failed", t.Names)
 	}
 	all.files(d)
 	if run.ThreadID != "" {
@@ -86,9 +84,7 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 		for _, at := range e.Locations {
 			all.add("at", fmt.Sprintf("%s:%d", Safe(at.File), at.Line))
 		}
-		for _, s := range e.Suggestions {
-			all.add("try", Safe(s))
-		}
+		all.each("try", e.Suggestions)
 	}
 	if d.Cloud != nil {
 		all.add("web page", Safe(d.Cloud.URL))
@@ -102,6 +98,13 @@ type facts [][2]string
 func (f *facts) add(name, value string) {
 	if value != "" {
 		*f = append(*f, [2]string{name, value})
+	}
+}
+
+// each adds a fact for each value.
+func (f *facts) each(name string, values []string) {
+	for _, value := range values {
+		f.add(name, Safe(value))
 	}
 }
 
@@ -121,14 +124,9 @@ func (f *facts) files(d *api.Detail) {
 			files.Unlisted = c.FilesChanged
 		}
 	}
-	for _, l := range []struct {
-		word  string
-		paths []string
-	}{{"modified", files.Modified}, {"added", files.Added}, {"deleted", files.Deleted}} {
-		for _, path := range l.paths {
-			f.add(l.word, Safe(path))
-		}
-	}
+	f.each("modified", files.Modified)
+	f.each("added", files.Added)
+	f.each("deleted", files.Deleted)
 	if files.Unlisted > 0 {
 		f.add("files", fmt.Sprintf("%d not listed", files.Unlisted))
 	}

@@ -7,9 +7,12 @@ package doctor
 
 import (
 	"context"
+	"fmt"
+	"io"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/local"
 )
 
@@ -45,31 +48,55 @@ type examination struct {
 func Examine(ctx context.Context, d *local.Dialer) []Check {
 	x := &examination{dialer: d, Settings: d.Config}
 	x.note("settings", OK, "all of them are valid", "") // they were loaded
-	x.dataDirectory()
-	x.shims()
+	x.run(ctx, "data", x.dataDirectory)
+	x.run(ctx, "shims", x.shims)
 	x.server(ctx)
 	if x.bus != nil {
 		defer x.bus.Close()
-		for _, check := range []func(context.Context){
-			x.users, x.streams, x.lags, x.readers, x.limited, x.responder, x.worker,
-		} {
-			ctx, cancel := soon(ctx)
-			check(ctx)
-			cancel()
-		}
+		x.run(ctx, "users", x.users)
+		x.streams(ctx)
+		x.run(ctx, "lags", x.lags)
+		x.run(ctx, "readers", x.readers)
+		x.limited()
+		x.run(ctx, "responder", x.responder)
+		x.run(ctx, "worker", x.worker)
 	} else {
 		for _, name := range []string{"users", "streams", "lags", "readers", "responder", "worker"} {
 			x.note(name, Skip, "NATS is unreachable", "")
 		}
 	}
-	x.http()
+	x.run(ctx, "http", x.http)
 	x.agent(ctx)
-	x.roots()
-	x.git()
-	x.inotify()
+	x.run(ctx, "roots", x.roots)
+	x.run(ctx, "git", x.git)
+	x.run(ctx, "inotify", x.inotify)
 	return x.checks
 }
 
 func (x *examination) note(name string, level Level, text, do string) {
 	x.checks = append(x.checks, Check{name, level, text, do})
+}
+
+// run runs a check of one outcome: its level, its text, and what to do about it.
+func (x *examination) run(ctx context.Context, name string, check func(context.Context) (Level, string, string)) {
+	ctx, cancel := soon(ctx)
+	defer cancel()
+	level, text, do := check(ctx)
+	x.note(name, level, text, do)
+}
+
+// Print prints the checks for people, with the colours of r.
+func Print(w io.Writer, r *console.Renderer, checks []Check) error {
+	colors := map[Level]string{OK: console.Green, Warn: console.Yellow, Fail: console.Red, Skip: console.Dim}
+	for _, c := range checks {
+		text := c.Text
+		if c.Do != "" {
+			text += "; " + c.Do
+		}
+		level := r.Paint(colors[c.Level], fmt.Sprintf("%-4s", c.Level))
+		if _, err := fmt.Fprintf(w, "%s  %-9s  %s\n", level, c.Name, console.Safe(text)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

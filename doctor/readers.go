@@ -12,26 +12,23 @@ import (
 )
 
 // readers counts the consumers of other programs on the stream of events.
-func (x *examination) readers(ctx context.Context) {
-	const name = "readers"
+func (x *examination) readers(ctx context.Context) (Level, string, string) {
 	have, most, err := x.bus.Readers(ctx)
 	if err != nil {
-		x.note(name, Warn, firstLine(err), "")
-		return
+		return Warn, firstLine(err), ""
 	}
 	stream := x.bus.Names.Events()
 	text := fmt.Sprintf("%d consumers on %s, of %d at most", have, stream, most)
 	if have < most/5*4 {
-		x.note(name, OK, text, "")
-		return
+		return OK, text, ""
 	}
-	x.note(name, Warn, text+"; at the limit programs that need one are refused",
+	return Warn, text + "; at the limit programs that need one are refused",
 		fmt.Sprintf("remove those that nobody needs, with `nats consumer rm %s` in the context that `linesman context "+
-			"operator_public` prints; each expires %.0f h after its last request", stream, bus.ReaderAge.Hours()))
+			"operator_public` prints; each expires %.0f h after its last request", stream, bus.ReaderAge.Hours())
 }
 
 // limited notes when the embedded server last limited a reader.
-func (x *examination) limited(context.Context) {
+func (x *examination) limited() {
 	const name, recent = "readers", time.Hour
 	if x.here.PID == 0 {
 		return

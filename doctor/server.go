@@ -84,26 +84,23 @@ func (x *examination) up() {
 }
 
 // users checks the logins of the embedded server.
-func (x *examination) users(ctx context.Context) {
+func (x *examination) users(ctx context.Context) (Level, string, string) {
 	if x.here.PID == 0 {
-		x.note("users", Skip, "those of a server of its own are not known", "")
-		return
+		return Skip, "those of a server of its own are not known", ""
 	}
 	all := []string{embedded.WorkerUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.SubscriberUser}
 	for _, user := range all {
 		b, err := x.dialer.Dial(ctx, user)
-		if errors.Is(err, bus.ErrManyConnections) {
-			x.note("users", Warn, user+": it has all connections that it may have", "")
-			return
-		}
-		if err != nil {
-			x.note("users", Fail, user+": "+firstLine(err),
-				"start `linesman up` again: it reads credentials.json when it starts")
-			return
+		switch {
+		case errors.Is(err, bus.ErrManyConnections):
+			return Warn, user + ": it has all connections that it may have", ""
+		case err != nil:
+			return Fail, user + ": " + firstLine(err),
+				"start `linesman up` again: it reads credentials.json when it starts"
 		}
 		b.Close()
 	}
-	x.note("users", OK, "operator, "+strings.Join(all, ", ")+" are let in", "")
+	return OK, "operator, " + strings.Join(all, ", ") + " are let in", ""
 }
 
 // maxSkew is the accepted difference between the server's clock and this one.
@@ -111,6 +108,8 @@ const maxSkew = 5 * time.Second
 
 func (x *examination) streams(ctx context.Context) {
 	const name = "streams"
+	ctx, cancel := soon(ctx)
+	defer cancel()
 	b := x.bus
 	if err := b.Health(ctx); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -151,27 +150,24 @@ const (
 )
 
 // lags checks how far each step is behind the previous one.
-func (x *examination) lags(ctx context.Context) {
-	const name = "lags"
+func (x *examination) lags(ctx context.Context) (Level, string, string) {
 	spool, err := worker.ReadBacklog(local.RunsDir(x.Settings.DataDir))
 	if err != nil {
-		x.note(name, Warn, fmt.Sprintf("the run directories cannot be read: %v", err), "")
-		return
+		return Warn, fmt.Sprintf("the run directories cannot be read: %v", err), ""
 	}
 	lag, err := x.bus.Lag(ctx)
 	if err != nil {
-		x.note(name, Fail, firstLine(err), "")
-		return
+		return Fail, firstLine(err), ""
 	}
 	text := fmt.Sprintf("spools of %d runs %s ahead of RAW, RAW %d entries ahead of EVENTS, EVENTS %d ahead of RUNS",
 		spool.Runs, console.ShortBytes(spool.Bytes), lag.Raw, lag.Events)
 	switch {
 	case spool.Bytes > longBacklog:
-		x.note(name, Warn, text, "look whether a worker is at work here, and RAW has room")
+		return Warn, text, "look whether a worker is at work here, and RAW has room"
 	case lag.Raw > longLag || lag.Events > longLag:
-		x.note(name, Warn, text, "look again in a moment: if it grows, the log of the normalizer says why")
+		return Warn, text, "look again in a moment: if it grows, the log of the normalizer says why"
 	default:
-		x.note(name, OK, text, "")
+		return OK, text, ""
 	}
 }
 

@@ -27,7 +27,7 @@ func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 		for _, q := range all.Requests {
 			switch {
 			case c.JSON:
-				err = console.PrintJSON(a.stdout, waitingOf(q))
+				err = console.PrintQuestion(a.stdout, q)
 			case c.Request != "":
 				_, err = fmt.Fprintf(a.stdout, "%s\n", q.Prompt)
 			default:
@@ -43,29 +43,6 @@ func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 		}
 		return nil
 	})
-}
-
-// waitingRequest is a request that waits for an answer from outside, as
-// `bridge list --json` prints it.
-type waitingRequest struct {
-	Run     string `json:"task_id"`
-	Request string `json:"request_id,omitempty"`
-	Agent   string `json:"agent_name,omitempty"`
-	Phase   string `json:"phase,omitempty"`
-	Asked   string `json:"asked_at"`
-	Due     string `json:"due_at,omitempty"`
-	Prompt  string `json:"prompt,omitempty"`
-	Model   string `json:"model,omitempty"`
-}
-
-func waitingOf(q api.Question) waitingRequest {
-	moment := func(t api.Time) string {
-		if t == 0 {
-			return ""
-		}
-		return time.UnixMilli(int64(t)).UTC().Format(time.RFC3339)
-	}
-	return waitingRequest{q.Run, q.Request, q.Agent, q.Phase, moment(q.Asked), moment(q.Due), q.Prompt, q.Model}
 }
 
 type bridgeAnswerCmd struct {
@@ -135,15 +112,9 @@ func (c *bridgeAnswerCmd) mixedUp(asked []api.Question) error {
 }
 
 func (c *bridgeAnswerCmd) reply(a *app) (r runs.Reply, err error) {
-	given := 0
-	for _, is := range []bool{c.Text != nil, c.File != "", c.Error != ""} {
-		if is {
-			given++
-		}
-	}
 	var text []byte
 	switch {
-	case given > 1:
+	case c.Text != nil && c.File+c.Error != "", c.File != "" && c.Error != "":
 		return r, exitWith(exitUsage, errors.New("TEXT, --file and --error: one of them"))
 	case c.Error != "":
 		return runs.Reply{Status: runs.ReplyError, Error: c.Error}, nil

@@ -28,6 +28,8 @@ type app struct {
 	file           string // of --config, if that was given
 	stdin          io.Reader
 	stdout, stderr io.Writer
+
+	quiet bool // log only warnings and errors, as other commands without the tag `logs`
 }
 
 // run is the whole program but for os.Exit: it returns the exit code.
@@ -60,7 +62,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		a.log = daemon.NewLogger(a.config, stderr)
 		levelGiven := a.getenv("LINESMAN_LOG_LEVEL") != "" ||
 			slices.ContainsFunc(call.settings, func(f config.Flag) bool { return f.Key == "log_level" })
-		if !levelGiven && !call.logsAll {
+		if !levelGiven && (!call.logsAll || a.quiet) {
 			a.log = a.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 		}
 	}

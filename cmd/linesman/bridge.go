@@ -45,10 +45,7 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 		Ready: func() {
 			line := "ready"
 			for _, dir := range dirs {
-				path, err := filepath.Abs(dir.Path)
-				if err != nil { // it was absolute a moment ago
-					path = dir.Path
-				}
+				path, _ := filepath.Abs(dir.Path) // no error: the bridge has resolved it
 				line += " dir=" + path
 			}
 			fmt.Fprintln(a.stdout, line)

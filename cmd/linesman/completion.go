@@ -2,7 +2,7 @@ package main
 
 import (
 	"embed"
-	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -36,12 +36,8 @@ type completeCmd struct {
 }
 
 func (c *completeCmd) Run(a *app, k *kong.Kong) error {
-	for _, line := range complete(k.Model.Node, c.Words) {
-		if _, err := fmt.Fprintln(a.stdout, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := io.WriteString(a.stdout, strings.Join(append(complete(k.Model.Node, c.Words), ""), "\n"))
+	return err
 }
 
 // complete lists what the last word can become. No answer means a file, or

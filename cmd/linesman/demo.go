@@ -17,8 +17,11 @@ import (
 
 // demoRun is what the real Codex printed; see test/corpus/codex.
 //
-//go:embed demo.jsonl
+//go:embed demo/run.jsonl
 var demoRun string
+
+//go:embed demo/end.txt
+var demoEnd string
 
 // demo plays the recorded run through the whole path, as an agent of its own.
 func (a *app) demo(ctx context.Context, up *daemon.Daemon) error {
@@ -47,16 +50,6 @@ func (a *app) demo(ctx context.Context, up *daemon.Daemon) error {
 	_, err = fmt.Fprintf(a.stdout, demoEnd, id)
 	return err
 }
-
-const demoEnd = `
-That was a recorded Codex run, played through the whole path. In another terminal:
-
-    linesman run -- codex exec --json "Fix the failing test."    # a real one
-    linesman events --follow                                     # the events of all runs
-    linesman events --run %s --json         # those of this run, as JSON
-
-(with ` + "`go run ./cmd/linesman` in place of `linesman`" + ` until it is installed). Ctrl-C ends this server.
-`
 
 // playCmd prints the recorded run at about the pace of an agent.
 type playCmd struct{}

@@ -52,7 +52,7 @@ func explain(err error, flags map[string]string, run runID) error {
 			text, _, _ := strings.Cut(e.Message, ": it is ")
 			return exitWith(exitFailed, errors.New(about(run, text)+": it is "+console.Word(string(e.State))))
 		}
-		return exitWith(exitUsage, mistakes(e, flags))
+		return exitWith(exitUsage, console.Mistakes(e, flags))
 	}
 	text := about(run, e.Message)
 	for _, more := range []string{e.Suggestion, e.WebURL} {
@@ -88,33 +88,6 @@ func about(run runID, text string) string {
 		return "run " + string(run) + ": " + console.Safe(text)
 	}
 	return console.Safe(text)
-}
-
-// mistakes are all that is wrong with the arguments.
-func mistakes(e *api.Error, flags map[string]string) error {
-	name := func(field string) string {
-		switch flag := flags[field]; {
-		case flag != "":
-			return flag
-		case field == "task_id", field == "taskId", field == api.FieldRun:
-			return "RUN"
-		}
-		return console.Word(field)
-	}
-	var all []error
-	for _, i := range e.Issues {
-		all = append(all, fmt.Errorf("%s: %s", name(i.Field), console.Safe(i.Problem)))
-	}
-	if e.Unlisted > 0 {
-		all = append(all, fmt.Errorf("and %d more mistakes", e.Unlisted))
-	}
-	switch {
-	case all != nil:
-		return errors.Join(all...)
-	case e.Field != "":
-		return errors.New(console.Safe(name(e.Field) + ": " + e.Message))
-	}
-	return errors.New(console.Safe(e.Message))
 }
 
 // noRequest is the error of a command about a request that waits for an answer,

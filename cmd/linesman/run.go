@@ -85,36 +85,29 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 		}
 		return exitWith(by.code(), err)
 	case err != nil:
-		return exitWith(c.failure(err), err)
+		return exitWith(failure(err), err)
 	}
-	task := cmp.Or(string(c.Resume), d.Spec.Run)
 	exit, err := s.Attend(ctx, d, signals, c.printer(a, s, d.Spec.Run))
 	if err != nil {
-		return exitWith(c.failure(err), err)
+		return exitWith(failure(err), err)
 	}
-	code, problem := c.end(exit, task)
+	code, problem := endCode(exit), console.Ended(exit, c.Command[0], cmp.Or(string(c.Resume), d.Spec.Run))
 	if code != 0 && exit.Reason == runs.ReasonExited && code != runs.ExitNeedsAgent && a.shown(a.stderr).Terminal() {
 		// The stderr of the agent is in no event and no log.
 		if text, err := s.Stderr(ctx, d, 2*console.StderrShown); err == nil {
 			_ = console.StderrTail(a.stderr, text)
 		}
 	}
-	if code == 0 && problem == nil {
-		return nil
-	}
-	return exitWith(code, problem)
+	return exitWith(code, errors.New(problem)) // no text: the code is sufficient
 }
 
-// errResume is an error of --resume.
-type errResume struct{ error }
-
-func (e errResume) Unwrap() error { return e.error }
-
 // failure is the exit code for an error of linesman itself.
-func (c *runCmd) failure(err error) int {
-	var resume errResume
+func failure(err error) int {
+	var coded *exitError
 	switch {
-	case errors.As(err, &resume), errors.Is(err, worker.ErrKnown):
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.Is(err, worker.ErrKnown):
 		return exitFailed
 	case errors.Is(err, local.ErrSettings):
 		return exitUsage
@@ -139,7 +132,7 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 	if c.Resume != "" {
 		next, task, err := s.NextRun(ctx, string(c.Resume), string(c.Agent))
 		if err != nil {
-			return s, nil, errResume{fmt.Errorf("--resume %s: %w", c.Resume, err)}
+			return s, nil, exitWith(exitFailed, fmt.Errorf("--resume %s: %w", c.Resume, err))
 		}
 		spec.Run, spec.Labels = next, map[string]string{}
 		maps.Copy(spec.Labels, c.Label)
@@ -147,7 +140,7 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 	}
 	d, err := s.Create(ctx, spec)
 	if c.Resume != "" && errors.Is(err, worker.ErrKnown) {
-		err = errResume{fmt.Errorf("run %s: another run continues it already", c.Resume)}
+		err = exitWith(exitFailed, fmt.Errorf("run %s: another run continues it already", c.Resume))
 	}
 	return s, d, err
 }
@@ -168,36 +161,23 @@ func (c *runCmd) printer(a *app, s *daemon.Session, run string) func(context.Con
 	}
 }
 
-// end is the exit code for the end of the agent, and what the agent itself cannot
-// have printed about it.
-func (c *runCmd) end(x runs.Exit, task string) (code int, problem error) {
-	program := console.Safe(c.Command[0])
+// endCode is the exit code for the end of an agent.
+func endCode(x runs.Exit) int {
 	switch {
-	case x.Reason == runs.ReasonExited && x.Code != nil && *x.Code == runs.ExitNeedsAgent:
-		problem = fmt.Errorf("the program needs an agent's answer; once it has that, continue with `linesman run "+
-			"--resume %s -- …`", task)
-	case x.Reason == runs.ReasonIdle:
-		return exitTimeout, errors.New("the agent printed nothing until the idle timeout (--idle-timeout)")
-	case x.Reason == runs.ReasonHard:
-		return exitTimeout, errors.New("the agent ran until its time limit (--timeout)")
-	case x.Reason == runs.ReasonSpool:
-		return exitLinesman, errors.New("the agent printed more than the limit (spool.max_bytes)")
-	case x.Reason == runs.ReasonLost:
-		return exitLinesman, errors.New("it is not known how the agent ended: the process that supervised it is gone")
+	case x.Reason == runs.ReasonIdle, x.Reason == runs.ReasonHard:
+		return exitTimeout
 	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotFound:
-		return exitNotFound, errors.New(program + ": command not found")
+		return exitNotFound
 	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotExecutable:
-		return exitNotExecutable, errors.New(program + ": cannot be executed")
-	case x.Reason == runs.ReasonSpawn:
-		return exitLinesman, errors.New(program + ": could not be started")
-	}
-	switch {
+		return exitNotExecutable
+	case x.Reason == runs.ReasonSpawn, x.Reason == runs.ReasonLost, x.Reason == runs.ReasonSpool:
+		return exitLinesman
 	case x.Signal != 0:
-		return exitSignal + x.Signal, problem
+		return exitSignal + x.Signal
 	case x.Code != nil:
-		return *x.Code, problem
+		return *x.Code
 	case x.Reason == runs.ReasonCancelled: // before there was an agent
-		return exitSignal + int(syscall.SIGINT), problem
+		return exitSignal + int(syscall.SIGINT)
 	}
-	return exitLinesman, problem
+	return exitLinesman
 }
