@@ -1,13 +1,16 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/runs"
 )
 
 // maxFinalText bounds what is shown of an agent's answer, in bytes, unless all
@@ -169,4 +172,82 @@ func (r *Renderer) quote(b *strings.Builder, text string) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		b.WriteString("│ " + Safe(line) + "\n")
 	}
+}
+
+// Mistakes are all that is wrong with a request, as joined errors. Names are the
+// names of its fields on the command line.
+func Mistakes(e *api.Error, names map[string]string) error {
+	name := func(field string) string {
+		switch flag := names[field]; {
+		case flag != "":
+			return flag
+		case field == "task_id", field == "taskId", field == api.FieldRun:
+			return "RUN"
+		}
+		return Word(field)
+	}
+	var all []error
+	for _, i := range e.Issues {
+		all = append(all, fmt.Errorf("%s: %s", name(i.Field), Safe(i.Problem)))
+	}
+	if e.Unlisted > 0 {
+		all = append(all, fmt.Errorf("and %d more mistakes", e.Unlisted))
+	}
+	switch {
+	case all != nil:
+		return errors.Join(all...)
+	case e.Field != "":
+		return errors.New(Safe(name(e.Field) + ": " + e.Message))
+	}
+	return errors.New(Safe(e.Message))
+}
+
+// Ended is what the agent itself cannot have printed about its end, or "". Program
+// is that of the agent, and task the one that waits for an answer.
+func Ended(x runs.Exit, program, task string) string {
+	switch {
+	case x.Reason == runs.ReasonExited && x.Code != nil && *x.Code == runs.ExitNeedsAgent:
+		return fmt.Sprintf("the program needs an agent's answer; once it has that, continue with `linesman run "+
+			"--resume %s -- …`", task)
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotFound:
+		return Safe(program) + ": command not found"
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotExecutable:
+		return Safe(program) + ": cannot be executed"
+	case x.Reason == runs.ReasonSpawn:
+		return Safe(program) + ": could not be started"
+	}
+	return map[runs.Reason]string{
+		runs.ReasonIdle:  "the agent printed nothing until the idle timeout (--idle-timeout)",
+		runs.ReasonHard:  "the agent ran until its time limit (--timeout)",
+		runs.ReasonSpool: "the agent printed more than the limit (spool.max_bytes)",
+		runs.ReasonLost:  "it is not known how the agent ended: the process that supervised it is gone",
+	}[x.Reason]
+}
+
+// StderrShown is how many bytes of an agent's stderr [StderrTail] shows at most.
+const StderrShown = 2 << 10
+
+const stderrLines = 10
+
+// StderrTail prints the last lines of an agent's stderr, of which text is the
+// end, or nothing if there is none.
+func StderrTail(w io.Writer, text []byte) error {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return nil
+	}
+	cut := len(text) > StderrShown
+	text = text[max(len(text)-StderrShown, 0):]
+	lines := strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
+	if cut && len(lines) > 1 {
+		lines = lines[1:] // the rest of a line
+	}
+	lines = lines[max(len(lines)-stderrLines, 0):]
+	var b strings.Builder
+	b.WriteString("linesman: the end of the agent's stderr:\n")
+	for _, line := range lines {
+		fmt.Fprintf(&b, "    %s\n", Safe(line))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

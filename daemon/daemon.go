@@ -19,6 +19,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -71,9 +72,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Version == "" {
-		c.Version = "dev"
-	}
+	c.Version = cmp.Or(c.Version, "dev")
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}

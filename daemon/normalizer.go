@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"time"
 
 	"go.uber.org/zap"
@@ -49,25 +51,21 @@ func newNormalizer(b *bus.Bus, c Config) *pipeline.Normalizer {
 func (c Config) ensure(ctx context.Context, b *bus.Bus, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	changed, err := b.Ensure(ctx, c.limits(dir))
-	for _, change := range changed {
-		c.Log.Warn("changed as configured", zap.String("what", change))
-	}
-	return err
-}
-
-func (c Config) limits(dir string) bus.Limits {
 	s := c.Settings
 	l := bus.Limits{
 		RawAge: s.Raw.MaxAge, EventsAge: s.Events.MaxAge, RunsAge: s.Runs.MaxAge,
 		RawBytes: int64(s.Raw.MaxBytes), EventsBytes: int64(s.Events.MaxBytes), RunsBytes: int64(s.Runs.MaxBytes),
 		Replicas: s.Replicas,
 	}
-	var fs unix.Statfs_t
-	if dir != "" && unix.Statfs(dir, &fs) == nil {
-		l.Disk = int64(fs.Bavail) * int64(fs.Bsize)
+	var disk unix.Statfs_t
+	if dir != "" && unix.Statfs(dir, &disk) == nil {
+		l.Disk = int64(disk.Bavail) * int64(disk.Bsize)
 	}
-	return l
+	changed, err := b.Ensure(ctx, l)
+	for _, change := range changed {
+		c.Log.Warn("changed as configured", zap.String("what", change))
+	}
+	return err
 }
 
 // quiet returns err, or nil if a context was cancelled.
@@ -76,4 +74,43 @@ func quiet(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Normalize derives the events of the output of an agent, and prints them as lines
+// after each read, because the input may be a pipe that stays open. With an exit
+// code, the last line is the completion of the run.
+func Normalize(in io.Reader, b normalizer.Backend, maxLine int, exitCode *int, print func(lines []byte) error) error {
+	var lines []byte
+	fold := normalizer.NewFold(b, "T-local-stdin", maxLine)
+	apply := func(seq uint64, e runs.Entry) error {
+		lines = lines[:0]
+		fold.Apply(seq, e, func(m normalizer.Message) {
+			if m.Token != normalizer.CompletionToken || exitCode != nil {
+				lines = append(append(lines, m.Body...), '\n')
+			}
+		})
+		if err := print(lines); err != nil {
+			return fmt.Errorf("stdout: %w", err)
+		}
+		return nil
+	}
+	chunk := make([]byte, runs.MaxChunk)
+	var offset int64
+	for seq := uint64(1); ; seq++ {
+		n, err := in.Read(chunk)
+		failed := apply(seq, runs.Entry{Kind: runs.Out, Offset: offset, Body: chunk[:n]})
+		offset += int64(n)
+		switch {
+		case failed != nil:
+			return failed
+		case errors.Is(err, io.EOF):
+			exit := runs.Exit{Reason: runs.ReasonEOF}
+			if exitCode != nil {
+				exit = runs.Exit{Reason: runs.ReasonExited, Code: exitCode}
+			}
+			return apply(seq+1, runs.Entry{Kind: runs.Exited, Body: runs.Encode(exit)})
+		case err != nil:
+			return fmt.Errorf("stdin: %w", err)
+		}
+	}
 }

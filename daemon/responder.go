@@ -125,7 +125,7 @@ func (r *Responder) build(b *bus.Bus) (*Service, error) {
 	if r.http != nil {
 		r.mcp = mcp.Handler(mcp.NewServer(s.mcpConfig()))
 		r.http.Handle("/mcp", r.called(r.mcp))
-		if err := errors.Join(r.addREST(s), r.addA2A(s)); err != nil {
+		if err := r.addSurfaces(s); err != nil {
 			return nil, err
 		}
 	}
@@ -137,36 +137,27 @@ func (r *Responder) build(b *bus.Bus) (*Service, error) {
 	return s, nil
 }
 
-func (r *Responder) addREST(s *Service) error {
-	for _, route := range rest.New(rest.Config{Service: s.Service, Log: r.config.Log}).Routes() {
-		if err := r.add(route.Scope, route.Pattern, route.Handler); err != nil {
-			return err
+// addSurfaces adds REST and A2A. The agent card of A2A is for all callers; an
+// operation of A2A that needs more than the scope of its route checks that itself.
+func (r *Responder) addSurfaces(s *Service) (err error) {
+	add := func(scope, pattern string, h http.Handler) {
+		needed, bad := httpserver.ScopeOf(scope)
+		if err = errors.Join(err, bad); bad == nil {
+			r.http.HandleFor(needed, pattern, r.called(h))
 		}
 	}
-	return nil
-}
-
-// addA2A adds A2A: the agent card for all callers, the rest for tokens that may
-// read. An operation that needs another scope checks it itself.
-func (r *Responder) addA2A(s *Service) error {
-	h := a2a.New(a2a.Config{
+	for _, route := range rest.New(rest.Config{Service: s.Service, Log: r.config.Log}).Routes() {
+		add(route.Scope, route.Pattern, route.Handler)
+	}
+	for _, route := range a2a.New(a2a.Config{
 		Service: s.Service, URL: r.cardURL(), Version: r.config.Version, Allows: allows, Log: r.config.Log,
 		Push: webhook.NewRegistry(s.bus.PushStore(), webhook.A2A, r.config.Settings.Push.AllowPrivate),
-	})
-	for _, route := range h.Routes() {
+	}).Routes() {
 		if route.Scope == "" {
 			r.http.HandlePublic(route.Pattern, route.Handler)
-		} else if err := r.add(route.Scope, route.Pattern, route.Handler); err != nil {
-			return err
+		} else {
+			add(route.Scope, route.Pattern, route.Handler)
 		}
-	}
-	return nil
-}
-
-func (r *Responder) add(scope, pattern string, h http.Handler) error {
-	needed, err := httpserver.ScopeOf(scope)
-	if err == nil {
-		r.http.HandleFor(needed, pattern, r.called(h))
 	}
 	return err
 }

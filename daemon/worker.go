@@ -116,21 +116,20 @@ func (c Config) beat(w *worker.Worker) runs.Beat {
 // every start, because the owner of the run directories owns the runs.
 func workerName(data string) (string, error) {
 	path := filepath.Join(data, "worker")
-	for {
-		b, err := os.ReadFile(path)
-		if err == nil {
-			if name := strings.TrimSpace(string(b)); validName.MatchString(name) {
-				return name, nil
-			}
-			return "", fmt.Errorf("%s is damaged; remove it, and a new name is made", path)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("worker's name: %w", err)
-		}
-		if err := makeName(path); err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", fmt.Errorf("worker's name: %w", err)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeName(path); err == nil || errors.Is(err, fs.ErrExist) {
+			b, err = os.ReadFile(path)
 		}
 	}
+	if err != nil {
+		return "", fmt.Errorf("worker's name: %w", err)
+	}
+	name := strings.TrimSpace(string(b))
+	if !validName.MatchString(name) {
+		return "", fmt.Errorf("%s is damaged; remove it, and a new name is created", path)
+	}
+	return name, nil
 }
 
 var (
@@ -138,7 +137,7 @@ var (
 	notInName = regexp.MustCompile(`[^A-Za-z0-9-]+`)
 )
 
-// makeName writes a new name, whole or not at all, if there is none yet.
+// makeName writes a new name atomically, if there is none yet.
 func makeName(path string) error {
 	host, err := os.Hostname()
 	if err != nil {

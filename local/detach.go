@@ -65,9 +65,7 @@ func (d *Detached) Ready(natsURL string) error {
 
 // Close closes the log. It does not release the lock.
 func (d *Detached) Close() {
-	if d.Log != nil {
-		_ = d.Log.Close()
-	}
+	d.Log.close()
 	signal.Stop(d.sigpipe)
 }
 
