@@ -169,7 +169,14 @@ func TestCoreSeesNoClockNoFileAndNoNetwork(t *testing.T) {
 }
 
 func TestOnlyTheBusSpeaksNATS(t *testing.T) {
-	for name, p := range list(t) {
+	all := list(t)
+	for _, imported := range all["cmd/linesman"].Imports {
+		ours, _ := strings.CutPrefix(imported, module+"/")
+		if first, _, _ := strings.Cut(ours, "/"); first == "bus" {
+			t.Errorf("cmd/linesman imports %s: commands use daemon, local, doctor and client", imported)
+		}
+	}
+	for name, p := range all {
 		if exempt(name) || slices.Contains(useNATS, name) {
 			continue
 		}
