@@ -26,7 +26,7 @@ const (
 )
 
 // Wait waits until a run has ended, and returns it with the details of its
-// record. It survives a responder that is away for up to 30 s, and one that is
+// record. It retries while the responder is unavailable, for up to 30 s, and when it is
 // replaced. The end of ctx ends the wait, not the run; the error is then that of
 // ctx. It is [api.NotFound] where there is no such run.
 //
@@ -51,7 +51,7 @@ func (c *Client) Wait(ctx context.Context, run string, each func(*api.Run)) (*ap
 	}
 }
 
-// watch begins to look after a run; stop ends it, and returns when it has ended.
+// watch starts to poll the state of a run; stop ends that, and waits for its end.
 func (c *Client) watch(ctx context.Context, run string, each func(*api.Run)) (stop func()) {
 	if each == nil {
 		return func() {}
@@ -65,8 +65,8 @@ func (c *Client) watch(ctx context.Context, run string, each func(*api.Run)) (st
 	}
 }
 
-// look calls each with the state of a run until ctx ends. It skips what cannot
-// be read.
+// look calls each with the state of a run until ctx ends. It ignores failed
+// requests.
 func (c *Client) look(ctx context.Context, run string, each func(*api.Run)) {
 	next := time.NewTimer(firstLook)
 	defer next.Stop()
@@ -87,7 +87,7 @@ func (c *Client) look(ctx context.Context, run string, each func(*api.Run)) {
 // patience decides whether a request that waits is sent again.
 type patience struct {
 	met  bool      // there was a responder
-	lost time.Time // since when there is none
+	lost time.Time // since when there is none; zero if there is one
 }
 
 // wait returns nil where the request should be sent again, after a pause where
@@ -114,7 +114,7 @@ func (p *patience) wait(ctx context.Context, err error) error {
 		return err
 	}
 	p.met = p.met || !noResponder
-	select { // it may be on its way back
+	select { // the responder may be restarting
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(retryInterval):

@@ -120,7 +120,7 @@ func (r *Renderer) row(b *strings.Builder, color, mark, line string) {
 // keep it on the line; a backslash of its own is doubled.
 func plain(v view) string {
 	head := []string{
-		v.Time.UTC().Format(TimeFormat), Word(v.Run), Word(v.Agent),
+		v.Time.UTC().Format(timeFormat), Word(v.Run), Word(v.Agent),
 		fmt.Sprintf("%d.%d", v.Line, v.Part), v.kind,
 	}
 	return strings.Join(append(head, plainBody(v)...), " ") + "\n"

@@ -15,8 +15,8 @@ import (
 	"github.com/linesman/linesman/api"
 )
 
-// TimeFormat is RFC 3339 with milliseconds, for times in UTC.
-const TimeFormat = "2006-01-02T15:04:05.000Z"
+// timeFormat is RFC 3339 with milliseconds, for times in UTC.
+const timeFormat = "2006-01-02T15:04:05.000Z"
 
 // Record is one message of the event stream with what correlates it: an event
 // or, as the last one of a run, a completion.
@@ -52,7 +52,7 @@ type wire struct {
 // WriteJSON prints one record as a line of JSON. The event's own bytes stay as
 // they are stored, but for white space between them, and escapes on a terminal.
 func WriteJSON(w io.Writer, r Record) error {
-	line := wire{r.Seq, r.Time.UTC().Format(TimeFormat), r.Agent, r.Run, r.Line, r.Part, r.Event, r.Completion}
+	line := wire{r.Seq, r.Time.UTC().Format(timeFormat), r.Agent, r.Run, r.Line, r.Part, r.Event, r.Completion}
 	if err := PrintJSON(w, line); err != nil {
 		return fmt.Errorf("record %d of run %s: %w", r.Seq, r.Run, err)
 	}

@@ -23,7 +23,7 @@ type ResultOptions struct {
 	WholeText bool // all that the record has of the agent's answer, not only its beginning
 }
 
-// Result prints what came of a run: facts, and then what the agent said, behind
+// Result prints the result of a run: facts, and then the answer of the agent, behind
 // a bar. The run has details.
 func (r *Renderer) Result(x *api.Result, o ResultOptions) error {
 	var b strings.Builder
@@ -138,7 +138,7 @@ func (f *facts) files(d *api.Detail) {
 	}
 }
 
-// missing says why there is no output. One that nobody asked for needs no words.
+// missing is why there is no output, unless it was not requested.
 var missing = map[api.Omitted]string{
 	api.Expired: "The output is no longer kept",
 	api.NoDiff:  "There is no diff of the task",

@@ -16,7 +16,7 @@ type row struct {
 	facts             facts // the same with names, for a run by itself
 }
 
-// rowOf is how a run stands.
+// rowOf describes the state of a run.
 func rowOf(run *api.Run, now time.Time) row {
 	r := row{state: "working", run: Word(run.ID)}
 	switch {
@@ -84,7 +84,7 @@ func lasted(run *api.Run) int64 {
 	return max(int64(run.EndedAt-run.StartedAt), 0)
 }
 
-// Overview lists runs, those that work first and those that ended last. On a
+// Overview lists runs: the running ones first, the ended ones last. On a
 // terminal a row is one line, whatever it holds.
 func (r *Renderer) Overview(all *api.Overview) error {
 	var rows []row
@@ -115,7 +115,7 @@ func (r *Renderer) Overview(all *api.Overview) error {
 	return err
 }
 
-// Run prints how one run stands.
+// Run prints the state of one run.
 func (r *Renderer) Run(run *api.Run) error {
 	one := rowOf(run, time.Now())
 	var b strings.Builder
@@ -124,7 +124,7 @@ func (r *Renderer) Run(run *api.Run) error {
 	return err
 }
 
-// Progress shows how a run stands in the status line, which [Renderer.Close]
+// Progress shows the state of a run in the status line, which [Renderer.Close]
 // takes away. On anything but a terminal it does nothing.
 func (r *Renderer) Progress(run *api.Run) error {
 	if !r.terminal {

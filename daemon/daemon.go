@@ -1,5 +1,5 @@
 // Package daemon assembles the roles of linesman from the packages that implement
-// them: [Server], [Worker] and [Responder], and [Daemon] with all three in one
+// them: server, worker and responder, and a [Daemon] with all three in one
 // process, which is `linesman up`.
 //
 //	          ┌───────────────── Server ─────────────────┐
@@ -7,8 +7,8 @@
 //	   ▲      └────────────── embedded NATS ─────────────┘      │  └─────▶ webhooks, Codex Cloud
 //	   └───────────────────────── WORK ◀──────────────────────────┘
 //
-// It owns no rule and no protocol: only what is built from what, what runs beside
-// what, and in which order it ends. With a NATS cluster of one's own a process
+// It owns no rule and no protocol: only how they are connected, which of them run
+// together, and in which order they end. With a NATS cluster of one's own a process
 // runs [RunNormalizer], [RunWorker] or [RunResponder].
 //
 // A [Session] is what a command needs beside these: it starts runs of its own, and
@@ -87,7 +87,7 @@ func (c Config) names() bus.Names { return bus.Names{Prefix: c.Settings.Prefix} 
 // Daemon is all roles in one process.
 type Daemon struct {
 	Server    *Server
-	Worker    *Worker
+	worker    *taskWorker
 	Responder *Responder
 }
 
@@ -96,13 +96,13 @@ type Daemon struct {
 // use, and a [ListenError] for either address.
 func New(ctx context.Context, c Config) (*Daemon, error) {
 	c = c.withDefaults()
-	s, err := NewServer(ctx, c)
+	s, err := newServer(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	d := &Daemon{Server: s}
 	if err := d.addRoles(ctx, c); err != nil {
-		s.Close()
+		s.close()
 		return nil, err
 	}
 	return d, nil
@@ -113,15 +113,15 @@ func (d *Daemon) addRoles(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if d.Worker, err = NewWorker(b, c); err != nil {
+	if d.worker, err = newWorker(b, c); err != nil {
 		return err
 	}
 	if b, err = d.Server.Connect(ctx, embedded.ResponderUser); err != nil {
 		return err
 	}
-	c.rules = d.Worker.rules
+	c.rules = d.worker.rules
 	c.eraser = eraser{&Session{c, d.Server.operator}}
-	d.Responder, err = NewResponder(c, func(context.Context) (*bus.Bus, error) { return b, nil })
+	d.Responder, err = newResponder(c, func(context.Context) (*bus.Bus, error) { return b, nil })
 	return err
 }
 
@@ -136,7 +136,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var server errgroup.Group
 	server.Go(func() error {
 		defer end() // a normalizer that ends by itself has found something that no waiting repairs
-		return d.Server.Run(serving)
+		return d.Server.run(serving)
 	})
 	err := d.work(working)
 	stop()
@@ -144,23 +144,23 @@ func (d *Daemon) Run(ctx context.Context) error {
 }
 
 func (d *Daemon) work(ctx context.Context) error {
-	if d.Server.Ready(ctx) != nil { // no writes before the normalizer has read where the streams end
+	if d.Server.started(ctx) != nil { // no writes before the normalizer has read where the streams end
 		return nil
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.Worker.Run(ctx) })
-	group.Go(func() error { return d.Responder.Run(ctx) })
+	group.Go(func() error { return d.worker.run(ctx) })
+	group.Go(func() error { return d.Responder.run(ctx) })
 	return group.Wait()
 }
 
 // Ready waits until requests arrive and are answered. The error is that of ctx.
-func (d *Daemon) Ready(ctx context.Context) error { return d.Responder.Ready(ctx) }
+func (d *Daemon) Ready(ctx context.Context) error { return d.Responder.listening(ctx) }
 
 // Busy reports whether anybody uses the daemon, or it has work to do: clients of
 // the server, requests and sessions over HTTP, runs that are not idle, and
 // webhooks to be sent. Call it after Ready.
 func (d *Daemon) Busy(ctx context.Context) bool {
-	return d.Server.clients() || d.Worker.worker.Runs() > 0 || d.Responder.busy(ctx)
+	return d.Server.clients() || d.worker.worker.Runs() > 0 || d.Responder.busy(ctx)
 }
 
 // Requests is the number of requests over HTTP so far.
@@ -169,6 +169,6 @@ func (d *Daemon) Requests() uint64 { return d.Responder.requests.Load() }
 // Close stops the server and gives its addresses back, after Run has returned or
 // instead of it.
 func (d *Daemon) Close() {
-	d.Responder.Close()
-	d.Server.Close()
+	d.Responder.close()
+	d.Server.close()
 }

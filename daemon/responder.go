@@ -55,10 +55,10 @@ func (e *ListenError) Error() string {
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// NewResponder builds a responder and takes its address. Run calls connect once,
+// newResponder builds a responder and takes its address. Run calls connect once,
 // for the connection of the responder's user, and closes that at its end. The
 // error is a [ListenError] if the address is in use.
-func NewResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*Responder, error) {
+func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*Responder, error) {
 	r := &Responder{config: c.withDefaults(), connect: connect, built: make(chan struct{})}
 	if c.Settings.HTTP == "" {
 		return r, nil
@@ -87,8 +87,8 @@ func NewResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*R
 // tokenFile is the file with the token for callers over HTTP that may do everything.
 func tokenFile(s config.Config) string { return filepath.Join(s.DataDir, "token") }
 
-// Run answers requests until ctx ends, and then returns nil.
-func (r *Responder) Run(ctx context.Context) error {
+// run answers requests until ctx ends, and then returns nil.
+func (r *Responder) run(ctx context.Context) error {
 	var b *bus.Bus
 	defer func() {
 		if b != nil {
@@ -118,7 +118,7 @@ func (r *Responder) Run(ctx context.Context) error {
 
 // build makes the service, and adds its surfaces to the HTTP server.
 func (r *Responder) build(b *bus.Bus) (*Service, error) {
-	s, err := NewService(b, r.config)
+	s, err := newService(b, r.config)
 	if err != nil {
 		return nil, err
 	}
@@ -178,8 +178,8 @@ func (r *Responder) called(h http.Handler) http.Handler {
 	})
 }
 
-// Ready waits until requests arrive and are answered. The error is that of ctx.
-func (r *Responder) Ready(ctx context.Context) error {
+// listening waits until requests arrive and are answered. The error is that of ctx.
+func (r *Responder) listening(ctx context.Context) error {
 	if err := await(ctx, r.built); err != nil {
 		return err
 	}
@@ -226,8 +226,8 @@ func (r *Responder) busy(ctx context.Context) bool {
 	return err != nil || waiting > 0
 }
 
-// Close gives the address back, if Run was not called.
-func (r *Responder) Close() {
+// close gives the address back, if run was not called.
+func (r *Responder) close() {
 	if r.http != nil {
 		r.http.Close()
 	}

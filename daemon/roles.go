@@ -18,7 +18,7 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// RunWorker runs a [Worker] at the server of the dialer, until ctx ends.
+// RunWorker runs a worker at the server of the dialer, until ctx ends.
 func RunWorker(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	b, err := c.Dialer.DialWithRetry(ctx, embedded.WorkerUser)
@@ -26,12 +26,12 @@ func RunWorker(ctx context.Context, c Config) error {
 		return quiet(err)
 	}
 	defer b.Close()
-	w, err := NewWorker(b, c)
+	w, err := newWorker(b, c)
 	if err != nil {
 		return err
 	}
 	c.Log.Info("worker ready", zap.String("name", w.worker.Name()), zap.Int("slots", c.Settings.Work.MaxRuns))
-	return w.Run(ctx)
+	return w.run(ctx)
 }
 
 // RunNormalizer runs a normalizer at the server of the dialer, until ctx ends. It
@@ -59,16 +59,16 @@ func RunResponder(ctx context.Context, c Config, ready func(url string)) error {
 	if _, _, err := c.Dialer.Logins(embedded.ResponderUser); err != nil { // no waiting repairs it
 		return err
 	}
-	r, err := NewResponder(c, func(ctx context.Context) (*bus.Bus, error) {
+	r, err := newResponder(c, func(ctx context.Context) (*bus.Bus, error) {
 		return c.Dialer.DialWithRetry(ctx, embedded.ResponderUser)
 	})
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.Run(ctx) })
+	group.Go(func() error { return r.run(ctx) })
 	group.Go(func() error {
-		if r.Ready(ctx) == nil {
+		if r.listening(ctx) == nil {
 			ready(r.URL())
 			c.Log.Info("responder ready", zap.String("http", r.URL()))
 		}
@@ -88,7 +88,7 @@ func WithService(ctx context.Context, c Config, do func(context.Context, *Servic
 	if c.Settings.NATS == "" {
 		c.dir = c.clientDir()
 	}
-	s, err := NewService(b, c)
+	s, err := newService(b, c)
 	if err != nil {
 		return err
 	}

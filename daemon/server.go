@@ -25,10 +25,10 @@ type Server struct {
 	buses []*bus.Bus // connections of this process
 }
 
-// NewServer starts a server that keeps its streams in the data directory, and
+// newServer starts a server that keeps its streams in the data directory, and
 // creates or configures the streams. The error is [embedded.ErrListen] and a
 // [ListenError] if the address is in use.
-func NewServer(ctx context.Context, c Config) (_ *Server, err error) {
+func newServer(ctx context.Context, c Config) (_ *Server, err error) {
 	c = c.withDefaults()
 	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -43,7 +43,7 @@ func NewServer(ctx context.Context, c Config) (_ *Server, err error) {
 	s := &Server{config: c, server: server, disk: embedded.NewDiskGuard(server), ready: make(chan struct{})}
 	defer func() {
 		if err != nil {
-			s.Close()
+			s.close()
 		}
 	}()
 	if err := s.disk.Check(); err != nil {
@@ -58,9 +58,9 @@ func NewServer(ctx context.Context, c Config) (_ *Server, err error) {
 	return s, s.operator.ClearLease(ctx)
 }
 
-// Run normalizes until ctx ends and what was read is stored, and then returns nil.
+// run normalizes until ctx ends and what was read is stored, and then returns nil.
 // Until Close the server still serves.
-func (s *Server) Run(ctx context.Context) error {
+func (s *Server) run(ctx context.Context) error {
 	b, err := s.Connect(ctx, embedded.NormalizerUser)
 	if err != nil {
 		return quiet(err)
@@ -74,9 +74,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Ready waits until the normalizer works. Roles do not write before that, because a
+// started waits until the normalizer works. Roles do not write before that, because a
 // stream may have lost its end in a power failure. The error is that of ctx.
-func (s *Server) Ready(ctx context.Context) error {
+func (s *Server) started(ctx context.Context) error {
 	return await(ctx, s.ready)
 }
 
@@ -112,8 +112,8 @@ func (s *Server) clients() bool {
 	return s.server.Others(s.buses) > 0
 }
 
-// Close closes the connections of this process and stops the server.
-func (s *Server) Close() {
+// close closes the connections of this process and stops the server.
+func (s *Server) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range s.buses {

@@ -39,9 +39,9 @@ type Service struct {
 	listening chan struct{} // closed once requests over NATS arrive
 }
 
-// NewService builds a service over the connection of a responder. Its embedded
+// newService builds a service over the connection of a responder. Its embedded
 // Run fills the table of runs, which every request needs.
-func NewService(b *bus.Bus, c Config) (*Service, error) {
+func newService(b *bus.Bus, c Config) (*Service, error) {
 	c = c.withDefaults()
 	s := &Service{config: c, bus: b, listening: make(chan struct{})}
 	set := c.Settings

@@ -77,7 +77,7 @@ func (c Config) up(
 		NATS: d.Server.URL(), HTTP: d.Responder.URL(), TokenFile: tokenFile(c.Settings), Data: data, PID: os.Getpid(),
 		Version: c.Version, Program: self, Background: background,
 	}
-	if rules, takes := d.Worker.rules(); takes {
+	if rules, takes := d.worker.rules(); takes {
 		here.Dir, here.Roots = rules.Dir, rules.Allowed()
 	}
 	ctx, stop := context.WithCancel(ctx)

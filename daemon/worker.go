@@ -23,18 +23,18 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// Worker takes tasks from the work queue, and runs them. It adopts the run
+// taskWorker takes tasks from the work queue, and runs them. It adopts the run
 // directories of its data directory that no living process drives.
-type Worker struct {
+type taskWorker struct {
 	config Config
 	bus    *bus.Bus
 	worker *worker.Worker
 	tasks  worker.Tasks
 }
 
-// NewWorker builds a worker over the connection of its user. A task that names no
+// newWorker builds a worker over the connection of its user. A task that names no
 // directory runs in the current one.
-func NewWorker(b *bus.Bus, c Config) (*Worker, error) {
+func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 	c = c.withDefaults()
 	w, err := driver(b, c)
 	if err != nil {
@@ -52,15 +52,15 @@ func NewWorker(b *bus.Bus, c Config) (*Worker, error) {
 		Pass:     s.Agents.Codex.Env, Environ: c.Environ, MaxLimit: s.Work.MaxLimit,
 		Limits: worker.Limits{Idle: s.Work.Idle, Hard: s.Work.Hard, Grace: s.Limits.Grace, Spool: int64(s.Spool.MaxBytes)},
 	}
-	return &Worker{config: c, bus: b, worker: w, tasks: tasks}, nil
+	return &taskWorker{config: c, bus: b, worker: w, tasks: tasks}, nil
 }
 
 // rules are the rules for tasks, false if it takes none.
-func (w *Worker) rules() (launch.Rules, bool) { return w.tasks.Rules, w.tasks.Slots > 0 }
+func (w *taskWorker) rules() (launch.Rules, bool) { return w.tasks.Rules, w.tasks.Slots > 0 }
 
-// Run works until ctx ends, and then returns nil. Agents continue; the next worker
+// run works until ctx ends, and then returns nil. Agents continue; the next worker
 // of the data directory finds them.
-func (w *Worker) Run(ctx context.Context) error {
+func (w *taskWorker) run(ctx context.Context) error {
 	defer beat(ctx, w.bus, w.config, func() runs.Beat {
 		v := w.config.beat(w.worker)
 		if w.tasks.Slots > 0 {

@@ -75,7 +75,7 @@ func (x *examination) up() {
 	case !x.here.ProgramReplaced():
 		x.note("up", OK, text, "")
 	case runtime.GOOS == "linux":
-		text += fmt.Sprintf("; its program %s was removed or replaced; agents start all the same", x.here.Program)
+		text += fmt.Sprintf("; its program %s was removed or replaced; agents can still be started", x.here.Program)
 		x.note("up", Warn, text, do)
 	default:
 		text += fmt.Sprintf("; its program %s was removed, and no agent can be started", x.here.Program)
@@ -163,7 +163,7 @@ func (x *examination) lags(ctx context.Context) (Level, string, string) {
 		spool.Runs, console.ShortBytes(spool.Bytes), lag.Raw, lag.Events)
 	switch {
 	case spool.Bytes > longBacklog:
-		return Warn, text, "look whether a worker is at work here, and RAW has room"
+		return Warn, text, "check that a worker is running here, and that RAW has space"
 	case lag.Raw > longLag || lag.Events > longLag:
 		return Warn, text, "look again in a moment: if it grows, the log of the normalizer says why"
 	default:
@@ -194,7 +194,7 @@ func (x *examination) readers(ctx context.Context) (Level, string, string) {
 		return OK, text, ""
 	}
 	return Warn, text + "; at the limit programs that need one are refused",
-		fmt.Sprintf("remove those that nobody needs, with `nats consumer rm %s` in the context that `linesman context "+
+		fmt.Sprintf("remove those that are not needed, with `nats consumer rm %s` in the context that `linesman context "+
 			"operator_public` prints; each expires %.0f h after its last request", stream, bus.ReaderAge.Hours())
 }
 
@@ -216,7 +216,7 @@ func (x *examination) limited() {
 	if l.Refused {
 		x.note(name, Warn, fmt.Sprintf("at %s user %s had %d connections, the most there may be, and more were refused",
 			at, l.User, l.Connections),
-			"end programs that nobody needs")
+			"end programs that are not needed")
 		return
 	}
 	until := l.Until.Local().Format(time.TimeOnly)

@@ -85,7 +85,7 @@ func (d *Dialer) dial(ctx context.Context, inside, public bus.Login) (*bus.Bus, 
 	case unread == nil && isLocked(data):
 		err = fmt.Errorf("%w; %s", err, here.unresponsive())
 	default:
-		err = fmt.Errorf("%w; %s says so: has that `linesman up` been killed? Start it again", err, InstanceFile(data))
+		err = fmt.Errorf("%w; the address is from %s: was that `linesman up` killed? Start it again", err, InstanceFile(data))
 	}
 	return nil, unavailable(err)
 }
@@ -151,7 +151,7 @@ func isDir(path string) bool {
 }
 
 // MaxOutage is how long a command waits for NATS: to connect, before its run has
-// begun, and after the end of the agent.
+// started, and after the end of the agent.
 const MaxOutage = 60 * time.Second
 
 // DialWithRetry is [Dialer.Dial] for a role. While the server is unreachable or

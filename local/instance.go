@@ -190,8 +190,8 @@ func (r *Registration) Keep(ctx context.Context, log *zap.Logger) error {
 	}
 }
 
-// Load reports whether an `up` is in use.
-type Load interface {
+// usage reports whether an `up` is in use.
+type usage interface {
 	// Busy reports whether it has clients or work.
 	Busy(ctx context.Context) bool
 	// Requests counts the requests of clients that do not stay connected.
@@ -202,7 +202,7 @@ type Load interface {
 // removed, and the process must end. It removes the file before it looks at the
 // load for the last time, because a command that connects checks afterwards that
 // the file is still there. It returns false if ctx ends. The timeout 0 means none.
-func (r *Registration) AwaitIdle(ctx context.Context, load Load, timeout time.Duration) bool {
+func (r *Registration) AwaitIdle(ctx context.Context, load usage, timeout time.Duration) bool {
 	if timeout == 0 {
 		<-ctx.Done()
 		return false

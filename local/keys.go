@@ -54,7 +54,7 @@ func findKeys(dir, user string) (k keys, err error) {
 		case err != nil:
 			return k, fmt.Errorf("keys: %w", err)
 		case f.secret && info.Mode().Perm()&0o077 != 0:
-			return k, fmt.Errorf("keys: %s can be read by others; make a new one, or `chmod 600` it if nobody has", path)
+			return k, fmt.Errorf("keys: %s can be read by others; make a new one, or `chmod 600` it if it was not read", path)
 		}
 		*f.to = path
 	}

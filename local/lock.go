@@ -104,7 +104,7 @@ func pause(ctx context.Context) error {
 }
 
 // CheckOwner rejects a data directory that other users own or can write, and one
-// whose runs or jetstream is a symbolic link to such a directory. A user who can
+// whose runs or jetstream is a symbolic link to such a directory. A user that can
 // write there selects the server that receives the passwords, and the programs
 // that run as the owner. A missing directory is valid: it will be created
 // without these permissions. A group whose ID is that of the user is the user's

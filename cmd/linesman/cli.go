@@ -31,18 +31,18 @@ type invocation struct {
 type checker interface{ check(a *app) error }
 
 // parse reads the command line. The error reports all mistakes at once; the
-// invocation then tells what could be read all the same. Help goes to stdout.
+// invocation then has what could be read nevertheless. Help goes to stdout.
 func parse(args []string, stdout io.Writer) (invocation, error) {
 	call := invocation{name: "linesman", needsSettings: true}
 	if len(args) == 0 {
 		return call, errors.New("which command?")
 	}
 
-	// kong stops at the first mistake. Take away what it names and ask again,
-	// to hear of the next.
+	// kong stops at the first mistake. Remove the argument that it names and parse
+	// again, to find the next one.
 	var mistakes []error
 	for {
-		// A parser remembers what it has parsed: a new one each time.
+		// A parser keeps what it has parsed, so each attempt needs a new one.
 		k, err := newParser(&grammar{}, stdout, func(int) { call.helped = true })
 		if err != nil {
 			return call, err
@@ -64,8 +64,8 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 		if !errors.As(err, &trace) {
 			return call, errors.Join(append(mistakes, err)...)
 		}
-		// Some are no mistakes of their own: what was the value of a flag that
-		// is not known, and that nothing is left.
+		// Some are consequences of another mistake: an argument that was the value of
+		// an unknown flag, and a missing command.
 		follows := unexpected.MatchString(err.Error()) || strings.HasPrefix(err.Error(), "expected one of")
 		if len(mistakes) == 0 || !follows {
 			mistakes = append(mistakes, err)
@@ -91,7 +91,7 @@ func newParser(g *grammar, stdout io.Writer, exit func(int)) (*kong.Kong, error)
 	)
 }
 
-// read takes from a trace what there is.
+// read reads a trace, as far as it goes.
 func (call *invocation) read(kctx *kong.Context) {
 	if kctx == nil {
 		return

@@ -12,7 +12,7 @@ import (
 
 // grammar is the command line. A flag with the tag `setting` is a setting of
 // package config under another name: its help comes from there, and its value
-// goes there as it was typed, so that flags, environment and file are read by
+// goes there unchanged, so that flags, environment and file are read by
 // the same code. Commands with the tag `settings:"none"` load none. Those with the
 // tag `logs` log at the level of the settings, others only warnings and errors,
 // unless a level was set.
@@ -22,31 +22,31 @@ type grammar struct {
 	DataDir   string `name:"data-dir" setting:"data_dir" placeholder:"DIR" help:"${data_dir}" group:"settings"`
 	Config    string `name:"config" placeholder:"FILE" help:"TOML file with settings ($$LINESMAN_CONFIG)." group:"settings"`
 	LogLevel  string `name:"log-level" setting:"log_level" placeholder:"LEVEL" help:"${log_level}" group:"settings"`
-	NoDaemon  bool   `name:"no-daemon" setting:"background.start" help:"Start no \"linesman up\" in the background: fail where none runs ($$LINESMAN_BACKGROUND_START)." group:"settings"`
+	NoDaemon  bool   `name:"no-daemon" setting:"background.start" help:"Do not start \"linesman up\" in the background: fail if none is running ($$LINESMAN_BACKGROUND_START)." group:"settings"`
 	LogFormat string `name:"log-format" setting:"log_format" placeholder:"FORMAT" help:"${log_format}" group:"settings"`
 
 	Up         upCmd         `cmd:"" logs:"" help:"Run everything in one process, with a NATS server of its own."`
-	Run        runCmd        `cmd:"" help:"Run one agent now and publish what it prints."`
-	Tail       tailCmd       `cmd:"" logs:"" help:"Follow JSONL files that others write, each file one run."`
-	Pipe       pipeCmd       `cmd:"" help:"Take JSONL from stdin as one run."`
-	Normalize  normalizeCmd  `cmd:"" help:"Turn JSONL on stdin into events on stdout, without NATS."`
+	Run        runCmd        `cmd:"" help:"Run one agent now and publish its output."`
+	Tail       tailCmd       `cmd:"" logs:"" help:"Follow JSONL files of other programs, each file one run."`
+	Pipe       pipeCmd       `cmd:"" help:"Publish JSONL from stdin as one run."`
+	Normalize  normalizeCmd  `cmd:"" help:"Convert JSONL on stdin to events on stdout, without NATS."`
 	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
-	Status     statusCmd     `cmd:"" help:"Say which runs work, wait, and have ended."`
-	Results    resultsCmd    `cmd:"" help:"Tell what came of a run."`
+	Status     statusCmd     `cmd:"" help:"List running, queued and ended runs."`
+	Results    resultsCmd    `cmd:"" help:"Print the result of a run."`
 	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
-	Cancel     cancelCmd     `cmd:"" help:"End a run."`
+	Cancel     cancelCmd     `cmd:"" help:"Cancel a run."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
-	Worker     workerCmd     `cmd:"" logs:"" help:"Be a worker for a NATS cluster: take tasks and run them."`
-	Normalizer normalizerCmd `cmd:"" logs:"" help:"Be the normalizer of a NATS cluster, or its standby."`
+	Worker     workerCmd     `cmd:"" logs:"" help:"Run a worker for a NATS cluster: take tasks and run them."`
+	Normalizer normalizerCmd `cmd:"" logs:"" help:"Run the normalizer of a NATS cluster, or its standby."`
 	Responder  responderCmd  `cmd:"" logs:"" help:"Answer requests about runs, for a NATS cluster."`
 	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Answer an MCP client over stdin and stdout."`
 	Bridge     bridgeCmd     `cmd:"" help:"Answer requests that programs leave as files."`
 	Forget     forgetCmd     `cmd:"" help:"Erase a run that has ended."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
-	Down       downCmd       `cmd:"" help:"Stop the up of the data directory."`
+	Down       downCmd       `cmd:"" help:"Stop the \"linesman up\" of the data directory."`
 	Health     healthCmd     `cmd:"" help:"Check that linesman accepts and stores data."`
-	Doctor     doctorCmd     `cmd:"" help:"Look at all that linesman needs, and say what to do."`
-	Token      tokenCmd      `cmd:"" help:"Make, list and remove tokens for callers over HTTP."`
+	Doctor     doctorCmd     `cmd:"" help:"Check what linesman needs on this machine, and give advice."`
+	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens for callers over HTTP."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
 	Completion completionCmd `cmd:"" settings:"none" help:"Print a completion script for a shell."`
