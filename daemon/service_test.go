@@ -18,17 +18,17 @@ import (
 func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := Config{Settings: config.Default(), Rules: func() (launch.Rules, bool) {
+	c := Config{Settings: config.Default(), rules: func() (launch.Rules, bool) {
 		return launch.Rules{Dir: dir, Roots: []string{dir}}, true
 	}}
 	c.Settings.DataDir, c.Settings.NATSListen = t.TempDir(), "127.0.0.1:0"
-	server, err := NewServer(t.Context(), c)
+	server, err := newServer(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
+	defer server.close()
 	b := server.operator
-	d, err := NewService(b, c)
+	d, err := newService(b, c)
 	if err != nil {
 		t.Fatal(err)
 	}
