@@ -10,6 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cenkalti/backoff/v5"
+	"go.uber.org/zap"
+
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
 )
@@ -78,12 +81,8 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 		// A reader that has started has the permission: the embedded server revokes it
 		// for a minute after a flood of requests.
 		fresh := func() bool { return !d.Begun() }
-		err := b.unlessDenied(
-			ctx,
-			"$JS.API.STREAM.INFO."+b.Names.Events(),
-			fresh,
-			func(ctx context.Context) error { return d.Follow(ctx, pass) },
-		)
+		err := b.unlessDenied(ctx, "$JS.API.STREAM.INFO."+b.Names.Events(), fresh,
+			func(ctx context.Context) error { return d.Follow(ctx, pass) })
 		if errors.Is(err, ErrDenied) {
 			err = fmt.Errorf("%w, or not for a minute after a flood of requests: then `linesman doctor` says so", err)
 		}
@@ -100,4 +99,33 @@ func (b *Bus) ReadEvents(subject string, from uint64) *reader.Reader {
 // after reports whether a message comes after another one in RAW.
 func after(p, other normalizer.Pos) bool {
 	return cmp.Or(cmp.Compare(p.Raw, other.Raw), cmp.Compare(p.Line, other.Line), cmp.Compare(p.Part, other.Part)) > 0
+}
+
+// await waits until a stream answers, or ctx ends: for the end of an election, or for a
+// normalizer to create the stream. It logs each reason once, and passes it to notify,
+// which may be nil.
+func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string, notify func(why string)) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
+	lastLog := ""
+	for {
+		_, err := reader.Look(ctx, js, stream)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		text := b.Explain(err)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			text = "it does not exist yet: a normalizer makes it"
+		}
+		if text != lastLog {
+			lastLog = text
+			b.log.Warn("waiting for a stream", zap.String("stream", stream), zap.String("why", text))
+			if notify != nil {
+				notify("stream " + stream + ": " + text)
+			}
+		}
+		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
+			return
+		}
+	}
 }

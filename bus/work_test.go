@@ -218,11 +218,11 @@ func TestHeartbeatsAreReceivedAndExpire(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() {
-		w.Beat(ctx, time.Second, func() runs.Beat { return runs.Beat{ID: "here", Name: "here", Slots: 2} })
+		w.SendHeartbeats(ctx, time.Second, func() runs.Heartbeat { return runs.Heartbeat{ID: "here", Name: "here", Slots: 2} })
 	})
-	heard := make(chan runs.Beat, 64)
+	heard := make(chan runs.Heartbeat, 64)
 	all.Go(func() {
-		if err := r.WatchBeats(ctx, func(v runs.Beat, _ time.Time) { heard <- v }); err != nil {
+		if err := r.WatchHeartbeats(ctx, func(v runs.Heartbeat, _ time.Time) { heard <- v }); err != nil {
 			t.Error(err)
 		}
 	})

@@ -10,8 +10,8 @@ package config
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,17 +139,11 @@ type List []string
 
 // String returns the list in the format of flags and the environment.
 func (l List) String() string {
-	plain := func(s string) bool {
-		return s != "" && s == strings.TrimSpace(s) && !strings.Contains(s, ",") && s[0] != '['
-	}
-	for _, s := range l {
-		if !plain(s) {
-			b, err := json.Marshal([]string(l))
-			if err != nil { // impossible: l has only strings
-				return ""
-			}
-			return string(b)
-		}
+	if slices.ContainsFunc(l, func(s string) bool {
+		return s == "" || s != strings.TrimSpace(s) || strings.Contains(s, ",") || s[0] == '['
+	}) {
+		b, _ := json.Marshal([]string(l)) // no error: l has only strings
+		return string(b)
 	}
 	return strings.Join(l, ",")
 }
@@ -158,9 +152,11 @@ func (l List) String() string {
 func (l *List) parse(text string) string {
 	*l = nil
 	if strings.HasPrefix(text, "[") {
-		if json.Unmarshal([]byte(text), (*[]string)(l)) != nil {
-			return "not an array of strings in JSON"
+		var items []string
+		if json.Unmarshal([]byte(text), &items) != nil {
+			return "not an array of strings"
 		}
+		*l = append(*l, items...)
 		return ""
 	}
 	for item := range strings.SplitSeq(text, ",") {
@@ -250,16 +246,6 @@ func (c Config) Launches(t agent.Table) map[string]agent.Launch {
 	return all
 }
 
-// Validate returns all errors at once, each with the key and the value of the
-// setting.
-func (c Config) Validate() error {
-	var errs []error
-	for _, s := range c.settings() {
-		errs = append(errs, s.verify(""))
-	}
-	return errors.Join(errs...)
-}
-
 // Setting is one row of the table of settings.
 type Setting struct {
 	// Key is the TOML key, with its table: "raw.max_age".
@@ -286,22 +272,10 @@ func (s Setting) Env() string {
 
 // Value returns the current value in the format of flags and the TOML file.
 func (s Setting) Value() string {
-	switch v := s.target.(type) {
-	case *string:
-		return *v
-	case *time.Duration:
-		return shortDuration(*v)
-	case *Size:
-		return v.String()
-	case *int:
-		return strconv.Itoa(*v)
-	case *bool:
-		return strconv.FormatBool(*v)
-	case *List:
-		return v.String()
-	default:
-		panic("config: setting " + s.Key + " has an unsupported type")
+	if d, is := s.target.(*time.Duration); is {
+		return shortDuration(*d)
 	}
+	return fmt.Sprint(reflect.ValueOf(s.target).Elem().Interface())
 }
 
 // verify checks the current value. origin is the source of the value, or "".

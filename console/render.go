@@ -12,8 +12,7 @@ import (
 )
 
 // Renderer prints records for people. On a terminal it lays them out, in
-// colour unless NO_COLOR is set, with a line at the bottom that says how it
-// stands; anywhere else every record is one [plain] line.
+// colour unless NO_COLOR is set, with a status line at the bottom; anywhere else every record is one [plain] line.
 //
 // It has no clock: times are those of the records, and of [Renderer.Tick]. It
 // is for one goroutine.
@@ -35,7 +34,7 @@ type Renderer struct {
 type callID struct{ run, id string }
 
 // Bounds of what a Renderer remembers. At the first it forgets the open calls
-// and shows no durations for them; at the second it adds up what it has.
+// and shows no durations for them; at the second it adds up the tokens.
 const (
 	maxCalls   = 4096
 	maxThreads = 1024
@@ -88,7 +87,7 @@ func (r *Renderer) Tick(now time.Time) error {
 	return r.screen.show(r.out, "", r.statusLine())
 }
 
-// Close takes the status line away. The Renderer can go on after it.
+// Close takes the status line away. The Renderer can be used after it.
 func (r *Renderer) Close() error {
 	return r.screen.show(r.out, "", "")
 }

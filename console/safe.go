@@ -67,7 +67,7 @@ func Word(s string) string {
 const maxWord = 80
 
 // fold cuts a safe line into rows of at most width cells, so that no text can
-// leave its column: what a terminal wraps itself would begin at the margin.
+// leave its column: a line that the terminal wraps would continue at the margin.
 // Cells are counted so that doubt makes a row shorter.
 func fold(line string, width int) []string {
 	var rows []string

@@ -28,7 +28,7 @@ import (
 )
 
 // Service is the typed service of a responder with its tools, the cloud driver and
-// webhooks. Nobody reaches it from outside: that is a [Responder].
+// webhooks. It is reached from this process only; see [Responder].
 type Service struct {
 	*responder.Service
 
@@ -40,15 +40,16 @@ type Service struct {
 	listening chan struct{} // closed once requests over NATS arrive
 }
 
-// NewService builds a service over the connection of a responder. Its embedded
+// newService builds a service over the connection of a responder. Its embedded
 // Run fills the table of runs, which every request needs.
-func NewService(b *bus.Bus, c Config) (*Service, error) {
+func newService(b *bus.Bus, c Config) (*Service, error) {
 	c = c.withDefaults()
 	s := &Service{config: c, bus: b, listening: make(chan struct{})}
 	set := c.Settings
 	var err error
 	s.cloud, err = codexcloud.New(codexcloud.Config{
-		Command: set.Launches(agents.Known)[codex.Agent.Kind()].Command, Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
+		Command: set.Launches(agents.Known)[codex.Agent.Kind()].Command,
+		Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -59,9 +60,8 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 		Danger: set.Work.Danger, GitGate: set.Work.GitGate, Outside: s.outside, Environments: set.Environments,
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
-		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.Dir,
-		Eraser: c.eraser,
-		Agents: c.Agents,
+		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.dir,
+		Eraser: c.eraser, Agents: c.Agents,
 	})
 	s.tools = tools.New(s.Service)
 	s.push = webhook.New(webhook.Config{
@@ -77,10 +77,7 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 // directory. The rules of any other worker of the queue are not known here: where
 // there is one, workers decide.
 func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
-	if s.config.Rules == nil {
-		return nil
-	}
-	rules, known := s.config.Rules()
+	rules, known := s.config.rules()
 	if !known {
 		return nil
 	}
@@ -130,12 +127,10 @@ func (s *Service) open(ctx context.Context) error {
 	if err := s.Filled(ctx); err != nil {
 		return err
 	}
-	select {
-	case <-s.listening:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the NATS service does not listen yet: %w", ctx.Err())
+	if err := await(ctx, s.listening); err != nil {
+		return fmt.Errorf("the NATS service does not listen yet: %w", err)
 	}
+	return nil
 }
 
 // ready says what is missing for requests to be answered.

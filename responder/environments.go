@@ -20,11 +20,11 @@ import (
 const (
 	maxEnvironmentsFile = 1 << 20
 	maxEnvironments     = 1000
-	maxEnvironmentText  = 512 // bytes of a name, an address, …
+	maxEnvironmentText  = 512 // bytes of a single text
 )
 
-// Environments lists the environments of Codex Cloud that the configured file
-// names; a missing file names none. The error is [api.ProgramFailed].
+// Environments lists the environments of Codex Cloud in the configured file; a
+// missing file has none. The error is [api.ProgramFailed].
 func (s *Service) Environments() (api.Environments, error) {
 	list := api.Environments{File: s.cfg.Environments, All: []api.Environment{}}
 	body, err := readFile(list.File)
@@ -48,7 +48,7 @@ func (s *Service) Environments() (api.Environments, error) {
 	return list, nil
 }
 
-// brokenFile says what is wrong with the content of a file, and where.
+// brokenFile reports invalid content of a file, and where it is.
 type brokenFile struct {
 	line    int // from 1; 0: the file as a whole
 	problem string
@@ -64,7 +64,7 @@ func readFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // to open a pipe is to wait for a writer
+	if !info.Mode().IsRegular() { // opening a pipe would wait for a writer
 		return nil, &brokenFile{problem: "it is no regular file"}
 	}
 	if info.Size() > maxEnvironmentsFile {
@@ -73,8 +73,8 @@ func readFile(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// fileEntry is an environment as files have it: with the names of the file that
-// the delegator shipped with, or with those of the answer.
+// fileEntry is an environment in the file: with the field names of the v3.6
+// delegator's file, or with those of the answer.
 type fileEntry struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`

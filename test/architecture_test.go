@@ -61,13 +61,13 @@ var layers = map[string][]string{
 		"responder/v36"},
 	"client":               {"api", "bus", "runs"},
 	"console":              {"api", "bounds", "runs"},
-	"local":                {"agents", "bus", "bus/embedded", "config", "filelock", "runs", "worker", "worker/launch"},
-	"doctor":               {"agent", "agents", "api", "bus", "bus/embedded", "config", "console", "local", "runs", "worker"},
+	"local":                {"agents", "bus", "bus/embedded", "client", "config", "filelock", "runs", "worker", "worker/launch"},
+	"doctor":               {"agent", "api", "bus", "bus/embedded", "client", "config", "console", "local", "runs", "worker"},
 	"responder/httpserver": {"atomicfile", "filelock"},
 	"bridge/runner":        {"api", "bridge", "responder", "runs"},
 	"daemon": {
-		"api", "atomicfile", "bus", "bus/embedded", "bus/pipeline", "config", "normalizer", "normalizer/cloud",
-		"agent", "agent/*", "agents",
+		"agent", "agent/*", "agents", "api", "atomicfile", "bridge", "bridge/runner", "bus", "bus/embedded", "bus/pipeline",
+		"client", "config", "local", "normalizer", "normalizer/cloud",
 		"normalizer/external", "responder", "responder/a2a", "responder/adcp", "responder/codexcloud",
 		"responder/idempotency",
 		"responder/mcp", "responder/natsapi", "responder/webhook", "responder/rest", "responder/runtable", "responder/tools",
@@ -75,9 +75,9 @@ var layers = map[string][]string{
 	},
 	"daemon/daemontest": {"config", "daemon"},
 	"cmd/linesman": {
-		"agents", "api", "bridge", "bridge/runner", "bus", "bus/embedded", "client", "config", "console", "daemon", "doctor", "local",
-		"normalizer", "responder",
-		"responder/httpserver", "runs", "worker", "worker/launch",
+		"agents", "api", "bridge", "client", "config", "console", "daemon", "doctor", "local", "normalizer",
+		"responder/httpserver",
+		"runs", "worker",
 	},
 }
 
@@ -175,7 +175,14 @@ func TestCoreSeesNoClockNoFileAndNoNetwork(t *testing.T) {
 }
 
 func TestOnlyTheBusSpeaksNATS(t *testing.T) {
-	for name, p := range list(t) {
+	all := list(t)
+	for _, imported := range all["cmd/linesman"].Imports {
+		ours, _ := strings.CutPrefix(imported, module+"/")
+		if first, _, _ := strings.Cut(ours, "/"); first == "bus" {
+			t.Errorf("cmd/linesman imports %s: commands use daemon, local, doctor and client", imported)
+		}
+	}
+	for name, p := range all {
 		if exempt(name) || slices.Contains(useNATS, name) {
 			continue
 		}

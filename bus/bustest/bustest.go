@@ -86,16 +86,12 @@ func CorpusLog(t testing.TB, name string, size int) []runs.Entry {
 	}
 	log := []runs.Entry{{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: "run"})}}
 	for at := 0; at < len(out); at += size {
-		log = append(
-			log,
-			runs.Entry{Kind: runs.Out, Time: int64(2_000 + at), Offset: int64(at), Body: out[at:min(at+size, len(out))]},
-		)
+		log = append(log,
+			runs.Entry{Kind: runs.Out, Time: int64(2_000 + at), Offset: int64(at), Body: out[at:min(at+size, len(out))]})
 	}
 	code := 0
-	return append(
-		log,
-		runs.Entry{Kind: runs.Exited, Time: 9_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})},
-	)
+	return append(log,
+		runs.Entry{Kind: runs.Exited, Time: 9_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
 }
 
 // Interleave appends the logs of several runs to RAW, an entry of each in turn.
@@ -157,24 +153,16 @@ func Dump(t testing.TB, js jetstream.JetStream, stream string) []string {
 // Diff fails the test if two dumps differ.
 func Diff(t testing.TB, what string, got, want []string) {
 	t.Helper()
+	at := func(all []string, i int) string {
+		if i < len(all) {
+			return all[i]
+		}
+		return "(nothing)"
+	}
 	for i := range max(len(got), len(want)) {
-		g, w := "(nothing)", "(nothing)"
-		if i < len(got) {
-			g = got[i]
-		}
-		if i < len(want) {
-			w = want[i]
-		}
-		if g != w {
-			t.Fatalf(
-				"%s: %d messages, want %d; first difference at %d:\n got %.300s\nwant %.300s",
-				what,
-				len(got),
-				len(want),
-				i,
-				g,
-				w,
-			)
+		if g, w := at(got, i), at(want, i); g != w {
+			t.Fatalf("%s: %d messages, want %d; first difference at %d:\n got %.300s\nwant %.300s",
+				what, len(got), len(want), i, g, w)
 		}
 	}
 }
@@ -219,10 +207,9 @@ func Fill(t testing.TB, b *bus.Bus, events int) {
 	Until(t, "the events are not stored", func() bool {
 		have := LastSeq(t, b.PublicJetStream(), b.Events())
 		for i := have + 1; i <= uint64(events); i++ {
-			_, err := b.PublicJetStream().PublishMsg(t.Context(), &nats.Msg{
-				Subject: b.EventSubject("codex", "x", "status"), Data: []byte("{}"),
-				Header: nats.Header{bus.HeaderPos: {string(bus.AppendPos(nil, normalizer.Pos{Raw: i}))}},
-			}, jetstream.WithExpectLastSequence(i-1))
+			e := NewEvent(b, "x", int(i), []byte("{}"))
+			e.Header.Set(bus.HeaderPos, string(bus.AppendPos(nil, normalizer.Pos{Raw: i})))
+			_, err := b.PublicJetStream().PublishMsg(t.Context(), e, jetstream.WithExpectLastSequence(i-1))
 			var refused *jetstream.APIError
 			switch {
 			case errors.Is(err, context.DeadlineExceeded),
@@ -292,18 +279,10 @@ func Recorded(t testing.TB, b *bus.Bus, run string) *runs.Record {
 // Ended waits for the completion of a run.
 func Ended(t testing.TB, b *bus.Bus, run string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	found := false
-	completion := bus.Filter{Run: run, Tokens: []string{normalizer.CompletionToken}, Follow: true}
-	err := b.Read(ctx, completion, func(bus.Stored) error {
-		found = true
-		cancel()
-		return nil
+	Until(t, "run "+run+" has no completion", func() bool {
+		completion, _, err := b.EventsEnd(t.Context(), "*", run)
+		return err == nil && completion != 0
 	})
-	if err != nil || !found {
-		t.Fatalf("run %s: completion %v, %v", run, found, err)
-	}
 }
 
 // Background calls run in a goroutine, and stops it at the end of the test.

@@ -104,14 +104,26 @@ func drop(js jetstream.JetStream, stream string, consumer jetstream.Consumer) {
 	_ = js.Conn().Publish(jetstream.DefaultAPIPrefix+"CONSUMER.DELETE."+stream+"."+consumer.CachedInfo().Name, nil)
 }
 
-// Ordered is a running ordered consumer. The client recreates it when messages are
-// missing; an error that the client cannot handle arrives on Broken.
+// Ordered is a running ordered consumer, in the background. The client recreates it when
+// messages are missing; an error that the client cannot handle arrives on Broken.
 type Ordered struct {
 	Broken    <-chan error // the first error that requires a new consumer
+	from      Background
 	consumer  jetstream.Consumer
 	consuming jetstream.ConsumeContext
-	js        jetstream.JetStream
-	stream    string
+	progress  progress
+}
+
+// Background describes an ordered consumer.
+type Background struct {
+	JS      jetstream.JetStream
+	Stream  string
+	Subject string
+	Policy  jetstream.DeliverPolicy
+	From    uint64                   // with [jetstream.DeliverByStartSequencePolicy]
+	Headers bool                     // without the bodies
+	Limit   jetstream.PullConsumeOpt // of the messages in flight
+	Stall   time.Duration            // a consumer that delivers nothing for this long has stalled; 0: 10 s
 }
 
 // heartbeat is the interval of a consumer's heartbeats. In a cluster a consumer runs on
@@ -119,18 +131,12 @@ type Ordered struct {
 const heartbeat = 2 * time.Second
 
 // Consume calls handle, in one goroutine, for each message of a new ordered consumer,
-// until Stop. The limits apply to the messages in flight. The server removes the
-// consumer after 30 s without a request.
-func Consume(
-	ctx context.Context,
-	js jetstream.JetStream,
-	stream string,
-	config jetstream.OrderedConsumerConfig,
-	handle func(jetstream.Msg),
-	limits ...jetstream.PullConsumeOpt,
-) (*Ordered, error) {
-	config.InactiveThreshold = consumerTimeout
-	consumer, err := js.OrderedConsumer(ctx, stream, config)
+// until Stop. The server removes the consumer after 30 s without a request.
+func (b Background) Consume(ctx context.Context, handle func(jetstream.Msg)) (*Ordered, error) {
+	consumer, err := b.JS.OrderedConsumer(ctx, b.Stream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{b.Subject}, DeliverPolicy: b.Policy, OptStartSeq: b.From, HeadersOnly: b.Headers,
+		InactiveThreshold: consumerTimeout,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -145,13 +151,21 @@ func Consume(
 		}
 	}
 	consuming, err := consumer.Consume(
-		handle,
-		append(limits, jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(failed))...)
+		handle, b.Limit, jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(failed))
 	if err != nil {
-		drop(js, stream, consumer)
+		drop(b.JS, b.Stream, consumer)
 		return nil, err
 	}
-	return &Ordered{broken, consumer, consuming, js, stream}, nil
+	return &Ordered{Broken: broken, from: b, consumer: consumer, consuming: consuming}, nil
+}
+
+// Check asks the leader whether there is more than what was delivered up to sequence
+// seen. Info is that of the stream, requested at the given time. Check returns the
+// sequence up to which nothing more will be delivered, at least seen: messages removed
+// before they were read count as delivered. The error is [ErrStalled] if more has been
+// available for longer than a new consumer needs.
+func (o *Ordered) Check(ctx context.Context, info *jetstream.StreamInfo, asked time.Time, seen uint64) (uint64, error) {
+	return o.progress.check(ctx, o.from, info, asked, seen)
 }
 
 // Stop ends the delivery and removes the consumer. When it returns, no call of handle
@@ -159,5 +173,5 @@ func Consume(
 func (o *Ordered) Stop() {
 	o.consuming.Stop()
 	<-o.consuming.Closed()
-	drop(o.js, o.stream, o.consumer)
+	drop(o.from.JS, o.from.Stream, o.consumer)
 }

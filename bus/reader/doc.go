@@ -3,7 +3,7 @@
 //	Reader.UpTo, Reader.Follow   every message, in order, once, up to an end or without one
 //	  ├─ NewDirect                by batched direct gets, on any replica
 //	  └─ NewConsumer              by pull consumers, one after another
-//	Consume                      an ordered consumer in the background; Progress detects its stalls
+//	Background                   an ordered consumer in the background
 //	Watch                        the newest message of each subject, then every change
 //
 // The readers detect and handle: a missing leader, a former leader that does not know

@@ -56,18 +56,18 @@ func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, 
 	came := make(chan uint64)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	consumer, err := reader.Consume(ctx, js, faultStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{faultSubject},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:    seen + 1,
-	}, func(m jetstream.Msg) {
+	from := reader.Background{
+		JS: js, Stream: faultStream, Subject: faultSubject, Policy: jetstream.DeliverByStartSequencePolicy,
+		From: seen + 1, Limit: jetstream.PullMaxMessages(4), Stall: time.Second,
+	}
+	consumer, err := from.Consume(ctx, func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {
 			select {
 			case came <- meta.Sequence.Stream:
 			case <-reading.Done():
 			}
 		}
-	}, jetstream.PullMaxMessages(4))
+	})
 	if err != nil {
 		return seen, err
 	}
@@ -77,7 +77,6 @@ func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, 
 	}()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	progress := reader.Progress{Stall: time.Second}
 	for seen < last {
 		select {
 		case seen = <-came:
@@ -90,7 +89,7 @@ func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, 
 			if err != nil {
 				return seen, err
 			}
-			if seen, err = progress.Check(ctx, js, s.CachedInfo(), asked, faultSubject, seen); err != nil {
+			if seen, err = consumer.Check(ctx, s.CachedInfo(), asked, seen); err != nil {
 				return seen, err
 			}
 		case <-ctx.Done():

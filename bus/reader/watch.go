@@ -22,7 +22,7 @@ type Watch struct {
 
 	created time.Time     // when the stream was created
 	seen    atomic.Uint64 // the newest sequence received
-	stall   time.Duration // see [Progress]
+	stall   time.Duration // see [Background]
 }
 
 // Run calls each with the messages until ctx ends; then it returns nil. If the consumer
@@ -45,11 +45,8 @@ func (w *Watch) Run(
 		if time.Since(began) > time.Minute {
 			pause.Reset()
 		}
-		w.Log.Warn(
-			"reading again from the beginning",
-			zap.String("stream", w.Stream),
-			zap.String("why", Explain(w.JS.Conn(), err)),
-		)
+		w.Log.Warn("reading again from the beginning", zap.String("stream", w.Stream),
+			zap.String("why", Explain(w.JS.Conn(), err)))
 		if Sleep(ctx, pause.NextBackOff()) != nil {
 			return nil
 		}
@@ -70,24 +67,22 @@ func (w *Watch) once(
 	w.created = info.Created
 	w.seen.Store(0)
 	begin(replaced, info.State.Msgs == 0)
-	config := jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{w.Subject},
-		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
-		HeadersOnly:    w.HeadersOnly,
+	from := Background{
+		JS: w.JS, Stream: w.Stream, Subject: w.Subject, Policy: jetstream.DeliverLastPerSubjectPolicy,
+		Headers: w.HeadersOnly, Limit: jetstream.PullMaxMessages(1024), Stall: w.stall,
 	}
-	consumer, err := Consume(ctx, w.JS, w.Stream, config, func(m jetstream.Msg) {
+	consumer, err := from.Consume(ctx, func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {
 			w.seen.Store(meta.Sequence.Stream)
 			each(m, meta)
 		}
-	}, jetstream.PullMaxMessages(1024))
+	})
 	if err != nil {
 		return err
 	}
 	defer consumer.Stop()
 	tick := time.NewTicker(min(2*time.Second, cmp.Or(w.stall, time.Hour)))
 	defer tick.Stop()
-	progress := Progress{Stall: w.stall}
 	for {
 		select {
 		case <-ctx.Done():
@@ -103,10 +98,10 @@ func (w *Watch) once(
 			err == nil && (identity{w.created, seen}).replacedBy(s.CachedInfo()):
 			return ErrReplaced
 		case err != nil:
-			progress.reset()
+			consumer.progress = progress{}
 			continue
 		}
-		if _, err := progress.Check(ctx, w.JS, s.CachedInfo(), asked, w.Subject, seen); errors.Is(err, ErrStalled) {
+		if _, err := consumer.Check(ctx, s.CachedInfo(), asked, seen); errors.Is(err, ErrStalled) {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/request"
-	"github.com/linesman/linesman/responder/v36"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 // ProfileURI is the extension under which requests call skills, by the AdCP
@@ -60,7 +60,7 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 		if err != nil {
 			return nil, h.explain(skill, err)
 		}
-		return answered(m, skill, r, r.Context)
+		return answered(m, skill, r)
 	}
 	presets := []request.Preset{{Name: request.Format, Value: "adcp"}}
 	if !gjson.GetBytes(input, "idempotency_key").Exists() && !gjson.GetBytes(input, "idempotencyKey").Exists() {
@@ -71,13 +71,13 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 	if err != nil {
 		return nil, err
 	}
-	return answered(m, skill, said, args.Echo())
+	return answered(m, skill, said)
 }
 
 // call makes a request. The error is an A2A error; errors of the request are in
 // the envelope.
 func (h *Handler) call(ctx context.Context, tool string, args *request.Args) (adcp.Response, error) {
-	c := adcp.Call{Context: args.Echo(), Broken: args.Broken(), ChangesRun: tool == request.ToolCancel}
+	c := adcp.Call{Args: args, ChangesRun: tool == request.ToolCancel}
 	var reply *v36.Reply
 	var of *adcp.Subject
 	var err error
@@ -226,18 +226,15 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 		r.Body = interim(v)
 		return r, nil
 	}
-	body, failed, err := adcp.Result(ctx, h.Service, record)
-	if err != nil {
-		return r, err
-	}
-	r.Message, r.Error, r.Body = record.Summary(), failed, withoutOutput(body)
-	return r, nil
+	r.Message = record.Summary()
+	r.Body, r.Error, err = adcp.Result(ctx, h.Service, record)
+	return r, err
 }
 
 // answered returns the task of a call: completed whatever the state of the
 // started run, and failed if the call itself was refused or failed.
-func answered(m *sdk.Message, skill string, said adcp.Response, echo json.RawMessage) (*sdk.Task, error) {
-	data, err := object(said.Encode(), echo)
+func answered(m *sdk.Message, skill string, said adcp.Response) (*sdk.Task, error) {
+	data, err := object(said.Encode(), said.Context)
 	if err != nil {
 		return nil, err
 	}

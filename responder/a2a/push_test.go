@@ -19,6 +19,7 @@ import (
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 const secretToken = "sentinel-token-of-a-receiver"
@@ -136,7 +137,7 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 		Registrations: store, Outbox: store, Runs: d.service.Standing(), Private: true,
 		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
 	})
-	during(t, "pusher", pusher.Run)
+	servicetest.During(t, "pusher", pusher.Run)
 	c := d.client(surfaces[0], token)
 	task := sent(t, c, &sdk.SendMessageRequest{Message: user("go"), Config: &sdk.SendMessageConfig{ReturnImmediately: true,
 		PushConfig: &sdk.PushConfig{

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -138,17 +139,14 @@ func once[T any](ctx context.Context, do func(context.Context) (T, error)) (T, e
 // refusal is the task of a refused message: it had no effect and is not stored,
 // so it cannot be read later.
 func (h *Handler) refusal(ctx context.Context, m *message, e *api.Error) (*sdk.Task, error) {
-	echo := m.args.Echo()
-	said := adcp.Fail(ctx, h.Service, adcp.Call{Context: echo, Broken: m.args.Broken()}, e)
-	data, err := rest(said.Encode(), echo)
+	said := adcp.Fail(ctx, h.Service, adcp.Call{Args: m.args}, e)
+	data, err := rest(said.Encode(), said.Context)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now().UTC()
-	t := &sdk.Task{ID: sdk.NewTaskID(), ContextID: m.context}
-	if t.ContextID == "" {
-		t.ContextID = string(t.ID)
-	}
+	t := &sdk.Task{ID: sdk.NewTaskID()}
+	t.ContextID = cmp.Or(m.context, string(t.ID))
 	t.Status = sdk.TaskStatus{State: sdk.TaskStateRejected, Timestamp: &now, Message: &sdk.Message{
 		ID: string(t.ID) + "-rejected", Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
 		Parts: sdk.ContentParts{sdk.NewTextPart(said.Message)},

@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
@@ -33,23 +33,26 @@ type wanted struct {
 	again     bool            // the answer to a repeated message
 }
 
+// states maps run states to A2A states. No run has one of the last two.
+var states = map[runs.State]sdk.TaskState{
+	runs.StateQueued: sdk.TaskStateSubmitted, runs.StateWorking: sdk.TaskStateWorking,
+	runs.StateInputRequired: sdk.TaskStateInputRequired, runs.StateCompleted: sdk.TaskStateCompleted,
+	runs.StateCancelled: sdk.TaskStateCanceled, runs.StateFailed: sdk.TaskStateFailed,
+	runs.StateTimeout: sdk.TaskStateFailed,
+	"auth-required":   sdk.TaskStateAuthRequired, "rejected": sdk.TaskStateRejected,
+}
+
 // stateOf returns the A2A state of a run.
-func stateOf(s runs.State) sdk.TaskState {
-	switch s {
-	case runs.StateQueued:
-		return sdk.TaskStateSubmitted
-	case runs.StateWorking:
-		return sdk.TaskStateWorking
-	case runs.StateInputRequired:
-		return sdk.TaskStateInputRequired
-	case runs.StateCompleted:
-		return sdk.TaskStateCompleted
-	case runs.StateCancelled:
-		return sdk.TaskStateCanceled
-	case runs.StateFailed, runs.StateTimeout:
-		return sdk.TaskStateFailed
+func stateOf(s runs.State) sdk.TaskState { return cmp.Or(states[s], sdk.TaskStateUnspecified) }
+
+// shownAs returns the run states with an A2A state; none for an unknown one.
+func shownAs(state sdk.TaskState) (in []runs.State) {
+	for _, s := range slices.Sorted(maps.Keys(states)) {
+		if states[s] == state {
+			in = append(in, s)
+		}
 	}
-	return sdk.TaskStateUnspecified
+	return in
 }
 
 // contextOf returns the context of a run: its thread or, until that is known,
@@ -227,41 +230,8 @@ func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at 
 	return adcp.Response{
 		Status: adcp.StatusOf(record.State), TaskID: record.ID, ContextID: record.Context(), Message: record.Summary(),
 		At:         at,
-		Governance: record.Governance, Error: failed, Body: withoutOutput(body),
+		Governance: record.Governance, Error: failed, Body: body,
 	}.Encode(), nil
-}
-
-// withoutOutput is a result without what the agent wrote as it wrote it.
-func withoutOutput(body json.RawMessage) json.RawMessage {
-	for _, path := range []string{"output", "events", "metadata.error_context.partial_results"} {
-		names := strings.Split(path, ".")
-		body = without(body, names[0], names[1:])
-	}
-	return body
-}
-
-// without is an object without a member, which stands at names below a name.
-func without(object json.RawMessage, name string, below []string) json.RawMessage {
-	o := gjson.ParseBytes(object)
-	if !o.IsObject() {
-		return object
-	}
-	out := []byte{'{'}
-	o.ForEach(func(key, value gjson.Result) bool {
-		raw := json.RawMessage(value.Raw)
-		if key.String() == name {
-			if len(below) == 0 {
-				return true
-			}
-			raw = without(raw, below[0], below[1:])
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, key.Raw...), ':'), raw...)
-		return true
-	})
-	return append(out, '}')
 }
 
 // rest is an envelope as data, without what the task itself says.
@@ -273,14 +243,21 @@ func rest(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 	return data, err
 }
 
-// object is an envelope as data. Numbers, and the caller's context, stay as they
-// were written.
+// object is an envelope as data, without the unmodified output of the agent.
+// Numbers, and the caller's context, stay as they were written.
 func object(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 	var data map[string]any
 	d := json.NewDecoder(bytes.NewReader(envelope))
 	d.UseNumber()
 	if err := d.Decode(&data); err != nil {
 		return nil, err
+	}
+	delete(data, "output")
+	delete(data, "events")
+	if metadata, ok := data["metadata"].(map[string]any); ok {
+		if failure, ok := metadata["error_context"].(map[string]any); ok {
+			delete(failure, "partial_results")
+		}
 	}
 	if len(echo) > 0 {
 		data["context"] = echo

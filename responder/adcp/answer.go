@@ -2,21 +2,20 @@ package adcp
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 
-// Call is what an answer needs of the request.
+// Call is the request that an answer belongs to.
 type Call struct {
-	Context    json.RawMessage // of the caller, echoed; nil: none
-	Broken     bool            // the request cannot be read
-	ChangesRun bool            // it changes a run that exists
-	Replayed   bool            // the answer is that of an earlier request with the same key
+	Args       *request.Args
+	ChangesRun bool // it changes a run that exists
+	Replayed   bool // the answer is that of an earlier request with the same key
 }
 
 // Subject is the one run that an answer is about.
@@ -25,34 +24,34 @@ type Subject struct {
 	status     Status
 	thread     string
 	governance string
-	complete   bool         // nothing more needs to be read
+	complete   bool         // the record is not needed
 	record     *runs.Record // nil: not read
 }
 
-// OfRecord is a run whose record was read.
+// OfRecord returns a run whose record was read.
 func OfRecord(r *runs.Record) *Subject {
 	return &Subject{run: r.ID, status: StatusOf(r.State), thread: r.Context(), governance: r.Governance, record: r}
 }
 
-// OfView is a run of the run table.
+// OfView returns a run of the run table.
 func OfView(v responder.View) *Subject {
 	return &Subject{run: v.ID, status: StatusOf(v.State), thread: v.Thread, governance: v.Governance}
 }
 
-// OfSubmission is a run that was accepted: it may have no record yet.
+// OfSubmission returns a run that was accepted: it may have no record yet.
 func OfSubmission(done api.Submitted) *Subject {
 	return &Subject{run: done.Run, status: Submitted, thread: done.Thread, governance: done.Governance, complete: true}
 }
 
-// OfCancel is a run after a cancel.
+// OfCancel returns a run after a cancel.
 func OfCancel(v responder.View, done api.Cancelled) *Subject {
 	of := OfView(v)
 	of.status = StatusOf(done.State)
 	return of
 }
 
-// Succeed is the answer to a request with a reply. The subject is nil where the
-// reply is about no single run. What is unknown of the subject is read.
+// Succeed returns the answer to a request that succeeded. The subject is nil if
+// the reply is not about a single run. Succeed reads what the subject lacks.
 func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of *Subject) Response {
 	a := Response{Status: Completed, Message: r.Message(), Body: r.Body()}
 	if of != nil {
@@ -65,12 +64,12 @@ func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of
 	return c.complete(a, of)
 }
 
-// Fail is the answer to a request with an error. A request that found its run
-// unfinished has not failed: the answer has the state of the run, and the error
+// Fail returns the answer to a request with an error. A request for a run that
+// has not ended does not fail: the answer has the state of the run, and the error
 // as a warning.
 func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response {
 	known := api.Known(err)
-	e := ErrorOf(known, c.Broken)
+	e := ErrorOf(known, c.Args.Broken())
 	a := Response{Status: kinds[known.Code].status, Message: e.Message, Error: e}
 	if known.Elapsed.Milliseconds() > 0 {
 		a.Body = encode(map[string]any{"meta": map[string]int64{"duration_ms": known.Elapsed.Milliseconds()}})
@@ -95,14 +94,14 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response
 
 // complete adds the subject, or nil, and what the request determines.
 func (c Call) complete(a Response, of *Subject) Response {
-	a.At, a.Context, a.Replayed = time.Now(), c.Context, c.Replayed
+	a.At, a.Context, a.Replayed = time.Now(), c.Args.Echo(), c.Replayed
 	if of != nil {
 		a.TaskID, a.ContextID, a.Governance = of.run, of.thread, of.governance
 	}
 	return a
 }
 
-// read completes the subject by its record, where there is one and it can be read.
+// read completes the subject from its record, if that can be read.
 func (of *Subject) read(ctx context.Context, s *responder.Service) {
 	if of.complete || of.record != nil {
 		return
@@ -110,7 +109,7 @@ func (of *Subject) read(ctx context.Context, s *responder.Service) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	record, err := s.Record(ctx, of.run)
-	if err != nil { // the service has logged it; or there is no record yet
+	if err != nil { // logged by the service, or not recorded yet
 		return
 	}
 	of.record, of.governance = record, record.Governance
@@ -119,7 +118,7 @@ func (of *Subject) read(ctx context.Context, s *responder.Service) {
 	}
 }
 
-// Of is what every response about one run says.
+// Of returns the fields of every response about one run.
 func Of(r *runs.Record) Response {
 	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Context(), Message: r.Summary(),
 		Governance: r.Governance}
@@ -129,7 +128,7 @@ func Of(r *runs.Record) Response {
 	return a
 }
 
-// failureOf is why a run has failed. Without a record no more is known.
+// failureOf returns the error of a failed run; the record may be nil.
 func failureOf(r *runs.Record) *Error {
 	e := &Error{Code: ToolError, Message: "the task has failed", Recovery: Terminal}
 	if r == nil {

@@ -13,11 +13,10 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Result returns what an answer about the results of a run that has ended has
-// beside its envelope, and the error of one that has failed. It is the same
-// whenever it is called, so it lacks the state of the streams; and it lacks what
-// the agent printed, because receivers of notifications may not be allowed to
-// read that.
+// Result returns the results of a run that has ended, as the body of an answer,
+// and the error of a failed one. It always returns the same for a record, so it
+// omits the state of the streams. It omits the agent's output, which receivers
+// of notifications may not be allowed to read.
 func Result(ctx context.Context, s *responder.Service, record *runs.Record) (json.RawMessage, *Error, error) {
 	result, err := s.ResultOf(ctx, record, api.ResultRequest{NoOutput: true, Count: true})
 	if err != nil {
@@ -43,8 +42,8 @@ func NewNotices(s *responder.Service) webhook.Encoder {
 	}}
 }
 
-// payload is the body, in the order in which it is written. Its task_type is
-// the tool that was called: the contract's list knows advertising alone.
+// payload has the fields of the body in their order. Its task_type is the tool
+// that was called, because the contract lists task types of advertising only.
 type payload struct {
 	Key       string          `json:"idempotency_key"`
 	Operation string          `json:"operation_id"`
@@ -58,8 +57,8 @@ type payload struct {
 	Result    json.RawMessage `json:"result,omitempty"`
 }
 
-// Encode renders a notification. A result that does not fit is left out: the
-// receiver can ask for it.
+// Encode encodes a notification. A result that is too large is omitted: the
+// receiver can request it.
 func (n notices) Encode(ctx context.Context, r webhook.Registration, record *runs.Record, key string) (webhook.Body,
 	error) {
 	p := payload{
@@ -74,12 +73,12 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 		}
 		at, p.Message, p.Result = record.EndedAt, record.Summary(), withError(result, failed)
 	} else {
-		p.Message, p.Thread = "Working", "" // what may change meanwhile would make another body of the same notification
+		p.Message, p.Thread = "Working", "" // changing data would make a different body of the same notification
 		if record.State == runs.StateInputRequired {
 			p.Message = "Waits for an answer from outside"
 		}
 	}
-	p.Timestamp = api.Time(cmp.Or(at, r.Created)) // r.Created: a log without a beginning
+	p.Timestamp = api.Time(cmp.Or(at, r.Created)) // the log has no beginning
 	b := p.encode(r.Context)
 	if len(b) > webhook.MaxBody {
 		p.Result = nil
@@ -96,7 +95,7 @@ func (p *payload) encode(context json.RawMessage) []byte {
 	return b
 }
 
-// withError is a result with the error of a run that has failed.
+// withError adds the error of a failed run to a result.
 func withError(result json.RawMessage, failed *Error) json.RawMessage {
 	if failed == nil || len(result) < 2 {
 		return result

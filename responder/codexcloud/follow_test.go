@@ -172,7 +172,7 @@ func TestFailureOfAllIsSaidOnceAndTriedRarely(t *testing.T) {
 		if n := s.count("status"); n > 100 {
 			t.Errorf("%d looks in half an hour", n)
 		}
-		if n := seen.FilterMessage("tasks cannot be looked at").Len(); n != 1 {
+		if n := seen.FilterMessage("tasks cannot be polled").Len(); n != 1 {
 			t.Errorf("said %d times", n)
 		}
 		if seen.FilterMessage("it works again").Len() != 1 {

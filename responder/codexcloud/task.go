@@ -102,8 +102,7 @@ func (d *Driver) writeDiff(ctx context.Context, t *task) error {
 	if err == nil && o.exit != 0 {
 		err = c.failed(o)
 	}
-	var failure *Failure
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*Failure](err); ok {
 		t.tries++
 		if failure.Reason != reasonNoDiff && t.tries < maxTries {
 			return err
@@ -149,14 +148,20 @@ func (d *Driver) end(ctx context.Context, t *task, reason runs.Reason) error {
 
 // status asks the service about one task.
 func (d *Driver) status(ctx context.Context, id string) (answer, error) {
-	c := call{args: []string{"status", id}, timeout: lookTimeout}
+	return ask(ctx, d, call{args: []string{"status", id}, timeout: lookTimeout}, func(o output) (answer, bool) {
+		return readStatus(o.stdout)
+	})
+}
+
+// ask calls the program and parses its output.
+func ask[T any](ctx context.Context, d *Driver, c call, read func(output) (T, bool)) (v T, err error) {
 	o, err := d.call(ctx, c)
 	if err != nil {
-		return answer{}, err
+		return v, err
 	}
-	a, ok := readStatus(o.stdout)
+	v, ok := read(o)
 	if !ok {
-		return answer{}, c.failed(o)
+		return v, c.failed(o)
 	}
-	return a, nil
+	return v, nil
 }

@@ -192,7 +192,7 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	}
 	s.log.Error("panic", zap.String("pattern", r.Pattern), zap.String("type", fmt.Sprintf("%T", p)),
 		zap.ByteString("stack", debug.Stack()))
-	refuse(w, http.StatusInternalServerError, "INTERNAL", "linesman broke off; its log says where")
+	refuse(w, http.StatusInternalServerError, "INTERNAL", "internal error; see the log of linesman")
 }
 
 // refuse responds with an error: the problem details of RFC 9457.

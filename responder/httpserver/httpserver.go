@@ -1,15 +1,14 @@
-// Package httpserver is the HTTP server that the responder's surfaces hang their
-// handlers on. It owns what they have in common: who may ask what (a bearer
-// token with scopes, and on loopback a host and an origin that are this machine), how much at
-// once, the health checks, and the end.
+// Package httpserver is the HTTP server for the handlers of the responder's
+// surfaces. It implements what they have in common: authorization (a bearer token
+// with scopes; on loopback, Host and Origin must be this machine), the limit of
+// connections, the health checks, and the shutdown.
 //
 //	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz, and / for browsers
 //	                                  ├──▶ public handlers
 //	                                  └──▶ token ──▶ scopes ──▶ handler of a surface
 //
-// The one rule: nothing but the two health checks, the page at /, and what was
-// hung on it as public, is answered without a token, and a handler is reached only by one
-// that has all its scopes.
+// The one rule: without a token only the two health checks, the page at / and public
+// handlers are reachable, and any other handler needs a token with all its scopes.
 package httpserver
 
 import (
@@ -163,7 +162,7 @@ func (s *Server) Listen() (net.Addr, error) {
 	return s.listener.Addr(), nil
 }
 
-// Close gives the address back, where Serve was not called.
+// Close closes the listener if Serve was not called.
 func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,8 +171,8 @@ func (s *Server) Close() {
 	}
 }
 
-// Serve serves until ctx ends, and returns within five seconds of it. It calls
-// Listen where nobody has, and can be called once.
+// Serve serves until ctx ends, and returns at most five seconds later. It calls Listen
+// if that was not done, and can be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	if _, err := s.Listen(); err != nil {
 		return err

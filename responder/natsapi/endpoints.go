@@ -20,9 +20,6 @@ type Endpoint struct {
 
 	// Do answers a request. It may block.
 	Do func(ctx context.Context, body []byte) Answer
-	// Quick is Do for requests that need no waiting; for others it reports false. It is
-	// called first, in the goroutine that receives the requests. Nil: none.
-	Quick func(body []byte) (Answer, bool)
 	// Refuse is the body of an error that the service itself answers with, of a
 	// code of HTTP; nil: none.
 	Refuse func(code int, text string) []byte
@@ -40,8 +37,6 @@ type Tools interface {
 	// Call runs one tool. The only error is [v36.ErrUnknownTool]; any other
 	// failure is in the answer.
 	Call(ctx context.Context, tool string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
-	// Quick is Call for requests that need no waiting; for others it reports false.
-	Quick(tool string, args json.RawMessage) (v36.Answer, bool)
 }
 
 // ToolEndpoints are endpoints of tools, each under its own name. An answer is
@@ -63,10 +58,6 @@ func ToolEndpoints(tools Tools, list []v36.Tool) []Endpoint {
 					return Answer{a.Envelope, code, text}
 				}
 				return Answer{Body: a.Envelope}
-			},
-			Quick: func(body []byte) (Answer, bool) {
-				a, done := tools.Quick(t.Name, arguments(body))
-				return Answer{Body: a.Envelope}, done
 			},
 		})
 	}

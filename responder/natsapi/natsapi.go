@@ -23,11 +23,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/responder"
 )
 
 const (
-	maxCalls = 4096 // requests in flight; one more is refused with code 503
-	maxQuick = 256  // bytes of a request that may be answered at once
+	// maxCalls is the number of requests in flight; one more is refused with code
+	// 503. Each connection has at most the share of a caller, see [responder.Slots].
+	maxCalls = 4096
 )
 
 // Config is what the service needs.
@@ -47,7 +50,7 @@ type Config struct {
 // Serve answers requests until ctx ends. Then it cancels the requests in flight
 // and returns nil.
 func Serve(ctx context.Context, c Config) error {
-	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls)}
+	s := &service{Config: c, ctx: ctx, slots: responder.NewSlots(maxCalls)}
 	defer s.end()
 	r := newRegistration(c.Version)
 	defer r.stop()
@@ -90,7 +93,7 @@ type service struct {
 	mu    sync.Mutex      // guards over, and calls.Go
 	over  bool
 	calls sync.WaitGroup
-	slots chan struct{} // one for each request in flight
+	slots *responder.Slots
 }
 
 // end refuses later requests, which a stopped service may still receive, and
@@ -106,25 +109,23 @@ func (s *service) request(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		s.fail(j, http.StatusServiceUnavailable, "this responder ends: ask again", nil)
+		s.respond(j, Answer{Code: http.StatusServiceUnavailable, Text: "this responder ends: ask again"})
 		return
 	}
-	if body := j.request.Data; len(body) <= maxQuick && j.to.Quick != nil {
-		if a, done := j.to.Quick(body); done {
-			s.respond(j, &nats.Msg{Data: a.Body}, "")
-			return
-		}
+	free, ok := s.slots.Take(callerOf(j.request.Reply))
+	if !ok {
+		s.respond(j, Answer{Code: http.StatusServiceUnavailable, Text: "too many requests are in flight"})
+		return
 	}
-	select {
-	case s.slots <- struct{}{}:
-		s.calls.Go(func() {
-			defer func() { <-s.slots }()
-			s.answer(j)
-		})
-	default:
-		s.fail(j, http.StatusServiceUnavailable, "too many requests are in flight", nil)
-	}
+	s.calls.Go(func() {
+		defer free()
+		s.answer(j)
+	})
 }
+
+// callerOf returns the caller of a request: the connection whose inbox gets the
+// answer. The last token of an inbox belongs to the single request.
+func callerOf(reply string) string { return reply[:max(strings.LastIndexByte(reply, '.'), 0)] }
 
 // job is a received request.
 type job struct {
@@ -135,32 +136,27 @@ type job struct {
 
 func (s *service) answer(j job) {
 	a := j.to.Do(s.ctx, j.request.Data)
-	switch {
-	case int64(len(a.Body)) > s.Conn.MaxPayload()-1024:
-		s.fail(j, http.StatusRequestEntityTooLarge, fmt.Sprintf("the answer has %d bytes, more than a message may: "+
-			"ask for less, with max_output_bytes or without events", len(a.Body)), nil)
-	case a.Code != 0:
-		s.fail(j, a.Code, a.Text, a.Body)
-	default:
-		s.respond(j, &nats.Msg{Data: a.Body}, "")
+	if int64(len(a.Body)) > s.Conn.MaxPayload()-1024 {
+		a = Answer{Code: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the answer has %d bytes, more than a "+
+			"message may: ask for less, with max_output_bytes or without events", len(a.Body))}
 	}
+	s.respond(j, a)
 }
 
-// fail answers with an error. The statistics get only the text before the first
-// colon, because the text after it may quote the request.
-func (s *service) fail(j job, status int, text string, body []byte) {
-	if body == nil && j.to.Refuse != nil {
-		body = j.to.Refuse(status, text)
+// respond sends an answer, and counts the request. The statistics get the text of
+// an error only up to the first colon, because the rest may quote the request.
+func (s *service) respond(j job, a Answer) {
+	m, failure := &nats.Msg{Subject: j.request.Reply, Data: a.Body}, ""
+	if a.Code != 0 {
+		if a.Body == nil && j.to.Refuse != nil {
+			m.Data = j.to.Refuse(a.Code, a.Text)
+		}
+		code := strconv.Itoa(a.Code)
+		m.Header = nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {a.Text}}
+		what, _, _ := strings.Cut(a.Text, ": ")
+		failure = code + ":" + what
 	}
-	code := strconv.Itoa(status)
-	what, _, _ := strings.Cut(text, ": ")
-	s.respond(j, &nats.Msg{Data: body, Header: nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}},
-		code+":"+what)
-}
-
-// respond answers, and counts the request; failure is "" for one that succeeded.
-func (s *service) respond(j job, m *nats.Msg, failure string) {
-	if m.Subject = j.request.Reply; m.Subject != "" {
+	if m.Subject != "" {
 		if err := s.Conn.PublishMsg(m); err != nil {
 			s.Log.Debug("answer", zap.Error(err))
 			failure = "500:the answer was not sent"

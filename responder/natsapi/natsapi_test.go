@@ -305,10 +305,6 @@ func (large) Call(context.Context, string, json.RawMessage, func(v36.Progress)) 
 	return v36.Answer{Envelope: make([]byte, 2<<20)}, nil
 }
 
-func (large) Quick(string, json.RawMessage) (v36.Answer, bool) {
-	return v36.Answer{}, false
-}
-
 // The verbs carry requests and outcomes of package api, errors in the headers
 // and in the body.
 func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
@@ -363,7 +359,6 @@ func TestAnOutcomeThatDoesNotFitIsAnErrorOfTheAPI(t *testing.T) {
 	l := newLab(t)
 	b := l.bus(embedded.ResponderUser)
 	e := natsapi.VerbEndpoints(nil)[0]
-	e.Quick = nil
 	e.Do = func(context.Context, []byte) natsapi.Answer { return natsapi.Answer{Body: make([]byte, 2<<20)} }
 	l.start(func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Endpoints: []natsapi.Endpoint{e},

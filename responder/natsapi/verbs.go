@@ -45,10 +45,8 @@ const (
 // JSON. Decoding is strict: an unknown field is an error.
 func VerbEndpoints(s *responder.Service) []Endpoint {
 	v := verbs{s}
-	status := verb(s, "status", "State of a run, from memory", v.status)
-	status.Quick = v.quickStatus
 	return []Endpoint{
-		status,
+		verb(s, "status", "State of a run, from memory", v.status),
 		verb(s, "describe", "State of a run, with the details of its record", v.describe),
 		verb(s, "overview", "Runs that work, that wait and that ended last", v.overview),
 		verb(s, "list", "Page of runs, the newest first", v.list),
@@ -206,18 +204,6 @@ func (s verbs) status(ctx context.Context, q api.RunRequest) (*api.Run, error) {
 		return nil, err
 	}
 	return responder.Summarize(v), nil
-}
-
-func (s verbs) quickStatus(body []byte) (Answer, bool) {
-	q, err := read[api.RunRequest](body)
-	if err != nil {
-		return Answer{}, false
-	}
-	v, ok := s.Get(q.Run)
-	if !ok {
-		return Answer{}, false
-	}
-	return answerOf(responder.Summarize(v), nil), true
 }
 
 func (s verbs) describe(ctx context.Context, q api.RunRequest) (*api.Run, error) {

@@ -27,15 +27,15 @@ const (
 const Whole = "arguments"
 
 // Args are the arguments of one call, by the declared names of parameters, and
-// everything that is wrong with them.
+// all mistakes in them.
 type Args struct {
 	params   []Param
 	given    []given
 	issues   []api.Issue
 	unlisted int  // issues beyond maxIssues
-	broken   bool // they are no object
+	broken   bool // they are not an object
 	json     bool // the caller reads an envelope
-	adcp     bool // that of AdCP
+	adcp     bool // the envelope of AdCP
 }
 
 // given is one argument.
@@ -46,12 +46,12 @@ type given struct {
 	value any    // string, int64, bool, json.RawMessage or []string; nil: a mistake
 }
 
-// Preset is an argument that comes from another place than the object, such as
-// a path or a header. The object must not have another value for it.
+// Preset is an argument from elsewhere than the object, such as a path or a
+// header. The object must not have a different value for it.
 type Preset struct{ Name, Value string }
 
-// Read reads the arguments of a call; no bytes are an empty object. What is
-// wrong is in [Args.Err].
+// Read reads the arguments of a call; no bytes are an empty object. [Args.Err]
+// has the mistakes.
 func Read(params []Param, raw json.RawMessage, presets ...Preset) *Args {
 	a := &Args{params: params}
 	for _, p := range presets {
@@ -69,7 +69,7 @@ func Read(params []Param, raw json.RawMessage, presets ...Preset) *Args {
 	return a
 }
 
-// Broken reports whether the arguments are no object: nothing else is known then.
+// Broken reports whether the arguments are not an object. Then they have no values.
 func (a *Args) Broken() bool { return a.broken }
 
 // JSON reports whether the caller reads an envelope, of v3.6 or AdCP.
@@ -173,7 +173,7 @@ func (a *Args) add(i api.Issue) {
 	a.issues = append(a.issues, i)
 }
 
-// Refuse adds an issue with a parameter, unless it has one already.
+// Refuse adds an issue of a parameter, unless the parameter has one.
 func (a *Args) Refuse(param, format string, args ...any) {
 	field := a.Spelled(param)
 	if !slices.ContainsFunc(a.issues, func(i api.Issue) bool { return i.Field == field }) {
@@ -181,7 +181,7 @@ func (a *Args) Refuse(param, format string, args ...any) {
 	}
 }
 
-// Spelled is the name that the caller uses for a parameter.
+// Spelled returns the name that the caller used for a parameter.
 func (a *Args) Spelled(param string) string {
 	if g := a.found(param); g != nil {
 		return g.name
@@ -189,8 +189,8 @@ func (a *Args) Spelled(param string) string {
 	return param
 }
 
-// Err is everything that is wrong so far, as one error [api.Validation] with the
-// names that the caller used, or nil.
+// Err returns all mistakes so far as one [api.Validation] error, with the names
+// that the caller used, or nil.
 func (a *Args) Err() error {
 	if len(a.issues) == 0 {
 		return nil
@@ -201,7 +201,7 @@ func (a *Args) Err() error {
 }
 
 // adopt adds the issues of an error [api.Validation] of the service under the
-// parameters that they come from. Any other error is the issue otherwise.
+// parameters that they come from. Any other error adds the issue otherwise.
 func (a *Args) adopt(err error, otherwise string) {
 	var e *api.Error
 	switch {
@@ -241,7 +241,7 @@ func (a *Args) declares(name string) bool {
 	return slices.ContainsFunc(a.params, func(p Param) bool { return p.Name == name })
 }
 
-// The values of parameters: what was given, else the default.
+// The values of parameters: the argument, else the default.
 
 // Text returns the value of a text or a choice.
 func (a *Args) Text(name string) string {
@@ -276,7 +276,7 @@ func (a *Args) list(name string) []string {
 // Has reports whether an argument was given for a parameter.
 func (a *Args) Has(name string) bool { return a.found(name) != nil }
 
-// found is what was given for a parameter, or nil.
+// found returns the argument of a parameter, or nil.
 func (a *Args) found(param string) *given {
 	for i := range a.given {
 		if a.given[i].param == param {
@@ -286,7 +286,7 @@ func (a *Args) found(param string) *given {
 	return nil
 }
 
-// value is what was given, else the default.
+// value returns the argument, else the default.
 func (a *Args) value(name string) any {
 	if g := a.found(name); g != nil && g.value != nil {
 		return g.value
@@ -297,8 +297,8 @@ func (a *Args) value(name string) any {
 	return nil
 }
 
-// asks notes the format that a caller wants. Who wants AdCP of a tool that does
-// not speak it can read JSON, so that is what tells it so.
+// asks records the requested format. A caller that requests AdCP of a tool without
+// it can read JSON, so it gets JSON.
 func (a *Args) asks(json, adcp bool) {
 	a.json = a.json || json || adcp
 	if p := a.param("format"); adcp && p != nil && slices.Contains(p.Words, "adcp") {
@@ -306,7 +306,7 @@ func (a *Args) asks(json, adcp bool) {
 	}
 }
 
-// asked finds a format in arguments that are no object, or not JSON.
+// asked finds a format in arguments that cannot be read.
 var asked = regexp.MustCompile(`"format"\s*:\s*"(json|adcp)"`)
 
 // asksFor reports whether arguments that cannot be read name a format.

@@ -28,7 +28,7 @@ type Param struct {
 	About    string // for callers
 	Words    []string
 	Min      int64          // of an integer
-	Max      int64          // of an integer; of a text or an object: bytes, 0 being MaxArguments; of names: their number
+	Max      int64          // of an integer; of a text or an object: bytes, 0: no limit; of names: their number
 	Chars    int64          // of a text: characters, instead of bytes
 	Lines    bool           // a text may have several lines
 	Form     *regexp.Regexp // of a text; nil: any
@@ -69,7 +69,7 @@ func Choice(name, otherwise, about string, words ...string) Param {
 	return p
 }
 
-// alias is the other spelling of a name, or "".
+// alias returns the other spelling of a name, or "".
 func alias(name string) string {
 	var b strings.Builder
 	upper := false
@@ -93,9 +93,9 @@ func alias(name string) string {
 	return b.String()
 }
 
-// Schema is the JSON Schema of the parameters. It does not close the object:
-// a host that checks arguments by it must let an alias through. Unknown names
-// are refused by the call.
+// Schema returns the JSON Schema of the parameters. It allows other names, so
+// that a host that checks arguments accepts an alias. The call refuses unknown
+// names.
 func Schema(params []Param) json.RawMessage {
 	var b strings.Builder
 	b.WriteString(`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{`)
@@ -158,7 +158,7 @@ func (p *Param) schema() []byte {
 	return encode(s)
 }
 
-// nearest is the name that a caller most likely meant, or "".
+// nearest returns the known name that is most similar to an unknown one, or "".
 func nearest(params []Param, name string) string {
 	best, at := "", 0
 	for _, p := range params {
@@ -175,10 +175,10 @@ func nearest(params []Param, name string) string {
 	return best
 }
 
-// fold makes the spellings of a name one.
+// fold maps both spellings of a name to one.
 func fold(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
-// distance is how many bytes must change to make b of a.
+// distance returns how many bytes must change to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -199,8 +199,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// plainWord reports whether s is short and harmless enough to be shown to
-// whoever sent it: what the names and the words of parameters are made of.
+// plainWord reports whether an error may quote s: it is short, and has only the
+// characters of parameter names and words.
 func plainWord(s string) bool {
 	const most = 40
 	return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(c rune) bool {

@@ -1,9 +1,13 @@
-// Package request reads what every surface takes in the same form: the
-// arguments of a submission, a resumption, a cancel and a status, by the names
-// of the v3.6 tools. It owns these parameters and their texts, and how they
-// become requests of package api.
+// Package request reads the arguments of calls, a JSON object, by a table of
+// parameters: types, limits, aliases and defaults. It collects all mistakes. It
+// also has the parameters of the requests that several surfaces accept in the
+// same form, and converts them to requests of package api: a submission, a
+// resumption, a cancel and a status, by the names of the v3.6 tools.
 //
-//	JSON ──▶ Args ──▶ request ──▶ api types ──▶ responder.Service
+//	JSON, table of Param ──▶ Read ──▶ Args ──▶ api types ──▶ responder.Service
+//
+// The one rule: no error quotes a value of a caller, except short words of plain
+// ASCII.
 package request
 
 import (
@@ -17,8 +21,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Names of tools whose requests other surfaces take, too. They are part of the
-// hash that compares requests with one idempotency key.
+// Names of tools whose requests other surfaces accept, too. They are part of the
+// hash that identifies a request with an idempotency key.
 const (
 	ToolRun    = "_codex_local_run"
 	ToolExec   = "_codex_local_exec"
@@ -114,8 +118,8 @@ func IDParam(name string) Param {
 	return RequiredText(name, MaxRef, "Id of the task, as the answer to its submission told it.")
 }
 
-// ADCP adds to the parameters of a request those that every request has which
-// can be answered in the envelope of AdCP.
+// ADCP adds the parameters of every request that can be answered in the envelope
+// of AdCP.
 func ADCP(list ...Param) []Param {
 	format := FormatParam
 	format.Words = []string{"markdown", "json", "adcp"}

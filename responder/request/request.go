@@ -20,16 +20,15 @@ import (
 
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// RequireKey adds an issue where the request is answered in the envelope of
-// AdCP and has no idempotency key. It is for requests that change something.
+// RequireKey adds an issue if the request is answered in the envelope of AdCP and
+// has no idempotency key. It is for requests that change something.
 func (a *Args) RequireKey() {
 	if a.adcp && !a.broken && !a.Has(Key) {
 		a.Refuse(Key, "is required with format adcp")
 	}
 }
 
-// Echo is the caller's context, as it was written. One that was refused does
-// not come back.
+// Echo returns the caller's context as it was written, nil if it was refused.
 func (a *Args) Echo() json.RawMessage {
 	if a.broken {
 		return nil
@@ -37,8 +36,8 @@ func (a *Args) Echo() json.RawMessage {
 	return a.raw(echoed)
 }
 
-// Submission reads a submission, and adds to the arguments everything that is
-// wrong with it. Tool is the name of its request.
+// Submission reads a submission, and adds its mistakes to the arguments. Tool is
+// the name of its request.
 func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 	if a.broken {
 		return api.Submission{}
@@ -92,8 +91,7 @@ func CloudSubmission(s *responder.Service, tool string, a *Args) api.CloudSubmis
 	return q
 }
 
-// readWebhook reads the configuration of a webhook; nil where there is none, or a
-// wrong one.
+// readWebhook reads the configuration of a webhook; nil if there is none.
 func readWebhook(tool string, a *Args) (*api.Webhook, error) {
 	raw := a.raw(Webhook)
 	if raw == nil {
@@ -129,8 +127,8 @@ func adoptWebhook(a *Args, err error) {
 	}
 }
 
-// Once reads the idempotency key of a request, and hashes what is asked for,
-// however its parameters are spelled and in whatever form it is to be answered.
+// Once reads the idempotency key of a request, and hashes the request. The hash
+// does not depend on the spelling of names or the format of the answer.
 func Once(tool string, a *Args) (api.Once, error) {
 	key := a.Text(Key)
 	if key == "" {
@@ -154,8 +152,8 @@ func Once(tool string, a *Args) (api.Once, error) {
 	return api.Once{Key: key, Hash: hash}, nil
 }
 
-// withoutSecret is the configuration of a webhook without its credentials: they
-// may change from one attempt of a request to the next.
+// withoutSecret returns the configuration of a webhook without its credentials,
+// which may change between attempts of a request.
 func withoutSecret(raw json.RawMessage) json.RawMessage {
 	var top, auth map[string]json.RawMessage
 	if json.Unmarshal(raw, &top) != nil || json.Unmarshal(top["authentication"], &auth) != nil || auth == nil {
@@ -166,8 +164,8 @@ func withoutSecret(raw json.RawMessage) json.RawMessage {
 	return encode(top)
 }
 
-// Submit carries out a submission that was read without a mistake. The error
-// has the names that the caller used.
+// Submit carries out a submission without mistakes. The error has the names that
+// the caller used.
 func Submit(ctx context.Context, s *responder.Service, tool string, a *Args, q api.Submission) (api.Submitted,
 	error) {
 	var err error
@@ -178,11 +176,11 @@ func Submit(ctx context.Context, s *responder.Service, tool string, a *Args, q a
 	return done, a.Name(err)
 }
 
-// Cancel carries out a cancel of a task of this machine. The error has the
-// names that the caller used.
+// Cancel cancels a task of this machine. The error has the names that the caller
+// used.
 func Cancel(ctx context.Context, s *responder.Service, a *Args) (api.Cancelled, responder.View, error) {
 	v, err := Local(ctx, s, a, ToolCancel, "task_id")
-	if api.Is(err, api.NotFound) { // its key may know it
+	if api.Is(err, api.NotFound) { // its outcome may be stored under the key
 		v.ID = a.Text("task_id")
 	} else if err != nil {
 		return api.Cancelled{}, v, err
@@ -195,7 +193,7 @@ func Cancel(ctx context.Context, s *responder.Service, a *Args) (api.Cancelled, 
 	return c, v, a.Name(err)
 }
 
-// CheckDir adds an issue with a working directory that is a filter.
+// CheckDir adds an issue if the working directory of a filter is invalid.
 func (a *Args) CheckDir() {
 	dir := a.Text("workingDir")
 	if dir != "" && (dir[0] != '/' || strings.Contains(dir+"/", "/../")) {
@@ -203,8 +201,8 @@ func (a *Args) CheckDir() {
 	}
 }
 
-// Status reads the state of the tasks of this machine that a status asks for.
-// One is the single task that it names, or nil.
+// Status returns the state of the requested tasks of this machine. One is the
+// single task that the request names, or nil.
 func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Snapshot, one *responder.View,
 	err error) {
 	if a.Has("task_id") {
@@ -224,7 +222,7 @@ func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Sn
 	}), nil, nil
 }
 
-// Single is the snapshot of one run.
+// Single returns the snapshot of one run.
 func Single(v responder.View) runtable.Snapshot {
 	one := []responder.View{v}
 	switch {
@@ -236,8 +234,8 @@ func Single(v responder.View) runtable.Snapshot {
 	return runtable.Snapshot{Working: one}
 }
 
-// Local finds the run that a request about tasks of this machine names. The
-// error names the tool to use for a task of Codex Cloud.
+// Local returns the run of this machine that a request names. For a task of Codex
+// Cloud, the error names the tool to use.
 func Local(ctx context.Context, s *responder.Service, a *Args, tool, param string) (responder.View, error) {
 	id, field := a.Text(param), a.Spelled(param)
 	inCloud := func() error {
@@ -264,7 +262,7 @@ func Local(ctx context.Context, s *responder.Service, a *Args, tool, param strin
 	return v, onThread(a, v)
 }
 
-// onThread refuses a run of another thread than the caller names.
+// onThread refuses a run that is not of the thread that the caller names.
 func onThread(a *Args, v responder.View) error {
 	if !a.Has(ContextID) || v.Thread == "" || strings.EqualFold(v.Thread, a.Text(ContextID)) {
 		return nil

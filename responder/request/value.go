@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// read is the value of a parameter, or what is wrong with it.
+// read returns the value of a parameter, or the mistake in it.
 func (p *Param) read(raw string) (v any, problem string) {
 	switch p.Kind {
 	case text, choice:
@@ -101,7 +101,7 @@ func (p *Param) text(s string) string {
 	return ""
 }
 
-// depth is how deep valid JSON is nested.
+// depth returns the nesting depth of valid JSON.
 func depth(raw string) int {
 	now, deepest, quoted := 0, 0, false
 	for i := 0; i < len(raw); i++ {

@@ -16,13 +16,11 @@ import (
 	"github.com/linesman/linesman/responder"
 )
 
-func getEvents(q *exchange) (*Answer, error) {
+func getEvents(ctx context.Context, q *exchange) (*Answer, error) {
 	after, limit, err := q.after()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
-	defer cancel()
 	if err := q.Service.Connected(); err != nil {
 		return nil, err
 	}
@@ -44,19 +42,14 @@ func getEvents(q *exchange) (*Answer, error) {
 // sends its last event in a header.
 func (q *exchange) after() (after uint64, limit int64, err error) {
 	const most = 1 << 62
-	n, err := q.query.number("after", 0, most, 0)
-	if err != nil {
-		return 0, 0, err
-	}
-	if limit, err = q.query.number("limit", 1, maxEvents, 100); err != nil {
-		return 0, 0, err
-	}
+	n := q.query.number("after", 0, most, 0)
+	limit = q.query.number("limit", 1, maxEvents, 100)
 	if text := q.r.Header.Get("Last-Event-ID"); text != "" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 || n > most {
-			return 0, 0, invalid("Last-Event-ID", "must be the id of an event of this stream")
+			q.query.refuse("Last-Event-ID", "must be the id of an event of this stream")
 		}
 	}
-	return uint64(n), limit, nil
+	return uint64(n), limit, q.query.err
 }
 
 // streamEvents writes events as they arrive, until the run's completion. It
@@ -143,21 +136,12 @@ func (s *sse) write(p []byte) error {
 	return s.control.Flush()
 }
 
-func getOutput(q *exchange) (*Answer, error) {
-	stream, err := q.query.word("stream", "stdout", "stderr")
-	if err != nil {
-		return nil, err
+func getOutput(ctx context.Context, q *exchange) (*Answer, error) {
+	stream := q.query.word("stream", "stdout", "stderr")
+	offset, limit := q.query.number("offset", 0, 1<<60, 0), q.query.number("limit", 1, maxOutput, 64<<10)
+	if q.query.err != nil {
+		return nil, q.query.err
 	}
-	offset, err := q.query.number("offset", 0, 1<<60, 0)
-	if err != nil {
-		return nil, err
-	}
-	limit, err := q.query.number("limit", 1, maxOutput, 64<<10)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
-	defer cancel()
 	if err := q.Service.Connected(); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,10 @@ import (
 )
 
 // query is the query string of a URL, by declared parameter names.
-type query struct{ url.Values }
+type query struct {
+	url.Values
+	err error // the first mistake
+}
 
 // readQuery refuses unknown parameters and repeated ones.
 func readQuery(raw string, known []string) (*query, error) {
@@ -37,7 +40,7 @@ func readQuery(raw string, known []string) (*query, error) {
 			return nil, invalid(name, "is given twice")
 		}
 	}
-	return &query{values}, nil
+	return &query{Values: values}, nil
 }
 
 func unknownName(known []string) *Problem {
@@ -47,27 +50,31 @@ func unknownName(known []string) *Problem {
 	return invalid("query", "the parameters are "+strings.Join(known, ", "))
 }
 
-// number parses an integer parameter.
-func (q *query) number(name string, least, most, otherwise int64) (int64, error) {
+// number returns an integer parameter.
+func (q *query) number(name string, least, most, otherwise int64) int64 {
 	if !q.Has(name) {
-		return otherwise, nil
+		return otherwise
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, invalid(name, fmt.Sprintf("must be a whole number, %d to %d", least, most))
+		q.refuse(name, fmt.Sprintf("must be a whole number, %d to %d", least, most))
 	}
-	return n, nil
+	return n
 }
 
-// word parses an enumerated parameter.
-func (q *query) word(name string, words ...string) (string, error) {
-	if !q.Has(name) {
-		return "", nil
+// word returns an enumerated parameter, "" if it is missing.
+func (q *query) word(name string, words ...string) string {
+	w := q.Get(name)
+	if q.Has(name) && !slices.Contains(words, w) {
+		q.refuse(name, "must be one of "+strings.Join(words, ", "))
 	}
-	if w := q.Get(name); slices.Contains(words, w) {
-		return w, nil
+	return w
+}
+
+func (q *query) refuse(name, problem string) {
+	if q.err == nil {
+		q.err = invalid(name, problem)
 	}
-	return "", invalid(name, "must be one of "+strings.Join(words, ", "))
 }
 
 // readBody reads the body of a POST; an empty one is an empty object.

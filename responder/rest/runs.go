@@ -15,9 +15,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func getRun(q *exchange) (*Answer, error) {
-	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
-	defer cancel()
+func getRun(ctx context.Context, q *exchange) (*Answer, error) {
 	v, err := q.find(ctx)
 	if err != nil {
 		return nil, err
@@ -42,12 +40,11 @@ func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) 
 	return &Answer{Status: status, Body: run, record: record}, run, nil
 }
 
-func waitForRun(q *exchange) (*Answer, error) {
-	seconds, err := q.query.number("timeout", 0, int64(maxWait/time.Second), 60)
-	if err != nil {
-		return nil, err
+func waitForRun(ctx context.Context, q *exchange) (*Answer, error) {
+	seconds := q.query.number("timeout", 0, int64(maxWait/time.Second), 60)
+	if q.query.err != nil {
+		return nil, q.query.err
 	}
-	ctx := q.r.Context()
 	v, err := q.find(ctx)
 	if err != nil {
 		return nil, err
@@ -58,7 +55,7 @@ func waitForRun(q *exchange) (*Answer, error) {
 			return nil, err
 		}
 		defer free()
-		limited, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second)
+		limited, cancel := context.WithTimeout(q.r.Context(), time.Duration(seconds)*time.Second)
 		defer cancel()
 		if v, err = q.Service.Wait(limited, v.ID, nil); err != nil && limited.Err() == nil {
 			return nil, err
@@ -67,18 +64,16 @@ func waitForRun(q *exchange) (*Answer, error) {
 			return nil, &api.Error{Code: api.NotFound}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	after, cancel := context.WithTimeout(q.r.Context(), askTime)
 	defer cancel()
-	a, run, err := q.answerRun(ctx, http.StatusOK, v)
+	a, run, err := q.answerRun(after, http.StatusOK, v)
 	if err == nil && seconds > 0 && !run.State.Final() {
 		a.late = true
 	}
 	return a, err
 }
 
-func submitRun(q *exchange) (*Answer, error) {
-	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
-	defer cancel()
+func submitRun(ctx context.Context, q *exchange) (*Answer, error) {
 	args, err := q.arguments(request.ExecParams, nil, request.Format)
 	if err != nil {
 		return nil, err
@@ -89,9 +84,7 @@ func submitRun(q *exchange) (*Answer, error) {
 	return q.begin(ctx, request.ToolExec, args)
 }
 
-func resumeRun(q *exchange) (*Answer, error) {
-	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
-	defer cancel()
+func resumeRun(ctx context.Context, q *exchange) (*Answer, error) {
 	v, err := q.find(ctx)
 	if err != nil {
 		return nil, err
@@ -118,7 +111,7 @@ func resumeRun(q *exchange) (*Answer, error) {
 
 // begin submits a task, like the tool.
 func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (*Answer, error) {
-	call := adcp.Call{Context: args.Echo(), Broken: args.Broken()}
+	call := adcp.Call{Args: args}
 	task := request.Submission(q.Service, tool, args)
 	args.RequireKey()
 	if err := args.Err(); err != nil {
@@ -139,9 +132,7 @@ func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (
 	return &Answer{Status: http.StatusAccepted, Body: responder.Summarize(v), location: "/v1/runs/" + v.ID}, nil
 }
 
-func cancelRun(q *exchange) (*Answer, error) {
-	ctx, end := context.WithTimeout(q.r.Context(), askTime)
-	defer end()
+func cancelRun(ctx context.Context, q *exchange) (*Answer, error) {
 	v, err := q.find(ctx)
 	if api.Is(err, api.NotFound) && q.mayHaveKey() && runs.CheckID(q.run()) == nil {
 		v = responder.Unknown(q.run()) // the outcome of its cancel may be stored
@@ -153,7 +144,7 @@ func cancelRun(q *exchange) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := adcp.Call{Context: args.Echo(), Broken: args.Broken(), ChangesRun: true}
+	call := adcp.Call{Args: args, ChangesRun: true}
 	args.RequireKey()
 	if err := args.Err(); err != nil {
 		return q.refuse(ctx, call, err)
@@ -207,14 +198,14 @@ func (q *exchange) refuse(ctx context.Context, call adcp.Call, err error) (*Answ
 	return nil, q.nameKey(problemOf(e))
 }
 
-func listRuns(q *exchange) (*Answer, error) {
+func listRuns(_ context.Context, q *exchange) (*Answer, error) {
 	list, err := q.list()
 	if err != nil {
 		return nil, err
 	}
 	page, err := q.Service.List(list)
 	if err != nil {
-		return nil, wrongCursor() // everything else was valid
+		return nil, invalid("cursor", wrongCursor) // everything else was valid
 	}
 	answer := &api.RunPage{Runs: []*api.Run{}, Next: page.Next}
 	for _, v := range page.Runs {
@@ -225,39 +216,30 @@ func listRuns(q *exchange) (*Answer, error) {
 
 // list is the parsed query.
 func (q *exchange) list() (l api.List, err error) {
-	state, err := q.query.word("state", string(runs.StateQueued), string(runs.StateWorking),
+	state := q.query.word("state", string(runs.StateQueued), string(runs.StateWorking),
 		string(runs.StateInputRequired), string(runs.StateCompleted), string(runs.StateFailed),
 		string(runs.StateCancelled), string(runs.StateTimeout))
-	if err != nil {
-		return l, err
-	}
 	if state != "" {
 		l.States = []runs.State{runs.State(state)}
 	}
 	for _, name := range []string{"agent", "workingDir", "threadId"} {
 		if q.query.Has(name) && q.query.Get(name) == "" {
-			return l, invalid(name, "must not be blank")
+			q.query.refuse(name, "must not be blank")
 		}
 	}
 	l.Agent, l.Dir, l.Thread = q.query.Get("agent"), q.query.Get("workingDir"), q.query.Get("threadId")
 	if l.Agent != "" && runs.CheckAgent(l.Agent) != nil {
-		return l, invalid("agent", "must be a kind of agent: a-z first, then a-z, 0-9 and '_', at most 64")
+		q.query.refuse("agent", "must be a kind of agent: a-z first, then a-z, 0-9 and '_', at most 64")
 	}
-	limit, err := q.query.number("limit", 1, maxPage, responder.DefaultPage)
-	if err != nil {
-		return l, err
-	}
-	l.Limit = int(limit)
+	l.Limit = int(q.query.number("limit", 1, maxPage, responder.DefaultPage))
 	if l.Cursor = q.query.Get("cursor"); l.Cursor == "" && q.query.Has("cursor") {
-		return l, wrongCursor()
+		q.query.refuse("cursor", wrongCursor)
 	}
-	return l, nil
+	return l, q.query.err
 }
 
-func wrongCursor() *Problem {
-	return invalid("cursor", "must be next of an answer to the same filters")
-}
+const wrongCursor = "must be next of an answer to the same filters"
 
-func listWorkers(q *exchange) (*Answer, error) {
+func listWorkers(_ context.Context, q *exchange) (*Answer, error) {
 	return &Answer{Status: http.StatusOK, Body: &api.Workers{Workers: q.Service.Workers()}}, nil
 }

@@ -61,7 +61,8 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 		// Entries carry the publisher's clock, which may be wrong by hours.
 		// Changes that arrived while this process was watching are timed by its
 		// own clock.
-		sign := r.index.lastChange(row.ID)
+		e, _ := r.index.get(row.ID)
+		sign := e.lastChange
 		if sign.IsZero() {
 			sign = time.UnixMilli(max(row.ActiveAt, row.StartedAt))
 		}

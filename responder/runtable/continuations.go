@@ -111,7 +111,7 @@ func (r *Table) cancelWaiting(ctx context.Context, v View, reason string) (Cance
 		if err != nil {
 			return c, err
 		}
-		if _, revision, ok := r.index.get(id); ok && revision != 0 {
+		if e, ok := r.index.get(id); ok && e.revision != 0 {
 			continue // an older continuation, or an unrelated run with that id
 		}
 		_, ours, err := r.begin(ctx, v.Agent, id, start)
@@ -151,9 +151,9 @@ func newEntry(kind runs.Kind, body []byte) *runs.Entry {
 func (r *Table) isContinuation(ctx context.Context, id, task string) (bool, error) {
 	is := false
 	_, err := r.until(ctx, id, nil, func(View) bool {
-		row, revision, ok := r.index.get(id)
-		is = ok && row.Continues == task
-		return ok && revision != 0
+		e, ok := r.index.get(id)
+		is = ok && e.Continues == task
+		return ok && e.revision != 0
 	})
 	if errors.Is(err, runs.ErrNoRun) {
 		return false, nil
@@ -180,7 +180,7 @@ func (r *Table) Record(ctx context.Context, run string) (*runs.Record, error) {
 	if err != nil || !record.Waits() {
 		return record, err
 	}
-	row, _, ok := r.index.get(run)
+	row, ok := r.index.get(run)
 	if !ok || row.Link == "" {
 		return record, nil
 	}
@@ -191,5 +191,5 @@ func (r *Table) Record(ctx context.Context, run string) (*runs.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newest.StandsFor(record), nil
+	return newest.ForTask(record), nil
 }

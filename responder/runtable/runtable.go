@@ -27,10 +27,10 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Streams is what a table needs of the bus.
+// Streams is the part of the bus that a table needs.
 type Streams interface {
 	WatchRuns(ctx context.Context, each func(runs.Change)) error
-	WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.Time)) error
+	WatchHeartbeats(ctx context.Context, each func(beat runs.Heartbeat, at time.Time)) error
 	FirstRun(ctx context.Context) (uint64, error)
 	RemoveRun(ctx context.Context, run string, revision uint64) error
 
@@ -49,7 +49,7 @@ type Streams interface {
 		error)
 }
 
-// Config is what a [Table] needs.
+// Config configures a [Table].
 type Config struct {
 	Streams    Streams
 	Queue      string        // the queue that tasks are submitted to
@@ -61,7 +61,7 @@ type Config struct {
 
 	// Outside returns a [runs.FieldError] for a task in a directory outside the
 	// roots that this process knows of. Nil: only the workers decide.
-	Outside func(runs.Task) error
+	Outside func(runs.Task, []Worker) error
 
 	Log *zap.Logger // default: none
 }
@@ -77,9 +77,7 @@ type Table struct {
 
 // New returns a table. It reads nothing before Run.
 func New(cfg Config) *Table {
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
+	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
 	return &Table{cfg: cfg, log: cfg.Log.Named("responder"), index: newIndex(), workers: newWorkers()}
 }
 
@@ -90,7 +88,7 @@ func (r *Table) Run(outer context.Context) error {
 	group.Go(func() error {
 		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.index.change(c, time.Now()) })
 	})
-	group.Go(func() error { return r.cfg.Streams.WatchBeats(ctx, r.workers.observe) })
+	group.Go(func() error { return r.cfg.Streams.WatchHeartbeats(ctx, r.workers.observe) })
 	group.Go(func() error { return r.maintain(ctx) })
 	if err := group.Wait(); err != nil && outer.Err() == nil {
 		return err
@@ -126,15 +124,19 @@ func (r *Table) Ready(ctx context.Context) error {
 
 // Basis returns the newest sequence of RAW that the table includes, and when
 // the last change arrived; zero if none has.
-func (r *Table) Basis() (seq uint64, at time.Time) { return r.index.basis() }
+func (r *Table) Basis() (seq uint64, at time.Time) {
+	r.index.mu.Lock()
+	defer r.index.mu.Unlock()
+	return r.index.seq, r.index.at
+}
 
 // Get returns the row of a run, from memory.
 func (r *Table) Get(run string) (View, bool) {
-	row, _, ok := r.index.get(run)
+	e, ok := r.index.get(run)
 	if !ok {
 		return View{}, false
 	}
-	return r.view(row), true
+	return r.view(e.Row), true
 }
 
 // View is a row with values that depend on other runs and on the workers.
@@ -235,7 +237,7 @@ func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 		}
 		before[row.Queue]++
 	}
-	r.index.recent(func(row runs.Row, _ uint64) bool {
+	total := r.index.recent(func(row runs.Row, _ uint64) bool {
 		if keep == nil || keep(row) {
 			if s.Total++; len(s.Ended) < limit {
 				s.Ended = append(s.Ended, View{Row: row})
@@ -244,7 +246,7 @@ func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 		return keep != nil || len(s.Ended) < limit
 	})
 	if keep == nil {
-		s.Total = r.index.endedCount()
+		s.Total = total
 	}
 	return s
 }
@@ -321,7 +323,7 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	if err := errors.Join(t.Check(), r.allow(t)); err != nil {
 		return Ticket{}, err
 	}
-	if _, _, ok := r.index.get(t.Run); ok {
+	if _, ok := r.index.get(t.Run); ok {
 		return Ticket{}, runs.ErrKnownRun
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -341,7 +343,7 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 func (r *Table) allow(t runs.Task) error {
 	var errs []error
 	if r.cfg.Outside != nil {
-		errs = append(errs, r.cfg.Outside(t))
+		errs = append(errs, r.cfg.Outside(t, r.Workers()))
 	}
 	if t.Mode == runs.DangerFull && !r.cfg.Danger {
 		errs = append(errs, &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) +

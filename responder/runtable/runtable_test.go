@@ -151,8 +151,8 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 			})
 		}),
 		l.start(func(ctx context.Context) error {
-			b.Beat(ctx, ttl, func() runs.Beat {
-				return runs.Beat{ID: name, Name: name, Queue: bus.DefaultQueue, Slots: slots, Busy: w.Tasks()}
+			b.SendHeartbeats(ctx, ttl, func() runs.Heartbeat {
+				return runs.Heartbeat{ID: name, Name: name, Queue: bus.DefaultQueue, Slots: slots, Busy: w.Tasks()}
 			})
 			return nil
 		}),

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -20,9 +21,10 @@ type tool struct {
 	driven  bool   // the responder must drive Codex Cloud
 	changes bool   // in format adcp it requires an idempotency key
 
-	// prepare reads the arguments, adds their mistakes, and returns the action
-	// for arguments without a mistake.
-	prepare func(*call) action
+	// check reads the arguments, and adds their mistakes. Nil: nothing more to check.
+	check func(*call)
+	// act carries out a call whose arguments have no mistakes.
+	act func(*call, context.Context) (outcome, error)
 }
 
 // changesRun reports whether a tool changes a run that exists.
@@ -45,7 +47,7 @@ func table(limits string) []*tool {
 			Description: "Ends tasks whose worker is gone, and forgets tasks that ended long ago. " +
 				"With dryRun it only looks.",
 		},
-		reads: true, prepare: cleanup,
+		reads: true, act: (*call).cleanup,
 		params: []request.Param{
 			request.Integer("stuckTaskMaxAgeSeconds", 60, maxDays*86_400, 3600,
 				"A running task is stuck when its worker is gone and nothing was heard of it for so many seconds."),
@@ -67,7 +69,7 @@ func localTools(limits string) []*tool {
 				Description: "Runs a coding task with codex on this machine and waits for its end, or with async only for " +
 					"its acceptance. What came of it is told by _codex_local_results under the same task id. " + limits,
 			},
-			changes: true, reads: true, params: request.RunParams, prepare: run,
+			changes: true, reads: true, params: request.RunParams, check: (*call).readTask, act: (*call).run,
 		},
 		{
 			Tool: v36.Tool{
@@ -75,7 +77,7 @@ func localTools(limits string) []*tool {
 				Description: "Starts a coding task with codex in the background and answers at once with its task id. " +
 					"Wait for it with _codex_local_wait, or look with _codex_local_status. " + limits,
 			},
-			changes: true, reads: true, params: request.ExecParams, prepare: submit,
+			changes: true, reads: true, params: request.ExecParams, check: (*call).readTask, act: (*call).submit,
 		},
 		{
 			Tool: v36.Tool{
@@ -83,7 +85,7 @@ func localTools(limits string) []*tool {
 				Description: "Starts a new turn on a thread of codex that an earlier task began, in the background and in " +
 					"the directory of that task.",
 			},
-			changes: true, reads: true, params: request.ResumeParams, prepare: submit,
+			changes: true, reads: true, params: request.ResumeParams, check: (*call).readTask, act: (*call).submit,
 		},
 		{
 			Tool: v36.Tool{
@@ -91,7 +93,7 @@ func localTools(limits string) []*tool {
 				Description: "Says which tasks run on this machine and how far they are, which wait, and which ended " +
 					"lately. Never shows outputs.",
 			},
-			reads: true, params: request.StatusParams, prepare: localStatus,
+			reads: true, params: request.StatusParams, check: func(c *call) { c.args.CheckDir() }, act: (*call).localStatus,
 		},
 		{
 			Tool: v36.Tool{
@@ -99,7 +101,7 @@ func localTools(limits string) []*tool {
 				Description: "Tells what came of a task that has ended: summary, files, tests, tokens, error. " +
 					"The output of one that failed or timed out is always there.",
 			},
-			reads: true, id: "task_id", prepare: results,
+			reads: true, id: "task_id", act: (*call).results,
 			params: request.ADCP(request.IDParam("task_id"), includeParam, maxBytesParam,
 				request.Flag("include_events", "Adds the last events, at most 50.")),
 		},
@@ -109,7 +111,7 @@ func localTools(limits string) []*tool {
 				Description: "Waits until a task has ended, and tells what came of it. After timeout_sec it answers " +
 					"TIMEOUT; the task goes on.",
 			},
-			reads: true, id: "task_id", prepare: wait,
+			reads: true, id: "task_id", act: (*call).wait,
 			params: request.ADCP(request.IDParam("task_id"), timeoutParam(300), includeParam, maxBytesParam),
 		},
 		{
@@ -118,7 +120,7 @@ func localTools(limits string) []*tool {
 				Hints:       v36.Hints{Destructive: true},
 				Description: "Ends a task: one that waits is never started, one that runs is ended with its process group.",
 			},
-			changes: true, reads: true, params: request.CancelParams, prepare: localCancel,
+			changes: true, reads: true, params: request.CancelParams, act: (*call).localCancel,
 		},
 	}
 }
@@ -130,7 +132,8 @@ func cloudTools() []*tool {
 				Name: "_codex_cloud_submit", Title: "Submit a Codex Cloud task", Category: v36.ExecutionAck, Hints: working,
 				Description: "Hands a coding task over to Codex Cloud and answers with its task id.",
 			},
-			changes: true, params: request.CloudSubmitParams, prepare: cloudSubmit,
+			changes: true, params: request.CloudSubmitParams,
+			check: (*call).readCloudTask, act: (*call).cloudSubmit,
 		},
 		{
 			Tool: v36.Tool{
@@ -139,7 +142,7 @@ func cloudTools() []*tool {
 				Description: "Says how tasks in Codex Cloud stand: those that are pending; one with taskId; with list all " +
 					"that fit the filters.",
 			},
-			reads: true, driven: true, id: "taskId", prepare: cloudStatus,
+			reads: true, driven: true, id: "taskId", check: (*call).checkCloudStatus, act: (*call).cloudStatus,
 			params: request.ADCP(
 				request.Text("taskId", request.MaxRef,
 					"Id of the task: T-cloud-…, the id that Codex Cloud gave it, or the address of its page."),
@@ -157,7 +160,7 @@ func cloudTools() []*tool {
 				Description: "Tells what came of a task in Codex Cloud, with a link to its page; with include_output its " +
 					"diff, too.",
 			},
-			reads: true, driven: true, id: "taskId", prepare: results,
+			reads: true, driven: true, id: "taskId", act: (*call).results,
 			params: request.ADCP(request.IDParam("taskId"), includeParam, maxBytesParam),
 		},
 		{
@@ -165,7 +168,7 @@ func cloudTools() []*tool {
 				Name: "_codex_cloud_wait", Title: "Wait for a Codex Cloud task", Category: v36.WaitResult, Hints: reading,
 				Description: "Waits until a task in Codex Cloud has ended, and tells what came of it.",
 			},
-			reads: true, driven: true, id: "task_id", prepare: wait,
+			reads: true, driven: true, id: "task_id", act: (*call).wait,
 			params: request.ADCP(request.IDParam("task_id"), timeoutParam(600), includeParam, maxBytesParam),
 		},
 		{
@@ -174,21 +177,21 @@ func cloudTools() []*tool {
 				Description: "Codex Cloud can be asked to end a task on its web page only: the answer is UNSUPPORTED, with " +
 					"the address of that page.",
 			},
-			changes: true, reads: true, id: "task_id", params: request.CancelParams, prepare: cloudCancel,
+			changes: true, reads: true, id: "task_id", params: request.CancelParams, act: (*call).cloudCancel,
 		},
 		{
 			Tool: v36.Tool{
 				Name: "_codex_cloud_list_environments", Title: "List Codex Cloud environments", Category: v36.RegistryInfo,
 				Hints: reading, Description: "Lists the environments of Codex Cloud that a local file names.",
 			},
-			params: []request.Param{request.FormatParam}, prepare: listEnvironments,
+			params: []request.Param{request.FormatParam}, act: (*call).listEnvironments,
 		},
 		{
 			Tool: v36.Tool{
 				Name: "_codex_cloud_github_setup", Title: "GitHub setup guide", Category: v36.RegistryInfo, Hints: reading,
 				Description: "Writes a guide to connecting a GitHub repository with an environment of Codex Cloud.",
 			},
-			prepare: gitHubSetup,
+			check: (*call).checkSetup, act: (*call).gitHubSetup,
 			params: []request.Param{
 				request.RequiredText("repoUrl", 200, "https://github.com/OWNER/REPOSITORY"), stackParam,
 				{Name: "gitUserName", Max: 100, Default: "Codex Agent", About: "Name for the commits."},

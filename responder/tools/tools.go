@@ -1,12 +1,12 @@
-// Package tools is the fifteen tools of the v3.6 delegator: their names, texts
-// and parameters, and what each of them does. It decides neither what a request
-// means nor what an answer looks like.
+// Package tools has the fifteen tools of the v3.6 delegator: their names, texts,
+// parameters and actions. The meaning of requests and the form of answers belong
+// to other packages.
 //
 //	tool, arguments ──▶ request.Args ──▶ responder.Service ──▶ v36 or adcp
 //	      Call            api types      outcome or error      answer
 //
-// The one rule: every call of a known tool is answered, in the format that was
-// asked for, with an envelope that fits its schema.
+// The one rule: every call of a known tool is answered in the requested format,
+// with an envelope that fits its schema.
 package tools
 
 import (
@@ -29,8 +29,8 @@ type Set struct {
 	byName  map[string]*tool
 }
 
-// New returns the tools of a service, whose Run must be at work before one is
-// called.
+// New returns the tools of a service. A tool can be called once the service is
+// running.
 func New(s *responder.Service) *Set {
 	t := &Set{service: s, list: table(limits(s.Limits())), byName: map[string]*tool{}}
 	for _, one := range t.list {
@@ -48,13 +48,13 @@ func (t *Set) List() []v36.Tool {
 	return all
 }
 
-// List describes the tools of a service that was configured with no limits.
+// List describes the tools of a service without configured limits.
 func List() []v36.Tool { return (&Set{list: table(limits(0, 0))}).List() }
 
-// Call runs a tool. The error is [v36.ErrUnknownTool] alone; whatever else goes
-// wrong is an answer. Progress, unless it is nil, is called by the tools that
-// wait, from the goroutine of the call. A call whose ctx ends while it waits for
-// a task is answered with an error TIMEOUT; the task goes on.
+// Call runs a tool. The only error is [v36.ErrUnknownTool]; any other failure is
+// an answer. Tools that wait call progress, unless it is nil, in the goroutine of
+// the call. If ctx ends while a call waits for a task, the answer is an error
+// TIMEOUT, and the task continues.
 func (t *Set) Call(
 	ctx context.Context, name string, args json.RawMessage, progress func(v36.Progress),
 ) (v36.Answer, error) {
@@ -64,7 +64,7 @@ func (t *Set) Call(
 	}
 	begun := time.Now()
 	c := &call{service: t.service, tool: one, begun: begun, args: request.Read(one.params, args), tell: rising(progress)}
-	r, err := c.run(ctx)
+	r, err := c.do(ctx)
 	switch {
 	case c.args.ADCP():
 		return c.adcp(ctx, r, err), nil
@@ -72,26 +72,6 @@ func (t *Set) Call(
 		return c.tool.Fail(api.Known(err), c.args.JSON()), nil
 	}
 	return c.tool.Answer(r.reply, c.args.JSON()), nil
-}
-
-// Quick is Call for what is answered from memory alone: the status of one run
-// that the table has. It waits for nothing. It reports false where that is not
-// all there is to do, and then nothing was done.
-func (t *Set) Quick(name string, args json.RawMessage) (v36.Answer, bool) {
-	if name != request.ToolStatus {
-		return v36.Answer{}, false
-	}
-	one := t.byName[name]
-	c := &call{service: t.service, tool: one, args: request.Read(one.params, args)}
-	c.args.CheckDir()
-	if c.args.ADCP() || c.args.Err() != nil || c.args.Flag("verbose") || c.args.Has(request.ContextID) {
-		return v36.Answer{}, false
-	}
-	v, ok := t.service.Get(c.args.Text("task_id"))
-	if !ok || responder.IsCloud(v.Row) {
-		return v36.Answer{}, false
-	}
-	return one.Answer(v36.Snapshot(request.Single(v), t.service.Basis(), nil), c.args.JSON()), true
 }
 
 // call is one call of a tool.
@@ -102,21 +82,24 @@ type call struct {
 	args     *request.Args
 	replayed bool // the answer is that of an earlier call with the same key
 	tell     func(percent float64, message string)
+
+	// Of calls that submit something, set by the check.
+	task      api.Submission
+	cloudTask api.CloudSubmission
+	setup     v36.Setup
 }
 
-// outcome is what a tool answers.
+// outcome is the outcome of a tool.
 type outcome struct {
 	reply *v36.Reply
-	of    *adcp.Subject // the one run that it is about; nil: none, or several
+	of    *adcp.Subject // the run that it is about; nil: none, or several
 }
 
-// action does what a call asks for, once its arguments are known to be right.
-type action func(context.Context) (outcome, error)
-
-func (c *call) run(ctx context.Context) (outcome, error) {
-	var do action
+func (c *call) do(ctx context.Context) (outcome, error) {
 	if !c.args.Broken() {
-		do = c.tool.prepare(c)
+		if c.tool.check != nil {
+			c.tool.check(c)
+		}
 		if c.tool.changes {
 			c.args.RequireKey()
 		}
@@ -134,14 +117,14 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 			return outcome{}, err
 		}
 	}
-	return do(ctx)
+	return c.tool.act(c, ctx)
 }
 
-// adcp is the answer in the envelope of AdCP: the same facts as in that of v3.6,
-// in other places.
+// adcp returns the answer in the envelope of AdCP. Its contents are those of the
+// v3.6 envelope.
 func (c *call) adcp(ctx context.Context, r outcome, err error) v36.Answer {
 	q := adcp.Call{
-		Context: c.args.Echo(), Broken: c.args.Broken(), ChangesRun: c.tool.changesRun(), Replayed: c.replayed,
+		Args: c.args, ChangesRun: c.tool.changesRun(), Replayed: c.replayed,
 	}
 	var e adcp.Response
 	if err != nil {
@@ -156,7 +139,7 @@ func (c *call) adcp(ctx context.Context, r outcome, err error) v36.Answer {
 	return a
 }
 
-// rising is progress that never falls, and is called only when it changes.
+// rising returns progress that never decreases, and is called only on changes.
 func rising(progress func(v36.Progress)) func(float64, string) {
 	if progress == nil {
 		return func(float64, string) {}

@@ -85,20 +85,15 @@ func (d *ackData) message() string {
 }
 
 func (d *ackData) markdown(p *page) {
+	thread := code(d.ThreadID)
+	if d.result != nil { // which has it
+		thread = ""
+	}
 	p.heading(d.title)
-	p.fact("Task", code(d.TaskID))
-	p.fact("Capability", d.Capability)
-	if d.result == nil { // which has it
-		p.fact("Thread", code(d.ThreadID))
-	}
-	if d.queue != nil {
-		p.fact("Tasks waiting before it", number(*d.queue))
-	}
-	p.fact("Accepted at", d.StartedAt)
-	if d.Ext != nil {
-		p.fact("Cloud task", code(d.Ext.CloudID))
-		p.fact("Environment", code(d.Ext.Environment))
-		p.fact("Web page", link(d.Ext.WebURL))
+	p.facts("Task", code(d.TaskID), "Capability", d.Capability, "Thread", thread,
+		"Tasks waiting before it", optional(d.queue), "Accepted at", d.StartedAt)
+	if x := d.Ext; x != nil {
+		p.facts("Cloud task", code(x.CloudID), "Environment", code(x.Environment), "Web page", link(x.WebURL))
 	}
 	if d.result != nil {
 		d.result.body(p)
@@ -144,9 +139,7 @@ func (d *cancelData) message() string { return "Task " + d.State }
 
 func (d *cancelData) markdown(p *page) {
 	p.heading("Task " + d.State)
-	p.fact("Task", code(d.TaskID))
-	p.fact("Before", d.Before)
-	p.fact("Reason", plain(d.Reason))
+	p.facts("Task", code(d.TaskID), "Before", d.Before, "Reason", plain(d.Reason))
 	if d.State == "cancelling" {
 		p.gap()
 		p.line("Its agent is being ended: see " + code("_codex_local_status"))
@@ -197,16 +190,14 @@ func (d *cleanupData) markdown(p *page) {
 	p.heading("Cleanup")
 	p.line(d.Summary)
 	p.heading("Stuck tasks")
-	p.fact("Found", number(d.Stuck.Found))
-	p.fact("Ended", number(d.Stuck.Cleaned))
+	p.facts("Found", number(d.Stuck.Found), "Ended", number(d.Stuck.Cleaned))
 	for _, id := range d.Stuck.IDs {
 		p.item(code(id))
 	}
 	p.heading("Old tasks")
-	p.fact("Found", number(d.Old.Found))
-	p.fact("Removed", number(d.Old.Deleted))
+	p.facts("Found", number(d.Old.Found), "Removed", number(d.Old.Deleted))
 	if d.Old.Found > 0 {
-		p.fact("Age of the oldest", number(d.Old.Oldest)+" h")
+		p.facts("Age of the oldest", number(d.Old.Oldest)+" h")
 	}
 	d.Ext.markdown(p)
 }

@@ -28,19 +28,18 @@ func cloudOf(c *runs.Cloud) cloudExt {
 }
 
 func (x *cloudExt) facts(p *page) {
-	p.fact("Cloud task", code(x.CloudID))
-	p.fact("Cloud status", code(x.CloudStatus))
-	p.fact("Environment", code(x.Environment))
+	attempts, changes, applied := "", "", ""
 	if x.Attempts > 1 {
-		p.fact("Attempts", number(x.Attempts))
+		attempts = number(x.Attempts)
 	}
 	if x.FilesChanged > 0 {
-		p.fact("Changes", files(x.FilesChanged)+", +"+number(x.Added)+" -"+number(x.Removed)+" lines")
+		changes = files(x.FilesChanged) + ", +" + number(x.Added) + " -" + number(x.Removed) + " lines"
 	}
 	if x.Applied {
-		p.fact("Applied", "yes")
+		applied = "yes"
 	}
-	p.fact("Web page", link(x.WebURL))
+	p.facts("Cloud task", code(x.CloudID), "Cloud status", code(x.CloudStatus), "Environment", code(x.Environment),
+		"Attempts", attempts, "Changes", changes, "Applied", applied, "Web page", link(x.WebURL))
 }
 
 func files(n int) string {

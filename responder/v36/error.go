@@ -140,24 +140,14 @@ func (e *Error) markdown() string {
 			p.item(number(d.Unlisted) + " more")
 		}
 	}
-	p.fact("Task", code(d.TaskID))
-	p.fact("State", code(d.State))
-	p.fact("Time limit", code(d.TimeoutType))
+	elapsed := ""
 	if d.Elapsed != nil {
-		p.fact("Elapsed", seconds(*d.Elapsed))
+		elapsed = seconds(*d.Elapsed)
 	}
-	if d.ExitCode != nil {
-		p.fact("Exit code", number(*d.ExitCode))
-	}
-	p.fact("Reason", code(d.Reason))
-	p.fact("Suggestion", plain(d.Suggestion))
-	p.fact("File", code(d.File))
-	if d.Line > 0 {
-		p.fact("Line", number(d.Line))
-	}
-	p.fact("Cloud task", code(d.CloudID))
-	p.fact("Web page", link(d.WebURL))
-	p.fact("Retryable", yesNo(e.Retryable))
+	p.facts("Task", code(d.TaskID), "State", code(d.State), "Time limit", code(d.TimeoutType), "Elapsed", elapsed,
+		"Exit code", optional(d.ExitCode), "Reason", code(d.Reason), "Suggestion", plain(d.Suggestion),
+		"File", code(d.File), "Line", count(d.Line), "Cloud task", code(d.CloudID), "Web page", link(d.WebURL),
+		"Retryable", yesNo(e.Retryable))
 	if d.Stderr != "" {
 		p.block("stderr (end)", "", d.Stderr)
 	}

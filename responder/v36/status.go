@@ -193,11 +193,9 @@ func (d *snapshotData) message() string {
 
 func (d *snapshotData) markdown(p *page) {
 	p.heading(d.title)
-	p.fact("Running", number(d.Summary.Running))
-	p.fact("Queued", number(d.Summary.Queued))
-	p.fact("Ended", number(d.Summary.Recent))
+	p.facts("Running", number(d.Summary.Running), "Queued", number(d.Summary.Queued), "Ended", number(d.Summary.Recent))
 	if st := d.Ext.Statistics; st != nil {
-		p.fact("All", fmt.Sprintf("%d working, %d queued, %d completed, %d failed, %d cancelled",
+		p.facts("All", fmt.Sprintf("%d working, %d queued, %d completed, %d failed, %d cancelled",
 			st.Working, st.Queued, st.Completed, st.Failed, st.Cancelled))
 	}
 	if len(d.Tasks) > 0 {

@@ -1,5 +1,5 @@
-// Package webhook tells callers what becomes of runs: it sends notifications to
-// the addresses that they registered (webhooks), at least once, in any order.
+// Package webhook notifies callers of the progress of runs: it sends notifications to
+// the URLs that they registered, at least once, in any order.
 //
 //	Registry ──▶ bucket of registrations ─┐
 //	                RUNS (rows) ──────────┴▶ plan ──▶ outbox ──▶ deliver ──▶ receiver
@@ -18,6 +18,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -86,7 +87,7 @@ type Notice = struct {
 	Times int       // number of deliveries, including this one
 }
 
-// Config is what a [Pusher] needs.
+// Config configures a [Pusher].
 type Config struct {
 	Registrations Registrations
 	Outbox        Outbox
@@ -108,13 +109,7 @@ type Pusher struct {
 
 // New returns a pusher. It is idle until Run.
 func New(cfg Config) *Pusher {
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
-	if cfg.GiveUp <= 0 {
-		cfg.GiveUp = 24 * time.Hour
-	}
-	cfg.GiveUp = min(cfg.GiveUp, maxGiveUp)
+	cfg.Log, cfg.GiveUp = cmp.Or(cfg.Log, zap.NewNop()), min(cmp.Or(cfg.GiveUp, 24*time.Hour), maxGiveUp)
 	return &Pusher{cfg: cfg, log: cfg.Log.Named("push"), sender: newSender(cfg.Private), hosts: newHosts()}
 }
 

@@ -592,7 +592,7 @@ func TestWhatIsWrongWithAConfigurationIsToldWithoutIt(t *testing.T) {
 			".authentication.credentials", "visible ASCII"},
 		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{
 			"schemes": []string{"HMAC-SHA256"}, "credentials": strings.Repeat("s", 40)}},
-			".authentication.credentials", "again and again"},
+			".authentication.credentials", "one repeated character"},
 		{map[string]any{"url": "https://h.example/", "operation_id": "op", "authentication": map[string]any{
 			"schemes": []string{"Bearer"}, "credentials": secret, "sentinel": 1}},
 			".authentication", "nothing else"},
