@@ -27,7 +27,7 @@ import (
 // Its program prints {"says":…} for each word of its prompt.
 func parrot(program string) agent.Agent {
 	return agent.Agent{
-		Name: "Parrot", Backend: parrotBackend{}, Program: program, Tested: "1.2.3", Install: "buy a cage",
+		Name: "Parrot", Short: "parrot", Backend: parrotBackend{}, Program: program, Tested: "1.2.3", Install: "buy a cage",
 		Launch: agent.Launch{
 			Env: []string{"PARROT_HOME"},
 			Args: func(t runs.Task, _ string) []string {
@@ -140,7 +140,7 @@ printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
 	for _, q := range []api.Submission{{Agent: "parrot", Model: "raven", Prompt: "x"}, {Agent: "crow", Prompt: "x"}} {
 		_, err := c.Submit(ctx, q)
 		if e := (*api.Error)(nil); !errors.As(err, &e) || e.Code != api.Validation ||
-			!strings.Contains(err.Error(), "another bird") && !strings.Contains(err.Error(), "codex, parrot") {
+			!strings.Contains(err.Error(), "another bird") && !strings.Contains(err.Error(), "opencode, parrot") {
 			t.Errorf("%+v: got %v, want an error that names what is wrong", q, err)
 		}
 	}

@@ -28,14 +28,16 @@ func (x *examination) agents(ctx context.Context) {
 
 func (x *examination) agent(ctx context.Context, a agent.Agent, command []string) {
 	setting := "agents." + a.Short + ".command"
-	missing := Fail
+	missing, optional := Fail, a.Kind() != api.DefaultAgent && slices.Equal(command, []string{a.Program})
 	switch {
-	case a.Kind() != api.DefaultAgent && slices.Equal(command, []string{a.Program}):
-		missing = Skip // nobody has to have all of them
 	case x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0: // tasks may run elsewhere
 		missing = Warn
 	}
 	path, err := exec.LookPath(command[0])
+	if err != nil && optional {
+		x.note(a.Short, OK, "not installed, which is fine unless tasks are for it ("+a.Install+")", "")
+		return
+	}
 	if err != nil {
 		x.note(a.Short, missing, command[0]+" is not on the PATH", a.Install+", or set "+setting)
 		return

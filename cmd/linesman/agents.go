@@ -30,6 +30,11 @@ type misread struct {
 	decided bool
 }
 
+// has reports whether an argument is a flag or its value: "--json", "--format=json".
+func (m *misread) has(flag string) bool {
+	return slices.ContainsFunc(m.argv, func(arg string) bool { return arg == flag || strings.HasSuffix(arg, "="+flag) })
+}
+
 // advice is what to say about the first event that tells, and "" for all others.
 func (m *misread) advice(r record) string {
 	if m.decided { // events are not parsed only for this
@@ -44,7 +49,7 @@ func (m *misread) advice(r record) string {
 	agent, known := agents.Known.OfProgram(programOf(m.argv))
 	program := safeWord(programOf(m.argv))
 	switch {
-	case noJSON && known && !slices.Contains(m.argv, agent.JSONFlag):
+	case noJSON && known && !m.has(agent.JSONFlag):
 		return fmt.Sprintf("%s does not print JSON lines: use `%s`", program, agent.JSONCall)
 	case noJSON && known:
 		return fmt.Sprintf("%s does not print JSON lines: each line is an event of kind \"error\"", program)
@@ -58,4 +63,4 @@ func (m *misread) advice(r record) string {
 	return ""
 }
 
-func knownNames() string { return strings.Join(agents.Known.Kinds(), ", ") }
+func knownNames() string { return strings.Join(agents.Known.Names(), ", ") }

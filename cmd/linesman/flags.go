@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
@@ -71,10 +72,19 @@ func (id runID) Validate() error { return runs.CheckID(string(id)) }
 
 func (id runID) inCloud() bool { return strings.HasPrefix(string(id), "T-cloud-") }
 
-// agentKind is a flag that names a kind of agent.
+// agentKind is a flag that names a kind of agent, or the short name of a known one, which
+// becomes its kind.
 type agentKind string
 
 // Validate is called by kong.
+func (kind *agentKind) UnmarshalText(name []byte) error {
+	*kind = agentKind(name)
+	if a, known := agents.Known.Find(string(name)); known {
+		*kind = agentKind(a.Kind())
+	}
+	return nil
+}
+
 func (kind agentKind) Validate() error { return runs.CheckAgent(string(kind)) }
 
 // labels are the K=V pairs of a run.
