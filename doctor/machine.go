@@ -29,8 +29,7 @@ func (x *examination) agents(ctx context.Context) {
 func (x *examination) agent(ctx context.Context, a agent.Agent, command []string) {
 	setting := "agents." + a.Short + ".command"
 	missing, optional := Fail, a.Kind() != api.DefaultAgent && slices.Equal(command, []string{a.Program})
-	switch {
-	case x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0: // tasks may run elsewhere
+	if x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0 { // tasks may run elsewhere
 		missing = Warn
 	}
 	path, err := exec.LookPath(command[0])
