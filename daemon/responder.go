@@ -59,7 +59,7 @@ func (e *ListenError) Unwrap() error { return e.Err }
 // for the connection of the responder's user, and closes that at its end. The
 // error is a [ListenError] if the address is in use.
 func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*Responder, error) {
-	r := &Responder{config: c.withDefaults(), connect: connect, built: make(chan struct{})}
+	r := &Responder{config: c, connect: connect, built: make(chan struct{})}
 	if c.Settings.HTTP == "" {
 		return r, nil
 	}

@@ -42,7 +42,6 @@ type Service struct {
 // newService builds a service over the connection of a responder. Its embedded
 // Run fills the table of runs, which every request needs.
 func newService(b *bus.Bus, c Config) (*Service, error) {
-	c = c.withDefaults()
 	s := &Service{config: c, bus: b, listening: make(chan struct{})}
 	set := c.Settings
 	var err error
