@@ -165,7 +165,7 @@ func (d *Daemon) Busy(ctx context.Context) bool {
 // Requests is the number of requests over HTTP so far.
 func (d *Daemon) Requests() uint64 { return d.Responder.requests.Load() }
 
-// Close stops the server and gives its addresses back, after Run has returned or
+// Close stops the server and releases its addresses, after Run has returned or
 // instead of it.
 func (d *Daemon) Close() {
 	d.Responder.close()

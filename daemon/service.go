@@ -87,7 +87,7 @@ func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
 	return rules.Outside(t)
 }
 
-// ServeMCP answers one MCP client until it is gone. The service must run.
+// ServeMCP answers one MCP client until it disconnects. The service must run.
 func (s *Service) ServeMCP(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := mcp.ServeStdio(ctx, mcp.NewServer(s.mcpConfig()), in, out); err != nil {
 		return fmt.Errorf("MCP: %w", err)
@@ -131,7 +131,7 @@ func (s *Service) open(ctx context.Context) error {
 	return nil
 }
 
-// ready says what is missing for requests to be answered.
+// ready returns an error that describes why requests cannot be answered.
 func (s *Service) ready(ctx context.Context) error {
 	if s == nil || !s.bus.Connected() {
 		return errors.New("NATS is away")
