@@ -115,13 +115,27 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 	}
 	s := &follower{h: h, w: w, info: first.TaskInfo(), yield: yield, view: v, state: first.Status.State,
 		governance: governance(v, record)}
-	texts, views := make(chan string), make(chan responder.View)
+	switch err := s.run(ctx); {
+	case errors.Is(err, errLeft):
+		return nil
+	case err != nil:
+		return h.explain("stream", err)
+	}
+	if err := s.end(context.WithoutCancel(ctx)); !errors.Is(err, errLeft) {
+		return err
+	}
+	return nil
+}
+
+// run sends the updates of the task until its run has ended.
+func (s *follower) run(ctx context.Context) error {
+	first, texts, views := s.view, make(chan string), make(chan responder.View)
 	group, ctx := errgroup.WithContext(ctx)
 	events, enough := context.WithCancel(ctx)
 	defer enough()
 	group.Go(func() error {
 		defer close(texts)
-		err := h.Service.EachEvent(events, v, true, func(e api.Event) error {
+		err := s.h.Service.EachEvent(events, first, true, func(e api.Event) error {
 			text, ok := spoken(e)
 			if !ok {
 				return nil
@@ -140,7 +154,7 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 	})
 	group.Go(func() error {
 		defer close(views)
-		_, err := h.Service.Wait(ctx, v.ID, func(v responder.View) {
+		_, err := s.h.Service.Wait(ctx, first.ID, func(v responder.View) {
 			select {
 			case views <- v:
 			case <-ctx.Done():
@@ -152,17 +166,7 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 		return err
 	})
 	group.Go(func() error { return s.copy(ctx, texts, views, enough) })
-	switch err := group.Wait(); {
-	case err == nil:
-		if err := s.end(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, errLeft) {
-			return err
-		}
-		return nil
-	case errors.Is(err, errLeft):
-		return nil
-	default:
-		return h.explain("stream", err)
-	}
+	return group.Wait()
 }
 
 // follower is what was sent to the client about a task.
