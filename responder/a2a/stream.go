@@ -53,9 +53,9 @@ func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRe
 	})
 }
 
-// SubscribeToTask follows an open task: first its current state, then
-// everything that its agent has said so far and says, and each change of state.
-// A disconnected client subscribes again, and has lost nothing.
+// SubscribeToTask follows an open task: first its current state, then all messages
+// of its agent, earlier ones too, and each change of state. A disconnected client
+// subscribes again, and loses nothing.
 func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
 	return stream(func(yield func(sdk.Event) bool) error {
 		if err := h.admit(ctx, scopeRead); err != nil {
@@ -169,7 +169,7 @@ func (s *follower) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// follower is what was sent to the client about a task.
+// follower is the state of a stream: what was sent to the client.
 type follower struct {
 	h     *Handler
 	w     wanted
@@ -227,7 +227,7 @@ func (s *follower) copy(ctx context.Context, texts <-chan string, views <-chan r
 	return nil
 }
 
-// said is a piece of the agent's message.
+// said returns the update with a piece of the agent's message.
 func (s *follower) said(text string) sdk.Event {
 	e := sdk.NewArtifactUpdateEvent(s.info, resultID, sdk.NewTextPart(text))
 	e.Artifact.Name, e.Append = "result", s.begun
