@@ -100,7 +100,7 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 	}
 }
 
-// Output is read whole by pieces of any size, from any place, and holes are told.
+// Output can be read in pieces of any size, from any offset; gaps are reported.
 func TestOutputIsTheBytesOfTheRawLog(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
