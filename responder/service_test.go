@@ -16,6 +16,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
@@ -31,24 +32,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newService(t *testing.T, change func(*responder.Config)) *responder.Service {
 	t.Helper()
 	log := zaptest.NewLogger(t)
-	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	connect := func(user string) *bus.Bus {
-		b, err := server.Connect(t.Context(), user, names, log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(b.Close)
-		return b
-	}
-	if _, err := connect(embedded.OperatorUser).Ensure(t.Context(), bus.Limits{}); err != nil {
-		t.Fatal(err)
-	}
-	b := connect(embedded.ResponderUser)
+	server, _ := bustest.Serve(t, embedded.StartServer)
+	b := bustest.Connect(t, server, embedded.ResponderUser)
 	cfg := responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Log: log, Cause: b.Cause,
 		Requests: &idempotency.Requests{Store: b.RequestStore()},
@@ -57,8 +42,8 @@ func newService(t *testing.T, change func(*responder.Config)) *responder.Service
 		change(&cfg)
 	}
 	s := responder.New(cfg)
-	n := &pipeline.Normalizer{Bus: connect(embedded.NormalizerUser), Out: names, Backends: []normalizer.Backend{
-		codex.Backend{}}, Log: log}
+	n := &pipeline.Normalizer{Bus: bustest.Connect(t, server, embedded.NormalizerUser), Out: bustest.Names, Log: log,
+		Backends: []normalizer.Backend{codex.Backend{}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	for _, run := range []func(context.Context) error{n.Run, s.Run} {

@@ -9,10 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/idempotency"
 )
@@ -22,26 +20,8 @@ var at = time.UnixMilli(1_760_000_000_000)
 // newStore is a bucket of a server of its own, as the responder's user sees it.
 func newStore(t *testing.T) idempotency.Store {
 	t.Helper()
-	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	connect := func(user string) *bus.Bus {
-		b, err := server.Connect(t.Context(), user, names, zap.NewNop())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(b.Close)
-		return b
-	}
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<27
-	if _, err := connect(embedded.OperatorUser).Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
-	return connect(embedded.ResponderUser).RequestStore()
+	server, _ := bustest.Serve(t, embedded.StartServer)
+	return bustest.Connect(t, server, embedded.ResponderUser).RequestStore()
 }
 
 func request(key string) idempotency.Request {

@@ -19,8 +19,9 @@ const (
 // hosts remembers how receivers behave, so that a slow or unreachable one does
 // not delay the others.
 type hosts struct {
-	mu sync.Mutex
-	of map[string]*host
+	pace time.Duration // shortest pause after a failure
+	mu   sync.Mutex
+	of   map[string]*host
 }
 
 type host struct {
@@ -31,7 +32,7 @@ type host struct {
 	until  time.Time     // no delivery before this time
 }
 
-func newHosts() *hosts { return &hosts{of: map[string]*host{}} }
+func newHosts() *hosts { return &hosts{pace: time.Second, of: map[string]*host{}} }
 
 // enter reports whether a delivery to a host may begin now; if not, wait is the
 // delay until the next attempt. A delivery that began must call leave. Again
@@ -77,7 +78,7 @@ func (h *hosts) leave(name string, took time.Duration, reached bool, now time.Ti
 		at.fails, at.until = 0, time.Time{}
 	} else {
 		at.fails = min(at.fails+1, 30)
-		at.until = now.Add(spread(min(time.Second<<(at.fails-1), maxAway)))
+		at.until = now.Add(spread(min(h.pace<<(at.fails-1), maxAway)))
 	}
 	if at.busy == 0 && at.fails == 0 && at.turned == 0 {
 		delete(h.of, name)

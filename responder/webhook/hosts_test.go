@@ -81,7 +81,7 @@ func TestPausesDoubleAndHaveABound(t *testing.T) {
 		began, attempts := time.Now(), 0
 		for time.Since(began) < 24*time.Hour {
 			attempts++
-			d := pause(time.Since(began), attempts)
+			d := pause(time.Second, time.Since(began), attempts)
 			if d < time.Second || d > maxPause*5/4 {
 				t.Fatalf("attempt %d after %v: %v", attempts, time.Since(began), d)
 			}
@@ -94,7 +94,7 @@ func TestPausesDoubleAndHaveABound(t *testing.T) {
 			t.Errorf("%d attempts in a day", attempts)
 		}
 	})
-	if d := pause(5*time.Hour, 1); d > 2*time.Second {
+	if d := pause(time.Second, 5*time.Hour, 1); d > 2*time.Second {
 		t.Errorf("the first failure after a long time away: %v", d)
 	}
 }

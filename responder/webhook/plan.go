@@ -22,9 +22,6 @@ type about struct {
 	Type     string     `json:"type"`
 }
 
-// replan is the delay before a failed notification is created again.
-const replan = 3 * time.Second
-
 var (
 	errFull  = errors.New("the outbox is full")
 	errMoved = errors.New("its registrations changed meanwhile")
@@ -45,7 +42,7 @@ func (p *Pusher) plan(ctx context.Context) error {
 		})
 	})
 	group.Go(func() error {
-		tick := time.NewTicker(replan)
+		tick := time.NewTicker(3 * p.hosts.pace) // failed notifications are created again
 		defer tick.Stop()
 		for {
 			run, ok := a.next()
