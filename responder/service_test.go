@@ -73,7 +73,7 @@ func code(t *testing.T, err error) api.Code {
 	return e.Code
 }
 
-func TestASubmissionIsToldAllThatIsWrongWithIt(t *testing.T) {
+func TestSubmissionReportsAllMistakes(t *testing.T) {
 	s := responder.New(responder.Config{GitGate: true, Agents: []string{"codex", "other"}})
 	for name, c := range map[string]struct {
 		q    api.Submission
@@ -113,7 +113,7 @@ func TestASubmissionIsToldAllThatIsWrongWithIt(t *testing.T) {
 
 // A Go caller names no hash: the service makes one of what is asked for, so
 // that a key belongs to one request.
-func TestATypedRequestWithAKeyIsCarriedOutOnce(t *testing.T) {
+func TestTypedRequestWithAKeyIsCarriedOutOnce(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	q := api.Submission{Prompt: "once", Once: api.Once{Key: "0123456789abcdef"}, Webhook: nil}
@@ -148,7 +148,7 @@ func TestATypedRequestWithAKeyIsCarriedOutOnce(t *testing.T) {
 }
 
 // A caller may choose the id of a run: then the id is the key.
-func TestASubmissionWithTheIDOfARunIsThatRun(t *testing.T) {
+func TestSubmissionWithAKnownRunIDReturnsThatRun(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	q := api.Submission{Run: "T-mine", Prompt: "x", Labels: map[string]string{"a": "b"}}
@@ -160,7 +160,7 @@ func TestASubmissionWithTheIDOfARunIsThatRun(t *testing.T) {
 	}
 }
 
-func TestAListIsWholeInPages(t *testing.T) {
+func TestPagesOfAListAreComplete(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	var want []string
@@ -227,7 +227,7 @@ func TestAListIsWholeInPages(t *testing.T) {
 	}
 }
 
-func TestWhatIsAskedOfNoRunIsNotFound(t *testing.T) {
+func TestUnknownRunIsNotFound(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	ctx := t.Context()
@@ -251,7 +251,7 @@ func TestWhatIsAskedOfNoRunIsNotFound(t *testing.T) {
 	}
 }
 
-func TestARunThatHasNotEndedHasNoResult(t *testing.T) {
+func TestOpenRunHasNoResult(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	done, err := s.Submit(t.Context(), api.Submission{Prompt: "x"})
@@ -273,7 +273,7 @@ func TestARunThatHasNotEndedHasNoResult(t *testing.T) {
 
 // Times of the wire are strings with three digits of a second's fraction, and
 // come back as they were.
-func TestTimesComeBack(t *testing.T) {
+func TestTimesRoundTrip(t *testing.T) {
 	for _, want := range []api.Time{0, 1, 1_760_000_000_000, 1_760_000_000_123} {
 		b, err := json.Marshal(want)
 		var got api.Time
@@ -287,7 +287,7 @@ func TestTimesComeBack(t *testing.T) {
 }
 
 // A cleanup without ages would remove every run that has ended.
-func TestACleanupHasLeastAges(t *testing.T) {
+func TestCleanupRequiresAges(t *testing.T) {
 	s := responder.New(responder.Config{})
 	for _, c := range []api.Cleanup{
 		{}, {DryRun: true}, {Stuck: time.Hour}, {Old: time.Hour}, {Stuck: -time.Hour, Old: -time.Hour},
@@ -298,7 +298,7 @@ func TestACleanupHasLeastAges(t *testing.T) {
 	}
 }
 
-func TestAKeyHasAForm(t *testing.T) {
+func TestKeyFormIsChecked(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	for _, key := range []string{"1", "with a space in it", strings.Repeat("x", 256)} {

@@ -507,9 +507,9 @@ func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
 	}
 }
 
-// TestTaskThatWasTakenIsTold: an accepted task gets a run, even if the program
+// TestAcceptedTaskGetsARun: an accepted task gets a run, even if the program
 // hangs afterwards and the client has disconnected.
-func TestTaskThatWasTakenIsTold(t *testing.T) {
+func TestAcceptedTaskGetsARun(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.change(t, func(st *standin.State) { st.Behave["exec"] = standin.LateHang })
@@ -556,7 +556,7 @@ func TestFollowingOutlivesAProgramThatFails(t *testing.T) {
 	}
 }
 
-func TestRealCodexTakesWhatItIsGiven(t *testing.T) {
+func TestRealCodexAcceptsTheArguments(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	home := t.TempDir()

@@ -38,7 +38,7 @@ func refusal(t *testing.T, err error) (api.Code, int) {
 	return e.Code, int(e.RetryAfter / time.Second)
 }
 
-func TestTheOutcomeOfARequestIsToldAgain(t *testing.T) {
+func TestOutcomeOfARequestIsReturnedAgain(t *testing.T) {
 	store := newStore(t)
 	r := &idempotency.Requests{Store: store}
 	c, err := r.Begin(t.Context(), request("k"), at)
@@ -77,9 +77,9 @@ func TestTheOutcomeOfARequestIsToldAgain(t *testing.T) {
 
 func second(_ *idempotency.Claim, err error) error { return err }
 
-// TestARequestThatWasLeftIsTakenOverWithItsRun is a responder that is killed
+// TestInterruptedRequestIsTakenOverWithItsRun is a responder that is killed
 // between its entry and the end.
-func TestARequestThatWasLeftIsTakenOverWithItsRun(t *testing.T) {
+func TestInterruptedRequestIsTakenOverWithItsRun(t *testing.T) {
 	r := &idempotency.Requests{Store: newStore(t)}
 	killed, err := r.Begin(t.Context(), request("k"), at)
 	if err != nil {
@@ -121,7 +121,7 @@ func TestAFailedRequestFreesItsKey(t *testing.T) {
 	}
 }
 
-func TestOneOfManyAtOnceIsCarriedOut(t *testing.T) {
+func TestOneOfManyConcurrentRequestsIsCarriedOut(t *testing.T) {
 	store := newStore(t)
 	var begun, told, flying atomic.Int64
 	var all sync.WaitGroup
@@ -153,7 +153,7 @@ func TestOneOfManyAtOnceIsCarriedOut(t *testing.T) {
 	}
 }
 
-func TestAnOutcomeIsBounded(t *testing.T) {
+func TestOutcomeIsBounded(t *testing.T) {
 	r := &idempotency.Requests{Store: newStore(t)}
 	c, err := r.Begin(t.Context(), request("k"), at)
 	if err != nil {

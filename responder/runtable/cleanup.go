@@ -17,15 +17,11 @@ import (
 func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, error) {
 	report, err := r.endStuck(ctx, c.Stuck, c.DryRun)
 	now := time.Now()
-	type old struct {
-		id       string
-		revision uint64
-	}
-	var all []old
-	r.index.recent(func(row runs.Row, revision uint64) bool {
-		if age := now.Sub(time.UnixMilli(row.EndedAt)); age >= c.Old && revision != 0 {
+	var all []entry
+	r.index.recent(func(e *entry) bool {
+		if age := now.Sub(time.UnixMilli(e.EndedAt)); age >= c.Old && e.revision != 0 {
 			report.Oldest = max(report.Oldest, age)
-			all = append(all, old{row.ID, revision})
+			all = append(all, *e)
 		}
 		return true
 	})
@@ -36,15 +32,16 @@ func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, erro
 	if c.DryRun {
 		return report, err
 	}
-	for _, o := range all {
-		if removeErr := r.cfg.Streams.RemoveRun(ctx, o.id, o.revision); removeErr != nil {
-			if errors.Is(removeErr, runs.ErrMoved) { // another process removed it
-				continue
-			}
+	for _, e := range all {
+		removeErr := r.cfg.Streams.RemoveRun(ctx, e.ID, e.revision)
+		if errors.Is(removeErr, runs.ErrMoved) { // another process removed it
+			continue
+		}
+		if removeErr != nil {
 			err = errors.Join(err, removeErr)
 			break // the other removals would most likely fail, too
 		}
-		r.index.change(runs.Change{Row: runs.Row{ID: o.id}, Revision: o.revision + 1, Removed: true}, now)
+		r.index.change(runs.Change{Row: runs.Row{ID: e.ID}, Revision: e.revision + 1, Removed: true}, now)
 		report.Removed++
 	}
 	return report, err

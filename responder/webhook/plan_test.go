@@ -11,7 +11,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func TestTheAgendaForgetsRunsWhoseTimeIsOver(t *testing.T) {
+func TestAgendaDropsExpiredRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgenda()
 		for i := range 100 {
@@ -32,7 +32,7 @@ func TestTheAgendaForgetsRunsWhoseTimeIsOver(t *testing.T) {
 	})
 }
 
-func TestEachStateTellsMoreThanTheOneBefore(t *testing.T) {
+func TestProgressIncreasesWithTheState(t *testing.T) {
 	order := []runs.State{runs.StateQueued, runs.StateWorking, runs.StateInputRequired, runs.StateCompleted}
 	for i, s := range order {
 		if got := progress(s); got != i {
@@ -48,7 +48,7 @@ func TestEachStateTellsMoreThanTheOneBefore(t *testing.T) {
 
 // In whatever order changes arrive, a run that needs a notification is examined
 // after its last change.
-func TestWhateverTheOrderOfNewsNothingIsOverlooked(t *testing.T) {
+func TestAgendaMissesNothingInAnyOrderOfChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := newAgenda()
 		progress, advanced := map[string]int{}, map[string]int{} // as stored in the streams
