@@ -86,17 +86,23 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 	return report, err
 }
 
-// endLost ends a run whose outcome is unknown, with the reason lost.
+// endLost ends a run whose outcome is unknown, unless it wrote an entry meanwhile.
 func (r *Table) endLost(ctx context.Context, row runs.Row) (bool, error) {
+	return r.exit(ctx, row, runs.ReasonLost, func(m runs.Mark) bool { return m.Seq > row.Seq })
+}
+
+// exit ends a run with a reason, unless its log has ended or rejects it. It reports
+// whether it did.
+func (r *Table) exit(
+	ctx context.Context, row runs.Row, reason runs.Reason, rejects func(runs.Mark) bool,
+) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	ended := false
-	_, err := r.cfg.Streams.AppendIf(ctx, row.Agent, row.ID, row.Mark(), func(m runs.Mark) *runs.Entry {
-		if ended = false; m.Exited || m.Seq > row.Seq { // the run has ended, or wrote an entry meanwhile
+	_, err = r.cfg.Streams.AppendIf(ctx, row.Agent, row.ID, row.Mark(), func(m runs.Mark) *runs.Entry {
+		if ended = !m.Exited && !rejects(m); !ended {
 			return nil
 		}
-		ended = true
-		return newEntry(runs.Exited, runs.Encode(runs.Exit{Reason: runs.ReasonLost}))
+		return newEntry(runs.Exited, runs.Encode(runs.Exit{Reason: reason}))
 	})
 	return ended && err == nil, err
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -133,11 +134,8 @@ type outcome struct {
 
 // again reports whether another attempt may succeed.
 func (o outcome) again() bool {
-	switch o.status {
-	case 0, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	}
-	return o.status >= 500
+	again := []int{0, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
+	return o.status >= 500 || slices.Contains(again, o.status)
 }
 
 // send posts a body. The receiver's response body is not read: it has no

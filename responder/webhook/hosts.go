@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -85,22 +86,12 @@ func (h *hosts) leave(name string, took time.Duration, reached bool, now time.Ti
 	}
 }
 
-// forget bounds the number of hosts: of the idle ones it drops the reachable
-// ones, or otherwise all.
+// forget drops idle hosts: the reachable ones, or all if there are none.
 func (h *hosts) forget(now time.Time) {
 	before := len(h.of)
-	for name, at := range h.of {
-		if at.busy == 0 && !now.Before(at.until) {
-			delete(h.of, name)
-		}
-	}
-	if len(h.of) < before {
-		return
-	}
-	for name, at := range h.of {
-		if at.busy == 0 {
-			delete(h.of, name)
-		}
+	maps.DeleteFunc(h.of, func(_ string, at *host) bool { return at.busy == 0 && !now.Before(at.until) })
+	if len(h.of) == before {
+		maps.DeleteFunc(h.of, func(_ string, at *host) bool { return at.busy == 0 })
 	}
 }
 
