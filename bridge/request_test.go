@@ -115,7 +115,7 @@ func TestResponseNameKeepsThePhase(t *testing.T) {
 		".agent-request-\n.json":                                     "",
 		".agent-request/../x.json":                                   "",
 		".agent-requestjson":                                         "",
-		".agent-request-" + strings.Repeat("x", maxSuffix) + ".json": "",
+		".agent-request-" + strings.Repeat("x", 64) + ".json": "",
 	} {
 		if got, ok := responseName(request); got != want || ok != (want != "") {
 			t.Errorf("%q: got %q, %v; want %q", request, got, ok, want)

@@ -15,11 +15,11 @@ func TestAgendaDropsExpiredRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgenda()
 		for i := range 100 {
-			a.registered(fmt.Sprint("old-", i), toldNothing)
+			a.registered(fmt.Sprint("old-", i), notifiedNone)
 			a.fail(fmt.Sprint("old-", i))
 		}
 		time.Sleep(openTTL - time.Hour) // on the fake clock
-		a.registered("young", toldWorking)
+		a.registered("young", notifiedWorking)
 		a.retry()
 		if len(a.open) != 101 {
 			t.Errorf("%d runs before their time is over", len(a.open))
@@ -40,8 +40,8 @@ func TestProgressIncreasesWithTheState(t *testing.T) {
 		}
 	}
 	for _, s := range []runs.State{runs.StateFailed, runs.StateTimeout, runs.StateCancelled} {
-		if got := progress(s); got != toldEnd {
-			t.Errorf("%s: %d, want %d", s, got, toldEnd)
+		if got := progress(s); got != notifiedEnd {
+			t.Errorf("%s: %d, want %d", s, got, notifiedEnd)
 		}
 	}
 }
@@ -67,13 +67,13 @@ func TestAgendaMissesNothingInAnyOrderOfChanges(t *testing.T) {
 			"register": func(t *rapid.T) {
 				r := run.Draw(t, "run")
 				if _, there := progress[r]; !there {
-					progress[r] = toldNothing
+					progress[r] = notifiedNone
 				}
 				a.registered(r, progress[r])
 			},
 			"move": func(t *rapid.T) {
 				r := run.Draw(t, "run")
-				advanced[r] = min(advanced[r]+1, toldEnd)
+				advanced[r] = min(advanced[r]+1, notifiedEnd)
 				a.advanced(r, advanced[r])
 			},
 			"look": look,
