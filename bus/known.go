@@ -31,18 +31,13 @@ func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error
 	if err != nil || !e.Exists() {
 		return nil, false, err
 	}
-	record, err := decodeRecord(e)
-	return record, err == nil, err
-}
-
-func decodeRecord(e bucket.Entry) (*runs.Record, error) {
 	var v struct {
 		Record *runs.Record `json:"record"` // the normalizer's state is beside it
 	}
 	if err := json.Unmarshal(e.Value, &v); err != nil || v.Record == nil {
-		return nil, fmt.Errorf("%w: cannot decode the record of run %s", ErrUnfit, e.Key)
+		return nil, false, fmt.Errorf("%w: cannot decode the record of run %s", ErrUnfit, run)
 	}
-	return v.Record, nil
+	return v.Record, true, nil
 }
 
 // remembered returns the mark of an expired log, from the run's record: zero if there

@@ -62,14 +62,8 @@ func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint
 // Put stores a value for a time. It replaces the one with the given revision, 0 being
 // none. A nil value removes it. If the entry has another revision, Put returns false
 // and stores nothing.
-func (p *Push) Put(
-	ctx context.Context,
-	run string,
-	value []byte,
-	notified int,
-	ttl time.Duration,
-	revision uint64,
-) (bool, error) {
+func (p *Push) Put(ctx context.Context, run string, value []byte, notified int, ttl time.Duration,
+	revision uint64) (bool, error) {
 	store, options := bucket.New(p.bus.js, p.bus.Push()), []jetstream.PublishOpt{bucket.If(revision), bucket.For(ttl)}
 	var err error
 	if value == nil {

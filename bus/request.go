@@ -61,12 +61,8 @@ func (b *Bus) Call(ctx context.Context, name string, args []byte) (body []byte, 
 // request sends a request and waits for the answer in an inbox of its own, so that a
 // permission violation can be matched to this request. It sends the request after the
 // server has accepted the subscription.
-func (b *Bus) request(
-	ctx context.Context,
-	cancel context.CancelCauseFunc,
-	subject string,
-	args []byte,
-) (*nats.Msg, error) {
+func (b *Bus) request(ctx context.Context, cancel context.CancelCauseFunc, subject string,
+	args []byte) (*nats.Msg, error) {
 	inbox := b.inside.NewInbox()
 	deny := func(subject string) { cancel(errDenied(subject)) }
 	defer b.denied.watch(deny, subject, inbox)()
@@ -141,12 +137,8 @@ func (d *denials) notice(err error) {
 
 // unlessDenied calls do. It returns [ErrDenied] if the server reports a violation for
 // the subject meanwhile, and counts returns true.
-func (b *Bus) unlessDenied(
-	ctx context.Context,
-	subject string,
-	counts func() bool,
-	do func(context.Context) error,
-) error {
+func (b *Bus) unlessDenied(ctx context.Context, subject string, counts func() bool,
+	do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer b.denied.watch(func(subject string) {

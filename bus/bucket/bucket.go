@@ -103,13 +103,8 @@ func Moved(err error) bool {
 
 // Put stores a value and returns its revision. After an error that is not a refusal the
 // value may have been stored.
-func (b *Bucket) Put(
-	ctx context.Context,
-	key string,
-	value []byte,
-	header nats.Header,
-	options ...jetstream.PublishOpt,
-) (uint64, error) {
+func (b *Bucket) Put(ctx context.Context, key string, value []byte, header nats.Header,
+	options ...jetstream.PublishOpt) (uint64, error) {
 	ack, err := b.js.PublishMsg(ctx, b.message(key, value, header), options...)
 	if err != nil {
 		return 0, err
@@ -118,12 +113,8 @@ func (b *Bucket) Put(
 }
 
 // PutAsync is Put without waiting: the future receives the result.
-func (b *Bucket) PutAsync(
-	key string,
-	value []byte,
-	header nats.Header,
-	options ...jetstream.PublishOpt,
-) (jetstream.PubAckFuture, error) {
+func (b *Bucket) PutAsync(key string, value []byte, header nats.Header,
+	options ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
 	return b.js.PublishMsgAsync(b.message(key, value, header), options...)
 }
 
@@ -153,12 +144,8 @@ type Watch struct {
 // entry is known. If the stream or the consumer is lost, Watch starts again from the
 // beginning. At each start it calls begin, unless that is nil; replaced reports that
 // the bucket was recreated, or lost its end, and empty that it has no entries.
-func (b *Bucket) Watch(
-	ctx context.Context,
-	w Watch,
-	each func(e Entry, last bool),
-	begin func(replaced, empty bool),
-) error {
+func (b *Bucket) Watch(ctx context.Context, w Watch, each func(e Entry, last bool),
+	begin func(replaced, empty bool)) error {
 	if begin == nil {
 		begin = func(bool, bool) {}
 	}

@@ -345,12 +345,8 @@ func (s *session) keepLine(r *run, seq uint64, grown int, ended bool) {
 
 // fold folds one entry of a run, and publishes its events. It returns the entry's kind,
 // and by how many bytes the unfinished line in memory grew.
-func (s *session) fold(
-	ctx context.Context,
-	r *run,
-	m jetstream.Msg,
-	seq uint64,
-) (kind runs.Kind, grown int, err error) {
+func (s *session) fold(ctx context.Context, r *run, m jetstream.Msg,
+	seq uint64) (kind runs.Kind, grown int, err error) {
 	emit := func(msg normalizer.Message) {
 		if err == nil && !s.have(r, msg.Pos) {
 			if s.die != nil && s.die(s.events.next) {
