@@ -147,8 +147,7 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 // and calls each with the reason.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	b.await(ctx, b.js, bucket.Stream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
-	all := bucket.Watch{Keys: ">", HeadersOnly: true, Log: b.log}
-	return bucket.New(b.js, b.Runs()).Watch(ctx, all, func(e bucket.Entry, last bool) {
+	return bucket.New(b.js, b.Runs()).Watch(ctx, ">", true, b.log, func(e bucket.Entry, last bool) {
 		c := runs.Change{Revision: e.Revision, Last: last}
 		var err error
 		if e.Deleted {

@@ -338,7 +338,7 @@ func TestNothingIsStoredBehindWhatWasNotRead(t *testing.T) {
 	}
 }
 
-// RAW was lost and recreated, and nobody has written to this run's log since: that
+// RAW was lost and recreated, and no process has written to this run's log since: that
 // differs from a log whose entries have expired. Its writer must learn that everything
 // must be sent again.
 func TestLogInARecreatedRawIsEmpty(t *testing.T) {

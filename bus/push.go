@@ -78,8 +78,7 @@ func (p *Push) Put(ctx context.Context, run string, value []byte, notified int, 
 // ends; then it returns nil. For a removed value notified is -1; expired values are not
 // reported. It reads no values.
 func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) error {
-	all := bucket.Watch{Keys: ">", HeadersOnly: true, Log: p.bus.log}
-	return bucket.New(p.bus.js, p.bus.Push()).Watch(ctx, all, func(e bucket.Entry, _ bool) {
+	return bucket.New(p.bus.js, p.bus.Push()).Watch(ctx, ">", true, p.bus.log, func(e bucket.Entry, _ bool) {
 		notified, err := strconv.Atoi(e.Header.Get(headerNotified))
 		if err != nil || e.Deleted {
 			notified = -1

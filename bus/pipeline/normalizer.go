@@ -21,7 +21,7 @@ import (
 
 // errForeign reports that another program wrote to EVENTS. The guarantees no longer
 // hold, so the normalizer stops.
-var errForeign = errors.New("somebody else wrote to the event stream")
+var errForeign = errors.New("another program wrote to the event stream")
 
 // Normalizer derives EVENTS and RUNS from RAW. Any number may run: the lease selects
 // one, and the fences of the streams refuse all others.
@@ -121,7 +121,7 @@ type session struct {
 	out     *bus.Bus // under the names of Out
 	events  *publisher
 	runs    map[string]*run // open ones, and those
-	ended   recent          // runs that are known to have ended
+	ended   map[string]bool // runs that are known to have ended
 	threads map[string]threadUsage
 	buckets map[string]*bucket.Bucket // open ones, by name
 
@@ -162,6 +162,7 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 		log:        log,
 		out:        n.Bus.Under(n.Out),
 		runs:       map[string]*run{},
+		ended:      map[string]bool{},
 		threads:    map[string]threadUsage{},
 		buckets:    map[string]*bucket.Bucket{},
 	}
@@ -296,7 +297,7 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	seq := meta.Sequence.Stream
 	defer func() { s.raw = max(s.raw, seq) }()
 	agent, id, ok := s.Bus.ParseRaw(m.Subject())
-	if !ok || s.ended.has(id) {
+	if !ok || s.ended[id] {
 		return nil
 	}
 	r, err := s.run(ctx, agent, id)
@@ -382,7 +383,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 		return nil, err
 	}
 	if stored == nil && revision != 0 {
-		s.ended.add(id)
+		s.hasEnded(id)
 		return nil, nil
 	}
 	r := &run{revision: revision, subjects: map[string]string{}}
@@ -404,7 +405,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 		return nil, err
 	}
 	if r.Done() {
-		s.ended.add(id)
+		s.hasEnded(id)
 		return r, nil
 	}
 	s.runs[id] = r
