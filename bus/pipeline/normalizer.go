@@ -21,7 +21,7 @@ import (
 
 // errForeign reports that another program wrote to EVENTS. The guarantees no longer
 // hold, so the normalizer stops.
-var errForeign = errors.New("another program wrote to the event stream")
+var errForeign = errors.New("somebody else wrote to the event stream")
 
 // Normalizer derives EVENTS and RUNS from RAW. Any number may run: the lease selects
 // one, and the fences of the streams refuse all others.
