@@ -24,8 +24,8 @@ const (
 // Output reads the output of a run's agent from RAW: each stream completely if it has
 // at most limit bytes, otherwise limit/2 bytes from its beginning and its end. HasErr,
 // from the run's record, tells whether there is stderr output.
-func (b *Bus) Output(ctx context.Context, agent, run string, limit int,
-	hasErr bool) (stdout, stderr runs.Excerpt, err error) {
+func (b *Bus) Output(ctx context.Context, agent, run string, limit int, hasErr bool) (
+	stdout, stderr runs.Excerpt, err error) {
 	subject := b.RawSubject(agent, run)
 	stream, err := b.Stream(ctx, b.Raw())
 	if err != nil {
@@ -36,13 +36,14 @@ func (b *Bus) Output(ctx context.Context, agent, run string, limit int,
 		return stdout, stderr, err
 	}
 	out, errs := &ends{limit: limit}, &ends{limit: limit}
-	first, bytes := uint64(0), 0
+	first, atEnd, bytes := uint64(0), false, 0
 	read := func(from uint64, entries int) error {
 		r := reader.NewConsumer(b.js, b.Raw(), subject, 64, from)
 		return r.UpTo(ctx, stream.CachedInfo(), newest.Sequence, func(m *jetstream.RawStreamMsg) error {
 			if first == 0 {
 				first = m.Sequence
 			}
+			atEnd = m.Sequence == newest.Sequence
 			entries--
 			if bytes += len(m.Data); out.begun() || errs.begun() {
 				entries = min(entries, 64) // to look for the other stream
@@ -63,14 +64,17 @@ func (b *Bus) Output(ctx context.Context, agent, run string, limit int,
 	if err := read(1, maxEntries); err != nil {
 		return stdout, stderr, err
 	}
+	whole := atEnd && !out.begun() && !errs.begun() // the beginning is all
 	for window := uint64(firstWindow); ; window *= nextWindow {
-		from := max(first, newest.Sequence-min(window, newest.Sequence))
 		out.restart()
 		errs.restart()
-		if err := read(from, math.MaxInt); err != nil {
-			return stdout, stderr, err
+		from := max(first, newest.Sequence-min(window, newest.Sequence))
+		if !whole {
+			if err := read(from, math.MaxInt); err != nil {
+				return stdout, stderr, err
+			}
 		}
-		if from == first || bytes >= maxOutputBytes || out.ended() && (!hasErr || errs.ended()) {
+		if whole || from == first || bytes >= maxOutputBytes || out.ended() && (!hasErr || errs.ended()) {
 			return out.excerpt(), errs.excerpt(), nil
 		}
 	}
