@@ -96,8 +96,7 @@ var ErrDenied = errors.New("not permitted")
 // denials dispatches permission violations to the requests that caused them. The server
 // reports them separately: a refused request has no answer.
 type denials struct {
-	mu      sync.Mutex
-	waiting map[*denial]struct{}
+	waiting sync.Map // *denial
 }
 
 type denial struct {
@@ -109,24 +108,14 @@ type denial struct {
 // until stop is called.
 func (d *denials) watch(notify func(subject string), subjects ...string) (stop func()) {
 	one := &denial{subjects, notify}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.waiting == nil {
-		d.waiting = map[*denial]struct{}{}
-	}
-	d.waiting[one] = struct{}{}
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.waiting, one)
-	}
+	d.waiting.Store(one, nil)
+	return func() { d.waiting.Delete(one) }
 }
 
 // notice handles an error of a connection.
 func (d *denials) notice(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for one := range d.waiting {
+	for one := range d.waiting.Range {
+		one := one.(*denial)
 		for _, subject := range one.subjects {
 			if denies(err, subject) {
 				one.notify(subject)
