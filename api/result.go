@@ -4,7 +4,7 @@ import "encoding/json"
 
 // Output is what an agent printed, or why it is left out.
 type Output struct {
-	Omitted   Omitted `json:"omitted,omitempty"` // why there is none; "": there is
+	Omitted   Omitted `json:"omitted,omitempty"` // why the output is missing; "": it is included
 	Stdout    string  `json:"stdout,omitempty"`  // UTF-8; if cut, its beginning and its end
 	Stderr    string  `json:"stderr,omitempty"`
 	Truncated bool    `json:"truncated,omitempty"`
@@ -12,7 +12,7 @@ type Output struct {
 	Size      int64   `json:"size,omitempty"`     // bytes of both streams, if one is cut
 }
 
-// Omitted says why there is no output.
+// Omitted is why there is no output.
 type Omitted string
 
 // The reasons.

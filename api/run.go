@@ -136,7 +136,7 @@ type Cloud struct {
 // RunPage is a page of runs.
 type RunPage struct {
 	Runs []*Run `json:"runs"`
-	Next string `json:"next,omitempty"` // cursor of the next page; "": there is none
+	Next string `json:"next,omitempty"` // cursor of the next page; "": this is the last page
 }
 
 // Worker is a worker process that takes tasks.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,6 @@ const (
 	maxRequest = 1 << 20 // bytes of a request file
 	maxID      = 128     // bytes of a request_id
 
-	maxSuffix      = 64 // bytes between ".agent-request" and ".json"
 	maxDescription = 64 // bytes of a field that only describes the request
 )
 
@@ -89,18 +89,16 @@ func parseRequest(b []byte) (requestFile, error) {
 	return r, nil
 }
 
+var requestName = regexp.MustCompile(`^\.agent-request([-_.0-9A-Za-z]{0,64})\.json$`)
+
 // responseName returns the name of the response file for a request file, or
 // false if request is not the name of a request file.
 func responseName(request string) (string, bool) {
-	suffix, ok := strings.CutPrefix(request, ".agent-request")
-	if !ok {
+	m := requestName.FindStringSubmatch(request)
+	if m == nil {
 		return "", false
 	}
-	suffix, ok = strings.CutSuffix(suffix, ".json")
-	if !ok || len(suffix) > maxSuffix || strings.ContainsFunc(suffix, notInName) {
-		return "", false
-	}
-	return ".agent-response" + suffix + ".json", true
+	return ".agent-response" + m[1] + ".json", true
 }
 
 func isRequest(name string) bool { _, ok := responseName(name); return ok }
@@ -108,10 +106,6 @@ func isRequest(name string) bool { _, ok := responseName(name); return ok }
 func isResponse(name string) bool {
 	suffix, ok := strings.CutPrefix(name, ".agent-response")
 	return ok && isRequest(".agent-request"+suffix)
-}
-
-func notInName(c rune) bool {
-	return c != '-' && c != '_' && c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 }
 
 // textOf returns the JSON string in raw.

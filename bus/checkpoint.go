@@ -33,11 +33,7 @@ const CheckpointKey = "checkpoint"
 // errUnknownForm reports a checkpoint that cannot be decoded.
 var errUnknownForm = errors.New("cannot decode the checkpoint")
 
-// checkpoint reads the normalizer's checkpoint and its revision, 0 if there is none.
-func (b *Bus) checkpoint(ctx context.Context) (c Checkpoint, revision uint64, err error) {
-	return readCheckpoint(ctx, bucket.New(b.js, b.State()))
-}
-
+// readCheckpoint reads the normalizer's checkpoint and its revision, 0 if there is none.
 func readCheckpoint(ctx context.Context, state *bucket.Bucket) (c Checkpoint, revision uint64, err error) {
 	e, err := state.Get(ctx, CheckpointKey)
 	switch {
@@ -83,7 +79,7 @@ type Lag struct {
 // Lag returns the normalizer's lag. Some lag is normal: the checkpoint is stored about
 // once a second.
 func (b *Bus) Lag(ctx context.Context) (l Lag, err error) {
-	c, _, err := b.checkpoint(ctx)
+	c, _, err := readCheckpoint(ctx, bucket.New(b.js, b.State()))
 	if err != nil {
 		return l, err
 	}

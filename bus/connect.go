@@ -86,8 +86,6 @@ type Login struct {
 	Options []nats.Option // additional options: other keys
 }
 
-func (l Login) none() bool { return l.URL == "" }
-
 // dialer connects to the address that a login's Where returns, or else to that of the
 // URL.
 type dialer struct {
@@ -125,7 +123,7 @@ func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Lo
 		return nil, err
 	}
 	b.public = b.inside
-	if !public.none() {
+	if public.URL != "" {
 		if b.public, err = b.dial(ctx, public); err != nil {
 			b.Close()
 			return nil, err

@@ -55,7 +55,7 @@ func (b *Bus) Listen(run string, cancel func(ctx context.Context, reason string)
 }
 
 // AskCancel asks the owner of a run to cancel it, and returns when the log contains
-// that. The error is [runs.ErrNoOwner] if nobody answers.
+// that. The error is [runs.ErrNoOwner] if no owner answers.
 func (b *Bus) AskCancel(ctx context.Context, run, reason string) error {
 	body, err := json.Marshal(command{"cancel", reason})
 	if err != nil {

@@ -17,7 +17,10 @@ var (
 	Unauthorized    = unauthorized
 )
 
-const Deliverer = deliverer
+const (
+	Deliverer       = deliverer
+	MaxRequestBytes = maxRequestBytes
+)
 
 type Notice = notice
 

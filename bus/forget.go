@@ -43,36 +43,29 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 	if err := b.notWaiting(ctx, run); err != nil {
 		return f, err
 	}
+	var others uint64
 	steps := []struct {
-		name string
-		do   func() error
+		name, stream, subject string
+		n                     *uint64
 	}{
-		{"record", func() (err error) { f.Record, err = b.mark(ctx, run); return err }},
-		{"raw", func() (err error) {
-			f.Entries, err = b.purge(ctx, b.Raw(), b.RawSubject("*", run))
-			return err
-		}},
-		{"events", func() (err error) {
-			f.Events, err = b.purge(ctx, b.Names.Events(), b.EventSubject("*", run, "*"))
-			return err
-		}},
-		{"task", func() error { // of a task that was cancelled before it started
-			_, err := b.purge(ctx, b.Work(), b.WorkSubject("*", run))
-			return err
-		}},
-		{"requests", func() (err error) { f.Requests, err = b.forgetRequests(ctx, run); return err }},
-		{"registrations", func() error {
-			_, err := b.purge(ctx, bucket.Stream(b.Push()), bucket.Subject(b.Push(), run))
-			return err
-		}},
-		{"notices", func() (err error) {
-			f.Notices, err = b.purge(ctx, b.Outbox(), b.PushSubject(run, "*"))
-			return err
-		}},
+		{"record", "", "", nil},
+		{"raw", b.Raw(), b.RawSubject("*", run), &f.Entries},
+		{"events", b.Names.Events(), b.EventSubject("*", run, "*"), &f.Events},
+		{"task", b.Work(), b.WorkSubject("*", run), &others}, // that was cancelled before it started
+		{"requests", "", "", nil},
+		{"registrations", bucket.Stream(b.Push()), bucket.Subject(b.Push(), run), &others},
+		{"notices", b.Outbox(), b.PushSubject(run, "*"), &f.Notices},
 	}
 	for _, s := range steps {
-		if err = each(s.name); err == nil {
-			err = s.do()
+		err := each(s.name)
+		switch {
+		case err != nil:
+		case s.name == "record":
+			f.Record, err = b.mark(ctx, run)
+		case s.name == "requests":
+			f.Requests, err = b.forgetRequests(ctx, run)
+		default:
+			*s.n, err = b.purge(ctx, s.stream, s.subject)
 		}
 		if err != nil {
 			return f, fmt.Errorf("run %s: forget its %s: %w", run, s.name, err)

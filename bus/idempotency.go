@@ -8,10 +8,10 @@ import (
 	"github.com/linesman/linesman/bus/bucket"
 )
 
-// MaxRequestBytes is the maximum size of the bucket of requests. An entry takes about
+// maxRequestBytes is the maximum size of the bucket of requests. An entry takes about
 // half a kilobyte. A full bucket refuses new entries, and the requests are refused,
 // too.
-const MaxRequestBytes = 128 << 20
+const maxRequestBytes = 128 << 20
 
 // Requests is the bucket of requests with an idempotency key, one entry per key. Each
 // write names the revision that it replaces, so of several concurrent writes the first
@@ -32,13 +32,8 @@ func (r *Requests) Get(ctx context.Context, key string) (value []byte, revision 
 // Put stores an entry for a time. It replaces the one with the given revision, 0 being
 // none, and returns its own. If the entry has another revision, it returns false and
 // stores nothing. After an error the entry may have been stored: read it.
-func (r *Requests) Put(
-	ctx context.Context,
-	key string,
-	value []byte,
-	ttl time.Duration,
-	revision uint64,
-) (uint64, bool, error) {
+func (r *Requests) Put(ctx context.Context, key string, value []byte, ttl time.Duration,
+	revision uint64) (uint64, bool, error) {
 	own, err := bucket.New(r.bus.js, r.bus.Requests()).Put(ctx, key, value, nil, bucket.If(revision), bucket.For(ttl))
 	ok, err := r.bus.wrote(r.bus.Requests(), err)
 	return own, ok, err

@@ -108,7 +108,7 @@ func TestASubmissionThatWasKilledHalfwayIsCompleted(t *testing.T) {
 		t.Fatalf("the same task: %d %d %v, want place %d", work, raw, err, ack.Sequence)
 	}
 	if _, _, err := b.Submit(t.Context(), bus.DefaultQueue, bustest.Task("T-1"), 3); !errors.Is(err, runs.ErrKnownRun) {
-		t.Errorf("once more: %v", err)
+		t.Errorf("again: %v", err)
 	}
 	d := bustest.Take(t, bustest.Connect(t, s, embedded.WorkerUser))
 	if got, err := d.Task(); err != nil || got.Run != "T-1" || got.Prompt != "Fix it." || d.Work() != work {

@@ -31,18 +31,13 @@ func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error
 	if err != nil || !e.Exists() {
 		return nil, false, err
 	}
-	record, err := decodeRecord(e)
-	return record, err == nil, err
-}
-
-func decodeRecord(e bucket.Entry) (*runs.Record, error) {
 	var v struct {
 		Record *runs.Record `json:"record"` // the normalizer's state is beside it
 	}
 	if err := json.Unmarshal(e.Value, &v); err != nil || v.Record == nil {
-		return nil, fmt.Errorf("%w: cannot decode the record of run %s", ErrUnfit, e.Key)
+		return nil, false, fmt.Errorf("%w: cannot decode the record of run %s", ErrUnfit, run)
 	}
-	return v.Record, nil
+	return v.Record, true, nil
 }
 
 // remembered returns the mark of an expired log, from the run's record: zero if there
@@ -152,8 +147,7 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 // and calls each with the reason.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	b.await(ctx, b.js, bucket.Stream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
-	all := bucket.Watch{Keys: ">", HeadersOnly: true, Log: b.log}
-	return bucket.New(b.js, b.Runs()).Watch(ctx, all, func(e bucket.Entry, last bool) {
+	return bucket.New(b.js, b.Runs()).Watch(ctx, ">", true, b.log, func(e bucket.Entry, last bool) {
 		c := runs.Change{Revision: e.Revision, Last: last}
 		var err error
 		if e.Deleted {

@@ -201,8 +201,7 @@ func (b *Bus) beat(ctx context.Context, v runs.Heartbeat, ttl time.Duration) err
 // until ctx ends; then it returns nil. At is the time of the heartbeat, by the server's
 // clock.
 func (b *Bus) WatchHeartbeats(ctx context.Context, each func(beat runs.Heartbeat, at time.Time)) error {
-	workers := bucket.Watch{Keys: WorkerKey("*"), Log: b.log}
-	return bucket.New(b.js, b.State()).Watch(ctx, workers, func(e bucket.Entry, _ bool) {
+	return bucket.New(b.js, b.State()).Watch(ctx, WorkerKey("*"), false, b.log, func(e bucket.Entry, _ bool) {
 		var v runs.Heartbeat
 		if json.Unmarshal(e.Value, &v) == nil && e.Key == WorkerKey(v.ID) {
 			each(v, e.At)

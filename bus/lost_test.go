@@ -269,7 +269,7 @@ func TestRequestLostWithItsConnectionIsAskedAgainSoon(t *testing.T) {
 
 // An entry was stored, and its answer lost; while its writer was disconnected, another
 // one ended the run after it. The entry is the writer's own, but the next append must
-// return that the log has moved: otherwise it would write after the exit, and nobody
+// return that the log has moved: otherwise it would write after the exit, and no process
 // would stop the agent.
 func TestExitBehindAnEntryWhoseAnswerIsLostStopsTheWriter(t *testing.T) {
 	t.Parallel()
@@ -338,7 +338,7 @@ func TestNothingIsStoredBehindWhatWasNotRead(t *testing.T) {
 	}
 }
 
-// RAW was lost and recreated, and nobody has written to this run's log since: that
+// RAW was lost and recreated, and no process has written to this run's log since: that
 // differs from a log whose entries have expired. Its writer must learn that everything
 // must be sent again.
 func TestLogInARecreatedRawIsEmpty(t *testing.T) {

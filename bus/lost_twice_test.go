@@ -9,7 +9,7 @@ import (
 )
 
 // RAW was lost, but RUNS was not. The writer of a run knows that its log is empty, and
-// checks it once more, for example after another loss of the connection: what the
+// checks it again, for example after another loss of the connection: what the
 // record remembers of the former RAW is not in this one.
 func TestLogThatWasLostStaysEmptyHoweverOftenItIsChecked(t *testing.T) {
 	t.Parallel()

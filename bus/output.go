@@ -24,12 +24,8 @@ const (
 // Output reads the output of a run's agent from RAW: each stream completely if it has
 // at most limit bytes, otherwise limit/2 bytes from its beginning and its end. HasErr,
 // from the run's record, tells whether there is stderr output.
-func (b *Bus) Output(
-	ctx context.Context,
-	agent, run string,
-	limit int,
-	hasErr bool,
-) (stdout, stderr runs.Excerpt, err error) {
+func (b *Bus) Output(ctx context.Context, agent, run string, limit int, hasErr bool) (
+	stdout, stderr runs.Excerpt, err error) {
 	subject := b.RawSubject(agent, run)
 	stream, err := b.Stream(ctx, b.Raw())
 	if err != nil {
@@ -40,13 +36,14 @@ func (b *Bus) Output(
 		return stdout, stderr, err
 	}
 	out, errs := &ends{limit: limit}, &ends{limit: limit}
-	first, bytes := uint64(0), 0
+	first, atEnd, bytes := uint64(0), false, 0
 	read := func(from uint64, entries int) error {
 		r := reader.NewConsumer(b.js, b.Raw(), subject, 64, from)
 		return r.UpTo(ctx, stream.CachedInfo(), newest.Sequence, func(m *jetstream.RawStreamMsg) error {
 			if first == 0 {
 				first = m.Sequence
 			}
+			atEnd = m.Sequence == newest.Sequence
 			entries--
 			if bytes += len(m.Data); out.begun() || errs.begun() {
 				entries = min(entries, 64) // to look for the other stream
@@ -67,14 +64,17 @@ func (b *Bus) Output(
 	if err := read(1, maxEntries); err != nil {
 		return stdout, stderr, err
 	}
+	whole := atEnd && !out.begun() && !errs.begun() // the beginning is all
 	for window := uint64(firstWindow); ; window *= nextWindow {
-		from := max(first, newest.Sequence-min(window, newest.Sequence))
 		out.restart()
 		errs.restart()
-		if err := read(from, math.MaxInt); err != nil {
-			return stdout, stderr, err
+		from := max(first, newest.Sequence-min(window, newest.Sequence))
+		if !whole {
+			if err := read(from, math.MaxInt); err != nil {
+				return stdout, stderr, err
+			}
 		}
-		if from == first || bytes >= maxOutputBytes || out.ended() && (!hasErr || errs.ended()) {
+		if whole || from == first || bytes >= maxOutputBytes || out.ended() && (!hasErr || errs.ended()) {
 			return out.excerpt(), errs.excerpt(), nil
 		}
 	}
@@ -144,12 +144,8 @@ func (x *ends) excerpt() runs.Excerpt {
 
 // LastEvents calls each with the newest n events of a run, oldest first: those of one
 // kind, or, with token "", all of them, including the completion.
-func (b *Bus) LastEvents(
-	ctx context.Context,
-	agent, run, token string,
-	n int,
-	each func(seq uint64, token string, body []byte) error,
-) error {
+func (b *Bus) LastEvents(ctx context.Context, agent, run, token string, n int,
+	each func(seq uint64, token string, body []byte) error) error {
 	subject := b.EventSubject(agent, run, cmp.Or(token, "*"))
 	stream, err := b.Stream(ctx, b.Names.Events())
 	if err != nil {
@@ -192,13 +188,8 @@ func (b *Bus) LastEvents(
 // EventsAfter calls each with the events of a run after a sequence of EVENTS, including
 // the completion, in order; token is that of the kind. It ends like [Bus.Read]: with
 // follow it continues with new events until ctx ends.
-func (b *Bus) EventsAfter(
-	ctx context.Context,
-	agent, run string,
-	after uint64,
-	follow bool,
-	each func(seq uint64, token string, body []byte) error,
-) error {
+func (b *Bus) EventsAfter(ctx context.Context, agent, run string, after uint64, follow bool,
+	each func(seq uint64, token string, body []byte) error) error {
 	return b.Read(ctx, Filter{Agent: agent, Run: run, FromSeq: after + 1, Follow: follow}, func(s Stored) error {
 		return each(s.Seq, s.Token, s.Body)
 	})
@@ -226,13 +217,8 @@ func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (completion, end
 // [runs.ErrOut], from RAW. They are contiguous and begin at offset at: the requested
 // one, or, if RAW does not have that byte, the next one that it has. No bytes: there
 // are none after the offset.
-func (b *Bus) OutputAt(
-	ctx context.Context,
-	agent, run string,
-	kind runs.Kind,
-	offset int64,
-	limit int,
-) (at int64, data []byte, err error) {
+func (b *Bus) OutputAt(ctx context.Context, agent, run string, kind runs.Kind, offset int64,
+	limit int) (at int64, data []byte, err error) {
 	stream, err := b.Stream(ctx, b.Raw())
 	if err != nil {
 		return 0, nil, err
@@ -274,14 +260,8 @@ func (b *Bus) OutputAt(
 // seek returns a sequence from which to read the byte at an offset: all entries of the
 // kind before it end at or before that byte. If entries are out of order, as a foreign
 // publisher may write them, the result may be, too.
-func (b *Bus) seek(
-	ctx context.Context,
-	stream jetstream.Stream,
-	subject string,
-	kind runs.Kind,
-	offset int64,
-	last uint64,
-) (uint64, error) {
+func (b *Bus) seek(ctx context.Context, stream jetstream.Stream, subject string, kind runs.Kind, offset int64,
+	last uint64) (uint64, error) {
 	low, high := uint64(1), last+1
 	for offset > 0 && low < high {
 		middle := low + (high-low)/2
@@ -300,13 +280,8 @@ func (b *Bus) seek(
 
 // entryEnd looks for an entry of the kind between from and high, among the next few
 // entries of the run, and returns the offset where it ends; seq 0: none found.
-func (b *Bus) entryEnd(
-	ctx context.Context,
-	stream jetstream.Stream,
-	subject string,
-	kind runs.Kind,
-	from, high uint64,
-) (seq uint64, end int64, err error) {
+func (b *Bus) entryEnd(ctx context.Context, stream jetstream.Stream, subject string, kind runs.Kind,
+	from, high uint64) (seq uint64, end int64, err error) {
 	for range 16 {
 		m, err := stream.GetMsg(ctx, from, jetstream.WithGetMsgSubject(subject))
 		switch {

@@ -62,14 +62,8 @@ func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint
 // Put stores a value for a time. It replaces the one with the given revision, 0 being
 // none. A nil value removes it. If the entry has another revision, Put returns false
 // and stores nothing.
-func (p *Push) Put(
-	ctx context.Context,
-	run string,
-	value []byte,
-	notified int,
-	ttl time.Duration,
-	revision uint64,
-) (bool, error) {
+func (p *Push) Put(ctx context.Context, run string, value []byte, notified int, ttl time.Duration,
+	revision uint64) (bool, error) {
 	store, options := bucket.New(p.bus.js, p.bus.Push()), []jetstream.PublishOpt{bucket.If(revision), bucket.For(ttl)}
 	var err error
 	if value == nil {
@@ -84,8 +78,7 @@ func (p *Push) Put(
 // ends; then it returns nil. For a removed value notified is -1; expired values are not
 // reported. It reads no values.
 func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) error {
-	all := bucket.Watch{Keys: ">", HeadersOnly: true, Log: p.bus.log}
-	return bucket.New(p.bus.js, p.bus.Push()).Watch(ctx, all, func(e bucket.Entry, _ bool) {
+	return bucket.New(p.bus.js, p.bus.Push()).Watch(ctx, ">", true, p.bus.log, func(e bucket.Entry, _ bool) {
 		notified, err := strconv.Atoi(e.Header.Get(headerNotified))
 		if err != nil || e.Deleted {
 			notified = -1

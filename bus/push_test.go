@@ -46,7 +46,7 @@ func TestOfTwoWritersOfRegistrationsTheFirstWins(t *testing.T) {
 		t.Errorf("it was removed and holds %s at %d, %v", value, revision, err)
 	}
 	if ok, err := a.Put(t.Context(), "r", []byte("c"), 0, time.Hour, revision); !ok || err != nil {
-		t.Errorf("anew: %v %v", ok, err)
+		t.Errorf("again: %v %v", ok, err)
 	}
 }
 

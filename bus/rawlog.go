@@ -121,12 +121,8 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 // if another writer was first. Known is what the caller knows of the log; the result is
 // its final mark. AppendIf does not wait while NATS is unreachable, since the decision
 // may be outdated afterwards.
-func (b *Bus) AppendIf(
-	ctx context.Context,
-	agent, run string,
-	known runs.Mark,
-	decide func(runs.Mark) *runs.Entry,
-) (runs.Mark, error) {
+func (b *Bus) AppendIf(ctx context.Context, agent, run string, known runs.Mark,
+	decide func(runs.Mark) *runs.Entry) (runs.Mark, error) {
 	l, err := b.openLog(ctx, agent, run, known, true)
 	if err != nil {
 		return runs.Mark{}, err
@@ -285,7 +281,7 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 			continue
 		}
 		last = err
-		if fatal := permanent(err); fatal != nil || l.failFast {
+		if l.failFast || errors.Is(err, jetstream.ErrBadRequest) { // retries cannot succeed
 			return err
 		}
 		if time.Since(lastLog) > time.Minute {
@@ -296,14 +292,6 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 			return gone()
 		}
 	}
-}
-
-// permanent returns err if retries cannot succeed, otherwise nil.
-func permanent(err error) error {
-	if errors.Is(err, jetstream.ErrBadRequest) {
-		return err
-	}
-	return nil
 }
 
 // encodeEntry returns the message that stores e.

@@ -61,12 +61,8 @@ func (b *Bus) Call(ctx context.Context, name string, args []byte) (body []byte, 
 // request sends a request and waits for the answer in an inbox of its own, so that a
 // permission violation can be matched to this request. It sends the request after the
 // server has accepted the subscription.
-func (b *Bus) request(
-	ctx context.Context,
-	cancel context.CancelCauseFunc,
-	subject string,
-	args []byte,
-) (*nats.Msg, error) {
+func (b *Bus) request(ctx context.Context, cancel context.CancelCauseFunc, subject string,
+	args []byte) (*nats.Msg, error) {
 	inbox := b.inside.NewInbox()
 	deny := func(subject string) { cancel(errDenied(subject)) }
 	defer b.denied.watch(deny, subject, inbox)()
@@ -100,8 +96,7 @@ var ErrDenied = errors.New("not permitted")
 // denials dispatches permission violations to the requests that caused them. The server
 // reports them separately: a refused request has no answer.
 type denials struct {
-	mu      sync.Mutex
-	waiting map[*denial]struct{}
+	waiting sync.Map // *denial
 }
 
 type denial struct {
@@ -113,24 +108,14 @@ type denial struct {
 // until stop is called.
 func (d *denials) watch(notify func(subject string), subjects ...string) (stop func()) {
 	one := &denial{subjects, notify}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.waiting == nil {
-		d.waiting = map[*denial]struct{}{}
-	}
-	d.waiting[one] = struct{}{}
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.waiting, one)
-	}
+	d.waiting.Store(one, nil)
+	return func() { d.waiting.Delete(one) }
 }
 
 // notice handles an error of a connection.
 func (d *denials) notice(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for one := range d.waiting {
+	for one := range d.waiting.Range {
+		one := one.(*denial)
 		for _, subject := range one.subjects {
 			if denies(err, subject) {
 				one.notify(subject)
@@ -141,12 +126,8 @@ func (d *denials) notice(err error) {
 
 // unlessDenied calls do. It returns [ErrDenied] if the server reports a violation for
 // the subject meanwhile, and counts returns true.
-func (b *Bus) unlessDenied(
-	ctx context.Context,
-	subject string,
-	counts func() bool,
-	do func(context.Context) error,
-) error {
+func (b *Bus) unlessDenied(ctx context.Context, subject string, counts func() bool,
+	do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer b.denied.watch(func(subject string) {

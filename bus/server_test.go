@@ -18,8 +18,8 @@ import (
 )
 
 func TestServerWithSmallPayloadIsRefused(t *testing.T) {
-	_, err := bus.Connect(t.Context(), bus.Login{URL: bustest.ServePlain(t, server.Options{MaxPayload: 512 << 10})}, bus.Login{},
-		bustest.Names, zap.NewNop())
+	url := bustest.ServePlain(t, server.Options{MaxPayload: 512 << 10})
+	_, err := bus.Connect(t.Context(), bus.Login{URL: url}, bus.Login{}, bustest.Names, zap.NewNop())
 	if !errors.Is(err, bus.ErrUnfit) ||
 		!strings.Contains(err.Error(), "max_payload is 524288 bytes; set it to 589824 or more") {
 		t.Errorf("got %v", err)

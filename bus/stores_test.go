@@ -52,6 +52,6 @@ func TestStoresChangeOnlyWhenTheStreamsAreRecreated(t *testing.T) {
 		t.Errorf("after a restart %q, before %q", all[1], all[0])
 	}
 	if all[2][0] == all[1][0] || all[2][1] != all[1][1] || all[3][0] != all[2][0] || all[3][1] == all[2][1] {
-		t.Errorf("after RAW was made anew, then RUNS: %q", all[1:])
+		t.Errorf("after RAW was recreated, then RUNS: %q", all[1:])
 	}
 }

@@ -84,7 +84,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		}
 		return standard
 	}
-	stream := func(name, description, subjects string, age time.Duration, bytes int64) *wanted {
+	stream := func(name, description, subjects string, age time.Duration, bytes int64) wanted {
 		c := jetstream.StreamConfig{
 			Name: name, Description: description, Subjects: []string{subjects}, MaxAge: age, MaxBytes: bytes,
 			Storage: jetstream.FileStorage, Replicas: max(l.Replicas, 1), Duplicates: window,
@@ -93,11 +93,11 @@ func (b *Bus) wanted(l Limits) []wanted {
 		if age > 0 {
 			c.Duplicates = min(age, window)
 		}
-		return &wanted{js: b.js, config: c, size: "a fixed size"}
+		return wanted{js: b.js, config: c, size: "a fixed size"}
 	}
 	// No bucket allows rollups: with them, a user that may write one key can remove all
 	// others. Values of buckets without a maximum age may have their own.
-	values := func(name, description, keys string, age time.Duration, bytes int64) *wanted {
+	values := func(name, description, keys string, age time.Duration, bytes int64) wanted {
 		w := stream(bucket.Stream(name), description, bucket.Subject(name, keys), age, bytes)
 		w.config.MaxMsgsPerSubject, w.config.DenyDelete = 1, true
 		if w.config.Discard = jetstream.DiscardOld; age == 0 {
@@ -105,7 +105,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		}
 		return w
 	}
-	queue := func(name, description, subjects string, age time.Duration, bytes, messages int64) *wanted {
+	queue := func(name, description, subjects string, age time.Duration, bytes, messages int64) wanted {
 		w := stream(name, description, subjects, age, bytes)
 		w.config.Retention, w.config.Discard = jetstream.WorkQueuePolicy, jetstream.DiscardNew
 		w.config.MaxMsgs, w.config.MaxMsgsPerSubject, w.config.DiscardNewPerSubject = messages, 1, true
@@ -130,28 +130,20 @@ func (b *Bus) wanted(l Limits) []wanted {
 	// would report the missing part as a gap in the output.
 	events.config.AllowDirect = true
 
-	all := []wanted{}
-	for _, w := range []*wanted{
+	return []wanted{
 		values(b.State(), "checkpoint, leases, and who is at work", ">", 0, 16<<20),
 		queue(b.Work(), "what waits for a worker", b.WorkSubjects(), 0, 256<<20, maxQueued),
 		values(b.Threads(), "what each thread has used", ">", l.RunsAge, 64<<20),
-		values(b.Requests(), "requests that carry an idempotency key, and what came of them", "*", 0, MaxRequestBytes),
+		values(b.Requests(), "requests that carry an idempotency key, and what came of them", "*", 0, maxRequestBytes),
 		values(b.Push(), "who wants to be told of which run", "*", 0, maxPushBytes),
 		queue(b.Outbox(), "notifications that wait for their receivers", b.PushSubjects(), noticeAge, maxNoticeBytes,
 			maxNotices),
 		runs, events, raw,
-	} {
-		all = append(all, *w)
 	}
-	return all
 }
 
-func (b *Bus) ensure(
-	ctx context.Context,
-	js jetstream.JetStream,
-	want jetstream.StreamConfig,
-	auto bool,
-) ([]string, error) {
+func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig,
+	auto bool) ([]string, error) {
 	s, err := reader.Look(ctx, js, want.Name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -172,21 +164,23 @@ func (b *Bus) ensure(
 		want.MaxBytes = have.MaxBytes
 	}
 	var changed []string
-	change := func(name, from, to string) {
-		if from != to {
-			changed = append(changed, fmt.Sprintf("stream %s: %s changed from %s to %s", want.Name, name, from, to))
+	for _, c := range []struct {
+		name     string
+		from, to any
+	}{
+		{"max_age", have.MaxAge, want.MaxAge},
+		{"max_bytes", have.MaxBytes, want.MaxBytes},
+		{"allow_batched", have.AllowBatchPublish, want.AllowBatchPublish || have.AllowBatchPublish},
+		{"allow_rollup_hdrs", have.AllowRollup, want.AllowRollup},
+		{"allow_direct", have.AllowDirect, want.AllowDirect},
+		{"replicas", have.Replicas, want.Replicas},
+		{"consumer_limits.inactive_threshold", have.ConsumerLimits.InactiveThreshold,
+			want.ConsumerLimits.InactiveThreshold},
+	} {
+		if c.from != c.to {
+			changed = append(changed, fmt.Sprintf("stream %s: %s changed from %v to %v", want.Name, c.name, c.from, c.to))
 		}
 	}
-	change("max_age", have.MaxAge.String(), want.MaxAge.String())
-	change("max_bytes", strconv.FormatInt(have.MaxBytes, 10), strconv.FormatInt(want.MaxBytes, 10))
-	if want.AllowBatchPublish && !have.AllowBatchPublish {
-		change("allow_batched", "false", "true")
-	}
-	change("allow_rollup_hdrs", strconv.FormatBool(have.AllowRollup), strconv.FormatBool(want.AllowRollup))
-	change("allow_direct", strconv.FormatBool(have.AllowDirect), strconv.FormatBool(want.AllowDirect))
-	change("replicas", strconv.Itoa(have.Replicas), strconv.Itoa(want.Replicas))
-	change("consumer_limits.inactive_threshold", have.ConsumerLimits.InactiveThreshold.String(),
-		want.ConsumerLimits.InactiveThreshold.String())
 	if len(changed) == 0 {
 		return nil, nil
 	}

@@ -47,9 +47,9 @@ func TestAWatchDetectsARecreatedStream(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	bustest.Until(t, "nothing is heard", heard(1))
+	bustest.Until(t, "no heartbeat is received", heard(1))
 	bustest.Remake(t, b, b.JetStream(), bucket.Stream(b.State()))
-	bustest.Until(t, "what is said after the bucket was made anew is not heard", func() bool {
+	bustest.Until(t, "what is said after the bucket was recreated is not received", func() bool {
 		if bustest.LastSeq(t, b.JetStream(), bucket.Stream(b.State())) < 40 {
 			if err := say(2); err != nil {
 				t.Logf("beat: %v", err)

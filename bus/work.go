@@ -134,7 +134,10 @@ type Queue struct {
 func (b *Bus) Queue(name string) *Queue { return &Queue{b, name} }
 
 // Delivery is a task delivered to a worker.
-type Delivery struct{ m jetstream.Msg }
+type Delivery struct {
+	m    jetstream.Msg
+	meta *jetstream.MsgMetadata
+}
 
 // Next waits for the oldest task, even while NATS is unreachable. The error is that of
 // ctx.
@@ -149,7 +152,11 @@ func (q *Queue) Next(ctx context.Context) (*Delivery, error) {
 			}
 			return nil, ctx.Err()
 		case err == nil && m != nil:
-			return &Delivery{m}, nil
+			meta, err := m.Metadata()
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", q.bus.Work(), err)
+			}
+			return &Delivery{m, meta}, nil
 		case err == nil:
 			logged = false
 			continue
@@ -205,22 +212,10 @@ func (d *Delivery) Task() (t runs.Task, err error) {
 }
 
 // Work returns the task's sequence in the queue.
-func (d *Delivery) Work() uint64 {
-	meta, err := d.m.Metadata()
-	if err != nil {
-		return 0
-	}
-	return meta.Sequence.Stream
-}
+func (d *Delivery) Work() uint64 { return d.meta.Sequence.Stream }
 
 // Times returns how often the task was delivered, including this time.
-func (d *Delivery) Times() int {
-	meta, err := d.m.Metadata()
-	if err != nil {
-		return 1
-	}
-	return int(meta.NumDelivered)
-}
+func (d *Delivery) Times() int { return int(d.meta.NumDelivered) }
 
 // Done removes the task from the queue. If the acknowledgement is lost the task is
 // redelivered, and its log shows that it was started.

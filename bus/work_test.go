@@ -218,7 +218,9 @@ func TestHeartbeatsAreReceivedAndExpire(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() {
-		w.SendHeartbeats(ctx, time.Second, func() runs.Heartbeat { return runs.Heartbeat{ID: "here", Name: "here", Slots: 2} })
+		w.SendHeartbeats(ctx, time.Second, func() runs.Heartbeat {
+			return runs.Heartbeat{ID: "here", Name: "here", Slots: 2}
+		})
 	})
 	heard := make(chan runs.Heartbeat, 64)
 	all.Go(func() {

@@ -34,14 +34,14 @@ import (
 
 // Why a request got no answer.
 var (
-	ErrNoResponder = bus.ErrNoResponder // nothing takes requests there; nothing was done
+	ErrNoResponder = bus.ErrNoResponder // no responder is subscribed; nothing was done
 	ErrDenied      = bus.ErrDenied      // these credentials do not allow it; nothing was done
 	ErrUnreachable = bus.ErrUnreachable // the NATS server is unreachable; the request may have been carried out
 	ErrRefused     = bus.ErrRefused     // the server refuses the credentials; it is ErrUnreachable, too
 )
 
-// Config says how to connect. Give either Creds, or User and Password, or
-// neither for a server that lets everyone in.
+// Config has the parameters of a connection. Give either Creds, or User and Password, or
+// neither for a server without authentication.
 type Config struct {
 	URL string // of the NATS server, or several, separated by commas
 
@@ -118,7 +118,7 @@ func call[A any](ctx context.Context, c *Client, verb string, request any, withi
 	return answer, nil
 }
 
-// ask sends a request and returns what answers it; failed says that it is an
+// ask sends a request and returns its response; failed is true if that is an
 // error.
 func (c *Client) ask(
 	ctx context.Context, name string, request any, within time.Duration,
@@ -236,7 +236,7 @@ func (c *Client) Results(ctx context.Context, q api.ResultsRequest) (*api.Result
 	return r, err
 }
 
-// Output returns a part of what the agent of a run printed.
+// Output returns a part of the output of the agent of a run.
 func (c *Client) Output(ctx context.Context, q api.OutputRequest) (api.OutputPart, error) {
 	return call[api.OutputPart](ctx, c, "output", q, answerTime)
 }

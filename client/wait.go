@@ -90,8 +90,8 @@ type patience struct {
 	lost time.Time // since when there is none; zero if there is one
 }
 
-// wait returns nil where the request should be sent again, after a pause where
-// that makes sense, and otherwise why not.
+// wait returns nil if the request should be sent again, after a pause if necessary,
+// and otherwise the reason why not.
 func (p *patience) wait(ctx context.Context, err error) error {
 	var e *api.Error
 	errors.As(err, &e)

@@ -123,7 +123,9 @@ func PrintQuestion(w io.Writer, q api.Question) error {
 // Follow calls print with each item until there are no more, and returns how many
 // there were. Meanwhile it moves the time of the status line of r. It returns at the
 // end of ctx, even while the items wait for their source.
-func Follow[T any](ctx context.Context, r *Renderer, items iter.Seq2[T, error], print func(T) error) (n int, err error) {
+func Follow[T any](
+	ctx context.Context, r *Renderer, items iter.Seq2[T, error], print func(T) error,
+) (n int, err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

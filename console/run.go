@@ -125,7 +125,7 @@ func (r *Renderer) Run(run *api.Run) error {
 }
 
 // Progress shows the state of a run in the status line, which [Renderer.Close]
-// takes away. On anything but a terminal it does nothing.
+// removes. On anything but a terminal it does nothing.
 func (r *Renderer) Progress(run *api.Run) error {
 	if !r.terminal {
 		return nil

@@ -20,13 +20,13 @@ var (
 	errLeft = errors.New("left by a signal")
 )
 
-// attended is a run at whose terminal a person is.
+// attended is a run whose agent was started at a terminal.
 type attended struct {
 	*Session
 	run  *worker.Run
 	id   string
 	path string
-	left context.CancelCauseFunc // leaves the run to others
+	left context.CancelCauseFunc // leaves the run to the next `linesman up`
 }
 
 // Attend starts the agent of a run, and drives the run to its end. Print prints
@@ -118,7 +118,7 @@ func retryPrint(ctx context.Context, print func(context.Context) error) error {
 
 // relay passes the first Ctrl-C to the agent; the second one, or SIGTERM, cancels
 // the run, as does the first one if the agent has not started. The third one
-// leaves what is still to be stored to others.
+// leaves what is not stored yet to the next `linesman up`.
 func (a *attended) relay(ctx context.Context, signals <-chan os.Signal) {
 	for n := 1; ; n++ {
 		var s os.Signal

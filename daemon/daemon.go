@@ -14,6 +14,9 @@
 // A [Session] is what a command needs beside these: it starts runs of its own, and
 // changes what is stored.
 //
+// A worker starts this program again with the arguments "shim DIR", as the owner of
+// one agent process: a program with a worker must then call [worker.Shim] with DIR.
+//
 // A daemon needs its data directory for itself: two at the same time damage the
 // streams. The caller prevents that, as the lock of `linesman up` does.
 package daemon
@@ -51,10 +54,6 @@ type Config struct {
 	// Version is the version that peers see. Default: "dev".
 	Version string
 
-	// Shim is the command that owns one agent process of a worker: a program that
-	// calls [worker.Shim] with its last argument. Default: this program with the
-	// argument "shim".
-	Shim []string
 	// Environ is the environment of which agents of tasks get a part, in the form
 	// of [os.Environ]. Default: none.
 	Environ []string
@@ -175,7 +174,7 @@ func (d *Daemon) Busy(ctx context.Context) bool {
 // Requests is the number of requests over HTTP so far.
 func (d *Daemon) Requests() uint64 { return d.Responder.requests.Load() }
 
-// Close stops the server and gives its addresses back, after Run has returned or
+// Close stops the server and releases its addresses, after Run has returned or
 // instead of it.
 func (d *Daemon) Close() {
 	d.Responder.close()

@@ -55,11 +55,11 @@ func (e *ListenError) Error() string {
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// newResponder builds a responder and takes its address. Run calls connect once,
+// newResponder builds a responder and listens on its address. Run calls connect once,
 // for the connection of the responder's user, and closes that at its end. The
 // error is a [ListenError] if the address is in use.
 func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*Responder, error) {
-	r := &Responder{config: c.withDefaults(), connect: connect, built: make(chan struct{})}
+	r := &Responder{config: c, connect: connect, built: make(chan struct{})}
 	if c.Settings.HTTP == "" {
 		return r, nil
 	}
@@ -167,7 +167,7 @@ func allows(ctx context.Context, scope string) bool {
 	return err == nil && httpserver.Allows(ctx, needed)
 }
 
-// called tells a surface the caller, because each has idempotency keys of its own,
+// called adds the caller to the context, because each has idempotency keys of its own,
 // and counts the requests.
 func (r *Responder) called(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -226,7 +226,7 @@ func (r *Responder) busy(ctx context.Context) bool {
 	return err != nil || waiting > 0
 }
 
-// close gives the address back, if run was not called.
+// close releases the address, if run was not called.
 func (r *Responder) close() {
 	if r.http != nil {
 		r.http.Close()

@@ -85,7 +85,7 @@ func WithService(ctx context.Context, c Config, do func(context.Context, *Servic
 		return err
 	}
 	defer b.Close()
-	if c.Settings.NATS == "" {
+	if c = c.withDefaults(); c.Settings.NATS == "" {
 		c.dir = c.clientDir()
 	}
 	s, err := newService(b, c)

@@ -29,7 +29,6 @@ type Server struct {
 // creates or configures the streams. The error is [embedded.ErrListen] and a
 // [ListenError] if the address is in use.
 func newServer(ctx context.Context, c Config) (_ *Server, err error) {
-	c = c.withDefaults()
 	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}

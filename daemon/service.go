@@ -43,7 +43,6 @@ type Service struct {
 // newService builds a service over the connection of a responder. Its embedded
 // Run fills the table of runs, which every request needs.
 func newService(b *bus.Bus, c Config) (*Service, error) {
-	c = c.withDefaults()
 	s := &Service{config: c, bus: b, listening: make(chan struct{})}
 	set := c.Settings
 	var err error
@@ -89,7 +88,7 @@ func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
 	return rules.Outside(t)
 }
 
-// ServeMCP answers one MCP client until it is gone. The service must run.
+// ServeMCP answers one MCP client until it disconnects. The service must run.
 func (s *Service) ServeMCP(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := mcp.ServeStdio(ctx, mcp.NewServer(s.mcpConfig()), in, out); err != nil {
 		return fmt.Errorf("MCP: %w", err)
@@ -133,7 +132,7 @@ func (s *Service) open(ctx context.Context) error {
 	return nil
 }
 
-// ready says what is missing for requests to be answered.
+// ready returns an error that describes why requests cannot be answered.
 func (s *Service) ready(ctx context.Context) error {
 	if s == nil || !s.bus.Connected() {
 		return errors.New("NATS is away")

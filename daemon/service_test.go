@@ -20,7 +20,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	dir := t.TempDir()
 	c := Config{Settings: config.Default(), rules: func() (launch.Rules, bool) {
 		return launch.Rules{Dir: dir, Roots: []string{dir}}, true
-	}}
+	}}.withDefaults()
 	c.Settings.DataDir, c.Settings.NATSListen = t.TempDir(), "127.0.0.1:0"
 	server, err := newServer(t.Context(), c)
 	if err != nil {

@@ -173,11 +173,15 @@ func (e eraser) Forget(ctx context.Context, run string) (runs.Forgotten, error) 
 // `linesman up` publishes what was read.
 func Pipe(ctx context.Context, c Config, in io.Reader, spec worker.Spec, wait bool) (run string, err error) {
 	var s *Session
+	defer func() {
+		if s != nil {
+			s.Close()
+		}
+	}()
 	if c.Settings.NATS != "" || !c.Settings.Background.Start { // else a server is running, or will be started
 		if s, err = Open(ctx, c); err != nil {
 			return "", err
 		}
-		defer s.Close()
 	}
 	spec.Run = cmp.Or(spec.Run, newID())
 	run = spec.Run
@@ -190,19 +194,13 @@ func Pipe(ctx context.Context, c Config, in io.Reader, spec worker.Spec, wait bo
 	defer stop()
 	var read errgroup.Group
 	read.Go(func() error { return worker.Pipe(reading, in, d) })
-	if s == nil {
-		if s, err = Open(ctx, c); err == nil {
-			defer s.Close()
-		}
-	}
-	if err == nil {
-		if err = s.checkUnknown(ctx, run); err == nil {
-			err = s.Drive(ctx, d)
-		} else if errors.Is(err, worker.ErrKnown) {
-			stop()
-			_ = read.Wait() // what was read is not wanted
-			return "", errors.Join(err, d.Remove())
-		}
+	switch s, err = reach(ctx, c, s, run); {
+	case errors.Is(err, worker.ErrKnown):
+		stop()
+		_ = read.Wait() // what was read is discarded
+		return "", errors.Join(err, d.Remove())
+	case err == nil:
+		err = s.Drive(ctx, d)
 	}
 	away := errors.Is(err, local.ErrUnavailable)
 	if err == nil || !away && !bus.IsAway(err) {
@@ -227,4 +225,16 @@ func Pipe(ctx context.Context, c Config, in io.Reader, spec worker.Spec, wait bo
 		}
 	}
 	return run, ctx.Err()
+}
+
+// reach connects, unless there is a session, and checks that the ID of a run is not
+// in use.
+func reach(ctx context.Context, c Config, s *Session, run string) (*Session, error) {
+	if s == nil {
+		var err error
+		if s, err = Open(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.checkUnknown(ctx, run)
 }

@@ -31,10 +31,11 @@ func Up(ctx context.Context, c Config, lock *os.File, ready func(context.Context
 // logs to a file, and ends after the idle timeout. The error is [local.ErrLocked] if the process is not needed.
 func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout io.Writer) error {
 	p, err := local.Detach(ctx, &c.Settings, from, stdout)
-	defer p.Close()
 	if err != nil {
+		p.Close()
 		return err
 	}
+	defer p.Close()
 	c.Settings.NATSListen, c.Settings.HTTP, c.Log = p.NATSListen, p.HTTPListen, NewLogger(c.Settings, p.Log)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -35,7 +35,6 @@ type taskWorker struct {
 // newWorker builds a worker over the connection of its user. A task that names no
 // directory runs in the current one.
 func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
-	c = c.withDefaults()
 	w, err := driver(b, c)
 	if err != nil {
 		return nil, err
@@ -78,13 +77,9 @@ func (w *taskWorker) run(ctx context.Context) error {
 }
 
 func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
-	var program func() string
-	if c.Shim == nil {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("find this program: %w", err)
-		}
-		c.Shim, program = []string{self, "shim"}, func() string { return local.SameProgram(self) }
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	name, err := workerName(c.Settings.DataDir)
 	if err != nil {
@@ -92,7 +87,7 @@ func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
 	}
 	return worker.New(worker.Config{
 		Root: local.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
-		Shim: c.Shim, Program: program,
+		Shim: []string{self, "shim"}, Program: func() string { return local.SameProgram(self) },
 	})
 }
 

@@ -41,11 +41,8 @@ var requestFields = map[string]string{
 func (s *Service) CheckCloudSubmit(q api.CloudSubmission) error {
 	var m mistakes
 	r := cloudRequest(q)
-	if m.fields(r.Check(), requestFields) != nil {
-		m.add("request", "asks for a task that cannot be submitted")
-	}
-	s.checkGit(&m, q.Prompt, q.DestructiveGit)
-	s.checkWebhook(&m, q.Webhook)
+	m.when(m.fields(r.Check(), requestFields) != nil, "request", "asks for a task that cannot be submitted")
+	s.checkBoth(&m, q.Prompt, q.DestructiveGit, q.Webhook)
 	return m.err()
 }
 

@@ -136,8 +136,9 @@ func programFailed(f *codexcloud.Failure) *api.Error {
 // mistakes collects the mistakes of a request.
 type mistakes struct{ issues []api.Issue }
 
-func (m *mistakes) add(field, problem string) {
-	if !slices.ContainsFunc(m.issues, func(i api.Issue) bool { return i.Field == field }) {
+// when adds a mistake if it is one, unless the field has one already.
+func (m *mistakes) when(is bool, field, problem string) {
+	if is && !slices.ContainsFunc(m.issues, func(i api.Issue) bool { return i.Field == field }) {
 		m.issues = append(m.issues, api.Issue{Field: field, Problem: problem})
 	}
 }
@@ -158,7 +159,7 @@ func (m *mistakes) fields(err error, names map[string]string) error {
 	}
 	if field, ok := errors.AsType[*runs.FieldError](err); ok {
 		if name, known := names[field.Field]; known {
-			m.add(name, field.Problem)
+			m.when(true, name, field.Problem)
 			return nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -103,21 +104,14 @@ func (s *Service) RunOfRequest(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", s.explain("list questions", err)
 	}
-	found := ""
-	for _, record := range records {
-		if record.Labels["request_id"] != id {
-			continue
-		}
-		if found != "" {
-			return "", &api.Error{
-				Code:    api.Conflict,
-				Message: fmt.Sprintf("several runs are of this request, among them %s and %s: name one of them", found, record.ID),
-			}
-		}
-		found = record.ID
-	}
-	if found != "" {
-		return found, nil
+	records = slices.DeleteFunc(records, func(r *runs.Record) bool { return r.Labels["request_id"] != id })
+	switch len(records) {
+	case 0:
+	case 1:
+		return records[0].ID, nil
+	default:
+		return "", &api.Error{Code: api.Conflict, Message: fmt.Sprintf(
+			"several runs are of this request, among them %s and %s: name one of them", records[0].ID, records[1].ID)}
 	}
 	for _, v := range s.table.Snapshot(maxSearched, asksOutside).Ended {
 		record, err := s.table.Record(ctx, v.ID)

@@ -18,6 +18,7 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
@@ -32,24 +33,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newService(t *testing.T, change func(*responder.Config)) *responder.Service {
 	t.Helper()
 	log := zaptest.NewLogger(t)
-	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	connect := func(user string) *bus.Bus {
-		b, err := server.Connect(t.Context(), user, names, log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(b.Close)
-		return b
-	}
-	if _, err := connect(embedded.OperatorUser).Ensure(t.Context(), bus.Limits{}); err != nil {
-		t.Fatal(err)
-	}
-	b := connect(embedded.ResponderUser)
+	server, _ := bustest.Serve(t, embedded.StartServer)
+	b := bustest.Connect(t, server, embedded.ResponderUser)
 	cfg := responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Log: log, Cause: b.Cause,
 		Requests: &idempotency.Requests{Store: b.RequestStore()},
@@ -58,8 +43,8 @@ func newService(t *testing.T, change func(*responder.Config)) *responder.Service
 		change(&cfg)
 	}
 	s := responder.New(cfg)
-	n := &pipeline.Normalizer{Bus: connect(embedded.NormalizerUser), Out: names, Backends: []normalizer.Backend{
-		codex.Backend{}}, Log: log}
+	n := &pipeline.Normalizer{Bus: bustest.Connect(t, server, embedded.NormalizerUser), Out: bustest.Names, Log: log,
+		Backends: []normalizer.Backend{codex.Backend{}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	for _, run := range []func(context.Context) error{n.Run, s.Run} {
@@ -93,7 +78,7 @@ type other struct{ codex.Backend }
 
 func (other) Agent() string { return "other" }
 
-func TestASubmissionIsToldAllThatIsWrongWithIt(t *testing.T) {
+func TestSubmissionReportsAllMistakes(t *testing.T) {
 	s := responder.New(responder.Config{GitGate: true, Agents: agent.Table{codex.Agent, {Backend: other{}}}})
 	for name, c := range map[string]struct {
 		q    api.Submission
@@ -133,7 +118,7 @@ func TestASubmissionIsToldAllThatIsWrongWithIt(t *testing.T) {
 
 // A Go caller names no hash: the service makes one of what is asked for, so
 // that a key belongs to one request.
-func TestATypedRequestWithAKeyIsCarriedOutOnce(t *testing.T) {
+func TestTypedRequestWithAKeyIsCarriedOutOnce(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	q := api.Submission{Prompt: "once", Once: api.Once{Key: "0123456789abcdef"}, Webhook: nil}
@@ -168,7 +153,7 @@ func TestATypedRequestWithAKeyIsCarriedOutOnce(t *testing.T) {
 }
 
 // A caller may choose the id of a run: then the id is the key.
-func TestASubmissionWithTheIDOfARunIsThatRun(t *testing.T) {
+func TestSubmissionWithAKnownRunIDReturnsThatRun(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	q := api.Submission{Run: "T-mine", Prompt: "x", Labels: map[string]string{"a": "b"}}
@@ -180,7 +165,7 @@ func TestASubmissionWithTheIDOfARunIsThatRun(t *testing.T) {
 	}
 }
 
-func TestAListIsWholeInPages(t *testing.T) {
+func TestPagesOfAListAreComplete(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	var want []string
@@ -247,7 +232,7 @@ func TestAListIsWholeInPages(t *testing.T) {
 	}
 }
 
-func TestWhatIsAskedOfNoRunIsNotFound(t *testing.T) {
+func TestUnknownRunIsNotFound(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	ctx := t.Context()
@@ -271,7 +256,7 @@ func TestWhatIsAskedOfNoRunIsNotFound(t *testing.T) {
 	}
 }
 
-func TestARunThatHasNotEndedHasNoResult(t *testing.T) {
+func TestOpenRunHasNoResult(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	done, err := s.Submit(t.Context(), api.Submission{Prompt: "x"})
@@ -293,7 +278,7 @@ func TestARunThatHasNotEndedHasNoResult(t *testing.T) {
 
 // Times of the wire are strings with three digits of a second's fraction, and
 // come back as they were.
-func TestTimesComeBack(t *testing.T) {
+func TestTimesRoundTrip(t *testing.T) {
 	for _, want := range []api.Time{0, 1, 1_760_000_000_000, 1_760_000_000_123} {
 		b, err := json.Marshal(want)
 		var got api.Time
@@ -307,7 +292,7 @@ func TestTimesComeBack(t *testing.T) {
 }
 
 // A cleanup without ages would remove every run that has ended.
-func TestACleanupHasLeastAges(t *testing.T) {
+func TestCleanupRequiresAges(t *testing.T) {
 	s := responder.New(responder.Config{})
 	for _, c := range []api.Cleanup{
 		{}, {DryRun: true}, {Stuck: time.Hour}, {Old: time.Hour}, {Stuck: -time.Hour, Old: -time.Hour},
@@ -318,7 +303,7 @@ func TestACleanupHasLeastAges(t *testing.T) {
 	}
 }
 
-func TestAKeyHasAForm(t *testing.T) {
+func TestKeyFormIsChecked(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	for _, key := range []string{"1", "with a space in it", strings.Repeat("x", 256)} {

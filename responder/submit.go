@@ -41,58 +41,38 @@ var risky = regexp.MustCompile(`(?i)\bgit\s+(reset\s+--(hard|merge)|clean\s+-\w*
 // CheckSubmit reports all mistakes of a submission as one [api.Validation] error.
 func (s *Service) CheckSubmit(q api.Submission) error {
 	var m mistakes
-	if q.Mode == api.Preview {
-		limit := runs.MaxPrompt - utf8.RuneCountInString(planOnly)
-		if n := utf8.RuneCountInString(q.Prompt); n > limit {
-			m.add(api.FieldPrompt, fmt.Sprintf("at most %d characters in mode preview, got %d", limit, n))
-		}
-	}
-	for _, limit := range []struct {
-		field   string
-		seconds int64
-	}{{api.FieldIdle, q.Idle}, {api.FieldHard, q.Hard}} {
-		if limit.seconds < 0 || limit.seconds > maxLimit {
-			m.add(limit.field, fmt.Sprintf("must be 1 to %d", maxLimit))
-		}
-	}
+	limit := runs.MaxPrompt - utf8.RuneCountInString(planOnly)
+	n := utf8.RuneCountInString(q.Prompt)
+	m.when(q.Mode == api.Preview && n > limit, api.FieldPrompt,
+		fmt.Sprintf("at most %d characters in mode preview, got %d", limit, n))
+	seconds := fmt.Sprintf("must be 1 to %d", maxLimit)
+	m.when(q.Idle < 0 || q.Idle > maxLimit, api.FieldIdle, seconds)
+	m.when(q.Hard < 0 || q.Hard > maxLimit, api.FieldHard, seconds)
 	t := s.task(q)
 	t.Run = cmp.Or(q.Run, "T-local-unnamed") // else it gets its own id later
-	if m.fields(t.Check(), taskFields) != nil {
-		m.add("request", "asks for a task that cannot be queued")
-	}
+	m.when(m.fields(t.Check(), taskFields) != nil, "request", "asks for a task that cannot be queued")
 	a, known := s.cfg.Agents.Find(t.Agent)
-	if !known {
-		m.add(api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Names(), ", "))
+	m.when(!known, api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Names(), ", "))
+	m.when(t.Mode.Writes() && !q.Confirm, api.FieldConfirm,
+		fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
+	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for envPolicy allow-list only")
+	if a.Check != nil {
+		m.when(m.fields(a.Check(t), taskFields) != nil, "request", "asks for a task that the agent cannot run")
 	}
-	if t.Mode.Writes() && !q.Confirm {
-		m.add(api.FieldConfirm, fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
-	}
-	if q.Env.Allow != nil && q.Env.Policy != runs.InheritList {
-		m.add(api.FieldEnvAllow, "is for envPolicy allow-list only")
-	}
-	if a.Check != nil && m.fields(a.Check(t), taskFields) != nil {
-		m.add("request", "asks for a task that the agent cannot run")
-	}
-	if q.Run != "" && q.Webhook != nil { // the run may be another program's, and have its own
-		m.add(api.FieldWebhook, "is not allowed with a run id that the caller chose: use an idempotency key instead")
-	}
-	s.checkGit(&m, q.Prompt, q.DestructiveGit)
-	s.checkWebhook(&m, q.Webhook)
+	// The run may be another program's, and have its own webhook.
+	m.when(q.Run != "" && q.Webhook != nil, api.FieldWebhook,
+		"is not allowed with a run id that the caller chose: use an idempotency key instead")
+	s.checkBoth(&m, q.Prompt, q.DestructiveGit, q.Webhook)
 	return m.err()
 }
 
-func (s *Service) checkGit(m *mistakes, prompt string, allowed bool) {
-	if s.cfg.GitGate && !allowed && risky.MatchString(prompt) {
-		m.add(api.FieldGit, "must be true: the task names a git command that may lose work")
-	}
-}
-
-func (s *Service) checkWebhook(m *mistakes, w *api.Webhook) {
-	if w == nil || s.cfg.Webhooks == nil {
-		return
-	}
-	if m.fields(s.cfg.Webhooks.Check(registration(w, "")), webhookFields) != nil {
-		m.add(api.FieldWebhook, "is no configuration of a webhook")
+// checkBoth checks what submissions to a worker and to Codex Cloud have in common.
+func (s *Service) checkBoth(m *mistakes, prompt string, destructive bool, w *api.Webhook) {
+	m.when(s.cfg.GitGate && !destructive && risky.MatchString(prompt), api.FieldGit,
+		"must be true: the task names a git command that may lose work")
+	if w != nil && s.cfg.Webhooks != nil {
+		m.when(m.fields(s.cfg.Webhooks.Check(registration(w, "")), webhookFields) != nil, api.FieldWebhook,
+			"is no configuration of a webhook")
 	}
 }
 

@@ -25,13 +25,13 @@ func TestAnAgentDoesNotDecideItsExit(t *testing.T) {
 		"under another name": forged + ` > x; mv x exit.json; ` + forged + ` > exit.json.tmp`,
 		"a symbolic link": forged + ` > /tmp/$$.forged; ln -s /tmp/$$.forged exit.json; ` +
 			`ln -s /tmp/$$.forged exit.json.tmp; (sleep 2; rm -f /tmp/$$.forged) >/dev/null 2>&1 &`,
-		"a directory":          `mkdir -p exit.json/x exit.json.tmp/x`,
-		"a FIFO":               `mkfifo exit.json exit.json.tmp`,
-		"no write permission":  `chmod 500 .; ` + forged + ` > exit.json; chmod 0 exit.json`,
-		"the shim's lock gone": forged + ` > exit.json; rm -f shim`,
-		"again and again":      `(while [ -e run.json ]; do ` + forged + ` > exit.json; done) >/dev/null 2>&1 &`,
-		"a child, in silence":  `(while [ -e run.json ]; do ` + forged + ` > x; mv x exit.json; done) 2>/dev/null &`,
-		"as it is taken away":  `(while [ -e run.json ]; do rm -rf exit.json*; done) >/dev/null 2>&1 &`,
+		"a directory":             `mkdir -p exit.json/x exit.json.tmp/x`,
+		"a FIFO":                  `mkfifo exit.json exit.json.tmp`,
+		"no write permission":     `chmod 500 .; ` + forged + ` > exit.json; chmod 0 exit.json`,
+		"the shim's lock gone":    forged + ` > exit.json; rm -f shim`,
+		"again and again":         `(while [ -e run.json ]; do ` + forged + ` > exit.json; done) >/dev/null 2>&1 &`,
+		"a child, without output": `(while [ -e run.json ]; do ` + forged + ` > x; mv x exit.json; done) 2>/dev/null &`,
+		"as it is taken away":     `(while [ -e run.json ]; do rm -rf exit.json*; done) >/dev/null 2>&1 &`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -304,8 +304,7 @@ func (s *shim) exit() runs.Exit {
 	case s.status.Signaled():
 		ex.Signal = int(s.status.Signal())
 	default:
-		code := s.status.ExitStatus()
-		ex.Code = &code
+		ex.Code = new(s.status.ExitStatus())
 	}
 	return ex
 }

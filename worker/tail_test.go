@@ -146,7 +146,7 @@ func TestReplacedFileIsANewRun(t *testing.T) {
 			test.do(t, path)
 			l.awaitSummary(test.want)
 		})
-		t.Run(test.name+" while nobody tails", func(t *testing.T) {
+		t.Run(test.name+" while no process tails it", func(t *testing.T) {
 			l := newFixture(t)
 			path := filepath.Join(t.TempDir(), "f")
 			write(t, path, "one\n")

@@ -103,13 +103,8 @@ func Moved(err error) bool {
 
 // Put stores a value and returns its revision. After an error that is not a refusal the
 // value may have been stored.
-func (b *Bucket) Put(
-	ctx context.Context,
-	key string,
-	value []byte,
-	header nats.Header,
-	options ...jetstream.PublishOpt,
-) (uint64, error) {
+func (b *Bucket) Put(ctx context.Context, key string, value []byte, header nats.Header,
+	options ...jetstream.PublishOpt) (uint64, error) {
 	ack, err := b.js.PublishMsg(ctx, b.message(key, value, header), options...)
 	if err != nil {
 		return 0, err
@@ -118,12 +113,8 @@ func (b *Bucket) Put(
 }
 
 // PutAsync is Put without waiting: the future receives the result.
-func (b *Bucket) PutAsync(
-	key string,
-	value []byte,
-	header nats.Header,
-	options ...jetstream.PublishOpt,
-) (jetstream.PubAckFuture, error) {
+func (b *Bucket) PutAsync(key string, value []byte, header nats.Header,
+	options ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
 	return b.js.PublishMsgAsync(b.message(key, value, header), options...)
 }
 
@@ -141,36 +132,19 @@ func (b *Bucket) Delete(ctx context.Context, key string, options ...jetstream.Pu
 	return b.Put(ctx, key, nil, nats.Header{operation: {"DEL"}}, options...)
 }
 
-// Watch configures [Bucket.Watch].
-type Watch struct {
-	Keys        string // a subject filter for keys, such as ">"
-	HeadersOnly bool   // omit the values
-	Log         *zap.Logger
-}
-
-// Watch calls each with the existing entries in the order in which they were stored,
-// then with every change, until ctx ends; then it returns nil. Last is true if no newer
-// entry is known. If the stream or the consumer is lost, Watch starts again from the
+// Watch calls each with the existing entries of keys, a subject filter such as ">", in
+// the order in which they were stored, then with every change, until ctx ends; then it
+// returns nil. HeadersOnly omits the values. Last is true if no newer entry is known. If the stream or the consumer is lost, Watch starts again from the
 // beginning. At each start it calls begin, unless that is nil; replaced reports that
 // the bucket was recreated, or lost its end, and empty that it has no entries.
-func (b *Bucket) Watch(
-	ctx context.Context,
-	w Watch,
-	each func(e Entry, last bool),
-	begin func(replaced, empty bool),
-) error {
+func (b *Bucket) Watch(ctx context.Context, keys string, headersOnly bool, log *zap.Logger,
+	each func(e Entry, last bool), begin func(replaced, empty bool)) error {
 	if begin == nil {
 		begin = func(bool, bool) {}
 	}
 	prefix := Subject(b.name, "")
-	follow := reader.Watch{
-		JS:          b.js,
-		Stream:      Stream(b.name),
-		Subject:     prefix + w.Keys,
-		HeadersOnly: w.HeadersOnly,
-		Log:         w.Log,
-	}
-	return follow.Run(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
+	w := reader.Watch{JS: b.js, Stream: Stream(b.name), Subject: prefix + keys, HeadersOnly: headersOnly, Log: log}
+	return w.Run(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		key := strings.TrimPrefix(m.Subject(), prefix)
 		each(Entry{key, m.Data(), m.Headers(), meta.Sequence.Stream, meta.Timestamp, deleted(m.Headers())},
 			meta.NumPending == 0)

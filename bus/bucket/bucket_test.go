@@ -72,7 +72,7 @@ func TestAWatchBeginsWithWhatThereIs(t *testing.T) {
 	put("a.1", "new")
 	put("b.1", "another")
 	var got []string
-	err := state.Watch(ctx, bucket.Watch{Keys: "a.*", Log: zap.NewNop()}, func(e bucket.Entry, last bool) {
+	err := state.Watch(ctx, "a.*", false, zap.NewNop(), func(e bucket.Entry, last bool) {
 		got = append(got, fmt.Sprintf("%s %s %t %t", e.Key, e.Value, last, e.Deleted))
 		switch len(got) {
 		case 1:

@@ -34,10 +34,8 @@ type Server interface {
 
 // Serve starts a server for the test, with its streams. The bus is that of the
 // operator.
-func Serve[S Server](
-	t testing.TB,
-	start func(dir, address string, names bus.Names, log *zap.Logger) (S, error),
-) (S, *bus.Bus) {
+func Serve[S Server](t testing.TB,
+	start func(dir, address string, names bus.Names, log *zap.Logger) (S, error)) (S, *bus.Bus) {
 	t.Helper()
 	log := zap.NewNop()
 	if testing.Verbose() {

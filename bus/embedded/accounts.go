@@ -49,7 +49,8 @@ func Accounts(n bus.Names) []Account {
 	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, readersAccount: &readers}
 	for _, g := range grants(n) {
 		a := of[g.account]
-		a.Users = append(a.Users, User{g.user, slices.Compact(slices.Sorted(slices.Values(g.publish))), append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
+		publish := slices.Compact(slices.Sorted(slices.Values(g.publish)))
+		a.Users = append(a.Users, User{g.user, publish, append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
 	}
 	share := func(subject string, service, many bool) {
 		public.Exports = append(public.Exports, Share{readersAccount, subject, service, many})

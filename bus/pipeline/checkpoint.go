@@ -273,7 +273,7 @@ func (s *session) cutDone(err error) error {
 	for _, r := range s.cutRun {
 		if r.Done() && !r.dirty {
 			delete(s.runs, r.Record.ID)
-			s.ended.add(r.Record.ID)
+			s.hasEnded(r.Record.ID)
 		}
 	}
 	for id, r := range s.runs {

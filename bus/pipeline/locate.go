@@ -72,18 +72,11 @@ func (r *resume) have(pos normalizer.Pos) bool {
 
 // locate determines from the streams where to resume.
 func (s *session) locate(ctx context.Context) error {
-	raw, err := s.streamInfo(ctx, s.Bus.Raw())
+	_, infos, err := s.lookUp(ctx)
 	if err != nil {
 		return err
 	}
-	events, err := s.streamInfo(ctx, s.Out.Events())
-	if err != nil {
-		return err
-	}
-	runs, err := s.streamInfo(ctx, bucket.Stream(s.Out.Runs()))
-	if err != nil {
-		return err
-	}
+	raw, events, runs := infos[0], infos[1], infos[2]
 	s.canBurst = events.Config.AllowBatchPublish
 	if s.last, s.lastRev, err = s.loadCheckpoint(ctx); err != nil {
 		return err
@@ -182,15 +175,29 @@ func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.Strea
 	return nil
 }
 
-func (s *session) streamInfo(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
-	stream, err := s.out.Stream(ctx, name)
-	if err != nil {
-		return nil, err
+// lookUp returns RAW, and the current state of RAW, EVENTS and RUNS. The error is that of a
+// missing stream, or of one that a newer version of linesman wrote.
+func (s *session) lookUp(ctx context.Context) (raw jetstream.Stream, infos [3]*jetstream.StreamInfo, err error) {
+	names := []string{s.Bus.Raw(), s.Out.Events(), bucket.Stream(s.Out.Runs())}
+	if s.Out == s.Bus.Names {
+		names = append(names, s.Bus.Work()) // the next term creates it
 	}
-	if err := bus.CheckFormat(stream.CachedInfo().Config.Metadata); err != nil {
-		return nil, fmt.Errorf("stream %s: %w", name, err)
+	for i, name := range names {
+		stream, err := s.out.Stream(ctx, name)
+		if err != nil {
+			return nil, infos, err
+		}
+		if err := bus.CheckFormat(stream.CachedInfo().Config.Metadata); err != nil {
+			return nil, infos, fmt.Errorf("stream %s: %w", name, err)
+		}
+		if i == 0 {
+			raw = stream
+		}
+		if i < len(infos) {
+			infos[i] = stream.CachedInfo()
+		}
 	}
-	return stream.CachedInfo(), nil
+	return raw, infos, nil
 }
 
 // cursor returns the position of the event at sequence last, if it is still there.
@@ -249,12 +256,12 @@ func (s *session) surplus(ctx context.Context, agent, id string, covers uint64) 
 	if s.base <= covers {
 		return 0, nil
 	}
-	info, err := s.streamInfo(ctx, s.Out.Events())
+	events, err := s.out.Stream(ctx, s.Out.Events())
 	if err != nil {
 		return 0, err
 	}
 	err = s.out.ReadEvents(s.Out.EventSubject(agent, id, "*"), covers+1).
-		UpTo(ctx, info, s.base, func(*jetstream.RawStreamMsg) error {
+		UpTo(ctx, events.CachedInfo(), s.base, func(*jetstream.RawStreamMsg) error {
 			n++
 			return nil
 		})
@@ -286,21 +293,9 @@ func (s *session) upkeep(ctx context.Context, consumer *reader.Ordered) error {
 // checkStreams returns RAW, or an error if a stream is missing, was recreated, or lost
 // its end.
 func (s *session) checkStreams(ctx context.Context) (jetstream.Stream, error) {
-	names := []string{s.Bus.Raw(), s.Out.Events(), bucket.Stream(s.Out.Runs())}
-	if s.Out == s.Bus.Names {
-		names = append(names, s.Bus.Work()) // the next term creates it
-	}
-	var infos []*jetstream.StreamInfo
-	var raw jetstream.Stream
-	for i, name := range names {
-		stream, err := s.out.Stream(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		if i == 0 {
-			raw = stream
-		}
-		infos = append(infos, stream.CachedInfo())
+	raw, infos, err := s.lookUp(ctx)
+	if err != nil {
+		return nil, err
 	}
 	current := identity{
 		raw:    continued(s.streams.raw, infos[0].Created),

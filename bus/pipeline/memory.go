@@ -17,26 +17,16 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// recent is a set of the last names added.
-type recent struct {
-	names map[string]bool
-	order [1024]string
-	next  int
-}
+// maxEnded is the maximum number of runs that are known to have ended; beyond that, their
+// records are read again.
+const maxEnded = 1024
 
-func (r *recent) has(name string) bool { return r.names[name] }
-
-func (r *recent) add(name string) {
-	if r.names == nil {
-		r.names = make(map[string]bool, len(r.order))
+// hasEnded notes that a run has ended.
+func (s *session) hasEnded(id string) {
+	if len(s.ended) >= maxEnded {
+		clear(s.ended)
 	}
-	if r.names[name] {
-		return
-	}
-	delete(r.names, r.order[r.next])
-	r.order[r.next] = name
-	r.names[name] = true
-	r.next = (r.next + 1) % len(r.order)
+	s.ended[id] = true
 }
 
 // threadUsage is the usage of a thread so far, and of which run: agents report the

@@ -121,7 +121,7 @@ type session struct {
 	out     *bus.Bus // under the names of Out
 	events  *publisher
 	runs    map[string]*run // open ones, and those
-	ended   recent          // runs that are known to have ended
+	ended   map[string]bool // runs that are known to have ended
 	threads map[string]threadUsage
 	buckets map[string]*bucket.Bucket // open ones, by name
 
@@ -162,6 +162,7 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 		log:        log,
 		out:        n.Bus.Under(n.Out),
 		runs:       map[string]*run{},
+		ended:      map[string]bool{},
 		threads:    map[string]threadUsage{},
 		buckets:    map[string]*bucket.Bucket{},
 	}
@@ -296,7 +297,7 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	seq := meta.Sequence.Stream
 	defer func() { s.raw = max(s.raw, seq) }()
 	agent, id, ok := s.Bus.ParseRaw(m.Subject())
-	if !ok || s.ended.has(id) {
+	if !ok || s.ended[id] {
 		return nil
 	}
 	r, err := s.run(ctx, agent, id)
@@ -345,12 +346,8 @@ func (s *session) keepLine(r *run, seq uint64, grown int, ended bool) {
 
 // fold folds one entry of a run, and publishes its events. It returns the entry's kind,
 // and by how many bytes the unfinished line in memory grew.
-func (s *session) fold(
-	ctx context.Context,
-	r *run,
-	m jetstream.Msg,
-	seq uint64,
-) (kind runs.Kind, grown int, err error) {
+func (s *session) fold(ctx context.Context, r *run, m jetstream.Msg,
+	seq uint64) (kind runs.Kind, grown int, err error) {
 	emit := func(msg normalizer.Message) {
 		if err == nil && !s.have(r, msg.Pos) {
 			if s.die != nil && s.die(s.events.next) {
@@ -386,7 +383,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 		return nil, err
 	}
 	if stored == nil && revision != 0 {
-		s.ended.add(id)
+		s.hasEnded(id)
 		return nil, nil
 	}
 	r := &run{revision: revision, subjects: map[string]string{}}
@@ -408,7 +405,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 		return nil, err
 	}
 	if r.Done() {
-		s.ended.add(id)
+		s.hasEnded(id)
 		return r, nil
 	}
 	s.runs[id] = r

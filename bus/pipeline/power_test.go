@@ -64,7 +64,7 @@ func TestStreamThatLostItsEnd(t *testing.T) {
 				}
 				again, _ := openSession(t, dir, logs, 0)
 				for id := range logs {
-					bustest.Diff(t, "run "+id+", once more", again[id], want[id])
+					bustest.Diff(t, "run "+id+", again", again[id], want[id])
 				}
 			})
 		}

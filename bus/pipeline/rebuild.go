@@ -37,13 +37,8 @@ const maxDifferences = 100
 // Rebuild derives EVENTS and RUNS again from RAW, under a temporary prefix, and
 // compares them with the stored ones, for runs that RAW covers from their beginning. It
 // works beside a running normalizer, and removes its temporary streams.
-func Rebuild(
-	ctx context.Context,
-	b *bus.Bus,
-	backends []normalizer.Backend,
-	maxLine int,
-	log *zap.Logger,
-) (r Rebuilt, err error) {
+func Rebuild(ctx context.Context, b *bus.Bus, backends []normalizer.Backend, maxLine int,
+	log *zap.Logger) (r Rebuilt, err error) {
 	raw, err := b.Stream(ctx, b.Raw())
 	if err != nil {
 		return r, err
@@ -68,86 +63,89 @@ func Rebuild(
 		return r, err
 	}
 	r.Entries = state.LastSeq - state.FirstSeq + 1
-	return r, compare(ctx, b, scratch, state.FirstSeq, &r)
+	c := comparison{b: b, made: scratch, firstRaw: state.FirstSeq, late: time.Now().Add(5 * time.Second), Rebuilt: &r}
+	return r, c.all(ctx)
 }
 
-// compare compares the stored runs with the rebuilt ones.
-func compare(ctx context.Context, b, made *bus.Bus, firstRaw uint64, r *Rebuilt) error {
-	stream, err := b.JetStream().Stream(ctx, bucket.Stream(made.Runs()))
+// comparison compares the stored runs with the rebuilt ones.
+type comparison struct {
+	b, made  *bus.Bus
+	firstRaw uint64    // the first sequence in RAW
+	late     time.Time // until then, records of a cut in progress may be stored
+	*Rebuilt
+}
+
+func (c *comparison) differ(run, format string, a ...any) {
+	if len(c.Differences) < maxDifferences {
+		c.Differences = append(c.Differences, "run "+run+": "+fmt.Sprintf(format, a...))
+	}
+}
+
+func (c *comparison) all(ctx context.Context) error {
+	stream, err := c.made.Stream(ctx, bucket.Stream(c.made.Runs()))
 	if err != nil {
 		return err
 	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bucket.Subject(made.Runs(), ">")))
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bucket.Subject(c.made.Runs(), ">")))
 	if err != nil {
 		return err
 	}
-	prefix := bucket.Subject(made.Runs(), "")
-	late := time.Now().Add(5 * time.Second) // for the records of a cut in progress
+	prefix := bucket.Subject(c.made.Runs(), "")
 	for subject := range info.State.Subjects {
-		if err := compareRun(ctx, b, made, subject[len(prefix):], firstRaw, late, r); err != nil {
+		if err := c.run(ctx, subject[len(prefix):]); err != nil || len(c.Differences) >= maxDifferences {
 			return err
-		}
-		if len(r.Differences) >= maxDifferences {
-			return nil
 		}
 	}
 	return nil
 }
 
-func compareRun(ctx context.Context, b, made *bus.Bus, run string, firstRaw uint64, late time.Time, r *Rebuilt) error {
-	differ := func(format string, a ...any) {
-		if len(r.Differences) < maxDifferences {
-			r.Differences = append(r.Differences, "run "+run+": "+fmt.Sprintf(format, a...))
-		}
-	}
-	want, _, err := made.Record(ctx, run)
-	if err != nil {
+func (c *comparison) run(ctx context.Context, run string) error {
+	want, _, err := c.made.Record(ctx, run)
+	if err != nil || want == nil {
 		return err
 	}
-	if want == nil {
-		return nil
-	}
-	have, ok, err := recordUpTo(ctx, b, run, want.Seq, late)
+	have, ok, err := c.recordUpTo(ctx, run, want.Seq)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
+		if e, err := c.b.RunEntry(ctx, run); e.Deleted || err != nil {
 			return err
 		}
-		differ("has no record")
+		c.differ(run, "has no record")
 		return nil
 	}
-	if firstRaw > 1 &&
+	if c.firstRaw > 1 &&
 		(want.Gaps > have.Gaps || want.QueuedAt != have.QueuedAt || want.StartedAt != have.StartedAt && want.QueuedAt == 0) {
-		r.Partial++ // its beginning has expired
+		c.Partial++ // its beginning has expired
 		return nil
 	}
-	r.Runs++
-	if !have.State.Final() && !have.Waits() && want.Seq < have.Seq {
-		return compareEvents(ctx, b, made, run, false, differ, r)
+	c.Runs++
+	ended := have.State.Final() || have.Waits()
+	if !ended && want.Seq < have.Seq {
+		return c.events(ctx, run, false)
 	}
-	older, err := older(ctx, b, run)
+	older, err := older(ctx, c.b, run)
 	if err != nil {
 		return err
 	}
 	if older {
-		r.Older++
-	} else if got, want := comparableRecord(have), comparableRecord(want); !bytes.Equal(got, want) {
-		differ("the record differs")
+		c.Older++
+	} else if !bytes.Equal(comparableRecord(have), comparableRecord(want)) {
+		c.differ(run, "the record differs")
 	}
-	return compareEvents(ctx, b, made, run, have.State.Final() || have.Waits(), differ, r)
+	return c.events(ctx, run, ended)
 }
 
 // recordUpTo returns the record of a run when it covers RAW up to seq, or the current
-// one at the deadline late. The checkpoint of a cut is stored before its records.
-func recordUpTo(ctx context.Context, b *bus.Bus, run string, seq uint64, late time.Time) (*runs.Record, bool, error) {
+// one at the deadline. The checkpoint of a cut is stored before its records.
+func (c *comparison) recordUpTo(ctx context.Context, run string, seq uint64) (*runs.Record, bool, error) {
 	for {
-		record, ok, err := b.Record(ctx, run)
-		if err != nil || ok && record.Seq >= seq || time.Now().After(late) {
+		record, ok, err := c.b.Record(ctx, run)
+		if err != nil || ok && record.Seq >= seq || time.Now().After(c.late) {
 			return record, ok, err
 		}
-		if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
+		if e, err := c.b.RunEntry(ctx, run); e.Deleted || err != nil {
 			return nil, false, err
 		}
 		if err := reader.Sleep(ctx, 50*time.Millisecond); err != nil {
@@ -175,21 +173,14 @@ func comparableRecord(r *runs.Record) []byte {
 	return c.JSON()
 }
 
-// compareEvents compares the events of a run, in order; the numbers must be equal if
-// the run has ended.
-func compareEvents(
-	ctx context.Context,
-	b, made *bus.Bus,
-	run string,
-	ended bool,
-	differ func(string, ...any),
-	r *Rebuilt,
-) error {
-	have, err := collect(ctx, b, run)
+// events compares the events of a run, in order; the numbers must be equal if the run has
+// ended.
+func (c *comparison) events(ctx context.Context, run string, ended bool) error {
+	have, err := collect(ctx, c.b, run)
 	if err != nil {
 		return err
 	}
-	want, err := collect(ctx, made, run)
+	want, err := collect(ctx, c.made, run)
 	if err != nil {
 		return err
 	}
@@ -197,17 +188,17 @@ func compareEvents(
 		want = want[n:] // the oldest events have expired
 	}
 	for i := range min(len(have), len(want)) {
-		r.Events++
+		c.Events++
 		if h, w := have[i], want[i]; h.Token != w.Token || h.Pos != w.Pos || h.sum != w.sum {
-			differ("event %d (stream sequence %d) differs", i+1, h.Seq)
+			c.differ(run, "event %d (stream sequence %d) differs", i+1, h.Seq)
 			return nil
 		}
 	}
 	switch n := len(have) - len(want); {
 	case n < 0:
-		differ("%d events are missing", -n)
+		c.differ(run, "%d events are missing", -n)
 	case n > 0 && ended:
-		differ("%d events too many", n)
+		c.differ(run, "%d events too many", n)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const heardWithin = 3 * time.Second
 // errUnfollowed reports an answer from a server that may no longer be the leader.
 var errUnfollowed = errors.New("its leader has had no contact with a majority for some seconds")
 
-// Look looks up a stream, within [AnswerTimeout]. Without a leader nobody answers;
+// Look looks up a stream, within [AnswerTimeout]. Without a leader there is no answer:
 // retry after the election.
 func Look(ctx context.Context, js jetstream.JetStream, stream string) (s jetstream.Stream, err error) {
 	err = retryLost(ctx, js.Conn(), func(ctx context.Context) error {

@@ -94,7 +94,7 @@ func (l *twoLeaders) message(m *nats.Msg) {
 	l.answer(m, map[string]any{"message": map[string]any{"seq": l.event}})
 }
 
-// batch answers direct gets. A lagging replica also has nothing as long as the former
+// batch answers direct gets. A lagging replica also has nothing while the former
 // leader is asked.
 func (l *twoLeaders) batch(m *nats.Msg) {
 	var ask struct{ Seq uint64 }

@@ -29,11 +29,8 @@ type Watch struct {
 // breaks, Run creates another one, and each receives the newest messages of all
 // subjects again. At each start it calls begin; replaced reports that the stream was
 // recreated, or lost its end, and empty that it has no messages.
-func (w *Watch) Run(
-	ctx context.Context,
-	each func(jetstream.Msg, *jetstream.MsgMetadata),
-	begin func(replaced, empty bool),
-) error {
+func (w *Watch) Run(ctx context.Context, each func(jetstream.Msg, *jetstream.MsgMetadata),
+	begin func(replaced, empty bool)) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
 	for {
@@ -53,11 +50,8 @@ func (w *Watch) Run(
 	}
 }
 
-func (w *Watch) once(
-	ctx context.Context,
-	each func(jetstream.Msg, *jetstream.MsgMetadata),
-	begin func(replaced, empty bool),
-) error {
+func (w *Watch) once(ctx context.Context, each func(jetstream.Msg, *jetstream.MsgMetadata),
+	begin func(replaced, empty bool)) error {
 	s, err := w.JS.Stream(ctx, w.Stream)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ type invocation struct {
 	name          string // "linesman events"
 	helped        bool   // help was asked for, and printed
 	needsSettings bool
-	logsAll       bool // else only what is wrong, unless a level was set
+	logsAll       bool // else only warnings and errors, unless a level was set
 	settings      []config.Flag
 	file          string // of --config
 	check         func(a *app) error
@@ -104,7 +104,7 @@ func (call *invocation) read(kctx *kong.Context) {
 			call.logsAll = p.Command.Tag.Has("logs")
 		case p.Flag != nil:
 			value, _ := kctx.FlagValue(p.Flag).(string)
-			if no, is := kctx.FlagValue(p.Flag).(bool); is { // --no-daemon, of a setting that says the opposite
+			if no, is := kctx.FlagValue(p.Flag).(bool); is { // --no-daemon negates its setting
 				value = strconv.FormatBool(!no)
 			}
 			if key := p.Flag.Tag.Get("setting"); key != "" {

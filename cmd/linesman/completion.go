@@ -40,13 +40,13 @@ func (c *completeCmd) Run(a *app, k *kong.Kong) error {
 	return err
 }
 
-// complete lists what the last word can become. No answer means a file, or
-// nothing that can be known.
+// complete lists the candidates for the last word. None means a file, or that they
+// are not known.
 func complete(node *kong.Node, words []string) []string {
 	if len(words) == 0 {
 		return nil
 	}
-	// bash takes --flag=value apart at the sign.
+	// bash splits --flag=value at the sign.
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "=" })
 	typed := words[len(words)-1]
 

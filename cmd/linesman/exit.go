@@ -94,8 +94,8 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Conte
 	}
 }
 
-// tellSignal gives the error of a command that broke off because a signal ended
-// its context the exit code of that signal, and its name.
+// tellSignal adds the name and the exit code of the signal to the error of a command
+// whose context the signal has ended.
 func tellSignal(ctx context.Context, err error) error {
 	var by signalled
 	if !errors.Is(err, context.Canceled) || !errors.As(context.Cause(ctx), &by) {

@@ -148,7 +148,7 @@ type versionCmd struct {
 	JSON bool `name:"json" help:"Print a JSON object."`
 }
 
-// buildInfo is what is known of this binary. Its JSON form is a contract.
+// buildInfo describes this binary. Its JSON form is a contract.
 type buildInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"` // of the source; empty when the build did not know

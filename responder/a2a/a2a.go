@@ -55,7 +55,7 @@ const (
 // Config is what a [Handler] needs.
 type Config struct {
 	Service *responder.Service
-	Push    PushConfigs // nil: there are no push notifications
+	Push    PushConfigs // nil: push notifications are not supported
 
 	// URL is the base URL for the card, such as http://127.0.0.1:8080. "": the
 	// card names the host of the request, with https if a proxy sets

@@ -224,7 +224,7 @@ func TestStreamTellsAllUpToTheEnd(t *testing.T) {
 }
 
 // Who was cut off in mid-stream subscribes again, at another responder, and
-// has all that the agent said.
+// contains all messages of the agent.
 func TestSubscriberThatWasCutOffLosesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

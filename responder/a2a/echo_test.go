@@ -7,7 +7,7 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 )
 
-// The answer to a message that comes again says so, as other surfaces do:
+// The answer to a repeated message is marked as replayed, as on other surfaces:
 // before the end of its task and after it, in one answer and in a stream.
 func TestMessageThatComesAgainIsSaidToBeReplayed(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ func message(text string) string {
 	return `{"type":"item.completed","item":{"id":"item_9","type":"agent_message","text":` + string(quoted) + `}}`
 }
 
-// A stream ends with what was not told before: all of the result, once.
+// A stream ends with the part of the result that was not sent before.
 func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("0123456789abcdé", 13_000) // comes in several events, and is cut in the completion

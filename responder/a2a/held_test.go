@@ -16,8 +16,8 @@ import (
 	"github.com/linesman/linesman/test/servicetest"
 )
 
-// Two who may read open all the streams that there may be on both surfaces: the
-// server has connections left for the others.
+// Two callers open as many streams as both surfaces allow: the server still has
+// connections for other requests.
 func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).endpoint(nil)

@@ -78,25 +78,14 @@ func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 	if err != nil {
 		return nil, err
 	}
-	var texts []string
-	var options json.RawMessage
-	for i, p := range m.Parts {
-		switch p.Content.(type) {
-		case sdk.Text:
-			texts = append(texts, p.Text())
-		case sdk.Data:
-			if options != nil {
-				return nil, fail(sdk.ErrInvalidParams, "message.parts: one data part holds all options")
-			}
-			if options, err = dataOf(ctx, i, p); err != nil {
-				return nil, err
-			}
-			if err := checkOptions(options, len(texts) > 0); err != nil {
-				return nil, err
-			}
-		default:
-			return nil, fail(sdk.ErrUnsupportedContentType, "message.parts: texts and one data part are taken, no files")
-		}
+	texts, options, err := readParts(ctx, m, "one data part holds all options",
+		"texts and one data part are taken, no files")
+	if err != nil {
+		return nil, err
+	}
+	_, text := m.Parts[0].Content.(sdk.Text)
+	if err := checkOptions(options, text); err != nil {
+		return nil, err
 	}
 	if m.TaskID != "" {
 		return nil, h.refuseTask(ctx, m)
@@ -115,6 +104,28 @@ func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 		presets = append(presets, request.Preset{Name: "task", Value: prompt})
 	}
 	return &message{args: request.Read(request.ExecParams, options, presets...), context: m.ContextID}, nil
+}
+
+// readParts returns the texts of a message, and the data of its one data part. The
+// reasons are those of errors: for two data parts, and for files.
+func readParts(ctx context.Context, m *sdk.Message, two, files string) (texts []string, data json.RawMessage,
+	err error) {
+	for i, p := range m.Parts {
+		switch p.Content.(type) {
+		case sdk.Text:
+			texts = append(texts, p.Text())
+		case sdk.Data:
+			if data != nil {
+				return nil, nil, fail(sdk.ErrInvalidParams, "message.parts: "+two)
+			}
+			if data, err = dataOf(ctx, i, p); err != nil {
+				return nil, nil, err
+			}
+		default:
+			return nil, nil, fail(sdk.ErrUnsupportedContentType, "message.parts: "+files)
+		}
+	}
+	return texts, data, nil
 }
 
 // dataOf returns the data of a part as it was written, if that is known: a

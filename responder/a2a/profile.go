@@ -137,20 +137,9 @@ func (h *Handler) cancel(ctx context.Context, args *request.Args) (
 // people, and ignored.
 func readCall(ctx context.Context, m *sdk.Message) (skill string, input json.RawMessage, err error) {
 	wrong := func(why string) error { return fail(sdk.ErrInvalidParams, "message.parts: "+why) }
-	var data json.RawMessage
-	for i, p := range m.Parts {
-		switch p.Content.(type) {
-		case sdk.Text:
-		case sdk.Data:
-			if data != nil {
-				return "", nil, wrong("the profile takes one data part")
-			}
-			if data, err = dataOf(ctx, i, p); err != nil {
-				return "", nil, err
-			}
-		default:
-			return "", nil, fail(sdk.ErrUnsupportedContentType, "message.parts: the profile takes no files")
-		}
+	_, data, err := readParts(ctx, m, "the profile takes one data part", "the profile takes no files")
+	if err != nil {
+		return "", nil, err
 	}
 	if data == nil {
 		return "", nil, wrong("the profile takes one data part, {skill, input}")

@@ -133,8 +133,8 @@ func registration(run string, c *sdk.PushConfig) webhook.Registration {
 	return r
 }
 
-// pushConfig is a registration without its token and its credentials: who may
-// ask is not always who knows them.
+// pushConfig returns a registration without its token and its credentials: other
+// callers may read it than the one that stored it.
 func pushConfig(r webhook.Registration) *sdk.PushConfig {
 	c := &sdk.PushConfig{TaskID: sdk.TaskID(r.Run), ID: r.ID, URL: r.URL}
 	if r.Scheme != "" {
@@ -167,11 +167,11 @@ func (h *Handler) explainPush(what string, err error) error {
 type notices struct{ service *responder.Service }
 
 // NewNotices returns the encoder of push notifications of A2A: a status update
-// when a task is at work, and the whole task when it has ended.
+// while a task works, and the whole task when it has ended.
 func NewNotices(s *responder.Service) webhook.Encoder { return notices{s} }
 
-// Encode renders a notification, as an event of a stream. One whose result does
-// not fit tells the state alone: whoever wants the rest asks for it.
+// Encode encodes a notification, as an event of a stream. A result that is too
+// large is omitted: the receiver can request it.
 func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *runs.Record, _ string) (webhook.Body,
 	error) {
 	v := responder.View{Row: record.Row()}

@@ -7,8 +7,8 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 )
 
-// A task that goes on in a context is one of it from the start, whoever asks,
-// and stays one when it never begins to work.
+// A task that resumes a context belongs to it from the start for all callers, even
+// if it never starts.
 func TestQueuedTaskIsInTheContextThatItGoesOnIn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A stream that is refused has not begun, for whoever takes another answer.
+// A refused stream is an ordinary response, for clients that accept one.
 func TestARefusedStreamIsAnErrorAndNoStream(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).endpoint(nil)

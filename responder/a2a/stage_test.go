@@ -31,12 +31,12 @@ func TestMain(m *testing.M) {
 
 const token = "0123456789abcdef"
 
-// lab is a NATS server with its streams and a normalizer at work.
+// lab is a NATS server with its streams and a running normalizer.
 type lab struct {
 	t     testing.TB
 	dir   string
 	bus   *bus.Bus // with the rights of a responder
-	write *bus.Bus // with those of whoever writes logs
+	write *bus.Bus // with the rights of a worker
 }
 
 func newLab(t testing.TB) *lab {

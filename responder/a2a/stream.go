@@ -53,9 +53,9 @@ func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRe
 	})
 }
 
-// SubscribeToTask follows an open task: first its current state, then
-// everything that its agent has said so far and says, and each change of state.
-// A disconnected client subscribes again, and has lost nothing.
+// SubscribeToTask follows an open task: first its current state, then all messages
+// of its agent, earlier ones too, and each change of state. A disconnected client
+// subscribes again, and loses nothing.
 func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
 	return stream(func(yield func(sdk.Event) bool) error {
 		if err := h.admit(ctx, scopeRead); err != nil {
@@ -115,13 +115,27 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 	}
 	s := &follower{h: h, w: w, info: first.TaskInfo(), yield: yield, view: v, state: first.Status.State,
 		governance: governance(v, record)}
-	texts, views := make(chan string), make(chan responder.View)
+	switch err := s.run(ctx); {
+	case errors.Is(err, errLeft):
+		return nil
+	case err != nil:
+		return h.explain("stream", err)
+	}
+	if err := s.end(context.WithoutCancel(ctx)); !errors.Is(err, errLeft) {
+		return err
+	}
+	return nil
+}
+
+// run sends the updates of the task until its run has ended.
+func (s *follower) run(ctx context.Context) error {
+	first, texts, views := s.view, make(chan string), make(chan responder.View)
 	group, ctx := errgroup.WithContext(ctx)
 	events, enough := context.WithCancel(ctx)
 	defer enough()
 	group.Go(func() error {
 		defer close(texts)
-		err := h.Service.EachEvent(events, v, func(e api.Event) error {
+		err := s.h.Service.EachEvent(events, first, func(e api.Event) error {
 			text, ok := spoken(e)
 			if !ok {
 				return nil
@@ -140,7 +154,7 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 	})
 	group.Go(func() error {
 		defer close(views)
-		_, err := h.Service.Wait(ctx, v.ID, func(v responder.View) {
+		_, err := s.h.Service.Wait(ctx, first.ID, func(v responder.View) {
 			select {
 			case views <- v:
 			case <-ctx.Done():
@@ -152,20 +166,10 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 		return err
 	})
 	group.Go(func() error { return s.copy(ctx, texts, views, enough) })
-	switch err := group.Wait(); {
-	case err == nil:
-		if err := s.end(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, errLeft) {
-			return err
-		}
-		return nil
-	case errors.Is(err, errLeft):
-		return nil
-	default:
-		return h.explain("stream", err)
-	}
+	return group.Wait()
 }
 
-// follower is what was sent to the client about a task.
+// follower is the state of a stream: what was sent to the client.
 type follower struct {
 	h     *Handler
 	w     wanted
@@ -223,7 +227,7 @@ func (s *follower) copy(ctx context.Context, texts <-chan string, views <-chan r
 	return nil
 }
 
-// said is a piece of the agent's message.
+// said returns the update with a piece of the agent's message.
 func (s *follower) said(text string) sdk.Event {
 	e := sdk.NewArtifactUpdateEvent(s.info, resultID, sdk.NewTextPart(text))
 	e.Artifact.Name, e.Append = "result", s.begun

@@ -221,7 +221,7 @@ func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact
 	return a, nil
 }
 
-// outcome is the envelope of AdCP of a run that has ended.
+// outcome returns the AdCP envelope of a run that has ended.
 func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at time.Time) ([]byte, error) {
 	body, failed, err := adcp.Result(ctx, s, record)
 	if err != nil {
@@ -234,7 +234,7 @@ func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at 
 	}.Encode(), nil
 }
 
-// rest is an envelope as data, without what the task itself says.
+// rest is object without the members that the task has, too.
 func rest(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 	data, err := object(envelope, echo)
 	for _, name := range []string{"status", "task_id", "context_id"} {
@@ -243,7 +243,7 @@ func rest(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 	return data, err
 }
 
-// object is an envelope as data, without the unmodified output of the agent.
+// object returns an envelope as data, without the unmodified output of the agent.
 // Numbers, and the caller's context, stay as they were written.
 func object(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 	var data map[string]any
@@ -265,8 +265,8 @@ func object(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 	return data, nil
 }
 
-// replayed says in the envelope of a task that it was begun by an earlier
-// message, and when it is said again: AdCP wants the time of that.
+// replayed marks the envelope of a task that an earlier message started, with the
+// time of this answer, as AdCP requires.
 func replayed(t *sdk.Task) {
 	parts := t.Status.Message.Parts
 	if len(t.Artifacts) > 0 {
@@ -283,9 +283,9 @@ func dataPart(data map[string]any) *sdk.Part {
 	return p
 }
 
-// history is the last messages of a run's agent, at most most of them, as far
-// as there is room, which they take. What it was asked is kept nowhere once it
-// has begun.
+// history returns the last messages of a run's agent, at most most of them and at
+// most room bytes, which it reduces. The prompt is not stored once the run has
+// started.
 func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, most int, room *int) ([]*sdk.Message,
 	error) {
 	if *room == 0 {
@@ -323,7 +323,7 @@ func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, mo
 // textOutput is the kind of the events with an agent's texts.
 const textOutput = "text_output"
 
-// spoken is what an agent says to its user in an event.
+// spoken returns the text of an event that is a message of the agent to its user.
 func spoken(e api.Event) (string, bool) {
 	if e.Kind != textOutput {
 		return "", false

@@ -10,7 +10,7 @@ import (
 	"github.com/linesman/linesman/responder"
 )
 
-func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
+func TestErrorsNameTheCauseInTheStreams(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).endpointOf(responder.Config{Cause: bus.Cause}, nil)
 	if err := d.service.Ready(t.Context()); err != nil {

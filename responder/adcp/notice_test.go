@@ -13,7 +13,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// same says the same of every run.
+// same returns the same result for every run.
 type same struct {
 	result json.RawMessage
 	failed *Error
@@ -52,7 +52,7 @@ func TestABodyThatWouldBeTooLongGoesWithoutTheResult(t *testing.T) {
 	}
 }
 
-// While a run works nothing is told that changes.
+// The notification of a working run contains nothing that changes.
 func TestWhileItWorksTheBodyIsAlwaysTheSame(t *testing.T) {
 	e, r := notices{same{}.Result}, webhook.Registration{Run: "r", OperationID: "op", Created: 7}
 	early := &runs.Record{ID: "r", State: runs.StateWorking, StartedAt: 1_763_461_801_000}

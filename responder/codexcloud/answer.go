@@ -66,35 +66,30 @@ type page struct {
 func readPage(o output) (page, bool) {
 	var v struct {
 		Tasks []struct {
-			ID          string  `json:"id"`
-			Title       string  `json:"title"`
-			Status      string  `json:"status"`
-			Environment *string `json:"environment_label"`
+			ID          string `json:"id"`
+			Title       string `json:"title"`
+			Status      string `json:"status"`
+			Environment string `json:"environment_label"` // null is ""
 			Summary     struct {
 				Files   int `json:"files_changed"`
 				Added   int `json:"lines_added"`
 				Removed int `json:"lines_removed"`
 			} `json:"summary"`
 		} `json:"tasks"`
-		Cursor *string `json:"cursor"`
+		Cursor string `json:"cursor"` // null is ""
 	}
 	if o.exit != 0 || o.cut || json.Unmarshal(bytes.TrimSpace(o.stdout), &v) != nil || v.Tasks == nil {
 		return page{}, false
 	}
 	p := page{tasks: make(map[string]answer, len(v.Tasks))}
 	for _, t := range v.Tasks {
-		if runs.CheckCloudTask(t.ID) != nil || !runs.KnownCloudStatus(t.Status) {
-			continue
+		if runs.CheckCloudTask(t.ID) == nil && runs.KnownCloudStatus(t.Status) {
+			n := t.Summary
+			p.tasks[t.ID] = answer{t.Status, t.Title, t.Environment, n.Files, n.Added, n.Removed}
 		}
-		a := answer{status: t.Status, title: t.Title, files: t.Summary.Files, added: t.Summary.Added,
-			removed: t.Summary.Removed}
-		if t.Environment != nil {
-			a.environment = *t.Environment
-		}
-		p.tasks[t.ID] = a
 	}
-	if v.Cursor != nil && len(*v.Cursor) <= 4096 {
-		p.cursor = *v.Cursor
+	if len(v.Cursor) <= 4096 {
+		p.cursor = v.Cursor
 	}
 	return p, true
 }

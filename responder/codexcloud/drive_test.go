@@ -20,6 +20,7 @@ import (
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
@@ -80,22 +81,7 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	b, err := server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
-	if _, err := b.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
+	server, b := bustest.Serve(t, embedded.StartServer)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	n := &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}},
@@ -108,6 +94,7 @@ func newStage(t *testing.T) *stage {
 		}
 	})
 	s := &stage{server: server, bus: b, scratch: t.TempDir()}
+	var err error
 	if s.command, err = program(); err != nil {
 		t.Fatal(err)
 	}
@@ -520,9 +507,9 @@ func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
 	}
 }
 
-// TestTaskThatWasTakenIsTold: an accepted task gets a run, even if the program
+// TestAcceptedTaskGetsARun: an accepted task gets a run, even if the program
 // hangs afterwards and the client has disconnected.
-func TestTaskThatWasTakenIsTold(t *testing.T) {
+func TestAcceptedTaskGetsARun(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.change(t, func(st *standin.State) { st.Behave["exec"] = standin.LateHang })
@@ -569,7 +556,7 @@ func TestFollowingOutlivesAProgramThatFails(t *testing.T) {
 	}
 }
 
-func TestRealCodexTakesWhatItIsGiven(t *testing.T) {
+func TestRealCodexAcceptsTheArguments(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	home := t.TempDir()

@@ -3,6 +3,7 @@ package codexcloud
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -90,11 +91,7 @@ func (f *follower) sync(list []Open, now time.Time) {
 			t.ID = o.ID
 		}
 	}
-	for run := range f.tasks {
-		if !listed[run] {
-			delete(f.tasks, run)
-		}
-	}
+	maps.DeleteFunc(f.tasks, func(run string, _ *followed) bool { return !listed[run] })
 }
 
 // round polls the due tasks.

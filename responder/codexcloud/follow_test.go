@@ -66,7 +66,7 @@ func fold(entries []runs.Entry) ([]string, *runs.Record) {
 
 const bigDiff = "diff --git a/x.go b/x.go\n--- a/x.go\n+++ b/x.go\n@@ -1 +1,2 @@\n-old\n+new \\ \"quoted\"\n+more\n"
 
-func TestLooksBackOffUntilSomethingChanges(t *testing.T) {
+func TestPollsBackOffUntilAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("PENDING")
@@ -129,7 +129,7 @@ func TestManyTasksAreLookedUpInTheList(t *testing.T) {
 	})
 }
 
-func TestListThatCannotBeReadIsReplacedByLooks(t *testing.T) {
+func TestUnreadableListIsReplacedByPolls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("READY")
@@ -148,7 +148,7 @@ func TestListThatCannotBeReadIsReplacedByLooks(t *testing.T) {
 	})
 }
 
-func TestFailureOfAllIsSaidOnceAndTriedRarely(t *testing.T) {
+func TestGeneralFailureIsLoggedOnceAndPolledRarely(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("READY")
@@ -189,7 +189,7 @@ func TestFailureOfAllIsSaidOnceAndTriedRarely(t *testing.T) {
 	})
 }
 
-func TestTaskThatIsGoneDoesNotKeepTheOthersWaiting(t *testing.T) {
+func TestMissingTaskDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("READY")
@@ -243,9 +243,9 @@ func TestCancelEntryEndsTheRun(t *testing.T) {
 	})
 }
 
-// TestDiffThatCannotBeHadIsLeftOut: after some attempts a missing diff is
+// TestMissingDiffIsOmitted: after some attempts a missing diff is
 // omitted, and the run ends.
-func TestDiffThatCannotBeHadIsLeftOut(t *testing.T) {
+func TestMissingDiffIsOmitted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err   error
@@ -276,9 +276,9 @@ func TestDiffThatCannotBeHadIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestLogThatAgedOutGoesOnWhereItsRecordIs: the normalizer has folded bytes
+// TestExpiredLogContinuesAtItsRecord: the normalizer has folded bytes
 // that have since expired from RAW, so later ones need higher offsets.
-func TestLogThatAgedOutGoesOnWhereItsRecordIs(t *testing.T) {
+func TestExpiredLogContinuesAtItsRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("READY")
@@ -480,9 +480,9 @@ func TestSubmitChecksEverythingAtOnce(t *testing.T) {
 	}
 }
 
-// TestTaskIsToldThoughNobodyWaits: the client disconnects when the service has
+// TestAcceptedTaskGetsARunAfterADisconnect: the client disconnects when the service has
 // accepted the task.
-func TestTaskIsToldThoughNobodyWaits(t *testing.T) {
+func TestAcceptedTaskGetsARunAfterADisconnect(t *testing.T) {
 	logs, s := newMemLogs(), newMemService("PENDING")
 	ctx, cancel := context.WithCancel(t.Context())
 	d := memDriver(logs, s)

@@ -16,7 +16,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func TestRefTakesIDsAndURLs(t *testing.T) {
+func TestRefAcceptsIDsAndURLs(t *testing.T) {
 	const id = "task_e_68c0b3b2f0d48321a4a0f8a7c1b2c3d4"
 	for s, want := range map[string]string{
 		id:                                      id,
@@ -92,7 +92,7 @@ func TestStatusIsDecidedByItsFirstLine(t *testing.T) {
 	}
 }
 
-func TestListOfUnknownFormIsNone(t *testing.T) {
+func TestListOfUnknownFormIsRefused(t *testing.T) {
 	good := `{"tasks":[{"id":"task_1","url":"u","title":"t","status":"ready","updated_at":"2026-11-21T14:13:59Z","environment_id":null,` +
 		`"environment_label":"e","summary":{"files_changed":1,"lines_added":2,"lines_removed":3},"is_review":false,"attempt_total":1},` +
 		`{"id":"-x","status":"ready"},{"id":"task_2","status":"queued"},{"id":"task_3","status":"pending","environment_label":null,"summary":{}}],"cursor":"20"}`
@@ -115,7 +115,7 @@ func TestListOfUnknownFormIsNone(t *testing.T) {
 	}
 }
 
-func TestDiffTellsFilesAndLines(t *testing.T) {
+func TestDiffCountsFilesAndLines(t *testing.T) {
 	for name, c := range map[string]struct {
 		diff           string
 		files          []fileChange
@@ -257,7 +257,7 @@ func TestBrokenLineIsEnded(t *testing.T) {
 	}
 }
 
-func TestViewIsTheSameHoweverItIsCut(t *testing.T) {
+func TestViewDoesNotDependOnChunks(t *testing.T) {
 	t.Parallel()
 	log := `{"type":"cloud.submitted","id":"task_1","url":"u"}` + "\n" + `{"type":"cloud.submitted","id":"task_2"}` +
 		"\nx\n" +
@@ -277,7 +277,7 @@ func TestViewIsTheSameHoweverItIsCut(t *testing.T) {
 	})
 }
 
-func TestFailureSaysWhatToDo(t *testing.T) {
+func TestFailureHasASuggestion(t *testing.T) {
 	for _, c := range []struct {
 		stderr     string
 		exit       int

@@ -43,8 +43,9 @@ type (
 
 func encodeStatus(a answer) []byte {
 	return encode(statusLine{
-		Type: "cloud.status", Status: a.status, Title: cut(a.title, maxTitle), Environment: cut(a.environment, maxTitle),
-		Files: a.files, Added: a.added, Removed: a.removed,
+		Type: "cloud.status", Status: a.status, Title: a.title[:bounds.Cut(a.title, maxTitle)],
+		Environment: a.environment[:bounds.Cut(a.environment, maxTitle)],
+		Files:       a.files, Added: a.added, Removed: a.removed,
 	})
 }
 
@@ -161,12 +162,4 @@ func encode(v any) []byte {
 		panic("cloud: encode a line: " + err.Error())
 	}
 	return append(b, '\n')
-}
-
-// cut returns s, or its beginning, cut at a character boundary.
-func cut(s string, limit int) string {
-	if len(s) > limit {
-		s = s[:bounds.Cut(s, limit)]
-	}
-	return s
 }

@@ -110,7 +110,7 @@ func TestFewCallsRunAtATime(t *testing.T) {
 	service.AwaitGone(t)
 }
 
-func TestSettingsOfThisDaemonAreNotForTheProgram(t *testing.T) {
+func TestProgramGetsNoSettingsOfTheDaemon(t *testing.T) {
 	t.Setenv("LINESMAN_TOKEN", "S3CR3T")
 	t.Setenv("OTHER", "x")
 	p, err := newProgram([]string{"codex"}, t.TempDir(), nil)
@@ -122,7 +122,7 @@ func TestSettingsOfThisDaemonAreNotForTheProgram(t *testing.T) {
 	}
 }
 
-func TestRelativeCommandIsFoundFromAnywhere(t *testing.T) {
+func TestRelativeCommandIsResolved(t *testing.T) {
 	p, _ := standinProgram(t)
 	t.Chdir(filepath.Dir(p.command[0]))
 	q, err := newProgram([]string{"./codex"}, "scratch", p.env)
@@ -135,10 +135,10 @@ func TestRelativeCommandIsFoundFromAnywhere(t *testing.T) {
 	}
 }
 
-// TestStandInSpeaksLikeTheRealProgram, as far as that is possible without an
+// TestStandInAnswersLikeTheRealProgram, as far as that is possible without an
 // account: usage errors, and what the program refuses before it calls the
 // service.
-func TestStandInSpeaksLikeTheRealProgram(t *testing.T) {
+func TestStandInAnswersLikeTheRealProgram(t *testing.T) {
 	t.Parallel()
 	stand, service := standinProgram(t)
 	home := t.TempDir()

@@ -47,34 +47,31 @@ type Submitted struct {
 // quotes no value.
 func (r *Request) Check() error {
 	var errs []error
-	wrong := func(field, format string, a ...any) {
-		errs = append(errs, &runs.FieldError{Field: field, Problem: fmt.Sprintf(format, a...)})
+	wrong := func(is bool, field, format string, a ...any) {
+		if is {
+			errs = append(errs, &runs.FieldError{Field: field, Problem: fmt.Sprintf(format, a...)})
+		}
 	}
 	switch n := utf8.RuneCountInString(r.Prompt); {
 	case !utf8.ValidString(r.Prompt) || strings.ContainsRune(r.Prompt, 0):
-		wrong("prompt", "must be UTF-8 text without NUL")
+		wrong(true, "prompt", "must be UTF-8 text without NUL")
 	case strings.TrimSpace(r.Prompt) == "":
-		wrong("prompt", "must not be blank")
-	case n > runs.MaxPrompt:
-		wrong("prompt", "at most %d characters, got %d", runs.MaxPrompt, n)
+		wrong(true, "prompt", "must not be blank")
+	default:
+		wrong(n > runs.MaxPrompt, "prompt", "at most %d characters, got %d", runs.MaxPrompt, n)
 	}
 	switch e := r.Environment; {
 	case e == "":
-		wrong("environment", "must not be empty")
+		wrong(true, "environment", "must not be empty")
 	case len(e) > MaxEnvironment:
-		wrong("environment", "at most %d bytes, got %d", MaxEnvironment, len(e))
+		wrong(true, "environment", "at most %d bytes, got %d", MaxEnvironment, len(e))
 	case !utf8.ValidString(e) || strings.ContainsFunc(e, unicode.IsControl) || strings.TrimSpace(e) != e:
-		wrong("environment", "must be printable text without white space around it")
+		wrong(true, "environment", "must be printable text without white space around it")
 	}
-	if r.Attempts < 0 || r.Attempts > MaxAttempts {
-		wrong("attempts", "must be 1 to %d, got %d", MaxAttempts, r.Attempts)
-	}
-	if r.Run != "" && runs.CheckID(r.Run) != nil {
-		wrong("run", "must be a run id")
-	}
-	if r.Governance != "" && runs.CheckGovernance(r.Governance) != nil {
-		wrong("governance_context", "must be printable ASCII, at most %d bytes", runs.MaxGovernance)
-	}
+	wrong(r.Attempts < 0 || r.Attempts > MaxAttempts, "attempts", "must be 1 to %d, got %d", MaxAttempts, r.Attempts)
+	wrong(r.Run != "" && runs.CheckID(r.Run) != nil, "run", "must be a run id")
+	wrong(r.Governance != "" && runs.CheckGovernance(r.Governance) != nil, "governance_context",
+		"must be printable ASCII, at most %d bytes", runs.MaxGovernance)
 	return errors.Join(errs...)
 }
 

@@ -214,7 +214,6 @@ func refuse(w http.ResponseWriter, code int, name, message string) {
 
 func line(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, text+"\n")
 }

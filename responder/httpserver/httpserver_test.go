@@ -182,7 +182,7 @@ func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 	wantError(t, w, http.StatusForbidden, "FORBIDDEN")
 }
 
-func TestHealthNeedsNoTokenAndReadinessSaysWhy(t *testing.T) {
+func TestHealthNeedsNoTokenAndReadinessHasAReason(t *testing.T) {
 	var missing error
 	s := server(t, Config{Ready: func(context.Context) error { return missing }})
 	for _, c := range []struct {
@@ -206,7 +206,7 @@ func TestHealthNeedsNoTokenAndReadinessSaysWhy(t *testing.T) {
 	}
 }
 
-func TestReadinessIsAskedForTwoSeconds(t *testing.T) {
+func TestReadinessTimesOutAfterTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := server(t, Config{Ready: func(ctx context.Context) error {
 			<-ctx.Done()
@@ -220,7 +220,7 @@ func TestReadinessIsAskedForTwoSeconds(t *testing.T) {
 	})
 }
 
-func TestUnknownPathsAndMethodsAreSaidInJSON(t *testing.T) {
+func TestUnknownPathsAndMethodsAreJSONErrors(t *testing.T) {
 	s := server(t, Config{})
 	s.Handle("GET /x", ok)
 	wantError(t, ask(s, "GET", "/absent"), http.StatusNotFound, "NOT_FOUND")
@@ -231,7 +231,7 @@ func TestUnknownPathsAndMethodsAreSaidInJSON(t *testing.T) {
 	}
 }
 
-func TestPanicIsAnErrorAndKeptFromTheLog(t *testing.T) {
+func TestPanicIsAnErrorAndItsValueIsNotLogged(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	s := server(t, Config{Log: zap.New(core)})
 	const secret = "sentinel-4711"
@@ -247,7 +247,7 @@ func TestPanicIsAnErrorAndKeptFromTheLog(t *testing.T) {
 	}
 }
 
-func TestWrongSettingsAreAllNamed(t *testing.T) {
+func TestAllInvalidSettingsAreReported(t *testing.T) {
 	_, err := New(Config{Listen: "nowhere", Token: "short"})
 	if err == nil || !strings.Contains(err.Error(), `listen: must be host:port, got "nowhere"`) ||
 		!strings.Contains(err.Error(), "token: ") {
@@ -258,7 +258,7 @@ func TestWrongSettingsAreAllNamed(t *testing.T) {
 	}
 }
 
-func TestHeadersOverTheBoundAreRefused(t *testing.T) {
+func TestTooLargeHeadersAreRefused(t *testing.T) {
 	addr, _ := start(t, server(t, Config{}))
 	for size, want := range map[int]int{maxHeader / 2: http.StatusOK,
 		2 * maxHeader: http.StatusRequestHeaderFieldsTooLarge} {
@@ -292,7 +292,7 @@ func dial(t *testing.T, addr, head string) net.Conn {
 	return c
 }
 
-func TestHeadersHaveToArriveInTime(t *testing.T) {
+func TestHeadersTimeOut(t *testing.T) {
 	s := server(t, Config{})
 	s.wait.header = 20 * time.Millisecond
 	addr, _ := start(t, s)
@@ -302,7 +302,7 @@ func TestHeadersHaveToArriveInTime(t *testing.T) {
 	}
 }
 
-func TestRequestHasToArriveInTime(t *testing.T) {
+func TestRequestTimesOut(t *testing.T) {
 	s := server(t, Config{})
 	s.wait.request = 20 * time.Millisecond
 	read := make(chan error, 1)
@@ -318,7 +318,7 @@ func TestRequestHasToArriveInTime(t *testing.T) {
 	}
 }
 
-func TestAnswerMayTakeLongerThanTheRequest(t *testing.T) {
+func TestResponseMayOutlastTheRequestTimeout(t *testing.T) {
 	s := server(t, Config{})
 	s.wait.request = 20 * time.Millisecond
 	s.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -346,7 +346,7 @@ func TestAnswerMayTakeLongerThanTheRequest(t *testing.T) {
 	}
 }
 
-func TestEndLetsRequestsFinishAndCutsStreams(t *testing.T) {
+func TestShutdownCompletesRequestsAndEndsStreams(t *testing.T) {
 	s := server(t, Config{})
 	s.wait.polite = 50 * time.Millisecond
 	begun, leave := make(chan struct{}), make(chan struct{})
@@ -392,7 +392,7 @@ func TestEndLetsRequestsFinishAndCutsStreams(t *testing.T) {
 	}
 }
 
-func TestEndDoesNotWaitForHandlersThatIgnoreIt(t *testing.T) {
+func TestShutdownIsBounded(t *testing.T) {
 	s := server(t, Config{})
 	s.wait.polite, s.wait.stop = 10*time.Millisecond, 30*time.Millisecond
 	begun, leave, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -409,7 +409,7 @@ func TestEndDoesNotWaitForHandlersThatIgnoreIt(t *testing.T) {
 	<-gone
 }
 
-func TestAddressThatIsTakenIsNamed(t *testing.T) {
+func TestAddressInUseIsReported(t *testing.T) {
 	addr, _ := start(t, server(t, Config{}))
 	if err := server(t, Config{Listen: addr}).Serve(t.Context()); err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("got %v, want an error with %s", err, addr)
@@ -417,7 +417,7 @@ func TestAddressThatIsTakenIsNamed(t *testing.T) {
 }
 
 // Handlers are registered while it serves.
-func TestAServerThatIsHeldAnswersOnlyTheHealthChecks(t *testing.T) {
+func TestHeldServerAnswersOnlyHealthChecks(t *testing.T) {
 	s := server(t, Config{})
 	s.Hold()
 	hung := make(chan struct{})

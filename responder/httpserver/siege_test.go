@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestConnectionsAreBoundedAndTheOneThatWaitsMakesRoom(t *testing.T) {
+func TestConnectionsAreBoundedAndIdleOnesAreClosed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestTokenIsMadeOnceAndForItsOwnerAlone(t *testing.T) {
+func TestTokenIsCreatedOnceAndPrivate(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "token")
 	const makers = 16
@@ -46,7 +46,7 @@ func TestTokenIsMadeOnceAndForItsOwnerAlone(t *testing.T) {
 	}
 }
 
-func TestFileThatHoldsNoTokenIsKept(t *testing.T) {
+func TestInvalidTokenFileIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	for _, content := range []string{"", "\n", "short", "two words of a certain length",
 		strings.Repeat("x", maxTokenFile+1)} {
@@ -62,7 +62,7 @@ func TestFileThatHoldsNoTokenIsKept(t *testing.T) {
 	}
 }
 
-func TestTokenWrittenByHandIsTaken(t *testing.T) {
+func TestTokenWrittenByHandIsAccepted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(path, []byte("  chosen-by-somebody\r\n"), 0o600); err != nil {
 		t.Fatal(err)

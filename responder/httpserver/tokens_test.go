@@ -143,7 +143,7 @@ func TestDamagedTokensLetNobodyInAndAreKept(t *testing.T) {
 	}
 }
 
-func TestTokensAreKeptAsHashesForTheirOwnerAlone(t *testing.T) {
+func TestTokensAreStoredAsHashesAndPrivate(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "tokens.json")
 	const makers = 16
@@ -179,7 +179,7 @@ func TestTokensAreKeptAsHashesForTheirOwnerAlone(t *testing.T) {
 	}
 }
 
-func TestTokensAreBoundedAndNamed(t *testing.T) {
+func TestTokensAreLimitedAndHaveNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	if list, err := ListTokens(path); err != nil || len(list) != 0 {
 		t.Errorf("no file: %v, %v", list, err)
@@ -210,7 +210,7 @@ func TestTokensAreBoundedAndNamed(t *testing.T) {
 	}
 }
 
-func TestScopesAreReadAsTheyAreWritten(t *testing.T) {
+func TestScopesRoundTrip(t *testing.T) {
 	for list, want := range map[string]Scopes{
 		"read": Read, "read,submit": Read | Submit, "raw, read": Read | raw, "read,submit,raw": All, "read,read": Read,
 		"": 0, "submit": 0, "read,": 0, "READ": 0, "read;submit": 0, "all": 0,

@@ -55,7 +55,7 @@ func TestCanonicalIsThatOfTheRFC(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoCanonicalFormIsRefused(t *testing.T) {
+func TestJSONWithoutCanonicalFormIsRefused(t *testing.T) {
 	for _, in := range []string{
 		``, `{`, `{} {}`, `{"a":1,"a":1}`, `{"a":1,"\u0061":2}`, `{"b":{"a":1,"a":2}}`, `1e400`, "\"\xff\"", `"\ud800"`,
 		`"\udc00\ud800"`, `"\ud800\u0041"`,
@@ -70,9 +70,9 @@ func TestWhatHasNoCanonicalFormIsRefused(t *testing.T) {
 	}
 }
 
-// TestCanonicalIsOneOfAll: what is the same JSON has the same form, and the
+// TestEquivalentJSONHasOneCanonicalForm: what is the same JSON has the same form, and the
 // form is its own.
-func TestCanonicalIsOneOfAll(t *testing.T) {
+func TestEquivalentJSONHasOneCanonicalForm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.MapOf(rapid.String(), rapid.SliceOf(rapid.Float64Range(-1e300, 1e300))).Draw(t, "v")
 		indented, err := json.MarshalIndent(v, "", " ")
@@ -91,7 +91,7 @@ func TestCanonicalIsOneOfAll(t *testing.T) {
 	})
 }
 
-func TestHashTellsMissingFromNull(t *testing.T) {
+func TestHashDistinguishesMissingFromNull(t *testing.T) {
 	seen := map[string]string{}
 	for _, in := range []string{`{}`, `{"a":null}`, `{"a":false}`, `{"a":""}`, `[]`} {
 		h, err := idempotency.Hash([]byte(in))

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -298,11 +299,7 @@ func (s *shares) take(caller string, share int, kept time.Duration, now time.Tim
 		s.used = map[string]used{}
 	}
 	if _, known := s.used[caller]; !known && len(s.used) >= maxCallers {
-		for name := range s.used {
-			if s.now(name, half, kept, now).entries == 0 {
-				delete(s.used, name)
-			}
-		}
+		maps.DeleteFunc(s.used, func(name string, _ used) bool { return s.now(name, half, kept, now).entries == 0 })
 		if len(s.used) >= maxCallers {
 			clear(s.used)
 		}

@@ -9,10 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/idempotency"
 )
@@ -22,26 +20,8 @@ var at = time.UnixMilli(1_760_000_000_000)
 // newStore is a bucket of a server of its own, as the responder's user sees it.
 func newStore(t *testing.T) idempotency.Store {
 	t.Helper()
-	names := bus.Names{Prefix: bus.DefaultPrefix}
-	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	connect := func(user string) *bus.Bus {
-		b, err := server.Connect(t.Context(), user, names, zap.NewNop())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(b.Close)
-		return b
-	}
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<27
-	if _, err := connect(embedded.OperatorUser).Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
-	return connect(embedded.ResponderUser).RequestStore()
+	server, _ := bustest.Serve(t, embedded.StartServer)
+	return bustest.Connect(t, server, embedded.ResponderUser).RequestStore()
 }
 
 func request(key string) idempotency.Request {
@@ -58,7 +38,7 @@ func refusal(t *testing.T, err error) (api.Code, int) {
 	return e.Code, int(e.RetryAfter / time.Second)
 }
 
-func TestTheOutcomeOfARequestIsToldAgain(t *testing.T) {
+func TestOutcomeOfARequestIsReturnedAgain(t *testing.T) {
 	store := newStore(t)
 	r := &idempotency.Requests{Store: store}
 	c, err := r.Begin(t.Context(), request("k"), at)
@@ -97,9 +77,9 @@ func TestTheOutcomeOfARequestIsToldAgain(t *testing.T) {
 
 func second(_ *idempotency.Claim, err error) error { return err }
 
-// TestARequestThatWasLeftIsTakenOverWithItsRun is a responder that is killed
+// TestInterruptedRequestIsTakenOverWithItsRun is a responder that is killed
 // between its entry and the end.
-func TestARequestThatWasLeftIsTakenOverWithItsRun(t *testing.T) {
+func TestInterruptedRequestIsTakenOverWithItsRun(t *testing.T) {
 	r := &idempotency.Requests{Store: newStore(t)}
 	killed, err := r.Begin(t.Context(), request("k"), at)
 	if err != nil {
@@ -141,7 +121,7 @@ func TestAFailedRequestFreesItsKey(t *testing.T) {
 	}
 }
 
-func TestOneOfManyAtOnceIsCarriedOut(t *testing.T) {
+func TestOneOfManyConcurrentRequestsIsCarriedOut(t *testing.T) {
 	store := newStore(t)
 	var begun, told, flying atomic.Int64
 	var all sync.WaitGroup
@@ -173,7 +153,7 @@ func TestOneOfManyAtOnceIsCarriedOut(t *testing.T) {
 	}
 }
 
-func TestAnOutcomeIsBounded(t *testing.T) {
+func TestOutcomeIsBounded(t *testing.T) {
 	r := &idempotency.Requests{Store: newStore(t)}
 	c, err := r.Begin(t.Context(), request("k"), at)
 	if err != nil {

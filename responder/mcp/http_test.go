@@ -65,7 +65,7 @@ func TestRevisionIsFoundInHeaderAndBody(t *testing.T) {
 	}
 }
 
-func TestAtTheBoundTheLongestRestedSessionMakesRoom(t *testing.T) {
+func TestAtTheBoundTheLongestIdleSessionIsClosed(t *testing.T) {
 	c, begun, ended := waiting()
 	url := serve(t, newEndpoint(NewServer(c), 2, time.Hour))
 	ping := func(session string) int {
@@ -113,7 +113,7 @@ func TestAtTheBoundTheLongestRestedSessionMakesRoom(t *testing.T) {
 	open(t, url)
 }
 
-func TestSessionEndsAfterItsRest(t *testing.T) {
+func TestSessionEndsAfterItsIdleTimeout(t *testing.T) {
 	server := NewServer(config(nil))
 	url := serve(t, newEndpoint(server, 2, 10*time.Millisecond))
 	open(t, url)

@@ -75,8 +75,8 @@ func newServer(c Config, most int) *sdk.Server {
 	out := sdk.NewServer(&sdk.Implementation{Name: "linesman", Title: "linesman", Version: c.Version}, &sdk.ServerOptions{
 		// No list changes while the program runs, and no log messages are sent
 		// to clients, so neither is announced. Prompts are: there are none, but
-		// clients ask for them whether announced or not, and 2026-07-28 wants
-		// who answers to have said so.
+		// clients request them in any case, and 2026-07-28 requires a server
+		// that answers to announce them.
 		Capabilities: &sdk.ServerCapabilities{
 			Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}, Prompts: &sdk.PromptCapabilities{},
 		},

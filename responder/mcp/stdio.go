@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// lastAnswers is how long calls may continue after the input has ended. A
-	// client that closes stdin wants the server to exit; a script that pipes
-	// its requests wants the answers.
+	// lastAnswers is how long calls may continue after the input has ended: long
+	// enough for the answers to a script that pipes its requests, and short
+	// enough for a client that closes stdin to end the server.
 	lastAnswers = 5 * time.Second
 
 	// maxOpen bounds the calls that were read and not answered. Tools refuse
-	// before it is reached, so at the bound it is the client who does not take
-	// its answers, and no more is read from it.
+	// calls before it is reached, so at the bound the client does not read its
+	// answers, and no further call is read.
 	maxOpen = 2 * maxCalls
 )
 

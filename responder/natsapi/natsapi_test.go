@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lab is a server with a normalizer, responders that serve, and somebody who asks.
+// lab is a server with a normalizer, responders that serve, and a client.
 type lab struct {
 	*testing.T
 	server *embedded.Server
@@ -198,7 +198,7 @@ func TestErrorsAreInTheHeadersToo(t *testing.T) {
 	}
 }
 
-func TestAWaitKeepsNobodyFromAsking(t *testing.T) {
+func TestAWaitDoesNotBlockOtherRequests(t *testing.T) {
 	l := newLab(t)
 	l.serve()
 	run := gjson.GetBytes(l.ask("_codex_local_exec", `{"task":"x"}`).Data, "data.task_id").String()

@@ -82,10 +82,23 @@ func (r *registration) add(c Config, of Endpoint, request func(job)) error {
 
 // announce answers PING, INFO and STATS.
 func (r *registration) announce(conn *nats.Conn) error {
+	info := micro.Info{
+		ServiceIdentity: r.identity, Type: micro.InfoResponseType,
+		Description: "runs of coding agents: how they stand, what came of them",
+	}
+	for _, e := range r.endpoints {
+		info.Endpoints = append(info.Endpoints, e.info)
+	}
 	for verb, answer := range map[micro.Verb]func() any{
-		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: r.identity, Type: micro.PingResponseType} },
-		micro.InfoVerb:  func() any { return r.info() },
-		micro.StatsVerb: func() any { return r.stats() },
+		micro.PingVerb: func() any { return micro.Ping{ServiceIdentity: r.identity, Type: micro.PingResponseType} },
+		micro.InfoVerb: func() any { return info },
+		micro.StatsVerb: func() any {
+			stats := micro.Stats{ServiceIdentity: r.identity, Type: micro.StatsResponseType, Started: r.started}
+			for _, e := range r.endpoints {
+				stats.Endpoints = append(stats.Endpoints, e.read())
+			}
+			return stats
+		},
 	} {
 		for _, to := range [][2]string{{}, {r.identity.Name}, {r.identity.Name, r.identity.ID}} {
 			subject, err := micro.ControlSubject(verb, to[0], to[1])
@@ -104,25 +117,6 @@ func (r *registration) announce(conn *nats.Conn) error {
 		}
 	}
 	return nil
-}
-
-func (r *registration) info() micro.Info {
-	info := micro.Info{
-		ServiceIdentity: r.identity, Type: micro.InfoResponseType,
-		Description: "runs of coding agents: how they stand, what came of them",
-	}
-	for _, e := range r.endpoints {
-		info.Endpoints = append(info.Endpoints, e.info)
-	}
-	return info
-}
-
-func (r *registration) stats() micro.Stats {
-	stats := micro.Stats{ServiceIdentity: r.identity, Type: micro.StatsResponseType, Started: r.started}
-	for _, e := range r.endpoints {
-		stats.Endpoints = append(stats.Endpoints, e.read())
-	}
-	return stats
 }
 
 // stop ends the subscriptions. Requests already received still reach the

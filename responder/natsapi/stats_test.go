@@ -18,8 +18,8 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-// stats asks for the statistics until an endpoint has told of so many requests:
-// one is counted when its answer has been sent.
+// stats requests the statistics until an endpoint has counted so many requests:
+// a request is counted when its answer has been sent.
 func (l *lab) stats(endpoint string, requests int) *micro.EndpointStats {
 	l.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
@@ -112,7 +112,7 @@ func TestStatisticsTimeARequestUntilItIsAnswered(t *testing.T) {
 	}
 }
 
-// gated answers when it is told to.
+// gated answers when its gate opens.
 type gated struct{ begun, open chan struct{} }
 
 func (g gated) Call(context.Context, string, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {

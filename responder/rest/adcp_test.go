@@ -28,7 +28,7 @@ type enveloped struct {
 	} `json:"adcp_error"`
 }
 
-// adcp asks in the envelope of AdCP, and wants a status of HTTP and one of it.
+// adcp requests an AdCP envelope, and checks the HTTP status and the task status.
 func (s *stage) adcp(status int, stands, method, path, body string) enveloped {
 	s.T.Helper()
 	r := s.want(status, method, path, body, "Accept", "application/adcp+json")
@@ -73,7 +73,7 @@ func TestALifeInAdCPOverREST(t *testing.T) {
 	s.adcp(http.StatusOK, "canceled", "GET", path, "")
 }
 
-// What plain JSON says stands beside the envelope, and nothing else.
+// The members of plain JSON are in the AdCP envelope, and nothing else is.
 func TestAdCPSaysWhatPlainJSONSays(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
@@ -143,7 +143,7 @@ func TestRefusalsInAdCPOverREST(t *testing.T) {
 	}
 }
 
-// A wait that ran out is no failure, and says that it did.
+// A wait that timed out is not an error; the answer has a warning.
 func TestAWaitThatRanOutSaysSoInAdCP(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)

@@ -18,8 +18,7 @@ import (
 	"github.com/linesman/linesman/test/servicetest"
 )
 
-// The events of a run can age out before its record does: who reads pages of
-// them comes to an end all the same.
+// The events of a run can age out before its record: reading their pages ends.
 func TestPagesOfEventsThatHaveAgedOutAreDone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
@@ -66,8 +65,8 @@ func (s *stage) purge() {
 	}
 }
 
-// A task that was gone on with works, and the events of its first run, which
-// has ended, have aged out: who follows them is done, as far as they go.
+// A resumed task works, and the events of its first run, which has ended, have
+// aged out: a stream of them ends.
 func TestStreamOfAnEarlierRunOfATaskEndsThoughItsEventsAgedOut(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)

@@ -25,8 +25,8 @@ import (
 	"github.com/linesman/linesman/test/servicetest"
 )
 
-// BenchmarkStatusUnderLoad asks a thousand times a second how a run stands,
-// over HTTP and over NATS, while 50 runs stream, and tells the 99th percentile
+// BenchmarkStatusUnderLoad requests the status of a run a thousand times a second,
+// over HTTP and over NATS, while 50 runs stream, and reports the 99th percentile
 // of the answers' times and its ratio to that of a handler that does nothing:
 // on an HTTP server of its own, and on a subject of the same NATS server.
 // Requests are sent by the clock, whether answers came or not.

@@ -9,9 +9,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// The output of a run whose task was gone on with is that of the run, and so is
-// its size: who reads up to it comes to an end.
-func TestOutputOfATaskThatWasGoneOnWithHasItsOwnSize(t *testing.T) {
+// The output and its size are those of the requested run, even if another run
+// resumed its task: reading up to the size ends.
+func TestOutputOfAResumedTaskHasItsOwnSize(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	const task, link = "T-local-task", "T-local-task-2"

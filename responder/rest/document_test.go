@@ -140,7 +140,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s.want(501, "POST", "/v1/runs/T-cloud-1/cancel", "")
 	s.want(501, "POST", "/v1/runs/T-cloud-1/resume", `{"task":"x"}`)
 
-	// A record that nobody can read is a fault of ours, and says so.
+	// A record that cannot be read is an internal error.
 	damage(s, "done")
 	if r := s.want(500, "GET", "/v1/runs/done", ""); strings.Contains(string(r.body), "KV_") {
 		t.Errorf("what is inside is told: %s", r.body)

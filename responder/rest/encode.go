@@ -23,8 +23,8 @@ import (
 // retryAfter is the delay, in seconds, after which a client should retry.
 const retryAfter = 2
 
-// Answer is the outcome of a request, before encoding.
-type Answer struct {
+// reply is the outcome of a request, before encoding.
+type reply struct {
 	Status  int
 	Body    any      // an *api.Run, *api.RunPage, *api.EventPage, *api.Workers or json.RawMessage; nil with a problem
 	Problem *Problem // the error; nil: none
@@ -38,7 +38,7 @@ type Answer struct {
 	cache    string // Cache-Control if tagged; "": no-cache
 }
 
-func (a *Answer) encode(form string) ([]byte, error) {
+func (a *reply) encode(form string) ([]byte, error) {
 	if form == adcpType {
 		return envelop(a)
 	}
@@ -56,7 +56,7 @@ func (a *Answer) encode(form string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Media types: an [Answer] is encoded as JSON or [adcpType]; the others are
+// Media types: a [reply] is encoded as JSON or [adcpType]; the others are
 // written unencoded.
 const (
 	jsonType   = "application/json"
@@ -129,7 +129,7 @@ func quality(accept, offer string) (likes float64) {
 }
 
 // write writes an answer.
-func (q *exchange) write(a *Answer) {
+func (q *exchange) write(a *reply) {
 	a.request = q.body
 	media := q.form
 	if a.Problem != nil && media == jsonType {
@@ -139,7 +139,7 @@ func (q *exchange) write(a *Answer) {
 	if err != nil {
 		q.log.Error("an answer cannot be written", zap.String("operation", q.operation), zap.String("type", media),
 			zap.Error(err))
-		a = &Answer{Status: http.StatusInternalServerError, Problem: problemOf(&api.Error{Code: api.Internal})}
+		a = &reply{Status: http.StatusInternalServerError, Problem: problemOf(&api.Error{Code: api.Internal})}
 		media = "application/problem+json"
 		body, _ = a.encode(jsonType) // strings
 	}
@@ -198,7 +198,7 @@ const adcpType = "application/adcp+json"
 
 // envelop renders an answer as an AdCP envelope: the members of the plain JSON
 // beside those of the envelope.
-func envelop(a *Answer) ([]byte, error) {
+func envelop(a *reply) ([]byte, error) {
 	if a.envelope != nil {
 		return a.envelope, nil
 	}
@@ -267,8 +267,8 @@ func contextOf(body json.RawMessage) json.RawMessage {
 
 // enveloped is an answer with a finished envelope: the answer to a write
 // request depends on idempotency keys and earlier outcomes.
-func enveloped(e adcp.Response) *Answer {
-	a := &Answer{Status: http.StatusAccepted, envelope: e.Encode()}
+func enveloped(e adcp.Response) *reply {
+	a := &reply{Status: http.StatusAccepted, envelope: e.Encode()}
 	switch {
 	case e.Error != nil:
 		switch a.Status = e.Error.Code.HTTP(); e.Error.Code { // as in plain JSON

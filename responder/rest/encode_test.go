@@ -60,7 +60,7 @@ func (d deadlines) SetWriteDeadline(at time.Time) error {
 }
 
 // A client that takes nothing holds a stream for a while, and not for ever.
-func TestStreamGivesUpOnWhoTakesNothing(t *testing.T) {
+func TestStreamEndsForAClientThatReadsNothing(t *testing.T) {
 	ended := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		near := deadlines{w, 50 * time.Millisecond}

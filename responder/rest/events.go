@@ -16,7 +16,7 @@ import (
 	"github.com/linesman/linesman/responder"
 )
 
-func getEvents(ctx context.Context, q *exchange) (*Answer, error) {
+func getEvents(ctx context.Context, q *exchange) (*reply, error) {
 	after, limit, err := q.after()
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func getEvents(ctx context.Context, q *exchange) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Answer{Status: http.StatusOK, Body: &page}, nil
+	return &reply{Status: http.StatusOK, Body: &page}, nil
 }
 
 // after returns where to begin, and the size of a page. A reconnecting client
@@ -136,7 +136,7 @@ func (s *sse) write(p []byte) error {
 	return s.control.Flush()
 }
 
-func getOutput(ctx context.Context, q *exchange) (*Answer, error) {
+func getOutput(ctx context.Context, q *exchange) (*reply, error) {
 	stream := q.query.word("stream", "stdout", "stderr")
 	offset, limit := q.query.number("offset", 0, 1<<60, 0), q.query.number("limit", 1, maxOutput, 64<<10)
 	if q.query.err != nil {

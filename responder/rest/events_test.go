@@ -159,7 +159,7 @@ func TestStreamFollowsARunToItsCompletion(t *testing.T) {
 	defer answer.Body.Close()
 	var got []frame
 	frames(t, answer.Body, func(f frame) bool {
-		if got = append(got, f); len(got) == 1 { // it is read while the run goes on
+		if got = append(got, f); len(got) == 1 { // it is read while the run continues
 			l.OutIn(out[len(out)/2:], 300).Exit(0)
 		}
 		return true
@@ -173,7 +173,7 @@ func TestStreamFollowsARunToItsCompletion(t *testing.T) {
 	}
 }
 
-func TestSilentStreamSaysThatItIsThere(t *testing.T) {
+func TestIdleStreamHasComments(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.rest.Beat = 20 * time.Millisecond })
 	s.Begin("codex", "quiet", runs.Start{Source: "run"})
@@ -259,8 +259,8 @@ func TestHeldRequestsAreBounded(t *testing.T) {
 	l.Exit(0)
 }
 
-// While NATS is away, what is in memory is told, and of the rest that it is away.
-func TestAwayIsSaidAtOnce(t *testing.T) {
+// While NATS is disconnected, requests are answered from memory or fail.
+func TestDisconnectionIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)

@@ -33,7 +33,8 @@ func TestAnExpiredKeyIsAConflictInEveryForm(t *testing.T) {
 	s.want(http.StatusConflict, "POST", "/v1/runs", request)
 }
 
-// Who has used up its share of keys is told to come later, in every form.
+// A caller that has used up its share of keys gets a retryable error, in every
+// form.
 func TestACallerWithoutAShareComesLaterInEveryForm(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.service.Requests.Share = 2 })

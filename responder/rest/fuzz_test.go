@@ -98,7 +98,7 @@ func FuzzRequests(f *testing.F) {
 		case !aborted:
 			s.document.check(t, method, path, reply{w.Code, w.Header(), w.Body.Bytes()})
 		}
-		const most = 64 << 10 // of what is told of a request; nothing here has more
+		const most = 64 << 10 // of an answer; no other one here is larger
 		if w.Body.Len() > max(most, len(rest.Document)) {
 			t.Errorf("%s: %d bytes to answer %d", route.Pattern, w.Body.Len(), len(body)+len(query))
 		}
@@ -110,7 +110,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// Each mistake of a body is told, up to a bound.
+// All mistakes of a body are reported, up to a limit.
 func TestManyMistakesHaveAShortAnswer(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
@@ -122,7 +122,7 @@ func TestManyMistakesHaveAShortAnswer(t *testing.T) {
 	s.want(400, "POST", "/v1/runs", strings.Repeat("[", rest.MaxBody))
 }
 
-// foreign is a body with fields that nobody knows.
+// foreign is a body with unknown fields.
 func foreign(n int) string {
 	var b strings.Builder
 	for i := range n {

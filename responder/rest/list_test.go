@@ -77,9 +77,10 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 	came := 0
 	got := s.list("limit=90", func() {
 		came++
-		s.BeginAt("codex", fmt.Sprintf("new-%d", came), servicetest.Begun+1e9, runs.Start{Source: "run"}) // a newer one
-		logs[want[came]].Exit(0)                                                                          // one of an earlier page ends
-		logs[want[len(want)-came]].Exit(0)                                                                // and one of a later page
+		// A newer run begins, and one of an earlier and one of a later page end.
+		s.BeginAt("codex", fmt.Sprintf("new-%d", came), servicetest.Begun+1e9, runs.Start{Source: "run"})
+		logs[want[came]].Exit(0)
+		logs[want[len(want)-came]].Exit(0)
 		s.Await(fmt.Sprintf("new-%d", came), func(responder.View) bool { return true })
 	})
 	if came < 10 || !slices.Equal(got, want) {
@@ -99,7 +100,7 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 	}
 }
 
-// Output is read whole by pieces of any size, from any place, and holes are told.
+// Output can be read in pieces of any size, from any offset; gaps are reported.
 func TestOutputIsTheBytesOfTheRawLog(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)

@@ -3,7 +3,7 @@
 // service, and so from the streams. The bodies of requests that begin, resume or
 // cancel a run are read as the tools read them: package request.
 //
-//	request ──▶ query, body ──▶ responder.Service ──▶ Answer ──▶ JSON, problem details,
+//	request ──▶ query, body ──▶ responder.Service ──▶ reply ──▶ JSON, problem details,
 //	            (400, 406, …)                                    AdCP envelope
 //	                                   events, output ──▶ written as they are
 //
@@ -107,7 +107,7 @@ type exchange struct {
 
 // handler answers a request within [askTime]. It returns nil if it has written the
 // answer itself.
-type handler func(ctx context.Context, q *exchange) (*Answer, error)
+type handler func(ctx context.Context, q *exchange) (*reply, error)
 
 func (a *API) route(pattern, operation, scope string, query []string, answer handler) Route {
 	return Route{pattern, scope, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +115,7 @@ func (a *API) route(pattern, operation, scope string, query []string, answer han
 		got, err := q.answer(query, answer)
 		if err != nil {
 			problem := q.explain(err)
-			got = &Answer{Status: problem.Status, Problem: problem}
+			got = &reply{Status: problem.Status, Problem: problem}
 		}
 		if got != nil {
 			q.write(got)
@@ -123,7 +123,7 @@ func (a *API) route(pattern, operation, scope string, query []string, answer han
 	})}
 }
 
-func (q *exchange) answer(query []string, answer handler) (*Answer, error) {
+func (q *exchange) answer(query []string, answer handler) (*reply, error) {
 	if err := q.accept(); err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (q *exchange) hold() (free func(), err error) {
 	return free, nil
 }
 
-func describe(context.Context, *exchange) (*Answer, error) {
-	return &Answer{Status: http.StatusOK, Body: json.RawMessage(Document), tagged: true, cache: "private, max-age=300"},
+func describe(context.Context, *exchange) (*reply, error) {
+	return &reply{Status: http.StatusOK, Body: json.RawMessage(Document), tagged: true, cache: "private, max-age=300"},
 		nil
 }

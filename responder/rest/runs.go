@@ -15,7 +15,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func getRun(ctx context.Context, q *exchange) (*Answer, error) {
+func getRun(ctx context.Context, q *exchange) (*reply, error) {
 	v, err := q.find(ctx)
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func getRun(ctx context.Context, q *exchange) (*Answer, error) {
 }
 
 // answerRun reads the record of a run, and answers with it.
-func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) (*Answer, *api.Run, error) {
+func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) (*reply, *api.Run, error) {
 	record, err := q.Service.Record(ctx, v.ID)
 	if err != nil && !api.Is(err, api.NotFound) { // not recorded yet
 		return nil, nil, err
@@ -37,10 +37,10 @@ func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) 
 	if record == nil {
 		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Thread: v.Thread, Governance: v.Governance}
 	}
-	return &Answer{Status: status, Body: run, record: record}, run, nil
+	return &reply{Status: status, Body: run, record: record}, run, nil
 }
 
-func waitForRun(ctx context.Context, q *exchange) (*Answer, error) {
+func waitForRun(ctx context.Context, q *exchange) (*reply, error) {
 	seconds := q.query.number("timeout", 0, int64(maxWait/time.Second), 60)
 	if q.query.err != nil {
 		return nil, q.query.err
@@ -73,7 +73,7 @@ func waitForRun(ctx context.Context, q *exchange) (*Answer, error) {
 	return a, err
 }
 
-func submitRun(ctx context.Context, q *exchange) (*Answer, error) {
+func submitRun(ctx context.Context, q *exchange) (*reply, error) {
 	args, err := q.arguments(request.ExecParams, nil, request.Format)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func submitRun(ctx context.Context, q *exchange) (*Answer, error) {
 	return q.begin(ctx, request.ToolExec, args)
 }
 
-func resumeRun(ctx context.Context, q *exchange) (*Answer, error) {
+func resumeRun(ctx context.Context, q *exchange) (*reply, error) {
 	v, err := q.find(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func resumeRun(ctx context.Context, q *exchange) (*Answer, error) {
 }
 
 // begin submits a task, like the tool.
-func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (*Answer, error) {
+func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (*reply, error) {
 	call := adcp.Call{Args: args}
 	task := request.Submission(q.Service, tool, args)
 	args.RequireKey()
@@ -129,10 +129,10 @@ func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (
 	if !ok { // removed already
 		v = responder.Unknown(done.Run)
 	}
-	return &Answer{Status: http.StatusAccepted, Body: responder.Summarize(v), location: "/v1/runs/" + v.ID}, nil
+	return &reply{Status: http.StatusAccepted, Body: responder.Summarize(v), location: "/v1/runs/" + v.ID}, nil
 }
 
-func cancelRun(ctx context.Context, q *exchange) (*Answer, error) {
+func cancelRun(ctx context.Context, q *exchange) (*reply, error) {
 	v, err := q.find(ctx)
 	if api.Is(err, api.NotFound) && q.mayHaveKey() && runs.CheckID(q.run()) == nil {
 		v = responder.Unknown(q.run()) // the outcome of its cancel may be stored
@@ -187,7 +187,7 @@ func (q *exchange) mayHaveKey() bool {
 }
 
 // refuse answers a write request with its error.
-func (q *exchange) refuse(ctx context.Context, call adcp.Call, err error) (*Answer, error) {
+func (q *exchange) refuse(ctx context.Context, call adcp.Call, err error) (*reply, error) {
 	if q.form == adcpType {
 		return enveloped(adcp.Fail(ctx, q.Service, call, err)), nil
 	}
@@ -198,7 +198,7 @@ func (q *exchange) refuse(ctx context.Context, call adcp.Call, err error) (*Answ
 	return nil, q.nameKey(problemOf(e))
 }
 
-func listRuns(_ context.Context, q *exchange) (*Answer, error) {
+func listRuns(_ context.Context, q *exchange) (*reply, error) {
 	list, err := q.list()
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func listRuns(_ context.Context, q *exchange) (*Answer, error) {
 	for _, v := range page.Runs {
 		answer.Runs = append(answer.Runs, responder.Summarize(v))
 	}
-	return &Answer{Status: http.StatusOK, Body: answer}, nil
+	return &reply{Status: http.StatusOK, Body: answer}, nil
 }
 
 // list is the parsed query.
@@ -240,6 +240,6 @@ func (q *exchange) list() (l api.List, err error) {
 
 const wrongCursor = "must be next of an answer to the same filters"
 
-func listWorkers(_ context.Context, q *exchange) (*Answer, error) {
-	return &Answer{Status: http.StatusOK, Body: &api.Workers{Workers: q.Service.Workers()}}, nil
+func listWorkers(_ context.Context, q *exchange) (*reply, error) {
+	return &reply{Status: http.StatusOK, Body: &api.Workers{Workers: q.Service.Workers()}}, nil
 }

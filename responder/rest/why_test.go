@@ -12,7 +12,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 )
 
-func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
+func TestErrorsNameTheCauseInTheStreams(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.service.Cause = bus.Cause })
 	operator, err := s.Server.Connect(t.Context(), embedded.OperatorUser, s.Bus.Names, zap.NewNop())

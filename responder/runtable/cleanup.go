@@ -17,15 +17,11 @@ import (
 func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, error) {
 	report, err := r.endStuck(ctx, c.Stuck, c.DryRun)
 	now := time.Now()
-	type old struct {
-		id       string
-		revision uint64
-	}
-	var all []old
-	r.index.recent(func(row runs.Row, revision uint64) bool {
-		if age := now.Sub(time.UnixMilli(row.EndedAt)); age >= c.Old && revision != 0 {
+	var all []entry
+	r.index.recent(func(e *entry) bool {
+		if age := now.Sub(time.UnixMilli(e.EndedAt)); age >= c.Old && e.revision != 0 {
 			report.Oldest = max(report.Oldest, age)
-			all = append(all, old{row.ID, revision})
+			all = append(all, *e)
 		}
 		return true
 	})
@@ -36,15 +32,16 @@ func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, erro
 	if c.DryRun {
 		return report, err
 	}
-	for _, o := range all {
-		if removeErr := r.cfg.Streams.RemoveRun(ctx, o.id, o.revision); removeErr != nil {
-			if errors.Is(removeErr, runs.ErrMoved) { // another process removed it
-				continue
-			}
+	for _, e := range all {
+		removeErr := r.cfg.Streams.RemoveRun(ctx, e.ID, e.revision)
+		if errors.Is(removeErr, runs.ErrMoved) { // another process removed it
+			continue
+		}
+		if removeErr != nil {
 			err = errors.Join(err, removeErr)
 			break // the other removals would most likely fail, too
 		}
-		r.index.change(runs.Change{Row: runs.Row{ID: o.id}, Revision: o.revision + 1, Removed: true}, now)
+		r.index.change(runs.Change{Row: runs.Row{ID: e.ID}, Revision: e.revision + 1, Removed: true}, now)
 		report.Removed++
 	}
 	return report, err
@@ -89,17 +86,23 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 	return report, err
 }
 
-// endLost ends a run whose outcome is unknown, with the reason lost.
+// endLost ends a run whose outcome is unknown, unless it wrote an entry meanwhile.
 func (r *Table) endLost(ctx context.Context, row runs.Row) (bool, error) {
+	return r.exit(ctx, row, runs.ReasonLost, func(m runs.Mark) bool { return m.Seq > row.Seq })
+}
+
+// exit ends a run with a reason, unless its log has ended or rejects it. It reports
+// whether it did.
+func (r *Table) exit(
+	ctx context.Context, row runs.Row, reason runs.Reason, rejects func(runs.Mark) bool,
+) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	ended := false
-	_, err := r.cfg.Streams.AppendIf(ctx, row.Agent, row.ID, row.Mark(), func(m runs.Mark) *runs.Entry {
-		if ended = false; m.Exited || m.Seq > row.Seq { // the run has ended, or wrote an entry meanwhile
+	_, err = r.cfg.Streams.AppendIf(ctx, row.Agent, row.ID, row.Mark(), func(m runs.Mark) *runs.Entry {
+		if ended = !m.Exited && !rejects(m); !ended {
 			return nil
 		}
-		ended = true
-		return newEntry(runs.Exited, runs.Encode(runs.Exit{Reason: runs.ReasonLost}))
+		return newEntry(runs.Exited, runs.Encode(runs.Exit{Reason: reason}))
 	})
 	return ended && err == nil, err
 }

@@ -11,7 +11,7 @@ import (
 
 // A task of as many runs as one can have is followed, and read at the start,
 // in a moment: nobody else's request waits for it.
-func TestATaskOfManyRunsHoldsTheTableUpForAMoment(t *testing.T) {
+func TestTaskOfManyRunsBlocksTheTableBriefly(t *testing.T) {
 	const task = "task"
 	rows := []runs.Row{{ID: task, State: runs.StateInputRequired, StartedAt: 1, EndedAt: 2, Seq: 1}}
 	for n := 2; n <= runs.MaxLinks; n++ {

@@ -10,7 +10,7 @@ import (
 
 // Whoever names a run may have given it the id that the next link of a task
 // would have: it is none, and giving the task up is not its end.
-func TestGivingATaskUpLeavesARunOfAnotherAlone(t *testing.T) {
+func TestCancelledTaskLeavesOtherRunsAlone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).legs()
 	l.begin("build", "")
@@ -35,7 +35,7 @@ func TestGivingATaskUpLeavesARunOfAnotherAlone(t *testing.T) {
 }
 
 // The same where the other run is so young that it has no record yet.
-func TestGivingATaskUpLeavesAYoungRunOfAnotherAlone(t *testing.T) {
+func TestCancelledTaskLeavesNewRunsOfOthersAlone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).legs()
 	const task = "T-local-task"
@@ -52,7 +52,7 @@ func TestGivingATaskUpLeavesAYoungRunOfAnotherAlone(t *testing.T) {
 
 // A run that was forgotten has used its number up, also where it was none of
 // the task's: the task can still be given up.
-func TestATaskWhoseNextNumberIsUsedUpCanBeGivenUp(t *testing.T) {
+func TestTaskIsCancelledIfTheNextIDIsTaken(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).legs()
 	const task, other = "T-local-task", "T-local-task-2"

@@ -69,7 +69,7 @@ func (l *legs) shows(run string, state runs.State, link string) {
 
 // Who follows a task by the id of its first run sees how its newest one stands,
 // however often it was gone on with.
-func TestATaskStandsAsItsNewestRun(t *testing.T) {
+func TestTaskHasTheStateOfItsNewestRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).legs()
 	const task = "T-local-task"
@@ -143,7 +143,7 @@ func is(err error, state runs.State) bool {
 	return errors.As(err, &ended) && ended.State == state
 }
 
-func TestATaskThatWaitsCanBeGivenUp(t *testing.T) {
+func TestTaskAwaitingResumptionCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).legs()
 	const task = "T-local-task"
@@ -162,7 +162,7 @@ func TestATaskThatWaitsCanBeGivenUp(t *testing.T) {
 
 // A responder that is killed between the two entries of a cancel leaves a task
 // that waits still, and the next cancel ends it.
-func TestHalfACancelOfATaskIsEndedByTheNext(t *testing.T) {
+func TestInterruptedCancelIsCompletedByTheNext(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).legs()
 	const task, link = "T-local-task", "T-local-task-2"
@@ -217,7 +217,7 @@ func TestOfGoingOnAndGivingUpOneWins(t *testing.T) {
 
 // A label counts only on the runs that a task can have, and a link of nothing
 // that waits changes nothing.
-func TestForeignLinksCountForNothing(t *testing.T) {
+func TestLinksOfOtherTasksAreIgnored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).legs()
 	l.begin("T-local-a", "")
@@ -237,7 +237,7 @@ func TestForeignLinksCountForNothing(t *testing.T) {
 }
 
 // The record of a link may be removed: its task is shown by what is left.
-func TestARemovedLinkIsForgotten(t *testing.T) {
+func TestRemovedContinuationIsDropped(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).legs()
 	l.begin("T-local-a", "")
@@ -263,7 +263,7 @@ func TestARemovedLinkIsForgotten(t *testing.T) {
 
 // A cancel that comes when the agent has ended, and its record does not say so
 // yet, gives the task up all the same.
-func TestACancelJustAfterTheEndGivesTheTaskUp(t *testing.T) {
+func TestCancelRightAfterTheEndCancelsTheTask(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil).legs()
 	for i := range 5 {

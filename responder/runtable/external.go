@@ -178,14 +178,7 @@ func (r *Table) Expire(ctx context.Context, run string) error {
 	if v.Agent != runs.AgentExternal {
 		return ErrNotAsked
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	_, err = r.cfg.Streams.AppendIf(ctx, v.Agent, run, v.Mark(), func(m runs.Mark) *runs.Entry {
-		if m.Exited || m.Cancelled {
-			return nil
-		}
-		return newEntry(runs.Exited, runs.Encode(runs.Exit{Reason: runs.ReasonHard}))
-	})
+	_, err = r.exit(ctx, v.Row, runs.ReasonHard, func(m runs.Mark) bool { return m.Cancelled })
 	return err
 }
 

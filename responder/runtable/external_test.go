@@ -109,7 +109,7 @@ func TestAnswerCancelAndExpiryHaveOneWinner(t *testing.T) {
 
 // What a crash left out between the two entries is done by the next who asks,
 // and nothing twice.
-func TestAQuestionIsAskedOnce(t *testing.T) {
+func TestQuestionIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	const run = "T-local-half"
@@ -201,7 +201,7 @@ func TestAnAnswerAfterItsTimeIsRefused(t *testing.T) {
 }
 
 // A long answer is stored wholly, and read back byte for byte.
-func TestLongAnswerComesBackWhole(t *testing.T) {
+func TestLongAnswerIsReadCompletely(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	run := l.ask(1, time.Time{})
@@ -214,7 +214,7 @@ func TestLongAnswerComesBackWhole(t *testing.T) {
 	}
 }
 
-func TestWhoAsksNobodyOutsideTakesNoAnswer(t *testing.T) {
+func TestOnlyExternalRunsAcceptAnswers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	ticket := l.submit("wait for a worker")

@@ -176,7 +176,7 @@ func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 // on beyond the new stream's end and brings nothing. The run works for ever in
 // every answer, Wait never returns, Cleanup fails at each revision, until the
 // responder is started again.
-func TestTheTableFollowsARunTableThatWasMadeAnew(t *testing.T) {
+func TestTableFollowsARecreatedRunTable(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"later", "at once"} {
 		t.Run(how, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestTheTableFollowsARunTableThatWasMadeAnew(t *testing.T) {
 // Consequence: RAW knows the run, and B says that there is no such run: status
 // is NOT_FOUND, and a cancel is refused although it could be written to the
 // log: the task is started later.
-func TestARunThatRawKnowsIsNeverUnknown(t *testing.T) {
+func TestRunInRawIsNeverUnknown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
 	other := s.respond(nil)
@@ -409,7 +409,7 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 // stream's end: nothing comes, and no error; what comes has revisions that the
 // table takes for known. The task is queued in every answer, for as long as it
 // takes RUNS to pass N, and Wait does not return. The beats' watch is as deaf.
-func TestTheTableFollowsARunTableThatLostItsEnd(t *testing.T) {
+func TestTableFollowsATruncatedRunTable(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
 	lose := s.sync()
@@ -501,7 +501,7 @@ func (c *clerk) count() int64 {
 //
 // Consequence: WaitGroup.Go races with Wait, and calls run after Serve has
 // returned, on a responder that is being taken apart.
-func TestNoRequestIsBegunAfterTheServiceHasEnded(t *testing.T) {
+func TestNoRequestStartsAfterTheServiceStopped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
 	b, client := s.bus(embedded.ResponderUser), s.operator.Inside()

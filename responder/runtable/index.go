@@ -237,7 +237,7 @@ func (t *index) open() (working, queued []runs.Row) {
 
 // recent calls each with the ended runs, last first, until it returns false. It
 // returns the number of all ended runs.
-func (t *index) recent(each func(r runs.Row, revision uint64) bool) (total int) {
+func (t *index) recent(each func(e *entry) bool) (total int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.unsorted {
@@ -247,7 +247,7 @@ func (t *index) recent(each func(r runs.Row, revision uint64) bool) (total int) 
 		t.unsorted = false
 	}
 	for _, e := range slices.Backward(t.ended) {
-		if !e.gone && !each(e.Row, e.revision) {
+		if !e.gone && !each(e) {
 			break
 		}
 	}

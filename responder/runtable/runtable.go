@@ -237,10 +237,10 @@ func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 		}
 		before[row.Queue]++
 	}
-	total := r.index.recent(func(row runs.Row, _ uint64) bool {
-		if keep == nil || keep(row) {
+	total := r.index.recent(func(e *entry) bool {
+		if keep == nil || keep(e.Row) {
 			if s.Total++; len(s.Ended) < limit {
-				s.Ended = append(s.Ended, View{Row: row})
+				s.Ended = append(s.Ended, View{Row: e.Row})
 			}
 		}
 		return keep != nil || len(s.Ended) < limit

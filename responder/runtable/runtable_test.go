@@ -349,7 +349,7 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 	}
 }
 
-func TestBadTasksAreRefused(t *testing.T) {
+func TestInvalidTasksAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *runtable.Config) { c.MaxHard = time.Minute })
 	_, err := l.table.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: " ", Mode: "root", Dir: "x", Hard: 61})
@@ -443,7 +443,7 @@ func TestOldRunsAreRemovedOnce(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithItsContextAndNotTheTask(t *testing.T) {
+func TestWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	ticket := l.submit("go")

@@ -182,7 +182,7 @@ func TestEachStateHasItsStatus(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefusedAtTheDoorIsRejected(t *testing.T) {
+func TestRefusedRequestsAreRejected(t *testing.T) {
 	s := remembering(t)
 	for _, tool := range tools.List() {
 		in := inputsOf(t, tool)
@@ -314,7 +314,7 @@ func TestADuplicateOfAForegroundRunJoinsIt(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			// as long as the first is being submitted
+			// until the first one is submitted
 			if !bytes.Contains(a.Envelope, []byte(adcp.IdempotencyFlight)) || time.Now().After(end) {
 				answers <- a
 				return
@@ -448,7 +448,7 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 	}
 }
 
-func TestContextIDIsTheThreadToGoOnWith(t *testing.T) {
+func TestContextIDIsTheThreadToResume(t *testing.T) {
 	s := remembering(t)
 	s.Begin("codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
 		Out([]byte(`{"type":"thread.started","thread_id":"` + thread + `"}` + "\n")).Exit(1)
@@ -502,7 +502,7 @@ func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
 }
 
 // A full queue refuses what is new, and not what is in it already.
-func TestARequestThatIsInAFullQueueIsToldSo(t *testing.T) {
+func TestARequestThatIsInAFullQueueIsAnError(t *testing.T) {
 	s := remembering(t)
 	js, run, k := s.jetstream(t), "T-in-the-queue", key("in-the-queue")
 	hash, err := idempotency.Hash([]byte(`{"tool":"_codex_local_exec","arguments":{"task":"Fix it."}}`))

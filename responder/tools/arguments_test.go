@@ -35,7 +35,7 @@ var good = map[string][]any{
 	"_codex_cleanup_registry":        {"dryRun", true},
 }
 
-// inputs are what a tool says of its arguments.
+// inputs is the schema of a tool's arguments.
 type inputs struct {
 	Properties map[string]struct {
 		Type      string
@@ -192,7 +192,7 @@ func TestFormatThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-func TestUnknownNameSaysWhatWasMeant(t *testing.T) {
+func TestUnknownNameSuggestsAKnownOne(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	for _, c := range []struct{ tool, name, meant string }{
@@ -231,7 +231,7 @@ func TestBothNamesOfAParameterMustAgree(t *testing.T) {
 	}
 }
 
-func TestAllMistakesAreToldAtOnce(t *testing.T) {
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	a := ask(t, s.tools, "_codex_local_run", args("tusk", "x", "mode", "workspace-write", "working_dir", "relative",
@@ -414,7 +414,7 @@ func FuzzCall(f *testing.F) {
 	f.Fuzz(func(t *testing.T, n uint8, raw []byte) {
 		tool := list[int(n)%len(list)].Name
 		if bytes.Contains(raw, []byte(`async`)) || strings.HasSuffix(tool, "_run") {
-			tool = "_codex_local_exec" // nobody runs it: a foreground task would never end
+			tool = "_codex_local_exec" // without a worker a foreground task would never end
 		}
 		check(t, tool, call(t, s, tool, raw))
 	})

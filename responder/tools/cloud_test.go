@@ -275,7 +275,7 @@ func TestCloudStatusFilters(t *testing.T) {
 	refused(t, ask(t, c.tools, "_codex_cloud_status", args("taskId", all[0], "list", true)), "taskId", false)
 }
 
-func TestFailureOfTheProgramIsToldAsOne(t *testing.T) {
+func TestFailureOfTheProgramIsItsOwnError(t *testing.T) {
 	t.Parallel()
 	c := newCloudStage(t, nil)
 	for behave, want := range map[string]struct {

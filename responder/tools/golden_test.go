@@ -164,7 +164,9 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 func TestForegroundAnswersAreThoseThatAreDocumented(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	for name, exit := range map[string]runs.Exit{"ended": {Reason: runs.ReasonExited, Code: new(int)}, "timeout": {Reason: runs.ReasonHard, Signal: 15}} {
+	for name, exit := range map[string]runs.Exit{
+		"ended": {Reason: runs.ReasonExited, Code: new(int)}, "timeout": {Reason: runs.ReasonHard, Signal: 15},
+	} {
 		out, stderr := recording(t, "patch")
 		if name == "timeout" {
 			out = bytes.Join(bytes.SplitAfter(out, []byte("\n"))[:3], nil)

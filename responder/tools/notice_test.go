@@ -18,7 +18,7 @@ import (
 
 const hookConfig = `{"url":"https://hooks.example.com/x","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"sentinel-0123456789-0123456789-0123"}}`
 
-// watchedStore is a store of registrations that says what is asked of it.
+// watchedStore is a store of registrations that records its calls.
 type watchedStore struct {
 	webhook.Registrations
 	put func(run string) error

@@ -58,7 +58,7 @@ func (s *stage) serve(t testing.TB, change func(*responder.Config)) {
 // streams is the bus of a configuration.
 func streams(c *responder.Config) *bus.Bus { return c.Streams.(*bus.Bus) }
 
-// jetstream is the server's, for what nobody does in peace.
+// jetstream is a client of the server, for faults.
 func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
 	t.Helper()
 	credentials, err := embedded.LoadCredentials(s.Dir)
@@ -79,8 +79,8 @@ func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// logs is how many runs have a raw log. It says at once what the table may
-// learn a moment later.
+// logs is how many runs have a raw log. The table may get them a moment
+// later.
 func (s *stage) logs(t *testing.T) int {
 	t.Helper()
 	stream, err := s.jetstream(t).Stream(t.Context(), s.Operator.Raw())

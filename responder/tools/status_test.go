@@ -97,7 +97,7 @@ func ids(a answer, list string) (all []string) {
 	return all
 }
 
-func TestTaskOfALostWorkerSaysSo(t *testing.T) {
+func TestTaskOfALostWorkerIsMarkedLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	impatient := responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Nanosecond})
@@ -115,10 +115,10 @@ func TestTaskOfALostWorkerSaysSo(t *testing.T) {
 	}
 }
 
-func TestNothingIsToldBeforeTheTableIsRead(t *testing.T) {
+func TestNoAnswerBeforeTheTableIsRead(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	d := tools.New(responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue})) // not at work
+	d := tools.New(responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue})) // not running
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for _, tool := range []string{"_codex_local_status", "_codex_local_run"} {
@@ -131,7 +131,7 @@ func TestNothingIsToldBeforeTheTableIsRead(t *testing.T) {
 
 // Nobody has made the streams yet, as where no normalizer has run, or the
 // server has no room for them.
-func TestWhatTheTableWaitsForIsSaid(t *testing.T) {
+func TestErrorsNameWhatTheTableWaitsFor(t *testing.T) {
 	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	server, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
@@ -159,7 +159,7 @@ func TestWhatTheTableWaitsForIsSaid(t *testing.T) {
 	}
 }
 
-func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
+func TestErrorsNameTheCauseInTheStreams(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *responder.Config) { c.Cause = bus.Cause })
 	if err := s.jetstream(t).DeleteStream(t.Context(), s.Operator.Work()); err != nil {
@@ -204,7 +204,7 @@ func TestManyTasksAreBounded(t *testing.T) {
 	}
 }
 
-func TestCancelSaysWhatBecameOfIt(t *testing.T) {
+func TestCancelReportsTheStateOfTheTask(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	id := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"task":"x"}`))
@@ -239,7 +239,7 @@ func TestCleanupCountsAndBoundsWhatItLists(t *testing.T) {
 	for i := range 60 { // which come in any order
 		s.Await(fmt.Sprintf("T-stuck-%02d", i), servicetest.Working)
 	}
-	// Silence that nobody listened to is as long as the records say.
+	// Silence before the responder started counts by the times of the records.
 	later := responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Minute})
 	servicetest.During(t, "another responder", later.Run)
 	other := tools.New(later)

@@ -11,17 +11,17 @@ import (
 type Error struct {
 	Code      string  `json:"code"`
 	Message   string  `json:"message"`
-	Details   Details `json:"details"`
+	Details   details `json:"details"`
 	Retryable bool    `json:"retryable"`
 	Duration  int64   `json:"duration_ms,omitempty"`
 }
 
-// Details are the members of an error beside its message; each code has some of
+// details are the members of an error beside its message; each code has some of
 // them.
-type Details struct {
+type details struct {
 	Field    string  `json:"field,omitempty"` // by the caller's name
 	Meant    string  `json:"did_you_mean,omitempty"`
-	Issues   []Issue `json:"issues,omitempty"`
+	Issues   []issue `json:"issues,omitempty"`
 	Unlisted int     `json:"issues_unlisted,omitempty"`
 
 	TaskID      string          `json:"task_id,omitempty"`
@@ -42,8 +42,8 @@ type Details struct {
 	WebURL  string `json:"web_ui_url,omitempty"`
 }
 
-// Issue is one mistake in a request.
-type Issue struct {
+// issue is one mistake in a request.
+type issue struct {
 	Field   string `json:"field"` // the name that the caller used
 	Problem string `json:"problem"`
 	Meant   string `json:"did_you_mean,omitempty"`
@@ -92,7 +92,7 @@ func ErrorOf(e *api.Error) *Error {
 	kind := codes[e.Code]
 	w := &Error{
 		Code: kind.code, Message: e.Message, Retryable: e.Retryable || kind.again, Duration: e.Elapsed.Milliseconds(),
-		Details: Details{
+		Details: details{
 			Field: e.Field, Unlisted: e.Unlisted, TaskID: e.Run, State: string(e.State), TimeoutType: e.Limit,
 			Partial: (*partialResults)(e.Partial), ExitCode: e.ExitCode, Stderr: e.Stderr, Reason: e.Reason,
 			Suggestion: e.Suggestion, File: e.File, Line: e.Line, CloudID: e.CloudID, WebURL: e.WebURL,
@@ -112,7 +112,7 @@ func ErrorOf(e *api.Error) *Error {
 		w.Details.Elapsed = &seconds
 	}
 	for _, i := range e.Issues {
-		w.Details.Issues = append(w.Details.Issues, Issue(i))
+		w.Details.Issues = append(w.Details.Issues, issue(i))
 	}
 	if len(e.Issues) > 0 {
 		w.Details.Meant = e.Issues[0].Meant

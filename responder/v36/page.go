@@ -31,7 +31,7 @@ func (p *page) line(s string) { p.b.WriteString(s + "\n") }
 
 func (p *page) item(s string) { p.b.WriteString("- " + s + "\n") }
 
-// gap is one empty line, wherever the page stands.
+// gap ends the last line with exactly one empty line.
 func (p *page) gap() {
 	if s := p.b.String(); s != "" && !strings.HasSuffix(s, "\n\n") {
 		p.b.WriteByte('\n')

@@ -63,7 +63,7 @@ type resultExt struct {
 
 	// FinalText is the beginning of the agent's answer.
 	FinalText      string `json:"final_text,omitempty"`
-	FinalTextBytes int64  `json:"final_text_bytes,omitempty"` // of all of it, where it is cut
+	FinalTextBytes int64  `json:"final_text_bytes,omitempty"` // of the whole text, if it is cut
 
 	FilesUnlisted int `json:"files_unlisted,omitempty"`
 
@@ -72,18 +72,11 @@ type resultExt struct {
 
 type metadata struct {
 	Duration   int64       `json:"duration"` // seconds
-	Files      *fileData   `json:"file_operations,omitempty"`
+	Files      *runs.Files `json:"file_operations,omitempty"`
 	Tests      *runs.Tests `json:"test_results,omitempty"`
 	Thread     *threadData `json:"thread_info,omitempty"`
 	Error      *errorData  `json:"error_context,omitempty"`
 	TaskStatus string      `json:"task_status,omitempty"` // always, except on AdCP, which forbids the name
-}
-
-type fileData struct {
-	Modified     []string `json:"modified_files"`
-	Added        []string `json:"added_files"`
-	Deleted      []string `json:"deleted_files"`
-	LinesChanged *int64   `json:"lines_changed,omitempty"`
 }
 
 type threadData struct {
@@ -150,10 +143,10 @@ func result(x *responder.Result) *resultData {
 
 // files adds the changed files. A run of this machine always has them.
 func (d *resultData) files(r *runs.Record) {
-	f := fileData{Modified: []string{}, Added: []string{}, Deleted: []string{}}
+	f := runs.Files{Modified: []string{}, Added: []string{}, Deleted: []string{}}
 	if r.Files != nil {
-		f = fileData{r.Files.Modified, r.Files.Added, r.Files.Deleted, r.Files.LinesChanged}
-		d.Ext.FilesUnlisted = r.Files.Unlisted
+		f = *r.Files
+		d.Ext.FilesUnlisted, f.Unlisted = f.Unlisted, 0 // v3.6 has no such member
 	}
 	if responder.IsCloud(r.Row()) {
 		if r.Cloud == nil || r.Cloud.FilesChanged == 0 {
@@ -219,7 +212,7 @@ func (d *resultData) body(p *page) {
 	if e := d.Events; e != nil {
 		p.facts("Events", number(e.Count))
 	}
-	d.Metadata.Files.markdown(p, d.Ext.FilesUnlisted)
+	p.files(d.Metadata.Files, d.Ext.FilesUnlisted)
 	d.Metadata.Error.markdown(p)
 	if d.Ext.FinalText != "" {
 		p.block("Answer", "", d.Ext.FinalText)
@@ -236,7 +229,7 @@ func (d *resultData) body(p *page) {
 	}
 }
 
-func (f *fileData) markdown(p *page, unlisted int) {
+func (p *page) files(f *runs.Files, unlisted int) {
 	if f == nil || len(f.Modified)+len(f.Added)+len(f.Deleted)+unlisted == 0 {
 		return
 	}

@@ -39,8 +39,8 @@ type Statistics struct {
 }
 
 // CloudSnapshot is the answer to a status of tasks of Codex Cloud. Find returns
-// what the record of a run has about its task, nil where it has nothing; it is
-// called for 200 tasks at most. Nil statistics are left out.
+// the cloud state of a run, nil if it is not recorded; it is called for 200 tasks
+// at most. Nil statistics are omitted.
 func CloudSnapshot(
 	all runtable.Snapshot, basis *api.Basis, stats *Statistics, find func(run string) (*runs.Cloud, error),
 ) (*Reply, error) {
@@ -78,7 +78,7 @@ type snapshotData struct {
 	Summary struct {
 		Running int `json:"running"`
 		Queued  int `json:"queued"`
-		Recent  int `json:"recently_completed"` // all that are kept, however they ended
+		Recent  int `json:"recently_completed"` // all ended runs that are kept
 	} `json:"summary"`
 	Tasks  []taskEntry   `json:"tasks,omitempty"`
 	Queue  []queueEntry  `json:"queue,omitempty"`

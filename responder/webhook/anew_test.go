@@ -11,7 +11,7 @@ import (
 
 // Pending notifications of a removed registration do not go to the receiver of
 // a new registration with the same id: that one gets its own.
-func TestARegistrationThatIsMadeAnewIsNotToldWhatTheOldOneWas(t *testing.T) {
+func TestReplacedRegistrationGetsNoOldNotifications(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	old := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return 503 })
@@ -45,7 +45,7 @@ func TestARegistrationThatIsMadeAnewIsNotToldWhatTheOldOneWas(t *testing.T) {
 }
 
 // Every valid id can be notified of, whatever characters it has.
-func TestARegistrationOfTheLongestIDIsTold(t *testing.T) {
+func TestRegistrationWithTheLongestIDIsNotified(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	r := receive(t, nil)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,7 +40,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	list, _, err := read(ctx, p.cfg.Registrations, n.Run)
 	if err != nil {
 		log.Warn("the registrations of a run cannot be read", zap.Error(err))
-		return spread(3 * time.Second)
+		return spread(3 * p.hosts.pace)
 	}
 	i := find(list, of.Protocol, of.ID)
 	if i < 0 || list[i].key(of.State) != n.Key { // or a newer registration has its id
@@ -78,7 +79,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 			logTry = log.Info
 		}
 		logTry("a notification was not accepted", zap.Int("status", got.status), zap.String("why", got.why))
-		return min(max(pause(time.Since(n.At), n.Times), got.after), left+time.Second)
+		return min(max(pause(p.hosts.pace, time.Since(n.At), n.Times), got.after), left+time.Second)
 	}
 	return giveUp(log, "status "+strconv.Itoa(got.status))
 }
@@ -92,9 +93,9 @@ func giveUp(log *zap.Logger, why string) time.Duration {
 // age, so that the delays double, also across restarts; but bounded by the
 // number of deliveries, so that a notification that could not be sent for a
 // long time is not delayed as long again.
-func pause(age time.Duration, times int) time.Duration {
-	byTimes := min(time.Second<<min(max(times-1, 0), 10), maxPause)
-	return spread(max(min(age, byTimes), time.Second))
+func pause(pace, age time.Duration, times int) time.Duration {
+	byTimes := min(pace<<min(max(times-1, 0), 10), maxPause)
+	return spread(max(min(age, byTimes), pace))
 }
 
 // hostOf is HOST or HOST:PORT of a checked URL: the only part of it that may be
@@ -133,11 +134,8 @@ type outcome struct {
 
 // again reports whether another attempt may succeed.
 func (o outcome) again() bool {
-	switch o.status {
-	case 0, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	}
-	return o.status >= 500
+	again := []int{0, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
+	return o.status >= 500 || slices.Contains(again, o.status)
 }
 
 // send posts a body. The receiver's response body is not read: it has no

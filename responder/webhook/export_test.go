@@ -7,3 +7,6 @@ var Sign = sign
 
 // Hurry shortens how long a request may take.
 func (p *Pusher) Hurry(timeout time.Duration) { p.sender.timeout = timeout }
+
+// Pace shortens the pauses after failures.
+func (p *Pusher) Pace(pace time.Duration) { p.hosts.pace = pace }

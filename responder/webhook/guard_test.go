@@ -65,7 +65,7 @@ func TestAddressesThatAreCalled(t *testing.T) {
 	}
 }
 
-func TestURLsThatAreTaken(t *testing.T) {
+func TestURLsThatAreAccepted(t *testing.T) {
 	long := "https://h.example/" + strings.Repeat("x", maxURL)
 	for _, tt := range []struct {
 		url           string
@@ -104,7 +104,7 @@ func TestURLsThatAreTaken(t *testing.T) {
 	}
 }
 
-func TestAPrivateReceiverIsNeverConnectedTo(t *testing.T) {
+func TestPrivateReceiverIsNeverCalled(t *testing.T) {
 	t.Parallel()
 	var called atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Add(1) }))

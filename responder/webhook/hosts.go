@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -19,8 +20,9 @@ const (
 // hosts remembers how receivers behave, so that a slow or unreachable one does
 // not delay the others.
 type hosts struct {
-	mu sync.Mutex
-	of map[string]*host
+	pace time.Duration // shortest pause after a failure
+	mu   sync.Mutex
+	of   map[string]*host
 }
 
 type host struct {
@@ -31,7 +33,7 @@ type host struct {
 	until  time.Time     // no delivery before this time
 }
 
-func newHosts() *hosts { return &hosts{of: map[string]*host{}} }
+func newHosts() *hosts { return &hosts{pace: time.Second, of: map[string]*host{}} }
 
 // enter reports whether a delivery to a host may begin now; if not, wait is the
 // delay until the next attempt. A delivery that began must call leave. Again
@@ -77,29 +79,19 @@ func (h *hosts) leave(name string, took time.Duration, reached bool, now time.Ti
 		at.fails, at.until = 0, time.Time{}
 	} else {
 		at.fails = min(at.fails+1, 30)
-		at.until = now.Add(spread(min(time.Second<<(at.fails-1), maxAway)))
+		at.until = now.Add(spread(min(h.pace<<(at.fails-1), maxAway)))
 	}
 	if at.busy == 0 && at.fails == 0 && at.turned == 0 {
 		delete(h.of, name)
 	}
 }
 
-// forget bounds the number of hosts: of the idle ones it drops the reachable
-// ones, or otherwise all.
+// forget drops idle hosts: the reachable ones, or all if there are none.
 func (h *hosts) forget(now time.Time) {
 	before := len(h.of)
-	for name, at := range h.of {
-		if at.busy == 0 && !now.Before(at.until) {
-			delete(h.of, name)
-		}
-	}
-	if len(h.of) < before {
-		return
-	}
-	for name, at := range h.of {
-		if at.busy == 0 {
-			delete(h.of, name)
-		}
+	maps.DeleteFunc(h.of, func(_ string, at *host) bool { return at.busy == 0 && !now.Before(at.until) })
+	if len(h.of) == before {
+		maps.DeleteFunc(h.of, func(_ string, at *host) bool { return at.busy == 0 })
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestOneHostTakesNoMoreThanItsShare(t *testing.T) {
+func TestHostHasALimitOfDeliveries(t *testing.T) {
 	h, now := newHosts(), time.Now()
 	for i := range perHost {
 		if _, ok := h.enter("a", false, now); !ok {
@@ -33,7 +33,7 @@ func TestOneHostTakesNoMoreThanItsShare(t *testing.T) {
 	}
 }
 
-func TestAHostOutOfReachIsLeftAlone(t *testing.T) {
+func TestUnreachableHostIsPaused(t *testing.T) {
 	h, now := newHosts(), time.Now()
 	for fail := range 12 {
 		if _, ok := h.enter("a", false, now); !ok {
@@ -62,7 +62,7 @@ func TestAHostOutOfReachIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestHostsAreForgotten(t *testing.T) {
+func TestIdleHostsAreDropped(t *testing.T) {
 	h, now := newHosts(), time.Now()
 	name := func(i int) string { return string(rune('a'+i%26)) + time.Duration(i).String() }
 	for i := range 3 * maxHosts {
@@ -81,7 +81,7 @@ func TestPausesDoubleAndHaveABound(t *testing.T) {
 		began, attempts := time.Now(), 0
 		for time.Since(began) < 24*time.Hour {
 			attempts++
-			d := pause(time.Since(began), attempts)
+			d := pause(time.Second, time.Since(began), attempts)
 			if d < time.Second || d > maxPause*5/4 {
 				t.Fatalf("attempt %d after %v: %v", attempts, time.Since(began), d)
 			}
@@ -94,12 +94,12 @@ func TestPausesDoubleAndHaveABound(t *testing.T) {
 			t.Errorf("%d attempts in a day", attempts)
 		}
 	})
-	if d := pause(5*time.Hour, 1); d > 2*time.Second {
+	if d := pause(time.Second, 5*time.Hour, 1); d > 2*time.Second {
 		t.Errorf("the first failure after a long time away: %v", d)
 	}
 }
 
-func TestWhatIsTriedAgain(t *testing.T) {
+func TestStatusesThatAreRetried(t *testing.T) {
 	for status, again := range map[int]bool{
 		0: true, 408: true, 425: true, 429: true, 500: true, 502: true, 503: true, 504: true, 599: true,
 		300: false, 301: false, 304: false, 308: false, 400: false, 401: false, 403: false, 404: false, 409: false,

@@ -6,7 +6,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func TestKeysAreOfOneNotificationEach(t *testing.T) {
+func TestKeysAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range []entry{
 		{Registration: Registration{Run: "r", Protocol: AdCP, ID: "x"}, Seed: "1"},

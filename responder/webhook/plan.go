@@ -22,9 +22,6 @@ type about struct {
 	Type     string     `json:"type"`
 }
 
-// replan is the delay before a failed notification is created again.
-const replan = 3 * time.Second
-
 var (
 	errFull  = errors.New("the outbox is full")
 	errMoved = errors.New("its registrations changed meanwhile")
@@ -45,7 +42,7 @@ func (p *Pusher) plan(ctx context.Context) error {
 		})
 	})
 	group.Go(func() error {
-		tick := time.NewTicker(replan)
+		tick := time.NewTicker(3 * p.hosts.pace) // failed notifications are created again
 		defer tick.Stop()
 		for {
 			run, ok := a.next()
@@ -79,13 +76,13 @@ func (p *Pusher) plan(ctx context.Context) error {
 func progress(s runs.State) int {
 	switch {
 	case s.Final():
-		return toldEnd
+		return notifiedEnd
 	case s == runs.StateInputRequired:
-		return toldWaiting
+		return notifiedWaiting
 	case s == runs.StateWorking:
-		return toldWorking
+		return notifiedWorking
 	}
-	return toldNothing
+	return notifiedNone
 }
 
 // advance creates the missing notifications of a run's registrations. If the
@@ -109,12 +106,12 @@ func (p *Pusher) advance(ctx context.Context, run string) error {
 	now, changed := progress(record.State), false
 	var errs []error
 	for i := range list {
-		if e := &list[i]; e.Told < now {
+		if e := &list[i]; e.Notified < now {
 			if err := p.enqueue(ctx, e, record); err != nil {
 				errs = append(errs, err)
 				continue
 			}
-			e.Told, changed = now, true
+			e.Notified, changed = now, true
 		}
 	}
 	if changed {
@@ -182,7 +179,7 @@ func newAgenda() *agenda {
 func (a *agenda) registered(run string, progress int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if progress < 0 || progress >= toldEnd {
+	if progress < 0 || progress >= notifiedEnd {
 		delete(a.open, run)
 		delete(a.failed, run)
 		return

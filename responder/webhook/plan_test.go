@@ -11,15 +11,15 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func TestTheAgendaForgetsRunsWhoseTimeIsOver(t *testing.T) {
+func TestAgendaDropsExpiredRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgenda()
 		for i := range 100 {
-			a.registered(fmt.Sprint("old-", i), toldNothing)
+			a.registered(fmt.Sprint("old-", i), notifiedNone)
 			a.fail(fmt.Sprint("old-", i))
 		}
 		time.Sleep(openTTL - time.Hour) // on the fake clock
-		a.registered("young", toldWorking)
+		a.registered("young", notifiedWorking)
 		a.retry()
 		if len(a.open) != 101 {
 			t.Errorf("%d runs before their time is over", len(a.open))
@@ -32,7 +32,7 @@ func TestTheAgendaForgetsRunsWhoseTimeIsOver(t *testing.T) {
 	})
 }
 
-func TestEachStateTellsMoreThanTheOneBefore(t *testing.T) {
+func TestProgressIncreasesWithTheState(t *testing.T) {
 	order := []runs.State{runs.StateQueued, runs.StateWorking, runs.StateInputRequired, runs.StateCompleted}
 	for i, s := range order {
 		if got := progress(s); got != i {
@@ -40,15 +40,15 @@ func TestEachStateTellsMoreThanTheOneBefore(t *testing.T) {
 		}
 	}
 	for _, s := range []runs.State{runs.StateFailed, runs.StateTimeout, runs.StateCancelled} {
-		if got := progress(s); got != toldEnd {
-			t.Errorf("%s: %d, want %d", s, got, toldEnd)
+		if got := progress(s); got != notifiedEnd {
+			t.Errorf("%s: %d, want %d", s, got, notifiedEnd)
 		}
 	}
 }
 
 // In whatever order changes arrive, a run that needs a notification is examined
 // after its last change.
-func TestWhateverTheOrderOfNewsNothingIsOverlooked(t *testing.T) {
+func TestAgendaMissesNothingInAnyOrderOfChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := newAgenda()
 		progress, advanced := map[string]int{}, map[string]int{} // as stored in the streams
@@ -67,13 +67,13 @@ func TestWhateverTheOrderOfNewsNothingIsOverlooked(t *testing.T) {
 			"register": func(t *rapid.T) {
 				r := run.Draw(t, "run")
 				if _, there := progress[r]; !there {
-					progress[r] = toldNothing
+					progress[r] = notifiedNone
 				}
 				a.registered(r, progress[r])
 			},
 			"move": func(t *rapid.T) {
 				r := run.Draw(t, "run")
-				advanced[r] = min(advanced[r]+1, toldEnd)
+				advanced[r] = min(advanced[r]+1, notifiedEnd)
 				a.advanced(r, advanced[r])
 			},
 			"look": look,

@@ -79,12 +79,12 @@ type Registrations interface {
 	// Get reads the value of a run and its revision, 0 if there is none.
 	Get(ctx context.Context, run string) (value []byte, revision uint64, err error)
 	// Put stores a value for ttl if the current revision is as given; 0: none.
-	// It reports false if another process wrote meanwhile. Told is passed to
+	// It reports false if another process wrote meanwhile. Notified is passed to
 	// watchers.
-	Put(ctx context.Context, run string, value []byte, told int, ttl time.Duration, revision uint64) (bool, error)
+	Put(ctx context.Context, run string, value []byte, notified int, ttl time.Duration, revision uint64) (bool, error)
 	// Watch calls each for every run that has a value, and for each change,
-	// until ctx ends. A removed value has told -1.
-	Watch(ctx context.Context, each func(run string, told int)) error
+	// until ctx ends. A removed value has notified -1.
+	Watch(ctx context.Context, each func(run string, notified int)) error
 }
 
 // Registry keeps the registrations of one protocol.
@@ -186,10 +186,10 @@ func find(list []entry, protocol, id string) int {
 // created. The numbers have one digit, so that a value does not grow when its
 // bucket is full.
 const (
-	toldNothing = iota
-	toldWorking
-	toldWaiting // awaiting an external answer
-	toldEnd
+	notifiedNone = iota
+	notifiedWorking
+	notifiedWaiting // awaiting an external answer
+	notifiedEnd
 )
 
 // entry is a registration as stored.
@@ -200,8 +200,8 @@ type entry struct {
 	Credentials string `json:"credentials,omitempty"`
 	Echo        string `json:"context,omitempty"` // Context as text, which keeps its bytes
 
-	Seed string `json:"seed"` // secret input of its keys, so that they cannot be guessed
-	Told int    `json:"told"`
+	Seed     string `json:"seed"` // secret input of its keys, so that they cannot be guessed
+	Notified int    `json:"told"`
 }
 
 // key is the idempotency key of the notification for a state of the run:
@@ -273,14 +273,14 @@ func change(ctx context.Context, store Registrations, run string, f func([]entry
 
 func write(ctx context.Context, store Registrations, run string, list []entry, revision uint64) (bool, error) {
 	if len(list) == 0 {
-		return store.Put(ctx, run, nil, toldEnd, time.Minute, revision)
+		return store.Put(ctx, run, nil, notifiedEnd, time.Minute, revision)
 	}
-	told := toldEnd
+	notified := notifiedEnd
 	for i := range list {
 		e := &list[i]
 		e.URL, e.Token, e.Credentials, e.Echo = e.Registration.URL, e.Registration.Token, e.Registration.Credentials,
 			string(e.Registration.Context)
-		told = min(told, e.Told)
+		notified = min(notified, e.Notified)
 	}
 	raw, err := json.Marshal(value{list})
 	if err != nil {
@@ -290,8 +290,8 @@ func write(ctx context.Context, store Registrations, run string, list []entry, r
 		return false, ErrTooMany
 	}
 	ttl := openTTL
-	if told == toldEnd {
+	if notified == notifiedEnd {
 		ttl = endedTTL
 	}
-	return store.Put(ctx, run, raw, told, ttl, revision)
+	return store.Put(ctx, run, raw, notified, ttl, revision)
 }

@@ -14,7 +14,7 @@ import (
 // A responder is killed after a submission, before it stored the outcome, and
 // restarts with settings that would refuse the task: the task exists, and so do
 // its registrations.
-func TestARefusedRepeatDoesNotForgetWhoIsToBeTold(t *testing.T) {
+func TestRefusedRepeatKeepsTheRegistration(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)

@@ -71,7 +71,7 @@ func TestSignatureVectors(t *testing.T) {
 	}
 }
 
-func TestNamesThatStandTwice(t *testing.T) {
+func TestDuplicateNamesAreFound(t *testing.T) {
 	for body, twice := range map[string]bool{
 		`{"a":1,"a":2}`: true, `{"a":{"b":1,"b":2}}`: true, `[{"a":1,"a":1}]`: true,
 		`{"x":[1,[{"k":"k"},{"k":1,"j":"k","k":3}]]}`: true,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
@@ -56,20 +57,13 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, dir: t.TempDir(), logged: &bytes.Buffer{}}
+	s := &stage{t: t, logged: &bytes.Buffer{}}
 	s.logs = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(s),
 		zap.DebugLevel))
-	var err error
-	if s.server, err = embedded.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.server.Stop)
-	s.bus = s.connect(embedded.OperatorUser)
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
-	if _, err := s.bus.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
+	s.server, s.bus = bustest.Serve(t, func(dir, addr string, n bus.Names, log *zap.Logger) (*embedded.Server, error) {
+		s.dir = dir
+		return embedded.StartServer(dir, addr, n, log)
+	})
 	n := &pipeline.Normalizer{Bus: s.connect(embedded.NormalizerUser), Out: names, Backends: []normalizer.Backend{
 		codex.Backend{}}, Log: zap.NewNop()}
 	s.during("normalizer", n.Run)
@@ -141,6 +135,7 @@ func (s *stage) node(change func(*webhook.Config)) *node {
 		change(&cfg)
 	}
 	n.pusher = webhook.New(cfg)
+	n.pusher.Pace(50 * time.Millisecond)
 	if s.hurry {
 		n.pusher.Hurry(500 * time.Millisecond)
 	}

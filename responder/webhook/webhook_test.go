@@ -23,7 +23,7 @@ import (
 	"github.com/linesman/linesman/test/adcptest"
 )
 
-func TestANotificationSaysWhatTheResultsSay(t *testing.T) {
+func TestNotificationHasTheContentOfTheResults(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
@@ -130,7 +130,7 @@ func payloadSchema(root string) (*jsonschema.Schema, error) {
 	return c.Compile(base + version + "/core/mcp-webhook-payload.json")
 }
 
-func TestBearerIsShownAndARunThatFailedSaysWhy(t *testing.T) {
+func TestBearerIsSentAndAFailedRunHasItsReason(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
@@ -152,7 +152,7 @@ func TestBearerIsShownAndARunThatFailedSaysWhy(t *testing.T) {
 
 // Whatever a receiver answers first, it gets the same bytes again until it
 // answers 2xx, and then no more.
-func TestItIsSentUntilItIsTakenAndAlwaysTheSame(t *testing.T) {
+func TestNotificationIsRetriedUnchangedUntilAccepted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.hurry = true
@@ -196,7 +196,7 @@ func TestItIsSentUntilItIsTakenAndAlwaysTheSame(t *testing.T) {
 	s.quiet()
 }
 
-func TestWhatIsRefusedForGoodIsGivenUpAtOnce(t *testing.T) {
+func TestPermanentRefusalIsNotRetried(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var status atomic.Int32
@@ -240,7 +240,7 @@ func TestAReceiverThatIsAwayForTooLongIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	r := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return 500 })
-	n := s.node(func(c *webhook.Config) { c.GiveUp = 2 * time.Second })
+	n := s.node(func(c *webhook.Config) { c.GiveUp = 500 * time.Millisecond })
 	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
 	s.end(s.start(run), 0)
 	s.until("it is given up", func() bool { return notifiedOfEnd(t, n, run) && s.waiting() == 0 })
@@ -276,7 +276,7 @@ func TestOneThatHangsHoldsUpNobodyElse(t *testing.T) {
 
 // A private receiver that was accepted while the setting allowed it is not
 // called after the setting has changed.
-func TestSettingsCountWhenItIsSent(t *testing.T) {
+func TestCurrentSettingsApplyToDelivery(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	r := receive(t, nil)
@@ -450,7 +450,7 @@ func (o smallOutbox) Add(ctx context.Context, n webhook.Notice) (bool, error) {
 	return o.Outbox.Add(ctx, n)
 }
 
-func TestARegistrationThatIsGoneIsToldNothing(t *testing.T) {
+func TestRemovedRegistrationGetsNoNotification(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	r := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return 503 })
@@ -555,7 +555,7 @@ func TestAReplayRegistersNothingMore(t *testing.T) {
 	s.until("it is told", func() bool { return len(r.taken()[run+" completed"]) == 1 && s.waiting() == 0 })
 }
 
-func TestWhatIsWrongWithAConfigurationIsToldWithoutIt(t *testing.T) {
+func TestErrorsOfAConfigurationQuoteNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	n := s.node(nil)
