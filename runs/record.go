@@ -279,7 +279,9 @@ func (r *Record) updateOwnUsage() {
 		return
 	}
 	own := *r.Usage
-	if r.Before != nil {
+	// Codex up to 0.77 counts only its own process. A total of the thread is never less
+	// than the one before.
+	if r.Before != nil && own.Input >= r.Before.Input && own.Output >= r.Before.Output {
 		own = own.minus(*r.Before)
 	}
 	r.Own = &own

@@ -235,8 +235,8 @@ func TestOwnUsage(t *testing.T) {
 	if *r.Usage != *usage(11) || r.Own.Input != 7 || *r.Before != *usage(4) {
 		t.Errorf("next usage: %s", r.JSON())
 	}
-	r.Line(runs.Facts{Usage: &runs.Usage{Input: 1, Output: 100}}, 1) // `review` reports less
-	if *r.Own != (runs.Usage{Output: 93}) {
+	r.Line(runs.Facts{Usage: &runs.Usage{Input: 1, Output: 100}}, 1) // of the process alone
+	if *r.Own != (runs.Usage{Input: 1, Output: 100}) {
 		t.Errorf("less than before: %s", r.JSON())
 	}
 

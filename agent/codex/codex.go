@@ -53,6 +53,15 @@ func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
 // mapLine maps the scanned line to out.
 func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	l := &d.line
+	if l.typ.Kind == scan.Absent && (d.Foreign || l.foreign()) {
+		if d.Foreign {
+			out.Facts.Unknown = true
+		} else {
+			out.Unknown() // one event says it for all lines
+		}
+		d.Foreign = true
+		return normalizer.NoFault
+	}
 	if !l.typ.IsString() {
 		return normalizer.MissingType
 	}
@@ -61,22 +70,26 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 		kind = l.typ.Append(nil)
 	}
 	switch string(kind) {
-	case "thread.started", "thread.resumed":
+	case "thread.started", "thread.resumed", "session.created":
 		return d.threadStarted(out)
 	case "turn.started":
 		d.updateThread(out)
 		d.startTurn()
-		out.Facts.Turn = runs.TurnStarted
+		// Codex 0.94 to 0.110 prints the lines of a sub-agent among those of its parent. It
+		// begins a turn, and no line ends that.
+		if d.Nested = d.Working; !d.Nested {
+			out.Facts.Turn = runs.TurnStarted
+		}
+		d.Working = true
 		out.Event(normalizer.StatusMessage("turn started", nil))
 	case "turn.completed":
-		d.updateThread(out)
-		d.Turn, d.TurnLong = "", false
+		d.endTurn(out)
+		out.Confirm()
 		out.Facts.Turn = runs.TurnCompleted
 		out.Facts.Usage = l.usage.totals()
 		out.Event(normalizer.StatusMessage("turn completed", l.usage.data()))
 	case "turn.failed":
-		d.updateThread(out)
-		d.Turn, d.TurnLong = "", false
+		d.endTurn(out)
 		out.Facts.Turn = runs.TurnFailed
 		turnError(l.errorMessage, out)
 		out.Event(normalizer.StatusMessage("turn failed", nil))
@@ -96,6 +109,11 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
+func (d *dialect) endTurn(out *normalizer.Out) {
+	d.updateThread(out)
+	d.Turn, d.TurnLong, d.Working, d.Nested = "", false, false, false
+}
+
 // errorEvent maps an error message of the agent.
 func errorEvent(message scan.Value, source runs.ErrorSource, out *normalizer.Out) normalizer.Fault {
 	if !message.IsString() {
@@ -108,7 +126,7 @@ func errorEvent(message scan.Value, source runs.ErrorSource, out *normalizer.Out
 }
 
 func (d *dialect) threadStarted(out *normalizer.Out) normalizer.Fault {
-	id := cmp.Or(d.line.lineThread(), trimmedText(d.line.id))
+	id := cmp.Or(d.line.lineThread(), trimmedText(d.line.sessionID), trimmedText(d.line.id))
 	if id == "" {
 		return normalizer.MissingThreadID
 	}
@@ -168,7 +186,7 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 			message = l.errorMessage
 		}
 		return errorEvent(message, runs.ErrorItem, out)
-	case it.typ.Equal("agent_message"):
+	case it.typ.Equal("agent_message"), it.typ.Equal("assistant_message"):
 		if !it.text.IsString() {
 			return normalizer.InvalidPayload
 		}
@@ -176,7 +194,11 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		out.Event(normalizer.AssistantText(text))
 		if s == completed {
 			out.Facts.Step = true
-			out.Final(text)
+			if d.Nested { // perhaps of the sub-agent: the last one counts once the turn has ended
+				out.Draft(text)
+			} else {
+				out.Final(text)
+			}
 		}
 	case it.typ.Equal("reasoning"):
 		if !it.text.IsString() {
@@ -229,7 +251,13 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 		if f.ExitCode != nil {
 			bad = *f.ExitCode != 0
 		}
-		d.result(kind, bad, out)
+		if kind == "collab_tool_call" && f.ToolName == "wait" {
+			d.Nested = false
+		}
+		// Codex 0.101 to 0.110 abandons a command that runs at the end of a turn: no verdict.
+		if abandoned := kind == "command_execution" && f.ExitCode == nil && f.Status == "completed"; !abandoned {
+			d.result(kind, bad, out)
+		}
 	}
 	out.Event(normalizer.ToolEvent(event, f))
 }
@@ -320,7 +348,10 @@ type state struct {
 	ThreadLong bool   `json:"thread_long,omitempty"`
 	Turn       string `json:"turn,omitempty"`
 	TurnLong   bool   `json:"turn_long,omitempty"`
-	Turns      int64  `json:"turns,omitempty"` // number of synthetic turn ids so far
+	Turns      int64  `json:"turns,omitempty"`   // number of synthetic turn ids so far
+	Working    bool   `json:"working,omitempty"` // a turn has started and not ended
+	Nested     bool   `json:"nested,omitempty"`  // a sub-agent has begun a turn in it
+	Foreign    bool   `json:"foreign,omitempty"` // the lines are of the protocol before 0.44
 }
 
 // bounded returns id and false, or "" and true if id has more than limit bytes of

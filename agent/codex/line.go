@@ -20,6 +20,8 @@ type line struct {
 // fields are the values of a line; reset clears all of them.
 type fields struct {
 	typ, threadID, conversationID, turnID, id, message, errorMessage scan.Value
+	sessionID                                                        scan.Value // of session.created, in Codex 0.42
+	msg, approval                                                    scan.Value // of the protocol before 0.44
 
 	usage            usage
 	itemID, itemType scan.Value // legacy format: the item's fields are at the top level
@@ -52,6 +54,12 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.threadID)
 		case "conversation_id":
 			s.First(&l.conversationID)
+		case "session_id":
+			s.First(&l.sessionID)
+		case "msg":
+			s.First(&l.msg)
+		case "approval":
+			s.First(&l.approval)
 		case "turn_id":
 			s.First(&l.turnID)
 		case "id":
@@ -106,6 +114,10 @@ func (l *line) reset() {
 	l.fields = fields{}
 }
 
+// foreign reports whether the line is of the protocol before Codex 0.44: a message, or the
+// settings, which come first.
+func (l *line) foreign() bool { return l.msg.Kind == scan.Object || l.approval.IsString() }
+
 // lineThread returns the thread id in the line, or "".
 func (l *line) lineThread() string {
 	return cmp.Or(trimmedText(l.threadID), trimmedText(l.conversationID))
@@ -130,7 +142,7 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 			return false
 		}
 		s.First(&it.id)
-	case "type":
+	case "type", "item_type": // item_type in Codex 0.42
 		if !own {
 			return false
 		}
