@@ -19,6 +19,7 @@ import (
 )
 
 type submitCmd struct {
+	Agent agentKind `default:"codex" placeholder:"NAME" help:"Agent of the task: codex, claude, gemini or opencode (default codex)."`
 	taskFlags
 	Dir          string        `placeholder:"DIR" help:"Working directory of the agent, on the worker's machine. By default the current one."`
 	Resume       string        `placeholder:"THREAD" help:"Resume the thread of an earlier run, in the directory of that run."`
@@ -35,7 +36,7 @@ type submitCmd struct {
 // submitNames are the names of the fields of a submission, and of the parameters
 // of its tools, on the command line.
 var submitNames = map[string]string{
-	api.FieldPrompt: "PROMPT", api.FieldMode: "--mode", api.FieldConfirm: "--mode", api.FieldDir: "--dir",
+	api.FieldPrompt: "PROMPT", api.FieldAgent: "--agent", api.FieldMode: "--mode", api.FieldConfirm: "--mode", api.FieldDir: "--dir",
 	api.FieldModel: "--model", api.FieldThread: "--resume", api.FieldSchema: "--output-schema",
 	"skipGitRepoCheck": "--skip-git-repo-check", api.FieldEnvPolicy: "--env", api.FieldEnvAllow: "--allow-env",
 	api.FieldIdle: "--idle-timeout", api.FieldHard: "--timeout",
@@ -49,7 +50,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	}
 	return a.ask(ctx, func(l *client.Client) error {
 		run, position := "", 0
-		if c.JSON {
+		if c.JSON && q.Agent == api.DefaultAgent { // the envelopes of v3.6 are those of Codex
 			e, err := l.SubmitEnvelope(ctx, q)
 			switch {
 			case err != nil && e.Body == nil:
@@ -64,6 +65,9 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 			done, err := l.Submit(ctx, q)
 			if err != nil {
 				return untaken(err)
+			}
+			if c.JSON && !c.Wait {
+				return console.PrintJSON(a.stdout, done)
 			}
 			run, position = done.Run, done.Position
 		}
@@ -103,7 +107,7 @@ func untaken(err error) error {
 func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 	q := api.Submission{
-		Mode: runs.Mode(c.Mode), Confirm: runs.Mode(c.Mode).Writes(), Model: c.Model, Thread: c.Resume,
+		Agent: string(c.Agent), Mode: runs.Mode(c.Mode), Confirm: runs.Mode(c.Mode).Writes(), Model: c.Model, Thread: c.Resume,
 		Idle: wholeSeconds(c.IdleTimeout), Hard: wholeSeconds(c.Timeout),
 	}
 	var wrong problems
