@@ -15,7 +15,7 @@ import (
 	"github.com/linesman/linesman/test/adcptest"
 )
 
-var at = time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.FixedZone("", 3600))
+var at = api.TimeOf(time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.FixedZone("", 3600)))
 
 func TestContextComesBackByteForByte(t *testing.T) {
 	for _, context := range []string{

@@ -94,7 +94,7 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response
 
 // complete adds the subject, or nil, and what the request determines.
 func (c Call) complete(a Response, of *Subject) Response {
-	a.At, a.Context, a.Replayed = time.Now(), c.Args.Echo(), c.Replayed
+	a.At, a.Context, a.Replayed = api.TimeOf(time.Now()), c.Args.Echo(), c.Replayed
 	if of != nil {
 		a.TaskID, a.ContextID, a.Governance = of.run, of.thread, of.governance
 	}
