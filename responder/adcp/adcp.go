@@ -31,7 +31,7 @@ type Status string
 // The statuses that linesman uses.
 const (
 	Submitted     Status = "submitted"
-	Working       Status = "working"
+	working       Status = "working"
 	inputRequired Status = "input-required"
 	Completed     Status = "completed"
 	Canceled      Status = "canceled"
@@ -42,7 +42,7 @@ const (
 )
 
 var statuses = map[runs.State]Status{
-	runs.StateQueued: Submitted, runs.StateWorking: Working, runs.StateInputRequired: inputRequired,
+	runs.StateQueued: Submitted, runs.StateWorking: working, runs.StateInputRequired: inputRequired,
 	runs.StateCompleted: Completed, runs.StateCancelled: Canceled, runs.StateFailed: Failed, runs.StateTimeout: Failed,
 }
 
@@ -90,7 +90,7 @@ func (r Response) Encode() []byte {
 	e.Warnings = nil
 	if r.Error != nil {
 		e.Warnings = append(e.Warnings, r.Error.as("error"))
-		if r.Error.Code == IdempotencyClash { // the SDK allows no more, so that nothing of the other request leaks
+		if r.Error.Code == idempotencyClash { // the SDK allows no more, so that nothing of the other request leaks
 			e.Error = &Error{Code: r.Error.Code, Message: r.Error.Message}
 		}
 	}
