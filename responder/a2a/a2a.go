@@ -29,8 +29,8 @@ import (
 
 // Limits of requests and answers.
 const (
-	MaxBody    = 1 << 20 // bytes of a request's body
-	MaxParts   = 64      // of a message
+	maxBody    = 1 << 20 // bytes of a request's body
+	maxParts   = 64      // of a message
 	maxPage    = 100     // tasks
 	maxHistory = 100     // messages of a task
 	maxWait    = time.Hour

@@ -44,8 +44,8 @@ func readMessage(q *sdk.SendMessageRequest) (*sdk.Message, error) {
 		return nil, wrong("message.role: must be ROLE_USER")
 	case len(m.Parts) == 0:
 		return nil, wrong("message.parts: are required")
-	case len(m.Parts) > MaxParts:
-		return nil, wrong("message.parts: at most " + strconv.Itoa(MaxParts))
+	case len(m.Parts) > maxParts:
+		return nil, wrong("message.parts: at most " + strconv.Itoa(maxParts))
 	case slices.Contains(m.Parts, nil):
 		return nil, wrong("message.parts: none may be null")
 	}
