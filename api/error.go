@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"strings"
 	"time"
 
@@ -96,6 +97,22 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether err is an [Error] of a code.
+func Is(err error, code Code) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == code
+}
+
+// Known returns the [Error] that err is. Any other error breaks the contract of
+// the service, so its text is not shown.
+func Known(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Code: Internal, Message: "the streams did not do what was asked of them", Err: err}
+}
 
 // Issue is one mistake in a request.
 type Issue struct {

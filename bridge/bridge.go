@@ -18,6 +18,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,23 +94,9 @@ type Bridge struct {
 
 // New returns a bridge. It opens no file before Run.
 func New(cfg Config) *Bridge {
-	for _, d := range []struct {
-		value *time.Duration
-		usual time.Duration
-	}{
-		{&cfg.Poll, 2 * time.Second}, {&cfg.Patience, 30 * time.Second},
-		{&cfg.Settle, 2 * time.Second}, {&cfg.Retry, time.Second},
-	} {
-		if *d.value <= 0 {
-			*d.value = d.usual
-		}
-	}
-	if cfg.MaxAtOnce <= 0 {
-		cfg.MaxAtOnce = 16
-	}
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
+	cfg.Poll, cfg.Patience = cmp.Or(cfg.Poll, 2*time.Second), cmp.Or(cfg.Patience, 30*time.Second)
+	cfg.Settle, cfg.Retry = cmp.Or(cfg.Settle, 2*time.Second), cmp.Or(cfg.Retry, time.Second)
+	cfg.MaxAtOnce, cfg.Log = cmp.Or(cfg.MaxAtOnce, 16), cmp.Or(cfg.Log, zap.NewNop())
 	return &Bridge{cfg: cfg, log: cfg.Log.Named("bridge"), step: func(string) {}}
 }
 

@@ -132,7 +132,7 @@ func TestResponseOfAnotherProgramEndsTheRun(t *testing.T) {
 			"error no",
 		},
 		"no response by the contract": {`{"request_id":"id-1","result":"x"}`,
-			"error what somebody else wrote is no response by the contract"},
+			"error the response of another program violates the contract"},
 	} {
 		for _, removed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/removed=%v", name, removed), func(t *testing.T) {

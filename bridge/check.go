@@ -14,20 +14,32 @@ import (
 // MaxResponse is the maximum size of a response file in bytes.
 const MaxResponse = 32 << 20
 
-// responseFields are the fields of a response and their JSON types.
+// responseFields are the fields of a response, their JSON types, and what their
+// values must be: a string, or the text of another value.
 var responseFields = []struct {
 	name  string
 	types []string
+	valid func(string) bool // nil: any value
+	rule  string
 }{
-	{"request_id", []string{"string"}},
-	{"version", []string{"string"}},
-	{"status", []string{"string"}},
-	{"response", []string{"string", "null"}},
-	{"error_message", []string{"string", "null"}},
-	{"error_type", []string{"string", "null"}},
-	{"created_at", []string{"string"}},
-	{"duration_seconds", []string{"number"}},
-	{"metadata", []string{"object"}},
+	{"request_id", []string{"string"}, func(s string) bool { return strings.TrimSpace(s) != "" }, "must not be blank"},
+	{"version", []string{"string"}, func(s string) bool { return s == "1.0" }, `must be "1.0"`},
+	{"status", []string{"string"}, isStatus, "must be success, error or timeout"},
+	{"response", []string{"string", "null"}, nil, ""},
+	{"error_message", []string{"string", "null"}, nil, ""},
+	{"error_type", []string{"string", "null"}, nil, ""},
+	{"created_at", []string{"string"}, isTime, "must be an ISO 8601 time with its zone"},
+	{"duration_seconds", []string{"number"}, func(s string) bool { return s[0] != '-' }, "must not be negative"},
+	{"metadata", []string{"object"}, nil, ""},
+}
+
+func isStatus(s string) bool { return s == StatusSuccess || s == StatusError || s == StatusTimeout }
+
+// isTime reports whether s is a time in the format of Python's isoformat, or
+// with a Z.
+func isTime(s string) bool {
+	_, err := time.Parse(time.RFC3339Nano, strings.Replace(s, " ", "T", 1))
+	return err == nil
 }
 
 // Check returns all violations of the contract in a response file. There are
@@ -43,94 +55,52 @@ func Check(b []byte) []string {
 	if json.Unmarshal(b, &field) != nil || field == nil {
 		return []string{"the file is not a JSON object"}
 	}
-	mistakes := duplicates(b)
+	mistakes, wrong := duplicates(b), contradictions(field)
 	for _, f := range responseFields {
 		raw, present := field[f.name]
 		delete(field, f.name)
+		text, isText := textOf(raw)
+		if !isText {
+			text = string(raw)
+		}
 		switch kind := kindOf(raw); {
 		case !present:
-			text := f.name + ": is missing"
+			mistake := f.name + ": is missing"
 			if _, result := field["result"]; result && f.name == "response" {
-				text += `; it must be called "response", not "result"`
+				mistake += `; it must be called "response", not "result"`
 			}
-			mistakes = append(mistakes, text)
+			mistakes = append(mistakes, mistake)
 		case !slices.Contains(f.types, kind):
-			text := fmt.Sprintf("%s: must be %s, is %s", f.name, strings.Join(f.types, " or "), kind)
+			mistake := fmt.Sprintf("%s: must be %s, is %s", f.name, strings.Join(f.types, " or "), kind)
 			if f.name == "response" {
-				text += ": encode what the agent said as a JSON string"
+				mistake += ": encode what the agent said as a JSON string"
 			}
-			mistakes = append(mistakes, text)
-		default:
-			mistakes = append(mistakes, valueOf(f.name, raw)...)
+			mistakes = append(mistakes, mistake)
+		case f.valid != nil && !f.valid(text):
+			mistakes = append(mistakes, f.name+": "+f.rule)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(field)) {
 		mistakes = append(mistakes, fmt.Sprintf("%.64q: is not a field of a response", name))
 	}
-	return append(mistakes, contradictions(b)...)
-}
-
-// valueOf returns the errors in the value of a field whose type is valid.
-func valueOf(name string, raw json.RawMessage) []string {
-	text, _ := textOf(raw)
-	switch name {
-	case "request_id":
-		if strings.TrimSpace(text) == "" {
-			return []string{"request_id: must not be blank"}
-		}
-	case "version":
-		if text != "1.0" {
-			return []string{`version: must be "1.0"`}
-		}
-	case "status":
-		if text != StatusSuccess && text != StatusError && text != StatusTimeout {
-			return []string{"status: must be success, error or timeout"}
-		}
-	case "created_at":
-		if !isTime(text) {
-			return []string{"created_at: must be an ISO 8601 time with its zone"}
-		}
-	case "duration_seconds":
-		if raw[0] == '-' {
-			return []string{"duration_seconds: must not be negative"}
-		}
-	}
-	return nil
-}
-
-// isTime reports whether s is a time in the format of Python's isoformat, or
-// with a Z.
-func isTime(s string) bool {
-	_, err := time.Parse(time.RFC3339Nano, strings.Replace(s, " ", "T", 1))
-	return err == nil
+	return append(mistakes, wrong...)
 }
 
 // contradictions returns the errors in combinations of fields.
-func contradictions(b []byte) []string {
-	var r struct {
-		Status   any `json:"status"`
-		Response any `json:"response"`
-		Message  any `json:"error_message"`
-		Type     any `json:"error_type"`
-	}
-	if json.Unmarshal(b, &r) != nil {
-		return nil
-	}
-	var mistakes []string
-	switch r.Status {
+func contradictions(field map[string]json.RawMessage) (mistakes []string) {
+	switch status, _ := textOf(field["status"]); status {
 	case StatusSuccess:
-		if r.Response == nil {
+		if isNull(field["response"]) {
 			mistakes = append(mistakes, "response: must not be null or missing where the status is success")
 		}
-		if r.Message != nil {
-			mistakes = append(mistakes, "error_message: must be null where the status is success")
-		}
-		if r.Type != nil {
-			mistakes = append(mistakes, "error_type: must be null where the status is success")
+		for _, name := range []string{"error_message", "error_type"} {
+			if !isNull(field[name]) {
+				mistakes = append(mistakes, name+": must be null where the status is success")
+			}
 		}
 	case StatusError, StatusTimeout:
-		if r.Message == nil {
-			mistakes = append(mistakes, "error_message: must say what went wrong where the status is "+r.Status.(string))
+		if isNull(field["error_message"]) {
+			mistakes = append(mistakes, "error_message: must say what went wrong where the status is "+status)
 		}
 	}
 	return mistakes
@@ -166,17 +136,10 @@ func kindOf(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return ""
 	}
-	switch raw[0] {
-	case '"':
-		return "string"
-	case '{':
-		return "object"
-	case '[':
-		return "array"
-	case 't', 'f':
-		return "boolean"
-	case 'n':
-		return "null"
+	if kind, ok := map[byte]string{
+		'"': "string", '{': "object", '[': "array", 't': "boolean", 'f': "boolean", 'n': "null",
+	}[raw[0]]; ok {
+		return kind
 	}
 	return "number"
 }

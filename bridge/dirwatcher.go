@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -188,34 +189,23 @@ func (w *dirWatcher) stopAll(why error) {
 // scan examines all requests in the directory, and abandons those whose file
 // is missing.
 func (w *dirWatcher) scan(ctx context.Context, now time.Time) error {
-	names, foreign, err := w.dir.requests()
+	present := map[string]bool{}
+	names, err := w.dir.names(maxNames, isRequest, func(name, why string) {
+		if len(present) < maxNames {
+			present[name] = true
+			w.ignore(name, why)
+		}
+	})
 	if err != nil {
 		return err
-	}
-	present := make(map[string]bool, len(names)+len(foreign))
-	for name, why := range foreign {
-		present[name] = true
-		w.ignore(name, why)
 	}
 	for _, name := range names {
 		present[name] = true
 		w.examine(ctx, name, now)
 	}
-	for name := range w.foreign {
-		if !present[name] {
-			delete(w.foreign, name)
-		}
-	}
-	for name := range w.incomplete {
-		if !present[name] {
-			delete(w.incomplete, name)
-		}
-	}
-	for name, until := range w.retryAt {
-		if now.After(until) {
-			delete(w.retryAt, name)
-		}
-	}
+	maps.DeleteFunc(w.foreign, func(name string, _ bool) bool { return !present[name] })
+	maps.DeleteFunc(w.incomplete, func(name string, _ *incompleteFile) bool { return !present[name] })
+	maps.DeleteFunc(w.retryAt, func(_ string, until time.Time) bool { return now.After(until) })
 	w.stopAnswered()
 	w.abandonMissing(ctx, present, now)
 	return nil
@@ -242,11 +232,10 @@ func (w *dirWatcher) examine(ctx context.Context, name string, now time.Time) {
 	if err == nil {
 		b, v, err = w.dir.read(name, maxRequest)
 	}
-	var foreign *foreignError
-	switch {
+	switch foreign, ok := errors.AsType[*foreignError](err); {
 	case errors.Is(err, fs.ErrNotExist):
 		return
-	case errors.As(err, &foreign): // changed since the directory was listed
+	case ok: // changed since the directory was listed
 		w.ignore(name, foreign.why)
 		return
 	case err != nil:
@@ -352,11 +341,7 @@ func (w *dirWatcher) abandonMissing(ctx context.Context, present map[string]bool
 			})
 		}
 	}
-	for id := range w.missingSince {
-		if !open[id] {
-			delete(w.missingSince, id)
-		}
-	}
+	maps.DeleteFunc(w.missingSince, func(id string, _ time.Time) bool { return !open[id] })
 }
 
 // start starts a goroutine that processes a request.

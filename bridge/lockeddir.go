@@ -74,18 +74,6 @@ func (l *lockedDir) isAt(path string) bool {
 	return err == nil && os.SameFile(own, current)
 }
 
-// requests returns the names of request files, and the names of ignored files
-// with the reasons, at most maxNames each.
-func (l *lockedDir) requests() (names []string, foreign map[string]string, err error) {
-	foreign = map[string]string{}
-	names, err = l.names(maxNames, isRequest, func(name, why string) {
-		if len(foreign) < maxNames {
-			foreign[name] = why
-		}
-	})
-	return names, foreign, err
-}
-
 // names returns the sorted names in the directory that match, at most limit.
 // Ignored files do not count, so they cannot hide others; skipped, if not nil,
 // is called for each of them.
@@ -102,8 +90,8 @@ func (l *lockedDir) names(limit int, match func(string) bool, skipped func(name,
 			if len(names) == limit || !match(name) {
 				continue
 			}
-			var foreign *foreignError
-			if _, err := l.stat(name); !errors.As(err, &foreign) {
+			_, err := l.stat(name)
+			if foreign, ok := errors.AsType[*foreignError](err); !ok {
 				names = append(names, name)
 			} else if skipped != nil {
 				skipped(name, foreign.why)

@@ -16,7 +16,7 @@ import (
 
 // process processes one request. After an error it is retried; nil means that
 // the request is done or ctx has ended.
-func (w *dirWatcher) process(ctx context.Context, name string, r Request) error {
+func (w *dirWatcher) process(ctx context.Context, name string, r requestFile) error {
 	e, known := w.journal.get(r.ID)
 	if !known {
 		if w.responseID(name) == r.ID { // another program has answered it
@@ -24,7 +24,11 @@ func (w *dirWatcher) process(ctx context.Context, name string, r Request) error 
 		}
 		now := time.Now()
 		e = entry{ID: r.ID, Name: name, Run: runs.LocalID(now.UnixMilli(), rand.Uint64()), At: now.UnixMilli()}
-		e.Timeout = max(w.allowed(r.Timeout).Milliseconds(), 1)
+		timeout := r.Timeout
+		if w.cfg.MaxTimeout > 0 {
+			timeout = min(timeout, w.cfg.MaxTimeout)
+		}
+		e.Timeout = max(timeout.Milliseconds(), 1)
 		if err := w.journal.put(e); err != nil {
 			return err
 		}
@@ -56,13 +60,6 @@ func (w *dirWatcher) process(ctx context.Context, name string, r Request) error 
 	return w.answer(e, o)
 }
 
-func (w *dirWatcher) allowed(asked time.Duration) time.Duration {
-	if limit := w.cfg.MaxTimeout; limit > 0 {
-		return min(asked, limit)
-	}
-	return asked
-}
-
 // graceTime bounds calls that end a run, and the search for the outcome of a
 // run that should have ended while no bridge was running.
 const graceTime = 5 * time.Second
@@ -70,7 +67,7 @@ const graceTime = 5 * time.Second
 // outcome executes the request and returns its outcome. earlier means that an
 // earlier bridge claimed the request, so its run may have ended already. The
 // error is that of ctx.
-func (w *dirWatcher) outcome(ctx context.Context, r Request, e entry, earlier bool) (Outcome, error) {
+func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlier bool) (Outcome, error) {
 	if len(r.Problems) > 0 {
 		return failed("invalid request: " + strings.Join(r.Problems, "; ")), nil
 	}
@@ -83,11 +80,10 @@ func (w *dirWatcher) outcome(ctx context.Context, r Request, e entry, earlier bo
 	logged := false
 	for {
 		o, err := w.try(working, r, e)
-		var refused *RefusedError
-		switch {
+		switch refused, ok := errors.AsType[*RefusedError](err); {
 		case err == nil:
 			return w.timed(o, e), nil
-		case errors.As(err, &refused):
+		case ok:
 			return failed(refused.Why), nil
 		case ctx.Err() != nil:
 			return Outcome{}, ctx.Err()
@@ -121,7 +117,7 @@ func (w *dirWatcher) expire(ctx context.Context, e entry) Outcome {
 }
 
 // try submits the run, if there is time left, and waits for its end.
-func (w *dirWatcher) try(ctx context.Context, r Request, e entry) (Outcome, error) {
+func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (Outcome, error) {
 	if left := time.Until(e.deadline()); left > 0 {
 		labels := map[string]string{"request_id": r.ID}
 		for key, value := range map[string]string{"phase": r.Phase, "phase_name": r.PhaseName, "agent_name": r.Agent} {

@@ -14,7 +14,7 @@ import (
 
 // answer writes the response and removes the request.
 func (w *dirWatcher) answer(e entry, o Outcome) error {
-	b, err := newResponse(e.ID, o, time.Now()).Encode()
+	b, err := newResponse(e.ID, o, time.Now()).encode()
 	if err != nil {
 		return fmt.Errorf("encode the response: %w", err)
 	}
@@ -109,7 +109,7 @@ func (w *dirWatcher) existingResponse(name string) Outcome {
 		Message string `json:"error_message"`
 	}
 	if err != nil || Check(b) != nil || json.Unmarshal(b, &r) != nil {
-		return failed("what somebody else wrote is no response by the contract")
+		return failed("the response of another program violates the contract")
 	}
 	return Outcome{Status: r.Status, Text: r.Text, Message: r.Message}
 }
@@ -117,8 +117,7 @@ func (w *dirWatcher) existingResponse(name string) Outcome {
 // requestID returns the id in a request file, or "" if there is no such file.
 func (w *dirWatcher) requestID(name string) (string, error) {
 	b, _, err := w.dir.read(name, maxRequest)
-	var foreign *foreignError
-	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &foreign) {
+	if _, foreign := errors.AsType[*foreignError](err); foreign || errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {

@@ -24,9 +24,9 @@ const (
 // defaultTimeout is the timeout of a request that sets none.
 const defaultTimeout = 120 * time.Second
 
-// Request is the content of a request file. Unknown fields are ignored; fields
+// requestFile is the content of a request file. Unknown fields are ignored; fields
 // that only describe the request are never an error.
-type Request struct {
+type requestFile struct {
 	ID      string
 	Prompt  string
 	Model   string        // "": the agent's own choice
@@ -50,20 +50,20 @@ var (
 
 // parseRequest parses the content of a request file. After an error the
 // request cannot be answered, because its id is unknown.
-func parseRequest(b []byte) (Request, error) {
+func parseRequest(b []byte) (requestFile, error) {
 	if len(b) > maxRequest {
-		return Request{}, errTooLarge
+		return requestFile{}, errTooLarge
 	}
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")) // byte order mark
 	var field map[string]json.RawMessage
 	if !utf8.Valid(b) || json.Unmarshal(b, &field) != nil || field == nil {
-		return Request{}, errNoObject
+		return requestFile{}, errNoObject
 	}
-	r := Request{Timeout: defaultTimeout}
+	r := requestFile{Timeout: defaultTimeout}
 	var ok bool
 	r.ID, ok = textOf(field["request_id"])
 	if !ok || !printable(r.ID) || strings.TrimSpace(r.ID) == "" || len(r.ID) > maxID {
-		return Request{}, errNoID
+		return requestFile{}, errNoID
 	}
 	wrong := func(text string) { r.Problems = append(r.Problems, text) }
 	if r.Prompt, ok = textOf(field["prompt"]); !ok || strings.TrimSpace(r.Prompt) == "" {

@@ -15,32 +15,32 @@ func TestParseRequestReadsTolerantly(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		body string
-		want Request
+		want requestFile
 	}{
 		"as the program writes it": {
 			`{"request_id":"32ecfadc-2b66-4daa-a7c0-a03c449fcea5","version":"1.0","phase":6,"phase_name":"agent_generation",` +
 				`"agent_name":"writer","prompt":"Do it.",` +
 				`"timeout_seconds":300,"created_at":"2025-11-24T14:22:45+00:00","context":{},"model":null}`,
-			Request{ID: "32ecfadc-2b66-4daa-a7c0-a03c449fcea5", Prompt: "Do it.", Timeout: 300 * time.Second, Phase: "6",
+			requestFile{ID: "32ecfadc-2b66-4daa-a7c0-a03c449fcea5", Prompt: "Do it.", Timeout: 300 * time.Second, Phase: "6",
 				PhaseName: "agent_generation", Agent: "writer"},
 		},
 		"the least": {`{"request_id":"x","prompt":"y"}`,
-			Request{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
+			requestFile{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
 		"a byte order mark": {"\xef\xbb\xbf" + `{"request_id":"x","prompt":"y"}`,
-			Request{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
+			requestFile{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
 		"fields of later versions": {`{"request_id":"x","prompt":"y","retry_count":1,"a":[{}]}`,
-			Request{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
+			requestFile{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
 		"invalid types of descriptive fields": {`{"request_id":"x","prompt":"y","version":2,"phase":[],"phase_name":7,` +
 			`"agent_name":{},"context":"","created_at":0}`,
-			Request{ID: "x", Prompt: "y", Timeout: defaultTimeout, PhaseName: "7"}},
+			requestFile{ID: "x", Prompt: "y", Timeout: defaultTimeout, PhaseName: "7"}},
 		"a model": {`{"request_id":"x","prompt":"y","model":"m"}`,
-			Request{ID: "x", Prompt: "y", Model: "m", Timeout: defaultTimeout}},
+			requestFile{ID: "x", Prompt: "y", Model: "m", Timeout: defaultTimeout}},
 		"a fraction": {`{"request_id":"x","prompt":"y","timeout_seconds":1.5}`,
-			Request{ID: "x", Prompt: "y", Timeout: 1500 * time.Millisecond}},
+			requestFile{ID: "x", Prompt: "y", Timeout: 1500 * time.Millisecond}},
 		"timeout above the maximum": {`{"request_id":"x","prompt":"y","timeout_seconds":1e999}`,
-			Request{ID: "x", Prompt: "y", Timeout: 1e6 * time.Second}},
+			requestFile{ID: "x", Prompt: "y", Timeout: 1e6 * time.Second}},
 		"names are exact": {`{"request_id":"x","prompt":"y","PROMPT":"z","Model":"m"}`,
-			Request{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
+			requestFile{ID: "x", Prompt: "y", Timeout: defaultTimeout}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseRequest([]byte(tt.body))
@@ -134,18 +134,18 @@ func TestEveryResponseFollowsTheContract(t *testing.T) {
 			Took: time.Duration(rapid.Int64().Draw(t, "took")),
 			Meta: rapid.MapOfN(rapid.String(), rapid.String(), 0, 3).Draw(t, "meta"),
 		}
-		b, err := newResponse("id", o, time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "at"))).Encode()
+		b, err := newResponse("id", o, time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "at"))).encode()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if mistakes := Check(b); mistakes != nil {
 			t.Fatalf("%q\n%s", mistakes, b)
 		}
-		var r Response
+		var r responseFile
 		if err := json.Unmarshal(b, &struct {
-			*Response
+			*responseFile
 			Duration any `json:"duration_seconds"`
-		}{Response: &r}); err != nil {
+		}{responseFile: &r}); err != nil {
 			t.Fatal(err)
 		}
 		if o.Status == StatusSuccess && *r.Response != o.Text || o.Status != StatusSuccess && *r.ErrorMessage != o.Message {

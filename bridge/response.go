@@ -22,8 +22,8 @@ const (
 	typeInvocation = "AgentInvocationError"
 )
 
-// Response is a response file: exactly the nine fields of the contract.
-type Response struct {
+// responseFile is the content of a response file: exactly the nine fields of the contract.
+type responseFile struct {
 	RequestID    string            `json:"request_id"`
 	Version      string            `json:"version"`
 	Status       string            `json:"status"`
@@ -31,7 +31,7 @@ type Response struct {
 	ErrorMessage *string           `json:"error_message"`
 	ErrorType    *string           `json:"error_type"`
 	CreatedAt    string            `json:"created_at"`
-	Duration     Seconds           `json:"duration_seconds"`
+	Duration     seconds           `json:"duration_seconds"`
 	Metadata     map[string]string `json:"metadata"`
 }
 
@@ -50,9 +50,9 @@ func failed(message string) Outcome { return Outcome{Status: StatusError, Messag
 
 // newResponse returns the response to the request with this id, created at the
 // given time.
-func newResponse(id string, o Outcome, at time.Time) Response {
-	r := Response{
-		RequestID: id, Version: "1.0", Status: o.Status, Duration: Seconds(o.Took), Metadata: o.Meta,
+func newResponse(id string, o Outcome, at time.Time) responseFile {
+	r := responseFile{
+		RequestID: id, Version: "1.0", Status: o.Status, Duration: seconds(o.Took), Metadata: o.Meta,
 		CreatedAt: at.UTC().Format("2006-01-02T15:04:05.000000-07:00"), // Python before 3.11 reads no Z
 	}
 	if r.Metadata == nil {
@@ -70,8 +70,8 @@ func newResponse(id string, o Outcome, at time.Time) Response {
 	return r
 }
 
-// Encode returns the content of the file: indented UTF-8.
-func (r Response) Encode() ([]byte, error) {
+// encode returns the content of the file: indented UTF-8.
+func (r responseFile) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -80,12 +80,12 @@ func (r Response) Encode() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Seconds is a duration that is encoded as a number of seconds with a
+// seconds is a duration that is encoded as a number of seconds with a
 // fraction.
-type Seconds time.Duration
+type seconds time.Duration
 
 // MarshalJSON rounds to milliseconds.
-func (s Seconds) MarshalJSON() ([]byte, error) {
+func (s seconds) MarshalJSON() ([]byte, error) {
 	n := math.Round(time.Duration(s).Seconds()*1000) / 1000
 	text := strconv.FormatFloat(max(n, 0), 'f', -1, 64)
 	if !strings.Contains(text, ".") {

@@ -72,3 +72,11 @@ func (b *Bus) plainly(err error) error {
 	}
 	return &plainError{b.Explain(err), err}
 }
+
+// ErrNoStream reports that a stream does not exist: it was never made under this
+// prefix, or it is being recreated.
+var ErrNoStream = jetstream.ErrStreamNotFound
+
+// IsAway reports whether an error means that the server or its streams did not answer,
+// so that a retry may succeed.
+func IsAway(err error) bool { return errors.Is(err, ErrUnreachable) || reader.IsAway(err) }

@@ -41,7 +41,7 @@ func TestMissingAnswerIsNotCalledAnElectionWithoutACluster(t *testing.T) {
 }
 
 func TestServerWithoutSpaceForAStreamIsReported(t *testing.T) {
-	b := bustest.ServeWith(t, &server.Options{JetStreamMaxStore: 1 << 30})
+	b := bustest.ConnectPlain(t, bustest.ServePlain(t, server.Options{JetStreamMaxStore: 1 << 30}))
 	_, err := b.Ensure(t.Context(), bus.DefaultLimits())
 	for _, want := range []string{"stream KV_linesman_runs: ", "no room for its 1024 MiB in 1 copies", "runs.max_bytes",
 		"max_file_store", "insufficient storage"} {
@@ -55,7 +55,7 @@ func TestServerWithoutSpaceForAStreamIsReported(t *testing.T) {
 // space.
 func TestWhatTheServerCannotStoreIsNotCalledAFullDisk(t *testing.T) {
 	t.Parallel()
-	b := bustest.ServeWith(t, &server.Options{JetStreamMaxStore: 1 << 30, MaxPayload: 48 << 20})
+	b := bustest.ConnectPlain(t, bustest.ServePlain(t, server.Options{JetStreamMaxStore: 1 << 30, MaxPayload: 48 << 20}))
 	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<26, 1<<26, 1<<26
 	if _, err := b.Ensure(t.Context(), limits); err != nil {
@@ -103,9 +103,9 @@ func TestCodeOfAFullDiskAndOfAFullStream(t *testing.T) {
 // One node of three cannot choose a leader.
 func TestClusterWithoutALeaderIsReported(t *testing.T) {
 	route := &url.URL{Scheme: "nats", Host: "127.0.0.1:1"}
-	b := bustest.ServeWith(t, &server.Options{
+	b := bustest.ConnectPlain(t, bustest.ServePlain(t, server.Options{
 		ServerName: "a", Cluster: server.ClusterOpts{Name: "three", Host: "127.0.0.1", Port: -1}, Routes: []*url.URL{route},
-	})
+	}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := b.Ensure(ctx, bus.DefaultLimits())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 )
 
 // Checkpoint describes where a normalizer can resume. Every run record covers at least
@@ -17,7 +18,7 @@ type Checkpoint struct {
 	EventsID string `json:"event_stream"`      // identifies EVENTS
 	RunsID   string `json:"run_stream"`        // identifies RUNS: Raw is void without its records
 	Raw      uint64 `json:"raw_seq"`           // entries up to here need not be read again
-	Anew     uint64 `json:"anew,omitempty"`    // last sequence of EVENTS when RAW was recreated
+	Base     uint64 `json:"anew,omitempty"`    // last sequence of EVENTS when RAW was recreated
 	Runs     uint64 `json:"run_seq,omitempty"` // RUNS had at least this sequence: if it has not, it lost its end
 
 	// The last cut that was started: EVENTS up to CutEvents contains all that is
@@ -34,11 +35,7 @@ var errUnknownForm = errors.New("cannot decode the checkpoint")
 
 // checkpoint reads the normalizer's checkpoint and its revision, 0 if there is none.
 func (b *Bus) checkpoint(ctx context.Context) (c Checkpoint, revision uint64, err error) {
-	state := bucket.New(b.js, b.State())
-	if err := state.Open(ctx); err != nil {
-		return c, 0, err
-	}
-	return readCheckpoint(ctx, state)
+	return readCheckpoint(ctx, bucket.New(b.js, b.State()))
 }
 
 func readCheckpoint(ctx context.Context, state *bucket.Bucket) (c Checkpoint, revision uint64, err error) {
@@ -56,22 +53,53 @@ func readCheckpoint(ctx context.Context, state *bucket.Bucket) (c Checkpoint, re
 // seconds.
 func (b *Bus) Reached(ctx context.Context, seq uint64) error {
 	state := bucket.New(b.js, b.State())
-	if err := state.Open(ctx); err != nil {
-		return err
-	}
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		c, revision, err := readCheckpoint(ctx, state)
+		if errors.Is(err, ErrNoStream) {
+			return err
+		}
 		if err == nil && revision != 0 && c.CutRaw >= seq {
 			return nil
 		}
 		if time.Now().After(deadline) {
+			if err != nil {
+				return err
+			}
 			return errors.New("the normalizer is not running, or far behind; try again later")
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if err := reader.Sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
+}
+
+// Lag is the number of messages that each step is behind the previous one.
+type Lag struct {
+	Raw    uint64 // entries of RAW that are in no stored cut
+	Events uint64 // events after that cut: not in RUNS yet
+}
+
+// Lag returns the normalizer's lag. Some lag is normal: the checkpoint is stored about
+// once a second.
+func (b *Bus) Lag(ctx context.Context) (l Lag, err error) {
+	c, _, err := b.checkpoint(ctx)
+	if err != nil {
+		return l, err
+	}
+	// Read the streams after the checkpoint: what is stored in between counts as lag.
+	for _, s := range []struct {
+		name string
+		done uint64
+		lag  *uint64
+	}{{b.Raw(), max(c.CutRaw, c.Raw), &l.Raw}, {b.Names.Events(), c.CutEvents, &l.Events}} {
+		stream, err := b.Stream(ctx, s.name)
+		if err != nil {
+			return l, err
+		}
+		if last := stream.CachedInfo().State.LastSeq; last > s.done {
+			*s.lag = last - s.done
+		}
+	}
+	return l, nil
 }

@@ -26,6 +26,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"os"
+
+	"github.com/nats-io/jwt/v2"
 
 	"github.com/linesman/linesman/bus/reader"
 )
@@ -141,7 +146,7 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, max(time.Until(deadline), time.Millisecond))
 	}
-	var limiter logLimiter // only used by the error handler, which one goroutine calls
+	limiter := LogLimiter{Max: 32}
 	var conn atomic.Pointer[nats.Conn]
 	opts := []nats.Option{
 		nats.Name(cmp.Or(l.Name, "linesman")), nats.Timeout(timeout),
@@ -159,7 +164,7 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			b.denied.notice(err)
-			if limiter.allow(err.Error(), time.Now()) { // refused credentials are retried often
+			if limiter.Allow(err.Error(), time.Now()) { // refused credentials are retried often
 				b.log.Warn("connection", zap.Error(err))
 			}
 		}),
@@ -253,24 +258,25 @@ func whyClosed(nc *nats.Conn, err error) error {
 	return err
 }
 
-// maxTexts is the maximum number of different texts that a [logLimiter] allows in a
-// minute.
-const maxTexts = 32
-
-// logLimiter allows each text once a minute.
-type logLimiter struct {
+// LogLimiter allows each text once a minute, and at most Max different ones.
+type LogLimiter struct {
+	Max   int
+	mu    sync.Mutex
 	since time.Time
 	texts map[string]bool
 }
 
-func (s *logLimiter) allow(text string, now time.Time) bool {
-	if now.Sub(s.since) >= time.Minute {
-		s.since, s.texts = now, map[string]bool{}
+// Allow reports whether a text may be logged now.
+func (l *LogLimiter) Allow(text string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.since) >= time.Minute {
+		l.since, l.texts = now, map[string]bool{}
 	}
-	if s.texts[text] || len(s.texts) == maxTexts {
+	if l.texts[text] || len(l.texts) == l.Max {
 		return false
 	}
-	s.texts[text] = true
+	l.texts[text] = true
 	return true
 }
 
@@ -364,4 +370,28 @@ func (b *Bus) Connections() (n int) {
 		n++
 	}
 	return n
+}
+
+// InboxOf returns the prefix of the inboxes that the user of a credentials file
+// may subscribe to, or "" where the file says nothing of it.
+func InboxOf(creds string) string {
+	b, err := os.ReadFile(creds)
+	if err != nil { // connecting tells
+		return ""
+	}
+	token, err := jwt.ParseDecoratedJWT(b)
+	if err != nil {
+		return ""
+	}
+	claims, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		return ""
+	}
+	for _, subject := range claims.Sub.Allow {
+		prefix, all := strings.CutSuffix(subject, ".>")
+		if all && strings.HasPrefix(prefix, "_INBOX") && !strings.ContainsAny(prefix, "*>") {
+			return prefix
+		}
+	}
+	return ""
 }

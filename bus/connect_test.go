@@ -7,11 +7,11 @@ import (
 )
 
 func TestErrorsThatTakeTurnsAreLoggedOnceAMinute(t *testing.T) {
-	var s logLimiter
+	s := LogLimiter{Max: 32}
 	now := time.Now()
 	n := 0
 	for i := range 100 {
-		if s.allow(fmt.Sprint("error ", i%2), now.Add(time.Duration(i)*time.Millisecond)) {
+		if s.Allow(fmt.Sprint("error ", i%2), now.Add(time.Duration(i)*time.Millisecond)) {
 			n++
 		}
 	}
@@ -19,12 +19,12 @@ func TestErrorsThatTakeTurnsAreLoggedOnceAMinute(t *testing.T) {
 		t.Errorf("two errors that take turns are logged %d times", n)
 	}
 	for i := range 1000 {
-		s.allow(fmt.Sprint("another ", i), now)
+		s.Allow(fmt.Sprint("another ", i), now)
 	}
-	if len(s.texts) > maxTexts {
+	if len(s.texts) > s.Max {
 		t.Errorf("%d texts are kept", len(s.texts))
 	}
-	if !s.allow("error 0", now.Add(time.Minute)) {
+	if !s.Allow("error 0", now.Add(time.Minute)) {
 		t.Error("it is not logged again after a minute")
 	}
 }

@@ -21,12 +21,18 @@ const Deliverer = deliverer
 
 type Notice = notice
 
-func (b *Bus) BeatOnce(ctx context.Context, v runs.Beat, ttl time.Duration) error {
+func (b *Bus) HeartbeatOnce(ctx context.Context, v runs.Heartbeat, ttl time.Duration) error {
 	return b.beat(ctx, v, ttl)
 }
 
 func (b *Bus) ForgetEach(ctx context.Context, run string, each func(step string) error) (runs.Forgotten, error) {
 	return b.forget(ctx, run, each)
+}
+
+// Ask is Call without the flag of errors.
+func (b *Bus) Ask(ctx context.Context, tool string, args []byte) (body []byte, err error) {
+	body, _, err = b.Call(ctx, tool, args)
+	return body, err
 }
 
 // Reconnected simulates that the connection was lost and restored.

@@ -49,24 +49,24 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 	}{
 		{"record", func() (err error) { f.Record, err = b.mark(ctx, run); return err }},
 		{"raw", func() (err error) {
-			f.Entries, err = purge(ctx, b.js, b.Raw(), b.RawSubject("*", run))
+			f.Entries, err = b.purge(ctx, b.Raw(), b.RawSubject("*", run))
 			return err
 		}},
 		{"events", func() (err error) {
-			f.Events, err = purge(ctx, b.jsPub, b.Names.Events(), b.EventSubject("*", run, "*"))
+			f.Events, err = b.purge(ctx, b.Names.Events(), b.EventSubject("*", run, "*"))
 			return err
 		}},
 		{"task", func() error { // of a task that was cancelled before it started
-			_, err := purge(ctx, b.js, b.Work(), b.WorkSubject("*", run))
+			_, err := b.purge(ctx, b.Work(), b.WorkSubject("*", run))
 			return err
 		}},
 		{"requests", func() (err error) { f.Requests, err = b.forgetRequests(ctx, run); return err }},
 		{"registrations", func() error {
-			_, err := purge(ctx, b.js, bucket.Stream(b.Push()), bucket.Subject(b.Push(), run))
+			_, err := b.purge(ctx, bucket.Stream(b.Push()), bucket.Subject(b.Push(), run))
 			return err
 		}},
 		{"notices", func() (err error) {
-			f.Notices, err = purge(ctx, b.js, b.Outbox(), b.PushSubject(run, "*"))
+			f.Notices, err = b.purge(ctx, b.Outbox(), b.PushSubject(run, "*"))
 			return err
 		}},
 	}
@@ -87,7 +87,7 @@ func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 	if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
 		return err // it ended, or forgetting it was interrupted
 	}
-	entry, err := last(ctx, b.js, b.Raw(), b.RawSubject("*", run))
+	entry, err := b.lastOf(ctx, b.Raw(), b.RawSubject("*", run))
 	if err != nil {
 		return fmt.Errorf("run %s: %w", run, err)
 	}
@@ -122,10 +122,8 @@ func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		if err := reader.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }
@@ -143,12 +141,8 @@ func (b *Bus) notNeeded(ctx context.Context, run string) error {
 			return err
 		}
 		if ok && earlier.Waits() {
-			return fmt.Errorf(
-				"run %s: %w, and run %s would await resumption again: forget that one first",
-				run,
-				runs.ErrNeeded,
-				id,
-			)
+			return fmt.Errorf("run %s: %w, and run %s would await resumption again: forget that one first", run,
+				runs.ErrNeeded, id)
 		}
 		if id, err = runs.LinkID(record.Continues, n); err != nil {
 			return err
@@ -205,33 +199,29 @@ func (b *Bus) mark(ctx context.Context, run string) (had bool, err error) {
 // forgetRequests erases the requests that created the run, or referred to it.
 func (b *Bus) forgetRequests(ctx context.Context, run string) (n uint64, err error) {
 	stream := bucket.Stream(b.Requests())
-	s, err := b.js.Stream(ctx, stream)
-	if err != nil {
-		return 0, err
-	}
-	t := &reader.Tail{JS: b.js, Stream: stream, Subject: bucket.Subject(b.Requests(), ">"), From: 1, Batch: 256}
-	err = t.UpTo(ctx, s.CachedInfo(), func(m jetstream.Msg) (bool, error) {
+	r := reader.NewConsumer(b.js, stream, bucket.Subject(b.Requests(), ">"), 256, 1)
+	err = r.ToEnd(ctx, func(m *jetstream.RawStreamMsg) error {
 		var request struct {
 			Run     string `json:"run"`
 			Outcome struct {
 				Run string `json:"run"`
 			} `json:"outcome"`
 		}
-		if json.Unmarshal(m.Data(), &request) != nil || request.Run != run && request.Outcome.Run != run {
-			return true, nil
+		if json.Unmarshal(m.Data, &request) != nil || request.Run != run && request.Outcome.Run != run {
+			return nil
 		}
-		purged, err := purge(ctx, b.js, stream, m.Subject())
+		purged, err := b.purge(ctx, stream, m.Subject)
 		n += purged
-		return true, err
+		return err
 	})
 	return n, err
 }
 
 // purge erases the messages of a subject, and returns how many there were.
-func purge(ctx context.Context, js jetstream.JetStream, stream, subject string) (uint64, error) {
-	s, err := js.Stream(ctx, stream)
+func (b *Bus) purge(ctx context.Context, stream, subject string) (uint64, error) {
+	s, err := b.Stream(ctx, stream)
 	if err != nil {
-		return 0, fmt.Errorf("stream %s: %w", stream, err)
+		return 0, err
 	}
 	before, err := s.Info(ctx, jetstream.WithSubjectFilter(subject))
 	if err != nil {

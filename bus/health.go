@@ -8,7 +8,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 )
 
 // Health reports why linesman cannot accept and store data, or nil: it checks that the
@@ -31,27 +34,22 @@ func (b *Bus) HealthAs(ctx context.Context, permitted func(subject string) bool)
 	}
 	var problems []error
 	var raw jetstream.StreamInfo
-	for _, s := range []struct {
-		js   jetstream.JetStream
-		name string
-	}{{b.js, b.Raw()}, {b.jsPub, b.Names.Events()}, {b.js, bucket.Stream(b.Runs())}, {b.js, bucket.Stream(b.State())}} {
-		if !may("stream "+s.name, "$JS.API.STREAM.INFO."+s.name) {
+	for _, name := range []string{b.Raw(), b.Names.Events(), bucket.Stream(b.Runs()), bucket.Stream(b.State())} {
+		if !may("stream "+name, "$JS.API.STREAM.INFO."+name) {
 			continue
 		}
-		stream, err := s.js.Stream(ctx, s.name)
+		stream, err := b.Stream(ctx, name)
 		if err != nil {
-			problems = append(problems, b.plainly(fmt.Errorf("stream %s: %w", s.name, err)))
+			problems = append(problems, b.plainly(err))
 			continue
 		}
-		info := stream.CachedInfo()
-		if s.name == b.Raw() {
-			raw = *info
-			if info.Config.MaxBytes > 0 && info.State.Bytes > uint64(info.Config.MaxBytes)/20*19 {
-				problems = append(
-					problems,
-					fmt.Errorf("stream %s is full: %d of %d bytes; increase its size", s.name, info.State.Bytes, info.Config.MaxBytes),
-				)
-			}
+		if name != b.Raw() {
+			continue
+		}
+		raw = *stream.CachedInfo()
+		if size := raw.Config.MaxBytes; size > 0 && raw.State.Bytes > uint64(size)/20*19 {
+			problems = append(problems,
+				fmt.Errorf("stream %s is full: %d of %d bytes; increase its size", name, raw.State.Bytes, size))
 		}
 	}
 	if problems != nil {
@@ -88,9 +86,6 @@ func (b *Bus) probe(ctx context.Context) error {
 // at all.
 func (b *Bus) normalizerHealth(ctx context.Context, seq uint64) error {
 	state := bucket.New(b.js, b.State())
-	if err := state.Open(ctx); err != nil {
-		return err
-	}
 	if lease, err := state.Get(ctx, NormalizerLease); err != nil {
 		return fmt.Errorf("read the lease: %w", err)
 	} else if len(lease.Value) == 0 {
@@ -113,10 +108,42 @@ func (b *Bus) normalizerHealth(ctx context.Context, seq uint64) error {
 		if time.Since(started) > 3*time.Second {
 			return fmt.Errorf("the normalizer is stalled at %d of %d", last.CutRaw, seq)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the normalizer is behind: %w", ctx.Err())
-		case <-time.After(50 * time.Millisecond):
+		if err := reader.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("the normalizer is behind: %w", err)
 		}
 	}
+}
+
+// ErrManyConnections reports that the server rejected a login because its account
+// has the maximum number of connections.
+var ErrManyConnections = nats.ErrMaxAccountConnectionsExceeded
+
+// ServerInfo describes the server of the inside account.
+type ServerInfo struct {
+	URL        string // without a password
+	Version    string
+	MaxPayload int64 // bytes
+}
+
+// Server returns what the server said of itself when it was last connected.
+func (b *Bus) Server() ServerInfo {
+	return ServerInfo{
+		URL: b.inside.ConnectedUrlRedacted(), Version: b.inside.ConnectedServerVersion(), MaxPayload: b.inside.MaxPayload(),
+	}
+}
+
+// StreamUsage is the content of a stream.
+type StreamUsage struct {
+	Bytes, Messages uint64
+	Time            time.Time // of the server's clock; zero if the server does not send it
+}
+
+// StreamUsage reads the usage of a stream of the inside account.
+func (b *Bus) StreamUsage(ctx context.Context, stream string) (StreamUsage, error) {
+	s, err := b.Stream(ctx, stream)
+	if err != nil {
+		return StreamUsage{}, err
+	}
+	info := s.CachedInfo()
+	return StreamUsage{Bytes: info.State.Bytes, Messages: info.State.Msgs, Time: info.TimeStamp}, nil
 }

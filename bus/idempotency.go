@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/linesman/linesman/bus/bucket"
 )
 
@@ -27,7 +25,7 @@ func (b *Bus) RequestStore() *Requests { return &Requests{b} }
 
 // Get reads an entry and its revision. A key without an entry has revision 0.
 func (r *Requests) Get(ctx context.Context, key string) (value []byte, revision uint64, err error) {
-	e, err := get(ctx, r.bus.js, r.bus.Requests(), key)
+	e, err := r.bus.get(ctx, r.bus.Requests(), key)
 	return e.Value, e.Revision, err
 }
 
@@ -42,24 +40,23 @@ func (r *Requests) Put(
 	revision uint64,
 ) (uint64, bool, error) {
 	own, err := bucket.New(r.bus.js, r.bus.Requests()).Put(ctx, key, value, nil, bucket.If(revision), bucket.For(ttl))
-	switch {
-	case bucket.Moved(err):
-		return 0, false, nil
-	case err != nil:
-		return 0, false, fmt.Errorf("bucket %s: write: %w", r.bus.Requests(), err)
-	}
-	return own, true, nil
+	ok, err := r.bus.wrote(r.bus.Requests(), err)
+	return own, ok, err
 }
 
-// get reads the entry of a key.
-func get(ctx context.Context, js jetstream.JetStream, name, key string) (bucket.Entry, error) {
-	b := bucket.New(js, name)
-	if err := b.Open(ctx); err != nil {
-		return bucket.Entry{}, err
-	}
-	e, err := b.Get(ctx, key)
+// get reads the entry of a key of a bucket.
+func (b *Bus) get(ctx context.Context, of, key string) (bucket.Entry, error) {
+	e, err := bucket.New(b.js, of).Get(ctx, key)
 	if err != nil {
-		err = fmt.Errorf("bucket %s: read: %w", name, err)
+		err = fmt.Errorf("bucket %s: read: %w", of, err)
 	}
 	return e, err
+}
+
+// wrote returns whether a conditional write to a bucket was not refused, given its error.
+func (b *Bus) wrote(to string, err error) (bool, error) {
+	if err == nil || bucket.Moved(err) {
+		return err == nil, nil
+	}
+	return false, fmt.Errorf("bucket %s: write: %w", to, err)
 }

@@ -50,20 +50,13 @@ func TestARequestGoesWhenItsTimeIsOver(t *testing.T) {
 	if _, ok, err := r.Put(t.Context(), "key", []byte("a"), time.Second, 0); !ok || err != nil {
 		t.Fatalf("%v %v", ok, err)
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+	bustest.Until(t, "it is still there", func() bool {
 		_, revision, err := r.Get(t.Context(), "key")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if revision == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("it is still there")
-		}
-	}
+		return revision == 0
+	})
 	if _, ok, err := r.Put(t.Context(), "key", []byte("b"), time.Hour, 0); !ok || err != nil {
 		t.Errorf("the key is not free: %v %v", ok, err)
 	}

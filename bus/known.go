@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"go.uber.org/zap"
+
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/runs"
 )
@@ -15,11 +17,7 @@ import (
 // RunEntry returns the entry of a run in RUNS: its record, or the marker of a removed
 // one. A missing entry is not an error.
 func (b *Bus) RunEntry(ctx context.Context, run string) (bucket.Entry, error) {
-	records := bucket.New(b.js, b.Runs())
-	if err := records.Open(ctx); err != nil {
-		return bucket.Entry{}, err
-	}
-	e, err := records.Get(ctx, run)
+	e, err := bucket.New(b.js, b.Runs()).Get(ctx, run)
 	if err != nil {
 		return bucket.Entry{}, fmt.Errorf("run %s: read its record: %w", run, err)
 	}
@@ -66,16 +64,12 @@ func (b *Bus) remembered(ctx context.Context, run string) (runs.Mark, error) {
 
 // Known reports whether there is a raw log, a record or events of a run.
 func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
-	for _, at := range []struct {
-		js      jetstream.JetStream
-		stream  string
-		subject string
-	}{
-		{b.js, b.Raw(), b.RawSubject("*", run)},
-		{b.js, bucket.Stream(b.Runs()), bucket.Subject(b.Runs(), run)},
-		{b.jsPub, b.Names.Events(), b.EventSubject("*", run, "*")},
+	for _, at := range []struct{ stream, subject string }{
+		{b.Raw(), b.RawSubject("*", run)},
+		{bucket.Stream(b.Runs()), bucket.Subject(b.Runs(), run)},
+		{b.Names.Events(), b.EventSubject("*", run, "*")},
 	} {
-		m, err := last(ctx, at.js, at.stream, at.subject)
+		m, err := b.lastOf(ctx, at.stream, at.subject)
 		if err != nil {
 			return false, fmt.Errorf("run %s: %w", run, err)
 		}
@@ -86,12 +80,21 @@ func (b *Bus) Known(ctx context.Context, run string) (bool, error) {
 	return false, nil
 }
 
-// last returns the last message of a subject, nil if there is none.
-func last(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
-	s, err := js.Stream(ctx, stream)
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", stream, err)
+// Stream looks up a stream, in the account that has it.
+func (b *Bus) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	js := b.js
+	if name == b.Names.Events() {
+		js = b.jsPub
 	}
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// last returns the last message of a subject, nil if there is none.
+func last(ctx context.Context, s jetstream.Stream, subject string) (*jetstream.RawStreamMsg, error) {
 	m, err := s.GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil
@@ -99,10 +102,20 @@ func last(ctx context.Context, js jetstream.JetStream, stream, subject string) (
 	return m, err
 }
 
+// lastOf looks up a stream and returns the last message of a subject, nil if there is
+// none.
+func (b *Bus) lastOf(ctx context.Context, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	s, err := b.Stream(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	return last(ctx, s, subject)
+}
+
 // Peek returns, from the raw log, the row of a run that has no record yet: whether it
 // is queued or has started. The error is [runs.ErrNoRun] if RAW has no entry of it.
 func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
-	m, err := last(ctx, b.js, b.Raw(), b.RawSubject("*", run))
+	m, err := b.lastOf(ctx, b.Raw(), b.RawSubject("*", run))
 	if err != nil {
 		return runs.Row{}, fmt.Errorf("run %s: %w", run, err)
 	}
@@ -130,4 +143,60 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 		}
 	}
 	return row, nil
+}
+
+// WatchRuns calls each with the row of every run's record, in the order in which they
+// were stored, then with every change, until ctx ends: then it returns nil. It reads no
+// records. After a loss of the connection it may repeat rows; if the run table was
+// recreated, it reports that first. It waits for a run table that does not exist yet,
+// and calls each with the reason.
+func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
+	b.await(ctx, b.js, bucket.Stream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
+	all := bucket.Watch{Keys: ">", HeadersOnly: true, Log: b.log}
+	return bucket.New(b.js, b.Runs()).Watch(ctx, all, func(e bucket.Entry, last bool) {
+		c := runs.Change{Revision: e.Revision, Last: last}
+		var err error
+		if e.Deleted {
+			c.Row.ID, c.Removed = e.Key, true
+		} else if c.Row, err = b.row(ctx, e); err != nil {
+			b.log.Warn("a run record has no row", zap.Uint64("sequence", c.Revision))
+			c = runs.Change{Revision: c.Revision, Last: c.Last}
+		}
+		each(c)
+	}, func(replaced, empty bool) { each(runs.Change{Replaced: replaced, Last: empty}) })
+}
+
+// row returns the row of a run record. Records of the first releases have none: then it
+// is derived from the record.
+func (b *Bus) row(ctx context.Context, e bucket.Entry) (runs.Row, error) {
+	if text := e.Header.Get(HeaderRow); text != "" {
+		return runs.ParseRow(text)
+	}
+	record, ok, err := b.Record(ctx, e.Key)
+	if err != nil || !ok {
+		return runs.Row{}, errors.Join(err, runs.ErrNoRun)
+	}
+	return record.Row(), nil
+}
+
+// FirstRun returns the first sequence in RUNS: records before it have expired.
+func (b *Bus) FirstRun(ctx context.Context) (uint64, error) {
+	stream, err := b.Stream(ctx, bucket.Stream(b.Runs()))
+	if err != nil {
+		return 0, err
+	}
+	return stream.CachedInfo().State.FirstSeq, nil
+}
+
+// RemoveRun removes the record of a run that has ended, if it still has the given
+// revision; otherwise the error is [runs.ErrMoved]. The run's events remain.
+func (b *Bus) RemoveRun(ctx context.Context, run string, revision uint64) error {
+	_, err := bucket.New(b.js, b.Runs()).Delete(ctx, run, bucket.If(revision))
+	if bucket.Moved(err) {
+		err = runs.ErrMoved
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: remove its record: %w", run, err)
+	}
+	return nil
 }

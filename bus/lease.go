@@ -10,7 +10,11 @@ import (
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
+	"encoding/json"
+
 	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/runs"
 )
 
 // NormalizerLease is the key of the lease that selects the working normalizer.
@@ -36,9 +40,6 @@ type lease struct {
 // takeLease waits until the lease of a key is free, and takes it.
 func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 	l := &lease{state: bucket.New(b.js, b.State()), key: key, holder: nuid.Next()}
-	if err := l.state.Open(ctx); err != nil {
-		return nil, err
-	}
 	for {
 		e, err := l.state.Get(ctx, key)
 		if err != nil {
@@ -54,29 +55,27 @@ func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 				return nil, fmt.Errorf("take the lease: %w", err)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(leaseRenew / 2):
+		if err := reader.Sleep(ctx, leaseRenew/2); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// AskCloud calls f while it holds the lease for Codex Cloud, repeatedly, until ctx
-// ends; then it returns nil. The context of f ends when the lease is lost.
+// AskCloud calls f while it holds the lease for Codex Cloud, like [Push.Lead].
 func (b *Bus) AskCloud(ctx context.Context, f func(context.Context) error) error {
+	return b.lead(ctx, CloudLease, "Codex Cloud is not polled", f)
+}
+
+// lead calls f while it holds a lease, repeatedly, until ctx ends; then it returns nil.
+// The context of f ends when the lease is lost. It logs errors as failure.
+func (b *Bus) lead(ctx context.Context, key, failure string, f func(context.Context) error) error {
 	for {
-		err := b.WithLease(ctx, CloudLease, f)
-		if ctx.Err() != nil {
-			return nil
+		err := b.WithLease(ctx, key, f)
+		if err != nil && ctx.Err() == nil {
+			b.log.Warn(failure, zap.String("why", b.Explain(err)))
 		}
-		if err != nil {
-			b.log.Warn("Codex Cloud is not polled", zap.String("why", b.Explain(err)))
-		}
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, leaseTTL) != nil {
 			return nil
-		case <-time.After(leaseTTL):
 		}
 	}
 }
@@ -121,10 +120,8 @@ func (b *Bus) ClearLease(ctx context.Context) error {
 func (l *lease) keep(ctx context.Context) error {
 	renewed := time.Now()
 	for {
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, leaseRenew) != nil {
 			return nil
-		case <-time.After(leaseRenew):
 		}
 		err := l.put(ctx, []byte(l.holder))
 		var api *jetstream.APIError
@@ -155,4 +152,60 @@ func (l *lease) put(ctx context.Context, value []byte) error {
 	}
 	l.revision = revision
 	return nil
+}
+
+// WorkerKey is the key of a worker's heartbeats in the state bucket.
+func WorkerKey(name string) string { return "worker." + name }
+
+// CloudLease is the key of the lease for polling Codex Cloud.
+const CloudLease = "cloud"
+
+// SendHeartbeats sends a worker's heartbeats until ctx ends; current returns the content of each.
+// A worker whose heartbeats are missing for ttl may be considered lost.
+func (b *Bus) SendHeartbeats(ctx context.Context, ttl time.Duration, current func() runs.Heartbeat) {
+	tick := time.NewTicker(min(max(ttl/6, 100*time.Millisecond), 10*time.Second))
+	defer tick.Stop()
+	lastStored := time.Now()
+	for {
+		v := current()
+		err := b.beat(ctx, v, ttl)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			lastStored = time.Now()
+		case time.Since(lastStored) > ttl:
+			b.log.Warn("heartbeats of this worker are not stored", zap.String("why", b.Explain(err)))
+			lastStored = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (b *Bus) beat(ctx context.Context, v runs.Heartbeat, ttl time.Duration) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err = bucket.New(b.js, b.State()).Put(ctx, WorkerKey(v.ID), body, nil, bucket.For(ttl), bucket.Once())
+	return err
+}
+
+// WatchHeartbeats calls each with every worker's heartbeats, the latest stored ones first,
+// until ctx ends; then it returns nil. At is the time of the heartbeat, by the server's
+// clock.
+func (b *Bus) WatchHeartbeats(ctx context.Context, each func(beat runs.Heartbeat, at time.Time)) error {
+	workers := bucket.Watch{Keys: WorkerKey("*"), Log: b.log}
+	return bucket.New(b.js, b.State()).Watch(ctx, workers, func(e bucket.Entry, _ bool) {
+		var v runs.Heartbeat
+		if json.Unmarshal(e.Value, &v) == nil && e.Key == WorkerKey(v.ID) {
+			each(v, e.At)
+		}
+	}, nil)
 }

@@ -12,6 +12,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
@@ -69,7 +71,7 @@ func (b *breaker) hold() {
 // through returns a bus that connects through a breaker, with its streams.
 func through(t *testing.T) (*breaker, *bus.Bus) {
 	t.Helper()
-	b := startBreaker(t, plain(t, 1<<20)[len("nats://"):])
+	b := startBreaker(t, bustest.ServePlain(t, server.Options{})[len("nats://"):])
 	t.Cleanup(b.close)
 	client, err := bus.Connect(
 		t.Context(),

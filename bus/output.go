@@ -1,15 +1,16 @@
 package bus
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -29,47 +30,62 @@ func (b *Bus) Output(
 	limit int,
 	hasErr bool,
 ) (stdout, stderr runs.Excerpt, err error) {
-	stream, err := b.js.Stream(ctx, b.Raw())
-	if err != nil {
-		return stdout, stderr, fmt.Errorf("stream %s: %w", b.Raw(), err)
-	}
 	subject := b.RawSubject(agent, run)
+	stream, err := b.Stream(ctx, b.Raw())
+	if err != nil {
+		return stdout, stderr, err
+	}
+	newest, err := last(ctx, stream, subject)
+	if err != nil || newest == nil {
+		return stdout, stderr, err
+	}
 	out, errs := &ends{limit: limit}, &ends{limit: limit}
-	bytes := 0
+	first, bytes := uint64(0), 0
 	read := func(from uint64, entries int) error {
-		return b.scan(ctx, stream.CachedInfo(), subject, from, func(m jetstream.Msg) bool {
+		r := reader.NewConsumer(b.js, b.Raw(), subject, 64, from)
+		return r.UpTo(ctx, stream.CachedInfo(), newest.Sequence, func(m *jetstream.RawStreamMsg) error {
+			if first == 0 {
+				first = m.Sequence
+			}
 			entries--
-			if bytes += len(m.Data()); out.begun() || errs.begun() {
+			if bytes += len(m.Data); out.begun() || errs.begun() {
 				entries = min(entries, 64) // to look for the other stream
 			}
-			switch e, ok := DecodeEntry(m.Headers(), m.Data()); {
+			switch e, ok := DecodeEntry(m.Header, m.Data); {
 			case !ok:
 			case e.Kind == runs.Out:
 				out.add(e)
 			case e.Kind == runs.ErrOut:
 				errs.add(e)
 			}
-			return entries > 0 && (!out.begun() || hasErr && !errs.begun())
+			if entries <= 0 || out.begun() && (!hasErr || errs.begun()) {
+				return reader.ErrStop
+			}
+			return nil
 		})
 	}
 	if err := read(1, maxEntries); err != nil {
 		return stdout, stderr, err
 	}
-	for k := uint64(64); ; k *= 4 {
-		from, whole, err := lastOf(ctx, stream, k, func(seq uint64) (uint64, error) { return b.rawFrom(ctx, subject, seq) })
-		if err != nil {
-			return stdout, stderr, err
-		}
-		out.again()
-		errs.again()
+	for window := uint64(firstWindow); ; window *= nextWindow {
+		from := max(first, newest.Sequence-min(window, newest.Sequence))
+		out.restart()
+		errs.restart()
 		if err := read(from, math.MaxInt); err != nil {
 			return stdout, stderr, err
 		}
-		if whole || k >= maxEntries || bytes >= maxOutputBytes || out.ended() && (!hasErr || errs.ended()) {
+		if from == first || bytes >= maxOutputBytes || out.ended() && (!hasErr || errs.ended()) {
 			return out.excerpt(), errs.excerpt(), nil
 		}
 	}
 }
+
+// The last messages of a run are looked for among the firstWindow last ones of the stream
+// before the run's newest, then among nextWindow times as many, and so on.
+const (
+	firstWindow = 128
+	nextWindow  = 8
+)
 
 // ends collects the first and the last bytes of a stream, by offset. It receives the
 // stream's beginning, then its end, possibly several times.
@@ -110,8 +126,8 @@ func (x *ends) add(e runs.Entry) {
 // begun reports whether the beginning is complete; false while the end is received.
 func (x *ends) begun() bool { return !x.late && len(x.first) > x.limit }
 
-// again prepares for receiving the end.
-func (x *ends) again() { x.late, x.last, x.end = true, x.last[:0], x.next }
+// restart prepares for receiving the end.
+func (x *ends) restart() { x.late, x.last, x.end = true, x.last[:0], x.next }
 
 // ended reports whether enough of the end was received.
 func (x *ends) ended() bool { return len(x.last) >= x.limit/2 }
@@ -126,90 +142,185 @@ func (x *ends) excerpt() runs.Excerpt {
 	return runs.Excerpt{Head: x.first[:min(half, len(x.first))], Tail: end[max(len(end)-half, 0):], Size: max(x.size, all)}
 }
 
-// LastEvents returns the bodies of the newest n events of a run, including the
-// completion, oldest first.
-func (b *Bus) LastEvents(ctx context.Context, agent, run string, n int) ([]json.RawMessage, error) {
-	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
+// LastEvents calls each with the newest n events of a run, oldest first: those of one
+// kind, or, with token "", all of them, including the completion.
+func (b *Bus) LastEvents(
+	ctx context.Context,
+	agent, run, token string,
+	n int,
+	each func(seq uint64, token string, body []byte) error,
+) error {
+	subject := b.EventSubject(agent, run, cmp.Or(token, "*"))
+	stream, err := b.Stream(ctx, b.Names.Events())
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
+		return err
 	}
-	subject := b.EventSubject(agent, run, "*")
-	from, _, err := lastOf(
-		ctx,
-		stream,
-		uint64(n),
-		func(seq uint64) (uint64, error) { return b.ReadEvents(subject, seq).Count(ctx) },
-	)
+	newest, _, err := reader.AskLeader(ctx, b.public, b.Names.Events(), fmt.Appendf(nil, `{"last_by_subj":%q}`, subject))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("read %s: %w", b.Names.Events(), err)
 	}
-	var all []json.RawMessage
-	err = b.ReadEvents(subject, from).
-		UpTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
-			all = append(all, m.Data)
-			if len(all) > n {
+	info := stream.CachedInfo()
+	var all []*jetstream.RawStreamMsg
+	for window := uint64(firstWindow); ; window *= nextWindow {
+		from := max(info.State.FirstSeq, newest-min(window, newest), 1)
+		all = all[:0]
+		err := b.ReadEvents(subject, from).UpTo(ctx, info, newest, func(m *jetstream.RawStreamMsg) error {
+			if all = append(all, m); len(all) > n {
 				all = all[1:]
 			}
-			return true, nil
+			return nil
 		})
-	return all, err
-}
-
-// rawFrom counts the entries of a run from a sequence on.
-func (b *Bus) rawFrom(ctx context.Context, subject string, seq uint64) (uint64, error) {
-	c, err := b.js.CreateConsumer(ctx, b.Raw(), jetstream.ConsumerConfig{
-		FilterSubject: subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq,
-		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: 5 * time.Second, MemoryStorage: true,
-	})
-	if err != nil {
-		return 0, fmt.Errorf("count in %s: %w", b.Raw(), err)
-	}
-	defer func() { _ = b.js.DeleteConsumer(ctx, b.Raw(), c.CachedInfo().Name) }()
-	return c.CachedInfo().NumPending, nil
-}
-
-// lastOf returns a sequence from which about k messages, at least k, remain up to the
-// stream's end; whole reports that these are all. It updates the stream's info
-// afterwards. Pending counts the messages from a sequence on, including those stored
-// meanwhile.
-func lastOf(
-	ctx context.Context,
-	stream jetstream.Stream,
-	k uint64,
-	pending func(seq uint64) (uint64, error),
-) (from uint64, whole bool, err error) {
-	low, high := uint64(1), stream.CachedInfo().State.LastSeq // too many messages after low, too few after high
-	n, err := pending(low)
-	if err != nil || n <= 2*k {
-		return low, true, err
-	}
-	for low+1 < high && n > 2*k {
-		middle := low + (high-low)/2
-		switch count, err := pending(middle); {
-		case err != nil:
-			return 0, false, err
-		case count < k:
-			high = middle
-		default:
-			low, n = middle, count
+		if err != nil {
+			return err
+		}
+		if len(all) >= n || from <= max(info.State.FirstSeq, 1) {
+			break
 		}
 	}
-	// The end must include all that was counted.
-	if _, err := stream.Info(ctx); err != nil {
-		return 0, false, fmt.Errorf("stream %s: %w", stream.CachedInfo().Config.Name, err)
+	for _, m := range all {
+		_, _, token, _ := b.parseEvent(m.Subject)
+		if err := each(m.Sequence, token, m.Data); err != nil {
+			return err
+		}
 	}
-	return low, false, nil
+	return nil
 }
 
-// scan calls each with the entries of a run from a sequence on, up to the end of RAW in
-// raw, until each returns false.
-func (b *Bus) scan(
+// EventsAfter calls each with the events of a run after a sequence of EVENTS, including
+// the completion, in order; token is that of the kind. It ends like [Bus.Read]: with
+// follow it continues with new events until ctx ends.
+func (b *Bus) EventsAfter(
 	ctx context.Context,
-	raw *jetstream.StreamInfo,
-	subject string,
-	from uint64,
-	each func(jetstream.Msg) bool,
+	agent, run string,
+	after uint64,
+	follow bool,
+	each func(seq uint64, token string, body []byte) error,
 ) error {
-	t := &reader.Tail{JS: b.js, Stream: raw.Config.Name, Subject: subject, From: from, Batch: 64}
-	return t.UpTo(ctx, raw, func(m jetstream.Msg) (bool, error) { return each(m), nil })
+	return b.Read(ctx, Filter{Agent: agent, Run: run, FromSeq: after + 1, Follow: follow}, func(s Stored) error {
+		return each(s.Seq, s.Token, s.Body)
+	})
+}
+
+// EventsEnd returns the sequence of a run's completion in EVENTS, 0 if there is none,
+// and the last sequence of the stream.
+func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (completion, end uint64, err error) {
+	stream, err := b.Stream(ctx, b.Names.Events())
+	if err != nil {
+		return 0, 0, err
+	}
+	end = stream.CachedInfo().State.LastSeq
+	m, err := last(ctx, stream, b.EventSubject(agent, run, normalizer.CompletionToken))
+	switch {
+	case err != nil:
+		return 0, 0, fmt.Errorf("run %s: read its completion: %w", run, err)
+	case m == nil:
+		return 0, end, nil
+	}
+	return m.Sequence, max(end, m.Sequence), nil
+}
+
+// OutputAt reads at most limit bytes of a stream of the agent's output, [runs.Out] or
+// [runs.ErrOut], from RAW. They are contiguous and begin at offset at: the requested
+// one, or, if RAW does not have that byte, the next one that it has. No bytes: there
+// are none after the offset.
+func (b *Bus) OutputAt(
+	ctx context.Context,
+	agent, run string,
+	kind runs.Kind,
+	offset int64,
+	limit int,
+) (at int64, data []byte, err error) {
+	stream, err := b.Stream(ctx, b.Raw())
+	if err != nil {
+		return 0, nil, err
+	}
+	subject := b.RawSubject(agent, run)
+	newest, err := last(ctx, stream, subject)
+	if err != nil || newest == nil {
+		return offset, nil, err
+	}
+	from, err := b.seek(ctx, stream, subject, kind, offset, newest.Sequence)
+	if err != nil {
+		return 0, nil, err
+	}
+	at = offset
+	r := reader.NewConsumer(b.js, b.Raw(), subject, 64, from)
+	err = r.UpTo(ctx, stream.CachedInfo(), newest.Sequence, func(m *jetstream.RawStreamMsg) error {
+		e, ok := DecodeEntry(m.Header, m.Data)
+		if !ok || e.Kind != kind {
+			return nil
+		}
+		next := at + int64(len(data))
+		if e.Offset > next {
+			if len(data) > 0 {
+				return reader.ErrStop
+			}
+			at, next = e.Offset, e.Offset
+		}
+		if skip := next - e.Offset; skip < int64(len(e.Body)) { // otherwise it was read already
+			data = append(data, e.Body[skip:min(int64(len(e.Body)), skip+int64(limit-len(data)))]...)
+		}
+		if len(data) >= limit {
+			return reader.ErrStop
+		}
+		return nil
+	})
+	return at, data, err
+}
+
+// seek returns a sequence from which to read the byte at an offset: all entries of the
+// kind before it end at or before that byte. If entries are out of order, as a foreign
+// publisher may write them, the result may be, too.
+func (b *Bus) seek(
+	ctx context.Context,
+	stream jetstream.Stream,
+	subject string,
+	kind runs.Kind,
+	offset int64,
+	last uint64,
+) (uint64, error) {
+	low, high := uint64(1), last+1
+	for offset > 0 && low < high {
+		middle := low + (high-low)/2
+		seq, end, err := b.entryEnd(ctx, stream, subject, kind, middle, high)
+		switch {
+		case err != nil:
+			return 0, err
+		case seq > 0 && end <= offset:
+			low = seq + 1
+		default:
+			high = middle
+		}
+	}
+	return low, nil
+}
+
+// entryEnd looks for an entry of the kind between from and high, among the next few
+// entries of the run, and returns the offset where it ends; seq 0: none found.
+func (b *Bus) entryEnd(
+	ctx context.Context,
+	stream jetstream.Stream,
+	subject string,
+	kind runs.Kind,
+	from, high uint64,
+) (seq uint64, end int64, err error) {
+	for range 16 {
+		m, err := stream.GetMsg(ctx, from, jetstream.WithGetMsgSubject(subject))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			return 0, 0, nil
+		case err != nil:
+			return 0, 0, fmt.Errorf("read %s: %w", b.Raw(), err)
+		case m.Sequence >= high:
+			return 0, 0, nil
+		}
+		if e, ok := DecodeEntry(m.Header, m.Data); ok && e.Kind == kind {
+			return m.Sequence, e.Offset + int64(len(e.Body)), nil
+		}
+		from = m.Sequence + 1
+	}
+	return 0, 0, nil
 }

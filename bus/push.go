@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -51,7 +52,7 @@ func (b *Bus) PushStore() *Push { return &Push{b} }
 
 // Get returns the value of a run and its revision; nil and 0: there is none.
 func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint64, err error) {
-	e, err := get(ctx, p.bus.js, p.bus.Push(), run)
+	e, err := p.bus.get(ctx, p.bus.Push(), run)
 	if e.Deleted {
 		e.Value = nil
 	}
@@ -69,27 +70,14 @@ func (p *Push) Put(
 	ttl time.Duration,
 	revision uint64,
 ) (bool, error) {
-	store := bucket.New(p.bus.js, p.bus.Push())
+	store, options := bucket.New(p.bus.js, p.bus.Push()), []jetstream.PublishOpt{bucket.If(revision), bucket.For(ttl)}
 	var err error
 	if value == nil {
-		_, err = store.Delete(ctx, run, bucket.If(revision), bucket.For(ttl))
+		_, err = store.Delete(ctx, run, options...)
 	} else {
-		_, err = store.Put(
-			ctx,
-			run,
-			value,
-			nats.Header{headerNotified: {strconv.Itoa(notified)}},
-			bucket.If(revision),
-			bucket.For(ttl),
-		)
+		_, err = store.Put(ctx, run, value, nats.Header{headerNotified: {strconv.Itoa(notified)}}, options...)
 	}
-	switch {
-	case bucket.Moved(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("bucket %s: write: %w", p.bus.Push(), err)
-	}
-	return true, nil
+	return p.bus.wrote(p.bus.Push(), err)
 }
 
 // Watch calls each for every run that has a value, then for every change, until ctx
@@ -109,20 +97,7 @@ func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) e
 // Lead calls f while it holds the lease for creating notifications, repeatedly, until
 // ctx ends; then it returns nil. The context of f ends when the lease is lost.
 func (p *Push) Lead(ctx context.Context, f func(context.Context) error) error {
-	for {
-		err := p.bus.WithLease(ctx, PushLease, f)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			p.bus.log.Warn("webhook notifications are not created", zap.String("why", p.bus.Explain(err)))
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(leaseTTL):
-		}
-	}
+	return p.bus.lead(ctx, PushLease, "webhook notifications are not created", f)
 }
 
 // notice is a notification in the outbox. The alias of an unnamed type lets other
@@ -139,12 +114,8 @@ type notice = struct {
 // last two minutes. It returns false if the outbox is full.
 func (p *Push) Add(ctx context.Context, n notice) (bool, error) {
 	if len(n.About) > aboutLimit {
-		return false, fmt.Errorf(
-			"run %s: the description of a notification has %d bytes, the limit is %d",
-			n.Run,
-			len(n.About),
-			aboutLimit,
-		)
+		return false, fmt.Errorf("run %s: the description of a notification has %d bytes, the limit is %d", n.Run,
+			len(n.About), aboutLimit)
 	}
 	m := nats.NewMsg(p.bus.PushSubject(n.Run, n.Key))
 	m.Data = n.Body
@@ -190,10 +161,8 @@ func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Conte
 			logged = true
 			p.bus.log.Warn("cannot read the outbox", zap.String("why", p.bus.Explain(err)))
 		}
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
 			return nil
-		case <-time.After(pause.NextBackOff()):
 		}
 	}
 }
@@ -230,25 +199,6 @@ func (p *Push) deliver(ctx context.Context, free chan struct{}, start func(jetst
 	}
 }
 
-// fetchOne waits for a message for a while; nil: there was none.
-func fetchOne(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	batch, err := consumer.Fetch(1, jetstream.FetchContext(ctx))
-	if err != nil {
-		return nil, err
-	}
-	for m := range batch.Messages() {
-		return m, nil
-	}
-	if err := batch.Error(); err != nil && !errors.Is(err, context.DeadlineExceeded) &&
-		!errors.Is(err, context.Canceled) &&
-		!errors.Is(err, jetstream.ErrNoMessages) {
-		return nil, err
-	}
-	return nil, nil
-}
-
 // handleOne calls handle with one message, and acknowledges or delays it. If the
 // acknowledgement is lost, the message is redelivered.
 func (p *Push) handleOne(ctx context.Context, m jetstream.Msg, handle func(context.Context, notice) time.Duration) {
@@ -273,19 +223,16 @@ func (p *Push) handleOne(ctx context.Context, m jetstream.Msg, handle func(conte
 		err = m.DoubleAck(acked)
 	}
 	if err != nil {
-		p.bus.log.Warn(
-			"a notification will be redelivered: its acknowledgement failed",
-			zap.String("run", run),
-			zap.String("why", p.bus.Explain(err)),
-		)
+		p.bus.log.Warn("a notification will be redelivered: its acknowledgement failed", zap.String("run", run),
+			zap.String("why", p.bus.Explain(err)))
 	}
 }
 
 // Waiting returns the number of undelivered notifications.
 func (p *Push) Waiting(ctx context.Context) (int, error) {
-	s, err := p.bus.js.Stream(ctx, p.bus.Outbox())
+	s, err := p.bus.Stream(ctx, p.bus.Outbox())
 	if err != nil {
-		return 0, fmt.Errorf("stream %s: %w", p.bus.Outbox(), err)
+		return 0, err
 	}
 	return int(s.CachedInfo().State.Msgs), nil
 }

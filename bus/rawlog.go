@@ -11,6 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
@@ -288,10 +292,8 @@ func (l *RawLog) patiently(ctx context.Context, try func() error) error {
 			lastLog = time.Now()
 			l.log.Warn("RAW takes no entries: the spool holds them", zap.String("why", l.bus.Explain(err)))
 		}
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
 			return gone()
-		case <-time.After(pause.NextBackOff()):
 		}
 	}
 }
@@ -303,3 +305,36 @@ func permanent(err error) error {
 	}
 	return nil
 }
+
+// encodeEntry returns the message that stores e.
+func encodeEntry(subject string, e runs.Entry) *nats.Msg {
+	h := nats.Header{
+		HeaderRecord: []string{string(e.Kind)},
+		HeaderTime:   []string{strconv.FormatInt(e.Time, 10)},
+	}
+	if e.Kind == runs.Out || e.Kind == runs.ErrOut {
+		h[HeaderOffset] = []string{strconv.FormatInt(e.Offset, 10)}
+	}
+	return &nats.Msg{Subject: subject, Header: h, Data: e.Body}
+}
+
+// DecodeEntry decodes a message of RAW. If it cannot be decoded, ok is false, and the
+// entry has what could be read, such as the time.
+func DecodeEntry(h nats.Header, body []byte) (e runs.Entry, ok bool) {
+	e = runs.Entry{Kind: runs.Kind(h.Get(HeaderRecord)), Body: body}
+	at, err := strconv.ParseInt(h.Get(HeaderTime), 10, 64)
+	if err != nil || at < 0 {
+		return e, false
+	}
+	e.Time = at
+	if e.Kind == runs.Out || e.Kind == runs.ErrOut {
+		e.Offset, err = strconv.ParseInt(h.Get(HeaderOffset), 10, 64)
+		if err != nil || e.Offset < 0 || e.Offset > maxOffset {
+			return e, false
+		}
+	}
+	return e, e.Kind.Known()
+}
+
+// maxOffset prevents overflow in sums of offsets and lengths.
+const maxOffset = 1 << 60

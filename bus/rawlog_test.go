@@ -15,6 +15,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
@@ -91,7 +93,7 @@ func (l workerLog) Append(ctx context.Context, e runs.Entry) error {
 // RAW, with all of its output.
 func TestWorkerKilledOnceItSawThatRawWasLostBeginsAgain(t *testing.T) {
 	t.Parallel()
-	url, root := plain(t, 1<<20), filepath.Join(t.TempDir(), "runs")
+	url, root := bustest.ServePlain(t, server.Options{}), filepath.Join(t.TempDir(), "runs")
 	b, err := bus.Connect(t.Context(), bus.Login{URL: url}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)

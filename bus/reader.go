@@ -10,6 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cenkalti/backoff/v5"
+	"go.uber.org/zap"
+
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
 )
@@ -60,48 +63,69 @@ func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error
 	d := b.ReadEvents(f.subject(b.Names), max(f.FromSeq, 1))
 	d.Since, d.Log = f.Since, b.log
 	var previous normalizer.Pos // of the message before, with the latest time
-	pass := func(m *jetstream.RawStreamMsg) (bool, error) {
+	pass := func(m *jetstream.RawStreamMsg) error {
 		s := Stored{Seq: m.Sequence, Body: m.Data}
 		agent, run, token, ok := b.parseEvent(m.Subject)
 		pos, isOurs := ParsePos(m.Header.Get(HeaderPos))
 		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.wants(token) ||
 			d.Again() && !after(pos, previous) && pos.Time <= previous.Time {
-			return true, nil
+			return nil
 		}
 		latest := max(previous.Time, pos.Time)
 		previous = pos
 		previous.Time = latest
 		s.Agent, s.Run, s.Token, s.Pos = agent, run, token, pos
-		return true, each(s)
+		return each(s)
 	}
 	if f.Follow {
 		// A reader that has started has the permission: the embedded server revokes it
 		// for a minute after a flood of requests.
 		fresh := func() bool { return !d.Begun() }
-		err := b.unlessDenied(
-			ctx,
-			"$JS.API.STREAM.INFO."+b.Names.Events(),
-			fresh,
-			func(ctx context.Context) error { return d.Follow(ctx, pass) },
-		)
+		err := b.unlessDenied(ctx, "$JS.API.STREAM.INFO."+b.Names.Events(), fresh,
+			func(ctx context.Context) error { return d.Follow(ctx, pass) })
 		if errors.Is(err, ErrDenied) {
 			err = fmt.Errorf("%w, or not for a minute after a flood of requests: then `linesman doctor` says so", err)
 		}
 		return whyClosed(b.public, err)
 	}
-	stream, err := reader.Look(ctx, b.jsPub, b.Names.Events())
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", b.Names.Events(), err)
-	}
-	return whyClosed(b.public, d.UpTo(ctx, stream.CachedInfo(), stream.CachedInfo().State.LastSeq, pass))
+	return whyClosed(b.public, d.ToEnd(ctx, pass))
 }
 
 // ReadEvents returns a reader for a subject of EVENTS, from a sequence on.
-func (b *Bus) ReadEvents(subject string, from uint64) *reader.Direct {
+func (b *Bus) ReadEvents(subject string, from uint64) *reader.Reader {
 	return reader.NewDirect(b.jsPub, b.Names.Events(), subject, b.liveSubject(subject), subject == b.EventSubjects(), from)
 }
 
 // after reports whether a message comes after another one in RAW.
 func after(p, other normalizer.Pos) bool {
 	return cmp.Or(cmp.Compare(p.Raw, other.Raw), cmp.Compare(p.Line, other.Line), cmp.Compare(p.Part, other.Part)) > 0
+}
+
+// await waits until a stream answers, or ctx ends: for the end of an election, or for a
+// normalizer to create the stream. It logs each reason once, and passes it to notify,
+// which may be nil.
+func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string, notify func(why string)) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
+	lastLog := ""
+	for {
+		_, err := reader.Look(ctx, js, stream)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		text := b.Explain(err)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			text = "it does not exist yet: a normalizer makes it"
+		}
+		if text != lastLog {
+			lastLog = text
+			b.log.Warn("waiting for a stream", zap.String("stream", stream), zap.String("why", text))
+			if notify != nil {
+				notify("stream " + stream + ": " + text)
+			}
+		}
+		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
+			return
+		}
+	}
 }

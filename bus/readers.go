@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Limits of the consumers that readers create on EVENTS. At the limit the next one is
@@ -21,54 +18,11 @@ const (
 	ReaderAge = 72 * time.Hour
 )
 
-// boundConsumers applies the maximum age to the consumers of a stream. If there are
-// more than MaxReaders, it deletes unused ones, starting with those that delivered
-// nothing, or least recently.
-func boundConsumers(ctx context.Context, s jetstream.Stream, age time.Duration) (deleted int, err error) {
-	left := s.CachedInfo().State.Consumers
-	if left == 0 {
-		return 0, nil
-	}
-	var all []*jetstream.ConsumerInfo
-	consumers := s.ListConsumers(ctx)
-	for c := range consumers.Info() {
-		all = append(all, c)
-	}
-	if err := consumers.Err(); err != nil {
-		return 0, fmt.Errorf("list them: %w", err)
-	}
-	used := func(c *jetstream.ConsumerInfo) time.Time {
-		if c.Delivered.Last != nil {
-			return *c.Delivered.Last
-		}
-		return c.Created
-	}
-	slices.SortFunc(all, func(a, b *jetstream.ConsumerInfo) int {
-		return cmp.Or(cmp.Compare(min(a.Delivered.Consumer, 1), min(b.Delivered.Consumer, 1)), used(a).Compare(used(b)))
-	})
-	for _, c := range all {
-		config := c.Config
-		switch idle := c.NumWaiting == 0 && !c.PushBound; {
-		case idle && left > MaxReaders:
-			err = s.DeleteConsumer(ctx, c.Name)
-			left--
-			deleted++
-		case config.InactiveThreshold == 0 || config.InactiveThreshold > age:
-			config.InactiveThreshold = age
-			_, err = s.UpdateConsumer(ctx, config)
-		}
-		if err != nil {
-			return deleted, fmt.Errorf("consumer %s: %w", c.Name, err)
-		}
-	}
-	return deleted, nil
-}
-
 // Readers returns the number of consumers of EVENTS, and the maximum.
 func (b *Bus) Readers(ctx context.Context) (have, limit int, err error) {
-	stream, err := b.jsPub.Stream(ctx, b.Names.Events())
+	stream, err := b.Stream(ctx, b.Names.Events())
 	if err != nil {
-		return 0, 0, fmt.Errorf("stream %s: %w", b.Names.Events(), err)
+		return 0, 0, err
 	}
 	account, err := b.jsPub.AccountInfo(ctx)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 )
 
@@ -61,12 +62,12 @@ func TestRefusedCredentialsEndRequestsButNotWorkers(t *testing.T) {
 	if err := <-reads; !errors.Is(err, bus.ErrRefused) || !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("follow ends with %v, want ErrRefused", err)
 	}
-	within(t, asker.Inside().IsClosed)
+	bustest.Until(t, "it does not come to that", asker.Inside().IsClosed)
 	if _, err := asker.Ask(t.Context(), "status", []byte("{}")); !errors.Is(err, bus.ErrRefused) {
 		t.Errorf("ask ends with %v, want ErrRefused", err)
 	}
 
-	within(t, func() bool { return bus.Unauthorized(worker.Inside()) })
+	bustest.Until(t, "it does not come to that", func() bool { return bus.Unauthorized(worker.Inside()) })
 	var conn atomic.Pointer[nats.Conn]
 	conn.Store(worker.Inside())
 	pause := bus.ReconnectPauses(&conn)
@@ -86,19 +87,5 @@ func TestRefusedCredentialsEndRequestsButNotWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Stop()
-	within(t, worker.Connected)
-}
-
-func within(t *testing.T, is func() bool) {
-	t.Helper()
-	end := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatal("it does not come to that")
-		}
-	}
+	bustest.Until(t, "it does not come to that", worker.Connected)
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/zap"
@@ -18,33 +17,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// plain starts a NATS server as operators have them: one account, no credentials.
-func plain(t *testing.T, maxPayload int32) string {
-	t.Helper()
-	s, err := server.NewServer(
-		&server.Options{
-			Host:       "127.0.0.1",
-			Port:       -1,
-			JetStream:  true,
-			StoreDir:   t.TempDir(),
-			MaxPayload: maxPayload,
-			NoSigs:     true,
-			NoLog:      true,
-		},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not start")
-	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	return s.ClientURL()
-}
-
 func TestServerWithSmallPayloadIsRefused(t *testing.T) {
-	_, err := bus.Connect(t.Context(), bus.Login{URL: plain(t, 512<<10)}, bus.Login{}, bustest.Names, zap.NewNop())
+	_, err := bus.Connect(t.Context(), bus.Login{URL: bustest.ServePlain(t, server.Options{MaxPayload: 512 << 10})}, bus.Login{},
+		bustest.Names, zap.NewNop())
 	if !errors.Is(err, bus.ErrUnfit) ||
 		!strings.Contains(err.Error(), "max_payload is 524288 bytes; set it to 589824 or more") {
 		t.Errorf("got %v", err)
@@ -52,16 +27,8 @@ func TestServerWithSmallPayloadIsRefused(t *testing.T) {
 }
 
 func TestOneAccountServesAsBoth(t *testing.T) {
-	b, err := bus.Connect(t.Context(), bus.Login{URL: plain(t, 1<<20)}, bus.Login{}, bustest.Names, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
-	if _, err := b.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
+	b := bustest.ConnectPlain(t, bustest.ServePlain(t, server.Options{}))
+	bustest.EnsureSmall(t, b)
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	normalize(t, b)
 	if n := len(bustest.Dump(t, b.PublicJetStream(), b.Names.Events())); n != 5 {

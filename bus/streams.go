@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
@@ -75,7 +74,8 @@ type wanted struct {
 }
 
 func (b *Bus) wanted(l Limits) []wanted {
-	size := func(set, standard, share int64) int64 {
+	const window = 2 * time.Minute // in which a message with an id is stored once
+	share := func(set, standard, share int64) int64 {
 		switch {
 		case set != 0:
 			return set
@@ -84,117 +84,66 @@ func (b *Bus) wanted(l Limits) []wanted {
 		}
 		return standard
 	}
-	metadata := map[string]string{metadataFormat: strconv.Itoa(Format)}
-	base := func(name, description string, age time.Duration, bytes int64, subjects ...string) jetstream.StreamConfig {
-		return jetstream.StreamConfig{
-			Name: name, Description: description, Subjects: subjects, MaxAge: age, MaxBytes: bytes,
-			Storage: jetstream.FileStorage, Replicas: max(l.Replicas, 1), AllowDirect: true, Metadata: metadata,
-			Duplicates: min(age, 2*time.Minute),
+	stream := func(name, description, subjects string, age time.Duration, bytes int64) *wanted {
+		c := jetstream.StreamConfig{
+			Name: name, Description: description, Subjects: []string{subjects}, MaxAge: age, MaxBytes: bytes,
+			Storage: jetstream.FileStorage, Replicas: max(l.Replicas, 1), Duplicates: window,
+			Metadata: map[string]string{metadataFormat: strconv.Itoa(Format)},
 		}
+		if age > 0 {
+			c.Duplicates = min(age, window)
+		}
+		return &wanted{js: b.js, config: c, size: "a fixed size"}
 	}
-	raw := base(
-		b.Raw(),
-		"what the agents wrote, as they wrote it",
-		l.RawAge,
-		size(l.RawBytes, defaultRawBytes, 4),
-		b.RawSubjects(),
-	)
-	raw.Discard, raw.Compression = jetstream.DiscardNew, jetstream.S2Compression
-
-	events := base(
-		b.Events(),
-		"bounded events of the agents' runs",
-		l.EventsAge,
-		size(l.EventsBytes, defaultEventsBytes, 4),
-		b.EventSubjects(),
-	)
-	events.AllowBatchPublish = b.serverHas(2, 14)
-	events.RePublish = &jetstream.RePublish{Source: b.EventSubjects(), Destination: b.LiveSubjects()}
-	events.ConsumerLimits.InactiveThreshold = ReaderAge
-
-	runs := base(
-		bucket.Stream(b.Runs()),
-		"one record a run",
-		l.RunsAge,
-		size(l.RunsBytes, defaultRunsBytes, 20),
-		bucket.Subject(b.Runs(), ">"),
-	)
-	runs.MaxMsgsPerSubject, runs.DenyDelete = 1, true
-	runs.Discard = jetstream.DiscardOld
-
-	state := base(
-		bucket.Stream(b.State()),
-		"checkpoint, leases, and who is at work",
-		0,
-		16<<20,
-		bucket.Subject(b.State(), ">"),
-	)
-	state.MaxMsgsPerSubject, state.DenyDelete = 1, true
-	state.Discard, state.AllowMsgTTL, state.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
-
-	work := base(b.Work(), "what waits for a worker", 0, 256<<20, b.WorkSubjects())
-	work.Retention, work.Discard, work.AllowDirect = jetstream.WorkQueuePolicy, jetstream.DiscardNew, false
-	work.MaxMsgs, work.MaxMsgsPerSubject, work.DiscardNewPerSubject = maxQueued, 1, true
-	work.Duplicates = 2 * time.Minute
-
-	threads := base(
-		bucket.Stream(b.Threads()),
-		"what each thread has used",
-		l.RunsAge,
-		64<<20,
-		bucket.Subject(b.Threads(), ">"),
-	)
-	threads.MaxMsgsPerSubject, threads.DenyDelete = 1, true
-	threads.Discard = jetstream.DiscardOld
-
-	requests := base(
-		bucket.Stream(b.Requests()),
-		"requests that carry an idempotency key, and what came of them",
-		0,
-		MaxRequestBytes,
-		bucket.Subject(b.Requests(), "*"),
-	)
-	requests.MaxMsgsPerSubject, requests.DenyDelete = 1, true
-	requests.Discard, requests.AllowMsgTTL, requests.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
-
-	push := base(
-		bucket.Stream(b.Push()),
-		"who wants to be told of which run",
-		0,
-		maxPushBytes,
-		bucket.Subject(b.Push(), "*"),
-	)
-	push.MaxMsgsPerSubject, push.DenyDelete = 1, true
-	push.Discard, push.AllowMsgTTL, push.Duplicates = jetstream.DiscardNew, true, 2*time.Minute
-
-	outbox := base(b.Outbox(), "notifications that wait for their receivers", noticeAge, maxNoticeBytes, b.PushSubjects())
-	outbox.Retention, outbox.Discard, outbox.AllowDirect = jetstream.WorkQueuePolicy, jetstream.DiscardNew, false
-	outbox.MaxMsgs, outbox.MaxMsgsPerSubject, outbox.DiscardNewPerSubject = maxNotices, 1, true
-
 	// No bucket allows rollups: with them, a user that may write one key can remove all
-	// others. The server's delete markers need them; users that may write push may
-	// write all of it.
-	push.AllowRollup = push.SubjectDeleteMarkerTTL > 0
-
-	// A replica may lag: a term that starts from an outdated record, or reads an
-	// incomplete set of a long line's pieces again, would report the missing part as a
-	// gap in the output. So these are read from their leader.
-	raw.AllowDirect = false
-	runs.AllowDirect, state.AllowDirect, threads.AllowDirect, requests.AllowDirect = false, false, false, false
-	push.AllowDirect = false
-
-	const fixed = "a fixed size"
-	return []wanted{
-		{b.js, state, false, fixed},
-		{b.js, work, false, fixed},
-		{b.js, threads, false, fixed},
-		{b.js, requests, false, fixed},
-		{b.js, push, false, fixed},
-		{b.js, outbox, false, fixed},
-		{b.js, runs, l.RunsBytes == 0, "as runs.max_bytes says"},
-		{b.jsPub, events, l.EventsBytes == 0, "as events.max_bytes says"},
-		{b.js, raw, l.RawBytes == 0, "as raw.max_bytes says"},
+	// others. Values of buckets without a maximum age may have their own.
+	values := func(name, description, keys string, age time.Duration, bytes int64) *wanted {
+		w := stream(bucket.Stream(name), description, bucket.Subject(name, keys), age, bytes)
+		w.config.MaxMsgsPerSubject, w.config.DenyDelete = 1, true
+		if w.config.Discard = jetstream.DiscardOld; age == 0 {
+			w.config.Discard, w.config.AllowMsgTTL = jetstream.DiscardNew, true
+		}
+		return w
 	}
+	queue := func(name, description, subjects string, age time.Duration, bytes, messages int64) *wanted {
+		w := stream(name, description, subjects, age, bytes)
+		w.config.Retention, w.config.Discard = jetstream.WorkQueuePolicy, jetstream.DiscardNew
+		w.config.MaxMsgs, w.config.MaxMsgsPerSubject, w.config.DiscardNewPerSubject = messages, 1, true
+		return w
+	}
+	runs := values(b.Runs(), "one record a run", ">", l.RunsAge, share(l.RunsBytes, defaultRunsBytes, 20))
+	runs.auto, runs.size = l.RunsBytes == 0, "as runs.max_bytes says"
+
+	raw := stream(b.Raw(), "what the agents wrote, as they wrote it", b.RawSubjects(), l.RawAge,
+		share(l.RawBytes, defaultRawBytes, 4))
+	raw.auto, raw.size = l.RawBytes == 0, "as raw.max_bytes says"
+	raw.config.Discard, raw.config.Compression = jetstream.DiscardNew, jetstream.S2Compression
+
+	events := stream(b.Events(), "bounded events of the agents' runs", b.EventSubjects(), l.EventsAge,
+		share(l.EventsBytes, defaultEventsBytes, 4))
+	events.js, events.auto, events.size = b.jsPub, l.EventsBytes == 0, "as events.max_bytes says"
+	events.config.AllowBatchPublish = b.serverHas(2, 14)
+	events.config.RePublish = &jetstream.RePublish{Source: b.EventSubjects(), Destination: b.LiveSubjects()}
+	events.config.ConsumerLimits.InactiveThreshold = ReaderAge
+	// The others are read from their leader, since a replica may lag: a term that starts
+	// from an outdated record, or reads an incomplete set of a long line's pieces again,
+	// would report the missing part as a gap in the output.
+	events.config.AllowDirect = true
+
+	all := []wanted{}
+	for _, w := range []*wanted{
+		values(b.State(), "checkpoint, leases, and who is at work", ">", 0, 16<<20),
+		queue(b.Work(), "what waits for a worker", b.WorkSubjects(), 0, 256<<20, maxQueued),
+		values(b.Threads(), "what each thread has used", ">", l.RunsAge, 64<<20),
+		values(b.Requests(), "requests that carry an idempotency key, and what came of them", "*", 0, MaxRequestBytes),
+		values(b.Push(), "who wants to be told of which run", "*", 0, maxPushBytes),
+		queue(b.Outbox(), "notifications that wait for their receivers", b.PushSubjects(), noticeAge, maxNoticeBytes,
+			maxNotices),
+		runs, events, raw,
+	} {
+		all = append(all, *w)
+	}
+	return all
 }
 
 func (b *Bus) ensure(
@@ -236,30 +185,16 @@ func (b *Bus) ensure(
 	change("allow_rollup_hdrs", strconv.FormatBool(have.AllowRollup), strconv.FormatBool(want.AllowRollup))
 	change("allow_direct", strconv.FormatBool(have.AllowDirect), strconv.FormatBool(want.AllowDirect))
 	change("replicas", strconv.Itoa(have.Replicas), strconv.Itoa(want.Replicas))
-	if age := want.ConsumerLimits.InactiveThreshold; age != have.ConsumerLimits.InactiveThreshold ||
-		age != 0 && s.CachedInfo().State.Consumers > MaxReaders {
-		deleted, err := boundConsumers(ctx, s, age)
-		if err != nil { // for example, the login may not list
-			b.log.Warn("cannot limit the consumers", zap.String("stream", want.Name), zap.Error(err))
-		} else {
-			change("consumer_limits.inactive_threshold", have.ConsumerLimits.InactiveThreshold.String(), age.String())
-			next.ConsumerLimits = want.ConsumerLimits
-		}
-		if deleted > 0 {
-			changed = append(
-				changed,
-				fmt.Sprintf("stream %s: %d unused consumers were removed, to leave %d", want.Name, deleted, MaxReaders),
-			)
-		}
-	}
+	change("consumer_limits.inactive_threshold", have.ConsumerLimits.InactiveThreshold.String(),
+		want.ConsumerLimits.InactiveThreshold.String())
 	if len(changed) == 0 {
 		return nil, nil
 	}
 	next.AllowBatchPublish = want.AllowBatchPublish || have.AllowBatchPublish
-	next.AllowDirect, next.AllowRollup = want.AllowDirect, want.AllowRollup
+	next.AllowDirect, next.AllowRollup, next.ConsumerLimits = want.AllowDirect, want.AllowRollup, want.ConsumerLimits
 	next.MaxAge, next.MaxBytes, next.Replicas, next.Duplicates = want.MaxAge, want.MaxBytes, want.Replicas, want.Duplicates
 	_, err = js.UpdateStream(ctx, next)
-	if err != nil && next.ConsumerLimits != have.ConsumerLimits { // a consumer that does not fit was just created
+	if err != nil && next.ConsumerLimits != have.ConsumerLimits { // a consumer does not fit
 		next.ConsumerLimits = have.ConsumerLimits
 		_, err = js.UpdateStream(ctx, next)
 	}
@@ -276,10 +211,8 @@ func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 		if !errors.As(err, &api) || api.ErrorCode != storeFailed {
 			return s, err
 		}
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, 20*time.Millisecond) != nil {
 			return nil, err
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	return s, err
@@ -292,19 +225,21 @@ func CheckFormat(metadata map[string]string) error {
 		return nil // created manually: the content is checked when it is read
 	}
 	if v, err := strconv.Atoi(text); err != nil || v > Format {
-		return fmt.Errorf(
-			"%w: its records have format %.20q, and this linesman reads up to %d; use a newer one",
-			ErrUnfit,
-			text,
-			Format,
-		)
+		return fmt.Errorf("%w: its records have format %.20q, and this linesman reads up to %d; use a newer one", ErrUnfit,
+			text, Format)
 	}
 	return nil
 }
 
-// CreateScratch creates the streams that a normalizer writes to, without limits of age
-// and size, for [pipeline.Rebuild].
-func (b *Bus) CreateScratch(ctx context.Context) error {
+// Scratch returns a bus with other names on the same connections, with the streams that
+// a normalizer writes to, without limits of age and size, for [pipeline.Rebuild]. Remove
+// must be called, even after an error, and removes them.
+func (b *Bus) Scratch(ctx context.Context, names Names) (made *Bus, remove func(context.Context) error, err error) {
+	made = b.Under(names)
+	return made, made.removeStreams, made.createScratch(ctx)
+}
+
+func (b *Bus) createScratch(ctx context.Context) error {
 	for _, w := range b.wanted(DefaultLimits()) {
 		if w.config.Name == b.Raw() || w.config.Name == b.Work() {
 			continue
@@ -317,8 +252,8 @@ func (b *Bus) CreateScratch(ctx context.Context) error {
 	return nil
 }
 
-// RemoveStreams removes all streams under the bus's names, usually temporary ones.
-func (b *Bus) RemoveStreams(ctx context.Context) error {
+// removeStreams removes all streams under the bus's names.
+func (b *Bus) removeStreams(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var errs []error
@@ -329,3 +264,22 @@ func (b *Bus) RemoveStreams(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Stores returns the identities of the streams that know an ended run: RAW and RUNS. An
+// identity is the time when the stream was created: it survives restarts, and differs
+// between servers, prefixes and accounts. Stores waits until the streams answer.
+func (b *Bus) Stores(ctx context.Context) ([]string, error) {
+	var ids []string
+	for _, name := range []string{b.Raw(), bucket.Stream(b.Runs())} {
+		b.await(ctx, b.js, name, nil)
+		s, err := reader.Look(ctx, b.js, name)
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", name, err)
+		}
+		ids = append(ids, StreamID(s.CachedInfo().Created))
+	}
+	return ids, nil
+}
+
+// StreamID returns the identity of a stream, from the time when it was created.
+func StreamID(created time.Time) string { return strconv.FormatInt(created.UnixNano(), 36) }

@@ -67,14 +67,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("without a normalizer: %v", err)
 	}
 	startNormalizer(t, s)
-	deadline := time.After(time.Minute)
-	for b.Health(t.Context()) != nil {
-		select {
-		case <-deadline:
-			t.Fatal(b.Health(t.Context()))
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	bustest.Until(t, "not healthy", func() bool { return b.Health(t.Context()) == nil })
 	if err := b.JetStream().DeleteStream(t.Context(), b.Raw()); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func TestAWatchDetectsARecreatedStream(t *testing.T) {
 	s, b := serve(t)
 	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)
 	say := func(slots int) error {
-		return w.BeatOnce(t.Context(), runs.Beat{ID: "here", Name: "here", Slots: slots}, time.Minute)
+		return w.HeartbeatOnce(t.Context(), runs.Heartbeat{ID: "here", Name: "here", Slots: slots}, time.Minute)
 	}
 	for range 50 {
 		if err := say(1); err != nil {
@@ -42,7 +42,7 @@ func TestAWatchDetectsARecreatedStream(t *testing.T) {
 		return func() bool { mu.Lock(); defer mu.Unlock(); return slots == want }
 	}
 	watch.Go(func() {
-		err := r.WatchBeats(ctx, func(v runs.Beat, _ time.Time) { mu.Lock(); defer mu.Unlock(); slots = v.Slots })
+		err := r.WatchHeartbeats(ctx, func(v runs.Heartbeat, _ time.Time) { mu.Lock(); defer mu.Unlock(); slots = v.Slots })
 		if err != nil {
 			t.Error(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -76,7 +77,7 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 // waiting returns the sequence of a task that is in the queue already. The error is
 // [runs.ErrKnownRun] if the queue has another task.
 func (b *Bus) waiting(ctx context.Context, subject string, body []byte) (uint64, error) {
-	m, err := last(ctx, b.js, b.Work(), subject)
+	m, err := b.lastOf(ctx, b.Work(), subject)
 	switch {
 	case err != nil:
 		return 0, err
@@ -102,9 +103,9 @@ func refused(err error) error {
 
 // Unqueue removes a task from its queue, if it is still there.
 func (b *Bus) Unqueue(ctx context.Context, queue, run string) error {
-	stream, err := b.js.Stream(ctx, b.Work())
+	stream, err := b.Stream(ctx, b.Work())
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", b.Work(), err)
+		return err
 	}
 	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(b.WorkSubject(queue, run))); err != nil {
 		return fmt.Errorf("run %s: remove it from the queue: %w", run, err)
@@ -115,7 +116,7 @@ func (b *Bus) Unqueue(ctx context.Context, queue, run string) error {
 // Queued reports whether a task is in a queue, or delivered to a worker that has not
 // started it.
 func (b *Bus) Queued(ctx context.Context, queue, run string) (bool, error) {
-	m, err := last(ctx, b.js, b.Work(), b.WorkSubject(queue, run))
+	m, err := b.lastOf(ctx, b.Work(), b.WorkSubject(queue, run))
 	return m != nil, err
 }
 
@@ -138,10 +139,9 @@ type Delivery struct{ m jetstream.Msg }
 // Next waits for the oldest task, even while NATS is unreachable. The error is that of
 // ctx.
 func (q *Queue) Next(ctx context.Context) (*Delivery, error) {
-	const patience = 20 * time.Second
 	logged := false
 	for {
-		m, err := q.next(ctx, patience)
+		m, err := q.next(ctx)
 		switch {
 		case ctx.Err() != nil:
 			if m != nil {
@@ -158,15 +158,13 @@ func (q *Queue) Next(ctx context.Context) (*Delivery, error) {
 			logged = true
 			q.bus.log.Warn("the work queue is out of reach", zap.String("why", q.bus.Explain(err)))
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(time.Second):
+		if err := reader.Sleep(ctx, time.Second); err != nil {
+			return nil, err
 		}
 	}
 }
 
-func (q *Queue) next(ctx context.Context, patience time.Duration) (jetstream.Msg, error) {
+func (q *Queue) next(ctx context.Context) (jetstream.Msg, error) {
 	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	consumer, err := q.bus.js.CreateOrUpdateConsumer(soon, q.bus.Work(), jetstream.ConsumerConfig{
@@ -177,9 +175,14 @@ func (q *Queue) next(ctx context.Context, patience time.Duration) (jetstream.Msg
 	if err != nil {
 		return nil, err
 	}
-	patient, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	batch, err := consumer.Fetch(1, jetstream.FetchContext(patient))
+	return fetchOne(ctx, consumer)
+}
+
+// fetchOne waits for a message for 20 s; nil: there was none.
+func fetchOne(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	batch, err := consumer.Fetch(1, jetstream.FetchContext(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +190,7 @@ func (q *Queue) next(ctx context.Context, patience time.Duration) (jetstream.Msg
 		return m, nil
 	}
 	if err := batch.Error(); err != nil && !errors.Is(err, context.DeadlineExceeded) &&
-		!errors.Is(err, jetstream.ErrNoMessages) {
+		!errors.Is(err, context.Canceled) && !errors.Is(err, jetstream.ErrNoMessages) {
 		return nil, err
 	}
 	return nil, nil

@@ -3,7 +3,6 @@ package bus_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,13 +14,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -219,11 +218,11 @@ func TestHeartbeatsAreReceivedAndExpire(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() {
-		w.Beat(ctx, time.Second, func() runs.Beat { return runs.Beat{ID: "here", Name: "here", Slots: 2} })
+		w.SendHeartbeats(ctx, time.Second, func() runs.Heartbeat { return runs.Heartbeat{ID: "here", Name: "here", Slots: 2} })
 	})
-	heard := make(chan runs.Beat, 64)
+	heard := make(chan runs.Heartbeat, 64)
 	all.Go(func() {
-		if err := r.WatchBeats(ctx, func(v runs.Beat, _ time.Time) { heard <- v }); err != nil {
+		if err := r.WatchHeartbeats(ctx, func(v runs.Heartbeat, _ time.Time) { heard <- v }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -238,20 +237,10 @@ func TestHeartbeatsAreReceivedAndExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	bustest.Until(t, "the last heartbeat of a worker that is gone stays", func() bool {
 		_, err := stream.GetLastMsgForSubject(t.Context(), bucket.Subject(b.State(), bus.WorkerKey("here")))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("the last beat of a worker that is gone stays")
-		}
-	}
+		return errors.Is(err, jetstream.ErrMsgNotFound)
+	})
 }
 
 func TestTheTableHearsOfEveryRun(t *testing.T) {
@@ -388,6 +377,19 @@ func text(rnd *rand.Rand, n int) []byte {
 	return b
 }
 
+// lastEvents returns the bodies of the newest n events of a run.
+func lastEvents(t *testing.T, b *bus.Bus, run string, n int) (all []string) {
+	t.Helper()
+	err := b.LastEvents(t.Context(), "codex", run, "", n, func(_ uint64, _ string, body []byte) error {
+		all = append(all, string(body))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func TestLastEventsAreTheNewest(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
@@ -409,16 +411,13 @@ func TestLastEventsAreTheNewest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{1, 3, len(all), 1000} {
-		got, err := r.LastEvents(t.Context(), "codex", "T-1", n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := lastEvents(t, r, "T-1", n)
 		want := all[max(len(all)-n, 0):]
 		if len(got) != len(want) {
 			t.Fatalf("the last %d: %d events, want %d", n, len(got), len(want))
 		}
 		for i := range got {
-			if string(got[i]) != want[i] {
+			if got[i] != want[i] {
 				t.Errorf("the last %d: event %d differs: %.80s", n, i, got[i])
 			}
 		}
@@ -454,13 +453,10 @@ func TestLastEventsAreAsManyAsAskedForWhileMoreCome(t *testing.T) {
 	r := bustest.Connect(t, s, embedded.ResponderUser)
 	r.ReplacePublic(busy{r.PublicJetStream(), store})
 	for _, n := range []int{1, 3, 10} {
-		got, err := r.LastEvents(t.Context(), "codex", "T-1", n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := make([]json.RawMessage, n)
+		got := lastEvents(t, r, "T-1", n)
+		want := make([]string, n)
 		for i := range want {
-			want[i] = fmt.Append(nil, stored-n+i)
+			want[i] = fmt.Sprint(stored - n + i)
 		}
 		if fmt.Sprintf("%s", got) != fmt.Sprintf("%s", want) {
 			t.Errorf("the last %d: %s, want %s", n, got, want)

@@ -1,6 +1,6 @@
 // Package client drives linesman from a Go program, over NATS: it queues tasks,
-// waits for runs, reads their events and results, and ends them. It owns how
-// requests are sent and how errors come back; what they mean is package api.
+// waits for runs, reads their events and results, and cancels them. It owns
+// how requests are sent and how errors are returned; their meaning is package api.
 //
 //	c, err := client.Connect(ctx, client.Config{URL: "nats://127.0.0.1:4222", Creds: "operator.creds"})
 //	task, err := c.Submit(ctx, api.Submission{Prompt: "Explain what this package does."})
@@ -8,11 +8,11 @@
 //	fmt.Println(run.State, run.Summary)
 //
 // Every error is an [*api.Error] or that of a context. Requests that got no
-// answer have the code [api.Unavailable], and errors.Is tells why:
+// answer have the code [api.Unavailable], and errors.Is tests for the reason:
 // [ErrNoResponder], [ErrDenied], [ErrUnreachable], or context.DeadlineExceeded.
 //
-// A client reconnects for ever. A request that was on its way when the
-// connection broke fails, and may have been carried out: give it an idempotency
+// A client always reconnects. A request that was in flight when the connection
+// broke fails, and may have been carried out: give it an idempotency
 // key to repeat it. The methods of a client may be called from several
 // goroutines.
 package client
@@ -34,14 +34,14 @@ import (
 
 // Why a request got no answer.
 var (
-	ErrNoResponder = bus.ErrNoResponder // nothing takes requests there; nothing was done
+	ErrNoResponder = bus.ErrNoResponder // no responder is subscribed; nothing was done
 	ErrDenied      = bus.ErrDenied      // these credentials do not allow it; nothing was done
-	ErrUnreachable = bus.ErrUnreachable // the NATS server is away; the request may have been carried out
+	ErrUnreachable = bus.ErrUnreachable // the NATS server is unreachable; the request may have been carried out
 	ErrRefused     = bus.ErrRefused     // the server refuses the credentials; it is ErrUnreachable, too
 )
 
-// Config says how to connect. Give either Creds, or User and Password, or
-// neither for a server that lets everyone in.
+// Config has the parameters of a connection. Give either Creds, or User and Password, or
+// neither for a server without authentication.
 type Config struct {
 	URL string // of the NATS server, or several, separated by commas
 
@@ -63,7 +63,7 @@ type Client struct {
 	bus *bus.Bus
 }
 
-// Connect connects to a server. It does not wait for one that is away: then the
+// Connect connects to a server. It does not wait for one that is unreachable: then the
 // error is [ErrUnreachable].
 func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	login := func(user, password, creds string) bus.Login {
@@ -118,7 +118,7 @@ func call[A any](ctx context.Context, c *Client, verb string, request any, withi
 	return answer, nil
 }
 
-// ask sends a request and returns what answers it; failed says that it is an
+// ask sends a request and returns its response; failed is true if that is an
 // error.
 func (c *Client) ask(
 	ctx context.Context, name string, request any, within time.Duration,
@@ -174,7 +174,7 @@ func submitted(done api.Submitted, err error) (api.Submitted, error) {
 	return done, err
 }
 
-// Cancel ends a run. One that works is being ended when it returns. The error
+// Cancel cancels a run. The agent of a running one may end later. The error
 // is [api.Ended] for a run that has ended.
 func (c *Client) Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, error) {
 	return call[api.Cancelled](ctx, c, "cancel", q, answerTime)
@@ -208,8 +208,8 @@ func detailed(run *api.Run, err error) (*api.Run, error) {
 	return run, err
 }
 
-// Overview returns how runs stand: those that work, those that wait, and those
-// that ended last.
+// Overview returns the state of runs: the running ones, the queued ones, and the
+// last ones that ended.
 func (c *Client) Overview(ctx context.Context, q api.OverviewRequest) (*api.Overview, error) {
 	all, err := call[*api.Overview](ctx, c, "overview", q, answerTime)
 	if err == nil && all == nil {
@@ -223,7 +223,7 @@ func (c *Client) List(ctx context.Context, q api.List) (api.RunPage, error) {
 	return call[api.RunPage](ctx, c, "list", q, answerTime)
 }
 
-// Results returns what came of a run. The error is [api.NotEnded] for a run that
+// Results returns the result of a run. The error is [api.NotEnded] for a run that
 // has not ended.
 func (c *Client) Results(ctx context.Context, q api.ResultsRequest) (*api.Result, error) {
 	r, err := call[*api.Result](ctx, c, "results", q, answerTime)
@@ -236,7 +236,7 @@ func (c *Client) Results(ctx context.Context, q api.ResultsRequest) (*api.Result
 	return r, err
 }
 
-// Output returns a part of what the agent of a run printed.
+// Output returns a part of the output of the agent of a run.
 func (c *Client) Output(ctx context.Context, q api.OutputRequest) (api.OutputPart, error) {
 	return call[api.OutputPart](ctx, c, "output", q, answerTime)
 }
@@ -248,7 +248,7 @@ func (c *Client) Events(ctx context.Context, q api.EventsRequest) (api.EventPage
 }
 
 // Questions returns the runs that wait for an answer from outside, the oldest
-// first. The error is [api.NotFound] where the request names one that does not.
+// first. The error is [api.NotFound] if the request names a run that does not wait.
 func (c *Client) Questions(ctx context.Context, q api.QuestionsRequest) (api.Questions, error) {
 	return call[api.Questions](ctx, c, "waiting", q, answerTime)
 }
@@ -269,7 +269,7 @@ func (c *Client) Environments(ctx context.Context) (api.Environments, error) {
 	return call[api.Environments](ctx, c, "environments", api.Nothing{}, answerTime)
 }
 
-// Forget erases a run that has ended, and tells how much. The error is
+// Forget erases a run that has ended, and returns how much was erased. The error is
 // [api.Conflict] for one that has not, and [api.Unsupported] where the responder
 // lacks the rights.
 func (c *Client) Forget(ctx context.Context, run string) (runs.Forgotten, error) {

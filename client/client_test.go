@@ -134,7 +134,13 @@ func TestToolAnswersTheEnvelopeAsItCame(t *testing.T) {
 	if err != nil || e.Run == "" || !strings.HasPrefix(string(e.Body), head) {
 		t.Fatalf("exec: %s, %v", e.Body, err)
 	}
-	ended, err := c.WaitTool(ctx, "_codex_local_wait", e.Run, 0, nil)
+	wait := func(run string) (client.Envelope, error) {
+		return c.Tool(ctx, "_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 1})
+	}
+	if _, err := c.Wait(ctx, e.Run, nil); err != nil {
+		t.Errorf("wait: %v", err)
+	}
+	ended, err := wait(e.Run)
 	if err != nil || ended.State != runs.StateCompleted || !json.Valid(ended.Body) {
 		t.Errorf("wait: %s, %v", ended.Body, err)
 	}
@@ -143,7 +149,7 @@ func TestToolAnswersTheEnvelopeAsItCame(t *testing.T) {
 		t.Errorf("status of no run: %s, %v", refused.Body, err)
 	}
 	run := submit(t, c, "hold")
-	late, err := c.WaitTool(ctx, "_codex_local_wait", run, time.Second, nil)
+	late, err := wait(run)
 	var timeout *api.Error
 	if !errors.As(err, &timeout) || timeout.Code != api.Timeout || timeout.Limit != api.LimitWait || len(late.Body) == 0 {
 		t.Errorf("wait with a timeout: %s, %v", late.Body, err)

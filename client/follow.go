@@ -29,16 +29,16 @@ type Filter struct {
 	Kinds      []string  // any of them; none: all
 	After      uint64    // only events after this sequence
 	Since      time.Time // only events that were stored then or later
-	Follow     bool      // go on with new events; with Run until its completion
+	Follow     bool      // continue with new events; with Run until its completion
 }
 
 // errStop ends the reading of events.
 var errStop = errors.New("no more events are wanted")
 
 // Follow reads events in the order of the stream. With Follow in the filter it
-// goes on until ctx ends, which is no error, or the run that the filter names is
-// complete, and waits for a server that goes away. After an error there is
-// nothing more; to resume, set After to the last sequence.
+// continues until ctx ends, which is no error, or the run of the filter is
+// complete, and waits while the server is unreachable. An error ends it; to resume,
+// set After to the last sequence.
 func (c *Client) Follow(ctx context.Context, f Filter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := c.follow(ctx, f, func(e Event) bool { return yield(e, nil) }); err != nil {
@@ -60,7 +60,7 @@ func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) er
 			}
 			read.Follow = !ended
 		}
-		if len(f.Kinds) > 0 { // the completion ends it
+		if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, api.Completion) { // which ends it
 			read.Tokens = append([]string{api.Completion}, f.Kinds...)
 		}
 	}

@@ -3,8 +3,8 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
-	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
@@ -25,11 +25,7 @@ type Envelope struct {
 // The methods for single requests are simpler to use. Tool is for programs that
 // pass envelopes on.
 func (c *Client) Tool(ctx context.Context, name string, args any) (Envelope, error) {
-	return c.tool(ctx, name, args, answerTime)
-}
-
-func (c *Client) tool(ctx context.Context, name string, args any, within time.Duration) (Envelope, error) {
-	body, _, err := c.ask(ctx, name, args, within)
+	body, _, err := c.ask(ctx, name, args, answerTime)
 	if err != nil {
 		return Envelope{}, err
 	}
@@ -53,6 +49,48 @@ func (c *Client) tool(ctx context.Context, name string, args any, within time.Du
 	}
 	state, _ := data.State.(string)
 	return Envelope{Body: body, Run: data.TaskID, State: runs.State(state)}, nil
+}
+
+// RunTool is [Client.Tool] with the tool of a verb, such as status, for a run: those
+// for runs of Codex Cloud have names of their own. If run is empty it is the tool
+// for runs on this machine, and the arguments name no run.
+func (c *Client) RunTool(ctx context.Context, verb, run string, args map[string]any) (Envelope, error) {
+	prefix, key := "_codex_local_", "task_id"
+	if strings.HasPrefix(run, "T-cloud-") {
+		prefix = "_codex_cloud_"
+		if verb == "status" || verb == "results" {
+			key = "taskId"
+		}
+	}
+	all := map[string]any{}
+	maps.Copy(all, args)
+	if run != "" {
+		all[key] = run
+	}
+	return c.Tool(ctx, prefix+verb, all)
+}
+
+// SubmitEnvelope is [Client.Submit] by the tool that answers with an envelope.
+func (c *Client) SubmitEnvelope(ctx context.Context, q api.Submission) (Envelope, error) {
+	args := map[string]any{"task": q.Prompt, "mode": q.Mode}
+	set := func(name string, value any, given bool) {
+		if given {
+			args[name] = value
+		}
+	}
+	set("confirm", true, q.Confirm)
+	set("model", q.Model, q.Model != "")
+	set("outputSchema", q.Schema, q.Schema != nil)
+	set("idleTimeoutSec", q.Idle, q.Idle > 0)
+	set("timeoutSec", q.Hard, q.Hard > 0)
+	if q.Thread != "" {
+		args["threadId"] = q.Thread
+		return c.Tool(ctx, "_codex_local_resume", args)
+	}
+	args["async"], args["workingDir"], args["envPolicy"] = true, q.Dir, q.Env.Policy
+	set("skipGitRepoCheck", true, q.SkipGit)
+	set("envAllowList", q.Env.Allow, q.Env.Allow != nil)
+	return c.Tool(ctx, "_codex_local_run", args)
 }
 
 // problem is the error of an envelope.

@@ -18,15 +18,15 @@ const (
 	retryInterval      = 500 * time.Millisecond
 )
 
-// Each of [Client.Wait] is called the first time after firstLook: a run that has
-// ended is told at once.
+// Each of [Client.Wait] is called the first time after firstLook: Wait returns a run
+// that has ended at once.
 const (
 	firstLook = 100 * time.Millisecond
 	nextLook  = time.Second
 )
 
 // Wait waits until a run has ended, and returns it with the details of its
-// record. It survives a responder that is away for up to 30 s, and one that is
+// record. It retries while the responder is unavailable, for up to 30 s, and when it is
 // replaced. The end of ctx ends the wait, not the run; the error is then that of
 // ctx. It is [api.NotFound] where there is no such run.
 //
@@ -51,7 +51,7 @@ func (c *Client) Wait(ctx context.Context, run string, each func(*api.Run)) (*ap
 	}
 }
 
-// watch begins to look after a run; stop ends it, and returns when it has ended.
+// watch starts to poll the state of a run; stop ends that, and waits for its end.
 func (c *Client) watch(ctx context.Context, run string, each func(*api.Run)) (stop func()) {
 	if each == nil {
 		return func() {}
@@ -65,8 +65,8 @@ func (c *Client) watch(ctx context.Context, run string, each func(*api.Run)) (st
 	}
 }
 
-// look calls each with the state of a run until ctx ends. It skips what cannot
-// be read.
+// look calls each with the state of a run until ctx ends. It ignores failed
+// requests.
 func (c *Client) look(ctx context.Context, run string, each func(*api.Run)) {
 	next := time.NewTimer(firstLook)
 	defer next.Stop()
@@ -87,11 +87,11 @@ func (c *Client) look(ctx context.Context, run string, each func(*api.Run)) {
 // patience decides whether a request that waits is sent again.
 type patience struct {
 	met  bool      // there was a responder
-	lost time.Time // since when there is none
+	lost time.Time // since when there is none; zero if there is one
 }
 
-// wait returns nil where the request should be sent again, after a pause where
-// that makes sense, and otherwise why not.
+// wait returns nil if the request should be sent again, after a pause if necessary,
+// and otherwise the reason why not.
 func (p *patience) wait(ctx context.Context, err error) error {
 	var e *api.Error
 	errors.As(err, &e)
@@ -109,12 +109,12 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	if p.lost.IsZero() {
 		p.lost = time.Now()
 	}
-	nobody := errors.Is(err, ErrNoResponder)
-	if nobody && !p.met || time.Since(p.lost) > maxResponderOutage {
+	noResponder := errors.Is(err, ErrNoResponder)
+	if noResponder && !p.met || time.Since(p.lost) > maxResponderOutage {
 		return err
 	}
-	p.met = p.met || !nobody
-	select { // it may be on its way back
+	p.met = p.met || !noResponder
+	select { // the responder may be restarting
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(retryInterval):
@@ -124,28 +124,3 @@ func (p *patience) wait(ctx context.Context, err error) error {
 
 // wholeSeconds rounds up.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// WaitTool is [Client.Wait] by a tool, with the envelope that it answers last:
-// that of a run that has ended or, after timeout, of an error [api.Timeout].
-// Without a timeout, 0, it waits for ever.
-func (c *Client) WaitTool(
-	ctx context.Context, name, run string, timeout time.Duration, each func(*api.Run),
-) (Envelope, error) {
-	defer c.watch(ctx, run, each)()
-	var p patience
-	began := time.Now()
-	for {
-		slice := waitSlice
-		if timeout > 0 {
-			slice = min(slice, max(timeout-time.Since(began), time.Second))
-		}
-		args := map[string]any{"task_id": run, "timeout_sec": wholeSeconds(slice)}
-		envelope, err := c.tool(ctx, name, args, slice+answerTime/3)
-		if err == nil || timeout > 0 && time.Since(began) >= timeout {
-			return envelope, err
-		}
-		if err := p.wait(ctx, err); err != nil {
-			return envelope, err
-		}
-	}
-}

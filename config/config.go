@@ -3,17 +3,22 @@
 //
 //	flags ▶ LINESMAN_* environment variables ▶ TOML file ▶ defaults
 //
-// It imports no other package of linesman. It reads only the TOML file that its
-// caller names. It does not read the environment, other files or a clock.
+// It takes the kinds of agents from package agents, and imports nothing else of
+// linesman. It reads only the TOML file that its caller names. It does not read the
+// environment, other files or a clock.
 package config
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agents"
 )
 
 // Config has all settings. [Load] returns a validated Config.
@@ -71,7 +76,7 @@ type Config struct {
 	Spool  Spool
 	Limits Limits
 	Work   Work
-	Agents Agents
+	Agents map[string]*Agent // by kind; see package agents
 	Push   Push
 
 	Background Background
@@ -119,11 +124,6 @@ type Work struct {
 	GitGate bool
 }
 
-// Agents has the settings of each kind of agent.
-type Agents struct {
-	Codex Agent
-}
-
 // Agent describes how a worker starts one kind of agent for a task.
 type Agent struct {
 	// Command is the program, looked up in the PATH of the worker, and its first
@@ -139,17 +139,11 @@ type List []string
 
 // String returns the list in the format of flags and the environment.
 func (l List) String() string {
-	plain := func(s string) bool {
-		return s != "" && s == strings.TrimSpace(s) && !strings.Contains(s, ",") && s[0] != '['
-	}
-	for _, s := range l {
-		if !plain(s) {
-			b, err := json.Marshal([]string(l))
-			if err != nil { // impossible: l has only strings
-				return ""
-			}
-			return string(b)
-		}
+	if slices.ContainsFunc(l, func(s string) bool {
+		return s == "" || s != strings.TrimSpace(s) || strings.Contains(s, ",") || s[0] == '['
+	}) {
+		b, _ := json.Marshal([]string(l)) // no error: l has only strings
+		return string(b)
 	}
 	return strings.Join(l, ",")
 }
@@ -158,9 +152,11 @@ func (l List) String() string {
 func (l *List) parse(text string) string {
 	*l = nil
 	if strings.HasPrefix(text, "[") {
-		if json.Unmarshal([]byte(text), (*[]string)(l)) != nil {
-			return "not an array of strings in JSON"
+		var items []string
+		if json.Unmarshal([]byte(text), &items) != nil {
+			return "not an array of strings"
 		}
+		*l = append(*l, items...)
 		return ""
 	}
 	for item := range strings.SplitSeq(text, ",") {
@@ -220,21 +216,34 @@ func Default() Config {
 		Work: Work{
 			Queue: "default", MaxRuns: 2, Idle: 5 * time.Minute, Hard: 20 * time.Minute, MaxLimit: 24 * time.Hour,
 		},
-		Agents: Agents{Codex: Agent{Command: List{"codex"}}},
+		Agents: agentDefaults(),
 		Push:   Push{GiveUp: 24 * time.Hour},
 
 		Background: Background{Start: true, Idle: 10 * time.Minute},
 	}
 }
 
-// Validate returns all errors at once, each with the key and the value of the
-// setting.
-func (c Config) Validate() error {
-	var errs []error
-	for _, s := range c.settings() {
-		errs = append(errs, s.verify(""))
+func agentDefaults() map[string]*Agent {
+	all := map[string]*Agent{}
+	for _, a := range agents.Known {
+		all[a.Kind()] = &Agent{Command: List{a.Program}}
 	}
-	return errors.Join(errs...)
+	return all
+}
+
+// Launches returns how the agents of a table are started with these settings, by
+// kind. An agent without settings is started by the name of its program.
+func (c Config) Launches(t agent.Table) map[string]agent.Launch {
+	all := map[string]agent.Launch{}
+	for _, a := range t {
+		how := a.Launch
+		how.Command = []string{a.Program}
+		if set := c.Agents[a.Kind()]; set != nil {
+			how.Command, how.Env = set.Command, slices.Concat(how.Env, set.Env)
+		}
+		all[a.Kind()] = how
+	}
+	return all
 }
 
 // Setting is one row of the table of settings.
@@ -263,22 +272,10 @@ func (s Setting) Env() string {
 
 // Value returns the current value in the format of flags and the TOML file.
 func (s Setting) Value() string {
-	switch v := s.target.(type) {
-	case *string:
-		return *v
-	case *time.Duration:
-		return shortDuration(*v)
-	case *Size:
-		return v.String()
-	case *int:
-		return strconv.Itoa(*v)
-	case *bool:
-		return strconv.FormatBool(*v)
-	case *List:
-		return v.String()
-	default:
-		panic("config: setting " + s.Key + " has an unsupported type")
+	if d, is := s.target.(*time.Duration); is {
+		return shortDuration(*d)
 	}
+	return fmt.Sprint(reflect.ValueOf(s.target).Elem().Interface())
 }
 
 // verify checks the current value. origin is the source of the value, or "".

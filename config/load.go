@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -113,45 +114,27 @@ func (s Setting) parse(value string) string {
 	case *string:
 		*v = value
 	case *time.Duration:
-		d, err := time.ParseDuration(value)
-		if err != nil {
-			return "not a duration such as 30s, 5m or 72h"
-		}
-		*v = d
+		return parseInto(v, value, time.ParseDuration, "not a duration such as 30s, 5m or 72h")
 	case *Size:
-		if err := v.UnmarshalText([]byte(value)); err != nil {
-			return err.Error()
-		}
+		return parseInto(v, value, parseSize, "not a size such as 64KiB, 8MiB or 1GiB")
 	case *int:
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			return "not a whole number"
-		}
-		*v = n
+		return parseInto(v, value, strconv.Atoi, "not a whole number")
 	case *bool:
-		b, err := strconv.ParseBool(value)
-		if err != nil {
-			return "neither true nor false"
-		}
-		*v = b
+		return parseInto(v, value, strconv.ParseBool, "neither true nor false")
 	case *List:
 		return v.parse(value)
 	}
 	return ""
 }
 
-// list sets a setting of type List to the values of an array.
-func (l *loader) list(key string, values []any, origin string) {
-	var items List
-	for _, v := range values {
-		text, isText := v.(string)
-		if !isText {
-			l.errs = append(l.errs, fmt.Errorf("%s: must be an array of strings (%s)", key, origin))
-			return
-		}
-		items = append(items, text)
+// parseInto sets v to a parsed value, or returns problem.
+func parseInto[T any](v *T, value string, parse func(string) (T, error), problem string) string {
+	parsed, err := parse(value)
+	if err != nil {
+		return problem
 	}
-	*l.rows[key].target.(*List), l.origin[key] = items, origin
+	*v = parsed
+	return ""
 }
 
 func (l *loader) file(path string) {
@@ -180,40 +163,36 @@ func (l *loader) text(text []byte, path string) {
 func (l *loader) table(prefix string, tree map[string]any, path string) {
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		key := prefix + name
-		switch v := tree[name].(type) {
-		case map[string]any:
-			if _, known := l.rows[key]; known {
-				l.errs = append(l.errs, fmt.Errorf("%s: must be a value, got a table (%s)", key, path))
-				continue
-			}
+		s, known := l.rows[key]
+		if v, isTable := tree[name].(map[string]any); isTable && known {
+			l.errs = append(l.errs, fmt.Errorf("%s: must be a value, got a table (%s)", key, path))
+		} else if isTable {
 			l.table(key+".", v, path)
-		case string:
-			l.set(key, v, path)
-		case int64:
-			l.set(key, strconv.FormatInt(v, 10), path)
-		default:
-			s, known := l.rows[key]
-			switch values, isArray := v.([]any); {
-			case !known:
-				l.set(key, "", path)
-				continue
-			case isArray && s.isList():
-				l.list(key, values, path)
-				continue
-			case v == true || v == false:
-				if _, isBool := s.target.(*bool); isBool {
-					l.set(key, fmt.Sprint(v), path)
-					continue
-				}
-			}
-			l.errs = append(l.errs, fmt.Errorf("%s: must be a string or a whole number, got %v (%s)", key, v, path))
+		} else if text, fits := s.text(tree[name]); known && !fits {
+			l.errs = append(l.errs, fmt.Errorf("%s: must be a string or a whole number, got %v (%s)", key, tree[name], path))
+		} else {
+			l.set(key, text, path)
 		}
 	}
 }
 
-func (s Setting) isList() bool {
-	_, isList := s.target.(*List)
-	return isList
+// text returns a value of a TOML file in the format of flags, false if it has a
+// type that the setting cannot have.
+func (s Setting) text(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case bool:
+		_, fits := s.target.(*bool)
+		return strconv.FormatBool(v), fits
+	case []any:
+		_, fits := s.target.(*List)
+		b, err := json.Marshal(v)
+		return string(b), fits && err == nil
+	}
+	return "", false
 }
 
 // kubernetesVariable matches the variables that Kubernetes sets in each pod for a

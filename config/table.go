@@ -1,6 +1,9 @@
 package config
 
 import (
+	"cmp"
+	"maps"
+	"math"
 	"net"
 	"net/url"
 	"regexp"
@@ -8,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/linesman/linesman/agents"
 )
 
 // settings returns the table of settings. Environment variables, keys of the TOML
@@ -17,113 +22,91 @@ func (c *Config) settings() []Setting {
 	formats := []string{"console", "json"}
 	rows := []Setting{
 		{Key: "nats", target: &c.NATS, check: serverURLs(&c.NATS),
-			Help: "NATS server, or several with commas between them. Empty: the one that `linesman up` runs on this " +
+			Help: "URL of the NATS server, or several, separated by commas. Empty: the server of the `linesman up` of this " +
 				"data directory."},
 		{Key: "creds", target: &c.Creds,
-			Help: "NATS credentials file for the inside account, or a directory with the keys of both: see `linesman " +
-				"context`. Empty: the data directory's own."},
+			Help: "NATS credentials file for the inside account, or a directory with the keys of both accounts: see " +
+				"`linesman context`. Empty: the keys in the data directory."},
 		{Key: "public_creds", target: &c.PublicCreds,
-			Help: "NATS credentials file for the public account, where the events are. Empty: the file beside creds," +
-				" where `linesman context` made both; else the same connection as creds, which is weaker."},
+			Help: "NATS credentials file for the public account, which has the events. Empty: the file beside creds, if " +
+				"`linesman context` created both; else the same connection as creds, which is less secure."},
 		{Key: "data_dir", target: &c.DataDir,
-			Help: "Where this machine keeps its files. Empty: $XDG_DATA_HOME/linesman, or ~/.local/share/linesman."},
+			Help: "Data directory of this machine. Empty: $XDG_DATA_HOME/linesman, or ~/.local/share/linesman."},
 		{Key: "prefix", target: &c.Prefix, check: subjectToken(&c.Prefix),
-			Help: "First token of every subject and, in capitals, of every stream."},
+			Help: "First token of every subject and, in upper case, of every stream name."},
 		{Key: "log_level", target: &c.LogLevel, Choices: levels, check: oneOf(&c.LogLevel, levels),
-			Help: "Least level that is logged, on stderr."},
+			Help: "Minimum level of the log, which goes to stderr."},
 		{Key: "log_format", target: &c.LogFormat, Choices: formats, check: oneOf(&c.LogFormat, formats),
-			Help: "Form of the log: console for people, json for machines."},
+			Help: "Format of the log: console for people, json for programs."},
 		{Key: "nats_listen", target: &c.NATSListen, check: listenAddress(&c.NATSListen),
-			Help: "Address of the embedded server. Port 0 takes a free one."},
+			Help: "Address of the embedded server. Port 0 selects a free port."},
 		{Key: "http", target: &c.HTTP, check: listenAddress(&c.HTTP),
-			Help: "Address of the HTTP server, for MCP and health checks. Port 0 takes a free one."},
+			Help: "Address of the HTTP server, for MCP and health checks. Port 0 selects a free port."},
 		{Key: "lost_after", target: &c.LostAfter, check: positive(&c.LostAfter),
-			Help: "How long a worker may be silent before it counts as gone."},
+			Help: "Time without a heartbeat after which a worker counts as lost."},
 		{Key: "stuck_after", target: &c.StuckAfter, check: positive(&c.StuckAfter),
-			Help: "A run whose worker is gone, and that has given no sign for so long, is ended as lost."},
-		{Key: "idempotency_ttl", target: &c.IdempotencyTTL, check: func() string {
-			if c.IdempotencyTTL < time.Hour || c.IdempotencyTTL > 7*24*time.Hour {
-				return "must be 1h to 168h"
-			}
-			return ""
-		}, Help: "How long the outcome of a request with an idempotency key is remembered: 1h to 168h."},
+			Help: "Time without activity after which a run of a lost worker is ended as lost."},
+		{Key: "idempotency_ttl", target: &c.IdempotencyTTL,
+			check: within(&c.IdempotencyTTL, time.Hour, 7*24*time.Hour, "must be 1h to 168h"),
+			Help:  "Time for which the response to a request with an idempotency key is stored: 1h to 168h."},
 		{Key: "environments", target: &c.Environments,
 			Help: "File that lists the environments of Codex Cloud. Empty: ~/.config/mcp-delegator/environments.json."},
-		{Key: "max_line_bytes", target: &c.MaxLineBytes, check: between(&c.MaxLineBytes, 64<<10, 64<<20),
-			Help: "Longest line that is parsed. A longer one becomes one Error event and is kept raw all the same."},
+		{Key: "max_line_bytes", target: &c.MaxLineBytes,
+			check: within(&c.MaxLineBytes, 64<<10, 64<<20, "must be from 64KiB to 64MiB"),
+			Help:  "Maximum length of a parsed line. A longer line becomes one Error event; the raw log has all of it."},
 		{Key: "scrub", target: &c.Scrub,
-			Help: "Replace what has the form of a secret (API keys, tokens, private keys, passwords in URLs) in the " +
-				"text of events by [REDACTED:kind]."},
-		{Key: "replicas", target: &c.Replicas, check: func() string {
-			if c.Replicas != 1 && c.Replicas != 3 {
-				return "must be 1 or 3"
-			}
-			return ""
-		}, Help: "Copies of each stream in a cluster: 1 or 3."},
+			Help: "Replace secrets in known formats (API keys, tokens, private keys, passwords in URLs) in the text of " +
+				"events by [REDACTED:kind]."},
+		{Key: "replicas", target: &c.Replicas,
+			check: must(func() bool { return c.Replicas == 1 || c.Replicas == 3 }, "must be 1 or 3"),
+			Help:  "Replicas of each stream in a cluster: 1 or 3."},
 	}
-	rows = append(rows, retention("raw", &c.Raw, "the bytes that agents wrote")...)
+	rows = append(rows, retention("raw", &c.Raw, "the unchanged output of agents")...)
 	rows = append(rows, retention("events", &c.Events, "the events")...)
 	rows = append(rows, retention("runs", &c.Runs, "the run records")...)
-	return append(rows,
-		Setting{Key: "spool.max_bytes", target: &c.Spool.MaxBytes, check: func() string {
-			if c.Spool.MaxBytes < c.MaxLineBytes {
-				return "must be at least max_line_bytes, which is " + c.MaxLineBytes.String()
-			}
-			return ""
-		}, Help: "Output of one run that this machine keeps until the run has ended and NATS has all of it. At the " +
-			"bound the run is ended."},
+	rows = append(rows,
+		Setting{Key: "spool.max_bytes", target: &c.Spool.MaxBytes,
+			check: must(func() bool { return c.Spool.MaxBytes >= c.MaxLineBytes },
+				"must be at least max_line_bytes, which is "+c.MaxLineBytes.String()),
+			Help: "Maximum output of one run on the disk of this machine, where it stays until the run has ended and NATS " +
+				"has all of it. At the limit the run is ended."},
 		Setting{Key: "limits.grace", target: &c.Limits.Grace, check: positive(&c.Limits.Grace),
-			Help: "Time between SIGTERM and SIGKILL for an agent that is to end."},
+			Help: "Time between SIGTERM and SIGKILL when an agent is ended."},
 		Setting{Key: "limits.idle", target: &c.Limits.Idle, check: notNegative(&c.Limits.Idle),
-			Help: "End a run that has printed nothing for so long. 0: never."},
+			Help: "Time without output after which a run is ended. 0: no limit."},
 		Setting{Key: "limits.hard", target: &c.Limits.Hard, check: notNegative(&c.Limits.Hard),
-			Help: "End a run so long after its start. 0: never."},
+			Help: "Maximum duration of a run. 0: no limit."},
 		Setting{Key: "work.queue", target: &c.Work.Queue, check: subjectToken(&c.Work.Queue),
-			Help: "Work queue: where tasks are submitted, and what a worker takes."},
-		Setting{Key: "work.max_runs", target: &c.Work.MaxRuns, check: func() string {
-			if c.Work.MaxRuns < 0 || c.Work.MaxRuns > 1024 {
-				return "must be from 0 to 1024"
-			}
-			return ""
-		}, Help: "Tasks that a worker runs at a time. 0: it takes none."},
+			Help: "Name of the work queue, for submitted tasks and for workers."},
+		Setting{Key: "work.max_runs", target: &c.Work.MaxRuns,
+			check: within(&c.Work.MaxRuns, 0, 1024, "must be from 0 to 1024"),
+			Help:  "Maximum number of concurrent tasks of a worker. 0: it takes no tasks."},
 		Setting{Key: "work.idle", target: &c.Work.Idle, check: positive(&c.Work.Idle),
-			Help: "End a task that has printed nothing for so long, where it asks for no other limit."},
+			Help: "Time without output after which a task is ended, unless it requests another limit."},
 		Setting{Key: "work.hard", target: &c.Work.Hard, check: positive(&c.Work.Hard),
-			Help: "End a task so long after its start, where it asks for no other limit."},
-		Setting{Key: "work.max_limit", target: &c.Work.MaxLimit, check: func() string {
-			if c.Work.MaxLimit < c.Work.Idle || c.Work.MaxLimit < c.Work.Hard {
-				return "must be at least work.idle and work.hard"
-			}
-			return ""
-		}, Help: "Longest limit that a task may ask for."},
+			Help: "Maximum duration of a task, unless it requests another limit."},
+		Setting{Key: "work.max_limit", target: &c.Work.MaxLimit,
+			check: must(func() bool { return c.Work.MaxLimit >= max(c.Work.Idle, c.Work.Hard) },
+				"must be at least work.idle and work.hard"),
+			Help: "Maximum limit that a task may request."},
 		Setting{Key: "work.roots", target: &c.Work.Roots,
-			Help: "Directories in and below which tasks may work. None: where the worker was started," +
-				" and the user's home."},
+			Help: "Directories in and below which tasks may work. Empty: the working directory of the worker, and the " +
+				"user's home directory."},
 		Setting{Key: "work.danger", target: &c.Work.Danger,
 			Help: "Allow tasks without a sandbox, mode danger-full-access."},
 		Setting{Key: "work.git_gate", target: &c.Work.GitGate,
-			Help: "Refuse tasks whose text names a git command that may lose work, unless allow_destructive_git is " +
-				"given."},
-		Setting{Key: "agents.codex.command", target: &c.Agents.Codex.Command, check: func() string {
-			if len(c.Agents.Codex.Command) == 0 || c.Agents.Codex.Command[0] == "" {
-				return "must name a program"
-			}
-			return ""
-		}, Help: "What starts Codex for a task: a program on the worker's PATH, and its first arguments."},
-		Setting{Key: "agents.codex.env", target: &c.Agents.Codex.Env,
-			Help: "Environment variables that every task gets, beside what a program needs to run; for example " +
-				"OPENAI_API_KEY."},
+			Help: "Reject tasks whose text contains a destructive git command, unless allow_destructive_git is given."},
+	)
+	rows = append(rows, c.agentSettings()...)
+	return append(rows,
 		Setting{Key: "push.allow_private", target: &c.Push.AllowPrivate,
-			Help: "Send notifications to private networks and this machine, and without TLS, too: any caller can " +
-				"then reach what this machine reaches."},
-		Setting{Key: "push.give_up", target: &c.Push.GiveUp, check: func() string {
-			if c.Push.GiveUp < time.Minute || c.Push.GiveUp > 72*time.Hour {
-				return "must be 1m to 72h"
-			}
-			return ""
-		}, Help: "How long a notification is tried before it is given up: 1m to 72h."},
+			Help: "Also send notifications to private networks and to this machine, and without TLS: any caller can then " +
+				"reach what this machine reaches."},
+		Setting{Key: "push.give_up", target: &c.Push.GiveUp,
+			check: within(&c.Push.GiveUp, time.Minute, 72*time.Hour, "must be 1m to 72h"),
+			Help:  "Time for which the delivery of a notification is retried: 1m to 72h."},
 		Setting{Key: "background.start", target: &c.Background.Start,
-			Help: "Let a command that needs a server and finds none start `linesman up` in the background."},
+			Help: "Allow commands that need a server and find none to start `linesman up` in the background."},
 		Setting{Key: "background.idle", target: &c.Background.Idle, check: notNegative(&c.Background.Idle),
 			Help: "A background `linesman up` ends after this time without an open run, a task or a client. 0: never."},
 	)
@@ -132,13 +115,10 @@ func (c *Config) settings() []Setting {
 func retention(table string, r *Retention, content string) []Setting {
 	return []Setting{
 		{Key: table + ".max_age", target: &r.MaxAge, check: positive(&r.MaxAge),
-			Help: "How long the stream keeps " + content + "."},
-		{Key: table + ".max_bytes", target: &r.MaxBytes, check: func() string {
-			if r.MaxBytes != 0 && r.MaxBytes < minStream {
-				return "must be 0 or at least " + minStream.String()
-			}
-			return ""
-		}, Help: "How much the stream keeps of them. 0: a share of the free disk."},
+			Help: "Maximum age of messages of the stream, which has " + content + "."},
+		{Key: table + ".max_bytes", target: &r.MaxBytes, check: must(
+			func() bool { return r.MaxBytes == 0 || r.MaxBytes >= minStream }, "must be 0 or at least "+minStream.String()),
+			Help: "Maximum size of the stream. 0: a fraction of the free disk space."},
 	}
 }
 
@@ -146,30 +126,48 @@ func retention(table string, r *Retention, content string) []Setting {
 // of the maximum size.
 const minStream Size = 1 << 20
 
-func serverURLs(v *string) func() string {
-	schemes := []string{"nats", "tls", "ws", "wss"}
+// must returns a check whose error is problem unless ok returns true.
+func must(ok func() bool, problem string) func() string {
 	return func() string {
-		if *v == "" {
+		if ok() {
 			return ""
 		}
-		for text := range strings.SplitSeq(*v, ",") {
-			u, err := url.Parse(strings.TrimSpace(text))
-			if err != nil || !slices.Contains(schemes, u.Scheme) || u.Hostname() == "" ||
-				u.Port() != "" && !isPort(u.Port()) {
-				return "must be URLs such as nats://host:4222 (or tls, ws, wss) with commas between them"
-			}
-		}
-		return ""
+		return problem
 	}
 }
 
-func listenAddress(v *string) func() string {
-	return func() string {
-		if _, port, err := net.SplitHostPort(*v); err != nil || !isPort(port) {
-			return "must be host:port with a port from 0 to 65535"
-		}
-		return ""
+func within[T cmp.Ordered](v *T, lower, upper T, problem string) func() string {
+	return must(func() bool { return *v >= lower && *v <= upper }, problem)
+}
+
+func positive(v *time.Duration) func() string {
+	return must(func() bool { return *v > 0 }, "must be positive")
+}
+
+func notNegative(v *time.Duration) func() string {
+	return must(func() bool { return *v >= 0 }, "must not be negative")
+}
+
+func oneOf(v *string, choices []string) func() string {
+	return must(func() bool { return slices.Contains(choices, *v) }, "must be one of "+strings.Join(choices, ", "))
+}
+
+func serverURLs(v *string) func() string {
+	isURL := func(text string) bool {
+		u, err := url.Parse(strings.TrimSpace(text))
+		return err == nil && slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) && u.Hostname() != "" &&
+			(u.Port() == "" || isPort(u.Port()))
 	}
+	return must(func() bool {
+		return *v == "" || !slices.ContainsFunc(strings.Split(*v, ","), func(text string) bool { return !isURL(text) })
+	}, "must be URLs such as nats://host:4222 (or tls, ws, wss), separated by commas")
+}
+
+func listenAddress(v *string) func() string {
+	return must(func() bool {
+		_, port, err := net.SplitHostPort(*v)
+		return err == nil && isPort(port)
+	}, "must be host:port with a port from 0 to 65535")
 }
 
 func isPort(s string) bool {
@@ -180,46 +178,79 @@ func isPort(s string) bool {
 var tokenPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}\z`)
 
 func subjectToken(v *string) func() string {
-	return func() string {
-		if !tokenPattern.MatchString(*v) {
-			return "must be a lower-case letter, then at most 31 of a-z 0-9 _ -"
-		}
-		return ""
-	}
+	return must(func() bool { return tokenPattern.MatchString(*v) },
+		"must be a lower-case letter, then at most 31 of a-z 0-9 _ -")
 }
 
-func oneOf(v *string, choices []string) func() string {
-	return func() string {
-		if !slices.Contains(choices, *v) {
-			return "must be one of " + strings.Join(choices, ", ")
-		}
-		return ""
-	}
+// Size is a number of bytes. Its text is a whole number with an optional unit: 512,
+// 64KiB, 8MiB, 1GiB. Decimal units (kB, MB, GB, TB) can be parsed, too. Fractions
+// are not allowed, so that every size is exact.
+type Size int64
+
+var units = []struct {
+	name  string
+	bytes int64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3},
+	{"B", 1},
 }
 
-func between(v *Size, lower, upper Size) func() string {
-	return func() string {
-		if *v < lower || *v > upper {
-			return "must be from " + lower.String() + " to " + upper.String()
+// parseSize parses a size. Units are not case-sensitive.
+func parseSize(number string) (Size, error) {
+	factor := int64(1)
+	for _, u := range units {
+		cut := len(number) - len(u.name)
+		if cut > 0 && strings.EqualFold(number[cut:], u.name) {
+			number, factor = strings.TrimSpace(number[:cut]), u.bytes
+			break
 		}
-		return ""
 	}
+	n, err := strconv.ParseUint(number, 10, 63)
+	if err == nil && n > math.MaxInt64/uint64(factor) {
+		err = strconv.ErrRange
+	}
+	return Size(n) * Size(factor), err
 }
 
-func positive(v *time.Duration) func() string {
-	return func() string {
-		if *v <= 0 {
-			return "must be positive"
+// String returns the size with the largest binary unit that divides it: 8MiB.
+func (s Size) String() string {
+	for _, u := range units[:4] {
+		if s != 0 && int64(s)%u.bytes == 0 {
+			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
 		}
-		return ""
 	}
+	return strconv.FormatInt(int64(s), 10)
 }
 
-func notNegative(v *time.Duration) func() string {
-	return func() string {
-		if *v < 0 {
-			return "must not be negative"
-		}
-		return ""
+// shortDuration returns the text of d without trailing zero units: 72h instead of
+// 72h0m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
 	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// agentSettings returns the settings of each kind of agent.
+func (c *Config) agentSettings() (rows []Setting) {
+	for _, kind := range slices.Sorted(maps.Keys(c.Agents)) {
+		name, set := kind, c.Agents[kind]
+		if a, known := agents.Known.Find(kind); known {
+			name = a.Name
+		}
+		rows = append(rows,
+			Setting{Key: "agents." + kind + ".command", target: &set.Command,
+				check: must(func() bool { return len(set.Command) > 0 && set.Command[0] != "" }, "must name a program"),
+				Help:  "Command of " + name + " for tasks: a program on the worker's PATH, and its first arguments."},
+			Setting{Key: "agents." + kind + ".env", target: &set.Env,
+				Help: "Environment variables that every task gets, in addition to those that every program needs; for " +
+					"example OPENAI_API_KEY."},
+		)
+	}
+	return rows
 }

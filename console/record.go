@@ -1,14 +1,22 @@
 package console
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/linesman/linesman/api"
 )
 
-// TimeFormat is RFC 3339 with milliseconds, for times in UTC.
-const TimeFormat = "2006-01-02T15:04:05.000Z"
+// timeFormat is RFC 3339 with milliseconds, for times in UTC.
+const timeFormat = "2006-01-02T15:04:05.000Z"
 
 // Record is one message of the event stream with what correlates it: an event
 // or, as the last one of a run, a completion.
@@ -44,9 +52,114 @@ type wire struct {
 // WriteJSON prints one record as a line of JSON. The event's own bytes stay as
 // they are stored, but for white space between them, and escapes on a terminal.
 func WriteJSON(w io.Writer, r Record) error {
-	line := wire{r.Seq, r.Time.UTC().Format(TimeFormat), r.Agent, r.Run, r.Line, r.Part, r.Event, r.Completion}
+	line := wire{r.Seq, r.Time.UTC().Format(timeFormat), r.Agent, r.Run, r.Line, r.Part, r.Event, r.Completion}
 	if err := PrintJSON(w, line); err != nil {
 		return fmt.Errorf("record %d of run %s: %w", r.Seq, r.Run, err)
 	}
 	return nil
+}
+
+// PrintJSON prints a value as JSON, on one line.
+func PrintJSON(w io.Writer, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(JSONFor(w, b.Bytes()))
+	return err
+}
+
+// JSONFor is JSON as it is printed to w. On a terminal all that does not show
+// as itself is escaped, as by [Safe]: control characters, bidirectional
+// overrides and the like. The value is the same.
+func JSONFor(w io.Writer, body []byte) []byte {
+	if _, terminal := w.(*pane); terminal {
+		return escapeJSON(body)
+	}
+	return body
+}
+
+func escapeJSON(body []byte) []byte {
+	out := make([]byte, 0, len(body))
+	for len(body) > 0 {
+		r, n := utf8.DecodeRune(body)
+		switch {
+		case r < ' ', showsItself(r) && !(r == utf8.RuneError && n == 1): // JSON has controls between its tokens alone
+			out = append(out, body[:n]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		body = body[n:]
+	}
+	return out
+}
+
+// PrintQuestion prints a request that waits for an answer from outside as JSON,
+// which is a contract.
+func PrintQuestion(w io.Writer, q api.Question) error {
+	moment := func(t api.Time) string {
+		if t == 0 {
+			return ""
+		}
+		return time.UnixMilli(int64(t)).UTC().Format(time.RFC3339)
+	}
+	return PrintJSON(w, struct {
+		Run     string `json:"task_id"`
+		Request string `json:"request_id,omitempty"`
+		Agent   string `json:"agent_name,omitempty"`
+		Phase   string `json:"phase,omitempty"`
+		Asked   string `json:"asked_at"`
+		Due     string `json:"due_at,omitempty"`
+		Prompt  string `json:"prompt,omitempty"`
+		Model   string `json:"model,omitempty"`
+	}{q.Run, q.Request, q.Agent, q.Phase, moment(q.Asked), moment(q.Due), q.Prompt, q.Model})
+}
+
+// Follow calls print with each item until there are no more, and returns how many
+// there were. Meanwhile it moves the time of the status line of r. It returns at the
+// end of ctx, even while the items wait for their source.
+func Follow[T any](
+	ctx context.Context, r *Renderer, items iter.Seq2[T, error], print func(T) error,
+) (n int, err error) {
+	defer func() { err = errors.Join(err, r.Close()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	read, done := make(chan T), make(chan error, 1)
+	go func() {
+		for item, err := range items {
+			if err != nil {
+				done <- err
+				return
+			}
+			select {
+			case read <- item:
+			case <-ctx.Done():
+				return
+			}
+		}
+		done <- nil
+	}()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case item := <-read:
+			n++
+			err = print(item)
+		case err := <-done:
+			return n, err
+		case <-ctx.Done():
+			return n, nil
+		case now := <-tick.C:
+			err = r.Tick(now)
+		}
+		if err != nil {
+			return n, err
+		}
+	}
 }

@@ -12,8 +12,7 @@ import (
 )
 
 // Renderer prints records for people. On a terminal it lays them out, in
-// colour unless NO_COLOR is set, with a line at the bottom that says how it
-// stands; anywhere else every record is one [plain] line.
+// colour unless NO_COLOR is set, with a status line at the bottom; anywhere else every record is one [plain] line.
 //
 // It has no clock: times are those of the records, and of [Renderer.Tick]. It
 // is for one goroutine.
@@ -34,8 +33,8 @@ type Renderer struct {
 
 type callID struct{ run, id string }
 
-// Bounds of what a Renderer remembers. At the first it forgets the open calls
-// and shows no durations for them; at the second it adds up what it has.
+// Bounds of the state of a Renderer. At the first it forgets the open calls
+// and shows no durations for them; at the second it adds up the tokens.
 const (
 	maxCalls   = 4096
 	maxThreads = 1024
@@ -88,7 +87,7 @@ func (r *Renderer) Tick(now time.Time) error {
 	return r.screen.show(r.out, "", r.statusLine())
 }
 
-// Close takes the status line away. The Renderer can go on after it.
+// Close removes the status line. The Renderer can be used after it.
 func (r *Renderer) Close() error {
 	return r.screen.show(r.out, "", "")
 }
@@ -115,11 +114,11 @@ func (r *Renderer) observe(v *view) {
 	switch {
 	case id.id == "":
 		if v.kind == "tool_call" && v.tool.Phase == "start" {
-			r.tools++ // nothing says which result is its own
+			r.tools++ // it cannot be paired with its result
 		}
 	case v.kind == "tool_result":
 		if !open {
-			r.tools++ // a call that only its result tells of
+			r.tools++ // a call whose event is missing
 		} else if v.took = v.Time.Sub(began); v.took < 0 {
 			v.took = 0
 		}

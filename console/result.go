@@ -1,13 +1,16 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/runs"
 )
 
 // maxFinalText bounds what is shown of an agent's answer, in bytes, unless all
@@ -20,7 +23,7 @@ type ResultOptions struct {
 	WholeText bool // all that the record has of the agent's answer, not only its beginning
 }
 
-// Result prints what came of a run: facts, and then what the agent said, behind
+// Result prints the result of a run: facts, and then the answer of the agent, behind
 // a bar. The run has details.
 func (r *Renderer) Result(x *api.Result, o ResultOptions) error {
 	var b strings.Builder
@@ -70,9 +73,7 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	}
 	if t := d.Tests; t != nil {
 		all.add("tests", fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped))
-		for _, name := range t.Names {
-			all.add("failed", Safe(name))
-		}
+		all.each("failed", t.Names)
 	}
 	all.files(d)
 	if run.ThreadID != "" {
@@ -86,9 +87,7 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 		for _, at := range e.Locations {
 			all.add("at", fmt.Sprintf("%s:%d", Safe(at.File), at.Line))
 		}
-		for _, s := range e.Suggestions {
-			all.add("try", Safe(s))
-		}
+		all.each("try", e.Suggestions)
 	}
 	if d.Cloud != nil {
 		all.add("web page", Safe(d.Cloud.URL))
@@ -102,6 +101,13 @@ type facts [][2]string
 func (f *facts) add(name, value string) {
 	if value != "" {
 		*f = append(*f, [2]string{name, value})
+	}
+}
+
+// each adds a fact for each value.
+func (f *facts) each(name string, values []string) {
+	for _, value := range values {
+		f.add(name, Safe(value))
 	}
 }
 
@@ -121,14 +127,9 @@ func (f *facts) files(d *api.Detail) {
 			files.Unlisted = c.FilesChanged
 		}
 	}
-	for _, l := range []struct {
-		word  string
-		paths []string
-	}{{"modified", files.Modified}, {"added", files.Added}, {"deleted", files.Deleted}} {
-		for _, path := range l.paths {
-			f.add(l.word, Safe(path))
-		}
-	}
+	f.each("modified", files.Modified)
+	f.each("added", files.Added)
+	f.each("deleted", files.Deleted)
 	if files.Unlisted > 0 {
 		f.add("files", fmt.Sprintf("%d not listed", files.Unlisted))
 	}
@@ -137,7 +138,7 @@ func (f *facts) files(d *api.Detail) {
 	}
 }
 
-// missing says why there is no output. One that nobody asked for needs no words.
+// missing is why there is no output, unless it was not requested.
 var missing = map[api.Omitted]string{
 	api.Expired: "The output is no longer kept",
 	api.NoDiff:  "There is no diff of the task",
@@ -171,4 +172,82 @@ func (r *Renderer) quote(b *strings.Builder, text string) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		b.WriteString("│ " + Safe(line) + "\n")
 	}
+}
+
+// Mistakes are all that is wrong with a request, as joined errors. Names are the
+// names of its fields on the command line.
+func Mistakes(e *api.Error, names map[string]string) error {
+	name := func(field string) string {
+		switch flag := names[field]; {
+		case flag != "":
+			return flag
+		case field == "task_id", field == "taskId", field == api.FieldRun:
+			return "RUN"
+		}
+		return Word(field)
+	}
+	var all []error
+	for _, i := range e.Issues {
+		all = append(all, fmt.Errorf("%s: %s", name(i.Field), Safe(i.Problem)))
+	}
+	if e.Unlisted > 0 {
+		all = append(all, fmt.Errorf("and %d more mistakes", e.Unlisted))
+	}
+	switch {
+	case all != nil:
+		return errors.Join(all...)
+	case e.Field != "":
+		return errors.New(Safe(name(e.Field) + ": " + e.Message))
+	}
+	return errors.New(Safe(e.Message))
+}
+
+// Ended is what the agent itself cannot have printed about its end, or "". Program
+// is that of the agent, and task the one that waits for an answer.
+func Ended(x runs.Exit, program, task string) string {
+	switch {
+	case x.Reason == runs.ReasonExited && x.Code != nil && *x.Code == runs.ExitNeedsAgent:
+		return fmt.Sprintf("the program needs an agent's answer; once it has that, continue with `linesman run "+
+			"--resume %s -- …`", task)
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotFound:
+		return Safe(program) + ": command not found"
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotExecutable:
+		return Safe(program) + ": cannot be executed"
+	case x.Reason == runs.ReasonSpawn:
+		return Safe(program) + ": could not be started"
+	}
+	return map[runs.Reason]string{
+		runs.ReasonIdle:  "the agent printed nothing until the idle timeout (--idle-timeout)",
+		runs.ReasonHard:  "the agent ran until its time limit (--timeout)",
+		runs.ReasonSpool: "the agent printed more than the limit (spool.max_bytes)",
+		runs.ReasonLost:  "it is not known how the agent ended: the process that supervised it is gone",
+	}[x.Reason]
+}
+
+// StderrShown is how many bytes of an agent's stderr [StderrTail] shows at most.
+const StderrShown = 2 << 10
+
+const stderrLines = 10
+
+// StderrTail prints the last lines of an agent's stderr, of which text is the
+// end, or nothing if there is none.
+func StderrTail(w io.Writer, text []byte) error {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return nil
+	}
+	cut := len(text) > StderrShown
+	text = text[max(len(text)-StderrShown, 0):]
+	lines := strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
+	if cut && len(lines) > 1 {
+		lines = lines[1:] // the rest of a line
+	}
+	lines = lines[max(len(lines)-stderrLines, 0):]
+	var b strings.Builder
+	b.WriteString("linesman: the end of the agent's stderr:\n")
+	for _, line := range lines {
+		fmt.Fprintf(&b, "    %s\n", Safe(line))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

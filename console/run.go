@@ -13,12 +13,10 @@ import (
 // row is one run in words. Its texts are safe.
 type row struct {
 	state, run, about string
-	facts             [][2]string // the same with names, for a run by itself
+	facts             facts // the same with names, for a run by itself
 }
 
-func (r *row) fact(name, value string) { r.facts = append(r.facts, [2]string{name, value}) }
-
-// rowOf is how a run stands.
+// rowOf describes the state of a run.
 func rowOf(run *api.Run, now time.Time) row {
 	r := row{state: "working", run: Word(run.ID)}
 	switch {
@@ -32,13 +30,13 @@ func rowOf(run *api.Run, now time.Time) row {
 		if r.state, r.about = "queued", "next"; position > 0 {
 			r.about = Behind(position)
 		}
-		r.fact("waits", Behind(position))
+		r.facts.add("waits", Behind(position))
 		return r
 	default:
 		r.working(run, now)
 	}
-	if run.Detail != nil && run.Cloud != nil && run.Cloud.URL != "" {
-		r.fact("web page", Safe(run.Cloud.URL))
+	if run.Detail != nil && run.Cloud != nil {
+		r.facts.add("web page", Safe(run.Cloud.URL))
 	}
 	return r
 }
@@ -49,31 +47,31 @@ func (r *row) working(run *api.Run, now time.Time) {
 		begun = run.QueuedAt
 	}
 	r.about = seconds(now.UnixMilli() - int64(begun))
-	r.fact("started", begun.String()+", "+r.about+" ago")
+	r.facts.add("started", begun.String()+", "+r.about+" ago")
 	if p := run.Progress; p != nil && p.Total > 0 {
 		steps := fmt.Sprintf("%d of %d steps", p.Completed, p.Total)
 		r.about += "  " + steps
-		r.fact("progress", steps)
+		r.facts.add("progress", steps)
 	}
 	if run.Activity != "" {
 		r.about += "  " + Safe(run.Activity)
-		r.fact("activity", Safe(run.Activity))
+		r.facts.add("activity", Safe(run.Activity))
 	}
 	if run.WorkerLost {
 		silent := Word(run.Worker) + " is silent"
 		r.about += "  lost: worker " + silent
-		r.fact("worker", silent)
+		r.facts.add("worker", silent)
 	}
 }
 
 func (r *row) ended(run *api.Run, now time.Time) {
 	since, took := Ago(run.EndedAt, now), seconds(lasted(run))
 	r.state, r.about = Word(string(run.State)), since+"  took "+took
-	r.fact("ended", run.EndedAt.String()+", "+since)
-	r.fact("took", took)
+	r.facts.add("ended", run.EndedAt.String()+", "+since)
+	r.facts.add("took", took)
 	if run.Reason != "" {
 		r.about += "  " + Safe(run.Reason)
-		r.fact("reason", Safe(run.Reason))
+		r.facts.add("reason", Safe(run.Reason))
 	}
 }
 
@@ -86,7 +84,7 @@ func lasted(run *api.Run) int64 {
 	return max(int64(run.EndedAt-run.StartedAt), 0)
 }
 
-// Overview lists runs, those that work first and those that ended last. On a
+// Overview lists runs: the running ones first, the ended ones last. On a
 // terminal a row is one line, whatever it holds.
 func (r *Renderer) Overview(all *api.Overview) error {
 	var rows []row
@@ -103,19 +101,13 @@ func (r *Renderer) Overview(all *api.Overview) error {
 		if r.terminal {
 			rest = fold(rest, max(r.width()-len(state)-1, 8))[0]
 		}
-		b.WriteString(r.Paint(colorOf(row.state), state) + rest + "\n")
+		b.WriteString(r.Paint(colors[row.state], state) + rest + "\n")
 	}
 	n := all.Counts
 	total := fmt.Sprintf("%d working, %d queued, %d ended", n.Working, n.Queued, n.Ended)
-	for _, more := range []struct {
-		n    int
-		what string
-	}{
-		{n.Working - len(all.Working), "working"}, {n.Queued - len(all.Queued), "queued"},
-		{n.Ended - len(all.Ended), "ended"},
-	} {
-		if more.n > 0 {
-			total += fmt.Sprintf("; %d %s not shown", more.n, more.what)
+	for i, more := range []int{n.Working - len(all.Working), n.Queued - len(all.Queued), n.Ended - len(all.Ended)} {
+		if more > 0 {
+			total += fmt.Sprintf("; %d %s not shown", more, []string{"working", "queued", "ended"}[i])
 		}
 	}
 	b.WriteString(r.Paint(Dim, total) + "\n")
@@ -123,17 +115,17 @@ func (r *Renderer) Overview(all *api.Overview) error {
 	return err
 }
 
-// Run prints how one run stands.
+// Run prints the state of one run.
 func (r *Renderer) Run(run *api.Run) error {
 	one := rowOf(run, time.Now())
 	var b strings.Builder
-	r.facts(&b, append([][2]string{{"run", one.run}, {"state", one.state}}, one.facts...))
+	r.facts(&b, append(facts{{"run", one.run}, {"state", one.state}}, one.facts...))
 	_, err := io.WriteString(r.out, b.String())
 	return err
 }
 
-// Progress shows how a run stands in the status line, which [Renderer.Close]
-// takes away. On anything but a terminal it does nothing.
+// Progress shows the state of a run in the status line, which [Renderer.Close]
+// removes. On anything but a terminal it does nothing.
 func (r *Renderer) Progress(run *api.Run) error {
 	if !r.terminal {
 		return nil
@@ -148,25 +140,15 @@ func (r *Renderer) facts(b *strings.Builder, facts [][2]string) {
 	for _, f := range facts {
 		value := f[1]
 		if f[0] == "state" {
-			value = r.Paint(colorOf(value), value)
+			value = r.Paint(colors[value], value)
 		}
 		fmt.Fprintf(b, "%s  %s\n", r.Paint(Dim, fmt.Sprintf("%-9s", f[0])), value)
 	}
 }
 
-// colorOf is what a state looks like.
-func colorOf(state string) string {
-	switch state {
-	case "completed":
-		return Green
-	case "failed", "timeout":
-		return Red
-	case "cancelled":
-		return Yellow
-	case "working":
-		return cyan
-	}
-	return ""
+// colors are those of states.
+var colors = map[string]string{
+	"completed": Green, "failed": Red, "timeout": Red, "cancelled": Yellow, "working": cyan,
 }
 
 // Behind describes a place in the queue, from 0.

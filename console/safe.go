@@ -67,8 +67,8 @@ func Word(s string) string {
 const maxWord = 80
 
 // fold cuts a safe line into rows of at most width cells, so that no text can
-// leave its column: what a terminal wraps itself would begin at the margin.
-// Cells are counted so that doubt makes a row shorter.
+// leave its column: a line that the terminal wraps would continue at the margin.
+// The number of cells is an upper bound, so that a row is rather too short.
 func fold(line string, width int) []string {
 	var rows []string
 	start, cells := 0, 0
@@ -84,7 +84,7 @@ func fold(line string, width int) []string {
 }
 
 // cellsOf is how many columns a terminal may give a rune: none to marks that
-// join the one before, one to what is surely narrow, two to the rest.
+// join the previous one, one to certainly narrow ones, two to the rest.
 func cellsOf(r rune) int {
 	switch {
 	case r == emojiStyle:

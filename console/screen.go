@@ -10,8 +10,8 @@ import (
 )
 
 // Screen is the terminal that stdout and stderr share. Events, log and status
-// line are all written through it, so that none of them tears another: the
-// status line is taken away before anything is written, and drawn again below.
+// line are all written through it, so that they do not
+// mix: the status line is removed before anything is written, and drawn again below.
 type Screen struct {
 	mu     sync.Mutex
 	status string    // the status line that is on the screen, "" for none

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// view is what there is to show of a record, whatever it holds. Its strings
+// view has the parts of a record that are shown. Its strings
 // are an agent's and not to be trusted: they go through [Safe] before they
 // are printed.
 type view struct {

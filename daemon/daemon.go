@@ -1,5 +1,5 @@
 // Package daemon assembles the roles of linesman from the packages that implement
-// them: [Server], [Worker] and [Responder], and [Daemon] with all three in one
+// them: server, worker and responder, and a [Daemon] with all three in one
 // process, which is `linesman up`.
 //
 //	          ┌───────────────── Server ─────────────────┐
@@ -7,18 +7,27 @@
 //	   ▲      └────────────── embedded NATS ─────────────┘      │  └─────▶ webhooks, Codex Cloud
 //	   └───────────────────────── WORK ◀──────────────────────────┘
 //
-// It owns no rule and no protocol: only what is built from what, what runs beside
-// what, and in which order it ends. With a NATS cluster of one's own a process
-// runs [NewNormalizer], [NewWorker] or [NewResponder] over its connection.
+// It owns no rule and no protocol: only how they are connected, which of them run
+// together, and in which order they end. With a NATS cluster of one's own a process
+// runs [RunNormalizer], [RunWorker] or [RunResponder].
+//
+// A [Session] is what a command needs beside these: it starts runs of its own, and
+// changes what is stored.
+//
+// A worker starts this program again with the arguments "shim DIR", as the owner of
+// one agent process: a program with a worker must then call [worker.Shim] with DIR.
 //
 // A daemon needs its data directory for itself: two at the same time damage the
 // streams. The caller prevents that, as the lock of `linesman up` does.
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"os"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agents"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -26,6 +35,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -38,42 +48,44 @@ type Config struct {
 	// connections are made by the caller.
 	Settings config.Config
 
+	// Agents are the known agents. Default: [agents.Known].
+	Agents agent.Table
+
 	// Version is the version that peers see. Default: "dev".
 	Version string
-
-	// Shim is the command that owns one agent process of a worker: a program that
-	// calls [worker.Shim] with its last argument. Default: this program with the
-	// argument "shim".
-	Shim []string
-	// Program returns the file to execute as Shim[0], called at each start of an
-	// agent. Default: Shim[0].
-	Program func() string
 
 	// Environ is the environment of which agents of tasks get a part, in the form
 	// of [os.Environ]. Default: none.
 	Environ []string
 
-	// Dir returns the directory of a task that names none, as a responder writes
-	// it into the task. Default: the worker decides.
-	Dir func() (string, error)
-	// Rules returns the rules of the worker of the data directory, false if it
-	// takes no tasks or is not known. As long as no other worker serves the queue,
-	// a responder refuses tasks that break them. Default: workers refuse them. A
-	// [Daemon] uses the rules of its own worker.
-	Rules func() (launch.Rules, bool)
-
 	// Log is the log. Default: none.
 	Log *zap.Logger
+
+	// Dialer connects to the server where the caller gives no connection. Its
+	// settings are Settings.
+	Dialer *local.Dialer
+
+	// dir returns the directory of a task that names none, as a responder writes it
+	// into the task. Default: the worker decides.
+	dir func() (string, error)
+	// rules returns the rules of the worker of the data directory, false if it takes
+	// no tasks or is not known. While no other worker serves the queue, a responder
+	// refuses tasks that break them. Default: those of the instance file.
+	rules func() (launch.Rules, bool)
 
 	eraser responder.Eraser // of the verb forget; nil: it is not offered
 }
 
 func (c Config) withDefaults() Config {
-	if c.Version == "" {
-		c.Version = "dev"
+	c.Version = cmp.Or(c.Version, "dev")
+	if c.Agents == nil {
+		c.Agents = agents.Known
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
+	}
+	if c.rules == nil {
+		c.rules = c.instanceRules
 	}
 	return c
 }
@@ -83,22 +95,22 @@ func (c Config) names() bus.Names { return bus.Names{Prefix: c.Settings.Prefix} 
 // Daemon is all roles in one process.
 type Daemon struct {
 	Server    *Server
-	Worker    *Worker
+	worker    *taskWorker
 	Responder *Responder
 }
 
 // New starts an embedded server and builds the other roles on it. They work from
 // Run on. The error is [embedded.ErrListen] if the address of the server is in
-// use, a [ListenError] if that of HTTP is.
+// use, and a [ListenError] for either address.
 func New(ctx context.Context, c Config) (*Daemon, error) {
 	c = c.withDefaults()
-	s, err := NewServer(ctx, c)
+	s, err := newServer(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	d := &Daemon{Server: s}
 	if err := d.addRoles(ctx, c); err != nil {
-		s.Close()
+		s.close()
 		return nil, err
 	}
 	return d, nil
@@ -109,15 +121,15 @@ func (d *Daemon) addRoles(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if d.Worker, err = NewWorker(b, c); err != nil {
+	if d.worker, err = newWorker(b, c); err != nil {
 		return err
 	}
 	if b, err = d.Server.Connect(ctx, embedded.ResponderUser); err != nil {
 		return err
 	}
-	c.Rules = d.Worker.Rules
-	c.eraser = eraser{d.Server.operator, RunsDir(c.Settings)}
-	d.Responder, err = NewResponder(c, func(context.Context) (*bus.Bus, error) { return b, nil })
+	c.rules = d.worker.rules
+	c.eraser = eraser{&Session{c, d.Server.operator}}
+	d.Responder, err = newResponder(c, func(context.Context) (*bus.Bus, error) { return b, nil })
 	return err
 }
 
@@ -132,7 +144,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var server errgroup.Group
 	server.Go(func() error {
 		defer end() // a normalizer that ends by itself has found something that no waiting repairs
-		return d.Server.Run(serving)
+		return d.Server.run(serving)
 	})
 	err := d.work(working)
 	stop()
@@ -140,34 +152,31 @@ func (d *Daemon) Run(ctx context.Context) error {
 }
 
 func (d *Daemon) work(ctx context.Context) error {
-	if d.Server.Ready(ctx) != nil { // nobody writes before the normalizer has read where the streams end
+	if d.Server.started(ctx) != nil { // no writes before the normalizer has read where the streams end
 		return nil
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.Worker.Run(ctx) })
-	group.Go(func() error { return d.Responder.Run(ctx) })
+	group.Go(func() error { return d.worker.run(ctx) })
+	group.Go(func() error { return d.Responder.run(ctx) })
 	return group.Wait()
 }
 
 // Ready waits until requests arrive and are answered. The error is that of ctx.
-func (d *Daemon) Ready(ctx context.Context) error { return d.Responder.Ready(ctx) }
-
-// OnStop calls stop if an operator asks this process to end, as `linesman down` does.
-func (d *Daemon) OnStop(stop func()) error { return d.Server.operator.ListenStop(os.Getpid(), stop) }
+func (d *Daemon) Ready(ctx context.Context) error { return d.Responder.listening(ctx) }
 
 // Busy reports whether anybody uses the daemon, or it has work to do: clients of
 // the server, requests and sessions over HTTP, runs that are not idle, and
-// webhooks to be sent. It is called after Ready.
+// webhooks to be sent. Call it after Ready.
 func (d *Daemon) Busy(ctx context.Context) bool {
-	return d.Server.clients() || d.Worker.worker.Runs() > 0 || d.Responder.busy(ctx)
+	return d.Server.clients() || d.worker.worker.Runs() > 0 || d.Responder.busy(ctx)
 }
 
 // Requests is the number of requests over HTTP so far.
 func (d *Daemon) Requests() uint64 { return d.Responder.requests.Load() }
 
-// Close stops the server and gives its addresses back, after Run has returned or
+// Close stops the server and releases its addresses, after Run has returned or
 // instead of it.
 func (d *Daemon) Close() {
-	d.Responder.Close()
-	d.Server.Close()
+	d.Responder.close()
+	d.Server.close()
 }

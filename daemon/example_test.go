@@ -47,7 +47,7 @@ echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","tex
 
 	settings := config.Default()
 	settings.DataDir, settings.NATSListen, settings.HTTP = filepath.Join(dir, "data"), "127.0.0.1:0", ""
-	settings.Agents.Codex.Command = config.List{agent}
+	settings.Agents["codex"].Command = config.List{agent}
 	settings.Work.Roots = config.List{dir}
 
 	ctx, cancel := context.WithCancel(context.Background())

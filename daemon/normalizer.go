@@ -3,7 +3,11 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"time"
+
+	"github.com/linesman/linesman/config"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -12,23 +16,21 @@ import (
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/cloud"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/runs"
 )
 
-// Agents returns the backends of the agents that write their output themselves.
-// With scrub they replace secrets in texts.
-func Agents(scrub bool) []normalizer.Backend { return scrubbed(scrub, codex.Backend{}) }
-
 // backends returns all that a normalizer understands: the agents, the records of
-// the cloud driver, and requests that somebody outside answers.
-func backends(scrub bool) []normalizer.Backend {
-	return append(Agents(scrub), scrubbed(scrub, cloud.Backend{}, external.Backend{})...)
+// the cloud driver, and requests that are answered from outside. With the setting
+// scrub they replace secrets in texts.
+func (c Config) backends() []normalizer.Backend {
+	return Scrubbed(c.Settings, append(c.Agents.Backends(), cloud.Backend{}, external.Backend{})...)
 }
 
-func scrubbed(scrub bool, all ...normalizer.Backend) []normalizer.Backend {
-	if scrub {
+// Scrubbed returns backends that replace secrets in texts, if the setting scrub
+// demands it.
+func Scrubbed(s config.Config, all ...normalizer.Backend) []normalizer.Backend {
+	if s.Scrub {
 		for i, b := range all {
 			all[i] = normalizer.Scrubbed(b, runs.Scrub)
 		}
@@ -36,27 +38,12 @@ func scrubbed(scrub bool, all ...normalizer.Backend) []normalizer.Backend {
 	return all
 }
 
-// NewNormalizer builds a normalizer over the connection of its user. It expects
-// the streams to exist; see [WithStreams].
-func NewNormalizer(b *bus.Bus, c Config) *pipeline.Normalizer {
-	c = c.withDefaults()
+// newNormalizer builds a normalizer over the connection of its user. It expects
+// the streams to exist, or its Prepare creates them.
+func newNormalizer(b *bus.Bus, c Config) *pipeline.Normalizer {
 	return &pipeline.Normalizer{
-		Bus: b, Out: b.Names, Backends: backends(c.Settings.Scrub), MaxLine: int(c.Settings.MaxLineBytes), Log: c.Log,
+		Bus: b, Out: b.Names, Backends: c.backends(), MaxLine: int(c.Settings.MaxLineBytes), Log: c.Log,
 	}
-}
-
-// WithStreams has a normalizer create missing streams and configure the others, as
-// the normalizer of a cluster must.
-func WithStreams(n *pipeline.Normalizer, c Config) *pipeline.Normalizer {
-	c = c.withDefaults()
-	n.Prepare = func(ctx context.Context) error { return c.ensure(ctx, n.Bus, "") }
-	return n
-}
-
-// Rebuild derives events and run records again, as [pipeline.Rebuild] does.
-func Rebuild(ctx context.Context, b *bus.Bus, c Config) (pipeline.Rebuilt, error) {
-	c = c.withDefaults()
-	return pipeline.Rebuild(ctx, b, backends(c.Settings.Scrub), int(c.Settings.MaxLineBytes), c.Log)
 }
 
 // ensure creates and configures the streams, and logs each change. Sizes that are
@@ -64,31 +51,66 @@ func Rebuild(ctx context.Context, b *bus.Bus, c Config) (pipeline.Rebuilt, error
 func (c Config) ensure(ctx context.Context, b *bus.Bus, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	changed, err := b.Ensure(ctx, c.limits(dir))
-	for _, change := range changed {
-		c.Log.Warn("changed as configured", zap.String("what", change))
-	}
-	return err
-}
-
-func (c Config) limits(dir string) bus.Limits {
 	s := c.Settings
 	l := bus.Limits{
 		RawAge: s.Raw.MaxAge, EventsAge: s.Events.MaxAge, RunsAge: s.Runs.MaxAge,
 		RawBytes: int64(s.Raw.MaxBytes), EventsBytes: int64(s.Events.MaxBytes), RunsBytes: int64(s.Runs.MaxBytes),
 		Replicas: s.Replicas,
 	}
-	var fs unix.Statfs_t
-	if dir != "" && unix.Statfs(dir, &fs) == nil {
-		l.Disk = int64(fs.Bavail) * int64(fs.Bsize)
+	var disk unix.Statfs_t
+	if dir != "" && unix.Statfs(dir, &disk) == nil {
+		l.Disk = int64(disk.Bavail) * int64(disk.Bsize)
 	}
-	return l
+	changed, err := b.Ensure(ctx, l)
+	for _, change := range changed {
+		c.Log.Warn("changed as configured", zap.String("what", change))
+	}
+	return err
 }
 
-// quiet makes an end that was asked for no error.
+// quiet returns err, or nil if a context was cancelled.
 func quiet(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
+}
+
+// Normalize derives the events of the output of an agent, and prints them as lines
+// after each read, because the input may be a pipe that stays open. With an exit
+// code, the last line is the completion of the run.
+func Normalize(in io.Reader, b normalizer.Backend, maxLine int, exitCode *int, print func(lines []byte) error) error {
+	var lines []byte
+	fold := normalizer.NewFold(b, "T-local-stdin", maxLine)
+	apply := func(seq uint64, e runs.Entry) error {
+		lines = lines[:0]
+		fold.Apply(seq, e, func(m normalizer.Message) {
+			if m.Token != normalizer.CompletionToken || exitCode != nil {
+				lines = append(append(lines, m.Body...), '\n')
+			}
+		})
+		if err := print(lines); err != nil {
+			return fmt.Errorf("stdout: %w", err)
+		}
+		return nil
+	}
+	chunk := make([]byte, runs.MaxChunk)
+	var offset int64
+	for seq := uint64(1); ; seq++ {
+		n, err := in.Read(chunk)
+		failed := apply(seq, runs.Entry{Kind: runs.Out, Offset: offset, Body: chunk[:n]})
+		offset += int64(n)
+		switch {
+		case failed != nil:
+			return failed
+		case errors.Is(err, io.EOF):
+			exit := runs.Exit{Reason: runs.ReasonEOF}
+			if exitCode != nil {
+				exit = runs.Exit{Reason: runs.ReasonExited, Code: exitCode}
+			}
+			return apply(seq+1, runs.Entry{Kind: runs.Exited, Body: runs.Encode(exit)})
+		case err != nil:
+			return fmt.Errorf("stdin: %w", err)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
@@ -40,51 +42,53 @@ type Responder struct {
 	serving  atomic.Int64  // those of them that are being answered
 }
 
-// ListenError reports that the address of the HTTP server cannot be had.
-type ListenError struct{ Err error }
+// ListenError reports an address to listen on that is in use.
+type ListenError struct {
+	Flag string // of `linesman up` for the address: "--http" or "--nats-listen"
+	Err  error
+}
 
-func (e *ListenError) Error() string { return "http: " + e.Err.Error() }
+func (e *ListenError) Error() string {
+	return e.Flag + ": " + e.Err.Error() + "; choose another address, or port 0 for a free one"
+}
 
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// NewResponder builds a responder and takes its address. Run calls connect once,
+// newResponder builds a responder and listens on its address. Run calls connect once,
 // for the connection of the responder's user, and closes that at its end. The
 // error is a [ListenError] if the address is in use.
-func NewResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*Responder, error) {
-	r := &Responder{config: c.withDefaults(), connect: connect, built: make(chan struct{})}
+func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*Responder, error) {
+	r := &Responder{config: c, connect: connect, built: make(chan struct{})}
 	if c.Settings.HTTP == "" {
 		return r, nil
 	}
 	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	token, err := httpserver.TokenFile(TokenFile(c.Settings))
+	token, err := httpserver.TokenFile(tokenFile(c.Settings))
 	if err != nil {
 		return nil, err
 	}
 	r.http, err = httpserver.New(httpserver.Config{
-		Listen: c.Settings.HTTP, Token: token, Tokens: TokensFile(c.Settings), Log: r.config.Log,
+		Listen: c.Settings.HTTP, Token: token, Tokens: local.TokensFile(c.Settings.DataDir), Log: r.config.Log,
 		Ready: func(ctx context.Context) error { return r.service.Load().ready(ctx) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	if r.addr, err = r.http.Listen(); err != nil {
-		return nil, &ListenError{err}
+		return nil, &ListenError{"--http", err}
 	}
 	r.http.Hold()
 	return r, nil
 }
 
-// TokenFile is the file with the token for callers over HTTP that may do everything.
-func TokenFile(s config.Config) string { return filepath.Join(s.DataDir, "token") }
+// tokenFile is the file with the token for callers over HTTP that may do everything.
+func tokenFile(s config.Config) string { return filepath.Join(s.DataDir, "token") }
 
-// TokensFile is the file with the tokens that have scopes.
-func TokensFile(s config.Config) string { return filepath.Join(s.DataDir, "tokens.json") }
-
-// Run answers requests until ctx ends, and then returns nil.
-func (r *Responder) Run(ctx context.Context) error {
+// run answers requests until ctx ends, and then returns nil.
+func (r *Responder) run(ctx context.Context) error {
 	var b *bus.Bus
 	defer func() {
 		if b != nil {
@@ -114,17 +118,14 @@ func (r *Responder) Run(ctx context.Context) error {
 
 // build makes the service, and adds its surfaces to the HTTP server.
 func (r *Responder) build(b *bus.Bus) (*Service, error) {
-	s, err := NewService(b, r.config)
+	s, err := newService(b, r.config)
 	if err != nil {
 		return nil, err
 	}
 	if r.http != nil {
 		r.mcp = mcp.Handler(mcp.NewServer(s.mcpConfig()))
 		r.http.Handle("/mcp", r.called(r.mcp))
-		if err := r.addREST(s); err != nil {
-			return nil, err
-		}
-		if err := r.addA2A(s); err != nil {
+		if err := r.addSurfaces(s); err != nil {
 			return nil, err
 		}
 	}
@@ -136,36 +137,27 @@ func (r *Responder) build(b *bus.Bus) (*Service, error) {
 	return s, nil
 }
 
-func (r *Responder) addREST(s *Service) error {
-	for _, route := range rest.New(rest.Config{Service: s.Service, Log: r.config.Log}).Routes() {
-		if err := r.add(route.Scope, route.Pattern, route.Handler); err != nil {
-			return err
+// addSurfaces adds REST and A2A. The agent card of A2A is for all callers; an
+// operation of A2A that needs more than the scope of its route checks that itself.
+func (r *Responder) addSurfaces(s *Service) (err error) {
+	add := func(scope, pattern string, h http.Handler) {
+		needed, bad := httpserver.ScopeOf(scope)
+		if err = errors.Join(err, bad); bad == nil {
+			r.http.HandleFor(needed, pattern, r.called(h))
 		}
 	}
-	return nil
-}
-
-// addA2A adds A2A: the agent card for everybody, the rest for tokens that may
-// read. An operation that needs another scope checks it itself.
-func (r *Responder) addA2A(s *Service) error {
-	h := a2a.New(a2a.Config{
+	for _, route := range rest.New(rest.Config{Service: s.Service, Log: r.config.Log}).Routes() {
+		add(route.Scope, route.Pattern, route.Handler)
+	}
+	for _, route := range a2a.New(a2a.Config{
 		Service: s.Service, URL: r.cardURL(), Version: r.config.Version, Allows: allows, Log: r.config.Log,
 		Push: webhook.NewRegistry(s.bus.PushStore(), webhook.A2A, r.config.Settings.Push.AllowPrivate),
-	})
-	for _, route := range h.Routes() {
+	}).Routes() {
 		if route.Scope == "" {
 			r.http.HandlePublic(route.Pattern, route.Handler)
-		} else if err := r.add(route.Scope, route.Pattern, route.Handler); err != nil {
-			return err
+		} else {
+			add(route.Scope, route.Pattern, route.Handler)
 		}
-	}
-	return nil
-}
-
-func (r *Responder) add(scope, pattern string, h http.Handler) error {
-	needed, err := httpserver.ScopeOf(scope)
-	if err == nil {
-		r.http.HandleFor(needed, pattern, r.called(h))
 	}
 	return err
 }
@@ -175,7 +167,7 @@ func allows(ctx context.Context, scope string) bool {
 	return err == nil && httpserver.Allows(ctx, needed)
 }
 
-// called tells a surface the caller, because each has idempotency keys of its own,
+// called adds the caller to the context, because each has idempotency keys of its own,
 // and counts the requests.
 func (r *Responder) called(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -186,14 +178,12 @@ func (r *Responder) called(h http.Handler) http.Handler {
 	})
 }
 
-// Ready waits until requests arrive and are answered. The error is that of ctx.
-func (r *Responder) Ready(ctx context.Context) error {
-	select {
-	case <-r.built:
-		return r.service.Load().open(ctx)
-	case <-ctx.Done():
-		return ctx.Err()
+// listening waits until requests arrive and are answered. The error is that of ctx.
+func (r *Responder) listening(ctx context.Context) error {
+	if err := await(ctx, r.built); err != nil {
+		return err
 	}
+	return r.service.Load().open(ctx)
 }
 
 // Service returns the service, after Ready.
@@ -216,19 +206,16 @@ func (r *Responder) cardURL() string {
 	return r.URL()
 }
 
-// busy reports whether somebody uses HTTP, runs need the responder, or webhooks
-// are to be sent.
+// busy reports whether HTTP is in use, runs need the responder, or webhooks are to
+// be sent.
 func (r *Responder) busy(ctx context.Context) bool {
 	if r.serving.Load() > 0 || r.mcp != nil && r.mcp.Sessions() > 0 {
 		return true
 	}
 	s := r.service.Load()
 	open := s.Snapshot(0, func(row runs.Row) bool {
-		switch { // a request to somebody outside, and a file that nobody follows, need no server
-		case row.State == runs.StateInputRequired, row.Source == worker.SourceTail:
-			return false
-		}
-		return !row.State.Final()
+		// a request that waits for an answer, and a file that no process follows, need no server
+		return !row.State.Final() && row.State != runs.StateInputRequired && row.Source != worker.SourceTail
 	})
 	if len(open.Working)+len(open.Queued) > 0 {
 		return true
@@ -239,8 +226,8 @@ func (r *Responder) busy(ctx context.Context) bool {
 	return err != nil || waiting > 0
 }
 
-// Close gives the address back, if Run was not called.
-func (r *Responder) Close() {
+// close releases the address, if run was not called.
+func (r *Responder) close() {
 	if r.http != nil {
 		r.http.Close()
 	}

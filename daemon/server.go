@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -24,22 +25,24 @@ type Server struct {
 	buses []*bus.Bus // connections of this process
 }
 
-// NewServer starts a server that keeps its streams in the data directory, and
-// creates or configures the streams. The error is [embedded.ErrListen] if the
-// address is in use.
-func NewServer(ctx context.Context, c Config) (_ *Server, err error) {
-	c = c.withDefaults()
+// newServer starts a server that keeps its streams in the data directory, and
+// creates or configures the streams. The error is [embedded.ErrListen] and a
+// [ListenError] if the address is in use.
+func newServer(ctx context.Context, c Config) (_ *Server, err error) {
 	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	server, err := embedded.StartServer(c.Settings.DataDir, c.Settings.NATSListen, c.names(), c.Log)
+	if errors.Is(err, embedded.ErrListen) {
+		return nil, &ListenError{"--nats-listen", err}
+	}
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{config: c, server: server, disk: embedded.NewDiskGuard(server), ready: make(chan struct{})}
 	defer func() {
 		if err != nil {
-			s.Close()
+			s.close()
 		}
 	}()
 	if err := s.disk.Check(); err != nil {
@@ -54,14 +57,14 @@ func NewServer(ctx context.Context, c Config) (_ *Server, err error) {
 	return s, s.operator.ClearLease(ctx)
 }
 
-// Run normalizes until ctx ends and what was read is stored, and then returns nil.
+// run normalizes until ctx ends and what was read is stored, and then returns nil.
 // Until Close the server still serves.
-func (s *Server) Run(ctx context.Context) error {
+func (s *Server) run(ctx context.Context) error {
 	b, err := s.Connect(ctx, embedded.NormalizerUser)
 	if err != nil {
 		return quiet(err)
 	}
-	n := NewNormalizer(b, s.config)
+	n := newNormalizer(b, s.config)
 	n.Prepare = func(ctx context.Context) error { return s.config.ensure(ctx, s.operator, s.config.Settings.DataDir) }
 	n.Ready = sync.OnceFunc(func() { close(s.ready) })
 	group, ctx := errgroup.WithContext(ctx)
@@ -70,11 +73,16 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Ready waits until the normalizer works. Nobody writes before that, because a
+// started waits until the normalizer works. Roles do not write before that, because a
 // stream may have lost its end in a power failure. The error is that of ctx.
-func (s *Server) Ready(ctx context.Context) error {
+func (s *Server) started(ctx context.Context) error {
+	return await(ctx, s.ready)
+}
+
+// await waits until ch is closed. The error is that of ctx if it ends first.
+func await(ctx context.Context, ch <-chan struct{}) error {
 	select {
-	case <-s.ready:
+	case <-ch:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -103,8 +111,8 @@ func (s *Server) clients() bool {
 	return s.server.Others(s.buses) > 0
 }
 
-// Close closes the connections of this process and stops the server.
-func (s *Server) Close() {
+// close closes the connections of this process and stops the server.
+func (s *Server) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range s.buses {

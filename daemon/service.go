@@ -10,8 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp"
@@ -27,7 +28,7 @@ import (
 )
 
 // Service is the typed service of a responder with its tools, the cloud driver and
-// webhooks. Nobody reaches it from outside: that is a [Responder].
+// webhooks. It is reached from this process only; see [Responder].
 type Service struct {
 	*responder.Service
 
@@ -39,15 +40,15 @@ type Service struct {
 	listening chan struct{} // closed once requests over NATS arrive
 }
 
-// NewService builds a service over the connection of a responder. Its embedded
+// newService builds a service over the connection of a responder. Its embedded
 // Run fills the table of runs, which every request needs.
-func NewService(b *bus.Bus, c Config) (*Service, error) {
-	c = c.withDefaults()
+func newService(b *bus.Bus, c Config) (*Service, error) {
 	s := &Service{config: c, bus: b, listening: make(chan struct{})}
 	set := c.Settings
 	var err error
 	s.cloud, err = codexcloud.New(codexcloud.Config{
-		Command: set.Agents.Codex.Command, Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
+		Command: set.Launches(agents.Known)[codex.Agent.Kind()].Command,
+		Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -58,9 +59,8 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 		Danger: set.Work.Danger, GitGate: set.Work.GitGate, Outside: s.outside, Environments: set.Environments,
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
-		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.Dir,
-		Eraser:      c.eraser,
-		LastMessage: map[string]func([]byte) (string, bool){codex.Backend{}.Agent(): codex.LastMessage},
+		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.dir,
+		Eraser: c.eraser, Agents: c.Agents,
 	})
 	s.tools = tools.New(s.Service)
 	s.push = webhook.New(webhook.Config{
@@ -76,10 +76,7 @@ func NewService(b *bus.Bus, c Config) (*Service, error) {
 // directory. The rules of any other worker of the queue are not known here: where
 // there is one, workers decide.
 func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
-	if s.config.Rules == nil {
-		return nil
-	}
-	rules, known := s.config.Rules()
+	rules, known := s.config.rules()
 	if !known {
 		return nil
 	}
@@ -91,7 +88,7 @@ func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
 	return rules.Outside(t)
 }
 
-// ServeMCP answers one MCP client until it is gone. The service must run.
+// ServeMCP answers one MCP client until it disconnects. The service must run.
 func (s *Service) ServeMCP(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := mcp.ServeStdio(ctx, mcp.NewServer(s.mcpConfig()), in, out); err != nil {
 		return fmt.Errorf("MCP: %w", err)
@@ -129,15 +126,13 @@ func (s *Service) open(ctx context.Context) error {
 	if err := s.Filled(ctx); err != nil {
 		return err
 	}
-	select {
-	case <-s.listening:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the NATS service does not listen yet: %w", ctx.Err())
+	if err := await(ctx, s.listening); err != nil {
+		return fmt.Errorf("the NATS service does not listen yet: %w", err)
 	}
+	return nil
 }
 
-// ready says what is missing for requests to be answered.
+// ready returns an error that describes why requests cannot be answered.
 func (s *Service) ready(ctx context.Context) error {
 	if s == nil || !s.bus.Connected() {
 		return errors.New("NATS is away")

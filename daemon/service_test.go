@@ -18,17 +18,17 @@ import (
 func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := Config{Settings: config.Default(), Rules: func() (launch.Rules, bool) {
+	c := Config{Settings: config.Default(), rules: func() (launch.Rules, bool) {
 		return launch.Rules{Dir: dir, Roots: []string{dir}}, true
-	}}
+	}}.withDefaults()
 	c.Settings.DataDir, c.Settings.NATSListen = t.TempDir(), "127.0.0.1:0"
-	server, err := NewServer(t.Context(), c)
+	server, err := newServer(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
+	defer server.close()
 	b := server.operator
-	d, err := NewService(b, c)
+	d, err := newService(b, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	}
 	beat := func(name, queue string) {
 		group.Go(func() {
-			b.Beat(ctx, time.Minute, func() runs.Beat { return runs.Beat{ID: name, Name: name, Queue: queue, Slots: 1} })
+			b.SendHeartbeats(ctx, time.Minute, func() runs.Heartbeat { return runs.Heartbeat{ID: name, Name: name, Queue: queue, Slots: 1} })
 		})
 	}
 	heard := func(n int) {
@@ -62,7 +62,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	}
 	workers := func() (all []runtable.Worker) {
 		for _, w := range d.Workers() {
-			all = append(all, runtable.Worker{Beat: runs.Beat{Name: w.Name, Queue: w.Queue}})
+			all = append(all, runtable.Worker{Heartbeat: runs.Heartbeat{Name: w.Name, Queue: w.Queue}})
 		}
 		return all
 	}

@@ -17,25 +17,24 @@ import (
 
 	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// Worker takes tasks from the work queue, and runs them. It adopts the run
+// taskWorker takes tasks from the work queue, and runs them. It adopts the run
 // directories of its data directory that no living process drives.
-type Worker struct {
+type taskWorker struct {
 	config Config
 	bus    *bus.Bus
 	worker *worker.Worker
 	tasks  worker.Tasks
 }
 
-// NewWorker builds a worker over the connection of its user. A task that names no
+// newWorker builds a worker over the connection of its user. A task that names no
 // directory runs in the current one.
-func NewWorker(b *bus.Bus, c Config) (*Worker, error) {
-	c = c.withDefaults()
+func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 	w, err := driver(b, c)
 	if err != nil {
 		return nil, err
@@ -47,27 +46,25 @@ func NewWorker(b *bus.Bus, c Config) (*Worker, error) {
 	s := c.Settings
 	tasks := worker.Tasks{
 		Queue: queue{b.Queue(s.Work.Queue)}, Name: s.Work.Queue, Slots: s.Work.MaxRuns,
-		Commands: map[string][]string{"codex": s.Agents.Codex.Command},
-		Rules:    launch.Rules{Dir: dir, Roots: s.Work.Roots, Danger: s.Work.Danger},
-		Pass:     s.Agents.Codex.Env, Environ: c.Environ, MaxLimit: s.Work.MaxLimit,
+		Agents:  s.Launches(c.Agents),
+		Rules:   launch.Rules{Dir: dir, Roots: s.Work.Roots, Danger: s.Work.Danger},
+		Environ: c.Environ, MaxLimit: s.Work.MaxLimit,
 		Limits: worker.Limits{Idle: s.Work.Idle, Hard: s.Work.Hard, Grace: s.Limits.Grace, Spool: int64(s.Spool.MaxBytes)},
 	}
-	return &Worker{config: c, bus: b, worker: w, tasks: tasks}, nil
+	return &taskWorker{config: c, bus: b, worker: w, tasks: tasks}, nil
 }
 
-// Name is the name of the worker: the same after every start.
-func (w *Worker) Name() string { return w.worker.Name() }
+// rules are the rules for tasks, false if it takes none.
+func (w *taskWorker) rules() (launch.Rules, bool) { return w.tasks.Rules, w.tasks.Slots > 0 }
 
-// Rules are the rules for tasks, false if it takes none.
-func (w *Worker) Rules() (launch.Rules, bool) { return w.tasks.Rules, w.tasks.Slots > 0 }
-
-// Run works until ctx ends, and then returns nil. Agents continue; the next worker
+// run works until ctx ends, and then returns nil. Agents continue; the next worker
 // of the data directory finds them.
-func (w *Worker) Run(ctx context.Context) error {
-	defer beat(ctx, w.bus, w.config, func() runs.Beat {
+func (w *taskWorker) run(ctx context.Context) error {
+	defer beat(ctx, w.bus, w.config, func() runs.Heartbeat {
 		v := w.config.beat(w.worker)
 		if w.tasks.Slots > 0 {
-			v.ID, v.Queue, v.Slots, v.Busy, v.Agents = w.Name(), w.tasks.Name, w.tasks.Slots, w.worker.Tasks(), []string{"codex"}
+			v.ID, v.Queue, v.Slots, v.Busy = w.worker.Name(), w.tasks.Name, w.tasks.Slots, w.worker.Tasks()
+			v.Agents = w.config.Agents.Kinds()
 		}
 		return v
 	})()
@@ -79,48 +76,26 @@ func (w *Worker) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Drive drives one run to its end, beside what Run does.
-func (w *Worker) Drive(ctx context.Context, d *worker.Dir) error {
-	_, err := w.worker.Run(d).Drive(ctx)
-	return err
-}
-
-// Driver is a worker that drives the runs that its program names, and takes no
-// tasks. It sends heartbeats until the returned function is called.
-func Driver(ctx context.Context, b *bus.Bus, c Config) (w *worker.Worker, stop func(), err error) {
-	c = c.withDefaults()
-	if w, err = driver(b, c); err != nil {
-		return nil, nil, err
-	}
-	return w, beat(ctx, b, c, func() runs.Beat { return c.beat(w) }), nil
-}
-
 func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
-	if c.Shim == nil {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("find this program: %w", err)
-		}
-		c.Shim = []string{self, "shim"}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	name, err := workerName(c.Settings.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	return worker.New(worker.Config{
-		Root: RunsDir(c.Settings), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
-		Shim: c.Shim, Program: c.Program,
+		Root: local.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
+		Shim: []string{self, "shim"}, Program: func() string { return local.SameProgram(self) },
 	})
 }
 
-// RunsDir is where the run directories of a data directory are.
-func RunsDir(s config.Config) string { return filepath.Join(s.DataDir, "runs") }
-
 // beat sends heartbeats until the returned function is called.
-func beat(ctx context.Context, b *bus.Bus, c Config, say func() runs.Beat) (stop func()) {
+func beat(ctx context.Context, b *bus.Bus, c Config, say func() runs.Heartbeat) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var beats sync.WaitGroup
-	beats.Go(func() { b.Beat(ctx, c.Settings.LostAfter, say) })
+	beats.Go(func() { b.SendHeartbeats(ctx, c.Settings.LostAfter, say) })
 	return func() {
 		cancel()
 		beats.Wait()
@@ -129,29 +104,28 @@ func beat(ctx context.Context, b *bus.Bus, c Config, say func() runs.Beat) (stop
 
 // beat is the heartbeat of a worker without slots. There may be several of one
 // name, each in a process of its own.
-func (c Config) beat(w *worker.Worker) runs.Beat {
-	return runs.Beat{ID: fmt.Sprintf("%s-%d", w.Name(), os.Getpid()), Name: w.Name(), Version: c.Version}
+func (c Config) beat(w *worker.Worker) runs.Heartbeat {
+	return runs.Heartbeat{ID: fmt.Sprintf("%s-%d", w.Name(), os.Getpid()), Name: w.Name(), Version: c.Version}
 }
 
 // workerName is the name of the worker of a data directory. It is the same after
-// every start, because whoever has the run directories owns the runs.
+// every start, because the owner of the run directories owns the runs.
 func workerName(data string) (string, error) {
 	path := filepath.Join(data, "worker")
-	for {
-		b, err := os.ReadFile(path)
-		if err == nil {
-			if name := strings.TrimSpace(string(b)); validName.MatchString(name) {
-				return name, nil
-			}
-			return "", fmt.Errorf("%s is damaged; remove it, and a new name is made", path)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("worker's name: %w", err)
-		}
-		if err := makeName(path); err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", fmt.Errorf("worker's name: %w", err)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeName(path); err == nil || errors.Is(err, fs.ErrExist) {
+			b, err = os.ReadFile(path)
 		}
 	}
+	if err != nil {
+		return "", fmt.Errorf("worker's name: %w", err)
+	}
+	name := strings.TrimSpace(string(b))
+	if !validName.MatchString(name) {
+		return "", fmt.Errorf("%s is damaged; remove it, and a new name is created", path)
+	}
+	return name, nil
 }
 
 var (
@@ -159,7 +133,7 @@ var (
 	notInName = regexp.MustCompile(`[^A-Za-z0-9-]+`)
 )
 
-// makeName writes a new name, whole or not at all, if there is none yet.
+// makeName writes a new name atomically, if there is none yet.
 func makeName(path string) error {
 	host, err := os.Hostname()
 	if err != nil {

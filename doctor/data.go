@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,75 +21,67 @@ const (
 	tooLittleDisk = 512 << 20
 )
 
-func (x *examination) dataDirectory() {
-	const name = "data"
+func (x *examination) dataDirectory(context.Context) (Level, string, string) {
 	dir := x.Settings.DataDir
 	if err := brokenLink(dir, local.RunsDir(dir), filepath.Join(dir, "jetstream")); err != nil {
-		x.note(name, Fail, err.Error(), "mount its disk, or remove the link")
-		return
+		return Fail, err.Error(), "mount its disk, or remove the link"
 	}
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		x.note(name, Warn, dir+" does not exist yet", "`linesman up` makes it")
-		return
+		return Warn, dir + " does not exist yet", "`linesman up` makes it"
 	case err != nil:
-		x.note(name, Fail, err.Error(), "choose another with --data-dir")
-		return
+		return Fail, err.Error(), "choose another with --data-dir"
 	case !info.IsDir():
-		x.note(name, Fail, dir+" is not a directory", "choose another with --data-dir")
-		return
+		return Fail, dir + " is not a directory", "choose another with --data-dir"
 	case unix.Access(dir, unix.W_OK|unix.X_OK) != nil:
-		x.note(name, Fail, dir+" is not writable", "make it your own, or choose another with --data-dir")
-		return
+		return Fail, dir + " is not writable", "make it your own, or choose another with --data-dir"
 	}
 	for _, secret := range []string{"credentials.json", "token", "linesman.json"} {
 		path := filepath.Join(dir, secret)
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-			x.note(name, Fail, path+" can be read by others",
-				"chmod 600 it, and make new secrets: remove credentials.json and token, and start again")
-			return
+			return Fail, path + " can be read by others",
+				"chmod 600 it, and make new secrets: remove credentials.json and token, and start again"
 		}
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {
-		x.note(name, Fail, fmt.Sprintf("%s: %v", dir, err), "choose another with --data-dir")
-		return
+		return Fail, fmt.Sprintf("%s: %v", dir, err), "choose another with --data-dir"
 	}
 	free := int64(disk.Bavail) * int64(disk.Bsize)
 	space := fmt.Sprintf("%s, %s free", dir, gibibytes(free))
 	switch {
 	case free < tooLittleDisk:
-		x.note(name, Fail, space, "make room: what agents print can soon not be stored")
+		return Fail, space, "make room: what agents print can soon not be stored"
 	case free < littleDisk:
-		x.note(name, Warn, space, "make room, or bound the streams with raw.max_bytes and events.max_bytes")
+		return Warn, space, "make room, or bound the streams with raw.max_bytes and events.max_bytes"
 	case info.Mode().Perm()&0o077 != 0:
-		x.note(name, Warn, dir+" is open to others", "chmod 700 it")
+		return Warn, dir + " is open to others", "chmod 700 it"
 	default:
-		x.note(name, OK, space, "")
+		return OK, space, ""
 	}
 }
 
 func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
 
 // shims looks for agents whose shim is gone, so that nothing enforces their limits.
-func (x *examination) shims() {
-	const name, most = "shims", 5
+func (x *examination) shims(context.Context) (Level, string, string) {
+	const most = 5
 	backlog, err := worker.ReadBacklog(local.RunsDir(x.Settings.DataDir))
 	list := backlog.Unsupervised
 	switch {
 	case err != nil:
-		x.note(name, Warn, fmt.Sprintf("the run directories cannot be read: %v", err), "")
+		return Warn, fmt.Sprintf("the run directories cannot be read: %v", err), ""
 	case len(list) == 0:
-		x.note(name, OK, "no agent here runs without one", "")
+		return OK, "no agent here runs without one", ""
 	default:
 		text := strings.Join(list[:min(len(list), most)], ", ")
 		if more := len(list) - most; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
-		x.note(name, Warn, "killed, and the agent runs without limits: "+text,
-			"start `linesman up` or `linesman worker` here, which takes over; "+
-				"if one is running, its log says why it does not")
+		return Warn, "killed, and the agent runs without limits: " + text,
+			"start `linesman up` or `linesman worker` here, which takes over; " +
+				"if one is running, its log says why it does not"
 	}
 }
 

@@ -7,9 +7,14 @@ package doctor
 
 import (
 	"context"
+	"fmt"
+	"io"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/local"
 )
 
@@ -32,54 +37,86 @@ type Check struct {
 	Do    string `json:"do,omitempty"` // what to do about it
 }
 
-// Config is what the checks depend on.
-type Config struct {
-	Settings config.Config
-	Dialer   *local.Dialer // of Settings
-
-	// Overview asks a responder for the numbers of runs that are working and
-	// waiting. The error is an [api.Error] without a cause if the responder refused
-	// the request, and [bus.ErrNoResponder] if there is none.
-	Overview func(ctx context.Context, b *bus.Bus) (working, waiting int, err error)
-}
-
 // examination has the state of one Examine.
 type examination struct {
-	Config
-	here   local.Instance // of the `up` of the data directory; zero if there is none
-	bus    *bus.Bus       // nil if NATS is unreachable
-	checks []Check
+	dialer   *local.Dialer
+	Settings config.Config
+	here     local.Instance // of the `up` of the data directory; zero if there is none
+	bus      *bus.Bus       // nil if NATS is unreachable
+	table    agent.Table
+	checks   []Check
 }
 
-// Examine runs all checks, one after the other.
-func Examine(ctx context.Context, c Config) []Check {
-	x := &examination{Config: c}
+// Examine runs all checks, one after the other. The programs of the agents in table are
+// among them.
+func Examine(ctx context.Context, d *local.Dialer, table agent.Table) []Check {
+	x := &examination{dialer: d, Settings: d.Config, table: table}
 	x.note("settings", OK, "all of them are valid", "") // they were loaded
-	x.dataDirectory()
-	x.shims()
+	x.run(ctx, "data", x.dataDirectory)
+	x.run(ctx, "shims", x.shims)
 	x.server(ctx)
 	if x.bus != nil {
 		defer x.bus.Close()
-		x.users(ctx)
+		x.run(ctx, "users", x.users)
 		x.streams(ctx)
-		x.lags(ctx)
-		x.readers(ctx)
+		x.run(ctx, "lags", x.lags)
+		x.run(ctx, "readers", x.readers)
 		x.limited()
-		x.responder(ctx)
-		x.worker(ctx)
+		x.run(ctx, "responder", x.responder)
+		x.run(ctx, "worker", x.worker)
 	} else {
 		for _, name := range []string{"users", "streams", "lags", "readers", "responder", "worker"} {
-			x.note(name, Skip, "NATS is out of reach", "")
+			x.note(name, Skip, "NATS is unreachable", "")
 		}
 	}
-	x.http(ctx)
-	x.agent(ctx)
-	x.roots()
-	x.git()
-	x.inotify()
+	x.run(ctx, "http", x.http)
+	x.agents(ctx)
+	x.run(ctx, "roots", x.roots)
+	x.run(ctx, "git", x.git)
+	x.run(ctx, "inotify", x.inotify)
 	return x.checks
 }
 
 func (x *examination) note(name string, level Level, text, do string) {
 	x.checks = append(x.checks, Check{name, level, text, do})
+}
+
+// run runs a check of one outcome: its level, its text, and what to do about it.
+func (x *examination) run(ctx context.Context, name string, check func(context.Context) (Level, string, string)) {
+	ctx, cancel := soon(ctx)
+	defer cancel()
+	level, text, do := check(ctx)
+	x.note(name, level, text, do)
+}
+
+// Print prints the checks for people, with the colours of r.
+func Print(w io.Writer, r *console.Renderer, checks []Check) error {
+	colors := map[Level]string{OK: console.Green, Warn: console.Yellow, Fail: console.Red, Skip: console.Dim}
+	for _, c := range checks {
+		text := c.Text
+		if c.Do != "" {
+			text += "; " + c.Do
+		}
+		level := r.Paint(colors[c.Level], fmt.Sprintf("%-4s", c.Level))
+		if _, err := fmt.Fprintf(w, "%s  %-9s  %s\n", level, c.Name, console.Safe(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Health checks that the server accepts and stores data, and that a normalizer
+// keeps up. It uses the keys of any user, and returns which user that is and what
+// the keys do not permit to check. The error is the reason why it is not healthy.
+func Health(ctx context.Context, d *local.Dialer) (user string, unchecked []string, err error) {
+	ctx, cancel := soon(ctx)
+	defer cancel()
+	user = d.AnyUser()
+	b, err := d.Dial(ctx, user)
+	if err != nil {
+		return user, nil, err
+	}
+	defer b.Close()
+	unchecked, err = b.HealthAs(ctx, embedded.Permitted(b.Names, user))
+	return user, unchecked, err
 }

@@ -11,31 +11,36 @@ import (
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/agent"
+
 	"golang.org/x/sys/unix"
 )
 
-// testedCodex is the version of Codex that linesman was tested with.
-const testedCodex = "0.169.0"
+// agents checks the programs that run tasks.
+func (x *examination) agents(ctx context.Context) {
+	how := x.Settings.Launches(x.table)
+	for _, a := range x.table {
+		x.agent(ctx, a, how[a.Kind()].Command)
+	}
+}
 
-// agent checks the program that runs the tasks.
-func (x *examination) agent(ctx context.Context) {
-	const name = "codex"
-	command := x.Settings.Agents.Codex.Command
+func (x *examination) agent(ctx context.Context, a agent.Agent, command []string) {
+	name, setting := a.Kind(), "agents."+a.Kind()+".command"
 	missing := Fail
 	if x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0 { // tasks may run elsewhere
 		missing = Warn
 	}
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		x.note(name, missing, command[0]+" is not on the PATH", "npm install -g @openai/codex, or set agents.codex.command")
+		x.note(name, missing, command[0]+" is not on the PATH", a.Install+", or set "+setting)
 		return
 	}
 	version, err := programVersion(ctx, append([]string{path}, command[1:]...))
 	switch {
 	case err != nil:
-		x.note(name, missing, fmt.Sprintf("%s --version: %v", path, err), "install it anew, or set agents.codex.command")
-	case version != testedCodex:
-		x.note(name, Warn, path+", version "+version, "linesman was tested with "+testedCodex)
+		x.note(name, missing, fmt.Sprintf("%s --version: %v", path, err), "install it again, or set "+setting)
+	case version != a.Tested:
+		x.note(name, Warn, path+", version "+version, "linesman was tested with "+a.Tested)
 	default:
 		x.note(name, OK, path+", version "+version, "")
 	}
@@ -81,40 +86,37 @@ func (w *beginning) Write(b []byte) (int, error) {
 }
 
 // roots notes in which directories tasks may work with these settings.
-func (x *examination) roots() {
-	const name = "roots"
+func (x *examination) roots(context.Context) (Level, string, string) {
 	roots := x.Settings.Work.Roots
 	if len(roots) == 0 {
-		x.note(name, OK, "tasks may work where the worker was started, and in the user's home (work.roots)", "")
-		return
+		return OK, "tasks may work where the worker was started, and in the user's home (work.roots)", ""
 	}
-	x.note(name, OK, "tasks may work in "+strings.Join(roots, ", ")+" (work.roots)", "")
+	return OK, "tasks may work in " + strings.Join(roots, ", ") + " (work.roots)", ""
 }
 
-func (x *examination) git() {
-	if path, err := exec.LookPath("git"); err == nil {
-		x.note("git", OK, path, "")
-	} else {
-		x.note("git", Warn, "git is not on the PATH", "install it: agents want to work in repositories")
+func (x *examination) git(context.Context) (Level, string, string) {
+	path, err := exec.LookPath("git")
+	if err != nil {
+		return Warn, "git is not on the PATH", "install it: agents work in repositories"
 	}
+	return OK, path, ""
 }
 
 // inotify checks the limits of Linux on following files. Other systems have none.
-func (x *examination) inotify() {
+func (x *examination) inotify(context.Context) (Level, string, string) {
 	for _, l := range []struct {
 		key   string
 		least int
 	}{{"max_user_watches", 8192}, {"max_user_instances", 128}} {
 		b, err := os.ReadFile("/proc/sys/fs/inotify/" + l.key)
 		if err != nil {
-			return
+			break
 		}
 		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
 		if err == nil && n < l.least {
-			x.note("inotify", Warn, fmt.Sprintf("fs.inotify.%s is %d: files may be followed late", l.key, n),
-				fmt.Sprintf("sysctl fs.inotify.%s=%d", l.key, l.least))
-			return
+			return Warn, fmt.Sprintf("fs.inotify.%s is %d: files may be followed late", l.key, n),
+				fmt.Sprintf("sysctl fs.inotify.%s=%d", l.key, l.least)
 		}
 	}
-	x.note("inotify", OK, "its limits are wide enough", "")
+	return OK, "its limits are high enough", ""
 }

@@ -8,37 +8,41 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/runs"
 )
 
-func (x *examination) responder(ctx context.Context) {
-	const name = "responder"
+func (x *examination) responder(ctx context.Context) (Level, string, string) {
 	begun := time.Now()
-	working, waiting, err := x.Overview(ctx, x.bus)
+	all, err := client.New(x.bus).Overview(ctx, api.OverviewRequest{Limit: 1})
 	var refused *api.Error
 	switch {
-	case errors.Is(err, bus.ErrNoResponder):
-		x.note(name, Fail, "none answers", "start `linesman up`, or `linesman responder`")
+	case errors.Is(err, client.ErrNoResponder):
+		return Fail, "none answers", "start `linesman up`, or `linesman responder`"
 	case errors.As(err, &refused) && refused.Err == nil:
-		x.note(name, Fail, refused.Message, "look at its log")
+		return Fail, refused.Message, "look at its log"
+	case errors.Is(err, client.ErrDenied):
+		const user = embedded.OperatorUser
+		return Fail, firstLine(err), fmt.Sprintf("use the keys of %s, %s", user, local.Permission(user))
 	case err != nil:
-		x.note(name, Fail, firstLine(err), "")
+		return Fail, firstLine(err), ""
 	default:
 		took := time.Since(begun).Round(10 * time.Microsecond)
-		x.note(name, OK, fmt.Sprintf("answers in %s; %d runs work, %d wait", took, working, waiting), "")
+		return OK, fmt.Sprintf("answers in %s; %d runs work, %d wait", took, all.Counts.Working,
+			all.Counts.Queued), ""
 	}
 }
 
 // worker listens for heartbeats for a moment.
-func (x *examination) worker(ctx context.Context) {
-	const name = "worker"
+func (x *examination) worker(ctx context.Context) (Level, string, string) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	queue := x.Settings.Work.Queue
 	slots, busy := map[string]int{}, map[string]int{}
 	var quiet *time.Timer // stored heartbeats arrive at once
-	err := x.bus.WatchBeats(ctx, func(b runs.Beat, at time.Time) {
+	err := x.bus.WatchHeartbeats(ctx, func(b runs.Heartbeat, at time.Time) {
 		if b.Slots > 0 && b.Queue == queue && time.Since(at) < x.Settings.LostAfter {
 			slots[b.Name], busy[b.Name] = b.Slots, b.Busy
 		}
@@ -51,44 +55,33 @@ func (x *examination) worker(ctx context.Context) {
 	}
 	switch {
 	case err != nil:
-		x.note(name, Fail, firstLine(err), "")
+		return Fail, firstLine(err), ""
 	case len(slots) == 0:
-		x.note(name, Fail, "none takes tasks of the queue "+queue,
-			"start `linesman up`, or `linesman worker`, with work.max_runs above 0")
+		return Fail, "none takes tasks of the queue " + queue,
+			"start `linesman up`, or `linesman worker`, with work.max_runs above 0"
 	default:
 		all, taken := 0, 0
 		for worker, n := range slots {
 			all, taken = all+n, taken+busy[worker]
 		}
-		x.note(name, OK, fmt.Sprintf("%d at work for the queue %s, %d of %d slots are taken",
-			len(slots), queue, taken, all), "")
+		return OK, fmt.Sprintf("%d at work for the queue %s, %d of %d slots are taken",
+			len(slots), queue, taken, all), ""
 	}
 }
 
-func (x *examination) http(ctx context.Context) {
-	const name = "http"
+func (x *examination) http(context.Context) (Level, string, string) {
 	if x.here.HTTP == "" {
-		x.note(name, Skip, "no `linesman up` here says where it is", "")
-		return
+		return Skip, "no `linesman up` here says where it is", ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, x.here.HTTP+"/healthz", nil)
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	response, err := client.Get(x.here.HTTP + "/healthz")
 	if err != nil {
-		x.note(name, Fail, err.Error(), "")
-		return
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
-	response, err := client.Do(request)
-	if err != nil {
-		x.note(name, Fail, err.Error(), "start `linesman up` again")
-		return
+		return Fail, err.Error(), "start `linesman up` again"
 	}
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		x.note(name, Fail, fmt.Sprintf("%s/healthz answers %d", x.here.HTTP, response.StatusCode),
-			"look at the log of `linesman up`")
-		return
+		return Fail, fmt.Sprintf("%s/healthz answers %d", x.here.HTTP, response.StatusCode),
+			"look at the log of `linesman up`"
 	}
-	x.note(name, OK, x.here.HTTP+", MCP at /mcp", "")
+	return OK, x.here.HTTP + ", MCP at /mcp", ""
 }

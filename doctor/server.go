@@ -34,7 +34,7 @@ func (x *examination) server(ctx context.Context) {
 		x.note("nats", Skip, "no server is known", "")
 		return
 	}
-	b, err := x.Dialer.Dial(ctx, embedded.OperatorUser)
+	b, err := x.dialer.Dial(ctx, embedded.OperatorUser)
 	if x.here.PID != 0 {
 		switch gone := errors.Is(unix.Kill(x.here.PID, 0), unix.ESRCH); {
 		case err == nil:
@@ -75,7 +75,7 @@ func (x *examination) up() {
 	case !x.here.ProgramReplaced():
 		x.note("up", OK, text, "")
 	case runtime.GOOS == "linux":
-		text += fmt.Sprintf("; its program %s was removed or replaced; agents start all the same", x.here.Program)
+		text += fmt.Sprintf("; its program %s was removed or replaced; agents can still be started", x.here.Program)
 		x.note("up", Warn, text, do)
 	default:
 		text += fmt.Sprintf("; its program %s was removed, and no agent can be started", x.here.Program)
@@ -84,28 +84,23 @@ func (x *examination) up() {
 }
 
 // users checks the logins of the embedded server.
-func (x *examination) users(ctx context.Context) {
+func (x *examination) users(ctx context.Context) (Level, string, string) {
 	if x.here.PID == 0 {
-		x.note("users", Skip, "those of a server of its own are not known", "")
-		return
+		return Skip, "those of a server of its own are not known", ""
 	}
-	ctx, cancel := soon(ctx)
-	defer cancel()
 	all := []string{embedded.WorkerUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.SubscriberUser}
 	for _, user := range all {
-		b, err := x.Dialer.Dial(ctx, user)
-		if errors.Is(err, bus.ErrManyConnections) {
-			x.note("users", Warn, user+": it has all connections that it may have", "")
-			return
-		}
-		if err != nil {
-			x.note("users", Fail, user+": "+firstLine(err),
-				"start `linesman up` again: it reads credentials.json when it starts")
-			return
+		b, err := x.dialer.Dial(ctx, user)
+		switch {
+		case errors.Is(err, bus.ErrManyConnections):
+			return Warn, user + ": it has all connections that it may have", ""
+		case err != nil:
+			return Fail, user + ": " + firstLine(err),
+				"start `linesman up` again: it reads credentials.json when it starts"
 		}
 		b.Close()
 	}
-	x.note("users", OK, "operator, "+strings.Join(all, ", ")+" are let in", "")
+	return OK, "operator, " + strings.Join(all, ", ") + " are let in", ""
 }
 
 // maxSkew is the accepted difference between the server's clock and this one.
@@ -137,16 +132,10 @@ func (x *examination) streams(ctx context.Context) {
 	x.note(name, OK, fmt.Sprintf("they take and store; %s holds %s, %d tasks wait",
 		b.Raw(), console.ShortBytes(int64(raw.Bytes)), work.Messages), "")
 
-	skew := time.Duration(0)
-	switch at := raw.Time; {
-	case at.IsZero():
+	if raw.Time.IsZero() {
 		return
-	case at.Before(before):
-		skew = before.Sub(at)
-	case at.After(after):
-		skew = at.Sub(after)
 	}
-	if skew > maxSkew {
+	if skew := max(before.Sub(raw.Time), raw.Time.Sub(after)); skew > maxSkew {
 		x.note("clock", Warn, fmt.Sprintf("the server's clock and this one differ by %s", console.ShortTime(skew)),
 			"set them by NTP")
 	} else {
@@ -161,29 +150,24 @@ const (
 )
 
 // lags checks how far each step is behind the previous one.
-func (x *examination) lags(ctx context.Context) {
-	const name = "lags"
-	ctx, cancel := soon(ctx)
-	defer cancel()
+func (x *examination) lags(ctx context.Context) (Level, string, string) {
 	spool, err := worker.ReadBacklog(local.RunsDir(x.Settings.DataDir))
 	if err != nil {
-		x.note(name, Warn, fmt.Sprintf("the run directories cannot be read: %v", err), "")
-		return
+		return Warn, fmt.Sprintf("the run directories cannot be read: %v", err), ""
 	}
 	lag, err := x.bus.Lag(ctx)
 	if err != nil {
-		x.note(name, Fail, firstLine(err), "")
-		return
+		return Fail, firstLine(err), ""
 	}
 	text := fmt.Sprintf("spools of %d runs %s ahead of RAW, RAW %d entries ahead of EVENTS, EVENTS %d ahead of RUNS",
 		spool.Runs, console.ShortBytes(spool.Bytes), lag.Raw, lag.Events)
 	switch {
 	case spool.Bytes > longBacklog:
-		x.note(name, Warn, text, "look whether a worker is at work here, and RAW has room")
+		return Warn, text, "check that a worker is running here, and that RAW has space"
 	case lag.Raw > longLag || lag.Events > longLag:
-		x.note(name, Warn, text, "look again in a moment: if it grows, the log of the normalizer says why")
+		return Warn, text, "look again in a moment: if it grows, the log of the normalizer says why"
 	default:
-		x.note(name, OK, text, "")
+		return OK, text, ""
 	}
 }
 
@@ -196,4 +180,47 @@ func soon(ctx context.Context) (context.Context, context.CancelFunc) {
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
+}
+
+// readers counts the consumers of other programs on the stream of events.
+func (x *examination) readers(ctx context.Context) (Level, string, string) {
+	have, most, err := x.bus.Readers(ctx)
+	if err != nil {
+		return Warn, firstLine(err), ""
+	}
+	stream := x.bus.Names.Events()
+	text := fmt.Sprintf("%d consumers on %s, of %d at most", have, stream, most)
+	if have < most/5*4 {
+		return OK, text, ""
+	}
+	return Warn, text + "; at the limit programs that need one are refused",
+		fmt.Sprintf("remove those that are not needed, with `nats consumer rm %s` in the context that `linesman context "+
+			"operator_public` prints; each expires %.0f h after its last request", stream, bus.ReaderAge.Hours())
+}
+
+// limited notes when the embedded server last limited a reader.
+func (x *examination) limited() {
+	const name, recent = "readers", time.Hour
+	if x.here.PID == 0 {
+		return
+	}
+	l, err := embedded.ReadLimited(x.here.Data)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(l.Until) > recent {
+		return
+	}
+	if err != nil {
+		x.note(name, Warn, err.Error(), "")
+		return
+	}
+	at := l.At.Local().Format(time.TimeOnly)
+	if l.Refused {
+		x.note(name, Warn, fmt.Sprintf("at %s user %s had %d connections, the most there may be, and more were refused",
+			at, l.User, l.Connections),
+			"end programs that are not needed")
+		return
+	}
+	until := l.Until.Local().Format(time.TimeOnly)
+	x.note(name, Warn, fmt.Sprintf("at %s %d connections of user %s were closed, because of %s; "+
+		"those it makes until %s may only subscribe", at, l.Connections, l.User, l.Why, until),
+		"find the program that does so; remove credentials.json while nothing runs to give all users new passwords")
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nats-io/jwt/v2"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
 	"github.com/linesman/linesman/bus"
@@ -19,7 +17,7 @@ import (
 // credentials describes a NATS credentials file.
 type credentials struct {
 	path  string
-	user  string // one of [embedded.Accounts], signed by `context --jwt`; "" for all others
+	user  string // the user of [embedded.Accounts] that has this inbox; "" for all others
 	inbox string // prefix of the inboxes that the user may subscribe to; "" for the default of NATS
 }
 
@@ -40,23 +38,10 @@ func readCredentials(path string) (credentials, error) {
 		return c, fmt.Errorf("%s holds no credentials of a user (a .creds file)%s", path, hint)
 	}
 	pair.Wipe()
-	token, err := jwt.ParseDecoratedJWT(b)
-	if err != nil {
-		return c, nil // the server will refuse it
-	}
-	claims, err := jwt.DecodeUserClaims(token)
-	if err != nil {
-		return c, nil
-	}
-	for _, subject := range claims.Sub.Allow {
-		prefix, ok := strings.CutSuffix(subject, ".>")
-		if ok && strings.HasPrefix(prefix, "_INBOX") && !strings.ContainsAny(prefix, "*>") {
-			c.inbox = prefix
-			break
-		}
-	}
-	if c.inbox == bus.InboxPrefix(claims.Name) && slices.Contains(allUsers(), claims.Name) {
-		c.user = claims.Name
+	c.inbox = bus.InboxOf(path)
+	user, ok := strings.CutPrefix(c.inbox, bus.InboxPrefix(""))
+	if ok && slices.Contains(allUsers(), user) {
+		c.user = user
 	}
 	return c, nil
 }
@@ -72,11 +57,7 @@ func allUsers() (all []string) {
 }
 
 func (c credentials) login(url string) bus.Login {
-	l := bus.Login{URL: url, Creds: c.path}
-	if c.inbox != "" {
-		l.Options = append(l.Options, nats.CustomInboxPrefix(c.inbox))
-	}
-	return l
+	return bus.Login{URL: url, Creds: c.path, Inbox: c.inbox}
 }
 
 // check reports credentials of another user than the one that a command needs.
@@ -91,19 +72,13 @@ func (c credentials) check(user string) error {
 // Permission describes the permission for which a command connects as user, as a
 // relative clause.
 func Permission(user string) string {
-	switch user {
-	case embedded.WorkerUser:
-		return "which may take tasks and write raw logs"
-	case embedded.NormalizerUser:
-		return "which may make streams and run records"
-	case embedded.ResponderUser:
-		return "which may answer requests"
-	case embedded.OperatorUser:
-		return "which may send requests (publish to linesman.api.>) and read all streams"
-	case embedded.SubscriberUser:
-		return "which may read the events"
-	}
-	return ""
+	return map[string]string{
+		embedded.WorkerUser:     "which may take tasks and write raw logs",
+		embedded.NormalizerUser: "which may make streams and run records",
+		embedded.ResponderUser:  "which may answer requests",
+		embedded.OperatorUser:   "which may send requests (publish to linesman.api.>) and read all streams",
+		embedded.SubscriberUser: "which may read the events",
+	}[user]
 }
 
 // AnyUser returns the user whose keys the settings name; of several, the one with

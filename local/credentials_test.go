@@ -8,13 +8,14 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/config"
 )
 
 // signed creates the credentials files of all users.
 func signed(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "keys")
-	if _, err := ServerConfig(bus.Names{Prefix: bus.DefaultPrefix}, CredentialFiles, dir); err != nil {
+	if _, err := (&Dialer{Config: config.Default()}).ServerConfig(dir, true); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -65,9 +65,7 @@ func (d *Detached) Ready(natsURL string) error {
 
 // Close closes the log. It does not release the lock.
 func (d *Detached) Close() {
-	if d.Log != nil {
-		_ = d.Log.Close()
-	}
+	d.Log.close()
 	signal.Stop(d.sigpipe)
 }
 
@@ -119,7 +117,7 @@ func homeDir(environ []string) string {
 }
 
 // closeInherited closes the files that the command had inherited, such as the
-// lock of a shell script: this process would hold them as long as it lives. The
+// lock of a shell script: this process would hold them until it ends. The
 // files of the program itself are closed at an exec, which distinguishes them.
 func closeInherited() {
 	entries, err := os.ReadDir("/dev/fd")

@@ -18,7 +18,7 @@ import (
 func TestLockThatAKilledProcessLeavesForAMomentIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	stale, err := Lock(data)
+	stale, err := takeLock(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestLockThatAKilledProcessLeavesForAMomentIsWaitedFor(t *testing.T) {
 func TestLockOfALivingProcessIsNotWaitedForLong(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	up, err := Lock(data)
+	up, err := takeLock(data)
 	if err != nil {
 		t.Fatal(err)
 	}

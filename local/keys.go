@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -53,7 +54,7 @@ func findKeys(dir, user string) (k keys, err error) {
 		case err != nil:
 			return k, fmt.Errorf("keys: %w", err)
 		case f.secret && info.Mode().Perm()&0o077 != 0:
-			return k, fmt.Errorf("keys: %s can be read by others; make a new one, or `chmod 600` it if nobody has", path)
+			return k, fmt.Errorf("keys: %s can be read by others; make a new one, or `chmod 600` it if it was not read", path)
 		}
 		*f.to = path
 	}
@@ -69,22 +70,23 @@ func findKeys(dir, user string) (k keys, err error) {
 }
 
 // usersIn returns the users that have keys in a directory.
-func usersIn(dir string) (users []string) {
-	for _, user := range allUsers() {
-		for _, ending := range []string{".creds", ".nk", "-key.pem"} {
-			if _, err := os.Stat(filepath.Join(dir, user+ending)); err == nil {
-				users = append(users, user)
-				break
-			}
-		}
-	}
-	return users
+func usersIn(dir string) []string {
+	return slices.DeleteFunc(allUsers(), func(user string) bool {
+		return !slices.ContainsFunc([]string{".creds", ".nk", "-key.pem"}, func(ending string) bool {
+			_, err := os.Stat(filepath.Join(dir, user+ending))
+			return err == nil
+		})
+	})
 }
 
 // login returns the login to a server with these keys.
 func (k keys) login(url string) (bus.Login, error) {
-	inbox := nats.CustomInboxPrefix(bus.InboxPrefix(k.user))
-	l := bus.Login{URL: url, Creds: k.creds, Options: []nats.Option{inbox}}
+	l := bus.Login{URL: url, Creds: k.creds, Inbox: bus.InboxPrefix(k.user)}
+	if k.creds != "" {
+		if _, err := readCredentials(k.creds); err != nil {
+			return l, err
+		}
+	}
 	if k.ca != "" {
 		if b, err := os.ReadFile(k.ca); err != nil || !x509.NewCertPool().AppendCertsFromPEM(b) {
 			return l, fmt.Errorf("keys: %s holds no certificate", k.ca)
@@ -111,21 +113,23 @@ func (k keys) login(url string) (bus.Login, error) {
 // inside account as the user, and to the public account as USER_public. Subscriber
 // and worker need one account only.
 func keyLogins(dir, url, user string) (inside, public bus.Login, err error) {
-	k, err := findKeys(dir, user)
-	if err != nil {
-		return inside, public, err
+	login := func(user string) (l bus.Login, err error) {
+		k, err := findKeys(dir, user)
+		if err == nil {
+			l, err = k.login(url)
+		}
+		if err != nil {
+			err = fmt.Errorf("creds: %w", err)
+		}
+		return l, err
 	}
-	if inside, err = k.login(url); err != nil {
+	if inside, err = login(user); err != nil {
 		return inside, public, err
 	}
 	oneAccount := user == embedded.SubscriberUser || user == embedded.WorkerUser || strings.HasSuffix(user, publicSuffix)
-	switch k, err = findKeys(dir, user+publicSuffix); {
-	case errors.Is(err, errNoKeys) && oneAccount:
+	if public, err = login(user + publicSuffix); errors.Is(err, errNoKeys) && oneAccount {
 		return inside, bus.Login{}, nil
-	case err != nil:
-		return inside, public, err
 	}
-	public, err = k.login(url)
 	return inside, public, err
 }
 

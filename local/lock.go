@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/linesman/linesman/filelock"
@@ -18,10 +19,10 @@ var ErrLocked = errors.New("another linesman works on this data directory")
 
 func lockFile(data string) string { return filepath.Join(data, "lock") }
 
-// Lock creates the data directory if it is missing, and takes its lock. The
+// takeLock creates the data directory if it is missing, and takes its lock. The
 // kernel releases the lock when the process ends, in whatever way. The error is
 // [ErrLocked] if another process holds it.
-func Lock(data string) (*os.File, error) {
+func takeLock(data string) (*os.File, error) {
 	if err := worker.MakeDir(data); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -66,7 +67,7 @@ func isLocked(data string) bool {
 	return busy && err == nil
 }
 
-// lockWhileWanted is [Lock] for an `up` in the background. It retries for
+// lockWhileWanted is [takeLock] for an `up` in the background. It retries for
 // staleLock, and takes no lock once isWanted returns false: another `up` has
 // served the command by then, and if `down` ended that one, none must be left.
 func lockWhileWanted(ctx context.Context, data string, isWanted func() bool) (*os.File, error) {
@@ -74,7 +75,7 @@ func lockWhileWanted(ctx context.Context, data string, isWanted func() bool) (*o
 		if !isWanted() { // before the directory is created
 			return nil, ErrLocked
 		}
-		f, err := Lock(data)
+		f, err := takeLock(data)
 		switch {
 		case err == nil && !isWanted():
 			return nil, errors.Join(ErrLocked, filelock.Close(f))
@@ -100,4 +101,44 @@ func pause(ctx context.Context) error {
 	case <-time.After(20 * time.Millisecond):
 		return nil
 	}
+}
+
+// CheckOwner rejects a data directory that other users own or can write, and one
+// whose runs or jetstream is a symbolic link to such a directory. A user that can
+// write there selects the server that receives the passwords, and the programs
+// that run as the owner. A missing directory is valid: it will be created
+// without these permissions. A group whose ID is that of the user is the user's
+// private group.
+func CheckOwner(data string) error {
+	for _, dir := range []string{data, RunsDir(data), filepath.Join(data, "jetstream")} {
+		if err := checkWriters(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkWriters rejects a directory, symbolic links resolved, that other users
+// can write because of its mode, or own, which lets them change the mode. Root
+// can write anywhere.
+func checkWriters(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil // it is missing, or the code that needs it reports the error
+	}
+	others := fs.FileMode(0o022)
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		if owner := int(stat.Uid); owner != 0 && owner != os.Getuid() {
+			return fmt.Errorf("data_dir: user %d owns %s, and could have programs run as you; "+
+				"run this as that user, or `chown` it and look at what is in it", owner, dir)
+		}
+		if int(stat.Gid) == os.Getuid() {
+			others = 0o002
+		}
+	}
+	if info.Mode().Perm()&others != 0 {
+		return fmt.Errorf("data_dir: others can write to %s, and could have programs run as you; "+
+			"`chmod go-w` it, and look at what is in it", dir)
+	}
+	return nil
 }

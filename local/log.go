@@ -25,10 +25,7 @@ const maxLog = 1 << 20
 
 func openLog(path string) (*Log, error) {
 	l := &Log{path: path}
-	if err := l.open(); err != nil {
-		return nil, err
-	}
-	return l, nil
+	return l, l.open()
 }
 
 // open is called with mu held, or before the log is shared.
@@ -90,9 +87,11 @@ func (l *Log) IsStderr() bool {
 	return l.isStderr
 }
 
-// Close closes the file.
-func (l *Log) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.file.Close()
+// close closes the file, if there is one.
+func (l *Log) close() {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		_ = l.file.Close()
+	}
 }

@@ -18,7 +18,7 @@ import (
 func register(t *testing.T) *Registration {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
-	lock, err := Lock(data)
+	lock, err := takeLock(data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/linesman/linesman/agents"
+
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -117,8 +119,34 @@ func (d *Dialer) backgroundEnviron() []string {
 			own = append(own, name)
 		}
 	}
-	return launch.Environ(runs.EnvPolicy{}, append(own, d.Config.Agents.Codex.Env...), d.Environ)
+	for _, how := range d.Config.Launches(agents.Known) {
+		own = append(own, how.Env...)
+	}
+	return launch.Environ(runs.EnvPolicy{}, own, d.Environ)
 }
 
 // logFile returns the path of the log of an `up` in the background.
 func logFile(data string) string { return filepath.Join(data, "up.log") }
+
+// ownImage executes the program of the calling process, even if its file was
+// removed, as `go run` does at its end, or replaced. Only Linux has it.
+const ownImage = "/proc/self/exe"
+
+// SameProgram returns the file to execute for another process of exactly this
+// program, which was started from path. A shim must be one: after an upgrade the
+// program at path may be of another version than the worker that starts it.
+func SameProgram(path string) string {
+	if now, err := os.Readlink(ownImage); err == nil && now != path {
+		return ownImage
+	}
+	return path
+}
+
+// nextProgram returns the file to execute for a process that is to be of the
+// installed version, such as the next `up`: the one at path, else this program.
+func nextProgram(path string) string {
+	if _, err := exec.LookPath(path); err != nil {
+		return SameProgram(path)
+	}
+	return path
+}

@@ -45,7 +45,7 @@ func (d *Dialer) TakeOver(ctx context.Context) (*os.File, error) {
 	data := d.Config.DataDir
 	begun, asked := time.Now(), 0
 	for {
-		lock, err := Lock(data)
+		lock, err := takeLock(data)
 		if !errors.Is(err, ErrLocked) {
 			return lock, err
 		}

@@ -4,8 +4,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/bench/corpus"
 )

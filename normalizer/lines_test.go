@@ -9,9 +9,9 @@ import (
 	"testing"
 	"weak"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/backendtest"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 )
 

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/backendtest"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/corpus/vectors"
 )

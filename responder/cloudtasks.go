@@ -21,8 +21,7 @@ import (
 // IsCloud reports whether a run is a task of Codex Cloud.
 func IsCloud(r runs.Row) bool { return r.Agent == codexcloud.Agent }
 
-// Unknown is the row of a run that the table does not have, as far as its id
-// tells.
+// Unknown is the row of a run that the table does not have, derived from its id.
 func Unknown(run string) View {
 	row := runs.Row{ID: run, Agent: api.DefaultAgent, State: runs.StateQueued}
 	if strings.HasPrefix(run, "T-cloud-") {
@@ -37,8 +36,8 @@ var requestFields = map[string]string{
 	"governance_context": api.FieldGovernance,
 }
 
-// CheckCloudSubmit reports everything that is wrong with a submission to Codex
-// Cloud, as one [api.Validation] error.
+// CheckCloudSubmit reports all mistakes of a submission to Codex Cloud as one
+// [api.Validation] error.
 func (s *Service) CheckCloudSubmit(q api.CloudSubmission) error {
 	var m mistakes
 	r := cloudRequest(q)
@@ -56,7 +55,7 @@ func cloudRequest(q api.CloudSubmission) codexcloud.Request {
 	}
 }
 
-// CloudDriven is the error [api.Unsupported] where Codex Cloud is not driven.
+// CloudDriven returns [api.Unsupported] if Codex Cloud is not configured.
 func (s *Service) CloudDriven() error {
 	if s.cfg.Cloud == nil {
 		return noCloud()
@@ -64,7 +63,7 @@ func (s *Service) CloudDriven() error {
 	return nil
 }
 
-// SubmitCloud submits a task to Codex Cloud, once where the request has a key.
+// SubmitCloud submits a task to Codex Cloud; with a key, once.
 func (s *Service) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.Submitted, error) {
 	if err := s.CheckCloudSubmit(q); err != nil {
 		return api.Submitted{}, err
@@ -76,11 +75,13 @@ func (s *Service) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.S
 		return api.Submitted{}, err
 	}
 	id := runs.CloudID(time.Now().UnixMilli(), rand.Uint64())
-	done, err := s.once(ctx, q.Once, q, id, cloudLease, func(run string, again bool) (outcome, error) {
+	hashed := q
+	hashed.Once, hashed.Webhook = api.Once{}, withoutSecret(q.Webhook)
+	done, err := s.once(ctx, q.Once, hashed, id, cloudLease, func(run string, again bool) (outcome, error) {
 		if again {
 			return outcome{}, &api.Error{
 				Code:       api.OutcomeUnknown,
-				Message:    "an earlier request with this key broke off: Codex Cloud may have taken the task, and cannot be asked",
+				Message:    "an earlier request with this key did not finish: Codex Cloud may have accepted the task",
 				Suggestion: "Look for the task in Codex Cloud; if it is not there, use a new key",
 			}
 		}
@@ -89,8 +90,8 @@ func (s *Service) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.S
 	return done.submitted(), s.explain("submit to Codex Cloud", err)
 }
 
-// handOver submits a task to the cloud, as a run. Its webhook is registered
-// before: a kill in between leaves a webhook of a run that does not exist.
+// handOver submits a task to the cloud as a run. Its webhook is registered first: a
+// kill in between leaves the webhook of a run that does not exist.
 func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run string) (outcome, error) {
 	if err := s.Register(ctx, run, q.Webhook); err != nil {
 		return outcome{}, err
@@ -105,16 +106,12 @@ func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run strin
 		s.log.Error("a task of Codex Cloud has no run", zap.String("task", sub.ID), zap.Error(err))
 		return outcome{}, &api.Error{
 			Code:    api.ProgramFailed,
-			Message: "Codex Cloud took the task, but it cannot be followed here: do not submit it again",
+			Message: "Codex Cloud accepted the task, but its run could not be created: do not submit it again",
 			Reason:  api.ReasonNotRecorded, CloudID: sub.ID, WebURL: sub.URL,
 		}
 	}
 	if err != nil {
-		var m mistakes
-		if rest := m.fields(err, requestFields); rest != nil {
-			return outcome{}, rest
-		}
-		return outcome{}, m.err()
+		return outcome{}, renamed(err, requestFields)
 	}
 	s.cloud.add(sub.ID, sub.Run)
 	return outcome{
@@ -122,7 +119,7 @@ func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run strin
 	}, nil
 }
 
-// cloudCancel is the error of a cancel that Codex Cloud does not offer.
+// cloudCancel is the error of a cancel, which Codex Cloud does not offer.
 func (s *Service) cloudCancel(ctx context.Context, v View) error {
 	record, err := s.Record(ctx, v.ID)
 	if err != nil {
@@ -138,8 +135,8 @@ func (s *Service) cloudCancel(ctx context.Context, v View) error {
 	return e
 }
 
-// CloudRun returns the run of a task by the id that Codex Cloud gave it. The
-// error is [api.NotFound] where no run follows it.
+// CloudRun returns the run of a task by its id in Codex Cloud. The error is
+// [api.NotFound] if no run follows the task.
 func (s *Service) CloudRun(ctx context.Context, id string) (string, error) {
 	run, err := s.cloud.find(ctx, s.table, id)
 	if err == nil && run == "" {
@@ -148,11 +145,11 @@ func (s *Service) CloudRun(ctx context.Context, id string) (string, error) {
 	return run, s.explain("find a task of Codex Cloud", err)
 }
 
-// cloudIndex maps the ids of Codex Cloud to runs, which only their records
-// tell. It reads each record once, and is bounded: at the bound it is emptied.
+// cloudIndex maps the ids of Codex Cloud to runs. Only records contain these ids:
+// each is read once. At its limit the index is emptied.
 type cloudIndex struct {
 	mu   sync.Mutex
-	runs map[string]string // by the service's id
+	runs map[string]string // by the id in Codex Cloud
 	read map[string]bool   // runs whose record names a task
 }
 
@@ -176,27 +173,22 @@ func (x *cloudIndex) add(id, run string) {
 	x.runs[id], x.read[run] = run, true
 }
 
-func (x *cloudIndex) get(id string) string {
+// get returns the run of a task, and whether the record of a run was read.
+func (x *cloudIndex) get(id, run string) (of string, read bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.runs[id]
+	return x.runs[id], x.read[run]
 }
 
-func (x *cloudIndex) has(run string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.read[run]
-}
-
-// find returns the run of a task, "" where no run follows it.
+// find returns the run of a task, "" if no run follows it.
 func (x *cloudIndex) find(ctx context.Context, t *runtable.Table, id string) (string, error) {
-	if run := x.get(id); run != "" {
+	if run, _ := x.get(id, ""); run != "" {
 		return run, nil
 	}
 	all := t.Snapshot(maxIndexed, IsCloud)
 	lookups := 0
 	for _, v := range slices.Concat(all.Working, all.Queued, all.Ended) {
-		if x.has(v.ID) {
+		if _, read := x.get(id, v.ID); read {
 			continue
 		}
 		if lookups++; lookups > maxLookups {
@@ -213,11 +205,12 @@ func (x *cloudIndex) find(ctx context.Context, t *runtable.Table, id string) (st
 			x.add(record.Cloud.ID, v.ID)
 		}
 	}
-	return x.get(id), nil
+	run, _ := x.get(id, "")
+	return run, nil
 }
 
-// OpenCloud returns the tasks of Codex Cloud that have not ended, for the
-// driver that asks about them.
+// OpenCloud returns the tasks of Codex Cloud that have not ended, for the driver
+// that polls them.
 func (s *Service) OpenCloud(ctx context.Context) ([]codexcloud.Open, error) {
 	if err := s.table.Ready(ctx); err != nil {
 		return nil, err

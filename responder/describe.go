@@ -7,7 +7,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Summarize is the row of a run as callers get it.
+// Summarize returns the row of a run in the form for callers.
 func Summarize(v View) *api.Run {
 	r := &api.Run{
 		ID: v.ID, Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker,
@@ -30,8 +30,8 @@ func Summarize(v View) *api.Run {
 	return r
 }
 
-// Describe is Summarize with the details of the run's record, unless that is
-// nil. Of the two, the record is the newer.
+// Describe is Summarize with the details of the run's record, which is newer than
+// the row; nil: no details.
 func Describe(v View, record *runs.Record) *api.Run {
 	if record == nil {
 		return Summarize(v)
@@ -90,7 +90,7 @@ func usage(u *runs.Usage) *api.Usage {
 	}
 }
 
-// list is a list that is an array in JSON, empty or not.
+// list returns a slice that is an array in JSON even if it is empty.
 func list[T any](all []T) []T {
 	if all == nil {
 		return []T{}
@@ -98,5 +98,5 @@ func list[T any](all []T) []T {
 	return all
 }
 
-// milliseconds is a count of them as a duration.
+// milliseconds converts a number of milliseconds.
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -20,11 +20,11 @@ import (
 const (
 	maxEnvironmentsFile = 1 << 20
 	maxEnvironments     = 1000
-	maxEnvironmentText  = 512 // bytes of a name, an address, …
+	maxEnvironmentText  = 512 // bytes of a single text
 )
 
-// Environments lists the environments of Codex Cloud that the configured file
-// names; a missing file names none. The error is [api.ProgramFailed].
+// Environments lists the environments of Codex Cloud in the configured file; a
+// missing file has none. The error is [api.ProgramFailed].
 func (s *Service) Environments() (api.Environments, error) {
 	list := api.Environments{File: s.cfg.Environments, All: []api.Environment{}}
 	body, err := readFile(list.File)
@@ -39,8 +39,7 @@ func (s *Service) Environments() (api.Environments, error) {
 			Code: api.ProgramFailed, Message: "the file of environments cannot be used", File: list.File, Reason: "unreadable",
 			Suggestion: "Make it a JSON object of environments by id, each with name, repoUrl, stack and description", Err: err,
 		}
-		var broken *brokenFile
-		if errors.As(err, &broken) {
+		if broken, ok := errors.AsType[*brokenFile](err); ok {
 			e.Line, e.Reason = broken.line, "malformed"
 			e.Message += ": " + broken.problem
 		}
@@ -49,7 +48,7 @@ func (s *Service) Environments() (api.Environments, error) {
 	return list, nil
 }
 
-// brokenFile says what is wrong with the content of a file, and where.
+// brokenFile reports invalid content of a file, and where it is.
 type brokenFile struct {
 	line    int // from 1; 0: the file as a whole
 	problem string
@@ -65,23 +64,17 @@ func readFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // to open a pipe is to wait for a writer
+	if !info.Mode().IsRegular() { // opening a pipe would wait for a writer
 		return nil, &brokenFile{problem: "it is no regular file"}
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
+	if info.Size() > maxEnvironmentsFile {
+		return nil, &brokenFile{problem: fmt.Sprintf("it has more than %d bytes", maxEnvironmentsFile)}
 	}
-	defer f.Close()
-	body, err := io.ReadAll(io.LimitReader(f, maxEnvironmentsFile+1))
-	if err == nil && len(body) > maxEnvironmentsFile {
-		err = &brokenFile{problem: fmt.Sprintf("it has more than %d bytes", maxEnvironmentsFile)}
-	}
-	return body, err
+	return os.ReadFile(name)
 }
 
-// fileEntry is an environment as files have it: with the names of the file that
-// the delegator shipped with, or with those of the answer.
+// fileEntry is an environment in the file: with the field names of the v3.6
+// delegator's file, or with those of the answer.
 type fileEntry struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
@@ -93,116 +86,95 @@ type fileEntry struct {
 	Created     string `json:"created_at"`
 }
 
-// parseEnvironments reads a file of environments: an object with one member an
-// environment, by id; or a list of them, which may be the member
-// "environments" of an object, as an answer has it.
+// parseEnvironments reads a file of environments: an object with one member per
+// environment, by id; or a list of them, which may be the member "environments"
+// of an object, as in an answer.
 func parseEnvironments(body []byte) ([]api.Environment, error) {
-	lineAt := func(offset int64) int {
-		return 1 + bytes.Count(body[:max(min(offset, int64(len(body))), 0)], []byte{'\n'})
-	}
 	broken := func(offset int64, problem string) ([]api.Environment, error) {
-		return nil, &brokenFile{line: lineAt(offset), problem: problem}
+		before := body[:max(min(offset, int64(len(body))), 0)]
+		return nil, &brokenFile{line: 1 + bytes.Count(before, []byte{'\n'}), problem: problem}
 	}
-	var syntax *json.SyntaxError
-	var whole json.RawMessage
-	switch err := json.Unmarshal(body, &whole); {
-	case !utf8.Valid(body):
+	if !utf8.Valid(body) {
 		return nil, &brokenFile{problem: "it is not UTF-8"}
-	case errors.As(err, &syntax):
-		return broken(syntax.Offset, "it is not JSON")
-	case err != nil:
-		return broken(0, "it is not JSON")
 	}
-	all := []api.Environment{}
+	if err := json.Unmarshal(body, new(json.RawMessage)); err != nil {
+		offset := int64(0)
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			offset = syntax.Offset
+		}
+		return broken(offset, "it is not JSON")
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
-	add := func(id string) string {
-		var raw json.RawMessage
-		var e fileEntry
-		if d.Decode(&raw) != nil || raw[0] != '{' || json.Unmarshal(raw, &e) != nil {
-			return "an environment must be an object of strings"
-		}
-		if id != "" {
-			e.ID = id
-		}
-		if len(all) == maxEnvironments {
-			return fmt.Sprintf("it has more than %d environments", maxEnvironments)
-		}
-		env, problem := e.environment()
-		if problem == "" {
-			all = append(all, env)
-		}
-		return problem
-	}
-	list := func() (int64, string) {
-		for d.More() {
-			at := d.InputOffset()
-			if problem := add(""); problem != "" {
-				return at, problem
-			}
-		}
-		_, _ = d.Token()
-		return 0, ""
-	}
-	t, _ := d.Token()
-	switch t {
-	case json.Delim('['):
-		if at, problem := list(); problem != "" {
-			return broken(at+1, problem)
-		}
-		return all, nil
-	case json.Delim('{'):
-	default:
+	first, _ := d.Token()
+	list, nested := first == json.Delim('['), false
+	if !list && first != json.Delim('{') {
 		return broken(0, "it is no object")
 	}
-	for d.More() {
-		key, _ := d.Token()
-		at := d.InputOffset()
-		id, _ := key.(string)
-		if id == "environments" && nextIs(body[at:], '[') {
-			_, _ = d.Token()
-			if at, problem := list(); problem != "" {
-				return broken(at+1, problem)
+	all := []api.Environment{}
+	for {
+		if !d.More() {
+			if !nested {
+				return all, nil
 			}
+			_, _ = d.Token() // the end of the member environments
+			list, nested = false, false
 			continue
 		}
-		if id == "" {
-			return broken(at, "an environment needs an id")
+		var e fileEntry
+		var key json.Token
+		if !list {
+			key, _ = d.Token()
 		}
-		if problem := add(id); problem != "" {
-			return broken(at, problem)
+		at := len(body) - len(bytes.TrimLeft(body[d.InputOffset():], " \t\r\n:,"))
+		if key == "environments" && body[at] == '[' {
+			_, _ = d.Token()
+			list, nested = true, true
+			continue
+		}
+		var raw json.RawMessage
+		problem := ""
+		switch {
+		case d.Decode(&raw) != nil || raw[0] != '{' || json.Unmarshal(raw, &e) != nil:
+			problem = "an environment must be an object of strings"
+		case len(all) == maxEnvironments:
+			problem = fmt.Sprintf("it has more than %d environments", maxEnvironments)
+		default:
+			if id, ok := key.(string); ok {
+				e.ID = id
+			}
+			problem = e.problem()
+		}
+		if problem != "" {
+			return broken(int64(at), problem)
+		}
+		all = append(all, e.environment())
+	}
+}
+
+// problem says what is wrong with e, or "".
+func (e *fileEntry) problem() string {
+	if e.ID == "" {
+		return "an environment needs an id"
+	}
+	for _, s := range []string{e.ID, e.Name, e.RepoURL, e.Repository, e.Stack, e.TechStack, e.Description} {
+		if len(s) > maxEnvironmentText {
+			return fmt.Sprintf("a text of an environment has more than %d bytes", maxEnvironmentText)
+		}
+		if strings.ContainsFunc(s, unicode.IsControl) {
+			return "a text of an environment has control characters"
 		}
 	}
-	return all, nil
+	return ""
 }
 
-// nextIs reports whether c is what the value of a member begins with.
-func nextIs(b []byte, c byte) bool {
-	b = bytes.TrimLeft(b, " \t\r\n:")
-	return len(b) > 0 && b[0] == c
-}
-
-// environment is e as an answer shows it, or what is wrong with it.
-func (e *fileEntry) environment() (api.Environment, string) {
+// environment is e as an answer shows it.
+func (e *fileEntry) environment() api.Environment {
 	env := api.Environment{
 		ID: e.ID, Name: cmp.Or(e.Name, e.ID), Repository: cmp.Or(e.RepoURL, e.Repository),
-		Stack:       cmp.Or(e.Stack, e.TechStack),
-		Description: e.Description,
-	}
-	if e.ID == "" {
-		return env, "an environment needs an id"
-	}
-	for _, s := range []string{e.ID, env.Name, env.Repository, env.Stack, e.Description} {
-		if len(s) > maxEnvironmentText {
-			return env, fmt.Sprintf("a text of an environment has more than %d bytes", maxEnvironmentText)
-		}
-		for _, c := range s {
-			if unicode.IsControl(c) {
-				return env, "a text of an environment has control characters"
-			}
-		}
+		Stack: cmp.Or(e.Stack, e.TechStack), Description: e.Description,
 	}
 	if t, err := time.Parse(time.RFC3339, e.Created); err == nil {
 		env.Created = api.TimeOf(t)
 	}
-	return env, ""
+	return env
 }

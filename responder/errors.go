@@ -3,6 +3,7 @@ package responder
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -27,10 +28,6 @@ func ended(run string, state runs.State) *api.Error {
 	}
 }
 
-func notAsked(run string, err error) *api.Error {
-	return &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Message: err.Error(), Run: run, Err: err}
-}
-
 func unavailable(why string, cause error) *api.Error {
 	return &api.Error{Code: api.Unavailable, Message: why, Retryable: true, Err: cause}
 }
@@ -39,13 +36,27 @@ func notOffered(field, why string) *api.Error {
 	return &api.Error{Code: api.Unsupported, Field: field, Message: why, Reason: api.ReasonNotOffered}
 }
 
-// noCloud is the error of a request that needs what is not configured.
+// noCloud is the error of a request for Codex Cloud if that is not configured.
 func noCloud() *api.Error {
 	return &api.Error{
-		Code: api.Unsupported, Message: "Codex Cloud is not driven here", Reason: api.ReasonNotConfigured,
+		Code: api.Unsupported, Message: "Codex Cloud is not configured here", Reason: api.ReasonNotConfigured,
 		Suggestion: "Configure the responder to drive Codex Cloud: install the Codex CLI, run `codex login`, and " +
 			"turn its cloud settings on",
 	}
+}
+
+// ofRun is the error of a request about a run, nil for any other; run may be "".
+func ofRun(run string, err error) *api.Error {
+	if errors.Is(err, runs.ErrNoRun) {
+		return notFound(run)
+	}
+	if over, ok := errors.AsType[*runtable.EndedError](err); ok {
+		return ended(run, over.State)
+	}
+	if errors.Is(err, runtable.ErrNotAsked) {
+		return &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Message: err.Error(), Run: run, Err: err}
+	}
+	return nil
 }
 
 // about is explain for a request about one run.
@@ -53,47 +64,36 @@ func (s *Service) about(run, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var over *runtable.EndedError
-	switch {
-	case errors.Is(err, runs.ErrNoRun):
-		return notFound(run)
-	case errors.As(err, &over):
-		return ended(run, over.State)
-	case errors.Is(err, runtable.ErrNotAsked):
-		return notAsked(run, err)
+	if e := ofRun(run, err); e != nil {
+		return e
 	}
 	return s.explain(what, err)
 }
 
-// Explain makes the error of a store that a surface uses beside the service one
-// of the service, an [*api.Error]. Operation is for the log.
+// Explain converts the error of a store that a surface uses directly to an
+// [*api.Error]. Operation is for the log.
 func (s *Service) Explain(operation string, err error) error { return s.explain(operation, err) }
 
-// explain makes any error an [*api.Error]. The cause of one that callers cannot
-// do anything about goes to the log.
+// explain converts any error to an [*api.Error]. If callers cannot do anything about
+// it, the cause is logged.
 func (s *Service) explain(what string, err error) error {
 	if err == nil { // before the variables below are allocated
 		return nil
 	}
-	var known *api.Error
-	var unready *runtable.NotReadyError
-	var program *codexcloud.Failure
-	var over *runtable.EndedError
-	switch {
-	case errors.As(err, &known):
+	if known, ok := errors.AsType[*api.Error](err); ok {
 		return known
-	case errors.As(err, &unready):
-		return unavailable(unready.Error(), err)
-	case errors.Is(err, runs.ErrNoRun):
-		return notFound("")
-	case errors.As(err, &over):
-		return ended("", over.State)
-	case errors.Is(err, runtable.ErrNotAsked):
-		return notAsked("", err)
-	case errors.Is(err, runs.ErrManyRuns):
-		return api.Invalid(api.FieldRun, "the task cannot be given up: "+runs.ErrManyRuns.Error())
-	case errors.As(err, &program):
+	}
+	if program, ok := errors.AsType[*codexcloud.Failure](err); ok {
 		return programFailed(program)
+	}
+	if e := ofRun("", err); e != nil {
+		return e
+	}
+	switch {
+	case errors.Is(err, runtable.ErrNotReady):
+		return unavailable(err.Error(), err)
+	case errors.Is(err, runs.ErrManyRuns):
+		return api.Invalid(api.FieldRun, "the task cannot be cancelled: "+runs.ErrManyRuns.Error())
 	case errors.Is(err, runs.ErrQueueFull):
 		return &api.Error{
 			Code: api.QueueFull, Message: "the work queue is full", Retryable: true,
@@ -122,8 +122,7 @@ func programFailed(f *codexcloud.Failure) *api.Error {
 		Stderr: f.Stderr, Reason: f.Reason, Suggestion: f.Suggestion, Err: f,
 	}
 	if f.Exit >= 0 {
-		exit := f.Exit
-		e.ExitCode = &exit
+		e.ExitCode = new(f.Exit)
 	}
 	switch f.Reason {
 	case codexcloud.ReasonNetwork, codexcloud.ReasonRateLimit, codexcloud.ReasonSlow:
@@ -134,16 +133,13 @@ func programFailed(f *codexcloud.Failure) *api.Error {
 	return e
 }
 
-// mistakes collects what is wrong with a request.
+// mistakes collects the mistakes of a request.
 type mistakes struct{ issues []api.Issue }
 
 func (m *mistakes) add(field, problem string) {
-	for _, i := range m.issues {
-		if i.Field == field {
-			return
-		}
+	if !slices.ContainsFunc(m.issues, func(i api.Issue) bool { return i.Field == field }) {
+		m.issues = append(m.issues, api.Issue{Field: field, Problem: problem})
 	}
-	m.issues = append(m.issues, api.Issue{Field: field, Problem: problem})
 }
 
 // fields adds every [runs.FieldError] of err by the names of package api, and
@@ -160,16 +156,23 @@ func (m *mistakes) fields(err error, names map[string]string) error {
 		}
 		return errors.Join(rest...)
 	}
-	var field *runs.FieldError
-	if !errors.As(err, &field) {
-		return err
+	if field, ok := errors.AsType[*runs.FieldError](err); ok {
+		if name, known := names[field.Field]; known {
+			m.add(name, field.Problem)
+			return nil
+		}
 	}
-	name, known := names[field.Field]
-	if !known {
-		return err
+	return err
+}
+
+// renamed is err, or an [api.Validation] error if err consists of
+// [runs.FieldError]s that have names.
+func renamed(err error, names map[string]string) error {
+	var m mistakes
+	if rest := m.fields(err, names); rest != nil {
+		return rest
 	}
-	m.add(name, field.Problem)
-	return nil
+	return m.err()
 }
 
 // err is a [api.Validation] error with all mistakes, or nil.
@@ -190,7 +193,7 @@ var webhookFields = map[string]string{
 	"authentication.credentials": api.FieldWebhook + ".authentication.credentials", "context": api.FieldContext,
 }
 
-// registration is a webhook as package push keeps it.
+// registration is a webhook in the form of package webhook.
 func registration(w *api.Webhook, run string) webhook.Registration {
 	return webhook.Registration{
 		ID: webhook.AdCP, Protocol: webhook.AdCP, Run: run, URL: w.URL, OperationID: w.OperationID, Token: w.Token,

@@ -11,36 +11,36 @@ import (
 // errEnough ends the reading of events.
 var errEnough = errors.New("enough events")
 
-// Events returns the events of a run behind a sequence: at most limit of them,
-// and of maxBytes together, unless a single one takes more.
-// The error is [api.Conflict] where the stream does not reach that sequence:
-// it was made again, and the caller must begin without one.
+// Events returns the events of a run after a sequence: at most limit events, and at
+// most maxBytes in total, but at least one event. The error is [api.Conflict] if the
+// stream ends before that sequence: it was recreated, and the caller must start
+// without one.
 func (s *Service) Events(ctx context.Context, run string, after uint64, limit, maxBytes int) (api.EventPage, error) {
 	page := api.EventPage{Events: []api.Event{}, Next: after}
-	v, completion, err := s.eventsFrom(ctx, run, after)
+	f, err := s.Follow(ctx, run, after)
 	if err != nil {
 		return page, err
 	}
-	page.Done = completion != 0 && completion <= after
-	size := 0
-	err = s.cfg.Streams.EventsAfter(ctx, v.Agent, v.ID, after, false, func(seq uint64, token string, body []byte) error {
-		if size += len(body); len(page.Events) == limit || size > maxBytes && len(page.Events) > 0 {
+	page.Done = f.Ended
+	open := f.wait
+	f.wait = false
+	size, full := 0, false
+	err = f.Each(ctx, func(e api.Event) error {
+		if size += len(e.Body); len(page.Events) == limit || size > maxBytes && len(page.Events) > 0 {
+			full = true
 			return errEnough
 		}
-		page.Events = append(page.Events, api.Event{Seq: seq, Kind: token, Body: body})
-		page.Next, page.Done = seq, token == api.Completion
+		page.Events = append(page.Events, e)
+		page.Next, page.Done = e.Seq, e.Kind == api.Completion
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return page, s.explain("read events", err)
-	}
-	if err == nil && completion == 0 && over(v) { // the completion has aged out
+	if err == nil && !full && !open { // the completion has expired
 		page.Done = true
 	}
-	return page, nil
+	return page, err
 }
 
-// eventsFrom is the run whose events are read, and the sequence of its completion.
+// eventsFrom returns the run whose events are read, and the sequence of its completion.
 func (s *Service) eventsFrom(ctx context.Context, run string, after uint64) (View, uint64, error) {
 	v, err := s.Look(ctx, run)
 	if err != nil {
@@ -53,20 +53,20 @@ func (s *Service) eventsFrom(ctx context.Context, run string, after uint64) (Vie
 	if after > last {
 		return v, 0, &api.Error{
 			Code: api.Conflict, Field: api.FieldAfter, Run: v.ID, State: v.State,
-			Message: "the stream of events does not reach that far: it was made anew; begin again without it",
+			Message: "the stream of events ends before it: the stream was recreated; start without it",
 		}
 	}
 	return v, completion, nil
 }
 
-// over reports whether a run itself has ended, however the task stands that it
-// is a part of. The completion of such a run is stored before its record says
-// so: if it is not there, it has aged out, and no event will come.
+// over reports whether the run itself has ended, whatever the state of its task. The
+// completion of such a run is stored before its record is: if there is none, it has
+// expired, and no event will follow.
 func over(v View) bool { return v.State.Final() || v.Waits() || v.Link != "" }
 
-// Follow is a stream of events that was opened.
+// Follow is an open stream of events.
 type Follow struct {
-	// Ended says that the completion is not behind the sequence: no event will come.
+	// Ended means that the completion is not after the sequence: no event will follow.
 	Ended bool
 
 	service *Service
@@ -75,7 +75,7 @@ type Follow struct {
 	wait    bool
 }
 
-// Follow opens the events of a run behind a sequence. Errors are those of
+// Follow opens the events of a run after a sequence. The errors are those of
 // [Service.Events].
 func (s *Service) Follow(ctx context.Context, run string, after uint64) (*Follow, error) {
 	v, completion, err := s.eventsFrom(ctx, run, after)
@@ -87,8 +87,8 @@ func (s *Service) Follow(ctx context.Context, run string, after uint64) (*Follow
 	}, nil
 }
 
-// Each calls each with the events until it has had the completion, each returns
-// an error, or ctx ends. The error is that of each, ctx's, or an [*api.Error].
+// Each calls each with the events until the completion, an error of each, or the end
+// of ctx. The error is that of each, that of ctx, or an [*api.Error].
 func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
 	var own error
 	err := f.service.cfg.Streams.EventsAfter(ctx, f.view.Agent, f.view.ID, f.after, f.wait,
@@ -104,10 +104,10 @@ func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
 	switch {
 	case err == nil, errors.Is(err, errEnough):
 		return nil
-	case own != nil, ctx.Err() != nil:
+	case own != nil, f.wait && ctx.Err() != nil:
 		return err
 	}
-	return f.service.explain("follow events", err)
+	return f.service.explain("read events", err)
 }
 
 // HasCompletion reports whether the completion of a run is stored.
@@ -116,14 +116,22 @@ func (s *Service) HasCompletion(ctx context.Context, v View) (bool, error) {
 	return completion != 0, s.explain("read events", err)
 }
 
-// Messages calls each with the events of a run that are stored, from the first.
-func (s *Service) EachEvent(ctx context.Context, v View, follow bool, each func(api.Event) error) error {
-	f := &Follow{service: s, view: v, wait: follow}
-	return f.Each(ctx, each)
+// EachEvent calls each with all events of a run, from the first to its completion.
+func (s *Service) EachEvent(ctx context.Context, v View, each func(api.Event) error) error {
+	return (&Follow{service: s, view: v, wait: true}).Each(ctx, each)
 }
 
-// Output reads a part of what a run printed. The error is [api.NotFound] for
-// no run.
+// LastEvents returns the newest n events of a kind of a run, oldest first.
+func (s *Service) LastEvents(ctx context.Context, v View, kind string, n int) (all []api.Event, err error) {
+	err = s.cfg.Streams.LastEvents(ctx, v.Agent, v.ID, kind, n, func(seq uint64, kind string, body []byte) error {
+		all = append(all, api.Event{Seq: seq, Kind: kind, Body: body})
+		return nil
+	})
+	return all, s.explain("read events", err)
+}
+
+// Output reads a part of the output of a run. The error is [api.NotFound] for an
+// unknown run.
 func (s *Service) Output(ctx context.Context, q api.OutputRequest) (api.OutputPart, error) {
 	v, err := s.Look(ctx, q.Run)
 	if err != nil {
@@ -138,10 +146,10 @@ func (s *Service) Output(ctx context.Context, q api.OutputRequest) (api.OutputPa
 		return api.OutputPart{}, s.explain("read output", err)
 	}
 	p := api.OutputPart{Offset: at, Data: data}
-	// The run's own record counts: that of its task may be the next run's.
+	// The record of the task may be that of a later run.
 	record, err := s.table.OwnRecord(ctx, v.ID)
 	switch {
-	case errors.Is(err, runs.ErrNoRun): // it is not made yet
+	case errors.Is(err, runs.ErrNoRun): // it does not exist yet
 	case err != nil:
 		return api.OutputPart{}, s.explain("read a record", err)
 	case q.Stderr:

@@ -14,18 +14,18 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// DefaultPage is how many runs a page has where the request names no limit.
+// DefaultPage is the default number of runs on a page.
 const DefaultPage = 20
 
 // Page is a page of runs, the newest first.
 type Page struct {
 	Runs  []View
-	Next  string // cursor of the next page; "": there is none
-	Total int    // runs of the list, on all pages
+	Next  string // cursor of the next page; "": this is the last one
+	Total int    // number of runs on all pages
 }
 
-// List returns a page of runs. The error is [api.Validation] for a cursor that
-// is not Next of a page of the same list.
+// List returns a page of runs. The error is [api.Validation] for a cursor that is
+// not the Next of a page of the same list.
 func (s *Service) List(q api.List) (Page, error) {
 	if q.Limit == 0 {
 		q.Limit = DefaultPage
@@ -35,8 +35,8 @@ func (s *Service) List(q api.List) (Page, error) {
 		return Page{}, err
 	}
 	keep := s.filter(q)
-	// The newest runs behind the cursor, and one more, which says that there is
-	// a next page. The snapshot visits all rows and keeps none.
+	// The newest runs after the cursor, and one more, which shows that there is a next
+	// page. The snapshot visits all rows and keeps none.
 	var list []cursor
 	var page Page
 	s.table.Snapshot(0, func(r runs.Row) bool {
@@ -89,7 +89,7 @@ func (s *Service) filter(q api.List) func(runs.Row) bool {
 	}
 }
 
-// ChangedAt is when a run came to its state, Unix milliseconds.
+// ChangedAt is when a run entered its state, in Unix milliseconds.
 func ChangedAt(r runs.Row) int64 {
 	switch {
 	case r.State.Final():
@@ -116,7 +116,7 @@ func cursorOf(o api.Order, r runs.Row) cursor {
 
 func newer(a, b cursor) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.run, a.run)) }
 
-// encode is the cursor as text. It fits the list that it was made of alone.
+// encode returns the cursor as text, which is valid for this list only.
 func (c cursor) encode(q api.List) string {
 	text := listID(q) + " " + strconv.FormatInt(c.at, 10) + " " + c.run
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
@@ -146,7 +146,7 @@ func readCursor(q api.List) (*cursor, error) {
 func listID(q api.List) string {
 	q.Limit, q.Cursor = 0, ""
 	h := fnv.New64a()
-	// it never fails
+	// writing to a hash never fails
 	_, _ = fmt.Fprintf(h, "%q", []any{q.States, q.Agent, q.Dir, q.Thread, q.Context, int64(q.Since), q.Order})
 	return strconv.FormatUint(h.Sum64(), 36)
 }

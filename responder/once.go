@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,7 +17,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Leases: how long it takes at most to carry out a request once.
+// Leases: the longest time that a request can take.
 const (
 	submitLease = 30 * time.Second
 	cancelLease = 45 * time.Second
@@ -25,9 +26,9 @@ const (
 
 var keyForm = regexp.MustCompile(idempotency.KeyPattern)
 
-// outcome is what is remembered of a request with a key: all that its answer
-// says, so that a later attempt is answered alike. Entries outlive a process and
-// an upgrade, so the form is not that of package api.
+// outcome is the stored outcome of a request with a key: everything that its answer
+// contains, so that a later attempt gets the same answer. Entries outlive processes
+// and upgrades, so the form is not that of package api.
 type outcome struct {
 	Run        string     `json:"run"`
 	At         int64      `json:"at"` // Unix milliseconds
@@ -54,9 +55,9 @@ func (o outcome) cancelled() api.Cancelled {
 	return api.Cancelled{Run: o.Run, At: o.At, State: o.State, Before: o.Before, Basis: o.Basis, Replayed: o.replayed}
 }
 
-// once carries out a request, unless its key was used before: then the outcome
-// is that of the first time. Run is the run id that the request gets. Do gets
-// the run id to use, and whether an earlier attempt broke off.
+// once carries out a request, unless its key was used before: then it returns the
+// outcome of the first time. Run is the run id for a new request. Do gets the run
+// id to use, and whether an earlier attempt did not finish.
 func (s *Service) once(ctx context.Context, q api.Once, request any, run string, lease time.Duration,
 	do func(run string, again bool) (outcome, error),
 ) (done outcome, err error) {
@@ -88,7 +89,7 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 	}
 	done, err = do(claim.Run, claim.Again)
 
-	// The caller may have gone: the next attempt must find what was done.
+	// The caller may have disconnected: the next attempt must find the outcome.
 	note, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	var noted error
@@ -109,58 +110,42 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 	return done, err
 }
 
-// hashOf is the hash of a request in the types of package api. Its key and the
-// secret of its webhook are left out: they may change from one attempt to the next.
+// withoutSecret is a webhook as the hash of a request has it: the secret may change
+// from one attempt to the next, and so may the key.
+func withoutSecret(w *api.Webhook) *api.Webhook {
+	if w == nil {
+		return nil
+	}
+	public := *w
+	public.Credentials = ""
+	return &public
+}
+
+// hashOf is the hash of a request in the types of package api, without its key.
 func hashOf(request any) (string, error) {
 	b, err := bounds.Encode(request)
 	if err != nil {
 		return "", err
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(b, &members); err != nil {
-		return "", err
-	}
-	delete(members, "once")
-	if w, ok := members["webhook"]; ok {
-		var webhook map[string]json.RawMessage
-		if err := json.Unmarshal(w, &webhook); err != nil {
-			return "", err
-		}
-		delete(webhook, "credentials")
-		if members["webhook"], err = bounds.Encode(webhook); err != nil {
-			return "", err
-		}
-	}
-	if b, err = bounds.Encode(members); err != nil {
-		return "", err
-	}
 	hash, err := idempotency.Hash(b)
 	if err != nil {
-		return "", api.Invalid("request", "has no canonical form: no name may stand twice in an object, nor a "+
-			"number be too large")
+		return "", api.Invalid("request", "has no canonical form: no object may have a name twice, and no number may "+
+			"be too large")
 	}
 	return hash, nil
 }
 
-// nothingDone reports whether an error says for certain that nothing was done.
+// nothingDone reports whether an error means for certain that nothing was done.
 func nothingDone(err error) bool {
-	var known *api.Error
-	var program *codexcloud.Failure
-	switch {
-	case errors.As(err, &known):
-		switch known.Code {
-		case api.Validation, api.Unsupported, api.NotFound, api.Ended, api.QueueFull:
-			return true
-		}
-		return false
-	case errors.As(err, &program):
-		switch program.Reason {
-		case codexcloud.ReasonSpawn, codexcloud.ReasonUsage, codexcloud.ReasonNotSignedIn, codexcloud.ReasonRateLimit,
-			codexcloud.ReasonPermission,
-			codexcloud.ReasonNotGit, codexcloud.ReasonNotFound:
-			return true
-		}
-		return false
+	if known, ok := errors.AsType[*api.Error](err); ok {
+		return slices.Contains([]api.Code{
+			api.Validation, api.Unsupported, api.NotFound, api.Ended, api.QueueFull}, known.Code)
+	}
+	if program, ok := errors.AsType[*codexcloud.Failure](err); ok {
+		return slices.Contains([]string{
+			codexcloud.ReasonSpawn, codexcloud.ReasonUsage, codexcloud.ReasonNotSignedIn, codexcloud.ReasonRateLimit,
+			codexcloud.ReasonPermission, codexcloud.ReasonNotGit, codexcloud.ReasonNotFound,
+		}, program.Reason)
 	}
 	return errors.Is(err, runs.ErrQueueFull)
 }

@@ -10,47 +10,36 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Bounds of the questions that are looked at.
+// Limits of the runs that are read.
 const (
 	maxQuestions = 1000
-	maxSearched  = 1000                   // runs that have ended, among which a request is looked for
-	questionSize = 2 * 6 * runs.MaxPrompt // bytes of output, in which the question is
+	maxSearched  = 1000                   // ended runs that are searched for a request
+	questionSize = 2 * 6 * runs.MaxPrompt // bytes of output that contain the question
 )
 
-// Ask begins a run that waits for an answer from outside, until due; the zero
-// time is for ever. A run that was begun so before is no error: what a crash
-// has left out is done. The error is [api.Validation] for a wrong question.
+// Ask starts a run that awaits an external answer until due; a zero due means no
+// deadline. Repeating an Ask is not an error: it completes a start that a crash
+// interrupted. The error is [api.Validation] for an invalid question.
 func (s *Service) Ask(ctx context.Context, run string, q runs.Question, labels map[string]string, due time.Time) error {
 	err := s.table.Ask(ctx, run, q, labels, due)
-	var m mistakes
-	if rest := m.fields(err, map[string]string{
-		"run": api.FieldRun, "labels": api.FieldLabels, "prompt": api.FieldPrompt, "model": api.FieldModel,
-	}); rest != nil {
-		return s.explain("ask", rest)
-	}
-	return m.err()
+	return s.explain("ask", renamed(err, taskFields))
 }
 
-// Answer gives a run that waits for it an answer from outside: the run has
-// ended then. The first answer counts; the same one once more is no error. The
-// error is [api.Ended] for another answer, or one that comes after the due time
-// unless late allows that; [api.NotWaiting] for a run that asks nothing; and
-// [api.Validation] for what is no answer.
+// Answer stores the external answer of a run that awaits it, and ends the run. The
+// first answer wins; repeating the same one is not an error. The error is [api.Ended]
+// for a different answer, or one after the deadline unless late is set;
+// [api.NotWaiting] for a run that does not await an answer; and [api.Validation] for
+// an invalid answer.
 func (s *Service) Answer(ctx context.Context, run string, reply runs.Reply, late bool) (api.Answered, error) {
-	answer := s.table.Answer
-	if late {
-		answer = s.table.AnswerLate
-	}
-	state, err := answer(ctx, run, reply)
-	var field *runs.FieldError
-	if errors.As(err, &field) {
+	state, err := s.table.Answer(ctx, run, reply, late)
+	if field, ok := errors.AsType[*runs.FieldError](err); ok {
 		err = api.Invalid(field.Field, field.Problem)
 	}
 	return api.Answered{Run: run, State: state}, s.about(run, "answer", err)
 }
 
-// Reply reads the answer of a run that was answered from outside, all of it.
-// The error wraps [runs.ErrNoReply] where RAW does not hold one.
+// Reply reads the complete external answer of a run. The error wraps
+// [runs.ErrNoReply] if RAW does not hold one.
 func (s *Service) Reply(ctx context.Context, run string) (runs.Reply, error) {
 	r, err := s.table.Reply(ctx, run)
 	if errors.Is(err, runs.ErrNoReply) {
@@ -59,15 +48,14 @@ func (s *Service) Reply(ctx context.Context, run string) (runs.Reply, error) {
 	return r, s.about(run, "read a reply", err)
 }
 
-// Expire ends a run whose answer is no longer wanted: its state is timeout. A
-// run that has ended is no error.
+// Expire ends a run whose answer is no longer awaited, with the state timeout. It is
+// not an error if the run has ended.
 func (s *Service) Expire(ctx context.Context, run string) error {
 	return s.about(run, "expire", s.table.Expire(ctx, run))
 }
 
-// Questions returns the runs that wait for an answer, the oldest first, or the
-// one that id names: by its run or its request. The error is [api.NotFound]
-// where that one does not wait.
+// Questions returns the runs that await an answer, oldest first, or only the one
+// with this run or request id. The error is [api.NotFound] if that one awaits none.
 func (s *Service) Questions(ctx context.Context, id string) ([]api.Question, error) {
 	records, err := s.table.Waiting(ctx, maxQuestions)
 	if err != nil {
@@ -98,9 +86,9 @@ func (s *Service) Questions(ctx context.Context, id string) ([]api.Question, err
 	return all, nil
 }
 
-// RunOfRequest returns the run of a request: of those that wait, else of those
-// that ended last. The id may be the run's own. The error is [api.NotFound]
-// where there is none.
+// RunOfRequest returns the run of a request: one that awaits an answer, or else one
+// that ended recently. The id may be a run id. The error is [api.NotFound] if there
+// is none.
 func (s *Service) RunOfRequest(ctx context.Context, id string) (string, error) {
 	if runs.CheckID(id) == nil {
 		v, err := s.table.Look(ctx, id)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -17,7 +18,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// marker stands where an output is cut. It does not count.
+// marker replaces the part that is cut out of an output. The limit does not include it.
 const marker = "\n... [truncated] ...\n"
 
 // Limits of the parts of a result.
@@ -29,9 +30,9 @@ const (
 	maxPartialBytes = 64 << 10  // of the events of a [api.Partial]
 )
 
-// Result is what came of a run that has ended.
+// Result is the result of a run that has ended.
 type Result struct {
-	Request api.ResultRequest // that it answers
+	Request api.ResultRequest // the request
 	Record  *runs.Record
 	Output  api.Output
 	Events  *api.RecentEvents // nil: of a task of Codex Cloud, or not asked for
@@ -39,8 +40,8 @@ type Result struct {
 	Basis   *api.Basis
 }
 
-// Result reads what came of a run. The error is [api.NotEnded] for a run that
-// has not ended, and [api.NotFound] for none.
+// Result reads the result of a run. The error is [api.NotEnded] for a run that has
+// not ended, and [api.NotFound] for an unknown run.
 func (s *Service) Result(ctx context.Context, run string, q api.ResultRequest) (*Result, error) {
 	v, err := s.Look(ctx, run)
 	if err != nil {
@@ -51,8 +52,8 @@ func (s *Service) Result(ctx context.Context, run string, q api.ResultRequest) (
 	if err != nil && !missing { // then it is unknown whether the run has ended
 		return nil, s.explain("read a record", err)
 	}
-	// The table may be a moment behind the record, which others read too: a
-	// caller that was notified of the end gets the result.
+	// The table may lag behind the record: a caller that was notified of the end
+	// gets the result.
 	if !v.State.Final() && (missing || !record.State.Final()) {
 		return nil, &api.Error{
 			Code: api.NotEnded, Field: api.FieldRun, Message: "the task has not ended: it is " + string(v.State),
@@ -65,7 +66,7 @@ func (s *Service) Result(ctx context.Context, run string, q api.ResultRequest) (
 	return s.ResultOf(ctx, record, q)
 }
 
-// ResultOf is Result of a run whose record was read.
+// ResultOf is Result for a run whose record was read.
 func (s *Service) ResultOf(ctx context.Context, record *runs.Record, q api.ResultRequest) (*Result, error) {
 	if q.MaxBytes == 0 {
 		q.MaxBytes = DefaultOutput
@@ -88,8 +89,8 @@ func (s *Service) ResultOf(ctx context.Context, record *runs.Record, q api.Resul
 	return r, nil
 }
 
-// TimedOut is the error of a run that exceeded a limit, with the end of its
-// output where that can be read.
+// TimedOut is the error of a run that exceeded a limit, with the end of its output
+// if that can be read.
 func (s *Service) TimedOut(ctx context.Context, record *runs.Record) *api.Error {
 	e := &api.Error{
 		Code: api.Timeout, Message: "the task exceeded its " + record.Reason + " limit", Run: record.ID, State: record.State,
@@ -104,7 +105,7 @@ func (s *Service) TimedOut(ctx context.Context, record *runs.Record) *api.Error 
 	return e
 }
 
-// output is what a run printed. Of one that failed or timed out it is always there.
+// output returns the output of a run. For one that failed or timed out it is the default.
 func (s *Service) output(ctx context.Context, r *runs.Record, q api.ResultRequest) (api.Output, error) {
 	always := r.State == runs.StateFailed || r.State == runs.StateTimeout
 	inCloud := IsCloud(r.Row())
@@ -131,9 +132,9 @@ func (s *Service) output(ctx context.Context, r *runs.Record, q api.ResultReques
 	return o, nil
 }
 
-// excerpt is a stream as text of at most limit bytes: all of it, or its
-// beginning and its end with a marker between. What is no UTF-8 becomes U+FFFD,
-// but for the halves of a character that the cut has parted.
+// excerpt returns a stream as text of at most limit bytes: all of it, or its
+// beginning and end with a marker in between. Invalid UTF-8 becomes U+FFFD, except
+// for the parts of a character at the cut.
 func excerpt(x runs.Excerpt, limit int) (s string, cut bool) {
 	if x.Whole() {
 		s = toText(x.Head)
@@ -143,7 +144,7 @@ func excerpt(x runs.Excerpt, limit int) (s string, cut bool) {
 		return s[:bounds.Cut(s, limit/2)] + marker + ending(s, limit/2), true
 	}
 	head := x.Head
-	for i := 1; i < utf8.UTFMax && i <= len(head); i++ { // a character that was parted
+	for i := 1; i < utf8.UTFMax && i <= len(head); i++ { // drop an incomplete character
 		if b := head[len(head)-i:]; utf8.RuneStart(b[0]) {
 			if !utf8.FullRune(b) {
 				head = head[:len(head)-i]
@@ -157,7 +158,7 @@ func excerpt(x runs.Excerpt, limit int) (s string, cut bool) {
 
 func toText(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
-// ending is the end of s, at most limit bytes of it.
+// ending returns the end of s, at most limit bytes.
 func ending(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -169,7 +170,7 @@ func ending(s string, limit int) string {
 	return s[i:]
 }
 
-// end is the end of a stream, as far as it was read.
+// end returns the end of a stream, as far as it was read.
 func end(x runs.Excerpt) string {
 	if x.Whole() {
 		return toText(x.Head)
@@ -181,7 +182,7 @@ func end(x runs.Excerpt) string {
 	return toText(tail)
 }
 
-// partial is the end of what a run printed before a limit passed.
+// partial returns the end of the output of a run that exceeded a limit.
 func (s *Service) partial(ctx context.Context, r *runs.Record, limit int) (*api.Partial, error) {
 	out, errs, err := s.table.Output(ctx, r, 4*limit) // its ends have at least limit bytes
 	if err != nil {
@@ -208,13 +209,14 @@ func (s *Service) partial(ctx context.Context, r *runs.Record, limit int) (*api.
 	return p, nil
 }
 
-// typed is an event with a type in front, as the contract's last_events have it.
+// typed returns an event with its type as the first member, as in last_events of
+// the contract.
 func typed(event json.RawMessage) json.RawMessage {
 	return append([]byte(`{"type":"`+typeOf(event)+`",`), bytes.TrimPrefix(event, []byte("{"))...)
 }
 
-// typeOf is the type of the agent's line that an event came from, as far as
-// the event tells; else the token of its kind.
+// typeOf returns the type of the agent's line that an event came from, as far as the
+// event shows it; otherwise the token of its kind.
 func typeOf(event json.RawMessage) string {
 	e := gjson.GetManyBytes(event, "kind", "message", "data.tool.phase")
 	switch kind, message := e[0].String(), e[1].String(); kind {
@@ -241,7 +243,7 @@ func typeOf(event json.RawMessage) string {
 	return "unknown"
 }
 
-// recentEvents counts the events of a run and, where they are wanted, reads the newest.
+// recentEvents counts the events of a run and, if wanted, reads the newest.
 func (s *Service) recentEvents(ctx context.Context, r *runs.Record, wanted bool) (*api.RecentEvents, error) {
 	d := &api.RecentEvents{Included: wanted, Count: 1} // the completion, which the record does not count
 	for _, n := range r.Events {
@@ -255,7 +257,7 @@ func (s *Service) recentEvents(ctx context.Context, r *runs.Record, wanted bool)
 	return d, err
 }
 
-// lastEvents are the newest events of a run, as many as limit bytes hold.
+// lastEvents returns the newest events of a run, at most limit bytes.
 func (s *Service) lastEvents(ctx context.Context, r *runs.Record, limit int) ([]json.RawMessage, error) {
 	all, err := s.table.Events(ctx, r, maxEvents)
 	if err != nil {
@@ -269,7 +271,7 @@ func (s *Service) lastEvents(ctx context.Context, r *runs.Record, limit int) ([]
 	return all[first:], nil
 }
 
-// diff is the unified diff of a task of Codex Cloud, from its log.
+// diff returns the unified diff of a task of Codex Cloud, from its log.
 func (s *Service) diff(ctx context.Context, r *runs.Record, limit int) (api.Output, error) {
 	out, _, err := s.table.Output(ctx, r, 2*codexcloud.MaxOutput)
 	if err != nil {
@@ -287,7 +289,7 @@ func (s *Service) diff(ctx context.Context, r *runs.Record, limit int) (api.Outp
 	return o, nil
 }
 
-// lastDiff is the newest diff in the lines of the cloud driver.
+// lastDiff returns the newest diff in the lines of the cloud driver.
 func lastDiff(lines []byte) (diff string, cut, found bool) {
 	for line := range strings.Lines(string(lines)) {
 		var l struct {
@@ -303,8 +305,8 @@ func lastDiff(lines []byte) (diff string, cut, found bool) {
 	return diff, cut, found
 }
 
-// FinalText returns the agent's last message: all of it, while its completion
-// is kept, else its beginning.
+// FinalText returns the agent's last message: all of it while its completion is
+// stored, otherwise its beginning.
 func (s *Service) FinalText(ctx context.Context, record *runs.Record) string {
 	if record.FinalText == nil {
 		return ""
@@ -320,16 +322,16 @@ func (s *Service) FinalText(ctx context.Context, record *runs.Record) string {
 	return *record.FinalText
 }
 
-// maxFinalOutput is how many bytes of an agent's output are read for a final
-// text that is longer than records and events are.
+// maxFinalOutput is the number of bytes of output that are read for a final text
+// that is too long for records and events.
 const maxFinalOutput = 16 << 20
 
-// ErrNoText reports a run whose final text is not kept, or not all of it.
+// ErrNoText reports a run whose final text is not stored completely.
 var ErrNoText = errors.New("the agent's answer is not there")
 
-// WholeFinalText returns the agent's last message, all of it: from the record,
-// else from the completion, else from what the agent wrote. The error wraps
-// [ErrNoText] where none has all of it.
+// WholeFinalText returns the agent's complete last message: from the record, the
+// completion, or the agent's output. The error wraps [ErrNoText] if none has all of
+// it.
 func (s *Service) WholeFinalText(ctx context.Context, r *runs.Record) (string, error) {
 	if r.FinalText == nil {
 		return "", fmt.Errorf("%w: it ended without one", ErrNoText)
@@ -338,8 +340,8 @@ func (s *Service) WholeFinalText(ctx context.Context, r *runs.Record) (string, e
 	if text := s.FinalText(ctx, r); whole(text) {
 		return text, nil
 	}
-	find := s.cfg.LastMessage[r.Agent]
-	if find == nil {
+	a, _ := s.cfg.Agents.Find(r.Agent)
+	if a.LastMessage == nil {
 		return "", fmt.Errorf("%w: of its %d bytes only the first are kept", ErrNoText, r.FinalTextBytes)
 	}
 	stdout, _, err := s.table.Output(ctx, r, 2*maxFinalOutput)
@@ -347,7 +349,7 @@ func (s *Service) WholeFinalText(ctx context.Context, r *runs.Record) (string, e
 		return "", s.explain("read an output", err)
 	}
 	for _, part := range [][]byte{stdout.Tail, stdout.Head} {
-		if text, ok := find(part); ok && whole(text) {
+		if text, ok := a.LastMessage(part); ok && whole(text) {
 			return text, nil
 		}
 	}
@@ -360,8 +362,8 @@ const (
 	maxLineText = 500 // characters
 )
 
-// LastLines returns the last lines that a run printed, each cut to its
-// beginning: at most 5 of 500 characters.
+// LastLines returns the last lines of a run's output: at most 5, each cut to 500
+// characters.
 func (s *Service) LastLines(ctx context.Context, run string) ([]string, error) {
 	record, err := s.table.Record(ctx, run)
 	if err != nil {
@@ -374,21 +376,21 @@ func (s *Service) LastLines(ctx context.Context, run string) ([]string, error) {
 	return tailLines(end(out)), nil
 }
 
-// tailLines are the last lines of a text, each cut to its beginning.
+// tailLines returns the last lines of a text, without empty ones.
 func tailLines(s string) []string {
 	var lines []string
-	for len(lines) < maxLines {
-		s = strings.TrimRight(s, "\r\n")
-		if s == "" {
-			break
+	for _, line := range slices.Backward(strings.Split(s, "\n")) {
+		line = strings.TrimRight(line, "\r")
+		if line == "" {
+			continue
 		}
-		at := strings.LastIndexByte(s, '\n') + 1
-		line := s[at:]
 		if utf8.RuneCountInString(line) > maxLineText {
 			line = string([]rune(line)[:maxLineText-1]) + "…"
 		}
-		lines = append([]string{line}, lines...)
-		s = s[:at]
+		if lines = append(lines, line); len(lines) == maxLines {
+			break
+		}
 	}
+	slices.Reverse(lines)
 	return lines
 }

@@ -14,12 +14,13 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
@@ -88,8 +89,12 @@ func code(t *testing.T, err error) api.Code {
 	return e.Code
 }
 
+type other struct{ codex.Backend }
+
+func (other) Agent() string { return "other" }
+
 func TestASubmissionIsToldAllThatIsWrongWithIt(t *testing.T) {
-	s := responder.New(responder.Config{GitGate: true, Agents: []string{"codex", "other"}})
+	s := responder.New(responder.Config{GitGate: true, Agents: agent.Table{codex.Agent, {Backend: other{}}}})
 	for name, c := range map[string]struct {
 		q    api.Submission
 		want string // fields, sorted

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
@@ -22,7 +22,7 @@ import (
 // maxLimit is the longest time limit of a task, in seconds.
 const maxLimit = 86_400
 
-// planOnly is what a prompt begins with in mode preview.
+// planOnly precedes the prompt in mode preview.
 const planOnly = "Plan only: say which steps you would take and which files you would change. Change nothing.\n\n"
 
 // taskFields are the fields of a [runs.Task] by their names in package api.
@@ -33,15 +33,12 @@ var taskFields = map[string]string{
 	"env.policy": api.FieldEnvPolicy, "env.allow": api.FieldEnvAllow, "idle_s": api.FieldIdle, "hard_s": api.FieldHard,
 }
 
-var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-
 // risky are git commands that may lose work.
 var risky = regexp.MustCompile(`(?i)\bgit\s+(reset\s+--(hard|merge)|clean\s+-\w*f|push\s+([^\n]*\s)?(-f\b|--force|--delete|--mirror)|` +
 	`rebase\b|filter-(branch|repo)\b|branch\s+-D\b|stash\s+(drop|clear)|reflog\s+(expire|delete)|update-ref\s+-d|checkout\s+(--|\.)|` +
 	`restore\b|commit\s+[^\n]*--amend)`)
 
-// CheckSubmit reports everything that is wrong with a submission, as one
-// [api.Validation] error.
+// CheckSubmit reports all mistakes of a submission as one [api.Validation] error.
 func (s *Service) CheckSubmit(q api.Submission) error {
 	var m mistakes
 	if q.Mode == api.Preview {
@@ -63,8 +60,9 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	if m.fields(t.Check(), taskFields) != nil {
 		m.add("request", "asks for a task that cannot be queued")
 	}
-	if !slices.Contains(s.cfg.Agents, t.Agent) {
-		m.add(api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents, ", "))
+	a, known := s.cfg.Agents.Find(t.Agent)
+	if !known {
+		m.add(api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Kinds(), ", "))
 	}
 	if t.Mode.Writes() && !q.Confirm {
 		m.add(api.FieldConfirm, fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
@@ -72,12 +70,11 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	if q.Env.Allow != nil && q.Env.Policy != runs.InheritList {
 		m.add(api.FieldEnvAllow, "is for envPolicy allow-list only")
 	}
-	if q.Thread != "" && !uuid.MatchString(q.Thread) {
-		// Codex takes any other text for a name, and begins a new thread where none has it.
-		m.add(api.FieldThread, "must be the id of a thread, a UUID")
+	if a.Check != nil && m.fields(a.Check(t), taskFields) != nil {
+		m.add("request", "asks for a task that the agent cannot run")
 	}
 	if q.Run != "" && q.Webhook != nil { // the run may be another program's, and have its own
-		m.add(api.FieldWebhook, "is not for a run id of one's own choice: give an idempotency key instead")
+		m.add(api.FieldWebhook, "is not allowed with a run id that the caller chose: use an idempotency key instead")
 	}
 	s.checkGit(&m, q.Prompt, q.DestructiveGit)
 	s.checkWebhook(&m, q.Webhook)
@@ -99,7 +96,7 @@ func (s *Service) checkWebhook(m *mistakes, w *api.Webhook) {
 	}
 }
 
-// task is what a submission asks for.
+// task is the task of a submission.
 func task(q api.Submission) runs.Task {
 	t := runs.Task{
 		Agent: q.Agent, Prompt: q.Prompt, Mode: q.Mode, Dir: q.Dir, Model: q.Model, Thread: q.Thread, Schema: q.Schema,
@@ -117,8 +114,8 @@ func task(q api.Submission) runs.Task {
 	return t
 }
 
-// Submit puts a task on the queue, once where the request has a key. Its
-// webhook is registered before the run exists, so that no change of the run is missed.
+// Submit queues a task; with a key, once. Its webhook is registered before the run
+// exists, so that no change of the run is missed.
 func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
 	if err := s.CheckSubmit(q); err != nil {
 		return api.Submitted{}, err
@@ -131,15 +128,17 @@ func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, 
 		return api.Submitted{}, err
 	}
 	id := cmp.Or(q.Run, runs.LocalID(time.Now().UnixMilli(), rand.Uint64()))
-	done, err := s.once(ctx, q.Once, q, id, submitLease, func(run string, again bool) (outcome, error) {
+	hashed := q
+	hashed.Once, hashed.Webhook = api.Once{}, withoutSecret(q.Webhook)
+	done, err := s.once(ctx, q.Once, hashed, id, submitLease, func(run string, again bool) (outcome, error) {
 		t.Run = run
 		return s.enqueue(ctx, t, q.Webhook, again || q.Run != "")
 	})
 	return done.submitted(), s.explain("submit", err)
 }
 
-// enqueue puts a task with a run id on the queue. Again says that an earlier
-// attempt with this id may have done so: then that is no error.
+// enqueue queues a task with a run id. Again means that an earlier attempt with this
+// id may have queued it already, which is then no error.
 func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, again bool) (outcome, error) {
 	if err := s.Register(ctx, t.Run, w); err != nil {
 		return outcome{}, err
@@ -152,7 +151,7 @@ func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, agai
 	if err == nil {
 		return done, nil
 	}
-	if again && errors.Is(err, runs.ErrKnownRun) { // the earlier attempt was cut off after it had submitted the task
+	if again && errors.Is(err, runs.ErrKnownRun) { // the earlier attempt failed after it had queued the task
 		v, err := s.table.Look(ctx, t.Run)
 		if errors.Is(err, runs.ErrNoRun) { // its entry is being written, or never will be
 			return outcome{}, unavailable("a task with this run id is being submitted", err)
@@ -160,19 +159,15 @@ func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, agai
 		done.Run, done.At, done.Position, done.replayed = t.Run, Started(v.Row), v.Position, true
 		return done, err
 	}
-	var m mistakes
-	rest := m.fields(err, taskFields)
-	if !again && (rest == nil || errors.Is(rest, runs.ErrQueueFull)) { // else an earlier attempt may have submitted it
+	err = renamed(err, taskFields)
+	if !again && nothingDone(err) { // else an earlier attempt may have submitted it
 		s.unregister(ctx, t.Run, w)
 	}
-	if rest != nil {
-		return outcome{}, rest
-	}
-	return outcome{}, m.err()
+	return outcome{}, err
 }
 
-// placed is a task with a directory: its own, that of the thread it resumes, or
-// the default.
+// placed returns the task with its directory: its own, that of the thread it
+// resumes, or the default.
 func (s *Service) placed(t runs.Task) (runs.Task, error) {
 	if t.Dir == "" && t.Thread != "" {
 		v, _ := s.table.Thread(strings.ToLower(t.Thread))
@@ -189,7 +184,7 @@ func (s *Service) placed(t runs.Task) (runs.Task, error) {
 	return t, nil
 }
 
-// CanNotify is the error [api.Unsupported] for a webhook where none are sent.
+// CanNotify returns [api.Unsupported] for a webhook if this process sends none.
 func (s *Service) CanNotify(w *api.Webhook) error {
 	if w == nil || s.cfg.Webhooks != nil {
 		return nil
@@ -197,8 +192,7 @@ func (s *Service) CanNotify(w *api.Webhook) error {
 	return notOffered(api.FieldWebhook, "notifications are not sent from here")
 }
 
-// Register keeps the webhook of a run, which need not exist yet. A nil webhook
-// is none.
+// Register stores the webhook of a run, which need not exist yet; nil: none.
 func (s *Service) Register(ctx context.Context, run string, w *api.Webhook) error {
 	if w == nil {
 		return nil
@@ -211,8 +205,8 @@ func (s *Service) Register(ctx context.Context, run string, w *api.Webhook) erro
 	return s.explain("register a webhook", s.cfg.Webhooks.Put(ctx, registration(w, run)))
 }
 
-// unregister removes the webhook of a run that was not submitted after all.
-// Where that fails, the webhook expires.
+// unregister removes the webhook of a run that was not submitted. If that fails,
+// the webhook expires later.
 func (s *Service) unregister(ctx context.Context, run string, w *api.Webhook) {
 	if w == nil {
 		return
@@ -242,4 +236,33 @@ func Lasted(r runs.Row) int64 {
 		return 0
 	}
 	return max(r.EndedAt-r.StartedAt, 0)
+}
+
+// Cancel cancels a run; with a key, once. The error is [api.Ended] for a run that has
+// ended, and [api.NotFound] for an unknown run; with a key the outcome for a removed
+// run may still be stored. For a task of Codex Cloud it is [api.Unsupported].
+func (s *Service) Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, error) {
+	v, missing := s.Look(ctx, q.Run)
+	if e, ok := errors.AsType[*api.Error](missing); ok && (e.Code != api.NotFound || q.Once.Key == "") {
+		return api.Cancelled{}, missing
+	}
+	if missing == nil && IsCloud(v.Row) {
+		return api.Cancelled{}, s.cloudCancel(ctx, v)
+	}
+	hashed := q
+	hashed.Once = api.Once{}
+	done, err := s.once(ctx, q.Once, hashed, q.Run, cancelLease, func(_ string, again bool) (outcome, error) {
+		if missing != nil {
+			return outcome{}, missing
+		}
+		c, err := s.table.Cancel(ctx, q.Run, q.Reason)
+		done := outcome{Run: q.Run, At: time.Now().UnixMilli(), State: c.State, Before: c.Before, Basis: s.Basis()}
+		over, ok := errors.AsType[*runtable.EndedError](err)
+		if again && ok && over.State == runs.StateCancelled { // by the attempt that failed
+			done.State, done.replayed = over.State, true
+			return done, nil
+		}
+		return done, s.about(q.Run, "cancel", err)
+	})
+	return done.cancelled(), s.about(q.Run, "cancel", err)
 }

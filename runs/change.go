@@ -8,7 +8,7 @@ type Change struct {
 	Revision uint64 // of the record; increases with every change of any run
 	Removed  bool   // the record was deleted; only Row.ID is set
 	Last     bool   // no newer change is known at present
-	Reset    bool   // the run table was recreated: discard all earlier changes
+	Replaced bool   // the run table was recreated: discard all earlier changes
 	Waits    string // reason for a delay, for people; all other fields are empty
 }
 
@@ -22,8 +22,8 @@ type Excerpt struct {
 // Whole reports whether the excerpt contains the entire stream.
 func (e Excerpt) Whole() bool { return e.Size == int64(len(e.Head)) }
 
-// Beat is the periodic heartbeat of a worker process.
-type Beat struct {
+// Heartbeat is the periodic heartbeat of a worker process.
+type Heartbeat struct {
 	ID      string   `json:"id"`   // of the process: a worker can have several processes
 	Name    string   `json:"name"` // of the worker, as in start entries
 	Version string   `json:"version,omitempty"`

@@ -55,9 +55,9 @@ func (r *Record) Waits() bool { return r.State == StateInputRequired && r.EndedA
 // Waits reports the same as [Record.Waits] of the record.
 func (r Row) Waits() bool { return r.State == StateInputRequired && r.EndedAt != 0 }
 
-// StandsFor returns the current state of a task of several runs: the identity
+// ForTask returns the current state of a task of several runs: the identity
 // of task, the first run, with the facts of r, its newest link.
-func (r *Record) StandsFor(task *Record) *Record {
+func (r *Record) ForTask(task *Record) *Record {
 	s := *r
 	s.ID, s.Agent, s.Source, s.Governance = task.ID, task.Agent, task.Source, task.Governance
 	s.Continues, s.Link = task.Continues, r.ID

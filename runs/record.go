@@ -122,7 +122,7 @@ type Record struct {
 	FinalTextBytes int64   `json:"final_text_bytes,omitempty"`
 
 	// Link is the id of the run that the facts are from, if it is another run:
-	// see [Record.StandsFor]. It is not stored.
+	// see [Record.ForTask]. It is not stored.
 	Link string `json:"-"`
 
 	// Seq is the sequence number in RAW of the last folded entry.

@@ -14,8 +14,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/responder/verbs"
+	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -37,12 +36,6 @@ func documents(t *testing.T) map[string]string {
 		t.Fatalf("only %d pages: %q", len(all), slices.Sorted(maps.Keys(all)))
 	}
 	return all
-}
-
-func TestSettingsFileIsTheExample(t *testing.T) {
-	if got := text(t, "docs/linesman.toml"); got != config.Example() {
-		t.Errorf("docs/linesman.toml is not what config.Example says:\n%s", config.Example())
-	}
 }
 
 var (
@@ -261,7 +254,7 @@ func TestVerbsAreDescribed(t *testing.T) {
 		"docs/subjects.md"), -1) {
 		described = append(described, m[1])
 	}
-	for _, v := range verbs.All() {
+	for _, v := range natsapi.VerbEndpoints(nil) {
 		known = append(known, v.Name)
 	}
 	slices.Sort(described)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/linesman/linesman/agent"
+
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/runs"
@@ -32,11 +34,10 @@ type Delivery interface {
 // Tasks configures which tasks a worker takes and how it runs them.
 type Tasks struct {
 	Queue    Queue
-	Name     string              // of the queue
-	Slots    int                 // maximum of tasks that run at a time
-	Commands map[string][]string // command line prefix by agent kind: at least a program
+	Name     string                  // of the queue
+	Slots    int                     // maximum of tasks that run at a time
+	Agents   map[string]agent.Launch // by kind; each has a Command
 	Rules    launch.Rules
-	Pass     []string // environment variables that every agent gets
 	Environ  []string // environment of the worker
 	Limits   Limits   // for values that a task does not set
 	MaxLimit time.Duration
@@ -182,9 +183,9 @@ func (w *Worker) refuse(ctx context.Context, task runs.Task, d Delivery, why err
 
 // spec returns the Spec of a task.
 func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
-	command := t.Commands[task.Agent]
-	if len(command) == 0 {
-		return Spec{}, &runs.FieldError{Field: "agent", Problem: "this worker has no command for it"}
+	how, known := t.Agents[task.Agent]
+	if !known {
+		return Spec{}, &runs.FieldError{Field: "agent", Problem: "is not a kind that this worker can start"}
 	}
 	if err := t.Rules.Allow(task); err != nil {
 		return Spec{}, err
@@ -205,20 +206,17 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 	}
 	spec := Spec{
 		Run: task.Run, Agent: task.Agent, Source: SourceQueue, Labels: task.Labels, Dir: dir,
-		Env: launch.Environ(task.Env, t.Pass, t.Environ), Limits: limits, Schema: task.Schema,
+		Env: launch.Environ(task.Env, how.Env, t.Environ), Limits: limits, Schema: task.Schema,
 	}
 	schema := ""
 	if len(task.Schema) > 0 {
 		schema = SchemaFile(root, task.Run)
 	}
-	switch task.Agent {
-	case "codex":
-		if err := launch.CheckCodex(task); err != nil {
+	if how.Check != nil {
+		if err := how.Check(task); err != nil {
 			return Spec{}, err
 		}
-		spec.Argv = launch.Codex(command, task, schema)
-	default:
-		return Spec{}, &runs.FieldError{Field: "agent", Problem: "is not a kind that linesman can start"}
 	}
+	spec.Argv = how.Argv(task, schema)
 	return spec, nil
 }

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/codex"
+
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -137,6 +140,13 @@ func (d *slipTask) Later(time.Duration) error {
 	return nil
 }
 
+// launches starts each codex with a command.
+func launches(command []string) map[string]agent.Launch {
+	how := codex.Agent.Launch
+	how.Command = command
+	return map[string]agent.Launch{codex.Agent.Kind(): how}
+}
+
 func (l *fixture) serve(command ...string) *memoryQueue {
 	l.t.Helper()
 	s := &memoryQueue{tasks: make(chan runs.Task), done: make(chan string, 16), later: make(chan string, 16)}
@@ -146,7 +156,7 @@ func (l *fixture) serve(command ...string) *memoryQueue {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- l.w.Serve(ctx, Tasks{
-			Queue: s, Name: "q", Slots: 1, Commands: map[string][]string{"codex": command},
+			Queue: s, Name: "q", Slots: 1, Agents: launches(command),
 			Rules: launch.Rules{Dir: dir, Roots: []string{dir}}, Environ: os.Environ(), MaxLimit: time.Hour,
 		})
 	}()

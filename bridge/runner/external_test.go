@@ -16,8 +16,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// lastMoment sees nothing of its run until the time of the request is over.
-// Somebody answers before that, or right after it.
+// lastMoment hides the end of its run from the bridge until the request times out.
+// The answer arrives before the timeout, or right after it.
 type lastMoment struct {
 	*runner.External
 	late   bool
@@ -43,10 +43,9 @@ func (r *lastMoment) Expire(ctx context.Context, run string) error {
 	return r.External.Expire(ctx, run)
 }
 
-// Whoever answers as the request's time runs out, and is told that it counts,
-// finds that answer in the response: an error as well as a text. Who comes later
-// is told that it does not count.
-func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
+// An answer that is accepted right before the timeout of its request is the
+// response, be it a text or an error. An answer after the timeout is refused.
+func TestAnswerAcceptedRightBeforeTheTimeoutIsTheResponse(t *testing.T) {
 	t.Parallel()
 	d := daemontest.Start(t, nil).Responder.Service()
 	for name, c := range map[string]struct {
@@ -54,12 +53,12 @@ func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
 		late  bool
 	}{
 		"text":  {reply: runs.Reply{Status: runs.ReplySuccess, Text: "the second"}},
-		"error": {reply: runs.Reply{Status: runs.ReplyError, Error: "nobody knows"}},
+		"error": {reply: runs.Reply{Status: runs.ReplyError, Error: "unknown"}},
 		"late":  {reply: runs.Reply{Status: runs.ReplySuccess, Text: "the second"}, late: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, ctx := t.TempDir(), t.Context()
-			body, err := json.Marshal(map[string]any{"request_id": name, "prompt": "Which one?", "timeout_seconds": 2})
+			body, err := json.Marshal(map[string]any{"request_id": name, "prompt": "Which one?", "timeout_seconds": 0.5})
 			if err == nil {
 				err = os.WriteFile(filepath.Join(dir, ".agent-request.json"), body, 0o600)
 			}
@@ -68,10 +67,10 @@ func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
-			var told error
+			var refused error
 			answers := &lastMoment{
 				External: &runner.External{Service: d.Service}, late: c.late,
-				answer: func(run string) { _, told = d.Answer(ctx, run, c.reply, false) },
+				answer: func(run string) { _, refused = d.Answer(ctx, run, c.reply, false) },
 			}
 			done := make(chan error, 1)
 			go func() {
@@ -95,22 +94,18 @@ func TestWhatWasTakenAtTheLastMomentIsTheResponse(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-			var r bridge.Response
-			if err := json.Unmarshal(got, &struct {
-				*bridge.Response
-				Duration any `json:"duration_seconds"`
-			}{Response: &r}); err != nil {
+			var r struct {
+				Status   string
+				Response string // null is ""
+				Message  string `json:"error_message"`
+			}
+			if err := json.Unmarshal(got, &r); err != nil {
 				t.Fatal(err)
 			}
-			said := runs.Reply{Status: r.Status}
-			if r.Response != nil {
-				said.Text = *r.Response
-			}
-			if r.ErrorMessage != nil {
-				said.Error = *r.ErrorMessage
-			}
-			if c.late && (!hasEnded(told) || r.Status != bridge.StatusTimeout) || !c.late && (told != nil || said != c.reply) {
-				t.Errorf("who answered was told %v, and the response is %s", told, got)
+			said := runs.Reply{Status: r.Status, Text: r.Response, Error: r.Message}
+			if c.late && (!hasEnded(refused) || r.Status != bridge.StatusTimeout) ||
+				!c.late && (refused != nil || said != c.reply) {
+				t.Errorf("the answer got %v, and the response is %s", refused, got)
 			}
 		})
 	}

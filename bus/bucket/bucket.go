@@ -47,35 +47,25 @@ type Entry struct {
 // Exists reports whether the key has a value.
 func (e Entry) Exists() bool { return e.Revision != 0 && !e.Deleted }
 
-// Bucket reads and writes one bucket. It is not safe for concurrent use until it is
-// open.
+// Bucket reads and writes one bucket. It is not safe for concurrent use until a key was
+// read.
 type Bucket struct {
 	js     jetstream.JetStream
 	name   string
-	stream jetstream.Stream // nil until the bucket is open
+	stream jetstream.Stream // nil until a key was read
 }
 
 // New returns the bucket with a name. It sends no request.
 func New(js jetstream.JetStream, name string) *Bucket { return &Bucket{js: js, name: name} }
 
-// Open looks up the bucket's stream. It does nothing if the bucket is open.
-func (b *Bucket) Open(ctx context.Context) error {
-	if b.stream != nil {
-		return nil
-	}
-	stream, err := b.js.Stream(ctx, Stream(b.name))
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", b.name, err)
-	}
-	b.stream = stream
-	return nil
-}
-
-// Get reads the entry of a key, and opens the bucket if needed. A key without an entry
-// is not an error.
+// Get reads the entry of a key. A key without an entry is not an error.
 func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
-	if err := b.Open(ctx); err != nil {
-		return Entry{}, err
+	if b.stream == nil {
+		stream, err := b.js.Stream(ctx, Stream(b.name))
+		if err != nil {
+			return Entry{}, fmt.Errorf("bucket %s: %w", b.name, err)
+		}
+		b.stream = stream
 	}
 	m, err := b.stream.GetLastMsgForSubject(ctx, Subject(b.name, key))
 	switch {
@@ -182,9 +172,7 @@ func (b *Bucket) Watch(
 	}
 	return follow.Run(ctx, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 		key := strings.TrimPrefix(m.Subject(), prefix)
-		each(
-			Entry{key, m.Data(), m.Headers(), meta.Sequence.Stream, meta.Timestamp, deleted(m.Headers())},
-			meta.NumPending == 0,
-		)
+		each(Entry{key, m.Data(), m.Headers(), meta.Sequence.Stream, meta.Timestamp, deleted(m.Headers())},
+			meta.NumPending == 0)
 	}, begin)
 }

@@ -49,11 +49,7 @@ func Serve[S Server](
 	}
 	t.Cleanup(s.Stop)
 	b := Connect(t, s, "operator")
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
-	if _, err := b.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
+	EnsureSmall(t, b)
 	return s, b
 }
 
@@ -90,16 +86,12 @@ func CorpusLog(t testing.TB, name string, size int) []runs.Entry {
 	}
 	log := []runs.Entry{{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: "run"})}}
 	for at := 0; at < len(out); at += size {
-		log = append(
-			log,
-			runs.Entry{Kind: runs.Out, Time: int64(2_000 + at), Offset: int64(at), Body: out[at:min(at+size, len(out))]},
-		)
+		log = append(log,
+			runs.Entry{Kind: runs.Out, Time: int64(2_000 + at), Offset: int64(at), Body: out[at:min(at+size, len(out))]})
 	}
 	code := 0
-	return append(
-		log,
-		runs.Entry{Kind: runs.Exited, Time: 9_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})},
-	)
+	return append(log,
+		runs.Entry{Kind: runs.Exited, Time: 9_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
 }
 
 // Interleave appends the logs of several runs to RAW, an entry of each in turn.
@@ -161,24 +153,16 @@ func Dump(t testing.TB, js jetstream.JetStream, stream string) []string {
 // Diff fails the test if two dumps differ.
 func Diff(t testing.TB, what string, got, want []string) {
 	t.Helper()
+	at := func(all []string, i int) string {
+		if i < len(all) {
+			return all[i]
+		}
+		return "(nothing)"
+	}
 	for i := range max(len(got), len(want)) {
-		g, w := "(nothing)", "(nothing)"
-		if i < len(got) {
-			g = got[i]
-		}
-		if i < len(want) {
-			w = want[i]
-		}
-		if g != w {
-			t.Fatalf(
-				"%s: %d messages, want %d; first difference at %d:\n got %.300s\nwant %.300s",
-				what,
-				len(got),
-				len(want),
-				i,
-				g,
-				w,
-			)
+		if g, w := at(got, i), at(want, i); g != w {
+			t.Fatalf("%s: %d messages, want %d; first difference at %d:\n got %.300s\nwant %.300s",
+				what, len(got), len(want), i, g, w)
 		}
 	}
 }
@@ -223,10 +207,9 @@ func Fill(t testing.TB, b *bus.Bus, events int) {
 	Until(t, "the events are not stored", func() bool {
 		have := LastSeq(t, b.PublicJetStream(), b.Events())
 		for i := have + 1; i <= uint64(events); i++ {
-			_, err := b.PublicJetStream().PublishMsg(t.Context(), &nats.Msg{
-				Subject: b.EventSubject("codex", "x", "status"), Data: []byte("{}"),
-				Header: nats.Header{bus.HeaderPos: {string(bus.AppendPos(nil, normalizer.Pos{Raw: i}))}},
-			}, jetstream.WithExpectLastSequence(i-1))
+			e := NewEvent(b, "x", int(i), []byte("{}"))
+			e.Header.Set(bus.HeaderPos, string(bus.AppendPos(nil, normalizer.Pos{Raw: i})))
+			_, err := b.PublicJetStream().PublishMsg(t.Context(), e, jetstream.WithExpectLastSequence(i-1))
 			var refused *jetstream.APIError
 			switch {
 			case errors.Is(err, context.DeadlineExceeded),
@@ -281,36 +264,25 @@ func Take(t testing.TB, b *bus.Bus) *bus.Delivery {
 // Recorded waits until the record of a run is final, and returns it.
 func Recorded(t testing.TB, b *bus.Bus, run string) *runs.Record {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
-		rec, ok, err := b.Record(t.Context(), run)
-		switch {
-		case err != nil:
+	var rec *runs.Record
+	Until(t, run+" has not ended", func() bool {
+		r, ok, err := b.Record(t.Context(), run)
+		if err != nil {
 			t.Fatal(err)
-		case ok && rec.State.Final():
-			return rec
-		case time.Now().After(end):
-			t.Fatalf("%s has not ended: %+v", run, rec)
 		}
-	}
+		rec = r
+		return ok && rec.State.Final()
+	})
+	return rec
 }
 
 // Ended waits for the completion of a run.
 func Ended(t testing.TB, b *bus.Bus, run string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	found := false
-	completion := bus.Filter{Run: run, Tokens: []string{normalizer.CompletionToken}, Follow: true}
-	err := b.Read(ctx, completion, func(bus.Stored) error {
-		found = true
-		cancel()
-		return nil
+	Until(t, "run "+run+" has no completion", func() bool {
+		completion, _, err := b.EventsEnd(t.Context(), "*", run)
+		return err == nil && completion != 0
 	})
-	if err != nil || !found {
-		t.Fatalf("run %s: completion %v, %v", run, found, err)
-	}
 }
 
 // Background calls run in a goroutine, and stops it at the end of the test.
@@ -327,11 +299,12 @@ func Background(t testing.TB, run func(context.Context) error) {
 	})
 }
 
-// ServeWith starts a server with other options, and connects to it.
-func ServeWith(t testing.TB, o *server.Options) *bus.Bus {
+// ServePlain starts a server as operators have them, with one account and without
+// credentials, and returns its URL.
+func ServePlain(t testing.TB, o server.Options) string {
 	t.Helper()
 	o.Host, o.Port, o.JetStream, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, t.TempDir(), true, true
-	s, err := server.NewServer(o)
+	s, err := server.NewServer(&o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,10 +313,26 @@ func ServeWith(t testing.TB, o *server.Options) *bus.Bus {
 	if !s.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the server does not start")
 	}
-	b, err := bus.Connect(t.Context(), bus.Login{URL: s.ClientURL()}, bus.Login{}, Names, zap.NewNop())
+	return s.ClientURL()
+}
+
+// ConnectPlain connects to a server by its URL.
+func ConnectPlain(t testing.TB, url string) *bus.Bus {
+	t.Helper()
+	b, err := bus.Connect(t.Context(), bus.Login{URL: url}, bus.Login{}, Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
 	return b
+}
+
+// EnsureSmall creates the streams with small sizes.
+func EnsureSmall(t testing.TB, b *bus.Bus) {
+	t.Helper()
+	limits := bus.DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
+	if _, err := b.Ensure(t.Context(), limits); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
@@ -45,126 +48,64 @@ type grant struct {
 	subscribe []string
 }
 
+// Requests about one stream, without the prefix of the JetStream API: STREAM is its name.
+// There are no direct gets: their answer is the message itself, and goes to the reply
+// subject of the request. A user that may write RAW could write a task that way.
+var (
+	info    = []string{"STREAM.INFO.STREAM"}
+	get     = []string{"STREAM.INFO.STREAM", "STREAM.MSG.GET.STREAM"}
+	purge   = []string{"STREAM.PURGE.STREAM"}
+	build   = []string{"STREAM.INFO.STREAM", "STREAM.CREATE.STREAM", "STREAM.UPDATE.STREAM"} // for [bus.Bus.Ensure]
+	share   = []string{"CONSUMER.CREATE.STREAM.>", "CONSUMER.INFO.STREAM.*", "CONSUMER.MSG.NEXT.STREAM.*"}
+	consume = append(slices.Clip(share), "CONSUMER.DELETE.STREAM.*") // a temporary consumer, deleted after use
+)
+
 // grants returns the permissions of all users.
 func grants(n bus.Names) []grant {
-	raw, events, work := n.Raw(), n.Events(), n.Work()
-	runs, state, threads, requests := bucket.Stream(
-		n.Runs(),
-	), bucket.Stream(
-		n.State(),
-	), bucket.Stream(
-		n.Threads(),
-	), bucket.Stream(
-		n.Requests(),
-	)
-	push, outbox := bucket.Stream(n.Push()), n.Outbox()
-	all := func(lists ...[]string) (out []string) {
-		for _, l := range lists {
-			out = append(out, l...)
+	raw, events, work, outbox := n.Raw(), n.Events(), n.Work(), n.Outbox()
+	kv := func(name string) string { return bucket.Stream(name) }
+	runs, state, threads, requests, push := kv(n.Runs()), kv(n.State()), kv(n.Threads()), kv(n.Requests()), kv(n.Push())
+	may := func(requests []string, streams ...string) (all []string) {
+		for _, stream := range streams {
+			for _, r := range requests {
+				all = append(all, jetstream.DefaultAPIPrefix+strings.Replace(r, ".STREAM", "."+stream, 1))
+			}
 		}
-		return out
+		return all
 	}
-	info := func(stream string) []string {
-		return []string{"$JS.API.INFO", "$JS.API.STREAM.INFO." + stream}
-	}
-	// No direct gets: their answer is the message itself, and goes to the reply subject
-	// of the request. A user that may write RAW could write a task that way.
-	get := func(stream string) []string { return []string{"$JS.API.STREAM.MSG.GET." + stream} }
-	share := func(stream string) []string { // a shared, durable consumer
-		return []string{
-			"$JS.API.CONSUMER.CREATE." + stream + ".>", "$JS.API.CONSUMER.INFO." + stream + ".*",
-			"$JS.API.CONSUMER.MSG.NEXT." + stream + ".*",
-		}
-	}
-	consume := func(stream string) []string { // a temporary consumer, deleted after use
-		return append(share(stream), "$JS.API.CONSUMER.DELETE."+stream+".*")
-	}
-	build := func(streams ...string) (out []string) { // for [bus.Bus.Ensure]
-		for _, s := range streams {
-			out = append(out, "$JS.API.STREAM.INFO."+s, "$JS.API.STREAM.CREATE."+s, "$JS.API.STREAM.UPDATE."+s)
-		}
-		return out
-	}
+	key := func(name, key string) string { return bucket.Subject(name, key) }
+	acks := func(stream string) string { return "$JS.ACK." + stream + ".>" }
+	control, live := n.ControlSubject("*"), []string{n.LiveSubjects()}
 	// Users that answer requests may publish to the inboxes of the requesters. The
 	// server's own mechanism, allow_responses, keeps track of every delivered message
 	// with a reply subject, JetStream's included: it made a replay of the run table
 	// twice as slow.
-	requesters := []string{bus.InboxPrefix(ResponderUser) + ".>", bus.InboxPrefix(OperatorUser) + ".>"}
+	requesters := []string{bus.InboxPrefix(ResponderUser) + ".>", bus.InboxPrefix(OperatorUser) + ".>", n.RawSubjects()}
 	return []grant{
-		{
-			InsideAccount,
-			WorkerUser,
-			all(
-				requesters,
-				[]string{n.Prefix + ".raw.*.*", bucket.Subject(n.State(), bus.WorkerKey("*"))},
-				info(raw),
-				get(raw),
-				info(runs),
-				get(runs),
-				info(work),
-				share(work),
-				[]string{"$JS.ACK." + work + ".>"},
-			),
-			[]string{n.Prefix + ".control.*"},
-		},
-		{InsideAccount, NormalizerUser,
-			all(info(raw), get(raw), consume(raw), []string{"$JS.API.STREAM.PURGE." + raw},
-				[]string{bucket.Subject(n.Runs(), "*"), bucket.Subject(n.State(), "*"), bucket.Subject(n.Threads(), "*")},
-				get(runs), get(state), get(threads), build(raw, work, outbox, runs, state, threads, requests, push)),
-			nil},
-		{
-			PublicAccount,
-			NormalizerUser + publicSuffix,
-			all(
-				[]string{n.Prefix + ".events.>"},
-				info(events),
-				get(events),
-				[]string{directGet + events, directGet + events + ".>"},
-				consume(events),
-				[]string{"$JS.API.CONSUMER.LIST." + events, "$JS.API.CONSUMER.NAMES." + events},
-				build(events),
-			),
-			nil,
-		},
-		{
-			InsideAccount,
-			ResponderUser,
-			all(
-				requesters,
-				[]string{n.Prefix + ".raw.*.*", n.Prefix + ".work.*.*", n.Prefix + ".control.*"},
-				info(raw),
-				get(raw),
-				consume(raw),
-				info(runs),
-				get(runs),
-				consume(runs),
-				[]string{bucket.Subject(n.Runs(), "*")}, // only to remove ended runs
-				info(state),
-				get(state),
-				consume(state),
-				[]string{bucket.Subject(n.State(), bus.CloudLease)},
-				info(requests),
-				get(requests),
-				[]string{bucket.Subject(n.Requests(), "*")},
-				info(
-					push,
-				),
-				get(push),
-				consume(push),
-				[]string{bucket.Subject(n.Push(), "*"), bucket.Subject(n.State(), bus.PushLease)},
-				info(outbox),
-				share(outbox),
-				[]string{n.PushSubjects(), "$JS.ACK." + outbox + ".>"},
-				info(work),
-				get(work),
-				[]string{"$JS.API.STREAM.PURGE." + work},
-			),
-			[]string{n.Prefix + ".api.>", "$SRV.>"},
-		},
-		{readersAccount, ResponderUser + publicSuffix, reads(n), []string{n.LiveSubjects()}},
+		{InsideAccount, WorkerUser, slices.Concat(
+			requesters, []string{accountInfo, key(n.State(), bus.WorkerKey("*")), acks(work)},
+			may(get, raw, runs), may(info, work), may(share, work)), []string{control}},
+		{InsideAccount, NormalizerUser, slices.Concat(
+			[]string{accountInfo, key(n.Runs(), "*"), key(n.State(), "*"), key(n.Threads(), "*")},
+			may(get, raw, runs, state, threads), may(consume, raw), may(purge, raw),
+			may(build, raw, work, outbox, runs, state, threads, requests, push),
+		), nil},
+		{PublicAccount, NormalizerUser + publicSuffix, slices.Concat(
+			[]string{accountInfo, n.EventSubjects(), directGet + events, directGet + events + ".>"},
+			may(get, events), may(consume, events), may(build, events),
+			may([]string{"CONSUMER.LIST.STREAM", "CONSUMER.NAMES.STREAM"}, events),
+		), nil},
+		{InsideAccount, ResponderUser, slices.Concat(
+			requesters, []string{accountInfo, n.WorkSubjects(), control, n.PushSubjects(), acks(outbox)},
+			[]string{key(n.State(), bus.CloudLease), key(n.State(), bus.PushLease), key(n.Requests(), "*")},
+			[]string{key(n.Push(), "*"), key(n.Runs(), "*")}, // the latter only to remove ended runs
+			may(get, raw, runs, state, requests, push, work), may(consume, raw, runs, state, push),
+			may(info, outbox), may(share, outbox), may(purge, work),
+		), []string{n.API() + ".>", "$SRV.>"}},
+		{readersAccount, ResponderUser + publicSuffix, reads(n), live},
 		{InsideAccount, OperatorUser, []string{">"}, []string{n.Prefix + ".>"}},
 		{PublicAccount, OperatorUser + publicSuffix, []string{">"}, []string{n.Prefix + ".>"}},
-		{readersAccount, SubscriberUser, reads(n), []string{n.LiveSubjects()}},
+		{readersAccount, SubscriberUser, reads(n), live},
 	}
 }
 
@@ -184,16 +125,11 @@ func reads(n bus.Names) []string {
 // account of EVENTS, may publish to a subject.
 func Permitted(n bus.Names, user string) func(subject string) bool {
 	return func(subject string) bool {
-		for _, g := range grants(n) {
-			if g.user == user || g.user == user+publicSuffix {
-				for _, pattern := range g.publish {
-					if server.SubjectMatchesFilter(subject, pattern) {
-						return true
-					}
-				}
-			}
-		}
-		return false
+		return slices.ContainsFunc(grants(n), func(g grant) bool {
+			return strings.TrimSuffix(g.user, publicSuffix) == user && slices.ContainsFunc(g.publish, func(pattern string) bool {
+				return server.SubjectMatchesFilter(subject, pattern)
+			})
+		})
 	}
 }
 

@@ -49,7 +49,7 @@ func Accounts(n bus.Names) []Account {
 	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, readersAccount: &readers}
 	for _, g := range grants(n) {
 		a := of[g.account]
-		a.Users = append(a.Users, User{g.user, dedupe(g.publish), append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
+		a.Users = append(a.Users, User{g.user, slices.Compact(slices.Sorted(slices.Values(g.publish))), append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
 	}
 	share := func(subject string, service, many bool) {
 		public.Exports = append(public.Exports, Share{readersAccount, subject, service, many})
@@ -67,6 +67,16 @@ func Accounts(n bus.Names) []Account {
 // UABC`.
 func AccountsConfig(n bus.Names, identity func(user string) string) string {
 	var b strings.Builder
+	lines := func(what string, all []Share, line func(Share) string) {
+		if len(all) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "    %s = [\n", what)
+		for _, s := range all {
+			b.WriteString("      " + line(s) + "\n")
+		}
+		b.WriteString("    ]\n")
+	}
 	b.WriteString("accounts {\n")
 	for _, a := range Accounts(n) {
 		fmt.Fprintf(&b, "  %s {\n", a.Name)
@@ -78,48 +88,24 @@ func AccountsConfig(n bus.Names, identity func(user string) string) string {
 		}
 		b.WriteString("    users = [\n")
 		for _, u := range a.Users {
-			fmt.Fprintf(&b, "      # %s\n", u.Name)
-			fmt.Fprintf(
-				&b,
-				"      {%s, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}\n",
-				identity(u.Name),
-				list(u.Publish),
-				list(u.Subscribe),
-			)
+			fmt.Fprintf(&b, "      # %s\n      {%s, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}\n",
+				u.Name, identity(u.Name), list(u.Publish), list(u.Subscribe))
 		}
 		b.WriteString("    ]\n")
-		if len(a.Exports) > 0 {
-			b.WriteString("    exports = [\n")
-			for _, s := range a.Exports {
-				many := ""
-				if s.Many {
-					many = fmt.Sprintf(", response: stream, threshold: %q", answerTime)
-				}
-				fmt.Fprintf(&b, "      {%s: %q, accounts: [%s]%s}\n", s.kind(), s.Subject, s.Account, many)
+		lines("exports", a.Exports, func(s Share) string {
+			many := ""
+			if s.Many {
+				many = fmt.Sprintf(", response: stream, threshold: %q", answerTime)
 			}
-			b.WriteString("    ]\n")
-		}
-		if len(a.Imports) > 0 {
-			b.WriteString("    imports = [\n")
-			for _, s := range a.Imports {
-				fmt.Fprintf(&b, "      {%s: {account: %s, subject: %q}}\n", s.kind(), s.Account, s.Subject)
-			}
-			b.WriteString("    ]\n")
-		}
+			return fmt.Sprintf("{%s: %q, accounts: [%s]%s}", s.kind(), s.Subject, s.Account, many)
+		})
+		lines("imports", a.Imports, func(s Share) string {
+			return fmt.Sprintf("{%s: {account: %s, subject: %q}}", s.kind(), s.Account, s.Subject)
+		})
 		b.WriteString("  }\n")
 	}
 	b.WriteString("}\n")
 	return b.String()
-}
-
-// dedupe removes duplicates from a list.
-func dedupe(subjects []string) (out []string) {
-	for _, s := range subjects {
-		if !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 func (s Share) kind() string {

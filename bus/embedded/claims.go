@@ -47,12 +47,8 @@ func SignedConfig(names bus.Names, dir string) (string, error) {
 		return "", fmt.Errorf("sign the operator: %w", err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(
-		&b,
-		"operator: %s\nsystem_account: %s\nresolver: MEMORY\nresolver_preload: {\n",
-		signed,
-		of[systemAccount].public,
-	)
+	fmt.Fprintf(&b, "operator: %s\nsystem_account: %s\nresolver: MEMORY\nresolver_preload: {\n", signed,
+		of[systemAccount].public)
 	for _, a := range all {
 		claims, err := accountClaims(a, of)
 		if err != nil {

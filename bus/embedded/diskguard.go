@@ -48,10 +48,7 @@ func (g *DiskGuard) Check() error {
 	}
 	if free < reserve {
 		return fmt.Errorf(
-			"the disk of the data directory is nearly full, or read-only: %d bytes are free, and %d are needed",
-			free,
-			reserve,
-		)
+			"the disk of the data directory is nearly full, or read-only: %d bytes are free, and %d are needed", free, reserve)
 	}
 	return nil
 }

@@ -129,18 +129,10 @@ func TestServerStartedAgainIsFoundAgain(t *testing.T) {
 			t.Fatalf("%v, at %s", err, s.URL())
 		}
 	}
-	eventually := time.Now().Add(20 * time.Second)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for ; ; <-tick.C {
+	bustest.Until(t, "RAW is not as it was", func() bool {
 		raw, err := b.JetStream().Stream(t.Context(), b.Raw())
-		if err == nil && raw.CachedInfo().State.Msgs == 3 {
-			return
-		}
-		if time.Now().After(eventually) {
-			t.Fatalf("RAW is not as it was: %v", err)
-		}
-	}
+		return err == nil && raw.CachedInfo().State.Msgs == 3
+	})
 }
 
 // If a restart fails, for example one of the reader guard, Run retries it once, and

@@ -383,13 +383,8 @@ func (g *readerGuard) upkeep(s *server.Server, now time.Time, readers []*server.
 
 // record reports a limit to the log and to `doctor`.
 func (g *readerGuard) record(l Limited) {
-	g.log.Warn(
-		"a user of the readers' account is limited",
-		zap.String("user", l.User),
-		zap.Int("connections", l.Connections),
-		zap.String("why", l.Why),
-		zap.Time("until", l.Until),
-	)
+	g.log.Warn("a user of the readers' account is limited", zap.String("user", l.User),
+		zap.Int("connections", l.Connections), zap.String("why", l.Why), zap.Time("until", l.Until))
 	b, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return

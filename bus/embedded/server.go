@@ -116,7 +116,7 @@ func (s *Server) start() error {
 	}
 	s.server = fresh
 	s.guard.server.Store(s.server)
-	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), logged: map[string]bool{}}, false, false, false)
+	s.server.SetLoggerV2(&serverLog{log: s.log.Named("nats"), limiter: bus.LogLimiter{Max: 100}}, false, false, false)
 	s.server.Start()
 	if !s.server.ReadyForConnections(10 * time.Second) {
 		s.server.Shutdown()
@@ -182,20 +182,14 @@ func (s *Server) Stop() {
 }
 
 // serverLog forwards the server's warnings and errors to the log, each once a minute,
-// and at most maxLogged a minute; they name the client and its request. Other messages
+// and at most 100 a minute; they name the client and its request. Other messages
 // are dropped.
 type serverLog struct {
-	log *zap.Logger
-
-	mu     sync.Mutex
-	began  time.Time // start of the minute
-	logged map[string]bool
+	log     *zap.Logger
+	limiter bus.LogLimiter
 }
 
-const (
-	plaintext = "Plaintext passwords detected, use nkeys or bcrypt"
-	maxLogged = 100
-)
+const plaintext = "Plaintext passwords detected, use nkeys or bcrypt"
 
 func (l *serverLog) Noticef(string, ...any) {}
 func (l *serverLog) Debugf(string, ...any)  {}
@@ -214,21 +208,11 @@ func (l *serverLog) Fatalf(format string, v ...any) {
 }
 
 func (l *serverLog) write(level zapcore.Level, what string) {
-	l.mu.Lock()
-	if time.Since(l.began) >= time.Minute {
-		l.began = time.Now()
-		clear(l.logged)
-	}
 	key := what // the text without the client
 	if _, rest, ok := strings.Cut(what, " - cid:"); ok {
 		_, key, _ = strings.Cut(rest, " - ")
 	}
-	fresh := !l.logged[key] && len(l.logged) < maxLogged
-	if fresh {
-		l.logged[key] = true
-	}
-	l.mu.Unlock()
-	if fresh {
+	if l.limiter.Allow(key, time.Now()) {
 		l.log.Log(level, "server", zap.String("says", what))
 	}
 }

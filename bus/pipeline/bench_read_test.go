@@ -65,7 +65,7 @@ func BenchmarkReadEvents(b *testing.B) {
 				return n, err
 			})
 			measure("consumer-"+name, f.want, func() (int, error) {
-				return byConsumer(b.Context(), subscriber, f.subject, f.want)
+				return byConsumer(b.Context(), subscriber, f.subject)
 			})
 		}
 	}
@@ -78,31 +78,14 @@ func BenchmarkReadEvents(b *testing.B) {
 }
 
 // byConsumer reads a number of events by a pull consumer.
-func byConsumer(ctx context.Context, b *bus.Bus, subject string, want int) (n int, err error) {
-	c, err := b.PublicJetStream().CreateConsumer(ctx, b.Names.Events(), jetstream.ConsumerConfig{
-		FilterSubject:     subject,
-		AckPolicy:         jetstream.AckNonePolicy,
-		Replicas:          1,
-		MemoryStorage:     true,
-		InactiveThreshold: reader.ConsumerTimeout,
+func byConsumer(ctx context.Context, b *bus.Bus, subject string) (n int, err error) {
+	r := reader.NewConsumer(b.PublicJetStream(), b.Names.Events(), subject, 256, 1)
+	err = r.ToEnd(ctx, func(m *jetstream.RawStreamMsg) error {
+		if _, ok := bus.ParsePos(m.Header.Get(bus.HeaderPos)); !ok {
+			return errForeign
+		}
+		n++
+		return nil
 	})
-	if err != nil {
-		return 0, err
-	}
-	defer reader.Drop(b.PublicJetStream(), b.Names.Events(), c)
-	messages, err := c.Messages(jetstream.PullMaxMessages(256))
-	if err != nil {
-		return 0, err
-	}
-	defer messages.Stop()
-	for ; n < want; n++ {
-		m, err := messages.Next(jetstream.NextMaxWait(reader.ConsumerTimeout))
-		if err != nil {
-			return n, err
-		}
-		if _, ok := bus.ParsePos(m.Headers().Get(bus.HeaderPos)); !ok {
-			return n, errForeign
-		}
-	}
-	return n, nil
+	return n, err
 }

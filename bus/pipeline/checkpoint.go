@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -62,12 +64,8 @@ func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, e
 	v.Older = v.Older || rowless
 	if v.Format > bus.Format {
 		return nil, 0, fmt.Errorf(
-			"%w: the record of run %s has format %d, and this linesman reads up to %d; use a newer one",
-			bus.ErrUnfit,
-			id,
-			v.Format,
-			bus.Format,
-		)
+			"%w: the record of run %s has format %d, and this linesman reads up to %d; use a newer one", bus.ErrUnfit, id,
+			v.Format, bus.Format)
 	}
 	return &v, revision, nil
 }
@@ -81,9 +79,6 @@ func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision 
 	if b == nil {
 		b = bucket.New(s.Bus.JetStream(), of)
 		s.buckets[of] = b
-	}
-	if err := b.Open(ctx); err != nil {
-		return 0, false, err
 	}
 	e, err := b.Get(ctx, key)
 	switch {
@@ -136,15 +131,8 @@ func (s *session) beginCut(ctx context.Context) error {
 		}
 		v, err := bounds.Encode(
 			stored{
-				Format: bus.Format,
-				Raw:    s.streams.raw,
-				Events: s.streams.events,
-				Covers: covers,
-				Skip:   r.skip,
-				Named:  r.named,
-				Older:  r.older,
-				Record: r.Record,
-				State:  state,
+				Format: bus.Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers,
+				Skip: r.skip, Named: r.named, Older: r.older, Record: r.Record, State: state,
 			},
 		)
 		if err != nil {
@@ -222,56 +210,51 @@ func (s *session) storeCut(ctx context.Context, begun, done bus.Checkpoint, usag
 // messages were lost.
 var errLostEnd = errors.New("the stream lost its end")
 
-// putAll stores values, many in flight, in a bucket whose last known sequence is had.
-// All new sequences must be higher, otherwise it returns errLostEnd.
+// putAll stores values in a bucket whose last known sequence is had. All new sequences
+// must be higher, otherwise it returns errLostEnd.
 func (s *session) putAll(ctx context.Context, values []keyed, had uint64) error {
-	const window = 256
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	futures := make([]jetstream.PubAckFuture, len(values))
-	stored := func(i int) error {
-		select {
-		case ack := <-futures[i].Ok():
-			if ack.Sequence <= had {
-				return fmt.Errorf("%s: %w", values[i].subject(), errLostEnd)
-			}
-			if values[i].revision != nil {
-				*values[i].revision = ack.Sequence
-			}
-			return nil
-		case err := <-futures[i].Err():
-			return fmt.Errorf("store %s: %w", values[i].subject(), err)
-		case <-time.After(ackTimeout):
-			return fmt.Errorf("store %s: no acknowledgement", values[i].subject())
-		case <-ctx.Done():
-			return ctx.Err()
+	for some := range slices.Chunk(values, 256) { // in flight at a time
+		if err := s.put(ctx, some, had); err != nil {
+			return err
 		}
 	}
-	var failed error
-	wait := func(i int) {
-		err := stored(i)
-		if failed == nil && err != nil {
+	return nil
+}
+
+func (s *session) put(ctx context.Context, values []keyed, had uint64) (failed error) {
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	fail := func(v keyed, err error) {
+		if failed == nil {
 			time.AfterFunc(time.Second, cancel) // time for answers in transit
 		}
 		if failed == nil || errors.Is(err, errLostEnd) {
-			failed = err
+			failed = fmt.Errorf("store %s: %w", v.subject(), err)
 		}
 	}
-	sent := 0
-	for ; sent < len(values) && failed == nil; sent++ {
-		v := values[sent]
+	var futures []jetstream.PubAckFuture
+	for _, v := range values {
 		f, err := v.put(s.Bus.JetStream())
 		if err != nil {
-			failed = fmt.Errorf("store %s: %w", v.subject(), err)
+			fail(v, err)
 			break
 		}
-		futures[sent] = f
-		if sent >= window {
-			wait(sent - window)
-		}
+		futures = append(futures, f)
 	}
-	for i := max(sent-window, 0); i < sent; i++ {
-		wait(i)
+	for i, f := range futures {
+		v := values[i]
+		select {
+		case ack := <-f.Ok():
+			if ack.Sequence <= had {
+				fail(v, errLostEnd)
+			} else if v.revision != nil {
+				*v.revision = ack.Sequence
+			}
+		case err := <-f.Err():
+			fail(v, err)
+		case <-ctx.Done():
+			fail(v, ctx.Err())
+		}
 	}
 	return failed
 }
@@ -293,15 +276,8 @@ func (s *session) cutDone(err error) error {
 			s.ended.add(r.Record.ID)
 		}
 	}
-	limit := s.maxRuns
-	if limit == 0 {
-		limit = maxRuns
-	}
 	for id, r := range s.runs {
-		if len(s.runs) <= limit {
-			break
-		}
-		if !r.dirty && r.from == 0 {
+		if len(s.runs) > cmp.Or(s.maxRuns, maxRuns) && !r.dirty && r.from == 0 {
 			delete(s.runs, id)
 		}
 	}

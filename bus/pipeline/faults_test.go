@@ -13,12 +13,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -201,12 +201,8 @@ func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
 	for _, burst := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fast ingest %v", burst), func(t *testing.T) {
 			// The default is 128 MiB; less simulates a slower server.
-			b := bustest.ServeWith(t, &server.Options{StreamMaxBufferedSize: 2 * publishBytes})
-			limits := bus.DefaultLimits()
-			limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
-			if _, err := b.Ensure(t.Context(), limits); err != nil {
-				t.Fatal(err)
-			}
+			b := bustest.ConnectPlain(t, bustest.ServePlain(t, server.Options{StreamMaxBufferedSize: 2 * publishBytes}))
+			bustest.EnsureSmall(t, b)
 			p, err := newPublisher(b, 1, burst)
 			if err != nil {
 				t.Fatal(err)
@@ -392,6 +388,34 @@ func TestRunsThatNeverEndAreForgottenAndReadAgain(t *testing.T) {
 		bustest.Dump(t, b.PublicJetStream(), b.Names.Events()),
 		bustest.Dump(t, unbounded.PublicJetStream(), unbounded.Names.Events()),
 	)
+}
+
+// A consumer may stall while its server sends heartbeats: the normalizer detects that,
+// and continues with another one.
+func TestNormalizerReplacesAStalledConsumer(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	n := newNormalizer(b)
+	n.stall = time.Second
+	bustest.Background(t, n.Run)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
+	bustest.Recorded(t, b, "a")
+	raw, err := b.JetStream().Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	paused := 0
+	for c := range raw.ListConsumers(t.Context()).Info() {
+		if _, err := raw.PauseConsumer(t.Context(), c.Name, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		paused++
+	}
+	if paused != 1 {
+		t.Fatalf("%d consumers were paused", paused)
+	}
+	bustest.Interleave(t, b, map[string][]runs.Entry{"b": bustest.CorpusLog(t, "hello", 700)}, "b")
+	bustest.Recorded(t, b, "b")
 }
 
 func TestTermThatFailsWithABacklogEnds(t *testing.T) {

@@ -72,15 +72,15 @@ func (r *resume) have(pos normalizer.Pos) bool {
 
 // locate determines from the streams where to resume.
 func (s *session) locate(ctx context.Context) error {
-	raw, err := s.streamInfo(ctx, s.Bus.JetStream(), s.Bus.Raw())
+	raw, err := s.streamInfo(ctx, s.Bus.Raw())
 	if err != nil {
 		return err
 	}
-	events, err := s.streamInfo(ctx, s.Bus.PublicJetStream(), s.Out.Events())
+	events, err := s.streamInfo(ctx, s.Out.Events())
 	if err != nil {
 		return err
 	}
-	runs, err := s.streamInfo(ctx, s.Bus.JetStream(), bucket.Stream(s.Out.Runs()))
+	runs, err := s.streamInfo(ctx, bucket.Stream(s.Out.Runs()))
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *session) locate(ctx context.Context) error {
 	if err := s.revise(ctx, last, runs); err != nil {
 		return err
 	}
-	if err := s.allOurs(ctx, max(s.last.CutEvents, s.last.Anew), events); err != nil {
+	if err := s.allOurs(ctx, max(s.last.CutEvents, s.last.Base), events); err != nil {
 		return err
 	}
 	s.resume = resume{next: last + 1}
@@ -158,9 +158,9 @@ func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.Strea
 	switch {
 	case otherRaw: // EVENTS has the events of the former RAW
 		s.log.Warn("the raw stream is another one")
-		*c = bus.Checkpoint{Anew: last}
+		*c = bus.Checkpoint{Base: last}
 	case otherEvents: // derive all events from RAW
-		*c = bus.Checkpoint{Anew: c.Anew}
+		*c = bus.Checkpoint{Base: c.Base}
 	case c.RunsID != "" && c.RunsID != s.streams.runs: // derive all records from RAW
 		s.log.Warn("the run records were made anew")
 		c.Raw, c.Runs = 0, 0
@@ -177,15 +177,15 @@ func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.Strea
 			return err
 		}
 	}
-	c.Anew = min(c.Anew, last)
-	s.base, s.raw = c.Anew, c.Raw
+	c.Base = min(c.Base, last)
+	s.base, s.raw = c.Base, c.Raw
 	return nil
 }
 
-func (s *session) streamInfo(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
-	stream, err := js.Stream(ctx, name)
+func (s *session) streamInfo(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	stream, err := s.out.Stream(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", name, err)
+		return nil, err
 	}
 	if err := bus.CheckFormat(stream.CachedInfo().Config.Metadata); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
@@ -235,11 +235,11 @@ func (s *session) allOurs(ctx context.Context, after uint64, info *jetstream.Str
 		after = max(after, last-maxChecked)
 	}
 	return s.out.ReadEvents(s.Out.EventSubjects(), after+1).
-		UpTo(ctx, info, info.State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
+		UpTo(ctx, info, info.State.LastSeq, func(m *jetstream.RawStreamMsg) error {
 			if _, ours := bus.ParsePos(m.Header.Get(bus.HeaderPos)); !ours {
-				return false, foreign(s.Out.Events(), m.Sequence)
+				return foreign(s.Out.Events(), m.Sequence)
 			}
-			return true, nil
+			return nil
 		})
 }
 
@@ -249,17 +249,108 @@ func (s *session) surplus(ctx context.Context, agent, id string, covers uint64) 
 	if s.base <= covers {
 		return 0, nil
 	}
-	info, err := s.streamInfo(ctx, s.Bus.PublicJetStream(), s.Out.Events())
+	info, err := s.streamInfo(ctx, s.Out.Events())
 	if err != nil {
 		return 0, err
 	}
 	err = s.out.ReadEvents(s.Out.EventSubject(agent, id, "*"), covers+1).
-		UpTo(ctx, info, s.base, func(*jetstream.RawStreamMsg) (bool, error) {
+		UpTo(ctx, info, s.base, func(*jetstream.RawStreamMsg) error {
 			n++
-			return true, nil
+			return nil
 		})
 	if err != nil {
 		return 0, fmt.Errorf("count the events of run %s: %w", id, err)
 	}
 	return n, nil
+}
+
+// upkeep detects streams that were recreated while the normalizer runs, entries that
+// were removed before they were read, and a stalled consumer. It keeps RAW below four
+// fifths of its size.
+func (s *session) upkeep(ctx context.Context, consumer *reader.Ordered) error {
+	asked := time.Now()
+	raw, err := s.checkStreams(ctx)
+	if err != nil {
+		return err
+	}
+	s.raw, err = consumer.Check(ctx, raw.CachedInfo(), asked, s.raw)
+	if errors.Is(err, reader.ErrStalled) {
+		err = fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
+	}
+	if err != nil || s.cut != nil || s.Out != s.Bus.Names {
+		return err
+	}
+	return s.trim(ctx, raw)
+}
+
+// checkStreams returns RAW, or an error if a stream is missing, was recreated, or lost
+// its end.
+func (s *session) checkStreams(ctx context.Context) (jetstream.Stream, error) {
+	names := []string{s.Bus.Raw(), s.Out.Events(), bucket.Stream(s.Out.Runs())}
+	if s.Out == s.Bus.Names {
+		names = append(names, s.Bus.Work()) // the next term creates it
+	}
+	var infos []*jetstream.StreamInfo
+	var raw jetstream.Stream
+	for i, name := range names {
+		stream, err := s.out.Stream(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			raw = stream
+		}
+		infos = append(infos, stream.CachedInfo())
+	}
+	current := identity{
+		raw:    continued(s.streams.raw, infos[0].Created),
+		events: continued(s.streams.events, infos[1].Created),
+		runs:   bus.StreamID(infos[2].Created),
+	}
+	if current != s.streams {
+		return nil, reader.ErrReplaced
+	}
+	if s.cut != nil { // a checkpoint is being written
+		return raw, nil
+	}
+	return raw, s.checkEnds(infos[0], infos[1], infos[2])
+}
+
+// trim removes the oldest quarter of a nearly full RAW, as far as it is recorded.
+func (s *session) trim(ctx context.Context, raw jetstream.Stream) error {
+	info := raw.CachedInfo()
+	state := info.State
+	if info.Config.MaxBytes <= 0 || state.Msgs == 0 || state.Bytes < uint64(info.Config.MaxBytes)/5*4 {
+		return nil
+	}
+	recorded := s.last.Raw
+	if state.Bytes >= uint64(info.Config.MaxBytes)/10*9 {
+		// Rather lose the beginning of one unfinished line after a restart than
+		// block all runs until the line is finished.
+		recorded = max(recorded, s.last.CutRaw)
+	}
+	keep := state.FirstSeq + (state.LastSeq-state.FirstSeq)/4 // the first entry to keep
+	if keep = min(keep, recorded+1); keep <= state.FirstSeq {
+		return nil // nothing of it is recorded yet: RAW refuses entries, and the spools hold them
+	}
+	if err := raw.Purge(ctx, jetstream.WithPurgeSequence(keep)); err != nil {
+		return fmt.Errorf("purge %s: %w", s.Bus.Raw(), err)
+	}
+	s.log.Warn("the raw stream is nearly full: its oldest entries were removed early",
+		zap.Uint64("first", keep), zap.Uint64("bytes", state.Bytes), zap.Int64("max_bytes", info.Config.MaxBytes))
+	return nil
+}
+
+// checkEnds returns errLostEnd if a stream is shorter than the checkpoint says. The
+// next term repairs what is possible.
+func (s *session) checkEnds(raw, events, runs *jetstream.StreamInfo) error {
+	for _, c := range []struct {
+		info *jetstream.StreamInfo
+		had  uint64
+	}{{raw, max(s.last.Raw, s.last.CutRaw)}, {events, s.last.CutEvents}, {runs, s.last.Runs}} {
+		if c.info.State.LastSeq < c.had && reader.Followed(c.info) == nil {
+			return fmt.Errorf("%s: %w", c.info.Config.Name, errLostEnd)
+		}
+	}
+	return nil
 }

@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -50,6 +52,7 @@ type Normalizer struct {
 
 	die     func(next uint64) bool // tests: stop before
 	hold    int                    // bytes; 0: holdBytes
+	stall   time.Duration          // see [reader.Background]
 	maxRuns int                    // tests: maximum number of runs in memory; 0: the default
 }
 
@@ -88,10 +91,8 @@ func (n *Normalizer) Run(ctx context.Context) error {
 			lastLog = time.Now()
 			log.Warn("starting over from the streams", zap.String("why", n.Bus.Explain(err)))
 		}
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
 			return nil
-		case <-time.After(pause.NextBackOff()):
 		}
 	}
 }
@@ -132,14 +133,13 @@ type session struct {
 
 	canBurst bool // the event stream supports fast ingest
 
-	raw      uint64 // last folded sequence of RAW
-	progress reader.Progress
-	held     int  // bytes of unfinished lines in memory
-	dirty    int  // runs whose records must be stored
-	urgent   bool // one of them has ended
-	cut      chan error
-	cutAt    time.Time
-	cutRun   []*run
+	raw    uint64 // last folded sequence of RAW
+	held   int    // bytes of unfinished lines in memory
+	dirty  int    // runs whose records must be stored
+	urgent bool   // one of them has ended
+	cut    chan error
+	cutAt  time.Time
+	cutRun []*run
 }
 
 // run is a run in progress.
@@ -194,15 +194,17 @@ func (s *session) work(ctx context.Context) error {
 	messages := make(chan jetstream.Msg, 16)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	consumer, err := reader.Consume(ctx, s.Bus.JetStream(), s.Bus.Raw(), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{s.Bus.RawSubjects()},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy, OptStartSeq: start,
-	}, func(m jetstream.Msg) {
+	from := reader.Background{
+		JS: s.Bus.JetStream(), Stream: s.Bus.Raw(), Subject: s.Bus.RawSubjects(),
+		Policy: jetstream.DeliverByStartSequencePolicy, From: start,
+		Limit: jetstream.PullMaxMessagesWithBytesLimit(64, reader.PullBytes), Stall: s.stall,
+	}
+	consumer, err := from.Consume(ctx, func(m jetstream.Msg) {
 		select {
 		case messages <- m:
 		case <-reading.Done():
 		}
-	}, jetstream.PullMaxMessagesWithBytesLimit(64, reader.PullBytes))
+	})
 	if err != nil {
 		return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), start, err)
 	}
@@ -211,10 +213,7 @@ func (s *session) work(ctx context.Context) error {
 		consumer.Stop()
 	}()
 
-	every := s.CutEvery
-	if every == 0 {
-		every = time.Second
-	}
+	every := cmp.Or(s.CutEvery, time.Second)
 	tick := time.NewTicker(max(every/20, time.Millisecond))
 	defer tick.Stop()
 	check := time.NewTicker(5 * every)
@@ -232,7 +231,7 @@ func (s *session) work(ctx context.Context) error {
 		case <-tick.C:
 			err = s.cutIfDue(ctx, every, messages)
 		case <-check.C:
-			err = s.upkeep(ctx)
+			err = s.upkeep(ctx, consumer)
 		case err = <-consumer.Broken:
 		case err = <-s.events.broken:
 		case <-ctx.Done():
@@ -417,12 +416,11 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 }
 
 func (s *session) backend(agent string) normalizer.Backend {
-	for _, b := range s.Backends {
-		if b.Agent() == agent {
-			return b
-		}
+	i := slices.IndexFunc(s.Backends, func(b normalizer.Backend) bool { return b.Agent() == agent })
+	if i < 0 {
+		return normalizer.Opaque(agent)
 	}
-	return normalizer.Opaque(agent)
+	return s.Backends[i]
 }
 
 // have reports whether EVENTS already has the run's message at pos.

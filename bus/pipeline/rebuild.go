@@ -11,8 +11,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"hash/maphash"
+
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -41,9 +44,9 @@ func Rebuild(
 	maxLine int,
 	log *zap.Logger,
 ) (r Rebuilt, err error) {
-	raw, err := b.JetStream().Stream(ctx, b.Raw())
+	raw, err := b.Stream(ctx, b.Raw())
 	if err != nil {
-		return r, fmt.Errorf("stream %s: %w", b.Raw(), err)
+		return r, err
 	}
 	state := raw.CachedInfo().State
 	if state.Msgs == 0 {
@@ -52,9 +55,9 @@ func Rebuild(
 	if err := b.Reached(ctx, state.LastSeq); err != nil {
 		return r, err
 	}
-	scratch := b.Under(bus.Names{Prefix: b.Prefix + "_rebuild_" + bus.StreamID(time.Now())})
-	defer func() { err = errors.Join(err, scratch.RemoveStreams(context.WithoutCancel(ctx))) }()
-	if err := scratch.CreateScratch(ctx); err != nil {
+	scratch, remove, err := b.Scratch(ctx, bus.Names{Prefix: b.Prefix + "_rebuild_" + bus.StreamID(time.Now())})
+	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
+	if err != nil {
 		return r, err
 	}
 	n := &Normalizer{Bus: b, Backends: backends, MaxLine: maxLine, Log: log, Out: scratch.Names, Until: state.LastSeq}
@@ -147,10 +150,8 @@ func recordUpTo(ctx context.Context, b *bus.Bus, run string, seq uint64, late ti
 		if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
 			return nil, false, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, false, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		if err := reader.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return nil, false, err
 		}
 	}
 }
@@ -210,3 +211,24 @@ func compareEvents(
 	}
 	return nil
 }
+
+// digest is what is kept of an event for a comparison: a checksum instead of its body.
+type digest struct {
+	Seq   uint64
+	Pos   normalizer.Pos
+	Token string
+	sum   uint64
+}
+
+// collect reads the events of a run.
+func collect(ctx context.Context, b *bus.Bus, run string) ([]digest, error) {
+	var all []digest
+	err := b.Read(ctx, bus.Filter{Run: run}, func(s bus.Stored) error {
+		all = append(all, digest{s.Seq, s.Pos, s.Token, maphash.Bytes(seed, s.Body)})
+		return nil
+	})
+	return all, err
+}
+
+// seed makes the checksums of one process comparable.
+var seed = maphash.MakeSeed()

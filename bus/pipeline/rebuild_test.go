@@ -10,11 +10,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -127,24 +127,9 @@ func TestUsageOfAResumedThreadIsTheRunsOwn(t *testing.T) {
 	bustest.Interleave(t, b, map[string][]runs.Entry{"third": line("175")}, "third")
 	bustest.Ended(t, b, "third")
 	want := map[string]int64{"first": 100, "second": 30, "third": 45}
-	deadline := time.After(time.Minute)
 	for run, own := range want {
-		for {
-			r, ok, err := b.Record(t.Context(), run)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if ok && r.State.Final() {
-				if r.Own == nil || r.Own.Input != own {
-					t.Errorf("run %s: own usage %+v, want %d", run, r.Own, own)
-				}
-				break
-			}
-			select {
-			case <-deadline:
-				t.Fatalf("run %s: no final record", run)
-			case <-time.After(5 * time.Millisecond):
-			}
+		if r := bustest.Recorded(t, b, run); r.Own == nil || r.Own.Input != own {
+			t.Errorf("run %s: own usage %+v, want %d", run, r.Own, own)
 		}
 	}
 }
@@ -228,19 +213,10 @@ func TestEventsDeletedUnderARunningNormalizerAreMadeAgain(t *testing.T) {
 	if err := b.PublicJetStream().DeleteStream(t.Context(), b.Names.Events()); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(time.Minute)
-	for {
-		if stream, err := b.PublicJetStream().
-			Stream(t.Context(), b.Names.Events()); err == nil &&
-			stream.CachedInfo().State.LastSeq == uint64(len(want)) {
-			break
-		}
-		select {
-		case <-deadline:
-			t.Fatal("the events were not restored")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	bustest.Until(t, "the events were not restored", func() bool {
+		stream, err := b.PublicJetStream().Stream(t.Context(), b.Names.Events())
+		return err == nil && stream.CachedInfo().State.LastSeq == uint64(len(want))
+	})
 	bustest.Diff(t, "EVENTS", bustest.Dump(t, b.PublicJetStream(), b.Names.Events()), want)
 }
 

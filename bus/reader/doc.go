@@ -1,9 +1,10 @@
 // Package reader reads and watches JetStream streams despite server failures.
 //
-//	Direct  batched direct gets, on any replica        ─┐
-//	Tail    pull consumers, one after another, to an end ─┼─▶ every message, in order, once
-//	Ordered one consumer, in the background            ─┘
-//	Watch   the newest message of each subject, then every change
+//	Reader.UpTo, Reader.Follow   every message, in order, once, up to an end or without one
+//	  ├─ NewDirect                by batched direct gets, on any replica
+//	  └─ NewConsumer              by pull consumers, one after another
+//	Background                   an ordered consumer in the background
+//	Watch                        the newest message of each subject, then every change
 //
 // The readers detect and handle: a missing leader, a former leader that does not know
 // that it was replaced, a stalled consumer, a lost message, a lagging replica, and a

@@ -23,30 +23,11 @@ const (
 // readers are all ways to read a stream up to its end at the start. Each of them
 // delivers every message, in order, once.
 var readers = map[string]func(ctx context.Context, js jetstream.JetStream, each func(seq uint64)) error{
-	"tail": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
-		s, err := js.Stream(ctx, faultStream)
-		if err != nil {
-			return err
-		}
-		t := &reader.Tail{JS: js, Stream: faultStream, Subject: faultSubject, From: 1, Batch: 4}
-		return t.UpTo(ctx, s.CachedInfo(), func(m jetstream.Msg) (bool, error) {
-			meta, err := m.Metadata()
-			if err == nil {
-				each(meta.Sequence.Stream)
-			}
-			return true, err
-		})
+	"consumer": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
+		return toEnd(ctx, reader.NewConsumer(js, faultStream, faultSubject, 4, 1), each)
 	},
 	"direct": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
-		s, err := js.Stream(ctx, faultStream)
-		if err != nil {
-			return err
-		}
-		d := reader.NewDirect(js, faultStream, faultSubject, "live.one", false, 1)
-		return d.UpTo(ctx, s.CachedInfo(), s.CachedInfo().State.LastSeq, func(m *jetstream.RawStreamMsg) (bool, error) {
-			each(m.Sequence)
-			return true, nil
-		})
+		return toEnd(ctx, reader.NewDirect(js, faultStream, faultSubject, "live.one", false, 1), each)
 	},
 	"background": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
 		s, err := js.Stream(ctx, faultStream)
@@ -62,24 +43,31 @@ var readers = map[string]func(ctx context.Context, js jetstream.JetStream, each 
 	},
 }
 
+func toEnd(ctx context.Context, r *reader.Reader, each func(seq uint64)) error {
+	return r.ToEnd(ctx, func(m *jetstream.RawStreamMsg) error {
+		each(m.Sequence)
+		return nil
+	})
+}
+
 // background reads after one sequence up to another with one consumer, as the
 // normalizer does. It returns the last sequence read.
 func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, each func(uint64)) (uint64, error) {
 	came := make(chan uint64)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	consumer, err := reader.Consume(ctx, js, faultStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{faultSubject},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:    seen + 1,
-	}, func(m jetstream.Msg) {
+	from := reader.Background{
+		JS: js, Stream: faultStream, Subject: faultSubject, Policy: jetstream.DeliverByStartSequencePolicy,
+		From: seen + 1, Limit: jetstream.PullMaxMessages(4), Stall: time.Second,
+	}
+	consumer, err := from.Consume(ctx, func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {
 			select {
 			case came <- meta.Sequence.Stream:
 			case <-reading.Done():
 			}
 		}
-	}, jetstream.PullMaxMessages(4))
+	})
 	if err != nil {
 		return seen, err
 	}
@@ -89,7 +77,6 @@ func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, 
 	}()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	var progress reader.Progress
 	for seen < last {
 		select {
 		case seen = <-came:
@@ -102,7 +89,7 @@ func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, 
 			if err != nil {
 				return seen, err
 			}
-			if seen, err = progress.Check(ctx, js, s.CachedInfo(), asked, faultSubject, seen); err != nil {
+			if seen, err = consumer.Check(ctx, s.CachedInfo(), asked, seen); err != nil {
 				return seen, err
 			}
 		case <-ctx.Done():
@@ -116,7 +103,7 @@ func background(ctx context.Context, js jetstream.JetStream, seen, last uint64, 
 // before it is read, or after the first message.
 var faults = map[string]struct {
 	before, during func(ctx context.Context, js jetstream.JetStream, s jetstream.Stream) error
-	slow           bool
+	slow           bool                  // a reader with a consumer has to wait
 	want           func(seq uint64) bool // the messages that are expected; nil: all
 }{
 	"none": {},
@@ -154,6 +141,17 @@ var faults = map[string]struct {
 			return names.Err()
 		},
 	},
+	"the consumer is gone": {
+		during: func(ctx context.Context, _ jetstream.JetStream, s jetstream.Stream) error {
+			names := s.ConsumerNames(ctx)
+			for name := range names.Name() {
+				if err := s.DeleteConsumer(ctx, name); err != nil {
+					return err
+				}
+			}
+			return names.Err()
+		},
+	},
 }
 
 func TestEveryReaderPassesOnEachMessageOnce(t *testing.T) {
@@ -161,9 +159,6 @@ func TestEveryReaderPassesOnEachMessageOnce(t *testing.T) {
 	for fault, f := range faults {
 		for name, read := range readers {
 			t.Run(name+": "+fault, func(t *testing.T) {
-				if f.slow && testing.Short() {
-					t.Skip("it takes ten seconds until a consumer is given up")
-				}
 				t.Parallel()
 				js, s := hundred(t)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -15,10 +15,6 @@ import (
 // connection breaks gets no answer, even if the connection is restored soon.
 const AnswerTimeout = 5 * time.Second
 
-// heartbeat is the interval of a consumer's heartbeats. In a cluster a consumer runs on
-// one node; if the node fails, another consumer is created after twice this time.
-const heartbeat = 2 * time.Second
-
 // heardWithin is how recently a leader must have had contact with a follower to count
 // it. Followers elect a new leader after four seconds without contact.
 const heardWithin = 3 * time.Second

@@ -127,11 +127,11 @@ func TestAFormerLeaderDoesNotHideEvents(t *testing.T) {
 			d := NewDirect(l.js, testStream, "events.codex.x.*", "live.codex.x.*", false, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			each := func(m *jetstream.RawStreamMsg) (bool, error) {
+			each := func(m *jetstream.RawStreamMsg) error {
 				if m.Sequence != 7 {
 					t.Errorf("got event %d", m.Sequence)
 				}
-				return false, enough
+				return enough
 			}
 			read := func() error { return d.Follow(ctx, each) }
 			if !follow {
@@ -159,18 +159,18 @@ func TestAnEndThatWasRemovedIsBelieved(t *testing.T) {
 				ctx,
 				&l.info,
 				10,
-				func(*jetstream.RawStreamMsg) (bool, error) { return true, nil },
+				func(*jetstream.RawStreamMsg) error { return nil },
 			); err != nil {
 				t.Error(err)
 			}
 			if n := l.asked.Load(); (n == 1) != (other == heard) {
 				t.Errorf("the leader is asked %d times", n)
 			}
-			d.created = l.info.Created
+			d.known.created = l.info.Created
 			tick := time.NewTicker(5 * time.Millisecond)
 			defer tick.Stop()
 			for {
-				if _, err := d.left(ctx); err == nil && d.from == 11 {
+				if _, err := d.left(ctx, 0); err == nil && d.from == 11 {
 					return
 				}
 				select {

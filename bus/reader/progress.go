@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -11,33 +12,22 @@ import (
 // ErrStalled reports a consumer that delivers nothing although the stream has more.
 var ErrStalled = errors.New("the consumer stalled")
 
-// Progress detects stalls of a consumer that works in the background. The zero value is
-// ready; use a new one for each consumer.
-type Progress struct {
+// progress detects stalls of a consumer.
+type progress struct {
 	end   end
 	seen  uint64    // the last delivered message, when more was available
-	since time.Time // when that was detected
+	since time.Time // when that was detected; zero: no more was available
 }
 
-// Check asks the leader whether a subject has more than what was delivered up to
-// sequence seen. Info is that of the stream, requested at the given time. Check returns
-// the sequence up to which nothing more will be delivered, at least seen: messages
-// removed before they were read count as delivered. The error is [ErrStalled] if more
-// has been available for longer than a new consumer needs.
-func (p *Progress) Check(
-	ctx context.Context,
-	js jetstream.JetStream,
-	info *jetstream.StreamInfo,
-	asked time.Time,
-	subject string,
-	seen uint64,
-) (uint64, error) {
+// check implements [Ordered.Check].
+func (p *progress) check(ctx context.Context, b Background, info *jetstream.StreamInfo, asked time.Time, seen uint64) (
+	uint64, error) {
 	last := info.State.LastSeq
 	if last <= seen {
-		*p = Progress{}
+		*p = progress{}
 		return seen, nil
 	}
-	more, err := holds(ctx, js.Conn(), info.Config.Name, subject, seen+1, 0)
+	more, err := holds(ctx, b.JS.Conn(), b.Stream, b.Subject, seen+1, 0)
 	switch {
 	case err != nil:
 		return seen, err
@@ -48,10 +38,23 @@ func (p *Progress) Check(
 	if seen != p.seen || p.since.IsZero() {
 		p.seen, p.since = seen, time.Now()
 	}
-	if time.Since(p.since) > 5*heartbeat {
+	if time.Since(p.since) > cmp.Or(b.Stall, 5*heartbeat) {
 		return seen, ErrStalled
 	}
 	return seen, nil
+}
+
+// identity tells a stream from another one under its name.
+type identity struct {
+	created time.Time // when the stream was created
+	seen    uint64    // highest sequence known to exist
+}
+
+// replacedBy reports whether the stream in info is another one, or has lost its end: then
+// a consumer may be positioned beyond the end, and deliver nothing, without an error.
+// Messages that arrived after info was requested must not be in i.
+func (i identity) replacedBy(info *jetstream.StreamInfo) bool {
+	return !info.Created.Equal(i.created) || info.State.LastSeq < i.seen && Followed(info) == nil
 }
 
 // end determines from the answers of leaders where a stream ends.

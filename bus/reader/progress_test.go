@@ -14,9 +14,9 @@ import (
 func TestAConsumerThatBringsNothingHasStalled(t *testing.T) {
 	t.Parallel()
 	l := startLeaders(t, 7, 7)
-	p := Progress{}
+	p, b := progress{}, Background{JS: l.js, Stream: testStream, Subject: "events.>"}
 	check := func(seen uint64) (uint64, error) {
-		return p.Check(t.Context(), l.js, &l.info, time.Now(), "events.>", seen)
+		return p.check(t.Context(), b, &l.info, time.Now(), seen)
 	}
 	if end, err := check(3); end != 3 || err != nil {
 		t.Errorf("there is more, just now: %d, %v", end, err)
@@ -42,8 +42,8 @@ func TestAConsumerThatBringsNothingHasStalled(t *testing.T) {
 func TestAnEndThatIsGoneIsBehindTheReader(t *testing.T) {
 	t.Parallel()
 	l := startLeaders(t, 0, 10)
-	var p Progress
-	if end, err := p.Check(t.Context(), l.js, &l.info, time.Now(), "events.>", 4); end != 10 || err != nil {
+	p, b := progress{}, Background{JS: l.js, Stream: testStream, Subject: "events.>"}
+	if end, err := p.check(t.Context(), b, &l.info, time.Now(), 4); end != 10 || err != nil {
 		t.Errorf("all copies follow: %d, %v; want 10", end, err)
 	}
 	synctest.Test(t, func(t *testing.T) {

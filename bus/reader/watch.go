@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -21,6 +22,7 @@ type Watch struct {
 
 	created time.Time     // when the stream was created
 	seen    atomic.Uint64 // the newest sequence received
+	stall   time.Duration // see [Background]
 }
 
 // Run calls each with the messages until ctx ends; then it returns nil. If the consumer
@@ -43,25 +45,12 @@ func (w *Watch) Run(
 		if time.Since(began) > time.Minute {
 			pause.Reset()
 		}
-		w.Log.Warn(
-			"reading again from the beginning",
-			zap.String("stream", w.Stream),
-			zap.String("why", Explain(w.JS.Conn(), err)),
-		)
-		select {
-		case <-ctx.Done():
+		w.Log.Warn("reading again from the beginning", zap.String("stream", w.Stream),
+			zap.String("why", Explain(w.JS.Conn(), err)))
+		if Sleep(ctx, pause.NextBackOff()) != nil {
 			return nil
-		case <-time.After(pause.NextBackOff()):
 		}
 	}
-}
-
-// replaced reports whether the stream is not the one that was followed, or has lost its
-// end: then a consumer may be positioned beyond the end, and deliver nothing, without
-// an error. Seen is the newest sequence received before info was requested; later ones
-// may have arrived since.
-func (w *Watch) replaced(info *jetstream.StreamInfo, seen uint64) bool {
-	return !info.Created.Equal(w.created) || info.State.LastSeq < seen && Followed(info) == nil
 }
 
 func (w *Watch) once(
@@ -74,28 +63,26 @@ func (w *Watch) once(
 		return err
 	}
 	info := s.CachedInfo()
-	replaced := !w.created.IsZero() && w.replaced(info, w.seen.Load())
+	replaced := !w.created.IsZero() && (identity{w.created, w.seen.Load()}).replacedBy(info)
 	w.created = info.Created
 	w.seen.Store(0)
 	begin(replaced, info.State.Msgs == 0)
-	config := jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{w.Subject},
-		DeliverPolicy:  jetstream.DeliverLastPerSubjectPolicy,
-		HeadersOnly:    w.HeadersOnly,
+	from := Background{
+		JS: w.JS, Stream: w.Stream, Subject: w.Subject, Policy: jetstream.DeliverLastPerSubjectPolicy,
+		Headers: w.HeadersOnly, Limit: jetstream.PullMaxMessages(1024), Stall: w.stall,
 	}
-	consumer, err := Consume(ctx, w.JS, w.Stream, config, func(m jetstream.Msg) {
+	consumer, err := from.Consume(ctx, func(m jetstream.Msg) {
 		if meta, err := m.Metadata(); err == nil {
 			w.seen.Store(meta.Sequence.Stream)
 			each(m, meta)
 		}
-	}, jetstream.PullMaxMessages(1024))
+	})
 	if err != nil {
 		return err
 	}
 	defer consumer.Stop()
-	tick := time.NewTicker(2 * time.Second)
+	tick := time.NewTicker(min(2*time.Second, cmp.Or(w.stall, time.Hour)))
 	defer tick.Stop()
-	var progress Progress
 	for {
 		select {
 		case <-ctx.Done():
@@ -107,13 +94,14 @@ func (w *Watch) once(
 		seen, asked := w.seen.Load(), time.Now()
 		s, err := w.JS.Stream(ctx, w.Stream)
 		switch {
-		case errors.Is(err, jetstream.ErrStreamNotFound), err == nil && w.replaced(s.CachedInfo(), seen):
+		case errors.Is(err, jetstream.ErrStreamNotFound),
+			err == nil && (identity{w.created, seen}).replacedBy(s.CachedInfo()):
 			return ErrReplaced
 		case err != nil:
-			progress = Progress{}
+			consumer.progress = progress{}
 			continue
 		}
-		if _, err := progress.Check(ctx, w.JS, s.CachedInfo(), asked, w.Subject, seen); errors.Is(err, ErrStalled) {
+		if _, err := consumer.Check(ctx, s.CachedInfo(), asked, seen); errors.Is(err, ErrStalled) {
 			return err
 		}
 	}

@@ -6,20 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/linesman/linesman/agents"
 )
-
-// knownAgent is an agent whose output is understood.
-type knownAgent struct {
-	kind     string // of its backend
-	program  string // base name
-	jsonFlag string // makes it print JSON lines
-	jsonCall string // how it is called so
-}
-
-// knownAgents has one line for each agent.
-var knownAgents = []knownAgent{
-	{kind: "codex", program: "codex", jsonFlag: "--json", jsonCall: "codex exec --json"},
-}
 
 // programOf is the base name of the program that a command line starts, also
 // by way of env and npx.
@@ -32,15 +21,6 @@ func programOf(argv []string) string {
 	}
 	name, _, _ := strings.Cut(filepath.Base(argv[0]), "@") // npx has versions
 	return cmp.Or(name, argv[0])
-}
-
-// agentOf is the known agent that a command line starts.
-func agentOf(argv []string) (knownAgent, bool) {
-	i := slices.IndexFunc(knownAgents, func(a knownAgent) bool { return a.program == programOf(argv) })
-	if i < 0 {
-		return knownAgent{}, false
-	}
-	return knownAgents[i], true
 }
 
 // misread finds out whether the output of a command is not what its dialect
@@ -61,11 +41,11 @@ func (m *misread) advice(r record) string {
 	}
 	noJSON := kind == "error" && strings.Contains(message, " stream parse error (redacted)")
 	m.decided = true
-	agent, known := agentOf(m.argv)
+	agent, known := agents.Known.OfProgram(programOf(m.argv))
 	program := safeWord(programOf(m.argv))
 	switch {
-	case noJSON && known && !slices.Contains(m.argv, agent.jsonFlag):
-		return fmt.Sprintf("%s does not print JSON lines: use `%s`", program, agent.jsonCall)
+	case noJSON && known && !slices.Contains(m.argv, agent.JSONFlag):
+		return fmt.Sprintf("%s does not print JSON lines: use `%s`", program, agent.JSONCall)
 	case noJSON && known:
 		return fmt.Sprintf("%s does not print JSON lines: each line is an event of kind \"error\"", program)
 	case noJSON:
@@ -78,10 +58,4 @@ func (m *misread) advice(r record) string {
 	return ""
 }
 
-func knownNames() string {
-	var names []string
-	for _, a := range knownAgents {
-		names = append(names, a.kind)
-	}
-	return strings.Join(names, ", ")
-}
+func knownNames() string { return strings.Join(agents.Known.Kinds(), ", ") }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/linesman/linesman/agents"
 )
 
 func TestTheProgramTellsTheAgent(t *testing.T) {
@@ -19,23 +21,17 @@ func TestTheProgramTellsTheAgent(t *testing.T) {
 		"sh -c codex":                        "",
 		"/home/dev/codex/run.sh exec --json": "",
 	} {
-		agent, known := agentOf(strings.Fields(line))
-		if agent.kind != want || known != (want != "") {
-			t.Errorf("%q: %q, want %q", line, agent.kind, want)
+		kind := ""
+		if a, known := agents.Known.OfProgram(programOf(strings.Fields(line))); known {
+			kind = a.Kind()
+		}
+		if kind != want {
+			t.Errorf("%q: %q, want %q", line, kind, want)
 		}
 	}
 }
 
-// The agents whose programs are known have backends.
-func TestKnownAgentsAreUnderstood(t *testing.T) {
-	for _, known := range knownAgents {
-		if _, err := (&app{}).backend(agentKind(known.kind)); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// Each event of a run is told to it.
+// It sees each event of a run.
 func TestAdviceIsFreeOnceItIsDecided(t *testing.T) {
 	m := misread{argv: []string{"codex", "exec", "--json"}, decided: true}
 	r := record{Run: "T-1", Event: []byte(`{"kind":"TextOutput","event":{"text":"x"}}`)}

@@ -5,17 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/normalizer"
 )
 
 // app is what every command gets: the settings and the outside world. Data
@@ -23,18 +24,13 @@ import (
 type app struct {
 	config         config.Config // empty for commands that need no settings
 	log            *zap.Logger
-	levelGiven     bool // on the command line or in the environment
+	dialer         *local.Dialer // connects to the server of the settings
 	environ        []string
 	file           string // of --config, if that was given
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
-	lock       *os.File // of an `up`: the data directory's, until the process ends
-	background bool     // an `up` that another command has started
-	asks       bool     // a command that only reads or asks: it ends when its credentials are refused
-
-	dialed sync.Once
-	local  *local.Dialer // see dialer
+	quiet bool // log only warnings and errors, as other commands without the tag `logs`
 }
 
 // run is the whole program but for os.Exit: it returns the exit code.
@@ -64,29 +60,77 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		return exitUsage
 	}
 	if call.needsSettings {
-		a.log = newLogger(a.config, stderr)
-		a.levelGiven = lookup(environ, "LINESMAN_LOG_LEVEL") != "" ||
+		a.log = daemon.NewLogger(a.config, stderr)
+		levelGiven := a.getenv("LINESMAN_LOG_LEVEL") != "" ||
 			slices.ContainsFunc(call.settings, func(f config.Flag) bool { return f.Key == "log_level" })
+		if !levelGiven && (!call.logsAll || a.quiet) {
+			a.log = a.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+		}
 	}
+	a.dialer = &local.Dialer{Config: a.config, File: a.file, Environ: environ, Stderr: stderr, Log: a.log}
 
 	err := tellSignal(ctx, call.run(ctx, a))
 	if err != nil && err.Error() != "" {
 		complain(stderr, err)
-		if errors.Is(err, bus.ErrNoStream) {
-			complain(stderr, errors.New("the streams are made by `linesman normalizer`: is one at work, with the same prefix?"))
-		} else if cause := bus.Cause(err); !strings.Contains(err.Error(), cause) {
-			complain(stderr, errors.New(cause))
+		if hint := local.Hint(err); hint != "" {
+			complain(stderr, errors.New(hint))
 		}
 	}
 	return exitCode(err)
 }
 
-// whisper is for commands that end by themselves, in somebody's terminal or
-// script: unless a level was asked for, they log only what is wrong.
-func (a *app) whisper() {
-	if !a.levelGiven {
-		a.log = a.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+// host is what package daemon builds from.
+func (a *app) host() daemon.Config {
+	return daemon.Config{
+		Settings: a.config, Version: build().Version, Environ: a.environ, Log: a.log, Dialer: a.dialer,
 	}
+}
+
+// session calls do with a connection for starting runs and changing what is stored.
+func (a *app) session(ctx context.Context, do func(*daemon.Session) error) error {
+	s, err := daemon.Open(ctx, a.host())
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(s)
+}
+
+// ask calls do with a client for requests.
+func (a *app) ask(ctx context.Context, do func(*client.Client) error) error {
+	l, err := a.dialer.Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return do(l)
+}
+
+// backend is that of an agent, or a mistake of the command line.
+func (a *app) backend(kind agentKind) (normalizer.Backend, error) {
+	known, ok := agents.Known.Find(string(kind))
+	if !ok {
+		return nil, exitWith(exitUsage, fmt.Errorf("--agent: %q is not known; there is: %s", kind, knownNames()))
+	}
+	return daemon.Scrubbed(a.config, known.Backend)[0], nil
+}
+
+// record is an event as it is printed.
+type record = console.Record
+
+func safeWord(s string) string { return console.Word(s) }
+
+// shown returns a renderer of what people see on out.
+func (a *app) shown(out io.Writer) *console.Renderer { return console.New(out, a.getenv) }
+
+// getenv is the first value of a variable in the environment, or "".
+func (a *app) getenv(name string) string {
+	for _, one := range a.environ {
+		if value, ok := strings.CutPrefix(one, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // complain prints one line for each error that was joined into err.
@@ -96,14 +140,4 @@ func complain(w io.Writer, err error) {
 			fmt.Fprintf(w, "linesman: %s\n", line)
 		}
 	}
-}
-
-// lookup is the first value of a variable in an environment, or "".
-func lookup(environ []string, name string) string {
-	for _, one := range environ {
-		if value, ok := strings.CutPrefix(one, name+"="); ok {
-			return value
-		}
-	}
-	return ""
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -13,69 +12,14 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/runs"
 )
-
-// grammar is the command line. A flag with the tag `setting` is a setting of
-// package config under another name: its help comes from there, and its value
-// goes there as it was typed, so that flags, environment and file are read by
-// the same code. Commands with the tag `settings:"none"` load none.
-type grammar struct {
-	NATS      string `name:"nats" setting:"nats" placeholder:"URL" help:"${nats}" group:"settings"`
-	Creds     string `name:"creds" setting:"creds" placeholder:"FILE" help:"${creds}" group:"settings"`
-	DataDir   string `name:"data-dir" setting:"data_dir" placeholder:"DIR" help:"${data_dir}" group:"settings"`
-	Config    string `name:"config" placeholder:"FILE" help:"TOML file with settings ($$LINESMAN_CONFIG)." group:"settings"`
-	LogLevel  string `name:"log-level" setting:"log_level" placeholder:"LEVEL" help:"${log_level}" group:"settings"`
-	NoDaemon  bool   `name:"no-daemon" setting:"background.start" help:"Start no \"linesman up\" in the background: fail where none runs ($$LINESMAN_BACKGROUND_START)." group:"settings"`
-	LogFormat string `name:"log-format" setting:"log_format" placeholder:"FORMAT" help:"${log_format}" group:"settings"`
-
-	Up         upCmd         `cmd:"" help:"Run everything in one process, with a NATS server of its own."`
-	Run        runCmd        `cmd:"" help:"Run one agent now and publish what it prints."`
-	Tail       tailCmd       `cmd:"" help:"Follow JSONL files that others write, each file one run."`
-	Pipe       pipeCmd       `cmd:"" help:"Take JSONL from stdin as one run."`
-	Normalize  normalizeCmd  `cmd:"" help:"Turn JSONL on stdin into events on stdout, without NATS."`
-	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
-	Status     statusCmd     `cmd:"" help:"Say which runs work, wait, and have ended."`
-	Results    resultsCmd    `cmd:"" help:"Tell what came of a run."`
-	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
-	Cancel     cancelCmd     `cmd:"" help:"End a run."`
-	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
-	Worker     workerCmd     `cmd:"" help:"Be a worker for a NATS cluster: take tasks and run them."`
-	Normalizer normalizerCmd `cmd:"" help:"Be the normalizer of a NATS cluster, or its standby."`
-	Responder  responderCmd  `cmd:"" help:"Answer requests about runs, for a NATS cluster."`
-	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Answer an MCP client over stdin and stdout."`
-	Bridge     bridgeCmd     `cmd:"" help:"Answer requests that programs leave as files."`
-	Forget     forgetCmd     `cmd:"" help:"Erase a run that has ended."`
-	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
-	Down       downCmd       `cmd:"" help:"Stop the up of the data directory."`
-	Health     healthCmd     `cmd:"" help:"Check that linesman accepts and stores data."`
-	Doctor     doctorCmd     `cmd:"" help:"Look at all that linesman needs, and say what to do."`
-	Token      tokenCmd      `cmd:"" help:"Make, list and remove tokens for callers over HTTP."`
-	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
-	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
-	Completion completionCmd `cmd:"" settings:"none" help:"Print a completion script for a shell."`
-
-	Complete completeCmd `cmd:"" settings:"none" hidden:"" help:"Print completions of a command line."`
-	Shim     shimCmd     `cmd:"" settings:"none" hidden:"" help:"Own one agent process."`
-	Play     playCmd     `cmd:"" settings:"none" hidden:"" help:"Print a recorded run, for up --demo."`
-}
-
-const description = `Publish what coding agents do as bounded events on NATS JetStream.
-
-Start it, give it a run, and look:
-
-    linesman up                                    # in one terminal
-    linesman run -- codex exec --json "Fix it."    # in another
-    linesman events --follow
-
-Exit status: 0 done, 1 failed, 2 bad flags or settings, 3 NATS is out of
-reach, 4 there is no such run. "run" has the agent's own; see its help.`
 
 // invocation is a parsed command line.
 type invocation struct {
 	name          string // "linesman events"
 	helped        bool   // help was asked for, and printed
 	needsSettings bool
+	logsAll       bool // else only warnings and errors, unless a level was set
 	settings      []config.Flag
 	file          string // of --config
 	check         func(a *app) error
@@ -87,18 +31,18 @@ type invocation struct {
 type checker interface{ check(a *app) error }
 
 // parse reads the command line. The error reports all mistakes at once; the
-// invocation then tells what could be read all the same. Help goes to stdout.
+// invocation then has what could be read nevertheless. Help goes to stdout.
 func parse(args []string, stdout io.Writer) (invocation, error) {
 	call := invocation{name: "linesman", needsSettings: true}
 	if len(args) == 0 {
 		return call, errors.New("which command?")
 	}
 
-	// kong stops at the first mistake. Take away what it names and ask again,
-	// to hear of the next.
+	// kong stops at the first mistake. Remove the argument that it names and parse
+	// again, to find the next one.
 	var mistakes []error
 	for {
-		// A parser remembers what it has parsed: a new one each time.
+		// A parser keeps what it has parsed, so each attempt needs a new one.
 		k, err := newParser(&grammar{}, stdout, func(int) { call.helped = true })
 		if err != nil {
 			return call, err
@@ -120,8 +64,8 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 		if !errors.As(err, &trace) {
 			return call, errors.Join(append(mistakes, err)...)
 		}
-		// Some are no mistakes of their own: what was the value of a flag that
-		// is not known, and that nothing is left.
+		// Some are consequences of another mistake: an argument that was the value of
+		// an unknown flag, and a missing command.
 		follows := unexpected.MatchString(err.Error()) || strings.HasPrefix(err.Error(), "expected one of")
 		if len(mistakes) == 0 || !follows {
 			mistakes = append(mistakes, err)
@@ -139,38 +83,15 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 func newParser(g *grammar, stdout io.Writer, exit func(int)) (*kong.Kong, error) {
 	return kong.New(g,
 		kong.Name("linesman"),
-		kong.Description(description),
 		kong.Writers(stdout, io.Discard),
 		kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, NoAppDescFormat: true, WrapUpperBound: 100}),
 		kong.ExplicitGroups([]kong.Group{{Key: "settings", Title: "Settings:"}}),
-		settingHelp(),
+		kong.PostBuild(addHelp),
 	)
 }
 
-// settingHelp gives a flag with the help "${NAME}" the help of the setting of
-// that name. As variables of kong these would be expanded again for each value
-// of the grammar, which takes longer than all the rest of a short command.
-func settingHelp() kong.Option {
-	return kong.PostBuild(func(k *kong.Kong) error {
-		texts := map[string]string{}
-		for _, s := range config.Settings() {
-			text := strings.TrimSuffix(s.Help, ".") + " ($" + s.Env()
-			if v := s.Value(); v != "" {
-				text += ", default " + v
-			}
-			texts["${"+strings.ReplaceAll(s.Key, ".", "_")+"}"] = text + ")."
-		}
-		return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
-			if f, ok := v.(*kong.Flag); ok {
-				f.Help = cmp.Or(texts[f.Help], f.Help)
-			}
-			return next(nil)
-		})
-	})
-}
-
-// read takes from a trace what there is.
+// read reads a trace, as far as it goes.
 func (call *invocation) read(kctx *kong.Context) {
 	if kctx == nil {
 		return
@@ -180,9 +101,10 @@ func (call *invocation) read(kctx *kong.Context) {
 		case p.Command != nil:
 			call.name += " " + p.Command.Name
 			call.needsSettings = p.Command.Tag.Get("settings") != "none"
+			call.logsAll = p.Command.Tag.Has("logs")
 		case p.Flag != nil:
 			value, _ := kctx.FlagValue(p.Flag).(string)
-			if no, is := kctx.FlagValue(p.Flag).(bool); is { // --no-daemon, of a setting that says the opposite
+			if no, is := kctx.FlagValue(p.Flag).(bool); is { // --no-daemon negates its setting
 				value = strconv.FormatBool(!no)
 			}
 			if key := p.Flag.Tag.Get("setting"); key != "" {
@@ -242,26 +164,3 @@ func takesValue(node *kong.Node, name string) bool {
 	}
 	return slices.ContainsFunc(node.Children, func(n *kong.Node) bool { return takesValue(n, name) })
 }
-
-// runID is a flag that holds a run id. kong validates only what was given, so
-// --run "" is a mistake.
-type runID string
-
-// Validate is called by kong.
-func (id runID) Validate() error {
-	return runs.CheckID(string(id))
-}
-
-// agentKind is a flag that names a kind of agent.
-type agentKind string
-
-// Validate is called by kong.
-func (kind agentKind) Validate() error {
-	return runs.CheckAgent(string(kind))
-}
-
-// labels are the K=V pairs of a run.
-type labels map[string]string
-
-// Validate is called by kong.
-func (l labels) Validate() error { return runs.CheckLabels(l) }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/config"
 )
@@ -147,28 +144,33 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-func TestLogIsOfTheFormAndLevelAskedFor(t *testing.T) {
-	for _, tt := range []struct {
-		form  string
-		check func(line string) bool
-	}{
-		{"json", func(line string) bool {
-			var entry map[string]any
-			return json.Unmarshal([]byte(line), &entry) == nil && entry["msg"] == "agent exited" && entry["run"] == "T-1" &&
-				strings.HasSuffix(entry["time"].(string), "Z")
-		}},
-		{"console", func(line string) bool {
-			return strings.HasSuffix(line, ` agent exited {"run": "T-1"}`+"\n") && strings.Contains(line, " warn ")
-		}},
-	} {
-		c := config.Default()
-		c.LogFormat, c.LogLevel = tt.form, "warn"
-		var out bytes.Buffer
-		log := newLogger(c, &out)
-		log.Info("below the level")
-		log.Warn("agent exited", zap.String("run", "T-1"))
-		if !tt.check(out.String()) {
-			t.Errorf("%s: got %q", tt.form, out.String())
+func TestEachCommandHasItsHelpTextAndEachTextItsCommand(t *testing.T) {
+	k, err := newParser(&grammar{}, io.Discard, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := helpTexts.ReadDir("help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused := map[string]bool{}
+	for _, f := range files {
+		unused[f.Name()] = true
+	}
+	delete(unused, "linesman.txt")
+	if k.Model.Help == "" {
+		t.Error("the program has no text")
+	}
+	for _, node := range append(k.Model.Leaves(false), k.Model.Children...) {
+		if node.Hidden || node.Name == "version" {
+			continue
 		}
+		if node.Detail == "" {
+			t.Errorf("%s has no text", node.Path())
+		}
+		delete(unused, strings.ReplaceAll(node.Path(), " ", "-")+".txt")
+	}
+	if len(unused) > 0 {
+		t.Errorf("texts without a command: %q", slices.Sorted(maps.Keys(unused)))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,9 +17,8 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/bus/pipeline"
-	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/local"
 )
 
 // serve starts a server with its streams and nobody at work, as if an `up` had
@@ -28,7 +26,7 @@ import (
 func serve(t *testing.T) (dir string, server *embedded.Server) {
 	t.Helper()
 	dir = t.TempDir()
-	lock, err := lockData(dir)
+	lock, err := (&local.Dialer{Config: config.Config{DataDir: dir}, Log: zap.NewNop()}).TakeOver(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +40,7 @@ func serve(t *testing.T) (dir string, server *embedded.Server) {
 	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
-	if err := (instance{NATS: server.URL(), Data: dir, PID: os.Getpid(), Version: "test"}).Write(); err != nil {
+	if err := (local.Instance{NATS: server.URL(), Data: dir, PID: os.Getpid(), Version: "test"}).Write(); err != nil {
 		t.Fatal(err)
 	}
 	return dir, server
@@ -238,24 +236,4 @@ func TestContextLetsItsUserIn(t *testing.T) {
 			}
 		})
 	}
-}
-
-// normalize has a normalizer of Codex at work on a server until the test ends.
-func normalize(t *testing.T, server *embedded.Server) {
-	t.Helper()
-	n := &pipeline.Normalizer{
-		Bus: as(t, server, embedded.NormalizerUser), Out: bus.Names{Prefix: bus.DefaultPrefix},
-		Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop(),
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	group.Go(func() {
-		if err := n.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		group.Wait()
-	})
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"embed"
 	"io"
 	"slices"
 	"strings"
@@ -15,54 +15,19 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help is printed by `linesman completion --help`.
-func (completionCmd) Help() string {
-	return `Examples:
-
-    source <(linesman completion bash)                                        # in ~/.bashrc
-    linesman completion zsh >"${fpath[1]}/_linesman"
-    linesman completion fish >~/.config/fish/completions/linesman.fish`
-}
-
 func (c *completionCmd) Run(a *app) error {
-	_, err := io.WriteString(a.stdout, completionScripts[c.Shell])
+	script, err := completionScripts.ReadFile("completion/" + c.Shell)
+	if err == nil {
+		_, err = a.stdout.Write(script)
+	}
 	return err
 }
 
-// completionScripts ask the binary itself, so they need no change when the
-// grammar does. Where it has no answer, the shell offers files.
-var completionScripts = map[string]string{
-	"bash": `_linesman() {
-	local IFS=$'\n'
-	COMPREPLY=($(linesman complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f1))
-}
-complete -o default -F _linesman linesman
-`,
-	"zsh": `#compdef linesman
-_linesman() {
-	local -a found
-	found=("${(@f)$(linesman complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-	if [[ -z "${found[1]}" ]]; then
-		_files
-		return
-	fi
-	found=("${(@)found/$'\t'/:}")
-	_describe linesman found
-}
-if [[ "${funcstack[1]}" == _linesman ]]; then
-	_linesman "$@"
-else
-	compdef _linesman linesman
-fi
-`,
-	"fish": `function __linesman_complete
-	set -l words (commandline -opc) (commandline -ct)
-	linesman complete -- $words[2..-1] 2>/dev/null
-end
-complete -c linesman -f -a '(__linesman_complete)'
-complete -c linesman -n 'test -z "$(__linesman_complete)"' -F
-`,
-}
+// completionScripts ask the binary itself, so that they need no change when the
+// grammar changes. If it has no answer, the shell offers files.
+//
+//go:embed completion
+var completionScripts embed.FS
 
 // completeCmd answers the scripts: one candidate a line, with its description
 // after a tab.
@@ -71,21 +36,17 @@ type completeCmd struct {
 }
 
 func (c *completeCmd) Run(a *app, k *kong.Kong) error {
-	for _, line := range complete(k.Model.Node, c.Words) {
-		if _, err := fmt.Fprintln(a.stdout, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := io.WriteString(a.stdout, strings.Join(append(complete(k.Model.Node, c.Words), ""), "\n"))
+	return err
 }
 
-// complete lists what the last word can become. No answer means a file, or
-// nothing that can be known.
+// complete lists the candidates for the last word. None means a file, or that they
+// are not known.
 func complete(node *kong.Node, words []string) []string {
 	if len(words) == 0 {
 		return nil
 	}
-	// bash takes --flag=value apart at the sign.
+	// bash splits --flag=value at the sign.
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "=" })
 	typed := words[len(words)-1]
 
@@ -102,10 +63,12 @@ func complete(node *kong.Node, words []string) []string {
 			if f := findFlag(node, name); f != nil && !f.IsBool() && !joined {
 				wants = f
 			}
-		case findCommand(node, word) != nil:
-			node = findCommand(node, word)
 		default:
-			positionals++
+			if command := findCommand(node, word); command != nil {
+				node = command
+			} else {
+				positionals++
+			}
 		}
 	}
 
@@ -137,40 +100,37 @@ func matching(prefix string, candidates []string, typed string) []string {
 	return found
 }
 
+func allFlags(node *kong.Node) []*kong.Flag { return slices.Concat(node.AllFlags(true)...) }
+
 func findFlag(node *kong.Node, name string) *kong.Flag {
-	for _, level := range node.AllFlags(true) {
-		for _, f := range level {
-			if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
-				return f
-			}
+	for _, f := range allFlags(node) {
+		if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
+			return f
 		}
 	}
 	return nil
 }
 
-func flags(node *kong.Node) []string {
-	var all []string
-	for _, level := range node.AllFlags(true) {
-		for _, f := range level {
-			all = append(all, "--"+f.Name+"\t"+firstLine(f.Help))
-		}
+func flags(node *kong.Node) (all []string) {
+	for _, f := range allFlags(node) {
+		all = append(all, "--"+f.Name+"\t"+f.Help)
 	}
 	return all
 }
 
 func findCommand(node *kong.Node, name string) *kong.Node {
-	i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == name })
-	if i < 0 {
-		return nil
+	for _, n := range node.Children {
+		if n.Name == name {
+			return n
+		}
 	}
-	return node.Children[i]
+	return nil
 }
 
-func commands(node *kong.Node) []string {
-	var all []string
+func commands(node *kong.Node) (all []string) {
 	for _, n := range node.Children {
 		if !n.Hidden {
-			all = append(all, n.Name+"\t"+firstLine(n.Help))
+			all = append(all, n.Name+"\t"+n.Help)
 		}
 	}
 	return all
@@ -191,9 +151,4 @@ func choices(v *kong.Value) []string {
 		}
 	}
 	return nil
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
 }

@@ -1,31 +1,38 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/local"
 )
 
 // Exit codes. `run` ends with the agent's own code instead, and with the
-// second group where there is none.
+// second group if there was no agent.
 const (
 	exitDone   = 0 // done
 	exitFailed = 1 // failed, or a difference was found
 	exitUsage  = 2 // bad flags or settings; for run, too
-	exitNATS   = 3 // NATS is out of reach, or does not accept and store data
+	exitNATS   = 3 // NATS is unreachable, or does not accept and store data
 	exitNoRun  = 4 // there is no such run
 
-	exitBusy = local.ExitLocked // of `up --background` alone: another one has the data directory
+	exitBusy = local.ExitLocked // of `up --background` alone: another one holds the lock of the data directory
 
 	exitTimeout       = 124 // a limit ended the run
 	exitLinesman      = 125 // linesman itself failed
-	exitNotExecutable = 126 // the command is there but cannot be executed
+	exitNotExecutable = 126 // the command exists but cannot be executed
 	exitNotFound      = 127 // there is no such command
 	exitSignal        = 128 // plus N: signal N ended the agent
 )
 
 // exitError ends the program with a code of its own. Without an error nothing
-// is printed: the code says it all, as for an agent that has failed.
+// is printed: the code is sufficient, as for an agent that has failed.
 type exitError struct {
 	code int
 	err  error
@@ -58,4 +65,41 @@ func exitCode(err error) int {
 	default:
 		return exitFailed
 	}
+}
+
+// signalled is the cause of a context that a signal has ended.
+type signalled syscall.Signal
+
+func (s signalled) Error() string { return "ended by " + unix.SignalName(syscall.Signal(s)) }
+
+// code is the exit code for the signal.
+func (s signalled) code() int { return exitSignal + int(s) }
+
+// untilSignal is a context that ends at the first of signals, with a [signalled]
+// as its cause; after stop it receives none.
+func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		select {
+		case s := <-signals:
+			number, _ := s.(syscall.Signal) // as all are
+			cancel(signalled(number))
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		listening.Wait()
+	}
+}
+
+// tellSignal adds the name and the exit code of the signal to the error of a command
+// whose context the signal has ended.
+func tellSignal(ctx context.Context, err error) error {
+	var by signalled
+	if !errors.Is(err, context.Canceled) || !errors.As(context.Cause(ctx), &by) {
+		return err
+	}
+	return exitWith(by.code(), errors.New(strings.ReplaceAll(err.Error(), context.Canceled.Error(), by.Error())))
 }

@@ -28,7 +28,7 @@ func TestNoMistakeHidesAnother(t *testing.T) {
 		}},
 		{"run --run a --resume b --label =c -- x", nil, []string{
 			"--label: label: a key must have 1 to 64 bytes of printable text, one of 0 bytes has not",
-			"--run and --resume: the id of a run that goes on with another is made of that one's",
+			"--run and --resume: the id of a run that continues a task derives from the task's id",
 		}},
 		{"run -- ", nil, []string{"the agent's command line begins with an empty word"}},
 		{"pipe --agent nobody", []string{"LINESMAN_FOO=1"}, []string{

@@ -2,106 +2,134 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
+	"strings"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/doctor"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
-	"github.com/linesman/linesman/worker/launch"
 )
 
-// roles is what the roles in this process are built from.
-func (a *app) roles() (daemon.Config, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return daemon.Config{}, fmt.Errorf("find this program: %w", err)
-	}
-	return daemon.Config{
-		Settings: a.config, Version: build().Version, Environ: a.environ, Rules: a.rules, Log: a.log,
-		Shim: []string{self, "shim"}, Program: func() string { return sameProgram(self) },
-	}, nil
+type workerCmd struct{ workerFlags }
+
+func (*workerCmd) Run(ctx context.Context, a *app) error { return daemon.RunWorker(ctx, a.host()) }
+
+type normalizerCmd struct{}
+
+func (*normalizerCmd) Run(ctx context.Context, a *app) error {
+	return daemon.RunNormalizer(ctx, a.host())
 }
 
-// rules are those of the worker of the `linesman up` of the data directory.
-func (a *app) rules() (launch.Rules, bool) {
-	here, err := readInstance(a.config.DataDir)
-	return launch.Rules{Dir: here.Dir, Roots: here.Roots}, a.config.NATS == "" && err == nil && len(here.Roots) > 0
+type responderCmd struct {
+	httpFlag
+	lostFlag
 }
 
-// withService does something with a service beside the `linesman up` of the data
-// directory, or at the server of --nats. The service ends when do does.
-func (a *app) withService(ctx context.Context, do func(context.Context, *daemon.Service) error) error {
-	b, err := a.client(ctx, embedded.ResponderUser)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	c, err := a.roles()
-	if err != nil {
-		return err
-	}
-	if a.config.NATS == "" {
-		c.Dir = a.clientDir()
-	}
-	s, err := daemon.NewService(b, c)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.Run(ctx) })
-	group.Go(func() error {
-		defer cancel()
-		return do(ctx, s)
+func (*responderCmd) Run(ctx context.Context, a *app) error {
+	return daemon.RunResponder(ctx, a.host(), func(url string) { fmt.Fprintf(a.stdout, "ready http=%s\n", url) })
+}
+
+type mcpCmd struct{}
+
+func (*mcpCmd) Run(ctx context.Context, a *app) error {
+	return daemon.WithService(ctx, a.host(), func(ctx context.Context, s *daemon.Service) error {
+		return s.ServeMCP(ctx, a.stdin, a.stdout)
 	})
-	return group.Wait()
 }
 
-// clientDir returns a function that chooses the directory of a task that names
-// none: this client's own directory if the `linesman up` of the data directory
-// runs in the background, else "", which means the directory of that `up`. It is
-// called at each submission, because one `up` can replace the other.
-func (a *app) clientDir() func() (string, error) {
-	dir, err := os.Getwd()
-	return func() (string, error) {
-		if here, unread := readInstance(a.config.DataDir); unread == nil && !here.Background {
-			return "", nil
+// shimCmd is the process that owns one agent. Only a worker starts it.
+type shimCmd struct {
+	Dir string `arg:"" name:"dir" help:"The run's directory."`
+}
+
+func (c *shimCmd) Run() error {
+	err := worker.Shim(c.Dir)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, worker.ErrNotNeeded):
+		return exitWith(worker.NotNeeded, err)
+	}
+	return exitWith(exitLinesman, err)
+}
+
+type downCmd struct{}
+
+func (*downCmd) check(a *app) error {
+	if a.config.NATS != "" {
+		return errors.New("nats: `down` stops the `linesman up` of a data directory; it cannot stop another server")
+	}
+	return nil
+}
+
+func (*downCmd) Run(ctx context.Context, a *app) error { return a.dialer.Stop(ctx) }
+
+type healthCmd struct{}
+
+func (*healthCmd) Run(ctx context.Context, a *app) error {
+	user, unchecked, err := doctor.Health(ctx, a.dialer)
+	switch {
+	case exitCode(err) == exitUsage:
+		return err
+	case err != nil:
+		return exitWith(exitNATS, err)
+	}
+	if len(unchecked) > 0 {
+		fmt.Fprintf(a.stderr, "linesman: not checked, as the keys of %s do not permit it: %s\n", user,
+			strings.Join(unchecked, ", "))
+	}
+	return nil
+}
+
+type forgetCmd struct {
+	Run_ runID `arg:"" name:"run" help:"Id of the run."`
+	JSON bool  `name:"json" help:"Print how much was erased as JSON."`
+}
+
+func (c *forgetCmd) Run(ctx context.Context, a *app) error {
+	return a.session(ctx, func(s *daemon.Session) error {
+		f, err := s.Forget(ctx, string(c.Run_))
+		switch {
+		case errors.Is(err, runs.ErrNoRun):
+			return errNoRun(c.Run_)
+		case errors.Is(err, runs.ErrOpen):
+			return fmt.Errorf("run %s: %w: `linesman cancel %[1]s` ends it", c.Run_, err)
+		case err != nil:
+			return err
+		case c.JSON:
+			return console.PrintJSON(a.stdout, f)
 		}
-		return dir, err
-	}
+		_, err = fmt.Fprintf(a.stdout, "%s forgotten: %d entries of its raw log, %d events\n", c.Run_, f.Entries, f.Events)
+		return err
+	})
 }
 
-// driver is a worker for the runs of a command. It sends heartbeats until stop is
-// called.
-func (a *app) driver(ctx context.Context, b *bus.Bus) (w *worker.Worker, stop func(), err error) {
-	c, err := a.roles()
-	if err != nil {
-		return nil, nil, err
-	}
-	return daemon.Driver(ctx, b, c)
+type rebuildCmd struct {
+	JSON bool `name:"json" help:"Print the result as JSON."`
 }
 
-// backend is that of an agent, or a mistake of the command line.
-func (a *app) backend(agent agentKind) (normalizer.Backend, error) {
-	var known string
-	for _, b := range daemon.Agents(a.config.Scrub) {
-		if b.Agent() == string(agent) {
-			return b, nil
+func (c *rebuildCmd) Run(ctx context.Context, a *app) error {
+	return a.session(ctx, func(s *daemon.Session) error {
+		r, err := s.Rebuild(ctx)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			r.Differences = append([]string{}, r.Differences...) // an empty list is a list in JSON, too
+			err = console.PrintJSON(a.stdout, r)
+		default:
+			for _, d := range r.Differences {
+				fmt.Fprintln(a.stdout, d)
+			}
+			_, err = fmt.Fprintf(a.stdout, "%d raw records read, %d runs and %d events compared, %d runs only kept in part, "+
+				"%d differences\n", r.Entries, r.Runs, r.Events, r.Partial, len(r.Differences))
 		}
-		known += " " + b.Agent()
-	}
-	return nil, exitWith(exitUsage, fmt.Errorf("--agent: %q is not known; there is:%s", agent, known))
-}
-
-func (a *app) runsDir() string { return daemon.RunsDir(a.config) }
-
-func (a *app) runLimits() worker.Limits {
-	c := a.config
-	return worker.Limits{Idle: c.Limits.Idle, Hard: c.Limits.Hard, Grace: c.Limits.Grace, Spool: int64(c.Spool.MaxBytes)}
+		if err == nil && len(r.Differences) > 0 {
+			return exitWith(exitFailed, nil)
+		}
+		return err
+	})
 }

@@ -2,9 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
@@ -13,116 +19,175 @@ import (
 )
 
 type submitCmd struct {
-	Mode         string        `default:"read-only" enum:"read-only,workspace-write,danger-full-access" placeholder:"MODE" help:"What the agent may do: read-only, workspace-write or danger-full-access (default read-only)."`
-	Dir          string        `placeholder:"DIR" help:"Where the agent works: a directory on the worker's machine. By default the current one."`
-	Model        string        `placeholder:"MODEL" help:"Model of the agent. By default its own choice."`
-	Resume       string        `placeholder:"THREAD" help:"Go on with the thread of an earlier run, in the directory of that run."`
+	taskFlags
+	Dir          string        `placeholder:"DIR" help:"Working directory of the agent, on the worker's machine. By default the current one."`
+	Resume       string        `placeholder:"THREAD" help:"Resume the thread of an earlier run, in the directory of that run."`
 	OutputSchema string        `placeholder:"FILE" help:"JSON Schema of the agent's final answer."`
-	SkipGit      bool          `name:"skip-git-repo-check" help:"Work outside of a git repository, too."`
-	Env          string        `default:"inherit-none" enum:"inherit-none,inherit-all,allow-list" placeholder:"POLICY" help:"Which of the worker's variables the agent gets beyond what every program needs: inherit-none, inherit-all or allow-list (default inherit-none)."`
-	AllowEnv     []string      `placeholder:"NAME" help:"Give the agent this variable of the worker's: the policy is then allow-list. Repeat it or separate names with commas."`
-	IdleTimeout  time.Duration `placeholder:"DURATION" help:"End the run when it has printed nothing for so long."`
-	Timeout      time.Duration `placeholder:"DURATION" help:"End the run so long after its start."`
-	Wait         bool          `help:"Wait for the end of the run, and tell what came of it."`
-	WaitTimeout  time.Duration `placeholder:"DURATION" help:"Wait no longer than this; the run goes on."`
-	JSON         bool          `name:"json" help:"Print the responder's answer, a v3.6 envelope, on one line."`
+	IdleTimeout  time.Duration `placeholder:"DURATION" help:"End the run after this time without output."`
+	Timeout      time.Duration `placeholder:"DURATION" help:"End the run this long after its start."`
+	Wait         bool          `help:"Wait for the end of the run, and print its result."`
+	WaitTimeout  time.Duration `placeholder:"DURATION" help:"Wait no longer than this; the run continues."`
+	envelopeFlag
 
-	Prompt string `arg:"" help:"What the agent is to do. \"-\" reads it from stdin."`
+	Prompt string `arg:"" help:"The task of the agent. \"-\" reads it from stdin."`
 }
 
-// Help is printed by `linesman submit --help`.
-func (submitCmd) Help() string {
-	return `Puts a task for Codex on the work queue and prints the id of its run. A worker starts it once it has a free slot, and it
-goes on whatever becomes of this command. That a mode can write needs no other confirmation than to be named here. With
---wait the id is on stderr, and the rest is as for "linesman wait".
-
-Examples:
-
-    linesman submit "Explain what this package does."
-    linesman submit --mode workspace-write --wait "Fix the failing test."
-    linesman submit --resume 0199a213-81c0-7800-8aa1-bbab2a035a53 "Now write a test for it."
-    linesman submit --json - <prompt.md | jq -r .data.task_id
-
-Exit status: 0 taken, 1 failed, 2 bad flags or settings, 3 NATS or the responder is out of reach. With --wait 0 the run
-completed, 1 it ended otherwise, 124 --wait-timeout passed.`
-}
-
-// taskFlags are what fields of a submission, and the parameters of its tools, are
-// called on the command line.
-var taskFlags = map[string]string{
+// submitNames are the names of the fields of a submission, and of the parameters
+// of its tools, on the command line.
+var submitNames = map[string]string{
 	api.FieldPrompt: "PROMPT", api.FieldMode: "--mode", api.FieldConfirm: "--mode", api.FieldDir: "--dir",
-	api.FieldModel:  "--model",
-	api.FieldThread: "--resume", api.FieldSchema: "--output-schema", "skipGitRepoCheck": "--skip-git-repo-check",
-	api.FieldEnvPolicy: "--env", api.FieldEnvAllow: "--allow-env", api.FieldIdle: "--idle-timeout",
-	api.FieldHard: "--timeout",
-	"task":        "PROMPT", "envPolicy": "--env", "envAllowList": "--allow-env",
+	api.FieldModel: "--model", api.FieldThread: "--resume", api.FieldSchema: "--output-schema",
+	"skipGitRepoCheck": "--skip-git-repo-check", api.FieldEnvPolicy: "--env", api.FieldEnvAllow: "--allow-env",
+	api.FieldIdle: "--idle-timeout", api.FieldHard: "--timeout",
+	"task": "PROMPT", "envPolicy": "--env", "envAllowList": "--allow-env",
 }
 
 func (c *submitCmd) Run(ctx context.Context, a *app) error {
-	a.whisper()
 	q, err := c.submission(a)
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	l, err := a.responder(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	if c.JSON {
-		return c.submitTool(ctx, a, l, q)
-	}
-	done, err := l.Submit(ctx, q)
-	switch {
-	case err != nil:
-		return untaken(err)
-	case c.Wait:
-		return c.follow(ctx, a, l, done.Run)
-	}
-	if _, err := fmt.Fprintln(a.stdout, done.Run); err != nil {
-		return err
-	}
-	if a.shown(a.stdout).Terminal() {
-		fmt.Fprintf(a.stderr, `
+	return a.ask(ctx, func(l *client.Client) error {
+		run, position := "", 0
+		if c.JSON {
+			e, err := l.SubmitEnvelope(ctx, q)
+			switch {
+			case err != nil && e.Body == nil:
+				return untaken(err)
+			case err != nil, !c.Wait: // with --wait only the envelope of the wait is printed
+				return a.printEnvelope(e, err, submitNames, "")
+			case runs.CheckID(e.Run) != nil:
+				return client.ErrForm
+			}
+			run = e.Run
+		} else {
+			done, err := l.Submit(ctx, q)
+			if err != nil {
+				return untaken(err)
+			}
+			run, position = done.Run, done.Position
+		}
+		if c.Wait {
+			fmt.Fprintf(a.stderr, "linesman: run %s\n", run)
+			return a.wait(ctx, l, runID(run), c.WaitTimeout, c.JSON)
+		}
+		if _, err := fmt.Fprintln(a.stdout, run); err != nil {
+			return err
+		}
+		if a.shown(a.stdout).Terminal() {
+			fmt.Fprintf(a.stderr, `
 It waits %s.
 
     linesman status %s
     linesman wait %[2]s
     linesman events --run %[2]s --follow
-`, console.Behind(done.Position), done.Run)
-	}
-	return nil
-}
-
-// submitTool submits by the tool that answers with an envelope. With --wait,
-// only the envelope of the wait is printed.
-func (c *submitCmd) submitTool(ctx context.Context, a *app, l *client.Client, q api.Submission) error {
-	tool, args := toolArgs(q)
-	e, err := l.Tool(ctx, tool, args)
-	switch {
-	case err != nil && e.Body == nil:
-		return untaken(err)
-	case err != nil, !c.Wait:
-		return a.printEnvelope(e, err, taskFlags, "")
-	case runs.CheckID(e.Run) != nil:
-		return client.ErrForm
-	}
-	return c.follow(ctx, a, l, e.Run)
-}
-
-// follow is --wait.
-func (c *submitCmd) follow(ctx context.Context, a *app, l *client.Client, run string) error {
-	fmt.Fprintf(a.stderr, "linesman: run %s\n", run)
-	return a.wait(ctx, l, runID(run), c.WaitTimeout, c.JSON)
+`, console.Behind(position), run)
+		}
+		return nil
+	})
 }
 
 // untaken is the error of a submission.
 func untaken(err error) error {
-	said := explain(err, taskFlags, "")
+	said := explain(err, submitNames, "")
 	var e *api.Error
 	answered := errors.As(err, &e) && e.Err == nil
 	if answered || errors.Is(err, client.ErrNoResponder) || errors.Is(err, client.ErrDenied) {
 		return said
 	}
-	return fmt.Errorf("whether the task was taken is not known: %w", said)
+	return fmt.Errorf("it is not known whether the task was accepted: %w", said)
+}
+
+// submission is the request that the flags specify. The error has all mistakes
+// that are known without the responder.
+func (c *submitCmd) submission(a *app) (api.Submission, error) {
+	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+	q := api.Submission{
+		Mode: runs.Mode(c.Mode), Confirm: runs.Mode(c.Mode).Writes(), Model: c.Model, Thread: c.Resume,
+		Idle: wholeSeconds(c.IdleTimeout), Hard: wholeSeconds(c.Timeout),
+	}
+	var wrong problems
+	var err error
+	q.Prompt, err = c.prompt(a)
+	wrong.add(err != nil, "PROMPT: %w", err)
+	q.Schema, err = c.schema(a)
+	wrong.add(err != nil, "--output-schema: %w", err)
+	for _, l := range []struct {
+		flag string
+		d    time.Duration
+	}{{"--idle-timeout", c.IdleTimeout}, {"--timeout", c.Timeout}, {"--wait-timeout", c.WaitTimeout}} {
+		wrong.add(l.d < 0, "%s: must not be negative, got %s", l.flag, l.d)
+	}
+	wrong.add(c.WaitTimeout > 0 && !c.Wait, "--wait-timeout: is for --wait")
+	if c.Resume != "" {
+		for _, o := range []struct {
+			flag  string
+			given bool
+		}{
+			{"--dir", c.Dir != ""}, {"--skip-git-repo-check", c.SkipGit}, {"--env", c.Env != runs.InheritNone},
+			{"--allow-env", c.AllowEnv != nil},
+		} {
+			wrong.add(o.given, "%s: not with --resume, which continues with the settings of the thread", o.flag)
+		}
+		return q, errors.Join(wrong...)
+	}
+	q.Dir, err = filepath.Abs(c.Dir) // "" is the current one
+	wrong.add(err != nil, "--dir: %w", err)
+	q.SkipGit, q.Env = c.SkipGit, c.env()
+	return q, errors.Join(wrong...)
+}
+
+// prompt is the text of the task: of stdin if it is "-", without the newlines at
+// its end.
+func (c *submitCmd) prompt(a *app) (string, error) {
+	if c.Prompt != "-" {
+		return c.Prompt, nil
+	}
+	const most = runs.MaxPrompt*utf8.UTFMax + 64 // some of it newlines
+	b, err := a.readFile("-", most)
+	switch {
+	case err != nil:
+		return "", err
+	case len(b) > most:
+		return "", fmt.Errorf("at most %d characters", runs.MaxPrompt)
+	case !utf8.Valid(b):
+		return "", errors.New("stdin must be UTF-8 text")
+	}
+	return strings.TrimRight(string(b), "\r\n"), nil
+}
+
+// schema reads the file of --output-schema, if any.
+func (c *submitCmd) schema(a *app) (json.RawMessage, error) {
+	if c.OutputSchema == "" {
+		return nil, nil
+	}
+	b, err := a.readFile(c.OutputSchema, runs.MaxSchema)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(b) > runs.MaxSchema:
+		return nil, fmt.Errorf("at most %d bytes", runs.MaxSchema)
+	case !json.Valid(b):
+		return nil, fmt.Errorf("%s is no JSON", c.OutputSchema)
+	}
+	return b, nil
+}
+
+// readFile reads a file, or stdin if the path is "-"; of one that is larger than
+// limit it reads limit+1 bytes.
+func (a *app) readFile(path string, limit int64) ([]byte, error) {
+	in := a.stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil && path == "-" {
+		err = fmt.Errorf("stdin: %w", err)
+	}
+	return b, err
 }

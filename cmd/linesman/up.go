@@ -2,14 +2,16 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"strings"
+	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/worker"
@@ -17,30 +19,10 @@ import (
 
 type upCmd struct {
 	NATSListen string `name:"nats-listen" setting:"nats_listen" placeholder:"HOST:PORT" help:"${nats_listen}"`
-	HTTP       string `name:"http" setting:"http" placeholder:"HOST:PORT" help:"${http}"`
-	MaxRuns    string `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
-	LostAfter  string `name:"lost-after" setting:"lost_after" placeholder:"DURATION" help:"${lost_after}"`
-	Background bool   `hidden:"" help:"What another command starts where nothing runs."`
-	Demo       bool   `help:"Show what it does: play a recorded agent run once everything is ready."`
-}
-
-// Help is printed by `linesman up --help`.
-func (upCmd) Help() string {
-	return `Worker, normalizer, responder and an embedded NATS server, all in one process. Only one of them can have a data
-directory. Once it is ready it prints one line on stdout,
-
-    ready nats=URL http=URL data=DIR
-
-and writes the same to linesman.json in the data directory, where the other commands find it. SIGTERM or Ctrl-C ends it
-in order; agents that run go on under their limits, and the next start finds them. HTTP serves MCP at /mcp, for callers
-that show the token in the data directory, and /healthz and /readyz for all.
-
-Examples:
-
-    linesman up
-    linesman up --data-dir ./data --nats-listen 127.0.0.1:0 --http 127.0.0.1:0
-
-Exit status: 0 ended by a signal, 1 failed, 2 bad flags or settings.`
+	httpFlag
+	workerFlags
+	Background bool `hidden:"" help:"Set by a command that starts the process in the background."`
+	Demo       bool `help:"Play a recorded agent run once everything is ready."`
 }
 
 func (c *upCmd) check(a *app) error {
@@ -51,17 +33,18 @@ func (c *upCmd) check(a *app) error {
 	return nil
 }
 
-func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
+func (c *upCmd) Run(ctx context.Context, a *app) error {
 	if c.Background {
-		return a.inBackground(ctx)
+		return c.inBackground(ctx, a)
 	}
-	if a.lock, err = a.takeOver(ctx); err != nil { // given back by the end of the process
+	lock, err := a.dialer.TakeOver(ctx) // released at the end of the process
+	if err != nil {
 		return quiet(err)
 	}
-	err = a.everything(ctx, a.config.NATSListen, a.config.HTTP, func(ctx context.Context, u *upRole) error {
-		fmt.Fprintf(a.stdout, "ready nats=%s http=%s data=%s\n", u.here.NATS, u.here.HTTP, u.here.Data)
+	err = daemon.Up(ctx, a.host(), lock, func(ctx context.Context, d *daemon.Daemon) error {
+		fmt.Fprintf(a.stdout, "ready nats=%s http=%s data=%s\n", d.Server.URL(), d.Responder.URL(), a.config.DataDir)
 		if c.Demo {
-			return quiet(a.demo(ctx, u.Daemon))
+			return quiet(a.demo(ctx, d))
 		}
 		return nil
 	})
@@ -69,7 +52,7 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 	if err == nil && ctx.Err() == nil {
 		end = append(end, "stopped by `linesman down`")
 	}
-	backlog, _ := worker.ReadBacklog(a.runsDir())
+	backlog, _ := worker.ReadBacklog(local.RunsDir(a.config.DataDir))
 	if n := backlog.Writing; n > 0 && (ctx.Err() != nil || end != nil) {
 		end = append(end, fmt.Sprintf("runs still at work: %d; their agents continue under their limits, and the "+
 			"next `linesman up` on this data directory resumes the runs", n))
@@ -80,69 +63,74 @@ func (c *upCmd) Run(ctx context.Context, a *app) (err error) {
 	return quiet(err)
 }
 
-// upRole is an `up` at work.
-type upRole struct {
-	*daemon.Daemon
-	here         instance
-	registration *local.Registration // once it is ready
+// inBackground is an `up` that another command started with
+// [local.Dialer.DialOrStart].
+func (c *upCmd) inBackground(ctx context.Context, a *app) error {
+	from := config.Sources{Environ: a.environ, File: a.file}
+	err := daemon.UpInBackground(ctx, a.host(), from, a.stdout)
+	if errors.Is(err, local.ErrLocked) {
+		return exitWith(exitBusy, nil)
+	}
+	return err
 }
 
-// everything runs all roles on the data directory, whose lock the caller has,
-// until ctx ends or something breaks that no waiting mends. Ready is called
-// once all of it works, and beside it.
-func (a *app) everything(
-	ctx context.Context, natsListen, httpListen string, ready func(context.Context, *upRole) error,
-) (err error) {
-	data := a.config.DataDir
-	if err := os.Remove(instanceFile(data)); err != nil && !errors.Is(err, fs.ErrNotExist) { // one that was killed left it
-		return fmt.Errorf("data directory: %w", err)
-	}
-	roles, err := a.roles()
-	if err != nil {
-		return err
-	}
-	roles.Settings.NATSListen, roles.Settings.HTTP = natsListen, httpListen
-	d, err := daemon.New(ctx, roles)
-	if err != nil {
-		return listenHint(err)
-	}
-	defer d.Close()
-
-	u := &upRole{Daemon: d, here: instance{
-		NATS: d.Server.URL(), HTTP: d.Responder.URL(), TokenFile: daemon.TokenFile(a.config), Data: data, PID: os.Getpid(),
-		Version: roles.Version, Program: roles.Shim[0], Background: a.background,
-	}}
-	if rules, takes := d.Worker.Rules(); takes {
-		u.here.Dir, u.here.Roots = rules.Dir, rules.Allowed()
-	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	if err := d.OnStop(stop); err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.Run(ctx) })
-	group.Go(func() error {
-		if d.Ready(ctx) != nil { // ctx ended
-			return nil
-		}
-		var err error
-		if u.registration, err = local.Register(u.here, a.lock); err != nil {
-			return err
-		}
-		defer u.registration.Withdraw()
-		beside, ctx := errgroup.WithContext(ctx)
-		beside.Go(func() error { return u.registration.Keep(ctx, a.log) })
-		beside.Go(func() error { return ready(ctx, u) })
-		return beside.Wait()
-	})
-	return group.Wait()
-}
-
-// quiet makes an end that was asked for no error.
+// quiet returns err, or nil if a context was cancelled.
 func quiet(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
+}
+
+// demoRun is what the real Codex printed; see test/corpus/codex.
+//
+//go:embed demo/run.jsonl
+var demoRun string
+
+//go:embed demo/end.txt
+var demoEnd string
+
+// demo plays the recorded run through the whole path, as an agent of its own.
+func (a *app) demo(ctx context.Context, up *daemon.Daemon) error {
+	s, err := up.Session(ctx, a.host())
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	d, err := s.Create(ctx, worker.Spec{
+		Agent: "codex", Source: worker.SourceRun, Attended: true, Labels: map[string]string{"demo": "recorded"},
+		Argv: []string{self, "play"}, Dir: a.config.DataDir, Env: a.environ,
+	})
+	if err != nil {
+		return err
+	}
+	id := d.Spec.Run
+	driven := make(chan error, 1)
+	go func() { driven <- s.Drive(ctx, d) }()
+	_, watchErr := a.printer(s.Client(), false, nil)(ctx, client.Filter{Run: id, Follow: true})
+	if err := errors.Join(<-driven, watchErr); err != nil || ctx.Err() != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, demoEnd, id)
+	return err
+}
+
+// playCmd prints the recorded run at about the pace of an agent.
+type playCmd struct{}
+
+func (playCmd) Run(ctx context.Context, a *app) error {
+	for line := range strings.Lines(demoRun) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(300 * time.Millisecond):
+		}
+		if _, err := io.WriteString(a.stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -18,7 +18,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 func main() {
@@ -86,23 +87,20 @@ func call(ctx context.Context, method, path string, body any) (e envelope, err e
 			return e, err
 		}
 	}
-	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
-		e, err = send(ctx, method, path, raw)
-		if err == nil && (e.Error == nil || e.Status == "failed" && e.TaskID != "") {
-			return e, nil // success, or a failed task
+	return backoff.Retry(ctx, func() (envelope, error) {
+		e, err := send(ctx, method, path, raw)
+		switch {
+		case err != nil:
+			return e, err
+		case e.Error == nil || e.Status == "failed" && e.TaskID != "": // success, or a failed task
+			return e, nil
+		case e.Error.Recovery != "transient":
+			return e, backoff.Permanent(e.Error)
+		case e.Error.RetryAfter > 0:
+			return e, backoff.RetryAfter(e.Error.RetryAfter)
 		}
-		if err == nil && e.Error.Recovery != "transient" {
-			return e, e.Error
-		}
-		if err == nil && e.Error.RetryAfter > 0 {
-			wait = time.Duration(e.Error.RetryAfter) * time.Second
-		}
-		select {
-		case <-ctx.Done():
-			return e, ctx.Err()
-		case <-time.After(wait):
-		}
-	}
+		return e, e.Error
+	}, backoff.WithMaxElapsedTime(0))
 }
 
 // send sends a request once.

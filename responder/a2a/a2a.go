@@ -12,7 +12,10 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"strconv"
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
@@ -21,7 +24,6 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -74,30 +76,19 @@ type Config struct {
 // Handler answers the operations of A2A.
 type Handler struct {
 	Config
-	log     *zap.Logger
-	held    *responder.Slots // one for each stream and blocking send
-	results adcp.Results
+	log  *zap.Logger
+	held *responder.Slots // one for each stream and blocking send
 }
 
 var _ a2asrv.RequestHandler = (*Handler)(nil)
 
 // New returns a handler. It can answer once the service is running.
 func New(c Config) *Handler {
-	if c.Log == nil {
-		c.Log = zap.NewNop()
-	}
-	if c.Beat == 0 {
-		c.Beat = 15 * time.Second
-	}
-	if c.Slow == 0 {
-		c.Slow = 30 * time.Second
-	}
-	if c.Held == 0 {
-		c.Held = MaxHeld
-	}
-	return &Handler{
-		Config: c, log: c.Log.Named("a2a"), held: responder.NewSlots(c.Held), results: adcp.Results{Service: c.Service},
-	}
+	c.Log = cmp.Or(c.Log, zap.NewNop())
+	c.Beat = cmp.Or(c.Beat, 15*time.Second)
+	c.Slow = cmp.Or(c.Slow, 30*time.Second)
+	c.Held = cmp.Or(c.Held, MaxHeld)
+	return &Handler{Config: c, log: c.Log.Named("a2a"), held: responder.NewSlots(c.Held)}
 }
 
 // GetTask returns the state of a run, and its result.
@@ -158,6 +149,75 @@ func (h *Handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sd
 	return t, err
 }
 
+// ListTasks lists runs by the time of their last state change, newest first. A
+// run whose state changes between two pages moves to the front and is not on
+// later pages.
+func (h *Handler) ListTasks(ctx context.Context, q *sdk.ListTasksRequest) (*sdk.ListTasksResponse, error) {
+	if err := h.admit(ctx, scopeRead); err != nil {
+		return nil, err
+	}
+	if err := fill(ctx, q); err != nil {
+		return nil, err
+	}
+	size := cmp.Or(q.PageSize, 50)
+	if size < 1 || size > maxPage {
+		return nil, fail(sdk.ErrInvalidParams, "pageSize: must be 1 to "+strconv.Itoa(maxPage))
+	}
+	if err := checkHistory(q.HistoryLength); err != nil {
+		return nil, err
+	}
+	in := shownAs(q.Status)
+	if q.Status != sdk.TaskStateUnspecified && len(in) == 0 {
+		return nil, fail(sdk.ErrInvalidParams, "status: must be a state of tasks")
+	}
+	list := api.List{States: in, Context: q.ContextID, Order: api.ByChange, Limit: size, Cursor: q.PageToken}
+	if q.StatusTimestampAfter != nil {
+		list.Since = api.TimeOf(*q.StatusTimestampAfter)
+	}
+	page, err := h.Service.List(list)
+	if api.Is(err, api.Validation) {
+		return nil, fail(sdk.ErrInvalidParams, "pageToken: must be nextPageToken of an answer to the same filters")
+	}
+	if err != nil {
+		return nil, h.explain("list tasks", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	answer := &sdk.ListTasksResponse{Tasks: []*sdk.Task{}, TotalSize: page.Total, NextPageToken: page.Next}
+	room := maxHistoryBytes
+	for _, v := range page.Runs {
+		w := wanted{context: q.ContextID, artifacts: q.IncludeArtifacts, history: q.HistoryLength, room: &room}
+		t, err := h.task(ctx, v, w)
+		if err != nil {
+			return nil, err
+		}
+		answer.Tasks = append(answer.Tasks, t)
+	}
+	answer.PageSize = len(answer.Tasks)
+	return answer, nil
+}
+
+// fill adds the parameters that a2a-go's HTTP+JSON does not parse: those whose
+// fields are pointers.
+func fill(ctx context.Context, q *sdk.ListTasksRequest) error {
+	query := callOf(ctx).query
+	if text := query.Get("historyLength"); text != "" && q.HistoryLength == nil {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fail(sdk.ErrInvalidParams, "historyLength: must be a whole number")
+		}
+		q.HistoryLength = &n
+	}
+	if text := query.Get("statusTimestampAfter"); text != "" && q.StatusTimestampAfter == nil {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return fail(sdk.ErrInvalidParams, "statusTimestampAfter: must be a time of RFC 3339")
+		}
+		q.StatusTimestampAfter = &at
+	}
+	return nil
+}
+
 // GetExtendedAgentCard is not supported: the public card is complete.
 func (h *Handler) GetExtendedAgentCard(ctx context.Context, _ *sdk.GetExtendedAgentCardRequest) (*sdk.AgentCard,
 	error) {
@@ -211,4 +271,49 @@ func checkHistory(n *int) error {
 		return fail(sdk.ErrInvalidParams, "historyLength: must not be negative")
 	}
 	return nil
+}
+
+// answers maps the codes of the service's errors to A2A.
+var answers = map[api.Code]struct {
+	kind    error // the error of a request
+	rejects bool  // a message with this error becomes a rejected task; otherwise it is a server error
+}{
+	api.Validation:     {sdk.ErrInvalidParams, true},
+	api.NotFound:       {sdk.ErrTaskNotFound, false},
+	api.Ended:          {sdk.ErrTaskNotCancelable, false},
+	api.NotEnded:       {sdk.ErrUnsupportedOperation, false},
+	api.NotWaiting:     {sdk.ErrUnsupportedOperation, false},
+	api.Conflict:       {sdk.ErrUnsupportedOperation, false},
+	api.Timeout:        {sdk.ErrServerError, false},
+	api.Unsupported:    {sdk.ErrUnsupportedOperation, true},
+	api.ProgramFailed:  {sdk.ErrServerError, false},
+	api.NotSignedIn:    {sdk.ErrServerError, false},
+	api.QueueFull:      {sdk.ErrServerError, true},
+	api.TooMany:        {sdk.ErrServerError, false},
+	api.KeyConflict:    {sdk.ErrInvalidParams, true},
+	api.KeyInFlight:    {sdk.ErrServerError, false},
+	api.KeyExpired:     {sdk.ErrInvalidParams, true},
+	api.RateLimited:    {sdk.ErrServerError, true},
+	api.OutcomeUnknown: {sdk.ErrServerError, false},
+	api.Unavailable:    {sdk.ErrServerError, false},
+	api.Internal:       {sdk.ErrInternalError, false},
+}
+
+// fail returns an error for callers: its kind in the protocol, and the reason.
+func fail(kind error, why string) *sdk.Error { return sdk.NewError(kind, why) }
+
+// explain converts any error into one for callers. Internal causes are only
+// logged.
+func (h *Handler) explain(what string, err error) error {
+	var known *sdk.Error
+	var e *api.Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case !errors.As(err, &e):
+		h.log.Warn("a request failed", zap.String("operation", what), zap.Error(err))
+	case e.Code != api.Internal:
+		return fail(answers[e.Code].kind, e.Message)
+	}
+	return fail(sdk.ErrInternalError, "linesman broke off; its log says where")
 }

@@ -24,9 +24,9 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
-	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/adcptest"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")

@@ -101,7 +101,7 @@ func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
 }
 
 func skills() []sdk.AgentSkill {
-	text := []string{"text/plain", "application/json"}
+	text, data := []string{"text/plain", "application/json"}, []string{"application/json"}
 	return []sdk.AgentSkill{
 		{
 			ID: "codex-run", Name: "Run a Codex task", Tags: []string{"codex", "coding"}, InputModes: text, OutputModes: text,
@@ -116,19 +116,17 @@ func skills() []sdk.AgentSkill {
 			Examples:    []string{"Now fix the test that fails."},
 		},
 		{
-			ID: "codex-status", Name: "Status of Codex tasks", Tags: []string{"codex", "status"},
-			InputModes: []string{"application/json"}, OutputModes: []string{"application/json"},
+			ID: "codex-status", Name: "Status of Codex tasks", Tags: []string{"codex", "status"}, InputModes: data,
+			OutputModes: data,
 			Description: "Says how tasks stand. It is what GetTask and ListTasks do; under the AdCP profile it is a " +
 				"skill to call.",
 		},
 		{
-			ID: "codex-cancel", Name: "Cancel a Codex task", Tags: []string{"codex"}, InputModes: []string{"application/json"},
-			OutputModes: []string{"application/json"},
+			ID: "codex-cancel", Name: "Cancel a Codex task", Tags: []string{"codex"}, InputModes: data, OutputModes: data,
 			Description: "Ends a task. It is what CancelTask does; under the AdCP profile it is a skill to call.",
 		},
 		{
-			ID: "get_task_status", Name: "Get AdCP task status", Tags: []string{"adcp"},
-			InputModes: []string{"application/json"}, OutputModes: []string{"application/json"},
+			ID: "get_task_status", Name: "Get AdCP task status", Tags: []string{"adcp"}, InputModes: data, OutputModes: data,
 			Description: "How an AdCP task stands: for requests that ask for the AdCP profile.",
 		},
 	}

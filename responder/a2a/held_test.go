@@ -13,6 +13,7 @@ import (
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 // Two who may read open all the streams that there may be on both surfaces: the
@@ -51,7 +52,7 @@ func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	during(t, "web", server.Serve)
+	servicetest.During(t, "web", server.Serve)
 
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)

@@ -131,19 +131,20 @@ func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch method := gjson.GetBytes(body, "method").String(); {
 	case !t.rpc:
 		next.ServeHTTP(&deferredStream{deadlineWriter: p}, r)
-	case method == "DeleteTaskPushNotificationConfig":
+	case nothing[method] != "":
 		all := &bufferedAnswer{ResponseWriter: p}
 		next.ServeHTTP(all, r)
-		all.send("{}")
-	case method == "tasks/pushNotificationConfig/delete":
-		all := &bufferedAnswer{ResponseWriter: p}
-		next.ServeHTTP(all, r)
-		all.send("null")
+		all.send(nothing[method])
 	case takesJSON(r):
 		next.ServeHTTP(&deferredStream{deadlineWriter: p, rpc: true}, r)
 	default:
 		next.ServeHTTP(p, r)
 	}
+}
+
+// nothing is the result of the methods of JSON-RPC that return none.
+var nothing = map[string]string{
+	"DeleteTaskPushNotificationConfig": "{}", "tasks/pushNotificationConfig/delete": "null",
 }
 
 // verb refuses unknown verbs on tasks: a2a-go would treat the verb in the path

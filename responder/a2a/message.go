@@ -14,16 +14,15 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
 
 // message is a valid message that can become a task.
 type message struct {
-	args    *fields.Args // the arguments of its task: its texts and its data
-	context string       // the context that it continues, as named by the caller; "": a new one
-	again   bool         // a repetition: the task already exists
+	args    *request.Args // the arguments of its task: its texts and its data
+	context string        // the context that it continues, as named by the caller; "": a new one
+	again   bool          // a repetition: the task already exists
 }
 
 // modes are the media types of a task's output.
@@ -102,20 +101,20 @@ func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 	if m.TaskID != "" {
 		return nil, h.refuseTask(ctx, m)
 	}
-	var presets []fields.Preset
+	var presets []request.Preset
 	if m.ContextID != "" {
 		thread, err := h.thread(m.ContextID)
 		if err != nil {
 			return nil, err
 		}
-		presets = append(presets, fields.Preset{Name: request.ContextID, Value: thread})
+		presets = append(presets, request.Preset{Name: request.ContextID, Value: thread})
 	}
 	presets = append(presets,
-		fields.Preset{Name: request.Format, Value: "adcp"}, fields.Preset{Name: request.Key, Value: keyOf(m.ID)})
+		request.Preset{Name: request.Format, Value: "adcp"}, request.Preset{Name: request.Key, Value: keyOf(m.ID)})
 	if prompt := strings.Join(texts, "\n\n"); prompt != "" {
-		presets = append(presets, fields.Preset{Name: "task", Value: prompt})
+		presets = append(presets, request.Preset{Name: "task", Value: prompt})
 	}
-	return &message{args: fields.Read(request.ExecParams, options, presets...), context: m.ContextID}, nil
+	return &message{args: request.Read(request.ExecParams, options, presets...), context: m.ContextID}, nil
 }
 
 // dataOf returns the data of a part as it was written, if that is known: a

@@ -16,9 +16,8 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
-	"github.com/linesman/linesman/responder/v36"
+	v36 "github.com/linesman/linesman/responder/v36"
 )
 
 // ProfileURI is the extension under which requests call skills, by the AdCP
@@ -29,7 +28,7 @@ const ProfileURI = "https://adcontextprotocol.org/extensions/adcp/v3"
 // called maps skills to requests.
 var called = map[string]struct {
 	tool   string
-	params []fields.Param
+	params []request.Param
 }{
 	"codex-run":    {request.ToolExec, request.ExecParams},
 	"codex-resume": {request.ToolResume, request.ResumeParams},
@@ -61,24 +60,24 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 		if err != nil {
 			return nil, h.explain(skill, err)
 		}
-		return answered(m, skill, r.Envelope(), r.Context)
+		return answered(m, skill, r)
 	}
-	presets := []fields.Preset{{Name: request.Format, Value: "adcp"}}
+	presets := []request.Preset{{Name: request.Format, Value: "adcp"}}
 	if !gjson.GetBytes(input, "idempotency_key").Exists() && !gjson.GetBytes(input, "idempotencyKey").Exists() {
-		presets = append(presets, fields.Preset{Name: request.Key, Value: keyOf(m.ID)})
+		presets = append(presets, request.Preset{Name: request.Key, Value: keyOf(m.ID)})
 	}
-	args := fields.Read(called[skill].params, input, presets...)
+	args := request.Read(called[skill].params, input, presets...)
 	said, err := h.call(ctx, called[skill].tool, args)
 	if err != nil {
 		return nil, err
 	}
-	return answered(m, skill, said, request.Echo(args))
+	return answered(m, skill, said)
 }
 
 // call makes a request. The error is an A2A error; errors of the request are in
 // the envelope.
-func (h *Handler) call(ctx context.Context, tool string, args *fields.Args) (adcp.Envelope, error) {
-	c := adcp.Call{Context: request.Echo(args), Broken: args.Broken(), ChangesRun: tool == request.ToolCancel}
+func (h *Handler) call(ctx context.Context, tool string, args *request.Args) (adcp.Response, error) {
+	c := adcp.Call{Args: args, ChangesRun: tool == request.ToolCancel}
 	var reply *v36.Reply
 	var of *adcp.Subject
 	var err error
@@ -95,7 +94,7 @@ func (h *Handler) call(ctx context.Context, tool string, args *fields.Args) (adc
 	var known *sdk.Error
 	switch {
 	case errors.As(err, &known):
-		return adcp.Envelope{}, known
+		return adcp.Response{}, known
 	case err != nil:
 		return adcp.Fail(ctx, h.Service, c, err), nil
 	}
@@ -103,8 +102,8 @@ func (h *Handler) call(ctx context.Context, tool string, args *fields.Args) (adc
 }
 
 // snapshot returns the state of the requested tasks.
-func (h *Handler) snapshot(ctx context.Context, args *fields.Args) (*v36.Reply, *adcp.Subject, error) {
-	request.CheckDir(args)
+func (h *Handler) snapshot(ctx context.Context, args *request.Args) (*v36.Reply, *adcp.Subject, error) {
+	args.CheckDir()
 	if err := args.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -116,11 +115,11 @@ func (h *Handler) snapshot(ctx context.Context, args *fields.Args) (*v36.Reply, 
 	if one != nil {
 		of = adcp.OfView(*one)
 	}
-	return v36.Snapshot(all, h.Service.Basis()), of, nil
+	return v36.Snapshot(all, h.Service.Basis(), nil), of, nil
 }
 
 // cancel cancels a task. The cancel may be a repetition.
-func (h *Handler) cancel(ctx context.Context, args *fields.Args) (
+func (h *Handler) cancel(ctx context.Context, args *request.Args) (
 	r *v36.Reply, of *adcp.Subject, replayed bool, err error,
 ) {
 	if err := args.Err(); err != nil {
@@ -227,18 +226,15 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 		r.Body = interim(v)
 		return r, nil
 	}
-	body, failed, err := h.results.Result(ctx, record)
-	if err != nil {
-		return r, err
-	}
-	r.Message, r.Error, r.Body = record.Summary(), failed, withoutOutput(body)
-	return r, nil
+	r.Message = record.Summary()
+	r.Body, r.Error, err = adcp.Result(ctx, h.Service, record)
+	return r, err
 }
 
 // answered returns the task of a call: completed whatever the state of the
 // started run, and failed if the call itself was refused or failed.
-func answered(m *sdk.Message, skill string, said adcp.Envelope, echo json.RawMessage) (*sdk.Task, error) {
-	data, err := object(said.Bytes, echo)
+func answered(m *sdk.Message, skill string, said adcp.Response) (*sdk.Task, error) {
+	data, err := object(said.Encode(), said.Context)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder/a2a"
-	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/adcptest"
 )
 
 // invoke sends a message under the profile of AdCP.

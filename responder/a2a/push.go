@@ -1,11 +1,16 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
@@ -26,85 +31,71 @@ const onlyConfig = "default"
 
 // CreateTaskPushConfig stores a configuration of a task; it replaces one with
 // the same id.
-func (h *Handler) CreateTaskPushConfig(ctx context.Context, q *sdk.PushConfig) (*sdk.PushConfig, error) {
-	run, err := h.pushTask(ctx, q.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	r := registration(run, q)
-	if err := h.explainPush("create a push config", h.Push.Put(ctx, r)); err != nil {
-		return nil, err
-	}
-	return pushConfig(r), nil
+func (h *Handler) CreateTaskPushConfig(ctx context.Context, q *sdk.PushConfig) (c *sdk.PushConfig, err error) {
+	err = h.withPush(ctx, q.TaskID, "create a push config", func(ctx context.Context, run string) error {
+		r := registration(run, q)
+		c = pushConfig(r)
+		return h.Push.Put(ctx, r)
+	})
+	return c, err
 }
 
 // GetTaskPushConfig returns a configuration, without its secrets.
-func (h *Handler) GetTaskPushConfig(ctx context.Context, q *sdk.GetTaskPushConfigRequest) (*sdk.PushConfig, error) {
-	run, err := h.pushTask(ctx, q.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	r, err := h.Push.Get(ctx, run, configID(q.ID))
-	if err := h.explainPush("get a push config", err); err != nil {
-		return nil, err
-	}
-	return pushConfig(r), nil
+func (h *Handler) GetTaskPushConfig(ctx context.Context, q *sdk.GetTaskPushConfigRequest) (c *sdk.PushConfig,
+	err error) {
+	err = h.withPush(ctx, q.TaskID, "get a push config", func(ctx context.Context, run string) error {
+		r, err := h.Push.Get(ctx, run, configID(q.ID))
+		c = pushConfig(r)
+		return err
+	})
+	return c, err
 }
 
 // ListTaskPushConfigs returns all configurations of a task: they fit one page.
 func (h *Handler) ListTaskPushConfigs(ctx context.Context, q *sdk.ListTaskPushConfigRequest) (
 	*sdk.ListTaskPushConfigResponse, error) {
-	run, err := h.pushTask(ctx, q.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	if q.PageToken != "" {
-		return nil, fail(sdk.ErrInvalidParams, "pageToken: there is one page only")
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	list, err := h.Push.List(ctx, run)
-	if err := h.explainPush("list push configs", err); err != nil {
-		return nil, err
-	}
 	answer := &sdk.ListTaskPushConfigResponse{Configs: []*sdk.PushConfig{}}
-	for _, r := range list {
-		answer.Configs = append(answer.Configs, pushConfig(r))
-	}
-	return answer, nil
+	err := h.withPush(ctx, q.TaskID, "list push configs", func(ctx context.Context, run string) error {
+		if q.PageToken != "" {
+			return fail(sdk.ErrInvalidParams, "pageToken: there is one page only")
+		}
+		list, err := h.Push.List(ctx, run)
+		for _, r := range list {
+			answer.Configs = append(answer.Configs, pushConfig(r))
+		}
+		return err
+	})
+	return answer, err
 }
 
 // DeleteTaskPushConfig removes a configuration. Removing a missing one
 // succeeds.
 func (h *Handler) DeleteTaskPushConfig(ctx context.Context, q *sdk.DeleteTaskPushConfigRequest) error {
-	run, err := h.pushTask(ctx, q.TaskID)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	if err := h.Push.Delete(ctx, run, configID(q.ID)); !errors.Is(err, webhook.ErrUnknown) {
-		return h.explainPush("delete a push config", err)
-	}
-	return nil
+	return h.withPush(ctx, q.TaskID, "delete a push config", func(ctx context.Context, run string) error {
+		if err := h.Push.Delete(ctx, run, configID(q.ID)); !errors.Is(err, webhook.ErrUnknown) {
+			return err
+		}
+		return nil
+	})
 }
 
-// pushTask returns the run of a configuration request.
-func (h *Handler) pushTask(ctx context.Context, id sdk.TaskID) (string, error) {
+// withPush carries out a request about the configurations of a task. What is
+// for the log.
+func (h *Handler) withPush(ctx context.Context, id sdk.TaskID, what string,
+	do func(ctx context.Context, run string) error) error {
 	if err := h.admit(ctx, scopeSubmit); err != nil {
-		return "", err
+		return err
 	}
 	if h.Push == nil {
-		return "", noPush()
+		return noPush()
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	v, err := h.find(ctx, id)
-	return v.ID, err
+	if err != nil {
+		return err
+	}
+	return h.explainPush(what, do(ctx, v.ID))
 }
 
 func noPush() error {
@@ -152,18 +143,16 @@ func pushConfig(r webhook.Registration) *sdk.PushConfig {
 	return c
 }
 
-func configID(id string) string {
-	if id == "" {
-		return onlyConfig
-	}
-	return id
-}
+func configID(id string) string { return cmp.Or(id, onlyConfig) }
 
 func (h *Handler) explainPush(what string, err error) error {
 	var field *runs.FieldError
+	var known *sdk.Error
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &known):
+		return known
 	case errors.As(err, &field):
 		return fail(sdk.ErrInvalidParams, "push notification config: "+field.Error())
 	case errors.Is(err, webhook.ErrTooMany):
@@ -172,4 +161,54 @@ func (h *Handler) explainPush(what string, err error) error {
 		return fail(sdk.ErrTaskNotFound, "the task has no such push notification config")
 	}
 	return h.explain(what, h.Service.Explain(what, err))
+}
+
+// notices encodes push notifications.
+type notices struct{ service *responder.Service }
+
+// NewNotices returns the encoder of push notifications of A2A: a status update
+// when a task is at work, and the whole task when it has ended.
+func NewNotices(s *responder.Service) webhook.Encoder { return notices{s} }
+
+// Encode renders a notification, as an event of a stream. One whose result does
+// not fit tells the state alone: whoever wants the rest asks for it.
+func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *runs.Record, _ string) (webhook.Body,
+	error) {
+	v := responder.View{Row: record.Row()}
+	at := time.UnixMilli(responder.ChangedAt(v.Row)).UTC()
+	if !record.State.Final() { // changing data would make a different body of the same notification
+		return encodeNotice(&sdk.TaskStatusUpdateEvent{
+			TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State),
+				Timestamp: &at},
+		})
+	}
+	t := &sdk.Task{ID: sdk.TaskID(record.ID), ContextID: contextOf(v.Row)}
+	var err error
+	if t.Status, err = status(t, v, record, nil); err != nil {
+		return webhook.Body{}, fmt.Errorf("run %s: its status: %w", record.ID, err)
+	}
+	envelope, err := outcome(ctx, n.service, record, at)
+	if err != nil {
+		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
+	}
+	text := ""
+	if record.FinalText != nil {
+		text = *record.FinalText
+	}
+	result, err := artifact(text, envelope, nil)
+	if err != nil {
+		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
+	}
+	t.Artifacts = []*sdk.Artifact{result}
+	b, err := encodeNotice(t)
+	if err == nil && len(b.Bytes) > webhook.MaxBody {
+		t.Artifacts = nil
+		b, err = encodeNotice(t)
+	}
+	return b, err
+}
+
+func encodeNotice(e sdk.Event) (webhook.Body, error) {
+	b, err := json.Marshal(sdk.StreamResponse{Event: e})
+	return webhook.Body{Type: "application/json", Bytes: b}, err
 }

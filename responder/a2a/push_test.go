@@ -15,10 +15,11 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
-	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 const secretToken = "sentinel-token-of-a-receiver"
@@ -133,10 +134,10 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	d := pushEndpoint(l)
 	store := l.bus.PushStore()
 	pusher := webhook.New(webhook.Config{
-		Registrations: store, Outbox: store, Runs: l.bus, Private: true,
+		Registrations: store, Outbox: store, Runs: d.service.Standing(), Private: true,
 		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
 	})
-	during(t, "pusher", pusher.Run)
+	servicetest.During(t, "pusher", pusher.Run)
 	c := d.client(surfaces[0], token)
 	task := sent(t, c, &sdk.SendMessageRequest{Message: user("go"), Config: &sdk.SendMessageConfig{ReturnImmediately: true,
 		PushConfig: &sdk.PushConfig{

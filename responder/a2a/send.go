@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
@@ -75,7 +75,7 @@ func (h *Handler) settle(ctx context.Context, run string) error {
 
 // wanted is what the answer to a message contains.
 func (m *message) wanted(q *sdk.SendMessageRequest) wanted {
-	w := wanted{context: m.context, artifacts: true, again: m.again, echo: request.Echo(m.args)}
+	w := wanted{context: m.context, artifacts: true, again: m.again, echo: m.args.Echo()}
 	if q.Config != nil {
 		w.history = q.Config.HistoryLength
 	}
@@ -105,7 +105,7 @@ func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *mess
 }
 
 // queue submits the task of arguments that have an idempotency key.
-func (h *Handler) queue(ctx context.Context, tool string, args *fields.Args) (api.Submitted, error) {
+func (h *Handler) queue(ctx context.Context, tool string, args *request.Args) (api.Submitted, error) {
 	q := request.Submission(h.Service, tool, args)
 	if err := args.Err(); err != nil {
 		return api.Submitted{}, err
@@ -123,7 +123,7 @@ func once[T any](ctx context.Context, do func(context.Context) (T, error)) (T, e
 	defer cancel()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		done, err := do(ctx)
-		if !is(err, api.KeyInFlight) {
+		if !api.Is(err, api.KeyInFlight) {
 			return done, err
 		}
 		next := time.NewTimer(pause)
@@ -139,17 +139,14 @@ func once[T any](ctx context.Context, do func(context.Context) (T, error)) (T, e
 // refusal is the task of a refused message: it had no effect and is not stored,
 // so it cannot be read later.
 func (h *Handler) refusal(ctx context.Context, m *message, e *api.Error) (*sdk.Task, error) {
-	echo := request.Echo(m.args)
-	said := adcp.Fail(ctx, h.Service, adcp.Call{Context: echo, Broken: m.args.Broken()}, e)
-	data, err := rest(said.Bytes, echo)
+	said := adcp.Fail(ctx, h.Service, adcp.Call{Args: m.args}, e)
+	data, err := rest(said.Encode(), said.Context)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now().UTC()
-	t := &sdk.Task{ID: sdk.NewTaskID(), ContextID: m.context}
-	if t.ContextID == "" {
-		t.ContextID = string(t.ID)
-	}
+	t := &sdk.Task{ID: sdk.NewTaskID()}
+	t.ContextID = cmp.Or(m.context, string(t.ID))
 	t.Status = sdk.TaskStatus{State: sdk.TaskStateRejected, Timestamp: &now, Message: &sdk.Message{
 		ID: string(t.ID) + "-rejected", Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
 		Parts: sdk.ContentParts{sdk.NewTextPart(said.Message)},

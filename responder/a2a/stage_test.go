@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,19 +14,14 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/bus/pipeline"
-	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/cloud"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 func TestMain(m *testing.M) {
@@ -47,30 +41,8 @@ type lab struct {
 
 func newLab(t testing.TB) *lab {
 	t.Helper()
-	names := bus.Names{Prefix: bus.DefaultPrefix}
-	l := &lab{t: t, dir: t.TempDir()}
-	server, err := embedded.StartServer(l.dir, "127.0.0.1:0", names, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	if l.write, err = server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(l.write.Close)
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
-	if _, err := l.write.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
-	if l.bus, err = server.Connect(t.Context(), embedded.ResponderUser, names, zap.NewNop()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(l.bus.Close)
-	n := &pipeline.Normalizer{Bus: l.write, Out: names, Backends: []normalizer.Backend{codex.Backend{}, cloud.Backend{}},
-		Log: zap.NewNop()}
-	during(t, "normalizer", n.Run)
-	return l
+	s := servicetest.New(t)
+	return &lab{t: t, dir: s.Dir, bus: s.Bus, write: s.Operator}
 }
 
 // endpoint is a service and its HTTP server.
@@ -118,8 +90,8 @@ func (l *lab) endpointOf(c responder.Config, change func(*a2a.Config)) *endpoint
 			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))))
 		}))
 	}
-	stopService := during(l.t, "service", d.service.Run)
-	stopWeb := during(l.t, "web", server.Serve)
+	stopService := servicetest.During(l.t, "service", d.service.Run)
+	stopWeb := servicetest.During(l.t, "web", server.Serve)
 	d.stop = func() {
 		stopWeb()
 		stopService()
@@ -133,24 +105,6 @@ func allows(ctx context.Context, scope string) bool {
 }
 
 func (l *lab) tokens() string { return filepath.Join(l.dir, "tokens.json") }
-
-// during runs something until the test ends, or the returned function is called.
-func during(t testing.TB, what string, run func(context.Context) error) func() {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := run(ctx); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	}()
-	stop := func() {
-		cancel()
-		<-ended
-	}
-	t.Cleanup(stop)
-	return stop
-}
 
 // surface is one of the ways to speak A2A.
 type surface struct {
@@ -284,11 +238,7 @@ func (l *log) exit(reason runs.Reason, code int) {
 // play makes a run of a recording, on a thread of its own.
 func (d *endpoint) play(id, name, thread string, code int) {
 	d.t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "..", "test", "corpus", "codex", name+".jsonl"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	text := strings.TrimSpace(string(b))
+	text := strings.TrimSpace(string(servicetest.Recording(d.t, name+".jsonl")))
 	if thread != "" {
 		text = strings.ReplaceAll(text, gjson.Get(text, "thread_id").String(), thread)
 	}
@@ -298,19 +248,7 @@ func (d *endpoint) play(id, name, thread string, code int) {
 // await waits until the responder knows a run to be so.
 func (d *endpoint) await(id string, is func(responder.View) bool) responder.View {
 	d.t.Helper()
-	end := time.After(time.Minute)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if v, found := d.service.Get(id); found && is(v) {
-			return v
-		}
-		select {
-		case <-tick.C:
-		case <-end:
-			d.t.Fatalf("run %s does not get there", id)
-		}
-	}
+	return (&servicetest.Streams{T: d.t, Service: d.service}).Await(id, is)
 }
 
 // Lines of an agent.

@@ -17,89 +17,79 @@ import (
 // SendStreamingMessage is SendMessage with a stream of updates until the task
 // ends.
 func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRequest) iter.Seq2[sdk.Event, error] {
-	return func(each func(sdk.Event, error) bool) {
-		yield := untilLeft(each)
-		err := h.admit(ctx, scopeSubmit)
-		if err == nil && callOf(ctx).asks(ProfileURI) {
+	return stream(func(yield func(sdk.Event) bool) error {
+		if err := h.admit(ctx, scopeSubmit); err != nil {
+			return err
+		}
+		if callOf(ctx).asks(ProfileURI) {
 			t, err := h.invoke(ctx, q)
-			yield(orNothing(t, err))
-			return
+			if err == nil {
+				yield(t)
+			}
+			return err
 		}
-		var m *message
-		if err == nil {
-			m, err = h.read(ctx, q)
-		}
-		var free func()
-		if err == nil {
-			free, err = h.hold(ctx)
-		}
+		m, err := h.read(ctx, q)
 		if err != nil {
-			yield(nil, err)
-			return
+			return err
+		}
+		free, err := h.hold(ctx)
+		if err != nil {
+			return err
 		}
 		defer free()
 		run, refused, err := h.submit(ctx, q, m)
-		switch {
-		case err != nil:
-			yield(nil, err)
-		case refused != nil:
-			yield(refused, nil)
-		default:
-			v, err := h.find(ctx, sdk.TaskID(run))
-			if err == nil {
-				err = h.follow(ctx, v, m.wanted(q), yield)
-			}
-			if err != nil {
-				yield(nil, err)
-			}
+		if err != nil {
+			return err
 		}
-	}
-}
-
-// untilLeft sends nothing more to a client that has disconnected: later errors
-// do not concern it, and a stopped iteration must not continue.
-func untilLeft(yield func(sdk.Event, error) bool) func(sdk.Event, error) bool {
-	left := false
-	return func(e sdk.Event, err error) bool {
-		left = left || !yield(e, err)
-		return !left
-	}
-}
-
-// orNothing prevents a nil task from becoming an event.
-func orNothing(t *sdk.Task, err error) (sdk.Event, error) {
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+		if refused != nil {
+			yield(refused)
+			return nil
+		}
+		v, err := h.find(ctx, sdk.TaskID(run))
+		if err != nil {
+			return err
+		}
+		return h.follow(ctx, v, m.wanted(q), yield)
+	})
 }
 
 // SubscribeToTask follows an open task: first its current state, then
 // everything that its agent has said so far and says, and each change of state.
 // A disconnected client subscribes again, and has lost nothing.
 func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
-	return func(each func(sdk.Event, error) bool) {
-		yield := untilLeft(each)
-		err := h.admit(ctx, scopeRead)
-		var v responder.View
-		if err == nil {
-			v, err = h.find(ctx, q.ID)
+	return stream(func(yield func(sdk.Event) bool) error {
+		if err := h.admit(ctx, scopeRead); err != nil {
+			return err
 		}
-		if err == nil && v.State.Final() {
-			err = fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+
+		v, err := h.find(ctx, q.ID)
+		if err != nil {
+			return err
+		}
+		if v.State.Final() {
+			return fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+
 				": nothing comes of it any more")
 		}
-		var free func()
-		if err == nil {
-			free, err = h.hold(ctx)
-		}
+		free, err := h.hold(ctx)
 		if err != nil {
-			yield(nil, err)
-			return
+			return err
 		}
 		defer free()
-		if err := h.follow(ctx, v, wanted{artifacts: true}, yield); err != nil {
-			yield(nil, err)
+		return h.follow(ctx, v, wanted{artifacts: true}, yield)
+	})
+}
+
+// stream returns the events that do yields, and its error as the last one. A
+// client that has disconnected gets nothing more: a stopped iteration must not
+// continue.
+func stream(do func(yield func(sdk.Event) bool) error) iter.Seq2[sdk.Event, error] {
+	return func(each func(sdk.Event, error) bool) {
+		left := false
+		err := do(func(e sdk.Event) bool {
+			left = left || !each(e, nil)
+			return !left
+		})
+		if err != nil && !left {
+			each(nil, err)
 		}
 	}
 }
@@ -110,7 +100,7 @@ var errLeft = errors.New("the client has left")
 // follow sends the current task and then its updates, up to its end. A context
 // that the task gets meanwhile is used in later answers: within a stream the
 // name stays. The error is for the client.
-func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield func(sdk.Event, error) bool) error {
+func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield func(sdk.Event) bool) error {
 	v, record, err := h.record(ctx, v)
 	if err != nil {
 		return err
@@ -120,10 +110,10 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 		return err
 	}
 	w.context = first.ContextID
-	if !yield(first, nil) || first.Status.State.Terminal() {
+	if !yield(first) || first.Status.State.Terminal() {
 		return nil
 	}
-	s := &stream{h: h, w: w, info: first.TaskInfo(), yield: yield, view: v, state: first.Status.State,
+	s := &follower{h: h, w: w, info: first.TaskInfo(), yield: yield, view: v, state: first.Status.State,
 		governance: governance(v, record)}
 	texts, views := make(chan string), make(chan responder.View)
 	group, ctx := errgroup.WithContext(ctx)
@@ -131,7 +121,7 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 	defer enough()
 	group.Go(func() error {
 		defer close(texts)
-		err := h.Service.EachEvent(events, v, true, func(e api.Event) error {
+		err := h.Service.EachEvent(events, v, func(e api.Event) error {
 			text, ok := spoken(e)
 			if !ok {
 				return nil
@@ -175,12 +165,12 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 	}
 }
 
-// stream is what was sent to the client about a task.
-type stream struct {
+// follower is what was sent to the client about a task.
+type follower struct {
 	h     *Handler
 	w     wanted
 	info  sdk.TaskInfo
-	yield func(sdk.Event, error) bool
+	yield func(sdk.Event) bool
 	view  responder.View
 	state sdk.TaskState
 	text  string // the last text that was sent
@@ -193,7 +183,7 @@ type stream struct {
 // copy sends events until the run has ended and all of its events were read.
 // The completion of an ended run is stored before its record says so: if it is
 // missing, it has expired, and nothing more will come.
-func (s *stream) copy(ctx context.Context, texts <-chan string, views <-chan responder.View, enough func()) error {
+func (s *follower) copy(ctx context.Context, texts <-chan string, views <-chan responder.View, enough func()) error {
 	for texts != nil || views != nil {
 		var event sdk.Event
 		select {
@@ -226,7 +216,7 @@ func (s *stream) copy(ctx context.Context, texts <-chan string, views <-chan res
 		case <-ctx.Done():
 			return errLeft
 		}
-		if event != nil && !s.yield(event, nil) {
+		if event != nil && !s.yield(event) {
 			return errLeft
 		}
 	}
@@ -234,7 +224,7 @@ func (s *stream) copy(ctx context.Context, texts <-chan string, views <-chan res
 }
 
 // said is a piece of the agent's message.
-func (s *stream) said(text string) sdk.Event {
+func (s *follower) said(text string) sdk.Event {
 	e := sdk.NewArtifactUpdateEvent(s.info, resultID, sdk.NewTextPart(text))
 	e.Artifact.Name, e.Append = "result", s.begun
 	if len(s.text) < fullPiece {
@@ -250,13 +240,13 @@ const fullPiece = 64<<10 - utf8.UTFMax + 1
 
 // toldFinal reports whether the agent's final text was sent. A text that is
 // longer than an event was sent in pieces, and the final text is its beginning.
-func (s *stream) toldFinal(final string) bool {
+func (s *follower) toldFinal(final string) bool {
 	const enough = 32 << 10 // equal bytes that make two texts the same
 	return s.begun && (final == s.text || len(final) > enough && strings.HasPrefix(s.first, final[:enough]))
 }
 
 // changed returns the current state of the run, nil if it was sent already.
-func (s *stream) changed(v responder.View) (sdk.Event, error) {
+func (s *follower) changed(v responder.View) (sdk.Event, error) {
 	old := s.view
 	s.view = v
 	if stateOf(v.State) == s.state && v.Activity == old.Activity && v.Cancel == old.Cancel && v.Lost == old.Lost &&
@@ -271,7 +261,7 @@ func (s *stream) changed(v responder.View) (sdk.Event, error) {
 }
 
 // end sends the rest of the result, and the final state.
-func (s *stream) end(ctx context.Context) error {
+func (s *follower) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	s.w.history = nil
@@ -284,10 +274,10 @@ func (s *stream) end(ctx context.Context) error {
 		if final, ok := a.Parts[0].Content.(sdk.Text); ok && s.toldFinal(string(final)) {
 			a.Parts = a.Parts[1:]
 		}
-		if !s.yield(e, nil) {
+		if !s.yield(e) {
 			return errLeft
 		}
 	}
-	s.yield(&sdk.TaskStatusUpdateEvent{TaskID: t.ID, ContextID: t.ContextID, Status: t.Status}, nil)
+	s.yield(&sdk.TaskStatusUpdateEvent{TaskID: t.ID, ContextID: t.ContextID, Status: t.Status})
 	return nil
 }

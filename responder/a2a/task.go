@@ -5,8 +5,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
@@ -32,23 +33,26 @@ type wanted struct {
 	again     bool            // the answer to a repeated message
 }
 
+// states maps run states to A2A states. No run has one of the last two.
+var states = map[runs.State]sdk.TaskState{
+	runs.StateQueued: sdk.TaskStateSubmitted, runs.StateWorking: sdk.TaskStateWorking,
+	runs.StateInputRequired: sdk.TaskStateInputRequired, runs.StateCompleted: sdk.TaskStateCompleted,
+	runs.StateCancelled: sdk.TaskStateCanceled, runs.StateFailed: sdk.TaskStateFailed,
+	runs.StateTimeout: sdk.TaskStateFailed,
+	"auth-required":   sdk.TaskStateAuthRequired, "rejected": sdk.TaskStateRejected,
+}
+
 // stateOf returns the A2A state of a run.
-func stateOf(s runs.State) sdk.TaskState {
-	switch s {
-	case runs.StateQueued:
-		return sdk.TaskStateSubmitted
-	case runs.StateWorking:
-		return sdk.TaskStateWorking
-	case runs.StateInputRequired:
-		return sdk.TaskStateInputRequired
-	case runs.StateCompleted:
-		return sdk.TaskStateCompleted
-	case runs.StateCancelled:
-		return sdk.TaskStateCanceled
-	case runs.StateFailed, runs.StateTimeout:
-		return sdk.TaskStateFailed
+func stateOf(s runs.State) sdk.TaskState { return cmp.Or(states[s], sdk.TaskStateUnspecified) }
+
+// shownAs returns the run states with an A2A state; none for an unknown one.
+func shownAs(state sdk.TaskState) (in []runs.State) {
+	for _, s := range slices.Sorted(maps.Keys(states)) {
+		if states[s] == state {
+			in = append(in, s)
+		}
 	}
-	return sdk.TaskStateUnspecified
+	return in
 }
 
 // contextOf returns the context of a run: its thread or, until that is known,
@@ -106,7 +110,7 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 // there is none yet.
 func (h *Handler) record(ctx context.Context, v responder.View) (responder.View, *runs.Record, error) {
 	record, err := h.Service.Record(ctx, v.ID)
-	if is(err, api.NotFound) {
+	if api.Is(err, api.NotFound) {
 		return v, nil, nil
 	}
 	if err != nil {
@@ -196,7 +200,7 @@ func (h *Handler) result(ctx context.Context, v responder.View, record *runs.Rec
 	if record == nil { // it has just ended, or no normalizer is running
 		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Governance: v.Governance}
 	}
-	envelope, err := outcome(ctx, h.results, record, updatedAt(v.Row))
+	envelope, err := outcome(ctx, h.Service, record, updatedAt(v.Row))
 	if err != nil {
 		return nil, err
 	}
@@ -218,49 +222,16 @@ func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact
 }
 
 // outcome is the envelope of AdCP of a run that has ended.
-func outcome(ctx context.Context, results adcp.Results, record *runs.Record, at time.Time) ([]byte, error) {
-	body, failed, err := results.Result(ctx, record)
+func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at time.Time) ([]byte, error) {
+	body, failed, err := adcp.Result(ctx, s, record)
 	if err != nil {
 		return nil, err
 	}
 	return adcp.Response{
 		Status: adcp.StatusOf(record.State), TaskID: record.ID, ContextID: record.Context(), Message: record.Summary(),
 		At:         at,
-		Governance: record.Governance, Error: failed, Body: withoutOutput(body),
+		Governance: record.Governance, Error: failed, Body: body,
 	}.Encode(), nil
-}
-
-// withoutOutput is a result without what the agent wrote as it wrote it.
-func withoutOutput(body json.RawMessage) json.RawMessage {
-	for _, path := range []string{"output", "events", "metadata.error_context.partial_results"} {
-		names := strings.Split(path, ".")
-		body = without(body, names[0], names[1:])
-	}
-	return body
-}
-
-// without is an object without a member, which stands at names below a name.
-func without(object json.RawMessage, name string, below []string) json.RawMessage {
-	o := gjson.ParseBytes(object)
-	if !o.IsObject() {
-		return object
-	}
-	out := []byte{'{'}
-	o.ForEach(func(key, value gjson.Result) bool {
-		raw := json.RawMessage(value.Raw)
-		if key.String() == name {
-			if len(below) == 0 {
-				return true
-			}
-			raw = without(raw, below[0], below[1:])
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, key.Raw...), ':'), raw...)
-		return true
-	})
-	return append(out, '}')
 }
 
 // rest is an envelope as data, without what the task itself says.
@@ -272,14 +243,21 @@ func rest(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 	return data, err
 }
 
-// object is an envelope as data. Numbers, and the caller's context, stay as they
-// were written.
+// object is an envelope as data, without the unmodified output of the agent.
+// Numbers, and the caller's context, stay as they were written.
 func object(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 	var data map[string]any
 	d := json.NewDecoder(bytes.NewReader(envelope))
 	d.UseNumber()
 	if err := d.Decode(&data); err != nil {
 		return nil, err
+	}
+	delete(data, "output")
+	delete(data, "events")
+	if metadata, ok := data["metadata"].(map[string]any); ok {
+		if failure, ok := metadata["error_context"].(map[string]any); ok {
+			delete(failure, "partial_results")
+		}
 	}
 	if len(echo) > 0 {
 		data["context"] = echo
@@ -295,7 +273,7 @@ func replayed(t *sdk.Task) {
 		parts = t.Artifacts[0].Parts
 	}
 	if data, ok := parts[len(parts)-1].Data().(map[string]any); ok {
-		data["replayed"], data["timestamp"] = true, adcp.Time(time.Now())
+		data["replayed"], data["timestamp"] = true, api.TimeOf(time.Now()).String()
 	}
 }
 
@@ -313,31 +291,41 @@ func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, mo
 	if *room == 0 {
 		return nil, nil
 	}
-	var last []*sdk.Message
-	size := 0
-	err := h.Service.EachEvent(ctx, v, false, func(e api.Event) error {
-		text, ok := spoken(e)
-		if !ok {
-			return nil
+	for n := most; ; n *= 4 { // not every text is said to the user
+		events, err := h.Service.LastEvents(ctx, v, textOutput, n)
+		if err != nil {
+			return nil, err
 		}
-		size += len(text)
-		last = append(last, &sdk.Message{
-			ID: v.ID + "-" + strconv.FormatUint(e.Seq, 10), Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
-			Parts: sdk.ContentParts{sdk.NewTextPart(text)},
-		})
-		for len(last) > most || size > *room {
-			size -= len(last[0].Parts[0].Text())
-			last[0], last = nil, last[1:]
+		var last []*sdk.Message
+		size, full := 0, false
+		for _, e := range slices.Backward(events) {
+			text, ok := spoken(e)
+			if !ok {
+				continue
+			}
+			if full = len(last) == most || size+len(text) > *room; full {
+				break
+			}
+			size += len(text)
+			last = append(last, &sdk.Message{
+				ID: v.ID + "-" + strconv.FormatUint(e.Seq, 10), Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
+				Parts: sdk.ContentParts{sdk.NewTextPart(text)},
+			})
 		}
-		return nil
-	})
-	*room -= size
-	return last, err
+		if full || len(last) == most || len(events) < n {
+			slices.Reverse(last)
+			*room -= size
+			return last, nil
+		}
+	}
 }
+
+// textOutput is the kind of the events with an agent's texts.
+const textOutput = "text_output"
 
 // spoken is what an agent says to its user in an event.
 func spoken(e api.Event) (string, bool) {
-	if e.Kind != "text_output" {
+	if e.Kind != textOutput {
 		return "", false
 	}
 	body := gjson.ParseBytes(e.Body)

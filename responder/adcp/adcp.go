@@ -1,17 +1,18 @@
 // Package adcp writes answers and notifications in the envelope of AdCP 3.1. It
-// owns the fields of the envelope, their order, and the contract's words for
-// states and errors; the facts come from package responder, and are the same on
-// every surface.
+// owns the fields of the envelope, their order, and the contract's names of
+// states and errors. Its contents come from package responder, and are the same
+// on every surface.
 //
-//	v36.Reply, error ──▶ Succeed, Fail ──▶ Envelope
-//	runs.Record ───────▶ Of, Notices  ──▶ Response ──▶ one flat JSON object
+//	v36.Reply, error ──▶ Succeed, Fail ──┐
+//	runs.Record ───────▶ Of, NewNotices ─┴▶ Response ──▶ one flat JSON object
 //
-// The one rule: a caller's context is echoed byte for byte, and neither it nor
-// a governance token is ever interpreted.
+// The one rule: a caller's context is echoed byte for byte; neither the context
+// nor a governance token is interpreted.
 package adcp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,15 +20,16 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
-// Status is the state of a task in the words of the contract.
+// Status is the state of a task in the terms of the contract.
 type Status string
 
-// The statuses that linesman gives.
+// The statuses that linesman uses.
 const (
 	Submitted     Status = "submitted"
 	Working       Status = "working"
@@ -35,55 +37,43 @@ const (
 	Completed     Status = "completed"
 	Canceled      Status = "canceled"
 	Failed        Status = "failed"
-	Rejected      Status = "rejected"      // refused at the door: nothing was begun
-	AuthRequired  Status = "auth-required" // nobody is signed in where the task would run
-	Unknown       Status = "unknown"       // no stream tells of the task
+	Rejected      Status = "rejected"      // refused without an effect
+	AuthRequired  Status = "auth-required" // the agent's program has no credentials
+	Unknown       Status = "unknown"       // the task is unknown
 )
 
-// StatusOf is how a run stands.
-func StatusOf(s runs.State) Status {
-	switch s {
-	case runs.StateQueued:
-		return Submitted
-	case runs.StateWorking:
-		return Working
-	case runs.StateInputRequired:
-		return inputRequired
-	case runs.StateCompleted:
-		return Completed
-	case runs.StateCancelled:
-		return Canceled
-	case runs.StateFailed, runs.StateTimeout:
-		return Failed
-	}
-	return Unknown
+var statuses = map[runs.State]Status{
+	runs.StateQueued: Submitted, runs.StateWorking: Working, runs.StateInputRequired: inputRequired,
+	runs.StateCompleted: Completed, runs.StateCancelled: Canceled, runs.StateFailed: Failed, runs.StateTimeout: Failed,
 }
+
+// StatusOf returns the status of a run.
+func StatusOf(s runs.State) Status { return cmp.Or(statuses[s], Unknown) }
 
 // MaxContext bounds the context that a caller may send, in bytes.
 const MaxContext = webhook.MaxContext
 
-// Response is what an answer says, before it has a form.
+// Response is the content of an answer.
 type Response struct {
 	Status     Status
-	TaskID     string // "": of no one task
+	TaskID     string // "": not about a single task
 	ContextID  string // thread of the task; "": not known
 	Message    string // for people
 	At         time.Time
-	Replayed   bool            // it tells of an earlier request with the same key
+	Replayed   bool            // the outcome of an earlier request with the same key
 	Context    json.RawMessage // the caller's, an object; nil: none
 	Governance string          // kept with the run; "": none
 
-	// Error is why the task, or the request, failed. Warnings are what else
-	// there is to say; they make nothing fail.
+	// Error is why the task or the request failed. Warnings do not make it fail.
 	Error    *Error
 	Warnings []Error
 
-	// Body is an object whose members stand beside the envelope's. Those with a
-	// name of the envelope, or one that the contract forbids, are left out.
+	// Body is an object whose members are added to the envelope, except those
+	// with a name of the envelope or one that the contract forbids.
 	Body json.RawMessage
 }
 
-// envelope is the fields of the contract in the order in which they are written.
+// envelope has the fields of the contract in their order.
 type envelope struct {
 	Status     Status  `json:"status"`
 	TaskID     string  `json:"task_id,omitempty"`
@@ -104,18 +94,18 @@ var reserved = []string{
 	"push_notification_config", "payload", "task_status", "response_status",
 }
 
-// Encode renders the response: one flat object without a name twice, compact
-// but for the context, which is as the caller wrote it. Serve it as it is: an
-// encoder of JSON may write the context otherwise.
+// Encode returns the response as one flat object without duplicate names. It is
+// compact, except for the context, which is as the caller wrote it. It must be
+// sent unchanged: a JSON encoder might change the context.
 func (r Response) Encode() []byte {
 	e := envelope{
 		Status: r.Status, TaskID: r.TaskID, ContextID: r.ContextID, Message: r.Message, Replayed: r.Replayed,
 		Governance: r.Governance,
-		Timestamp:  Time(r.At), Error: r.Error,
+		Timestamp:  api.TimeOf(r.At).String(), Error: r.Error,
 	}
 	if r.Error != nil {
 		e.Errors = append(e.Errors, r.Error.as("error"))
-		if r.Error.Code == IdempotencyClash { // the SDK lets it say no more, so that nothing of the other request can leak
+		if r.Error.Code == IdempotencyClash { // the SDK allows no more, so that nothing of the other request leaks
 			e.Error = &Error{Code: r.Error.Code, Message: r.Error.Message}
 		}
 	}
@@ -148,11 +138,8 @@ func encode(v any) []byte {
 
 func compact(raw string) []byte {
 	var b bytes.Buffer
-	if err := json.Compact(&b, []byte(raw)); err != nil { // the body was encoded by us
+	if err := json.Compact(&b, []byte(raw)); err != nil { // linesman encoded the body
 		panic(fmt.Sprintf("adcp: the body of a response is no JSON: %v", err))
 	}
 	return b.Bytes()
 }
-
-// Time is a time as an envelope has it.
-func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

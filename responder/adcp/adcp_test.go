@@ -10,9 +10,9 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/adcptest"
 )
 
 var at = time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.FixedZone("", 3600))

@@ -2,22 +2,20 @@ package adcp
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 
-// Call is what an answer needs of the request.
+// Call is the request that an answer belongs to.
 type Call struct {
-	Context    json.RawMessage // of the caller, echoed; nil: none
-	Broken     bool            // the request cannot be read
-	ChangesRun bool            // it changes a run that exists
-	Replayed   bool            // the answer is that of an earlier request with the same key
+	Args       *request.Args
+	ChangesRun bool // it changes a run that exists
+	Replayed   bool // the answer is that of an earlier request with the same key
 }
 
 // Subject is the one run that an answer is about.
@@ -26,46 +24,35 @@ type Subject struct {
 	status     Status
 	thread     string
 	governance string
-	complete   bool         // nothing more needs to be read
+	complete   bool         // the record is not needed
 	record     *runs.Record // nil: not read
 }
 
-// OfRecord is a run whose record was read.
+// OfRecord returns a run whose record was read.
 func OfRecord(r *runs.Record) *Subject {
 	return &Subject{run: r.ID, status: StatusOf(r.State), thread: r.Context(), governance: r.Governance, record: r}
 }
 
-// OfView is a run of the run table.
+// OfView returns a run of the run table.
 func OfView(v responder.View) *Subject {
 	return &Subject{run: v.ID, status: StatusOf(v.State), thread: v.Thread, governance: v.Governance}
 }
 
-// OfSubmission is a run that was accepted: it may have no record yet.
+// OfSubmission returns a run that was accepted: it may have no record yet.
 func OfSubmission(done api.Submitted) *Subject {
 	return &Subject{run: done.Run, status: Submitted, thread: done.Thread, governance: done.Governance, complete: true}
 }
 
-// OfCancel is a run after a cancel.
+// OfCancel returns a run after a cancel.
 func OfCancel(v responder.View, done api.Cancelled) *Subject {
 	of := OfView(v)
 	of.status = StatusOf(done.State)
 	return of
 }
 
-// Envelope is an answer as it is sent, and what a surface needs of it.
-type Envelope struct {
-	Bytes     []byte
-	Status    Status
-	Error     *Error // nil: the request, or the task, has not failed
-	TaskID    string // "": it is about no single task
-	ContextID string // thread of the task; "": not known
-	Message   string
-	Replayed  bool
-}
-
-// Succeed is the answer to a request with a reply. The subject is nil where the
-// reply is about no single run. What is unknown of the subject is read.
-func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of *Subject) Envelope {
+// Succeed returns the answer to a request that succeeded. The subject is nil if
+// the reply is not about a single run. Succeed reads what the subject lacks.
+func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of *Subject) Response {
 	a := Response{Status: Completed, Message: r.Message(), Body: r.Body()}
 	if of != nil {
 		of.read(ctx, s)
@@ -74,18 +61,15 @@ func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of
 			a.Error = failureOf(of.record)
 		}
 	}
-	return c.envelope(a, of)
+	return c.complete(a, of)
 }
 
-// Fail is the answer to a request with an error. A request that found its run
-// unfinished has not failed: the answer has the state of the run, and the error
+// Fail returns the answer to a request with an error. A request for a run that
+// has not ended does not fail: the answer has the state of the run, and the error
 // as a warning.
-func Fail(ctx context.Context, s *responder.Service, c Call, err error) Envelope {
-	var known *api.Error
-	if !errors.As(err, &known) { // against the contract of the service, so the text is not shown
-		known = &api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them"}
-	}
-	e := ErrorOf(known, c.Broken)
+func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response {
+	known := api.Known(err)
+	e := ErrorOf(known, c.Args.Broken())
 	a := Response{Status: kinds[known.Code].status, Message: e.Message, Error: e}
 	if known.Elapsed.Milliseconds() > 0 {
 		a.Body = encode(map[string]any{"meta": map[string]int64{"duration_ms": known.Elapsed.Milliseconds()}})
@@ -105,27 +89,19 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Envelope
 			a.Status, a.Error, a.Warnings = of.status, nil, []Error{*e}
 		}
 	}
-	return c.envelope(a, of)
+	return c.complete(a, of)
 }
 
-// envelope renders an answer about a run, or nil.
-func (c Call) envelope(a Response, of *Subject) Envelope {
-	a.At, a.Context, a.Replayed = time.Now(), c.Context, c.Replayed
+// complete adds the subject, or nil, and what the request determines.
+func (c Call) complete(a Response, of *Subject) Response {
+	a.At, a.Context, a.Replayed = time.Now(), c.Args.Echo(), c.Replayed
 	if of != nil {
 		a.TaskID, a.ContextID, a.Governance = of.run, of.thread, of.governance
 	}
-	return a.Envelope()
+	return a
 }
 
-// Envelope renders the response.
-func (r Response) Envelope() Envelope {
-	return Envelope{
-		Bytes: r.Encode(), Status: r.Status, Error: r.Error, TaskID: r.TaskID, ContextID: r.ContextID, Message: r.Message,
-		Replayed: r.Replayed,
-	}
-}
-
-// read completes the subject by its record, where there is one and it can be read.
+// read completes the subject from its record, if that can be read.
 func (of *Subject) read(ctx context.Context, s *responder.Service) {
 	if of.complete || of.record != nil {
 		return
@@ -133,11 +109,47 @@ func (of *Subject) read(ctx context.Context, s *responder.Service) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	record, err := s.Record(ctx, of.run)
-	if err != nil { // the service has logged it; or there is no record yet
+	if err != nil { // logged by the service, or not recorded yet
 		return
 	}
 	of.record, of.governance = record, record.Governance
 	if of.thread == "" {
 		of.thread = record.Context()
 	}
+}
+
+// Of returns the fields of every response about one run.
+func Of(r *runs.Record) Response {
+	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Context(), Message: r.Summary(),
+		Governance: r.Governance}
+	if a.Status == Failed {
+		a.Error = failureOf(r)
+	}
+	return a
+}
+
+// failureOf returns the error of a failed run; the record may be nil.
+func failureOf(r *runs.Record) *Error {
+	e := &Error{Code: ToolError, Message: "the task has failed", Recovery: Terminal}
+	if r == nil {
+		return e
+	}
+	var details struct {
+		State   runs.State `json:"state"`
+		Timeout string     `json:"timeout_type,omitempty"`
+		Exit    *int       `json:"exit_code,omitempty"`
+		Reason  string     `json:"reason,omitempty"`
+	}
+	details.State, details.Reason = r.State, r.Reason
+	if r.State == runs.StateTimeout {
+		e.Code, e.Message = TaskTimeout, "the task exceeded its "+r.Reason+" limit"
+		details.Timeout = r.Reason
+	} else if s := r.Summary(); s != "" {
+		e.Message = s
+	}
+	if r.Exit != nil {
+		details.Exit = r.Exit.Code
+	}
+	e.Details = encode(details)
+	return e
 }

@@ -1,23 +1,23 @@
 package adcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-// Code is why something went wrong, in the words of the contract, or in ours
-// where it has none.
+// Code is the kind of an error, in the terms of the contract, or a code of
+// linesman if the contract has none.
 type Code string
 
-// The codes that linesman gives. Those without a word of the contract are
-// marked as ours; a caller goes by their recovery.
+// The codes. Those that the contract lacks are marked as ours; a caller decides
+// by their recovery.
 const (
 	InvalidRequest     Code = "INVALID_REQUEST"  // the request cannot be read
 	ValidationError    Code = "VALIDATION_ERROR" // a field of it is wrong
@@ -28,13 +28,13 @@ const (
 	RateLimited        Code = "RATE_LIMITED"
 	TaskTimeout        Code = "TASK_TIMEOUT"    // ours
 	ToolError          Code = "TOOL_ERROR"      // ours
-	outcomeUnknown     Code = "OUTCOME_UNKNOWN" // ours: whether the request was carried out cannot be told
+	outcomeUnknown     Code = "OUTCOME_UNKNOWN" // ours: whether the request was carried out is not known
 	IdempotencyClash   Code = "IDEMPOTENCY_CONFLICT"
 	IdempotencyFlight  Code = "IDEMPOTENCY_IN_FLIGHT"
 	IdempotencyExpired Code = "IDEMPOTENCY_EXPIRED"
 )
 
-// Recovery says what a caller can do about an error.
+// Recovery is what a caller can do about an error.
 type Recovery string
 
 // The recoveries of the contract.
@@ -44,13 +44,13 @@ const (
 	Terminal    Recovery = "terminal"    // a person
 )
 
-// Error is one error of a response. It never quotes what a caller sent.
+// Error is one error of a response. It quotes nothing of the request.
 type Error struct {
 	Code       Code            `json:"code"`
 	Message    string          `json:"message"`
 	Field      string          `json:"field,omitempty"`
 	Suggestion string          `json:"suggestion,omitempty"`
-	RetryAfter int             `json:"retry_after,omitempty"` // seconds, 1 to 3600; 0: not told
+	RetryAfter int             `json:"retry_after,omitempty"` // seconds, 1 to 3600; 0: unknown
 	Issues     []Issue         `json:"issues,omitempty"`
 	Details    json.RawMessage `json:"details,omitempty"` // an object
 	Recovery   Recovery        `json:"recovery,omitempty"`
@@ -71,15 +71,17 @@ type Issue struct {
 	Keyword string `json:"keyword"` // of JSON Schema
 }
 
-// IssueOf is a mistake in a field, "" being the whole request, with the keyword
-// of JSON Schema that comes closest to our words for it.
-func IssueOf(field, problem string) Issue {
-	i := Issue{Message: problem, Keyword: "format"}
-	if field != "" {
-		i.Pointer = "/" + pointers.Replace(field)
+// IssueOf is a mistake in a request, with the keyword of JSON Schema that is
+// closest to its description.
+func IssueOf(mistake api.Issue) Issue {
+	i := Issue{Message: mistake.Problem, Keyword: "format"}
+	if within, ok := strings.CutPrefix(mistake.Field, request.Webhook+"."); ok {
+		i.Pointer = "/" + request.Webhook + "/" + strings.ReplaceAll(within, ".", "/")
+	} else if mistake.Field != "" && mistake.Field != request.Whole {
+		i.Pointer = "/" + pointers.Replace(mistake.Field)
 	}
 	for _, k := range keywords {
-		if strings.HasPrefix(problem, k.begins) {
+		if strings.HasPrefix(mistake.Problem, k.begins) {
 			i.Keyword = k.keyword
 			break
 		}
@@ -98,7 +100,7 @@ var keywords = []struct{ begins, keyword string }{
 	{"must be true", "const"},
 }
 
-// kind is what AdCP makes of a code.
+// kind is a code of package api in the terms of AdCP.
 type kind struct {
 	code     Code
 	status   Status   // of the answer
@@ -129,8 +131,8 @@ var kinds = map[api.Code]kind{
 	api.Internal:       {code: Unavailable, status: Failed, recovery: Transient},
 }
 
-// ErrorOf is an error in the terms of AdCP. Broken says that the request as a
-// whole cannot be read.
+// ErrorOf converts an error to the terms of AdCP. Broken means that the request
+// cannot be read.
 func ErrorOf(e *api.Error, broken bool) *Error {
 	k := kinds[e.Code]
 	a := &Error{
@@ -153,7 +155,7 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 	v := v36.ErrorOf(e)
 	a.Message = v.Message
 	for _, i := range e.Issues {
-		a.Issues = append(a.Issues, issueOf(i))
+		a.Issues = append(a.Issues, IssueOf(i))
 	}
 	rest := v.Details
 	rest.Field, rest.Suggestion, rest.Issues = "", "", nil
@@ -163,42 +165,13 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 	return a
 }
 
-// issueOf is a mistake in the arguments of a call.
-func issueOf(i api.Issue) Issue {
-	field := i.Field
-	if field == fields.Whole {
-		field = ""
-	}
-	one := IssueOf(field, i.Problem)
-	if within, ok := strings.CutPrefix(field, request.Webhook+"."); ok {
-		one.Pointer = "/" + request.Webhook + "/" + strings.ReplaceAll(within, ".", "/")
-	}
-	return one
+var httpCodes = map[Code]int{
+	InvalidRequest: http.StatusBadRequest, ValidationError: http.StatusBadRequest,
+	authRequiredError: http.StatusUnauthorized, NotFound: http.StatusNotFound, TaskTimeout: http.StatusRequestTimeout,
+	IdempotencyClash: http.StatusConflict, IdempotencyFlight: http.StatusConflict, IdempotencyExpired: http.StatusGone,
+	RateLimited: http.StatusTooManyRequests, Unsupported: http.StatusNotImplemented, ToolError: http.StatusBadGateway,
+	Unavailable: http.StatusServiceUnavailable,
 }
 
-// HTTP is the status code of HTTP that fits an error; 500 where none does.
-func (c Code) HTTP() int {
-	switch c {
-	case InvalidRequest, ValidationError:
-		return http.StatusBadRequest
-	case authRequiredError:
-		return http.StatusUnauthorized
-	case NotFound:
-		return http.StatusNotFound
-	case TaskTimeout:
-		return http.StatusRequestTimeout
-	case IdempotencyClash, IdempotencyFlight:
-		return http.StatusConflict
-	case IdempotencyExpired:
-		return http.StatusGone
-	case RateLimited:
-		return http.StatusTooManyRequests
-	case Unsupported:
-		return http.StatusNotImplemented
-	case ToolError:
-		return http.StatusBadGateway
-	case Unavailable:
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusInternalServerError
-}
+// HTTP returns the HTTP status of a code; 500 if none fits.
+func (c Code) HTTP() int { return cmp.Or(httpCodes[c], http.StatusInternalServerError) }

@@ -18,6 +18,7 @@
 package codexcloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,9 +59,9 @@ type Log interface {
 	Append(ctx context.Context, e runs.Entry) error
 }
 
-// Config is what a [Driver] needs.
+// Config configures a [Driver].
 type Config struct {
-	Command []string      // the program and the arguments before "cloud"; default: codex
+	Command []string      // the program and the arguments before "cloud"
 	Scratch string        // each call runs in a new directory below it, which is removed afterwards
 	Logs    Logs          // where changes are written
 	Env     []string      // environment of the program; nil: that of this process, without LINESMAN_ variables
@@ -84,25 +85,14 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Logs == nil {
 		return nil, errors.New("cloud: needs logs")
 	}
-	if len(cfg.Command) == 0 {
-		cfg.Command = []string{"codex"}
-	}
-	if cfg.Min <= 0 {
-		cfg.Min = 5 * time.Second
-	}
-	if cfg.Max <= 0 {
-		cfg.Max = time.Minute
-	}
-	cfg.Max = max(cfg.Max, cfg.Min)
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
+	cfg.Min = cmp.Or(cfg.Min, 5*time.Second)
+	cfg.Max = max(cmp.Or(cfg.Max, time.Minute), cfg.Min)
 	p, err := newProgram(cfg.Command, cfg.Scratch, cfg.Env)
 	if err != nil {
 		return nil, err
 	}
-	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: cfg.Log.Named("cloud"), call: p.call},
-		nil
+	log := cmp.Or(cfg.Log, zap.NewNop()).Named("cloud")
+	return &Driver{logs: cfg.Logs, minInterval: cfg.Min, maxInterval: cfg.Max, log: log, call: p.call}, nil
 }
 
 func newProgram(command []string, scratch string, env []string) (*program, error) {

@@ -2,14 +2,16 @@ package codexcloud
 
 import (
 	"bytes"
+	"cmp"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/linesman/linesman/bounds"
 )
 
-// FileChange is a file that a diff changes.
-type FileChange struct {
+// fileChange is a file that a diff changes.
+type fileChange struct {
 	Path string `json:"path"`
 	Kind string `json:"kind"` // add, update or delete
 }
@@ -24,7 +26,7 @@ const (
 
 // diffStat is a summary of a unified diff.
 type diffStat struct {
-	files          []FileChange
+	files          []fileChange
 	unlisted       int // files beyond the limits
 	added, removed int
 
@@ -35,13 +37,13 @@ type diffStat struct {
 // ignored. The lines of a hunk are counted by its header: a removed line "-- x"
 // is not a header.
 func readDiff(diff []byte) diffStat {
-	s := diffStat{files: []FileChange{}}
-	var file FileChange
+	s := diffStat{files: []fileChange{}}
+	var file fileChange
 	var open, named bool  // a file has begun; its "+++" line was read
 	var before, after int // remaining lines of the hunk
 	begin := func(path string) {
 		s.add(file)
-		file, open, named = FileChange{Path: path, Kind: "update"}, true, false
+		file, open, named = fileChange{Path: path, Kind: "update"}, true, false
 	}
 	for len(diff) > 0 {
 		raw, rest, _ := bytes.Cut(diff, []byte{'\n'})
@@ -81,18 +83,10 @@ func readDiff(diff []byte) diffStat {
 			if !open || named {
 				begin("")
 			}
-			if path := side(value, "a/"); path == "" {
-				file.Kind = "add"
-			} else {
-				file.Path = path
-			}
+			file.side(value, "a/", "add")
 		case "+++":
 			named = true
-			if path := side(value, "b/"); path == "" {
-				file.Kind = "delete"
-			} else {
-				file.Path = path
-			}
+			file.side(value, "b/", "delete")
 		case "@@":
 			before, after = hunk(value)
 		}
@@ -101,7 +95,7 @@ func readDiff(diff []byte) diffStat {
 	return s
 }
 
-func (s *diffStat) add(f FileChange) {
+func (s *diffStat) add(f fileChange) {
 	if f.Path == "" {
 		return
 	}
@@ -131,16 +125,17 @@ func gitPath(paths string) string {
 	return ""
 }
 
-// side returns the path of a "---" or "+++" line, "" for /dev/null. A tab
-// separates it from a timestamp.
-func side(value, prefix string) string {
+// side reads the path of a "---" or "+++" line; /dev/null means that the file has
+// the given kind. A tab separates the path from a timestamp.
+func (f *fileChange) side(value, prefix, kind string) {
 	if !strings.HasPrefix(value, `"`) {
 		value, _, _ = strings.Cut(value, "\t")
 	}
-	if value == "/dev/null" {
-		return ""
+	if path := strings.TrimPrefix(unquote(value), prefix); path == "" || value == "/dev/null" {
+		f.Kind = kind
+	} else {
+		f.Path = path
 	}
-	return strings.TrimPrefix(unquote(value), prefix)
 }
 
 // unquote parses a path that git has quoted as in C.
@@ -154,26 +149,17 @@ func unquote(s string) string {
 	return s
 }
 
+var hunkRanges = regexp.MustCompile(`^-\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))?`)
+
 // hunk parses how many lines of the old and of the new file a hunk has.
 func hunk(ranges string) (before, after int) {
-	length := func(s, sign string) int {
-		s, ok := strings.CutPrefix(s, sign)
-		if !ok {
-			return 0
-		}
-		_, n, ok := strings.Cut(s, ",")
-		if !ok {
-			return 1
-		}
-		count, err := strconv.Atoi(n)
-		if err != nil {
-			return 0
-		}
-		return count
-	}
-	words := strings.Fields(ranges)
-	if len(words) < 2 {
+	m := hunkRanges.FindStringSubmatch(ranges)
+	if m == nil {
 		return 0, 0
 	}
-	return length(words[0], "-"), length(words[1], "+")
+	length := func(s string) int {
+		n, _ := strconv.Atoi(cmp.Or(s, "1")) // nine digits always fit
+		return n
+	}
+	return length(m[1]), length(m[2])
 }

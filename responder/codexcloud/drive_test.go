@@ -18,12 +18,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	backend "github.com/linesman/linesman/normalizer/cloud"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/lab/agents"
@@ -265,8 +265,7 @@ func TestTaskBecomesARunThatCompletes(t *testing.T) {
 	cfg.Log = zap.New(core)
 	d := s.driver(t, cfg)
 	prompt := "- --help\n$(touch x) `id` \"quoted\" 'é' 𝄞\n\n"
-	got, err := d.Submit(t.Context(), codexcloud.Request{Prompt: prompt, Environment: "env", Attempts: 3,
-		Labels: map[string]string{"ticket": "7"}})
+	got, err := d.Submit(t.Context(), codexcloud.Request{Prompt: prompt, Environment: "env", Attempts: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +283,7 @@ func TestTaskBecomesARunThatCompletes(t *testing.T) {
 	r := s.record(t, got.Run)
 	want := runs.Cloud{ID: got.ID, URL: got.URL, Environment: "env", Status: "ready", Attempts: 3, FilesChanged: 2,
 		Added: 3, Removed: 1}
-	if r.State != runs.StateCompleted || r.Source != "cloud" || r.Agent != codexcloud.Agent || r.Labels["ticket"] != "7" ||
+	if r.State != runs.StateCompleted || r.Source != "cloud" || r.Agent != codexcloud.Agent ||
 		r.Cloud == nil || *r.Cloud != want {
 		t.Errorf("record %s", r.JSON())
 	}
@@ -320,13 +319,14 @@ func TestTaskBecomesARunThatCompletes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	type fileChange struct{ Path, Kind string }
 	var last struct {
 		Diff  string
-		Files []codexcloud.FileChange
+		Files []fileChange
 	}
 	lines := bytes.Split(bytes.TrimSuffix(out, []byte{'\n'}), []byte{'\n'})
 	if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil || last.Diff != diff ||
-		!slices.Equal(last.Files, []codexcloud.FileChange{{Path: "parse.go", Kind: "update"},
+		!slices.Equal(last.Files, []fileChange{{Path: "parse.go", Kind: "update"},
 			{Path: "new.txt", Kind: "add"}}) {
 		t.Errorf("RAW has %s, %v", lines[len(lines)-1], err)
 	}
@@ -502,7 +502,7 @@ func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
 			if !errors.As(err, &f) || f.Reason != reason || got != (codexcloud.Submitted{}) {
 				t.Fatalf("got %+v, %v", got, err)
 			}
-			if f.Suggestion == "" || len(f.Stderr) > codexcloud.MaxStderr {
+			if f.Suggestion == "" || len(f.Stderr) > 1024 {
 				t.Errorf("%+v", f)
 			}
 			for _, secret := range []string{"hunter2", "abcdef0123456789", "backtrace", "deprecated"} {
@@ -587,8 +587,7 @@ func TestRealCodexTakesWhatItIsGiven(t *testing.T) {
 		}
 	}
 	// Flags that it does not know, or values that it refuses, are exit status 2.
-	_, err := d.Submit(t.Context(), codexcloud.Request{Prompt: "--help", Environment: "-env", Branch: "--branch",
-		Attempts: 4})
+	_, err := d.Submit(t.Context(), codexcloud.Request{Prompt: "--help", Environment: "-env", Attempts: 4})
 	signedOut(err)
 	l, err := logs{s.bus}.Open(t.Context(), codexcloud.Agent, "T-cloud-real", runs.Mark{})
 	if err != nil {

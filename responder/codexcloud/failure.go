@@ -1,7 +1,10 @@
 package codexcloud
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os/exec"
 	"regexp"
 	"strings"
 	"unicode"
@@ -15,13 +18,13 @@ import (
 type Failure struct {
 	Command    string // exec, status, list or diff
 	Exit       int    // exit status; -1: none
-	Stderr     string // the end of stderr, at most MaxStderr bytes: no warnings, no backtrace, no secrets
+	Stderr     string // the end of stderr, at most maxFailureText bytes: no warnings, no backtrace, no secrets
 	Reason     string // one of the Reason constants
 	Suggestion string // how to solve the problem, for people
 }
 
-// MaxStderr bounds the text that a [Failure] quotes, in bytes.
-const MaxStderr = 1024
+// maxFailureText limits the stderr of a [Failure], in bytes.
+const maxFailureText = 1024
 
 // The reasons of a [Failure].
 const (
@@ -65,7 +68,7 @@ func (c call) failure(reason string, err error) *Failure {
 		f.Suggestion = "Look at `codex cloud list` before submitting again: the service may have taken the task"
 	case reason == reasonTimeout:
 		f.Suggestion = "Try again later; does `codex cloud " + c.name() + "` answer in a terminal?"
-	case missing(err):
+	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
 		f.Suggestion = "Install the Codex CLI, or configure where it is"
 	default:
 		f.Suggestion = "Check that the Codex CLI is executable and that there is space on the disk"
@@ -77,7 +80,11 @@ func (c call) failure(reason string, err error) *Failure {
 // else from the first line that mentions an error.
 func (c call) failed(o output) *Failure {
 	text := clean(o.stderr)
-	f := &Failure{Command: c.name(), Exit: o.exit, Stderr: tail(runs.Redact(text)), Reason: ReasonExit}
+	stderr := runs.Redact(text)
+	if over := len(stderr) - maxFailureText; over > 0 {
+		stderr = strings.ToValidUTF8(stderr[over:], "") // cut at a character boundary
+	}
+	f := &Failure{Command: c.name(), Exit: o.exit, Stderr: stderr, Reason: ReasonExit}
 	if o.exit == 0 {
 		f.Reason, f.Suggestion = ReasonUnreadable, "Check the version of the Codex CLI: its answer is not of the known form"
 		return f
@@ -159,11 +166,3 @@ func plain(b []byte) string {
 }
 
 var colour = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
-
-// tail returns the end of s, cut at a character boundary.
-func tail(s string) string {
-	if len(s) <= MaxStderr {
-		return s
-	}
-	return strings.ToValidUTF8(s[len(s)-MaxStderr:], "")
-}

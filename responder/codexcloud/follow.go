@@ -127,8 +127,8 @@ func (f *follower) round(ctx context.Context, now time.Time) {
 }
 
 func general(err error) bool {
-	var failure *Failure
-	return errors.As(err, &failure) && failure.general()
+	failure, ok := errors.AsType[*Failure](err)
+	return ok && failure.general()
 }
 
 // ready reads the log of t, and reports whether to poll the service.
@@ -161,29 +161,23 @@ func (f *follower) ready(ctx context.Context, t *followed, now time.Time) bool {
 func (f *follower) fromList(ctx context.Context, due []*followed) (rest []*followed, ok bool) {
 	found := make(map[string]answer, len(due))
 	cursor := ""
+pages:
 	for range maxPages {
 		c := call{args: []string{"list", "--json", "--limit=20"}, timeout: lookTimeout}
 		if cursor != "" {
 			c.args = append(c.args, "--cursor="+cursor)
 		}
-		o, err := f.call(ctx, c)
-		var p page
-		if err == nil {
-			if p, ok = readPage(o); !ok {
-				err = c.failed(o)
-			}
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, false
-			}
-			if !general(err) { // poll each task
-				f.list.report(f.log, "the list of tasks cannot be read", err)
-				break
-			}
-			f.program.report(f.log, "tasks cannot be looked at", err)
+		p, err := ask(ctx, f.Driver, c, readPage)
+		switch {
+		case ctx.Err() != nil:
+			return nil, false
+		case general(err):
+			f.program.report(f.log, "tasks cannot be polled", err)
 			f.backOff(due)
 			return nil, false
+		case err != nil: // poll each task
+			f.list.report(f.log, "the list of tasks cannot be read", err)
+			break pages
 		}
 		f.list.report(f.log, "", nil)
 		for _, t := range due {
@@ -235,9 +229,9 @@ func (f *follower) trouble(ctx context.Context, t *followed, err error) {
 		return
 	}
 	if general(err) {
-		f.program.report(f.log, "tasks cannot be looked at", err)
+		f.program.report(f.log, "tasks cannot be polled", err)
 	} else {
-		t.wrong.report(f.log.With(zap.String("run", t.Run)), "a task cannot be looked at", err)
+		t.wrong.report(f.log.With(zap.String("run", t.Run)), "a task cannot be polled", err)
 	}
 	f.backOff([]*followed{t})
 }

@@ -172,7 +172,7 @@ func TestFailureOfAllIsSaidOnceAndTriedRarely(t *testing.T) {
 		if n := s.count("status"); n > 100 {
 			t.Errorf("%d looks in half an hour", n)
 		}
-		if n := seen.FilterMessage("tasks cannot be looked at").Len(); n != 1 {
+		if n := seen.FilterMessage("tasks cannot be polled").Len(); n != 1 {
 			t.Errorf("said %d times", n)
 		}
 		if seen.FilterMessage("it works again").Len() != 1 {
@@ -455,9 +455,8 @@ func TestAnyDriversTellEachChangeOnce(t *testing.T) {
 
 func TestSubmitChecksEverythingAtOnce(t *testing.T) {
 	d := memDriver(newMemLogs(), newMemService())
-	_, err := d.Submit(t.Context(), Request{Prompt: " \n", Environment: "", Branch: "x\n", Attempts: 5,
-		Labels: map[string]string{"": "x"}})
-	for _, field := range []string{"prompt", "environment", "branch", "attempts", "labels"} {
+	_, err := d.Submit(t.Context(), Request{Prompt: " \n", Environment: "", Attempts: 5})
+	for _, field := range []string{"prompt", "environment", "attempts"} {
 		if !strings.Contains(fmt.Sprint(err), field+": ") {
 			t.Errorf("%s is not named: %v", field, err)
 		}
@@ -476,8 +475,7 @@ func TestSubmitChecksEverythingAtOnce(t *testing.T) {
 			t.Errorf("%.40q, %q, %d are taken", r.Prompt, r.Environment, r.Attempts)
 		}
 	}
-	if err := (&Request{Prompt: strings.Repeat("é", runs.MaxPrompt), Environment: "-e", Branch: "-b",
-		Attempts: 4}).Check(); err != nil {
+	if err := (&Request{Prompt: strings.Repeat("é", runs.MaxPrompt), Environment: "-e", Attempts: 4}).Check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -493,12 +491,12 @@ func TestTaskIsToldThoughNobodyWaits(t *testing.T) {
 		cancel()
 		return o, err
 	}
-	got, err := d.Submit(ctx, Request{Prompt: "Go.", Environment: "env", Labels: map[string]string{"k": "v"}})
+	got, err := d.Submit(ctx, Request{Prompt: "Go.", Environment: "env"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, r := fold(logs.entries[got.Run])
-	if r.State != runs.StateWorking || r.Source != "cloud" || r.Labels["k"] != "v" || r.Cloud == nil ||
+	if r.State != runs.StateWorking || r.Source != "cloud" || r.Cloud == nil ||
 		r.Cloud.ID != got.ID || r.Cloud.URL != standin.URL(got.ID) || r.StartedAt != got.At {
 		t.Errorf("%s", r.JSON())
 	}

@@ -118,10 +118,10 @@ func TestListOfUnknownFormIsNone(t *testing.T) {
 func TestDiffTellsFilesAndLines(t *testing.T) {
 	for name, c := range map[string]struct {
 		diff           string
-		files          []FileChange
+		files          []fileChange
 		added, removed int
 	}{
-		"none": {"", []FileChange{}, 0, 0},
+		"none": {"", []fileChange{}, 0, 0},
 		"all kinds": {`diff --git a/parse.go b/parse.go
 index 111..222 100644
 --- a/parse.go
@@ -165,18 +165,18 @@ diff --git "a/h\303\251.txt" "b/h\303\251.txt"
 @@ -1 +1 @@
 -a
 +b
-`, []FileChange{
+`, []fileChange{
 			{"parse.go", "update"}, {"new.txt", "add"}, {"gone", "delete"}, {"new name", "update"},
 			{"empty", "add"}, {"logo.png", "update"}, {"hé.txt", "update"},
 		}, 5, 5},
 		"without git": {"--- a/x.c\t2026-01-01\n+++ b/x.c\t2026-01-02\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ " +
 			"b/y.c\n@@ -0,0 +1,2 @@\n+1\n+2\n",
-			[]FileChange{{"x.c", "update"}, {"y.c", "add"}}, 3, 1},
+			[]fileChange{{"x.c", "update"}, {"y.c", "add"}}, 3, 1},
 		"with carriage returns": {"diff --git a/x b/x\r\n--- a/x\r\n+++ b/x\r\n@@ -1 +1 @@\r\n-a\r\n+b\r\n",
-			[]FileChange{{"x", "update"}}, 1, 1},
-		"no diff at all": {"The task did nothing.\n+1\n-1\n@@ x\n", []FileChange{}, 0, 0},
+			[]fileChange{{"x", "update"}}, 1, 1},
+		"no diff at all": {"The task did nothing.\n+1\n-1\n@@ x\n", []fileChange{}, 0, 0},
 		"a path with b/ in it": {"diff --git a/a b/c b/a b/c\nold mode 100644\nnew mode 100755\n",
-			[]FileChange{{"a b/c", "add"}}, 0, 0},
+			[]fileChange{{"a b/c", "add"}}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := readDiff([]byte(c.diff))
@@ -323,7 +323,7 @@ func TestStderrIsShortAndClean(t *testing.T) {
 	}
 	f = call{args: []string{"list"}}.failed(output{exit: 1,
 		stderr: []byte("start" + strings.Repeat("é", 1000) + "the end")})
-	if len(f.Stderr) > MaxStderr || !utf8.ValidString(f.Stderr) || !strings.HasSuffix(f.Stderr, "éthe end") {
+	if len(f.Stderr) > maxFailureText || !utf8.ValidString(f.Stderr) || !strings.HasSuffix(f.Stderr, "éthe end") {
 		t.Errorf("%d bytes: %q", len(f.Stderr), f.Stderr)
 	}
 }
@@ -367,7 +367,7 @@ func FuzzAnswers(f *testing.F) {
 			t.Errorf("%q", line)
 		}
 		failure := call{args: []string{"list"}}.failed(output{exit: 1, stderr: b})
-		if len(failure.Stderr) > MaxStderr || !utf8.ValidString(failure.Stderr) || len(failure.Suggestion) > 300 {
+		if len(failure.Stderr) > maxFailureText || !utf8.ValidString(failure.Stderr) || len(failure.Suggestion) > 300 {
 			t.Errorf("%+v", failure)
 		}
 	})
@@ -388,7 +388,7 @@ func TestScratchOfKilledCallsIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := New(Config{Scratch: dir, Logs: newMemLogs()}); err != nil {
+	if _, err := New(Config{Command: []string{"codex"}, Scratch: dir, Logs: newMemLogs()}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(dir + "/*")

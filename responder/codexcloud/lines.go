@@ -34,7 +34,7 @@ type (
 	}
 	diffHead struct {
 		Type     string       `json:"type"`
-		Files    []FileChange `json:"files"`
+		Files    []fileChange `json:"files"`
 		Unlisted int          `json:"unlisted,omitempty"` // files beyond the limits
 		Added    int          `json:"added"`
 		Removed  int          `json:"removed"`

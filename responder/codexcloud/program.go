@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,9 +141,4 @@ func (k *limitedBuffer) Write(b []byte) (int, error) {
 func firstLine(b []byte) string {
 	line, _, _ := bytes.Cut(b, []byte{'\n'})
 	return strings.TrimSuffix(plain(line), "\r")
-}
-
-// missing reports whether err means that a program does not exist.
-func missing(err error) bool {
-	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
 }

@@ -2,10 +2,14 @@ package codexcloud
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
+	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -18,19 +22,16 @@ import (
 
 // Request describes a new task.
 type Request struct {
-	Run         string            // its run id; "": a new one
-	Prompt      string            // 1 to runs.MaxPrompt characters, not blank
-	Environment string            // id or unique label, at most MaxEnvironment bytes
-	Branch      string            // default: main
-	Attempts    int               // 1 to MaxAttempts; 0 is 1
-	Labels      map[string]string // of the run, see runs.CheckLabels
-	Governance  string            // stored with the run, see runs.CheckGovernance; "": none
+	Run         string // its run id; "": a new one
+	Prompt      string // 1 to runs.MaxPrompt characters, not blank
+	Environment string // id or unique label, at most MaxEnvironment bytes
+	Attempts    int    // 1 to MaxAttempts; 0 is 1
+	Governance  string // stored with the run, see runs.CheckGovernance; "": none
 }
 
 // Limits of a [Request].
 const (
-	MaxEnvironment = 256
-	maxBranch      = 256
+	MaxEnvironment = 256 // bytes
 	MaxAttempts    = 4
 )
 
@@ -57,27 +58,19 @@ func (r *Request) Check() error {
 	case n > runs.MaxPrompt:
 		wrong("prompt", "at most %d characters, got %d", runs.MaxPrompt, n)
 	}
-	word := func(field, s string, limit int) {
-		switch {
-		case len(s) > limit:
-			wrong(field, "at most %d bytes, got %d", limit, len(s))
-		case !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) || strings.TrimSpace(s) != s:
-			wrong(field, "must be printable text without white space around it")
-		}
-	}
-	if r.Environment == "" {
+	switch e := r.Environment; {
+	case e == "":
 		wrong("environment", "must not be empty")
+	case len(e) > MaxEnvironment:
+		wrong("environment", "at most %d bytes, got %d", MaxEnvironment, len(e))
+	case !utf8.ValidString(e) || strings.ContainsFunc(e, unicode.IsControl) || strings.TrimSpace(e) != e:
+		wrong("environment", "must be printable text without white space around it")
 	}
-	word("environment", r.Environment, MaxEnvironment)
-	word("branch", r.Branch, maxBranch)
 	if r.Attempts < 0 || r.Attempts > MaxAttempts {
 		wrong("attempts", "must be 1 to %d, got %d", MaxAttempts, r.Attempts)
 	}
 	if r.Run != "" && runs.CheckID(r.Run) != nil {
 		wrong("run", "must be a run id")
-	}
-	if err := runs.CheckLabels(r.Labels); err != nil {
-		wrong("labels", "%s", strings.TrimPrefix(err.Error(), "labels: "))
 	}
 	if r.Governance != "" && runs.CheckGovernance(r.Governance) != nil {
 		wrong("governance_context", "must be printable ASCII, at most %d bytes", runs.MaxGovernance)
@@ -93,16 +86,11 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	if err := r.Check(); err != nil {
 		return Submitted{}, err
 	}
-	branch, attempts := r.Branch, max(r.Attempts, 1)
-	if branch == "" {
-		branch = "main" // otherwise the program would use the branch of its working directory
-	}
+	attempts := max(r.Attempts, 1)
 	c := call{
-		// With = a value may begin with a dash.
-		args: []string{"exec", "--env=" + r.Environment, fmt.Sprintf("--attempts=%d", attempts), "--branch=" + branch,
-			"-"},
-		stdin:   &r.Prompt,
-		timeout: execTimeout,
+		// With =, a value may begin with a dash. Without a branch the program would use that of its directory.
+		args:  []string{"exec", "--env=" + r.Environment, fmt.Sprintf("--attempts=%d", attempts), "--branch=main", "-"},
+		stdin: &r.Prompt, timeout: execTimeout,
 	}
 	o, err := d.call(ctx, c)
 	id, url, ok := taskURL(firstLine(o.stdout))
@@ -114,46 +102,73 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	}
 	s := Submitted{ID: id, URL: url, At: time.Now().UnixMilli()}
 	// The caller may have disconnected: the task exists, so its run must, too.
-	const patience = time.Minute
-	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	s.Run, err = d.begin(write, r.Run, s, runs.Start{Source: "cloud", Labels: r.Labels, Governance: r.Governance},
-		submittedLine{
-			Type: "cloud.submitted", ID: id, URL: url, Environment: r.Environment, Attempts: attempts,
-		})
+	run := cmp.Or(r.Run, runs.CloudID(s.At, rand.Uint64()))
+	s.Run, err = d.begin(write, run, s.At, runs.Start{Source: "cloud", Governance: r.Governance}, submittedLine{
+		Type: "cloud.submitted", ID: id, URL: url, Environment: r.Environment, Attempts: attempts,
+	})
 	if err != nil {
-		return s, fmt.Errorf("submit: cloud task %s was taken, but its run cannot be told: %w", id, err)
+		return s, fmt.Errorf("submit: cloud task %s was accepted, but its run cannot be created: %w", id, err)
 	}
 	d.log.Info("submitted", zap.String("run", s.Run), zap.String("task", id))
 	return s, nil
 }
 
-// begin creates the log of a new run and returns its id: the requested one, or
-// a generated one.
-func (d *Driver) begin(ctx context.Context, asked string, s Submitted, body runs.Start, line submittedLine) (string,
-	error) {
-	start := runs.Entry{Kind: runs.Started, Time: s.At, Body: runs.Encode(body)}
-	for {
-		run := asked
-		if asked == "" {
-			run = runs.CloudID(s.At, rand.Uint64())
-		}
-		log, err := d.logs.Open(ctx, Agent, run, runs.Mark{})
-		if err != nil {
-			return "", err
-		}
-		err = runs.ErrMoved
-		if log.Mark().Seq == 0 { // otherwise the id is in use, with a probability of one in two billion
-			err = log.Append(ctx, start)
-		}
-		switch {
-		case errors.Is(err, runs.ErrMoved) && asked == "":
-		case errors.Is(err, runs.ErrMoved):
-			return "", runs.ErrKnownRun
-		case err != nil:
-			return "", err
-		default:
-			return run, log.Append(ctx, runs.Entry{Kind: runs.Out, Time: s.At, Body: encode(line)})
-		}
+// begin creates the log of a new run and returns its id. The error is
+// [runs.ErrKnownRun] if the id is in use.
+func (d *Driver) begin(
+	ctx context.Context, run string, at int64, start runs.Start, line submittedLine,
+) (string, error) {
+	log, err := d.logs.Open(ctx, Agent, run, runs.Mark{})
+	if err != nil {
+		return "", err
 	}
+	if log.Mark().Seq != 0 {
+		return "", runs.ErrKnownRun
+	}
+	err = log.Append(ctx, runs.Entry{Kind: runs.Started, Time: at, Body: runs.Encode(start)})
+	switch {
+	case errors.Is(err, runs.ErrMoved):
+		return "", runs.ErrKnownRun
+	case err != nil:
+		return "", err
+	}
+	return run, log.Append(ctx, runs.Entry{Kind: runs.Out, Time: at, Body: encode(line)})
+}
+
+// pages are the hosts of task pages.
+var pages = []string{"chatgpt.com", "www.chatgpt.com", "chat.openai.com", "chatgpt-staging.com"}
+
+// Ref parses a reference to a cloud task: its id, or the URL of its page, with
+// or without https. The id of a run (T-…) is not one.
+func Ref(s string) (id string, ok bool) {
+	s = strings.TrimSpace(s)
+	if !strings.Contains(s, "/") {
+		return s, runs.CheckCloudTask(s) == nil && !strings.HasPrefix(s, "T-")
+	}
+	if !strings.Contains(s, "://") {
+		s = "https://" + s
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" || u.User != nil || !slices.Contains(pages, u.Host) {
+		return "", false
+	}
+	dir, id := path.Split(strings.TrimSuffix(u.EscapedPath(), "/"))
+	if !strings.HasSuffix(dir, "/codex/tasks/") || runs.CheckCloudTask(id) != nil {
+		return "", false
+	}
+	return id, true
+}
+
+// taskURL parses the line that the program prints for an accepted task. The
+// host is not checked.
+func taskURL(line string) (id, page string, ok bool) {
+	page = strings.TrimSpace(line)
+	u, err := url.Parse(page)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || len(page) > runs.MaxCloudText-2 {
+		return "", "", false
+	}
+	_, id = path.Split(u.EscapedPath())
+	return id, page, runs.CheckCloudTask(id) == nil
 }

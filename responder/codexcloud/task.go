@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -103,8 +102,7 @@ func (d *Driver) writeDiff(ctx context.Context, t *task) error {
 	if err == nil && o.exit != 0 {
 		err = c.failed(o)
 	}
-	var failure *Failure
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*Failure](err); ok {
 		t.tries++
 		if failure.Reason != reasonNoDiff && t.tries < maxTries {
 			return err
@@ -150,40 +148,20 @@ func (d *Driver) end(ctx context.Context, t *task, reason runs.Reason) error {
 
 // status asks the service about one task.
 func (d *Driver) status(ctx context.Context, id string) (answer, error) {
-	c := call{args: []string{"status", id}, timeout: lookTimeout}
+	return ask(ctx, d, call{args: []string{"status", id}, timeout: lookTimeout}, func(o output) (answer, bool) {
+		return readStatus(o.stdout)
+	})
+}
+
+// ask calls the program and parses its output.
+func ask[T any](ctx context.Context, d *Driver, c call, read func(output) (T, bool)) (v T, err error) {
 	o, err := d.call(ctx, c)
 	if err != nil {
-		return answer{}, err
+		return v, err
 	}
-	a, ok := readStatus(o.stdout)
+	v, ok := read(o)
 	if !ok {
-		return answer{}, c.failed(o)
+		return v, c.failed(o)
 	}
-	return a, nil
-}
-
-// Refresh polls one task now, and writes changes to its run. The id may be ""
-// if the log of the run has it. It does nothing for a run that has ended. The
-// error is a [*Failure] if the program gave no answer.
-func (d *Driver) Refresh(ctx context.Context, run, id string) error {
-	t := &task{Open: Open{Run: run, ID: id}}
-	if err := d.refresh(ctx, t); err != nil && !errors.Is(err, runs.ErrMoved) {
-		return fmt.Errorf("run %s: %w", run, err)
-	}
-	return nil
-}
-
-func (d *Driver) refresh(ctx context.Context, t *task) error {
-	if err := d.load(ctx, t); err != nil || t.over() {
-		return err
-	}
-	if err := runs.CheckCloudTask(t.ID); err != nil {
-		return err
-	}
-	a, err := d.status(ctx, t.ID)
-	if err != nil {
-		return err
-	}
-	_, err = d.advance(ctx, t, a)
-	return err
+	return v, nil
 }

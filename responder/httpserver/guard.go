@@ -54,8 +54,7 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		who := s.authenticate(r)
-		there := who.scopes
-		if there == 0 {
+		if who.scopes == 0 {
 			closeAfter(w, r)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman"`)
 			refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
@@ -67,10 +66,10 @@ func (s *Server) handler() http.Handler {
 			s.unmatched(w, r, h)
 			return
 		}
-		if needed := s.needs[pattern]; needed&^there != 0 {
+		if needed := s.needs[pattern]; needed&^who.scopes != 0 {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman", error="insufficient_scope", scope="`+
 				strings.Join(needed.Names(), " ")+`"`)
-			refuse(w, http.StatusForbidden, "FORBIDDEN", missingScopes(needed, there))
+			refuse(w, http.StatusForbidden, "FORBIDDEN", missingScopes(needed, who.scopes))
 			return
 		}
 		s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
@@ -159,10 +158,12 @@ func (s *Server) authenticate(r *http.Request) caller {
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTime)
 	defer cancel()
-	if err := s.ready(ctx); err != nil {
-		reason := strings.Join(strings.Fields(err.Error()), " ")
-		line(w, http.StatusServiceUnavailable, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""))
-		return
+	if s.config.Ready != nil {
+		if err := s.config.Ready(ctx); err != nil {
+			reason := strings.Join(strings.Fields(err.Error()), " ")
+			line(w, http.StatusServiceUnavailable, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""))
+			return
+		}
 	}
 	line(w, http.StatusOK, "ok")
 }
@@ -191,7 +192,7 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	}
 	s.log.Error("panic", zap.String("pattern", r.Pattern), zap.String("type", fmt.Sprintf("%T", p)),
 		zap.ByteString("stack", debug.Stack()))
-	refuse(w, http.StatusInternalServerError, "INTERNAL", "linesman broke off; its log says where")
+	refuse(w, http.StatusInternalServerError, "INTERNAL", "internal error; see the log of linesman")
 }
 
 // refuse responds with an error: the problem details of RFC 9457.

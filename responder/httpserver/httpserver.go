@@ -1,18 +1,18 @@
-// Package httpserver is the HTTP server that the responder's surfaces hang their
-// handlers on. It owns what they have in common: who may ask what (a bearer
-// token with scopes, and on loopback a host and an origin that are this machine), how much at
-// once, the health checks, and the end.
+// Package httpserver is the HTTP server for the handlers of the responder's
+// surfaces. It implements what they have in common: authorization (a bearer token
+// with scopes; on loopback, Host and Origin must be this machine), the limit of
+// connections, the health checks, and the shutdown.
 //
 //	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz, and / for browsers
 //	                                  ├──▶ public handlers
 //	                                  └──▶ token ──▶ scopes ──▶ handler of a surface
 //
-// The one rule: nothing but the two health checks, the page at /, and what was
-// hung on it as public, is answered without a token, and a handler is reached only by one
-// that has all its scopes.
+// The one rule: without a token only the two health checks, the page at / and public
+// handlers are reachable, and any other handler needs a token with all its scopes.
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -77,12 +77,11 @@ type Config struct {
 
 // Server is the HTTP server.
 type Server struct {
-	listen   string
+	config   Config
 	token    [sha256.Size]byte
 	tokens   *tokens
 	needs    map[string]Scopes // by pattern
 	loopback bool
-	ready    func(context.Context) error
 	log      *zap.Logger
 	mux      *http.ServeMux
 	public   *http.ServeMux // handlers that need no token
@@ -99,30 +98,23 @@ type Server struct {
 // settings.
 func New(c Config) (*Server, error) {
 	host, _, err := net.SplitHostPort(c.Listen)
-	var errs []error
 	if err != nil {
-		errs = append(errs, fmt.Errorf("listen: must be host:port, got %q", c.Listen))
+		err = fmt.Errorf("listen: must be host:port, got %q", c.Listen)
 	}
 	if len(c.Token) < minToken {
-		errs = append(errs, fmt.Errorf("token: must have at least %d characters, got %d", minToken, len(c.Token)))
+		err = errors.Join(err, fmt.Errorf("token: must have at least %d characters, got %d", minToken, len(c.Token)))
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err != nil {
+		return nil, err
 	}
-	if c.Log == nil {
-		c.Log = zap.NewNop()
-	}
-	if c.Ready == nil {
-		c.Ready = func(context.Context) error { return nil }
-	}
+	log := cmp.Or(c.Log, zap.NewNop()).Named("web")
 	return &Server{
-		listen:   c.Listen,
+		config:   c,
 		token:    sha256.Sum256([]byte(c.Token)),
-		tokens:   &tokens{path: c.Tokens, log: c.Log.Named("web")},
+		tokens:   &tokens{path: c.Tokens, log: log},
 		needs:    map[string]Scopes{},
 		loopback: isLoopback(host),
-		ready:    c.Ready,
-		log:      c.Log.Named("web"),
+		log:      log,
 		mux:      http.NewServeMux(),
 		public:   http.NewServeMux(),
 		wait:     patient,
@@ -161,16 +153,16 @@ func (s *Server) Listen() (net.Addr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listener == nil {
-		l, err := net.Listen("tcp", s.listen)
+		l, err := net.Listen("tcp", s.config.Listen)
 		if err != nil {
-			return nil, fmt.Errorf("listen on %s: %w", s.listen, err)
+			return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
 		}
 		s.listener = limit(l, s.maxOpen)
 	}
 	return s.listener.Addr(), nil
 }
 
-// Close gives the address back, where Serve was not called.
+// Close closes the listener if Serve was not called.
 func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +171,8 @@ func (s *Server) Close() {
 	}
 }
 
-// Serve serves until ctx ends, and returns within five seconds of it. It calls
-// Listen where nobody has, and can be called once.
+// Serve serves until ctx ends, and returns at most five seconds later. It calls Listen
+// if that was not done, and can be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	if _, err := s.Listen(); err != nil {
 		return err
@@ -204,7 +196,7 @@ func (s *Server) Serve(ctx context.Context) error {
 
 	select {
 	case err := <-done:
-		return fmt.Errorf("serve on %s: %w", s.listen, err)
+		return fmt.Errorf("serve on %s: %w", s.config.Listen, err)
 	case <-ctx.Done():
 	}
 	defer time.AfterFunc(s.wait.polite, cut).Stop()
@@ -215,7 +207,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		_ = srv.Close()
 	}
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve on %s: %w", s.listen, err)
+		return fmt.Errorf("serve on %s: %w", s.config.Listen, err)
 	}
 	return nil
 }

@@ -1,32 +1,38 @@
 package httpserver
 
 import (
-	"container/list"
 	"context"
 	"net"
 	"sync"
 )
 
-// limit bounds the open connections of a listener. At the bound, a new
+// limited bounds the open connections of a listener. At the bound, a new
 // connection replaces the one that has been idle, or unauthenticated, for the
 // longest time, which is closed: a client that opens many connections and sends
 // nothing, or sends slowly, cannot lock others out. If all connections are
 // serving authenticated requests, Accept waits until one ends.
-func limit(l net.Listener, maxOpen int) *limited {
-	return &limited{Listener: l, maxOpen: maxOpen, freed: make(chan struct{}, 1), closed: make(chan struct{})}
-}
-
 type limited struct {
 	net.Listener
 	maxOpen int
 
 	mu      sync.Mutex
-	open    int
-	waiting list.List // of *counted: connections that serve no authenticated request, oldest first
+	changed *sync.Cond // a connection was closed or became idle, or the listener was closed
+	open    map[*counted]uint64
+	idle    uint64 // increases with each connection that becomes idle
+	closed  bool
+}
 
-	freed  chan struct{} // a connection may have been closed
-	closed chan struct{}
-	once   sync.Once
+// counted is a connection that is counted until it is closed. Its number in open
+// says when it became idle; 0: it serves an authenticated request.
+type counted struct {
+	net.Conn
+	of *limited
+}
+
+func limit(l net.Listener, maxOpen int) *limited {
+	bound := &limited{Listener: l, maxOpen: maxOpen, open: map[*counted]uint64{}}
+	bound.changed = sync.NewCond(&bound.mu)
+	return bound
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -34,95 +40,71 @@ func (l *limited) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		if admitted := l.admit(c); admitted != nil {
-			return admitted, nil
-		}
-		select {
-		case <-l.freed:
-		case <-l.closed:
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.open) >= l.maxOpen {
+		if l.closed {
 			_ = c.Close()
 			return nil, net.ErrClosed
 		}
-	}
-}
-
-// admit counts a connection, and returns nil if the limit is reached and none
-// can be closed.
-func (l *limited) admit(c net.Conn) net.Conn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open >= l.maxOpen {
-		oldest := l.waiting.Front()
-		if oldest == nil {
-			return nil
+		if !l.closeOldest() {
+			l.changed.Wait()
 		}
-		out := l.waiting.Remove(oldest).(*counted)
-		l.leave(out)
-		_ = out.Conn.Close() // its reader gets an error, and closes it again
 	}
-	l.open++
-	admitted := &counted{Conn: c, of: l, held: true}
-	admitted.element = l.waiting.PushBack(admitted)
-	return admitted
+	admitted := &counted{c, l}
+	l.idle++
+	l.open[admitted] = l.idle
+	return admitted, nil
 }
 
-// leave removes a connection from the count. The caller holds the lock.
-func (l *limited) leave(c *counted) {
-	if !c.held {
-		return
+// closeOldest closes the connection that has been idle for the longest time, and
+// reports false if none is idle.
+func (l *limited) closeOldest() bool {
+	var oldest *counted
+	for c, since := range l.open {
+		if since != 0 && (oldest == nil || since < l.open[oldest]) {
+			oldest = c
+		}
 	}
-	c.held = false
-	l.open--
-	if c.element != nil {
-		l.waiting.Remove(c.element)
-		c.element = nil
+	if oldest == nil {
+		return false
 	}
-	select {
-	case l.freed <- struct{}{}:
-	default:
-	}
+	delete(l.open, oldest)
+	_ = oldest.Conn.Close() // its reader gets an error, and closes it again
+	return true
 }
 
 func (l *limited) Close() error {
-	l.once.Do(func() { close(l.closed) })
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.changed.Broadcast()
 	return l.Listener.Close()
-}
-
-// counted is a connection that is counted until it is closed.
-type counted struct {
-	net.Conn
-	of      *limited
-	held    bool          // it is counted
-	element *list.Element // in waiting; nil: it serves an authenticated request
 }
 
 func (c *counted) Close() error {
 	c.of.mu.Lock()
-	c.of.leave(c)
+	delete(c.of.open, c)
 	c.of.mu.Unlock()
+	c.of.changed.Broadcast()
 	return c.Conn.Close()
 }
 
 // busy protects a connection while it serves an authenticated request, until
-// done is called.
+// done is called: then it may be closed in favor of another one.
 func (c *counted) busy() (done func()) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	if c.element != nil {
-		c.of.waiting.Remove(c.element)
-		c.element = nil
+	if _, held := c.of.open[c]; held {
+		c.of.open[c] = 0
 	}
 	return func() {
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
-		if !c.held || c.element != nil {
-			return
-		}
-		c.element = c.of.waiting.PushBack(c)
-		select { // it may be closed now in favor of another one
-		case c.of.freed <- struct{}{}:
-		default:
+		if _, held := c.of.open[c]; held {
+			c.of.idle++
+			c.of.open[c] = c.of.idle
+			c.of.changed.Broadcast()
 		}
 	}
 }

@@ -32,8 +32,16 @@ func TestConnectionsAreBoundedAndTheOneThatWaitsMakesRoom(t *testing.T) {
 	if _, err := first.Read(make([]byte, 1)); err == nil {
 		t.Error("the first one is open still, though it has asked nothing and there is no room")
 	}
-	if bound.open != 1 {
-		t.Errorf("%d places taken, want 1", bound.open)
+	if n := len(bound.open); n != 1 {
+		t.Errorf("%d connections counted, want 1", n)
+	}
+	idle := func() (n int) {
+		for _, since := range bound.open {
+			if since != 0 {
+				n++
+			}
+		}
+		return n
 	}
 
 	done := second.busy() // now no connection can be closed
@@ -55,13 +63,13 @@ func TestConnectionsAreBoundedAndTheOneThatWaitsMakesRoom(t *testing.T) {
 	last := <-third
 	second.busy()() // it is no longer counted, and stays so
 	_ = second.Close()
-	if bound.open != 1 || bound.waiting.Len() != 1 {
-		t.Errorf("%d places taken, %d wait; want 1 and 1", bound.open, bound.waiting.Len())
+	if len(bound.open) != 1 || idle() != 1 {
+		t.Errorf("%d connections counted, %d idle; want 1 and 1", len(bound.open), idle())
 	}
 	_ = last.Close()
 	_ = last.Close() // is subtracted only once
-	if bound.open != 0 || bound.waiting.Len() != 0 {
-		t.Errorf("%d places taken, %d wait, with no connection open", bound.open, bound.waiting.Len())
+	if len(bound.open) != 0 {
+		t.Errorf("%d connections counted, with none open", len(bound.open))
 	}
 
 	_, fourth := next() // at the bound Close still ends Accept
@@ -114,7 +122,7 @@ func TestDrippersKeepNobodyOutAndCutNobodyOff(t *testing.T) {
 			}
 			bound := s.listener.(*limited)
 			bound.mu.Lock()
-			open := bound.open
+			open := len(bound.open)
 			bound.mu.Unlock()
 			if open > s.maxOpen {
 				t.Errorf("%d connections open, want at most %d", open, s.maxOpen)

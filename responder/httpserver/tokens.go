@@ -28,6 +28,61 @@ const (
 	maxTokensFile = 1 << 20 // bytes
 )
 
+// maxTokenFile bounds what is read of a token file, in bytes.
+const maxTokenFile = 4096
+
+// TokenFile returns the token in the file at path. If there is no file, it
+// creates one with a new token of 256 random bits, readable by its owner only.
+// Of several concurrent processes one wins, and all get its token. A process
+// that is killed in between leaves at most a temporary file. A file whose token
+// is too short, or contains white space, is an error: it belongs to a user, and
+// is not replaced.
+func TokenFile(path string) (string, error) {
+	token, err := readToken(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return token, err
+	}
+	err = atomicfile.Create(path, ".token-*", []byte(newToken()+"\n"))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	return readToken(path)
+}
+
+func readToken(path string) (string, error) {
+	b, _, err := readFile(path, maxTokenFile)
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if len(b) > maxTokenFile || len(token) < minToken || len(strings.Fields(token)) != 1 {
+		return "", fmt.Errorf("token: %s holds no token; remove it, and a new one is made", path)
+	}
+	return token, nil
+}
+
+// readFile reads at most limit+1 bytes of a file, and its metadata at that time.
+func readFile(path string, limit int64) ([]byte, fs.FileInfo, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	return b, info, err
+}
+
+// newToken returns 256 random bits.
+func newToken() string {
+	secret := make([]byte, 32)
+	rand.Read(secret) // never fails
+	return hex.EncodeToString(secret)
+}
+
 // Named is an additional token. The token itself is not stored, so the file
 // reveals no credentials.
 type Named struct {
@@ -43,7 +98,7 @@ type tokensFile struct {
 	Tokens []Named `json:"tokens"`
 }
 
-// Errors of changes to the tokens file.
+// Errors of changes of the tokens file.
 var (
 	errNoToken    = errors.New("there is no token of this name")
 	errKnownToken = errors.New("there is a token of this name already; remove it first")
@@ -56,9 +111,7 @@ func CreateToken(path, name string, scopes Scopes, now time.Time) (string, error
 	if !tokenName.MatchString(name) {
 		return "", errors.New("token: a name has 1 to 64 letters, digits, '-' and '_'")
 	}
-	secret := make([]byte, 32)
-	rand.Read(secret) // never fails
-	token := hex.EncodeToString(secret)
+	token := newToken()
 	sum := sha256.Sum256([]byte(token))
 	err := changeTokens(path, func(f *tokensFile) error {
 		if slices.ContainsFunc(f.Tokens, func(n Named) bool { return n.Name == name }) {
@@ -96,7 +149,7 @@ func RemoveToken(path, name string) error {
 
 // ListTokens reads the additional tokens, in order of creation.
 func ListTokens(path string) ([]Named, error) {
-	f, _, err := readTokens(path)
+	f, _, _, err := readTokens(path)
 	return f.Tokens, err
 }
 
@@ -111,7 +164,7 @@ func changeTokens(path string, change func(*tokensFile) error) error {
 	if err := filelock.Lock(lock); err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
-	f, _, err := readTokens(path)
+	f, _, _, err := readTokens(path)
 	if err != nil {
 		return err
 	}
@@ -128,35 +181,29 @@ func changeTokens(path string, change func(*tokensFile) error) error {
 	return nil
 }
 
-// readTokens reads the file, and its metadata at that time; a missing file has
-// no tokens.
-func readTokens(path string) (f tokensFile, info fs.FileInfo, err error) {
-	file, err := os.Open(path)
+// readTokens reads the file, the callers by the hashes of their tokens, and the
+// file's metadata at that time; a missing file has no tokens.
+func readTokens(path string) (f tokensFile, byHash map[[sha256.Size]byte]caller, info fs.FileInfo, err error) {
+	b, info, err := readFile(path, maxTokensFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f, nil, nil
+		return f, nil, nil, nil
 	}
 	if err != nil {
-		return f, nil, fmt.Errorf("tokens: %w", err)
+		return f, nil, info, fmt.Errorf("tokens: %w", err)
 	}
-	defer file.Close()
-	if info, err = file.Stat(); err != nil {
-		return f, nil, fmt.Errorf("tokens: %w", err)
-	}
-	b, err := io.ReadAll(io.LimitReader(file, maxTokensFile+1))
-	if err != nil {
-		return f, info, fmt.Errorf("tokens: %w", err)
-	}
-	if len(b) > maxTokensFile || json.Unmarshal(b, &f) != nil || len(f.Tokens) > maxTokens {
-		return tokensFile{}, info, fmt.Errorf("tokens: %s is damaged; remove it, and make its tokens anew", path)
-	}
+	valid := len(b) <= maxTokensFile && json.Unmarshal(b, &f) == nil && len(f.Tokens) <= maxTokens
+	byHash = map[[sha256.Size]byte]caller{}
 	for _, n := range f.Tokens {
 		sum, sumErr := hex.DecodeString(n.SHA256)
-		if _, scopeErr := ParseScopes(strings.Join(n.Scopes, ",")); scopeErr != nil || sumErr != nil ||
-			len(sum) != sha256.Size {
-			return tokensFile{}, info, fmt.Errorf("tokens: %s is damaged; remove it, and make its tokens anew", path)
+		scopes, scopeErr := ParseScopes(strings.Join(n.Scopes, ","))
+		if valid = valid && sumErr == nil && scopeErr == nil && len(sum) == sha256.Size; valid {
+			byHash[[sha256.Size]byte(sum)] = caller{n.Name, scopes}
 		}
 	}
-	return f, info, nil
+	if !valid {
+		return tokensFile{}, nil, info, fmt.Errorf("tokens: %s is damaged; remove it, and create its tokens again", path)
+	}
+	return f, byHash, info, nil
 }
 
 // tokens is a server's cache of the additional tokens. It checks the file for
@@ -195,19 +242,75 @@ func (t *tokens) of(hash [sha256.Size]byte) caller {
 		info.Size() == t.info.Size():
 		return t.byHash[hash]
 	}
-	f, info, err := readTokens(t.path)
-	t.byHash, t.info, t.read = map[[sha256.Size]byte]caller{}, info, true
-	if err != nil {
-		t.log.Warn("further tokens are refused", zap.Error(err))
-		return caller{}
-	}
-	for _, n := range f.Tokens {
-		var sum [sha256.Size]byte
-		_, sumErr := hex.Decode(sum[:], []byte(n.SHA256))
-		scopes, scopeErr := ParseScopes(strings.Join(n.Scopes, ","))
-		if sumErr == nil && scopeErr == nil { // readTokens has checked both
-			t.byHash[sum] = caller{n.Name, scopes}
-		}
+	t.read = true
+	if _, t.byHash, t.info, err = readTokens(t.path); err != nil {
+		t.log.Warn("additional tokens are refused", zap.Error(err))
 	}
 	return t.byHash[hash]
+}
+
+// Scopes is the set of permissions of a token.
+type Scopes uint8
+
+// The scopes.
+const (
+	Read   Scopes = 1 << iota // read the state and events of runs, and the workers
+	Submit                    // start, resume and cancel runs
+	raw                       // read the unmodified output of agents
+
+	All = Read | Submit | raw
+)
+
+var scopeNames = []struct {
+	scope Scopes
+	name  string
+}{{Read, "read"}, {Submit, "submit"}, {raw, "raw"}}
+
+// ParseScopes parses a list such as "read,submit". Every token needs read.
+func ParseScopes(list string) (Scopes, error) {
+	var all Scopes
+	for _, word := range strings.Split(list, ",") {
+		scope, err := ScopeOf(strings.TrimSpace(word))
+		if err != nil {
+			return 0, errors.New("scope: must be a list of read, submit and raw")
+		}
+		all |= scope
+	}
+	if all&Read == 0 {
+		return 0, errors.New("scope: read must be one of them")
+	}
+	return all, nil
+}
+
+// ScopeOf parses the name of one scope.
+func ScopeOf(name string) (Scopes, error) {
+	for _, s := range scopeNames {
+		if s.name == name {
+			return s.scope, nil
+		}
+	}
+	return 0, errors.New("scope: must be read, submit or raw")
+}
+
+// Names returns the names of the scopes in s, read first.
+func (s Scopes) Names() []string {
+	names := []string{}
+	for _, one := range scopeNames {
+		if s&one.scope != 0 {
+			names = append(names, one.name)
+		}
+	}
+	return names
+}
+
+// String formats s for [ParseScopes].
+func (s Scopes) String() string { return strings.Join(s.Names(), ",") }
+
+// lacking describes the scopes that are needed and missing.
+func missingScopes(needed, there Scopes) string {
+	names := (needed &^ there).Names()
+	if len(names) == 1 {
+		return fmt.Sprintf("the token lacks the scope %s", names[0])
+	}
+	return fmt.Sprintf("the token lacks the scopes %s", strings.Join(names, " and "))
 }

@@ -6,12 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/linesman/linesman/bounds"
 )
 
 // maxDepth is the greatest nesting depth of arrays and objects.
@@ -41,14 +42,7 @@ func Canonical(raw []byte) ([]byte, error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	out, err := canonical(nil, d, 0)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errNotCanonical
-	}
-	return out, nil
+	return canonical(nil, d, 0)
 }
 
 func canonical(out []byte, d *json.Decoder, depth int) ([]byte, error) {
@@ -62,75 +56,50 @@ func canonical(out []byte, d *json.Decoder, depth int) ([]byte, error) {
 	case bool:
 		return strconv.AppendBool(out, v), nil
 	case string:
-		return appendString(out, v), nil
+		return bounds.AppendString(out, v), nil
 	case json.Number:
 		return appendNumber(out, v)
 	}
-	if t == json.Delim('[') {
-		out = append(out, '[')
-		for first := true; d.More(); first = false {
-			if !first {
-				out = append(out, ',')
-			}
-			if out, err = canonical(out, d, depth+1); err != nil {
-				return nil, err
-			}
-		}
-		_, err = d.Token()
-		return append(out, ']'), err
-	}
 	type member struct {
-		name  []uint16 // the order is that of UTF-16
+		name  []uint16 // the order is that of UTF-16; of an array: nil
 		bytes []byte
 	}
 	var members []member
+	object := t == json.Delim('{')
 	for d.More() {
-		t, err := d.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return nil, errNotCanonical
+		var m member
+		if object {
+			t, err := d.Token()
+			name, ok := t.(string)
+			if err != nil || !ok {
+				return nil, errNotCanonical
+			}
+			m = member{utf16.Encode([]rune(name)), append(bounds.AppendString(nil, name), ':')}
 		}
-		b, err := canonical(append(appendString(nil, name), ':'), d, depth+1)
-		if err != nil {
+		if m.bytes, err = canonical(m.bytes, d, depth+1); err != nil {
 			return nil, err
 		}
-		members = append(members, member{utf16.Encode([]rune(name)), b})
+		members = append(members, m)
 	}
 	if _, err := d.Token(); err != nil {
 		return nil, errNotCanonical
 	}
-	slices.SortFunc(members, func(a, b member) int { return slices.Compare(a.name, b.name) })
-	out = append(out, '{')
+	begin, end := byte('['), byte(']')
+	if object {
+		begin, end = '{', '}'
+		slices.SortFunc(members, func(a, b member) int { return slices.Compare(a.name, b.name) })
+	}
+	out = append(out, begin)
 	for i, m := range members {
 		if i > 0 {
-			if slices.Equal(m.name, members[i-1].name) {
+			if object && slices.Equal(m.name, members[i-1].name) {
 				return nil, errNotCanonical
 			}
 			out = append(out, ',')
 		}
 		out = append(out, m.bytes...)
 	}
-	return append(out, '}'), nil
-}
-
-func appendString(out []byte, s string) []byte {
-	const hexDigits = "0123456789abcdef"
-	out = append(out, '"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			out = append(out, '\\', c)
-		case c >= ' ':
-			out = append(out, c)
-		default:
-			if at := bytes.IndexByte([]byte("\b\t\n\f\r"), c); at >= 0 {
-				out = append(out, '\\', "btnfr"[at])
-			} else {
-				out = append(out, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-			}
-		}
-	}
-	return append(out, '"')
+	return append(out, end), nil
 }
 
 // appendNumber writes a number as ECMAScript does.

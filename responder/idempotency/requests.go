@@ -8,12 +8,14 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -29,12 +31,12 @@ type Store interface {
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error)
 }
 
-// DefaultTTL is how long the outcome of a request is kept. The contract
+// defaultTTL is how long the outcome of a request is kept. The contract
 // allows one hour to seven days.
-const DefaultTTL = 24 * time.Hour
+const defaultTTL = 24 * time.Hour
 
-// MaxOutcome is the largest outcome that is kept, in bytes.
-const MaxOutcome = 64 << 10
+// maxOutcome is the largest outcome that is kept, in bytes.
+const maxOutcome = 64 << 10
 
 // KeyPattern is the form of an idempotency key, of at most MaxKey bytes.
 const (
@@ -51,25 +53,13 @@ const (
 // twice the TTL: in the second half, the key is answered as expired.
 type Requests struct {
 	Store Store
-	TTL   time.Duration // 0: DefaultTTL
-	Share int           // entries that one caller may have in the store; 0: DefaultShare
+	TTL   time.Duration // 0: defaultTTL
+	Share int           // entries that one caller may have in the store; 0: defaultShare
 
 	shares shares
 }
 
-func (r *Requests) ttl() time.Duration {
-	if r.TTL == 0 {
-		return DefaultTTL
-	}
-	return r.TTL
-}
-
-func (r *Requests) share() int {
-	if r.Share == 0 {
-		return defaultShare
-	}
-	return r.Share
-}
+func (r *Requests) ttl() time.Duration { return cmp.Or(r.TTL, defaultTTL) }
 
 // Request is a request that must be carried out once.
 type Request struct {
@@ -78,7 +68,7 @@ type Request struct {
 	Hash   string // see [Hash]
 	Run    string // id of the run that it creates; "": it creates none
 
-	// Lease is the longest time that carrying it out takes. After it, the
+	// Lease is the longest time that the request can take. After it, the
 	// process that claimed the request is taken to have failed.
 	Lease time.Duration
 }
@@ -141,7 +131,7 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*Claim,
 			}
 		}
 		if !c.Again {
-			if wait := r.shares.take(q.Caller, r.share(), 2*r.ttl(), now); wait > 0 {
+			if wait := r.shares.take(q.Caller, cmp.Or(r.Share, defaultShare), 2*r.ttl(), now); wait > 0 {
 				return nil, rateLimited(wait)
 			}
 			c.counted = true
@@ -170,7 +160,7 @@ func (e *entry) admits(q Request, now time.Time) error {
 			Message: "the idempotency key belongs to another request: use a new one"}
 	case at >= e.Expires:
 		return &api.Error{Code: api.KeyExpired, Field: api.FieldKey, Message: "the idempotency key has expired",
-			Suggestion: "Look whether the task is there, then use a new key"}
+			Suggestion: "Check whether the task exists, then use a new key"}
 	case e.Outcome == nil && at < e.Until:
 		return inFlight(time.Duration(e.Until-at) * time.Millisecond)
 	}
@@ -185,8 +175,8 @@ func inFlight(left time.Duration) *api.Error {
 
 func rateLimited(wait time.Duration) *api.Error {
 	return &api.Error{Code: api.RateLimited, Field: api.FieldKey,
-		Message: "too many requests with an idempotency key: they are remembered for some time, and the caller " +
-			"has its share",
+		Message: "too many requests with an idempotency key: each is stored for some time, and the caller " +
+			"has used its share",
 		RetryAfter: wholeSeconds(wait, time.Hour), Retryable: true}
 }
 
@@ -195,10 +185,10 @@ func wholeSeconds(d, longest time.Duration) time.Duration {
 	return min(max((d+time.Second-1).Truncate(time.Second), time.Second), longest)
 }
 
-// Finish stores the outcome of the request, at most MaxOutcome bytes of JSON.
+// Finish stores the outcome of the request, at most maxOutcome bytes of JSON.
 func (c *Claim) Finish(ctx context.Context, outcome json.RawMessage, now time.Time) error {
-	if len(outcome) > MaxOutcome {
-		return fmt.Errorf("request: an outcome of at most %d bytes is kept, this has %d", MaxOutcome, len(outcome))
+	if len(outcome) > maxOutcome {
+		return fmt.Errorf("request: an outcome of at most %d bytes is kept, this has %d", maxOutcome, len(outcome))
 	}
 	c.entry.Outcome, c.entry.Until = outcome, 0
 	if c.counted {
@@ -234,11 +224,11 @@ func (c *Claim) Leave(ctx context.Context, now time.Time) error {
 
 func (c *Claim) end(ctx context.Context, now time.Time) error {
 	ok, err := c.put(ctx, now)
+	if err == nil && !ok {
+		err = errors.New("another process has taken it over")
+	}
 	if err != nil {
 		return fmt.Errorf("request: %w", err)
-	}
-	if !ok {
-		return errors.New("request: somebody else has taken it over")
 	}
 	return nil
 }
@@ -264,4 +254,79 @@ func (c *Claim) put(ctx context.Context, now time.Time) (bool, error) {
 func storeKey(q Request) string {
 	sum := sha256.Sum256([]byte(q.Caller + "\x00" + q.Key))
 	return hex.EncodeToString(sum[:])
+}
+
+// defaultShare is the number of entries that one caller may have in the store,
+// counted by each process: the store has room for about twice as many. An entry
+// with a long outcome counts as several.
+const (
+	defaultShare = 100_000
+	entryBytes   = 640 // of an entry with a short outcome
+)
+
+// maxCallers is the largest number of callers that are counted. Beyond it,
+// callers without a count are dropped first, and then all.
+const maxCallers = 4096
+
+// shares count what callers have stored, so that none of them can fill the
+// store and lock out the others. A caller may store half of its share at once;
+// the other half becomes free over the time that entries are kept. Counts do not
+// survive a restart, entries do: the limit of the store is the firm one.
+type shares struct {
+	mu   sync.Mutex
+	used map[string]used
+}
+
+// used is the part of its first half that a caller has used, at a time.
+type used struct {
+	entries float64
+	at      time.Time
+}
+
+// take counts an entry. It returns how long a caller that has reached its share
+// must wait, or 0.
+func (s *shares) take(caller string, share int, kept time.Duration, now time.Time) (wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	half, each := float64(share)/2, kept/time.Duration((share+1)/2)
+	u := s.now(caller, half, kept, now)
+	if u.entries+1 > half {
+		return max(time.Duration((u.entries+1-half)*float64(each)), time.Second)
+	}
+	u.entries++
+	if s.used == nil {
+		s.used = map[string]used{}
+	}
+	if _, known := s.used[caller]; !known && len(s.used) >= maxCallers {
+		for name := range s.used {
+			if s.now(name, half, kept, now).entries == 0 {
+				delete(s.used, name)
+			}
+		}
+		if len(s.used) >= maxCallers {
+			clear(s.used)
+		}
+	}
+	s.used[caller] = u
+	return 0
+}
+
+// add counts more for an entry, or less if it has no outcome. A caller that
+// exceeds its share by that waits longer.
+func (s *shares) add(caller string, entries float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u, known := s.used[caller]; known {
+		u.entries = max(u.entries+entries, 0)
+		s.used[caller] = u
+	}
+}
+
+// now is what a caller has used at this time.
+func (s *shares) now(caller string, half float64, kept time.Duration, now time.Time) used {
+	u := s.used[caller]
+	if passed := now.Sub(u.at); passed > 0 {
+		u.entries, u.at = max(u.entries-half*passed.Seconds()/kept.Seconds(), 0), now
+	}
+	return u
 }

@@ -33,7 +33,7 @@ func TestARefusedRequestTakesNoRoomForLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if store.last != 2*idempotency.DefaultTTL {
+	if store.last != 2*24*time.Hour {
 		t.Errorf("while it is carried out it is kept for %v", store.last)
 	}
 	if err := c.Release(t.Context(), at); err != nil {
@@ -76,7 +76,7 @@ func TestACallerHasAShareOfTheStore(t *testing.T) {
 	}
 	// Over the whole time that entries are kept it gets as much again, and no more.
 	stored := 10
-	for now, key := at, 11; now.Before(at.Add(2 * idempotency.DefaultTTL)); now, key = now.Add(10*time.Minute), key+1 {
+	for now, key := at, 11; now.Before(at.Add(2 * 24 * time.Hour)); now, key = now.Add(10*time.Minute), key+1 {
 		if _, err := begin("greedy", key, now); err == nil {
 			stored++
 		}

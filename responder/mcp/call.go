@@ -75,9 +75,9 @@ func (s *server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 // internal is the answer if the tool returned none. Its text is the envelope,
 // whatever format was requested: the arguments may not have been read.
 func (s *server) internal(tool, message string) v36.Answer {
-	e := v36.ErrorOf(&api.Error{Code: api.Internal, Message: message})
-	envelope := v36.NewEncoder(tool, s.categories[tool]).Error(e)
-	return v36.Answer{Envelope: envelope, JSON: true, IsError: true, Code: e.Code, Message: e.Message}
+	t := s.known[tool]
+	t.Name = tool
+	return t.Fail(&api.Error{Code: api.Internal, Message: message}, true)
 }
 
 func result(a v36.Answer) *sdk.CallToolResult {

@@ -64,8 +64,8 @@ func config(t tools) Config {
 	for name := range t {
 		c.List = append(c.List, v36.Tool{
 			Name: name, Title: "Title of " + name, Description: "Does it.", Category: "status_snapshot",
-			InputSchema: json.RawMessage(`{"type":"object","properties":{"format":{"type":"string"}}}`), ReadOnly: true,
-			OpenWorld: true,
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"format":{"type":"string"}}}`),
+			Hints:       v36.Hints{ReadOnly: true, OpenWorld: true},
 		})
 	}
 	return c

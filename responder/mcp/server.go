@@ -14,10 +14,13 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
@@ -62,14 +65,11 @@ type Config struct {
 func NewServer(c Config) *sdk.Server { return newServer(c, maxCalls) }
 
 func newServer(c Config, most int) *sdk.Server {
-	if c.Log == nil {
-		c.Log = zap.NewNop()
-	}
 	s := &server{
-		tools:      c.Tools,
-		categories: make(map[string]string, len(c.List)),
-		calls:      make(chan struct{}, most),
-		log:        c.Log.Named("mcp"),
+		tools: c.Tools,
+		known: make(map[string]v36.Tool, len(c.List)),
+		calls: make(chan struct{}, most),
+		log:   cmp.Or(c.Log, zap.NewNop()).Named("mcp"),
 	}
 	// The SDK's own log is left off: its errors can quote what a client sent.
 	out := sdk.NewServer(&sdk.Implementation{Name: "linesman", Title: "linesman", Version: c.Version}, &sdk.ServerOptions{
@@ -85,7 +85,7 @@ func newServer(c Config, most int) *sdk.Server {
 		},
 	})
 	for _, t := range c.List {
-		s.categories[t.Name] = t.Category
+		s.known[t.Name] = t
 		out.AddTool(describe(t), s.call)
 	}
 	for _, schema := range c.Schemas {
@@ -102,26 +102,20 @@ const schemaType = "application/schema+json"
 
 // server is what the handlers of one SDK server share.
 type server struct {
-	tools      Tools
-	categories map[string]string // of the answers, by tool
-	calls      chan struct{}     // one slot a call in flight
-	log        *zap.Logger
+	tools Tools
+	known map[string]v36.Tool // by name
+	calls chan struct{}       // one slot a call in flight
+	log   *zap.Logger
 }
 
-// describe is how a tool is announced. There is no output schema: it would
-// force structured content on the callers who ask for markdown.
+// describe returns a tool as it is announced. There is no output schema: it would
+// force structured content on callers that ask for markdown.
 func describe(t v36.Tool) *sdk.Tool {
 	return &sdk.Tool{
-		Name:        t.Name,
-		Title:       t.Title,
-		Description: t.Description,
-		InputSchema: t.InputSchema,
+		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema,
 		Annotations: &sdk.ToolAnnotations{
-			Title:           t.Title,
-			ReadOnlyHint:    t.ReadOnly,
-			DestructiveHint: &t.Destructive,
-			IdempotentHint:  t.Idempotent,
-			OpenWorldHint:   &t.OpenWorld,
+			Title: t.Title, ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive, IdempotentHint: t.Idempotent,
+			OpenWorldHint: &t.OpenWorld,
 		},
 	}
 }
@@ -131,5 +125,36 @@ func serveSchema(s v36.Schema) sdk.ResourceHandler {
 		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{
 			{URI: s.URI, MIMEType: schemaType, Text: string(s.Body)},
 		}}, nil
+	}
+}
+
+// stateless is the revision without sessions. Revisions are dates, and compare
+// as strings.
+const stateless = "2026-07-28"
+
+// codeNoResource is what a missing resource is before [stateless]; from then
+// on it is "invalid params".
+const codeNoResource = -32002
+
+// missingResource answers requests for unknown resources with the error code of
+// the request's revision. The SDK uses the code of the newest revision, and
+// inserts the URI into the answer in a way that is not always valid JSON.
+func missingResource(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		res, err := next(ctx, method, req)
+		read, ok := req.(*sdk.ReadResourceRequest)
+		var wire *jsonrpc.Error
+		if !ok || !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidParams {
+			return res, err
+		}
+		data, err := json.Marshal(map[string]string{"uri": read.Params.URI})
+		if err != nil {
+			panic(err) // a string always encodes
+		}
+		code := int64(jsonrpc.CodeInvalidParams)
+		if read.ProtocolVersion() < stateless {
+			code = codeNoResource
+		}
+		return nil, &jsonrpc.Error{Code: code, Message: "resource not found", Data: data}
 	}
 }

@@ -9,12 +9,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bounds"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	v36 "github.com/linesman/linesman/responder/v36"
-	"github.com/linesman/linesman/responder/verbs"
 )
 
 // Endpoint is a subject of the service and the functions that answer it.
@@ -24,9 +20,6 @@ type Endpoint struct {
 
 	// Do answers a request. It may block.
 	Do func(ctx context.Context, body []byte) Answer
-	// Quick is Do for requests that need no waiting; for others it reports false. It is
-	// called first, in the goroutine that receives the requests. Nil: none.
-	Quick func(body []byte) (Answer, bool)
 	// Refuse is the body of an error that the service itself answers with, of a
 	// code of HTTP; nil: none.
 	Refuse func(code int, text string) []byte
@@ -44,8 +37,6 @@ type Tools interface {
 	// Call runs one tool. The only error is [v36.ErrUnknownTool]; any other
 	// failure is in the answer.
 	Call(ctx context.Context, tool string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
-	// Quick is Call for requests that need no waiting; for others it reports false.
-	Quick(tool string, args json.RawMessage) (v36.Answer, bool)
 }
 
 // ToolEndpoints are endpoints of tools, each under its own name. An answer is
@@ -68,79 +59,9 @@ func ToolEndpoints(tools Tools, list []v36.Tool) []Endpoint {
 				}
 				return Answer{Body: a.Envelope}
 			},
-			Quick: func(body []byte) (Answer, bool) {
-				a, done := tools.Quick(t.Name, arguments(body))
-				return Answer{Body: a.Envelope}, done
-			},
 		})
 	}
 	return all
-}
-
-// VerbEndpoints are endpoints of the verbs. An answer is an outcome of package
-// api, or an [api.Error], as JSON.
-func VerbEndpoints(s *responder.Service) []Endpoint {
-	var all []Endpoint
-	for _, v := range verbs.All() {
-		e := Endpoint{
-			Name: v.Name, Metadata: map[string]string{"description": v.About},
-			Do:     func(ctx context.Context, body []byte) Answer { return answerOf(v.Do(ctx, s, body)) },
-			Refuse: refusal,
-		}
-		if v.Quick != nil {
-			e.Quick = func(body []byte) (Answer, bool) {
-				outcome, done := v.Quick(s, body)
-				if !done {
-					return Answer{}, false
-				}
-				return answerOf(outcome, nil), true
-			}
-		}
-		all = append(all, e)
-	}
-	return all
-}
-
-// refusal is the error of a verb that was not carried out, or whose outcome
-// does not fit into a message.
-func refusal(code int, text string) []byte {
-	e := &api.Error{Code: api.TooMany, Message: text, Retryable: true}
-	if code == http.StatusRequestEntityTooLarge {
-		e = api.Invalid("limit", "the answer is larger than a message may be: ask for less")
-	}
-	return answerOf(nil, e).Body
-}
-
-// answerOf is the answer of a verb.
-func answerOf(outcome any, err error) Answer {
-	var e *api.Error
-	switch {
-	case err == nil:
-		if body, err := bounds.Encode(outcome); err == nil {
-			return Answer{Body: body}
-		}
-		e = &api.Error{Code: api.Internal, Message: "the answer cannot be encoded"}
-	case !errors.As(err, &e): // breaks the contract, so its text is not shown
-		e = &api.Error{Code: api.Internal, Message: "linesman broke off; its log says where"}
-	}
-	body, err := bounds.Encode(e)
-	if err != nil { // strings and numbers
-		panic("natsapi: encode an error: " + err.Error())
-	}
-	return Answer{body, status[e.Code], string(e.Code) + ": " + line(e.Error())}
-}
-
-// status is the HTTP status of a code of package api.
-var status = map[api.Code]int{
-	api.Validation: http.StatusBadRequest, api.NotFound: http.StatusNotFound, api.Ended: http.StatusConflict,
-	api.NotEnded: http.StatusConflict, api.NotWaiting: http.StatusConflict, api.Conflict: http.StatusConflict,
-	api.Timeout: http.StatusRequestTimeout, api.Unsupported: http.StatusNotImplemented,
-	api.ProgramFailed: http.StatusBadGateway,
-	api.NotSignedIn:   http.StatusBadGateway, api.QueueFull: http.StatusServiceUnavailable,
-	api.TooMany:     http.StatusServiceUnavailable,
-	api.KeyConflict: http.StatusConflict, api.KeyInFlight: http.StatusConflict, api.KeyExpired: http.StatusGone,
-	api.RateLimited: http.StatusTooManyRequests, api.OutcomeUnknown: http.StatusInternalServerError,
-	api.Unavailable: http.StatusServiceUnavailable, api.Internal: http.StatusInternalServerError,
 }
 
 // codes are the HTTP statuses of the codes of v3.6.

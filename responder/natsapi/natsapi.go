@@ -3,7 +3,7 @@
 // of requests in flight, and the headers of errors. It does not know what a
 // request means.
 //
-//	PREFIX.api.VERB    a request of package api, its outcome: see package verbs
+//	PREFIX.api.VERB    a request of package api, its outcome: see VerbEndpoints
 //	PREFIX.api.TOOL    a v3.6 tool under its name: its arguments, its envelope
 //
 // An error also has the headers Nats-Service-Error-Code and Nats-Service-Error.
@@ -13,21 +13,24 @@ package natsapi
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/responder"
 )
 
 const (
-	maxCalls = 4096 // requests in flight; one more is refused with code 503
-	maxQuick = 256  // bytes of a request that may be answered at once
+	// maxCalls is the number of requests in flight; one more is refused with code
+	// 503. Each connection has at most the share of a caller, see [responder.Slots].
+	maxCalls = 4096
 )
 
 // Config is what the service needs.
@@ -47,7 +50,7 @@ type Config struct {
 // Serve answers requests until ctx ends. Then it cancels the requests in flight
 // and returns nil.
 func Serve(ctx context.Context, c Config) error {
-	s := &service{Config: c, ctx: ctx, slots: make(chan struct{}, maxCalls), idle: make(chan job)}
+	s := &service{Config: c, ctx: ctx, slots: responder.NewSlots(maxCalls)}
 	defer s.end()
 	r := newRegistration(c.Version)
 	defer r.stop()
@@ -90,10 +93,7 @@ type service struct {
 	mu    sync.Mutex      // guards over, and calls.Go
 	over  bool
 	calls sync.WaitGroup
-	slots chan struct{}
-
-	idle    chan job // to idle goroutines; a send never blocks
-	resting atomic.Int64
+	slots *responder.Slots
 }
 
 // end refuses later requests, which a stopped service may still receive, and
@@ -109,86 +109,54 @@ func (s *service) request(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		s.fail(j, "503", "this responder ends: ask again", nil)
+		s.respond(j, Answer{Code: http.StatusServiceUnavailable, Text: "this responder ends: ask again"})
 		return
 	}
-	if body := j.request.Data; len(body) <= maxQuick && j.to.Quick != nil {
-		if a, done := j.to.Quick(body); done {
-			s.respond(j, &nats.Msg{Data: a.Body}, "")
-			return
-		}
-	}
-	select {
-	case s.slots <- struct{}{}:
-	default:
-		s.fail(j, "503", "too many requests are in flight", nil)
+	free, ok := s.slots.Take(callerOf(j.request.Reply))
+	if !ok {
+		s.respond(j, Answer{Code: http.StatusServiceUnavailable, Text: "too many requests are in flight"})
 		return
 	}
-	select {
-	case s.idle <- j: // an idle goroutine has a stack of the right size
-	default:
-		s.calls.Go(func() { s.work(j) })
-	}
+	s.calls.Go(func() {
+		defer free()
+		s.answer(j)
+	})
 }
 
-// maxIdle is the number of goroutines that are kept for later requests.
-const maxIdle = 64
+// callerOf returns the caller of a request: the connection whose inbox gets the
+// answer. The last token of an inbox belongs to the single request.
+func callerOf(reply string) string { return reply[:max(strings.LastIndexByte(reply, '.'), 0)] }
 
-// job is a request that has a slot.
+// job is a received request.
 type job struct {
 	to      *endpoint
 	request *nats.Msg
 	begun   time.Time
 }
 
-// work answers a request, and then further ones. It returns if maxIdle other
-// goroutines are idle already.
-func (s *service) work(j job) {
-	for {
-		s.answer(j)
-		<-s.slots
-		if s.resting.Add(1) > maxIdle {
-			s.resting.Add(-1)
-			return
-		}
-		select {
-		case j = <-s.idle:
-			s.resting.Add(-1)
-		case <-s.ctx.Done():
-			return
-		}
-	}
-}
-
 func (s *service) answer(j job) {
 	a := j.to.Do(s.ctx, j.request.Data)
-	switch {
-	case int64(len(a.Body)) > s.Conn.MaxPayload()-1024:
-		s.fail(j, "413", fmt.Sprintf("the answer has %d bytes, more than a message may: ask for less, with "+
-			"max_output_bytes or without events",
-			len(a.Body)), nil)
-	case a.Code != 0:
-		s.fail(j, strconv.Itoa(a.Code), a.Text, a.Body)
-	default:
-		s.respond(j, &nats.Msg{Data: a.Body}, "")
+	if int64(len(a.Body)) > s.Conn.MaxPayload()-1024 {
+		a = Answer{Code: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the answer has %d bytes, more than a "+
+			"message may: ask for less, with max_output_bytes or without events", len(a.Body))}
 	}
+	s.respond(j, a)
 }
 
-// fail answers with an error. The statistics get only the text before the first
-// colon, because the text after it may quote the request.
-func (s *service) fail(j job, code, text string, body []byte) {
-	if body == nil && j.to.Refuse != nil {
-		status, _ := strconv.Atoi(code) // always a number
-		body = j.to.Refuse(status, text)
+// respond sends an answer, and counts the request. The statistics get the text of
+// an error only up to the first colon, because the rest may quote the request.
+func (s *service) respond(j job, a Answer) {
+	m, failure := &nats.Msg{Subject: j.request.Reply, Data: a.Body}, ""
+	if a.Code != 0 {
+		if a.Body == nil && j.to.Refuse != nil {
+			m.Data = j.to.Refuse(a.Code, a.Text)
+		}
+		code := strconv.Itoa(a.Code)
+		m.Header = nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {a.Text}}
+		what, _, _ := strings.Cut(a.Text, ": ")
+		failure = code + ":" + what
 	}
-	what, _, _ := strings.Cut(text, ": ")
-	s.respond(j, &nats.Msg{Data: body, Header: nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {text}}},
-		code+":"+what)
-}
-
-// respond answers, and counts the request; failure is "" for one that succeeded.
-func (s *service) respond(j job, m *nats.Msg, failure string) {
-	if m.Subject = j.request.Reply; m.Subject != "" {
+	if m.Subject != "" {
 		if err := s.Conn.PublishMsg(m); err != nil {
 			s.Log.Debug("answer", zap.Error(err))
 			failure = "500:the answer was not sent"
@@ -208,16 +176,13 @@ func semver(s string) string {
 
 var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// line is s as a header takes it.
+// line is s as a header takes it: printable ASCII, at most 512 bytes.
 func line(s string) string {
-	const most = 512
-	b := make([]byte, 0, min(len(s), most))
-	for i := 0; i < len(s) && len(b) < most; i++ {
-		c := s[i]
+	b := []byte(s[:min(len(s), 512)])
+	for i, c := range b {
 		if c < ' ' || c >= 0x7f {
-			c = ' '
+			b[i] = ' '
 		}
-		b = append(b, c)
 	}
 	return string(b)
 }

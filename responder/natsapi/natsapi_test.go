@@ -15,18 +15,17 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
-	"github.com/linesman/linesman/responder/verbs"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -150,7 +149,7 @@ func TestEveryToolAndVerbIsAnEndpoint(t *testing.T) {
 			t.Errorf("%s is no endpoint", tool.Name)
 		}
 	}
-	for _, verb := range verbs.All() {
+	for _, verb := range natsapi.VerbEndpoints(nil) {
 		if !subjects["linesman.api."+verb.Name] {
 			t.Errorf("%s is no endpoint", verb.Name)
 		}
@@ -306,10 +305,6 @@ func (large) Call(context.Context, string, json.RawMessage, func(v36.Progress)) 
 	return v36.Answer{Envelope: make([]byte, 2<<20)}, nil
 }
 
-func (large) Quick(string, json.RawMessage) (v36.Answer, bool) {
-	return v36.Answer{}, false
-}
-
 // The verbs carry requests and outcomes of package api, errors in the headers
 // and in the body.
 func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
@@ -364,7 +359,6 @@ func TestAnOutcomeThatDoesNotFitIsAnErrorOfTheAPI(t *testing.T) {
 	l := newLab(t)
 	b := l.bus(embedded.ResponderUser)
 	e := natsapi.VerbEndpoints(nil)[0]
-	e.Quick = nil
 	e.Do = func(context.Context, []byte) natsapi.Answer { return natsapi.Answer{Body: make([]byte, 2<<20)} }
 	l.start(func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Endpoints: []natsapi.Endpoint{e},

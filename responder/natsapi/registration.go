@@ -70,7 +70,9 @@ func (r *registration) add(c Config, of Endpoint, request func(job)) error {
 		info:     micro.EndpointInfo{Name: of.Name, Subject: subject, QueueGroup: group, Metadata: of.Metadata},
 		stats:    micro.EndpointStats{Name: of.Name, Subject: subject, QueueGroup: group},
 	}
-	sub, err := c.Conn.QueueSubscribe(subject, group, func(m *nats.Msg) { request(job{e, m, time.Now()}) })
+	sub, err := c.Conn.QueueSubscribe(subject, group, func(m *nats.Msg) {
+		request(job{to: e, request: m, begun: time.Now()})
+	})
 	if err != nil {
 		return err
 	}

@@ -121,10 +121,6 @@ func (g gated) Call(context.Context, string, json.RawMessage, func(v36.Progress)
 	return v36.Answer{Envelope: []byte("{}")}, nil
 }
 
-func (gated) Quick(string, json.RawMessage) (v36.Answer, bool) {
-	return v36.Answer{}, false
-}
-
 // What the tools of NATS ask for is as micro has it.
 func TestTheServiceDescribesItself(t *testing.T) {
 	l := newLab(t)

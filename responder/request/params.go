@@ -1,9 +1,13 @@
-// Package request reads what every surface takes in the same form: the
-// arguments of a submission, a resumption, a cancel and a status, by the names
-// of the v3.6 tools. It owns these parameters and their texts, and how they
-// become requests of package api.
+// Package request reads the arguments of calls, a JSON object, by a table of
+// parameters: types, limits, aliases and defaults. It collects all mistakes. It
+// also has the parameters of the requests that several surfaces accept in the
+// same form, and converts them to requests of package api: a submission, a
+// resumption, a cancel and a status, by the names of the v3.6 tools.
 //
-//	JSON ──▶ fields.Args ──▶ request ──▶ api types ──▶ responder.Service
+//	JSON, table of Param ──▶ Read ──▶ Args ──▶ api types ──▶ responder.Service
+//
+// The one rule: no error quotes a value of a caller, except short words of plain
+// ASCII.
 package request
 
 import (
@@ -11,14 +15,14 @@ import (
 	"slices"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
-// Names of tools whose requests other surfaces take, too. They are part of the
-// hash that compares requests with one idempotency key.
+// Names of tools whose requests other surfaces accept, too. They are part of the
+// hash that identifies a request with an idempotency key.
 const (
 	ToolRun    = "_codex_local_run"
 	ToolExec   = "_codex_local_exec"
@@ -30,7 +34,7 @@ const (
 // Names of parameters that more than one package reads.
 const (
 	Key        = "idempotency_key"
-	Context    = "context"
+	echoed     = "context"
 	ContextID  = "context_id"
 	governance = "governance_context"
 	Format     = "format"
@@ -44,15 +48,15 @@ const (
 	maxWebhook = 16 << 10 // bytes
 )
 
-// Names are the parameters of a submission by the fields of package api.
-var Names = map[string]string{
+// parameters are the names of parameters by the fields of package api.
+var parameters = map[string]string{
 	api.FieldPrompt: "task", api.FieldMode: "mode", api.FieldConfirm: "confirm", api.FieldDir: "workingDir",
 	api.FieldModel:  "model",
 	api.FieldThread: "threadId", api.FieldSchema: "outputSchema", api.FieldEnvPolicy: "envPolicy",
 	api.FieldEnvAllow: "envAllowList",
 	api.FieldIdle:     "idleTimeoutSec", api.FieldHard: "timeoutSec", api.FieldGit: "allow_destructive_git",
-	api.FieldGovernance: governance, api.FieldContext: Context, api.FieldWebhook: Webhook, api.FieldKey: Key,
-	api.FieldRun: "task_id", api.FieldEnvironment: "envId", api.FieldAttempts: "attempts", "request": fields.Whole,
+	api.FieldGovernance: governance, api.FieldContext: echoed, api.FieldWebhook: Webhook, api.FieldKey: Key,
+	api.FieldRun: "task_id", api.FieldEnvironment: "envId", api.FieldAttempts: "attempts", "request": Whole,
 }
 
 // KeyForm is the form of an idempotency key.
@@ -60,160 +64,106 @@ var KeyForm = regexp.MustCompile(idempotency.KeyPattern)
 
 // Parameters of several requests.
 var (
-	FormatParam = fields.Param{
-		Name: Format, Kind: fields.Choice, Words: []string{"markdown", "json"}, Default: "markdown",
-		About: "How to answer: text to read, or the v3.6 envelope.",
-	}
-	taskParam = fields.Param{
-		Name: "task", Kind: fields.Text, Required: true, Chars: runs.MaxPrompt, Lines: true,
+	FormatParam = Choice(Format, "markdown", "How to answer: text to read, or the v3.6 envelope.", "markdown", "json")
+	taskParam   = Param{
+		Name: "task", Kind: text, Required: true, Chars: runs.MaxPrompt, Lines: true,
 		About: "What the agent is to do.",
 	}
-	confirmParam = fields.Param{
-		Name: "confirm", Kind: fields.Boolean, Default: false,
-		About: "Must be true for the modes that can write: workspace-write and danger-full-access.",
+	modeParam = Choice("mode", "read-only", "What the agent may do to this machine.",
+		"read-only", "workspace-write", "danger-full-access")
+	confirmParam = Flag("confirm",
+		"Must be true for the modes that can write: workspace-write and danger-full-access.")
+	schemaParam = Param{
+		Name: "outputSchema", Kind: object, About: "JSON Schema of the agent's final answer, at most 64 KiB.",
 	}
-	schemaParam = fields.Param{
-		Name: "outputSchema", Kind: fields.Object, About: "JSON Schema of the agent's final answer, at most 64 KiB.",
+	modelParam = Text("model", runs.MaxModel, "Model of the agent; default: the agent's own.")
+	dirParam   = Text("workingDir", runs.MaxDir,
+		"Directory to work in, an absolute path without ..; default: that of the worker.")
+	skipParam = Flag("skipGitRepoCheck", "Work outside of a git repository, too.")
+	idleParam = Integer("idleTimeoutSec", 1, maxSeconds, 0,
+		"End the task when it was silent for so long (an extension of v3.6).")
+	hardParam = Integer("timeoutSec", 1, maxSeconds, 0, "End the task when it took so long (an extension of v3.6).")
+	gitParam  = Flag("allow_destructive_git", "Allow git commands that may lose work, where they are guarded.")
+
+	reasonParam = Param{
+		Name: "reason", Kind: text, Max: runs.MaxReason, Lines: true, About: "Why, for whoever reads the log.",
 	}
-	modelParam = fields.Param{
-		Name: "model", Kind: fields.Text, Max: runs.MaxModel, About: "Model of the agent; default: the agent's own.",
-	}
-	dirParam = fields.Param{
-		Name: "workingDir", Kind: fields.Text, Max: runs.MaxDir,
-		About: "Directory to work in, an absolute path without ..; default: that of the worker.",
-	}
-	skipParam = fields.Param{
-		Name: "skipGitRepoCheck", Kind: fields.Boolean, Default: false, About: "Work outside of a git repository, too.",
-	}
-	idleParam = fields.Param{
-		Name: "idleTimeoutSec", Kind: fields.Integer, Min: 1, Max: maxSeconds,
-		About: "End the task when it was silent for so long (an extension of v3.6).",
-	}
-	hardParam = fields.Param{
-		Name: "timeoutSec", Kind: fields.Integer, Min: 1, Max: maxSeconds,
-		About: "End the task when it took so long (an extension of v3.6).",
-	}
-	gitParam = fields.Param{
-		Name: "allow_destructive_git", Kind: fields.Boolean, Default: false,
-		About: "Allow git commands that may lose work, where they are guarded.",
-	}
-	reasonParam = fields.Param{
-		Name: "reason", Kind: fields.Text, Max: runs.MaxReason, Lines: true, About: "Why, for whoever reads the log.",
-	}
-	webhookParam = fields.Param{
-		Name: Webhook, Kind: fields.Object, Max: maxWebhook,
+	webhookParam = Param{
+		Name: Webhook, Kind: object, Max: maxWebhook,
 		About: "Webhook that is told when the task works and when it has ended, unless the answer to this call says " +
-			"how it ended: " +
-			"url (https), operation_id, token, authentication {schemes: [Bearer or HMAC-SHA256], credentials}. All but " +
-			"token are required.",
+			"how it ended: url (https), operation_id, token, authentication {schemes: [Bearer or HMAC-SHA256], " +
+			"credentials}. All but token are required.",
 	}
-	keyParam = fields.Param{
-		Name: Key, Kind: fields.Text, Max: idempotency.MaxKey, Form: KeyForm,
+	keyParam = Param{
+		Name: Key, Kind: text, Max: idempotency.MaxKey, Form: KeyForm,
 		Rule: "must be 16 to 255 letters, digits, '_', '.', ':' and '-'",
 		About: "The same request with the same key is carried out once. Required with format adcp for what changes " +
 			"something; reads change nothing.",
 	}
-	contextParam = fields.Param{
-		Name: Context, Kind: fields.Object, Max: webhook.MaxContext,
+	contextParam = Param{
+		Name: echoed, Kind: object, Max: webhook.MaxContext,
 		About: "Comes back as it is in format adcp, at most 64 KiB; nothing is read from it.",
 	}
-	contextIDParam = fields.Param{
-		Name: ContextID, Kind: fields.Text, Max: runs.MaxThread,
-		About: "Thread of the task, a UUID: a new task goes on with it, others must belong to it, once they have one.",
-	}
-	governanceParam = fields.Param{
-		Name: governance, Kind: fields.Text, Max: runs.MaxGovernance, Form: regexp.MustCompile(`^[\x20-\x7E]+$`),
+	contextIDParam = Text(ContextID, runs.MaxThread,
+		"Thread of the task, a UUID: a new task goes on with it, others must belong to it, once they have one.")
+	governanceParam = Param{
+		Name: governance, Kind: text, Max: runs.MaxGovernance, Form: regexp.MustCompile(`^[\x20-\x7E]+$`),
 		Rule:  "must be printable ASCII",
 		About: "Opaque token that is kept with a new task, and is in every answer of format adcp about it.",
 	}
 )
 
-func modeParam(words ...string) fields.Param {
-	return fields.Param{
-		Name: "mode", Kind: fields.Choice, Words: words, Default: "read-only",
-		About: "What the agent may do to this machine.",
-	}
-}
-
 // IDParam is the parameter that names the task of a request.
-func IDParam(name string) fields.Param {
-	return fields.Param{
-		Name: name, Kind: fields.Text, Required: true, Max: MaxRef,
-		About: "Id of the task, as the answer to its submission told it.",
-	}
+func IDParam(name string) Param {
+	return RequiredText(name, MaxRef, "Id of the task, as the answer to its submission told it.")
 }
 
-// ADCP adds to the parameters of a request those that every request has which
-// can be answered in the envelope of AdCP.
-func ADCP(list ...fields.Param) []fields.Param {
+// ADCP adds the parameters of every request that can be answered in the envelope
+// of AdCP.
+func ADCP(list ...Param) []Param {
 	format := FormatParam
 	format.Words = []string{"markdown", "json", "adcp"}
 	format.About = "How to answer: text to read, the v3.6 envelope, or that of AdCP 3.1."
-	return slices.Concat(list, []fields.Param{keyParam, contextParam, contextIDParam, governanceParam, format})
+	return slices.Concat(list, []Param{keyParam, contextParam, contextIDParam, governanceParam, format})
 }
 
 // The parameters of the requests of this package. They must not be changed.
 var (
-	RunParams = ADCP(taskParam, modeParam("read-only", "preview", "workspace-write", "danger-full-access"), confirmParam,
-		schemaParam,
-		modelParam, dirParam, skipParam,
-		fields.Param{
-			Name: "envPolicy", Kind: fields.Choice, Words: []string{runs.InheritNone, runs.InheritAll, runs.InheritList},
-			Default: runs.InheritNone, About: "Which environment variables of the worker the agent gets, beyond what " +
-				"every program needs.",
-		},
-		fields.Param{
-			Name: "envAllowList", Kind: fields.Names, Max: runs.MaxEnv,
+	RunParams = ADCP(taskParam,
+		Choice("mode", "read-only", modeParam.About, "read-only", "preview", "workspace-write", "danger-full-access"),
+		confirmParam, schemaParam, modelParam, dirParam, skipParam,
+		Choice("envPolicy", runs.InheritNone,
+			"Which environment variables of the worker the agent gets, beyond what every program needs.",
+			runs.InheritNone, runs.InheritAll, runs.InheritList),
+		Param{
+			Name: "envAllowList", Kind: names, Max: runs.MaxEnv,
 			About: "Names of environment variables, for envPolicy allow-list.",
 		},
-		fields.Param{
-			Name: "async", Kind: fields.Boolean, Default: false, About: "Answer once the task is queued, not when it has ended.",
-		},
+		Flag("async", "Answer once the task is queued, not when it has ended."),
 		idleParam, hardParam, gitParam, webhookParam)
 
-	ExecParams = ADCP(taskParam, dirParam, modeParam("read-only", "workspace-write", "danger-full-access"), confirmParam,
-		schemaParam,
-		skipParam, modelParam, idleParam, hardParam, gitParam, webhookParam)
-
-	ResumeParams = ADCP(
-		fields.Param{
-			Name: "threadId", Kind: fields.Text, Required: true, Max: runs.MaxThread,
-			About: "Id of the thread, a UUID: thread_id of an earlier result.",
-		},
-		taskParam, modeParam("read-only", "workspace-write", "danger-full-access"), confirmParam, schemaParam, modelParam,
-		idleParam,
+	ExecParams = ADCP(taskParam, dirParam, modeParam, confirmParam, schemaParam, skipParam, modelParam, idleParam,
 		hardParam, gitParam, webhookParam)
 
+	ResumeParams = ADCP(
+		RequiredText("threadId", runs.MaxThread, "Id of the thread, a UUID: thread_id of an earlier result."),
+		taskParam, modeParam, confirmParam, schemaParam, modelParam, idleParam, hardParam, gitParam, webhookParam)
+
 	StatusParams = ADCP(
-		fields.Param{
-			Name: "workingDir", Kind: fields.Text, Max: runs.MaxDir,
-			About: "Only tasks that work in this directory, an absolute path.",
-		},
-		fields.Param{
-			Name: "showAll", Kind: fields.Boolean, Default: true,
+		Text("workingDir", runs.MaxDir, "Only tasks that work in this directory, an absolute path."),
+		Param{
+			Name: "showAll", Kind: boolean, Default: true,
 			About: "All runs; false: only those that came by the work queue.",
 		},
-		fields.Param{
-			Name: "limit", Kind: fields.Integer, Min: 1, Max: 100, Default: int64(5), About: "How many ended tasks to list.",
-		},
-		fields.Param{
-			Name: "verbose", Kind: fields.Boolean, Default: false,
-			About: "Adds the last lines of output of each running task, at most 5.",
-		},
-		fields.Param{Name: "task_id", Kind: fields.Text, Max: MaxRef, About: "Only this task (an extension of v3.6)."})
+		Integer("limit", 1, 100, 5, "How many ended tasks to list."),
+		Flag("verbose", "Adds the last lines of output of each running task, at most 5."),
+		Text("task_id", MaxRef, "Only this task (an extension of v3.6)."))
 
 	CancelParams = ADCP(IDParam("task_id"), reasonParam)
 
 	CloudSubmitParams = ADCP(taskParam,
-		fields.Param{
-			Name: "envId", Kind: fields.Text, Required: true, Max: maxEnvironment,
-			About: "Environment of Codex Cloud: its id or its unique label.",
-		},
-		fields.Param{
-			Name: "attempts", Kind: fields.Integer, Min: 1, Max: maxAttempts, Default: int64(1),
-			About: "How many solutions to make.",
-		},
-		fields.Param{Name: "model", Kind: fields.Text, Max: runs.MaxModel,
-			About: "Not supported: Codex Cloud lets nobody choose."},
+		RequiredText("envId", codexcloud.MaxEnvironment, "Environment of Codex Cloud: its id or its unique label."),
+		Integer("attempts", 1, codexcloud.MaxAttempts, 1, "How many solutions to make."),
+		Text("model", runs.MaxModel, "Not supported: Codex Cloud lets nobody choose."),
 		gitParam, webhookParam)
 )

@@ -12,68 +12,59 @@ import (
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/codexcloud"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
-const (
-	maxEnvironment = codexcloud.MaxEnvironment
-	maxAttempts    = codexcloud.MaxAttempts
-)
-
 var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// RequireKey adds an issue where the request is answered in the envelope of
-// AdCP and has no idempotency key. It is for requests that change something.
-func RequireKey(a *fields.Args) {
-	if a.ADCP() && !a.Broken() && !a.Has(Key) {
+// RequireKey adds an issue if the request is answered in the envelope of AdCP and
+// has no idempotency key. It is for requests that change something.
+func (a *Args) RequireKey() {
+	if a.adcp && !a.broken && !a.Has(Key) {
 		a.Refuse(Key, "is required with format adcp")
 	}
 }
 
-// Echo is the caller's context, as it was written. One that was refused does
-// not come back.
-func Echo(a *fields.Args) json.RawMessage {
-	if a.Broken() {
+// Echo returns the caller's context as it was written, nil if it was refused.
+func (a *Args) Echo() json.RawMessage {
+	if a.broken {
 		return nil
 	}
-	return a.Raw(Context)
+	return a.raw(echoed)
 }
 
-// Submission reads a submission, and adds to the arguments everything that is
-// wrong with it. Tool is the name of its request.
-func Submission(s *responder.Service, tool string, a *fields.Args) api.Submission {
-	if a.Broken() {
+// Submission reads a submission, and adds its mistakes to the arguments. Tool is
+// the name of its request.
+func Submission(s *responder.Service, tool string, a *Args) api.Submission {
+	if a.broken {
 		return api.Submission{}
 	}
 	q := api.Submission{
 		Prompt: a.Text("task"), Mode: runs.Mode(a.Text("mode")), Confirm: a.Flag("confirm"), Dir: a.Text("workingDir"),
-		Model: a.Text("model"), Thread: a.Text("threadId"), Schema: a.Raw("outputSchema"),
+		Model: a.Text("model"), Thread: a.Text("threadId"), Schema: a.raw("outputSchema"),
 		SkipGit: a.Flag("skipGitRepoCheck"),
 		Env:     runs.EnvPolicy{Policy: a.Text("envPolicy")},
 		Idle:    a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
 		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(governance),
 	}
 	if a.Has("envAllowList") {
-		q.Env.Allow = append([]string{}, a.List("envAllowList")...)
+		q.Env.Allow = append([]string{}, a.list("envAllowList")...)
 	}
 	thread := a.Text(ContextID)
-	if !a.Declares("threadId") && uuid.MatchString(thread) {
+	if !a.declares("threadId") && uuid.MatchString(thread) {
 		q.Thread = thread
 	}
 	var problem error
 	q.Webhook, problem = readWebhook(tool, a)
-	if a.Adopt(s.CheckSubmit(q), Names) != nil {
-		a.Wrong(fields.Whole, "ask for a task that cannot be queued")
-	}
+	a.adopt(s.CheckSubmit(q), "ask for a task that cannot be queued")
 	if thread != "" {
 		switch {
 		case !uuid.MatchString(thread):
 			a.Refuse(ContextID, "must be the id of a thread, a UUID")
-		case a.Declares("threadId") && !strings.EqualFold(thread, a.Text("threadId")):
+		case a.declares("threadId") && !strings.EqualFold(thread, a.Text("threadId")):
 			a.Refuse(ContextID, "is another thread than threadId")
 		}
 	}
@@ -82,8 +73,8 @@ func Submission(s *responder.Service, tool string, a *fields.Args) api.Submissio
 }
 
 // CloudSubmission reads a submission to Codex Cloud, as [Submission] does.
-func CloudSubmission(s *responder.Service, tool string, a *fields.Args) api.CloudSubmission {
-	if a.Broken() {
+func CloudSubmission(s *responder.Service, tool string, a *Args) api.CloudSubmission {
+	if a.broken {
 		return api.CloudSubmission{}
 	}
 	if a.Has(ContextID) {
@@ -95,17 +86,14 @@ func CloudSubmission(s *responder.Service, tool string, a *fields.Args) api.Clou
 	}
 	var problem error
 	q.Webhook, problem = readWebhook(tool, a)
-	if a.Adopt(s.CheckCloudSubmit(q), Names) != nil {
-		a.Wrong(fields.Whole, "ask for a task that cannot be submitted")
-	}
+	a.adopt(s.CheckCloudSubmit(q), "ask for a task that cannot be submitted")
 	adoptWebhook(a, problem)
 	return q
 }
 
-// readWebhook reads the configuration of a webhook; nil where there is none, or a
-// wrong one.
-func readWebhook(tool string, a *fields.Args) (*api.Webhook, error) {
-	raw := a.Raw(Webhook)
+// readWebhook reads the configuration of a webhook; nil if there is none.
+func readWebhook(tool string, a *Args) (*api.Webhook, error) {
+	raw := a.raw(Webhook)
 	if raw == nil {
 		return nil, nil
 	}
@@ -115,11 +103,11 @@ func readWebhook(tool string, a *fields.Args) (*api.Webhook, error) {
 	}
 	return &api.Webhook{
 		URL: r.URL, OperationID: r.OperationID, Token: r.Token, Scheme: r.Scheme, Credentials: r.Credentials,
-		Operation: tool, Context: a.Raw(Context),
+		Operation: tool, Context: a.raw(echoed),
 	}, nil
 }
 
-func adoptWebhook(a *fields.Args, err error) {
+func adoptWebhook(a *Args, err error) {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
 		for _, e := range joined.Unwrap() {
@@ -139,33 +127,33 @@ func adoptWebhook(a *fields.Args, err error) {
 	}
 }
 
-// Once reads the idempotency key of a request, and hashes what is asked for,
-// however its parameters are spelled and in whatever form it is to be answered.
-func Once(tool string, a *fields.Args) (api.Once, error) {
+// Once reads the idempotency key of a request, and hashes the request. The hash
+// does not depend on the spelling of names or the format of the answer.
+func Once(tool string, a *Args) (api.Once, error) {
 	key := a.Text(Key)
 	if key == "" {
 		return api.Once{}, nil
 	}
 	arguments := map[string]json.RawMessage{}
-	for name, raw := range a.All() {
-		switch name {
-		case Key, Context, governance, Format:
+	for _, g := range a.given {
+		switch raw := json.RawMessage(g.raw); g.param {
+		case Key, echoed, governance, Format:
 		case Webhook:
-			arguments[name] = withoutSecret(raw)
+			arguments[g.param] = withoutSecret(raw)
 		default:
-			arguments[name] = raw
+			arguments[g.param] = raw
 		}
 	}
 	hash, err := idempotency.Hash(encode(map[string]any{"tool": tool, "arguments": arguments}))
 	if err != nil {
-		return api.Once{}, api.Invalid(fields.Whole,
+		return api.Once{}, api.Invalid(Whole,
 			"have no canonical form: no name may stand twice in an object, nor a number be too large")
 	}
 	return api.Once{Key: key, Hash: hash}, nil
 }
 
-// withoutSecret is the configuration of a webhook without its credentials: they
-// may change from one attempt of a request to the next.
+// withoutSecret returns the configuration of a webhook without its credentials,
+// which may change between attempts of a request.
 func withoutSecret(raw json.RawMessage) json.RawMessage {
 	var top, auth map[string]json.RawMessage
 	if json.Unmarshal(raw, &top) != nil || json.Unmarshal(top["authentication"], &auth) != nil || auth == nil {
@@ -176,24 +164,23 @@ func withoutSecret(raw json.RawMessage) json.RawMessage {
 	return encode(top)
 }
 
-// Submit carries out a submission that was read without a mistake. The error
-// has the names that the caller used.
-func Submit(ctx context.Context, s *responder.Service, tool string, a *fields.Args, q api.Submission) (api.Submitted,
+// Submit carries out a submission without mistakes. The error has the names that
+// the caller used.
+func Submit(ctx context.Context, s *responder.Service, tool string, a *Args, q api.Submission) (api.Submitted,
 	error) {
 	var err error
 	if q.Once, err = Once(tool, a); err != nil {
 		return api.Submitted{}, err
 	}
 	done, err := s.Submit(ctx, q)
-	return done, a.Name(err, Names)
+	return done, a.Name(err)
 }
 
-// Cancel carries out a cancel of a task of this machine. The error has the
-// names that the caller used.
-func Cancel(ctx context.Context, s *responder.Service, a *fields.Args) (api.Cancelled, responder.View, error) {
+// Cancel cancels a task of this machine. The error has the names that the caller
+// used.
+func Cancel(ctx context.Context, s *responder.Service, a *Args) (api.Cancelled, responder.View, error) {
 	v, err := Local(ctx, s, a, ToolCancel, "task_id")
-	var e *api.Error
-	if errors.As(err, &e) && e.Code == api.NotFound { // its key may know it
+	if api.Is(err, api.NotFound) { // its outcome may be stored under the key
 		v.ID = a.Text("task_id")
 	} else if err != nil {
 		return api.Cancelled{}, v, err
@@ -203,20 +190,20 @@ func Cancel(ctx context.Context, s *responder.Service, a *fields.Args) (api.Canc
 		return api.Cancelled{}, v, err
 	}
 	c, err := s.Cancel(ctx, q)
-	return c, v, a.Name(err, Names)
+	return c, v, a.Name(err)
 }
 
-// CheckDir adds an issue with a working directory that is a filter.
-func CheckDir(a *fields.Args) {
+// CheckDir adds an issue if the working directory of a filter is invalid.
+func (a *Args) CheckDir() {
 	dir := a.Text("workingDir")
 	if dir != "" && (dir[0] != '/' || strings.Contains(dir+"/", "/../")) {
 		a.Refuse("workingDir", "must be an absolute path without ..")
 	}
 }
 
-// Status reads the state of the tasks of this machine that a status asks for.
-// One is the single task that it names, or nil.
-func Status(ctx context.Context, s *responder.Service, a *fields.Args) (all runtable.Snapshot, one *responder.View,
+// Status returns the state of the requested tasks of this machine. One is the
+// single task that the request names, or nil.
+func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Snapshot, one *responder.View,
 	err error) {
 	if a.Has("task_id") {
 		v, err := Local(ctx, s, a, ToolStatus, "task_id")
@@ -235,7 +222,7 @@ func Status(ctx context.Context, s *responder.Service, a *fields.Args) (all runt
 	}), nil, nil
 }
 
-// Single is the snapshot of one run.
+// Single returns the snapshot of one run.
 func Single(v responder.View) runtable.Snapshot {
 	one := []responder.View{v}
 	switch {
@@ -247,9 +234,9 @@ func Single(v responder.View) runtable.Snapshot {
 	return runtable.Snapshot{Working: one}
 }
 
-// Local finds the run that a request about tasks of this machine names. The
-// error names the tool to use for a task of Codex Cloud.
-func Local(ctx context.Context, s *responder.Service, a *fields.Args, tool, param string) (responder.View, error) {
+// Local returns the run of this machine that a request names. For a task of Codex
+// Cloud, the error names the tool to use.
+func Local(ctx context.Context, s *responder.Service, a *Args, tool, param string) (responder.View, error) {
 	id, field := a.Text(param), a.Spelled(param)
 	inCloud := func() error {
 		return api.Invalid(field, "is a task of Codex Cloud: use "+strings.Replace(tool, "_local_", "_cloud_", 1))
@@ -264,9 +251,8 @@ func Local(ctx context.Context, s *responder.Service, a *fields.Args, tool, para
 		return responder.View{}, api.Invalid(field, "must be the id of a task: 1 to 64 letters, digits, '-' and '_'")
 	}
 	v, err := s.Look(ctx, id)
-	var e *api.Error
 	switch {
-	case errors.As(err, &e) && e.Code == api.NotFound && strings.HasPrefix(id, "task_"):
+	case api.Is(err, api.NotFound) && strings.HasPrefix(id, "task_"):
 		return v, inCloud()
 	case err != nil:
 		return v, err
@@ -276,8 +262,8 @@ func Local(ctx context.Context, s *responder.Service, a *fields.Args, tool, para
 	return v, onThread(a, v)
 }
 
-// onThread refuses a run of another thread than the caller names.
-func onThread(a *fields.Args, v responder.View) error {
+// onThread refuses a run that is not of the thread that the caller names.
+func onThread(a *Args, v responder.View) error {
 	if !a.Has(ContextID) || v.Thread == "" || strings.EqualFold(v.Thread, a.Text(ContextID)) {
 		return nil
 	}

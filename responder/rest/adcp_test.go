@@ -30,15 +30,15 @@ type enveloped struct {
 
 // adcp asks in the envelope of AdCP, and wants a status of HTTP and one of it.
 func (s *stage) adcp(status int, stands, method, path, body string) enveloped {
-	s.t.Helper()
+	s.T.Helper()
 	r := s.want(status, method, path, body, "Accept", "application/adcp+json")
 	if media := r.header.Get("Content-Type"); media != "application/adcp+json" {
-		s.t.Errorf("%s %s: as %q", method, path, media)
+		s.T.Errorf("%s %s: as %q", method, path, media)
 	}
 	var e enveloped
-	r.read(s.t, &e)
+	r.read(s.T, &e)
 	if e.Status != stands {
-		s.t.Errorf("%s %s: %q, want %q: %s", method, path, e.Status, stands, r.body)
+		s.T.Errorf("%s %s: %q, want %q: %s", method, path, e.Status, stands, r.body)
 	}
 	return e
 }
@@ -62,14 +62,14 @@ func TestALifeInAdCPOverREST(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	path := "/v1/runs/" + first.TaskID
-	s.await(first.TaskID, func(v responder.View) bool { return v.Mark().Seq != 0 })
+	s.Await(first.TaskID, func(v responder.View) bool { return v.Mark().Seq != 0 })
 	for _, at := range []string{path, path + "/wait?timeout=0"} {
 		if e := s.adcp(http.StatusOK, "submitted", "GET", at, ""); e.TaskID != first.TaskID || e.Governance != token {
 			t.Errorf("%s: %+v", at, e)
 		}
 	}
 	s.adcp(http.StatusOK, "canceled", "POST", path+"/cancel", `{"idempotency_key":"0123456789abcdeg"}`)
-	s.await(first.TaskID, func(v responder.View) bool { return v.State == runs.StateCancelled })
+	s.Await(first.TaskID, func(v responder.View) bool { return v.State == runs.StateCancelled })
 	s.adcp(http.StatusOK, "canceled", "GET", path, "")
 }
 
@@ -79,8 +79,8 @@ func TestAdCPSaysWhatPlainJSONSays(t *testing.T) {
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
 	s.play("bad", "failed", 1)
-	s.begin("codex", "working", begun, runs.Start{Source: "run"}).out([]byte("{}\n"), 10)
-	s.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	s.Begin("codex", "working", runs.Start{Source: "run"}).OutIn([]byte("{}\n"), 10)
+	s.Await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
 	for path, stands := range map[string]string{
 		"/v1/runs/done": "completed", "/v1/runs/bad": "failed", "/v1/runs/working": "working",
 		"/v1/runs/done/wait?timeout=0": "completed",
@@ -108,7 +108,7 @@ func TestRefusalsInAdCPOverREST(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
-	s.begin("codex_cloud", "T-cloud-1", begun, runs.Start{Source: "cloud"}).s.await("T-cloud-1",
+	s.Begin("codex_cloud", "T-cloud-1", runs.Start{Source: "cloud"}).Await("T-cloud-1",
 		func(responder.View) bool { return true })
 	const key = `"idempotency_key":"0123456789abcdef"`
 	for _, c := range []struct {
@@ -147,8 +147,8 @@ func TestRefusalsInAdCPOverREST(t *testing.T) {
 func TestAWaitThatRanOutSaysSoInAdCP(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	s.begin("codex", "working", begun, runs.Start{Source: "run"})
-	s.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	s.Begin("codex", "working", runs.Start{Source: "run"})
+	s.Await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
 	for seconds, want := range map[string]string{"0": "", "1": "TASK_TIMEOUT"} {
 		r := s.want(http.StatusOK, "GET", "/v1/runs/working/wait?timeout="+seconds, "", "Accept", "application/adcp+json")
 		var e struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 // The events of a run can age out before its record does: who reads pages of
@@ -40,28 +41,28 @@ func TestPagesOfEventsThatHaveAgedOutAreDone(t *testing.T) {
 
 // purge ages out all events.
 func (s *stage) purge() {
-	s.t.Helper()
-	credentials, err := embedded.LoadCredentials(s.dir)
+	s.T.Helper()
+	credentials, err := embedded.LoadCredentials(s.Dir)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	_, login := credentials.Logins(s.server.URL(), embedded.OperatorUser)
+	_, login := credentials.Logins(s.Server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
 		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	defer conn.Close()
 	js, err := jetstream.New(conn)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	events, err := js.Stream(s.t.Context(), s.bus.Events())
+	events, err := js.Stream(s.T.Context(), s.Bus.Events())
 	if err == nil {
-		err = events.Purge(s.t.Context())
+		err = events.Purge(s.T.Context())
 	}
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 }
 
@@ -71,15 +72,15 @@ func TestStreamOfAnEarlierRunOfATaskEndsThoughItsEventsAgedOut(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	asks := runs.ExitNeedsAgent
-	s.begin("codex", "T-local-task", begun, runs.Start{Source: "run"}).out(corpus(t, "shell-ok.jsonl"), 300).
-		append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &asks})})
-	s.await("T-local-task", func(v responder.View) bool { return v.Waits() })
+	s.Begin("codex", "T-local-task", runs.Start{Source: "run"}).OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 300).
+		Append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &asks})})
+	s.Await("T-local-task", func(v responder.View) bool { return v.Waits() })
 	s.purge()
 	for _, works := range []bool{false, true} {
 		if works {
-			s.begin("codex", "T-local-task-2", begun,
+			s.Begin("codex", "T-local-task-2",
 				runs.Start{Source: "run", Labels: map[string]string{runs.LabelContinues: "T-local-task"}})
-			s.await("T-local-task", func(v responder.View) bool { return v.State == runs.StateWorking })
+			s.Await("T-local-task", func(v responder.View) bool { return v.State == runs.StateWorking })
 		}
 		var page api.EventPage
 		s.want(http.StatusOK, "GET", "/v1/runs/T-local-task/events", "").read(t, &page)

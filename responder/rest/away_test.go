@@ -11,11 +11,11 @@ import (
 func TestATaskIsRefusedAtOnceWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	s.server.Stop()
+	s.Server.Stop()
 	end := time.After(time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for s.bus.Connected() {
+	for s.Bus.Connected() {
 		select {
 		case <-tick.C:
 		case <-end:

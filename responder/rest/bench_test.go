@@ -22,6 +22,7 @@ import (
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 // BenchmarkStatusUnderLoad asks a thousand times a second how a run stands,
@@ -32,20 +33,20 @@ import (
 func BenchmarkStatusUnderLoad(b *testing.B) {
 	const perSecond, streaming = 1000, 50
 	s := newStage(b, nil)
-	out := corpus(b, "long-message.jsonl")
-	var logs []*log
+	out := servicetest.Recording(b, "long-message.jsonl")
+	var logs []*servicetest.Log
 	for i := range streaming {
 		id := fmt.Sprintf("r%d", i)
-		logs = append(logs, s.begin("codex", id, begun, runs.Start{Source: "run"}))
-		s.await(id, func(responder.View) bool { return true })
+		logs = append(logs, s.Begin("codex", id, runs.Start{Source: "run"}))
+		s.Await(id, func(responder.View) bool { return true })
 	}
-	during(b, "runs", func(ctx context.Context) error {
+	servicetest.During(b, "runs", func(ctx context.Context) error {
 		for {
 			for _, l := range logs {
-				at := l.raw.Mark().Out
+				at := l.Raw.Mark().Out
 				from := int(at % int64(len(out)-2000))
-				e := runs.Entry{Kind: runs.Out, Time: l.at, Offset: at, Body: out[from : from+2000]}
-				if err := l.raw.Append(context.WithoutCancel(ctx), e); err != nil {
+				e := runs.Entry{Kind: runs.Out, Time: l.At, Offset: at, Body: out[from : from+2000]}
+				if err := l.Raw.Append(context.WithoutCancel(ctx), e); err != nil {
 					return err
 				}
 			}
@@ -64,7 +65,7 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	during(b, "bare", func(ctx context.Context) error {
+	servicetest.During(b, "bare", func(ctx context.Context) error {
 		defer context.AfterFunc(ctx, func() { _ = bare.Close() })()
 		if err := bare.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
@@ -72,18 +73,18 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 		return nil
 	})
 	s.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 256
-	during(b, "NATS service", func(ctx context.Context) error {
+	servicetest.During(b, "NATS service", func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{
-			Conn: s.bus.Inside(), Root: s.bus.API(), Endpoints: natsapi.ToolEndpoints(tools.New(s.service), tools.List()),
+			Conn: s.Bus.Inside(), Root: s.Bus.API(), Endpoints: natsapi.ToolEndpoints(tools.New(s.Service), tools.List()),
 			Version: "1.0.0", Log: zap.NewNop(),
 		})
 	})
-	nothing, err := s.bus.Inside().Subscribe(s.bus.API()+".bare", func(m *nats.Msg) { _ = m.Respond([]byte("{}")) })
+	nothing, err := s.Bus.Inside().Subscribe(s.Bus.API()+".bare", func(m *nats.Msg) { _ = m.Respond([]byte("{}")) })
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer func() { _ = nothing.Unsubscribe() }()
-	operator, err := s.server.Connect(b.Context(), embedded.OperatorUser, bus.Names{Prefix: bus.DefaultPrefix},
+	operator, err := s.Server.Connect(b.Context(), embedded.OperatorUser, bus.Names{Prefix: bus.DefaultPrefix},
 		zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
@@ -112,7 +113,7 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 	}
 	request := func(name, body string) func() error {
 		return func() error {
-			m, err := asker.Request(s.bus.API()+"."+name, []byte(body), 10*time.Second)
+			m, err := asker.Request(s.Bus.API()+"."+name, []byte(body), 10*time.Second)
 			if err == nil && m.Header.Get(micro.ErrorCodeHeader) != "" {
 				err = errors.New(m.Header.Get(micro.ErrorHeader))
 			}

@@ -16,14 +16,14 @@ func TestOutputOfATaskThatWasGoneOnWithHasItsOwnSize(t *testing.T) {
 	s := newStage(t, nil)
 	const task, link = "T-local-task", "T-local-task-2"
 	const said = "I need somebody.\n"
-	first := s.begin("codex", task, begun, runs.Start{Source: "run", Worker: "w1"}).out([]byte(said), 700)
+	first := s.Begin("codex", task, runs.Start{Source: "run", Worker: "w1"}).OutIn([]byte(said), 700)
 	code := runs.ExitNeedsAgent
-	first.append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
-	s.await(task, func(v responder.View) bool { return v.State == runs.StateInputRequired })
-	s.begin("codex", link, begun, runs.Start{Source: "run", Worker: "w1",
+	first.Append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
+	s.Await(task, func(v responder.View) bool { return v.State == runs.StateInputRequired })
+	s.Begin("codex", link, runs.Start{Source: "run", Worker: "w1",
 		Labels: map[string]string{runs.LabelContinues: task}}).
-		out([]byte(strings.Repeat("more\n", 100)), 700).exit(0)
-	s.await(task, func(v responder.View) bool { return v.State == runs.StateCompleted && v.Link == link })
+		OutIn([]byte(strings.Repeat("more\n", 100)), 700).Exit(0)
+	s.Await(task, func(v responder.View) bool { return v.State == runs.StateCompleted && v.Link == link })
 	for path, want := range map[string]string{task: "17", link: "500"} {
 		r := s.want(http.StatusOK, "GET", "/v1/runs/"+path+"/output", "")
 		if got := r.header.Get("X-Linesman-Size"); got != want {

@@ -17,7 +17,6 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/responder/rest"
@@ -31,12 +30,12 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
 	s.play("bad", "failed", 1)
-	cloudRun := s.begin("codex_cloud", "T-cloud-1", begun, runs.Start{Source: "cloud"})
-	cloudRun.s.await("T-cloud-1", func(responder.View) bool { return true })
-	working := s.begin("codex", "working", begun, runs.Start{Source: "run"}).out([]byte("{}\n"), 10)
-	working.s.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	cloudRun := s.Begin("codex_cloud", "T-cloud-1", runs.Start{Source: "cloud"})
+	cloudRun.Await("T-cloud-1", func(responder.View) bool { return true })
+	working := s.Begin("codex", "working", runs.Start{Source: "run"}).OutIn([]byte("{}\n"), 10)
+	working.Await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
 	thread := ""
-	s.await("done", func(v responder.View) bool { thread = v.Thread; return v.Thread != "" })
+	s.Await("done", func(v responder.View) bool { thread = v.Thread; return v.Thread != "" })
 
 	// What goes well.
 	document := s.want(200, "GET", "/v1/openapi.json", "")
@@ -103,7 +102,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 			}
 		}
 	}
-	reader, err := httpserver.CreateToken(filepath.Join(s.dir, "tokens.json"), "reader", httpserver.Read, time.Now())
+	reader, err := httpserver.CreateToken(filepath.Join(s.Dir, "tokens.json"), "reader", httpserver.Read, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,28 +174,28 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 
 // silent makes a run without a thread.
 func silent(s *stage) []string {
-	l := s.begin("codex", "T-none-thread", begun, runs.Start{Source: "run"})
-	l.exit(0)
+	l := s.Begin("codex", "T-none-thread", runs.Start{Source: "run"})
+	l.Exit(0)
 	return nil
 }
 
 // damage overwrites the record of a run.
 func damage(s *stage, run string) {
-	s.t.Helper()
-	credentials, err := embedded.LoadCredentials(s.dir)
+	s.T.Helper()
+	credentials, err := embedded.LoadCredentials(s.Dir)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
+	login, _ := credentials.Logins(s.Server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
 		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	defer conn.Close()
 	m, err := conn.Request("$KV.linesman_runs."+run, []byte("no record"), 10*time.Second)
 	if err != nil || strings.Contains(string(m.Data), "error") {
-		s.t.Fatalf("damage: %v %s", err, m.Data)
+		s.T.Fatalf("damage: %v %s", err, m.Data)
 	}
 }
 
@@ -247,11 +246,11 @@ func TestBodiesHaveTheParametersOfTheTools(t *testing.T) {
 	if err := json.Unmarshal(rest.Document, &doc); err != nil {
 		t.Fatal(err)
 	}
-	for schema, params := range map[string][]fields.Param{
+	for schema, params := range map[string][]request.Param{
 		"RunRequest": request.ExecParams, "ResumeRequest": request.ResumeParams, "CancelRequest": request.CancelParams,
 	} {
 		var input struct{ Properties map[string]any }
-		if err := json.Unmarshal(fields.Schema(params), &input); err != nil {
+		if err := json.Unmarshal(request.Schema(params), &input); err != nil {
 			t.Fatal(err)
 		}
 		for _, own := range []string{"format", "threadId", "task_id"} {

@@ -62,26 +62,14 @@ func (d deadlines) SetWriteDeadline(at time.Time) error {
 // A client that takes nothing holds a stream for a while, and not for ever.
 func TestStreamGivesUpOnWhoTakesNothing(t *testing.T) {
 	ended := make(chan error, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		near := deadlines{w, 50 * time.Millisecond}
-		s := &sse{w: w, control: http.NewResponseController(near)}
-		events, done := make(chan api.Event), make(chan struct{})
-		go func() {
-			defer close(done)
-			for {
-				select {
-				case events <- api.Event{Seq: 1, Kind: "status", Body: []byte(strings.Repeat("x", 64<<10))}:
-				case <-r.Context().Done():
-					return
-				}
-			}
-		}()
-		ended <- s.copy(events, time.Hour)
-		for open := true; open; { // the connection's end ends the request
-			select {
-			case <-done:
-				open = false
-			case <-events:
+		s := &sse{w: w, control: http.NewResponseController(near), beat: time.Hour, idle: time.NewTicker(time.Hour)}
+		event := frame(api.Event{Seq: 1, Kind: "status", Body: []byte(strings.Repeat("x", 64<<10))})
+		for {
+			if err := s.write(event); err != nil {
+				ended <- err
+				return
 			}
 		}
 	}))

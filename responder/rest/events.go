@@ -3,9 +3,11 @@ package rest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,13 +16,11 @@ import (
 	"github.com/linesman/linesman/responder"
 )
 
-func getEvents(q *exchange) (*Answer, error) {
+func getEvents(ctx context.Context, q *exchange) (*Answer, error) {
 	after, limit, err := q.after()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
-	defer cancel()
 	if err := q.Service.Connected(); err != nil {
 		return nil, err
 	}
@@ -42,19 +42,14 @@ func getEvents(q *exchange) (*Answer, error) {
 // sends its last event in a header.
 func (q *exchange) after() (after uint64, limit int64, err error) {
 	const most = 1 << 62
-	n, err := q.query.number("after", 0, most, 0)
-	if err != nil {
-		return 0, 0, err
-	}
-	if limit, err = q.query.number("limit", 1, maxEvents, 100); err != nil {
-		return 0, 0, err
-	}
+	n := q.query.number("after", 0, most, 0)
+	limit = q.query.number("limit", 1, maxEvents, 100)
 	if text := q.r.Header.Get("Last-Event-ID"); text != "" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 || n > most {
-			return 0, 0, invalid("Last-Event-ID", "must be the id of an event of this stream")
+			q.query.refuse("Last-Event-ID", "must be the id of an event of this stream")
 		}
 	}
-	return uint64(n), limit, nil
+	return uint64(n), limit, q.query.err
 }
 
 // streamEvents writes events as they arrive, until the run's completion. It
@@ -74,7 +69,8 @@ func (q *exchange) streamEvents(events *responder.Follow) error {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // a buffering proxy would delay events
 	h.Add("Vary", "Accept")
-	s := &sse{w: q.w, control: http.NewResponseController(q.w)}
+	s := &sse{w: q.w, control: http.NewResponseController(q.w), beat: q.Beat, idle: time.NewTicker(q.Beat)}
+	defer s.idle.Stop()
 	if q.r.Method == http.MethodHead {
 		return nil
 	}
@@ -82,19 +78,12 @@ func (q *exchange) streamEvents(events *responder.Follow) error {
 		panic(http.ErrAbortHandler)
 	}
 	group, ctx := errgroup.WithContext(q.r.Context())
-	stored := make(chan api.Event)
+	ctx, ended := context.WithCancel(ctx)
 	group.Go(func() error {
-		defer close(stored)
-		return events.Each(ctx, func(e api.Event) error {
-			select {
-			case stored <- e:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
+		defer ended()
+		return events.Each(ctx, func(e api.Event) error { return s.write(frame(e)) })
 	})
-	group.Go(func() error { return s.copy(stored, q.Beat) })
+	group.Go(func() error { return s.comment(ctx) })
 	if group.Wait() != nil {
 		panic(http.ErrAbortHandler) // the client reconnects, with its last event
 	}
@@ -105,50 +94,70 @@ func (q *exchange) streamEvents(events *responder.Follow) error {
 type sse struct {
 	w       io.Writer
 	control *http.ResponseController
-	buffer  bytes.Buffer
+	beat    time.Duration
+
+	mu   sync.Mutex
+	idle *time.Ticker // reset by each write
 }
 
-// copy writes events as they arrive, and a comment whenever the stream is idle.
-func (s *sse) copy(events <-chan api.Event, beat time.Duration) error {
-	silence := time.NewTicker(beat)
-	defer silence.Stop()
+// comment writes a comment whenever the stream was idle, until ctx ends.
+func (s *sse) comment(ctx context.Context) error {
 	for {
 		select {
-		case e, more := <-events:
-			if !more {
-				return nil
-			}
-			silence.Reset(beat)
-			if err := s.write(s.frame(e)); err != nil {
-				return err
-			}
-		case <-silence.C:
+		case <-s.idle.C:
 			if err := s.write([]byte(": still here\n\n")); err != nil {
 				return err
 			}
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }
 
 // frame is an event on the wire. An envelope has no line breaks; if it had any,
 // each line would still be data.
-func (s *sse) frame(e api.Event) []byte {
-	s.buffer.Reset()
-	s.buffer.WriteString("id: " + strconv.FormatUint(e.Seq, 10) + "\nevent: " + e.Kind + "\n")
+func frame(e api.Event) []byte {
+	b := fmt.Appendf(nil, "id: %d\nevent: %s\n", e.Seq, e.Kind)
 	for line := range bytes.SplitSeq(e.Body, []byte("\n")) {
-		s.buffer.WriteString("data: ")
-		s.buffer.Write(line)
-		s.buffer.WriteByte('\n')
+		b = append(append(append(b, "data: "...), line...), '\n')
 	}
-	s.buffer.WriteByte('\n')
-	return s.buffer.Bytes()
+	return append(b, '\n')
 }
 
 // write sends bytes to the client, with a write timeout.
 func (s *sse) write(p []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
 	if _, err := s.w.Write(p); err != nil {
 		return err
 	}
+	s.idle.Reset(s.beat)
 	return s.control.Flush()
+}
+
+func getOutput(ctx context.Context, q *exchange) (*Answer, error) {
+	stream := q.query.word("stream", "stdout", "stderr")
+	offset, limit := q.query.number("offset", 0, 1<<60, 0), q.query.number("limit", 1, maxOutput, 64<<10)
+	if q.query.err != nil {
+		return nil, q.query.err
+	}
+	if err := q.Service.Connected(); err != nil {
+		return nil, err
+	}
+	part, err := q.Service.Output(ctx, api.OutputRequest{
+		Run: q.run(), Stderr: stream == "stderr", Offset: offset, Limit: int(limit),
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := q.w.Header()
+	h.Set("Content-Type", bytesType)
+	h.Set("Content-Length", strconv.Itoa(len(part.Data)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Disposition", "attachment") // a browser must not display an agent's output as a page
+	h.Set("X-Linesman-Offset", strconv.FormatInt(part.Offset, 10))
+	h.Set("X-Linesman-Size", strconv.FormatInt(part.Size, 10))
+	q.send(http.StatusOK, part.Data)
+	return nil, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 // frame is a server-sent event, or a comment.
@@ -59,7 +60,7 @@ func frames(t *testing.T, body io.Reader, each func(frame) bool) {
 
 // stream opens a stream of events behind one, by header or query.
 func (s *stage) stream(ctx context.Context, run, after string, byHeader bool) *http.Response {
-	s.t.Helper()
+	s.T.Helper()
 	path, header := "/v1/runs/"+run+"/events", []string{"Accept", "text/event-stream"}
 	switch {
 	case after == "":
@@ -71,22 +72,22 @@ func (s *stage) stream(ctx context.Context, run, after string, byHeader bool) *h
 	}
 	answer := s.open(ctx, "GET", path, "", header...)
 	if got := answer.Header.Get("Content-Type"); answer.StatusCode == 200 && got != "text/event-stream" {
-		s.t.Errorf("a stream as %q", got)
+		s.T.Errorf("a stream as %q", got)
 	}
 	return answer
 }
 
 func (s *stage) pages(run string, limit int) (all []api.Event) {
-	s.t.Helper()
+	s.T.Helper()
 	for after := uint64(0); ; {
 		var page api.EventPage
-		s.want(200, "GET", fmt.Sprintf("/v1/runs/%s/events?after=%d&limit=%d", run, after, limit), "").read(s.t, &page)
+		s.want(200, "GET", fmt.Sprintf("/v1/runs/%s/events?after=%d&limit=%d", run, after, limit), "").read(s.T, &page)
 		all, after = append(all, page.Events...), page.Next
 		if page.Done {
 			return all
 		}
 		if len(page.Events) == 0 {
-			s.t.Fatalf("a page of %s without events, and not the last", run)
+			s.T.Fatalf("a page of %s without events, and not the last", run)
 		}
 	}
 }
@@ -151,15 +152,15 @@ func (s *stage) cutAt(t *testing.T, run string, cuts []int, byHeader bool) (got 
 func TestStreamFollowsARunToItsCompletion(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	out := corpus(t, "shell-ok.jsonl")
-	l := s.begin("codex", "live", begun, runs.Start{Source: "run"}).out(out[:len(out)/2], 300)
-	s.await("live", func(v responder.View) bool { return v.State == runs.StateWorking })
+	out := servicetest.Recording(t, "shell-ok.jsonl")
+	l := s.Begin("codex", "live", runs.Start{Source: "run"}).OutIn(out[:len(out)/2], 300)
+	s.Await("live", func(v responder.View) bool { return v.State == runs.StateWorking })
 	answer := s.stream(t.Context(), "live", "", false)
 	defer answer.Body.Close()
 	var got []frame
 	frames(t, answer.Body, func(f frame) bool {
 		if got = append(got, f); len(got) == 1 { // it is read while the run goes on
-			l.out(out[len(out)/2:], 300).exit(0)
+			l.OutIn(out[len(out)/2:], 300).Exit(0)
 		}
 		return true
 	})
@@ -175,8 +176,8 @@ func TestStreamFollowsARunToItsCompletion(t *testing.T) {
 func TestSilentStreamSaysThatItIsThere(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.rest.Beat = 20 * time.Millisecond })
-	s.begin("codex", "quiet", begun, runs.Start{Source: "run"})
-	s.await("quiet", func(v responder.View) bool { return true })
+	s.Begin("codex", "quiet", runs.Start{Source: "run"})
+	s.Await("quiet", func(v responder.View) bool { return true })
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	answer := s.stream(ctx, "quiet", "", false)
@@ -197,8 +198,8 @@ func TestSilentStreamSaysThatItIsThere(t *testing.T) {
 func TestStreamAndWaitOutliveTheTimeToReadARequest(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.rest.Beat = 200 * time.Millisecond })
-	s.begin("codex", "quiet", begun, runs.Start{Source: "run"})
-	s.await("quiet", func(v responder.View) bool { return true })
+	s.Begin("codex", "quiet", runs.Start{Source: "run"})
+	s.Await("quiet", func(v responder.View) bool { return true })
 	mux := http.NewServeMux()
 	for _, r := range s.api.Routes() {
 		mux.Handle(r.Pattern, r.Handler)
@@ -228,8 +229,8 @@ func TestStreamAndWaitOutliveTheTimeToReadARequest(t *testing.T) {
 func TestHeldRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.rest.Held = 2 })
-	l := s.begin("codex", "long", begun, runs.Start{Source: "run"})
-	s.await("long", func(v responder.View) bool { return true })
+	l := s.Begin("codex", "long", runs.Start{Source: "run"})
+	s.Await("long", func(v responder.View) bool { return true })
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	var open []*http.Response
@@ -255,7 +256,7 @@ func TestHeldRequestsAreBounded(t *testing.T) {
 			t.Fatal("the slots are not given back")
 		}
 	}
-	l.exit(0)
+	l.Exit(0)
 }
 
 // While NATS is away, what is in memory is told, and of the rest that it is away.
@@ -263,11 +264,11 @@ func TestAwayIsSaidAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
-	s.server.Stop()
+	s.Server.Stop()
 	end := time.After(time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for s.bus.Connected() {
+	for s.Bus.Connected() {
 		select {
 		case <-tick.C:
 		case <-end:
@@ -287,8 +288,8 @@ func TestAwayIsSaidAtOnce(t *testing.T) {
 func TestWaitEndsWithTheRunOrItsTime(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	l := s.begin("codex", "one", begun, runs.Start{Source: "run"})
-	s.await("one", func(v responder.View) bool { return true })
+	l := s.Begin("codex", "one", runs.Start{Source: "run"})
+	s.Await("one", func(v responder.View) bool { return true })
 	var r api.Run
 	s.want(200, "GET", "/v1/runs/one/wait?timeout=1", "").read(t, &r)
 	if r.State != runs.StateWorking {
@@ -301,7 +302,7 @@ func TestWaitEndsWithTheRunOrItsTime(t *testing.T) {
 		t.Fatalf("it does not wait: %s", got.body)
 	default:
 	}
-	l.out(corpus(t, "shell-ok.jsonl"), 500).exit(0)
+	l.OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 500).Exit(0)
 	(<-answered).read(t, &r)
 	if r.State != runs.StateCompleted || r.EndedAt == 0 || r.Detail == nil || r.FinalText == nil {
 		t.Errorf("the end: %+v", r)

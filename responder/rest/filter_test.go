@@ -16,9 +16,9 @@ func TestFiltersFindWhatTheToolsFind(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	const thread = "01a1fd7c-3234-7431-a730-2b1ea25bc865"
-	s.begin("codex", "one", begun, runs.Start{Source: "run", Dir: "/srv/shop/", Worker: "w1"}).
-		out([]byte(`{"type":"thread.started","thread_id":"`+thread+`"}`+"\n"), 700)
-	s.await("one", func(v responder.View) bool { return v.Thread == thread })
+	s.Begin("codex", "one", runs.Start{Source: "run", Dir: "/srv/shop/", Worker: "w1"}).
+		OutIn([]byte(`{"type":"thread.started","thread_id":"`+thread+`"}`+"\n"), 700)
+	s.Await("one", func(v responder.View) bool { return v.Thread == thread })
 	for _, query := range []string{
 		"workingDir=/srv/shop", "workingDir=/srv/shop/", "workingDir=/srv//shop", "threadId=" + thread,
 		"threadId=" + strings.ToUpper(thread),

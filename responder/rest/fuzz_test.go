@@ -27,8 +27,8 @@ func FuzzRequests(f *testing.F) {
 	core, logs := observer.New(zap.DebugLevel)
 	s := newStage(f, func(c *config) { c.rest.Log, c.service.Log = zap.New(core), zap.New(core) })
 	s.play("done", "shell-ok", 0)
-	s.begin("codex", "working", begun, runs.Start{Source: "run"}).out([]byte("{}\n"), 10)
-	s.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	s.Begin("codex", "working", runs.Start{Source: "run"}).OutIn([]byte("{}\n"), 10)
+	s.Await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
 	routes := s.api.Routes()
 	at := func(operation string) uint8 {
 		for i, r := range routes {

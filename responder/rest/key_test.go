@@ -40,7 +40,7 @@ func TestKeyInTheHeaderMakesOfTwoRequestsOne(t *testing.T) {
 		if conflict.Code != "CONFLICT" || conflict.Field != keyHeader || !strings.HasPrefix(conflict.Detail, keyHeader+": ") {
 			t.Errorf("%s: another body under the key: %+v", path, conflict)
 		}
-		reader, err := httpserver.CreateToken(filepath.Join(s.dir, "tokens.json"), "other"+string(rune('a'+i)),
+		reader, err := httpserver.CreateToken(filepath.Join(s.Dir, "tokens.json"), "other"+string(rune('a'+i)),
 			httpserver.Read|httpserver.Submit, time.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -62,8 +62,8 @@ func TestCancelWithAKeyInTheHeaderOutlivesItsRun(t *testing.T) {
 	s := newStage(t, nil)
 	path := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv"}`).header.Get("Location")
 	s.want(200, "POST", path+"/cancel", "", keyHeader, "0123456789abcdef")
-	s.await(path[len("/v1/runs/"):], func(v responder.View) bool { return v.State.Final() })
-	if _, err := s.service.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
+	s.Await(path[len("/v1/runs/"):], func(v responder.View) bool { return v.State.Final() })
+	if _, err := s.Service.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
 		t.Fatal(err)
 	}
 	s.want(200, "POST", path+"/cancel", "", keyHeader, "0123456789abcdef")
@@ -87,7 +87,7 @@ func TestRequestsWithOneKeyAtOnceAreOneRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := s.want(202, "POST", "/v1/runs", `{"task":"go"}`, keyHeader, "0123456789abcdef").header.Get("Location")
-	s.await(strings.TrimPrefix(last, "/v1/runs/"), func(responder.View) bool { return true })
+	s.Await(strings.TrimPrefix(last, "/v1/runs/"), func(responder.View) bool { return true })
 	if n := len(s.list("", nil)); n != 1 {
 		t.Errorf("%d runs", n)
 	}

@@ -13,22 +13,23 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 // list reads all pages; between is called after each.
 func (s *stage) list(query string, between func()) (ids []string) {
-	s.t.Helper()
+	s.T.Helper()
 	for cursor := ""; ; {
 		path := "/v1/runs?" + query
 		if cursor != "" {
 			path += "&cursor=" + url.QueryEscape(cursor)
 		}
 		var page api.RunPage
-		s.want(200, "GET", path, "").read(s.t, &page)
+		s.want(200, "GET", path, "").read(s.T, &page)
 		for _, r := range page.Runs {
 			ids = append(ids, r.ID)
 			if r.Detail != nil {
-				s.t.Fatalf("a list has details: %+v", r)
+				s.T.Fatalf("a list has details: %+v", r)
 			}
 		}
 		if cursor = page.Next; cursor == "" {
@@ -49,19 +50,19 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 		id string
 	}
 	var seeds []seed
-	logs := map[string]*log{}
+	logs := map[string]*servicetest.Log{}
 	for i := range n {
 		// Many begin in the same millisecond, and none in the order of its id.
-		one := seed{begun + int64(i/7)*1000, fmt.Sprintf("r%d-%d", rand.IntN(1e6), i)}
+		one := seed{servicetest.Begun + int64(i/7)*1000, fmt.Sprintf("r%d-%d", rand.IntN(1e6), i)}
 		dir := "/srv/a"
 		if i%3 == 0 {
 			dir = "/srv/b & c"
 		}
-		logs[one.id] = s.begin("codex", one.id, one.at, runs.Start{Source: "run", Dir: dir})
+		logs[one.id] = s.BeginAt("codex", one.id, one.at, runs.Start{Source: "run", Dir: dir})
 		seeds = append(seeds, one)
 	}
 	for id := range logs {
-		s.await(id, func(responder.View) bool { return true })
+		s.Await(id, func(responder.View) bool { return true })
 	}
 	slices.SortFunc(seeds, func(a, b seed) int {
 		if a.at != b.at {
@@ -76,17 +77,17 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 	came := 0
 	got := s.list("limit=90", func() {
 		came++
-		s.begin("codex", fmt.Sprintf("new-%d", came), begun+1e9, runs.Start{Source: "run"}) // a newer one
-		logs[want[came]].exit(0)                                                            // one of an earlier page ends
-		logs[want[len(want)-came]].exit(0)                                                  // and one of a later page
-		s.await(fmt.Sprintf("new-%d", came), func(responder.View) bool { return true })
+		s.BeginAt("codex", fmt.Sprintf("new-%d", came), servicetest.Begun+1e9, runs.Start{Source: "run"}) // a newer one
+		logs[want[came]].Exit(0)                                                                          // one of an earlier page ends
+		logs[want[len(want)-came]].Exit(0)                                                                // and one of a later page
+		s.Await(fmt.Sprintf("new-%d", came), func(responder.View) bool { return true })
 	})
 	if came < 10 || !slices.Equal(got, want) {
 		t.Errorf("%d runs on %d pages, want %d, each once and in order", len(got), came+1, len(want))
 	}
 	var b []string
 	for _, id := range want {
-		if v, _ := s.service.Get(id); v.Dir == "/srv/b & c" {
+		if v, _ := s.Service.Get(id); v.Dir == "/srv/b & c" {
 			b = append(b, id)
 		}
 	}
@@ -102,24 +103,24 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 func TestOutputIsTheBytesOfTheRawLog(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	stdout := corpus(t, "long-message.jsonl")
+	stdout := servicetest.Recording(t, "long-message.jsonl")
 	stderr := bytes.Repeat([]byte("warning: é\n"), 500)
-	l := s.begin("codex", "one", begun, runs.Start{Source: "run"})
+	l := s.Begin("codex", "one", runs.Start{Source: "run"})
 	rest := stdout
 	for i := 0; len(rest) > 0; i++ {
 		n := min(len(rest), 1+rand.IntN(3000))
-		l.out(rest[:n], n)
+		l.OutIn(rest[:n], n)
 		rest = rest[n:]
-		if at := int(l.raw.Mark().Err); i%2 == 0 && at < len(stderr) {
-			l.err(stderr[at:min(at+100, len(stderr))])
+		if at := int(l.Raw.Mark().Err); i%2 == 0 && at < len(stderr) {
+			l.Err(stderr[at:min(at+100, len(stderr))])
 		}
 	}
-	if at := int(l.raw.Mark().Err); at < len(stderr) {
-		l.err(stderr[at:])
+	if at := int(l.Raw.Mark().Err); at < len(stderr) {
+		l.Err(stderr[at:])
 	}
 	// The spool left something of stderr out.
-	l.append(runs.Entry{Kind: runs.ErrOut, Offset: int64(len(stderr)) + 1000, Body: []byte("the end\n")})
-	l.exit(0)
+	l.Append(runs.Entry{Kind: runs.ErrOut, Offset: int64(len(stderr)) + 1000, Body: []byte("the end\n")})
+	l.Exit(0)
 	for range 60 {
 		at, n := rand.IntN(len(stdout)), 1+rand.IntN(9000)
 		r := s.want(200, "GET", fmt.Sprintf("/v1/runs/one/output?offset=%d&limit=%d", at, n), "")
@@ -156,9 +157,9 @@ func TestRawOutputNeedsItsScope(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	const sentinel = "sentinel-4711"
-	l := s.begin("codex", "one", begun, runs.Start{Source: "run"})
-	l.out([]byte(sentinel+" is no JSON\n"+`{"type":"item.completed","item":{"id":"i","type":"command_execution","command":"ls","aggregated_output":"`+sentinel+`","exit_code":0,"status":"completed"}}`+"\n"), 10000)
-	l.err([]byte(sentinel + "\n")).exit(1)
+	l := s.Begin("codex", "one", runs.Start{Source: "run"})
+	l.OutIn([]byte(sentinel+" is no JSON\n"+`{"type":"item.completed","item":{"id":"i","type":"command_execution","command":"ls","aggregated_output":"`+sentinel+`","exit_code":0,"status":"completed"}}`+"\n"), 10000)
+	l.Err([]byte(sentinel + "\n")).Exit(1)
 	for _, path := range []string{"/v1/runs", "/v1/runs/one", "/v1/runs/one/events?limit=1000", "/v1/runs/one/wait",
 		"/v1/runs/one/output?offset=x"} {
 		if r := s.ask("GET", path, ""); strings.Contains(string(r.body), sentinel) {
@@ -224,7 +225,7 @@ func TestMistakesAreNamedByTheirField(t *testing.T) {
 	s.want(400, "GET", "/v1/runs/done/events", "", "Last-Event-ID", "x")
 	// A cursor of one list is none of another.
 	for i := range 3 {
-		s.begin("codex", fmt.Sprintf("r%d", i), begun, runs.Start{Source: "run"}).s.await(fmt.Sprintf("r%d", i),
+		s.Begin("codex", fmt.Sprintf("r%d", i), runs.Start{Source: "run"}).Await(fmt.Sprintf("r%d", i),
 			func(responder.View) bool { return true })
 	}
 	var page api.RunPage

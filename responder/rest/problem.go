@@ -8,30 +8,23 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
 
 // Problem is an error response: problem details of RFC 9457, with extension
 // members from Code on.
 type Problem struct {
-	Type      string     `json:"type"`
-	Title     string     `json:"title"`
-	Status    int        `json:"status"`
-	Detail    string     `json:"detail"`
-	Code      string     `json:"code"`
-	Field     string     `json:"field,omitempty"`
-	Issues    []Issue    `json:"issues,omitempty"` // all mistakes
-	RunID     string     `json:"runId,omitempty"`
-	State     runs.State `json:"state,omitempty"` // of the run
-	Retryable bool       `json:"retryable,omitempty"`
-}
-
-// Issue is one mistake in a request.
-type Issue struct {
-	Field   string `json:"field"`
-	Problem string `json:"problem"`
-	Meant   string `json:"didYouMean,omitempty"`
+	Type      string      `json:"type"`
+	Title     string      `json:"title"`
+	Status    int         `json:"status"`
+	Detail    string      `json:"detail"`
+	Code      string      `json:"code"`
+	Field     string      `json:"field,omitempty"`
+	Issues    []api.Issue `json:"issues,omitempty"` // all mistakes
+	RunID     string      `json:"runId,omitempty"`
+	State     runs.State  `json:"state,omitempty"` // of the run
+	Retryable bool        `json:"retryable,omitempty"`
 }
 
 func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
@@ -39,7 +32,7 @@ func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
 func invalid(field, problem string) *Problem {
 	return &Problem{
 		Status: http.StatusBadRequest, Code: "VALIDATION", Detail: field + ": " + problem, Field: field,
-		Issues: []Issue{{Field: field, Problem: problem}},
+		Issues: []api.Issue{{Field: field, Problem: problem}},
 	}
 }
 
@@ -94,7 +87,7 @@ func problemOf(e *api.Error) *Problem {
 // whole is reported for the body.
 func (p *Problem) listIssues(e *api.Error) {
 	body := func(field string) string {
-		if field == fields.Whole {
+		if field == request.Whole {
 			return "body"
 		}
 		return field
@@ -104,14 +97,14 @@ func (p *Problem) listIssues(e *api.Error) {
 	}
 	switch n := len(e.Issues) - 1 + e.Unlisted; {
 	case len(e.Issues) == 0:
-		p.Issues = []Issue{{Field: p.Field, Problem: e.Error()}}
+		p.Issues = []api.Issue{{Field: p.Field, Problem: e.Error()}}
 	case n == 1:
 		p.Detail += " (and one more mistake)"
 	case n > 1:
 		p.Detail += fmt.Sprintf(" (and %d more mistakes)", n)
 	}
 	for _, i := range e.Issues {
-		p.Issues = append(p.Issues, Issue{body(i.Field), i.Problem, i.Meant})
+		p.Issues = append(p.Issues, api.Issue{Field: body(i.Field), Problem: i.Problem, Meant: i.Meant})
 	}
 }
 
@@ -132,10 +125,4 @@ func (q *exchange) explain(err error) *Problem {
 	}
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	return p
-}
-
-// is reports whether err is an error of the service with a code.
-func is(err error, code api.Code) bool {
-	var e *api.Error
-	return errors.As(err, &e) && e.Code == code
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -40,14 +40,14 @@ func TestEveryErrorHasAStatusAndACode(t *testing.T) {
 }
 
 func TestErrorsOfTheServiceAsProblems(t *testing.T) {
-	issues := []api.Issue{{Field: fields.Whole, Problem: "must be UTF-8"}, {Field: "workDir", Problem: "is no parameter",
+	issues := []api.Issue{{Field: request.Whole, Problem: "must be UTF-8"}, {Field: "workDir", Problem: "is no parameter",
 		Meant: "workingDir"}}
 	for _, c := range []struct {
 		err  api.Error
 		want string
 	}{
 		{
-			api.Error{Code: api.Validation, Field: fields.Whole, Message: "must be UTF-8", Issues: issues},
+			api.Error{Code: api.Validation, Field: request.Whole, Message: "must be UTF-8", Issues: issues},
 			`{"status":400,"detail":"body: must be UTF-8 (and one more mistake)","code":"VALIDATION","field":"body","issues":[` +
 				`{"field":"body","problem":"must be UTF-8"},{"field":"workDir","problem":"is no parameter","didYouMean":"workingDir"}]}`,
 		},

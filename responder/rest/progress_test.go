@@ -19,8 +19,8 @@ func TestProgressIsTheStepsOfAPlanOrAbsent(t *testing.T) {
 	const plan = `{"type":"item.started","item":{"id":"item_0","type":"todo_list","items":[{"text":"Read","completed":true},{"text":"Write","completed":false},{"text":"Test","completed":false}]}}` + "\n"
 	const said = `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"Hi."}}` + "\n"
 	for id, out := range map[string]string{"one-line": turn, "some-lines": turn + said + said, "planned": turn + plan} {
-		s.begin("codex", id, begun, runs.Start{Source: "run"}).out([]byte(out), 1000)
-		s.await(id, func(v responder.View) bool { return v.Progress != nil })
+		s.Begin("codex", id, runs.Start{Source: "run"}).OutIn([]byte(out), 1000)
+		s.Await(id, func(v responder.View) bool { return v.Progress != nil })
 	}
 	s.play("ended", "hello", 0)
 	var list api.RunPage
@@ -41,10 +41,10 @@ func TestProgressIsTheStepsOfAPlanOrAbsent(t *testing.T) {
 			t.Errorf("%s: %s in a list, %s by itself, want %s", r.ID, listed, one.Progress, want)
 		}
 	}
-	s.begin("codex", "idle", begun, runs.Start{Source: "run"}).out(
+	s.Begin("codex", "idle", runs.Start{Source: "run"}).OutIn(
 		[]byte(turn+plan+`{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":2}}`+
 			"\n"), 1000)
-	s.await("idle", func(v responder.View) bool { return v.Plan.Total == 3 && v.Activity == "" })
+	s.Await("idle", func(v responder.View) bool { return v.Plan.Total == 3 && v.Activity == "" })
 	var idle struct{ Progress json.RawMessage }
 	s.want(http.StatusOK, "GET", "/v1/runs/idle", "").read(t, &idle)
 	if want := `{"completedSteps":1,"totalSteps":3,"currentActivity":null}`; string(idle.Progress) != want {

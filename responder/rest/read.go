@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -12,12 +13,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/linesman/linesman/responder/fields"
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/request"
 )
 
 // query is the query string of a URL, by declared parameter names.
-type query struct{ values url.Values }
+type query struct {
+	url.Values
+	err error // the first mistake
+}
 
 // readQuery refuses unknown parameters and repeated ones.
 func readQuery(raw string, known []string) (*query, error) {
@@ -36,7 +40,7 @@ func readQuery(raw string, known []string) (*query, error) {
 			return nil, invalid(name, "is given twice")
 		}
 	}
-	return &query{values}, nil
+	return &query{Values: values}, nil
 }
 
 func unknownName(known []string) *Problem {
@@ -46,29 +50,31 @@ func unknownName(known []string) *Problem {
 	return invalid("query", "the parameters are "+strings.Join(known, ", "))
 }
 
-func (q *query) text(name string) string { return q.values.Get(name) }
-
-// number parses an integer parameter.
-func (q *query) number(name string, least, most, otherwise int64) (int64, error) {
-	if !q.values.Has(name) {
-		return otherwise, nil
+// number returns an integer parameter.
+func (q *query) number(name string, least, most, otherwise int64) int64 {
+	if !q.Has(name) {
+		return otherwise
 	}
-	n, err := strconv.ParseInt(q.values.Get(name), 10, 64)
+	n, err := strconv.ParseInt(q.Get(name), 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, invalid(name, "must be a whole number, "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
+		q.refuse(name, fmt.Sprintf("must be a whole number, %d to %d", least, most))
 	}
-	return n, nil
+	return n
 }
 
-// word parses an enumerated parameter.
-func (q *query) word(name string, words ...string) (string, error) {
-	if !q.values.Has(name) {
-		return "", nil
+// word returns an enumerated parameter, "" if it is missing.
+func (q *query) word(name string, words ...string) string {
+	w := q.Get(name)
+	if q.Has(name) && !slices.Contains(words, w) {
+		q.refuse(name, "must be one of "+strings.Join(words, ", "))
 	}
-	if w := q.values.Get(name); slices.Contains(words, w) {
-		return w, nil
+	return w
+}
+
+func (q *query) refuse(name, problem string) {
+	if q.err == nil {
+		q.err = invalid(name, problem)
 	}
-	return "", invalid(name, "must be one of "+strings.Join(words, ", "))
 }
 
 // readBody reads the body of a POST; an empty one is an empty object.
@@ -94,7 +100,7 @@ func (q *exchange) readBody() (json.RawMessage, error) {
 
 // arguments reads the body, and adds the values of the path and the headers.
 // The body must not have the parameters in taken.
-func (q *exchange) arguments(params []fields.Param, path []fields.Preset, taken ...string) (*fields.Args, error) {
+func (q *exchange) arguments(params []request.Param, path []request.Preset, taken ...string) (*request.Args, error) {
 	body := bytes.Trim(q.body, " \t\r\n") // the white space of JSON
 	if len(body) == 0 {
 		body = []byte("{}")
@@ -114,7 +120,61 @@ func (q *exchange) arguments(params []fields.Param, path []fields.Preset, taken 
 	}
 	presets = append(presets, path...)
 	if q.form == adcpType {
-		presets = append(presets, fields.Preset{Name: request.Format, Value: "adcp"})
+		presets = append(presets, request.Preset{Name: request.Format, Value: "adcp"})
 	}
-	return fields.Read(params, body, presets...), nil
+	return request.Read(params, body, presets...), nil
+}
+
+// keyHeader carries an idempotency key, in place of a member of the body.
+const keyHeader = "Idempotency-Key"
+
+// readKey returns the key of a header, "" without one. It may be quoted, as in
+// the header's draft: a key itself has no quotes.
+func readKey(h http.Header) (string, error) {
+	given := h.Values(keyHeader)
+	if len(given) == 0 {
+		return "", nil
+	}
+	key := given[0]
+	if len(key) > 1 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
+		key = key[1 : len(key)-1]
+	}
+	if len(given) > 1 || !request.KeyForm.MatchString(key) {
+		return "", invalid(keyHeader, "must be one key of 16 to 255 letters, digits, '_', '.', ':' and '-'")
+	}
+	return key, nil
+}
+
+// presetKey is the key of the header as a preset of the arguments. The same key
+// in the body is accepted, a different one is refused.
+func (q *exchange) presetKey(body map[string]json.RawMessage) ([]request.Preset, error) {
+	if q.key == "" {
+		return nil, nil
+	}
+	for _, name := range []string{"idempotencyKey", request.Key} {
+		raw, given := body[name]
+		if !given {
+			continue
+		}
+		var key string
+		if json.Unmarshal(raw, &key) != nil || key != q.key {
+			p := invalid(keyHeader, "is another key than "+name+" of the body")
+			p.Issues = append(p.Issues, api.Issue{Field: name, Problem: "is another key than the header " + keyHeader})
+			return nil, p
+		}
+		return nil, nil
+	}
+	return []request.Preset{{Name: request.Key, Value: q.key}}, nil
+}
+
+// nameKey names the key as the caller did.
+func (q *exchange) nameKey(p *Problem) *Problem {
+	if q.key == "" || p.Field != request.Key {
+		return p
+	}
+	p.Field = keyHeader
+	if rest, ok := strings.CutPrefix(p.Detail, request.Key+": "); ok {
+		p.Detail = keyHeader + ": " + rest
+	}
+	return p
 }

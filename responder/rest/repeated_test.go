@@ -17,8 +17,8 @@ func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
 	const key = `{"idempotencyKey":"0123456789abcdef"}`
 	s.want(200, "POST", path+"/cancel", key)
 	id := path[len("/v1/runs/"):]
-	s.await(id, func(v responder.View) bool { return v.State.Final() })
-	if _, err := s.service.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
+	s.Await(id, func(v responder.View) bool { return v.State.Final() })
+	if _, err := s.Service.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
 		t.Fatal(err)
 	}
 	s.want(404, "GET", path, "")

@@ -12,6 +12,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -61,15 +62,9 @@ type API struct {
 
 // New returns an API. It can answer once the service is running.
 func New(c Config) *API {
-	if c.Log == nil {
-		c.Log = zap.NewNop()
-	}
-	if c.Beat == 0 {
-		c.Beat = 15 * time.Second
-	}
-	if c.Held == 0 {
-		c.Held = MaxHeld
-	}
+	c.Log = cmp.Or(c.Log, zap.NewNop())
+	c.Beat = cmp.Or(c.Beat, 15*time.Second)
+	c.Held = cmp.Or(c.Held, MaxHeld)
 	return &API{Config: c, log: c.Log.Named("rest"), held: responder.NewSlots(c.Held)}
 }
 
@@ -110,9 +105,11 @@ type exchange struct {
 	key       string          // of a POST, from the header Idempotency-Key
 }
 
-// route makes a handler of a function that returns an answer, or nil if it has
-// written one itself.
-func (a *API) route(pattern, operation, scope string, query []string, answer func(*exchange) (*Answer, error)) Route {
+// handler answers a request within [askTime]. It returns nil if it has written the
+// answer itself.
+type handler func(ctx context.Context, q *exchange) (*Answer, error)
+
+func (a *API) route(pattern, operation, scope string, query []string, answer handler) Route {
 	return Route{pattern, scope, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := &exchange{API: a, w: w, r: r, operation: operation}
 		got, err := q.answer(query, answer)
@@ -126,7 +123,7 @@ func (a *API) route(pattern, operation, scope string, query []string, answer fun
 	})}
 }
 
-func (q *exchange) answer(query []string, answer func(*exchange) (*Answer, error)) (*Answer, error) {
+func (q *exchange) answer(query []string, answer handler) (*Answer, error) {
 	if err := q.accept(); err != nil {
 		return nil, err
 	}
@@ -147,7 +144,9 @@ func (q *exchange) answer(query []string, answer func(*exchange) (*Answer, error
 			return nil, err
 		}
 	}
-	return answer(q)
+	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
+	defer cancel()
+	return answer(ctx, q)
 }
 
 // run is the run id in the path.
@@ -173,7 +172,7 @@ func (q *exchange) hold() (free func(), err error) {
 	return free, nil
 }
 
-func describe(*exchange) (*Answer, error) {
+func describe(context.Context, *exchange) (*Answer, error) {
 	return &Answer{Status: http.StatusOK, Body: json.RawMessage(Document), tagged: true, cache: "private, max-age=300"},
 		nil
 }

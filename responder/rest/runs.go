@@ -10,15 +10,12 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 
-func getRun(q *exchange) (*Answer, error) {
-	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
-	defer cancel()
+func getRun(ctx context.Context, q *exchange) (*Answer, error) {
 	v, err := q.find(ctx)
 	if err != nil {
 		return nil, err
@@ -33,7 +30,7 @@ func getRun(q *exchange) (*Answer, error) {
 // answerRun reads the record of a run, and answers with it.
 func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) (*Answer, *api.Run, error) {
 	record, err := q.Service.Record(ctx, v.ID)
-	if err != nil && !is(err, api.NotFound) { // not recorded yet
+	if err != nil && !api.Is(err, api.NotFound) { // not recorded yet
 		return nil, nil, err
 	}
 	run := responder.Describe(v, record)
@@ -43,12 +40,11 @@ func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) 
 	return &Answer{Status: status, Body: run, record: record}, run, nil
 }
 
-func waitForRun(q *exchange) (*Answer, error) {
-	seconds, err := q.query.number("timeout", 0, int64(maxWait/time.Second), 60)
-	if err != nil {
-		return nil, err
+func waitForRun(ctx context.Context, q *exchange) (*Answer, error) {
+	seconds := q.query.number("timeout", 0, int64(maxWait/time.Second), 60)
+	if q.query.err != nil {
+		return nil, q.query.err
 	}
-	ctx := q.r.Context()
 	v, err := q.find(ctx)
 	if err != nil {
 		return nil, err
@@ -59,7 +55,7 @@ func waitForRun(q *exchange) (*Answer, error) {
 			return nil, err
 		}
 		defer free()
-		limited, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second)
+		limited, cancel := context.WithTimeout(q.r.Context(), time.Duration(seconds)*time.Second)
 		defer cancel()
 		if v, err = q.Service.Wait(limited, v.ID, nil); err != nil && limited.Err() == nil {
 			return nil, err
@@ -68,18 +64,16 @@ func waitForRun(q *exchange) (*Answer, error) {
 			return nil, &api.Error{Code: api.NotFound}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	after, cancel := context.WithTimeout(q.r.Context(), askTime)
 	defer cancel()
-	a, run, err := q.answerRun(ctx, http.StatusOK, v)
+	a, run, err := q.answerRun(after, http.StatusOK, v)
 	if err == nil && seconds > 0 && !run.State.Final() {
 		a.late = true
 	}
 	return a, err
 }
 
-func submitRun(q *exchange) (*Answer, error) {
-	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
-	defer cancel()
+func submitRun(ctx context.Context, q *exchange) (*Answer, error) {
 	args, err := q.arguments(request.ExecParams, nil, request.Format)
 	if err != nil {
 		return nil, err
@@ -90,9 +84,7 @@ func submitRun(q *exchange) (*Answer, error) {
 	return q.begin(ctx, request.ToolExec, args)
 }
 
-func resumeRun(q *exchange) (*Answer, error) {
-	ctx, cancel := context.WithTimeout(q.r.Context(), askTime)
-	defer cancel()
+func resumeRun(ctx context.Context, q *exchange) (*Answer, error) {
 	v, err := q.find(ctx)
 	if err != nil {
 		return nil, err
@@ -109,8 +101,8 @@ func resumeRun(q *exchange) (*Answer, error) {
 			Run: v.ID, State: v.State, Retryable: !v.State.Final(),
 		}
 	}
-	thread := fields.Preset{Name: "threadId", Value: v.Thread}
-	args, err := q.arguments(request.ResumeParams, []fields.Preset{thread}, request.Format, "threadId", "thread_id")
+	thread := request.Preset{Name: "threadId", Value: v.Thread}
+	args, err := q.arguments(request.ResumeParams, []request.Preset{thread}, request.Format, "threadId", "thread_id")
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +110,10 @@ func resumeRun(q *exchange) (*Answer, error) {
 }
 
 // begin submits a task, like the tool.
-func (q *exchange) begin(ctx context.Context, tool string, args *fields.Args) (*Answer, error) {
-	call := adcp.Call{Context: request.Echo(args), Broken: args.Broken()}
+func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (*Answer, error) {
+	call := adcp.Call{Args: args}
 	task := request.Submission(q.Service, tool, args)
-	request.RequireKey(args)
+	args.RequireKey()
 	if err := args.Err(); err != nil {
 		return q.refuse(ctx, call, err)
 	}
@@ -140,22 +132,20 @@ func (q *exchange) begin(ctx context.Context, tool string, args *fields.Args) (*
 	return &Answer{Status: http.StatusAccepted, Body: responder.Summarize(v), location: "/v1/runs/" + v.ID}, nil
 }
 
-func cancelRun(q *exchange) (*Answer, error) {
-	ctx, end := context.WithTimeout(q.r.Context(), askTime)
-	defer end()
+func cancelRun(ctx context.Context, q *exchange) (*Answer, error) {
 	v, err := q.find(ctx)
-	if is(err, api.NotFound) && q.mayHaveKey() && runs.CheckID(q.run()) == nil {
+	if api.Is(err, api.NotFound) && q.mayHaveKey() && runs.CheckID(q.run()) == nil {
 		v = responder.Unknown(q.run()) // the outcome of its cancel may be stored
 	} else if err != nil {
 		return nil, err
 	}
-	run := fields.Preset{Name: "task_id", Value: v.ID}
-	args, err := q.arguments(request.CancelParams, []fields.Preset{run}, request.Format, "task_id", "taskId")
+	run := request.Preset{Name: "task_id", Value: v.ID}
+	args, err := q.arguments(request.CancelParams, []request.Preset{run}, request.Format, "task_id", "taskId")
 	if err != nil {
 		return nil, err
 	}
-	call := adcp.Call{Context: request.Echo(args), Broken: args.Broken(), ChangesRun: true}
-	request.RequireKey(args)
+	call := adcp.Call{Args: args, ChangesRun: true}
+	args.RequireKey()
 	if err := args.Err(); err != nil {
 		return q.refuse(ctx, call, err)
 	}
@@ -206,4 +196,50 @@ func (q *exchange) refuse(ctx context.Context, call adcp.Call, err error) (*Answ
 		return nil, err
 	}
 	return nil, q.nameKey(problemOf(e))
+}
+
+func listRuns(_ context.Context, q *exchange) (*Answer, error) {
+	list, err := q.list()
+	if err != nil {
+		return nil, err
+	}
+	page, err := q.Service.List(list)
+	if err != nil {
+		return nil, invalid("cursor", wrongCursor) // everything else was valid
+	}
+	answer := &api.RunPage{Runs: []*api.Run{}, Next: page.Next}
+	for _, v := range page.Runs {
+		answer.Runs = append(answer.Runs, responder.Summarize(v))
+	}
+	return &Answer{Status: http.StatusOK, Body: answer}, nil
+}
+
+// list is the parsed query.
+func (q *exchange) list() (l api.List, err error) {
+	state := q.query.word("state", string(runs.StateQueued), string(runs.StateWorking),
+		string(runs.StateInputRequired), string(runs.StateCompleted), string(runs.StateFailed),
+		string(runs.StateCancelled), string(runs.StateTimeout))
+	if state != "" {
+		l.States = []runs.State{runs.State(state)}
+	}
+	for _, name := range []string{"agent", "workingDir", "threadId"} {
+		if q.query.Has(name) && q.query.Get(name) == "" {
+			q.query.refuse(name, "must not be blank")
+		}
+	}
+	l.Agent, l.Dir, l.Thread = q.query.Get("agent"), q.query.Get("workingDir"), q.query.Get("threadId")
+	if l.Agent != "" && runs.CheckAgent(l.Agent) != nil {
+		q.query.refuse("agent", "must be a kind of agent: a-z first, then a-z, 0-9 and '_', at most 64")
+	}
+	l.Limit = int(q.query.number("limit", 1, maxPage, responder.DefaultPage))
+	if l.Cursor = q.query.Get("cursor"); l.Cursor == "" && q.query.Has("cursor") {
+		q.query.refuse("cursor", wrongCursor)
+	}
+	return l, q.query.err
+}
+
+const wrongCursor = "must be next of an answer to the same filters"
+
+func listWorkers(_ context.Context, q *exchange) (*Answer, error) {
+	return &Answer{Status: http.StatusOK, Body: &api.Workers{Workers: q.Service.Workers()}}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,21 +14,17 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/bus/pipeline"
-	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 func TestMain(m *testing.M) {
@@ -39,14 +34,10 @@ func TestMain(m *testing.M) {
 
 const token = "0123456789abcdef"
 
-// stage is a NATS server with its streams, a normalizer and a responder at
-// work, and the API on an HTTP server.
+// stage is a server with its streams, a normalizer and a service, and the API on
+// an HTTP server.
 type stage struct {
-	t        testing.TB
-	dir      string
-	server   *embedded.Server
-	bus      *bus.Bus
-	service  *responder.Service
+	*servicetest.Streams
 	api      *rest.API
 	client   *http.Client
 	url      string
@@ -64,61 +55,38 @@ func newStage(t testing.TB, change func(*config)) *stage { return prepare(t, tru
 // prepare makes a stage; a responder that does not work has read nothing.
 func prepare(t testing.TB, work bool, change func(*config)) *stage {
 	t.Helper()
-	names := bus.Names{Prefix: bus.DefaultPrefix}
-	s := &stage{t: t, dir: t.TempDir(), document: readDocument(t)}
-	var err error
-	if s.server, err = embedded.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.server.Stop)
-	maker, err := s.server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(maker.Close)
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
-	if _, err := maker.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
-	// The API has the rights of a responder, and no more.
-	if s.bus, err = s.server.Connect(t.Context(), embedded.ResponderUser, names, zap.NewNop()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.bus.Close)
-	n := &pipeline.Normalizer{Bus: maker, Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
-	during(t, "normalizer", n.Run)
+	s := &stage{Streams: servicetest.New(t), document: readDocument(t)}
 	cfg := config{service: responder.Config{
-		Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour,
-		Requests: &idempotency.Requests{Store: s.bus.RequestStore()}, Away: func() bool { return !s.bus.Connected() },
+		Streams: s.Bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour,
+		Requests: &idempotency.Requests{Store: s.Bus.RequestStore()}, Away: func() bool { return !s.Bus.Connected() },
 	}}
 	if change != nil {
 		change(&cfg)
 	}
-	s.service = responder.New(cfg.service)
+	s.Service = responder.New(cfg.service)
 	if work {
-		during(t, "responder", s.service.Run)
-		if err := s.service.Ready(t.Context()); err != nil {
+		servicetest.During(t, "responder", s.Service.Run)
+		if err := s.Service.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cfg.rest.Service = s.service
+	cfg.rest.Service = s.Service
 	s.serve(cfg.rest)
 	return s
 }
 
 func (s *stage) serve(cfg rest.Config) {
-	s.t.Helper()
+	s.T.Helper()
 	s.api = rest.New(cfg)
-	server, err := httpserver.New(httpserver.Config{Listen: "127.0.0.1:0", Token: token, Tokens: filepath.Join(s.dir,
+	server, err := httpserver.New(httpserver.Config{Listen: "127.0.0.1:0", Token: token, Tokens: filepath.Join(s.Dir,
 		"tokens.json")})
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	for _, r := range s.api.Routes() {
 		scope, err := httpserver.ScopeOf(r.Scope)
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		server.HandleFor(scope, r.Pattern, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			r.Handler.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))))
@@ -126,26 +94,13 @@ func (s *stage) serve(cfg rest.Config) {
 	}
 	addr, err := server.Listen()
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	s.url = "http://" + addr.String()
-	during(s.t, "web", server.Serve)
+	servicetest.During(s.T, "web", server.Serve)
 	transport := &http.Transport{}
 	s.client = &http.Client{Transport: transport}
-	s.t.Cleanup(transport.CloseIdleConnections)
-}
-
-// during runs something until the test ends.
-func during(t testing.TB, what string, run func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	})
+	s.T.Cleanup(transport.CloseIdleConnections)
 }
 
 // reply is an answer that was checked against the document.
@@ -166,10 +121,10 @@ func (r reply) read(t testing.TB, v any) {
 // open sends a request; header are pairs. "Authorization" is the whole token's
 // unless it is given.
 func (s *stage) open(ctx context.Context, method, path, body string, header ...string) *http.Response {
-	s.t.Helper()
+	s.T.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	if body != "" {
@@ -180,122 +135,43 @@ func (s *stage) open(ctx context.Context, method, path, body string, header ...s
 	}
 	answer, err := s.client.Do(r)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return answer
 }
 
 // ask sends a request and checks the answer against the document.
 func (s *stage) ask(method, path, body string, header ...string) reply {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	s.T.Helper()
+	ctx, cancel := context.WithTimeout(s.T.Context(), time.Minute)
 	defer cancel()
 	answer := s.open(ctx, method, path, body, header...)
 	defer answer.Body.Close()
 	got, err := io.ReadAll(answer.Body)
 	if err != nil {
-		s.t.Fatalf("%s %s: %v", method, path, err)
+		s.T.Fatalf("%s %s: %v", method, path, err)
 	}
 	r := reply{answer.StatusCode, answer.Header, got}
-	s.document.check(s.t, method, path, r)
+	s.document.check(s.T, method, path, r)
 	return r
 }
 
 // want is ask, for a status.
 func (s *stage) want(status int, method, path, body string, header ...string) reply {
-	s.t.Helper()
+	s.T.Helper()
 	r := s.ask(method, path, body, header...)
 	if r.status != status {
-		s.t.Errorf("%s %s: %d, want %d: %.600s", method, path, r.status, status, r.body)
+		s.T.Errorf("%s %s: %d, want %d: %.600s", method, path, r.status, status, r.body)
 	}
 	return r
 }
 
-// log is the raw log of a run that a test writes.
-type log struct {
-	s   *stage
-	id  string
-	raw *bus.RawLog
-	at  int64
-}
-
-const begun = int64(1_763_461_800_000)
-
-func (s *stage) begin(agent, id string, at int64, start runs.Start) *log {
-	s.t.Helper()
-	raw, err := s.bus.OpenLog(s.t.Context(), agent, id, runs.Mark{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	l := &log{s: s, id: id, raw: raw, at: at}
-	return l.append(runs.Entry{Kind: runs.Started, Body: runs.Encode(start)})
-}
-
-func (l *log) append(e runs.Entry) *log {
-	l.s.t.Helper()
-	e.Time = l.at
-	l.at += 1000
-	if err := l.raw.Append(l.s.t.Context(), e); err != nil {
-		l.s.t.Fatal(err)
-	}
-	return l
-}
-
-// out appends stdout, in chunks of n bytes.
-func (l *log) out(b []byte, n int) *log {
-	l.s.t.Helper()
-	for len(b) > 0 {
-		k := min(len(b), n)
-		l.append(runs.Entry{Kind: runs.Out, Offset: l.raw.Mark().Out, Body: b[:k]})
-		b = b[k:]
-	}
-	return l
-}
-
-func (l *log) err(b []byte) *log {
-	l.s.t.Helper()
-	return l.append(runs.Entry{Kind: runs.ErrOut, Offset: l.raw.Mark().Err, Body: b})
-}
-
-func (l *log) exit(code int) {
-	l.s.t.Helper()
-	l.append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
-	l.s.await(l.id, func(v responder.View) bool { return v.State.Final() })
-}
-
-// await waits until the responder knows a run to be so.
-func (s *stage) await(id string, is func(responder.View) bool) {
-	s.t.Helper()
-	end := time.After(time.Minute)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if v, found := s.service.Get(id); found && is(v) {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-end:
-			s.t.Fatalf("run %s does not get there", id)
-		}
-	}
-}
-
-func corpus(t testing.TB, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "..", "test", "corpus", "codex", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // play makes a run of a recording.
 func (s *stage) play(id, name string, code int) {
-	s.t.Helper()
-	l := s.begin("codex", id, begun, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1",
+	s.T.Helper()
+	l := s.Begin("codex", id, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1",
 		Labels: map[string]string{"team": "a"}})
-	l.out(corpus(s.t, name+".jsonl"), 700).err(corpus(s.t, name+".stderr")).exit(code)
+	l.OutIn(servicetest.Recording(s.T, name+".jsonl"), 700).Err(servicetest.Recording(s.T, name+".stderr")).Exit(code)
 }
 
 // document is openapi.json, compiled, and what of it was answered.

@@ -15,7 +15,7 @@ import (
 func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.service.Cause = bus.Cause })
-	operator, err := s.server.Connect(t.Context(), embedded.OperatorUser, s.bus.Names, zap.NewNop())
+	operator, err := s.Server.Connect(t.Context(), embedded.OperatorUser, s.Bus.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteStream(t.Context(), s.bus.Raw()); err != nil {
+	if err := js.DeleteStream(t.Context(), s.Bus.Raw()); err != nil {
 		t.Fatal(err)
 	}
 	a := s.want(http.StatusServiceUnavailable, "GET", "/v1/runs/T-1", "")

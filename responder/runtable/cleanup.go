@@ -8,35 +8,14 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
 )
 
-// CleanupSpec selects which runs a cleanup ends and which it removes.
-type CleanupSpec struct {
-	// Stuck is the silence after which a run is ended if its worker is lost: no
-	// output and no heartbeat for this long. The start time of the run does not
-	// matter.
-	Stuck time.Duration
-	// Old is the age, counted from the end of a run, at which its record is
-	// removed.
-	Old time.Duration
-	// DryRun reports what would be done, and changes nothing.
-	DryRun bool
-}
-
-// CleanupReport is the outcome of a cleanup.
-type CleanupReport struct {
-	Stuck  []string // runs found stuck
-	Ended  []string // those of Stuck that were ended, with the reason lost
-	Old    int      // runs found old
-	Oldest time.Duration
-	Gone   int // those of Old whose record was removed
-}
-
 // Cleanup ends stuck runs and removes old ones. The error is the first failure;
 // the report is complete even then.
-func (r *Table) Cleanup(ctx context.Context, spec CleanupSpec) (CleanupReport, error) {
-	report, err := r.endStuck(ctx, spec.Stuck, spec.DryRun)
+func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, error) {
+	report, err := r.endStuck(ctx, c.Stuck, c.DryRun)
 	now := time.Now()
 	type old struct {
 		id       string
@@ -44,7 +23,7 @@ func (r *Table) Cleanup(ctx context.Context, spec CleanupSpec) (CleanupReport, e
 	}
 	var all []old
 	r.index.recent(func(row runs.Row, revision uint64) bool {
-		if age := now.Sub(time.UnixMilli(row.EndedAt)); age >= spec.Old && revision != 0 {
+		if age := now.Sub(time.UnixMilli(row.EndedAt)); age >= c.Old && revision != 0 {
 			report.Oldest = max(report.Oldest, age)
 			all = append(all, old{row.ID, revision})
 		}
@@ -54,7 +33,7 @@ func (r *Table) Cleanup(ctx context.Context, spec CleanupSpec) (CleanupReport, e
 	// Oldest first: an interrupted cleanup does not remove the run that ended a task
 	// before the earlier runs of the task.
 	slices.Reverse(all)
-	if spec.DryRun {
+	if c.DryRun {
 		return report, err
 	}
 	for _, o := range all {
@@ -66,13 +45,13 @@ func (r *Table) Cleanup(ctx context.Context, spec CleanupSpec) (CleanupReport, e
 			break // the other removals would most likely fail, too
 		}
 		r.index.change(runs.Change{Row: runs.Row{ID: o.id}, Revision: o.revision + 1, Removed: true}, now)
-		report.Gone++
+		report.Removed++
 	}
 	return report, err
 }
 
 // endStuck ends the runs that were silent for longer than after.
-func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) (report CleanupReport, err error) {
+func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) (report api.CleanedUp, err error) {
 	now := time.Now()
 	working, _ := r.index.open()
 	for _, row := range working {
@@ -82,7 +61,8 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 		// Entries carry the publisher's clock, which may be wrong by hours.
 		// Changes that arrived while this process was watching are timed by its
 		// own clock.
-		sign := r.index.lastChange(row.ID)
+		e, _ := r.index.get(row.ID)
+		sign := e.lastChange
 		if sign.IsZero() {
 			sign = time.UnixMilli(max(row.ActiveAt, row.StartedAt))
 		}
@@ -119,8 +99,7 @@ func (r *Table) endLost(ctx context.Context, row runs.Row) (bool, error) {
 			return nil
 		}
 		ended = true
-		return &runs.Entry{Kind: runs.Exited, Time: time.Now().UnixMilli(),
-			Body: runs.Encode(runs.Exit{Reason: runs.ReasonLost})}
+		return newEntry(runs.Exited, runs.Encode(runs.Exit{Reason: runs.ReasonLost}))
 	})
 	return ended && err == nil, err
 }
@@ -166,11 +145,11 @@ func (r *Table) endUnqueued(ctx context.Context, after time.Duration) {
 		if row.Link != "" || time.Since(time.UnixMilli(row.QueuedAt)) < after {
 			continue
 		}
-		waitReason, err := r.cfg.Streams.Queued(ctx, row.Queue, row.ID)
+		inQueue, err := r.cfg.Streams.Queued(ctx, row.Queue, row.ID)
 		if err != nil {
 			return // the next one would most likely fail, too
 		}
-		if waitReason {
+		if inQueue {
 			continue
 		}
 		if ended, err := r.endLost(ctx, row); err != nil && ctx.Err() == nil {

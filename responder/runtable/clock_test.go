@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
@@ -36,12 +37,12 @@ func TestARunWhoseClockIsWrongIsNotTakenForStuck(t *testing.T) {
 		}
 		l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateWorking && v.Seq >= log.Mark().Seq })
 	}
-	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), api.Cleanup{Stuck: time.Hour, Old: time.Hour})
 	if err != nil || len(report.Stuck) > 0 || report.Old > 0 {
 		t.Errorf("%+v, %v: all of them have just written", report, err)
 	}
 	// How long they are silent is told by the clock of who listens.
-	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Nanosecond, Old: time.Hour, DryRun: true})
+	report, err = l.table.Cleanup(l.soon(), api.Cleanup{Stuck: time.Nanosecond, Old: time.Hour, DryRun: true})
 	if err != nil || len(report.Stuck) != 4 {
 		t.Errorf("%+v, %v: all of them are silent now", report, err)
 	}

@@ -111,16 +111,10 @@ func (r *Table) cancelWaiting(ctx context.Context, v View, reason string) (Cance
 		if err != nil {
 			return c, err
 		}
-		if _, revision, ok := r.index.get(id); ok && revision != 0 {
+		if e, ok := r.index.get(id); ok && e.revision != 0 {
 			continue // an older continuation, or an unrelated run with that id
 		}
-		ours := false
-		_, err = r.cfg.Streams.AppendIf(ctx, v.Agent, id, runs.Mark{}, func(m runs.Mark) *runs.Entry {
-			if ours = m.Seq == 0; !ours {
-				return nil
-			}
-			return &runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(start)}
-		})
+		_, ours, err := r.begin(ctx, v.Agent, id, start)
 		if err != nil {
 			return c, err
 		}
@@ -137,14 +131,29 @@ func (r *Table) cancelWaiting(ctx context.Context, v View, reason string) (Cance
 	}
 }
 
+// begin writes the first entry of a log, and reports false if the log has one.
+func (r *Table) begin(ctx context.Context, agent, run string, start runs.Start) (m runs.Mark, ours bool, err error) {
+	m, err = r.cfg.Streams.AppendIf(ctx, agent, run, runs.Mark{}, func(m runs.Mark) *runs.Entry {
+		if ours = m.Seq == 0; !ours {
+			return nil
+		}
+		return newEntry(runs.Started, runs.Encode(start))
+	})
+	return m, ours, err
+}
+
+func newEntry(kind runs.Kind, body []byte) *runs.Entry {
+	return &runs.Entry{Kind: kind, Time: time.Now().UnixMilli(), Body: body}
+}
+
 // isContinuation waits until an existing run is recorded, and reports whether
 // it continues a task. A removed run does not.
 func (r *Table) isContinuation(ctx context.Context, id, task string) (bool, error) {
 	is := false
 	_, err := r.until(ctx, id, nil, func(View) bool {
-		row, revision, ok := r.index.get(id)
-		is = ok && row.Continues == task
-		return ok && revision != 0
+		e, ok := r.index.get(id)
+		is = ok && e.Continues == task
+		return ok && e.revision != 0
 	})
 	if errors.Is(err, runs.ErrNoRun) {
 		return false, nil
@@ -164,23 +173,23 @@ func (r *Table) OwnRecord(ctx context.Context, run string) (*runs.Record, error)
 	return record, err
 }
 
-// recordOf reads the record of a run; if its task was continued, with the facts
-// of the newest continuation.
-func (r *Table) recordOf(ctx context.Context, run string) (*runs.Record, error) {
+// Record reads the complete record of a run; if its task was continued, with the
+// facts of the newest continuation. The error is [runs.ErrNoRun] if there is none.
+func (r *Table) Record(ctx context.Context, run string) (*runs.Record, error) {
 	record, err := r.OwnRecord(ctx, run)
 	if err != nil || !record.Waits() {
 		return record, err
 	}
-	row, _, ok := r.index.get(run)
+	row, ok := r.index.get(run)
 	if !ok || row.Link == "" {
 		return record, nil
 	}
-	newest, err := r.recordOf(ctx, row.Link)
+	newest, err := r.Record(ctx, row.Link)
 	if errors.Is(err, runs.ErrNoRun) { // not recorded yet, or removed
 		return record, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return newest.StandsFor(record), nil
+	return newest.ForTask(record), nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
@@ -244,8 +245,8 @@ func TestARemovedLinkIsForgotten(t *testing.T) {
 	l.begin("T-local-a-2", "T-local-a")
 	l.exit("T-local-a-2", 0)
 	l.shows("T-local-a", runs.StateFailed, "T-local-a-2")
-	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
-	if err != nil || report.Gone != 2 {
+	report, err := l.table.Cleanup(l.soon(), api.Cleanup{Stuck: time.Hour})
+	if err != nil || report.Removed != 2 {
 		t.Errorf("cleaned up %+v, %v", report, err)
 	}
 	for _, run := range []string{"T-local-a", "T-local-a-2"} {

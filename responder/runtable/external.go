@@ -30,12 +30,7 @@ func (r *Table) Ask(ctx context.Context, run string, q runs.Question, labels map
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	m, err := r.cfg.Streams.AppendIf(ctx, runs.AgentExternal, run, runs.Mark{}, func(m runs.Mark) *runs.Entry {
-		if m.Seq != 0 {
-			return nil
-		}
-		return &runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(start)}
-	})
+	m, _, err := r.begin(ctx, runs.AgentExternal, run, start)
 	if err != nil {
 		return err
 	}
@@ -43,7 +38,7 @@ func (r *Table) Ask(ctx context.Context, run string, q runs.Question, labels map
 		if m.Out != 0 || m.Cancelled || m.Exited {
 			return nil
 		}
-		return &runs.Entry{Kind: runs.Out, Time: time.Now().UnixMilli(), Body: line}
+		return newEntry(runs.Out, line)
 	})
 	return err
 }
@@ -64,18 +59,9 @@ func checkRun(run string, labels map[string]string) error {
 // [EndedError], because the asking program may have given up and be
 // unreachable. It is [ErrNotAsked] for a run that does not await an external
 // answer, [runs.ErrNoRun] for an unknown run, and a [runs.FieldError] for an
-// invalid answer.
-func (r *Table) Answer(ctx context.Context, run string, reply runs.Reply) (runs.State, error) {
-	return r.storeReply(ctx, run, reply, false)
-}
-
-// AnswerLate is Answer without the deadline: for an answer that the asking
-// program has already received.
-func (r *Table) AnswerLate(ctx context.Context, run string, reply runs.Reply) (runs.State, error) {
-	return r.storeReply(ctx, run, reply, true)
-}
-
-func (r *Table) storeReply(ctx context.Context, run string, reply runs.Reply, late bool) (runs.State, error) {
+// invalid answer. Late also accepts an answer after the deadline: one that the
+// asking program has already received.
+func (r *Table) Answer(ctx context.Context, run string, reply runs.Reply, late bool) (runs.State, error) {
 	line, err := reply.Line()
 	if err != nil {
 		return "", err
@@ -140,20 +126,15 @@ func (r *Table) answer(ctx context.Context, run string, reply runs.Reply, line [
 	if err != nil || !stored {
 		return record.State, err
 	}
-	r.awaitEnd(ctx, run)
+	soon, cancel := context.WithTimeout(ctx, 2*time.Second) // until the table shows the end
+	defer cancel()
+	if _, err := r.Wait(soon, run, nil); err != nil {
+		r.log.Debug("the record of an answered run lags behind", zap.String("run", run), zap.Error(err))
+	}
 	if reply.Status != runs.ReplySuccess {
 		return runs.StateFailed, nil
 	}
 	return runs.StateCompleted, nil
-}
-
-// awaitEnd waits a short time until the table shows the end of a run.
-func (r *Table) awaitEnd(ctx context.Context, run string) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if _, err := r.Wait(ctx, run, nil); err != nil {
-		r.log.Debug("the record of an answered run lags behind", zap.String("run", run), zap.Error(err))
-	}
 }
 
 // repeatedAnswer is the outcome of an answer to a run that has already ended.
@@ -203,8 +184,7 @@ func (r *Table) Expire(ctx context.Context, run string) error {
 		if m.Exited || m.Cancelled {
 			return nil
 		}
-		return &runs.Entry{Kind: runs.Exited, Time: time.Now().UnixMilli(),
-			Body: runs.Encode(runs.Exit{Reason: runs.ReasonHard})}
+		return newEntry(runs.Exited, runs.Encode(runs.Exit{Reason: runs.ReasonHard}))
 	})
 	return err
 }

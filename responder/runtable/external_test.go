@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
@@ -38,7 +39,7 @@ func TestOneOfManyAnswersCounts(t *testing.T) {
 	errs := make([]error, n)
 	var group sync.WaitGroup
 	for i := range n {
-		group.Go(func() { _, errs[i] = tables[i%2].Answer(l.soon(), run, text(fmt.Sprint("answer ", i))) })
+		group.Go(func() { _, errs[i] = tables[i%2].Answer(l.soon(), run, text(fmt.Sprint("answer ", i)), false) })
 	}
 	group.Wait()
 	won := -1
@@ -58,7 +59,7 @@ func TestOneOfManyAnswersCounts(t *testing.T) {
 		t.Errorf("the reply is %+v, %v; want %+v", got, err, want)
 	}
 	for range 2 {
-		if state, err := tables[1].Answer(l.soon(), run, want); err != nil || state != runs.StateCompleted {
+		if state, err := tables[1].Answer(l.soon(), run, want, false); err != nil || state != runs.StateCompleted {
 			t.Errorf("the same again: %s, %v", state, err)
 		}
 	}
@@ -79,7 +80,7 @@ func TestAnswerCancelAndExpiryHaveOneWinner(t *testing.T) {
 		var answered, cancelled, expired error
 		var state runs.State
 		var group sync.WaitGroup
-		group.Go(func() { state, answered = l.table.Answer(l.soon(), run, text("yes")) })
+		group.Go(func() { state, answered = l.table.Answer(l.soon(), run, text("yes"), false) })
 		group.Go(func() { _, cancelled = l.table.Cancel(l.soon(), run, "not needed") })
 		if i%2 == 0 {
 			group.Go(func() { expired = l.table.Expire(l.soon(), run) })
@@ -120,7 +121,7 @@ func TestAQuestionIsAskedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateInputRequired })
-	if _, err := l.table.Answer(l.soon(), run, text("yes")); !errors.Is(err, runtable.ErrNotAsked) {
+	if _, err := l.table.Answer(l.soon(), run, text("yes"), false); !errors.Is(err, runtable.ErrNotAsked) {
 		t.Errorf("an answer before the question: %v", err)
 	}
 	for range 3 {
@@ -132,7 +133,7 @@ func TestAQuestionIsAskedOnce(t *testing.T) {
 		r, err := l.table.Record(l.soon(), run)
 		return err == nil && r.Lines == 1
 	})
-	if _, err := l.table.Answer(l.soon(), run, text("yes")); err != nil {
+	if _, err := l.table.Answer(l.soon(), run, text("yes"), false); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, nil, time.Time{}); err != nil {
@@ -160,7 +161,7 @@ func TestOnlyOverdueQuestionsAreEnded(t *testing.T) {
 		v.Reason != string(runs.ReasonHard) {
 		t.Errorf("%s (%s), %v", v.State, v.Reason, err)
 	}
-	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), api.Cleanup{Old: time.Hour})
 	if err != nil || len(report.Stuck) != 0 {
 		t.Errorf("cleaned up %+v, %v", report, err)
 	}
@@ -183,7 +184,7 @@ func TestAnAnswerAfterItsTimeIsRefused(t *testing.T) {
 	for i, reply := range []runs.Reply{text("yes"), {Status: runs.ReplyError, Error: "nobody knows"}} {
 		run := l.ask(i, time.Now().Add(-time.Millisecond))
 		for range 2 {
-			state, err := l.table.Answer(l.soon(), run, reply)
+			state, err := l.table.Answer(l.soon(), run, reply, false)
 			if ended := (*runtable.EndedError)(nil); !errors.As(err, &ended) || state != runs.StateTimeout ||
 				ended.State != state {
 				t.Errorf("%s: the answer of the late: %s, %v", reply.Status, state, err)
@@ -194,7 +195,7 @@ func TestAnAnswerAfterItsTimeIsRefused(t *testing.T) {
 		}
 	}
 	run := l.ask(2, time.Now().Add(-time.Millisecond))
-	if state, err := l.table.AnswerLate(l.soon(), run, text("by a file")); err != nil || state != runs.StateCompleted {
+	if state, err := l.table.Answer(l.soon(), run, text("by a file"), true); err != nil || state != runs.StateCompleted {
 		t.Errorf("what its reader has already: %s, %v", state, err)
 	}
 }
@@ -205,7 +206,7 @@ func TestLongAnswerComesBackWhole(t *testing.T) {
 	l := newLab(t, nil)
 	run := l.ask(1, time.Time{})
 	want := text(strings.Repeat("é<\n", runs.MaxReply/5-100))
-	if _, err := l.table.Answer(l.soon(), run, want); err != nil {
+	if _, err := l.table.Answer(l.soon(), run, want, false); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := l.table.Reply(l.soon(), run); err != nil || got != want {
@@ -217,17 +218,17 @@ func TestWhoAsksNobodyOutsideTakesNoAnswer(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	ticket := l.submit("wait for a worker")
-	if _, err := l.table.Answer(l.soon(), ticket.Run, text("yes")); !errors.Is(err, runtable.ErrNotAsked) {
+	if _, err := l.table.Answer(l.soon(), ticket.Run, text("yes"), false); !errors.Is(err, runtable.ErrNotAsked) {
 		t.Errorf("a queued task: %v", err)
 	}
 	if err := l.table.Expire(l.soon(), ticket.Run); !errors.Is(err, runtable.ErrNotAsked) {
 		t.Errorf("expire a queued task: %v", err)
 	}
-	if _, err := l.table.Answer(l.soon(), "T-local-none", text("yes")); !errors.Is(err, runs.ErrNoRun) {
+	if _, err := l.table.Answer(l.soon(), "T-local-none", text("yes"), false); !errors.Is(err, runs.ErrNoRun) {
 		t.Errorf("no run: %v", err)
 	}
 	var field *runs.FieldError
-	if _, err := l.table.Answer(l.soon(), "T-local-none", runs.Reply{}); !errors.As(err, &field) {
+	if _, err := l.table.Answer(l.soon(), "T-local-none", runs.Reply{}, false); !errors.As(err, &field) {
 		t.Errorf("no answer: %v", err)
 	}
 	if err := l.table.Ask(l.soon(), "a b", runs.Question{}, map[string]string{"": "x"}, time.Time{}); !errors.As(err,

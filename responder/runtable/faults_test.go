@@ -16,11 +16,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/runtable"
@@ -146,7 +147,7 @@ func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 	}
 	s.start(func(ctx context.Context) error { // what keepHouse does, run by run, for as long as the outage lasts
 		for ctx.Err() == nil {
-			report, _ := s.table.Cleanup(ctx, runtable.CleanupSpec{Stuck: lost / 2, Old: time.Hour})
+			report, _ := s.table.Cleanup(ctx, api.Cleanup{Stuck: lost / 2, Old: time.Hour})
 			if len(report.Stuck) == 0 || len(report.Ended) > 0 {
 				break
 			}

@@ -1,8 +1,9 @@
 package runtable
 
 import (
+	"cmp"
+	"context"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -36,8 +37,8 @@ type entry struct {
 	own        *runs.Row // as recorded, if that differs: see continuations.go
 	revision   uint64    // 0: not recorded yet, submitted by this process
 	gone       bool
-	stale      bool // from a run bucket that was replaced
-	lastChange time.Time
+	stale      bool      // from a run bucket that was replaced
+	lastChange time.Time // by this process's clock; zero: before the watch began
 }
 
 func newIndex() *index {
@@ -56,7 +57,7 @@ func (t *index) change(c runs.Change, now time.Time) {
 		return
 	}
 	t.at = now
-	if c.Reset {
+	if c.Replaced {
 		t.rebuilding = true
 		for _, e := range t.rows {
 			e.revision, e.stale = 0, true
@@ -90,22 +91,11 @@ func (t *index) change(c runs.Change, now time.Time) {
 	}
 }
 
-// unfilled is the error of a table that was not filled in time.
-func (t *index) unfilled() *NotReadyError {
+// reason says why the table is not filled yet; "": unknown.
+func (t *index) reason() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return &NotReadyError{t.waitReason}
-}
-
-// lastChange is when a run last changed, by this process's clock; zero if it
-// has not changed since the watch began.
-func (t *index) lastChange(id string) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e := t.rows[id]; e != nil {
-		return e.lastChange
-	}
-	return time.Time{}
+	return t.waitReason
 }
 
 // submitted adds a run that has no record yet.
@@ -190,14 +180,14 @@ func (t *index) expire(first uint64) {
 	}
 }
 
-func (t *index) get(id string) (runs.Row, uint64, bool) {
+// get returns a copy of an entry.
+func (t *index) get(id string) (e entry, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.rows[id]
-	if e == nil {
-		return runs.Row{}, 0, false
+	if have := t.rows[id]; have != nil {
+		return *have, true
 	}
-	return e.Row, e.revision, true
+	return e, false
 }
 
 // ofThread returns the newest run of a thread.
@@ -205,7 +195,7 @@ func (t *index) ofThread(thread string) (newest runs.Row, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.rows {
-		if e.Thread == thread && (!ok || less(began(newest), began(e.Row), newest.ID, e.ID)) {
+		if e.Thread == thread && (!ok || cmp.Or(cmp.Compare(began(newest), began(e.Row)), cmp.Compare(newest.ID, e.ID)) < 0) {
 			newest, ok = e.Row, true
 		}
 	}
@@ -236,50 +226,32 @@ func (t *index) open() (working, queued []runs.Row) {
 	for _, e := range t.queued {
 		queued = append(queued, e.Row)
 	}
-	sort.Slice(working, func(i, j int) bool {
-		return less(working[i].StartedAt, working[j].StartedAt, working[i].ID, working[j].ID)
+	slices.SortFunc(working, func(a, b runs.Row) int {
+		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.ID, b.ID))
 	})
-	sort.Slice(queued, func(i, j int) bool {
-		a, b := queued[i], queued[j]
-		if a.Work != b.Work {
-			return a.Work < b.Work
-		}
-		return less(a.QueuedAt, b.QueuedAt, a.ID, b.ID)
+	slices.SortFunc(queued, func(a, b runs.Row) int {
+		return cmp.Or(cmp.Compare(a.Work, b.Work), cmp.Compare(a.QueuedAt, b.QueuedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return working, queued
 }
 
-func less(a, b int64, x, y string) bool { return a < b || a == b && x < y }
-
-// recent calls each with the ended runs, last first, until it returns false.
-func (t *index) recent(each func(r runs.Row, revision uint64) bool) {
+// recent calls each with the ended runs, last first, until it returns false. It
+// returns the number of all ended runs.
+func (t *index) recent(each func(r runs.Row, revision uint64) bool) (total int) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.unsorted {
-		sort.SliceStable(t.ended, func(i, j int) bool {
-			return less(t.ended[i].EndedAt, t.ended[j].EndedAt, t.ended[i].ID, t.ended[j].ID)
+		slices.SortStableFunc(t.ended, func(a, b *entry) int {
+			return cmp.Or(cmp.Compare(a.EndedAt, b.EndedAt), cmp.Compare(a.ID, b.ID))
 		})
 		t.unsorted = false
 	}
-	defer t.mu.Unlock()
 	for _, e := range slices.Backward(t.ended) {
 		if !e.gone && !each(e.Row, e.revision) {
-			return
+			break
 		}
 	}
-}
-
-func (t *index) endedCount() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	return len(t.rows) - len(t.working) - len(t.queued)
-}
-
-// basis returns the newest sequence of RAW that the table includes, and when
-// the last change arrived.
-func (t *index) basis() (uint64, time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.seq, t.at
 }
 
 // listen returns a channel that gets a value when a run changes.
@@ -309,5 +281,75 @@ func (t *index) notify(id string) {
 		case c <- struct{}{}:
 		default: // a notification is already pending
 		}
+	}
+}
+
+// WatchRuns calls each with the row of every run as answers show it, and then with
+// each change, until ctx ends; then it returns nil. If changes arrive faster than each
+// handles them, it gets the last one. Record is at least as new as the rows
+// that each got.
+func (r *Table) WatchRuns(ctx context.Context, each func(runs.Change)) error {
+	t := r.index
+	w := t.watch()
+	defer t.unwatch(w)
+	for {
+		for _, id := range t.drain(w) {
+			e, ok := t.get(id)
+			e.ID = id
+			each(runs.Change{Row: e.Row, Revision: e.revision, Removed: !ok})
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.news:
+		}
+	}
+}
+
+// watcher is notified of changes of all runs. It holds the ids of changed runs,
+// each once: at most those in the table, and those removed meanwhile.
+type watcher struct {
+	ids    []string // in the order of the first change
+	listed map[string]bool
+	news   chan struct{}
+}
+
+// watch returns a watcher for which all runs are changed.
+func (t *index) watch() *watcher {
+	w := &watcher{listed: map[string]bool{}, news: make(chan struct{}, 1)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id := range t.rows {
+		w.notify(id)
+	}
+	t.watchers[w] = true
+	return w
+}
+
+func (t *index) unwatch(w *watcher) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.watchers, w)
+}
+
+// drain takes the ids of the changed runs.
+func (t *index) drain(w *watcher) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids := w.ids
+	w.ids, w.listed = nil, map[string]bool{}
+	return ids
+}
+
+// notify marks a run as changed.
+func (w *watcher) notify(id string) {
+	if w.listed[id] {
+		return
+	}
+	w.listed[id] = true
+	w.ids = append(w.ids, id)
+	select {
+	case w.news <- struct{}{}:
+	default:
 	}
 }

@@ -27,16 +27,17 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Streams is what a table needs of the bus.
+// Streams is the part of the bus that a table needs.
 type Streams interface {
 	WatchRuns(ctx context.Context, each func(runs.Change)) error
-	WatchBeats(ctx context.Context, each func(beat runs.Beat, at time.Time)) error
+	WatchHeartbeats(ctx context.Context, each func(beat runs.Heartbeat, at time.Time)) error
 	FirstRun(ctx context.Context) (uint64, error)
 	RemoveRun(ctx context.Context, run string, revision uint64) error
 
 	Record(ctx context.Context, run string) (*runs.Record, bool, error)
 	Output(ctx context.Context, agent, run string, limit int, hasErr bool) (stdout, stderr runs.Excerpt, err error)
-	LastEvents(ctx context.Context, agent, run string, n int) ([]json.RawMessage, error)
+	LastEvents(ctx context.Context, agent, run, token string, n int,
+		each func(seq uint64, token string, body []byte) error) error
 	Peek(ctx context.Context, run string) (runs.Row, error)
 	Since() time.Time
 
@@ -48,7 +49,7 @@ type Streams interface {
 		error)
 }
 
-// Config is what a [Table] needs.
+// Config configures a [Table].
 type Config struct {
 	Streams    Streams
 	Queue      string        // the queue that tasks are submitted to
@@ -60,7 +61,7 @@ type Config struct {
 
 	// Outside returns a [runs.FieldError] for a task in a directory outside the
 	// roots that this process knows of. Nil: only the workers decide.
-	Outside func(runs.Task) error
+	Outside func(runs.Task, []Worker) error
 
 	Log *zap.Logger // default: none
 }
@@ -76,9 +77,7 @@ type Table struct {
 
 // New returns a table. It reads nothing before Run.
 func New(cfg Config) *Table {
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
+	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
 	return &Table{cfg: cfg, log: cfg.Log.Named("responder"), index: newIndex(), workers: newWorkers()}
 }
 
@@ -89,7 +88,7 @@ func (r *Table) Run(outer context.Context) error {
 	group.Go(func() error {
 		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.index.change(c, time.Now()) })
 	})
-	group.Go(func() error { return r.cfg.Streams.WatchBeats(ctx, r.workers.observe) })
+	group.Go(func() error { return r.cfg.Streams.WatchHeartbeats(ctx, r.workers.observe) })
 	group.Go(func() error { return r.maintain(ctx) })
 	if err := group.Wait(); err != nil && outer.Err() == nil {
 		return err
@@ -97,56 +96,47 @@ func (r *Table) Run(outer context.Context) error {
 	return nil
 }
 
-// NotReadyError reports a run table that was not read in time.
-type NotReadyError struct {
-	Waits string // the reason, as a text for clients; "": unknown
-}
+// ErrNotReady reports a run table that was not read in time.
+var ErrNotReady = errors.New("the run table is not read yet")
 
-func (e *NotReadyError) Error() string {
-	const text = "the run table is not read yet"
-	if e.Waits == "" {
-		return text
-	}
-	return text + ": " + e.Waits
-}
-
-// Ready waits until the table holds all runs that existed when Run began. The
-// error is a [NotReadyError] if the deadline of ctx passes first.
+// Ready waits until the table holds all runs that existed when Run began. If the
+// deadline of ctx passes first the error wraps [ErrNotReady], and has the reason, if
+// it is known, as a text for clients.
 func (r *Table) Ready(ctx context.Context) error {
-	select {
-	case <-r.index.filled:
-		return nil
-	case <-ctx.Done():
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return r.index.unfilled()
-	}
-	return fmt.Errorf("the run table is not read yet: %w", ctx.Err())
-}
-
-// ReadyWithin is Ready with a timeout.
-func (r *Table) ReadyWithin(ctx context.Context, patience time.Duration) error {
 	select {
 	case <-r.index.filled:
 		return nil
 	default:
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return r.Ready(ctx)
+	select {
+	case <-r.index.filled:
+		return nil
+	case <-ctx.Done():
+	}
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("the run table is not read yet: %w", ctx.Err())
+	}
+	if reason := r.index.reason(); reason != "" {
+		return fmt.Errorf("%w: %s", ErrNotReady, reason)
+	}
+	return ErrNotReady
 }
 
 // Basis returns the newest sequence of RAW that the table includes, and when
 // the last change arrived; zero if none has.
-func (r *Table) Basis() (seq uint64, at time.Time) { return r.index.basis() }
+func (r *Table) Basis() (seq uint64, at time.Time) {
+	r.index.mu.Lock()
+	defer r.index.mu.Unlock()
+	return r.index.seq, r.index.at
+}
 
 // Get returns the row of a run, from memory.
 func (r *Table) Get(run string) (View, bool) {
-	row, _, ok := r.index.get(run)
+	e, ok := r.index.get(run)
 	if !ok {
 		return View{}, false
 	}
-	return r.view(row), true
+	return r.view(e.Row), true
 }
 
 // View is a row with values that depend on other runs and on the workers.
@@ -247,7 +237,7 @@ func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 		}
 		before[row.Queue]++
 	}
-	r.index.recent(func(row runs.Row, _ uint64) bool {
+	total := r.index.recent(func(row runs.Row, _ uint64) bool {
 		if keep == nil || keep(row) {
 			if s.Total++; len(s.Ended) < limit {
 				s.Ended = append(s.Ended, View{Row: row})
@@ -256,18 +246,9 @@ func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 		return keep != nil || len(s.Ended) < limit
 	})
 	if keep == nil {
-		s.Total = r.index.endedCount()
+		s.Total = total
 	}
 	return s
-}
-
-// Record reads the complete record of a run. The error is [runs.ErrNoRun] if
-// there is none.
-func (r *Table) Record(ctx context.Context, run string) (*runs.Record, error) {
-	if runs.CheckID(run) != nil {
-		return nil, runs.ErrNoRun
-	}
-	return r.recordOf(ctx, run)
 }
 
 // Output reads the output of a run's agent: about limit bytes at most, half of
@@ -277,8 +258,13 @@ func (r *Table) Output(ctx context.Context, record *runs.Record, limit int) (std
 }
 
 // Events reads the newest n events of a run.
-func (r *Table) Events(ctx context.Context, record *runs.Record, n int) ([]json.RawMessage, error) {
-	return r.cfg.Streams.LastEvents(ctx, record.Agent, cmp.Or(record.Link, record.ID), n)
+func (r *Table) Events(ctx context.Context, record *runs.Record, n int) (all []json.RawMessage, err error) {
+	err = r.cfg.Streams.LastEvents(ctx, record.Agent, cmp.Or(record.Link, record.ID), "", n,
+		func(_ uint64, _ string, body []byte) error {
+			all = append(all, body)
+			return nil
+		})
+	return all, err
 }
 
 // Wait waits for the end of a run. Each, unless it is nil, is called with the
@@ -337,7 +323,7 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	if err := errors.Join(t.Check(), r.allow(t)); err != nil {
 		return Ticket{}, err
 	}
-	if _, _, ok := r.index.get(t.Run); ok {
+	if _, ok := r.index.get(t.Run); ok {
 		return Ticket{}, runs.ErrKnownRun
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -357,7 +343,7 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 func (r *Table) allow(t runs.Task) error {
 	var errs []error
 	if r.cfg.Outside != nil {
-		errs = append(errs, r.cfg.Outside(t))
+		errs = append(errs, r.cfg.Outside(t, r.Workers()))
 	}
 	if t.Mode == runs.DangerFull && !r.cfg.Danger {
 		errs = append(errs, &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) +
@@ -409,11 +395,12 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 		return r.cancelWaiting(ctx, v, reason)
 	case v.Link != "":
 		return r.Cancel(ctx, v.Link, reason)
-	}
-	if v.State == runs.StateWorking {
-		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err == nil {
+	case v.State == runs.StateWorking:
+		err := r.cfg.Streams.AskCancel(ctx, run, reason)
+		if err == nil {
 			return r.cancelling(ctx, c, run)
-		} else if !errors.Is(err, runs.ErrNoOwner) {
+		}
+		if !errors.Is(err, runs.ErrNoOwner) {
 			r.log.Warn("the owner did not cancel the run; the cancel entry is written instead", zap.String("run", run),
 				zap.Error(err))
 		}
@@ -428,35 +415,39 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 	case err != nil:
 		return c, err
 	case m.Exited:
-		after, err := r.until(ctx, run, nil, func(v View) bool { return v.State.Final() || v.Waits() })
-		switch {
-		case err != nil:
-			return c, err
-		case after.Waits():
-			return r.cancelWaiting(ctx, after, reason)
-		}
-		return c, &EndedError{after.State}
-	case m.Started && !m.Cancelled:
-		c.Before = runs.StateWorking
-		if err := r.cfg.Streams.AskCancel(ctx, run, reason); err != nil && !errors.Is(err, runs.ErrNoOwner) {
-			return c, err
-		} else if err != nil { // it was removed meanwhile
-			_, err := r.cfg.Streams.AppendIf(ctx, v.Agent, run, m, func(m runs.Mark) *runs.Entry {
-				return cancelEntry(m, reason)
-			})
-			if err != nil {
-				return c, err
-			}
-		}
-		return r.cancelling(ctx, c, run)
+		return r.cancelEnded(ctx, c, run, reason)
 	case !m.Started:
 		if err := r.cfg.Streams.Unqueue(ctx, v.Queue, run); err != nil { // a worker drops it as cancelled
 			r.log.Warn("a cancelled task could not be removed from the queue", zap.String("run", run), zap.Error(err))
 		}
 		c.State = runs.StateCancelled
 		return c, nil
+	case !m.Cancelled:
+		c.Before = runs.StateWorking
+		err := r.cfg.Streams.AskCancel(ctx, run, reason)
+		if errors.Is(err, runs.ErrNoOwner) { // it was removed meanwhile
+			_, err = r.cfg.Streams.AppendIf(ctx, v.Agent, run, m, func(m runs.Mark) *runs.Entry {
+				return cancelEntry(m, reason)
+			})
+		}
+		if err != nil {
+			return c, err
+		}
 	}
 	return r.cancelling(ctx, c, run)
+}
+
+// cancelEnded cancels the task of a run that has just ended, if the task awaits
+// resumption now.
+func (r *Table) cancelEnded(ctx context.Context, c Cancelled, run, reason string) (Cancelled, error) {
+	v, err := r.until(ctx, run, nil, func(v View) bool { return v.State.Final() || v.Waits() })
+	switch {
+	case err != nil:
+		return c, err
+	case v.Waits():
+		return r.cancelWaiting(ctx, v, reason)
+	}
+	return c, &EndedError{v.State}
 }
 
 // cancelling waits a short time for the end of a cancelled run.
@@ -484,5 +475,5 @@ func cancelEntry(m runs.Mark, reason string) *runs.Entry {
 		reason = reason[:runs.MaxReason]
 	}
 	body := runs.Encode(runs.Remark{Reason: strings.ToValidUTF8(reason, "")})
-	return &runs.Entry{Kind: runs.Cancelled, Time: time.Now().UnixMilli(), Body: body}
+	return newEntry(runs.Cancelled, body)
 }

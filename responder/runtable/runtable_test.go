@@ -11,9 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/codex"
+
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
@@ -121,11 +125,13 @@ func (l *lab) work(name string, slots int, script string) (stop func()) {
 // beating is one whose beats last for ttl.
 func (l *lab) beating(name string, slots int, ttl time.Duration, script string) (stop func()) {
 	l.Helper()
-	agent := filepath.Join(l.dir, name+".sh")
-	body := "for prompt; do :; done\n" + script
-	if err := os.WriteFile(agent, []byte(body), 0o600); err != nil {
+	script = "for prompt; do :; done\n" + script
+	program := filepath.Join(l.dir, name+".sh")
+	if err := os.WriteFile(program, []byte(script), 0o600); err != nil {
 		l.Fatal(err)
 	}
+	how := codex.Agent.Launch
+	how.Command = []string{"/bin/sh", program}
 	b := l.bus(embedded.WorkerUser)
 	w, err := worker.New(worker.Config{
 		Root: filepath.Join(l.dir, name), Logs: logs{b}, Control: b, Shim: []string{os.Args[0], "shim"}, Name: name,
@@ -139,14 +145,14 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 		l.start(func(ctx context.Context) error {
 			return w.Serve(ctx, worker.Tasks{
 				Queue: queue{b.Queue(bus.DefaultQueue)}, Name: bus.DefaultQueue, Slots: slots,
-				Commands: map[string][]string{"codex": {"/bin/sh", agent}}, Rules: launch.Rules{Dir: l.dir, Roots: []string{l.dir}},
+				Agents: map[string]agent.Launch{"codex": how}, Rules: launch.Rules{Dir: l.dir, Roots: []string{l.dir}},
 				Environ: os.Environ(), Limits: worker.Limits{Idle: time.Minute, Hard: time.Minute, Grace: time.Second},
 				MaxLimit: time.Hour,
 			})
 		}),
 		l.start(func(ctx context.Context) error {
-			b.Beat(ctx, ttl, func() runs.Beat {
-				return runs.Beat{ID: name, Name: name, Queue: bus.DefaultQueue, Slots: slots, Busy: w.Tasks()}
+			b.SendHeartbeats(ctx, ttl, func() runs.Heartbeat {
+				return runs.Heartbeat{ID: name, Name: name, Queue: bus.DefaultQueue, Slots: slots, Busy: w.Tasks()}
 			})
 			return nil
 		}),
@@ -380,15 +386,15 @@ func TestALostRunIsEndedAndItsWorkerStops(t *testing.T) {
 			t.Fatalf("it is not missed: %+v", v)
 		}
 	}
-	report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour, Old: time.Hour})
+	report, err := l.table.Cleanup(l.soon(), api.Cleanup{Stuck: time.Hour, Old: time.Hour})
 	if err != nil || len(report.Stuck) != 0 {
 		t.Fatalf("too early: %+v %v", report, err)
 	}
-	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour, DryRun: true})
+	report, err = l.table.Cleanup(l.soon(), api.Cleanup{Old: time.Hour, DryRun: true})
 	if err != nil || len(report.Stuck) != 1 || len(report.Ended) != 0 {
 		t.Fatalf("dry run: %+v %v", report, err)
 	}
-	report, err = l.table.Cleanup(l.soon(), runtable.CleanupSpec{Old: time.Hour})
+	report, err = l.table.Cleanup(l.soon(), api.Cleanup{Old: time.Hour})
 	if err != nil || len(report.Ended) != 1 {
 		t.Fatalf("cleanup: %+v %v", report, err)
 	}
@@ -417,9 +423,9 @@ func TestOldRunsAreRemovedOnce(t *testing.T) {
 	if _, err := l.table.Wait(l.soon(), ticket.Run, nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []runtable.CleanupReport{{Old: 1, Gone: 1}, {}} {
-		report, err := l.table.Cleanup(l.soon(), runtable.CleanupSpec{Stuck: time.Hour})
-		if err != nil || report.Old != want.Old || report.Gone != want.Gone {
+	for _, want := range []api.CleanedUp{{Old: 1, Removed: 1}, {}} {
+		report, err := l.table.Cleanup(l.soon(), api.Cleanup{Stuck: time.Hour})
+		if err != nil || report.Old != want.Old || report.Removed != want.Removed {
 			t.Errorf("%+v %v, want %+v", report, err, want)
 		}
 	}

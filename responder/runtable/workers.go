@@ -1,7 +1,8 @@
 package runtable
 
 import (
-	"sort"
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,30 +18,31 @@ const maxWorkers = 4096
 type workers struct {
 	mu    sync.Mutex
 	since time.Time
-	beats map[string]sign // by process id
+	beats map[string]Worker // by process id
 }
 
-type sign struct {
-	runs.Beat
-	at time.Time
+// Worker is a process and its last heartbeat.
+type Worker struct {
+	runs.Heartbeat
+	At time.Time
 }
 
-func newWorkers() *workers { return &workers{since: time.Now(), beats: map[string]sign{}} }
+func newWorkers() *workers { return &workers{since: time.Now(), beats: map[string]Worker{}} }
 
 // observe stores a heartbeat and its time by the server's clock. A heartbeat
 // from before the watch began counts by that time; later ones count as of now.
-func (w *workers) observe(b runs.Beat, at time.Time) {
+func (w *workers) observe(b runs.Heartbeat, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
 	if _, known := w.beats[b.ID]; known || at.After(now) {
 		at = now
 	}
-	w.beats[b.ID] = sign{b, at}
+	w.beats[b.ID] = Worker{b, at}
 	if len(w.beats) > maxWorkers {
 		oldest := b.ID
 		for id, s := range w.beats {
-			if s.at.Before(w.beats[oldest].at) {
+			if s.At.Before(w.beats[oldest].At) {
 				oldest = id
 			}
 		}
@@ -53,29 +55,23 @@ func (w *workers) last(name string) (at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.beats {
-		if s.Name == name && s.at.After(at) {
-			at = s.at
+		if s.Name == name && s.At.After(at) {
+			at = s.At
 		}
 	}
 	return at
 }
 
-// Worker is a worker that takes tasks and sent a heartbeat recently.
-type Worker struct {
-	runs.Beat
-	At time.Time
-}
-
-// Workers returns the workers that take tasks, by name.
+// Workers returns the workers that take tasks and sent a heartbeat recently, by name.
 func (r *Table) Workers() []Worker {
 	r.workers.mu.Lock()
 	defer r.workers.mu.Unlock()
 	var all []Worker
 	for _, s := range r.workers.beats {
-		if s.Queue != "" && time.Since(s.at) <= r.cfg.LostAfter {
-			all = append(all, Worker{s.Beat, s.at})
+		if s.Queue != "" && time.Since(s.At) <= r.cfg.LostAfter {
+			all = append(all, s)
 		}
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	slices.SortFunc(all, func(a, b Worker) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }

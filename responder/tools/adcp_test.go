@@ -17,11 +17,12 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 // enveloped is an answer in the envelope of AdCP that was checked.
@@ -132,8 +133,8 @@ func TestALifeInAdCP(t *testing.T) {
 	if len(early.Errors) != 1 || early.Governance != token {
 		t.Errorf("before the end: %s", early.Envelope)
 	}
-	l := s.begin(t, "codex", ack.TaskID, runs.Start{Source: "queue", Worker: "w1"})
-	s.await(t, ack.TaskID, func(r runs.State) bool { return r == runs.StateWorking })
+	l := s.Begin("codex", ack.TaskID, runs.Start{Source: "queue", Worker: "w1"})
+	s.Await(ack.TaskID, servicetest.Working)
 	status("working")
 	late := envelope(t, s.tools, "_codex_local_wait", "task_id", ack.TaskID, "timeout_sec", 1)
 	late.is(t, "working", "")
@@ -142,7 +143,7 @@ func TestALifeInAdCP(t *testing.T) {
 		t.Errorf("a wait that ran out: %s", late.Envelope)
 	}
 	out, _ := recording(t, "hello")
-	l.out(out).exit(exited(0))
+	l.Out(out).Exit(0)
 	status("completed")
 	for _, tool := range []string{"_codex_local_results", "_codex_local_wait"} {
 		a := envelope(t, s.tools, tool, "task_id", ack.TaskID)
@@ -165,10 +166,10 @@ func TestALifeInAdCP(t *testing.T) {
 func TestEachStateHasItsStatus(t *testing.T) {
 	s := remembering(t)
 	s.play(t, "T-failed", "failed", 1)
-	s.begin(t, "codex", "T-idle", runs.Start{Source: "queue"}).exit(runs.Exit{Reason: runs.ReasonIdle})
-	l := s.begin(t, "codex", "T-cancelled", runs.Start{Source: "queue"})
-	l.append(runs.Entry{Kind: runs.Cancelled, Body: runs.Encode(runs.Remark{})})
-	l.exit(runs.Exit{Reason: runs.ReasonCancelled})
+	s.Begin("codex", "T-idle", runs.Start{Source: "queue"}).End(runs.Exit{Reason: runs.ReasonIdle})
+	l := s.Begin("codex", "T-cancelled", runs.Start{Source: "queue"})
+	l.Append(runs.Entry{Kind: runs.Cancelled, Body: runs.Encode(runs.Remark{})})
+	l.End(runs.Exit{Reason: runs.ReasonCancelled})
 	for _, tool := range []string{"_codex_local_results", "_codex_local_wait", "_codex_local_status"} {
 		envelope(t, s.tools, tool, "task_id", "T-failed").is(t, "failed", adcp.ToolError)
 		idle := envelope(t, s.tools, tool, "task_id", "T-idle")
@@ -285,7 +286,7 @@ func TestTheSameRequestIsCarriedOutOnce(t *testing.T) {
 	// A cancel, too.
 	cancel := []any{"task_id", first.TaskID, "idempotency_key", key("cancel")}
 	envelope(t, s.tools, "_codex_local_cancel", cancel...).is(t, "canceled", "")
-	s.await(t, first.TaskID, runs.State.Final)
+	s.Await(first.TaskID, servicetest.Ended)
 	if a := envelope(t, s.tools, "_codex_local_cancel", cancel...); a.Status != "canceled" || !a.Replayed ||
 		a.Governance != token {
 		t.Errorf("%s", a.Envelope)
@@ -324,7 +325,7 @@ func TestADuplicateOfAForegroundRunJoinsIt(t *testing.T) {
 	task := s.take(t)
 	go call()
 	out, _ := recording(t, "hello")
-	s.begin(t, "codex", task.Run, runs.Start{Source: "queue"}).out(out).exit(exited(0))
+	s.Begin("codex", task.Run, runs.Start{Source: "queue"}).Out(out).Exit(0)
 	replayed := 0
 	for range 2 {
 		a := enveloping(t, "run", <-answers)
@@ -343,7 +344,7 @@ func TestADuplicateOfAForegroundRunJoinsIt(t *testing.T) {
 
 func TestAHundredDuplicatesOverTwoRespondersStartOneRun(t *testing.T) {
 	s := remembering(t)
-	b, err := s.server.Connect(t.Context(), embedded.ResponderUser, s.bus.Names, zap.NewNop())
+	b, err := s.Server.Connect(t.Context(), embedded.ResponderUser, s.Operator.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +352,7 @@ func TestAHundredDuplicatesOverTwoRespondersStartOneRun(t *testing.T) {
 	second := responder.New(responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Requests: &idempotency.Requests{Store: b.RequestStore()},
 	})
-	during(t, "responder", second.Run)
+	servicetest.During(t, "responder", second.Run)
 	if err := second.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +387,7 @@ func TestAHundredDuplicatesOverTwoRespondersStartOneRun(t *testing.T) {
 	if fresh != 1 || len(ids) != 1 {
 		t.Errorf("%d fresh answers, runs %v", fresh, ids)
 	}
-	stream, err := s.jetstream(t).Stream(t.Context(), s.bus.Work())
+	stream, err := s.jetstream(t).Stream(t.Context(), s.Operator.Work())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +400,7 @@ func TestAHundredDuplicatesOverTwoRespondersStartOneRun(t *testing.T) {
 // killed does, at each point, and asks again.
 func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 	s := remembering(t)
-	store := s.bus.RequestStore()
+	store := s.Operator.RequestStore()
 	for i, point := range []string{"before it submits", "between task and entry", "after it submitted"} {
 		t.Run(point, func(t *testing.T) {
 			run, k := fmt.Sprint("T-killed-", i), key(fmt.Sprint("killed-", i))
@@ -415,12 +416,12 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 			task := runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
 			switch i {
 			case 1:
-				if _, err := s.jetstream(t).Publish(t.Context(), s.bus.WorkSubject(bus.DefaultQueue, run),
+				if _, err := s.jetstream(t).Publish(t.Context(), s.Operator.WorkSubject(bus.DefaultQueue, run),
 					runs.Encode(task)); err != nil {
 					t.Fatal(err)
 				}
 			case 2:
-				if _, err := s.responder.Submit(t.Context(), api.Submission{Run: run, Prompt: "Fix it."}); err != nil {
+				if _, err := s.Service.Submit(t.Context(), api.Submission{Run: run, Prompt: "Fix it."}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -438,7 +439,7 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 			}
 		})
 	}
-	stream, err := s.jetstream(t).Stream(t.Context(), s.bus.Work())
+	stream, err := s.jetstream(t).Stream(t.Context(), s.Operator.Work())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -449,8 +450,8 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 
 func TestContextIDIsTheThreadToGoOnWith(t *testing.T) {
 	s := remembering(t)
-	s.begin(t, "codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
-		out([]byte(`{"type":"thread.started","thread_id":"` + thread + `"}` + "\n")).exit(exited(1))
+	s.Begin("codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
+		Out([]byte(`{"type":"thread.started","thread_id":"` + thread + `"}` + "\n")).Exit(1)
 	a := envelope(t, s.tools, "_codex_local_exec", "task", "Go on.", "context_id", thread, "idempotency_key",
 		key("thread"))
 	a.is(t, "submitted", "")
@@ -472,7 +473,7 @@ func TestWithoutAMemoryKeysAreRefused(t *testing.T) {
 		key("none"))); a.Error.Code != "UNSUPPORTED" {
 		t.Errorf("%s", a.Envelope)
 	}
-	if n := len(s.responder.Snapshot(5, nil).Queued); n != 0 {
+	if n := len(s.Service.Snapshot(5, nil).Queued); n != 0 {
 		t.Errorf("%d are queued", n)
 	}
 }
@@ -483,12 +484,12 @@ func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
 	first := envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", key("submit"))
 	request := []any{"task_id", first.TaskID, "idempotency_key", key("cancel")}
 	envelope(t, s.tools, "_codex_local_cancel", request...).is(t, "canceled", "")
-	s.await(t, first.TaskID, runs.State.Final)
-	v, _ := s.responder.Get(first.TaskID)
-	if _, err := s.responder.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
+	s.Await(first.TaskID, servicetest.Ended)
+	v, _ := s.Service.Get(first.TaskID)
+	if _, err := s.Service.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.responder.Get(v.ID); ok {
+	if _, ok := s.Service.Get(v.ID); ok {
 		t.Fatal("the run is still there")
 	}
 	again := envelope(t, s.tools, "_codex_local_cancel", request...)
@@ -508,15 +509,15 @@ func TestARequestThatIsInAFullQueueIsToldSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &idempotency.Requests{Store: s.bus.RequestStore()}
+	r := &idempotency.Requests{Store: s.Operator.RequestStore()}
 	if _, err := r.Begin(t.Context(), idempotency.Request{Caller: responder.Caller(t.Context()), Key: k, Hash: hash,
 		Run: run}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.responder.Submit(t.Context(), api.Submission{Run: run, Prompt: "Fix it."}); err != nil {
+	if _, err := s.Service.Submit(t.Context(), api.Submission{Run: run, Prompt: "Fix it."}); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(t.Context(), s.bus.Work())
+	stream, err := js.Stream(t.Context(), s.Operator.Work())
 	if err != nil {
 		t.Fatal(err)
 	}

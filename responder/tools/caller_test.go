@@ -7,8 +7,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/adcp/adcptest"
 	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/test/adcptest"
 )
 
 // No token can have a name by which it would be who has none: whoever uses

@@ -2,8 +2,10 @@ package tools
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"regexp"
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
@@ -15,62 +17,61 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func cloudSubmit(c *call) action {
-	q := request.CloudSubmission(c.service, c.tool.name, c.args)
-	return func(ctx context.Context) (outcome, error) {
-		if c.args.Has("model") {
-			return outcome{}, &api.Error{
-				Code: api.Unsupported, Field: c.args.Spelled("model"),
-				Message: "Codex Cloud lets nobody choose a model: leave it out",
-			}
-		}
-		var err error
-		if q.Once, err = request.Once(c.tool.name, c.args); err != nil {
-			return outcome{}, err
-		}
-		done, err := c.service.SubmitCloud(ctx, q)
-		c.replayed = done.Replayed
-		if err != nil {
-			return outcome{}, c.args.Name(err, request.Names)
-		}
-		return outcome{v36.CloudQueued(done, q.Environment), adcp.OfSubmission(done)}, nil
-	}
+// readCloudTask reads a submission to Codex Cloud.
+func (c *call) readCloudTask() {
+	c.cloudTask = request.CloudSubmission(c.service, c.tool.Name, c.args)
 }
 
-func cloudStatus(c *call) action {
+func (c *call) cloudSubmit(ctx context.Context) (outcome, error) {
+	if c.args.Has("model") {
+		return outcome{}, &api.Error{
+			Code: api.Unsupported, Field: c.args.Spelled("model"),
+			Message: "Codex Cloud lets nobody choose a model: leave it out",
+		}
+	}
+	var err error
+	if c.cloudTask.Once, err = request.Once(c.tool.Name, c.args); err != nil {
+		return outcome{}, err
+	}
+	done, err := c.service.SubmitCloud(ctx, c.cloudTask)
+	c.replayed = done.Replayed
+	if err != nil {
+		return outcome{}, c.args.Name(err)
+	}
+	return outcome{v36.CloudQueued(done, c.cloudTask.Environment), adcp.OfSubmission(done)}, nil
+}
+
+func (c *call) checkCloudStatus() {
 	a := c.args
-	request.CheckDir(a)
+	a.CheckDir()
 	if a.Has("taskId") && a.Flag("list") {
 		a.Refuse("taskId", "is for one task: leave list out")
 	}
 	if a.Has(request.ContextID) && !a.Has("taskId") {
 		a.Refuse(request.ContextID, "is for tasks of this machine: those of Codex Cloud have no thread here")
 	}
-	return func(ctx context.Context) (outcome, error) {
-		if err := c.service.CloudDriven(); err != nil {
-			return outcome{}, err
-		}
-		records := &cloudRecords{service: c.service, read: map[string]*runs.Cloud{}}
-		if a.Has("taskId") {
-			v, err := c.cloudRun(ctx, "taskId")
-			if err != nil {
-				return outcome{}, err
-			}
-			r, err := c.cloudSnapshot(ctx, request.Single(v), records)
-			return outcome{r, adcp.OfView(v)}, err
-		}
-		all, err := c.cloudList(ctx, records)
+}
+
+func (c *call) cloudStatus(ctx context.Context) (outcome, error) {
+	if c.args.Has("taskId") {
+		v, err := c.find(ctx)
 		if err != nil {
 			return outcome{}, err
 		}
-		r, err := c.cloudSnapshot(ctx, all, records)
-		return outcome{reply: r}, err
+		r, err := c.cloudSnapshot(ctx, request.Single(v))
+		return outcome{r, adcp.OfView(v)}, err
 	}
+	all, err := c.cloudList(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	r, err := c.cloudSnapshot(ctx, all)
+	return outcome{reply: r}, err
 }
 
-// cloudList is the tasks that a status asks for: those that are pending and a
-// few that ended, or all that fit the filters.
-func (c *call) cloudList(ctx context.Context, records *cloudRecords) (runtable.Snapshot, error) {
+// cloudList returns the tasks that a status requests: the pending ones and a few
+// that have ended, or all that fit the filters.
+func (c *call) cloudList(ctx context.Context) (runtable.Snapshot, error) {
 	const few = 5
 	a, limit := c.args, int(c.args.Number("limit"))
 	if !a.Flag("list") {
@@ -94,7 +95,7 @@ func (c *call) cloudList(ctx context.Context, records *cloudRecords) (runtable.S
 	if env == "" {
 		return c.service.Snapshot(limit, keep), nil
 	}
-	// The table does not have environments: the records do.
+	// Only the records have environments, not the table.
 	const most = 1000 // records that one status reads
 	all, left := c.service.Snapshot(most, keep), most
 	for _, views := range []*[]responder.View{&all.Working, &all.Queued, &all.Ended} {
@@ -103,7 +104,7 @@ func (c *call) cloudList(ctx context.Context, records *cloudRecords) (runtable.S
 			if left--; left < 0 {
 				break
 			}
-			x, err := records.find(ctx, v.ID)
+			x, err := c.cloudRecord(ctx, v.ID)
 			if err != nil {
 				return all, err
 			}
@@ -118,103 +119,59 @@ func (c *call) cloudList(ctx context.Context, records *cloudRecords) (runtable.S
 	return all, nil
 }
 
-// cloudRecords reads the records of tasks of Codex Cloud, each once.
-type cloudRecords struct {
-	service *responder.Service
-	read    map[string]*runs.Cloud // by run; nil: the record has nothing of it
-}
-
-func (x *cloudRecords) find(ctx context.Context, run string) (*runs.Cloud, error) {
-	if c, ok := x.read[run]; ok {
-		return c, nil
-	}
-	record, err := x.service.Record(ctx, run)
-	if err != nil {
-		if notFound(err) { // removed meanwhile
-			err = nil
-		}
+// cloudRecord returns the cloud state of a run, nil if its record has none.
+func (c *call) cloudRecord(ctx context.Context, run string) (*runs.Cloud, error) {
+	record, err := c.service.Record(ctx, run)
+	switch {
+	case api.Is(err, api.NotFound): // removed meanwhile
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
-	x.read[run] = record.Cloud
 	return record.Cloud, nil
 }
 
-func (c *call) cloudSnapshot(ctx context.Context, all runtable.Snapshot, records *cloudRecords) (*v36.Reply, error) {
+func (c *call) cloudSnapshot(ctx context.Context, all runtable.Snapshot) (*v36.Reply, error) {
 	var stats *v36.Statistics
 	if c.args.Flag("showStats") {
-		stats = c.statistics()
+		every := c.service.Snapshot(1<<20, responder.IsCloud)
+		stats = &v36.Statistics{Working: len(every.Working), Queued: len(every.Queued)}
+		for _, v := range every.Ended {
+			switch v.State {
+			case runs.StateCompleted:
+				stats.Completed++
+			case runs.StateCancelled:
+				stats.Cancelled++
+			default:
+				stats.Failed++
+			}
+		}
 	}
 	return v36.CloudSnapshot(all, c.service.Basis(), stats, func(run string) (*runs.Cloud, error) {
-		return records.find(ctx, run)
+		return c.cloudRecord(ctx, run)
 	})
 }
 
-// statistics counts all tasks of Codex Cloud.
-func (c *call) statistics() *v36.Statistics {
-	all := c.service.Snapshot(1<<20, responder.IsCloud)
-	stats := &v36.Statistics{Working: len(all.Working), Queued: len(all.Queued)}
-	for _, v := range all.Ended {
-		switch v.State {
-		case runs.StateCompleted:
-			stats.Completed++
-		case runs.StateCancelled:
-			stats.Cancelled++
-		default:
-			stats.Failed++
-		}
+func (c *call) cloudCancel(ctx context.Context) (outcome, error) {
+	v, err := c.find(ctx)
+	if err != nil {
+		return outcome{}, err
 	}
-	return stats
-}
-
-func cloudResults(c *call) action {
-	return func(ctx context.Context) (outcome, error) {
-		if err := c.service.CloudDriven(); err != nil {
-			return outcome{}, err
-		}
-		const param = "taskId"
-		v, err := c.cloudRun(ctx, param)
-		if err != nil {
-			return outcome{}, err
-		}
-		return c.results(ctx, v, param)
+	reason := c.args.Text("reason")
+	done, err := c.service.Cancel(ctx, api.Cancel{Run: v.ID, Reason: reason})
+	if err != nil {
+		return outcome{}, c.args.Name(err)
 	}
-}
-
-func cloudWait(c *call) action {
-	return func(ctx context.Context) (outcome, error) {
-		if err := c.service.CloudDriven(); err != nil {
-			return outcome{}, err
-		}
-		v, err := c.cloudRun(ctx, "task_id")
-		if err != nil {
-			return outcome{}, err
-		}
-		return c.wait(ctx, v)
-	}
-}
-
-func cloudCancel(c *call) action {
-	return func(ctx context.Context) (outcome, error) {
-		v, err := c.cloudRun(ctx, "task_id")
-		if err != nil {
-			return outcome{}, err
-		}
-		reason := c.args.Text("reason")
-		done, err := c.service.Cancel(ctx, api.Cancel{Run: v.ID, Reason: reason})
-		if err != nil {
-			return outcome{}, c.args.Name(err, request.Names)
-		}
-		return outcome{v36.Cancelled(done, reason), adcp.OfCancel(v, done)}, nil
-	}
+	return outcome{v36.Cancelled(done, reason), adcp.OfCancel(v, done)}, nil
 }
 
 // cloudRun finds the run of a task of Codex Cloud by its run id, the id that
 // Codex Cloud gave it, or the address of its page. The error names the tool to
 // use for a task of this machine.
-func (c *call) cloudRun(ctx context.Context, param string) (responder.View, error) {
-	id, field := c.args.Text(param), c.args.Spelled(param)
+func (c *call) cloudRun(ctx context.Context) (responder.View, error) {
+	id, field := c.args.Text(c.tool.id), c.args.Spelled(c.tool.id)
 	local := func() error {
-		instead := strings.Replace(c.tool.name, "_cloud_", "_local_", 1)
+		instead := strings.Replace(c.tool.Name, "_cloud_", "_local_", 1)
 		return api.Invalid(field, "is a task of this machine: use "+instead)
 	}
 	if strings.HasPrefix(id, "T-local-") {
@@ -241,7 +198,58 @@ func (c *call) cloudRun(ctx context.Context, param string) (responder.View, erro
 	return v, err
 }
 
-func notFound(err error) bool {
-	var e *api.Error
-	return errors.As(err, &e) && e.Code == api.NotFound
+func (c *call) cleanup(ctx context.Context) (outcome, error) {
+	q := api.Cleanup{
+		Stuck:  time.Duration(c.args.Number("stuckTaskMaxAgeSeconds")) * time.Second,
+		Old:    time.Duration(c.args.Number("oldTaskMaxAgeHours")) * time.Hour,
+		DryRun: c.args.Flag("dryRun"),
+	}
+	done, err := c.service.Cleanup(ctx, q)
+	if err != nil {
+		e := *api.Known(err)
+		e.Message += fmt.Sprintf("; until then %d stuck tasks were ended, and %d old ones removed",
+			len(done.Ended), done.Removed)
+		return outcome{}, &e
+	}
+	return outcome{reply: v36.CleanedUp(q, done, c.service.Basis())}, nil
+}
+
+func (c *call) listEnvironments(context.Context) (outcome, error) {
+	list, err := c.service.Environments()
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{reply: v36.Environments(list)}, nil
+}
+
+// Matching text cannot end a word of a shell or a mark of markdown.
+var (
+	gitHubURL = regexp.MustCompile(`^https://github\.com/([A-Za-z0-9](?:[A-Za-z0-9-]{0,38}))/([A-Za-z0-9._-]{1,100})$`)
+	address   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,180})$`)
+)
+
+func (c *call) checkSetup() {
+	c.setup = v36.Setup{Stack: c.args.Text("stack"), Name: c.args.Text("gitUserName"), Email: c.args.Text("gitUserEmail")}
+	url := c.args.Text("repoUrl")
+	var ok bool
+	if c.setup.Repository, ok = repository(url); url != "" && !ok {
+		c.args.Refuse("repoUrl", "must be https://github.com/OWNER/REPOSITORY")
+	}
+	if strings.HasPrefix(c.setup.Name, "-") {
+		c.args.Refuse("gitUserName", "must not begin with '-': git would take it for an option")
+	}
+	if !address.MatchString(c.setup.Email) {
+		c.args.Refuse("gitUserEmail", "must be an address of mail")
+	}
+}
+
+func (c *call) gitHubSetup(context.Context) (outcome, error) {
+	return outcome{reply: v36.Guide(c.setup)}, nil
+}
+
+// repository returns the address of a repository, up to its name.
+func repository(url string) (string, bool) {
+	url = strings.TrimSuffix(strings.TrimSuffix(url, "/"), ".git")
+	m := gitHubURL.FindStringSubmatch(url)
+	return url, m != nil && m[2] != "." && m[2] != ".."
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	standin "github.com/linesman/linesman/test/lab/cloud"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 // program is the stand-in for the Codex CLI, built once.
@@ -106,10 +107,17 @@ func (c *cloudStage) end(t testing.TB, run, how string) {
 			st.Tasks[i].Plan = []string{how}
 		}
 	})
-	if err := c.driver.Refresh(t.Context(), run, ""); err != nil {
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	open := []codexcloud.Open{{Run: run}}
+	go func() {
+		ended <- c.driver.Follow(ctx, func(context.Context) ([]codexcloud.Open, error) { return open, nil })
+	}()
+	c.Await(run, servicetest.Ended)
+	stop()
+	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	c.await(t, run, runs.State.Final)
 }
 
 // awaitCloud waits until the record of a run names its task.
@@ -119,7 +127,7 @@ func (c *cloudStage) awaitCloud(t testing.TB, run string) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if r, err := c.responder.Record(t.Context(), run); err == nil && r.Cloud != nil {
+		if r, err := c.Service.Record(t.Context(), run); err == nil && r.Cloud != nil {
 			return
 		}
 		select {
@@ -208,7 +216,7 @@ func TestCloudToolsKnowWhatIsNotTheirs(t *testing.T) {
 		}
 	}
 	run := submitted(t, ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`))
-	c.await(t, run, func(s runs.State) bool { return s == runs.StateWorking })
+	c.Await(run, servicetest.Working)
 	for _, tool := range []string{"_codex_local_status", "_codex_local_results", "_codex_local_wait",
 		"_codex_local_cancel"} {
 		a := ask(t, c.tools, tool, args("task_id", run))
@@ -331,7 +339,7 @@ func TestTaskThatIsTakenAndNotRecordedIsNotSubmittedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	driver, err := codexcloud.New(codexcloud.Config{Command: []string{command}, Scratch: t.TempDir(),
-		Logs: forgetful{logs{c.bus}}, Env: c.service.Env()})
+		Logs: forgetful{logs{c.Operator}}, Env: c.service.Env()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	standin "github.com/linesman/linesman/test/lab/cloud"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 var update = flag.Bool("update", false, "write the golden answers anew")
@@ -101,11 +102,11 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 	c.play(t, "T-local-patched", "patch", 0)
 	c.play(t, "T-local-signed-out", "http-401", 1)
 	tests := "Tests:       2 failed, 1 skipped, 45 passed, 48 total\\n"
-	c.begin(t, "codex", "T-local-tested", runs.Start{Source: "queue", Worker: "w1"}).out(fmt.Appendf(nil,
+	c.Begin("codex", "T-local-tested", runs.Start{Source: "queue", Worker: "w1"}).Out(fmt.Appendf(nil,
 		`{"type":"thread.started","thread_id":"01a1fd7b-f84f-78d0-8880-a6cacce2ab1b"}
 {"type":"turn.started"}
 {"type":"item.completed","item":{"id":"item_0","type":"command_execution","command":"npm test","aggregated_output":"FAIL src/cart.test.ts\n  TypeError: Cannot read properties of null\n    at src/cart.ts:42:15\n%s","exit_code":1,"status":"failed"}}
-`, tests)).exit(runs.Exit{Reason: runs.ReasonIdle, Signal: 15})
+`, tests)).End(runs.Exit{Reason: runs.ReasonIdle, Signal: 15})
 	for _, id := range []string{"patched", "signed-out", "tested"} {
 		golden(t, d, "local_results_"+id, "_codex_local_results", args("task_id", "T-local-"+id))
 		golden(t, d, "local_wait_"+id, "_codex_local_wait", args("task_id", "T-local-"+id))
@@ -116,9 +117,9 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 
 	// What runs and what waits.
 	out, _ := recording(t, "plan")
-	c.begin(t, "codex", "T-local-planning", runs.Start{Source: "queue", Worker: "w1"}).out(bytes.Join(bytes.SplitAfter(out,
+	c.Begin("codex", "T-local-planning", runs.Start{Source: "queue", Worker: "w1"}).Out(bytes.Join(bytes.SplitAfter(out,
 		[]byte("\n"))[:6], nil))
-	c.awaitActivity(t, "T-local-planning")
+	c.Await("T-local-planning", servicetest.Active)
 	golden(t, d, "local_results_running", "_codex_local_results", `{"task_id":"T-local-planning"}`)
 	golden(t, d, "local_wait_deadline", "_codex_local_wait", `{"task_id":"T-local-planning","timeout_sec":1}`)
 	golden(t, d, "local_status", "_codex_local_status", `{"limit":2,"verbose":true}`)
@@ -126,7 +127,7 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 	// What is asked for.
 	queued := submitted(t, golden(t, d, "local_run_async", "_codex_local_run", `{"task":"Fix the test.","async":true}`))
 	golden(t, d, "local_cancel", "_codex_local_cancel", args("task_id", queued, "reason", "Not needed"))
-	c.await(t, queued, runs.State.Final)
+	c.Await(queued, servicetest.Ended)
 	golden(t, d, "local_exec", "_codex_local_exec", `{"task":"Fix the test."}`)
 	golden(t, d, "local_resume", "_codex_local_resume",
 		`{"threadId":"01a1fd7b-f84f-78d0-8880-a6cacce2ab1b","task":"Go on."}`)
@@ -136,9 +137,9 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 	// The cloud.
 	c.change(t, func(st *standin.State) { st.Next.Diff, st.Next.Files, st.Next.Added, st.Next.Lost = diff, 1, 2, 1 })
 	inCloud := submitted(t, golden(t, d, "cloud_submit", "_codex_cloud_submit", `{"task":"Fix the test.","envId":"env"}`))
-	c.await(t, inCloud, func(s runs.State) bool { return s == runs.StateWorking })
+	c.Await(inCloud, servicetest.Working)
 	c.awaitCloud(t, inCloud)
-	c.awaitActivity(t, inCloud)
+	c.Await(inCloud, servicetest.Active)
 	golden(t, d, "cloud_status", "_codex_cloud_status", `{}`)
 	golden(t, d, "cloud_cancel", "_codex_cloud_cancel", args("task_id", inCloud))
 	c.end(t, inCloud, "READY")
@@ -163,15 +164,15 @@ func TestAnswersAreThoseThatAreDocumented(t *testing.T) {
 func TestForegroundAnswersAreThoseThatAreDocumented(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	for name, exit := range map[string]runs.Exit{"ended": exited(0), "timeout": {Reason: runs.ReasonHard, Signal: 15}} {
+	for name, exit := range map[string]runs.Exit{"ended": {Reason: runs.ReasonExited, Code: new(int)}, "timeout": {Reason: runs.ReasonHard, Signal: 15}} {
 		out, stderr := recording(t, "patch")
 		if name == "timeout" {
 			out = bytes.Join(bytes.SplitAfter(out, []byte("\n"))[:3], nil)
 		}
 		end := start(t.Context(), t, s.tools, "_codex_local_run",
 			`{"task":"Patch it.","mode":"workspace-write","confirm":true}`, nil)
-		l := s.begin(t, "codex", s.take(t).Run, runs.Start{Source: "queue", Worker: "w1"})
-		l.out(out).err(stderr).exit(exit)
+		l := s.Begin("codex", s.take(t).Run, runs.Start{Source: "queue", Worker: "w1"})
+		l.Out(out).Err(stderr).End(exit)
 		goldenAnswer(t, "local_run_"+name, end())
 	}
 }

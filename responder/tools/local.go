@@ -2,6 +2,9 @@ package tools
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
@@ -11,58 +14,46 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+// readTask reads a submission.
+func (c *call) readTask() { c.task = request.Submission(c.service, c.tool.Name, c.args) }
+
 // submit queues a task.
-func submit(c *call) action {
-	q := request.Submission(c.service, c.tool.name, c.args)
-	return func(ctx context.Context) (outcome, error) {
-		done, err := c.submit(ctx, q)
-		return queued(done), err
-	}
-}
-
-func (c *call) submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
-	done, err := request.Submit(ctx, c.service, c.tool.name, c.args, q)
+func (c *call) submit(ctx context.Context) (outcome, error) {
+	done, err := request.Submit(ctx, c.service, c.tool.Name, c.args, c.task)
 	c.replayed = done.Replayed
-	return done, err
+	return outcome{v36.Queued(done), adcp.OfSubmission(done)}, err
 }
 
-func queued(done api.Submitted) outcome { return outcome{v36.Queued(done), adcp.OfSubmission(done)} }
-
-// run queues a task and, unless the caller does not want that, waits for its end.
-func run(c *call) action {
-	q := request.Submission(c.service, c.tool.name, c.args)
+// run queues a task and, unless async is set, waits for its end.
+func (c *call) run(ctx context.Context) (outcome, error) {
 	if c.args.Flag("async") {
-		return func(ctx context.Context) (outcome, error) {
-			done, err := c.submit(ctx, q)
-			return queued(done), err
-		}
+		return c.submit(ctx)
 	}
-	return func(ctx context.Context) (outcome, error) {
-		webhook := q.Webhook
-		if err := c.service.CanNotify(webhook); err != nil {
-			return outcome{}, c.args.Name(err, request.Names)
-		}
-		q.Webhook = nil // the answer tells how the task ended
-		done, err := c.submit(ctx, q)
-		if err != nil {
-			return outcome{}, err
-		}
-		v, err := c.follow(ctx, done.Run)
-		if ctx.Err() != nil { // from now on the webhook tells; the service logs why it does not
-			_ = c.service.Register(context.WithoutCancel(ctx), done.Run, webhook)
-			if v.State == "" {
-				v.State = runs.StateQueued // it was accepted, whatever the table has of it
-			}
-			return outcome{}, responder.WaitOver(done.Run, v.State, c.begun)
-		}
-		if err != nil {
-			return outcome{}, err
-		}
-		return c.ended(ctx, done)
+	webhook := c.task.Webhook
+	if err := c.service.CanNotify(webhook); err != nil {
+		return outcome{}, c.args.Name(err)
 	}
+	c.task.Webhook = nil // the answer has the outcome
+	done, err := request.Submit(ctx, c.service, c.tool.Name, c.args, c.task)
+	c.replayed = done.Replayed
+	if err != nil {
+		return outcome{}, err
+	}
+	v, err := c.follow(ctx, done.Run)
+	if ctx.Err() != nil { // the webhook reports the end instead; the service logs a failure
+		_ = c.service.Register(context.WithoutCancel(ctx), done.Run, webhook)
+		if v.State == "" {
+			v.State = runs.StateQueued // it was accepted, even if it is not in the table yet
+		}
+		return outcome{}, responder.WaitOver(done.Run, v.State, c.begun)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	return c.ended(ctx, done)
 }
 
-// ended is the outcome of a task that was waited for.
+// ended returns the outcome of a task that has ended.
 func (c *call) ended(ctx context.Context, done api.Submitted) (outcome, error) {
 	record, err := c.service.Record(ctx, done.Run)
 	if err != nil {
@@ -80,67 +71,113 @@ func (c *call) ended(ctx context.Context, done api.Submitted) (outcome, error) {
 	return outcome{v36.Ended(done, r, preview), adcp.OfRecord(record)}, nil
 }
 
-func localStatus(c *call) action {
-	request.CheckDir(c.args)
-	return func(ctx context.Context) (outcome, error) {
-		all, one, err := request.Status(ctx, c.service, c.args)
-		if err != nil {
-			return outcome{}, err
-		}
-		var r outcome
-		if one != nil && c.args.ADCP() {
-			r.of = adcp.OfView(*one)
-		}
-		if c.args.Flag("verbose") {
-			r.reply = c.verbose(ctx, all)
-		} else {
-			r.reply = v36.Snapshot(all, c.service.Basis())
-		}
-		return r, nil
+func (c *call) localStatus(ctx context.Context) (outcome, error) {
+	all, one, err := request.Status(ctx, c.service, c.args)
+	if err != nil {
+		return outcome{}, err
 	}
+	var r outcome
+	if one != nil && c.args.ADCP() {
+		r.of = adcp.OfView(*one)
+	}
+	var lines func(string) []string
+	if c.args.Flag("verbose") {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		lines = func(run string) []string {
+			all, _ := c.service.LastLines(ctx, run) // an error has none, and is logged
+			return all
+		}
+	}
+	r.reply = v36.Snapshot(all, c.service.Basis(), lines)
+	return r, nil
 }
 
-func localResults(c *call) action {
-	return func(ctx context.Context) (outcome, error) {
-		const param = "task_id"
-		v, err := request.Local(ctx, c.service, c.args, c.tool.name, param)
-		if err != nil {
-			return outcome{}, err
-		}
-		return c.results(ctx, v, param)
+// find returns the run that a call names.
+func (c *call) find(ctx context.Context) (responder.View, error) {
+	if strings.HasPrefix(c.tool.Name, "_codex_cloud_") {
+		return c.cloudRun(ctx)
 	}
+	return request.Local(ctx, c.service, c.args, c.tool.Name, c.tool.id)
 }
 
-// results is the outcome of a request for the results of the run that a
-// parameter names.
-func (c *call) results(ctx context.Context, v responder.View, param string) (outcome, error) {
+func (c *call) results(ctx context.Context) (outcome, error) {
+	v, err := c.find(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
 	r, err := c.service.Result(ctx, v.ID, api.ResultRequest{
 		Output: c.args.Flag("include_output"), MaxBytes: int(c.args.Number("max_output_bytes")),
 		Events: c.args.Flag("include_events"), Count: true,
 	})
 	if err != nil {
-		return outcome{}, c.args.Name(err, map[string]string{api.FieldRun: param})
+		return outcome{}, c.args.Name(err)
 	}
 	return outcome{v36.Results(r), adcp.OfRecord(r.Record)}, nil
 }
 
-func localWait(c *call) action {
-	return func(ctx context.Context) (outcome, error) {
-		v, err := request.Local(ctx, c.service, c.args, c.tool.name, "task_id")
-		if err != nil {
-			return outcome{}, err
-		}
-		return c.wait(ctx, v)
+func (c *call) localCancel(ctx context.Context) (outcome, error) {
+	done, v, err := request.Cancel(ctx, c.service, c.args)
+	c.replayed = done.Replayed
+	if err != nil {
+		return outcome{}, err
 	}
+	return outcome{v36.Cancelled(done, c.args.Text("reason")), adcp.OfCancel(v, done)}, nil
 }
 
-func localCancel(c *call) action {
-	return func(ctx context.Context) (outcome, error) {
-		done, v, err := request.Cancel(ctx, c.service, c.args)
-		c.replayed = done.Replayed
-		if err != nil {
-			return outcome{}, err
-		}
-		return outcome{v36.Cancelled(done, c.args.Text("reason")), adcp.OfCancel(v, done)}, nil
+// wait waits for the end of a run, and returns its result.
+func (c *call) wait(ctx context.Context) (outcome, error) {
+	v, err := c.find(ctx)
+	if err != nil {
+		return outcome{}, err
 	}
+	waiting, cancel := context.WithTimeout(ctx, time.Duration(c.args.Number("timeout_sec"))*time.Second)
+	defer cancel()
+	now, err := c.follow(waiting, v.ID)
+	if now.ID == "" {
+		now = v
+	}
+	if waiting.Err() != nil && !now.State.Final() {
+		return outcome{}, responder.WaitOver(now.ID, now.State, c.begun)
+	}
+	if err != nil && !now.State.Final() {
+		return outcome{}, err
+	}
+	record, err := c.service.Record(ctx, v.ID)
+	if err != nil {
+		return outcome{}, err
+	}
+	r, err := c.service.ResultOf(ctx, record, api.ResultRequest{
+		Output: c.args.Flag("include_output"), MaxBytes: int(c.args.Number("max_output_bytes")),
+	})
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{v36.Waited(r), adcp.OfRecord(record)}, nil
+}
+
+// follow waits for the end of a task, and reports its progress.
+func (c *call) follow(ctx context.Context, run string) (responder.View, error) {
+	return c.service.Wait(ctx, run, func(v responder.View) {
+		percent, message := 0.0, ""
+		if v.Progress != nil {
+			percent = float64(v.Progress.Percent)
+		}
+		switch {
+		case v.State == runs.StateQueued && v.Position == 1:
+			message = "Queued behind one task"
+		case v.State == runs.StateQueued:
+			message = fmt.Sprintf("Queued behind %d tasks", v.Position)
+		case v.State == runs.StateWorking && v.Activity != "":
+			message = v.Activity
+		case v.State == runs.StateWorking:
+			message = "Working"
+		case v.State == runs.StateInputRequired:
+			message = "Waiting for an answer from outside"
+		default:
+			message = "Ended: " + string(v.State)
+		}
+		c.tell(percent, message)
+	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/webhook"
-	"github.com/linesman/linesman/runs"
 	standin "github.com/linesman/linesman/test/lab/cloud"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 const hookConfig = `{"url":"https://hooks.example.com/x","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"sentinel-0123456789-0123456789-0123"}}`
@@ -46,7 +46,7 @@ func TestARegistrationIsWrittenBeforeItsRun(t *testing.T) {
 	var before []string
 	var s *stage
 	s = watchedStage(t, func(run string) error {
-		if known, err := s.bus.Known(t.Context(), run); known || err != nil {
+		if known, err := s.Operator.Known(t.Context(), run); known || err != nil {
 			t.Errorf("run %s is there, %v", run, err)
 		}
 		before = append(before, run)
@@ -71,7 +71,7 @@ func TestATaskThatCannotBeRegisteredIsNotSubmitted(t *testing.T) {
 	if !a.IsError || a.Error.Code != "INTERNAL" || strings.Contains(string(a.Envelope), "sentinel") {
 		t.Errorf("got %s", a.Envelope)
 	}
-	if queued := s.responder.Snapshot(0, nil).Queued; len(queued) != 0 {
+	if queued := s.Service.Snapshot(0, nil).Queued; len(queued) != 0 {
 		t.Errorf("%d tasks were queued", len(queued))
 	}
 }
@@ -161,7 +161,7 @@ func TestATaskThatIsWaitedForIsRefusedWhereNoWebhooksAreSent(t *testing.T) {
 	if a.Error.Code != "UNSUPPORTED" || a.Error.Details["field"] != "push_notification_config" {
 		t.Errorf("got %s", a.Envelope)
 	}
-	if queued := s.responder.Snapshot(0, nil).Queued; len(queued) != 0 {
+	if queued := s.Service.Snapshot(0, nil).Queued; len(queued) != 0 {
 		t.Errorf("%d tasks were queued", len(queued))
 	}
 }
@@ -172,12 +172,12 @@ func TestANotificationHasNothingOfTheOutput(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "bad", "failed", 1)
-	s.await(t, "bad", runs.State.Final)
-	record, err := s.responder.Record(t.Context(), "bad")
+	s.Await("bad", servicetest.Ended)
+	record, err := s.Service.Record(t.Context(), "bad")
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, failed, err := adcp.Results{Service: s.responder}.Result(t.Context(), record)
+	result, failed, err := adcp.Result(t.Context(), s.Service, record)
 	if err != nil || failed == nil {
 		t.Fatalf("%s, %v, %v", result, failed, err)
 	}

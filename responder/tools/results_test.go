@@ -8,13 +8,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 func TestWaitEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	s.begin(t, "codex", "T-1", runs.Start{Source: "run"})
-	s.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
+	s.Begin("codex", "T-1", runs.Start{Source: "run"})
+	s.Await("T-1", servicetest.Working)
 	a := ask(t, s.tools, "_codex_local_wait", `{"task_id":"T-1","timeout_sec":1}`)
 	if a.Error.Code != "TIMEOUT" || !a.Error.Retryable || a.Error.Details["timeout_type"] != "wait" ||
 		a.Error.Details["state"] != "working" ||
@@ -26,8 +27,8 @@ func TestWaitEndsAtItsDeadline(t *testing.T) {
 func TestResultsOfARunningTaskAreRefusedForNow(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	s.begin(t, "codex", "T-1", runs.Start{Source: "run"})
-	s.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
+	s.Begin("codex", "T-1", runs.Start{Source: "run"})
+	s.Await("T-1", servicetest.Working)
 	queued := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"task":"x"}`))
 	for id, state := range map[string]string{"T-1": "working", queued: "queued"} {
 		a := ask(t, s.tools, "_codex_local_results", args("task_id", id))
@@ -43,9 +44,9 @@ func TestResultsOfARunningTaskAreRefusedForNow(t *testing.T) {
 func TestResultsOfARunningTaskWithoutNATSAreAnErrorOfTheStreams(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	s.begin(t, "codex", "T-1", runs.Start{Source: "run"})
-	s.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
-	s.server.Stop()
+	s.Begin("codex", "T-1", runs.Start{Source: "run"})
+	s.Await("T-1", servicetest.Working)
+	s.Server.Stop()
 	a := ask(t, s.tools, "_codex_local_results", args("task_id", "T-1"))
 	if a.Error.Code != "INTERNAL" || !a.Error.Retryable || !strings.HasPrefix(a.Error.Message, "the streams did not ") {
 		t.Errorf("got %s", a.Envelope)
@@ -101,7 +102,7 @@ func TestEventsAreTheLastFifty(t *testing.T) {
 	for i := range 80 {
 		out = fmt.Appendf(out, `{"type":"item.completed","item":{"id":"item_%d","type":"agent_message","text":"message %d"}}`+"\n", i, i)
 	}
-	s.begin(t, "codex", "T-1", runs.Start{Source: "run"}).out(out).exit(exited(0))
+	s.Begin("codex", "T-1", runs.Start{Source: "run"}).Out(out).Exit(0)
 	e := ask(t, s.tools, "_codex_local_results", `{"task_id":"T-1","include_events":true}`).Data["events"].(map[string]any)
 	items := e["items"].([]any)
 	if len(items) != 50 || e["count"] != 81.0 {
@@ -116,7 +117,7 @@ func TestEventsAreTheLastFifty(t *testing.T) {
 	for i := range 30 {
 		out = fmt.Appendf(out, `{"type":"item.completed","item":{"id":"item_%d","type":"agent_message","text":"%s"}}`+"\n", i, strings.Repeat(`\u0001`, 6000))
 	}
-	s.begin(t, "codex", "T-2", runs.Start{Source: "run"}).out(out).exit(exited(0))
+	s.Begin("codex", "T-2", runs.Start{Source: "run"}).Out(out).Exit(0)
 	a := ask(t, s.tools, "_codex_local_results", `{"task_id":"T-2","include_events":true}`)
 	if n := len(a.Data["events"].(map[string]any)["items"].([]any)); n == 0 || n == 31 || len(a.Envelope) > 700<<10 {
 		t.Errorf("%d events in %d bytes", n, len(a.Envelope))
@@ -128,7 +129,7 @@ func TestOutputIsCutWithinItsBudget(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	text := strings.Repeat("a€𝄞é", 40_000) // 10 bytes each
-	s.begin(t, "codex", "T-1", runs.Start{Source: "run"}).out([]byte(text)).err([]byte("x\xff\xfey")).exit(exited(1))
+	s.Begin("codex", "T-1", runs.Start{Source: "run"}).Out([]byte(text)).Err([]byte("x\xff\xfey")).Exit(1)
 	for _, most := range []int{1024, 1025, 1026, 1027, 1030, 4099, 65536, 1 << 20} {
 		a := ask(t, s.tools, "_codex_local_results", args("task_id", "T-1", "max_output_bytes", most))
 		o := a.Data["output"].(map[string]any)
@@ -160,7 +161,7 @@ func TestStreamsThatAreGoneAreAnInternalError(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "T-1", "hello", 0)
-	s.bus.Close()
+	s.Operator.Close()
 	for _, tool := range []string{"_codex_local_exec", "_codex_local_results"} {
 		a := ask(t, s.tools, tool, args(
 			map[string][]any{"_codex_local_exec": {"task", "x"}, "_codex_local_results": {"task_id", "T-1"}}[tool]...))
@@ -179,7 +180,7 @@ func TestAgentCannotBreakOutOfThePage(t *testing.T) {
 	text, _ := json.Marshal(evil + " [x](y) <b>")
 	out = fmt.Appendf(out, `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":%s}}`+"\n", text)
 	out = append(out, `{"type":"turn.failed","error":{"message":"bad\n# OWNED `+"```"+`"}}`+"\n"...)
-	s.begin(t, "codex", "T-1", runs.Start{Source: "run"}).out(out).err([]byte(evil + "\x1b[2J")).exit(exited(1))
+	s.Begin("codex", "T-1", runs.Start{Source: "run"}).Out(out).Err([]byte(evil + "\x1b[2J")).Exit(1)
 	page := ask(t, s.tools, "_codex_local_results", `{"task_id":"T-1","include_events":true}`).Text()
 	fence := ""
 	for line := range strings.Lines(page) {
@@ -205,7 +206,7 @@ func TestOutputThatIsKeptNoLongerIsNotEmptyOutput(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "T-1", "http-401", 1)
-	raw, err := s.jetstream(t).Stream(t.Context(), s.bus.Raw())
+	raw, err := s.jetstream(t).Stream(t.Context(), s.Operator.Raw())
 	if err == nil {
 		err = raw.Purge(t.Context())
 	}

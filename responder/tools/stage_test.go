@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,57 +13,30 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/bus/pipeline"
-	"github.com/linesman/linesman/normalizer"
-	backend "github.com/linesman/linesman/normalizer/cloud"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
-// stage is a server with its streams, a normalizer and a responder at work,
-// and the tools.
+// stage is a server with its streams, a normalizer and a service, and the tools.
 type stage struct {
-	dir       string // of the server
-	server    *embedded.Server
-	bus       *bus.Bus
-	config    responder.Config
-	responder *responder.Service
-	tools     *tools.Set
+	*servicetest.Streams
+	config responder.Config
+	tools  *tools.Set
 }
 
 func newStage(t testing.TB, change func(*responder.Config)) *stage {
 	t.Helper()
-	names := bus.Names{Prefix: bus.DefaultPrefix}
-	dir := t.TempDir()
-	server, err := embedded.StartServer(dir, "127.0.0.1:0", names, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
+	s := &stage{Streams: servicetest.New(t)}
+	s.config = responder.Config{
+		Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Minute, Idle: 5 * time.Minute,
+		Hard: 20 * time.Minute, MaxHard: time.Hour, Danger: true,
 	}
-	t.Cleanup(server.Stop)
-	b, err := server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	limits := bus.DefaultLimits()
-	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<30, 1<<30, 1<<28
-	if _, err := b.Ensure(t.Context(), limits); err != nil {
-		t.Fatal(err)
-	}
-	n := &pipeline.Normalizer{Bus: b, Out: b.Names, Backends: []normalizer.Backend{codex.Backend{}, backend.Backend{}},
-		Log: zap.NewNop()}
-	during(t, "normalizer", n.Run)
-	s := &stage{dir: dir, server: server, bus: b, config: responder.Config{
-		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Idle: 5 * time.Minute, Hard: 20 * time.Minute,
-		MaxHard: time.Hour, Danger: true,
-	}}
 	s.serve(t, change)
 	return s
 }
@@ -77,12 +47,12 @@ func (s *stage) serve(t testing.TB, change func(*responder.Config)) {
 	if change != nil {
 		change(&s.config)
 	}
-	s.responder = responder.New(s.config)
-	during(t, "responder", s.responder.Run)
-	if err := s.responder.Ready(t.Context()); err != nil {
+	s.Service = responder.New(s.config)
+	servicetest.During(t, "responder", s.Service.Run)
+	if err := s.Service.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.tools = tools.New(s.responder)
+	s.tools = tools.New(s.Service)
 }
 
 // streams is the bus of a configuration.
@@ -91,11 +61,11 @@ func streams(c *responder.Config) *bus.Bus { return c.Streams.(*bus.Bus) }
 // jetstream is the server's, for what nobody does in peace.
 func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	credentials, err := embedded.LoadCredentials(s.dir)
+	credentials, err := embedded.LoadCredentials(s.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
+	login, _ := credentials.Logins(s.Server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
 		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
 	if err != nil {
@@ -113,7 +83,7 @@ func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
 // learn a moment later.
 func (s *stage) logs(t *testing.T) int {
 	t.Helper()
-	stream, err := s.jetstream(t).Stream(t.Context(), s.bus.Raw())
+	stream, err := s.jetstream(t).Stream(t.Context(), s.Operator.Raw())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,19 +92,6 @@ func (s *stage) logs(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(info.State.Subjects)
-}
-
-// during runs something until the test ends.
-func during(t testing.TB, what string, run func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	})
 }
 
 // answer is an envelope that was checked, and the text beside it.
@@ -278,126 +235,17 @@ func args(pairs ...any) string {
 	return "{" + b.String() + "}"
 }
 
-// begun is when the runs of tests begin: entries carry times, and no clock is asked.
-const begun = int64(1_763_461_800_000)
-
-// log is the raw log of a run that a test writes.
-type log struct {
-	t   testing.TB
-	s   *stage
-	id  string
-	raw *bus.RawLog
-	at  int64
-}
-
-// begin begins the log of a run, or goes on with that of a submitted one.
-func (s *stage) begin(t testing.TB, agent, id string, start runs.Start) *log {
-	t.Helper()
-	raw, err := s.bus.OpenLog(t.Context(), agent, id, runs.Mark{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &log{t: t, s: s, id: id, raw: raw, at: begun}
-	l.append(runs.Entry{Kind: runs.Started, Body: runs.Encode(start)})
-	return l
-}
-
-func (l *log) append(e runs.Entry) {
-	l.t.Helper()
-	l.at += 1000
-	e.Time = l.at
-	err := l.raw.Append(l.t.Context(), e)
-	// the queued entry came in between, as a worker may see it
-	if errors.Is(err, runs.ErrMoved) && e.Kind == runs.Started {
-		err = l.raw.Append(l.t.Context(), e)
-	}
-	if err != nil {
-		l.t.Fatal(err)
-	}
-}
-
-func (l *log) out(b []byte) *log {
-	l.t.Helper()
-	for len(b) > 0 {
-		n := min(len(b), runs.MaxChunk)
-		l.append(runs.Entry{Kind: runs.Out, Offset: l.raw.Mark().Out, Body: b[:n]})
-		b = b[n:]
-	}
-	return l
-}
-
-func (l *log) err(b []byte) *log {
-	l.t.Helper()
-	l.append(runs.Entry{Kind: runs.ErrOut, Offset: l.raw.Mark().Err, Body: b})
-	return l
-}
-
-func (l *log) exit(x runs.Exit) {
-	l.t.Helper()
-	l.append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(x)})
-	l.s.await(l.t, l.id, func(r runs.State) bool { return r.Final() })
-}
-
-// exited is an exit status.
-func exited(code int) runs.Exit { return runs.Exit{Reason: runs.ReasonExited, Code: &code} }
-
-// await waits until the responder knows that a run is in some state.
-func (s *stage) await(t testing.TB, id string, ok func(runs.State) bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("too long"))
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if v, found := s.responder.Get(id); found && ok(v.State) {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("run %s does not get there", id)
-		}
-	}
-}
-
-func (s *stage) awaitActivity(t testing.TB, id string) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if v, found := s.responder.Get(id); found && v.Activity != "" {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("run %s shows no activity", id)
-		}
-	}
-}
-
-// recording is what a real agent printed, and how it ended.
+// recording is what a real agent printed.
 func recording(t testing.TB, name string) (out, err []byte) {
 	t.Helper()
-	dir := filepath.Join("..", "..", "test", "corpus", "codex")
-	out, readErr := os.ReadFile(filepath.Join(dir, name+".jsonl"))
-	if readErr != nil {
-		t.Fatal(readErr)
-	}
-	err, readErr = os.ReadFile(filepath.Join(dir, name+".stderr"))
-	if readErr != nil {
-		t.Fatal(readErr)
-	}
-	return out, err
+	return servicetest.Recording(t, name+".jsonl"), servicetest.Recording(t, name+".stderr")
 }
 
 // play makes a run of a recording.
 func (s *stage) play(t testing.TB, id, name string, code int) {
 	t.Helper()
 	out, stderr := recording(t, name)
-	s.begin(t, "codex", id, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1"}).out(out).err(stderr).exit(
-		exited(code))
+	s.Begin("codex", id, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1"}).Out(out).Err(stderr).Exit(code)
 }
 
 // submitted is the id of a task that a tool has just put on the queue.

@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 func TestStatusTellsWhatRunsWaitsAndEnded(t *testing.T) {
@@ -28,9 +29,9 @@ func TestStatusTellsWhatRunsWaitsAndEnded(t *testing.T) {
 		s.play(t, fmt.Sprintf("T-done-%d", i), "hello", i%2) // every other one fails
 	}
 	out, _ := recording(t, "shell-fail")
-	working := s.begin(t, "codex", "T-working", runs.Start{Source: "queue", Dir: "/srv/a", Worker: "w1"})
-	working.out(out[:900])
-	s.awaitActivity(t, "T-working")
+	working := s.Begin("codex", "T-working", runs.Start{Source: "queue", Dir: "/srv/a", Worker: "w1"})
+	working.Out(out[:900])
+	s.Await("T-working", servicetest.Active)
 	q1 := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"task":"x","workingDir":"/srv/a"}`))
 	q2 := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"task":"x","workingDir":"/srv/b"}`))
 	a := ask(t, s.tools, "_codex_local_status", `{"verbose":true}`)
@@ -99,14 +100,14 @@ func ids(a answer, list string) (all []string) {
 func TestTaskOfALostWorkerSaysSo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	impatient := responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Nanosecond})
-	during(t, "responder", impatient.Run)
+	impatient := responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Nanosecond})
+	servicetest.During(t, "responder", impatient.Run)
 	if err := impatient.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.begin(t, "codex", "T-1", runs.Start{Source: "queue", Worker: "w`1"})
-	other := &stage{responder: impatient}
-	other.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
+	s.Begin("codex", "T-1", runs.Start{Source: "queue", Worker: "w`1"})
+	other := &servicetest.Streams{T: t, Service: impatient}
+	other.Await("T-1", servicetest.Working)
 	a := ask(t, tools.New(impatient), "_codex_local_status", `{}`)
 	ext, _ := a.Data["tasks"].([]any)[0].(map[string]any)["ext"].(map[string]any)
 	if ext["lost"] != true || ext["worker"] != "w`1" || !strings.Contains(a.Text(), "lost: worker `` w`1 `` is silent") {
@@ -117,7 +118,7 @@ func TestTaskOfALostWorkerSaysSo(t *testing.T) {
 func TestNothingIsToldBeforeTheTableIsRead(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	d := tools.New(responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue})) // not at work
+	d := tools.New(responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue})) // not at work
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for _, tool := range []string{"_codex_local_status", "_codex_local_run"} {
@@ -144,7 +145,7 @@ func TestWhatTheTableWaitsForIsSaid(t *testing.T) {
 	}
 	t.Cleanup(b.Close)
 	r := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue, Cause: b.Cause})
-	during(t, "responder", r.Run)
+	servicetest.During(t, "responder", r.Run)
 	d := tools.New(r)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
@@ -161,7 +162,7 @@ func TestWhatTheTableWaitsForIsSaid(t *testing.T) {
 func TestWhatKeptTheStreamsIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *responder.Config) { c.Cause = bus.Cause })
-	if err := s.jetstream(t).DeleteStream(t.Context(), s.bus.Work()); err != nil {
+	if err := s.jetstream(t).DeleteStream(t.Context(), s.Operator.Work()); err != nil {
 		t.Fatal(err)
 	}
 	a := ask(t, s.tools, "_codex_local_run", `{"task": "Go.", "mode": "read-only"}`)
@@ -179,11 +180,11 @@ func TestManyTasksAreBounded(t *testing.T) {
 	group.SetLimit(32)
 	for i := range all {
 		group.Go(func() error {
-			raw, err := s.bus.OpenLog(t.Context(), "codex", fmt.Sprintf("T-%04d", i), runs.Mark{})
+			raw, err := s.Operator.OpenLog(t.Context(), "codex", fmt.Sprintf("T-%04d", i), runs.Mark{})
 			if err != nil {
 				return err
 			}
-			return raw.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: begun,
+			return raw.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: servicetest.Begun,
 				Body: runs.Encode(runs.Start{Source: "run"})})
 		})
 	}
@@ -191,7 +192,7 @@ func TestManyTasksAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range all {
-		s.await(t, fmt.Sprintf("T-%04d", i), func(st runs.State) bool { return st == runs.StateWorking })
+		s.Await(fmt.Sprintf("T-%04d", i), servicetest.Working)
 	}
 	a := ask(t, s.tools, "_codex_local_status", `{}`)
 	if n := len(ids(a, "tasks")); n != 1000 || a.Meta["total"] != float64(all) ||
@@ -211,13 +212,13 @@ func TestCancelSaysWhatBecameOfIt(t *testing.T) {
 	if a.Data["state"] != "cancelled" || a.Data["previous_state"] != "queued" || a.Data["reason"] != "No longer <needed>" {
 		t.Errorf("a queued one: %s", a.Envelope)
 	}
-	s.await(t, id, runs.State.Final)
+	s.Await(id, servicetest.Ended)
 	a = ask(t, s.tools, "_codex_local_cancel", args("taskId", id))
 	if a.Error.Code != "VALIDATION" || a.Error.Details["state"] != "cancelled" || a.Error.Details["field"] != "taskId" {
 		t.Errorf("one that has ended: %s", a.Envelope)
 	}
-	s.begin(t, "codex", "T-1", runs.Start{Source: "run"}) // its worker is gone
-	s.await(t, "T-1", func(st runs.State) bool { return st == runs.StateWorking })
+	s.Begin("codex", "T-1", runs.Start{Source: "run"}) // its worker is gone
+	s.Await("T-1", servicetest.Working)
 	a = ask(t, s.tools, "_codex_local_cancel", `{"task_id":"T-1"}`)
 	if a.Data["state"] != "cancelling" || a.Data["previous_state"] != "working" {
 		t.Errorf("one that works: %s", a.Envelope)
@@ -232,15 +233,15 @@ func TestCleanupCountsAndBoundsWhatItLists(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	for i := range 60 {
-		s.begin(t, "codex", fmt.Sprintf("T-stuck-%02d", i), runs.Start{Source: "run"})
+		s.Begin("codex", fmt.Sprintf("T-stuck-%02d", i), runs.Start{Source: "run"})
 	}
 	s.play(t, "T-old", "hello", 0)
 	for i := range 60 { // which come in any order
-		s.await(t, fmt.Sprintf("T-stuck-%02d", i), func(st runs.State) bool { return st == runs.StateWorking })
+		s.Await(fmt.Sprintf("T-stuck-%02d", i), servicetest.Working)
 	}
 	// Silence that nobody listened to is as long as the records say.
-	later := responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute})
-	during(t, "another responder", later.Run)
+	later := responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Minute})
+	servicetest.During(t, "another responder", later.Run)
 	other := tools.New(later)
 	for _, dry := range []bool{true, false} {
 		a := ask(t, other, "_codex_cleanup_registry", args("dryRun", dry))

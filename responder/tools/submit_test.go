@@ -11,6 +11,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/servicetest"
 )
 
 func TestWritingModesNeedConfirm(t *testing.T) {
@@ -32,8 +33,8 @@ func TestWritingModesNeedConfirm(t *testing.T) {
 func TestTaskIsQueuedAsItWasAskedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	s.begin(t, "codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
-		out([]byte(`{"type":"thread.started","thread_id":"01a1fd7b-f84f-78d0-8880-a6cacce2ab1b"}` + "\n")).exit(exited(1))
+	s.Begin("codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
+		Out([]byte(`{"type":"thread.started","thread_id":"01a1fd7b-f84f-78d0-8880-a6cacce2ab1b"}` + "\n")).Exit(1)
 	base := runs.Task{Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
 	for _, c := range []struct {
 		tool string
@@ -84,8 +85,8 @@ func TestTaskWithoutADirectoryWorksInThatOfItsThreadOrElseOfItsClient(t *testing
 	t.Parallel()
 	const known, unknown = "01a1fd7b-f84f-78d0-8880-a6cacce2ab1b", "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"
 	s := newStage(t, func(c *responder.Config) { c.Dir = func() (string, error) { return "/srv/client", nil } })
-	s.begin(t, "codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
-		out([]byte(`{"type":"thread.started","thread_id":"` + known + `"}` + "\n")).exit(exited(1))
+	s.Begin("codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
+		Out([]byte(`{"type":"thread.started","thread_id":"` + known + `"}` + "\n")).Exit(1)
 	for _, c := range []struct {
 		tool string
 		args []any
@@ -118,7 +119,7 @@ func (s *stage) take(t *testing.T) runs.Task {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	d, err := s.bus.Queue(bus.DefaultQueue).Next(ctx)
+	d, err := s.Operator.Queue(bus.DefaultQueue).Next(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func (s *stage) take(t *testing.T) runs.Task {
 		t.Fatal(err)
 	}
 	// The queued entry is stored after the task: a worker waits for it, too.
-	s.await(t, task.Run, func(runs.State) bool { return true })
+	s.Await(task.Run, func(responder.View) bool { return true })
 	return task
 }
 
@@ -187,10 +188,10 @@ func TestForegroundRunAnswersAtTheEnd(t *testing.T) {
 		`{"task":"Patch it.","mode":"workspace-write","confirm":true,"format":"json"}`,
 		func(p v36.Progress) { told = append(told, p) })
 	id := s.take(t).Run
-	l := s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"})
-	l.out(out[:len(out)/2])
-	s.awaitActivity(t, id)
-	l.out(out[len(out)/2:]).err(stderr).exit(exited(0))
+	l := s.Begin("codex", id, runs.Start{Source: "queue", Worker: "w1"})
+	l.Out(out[:len(out)/2])
+	s.Await(id, servicetest.Active)
+	l.Out(out[len(out)/2:]).Err(stderr).Exit(0)
 	a := end()
 	ext, _ := a.Data["ext"].(map[string]any)
 	if a.IsError || a.Data["task_id"] != id || a.Data["capability"] != "foreground" || ext["state"] != "completed" ||
@@ -220,8 +221,8 @@ func TestForegroundTimeoutIsAnErrorAndBackgroundTimeoutAState(t *testing.T) {
 	for _, reason := range []runs.Reason{runs.ReasonIdle, runs.ReasonHard} {
 		end := start(t.Context(), t, s.tools, "_codex_local_run", `{"task":"Count.","format":"json"}`, nil)
 		id := s.take(t).Run
-		s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"}).out(out[:300_000]).err([]byte("warning\n")).
-			exit(runs.Exit{Reason: reason, Signal: 15})
+		s.Begin("codex", id, runs.Start{Source: "queue", Worker: "w1"}).Out(out[:300_000]).Err([]byte("warning\n")).
+			End(runs.Exit{Reason: reason, Signal: 15})
 		a := end()
 		if a.Error.Code != "TIMEOUT" || a.Error.Retryable || a.Error.Details["timeout_type"] != string(reason) ||
 			a.Error.Details["task_id"] != id || a.Error.Duration == 0 {
@@ -255,15 +256,15 @@ func TestCallerWhoLeavesEndsTheWaitAndNotTheTask(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	end := start(ctx, t, s.tools, "_codex_local_run", `{"task":"Wait."}`, nil)
 	id := s.take(t).Run
-	s.begin(t, "codex", id, runs.Start{Source: "queue", Worker: "w1"})
-	s.await(t, id, func(st runs.State) bool { return st == runs.StateWorking })
+	s.Begin("codex", id, runs.Start{Source: "queue", Worker: "w1"})
+	s.Await(id, servicetest.Working)
 	cancel()
 	a := end()
 	if a.Error.Code != "TIMEOUT" || a.Error.Details["timeout_type"] != "wait" || a.Error.Details["task_id"] != id ||
 		!a.Error.Retryable {
 		t.Errorf("got %s", a.Envelope)
 	}
-	if v, _ := s.responder.Get(id); v.State != runs.StateWorking {
+	if v, _ := s.Service.Get(id); v.State != runs.StateWorking {
 		t.Errorf("the task is %s", v.State)
 	}
 }
@@ -286,7 +287,7 @@ func TestManyMayCallAtOnce(t *testing.T) {
 			t.Errorf("%s", a.Envelope)
 		}
 	}
-	if n := len(s.responder.Snapshot(0, nil).Queued); n != 8 {
+	if n := len(s.Service.Snapshot(0, nil).Queued); n != 8 {
 		t.Errorf("%d tasks are queued", n)
 	}
 }
@@ -295,7 +296,7 @@ func TestFullQueueMayBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	js := s.jetstream(t)
-	stream, err := js.Stream(t.Context(), s.bus.Work())
+	stream, err := js.Stream(t.Context(), s.Operator.Work())
 	if err != nil {
 		t.Fatal(err)
 	}

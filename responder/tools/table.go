@@ -1,232 +1,222 @@
 package tools
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/linesman/linesman/responder/codexcloud"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 )
 
-// tool is one of the tools, and how it is done.
+// tool is one of the tools, and how it is carried out.
 type tool struct {
-	name, title, about, category string
-	params                       []fields.Param
-	hints                        hints
-	reads                        bool // the run table must have been read
-	changes                      bool // on AdCP it needs an idempotency key
+	v36.Tool
+	params  []request.Param
+	id      string // the parameter that names the task; "": none
+	reads   bool   // the run table must have been read
+	driven  bool   // the responder must drive Codex Cloud
+	changes bool   // in format adcp it requires an idempotency key
 
-	// prepare reads the arguments, adds what is wrong with them, and returns
-	// what to do where nothing is.
-	prepare   func(*call) action
-	envelopes v36.Encoder
+	// check reads the arguments, and adds their mistakes. Nil: nothing more to check.
+	check func(*call)
+	// act carries out a call whose arguments have no mistakes.
+	act func(*call, context.Context) (outcome, error)
 }
-
-type hints struct{ readOnly, destructive, idempotent, open bool }
 
 // changesRun reports whether a tool changes a run that exists.
-func (t *tool) changesRun() bool { return strings.HasSuffix(t.name, "_cancel") }
-
-func describe(list []*tool) []v36.Tool {
-	var all []v36.Tool
-	for _, t := range list {
-		all = append(all, v36.Tool{
-			Name: t.name, Title: t.title, Description: t.about, Category: t.category, InputSchema: fields.Schema(t.params),
-			ReadOnly: t.hints.readOnly, Destructive: t.hints.destructive, Idempotent: t.hints.idempotent,
-			OpenWorld: t.hints.open,
-		})
-	}
-	return all
-}
+func (t *tool) changesRun() bool { return strings.HasSuffix(t.Name, "_cancel") }
 
 // maxDays bounds the age of a stuck task that a cleanup asks for.
 const maxDays = 30
 
 var (
-	reading = hints{readOnly: true, idempotent: true}
-	working = hints{destructive: true, open: true}
+	reading = v36.Hints{ReadOnly: true, Idempotent: true}
+	working = v36.Hints{Destructive: true, OpenWorld: true}
 )
 
-// table is every tool, with the limits of tasks in words.
+// table returns every tool. Limits are those of tasks, in words.
 func table(limits string) []*tool {
+	all := slices.Concat(localTools(limits), cloudTools(), []*tool{{
+		Tool: v36.Tool{
+			Name: "_codex_cleanup_registry", Title: "Clean up old tasks", Category: v36.RegistryInfo,
+			Hints: v36.Hints{Destructive: true, Idempotent: true},
+			Description: "Ends tasks whose worker is gone, and forgets tasks that ended long ago. " +
+				"With dryRun it only looks.",
+		},
+		reads: true, act: (*call).cleanup,
+		params: []request.Param{
+			request.Integer("stuckTaskMaxAgeSeconds", 60, maxDays*86_400, 3600,
+				"A running task is stuck when its worker is gone and nothing was heard of it for so many seconds."),
+			request.Integer("oldTaskMaxAgeHours", 1, 8760, 24, "A task is old when it ended so many hours ago."),
+			request.Flag("dryRun", "Change nothing."), request.FormatParam,
+		},
+	}})
+	for _, t := range all {
+		t.InputSchema = request.Schema(t.params)
+	}
+	return all
+}
+
+func localTools(limits string) []*tool {
 	return []*tool{
 		{
-			name: request.ToolRun, title: "Run a Codex task",
-			changes: true, category: v36.ExecutionAck, hints: working, reads: true,
-			about: "Runs a coding task with codex on this machine and waits for its end, or with " +
-				"async only for its acceptance. " +
-				"What came of it is told by _codex_local_results under the same task id. " + limits,
-			params: request.RunParams, prepare: run,
+			Tool: v36.Tool{
+				Name: request.ToolRun, Title: "Run a Codex task", Category: v36.ExecutionAck, Hints: working,
+				Description: "Runs a coding task with codex on this machine and waits for its end, or with async only for " +
+					"its acceptance. What came of it is told by _codex_local_results under the same task id. " + limits,
+			},
+			changes: true, reads: true, params: request.RunParams, check: (*call).readTask, act: (*call).run,
 		},
 		{
-			name: request.ToolExec, title: "Start a Codex task",
-			changes: true, category: v36.ExecutionAck, hints: working, reads: true,
-			about: "Starts a coding task with codex in the background and answers at once with its task id. " +
-				"Wait for it with _codex_local_wait, or look with _codex_local_status. " + limits,
-			params: request.ExecParams, prepare: submit,
+			Tool: v36.Tool{
+				Name: request.ToolExec, Title: "Start a Codex task", Category: v36.ExecutionAck, Hints: working,
+				Description: "Starts a coding task with codex in the background and answers at once with its task id. " +
+					"Wait for it with _codex_local_wait, or look with _codex_local_status. " + limits,
+			},
+			changes: true, reads: true, params: request.ExecParams, check: (*call).readTask, act: (*call).submit,
 		},
 		{
-			name: request.ToolResume, title: "Go on with a Codex thread",
-			changes: true, category: v36.ExecutionAck, hints: working, reads: true,
-			about: "Starts a new turn on a thread of codex that an earlier task began, in the " +
-				"background and in the directory of that task.",
-			params: request.ResumeParams, prepare: submit,
+			Tool: v36.Tool{
+				Name: request.ToolResume, Title: "Go on with a Codex thread", Category: v36.ExecutionAck, Hints: working,
+				Description: "Starts a new turn on a thread of codex that an earlier task began, in the background and in " +
+					"the directory of that task.",
+			},
+			changes: true, reads: true, params: request.ResumeParams, check: (*call).readTask, act: (*call).submit,
 		},
 		{
-			name: request.ToolStatus, title: "Status of local tasks",
-			category: v36.StatusSnapshot, hints: reading, reads: true,
-			about: "Says which tasks run on this machine and how far they are, which wait, and " +
-				"which ended lately. Never shows outputs.",
-			params: request.StatusParams, prepare: localStatus,
+			Tool: v36.Tool{
+				Name: request.ToolStatus, Title: "Status of local tasks", Category: v36.StatusSnapshot, Hints: reading,
+				Description: "Says which tasks run on this machine and how far they are, which wait, and which ended " +
+					"lately. Never shows outputs.",
+			},
+			reads: true, params: request.StatusParams, check: func(c *call) { c.args.CheckDir() }, act: (*call).localStatus,
 		},
 		{
-			name: "_codex_local_results", title: "Results of a local task",
-			category: v36.ResultSet, hints: reading, reads: true,
-			about: "Tells what came of a task that has ended: summary, files, tests, tokens, error. " +
-				"The output of one that failed or timed out is always there.",
+			Tool: v36.Tool{
+				Name: "_codex_local_results", Title: "Results of a local task", Category: v36.ResultSet, Hints: reading,
+				Description: "Tells what came of a task that has ended: summary, files, tests, tokens, error. " +
+					"The output of one that failed or timed out is always there.",
+			},
+			reads: true, id: "task_id", act: (*call).results,
 			params: request.ADCP(request.IDParam("task_id"), includeParam, maxBytesParam,
-				fields.Param{
-					Name: "include_events", Kind: fields.Boolean, Default: false, About: "Adds the last events, at most 50.",
-				}),
-			prepare: localResults,
+				request.Flag("include_events", "Adds the last events, at most 50.")),
 		},
 		{
-			name: "_codex_local_wait", title: "Wait for a local task",
-			category: v36.WaitResult, hints: reading, reads: true,
-			about: "Waits until a task has ended, and tells what came of it. After timeout_sec it " +
-				"answers TIMEOUT; the task goes on.",
-			params:  request.ADCP(request.IDParam("task_id"), timeoutParam(300), includeParam, maxBytesParam),
-			prepare: localWait,
+			Tool: v36.Tool{
+				Name: "_codex_local_wait", Title: "Wait for a local task", Category: v36.WaitResult, Hints: reading,
+				Description: "Waits until a task has ended, and tells what came of it. After timeout_sec it answers " +
+					"TIMEOUT; the task goes on.",
+			},
+			reads: true, id: "task_id", act: (*call).wait,
+			params: request.ADCP(request.IDParam("task_id"), timeoutParam(300), includeParam, maxBytesParam),
 		},
 		{
-			name: request.ToolCancel, title: "Cancel a local task",
-			changes: true, category: v36.RegistryInfo, reads: true,
-			hints:  hints{destructive: true},
-			about:  "Ends a task: one that waits is never started, one that runs is ended with its process group.",
-			params: request.CancelParams, prepare: localCancel,
-		},
-		{
-			name: "_codex_cloud_submit", title: "Submit a Codex Cloud task",
-			changes: true, category: v36.ExecutionAck, hints: working,
-			about:  "Hands a coding task over to Codex Cloud and answers with its task id.",
-			params: request.CloudSubmitParams, prepare: cloudSubmit,
-		},
-		{
-			name: "_codex_cloud_status", title: "Status of Codex Cloud tasks",
-			category: v36.StatusSnapshot, hints: reading, reads: true,
-			about: "Says how tasks in Codex Cloud stand: those that are pending; one with taskId; " +
-				"with list all that fit the filters.",
-			params: request.ADCP(
-				fields.Param{
-					Name: "taskId", Kind: fields.Text, Max: request.MaxRef,
-					About: "Id of the task: T-cloud-…, the id that Codex Cloud gave it, or the address of its page.",
-				},
-				fields.Param{Name: "list", Kind: fields.Boolean, Default: false, About: "List tasks by the filters."},
-				fields.Param{Name: "workingDir", Kind: fields.Text, Max: runs.MaxDir, About: "Filter: the working directory."},
-				fields.Param{Name: "envId", Kind: fields.Text, Max: codexcloud.MaxEnvironment, About: "Filter: the environment."},
-				fields.Param{
-					Name: "status", Kind: fields.Choice, Words: []string{"submitted", "completed", "failed", "cancelled"},
-					About: "Filter: the state.",
-				},
-				fields.Param{
-					Name: "limit", Kind: fields.Integer, Min: 1, Max: 100, Default: int64(50), About: "How many ended tasks to list.",
-				},
-				fields.Param{
-					Name: "showStats", Kind: fields.Boolean, Default: false, About: "Adds how many tasks are in each state.",
-				}),
-			prepare: cloudStatus,
-		},
-		{
-			name: "_codex_cloud_results", title: "Results of a Codex Cloud task",
-			category: v36.ResultSet, hints: reading, reads: true,
-			about: "Tells what came of a task in Codex Cloud, with a link to its page; with " +
-				"include_output its diff, too.",
-			params:  request.ADCP(request.IDParam("taskId"), includeParam, maxBytesParam),
-			prepare: cloudResults,
-		},
-		{
-			name: "_codex_cloud_wait", title: "Wait for a Codex Cloud task",
-			category: v36.WaitResult, hints: reading, reads: true,
-			about:   "Waits until a task in Codex Cloud has ended, and tells what came of it.",
-			params:  request.ADCP(request.IDParam("task_id"), timeoutParam(600), includeParam, maxBytesParam),
-			prepare: cloudWait,
-		},
-		{
-			name: "_codex_cloud_cancel", title: "Cancel a Codex Cloud task",
-			changes: true, category: v36.RegistryInfo, hints: reading, reads: true,
-			about: "Codex Cloud can be asked to end a task on its web page only: the answer is " +
-				"UNSUPPORTED, with the address of that page.",
-			params: request.CancelParams, prepare: cloudCancel,
-		},
-		{
-			name: "_codex_cloud_list_environments", title: "List Codex Cloud environments",
-			category: v36.RegistryInfo, hints: reading,
-			about:  "Lists the environments of Codex Cloud that a local file names.",
-			params: params(), prepare: listEnvironments,
-		},
-		{
-			name: "_codex_cloud_github_setup", title: "GitHub setup guide", category: v36.RegistryInfo, hints: reading,
-			about: "Writes a guide to connecting a GitHub repository with an environment of Codex Cloud.",
-			params: params(
-				fields.Param{
-					Name: "repoUrl", Kind: fields.Text, Required: true, Max: 200, About: "https://github.com/OWNER/REPOSITORY",
-				},
-				fields.Param{
-					Name: "stack", Kind: fields.Choice, Required: true, Words: []string{"node", "python", "go", "rust"},
-					About: "What the repository is built with.",
-				},
-				fields.Param{
-					Name: "gitUserName", Kind: fields.Text, Max: 100, Default: "Codex Agent", About: "Name for the commits.",
-				},
-				fields.Param{
-					Name: "gitUserEmail", Kind: fields.Text, Max: 254, Default: "codex@example.com", About: "Address for the commits.",
-				}),
-			prepare: gitHubSetup,
-		},
-		{
-			name: "_codex_cleanup_registry", title: "Clean up old tasks", category: v36.RegistryInfo, reads: true,
-			hints: hints{destructive: true, idempotent: true},
-			about: "Ends tasks whose worker is gone, and forgets tasks that ended long ago. With dryRun it only looks.",
-			params: params(
-				fields.Param{
-					Name: "stuckTaskMaxAgeSeconds", Kind: fields.Integer, Min: 60, Max: maxDays * 86_400, Default: int64(3600),
-					About: "A running task is stuck when its worker is gone and nothing was heard of it for so many seconds.",
-				},
-				fields.Param{
-					Name: "oldTaskMaxAgeHours", Kind: fields.Integer, Min: 1, Max: 8760, Default: int64(24),
-					About: "A task is old when it ended so many hours ago.",
-				},
-				fields.Param{Name: "dryRun", Kind: fields.Boolean, Default: false, About: "Change nothing."}),
-			prepare: cleanup,
+			Tool: v36.Tool{
+				Name: request.ToolCancel, Title: "Cancel a local task", Category: v36.RegistryInfo,
+				Hints:       v36.Hints{Destructive: true},
+				Description: "Ends a task: one that waits is never started, one that runs is ended with its process group.",
+			},
+			changes: true, reads: true, params: request.CancelParams, act: (*call).localCancel,
 		},
 	}
 }
 
-// params are those of a tool that does not speak AdCP.
-func params(list ...fields.Param) []fields.Param {
-	return slices.Concat(list, []fields.Param{request.FormatParam})
+func cloudTools() []*tool {
+	return []*tool{
+		{
+			Tool: v36.Tool{
+				Name: "_codex_cloud_submit", Title: "Submit a Codex Cloud task", Category: v36.ExecutionAck, Hints: working,
+				Description: "Hands a coding task over to Codex Cloud and answers with its task id.",
+			},
+			changes: true, params: request.CloudSubmitParams,
+			check: (*call).readCloudTask, act: (*call).cloudSubmit,
+		},
+		{
+			Tool: v36.Tool{
+				Name: "_codex_cloud_status", Title: "Status of Codex Cloud tasks", Category: v36.StatusSnapshot,
+				Hints: reading,
+				Description: "Says how tasks in Codex Cloud stand: those that are pending; one with taskId; with list all " +
+					"that fit the filters.",
+			},
+			reads: true, driven: true, id: "taskId", check: (*call).checkCloudStatus, act: (*call).cloudStatus,
+			params: request.ADCP(
+				request.Text("taskId", request.MaxRef,
+					"Id of the task: T-cloud-…, the id that Codex Cloud gave it, or the address of its page."),
+				request.Flag("list", "List tasks by the filters."),
+				request.Text("workingDir", runs.MaxDir, "Filter: the working directory."),
+				request.Text("envId", codexcloud.MaxEnvironment, "Filter: the environment."),
+				request.Choice("status", "", "Filter: the state.", "submitted", "completed", "failed", "cancelled"),
+				request.Integer("limit", 1, 100, 50, "How many ended tasks to list."),
+				request.Flag("showStats", "Adds how many tasks are in each state.")),
+		},
+		{
+			Tool: v36.Tool{
+				Name: "_codex_cloud_results", Title: "Results of a Codex Cloud task", Category: v36.ResultSet,
+				Hints: reading,
+				Description: "Tells what came of a task in Codex Cloud, with a link to its page; with include_output its " +
+					"diff, too.",
+			},
+			reads: true, driven: true, id: "taskId", act: (*call).results,
+			params: request.ADCP(request.IDParam("taskId"), includeParam, maxBytesParam),
+		},
+		{
+			Tool: v36.Tool{
+				Name: "_codex_cloud_wait", Title: "Wait for a Codex Cloud task", Category: v36.WaitResult, Hints: reading,
+				Description: "Waits until a task in Codex Cloud has ended, and tells what came of it.",
+			},
+			reads: true, driven: true, id: "task_id", act: (*call).wait,
+			params: request.ADCP(request.IDParam("task_id"), timeoutParam(600), includeParam, maxBytesParam),
+		},
+		{
+			Tool: v36.Tool{
+				Name: "_codex_cloud_cancel", Title: "Cancel a Codex Cloud task", Category: v36.RegistryInfo, Hints: reading,
+				Description: "Codex Cloud can be asked to end a task on its web page only: the answer is UNSUPPORTED, with " +
+					"the address of that page.",
+			},
+			changes: true, reads: true, id: "task_id", params: request.CancelParams, act: (*call).cloudCancel,
+		},
+		{
+			Tool: v36.Tool{
+				Name: "_codex_cloud_list_environments", Title: "List Codex Cloud environments", Category: v36.RegistryInfo,
+				Hints: reading, Description: "Lists the environments of Codex Cloud that a local file names.",
+			},
+			params: []request.Param{request.FormatParam}, act: (*call).listEnvironments,
+		},
+		{
+			Tool: v36.Tool{
+				Name: "_codex_cloud_github_setup", Title: "GitHub setup guide", Category: v36.RegistryInfo, Hints: reading,
+				Description: "Writes a guide to connecting a GitHub repository with an environment of Codex Cloud.",
+			},
+			check: (*call).checkSetup, act: (*call).gitHubSetup,
+			params: []request.Param{
+				request.RequiredText("repoUrl", 200, "https://github.com/OWNER/REPOSITORY"), stackParam,
+				{Name: "gitUserName", Max: 100, Default: "Codex Agent", About: "Name for the commits."},
+				{Name: "gitUserEmail", Max: 254, Default: "codex@example.com", About: "Address for the commits."},
+				request.FormatParam,
+			},
+		},
+	}
 }
 
 var (
-	includeParam = fields.Param{
-		Name: "include_output", Kind: fields.Boolean, Default: false, About: "Adds what the agent printed.",
-	}
-	maxBytesParam = fields.Param{
-		Name: "max_output_bytes", Kind: fields.Integer, Min: 1024, Max: 1 << 20, Default: int64(64 << 10),
-		About: "Most bytes of output to add, half of them for stdout, half for stderr; of a " +
-			"longer one its beginning and its end.",
-	}
+	includeParam  = request.Flag("include_output", "Adds what the agent printed.")
+	maxBytesParam = request.Integer("max_output_bytes", 1024, 1<<20, 64<<10, "Most bytes of output to add, half of "+
+		"them for stdout, half for stderr; of a longer one its beginning and its end.")
+	stackParam = required(request.Choice("stack", "", "What the repository is built with.",
+		"node", "python", "go", "rust"))
 )
 
-func timeoutParam(seconds int64) fields.Param {
-	return fields.Param{
-		Name: "timeout_sec", Kind: fields.Integer, Min: 1, Max: 3600, Default: seconds,
-		About: "How long to wait, in seconds.",
-	}
+func required(p request.Param) request.Param {
+	p.Required = true
+	return p
+}
+
+func timeoutParam(seconds int64) request.Param {
+	return request.Integer("timeout_sec", 1, 3600, seconds, "How long to wait, in seconds.")
 }
 
 // limits are the limits of a task that asks for none, in words; 0: unknown.

@@ -1,24 +1,22 @@
-// Package tools is the fifteen tools of the v3.6 delegator: their names, texts
-// and parameters, and what each of them does. It decides neither what a request
-// means nor what an answer looks like.
+// Package tools has the fifteen tools of the v3.6 delegator: their names, texts,
+// parameters and actions. The meaning of requests and the form of answers belong
+// to other packages.
 //
-//	tool, arguments ──▶ fields, request ──▶ responder.Service ──▶ v36 or adcp
-//	      Call              api types         outcome or error      answer
+//	tool, arguments ──▶ request.Args ──▶ responder.Service ──▶ v36 or adcp
+//	      Call            api types      outcome or error      answer
 //
-// The one rule: every call of a known tool is answered, in the format that was
-// asked for, with an envelope that fits its schema.
+// The one rule: every call of a known tool is answered in the requested format,
+// with an envelope that fits its schema.
 package tools
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
-	"github.com/linesman/linesman/responder/fields"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
@@ -31,27 +29,32 @@ type Set struct {
 	byName  map[string]*tool
 }
 
-// New returns the tools of a service, whose Run must be at work before one is
-// called.
+// New returns the tools of a service. A tool can be called once the service is
+// running.
 func New(s *responder.Service) *Set {
 	t := &Set{service: s, list: table(limits(s.Limits())), byName: map[string]*tool{}}
 	for _, one := range t.list {
-		one.envelopes = v36.NewEncoder(one.name, one.category)
-		t.byName[one.name] = one
+		t.byName[one.Name] = one
 	}
 	return t
 }
 
 // List describes the tools, in the order of the v3.6 contract.
-func (t *Set) List() []v36.Tool { return describe(t.list) }
+func (t *Set) List() []v36.Tool {
+	var all []v36.Tool
+	for _, one := range t.list {
+		all = append(all, one.Tool)
+	}
+	return all
+}
 
-// List describes the tools of a service that was configured with no limits.
-func List() []v36.Tool { return describe(table(limits(0, 0))) }
+// List describes the tools of a service without configured limits.
+func List() []v36.Tool { return (&Set{list: table(limits(0, 0))}).List() }
 
-// Call runs a tool. The error is [v36.ErrUnknownTool] alone; whatever else goes
-// wrong is an answer. Progress, unless it is nil, is called by the tools that
-// wait, from the goroutine of the call. A call whose ctx ends while it waits for
-// a task is answered with an error TIMEOUT; the task goes on.
+// Call runs a tool. The only error is [v36.ErrUnknownTool]; any other failure is
+// an answer. Tools that wait call progress, unless it is nil, in the goroutine of
+// the call. If ctx ends while a call waits for a task, the answer is an error
+// TIMEOUT, and the task continues.
 func (t *Set) Call(
 	ctx context.Context, name string, args json.RawMessage, progress func(v36.Progress),
 ) (v36.Answer, error) {
@@ -60,35 +63,15 @@ func (t *Set) Call(
 		return v36.Answer{}, v36.ErrUnknownTool
 	}
 	begun := time.Now()
-	c := &call{service: t.service, tool: one, begun: begun, args: fields.Read(one.params, args), tell: rising(progress)}
-	r, err := c.run(ctx)
+	c := &call{service: t.service, tool: one, begun: begun, args: request.Read(one.params, args), tell: rising(progress)}
+	r, err := c.do(ctx)
 	switch {
 	case c.args.ADCP():
 		return c.adcp(ctx, r, err), nil
 	case err != nil:
-		return c.fail(err), nil
+		return c.tool.Fail(api.Known(err), c.args.JSON()), nil
 	}
-	return c.succeed(r.reply), nil
-}
-
-// Quick is Call for what is answered from memory alone: the status of one run
-// that the table has. It waits for nothing. It reports false where that is not
-// all there is to do, and then nothing was done.
-func (t *Set) Quick(name string, args json.RawMessage) (v36.Answer, bool) {
-	if name != request.ToolStatus {
-		return v36.Answer{}, false
-	}
-	one := t.byName[name]
-	c := &call{service: t.service, tool: one, args: fields.Read(one.params, args)}
-	request.CheckDir(c.args)
-	if c.args.ADCP() || c.args.Err() != nil || c.args.Flag("verbose") || c.args.Has(request.ContextID) {
-		return v36.Answer{}, false
-	}
-	v, ok := t.service.Get(c.args.Text("task_id"))
-	if !ok || responder.IsCloud(v.Row) {
-		return v36.Answer{}, false
-	}
-	return c.succeed(v36.Snapshot(request.Single(v), t.service.Basis())), true
+	return c.tool.Answer(r.reply, c.args.JSON()), nil
 }
 
 // call is one call of a tool.
@@ -96,26 +79,29 @@ type call struct {
 	service  *responder.Service
 	tool     *tool
 	begun    time.Time
-	args     *fields.Args
+	args     *request.Args
 	replayed bool // the answer is that of an earlier call with the same key
 	tell     func(percent float64, message string)
+
+	// Of calls that submit something, set by the check.
+	task      api.Submission
+	cloudTask api.CloudSubmission
+	setup     v36.Setup
 }
 
-// outcome is what a tool answers.
+// outcome is the outcome of a tool.
 type outcome struct {
 	reply *v36.Reply
-	of    *adcp.Subject // the one run that it is about; nil: none, or several
+	of    *adcp.Subject // the run that it is about; nil: none, or several
 }
 
-// action does what a call asks for, once its arguments are known to be right.
-type action func(context.Context) (outcome, error)
-
-func (c *call) run(ctx context.Context) (outcome, error) {
-	var do action
+func (c *call) do(ctx context.Context) (outcome, error) {
 	if !c.args.Broken() {
-		do = c.tool.prepare(c)
+		if c.tool.check != nil {
+			c.tool.check(c)
+		}
 		if c.tool.changes {
-			request.RequireKey(c.args)
+			c.args.RequireKey()
 		}
 	}
 	if err := c.args.Err(); err != nil {
@@ -126,58 +112,34 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 			return outcome{}, err
 		}
 	}
-	return do(ctx)
+	if c.tool.driven {
+		if err := c.service.CloudDriven(); err != nil {
+			return outcome{}, err
+		}
+	}
+	return c.tool.act(c, ctx)
 }
 
-func (c *call) succeed(r *v36.Reply) v36.Answer {
-	a := v36.Answer{Envelope: c.tool.envelopes.Reply(r), JSON: c.args.JSON()}
-	if !a.JSON {
-		a.Markdown = r.Markdown()
-	}
-	return a
-}
-
-func (c *call) fail(err error) v36.Answer {
-	e := v36.ErrorOf(known(err))
-	a := v36.Answer{
-		Envelope: c.tool.envelopes.Error(e), JSON: c.args.JSON(), IsError: true, Code: e.Code, Message: e.Message,
-	}
-	if !a.JSON {
-		a.Markdown = e.Markdown()
-	}
-	return a
-}
-
-// adcp is the answer in the envelope of AdCP: the same facts as in that of v3.6,
-// in other places.
+// adcp returns the answer in the envelope of AdCP. Its contents are those of the
+// v3.6 envelope.
 func (c *call) adcp(ctx context.Context, r outcome, err error) v36.Answer {
 	q := adcp.Call{
-		Context: request.Echo(c.args), Broken: c.args.Broken(), ChangesRun: c.tool.changesRun(), Replayed: c.replayed,
+		Args: c.args, ChangesRun: c.tool.changesRun(), Replayed: c.replayed,
 	}
-	var e adcp.Envelope
+	var e adcp.Response
 	if err != nil {
 		e = adcp.Fail(ctx, c.service, q, err)
 	} else {
 		e = adcp.Succeed(ctx, c.service, q, r.reply, r.of)
 	}
-	a := v36.Answer{Envelope: e.Bytes, JSON: true, IsError: e.Error != nil}
+	a := v36.Answer{Envelope: e.Encode(), JSON: true, IsError: e.Error != nil}
 	if a.IsError {
 		a.Code, a.Message = string(e.Error.Code), e.Error.Message
 	}
 	return a
 }
 
-// known is the error of a service. Any other is against its contract, so its
-// text is not shown.
-func known(err error) *api.Error {
-	var e *api.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return &api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them", Err: err}
-}
-
-// rising is progress that never falls, and is called only when it changes.
+// rising returns progress that never decreases, and is called only on changes.
 func rising(progress func(v36.Progress)) func(float64, string) {
 	if progress == nil {
 		return func(float64, string) {}

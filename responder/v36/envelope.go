@@ -3,8 +3,8 @@
 // schemas of the payloads, and the table of error codes. It decides nothing and
 // reads nothing: what it writes comes from package responder.
 //
-//	outcome ──▶ Reply ──┬─▶ Encoder ──▶ envelope (JSON)
-//	error   ──▶ Error ──┴─▶ Markdown ──▶ page
+//	outcome ──▶ Reply ──┬─▶ Tool.Answer ──▶ envelope (JSON)
+//	error   ──▶ Error ──┴─▶ Tool.Fail   ──▶ page
 //
 // The one rule: text of agents and callers cannot break out of its position on a
 // page, and every envelope fits its schema.
@@ -12,14 +12,119 @@ package v36
 
 import (
 	"bytes"
-	"encoding/hex"
+	"embed"
 	"encoding/json"
-	"math/rand/v2"
+	"errors"
+	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 )
+
+// ErrUnknownTool reports an unknown tool name. A surface answers it with its
+// own protocol's error; every other mistake is an [Answer].
+var ErrUnknownTool = errors.New("unknown tool")
+
+// A Tool is the description of a tool for callers.
+type Tool struct {
+	Name        string
+	Title       string // for people
+	Description string // for the model that chooses a tool
+	Category    string // of its answers: execution_ack, status_snapshot, …
+
+	// InputSchema is the JSON Schema of the arguments, an object.
+	InputSchema json.RawMessage
+
+	Hints
+}
+
+// Hints are what a call may do, in the terms of MCP's annotations and without a
+// guarantee.
+type Hints struct {
+	ReadOnly    bool // changes nothing
+	Destructive bool // may overwrite or cancel something
+	Idempotent  bool // a repeated call has no further effect
+	OpenWorld   bool // reaches beyond this machine
+}
+
+// A Schema is the JSON Schema of one category of envelopes, for callers that
+// validate answers.
+type Schema struct {
+	URI         string // linesman://schemas/codex/v3.6/CATEGORY/v1
+	Name        string
+	Description string
+	Body        []byte // application/schema+json
+}
+
+// Progress is the progress of a call.
+type Progress struct {
+	Percent float64 // 0 to 100, never decreasing within a call
+	Message string
+}
+
+// An Answer is the outcome of a call, successful or not.
+type Answer struct {
+	// Envelope is the v3.6 envelope as compact JSON or, if requested, the AdCP
+	// envelope. It is never empty.
+	Envelope []byte
+
+	// JSON means that the caller reads the envelope; otherwise it reads
+	// Markdown.
+	JSON     bool
+	Markdown string
+
+	// IsError means that the envelope has an error. The state of a failed task
+	// is not an error, except on AdCP.
+	IsError bool
+	// Code and Message are those of the error.
+	Code, Message string
+}
+
+// Text is the representation that the caller reads.
+func (a Answer) Text() string {
+	if a.JSON {
+		return string(a.Envelope)
+	}
+	return a.Markdown
+}
+
+// The categories of answers.
+const (
+	ExecutionAck   = "execution_ack"
+	WaitResult     = "wait_result"
+	StatusSnapshot = "status_snapshot"
+	ResultSet      = "result_set"
+	RegistryInfo   = "registry_info"
+)
+
+//go:embed schemas/*.json
+var schemaFiles embed.FS
+
+// Schemas are the JSON Schemas of the envelopes, by category, and of the error
+// that any of them can hold, which the others refer to by its URI.
+func Schemas() []Schema {
+	var all []Schema
+	for _, s := range []struct{ name, about string }{
+		{ExecutionAck, "Envelope of a task that was taken."},
+		{WaitResult, "Envelope of a task that was waited for."},
+		{StatusSnapshot, "Envelope of how tasks stand."},
+		{ResultSet, "Envelope of what came of a task."},
+		{RegistryInfo, "Envelope of cancels, cleanups, environments and guides."},
+		{"error", "Error of an envelope."},
+	} {
+		body, err := schemaFiles.ReadFile("schemas/" + s.name + ".json")
+		if err != nil { // it is part of the program
+			panic(fmt.Sprintf("v36: schema %s: %v", s.name, err))
+		}
+		all = append(all, Schema{
+			URI: "linesman://schemas/" + schemaID(s.name), Name: s.name, Description: s.about, Body: body,
+		})
+	}
+	return all
+}
 
 const version = "3.6"
 
@@ -28,32 +133,25 @@ func schemaID(category string) string { return "codex/v3.6/" + category + "/v1" 
 // Reply is the content of a successful answer.
 type Reply struct {
 	Meta any // a struct of scalars
-	Data Data
+	data data
 }
 
-// Data is the payload of an envelope.
-type Data interface {
+// data is the payload of an envelope.
+type data interface {
 	// markdown writes the payload to a page.
 	markdown(p *page)
 	// message is the payload in one line; "": none.
 	message() string
 }
 
-// Markdown returns the reply as a page.
-func (r *Reply) Markdown() string {
-	p := &page{}
-	r.Data.markdown(p)
-	return p.String()
-}
-
 // Message returns the reply in one line; "" if it is not about a single task.
-func (r *Reply) Message() string { return r.Data.message() }
+func (r *Reply) Message() string { return r.data.message() }
 
 // Body returns the data, with the meta as its last member: the contents beside
 // an AdCP envelope. The state of the task is omitted, because the envelope has
 // it.
 func (r *Reply) Body() json.RawMessage {
-	said := r.Data
+	said := r.data
 	if d, ok := said.(*resultData); ok {
 		without := *d
 		without.Metadata.TaskStatus = ""
@@ -68,66 +166,55 @@ func (r *Reply) Body() json.RawMessage {
 	return append(append(b, meta...), '}')
 }
 
-// Encoder writes the envelopes of one tool.
-type Encoder struct {
-	begin []byte // of each envelope, up to its request_id
-}
-
-// NewEncoder returns the encoder of a tool, whose answers are of a category.
-func NewEncoder(tool, category string) Encoder {
-	b := encode(struct {
-		Version  string `json:"version"`
-		SchemaID string `json:"schema_id"`
-		Tool     string `json:"tool"`
-		Category string `json:"tool_category"`
-	}{version, schemaID(category), tool, category})
-	return Encoder{append(b[:len(b)-1], `,"request_id":"`...)}
-}
-
-// Reply returns the envelope of a reply, as compact JSON.
-func (e Encoder) Reply(r *Reply) []byte {
-	b := e.envelope("ok", r.Meta)
-	b = appendJSON(append(b, `,"data":`...), r.Data)
-	return append(b, '}')
-}
-
-// Error returns the envelope of an error, as compact JSON.
-func (e Encoder) Error(err *Error) []byte {
-	b := e.envelope("error", struct{}{})
-	b = appendJSON(append(b, `,"error":`...), err)
-	return append(b, '}')
-}
-
-// envelope encodes an envelope up to its data or error, field by field in the
-// order of v3.6.
-func (e Encoder) envelope(status string, meta any) []byte {
-	b := make([]byte, 0, 640) // a status of one run
-	b = appendUUID(append(b, e.begin...))
-	b = append(b, `","ts":"`...)
-	b = appendStamp(b, time.Now())
-	b = append(b, `","status":"`...)
-	b = append(b, status...)
-	b = append(b, `","meta":`...)
-	return appendJSON(b, meta)
-}
-
-// appender is a part of an envelope that encodes itself. The parts of a status
-// do, because it is the most frequent answer.
-type appender interface {
-	appendJSON(b []byte) []byte
-}
-
-func appendJSON(b []byte, v any) []byte {
-	if a, ok := v.(appender); ok {
-		return a.appendJSON(b)
+// Answer returns the answer of a call that succeeded. Its caller reads the
+// envelope, or the page.
+func (t Tool) Answer(r *Reply, json bool) Answer {
+	a := Answer{Envelope: t.encode(envelope{Status: "ok", Meta: r.Meta, Data: r.data}), JSON: json}
+	if !json {
+		p := &page{}
+		r.data.markdown(p)
+		a.Markdown = p.String()
 	}
-	body := bytes.NewBuffer(b)
-	encoder := json.NewEncoder(body)
+	return a
+}
+
+// Fail returns the answer of a call with an error.
+func (t Tool) Fail(err *api.Error, json bool) Answer {
+	e := ErrorOf(err)
+	a := Answer{
+		Envelope: t.encode(envelope{Status: "error", Meta: struct{}{}, Error: e}), JSON: json, IsError: true,
+		Code: e.Code, Message: e.Message,
+	}
+	if !json {
+		a.Markdown = e.markdown()
+	}
+	return a
+}
+
+// envelope has the fields of v3.6 in their order.
+type envelope struct {
+	Version   string   `json:"version"`
+	SchemaID  string   `json:"schema_id"`
+	Tool      string   `json:"tool"`
+	Category  string   `json:"tool_category"`
+	RequestID string   `json:"request_id"`
+	TS        api.Time `json:"ts"`
+	Status    string   `json:"status"`
+	Meta      any      `json:"meta"`
+	Data      data     `json:"data,omitempty"`
+	Error     *Error   `json:"error,omitempty"`
+}
+
+func (t Tool) encode(e envelope) []byte {
+	e.Version, e.SchemaID, e.Tool, e.Category = version, schemaID(t.Category), t.Name, t.Category
+	e.RequestID, e.TS = uuid.NewString(), api.TimeOf(time.Now())
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil { // strings, numbers, and JSON that was read before
+	if err := encoder.Encode(e); err != nil { // strings, numbers, and JSON that was read before
 		panic("v36: encode an envelope: " + err.Error())
 	}
-	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 func encode(v any) []byte {
@@ -138,38 +225,8 @@ func encode(v any) []byte {
 	return b
 }
 
-// appendUUID appends a random UUID, version 4. It identifies a request, and is
-// not secret.
-func appendUUID(b []byte) []byte {
-	var id [16]byte
-	hi, lo := rand.Uint64(), rand.Uint64()
-	for i := range 8 {
-		id[i], id[i+8] = byte(hi>>(8*i)), byte(lo>>(8*i))
-	}
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	begin := 0
-	for _, end := range [...]int{4, 6, 8, 10, 16} {
-		if begin > 0 {
-			b = append(b, '-')
-		}
-		b = hex.AppendEncode(b, id[begin:end])
-		begin = end
-	}
-	return b
-}
-
-// appendStamp appends a time in the format of answers: UTC, milliseconds.
-func appendStamp(b []byte, t time.Time) []byte {
-	b = t.UTC().AppendFormat(b, time.RFC3339) // the format that package time is quick with
-	ms := t.Nanosecond() / 1e6
-	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
-}
-
-func stamp(t time.Time) string { return string(appendStamp(make([]byte, 0, 32), t)) }
-
-// moment is [stamp] of a time in Unix milliseconds.
-func moment(ms int64) string { return stamp(time.UnixMilli(ms)) }
+// moment is a time in Unix milliseconds as answers have it: UTC, milliseconds.
+func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // onlyStream is the extension of an answer that has no other.
 type onlyStream struct {

@@ -125,8 +125,8 @@ func ErrorOf(e *api.Error) *Error {
 	return w
 }
 
-// Markdown returns the error as a page.
-func (e *Error) Markdown() string {
+// markdown returns the error as a page.
+func (e *Error) markdown() string {
 	p := &page{}
 	p.heading("Error: " + e.Code)
 	p.line(plain(e.Message))
@@ -137,27 +137,17 @@ func (e *Error) Markdown() string {
 			p.item(code(i.Field) + ": " + plain(i.Problem))
 		}
 		if d.Unlisted > 0 {
-			p.item(number(int64(d.Unlisted)) + " more")
+			p.item(number(d.Unlisted) + " more")
 		}
 	}
-	p.fact("Task", code(d.TaskID))
-	p.fact("State", code(d.State))
-	p.fact("Time limit", code(d.TimeoutType))
+	elapsed := ""
 	if d.Elapsed != nil {
-		p.fact("Elapsed", seconds(*d.Elapsed))
+		elapsed = seconds(*d.Elapsed)
 	}
-	if d.ExitCode != nil {
-		p.fact("Exit code", number(int64(*d.ExitCode)))
-	}
-	p.fact("Reason", code(d.Reason))
-	p.fact("Suggestion", plain(d.Suggestion))
-	p.fact("File", code(d.File))
-	if d.Line > 0 {
-		p.fact("Line", number(int64(d.Line)))
-	}
-	p.fact("Cloud task", code(d.CloudID))
-	p.fact("Web page", link(d.WebURL))
-	p.fact("Retryable", yesNo(e.Retryable))
+	p.facts("Task", code(d.TaskID), "State", code(d.State), "Time limit", code(d.TimeoutType), "Elapsed", elapsed,
+		"Exit code", optional(d.ExitCode), "Reason", code(d.Reason), "Suggestion", plain(d.Suggestion),
+		"File", code(d.File), "Line", count(d.Line), "Cloud task", code(d.CloudID), "Web page", link(d.WebURL),
+		"Retryable", yesNo(e.Retryable))
 	if d.Stderr != "" {
 		p.block("stderr (end)", "", d.Stderr)
 	}

@@ -2,6 +2,8 @@ package v36
 
 import (
 	"encoding/json"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -36,10 +38,12 @@ func (p *page) gap() {
 	}
 }
 
-// fact writes an item, unless its value is empty.
-func (p *page) fact(name, value string) {
-	if value != "" {
-		p.item("**" + name + "**: " + value)
+// facts writes an item for each name and value, unless the value is empty.
+func (p *page) facts(pairs ...string) {
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			p.item("**" + pair[0] + "**: " + pair[1])
+		}
 	}
 }
 
@@ -76,15 +80,10 @@ func fenced(text, language string) string {
 
 // plain returns s as text on one line, with markup escaped.
 func plain(s string) string {
-	var b strings.Builder
-	for _, c := range oneLine(s) {
-		if strings.ContainsRune("\\`*[]<>|", c) {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
+	return markup.ReplaceAllString(oneLine(s), `\$0`)
 }
+
+var markup = regexp.MustCompile("[\\\\`*\\[\\]<>|]")
 
 // code returns s as code on one line; "" is unchanged.
 func code(s string) string {
@@ -142,13 +141,29 @@ func longest(s string, c byte) int {
 func (p *page) stream(b *api.Basis) {
 	if b != nil {
 		p.gap()
-		p.line("As of stream sequence " + number(int64(b.Seq)) + ", " + b.At.String())
+		p.line("As of stream sequence " + number(b.Seq) + ", " + b.At.String())
 	}
 }
 
-func number(n int64) string { return strconv.FormatInt(n, 10) }
+func number[N int | int64 | uint64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
 func seconds(n int64) string { return number(n) + " s" }
+
+// count is a number as the value of a fact; "" for 0.
+func count(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return number(n)
+}
+
+// optional is a number that may be missing, as the value of a fact.
+func optional(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return number(*n)
+}
 
 func yesNo(b bool) string {
 	if b {

@@ -185,62 +185,41 @@ func (d *resultData) thread(r *runs.Record) {
 func (d *resultData) message() string { return d.Summary }
 
 func (d *resultData) markdown(p *page) {
-	title := "Task " + d.State
-	p.heading(title)
-	p.fact("Task", code(d.TaskID))
+	p.heading("Task " + d.State)
+	p.facts("Task", code(d.TaskID))
 	d.body(p)
 	p.stream(d.Ext.Stream)
 }
 
 // body is a result without its head.
 func (d *resultData) body(p *page) {
-	p.fact("State", d.State)
-	p.fact("Summary", plain(d.Summary))
-	p.fact("Duration", seconds(d.Metadata.Duration))
+	completed := ""
 	if d.Completed != nil {
-		p.fact("Ended at", *d.Completed)
+		completed = *d.Completed
 	}
-	if d.exit != nil {
-		p.fact("Exit code", number(int64(*d.exit)))
-	}
-	p.fact("Reason", code(d.Ext.Reason))
+	p.facts("State", d.State, "Summary", plain(d.Summary), "Duration", seconds(d.Metadata.Duration),
+		"Ended at", completed, "Exit code", optional(d.exit), "Reason", code(d.Ext.Reason))
 	d.Ext.cloudExt.facts(p)
 	if t := d.Metadata.Tests; t != nil {
-		p.fact("Tests", fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped))
+		p.facts("Tests", fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped))
 		for _, name := range t.FailedTests {
 			p.line("  - failed: " + code(name))
 		}
 	}
 	if t := d.Metadata.Thread; t != nil {
-		p.fact("Thread", code(t.ID))
+		p.facts("Thread", code(t.ID))
 		if u := t.Usage; u != nil {
 			cached := number(u.Cached) + " cached"
 			if t.Rate != nil {
 				cached += ", " + number(int64(math.Round(100**t.Rate))) + " %"
 			}
-			p.fact("Tokens", number(u.Input)+" in ("+cached+"), "+number(u.Output)+" out")
+			p.facts("Tokens", number(u.Input)+" in ("+cached+"), "+number(u.Output)+" out")
 		}
 	}
 	if e := d.Events; e != nil {
-		p.fact("Events", number(e.Count))
+		p.facts("Events", number(e.Count))
 	}
-	if f := d.Metadata.Files; f != nil && len(f.Modified)+len(f.Added)+len(f.Deleted)+d.Ext.FilesUnlisted > 0 {
-		p.heading("Files")
-		for _, l := range []struct {
-			word  string
-			paths []string
-		}{{"modified", f.Modified}, {"added", f.Added}, {"deleted", f.Deleted}} {
-			for _, path := range l.paths {
-				p.item(l.word + " " + code(path))
-			}
-		}
-		if n := d.Ext.FilesUnlisted; n > 0 {
-			p.item(number(int64(n)) + " not listed")
-		}
-		if f.LinesChanged != nil {
-			p.item(number(*f.LinesChanged) + " lines changed")
-		}
-	}
+	d.Metadata.Files.markdown(p, d.Ext.FilesUnlisted)
 	d.Metadata.Error.markdown(p)
 	if d.Ext.FinalText != "" {
 		p.block("Answer", "", d.Ext.FinalText)
@@ -257,22 +236,96 @@ func (d *resultData) body(p *page) {
 	}
 }
 
+func (f *fileData) markdown(p *page, unlisted int) {
+	if f == nil || len(f.Modified)+len(f.Added)+len(f.Deleted)+unlisted == 0 {
+		return
+	}
+	p.heading("Files")
+	for _, l := range []struct {
+		word  string
+		paths []string
+	}{{"modified", f.Modified}, {"added", f.Added}, {"deleted", f.Deleted}} {
+		for _, path := range l.paths {
+			p.item(l.word + " " + code(path))
+		}
+	}
+	if unlisted > 0 {
+		p.item(number(unlisted) + " not listed")
+	}
+	if f.LinesChanged != nil {
+		p.item(number(*f.LinesChanged) + " lines changed")
+	}
+}
+
 func (e *errorData) markdown(p *page) {
 	if e == nil {
 		return
 	}
 	p.heading("Error")
-	p.fact("Message", plain(e.Message))
-	p.fact("Type", code(e.Type))
-	p.fact("Time limit", code(e.TimeoutType))
+	p.facts("Message", plain(e.Message), "Type", code(e.Type), "Time limit", code(e.TimeoutType))
 	for _, l := range e.Locations {
-		at := l.File + ":" + number(int64(l.Line))
+		at := l.File + ":" + number(l.Line)
 		if l.Column > 0 {
-			at += ":" + number(int64(l.Column))
+			at += ":" + number(l.Column)
 		}
 		p.item("at " + code(at))
 	}
 	for _, s := range e.Suggestions {
 		p.item("Suggestion: " + plain(s))
+	}
+}
+
+// outputData is what an agent printed, or why it is left out.
+type outputData struct {
+	Included  bool    `json:"included"`
+	Reason    string  `json:"reason,omitempty"`
+	Stdout    *string `json:"stdout,omitempty"`
+	Stderr    *string `json:"stderr,omitempty"`
+	Truncated bool    `json:"truncated"`
+	MaxBytes  int     `json:"max_bytes"`
+	Original  int64   `json:"original_size,omitempty"` // bytes of both streams, where one is cut
+}
+
+// outputOf is the output of a result.
+func outputOf(r *responder.Result) outputData {
+	o := r.Output
+	switch o.Omitted {
+	case "":
+		return outputData{
+			Included: true, Stdout: &o.Stdout, Stderr: &o.Stderr, Truncated: o.Truncated, MaxBytes: o.MaxBytes, Original: o.Size,
+		}
+	case api.Expired:
+		return outputData{Reason: "The output is no longer kept"}
+	case api.NoDiff:
+		return outputData{Reason: "There is no diff of the task"}
+	}
+	if responder.IsCloud(r.Record.Row()) {
+		return outputData{Reason: "Output excluded by default (use include_output=true for the diff)"}
+	}
+	return outputData{Reason: "Output excluded by default (use include_output=true)"}
+}
+
+// partialResults is the end of the output of a task that timed out.
+type partialResults struct {
+	Events []json.RawMessage `json:"last_events"`
+	Output string            `json:"last_output"`
+}
+
+func (d outputData) markdown(p *page) {
+	if !d.Included {
+		p.gap()
+		p.line(d.Reason)
+		return
+	}
+	for _, s := range []struct {
+		name string
+		text *string
+	}{{"stdout", d.Stdout}, {"stderr", d.Stderr}} {
+		if s.text != nil && *s.text != "" {
+			p.block(s.name, "", *s.text)
+		}
+	}
+	if d.Truncated {
+		p.line("(cut: " + number(d.Original) + " bytes in all)")
 	}
 }

@@ -17,18 +17,14 @@ const (
 	maxCloud   = 200  // tasks whose cloud state is read
 )
 
-// Snapshot is the answer to a status of tasks of this machine.
-func Snapshot(all runtable.Snapshot, basis *api.Basis) *Reply {
+// Snapshot is the answer to a status of tasks of this machine. Lines returns the
+// last lines of a running task; it is called for 32 tasks at most. Nil: none.
+func Snapshot(all runtable.Snapshot, basis *api.Basis, lines func(run string) []string) *Reply {
 	m, d := snapshot(all, basis)
-	return &Reply{m, d}
-}
-
-// VerboseSnapshot is Snapshot with the last lines of the running tasks, which
-// lines returns by the id of the run. It is called for 32 tasks at most.
-func VerboseSnapshot(all runtable.Snapshot, basis *api.Basis, lines func(run string) []string) *Reply {
-	m, d := snapshot(all, basis)
-	for i := range d.Tasks[:min(len(d.Tasks), maxVerbose)] {
-		d.Tasks[i].Lines = lines(d.Tasks[i].TaskID)
+	if lines != nil {
+		for i := range d.Tasks[:min(len(d.Tasks), maxVerbose)] {
+			d.Tasks[i].Lines = lines(d.Tasks[i].TaskID)
+		}
 	}
 	return &Reply{m, d}
 }
@@ -165,7 +161,7 @@ func snapshot(s runtable.Snapshot, basis *api.Basis) (snapshotMeta, *snapshotDat
 			Ext: entryExt{Reason: v.Reason},
 		})
 	}
-	return snapshotMeta{stamp(now), len(s.Working) + len(s.Queued)}, d
+	return snapshotMeta{moment(now.UnixMilli()), len(s.Working) + len(s.Queued)}, d
 }
 
 func entryOf(v *responder.View, now time.Time) taskEntry {
@@ -191,17 +187,15 @@ func entryOf(v *responder.View, now time.Time) taskEntry {
 }
 
 func (d *snapshotData) message() string {
-	return number(int64(d.Summary.Running)) + " running, " + number(int64(d.Summary.Queued)) + " queued, " +
-		number(int64(d.Summary.Recent)) + " ended"
+	return number(d.Summary.Running) + " running, " + number(d.Summary.Queued) + " queued, " +
+		number(d.Summary.Recent) + " ended"
 }
 
 func (d *snapshotData) markdown(p *page) {
 	p.heading(d.title)
-	p.fact("Running", number(int64(d.Summary.Running)))
-	p.fact("Queued", number(int64(d.Summary.Queued)))
-	p.fact("Ended", number(int64(d.Summary.Recent)))
+	p.facts("Running", number(d.Summary.Running), "Queued", number(d.Summary.Queued), "Ended", number(d.Summary.Recent))
 	if st := d.Ext.Statistics; st != nil {
-		p.fact("All", fmt.Sprintf("%d working, %d queued, %d completed, %d failed, %d cancelled",
+		p.facts("All", fmt.Sprintf("%d working, %d queued, %d completed, %d failed, %d cancelled",
 			st.Working, st.Queued, st.Completed, st.Failed, st.Cancelled))
 	}
 	if len(d.Tasks) > 0 {
@@ -227,16 +221,16 @@ func (d *snapshotData) markdown(p *page) {
 		}
 	}
 	if d.Ext.Tasks > 0 {
-		p.item(number(int64(d.Ext.Tasks)) + " more")
+		p.item(number(d.Ext.Tasks) + " more")
 	}
 	if len(d.Queue) > 0 {
 		p.heading("Queue")
 	}
 	for _, e := range d.Queue {
-		p.item(number(int64(e.Position)) + ": " + code(e.TaskID))
+		p.item(number(e.Position) + ": " + code(e.TaskID))
 	}
 	if d.Ext.Queue > 0 {
-		p.item(number(int64(d.Ext.Queue)) + " more")
+		p.item(number(d.Ext.Queue) + " more")
 	}
 	if len(d.Recent) > 0 {
 		p.heading("Ended, the last one first")

@@ -3,12 +3,14 @@ package webhook
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -92,84 +94,55 @@ var operation = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,255}$`)
 // [runs.FieldError].
 func (r *Registration) check(private bool) error {
 	var errs []error
-	wrong := func(field, problem string) {
-		errs = append(errs, &runs.FieldError{Field: field, Problem: problem})
-	}
-	if r.Run != "" { // otherwise it has no run yet
-		if err := runs.CheckID(r.Run); err != nil {
-			wrong("run", "must be the id of a run")
+	wrong := func(is bool, field, problem string) {
+		if is {
+			errs = append(errs, &runs.FieldError{Field: field, Problem: problem})
 		}
 	}
-	if !visible(r.ID) || len(r.ID) > maxID {
-		wrong("id", "must be 1 to 256 characters of visible ASCII")
+	wrong(r.Run != "" && runs.CheckID(r.Run) != nil, "run", "must be the id of a run") // "": none yet
+	wrong(!visible(r.ID) || len(r.ID) > maxID, "id", "must be 1 to 256 characters of visible ASCII")
+	problem := checkURL(r.URL, private)
+	wrong(problem != "", "url", problem)
+	wrong(len(r.Tool) > maxTool || r.Tool != "" && !visible(r.Tool), "tool", "must be the name of a tool")
+	switch n := len(r.Context); {
+	case n > MaxContext:
+		wrong(true, "context", "at most 65536 bytes")
+	case n > 0:
+		wrong(!utf8.Valid(r.Context) || checkNames(r.Context) != nil, "context",
+			"must be JSON in which no object has a name twice: it is sent with a signature")
 	}
-	if problem := checkURL(r.URL, private); problem != "" {
-		wrong("url", problem)
-	}
-	if len(r.Tool) > maxTool || r.Tool != "" && !visible(r.Tool) {
-		wrong("tool", "must be the name of a tool")
-	}
-	if len(r.Context) > 0 {
-		if len(r.Context) > MaxContext {
-			wrong("context", "at most 65536 bytes")
-		} else if !utf8.Valid(r.Context) || checkNames(r.Context) != nil {
-			wrong("context", "must be JSON in which no object has a name twice: it is sent with a signature")
-		}
-	}
-	switch r.Protocol {
-	case AdCP:
+	if r.Protocol == AdCP {
 		r.checkAdCP(wrong)
-	default:
-		if len(r.Token) > MaxToken || r.Token != "" && !visible(r.Token) {
-			wrong("token", "must be visible ASCII, at most 4096 characters")
-		}
-		switch r.Scheme {
-		case "":
-			if r.Credentials != "" {
-				wrong("authentication.schemes", "must be Bearer")
-			}
-		case Bearer:
-			if r.Credentials == "" || len(r.Credentials) > maxCredentials || !visible(r.Credentials) {
-				wrong("authentication.credentials", "must be visible ASCII, 1 to 4096 characters")
-			}
-		default:
-			wrong("authentication.schemes", "must be Bearer")
-		}
+		return errors.Join(errs...)
 	}
+	wrong(len(r.Token) > MaxToken || r.Token != "" && !visible(r.Token), "token",
+		"must be visible ASCII, at most 4096 characters")
+	wrong(r.Scheme != "" && r.Scheme != Bearer || r.Scheme == "" && r.Credentials != "", "authentication.schemes",
+		"must be Bearer")
+	wrong(r.Scheme == Bearer && (len(r.Credentials) > maxCredentials || !visible(r.Credentials)),
+		"authentication.credentials", "must be visible ASCII, 1 to 4096 characters")
 	return errors.Join(errs...)
 }
 
-func (r *Registration) checkAdCP(wrong func(field, problem string)) {
-	switch {
-	case r.OperationID == "":
-		wrong("operation_id", "is required: every notification carries it")
-	case !operation.MatchString(r.OperationID):
-		wrong("operation_id", "must be 1 to 255 letters, digits, '_', '.', ':' and '-'")
-	}
-	if n := utf8.RuneCountInString(r.Token); r.Token != "" &&
-		(n < minToken || n > MaxToken || !utf8.ValidString(r.Token) || strings.ContainsFunc(r.Token, unicode.IsControl)) {
-		wrong("token", tokenRule)
-	}
-	switch r.Scheme {
-	case "":
-		if r.Credentials == "" {
-			wrong("authentication", notSigned)
-		}
-		return
-	case Bearer:
-		if !visible(r.Credentials) {
-			wrong("authentication.credentials", "must be visible ASCII: it is sent in a header")
-			return
-		}
-	case HMAC:
-	default:
-		wrong("authentication.schemes", schemeRule)
-	}
+func (r *Registration) checkAdCP(wrong func(is bool, field, problem string)) {
+	wrong(r.OperationID == "", "operation_id", "is required: every notification carries it")
+	wrong(r.OperationID != "" && !operation.MatchString(r.OperationID), "operation_id",
+		"must be 1 to 255 letters, digits, '_', '.', ':' and '-'")
+	n := utf8.RuneCountInString(r.Token)
+	wrong(r.Token != "" && (n < minToken || n > MaxToken || !utf8.ValidString(r.Token) ||
+		strings.ContainsFunc(r.Token, unicode.IsControl)), "token", tokenRule)
+	const credentials = "authentication.credentials"
 	switch problem := checkSecret(r.Credentials); {
-	case len(r.Credentials) > maxCredentials:
-		wrong("authentication.credentials", "at most 4096 bytes")
-	case problem != "":
-		wrong("authentication.credentials", problem)
+	case r.Scheme == "":
+		wrong(r.Credentials == "", "authentication", notSigned)
+	case r.Scheme == Bearer && !visible(r.Credentials):
+		wrong(true, credentials, "must be visible ASCII: it is sent in a header")
+	default:
+		wrong(r.Scheme != Bearer && r.Scheme != HMAC, "authentication.schemes", schemeRule)
+		if len(r.Credentials) > maxCredentials {
+			problem = "at most 4096 bytes"
+		}
+		wrong(problem != "", credentials, problem)
 	}
 }
 
@@ -179,7 +152,7 @@ func checkSecret(s string) string {
 	case utf8.RuneCountInString(s) < minCredentials:
 		return "must be at least 32 characters"
 	case strings.Count(s, s[:1]) == len(s):
-		return "must not be one character again and again"
+		return "must not be one repeated character"
 	}
 	return ""
 }
@@ -239,4 +212,89 @@ var label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 // visible reports whether s is not empty and consists of visible ASCII.
 func visible(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
+}
+
+// errForbidden reports that a name resolves to an address that must not be
+// called.
+var errForbidden = errors.New("the address is private, local or reserved")
+
+// never are the addresses that are never called: unspecified, multicast and
+// link-local ones, and the metadata services of clouds.
+var never = prefixes(
+	"0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4",
+	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
+	"::/128", "fe80::/10", "ff00::/8", "fd00:ec2::/32", "fd20:ce::/32",
+)
+
+// private are the addresses that are called only if that is configured.
+var private = prefixes(
+	"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
+	"192.168.0.0/16",
+	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+)
+
+var (
+	global = netip.MustParsePrefix("2000::/3")     // all allocated IPv6 addresses; the rest is not public
+	nat64  = netip.MustParsePrefix("64:ff9b::/96") // an IPv4 address is in the last four bytes
+)
+
+// wrapped are the private IPv6 prefixes that embed an IPv4 address: local-use
+// NAT64, and 6to4.
+var wrapped = []struct {
+	in netip.Prefix
+	at int // offset of the IPv4 address
+}{{netip.MustParsePrefix("64:ff9b:1::/48"), 12}, {netip.MustParsePrefix("2002::/16"), 2}}
+
+func prefixes(list ...string) []netip.Prefix {
+	all := make([]netip.Prefix, len(list))
+	for i, s := range list {
+		all[i] = netip.MustParsePrefix(s)
+	}
+	return all
+}
+
+// allowed reports whether a receiver may have an address; local also allows
+// private networks and this machine.
+func allowed(ip netip.Addr, local bool) bool {
+	if !ip.IsValid() || ip.Zone() != "" {
+		return false
+	}
+	ip = ip.Unmap()
+	if nat64.Contains(ip) {
+		b := ip.As16()
+		ip = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	in := func(list []netip.Prefix, ip netip.Addr) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
+	}
+	for _, w := range wrapped {
+		if b := ip.As16(); w.in.Contains(ip) && in(never, netip.AddrFrom4([4]byte(b[w.at:w.at+4]))) {
+			return false
+		}
+	}
+	switch {
+	case in(never, ip):
+		return false
+	case local:
+		return true
+	case in(private, ip):
+		return false
+	}
+	return ip.Is4() || global.Contains(ip)
+}
+
+// checkDialed refuses to connect to an address that is not allowed. It sees the
+// address of the connection, after the name was resolved.
+func checkDialed(local bool) func(network, address string, _ syscall.RawConn) error {
+	return func(network, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil || network != "tcp4" && network != "tcp6" {
+			return fmt.Errorf("%w: it is of no known form", errForbidden)
+		}
+		if !allowed(at.Addr(), local) {
+			return errForbidden
+		}
+		return nil
+	}
 }

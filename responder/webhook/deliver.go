@@ -3,7 +3,10 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net"
@@ -11,7 +14,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,31 +27,12 @@ const (
 	maxRetryAfter = time.Hour
 )
 
-// Counts are the numbers of notifications that this process handled, by
-// outcome.
-type Counts struct {
-	Made      uint64 // put into the outbox
-	Delivered uint64
-	Failed    uint64 // attempts that will be repeated
-	GivenUp   uint64 // permanently refused, or too old
-	Dropped   uint64 // their registration was removed, or they could not be sent
-}
-
-type counts struct{ made, delivered, failed, givenUp, dropped atomic.Uint64 }
-
-// Counts returns the numbers so far.
-func (p *Pusher) Counts() Counts {
-	c := &p.counts
-	return Counts{c.made.Load(), c.delivered.Load(), c.failed.Load(), c.givenUp.Load(), c.dropped.Load()}
-}
-
 // deliver makes one attempt to deliver a notification, and returns the delay
 // before the next one; 0: the notification is finished.
 func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	log := p.log.With(zap.String("run", n.Run))
 	var of about
 	if err := json.Unmarshal([]byte(n.About), &of); err != nil {
-		p.counts.dropped.Add(1)
 		log.Error("invalid notification in the outbox")
 		return 0
 	}
@@ -60,7 +43,6 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	}
 	i := find(list, of.Protocol, of.ID)
 	if i < 0 || list[i].key(of.State) != n.Key { // or a newer registration has its id
-		p.counts.dropped.Add(1)
 		log.Info("a notification is dropped: its registration was removed")
 		return 0
 	}
@@ -69,12 +51,10 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	log = log.With(zap.String("host", host), zap.Int("times", n.Times))
 	left := p.cfg.GiveUp - time.Since(n.At)
 	if left <= 0 {
-		p.giveUp(log, "it is too old")
-		return 0
+		return giveUp(log, "it is too old")
 	}
 	if checkURL(r.URL, p.cfg.Private) != "" { // it was accepted under other settings
-		p.giveUp(log, "its URL is not called by the settings of now")
-		return 0
+		return giveUp(log, "the current settings do not allow its URL")
 	}
 	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
 	if !ok {
@@ -85,17 +65,14 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	p.hosts.leave(host, time.Since(began), got.status != 0 || got.err != nil || ctx.Err() != nil, time.Now())
 	switch {
 	case got.err != nil:
-		p.counts.dropped.Add(1)
 		log.Error("a notification cannot be sent", zap.Error(got.err))
 		return 0
 	case got.status/100 == 2:
-		p.counts.delivered.Add(1)
 		log.Debug("a notification was delivered", zap.Int("status", got.status))
 		return 0
 	case ctx.Err() != nil: // this process is shutting down
 		return time.Second
 	case got.again():
-		p.counts.failed.Add(1)
 		logTry := log.Debug
 		if n.Times == 1 {
 			logTry = log.Info
@@ -103,12 +80,12 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 		logTry("a notification was not accepted", zap.Int("status", got.status), zap.String("why", got.why))
 		return min(max(pause(time.Since(n.At), n.Times), got.after), left+time.Second)
 	}
-	p.giveUp(log, "status "+strconv.Itoa(got.status))
-	return 0
+	return giveUp(log, "status "+strconv.Itoa(got.status))
 }
 
-func (p *Pusher) giveUp(log *zap.Logger, why string) {
-	log.Warn("a notification is given up", zap.String("why", why), zap.Uint64("so_far", p.counts.givenUp.Add(1)))
+func giveUp(log *zap.Logger, why string) time.Duration {
+	log.Warn("a notification is given up", zap.String("why", why))
+	return 0
 }
 
 // pause returns the delay before the next attempt: about the notification's
@@ -116,10 +93,7 @@ func (p *Pusher) giveUp(log *zap.Logger, why string) {
 // number of deliveries, so that a notification that could not be sent for a
 // long time is not delayed as long again.
 func pause(age time.Duration, times int) time.Duration {
-	byTimes := maxPause
-	if times < 11 {
-		byTimes = min(time.Second<<max(times-1, 0), maxPause)
-	}
+	byTimes := min(time.Second<<min(max(times-1, 0), 10), maxPause)
 	return spread(max(min(age, byTimes), time.Second))
 }
 
@@ -182,7 +156,7 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 		q.Header.Set("Authorization", "Bearer "+r.Credentials)
 	case HMAC:
 		now := time.Now().Unix()
-		signature, err := Sign(r.Credentials, now, body)
+		signature, err := sign(r.Credentials, now, body)
 		if err != nil {
 			return outcome{err: err}
 		}
@@ -207,17 +181,17 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 // reason describes why there was no answer, without text that an error may
 // quote.
 func reason(err error) string {
-	var dns *net.DNSError
-	var cert *tls.CertificateVerificationError
+	_, dns := errors.AsType[*net.DNSError](err)
+	_, cert := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case errors.Is(err, errForbidden):
 		return errForbidden.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return "it did not answer in time"
-	case errors.As(err, &dns):
+	case dns:
 		return "its name cannot be resolved"
-	case errors.As(err, &cert):
-		return "its certificate is not good"
+	case cert:
+		return "its certificate is invalid"
 	}
 	return "no answer"
 }
@@ -231,4 +205,69 @@ func retryAfter(s string, now time.Time) time.Duration {
 		d = at.Sub(now)
 	}
 	return min(max(d, 0), maxRetryAfter)
+}
+
+// Headers of a notification that is signed with HMAC-SHA256.
+const (
+	headerTimestamp = "X-ADCP-Timestamp"
+	headerSignature = "X-ADCP-Signature"
+)
+
+var (
+	errSecret = errors.New("the secret is too weak to sign with")
+	errNames  = errors.New("a body in which an object has a name twice is not signed")
+)
+
+// sign returns the signature of a body that is sent at a time, in Unix seconds.
+// It refuses ambiguous bodies: JSON with a duplicate name in an object, at any
+// depth.
+func sign(secret string, at int64, body []byte) (string, error) {
+	if checkSecret(secret) != "" {
+		return "", errSecret
+	}
+	if err := checkNames(body); errors.Is(err, errNames) {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write(append(strconv.AppendInt(nil, at, 10), '.'))
+	mac.Write(body)
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil)), nil
+}
+
+// checkNames returns errNames for JSON with a duplicate name in an object, and
+// another error for invalid JSON.
+func checkNames(raw []byte) error {
+	if !json.Valid(raw) {
+		return errors.New("not JSON")
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return uniqueNames(d)
+}
+
+// uniqueNames reads one value.
+func uniqueNames(d *json.Decoder) error {
+	t, err := d.Token()
+	open, nested := t.(json.Delim)
+	if err != nil || !nested {
+		return err
+	}
+	names := map[json.Token]bool{}
+	for d.More() {
+		if open == '{' {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			if names[name] {
+				return errNames
+			}
+			names[name] = true
+		}
+		if err := uniqueNames(d); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
 }

@@ -221,7 +221,7 @@ func TestAForeignCertificateIsNotTrusted(t *testing.T) {
 	defer s.Close()
 	c := newSender(true)
 	if got := c.send(t.Context(), Registration{URL: s.URL}, "text/plain", nil); got.status != 0 ||
-		got.why != "its certificate is not good" {
+		got.why != "its certificate is invalid" {
 		t.Errorf("of nobody: %+v", got)
 	}
 	c.transport.TLSClientConfig.RootCAs = s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
@@ -230,7 +230,7 @@ func TestAForeignCertificateIsNotTrusted(t *testing.T) {
 	}
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	if got := c.send(t.Context(), Registration{URL: "https://localhost:" + port}, "text/plain",
-		nil); got.why != "its certificate is not good" {
+		nil); got.why != "its certificate is invalid" {
 		t.Errorf("for another name: %+v", got)
 	}
 }

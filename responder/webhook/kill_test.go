@@ -45,7 +45,7 @@ func process(ctx context.Context, url, dir string) error {
 	}
 	r := responder.New(configured(b, nil))
 	p := webhook.New(webhook.Config{
-		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: b, Private: true,
+		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: r.Standing(), Private: true,
 		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(r)},
 	})
 	group, ctx := errgroup.WithContext(ctx)

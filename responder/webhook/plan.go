@@ -99,8 +99,11 @@ func (p *Pusher) advance(ctx context.Context, run string) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	record, ok, err := p.cfg.Runs.Record(ctx, run)
-	if err != nil || !ok { // not recorded yet, or removed
+	record, err := p.cfg.Runs.Record(ctx, run)
+	if errors.Is(err, runs.ErrNoRun) { // not recorded yet, or removed
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	now, changed := progress(record.State), false
@@ -136,7 +139,6 @@ func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record) err
 		return err
 	}
 	if len(body.Bytes) > MaxBody {
-		p.counts.dropped.Add(1)
 		p.log.Error("a notification is too long and is not sent", zap.String("run", e.Run), zap.Int("bytes", len(body.Bytes)))
 		return nil
 	}
@@ -151,7 +153,6 @@ func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record) err
 	case !ok:
 		return errFull
 	}
-	p.counts.made.Add(1)
 	return nil
 }
 
@@ -160,8 +161,7 @@ func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record) err
 type agenda struct {
 	mu     sync.Mutex
 	open   map[string]openRun
-	due    []string
-	listed map[string]bool // the runs in due
+	due    map[string]bool
 	failed map[string]bool // to be retried
 	news   chan struct{}
 	swept  time.Time
@@ -174,7 +174,7 @@ type openRun struct {
 }
 
 func newAgenda() *agenda {
-	return &agenda{open: map[string]openRun{}, listed: map[string]bool{}, failed: map[string]bool{},
+	return &agenda{open: map[string]openRun{}, due: map[string]bool{}, failed: map[string]bool{},
 		news: make(chan struct{}, 1), swept: time.Now()}
 }
 
@@ -201,11 +201,7 @@ func (a *agenda) advanced(run string, progress int) {
 }
 
 func (a *agenda) add(run string) {
-	if a.listed[run] {
-		return
-	}
-	a.listed[run] = true
-	a.due = append(a.due, run)
+	a.due[run] = true
 	select {
 	case a.news <- struct{}{}:
 	default:
@@ -215,13 +211,11 @@ func (a *agenda) add(run string) {
 func (a *agenda) next() (run string, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.due) == 0 {
-		a.due = nil
-		return "", false
+	for run = range a.due {
+		delete(a.due, run)
+		return run, true
 	}
-	run, a.due = a.due[0], a.due[1:]
-	delete(a.listed, run)
-	return run, true
+	return "", false
 }
 
 // fail schedules a retry of a run, and reports whether it is the first one.

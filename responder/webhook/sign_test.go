@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/linesman/linesman/responder/adcp/adcptest"
+	"github.com/linesman/linesman/test/adcptest"
 )
 
 type vectors struct {
@@ -45,7 +45,7 @@ func TestSignatureVectors(t *testing.T) {
 		t.Fatalf("%d, %d, %d and %d vectors", len(v.Vectors), len(v.Secrets), len(v.Signer.Rejected), len(v.Signer.Signed))
 	}
 	for _, one := range v.Vectors {
-		got, err := Sign(v.Secret, one.Timestamp, []byte(one.Body))
+		got, err := sign(v.Secret, one.Timestamp, []byte(one.Body))
 		if one.Action == "reject-malformed" {
 			if got != "" || err == nil {
 				t.Errorf("%s: %q, %v", one.ID, got, err)
@@ -55,17 +55,17 @@ func TestSignatureVectors(t *testing.T) {
 		}
 	}
 	for _, one := range v.Secrets {
-		if got, err := Sign(one.Secret, 1, []byte("{}")); got != "" || err == nil {
+		if got, err := sign(one.Secret, 1, []byte("{}")); got != "" || err == nil {
 			t.Errorf("%s: it signs", one.Description)
 		}
 	}
 	for _, one := range v.Signer.Rejected {
-		if got, err := Sign(v.Secret, 1, []byte(one.Body)); got != "" || err == nil {
+		if got, err := sign(v.Secret, 1, []byte(one.Body)); got != "" || err == nil {
 			t.Errorf("%s: %q, %v", one.ID, got, err)
 		}
 	}
 	for _, one := range v.Signer.Signed {
-		if got, err := Sign(v.Secret, 1, []byte(one.Body)); got == "" || err != nil {
+		if got, err := sign(v.Secret, 1, []byte(one.Body)); got == "" || err != nil {
 			t.Errorf("%s: %v", one.ID, err)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package webhook tells callers what becomes of runs: it sends notifications to
-// the addresses that they registered (webhooks), at least once, in any order.
+// Package webhook notifies callers of the progress of runs: it sends notifications to
+// the URLs that they registered, at least once, in any order.
 //
 //	Registry ──▶ bucket of registrations ─┐
 //	                RUNS (rows) ──────────┴▶ plan ──▶ outbox ──▶ deliver ──▶ receiver
@@ -18,6 +18,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -53,7 +54,9 @@ type Body struct {
 // Runs reads the states of runs.
 type Runs interface {
 	WatchRuns(ctx context.Context, each func(runs.Change)) error
-	Record(ctx context.Context, run string) (*runs.Record, bool, error)
+	// Record reads the record of a run, at least as new as the changes that were
+	// reported. The error is [runs.ErrNoRun] if there is none.
+	Record(ctx context.Context, run string) (*runs.Record, error)
 }
 
 // Outbox holds notifications until they are delivered.
@@ -84,7 +87,7 @@ type Notice = struct {
 	Times int       // number of deliveries, including this one
 }
 
-// Config is what a [Pusher] needs.
+// Config configures a [Pusher].
 type Config struct {
 	Registrations Registrations
 	Outbox        Outbox
@@ -102,18 +105,11 @@ type Pusher struct {
 	log    *zap.Logger
 	sender *sender
 	hosts  *hosts
-	counts counts
 }
 
 // New returns a pusher. It is idle until Run.
 func New(cfg Config) *Pusher {
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
-	if cfg.GiveUp <= 0 {
-		cfg.GiveUp = 24 * time.Hour
-	}
-	cfg.GiveUp = min(cfg.GiveUp, maxGiveUp)
+	cfg.Log, cfg.GiveUp = cmp.Or(cfg.Log, zap.NewNop()), min(cmp.Or(cfg.GiveUp, 24*time.Hour), maxGiveUp)
 	return &Pusher{cfg: cfg, log: cfg.Log.Named("push"), sender: newSender(cfg.Private), hosts: newHosts()}
 }
 

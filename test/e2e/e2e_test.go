@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/lab/agents"

@@ -7,12 +7,10 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// essential are the variables that a program needs to run, and the one that
-// locates the configuration, login and threads of codex. LC_* variables are
+// essential are the variables that a program needs to run. LC_* variables are
 // added.
 var essential = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ", "TERM",
-	"CODEX_HOME",
 }
 
 // ours is the prefix of linesman's own variables, which may hold credentials.

@@ -73,7 +73,7 @@ func TestEnvironmentByPolicy(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := launch.Environ(row.policy, row.always, environ); !slices.Equal(got, row.want) {
+			if got := launch.Environ(row.policy, append(row.always, "CODEX_HOME"), environ); !slices.Equal(got, row.want) {
 				t.Errorf("got  %q\nwant %q", got, row.want)
 			}
 		})

@@ -19,8 +19,8 @@ import (
 	"github.com/tidwall/gjson"
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/codex"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 )

@@ -1,0 +1,109 @@
+// Package agent describes the coding agents that linesman starts and whose output
+// it understands.
+//
+//	                ┌─ Backend: lines ─▶ events
+//	agents.Known ─▶ Agent ─┼─ Launch: a task ─▶ command line, environment
+//	                └─ Name, Program, Tested, …: what help, run and doctor print
+//
+// Each agent is one [Agent], made by a package of its own below this one, and one
+// line in the table of package agents. Everything else takes the agents from a
+// [Table] and names none of them.
+package agent
+
+import (
+	"slices"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+)
+
+// Agent is one kind of agent.
+type Agent struct {
+	// Name is the name that people read: "Codex".
+	Name string
+	// Backend has the kind of the agent and maps its lines to events.
+	Backend normalizer.Backend
+	// LastMessage returns the text of the last message of the agent in a part of
+	// its output, whose first line may be the end of a line. Nil: not known.
+	LastMessage func(output []byte) (text string, ok bool)
+
+	// Program is the program's name on the PATH, and the default of the setting
+	// agents.KIND.command.
+	Program string
+	// JSONFlag is the flag with which the program prints JSON lines, and JSONCall
+	// the command line that people type for them.
+	JSONFlag, JSONCall string
+	// Install is the command that installs the program.
+	Install string
+	// Tested is the version that linesman was tested with. The program prints its
+	// own with --version.
+	Tested string
+
+	Launch
+}
+
+// Launch is how an agent is started for a task.
+type Launch struct {
+	// Args returns the arguments that follow the command, for a task that passed
+	// Check. t.Dir is absolute. schemaFile is the path of a file with t.Schema, or
+	// "" if t has none. The agent's stdin is empty.
+	//
+	// The content of a task is data: each value is an argument of its own, never
+	// part of a shell command, and cannot become a flag.
+	Args func(t runs.Task, schemaFile string) []string
+	// Check reports why the agent cannot run a task, as a [runs.FieldError]. Nil:
+	// it can run all.
+	Check func(t runs.Task) error
+	// Env has the environment variables that the agent needs, beside those that
+	// every program needs: they pass under every policy.
+	Env []string
+	// Command is the program and its first arguments, as configured.
+	Command []string
+}
+
+// Argv returns the command line for a task.
+func (l Launch) Argv(t runs.Task, schemaFile string) []string {
+	return slices.Concat(l.Command, l.Args(t, schemaFile))
+}
+
+// Kind returns the kind: the agent_kind of events, a token of subjects, and the
+// agent of a request. It matches ^[a-z][a-z0-9_]*$.
+func (a Agent) Kind() string { return a.Backend.Agent() }
+
+// Table has the known agents, each kind once.
+type Table []Agent
+
+// Find returns the agent of a kind, false if there is none.
+func (t Table) Find(kind string) (Agent, bool) {
+	return t.find(func(a Agent) bool { return a.Kind() == kind })
+}
+
+// OfProgram returns the agent with this name of a program, false if there is none.
+func (t Table) OfProgram(name string) (Agent, bool) {
+	return t.find(func(a Agent) bool { return a.Program == name })
+}
+
+func (t Table) find(match func(Agent) bool) (Agent, bool) {
+	if i := slices.IndexFunc(t, match); i >= 0 {
+		return t[i], true
+	}
+	return Agent{}, false
+}
+
+// Kinds returns the kinds, in the order of the table.
+func (t Table) Kinds() []string {
+	kinds := make([]string, len(t))
+	for i, a := range t {
+		kinds[i] = a.Kind()
+	}
+	return kinds
+}
+
+// Backends returns the backends, in the order of the table.
+func (t Table) Backends() []normalizer.Backend {
+	backends := make([]normalizer.Backend, len(t))
+	for i, a := range t {
+		backends[i] = a.Backend
+	}
+	return backends
+}

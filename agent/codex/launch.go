@@ -1,0 +1,62 @@
+package codex
+
+import (
+	"regexp"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/runs"
+)
+
+// Agent is the entry of the table of agents.
+var Agent = agent.Agent{
+	Name: "Codex", Backend: Backend{}, LastMessage: LastMessage,
+	Program: "codex", JSONFlag: "--json", JSONCall: "codex exec --json",
+	Install: "npm install -g @openai/codex", Tested: "0.169.0",
+	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CODEX_HOME"}},
+}
+
+// args returns `exec` and the arguments for t. The prompt arrives byte for byte,
+// with one exception: codex takes a lone "-" for stdin, so it becomes "-\n".
+// Codex would append the content of its stdin to the prompt.
+func args(t runs.Task, schemaFile string) []string {
+	// Values are joined to their flags: a separate argument that begins with '-'
+	// would be parsed as a flag.
+	argv := []string{"exec", "--json", "--sandbox=" + string(t.Mode)}
+	if t.Dir != "" {
+		argv = append(argv, "--cd="+t.Dir)
+	}
+	if t.Model != "" {
+		argv = append(argv, "--model="+t.Model)
+	}
+	if schemaFile != "" {
+		argv = append(argv, "--output-schema="+schemaFile)
+	}
+	if t.SkipGit {
+		argv = append(argv, "--skip-git-repo-check")
+	}
+	// All flags come before `resume`, which accepts neither --sandbox nor --cd
+	// itself, but obeys them there. Arguments after "--" are neither flags nor
+	// commands.
+	if t.Thread != "" {
+		argv = append(argv, "resume", "--", t.Thread)
+	} else {
+		argv = append(argv, "--")
+	}
+	prompt := t.Prompt
+	if prompt == "-" {
+		prompt = "-\n"
+	}
+	return append(argv, prompt)
+}
+
+var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+
+// check returns an error unless codex can run t: a thread to resume must be a UUID. Codex takes any other text for the name of a
+// thread and, if no thread has that name, silently starts a new one. For an
+// unknown UUID codex itself reports an error.
+func check(t runs.Task) error {
+	if t.Thread != "" && !uuid.MatchString(t.Thread) {
+		return &runs.FieldError{Field: "thread", Problem: "must be the id of a thread, a UUID"}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+)
+
+// recent is a set of the last names added.
+type recent struct {
+	names map[string]bool
+	order [1024]string
+	next  int
+}
+
+func (r *recent) has(name string) bool { return r.names[name] }
+
+func (r *recent) add(name string) {
+	if r.names == nil {
+		r.names = make(map[string]bool, len(r.order))
+	}
+	if r.names[name] {
+		return
+	}
+	delete(r.names, r.order[r.next])
+	r.order[r.next] = name
+	r.names[name] = true
+	r.next = (r.next + 1) % len(r.order)
+}
+
+// threadUsage is the usage of a thread so far, and of which run: agents report the
+// total of the thread, even if a later process resumes it.
+type threadUsage struct {
+	Events string     `json:"event_stream"` // as in a run's record: invalid for another one
+	Runs   string     `json:"run_stream"`   // the same for RUNS
+	Run    string     `json:"run"`          // the last run that added to it
+	Named  uint64     `json:"raw_seq"`      // where that run first named the thread
+	Total  runs.Usage `json:"total"`        // after the run
+	Before runs.Usage `json:"before"`       // when the run started
+	dirty  bool       // must be stored
+}
+
+// maxThreads is the maximum number of stored threads' usage in memory.
+const maxThreads = 4096
+
+// threadKey returns a thread's key in its bucket; any id results in a valid key.
+func threadKey(thread string) string {
+	sum := sha256.Sum256([]byte(thread))
+	return hex.EncodeToString(sum[:16])
+}
+
+// thread determines what the run's thread had used before the run.
+func (s *session) thread(ctx context.Context, r *run) error {
+	id := r.Record.Thread
+	u, ok := s.threads[id]
+	if !ok {
+		if _, _, err := s.loadKey(ctx, s.Out.Threads(), threadKey(id), &u); err != nil {
+			return err
+		}
+	}
+	r.named = r.Seen()
+	switch {
+	case u.Events != s.streams.events || u.Runs != s.streams.runs: // none, or of streams that are being derived again
+	case u.Run == r.Record.ID:
+		r.named = u.Named
+		if u.Before != (runs.Usage{}) {
+			r.Record.Resumed(u.Before)
+		}
+	case u.Named < r.named && u.Total != (runs.Usage{}):
+		r.Record.Resumed(u.Total)
+	}
+	return nil
+}
+
+// used updates the usage of the run's thread.
+func (s *session) used(r *run) {
+	u := threadUsage{
+		Events: s.streams.events,
+		Runs:   s.streams.runs,
+		Run:    r.Record.ID,
+		Named:  r.named,
+		Total:  *r.Record.Usage,
+		dirty:  true,
+	}
+	if r.Record.Before != nil {
+		u.Before = *r.Record.Before
+	}
+	s.threads[r.Record.Thread] = u
+}
+
+// usages returns the usage values to be stored, and drops stored ones from memory above
+// the limit.
+func (s *session) usages() ([]keyed, error) {
+	var changed []keyed
+	for id, u := range s.threads {
+		if !u.dirty {
+			if len(s.threads) > maxThreads {
+				delete(s.threads, id)
+			}
+			continue
+		}
+		b, err := json.Marshal(u)
+		if err != nil {
+			return nil, err
+		}
+		changed = append(changed, keyed{of: s.Out.Threads(), key: threadKey(id), value: b})
+		u.dirty = false
+		s.threads[id] = u
+	}
+	return changed, nil
+}
+
+// holdBytes is the maximum size of all unfinished lines in memory; one line is always
+// allowed. At the limit the lines that have waited longest are dropped, and read again
+// from RAW when they continue.
+const holdBytes = 32 << 20
+
+func (s *session) maxHeld() int { return cmp.Or(s.hold, max(holdBytes, 2*s.MaxLine)) }
+
+// shed drops unfinished lines, except that of keep, until they take at most half of the
+// limit.
+func (s *session) shed(keep *run) {
+	for s.held > s.maxHeld()/2 {
+		var oldest *run
+		for _, r := range s.runs {
+			if r != keep && r.Pending() > 0 && (oldest == nil || r.Seen() < oldest.Seen()) {
+				oldest = r
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		s.held -= oldest.Pending()
+		oldest.Drop()
+		oldest.dropped = true
+	}
+}
+
+// recall reads a run's unfinished line again, from its entries before seq.
+func (s *session) recall(ctx context.Context, r *run, subject string, seq uint64, emit func(normalizer.Message)) error {
+	stream, err := s.Bus.Stream(ctx, s.Bus.Raw())
+	if err != nil {
+		return err
+	}
+	for at := r.from; at < seq; {
+		m, err := stream.GetMsg(ctx, at, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("run %s: read its line again: %w", r.Record.ID, err)
+		}
+		if m.Sequence >= seq {
+			break
+		}
+		if e, ok := bus.DecodeEntry(m.Header, m.Data); ok {
+			r.Apply(m.Sequence, e, emit)
+		}
+		at = m.Sequence + 1
+	}
+	s.held += r.Pending()
+	r.dropped = false
+	return nil
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/responder/httpserver"
+	"github.com/linesman/linesman/runs"
+)
+
+// envelopeFlag is the flag of commands that can print the answer of a tool.
+type envelopeFlag struct {
+	JSON bool `name:"json" help:"Print the responder's answer, a v3.6 envelope, on one line."`
+}
+
+// httpFlag, lostFlag and workerFlags are settings of the roles.
+type httpFlag struct {
+	HTTP string `name:"http" setting:"http" placeholder:"HOST:PORT" help:"${http}"`
+}
+
+type lostFlag struct {
+	LostAfter string `name:"lost-after" setting:"lost_after" placeholder:"DURATION" help:"${lost_after}"`
+}
+
+type workerFlags struct {
+	MaxRuns string `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
+	lostFlag
+}
+
+// labelFlag is the flag of commands that start runs.
+type labelFlag struct {
+	Label labels `placeholder:"K=V" mapsep:"none" help:"Label of the run; can be repeated."`
+}
+
+// taskFlags are the flags of commands that submit tasks.
+type taskFlags struct {
+	Mode     string   `default:"read-only" enum:"read-only,workspace-write,danger-full-access" placeholder:"MODE" help:"What the agent may do: read-only, workspace-write or danger-full-access (default read-only)."`
+	Model    string   `placeholder:"MODEL" help:"Model of the agent. By default that of the request, if any, else the agent's own choice."`
+	SkipGit  bool     `name:"skip-git-repo-check" help:"Also work outside of a git repository."`
+	Env      string   `default:"inherit-none" enum:"inherit-none,inherit-all,allow-list" placeholder:"POLICY" help:"Which of the worker's variables the agent gets in addition to those that every program needs: inherit-none, inherit-all or allow-list (default inherit-none)."`
+	AllowEnv []string `placeholder:"NAME" help:"Give the agent this variable of the worker; sets the policy allow-list. Repeat the flag or separate names with commas."`
+}
+
+func (f *taskFlags) env() runs.EnvPolicy {
+	p := runs.EnvPolicy{Policy: f.Env, Allow: f.AllowEnv}
+	if f.AllowEnv != nil && f.Env == runs.InheritNone {
+		p.Policy = runs.InheritList
+	}
+	return p
+}
+
+// problems are the mistakes of a command line.
+type problems []error
+
+// add adds a mistake, if there is one.
+func (p *problems) add(is bool, format string, args ...any) {
+	if is {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}
+
+// runID is a flag that holds a run id. kong validates only what was given, so
+// --run "" is a mistake.
+type runID string
+
+// Validate is called by kong.
+func (id runID) Validate() error { return runs.CheckID(string(id)) }
+
+func (id runID) inCloud() bool { return strings.HasPrefix(string(id), "T-cloud-") }
+
+// agentKind is a flag that names a kind of agent.
+type agentKind string
+
+// Validate is called by kong.
+func (kind agentKind) Validate() error { return runs.CheckAgent(string(kind)) }
+
+// labels are the K=V pairs of a run.
+type labels map[string]string
+
+// Validate is called by kong.
+func (l labels) Validate() error { return runs.CheckLabels(l) }
+
+// scopes is a flag that lists scopes of a token.
+type scopes string
+
+// Validate is called by kong.
+func (s scopes) Validate() error {
+	_, err := httpserver.ParseScopes(string(s))
+	return err
+}
+
+// eventKind is a kind of event, spelled as in subjects.
+type eventKind string
+
+var (
+	allKinds   = normalizer.Tokens()
+	eventKinds = reflect.TypeFor[[]eventKind]()
+)
+
+// UnmarshalText accepts the existing kinds only.
+func (k *eventKind) UnmarshalText(text []byte) error {
+	if !slices.Contains(allKinds, string(text)) {
+		return fmt.Errorf("must be one of %s, got %q", strings.Join(allKinds, ", "), text)
+	}
+	*k = eventKind(text)
+	return nil
+}

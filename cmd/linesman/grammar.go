@@ -1,0 +1,97 @@
+package main
+
+import (
+	"cmp"
+	"embed"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/linesman/linesman/config"
+)
+
+// grammar is the command line. A flag with the tag `setting` is a setting of
+// package config under another name: its help comes from there, and its value
+// goes there unchanged, so that flags, environment and file are read by
+// the same code. Commands with the tag `settings:"none"` load none. Those with the
+// tag `logs` log at the level of the settings, others only warnings and errors,
+// unless a level was set.
+type grammar struct {
+	NATS      string `name:"nats" setting:"nats" placeholder:"URL" help:"${nats}" group:"settings"`
+	Creds     string `name:"creds" setting:"creds" placeholder:"FILE" help:"${creds}" group:"settings"`
+	DataDir   string `name:"data-dir" setting:"data_dir" placeholder:"DIR" help:"${data_dir}" group:"settings"`
+	Config    string `name:"config" placeholder:"FILE" help:"TOML file with settings ($$LINESMAN_CONFIG)." group:"settings"`
+	LogLevel  string `name:"log-level" setting:"log_level" placeholder:"LEVEL" help:"${log_level}" group:"settings"`
+	NoDaemon  bool   `name:"no-daemon" setting:"background.start" help:"Do not start \"linesman up\" in the background: fail if none is running ($$LINESMAN_BACKGROUND_START)." group:"settings"`
+	LogFormat string `name:"log-format" setting:"log_format" placeholder:"FORMAT" help:"${log_format}" group:"settings"`
+
+	Up         upCmd         `cmd:"" logs:"" help:"Run everything in one process, with a NATS server of its own."`
+	Run        runCmd        `cmd:"" help:"Run one agent now and publish its output."`
+	Tail       tailCmd       `cmd:"" logs:"" help:"Follow JSONL files of other programs, each file one run."`
+	Pipe       pipeCmd       `cmd:"" help:"Publish JSONL from stdin as one run."`
+	Normalize  normalizeCmd  `cmd:"" help:"Convert JSONL on stdin to events on stdout, without NATS."`
+	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
+	Status     statusCmd     `cmd:"" help:"List running, queued and ended runs."`
+	Results    resultsCmd    `cmd:"" help:"Print the result of a run."`
+	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
+	Cancel     cancelCmd     `cmd:"" help:"Cancel a run."`
+	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
+	Worker     workerCmd     `cmd:"" logs:"" help:"Run a worker for a NATS cluster: take tasks and run them."`
+	Normalizer normalizerCmd `cmd:"" logs:"" help:"Run the normalizer of a NATS cluster, or its standby."`
+	Responder  responderCmd  `cmd:"" logs:"" help:"Answer requests about runs, for a NATS cluster."`
+	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Answer an MCP client over stdin and stdout."`
+	Bridge     bridgeCmd     `cmd:"" help:"Answer requests that programs leave as files."`
+	Forget     forgetCmd     `cmd:"" help:"Erase a run that has ended."`
+	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
+	Down       downCmd       `cmd:"" help:"Stop the \"linesman up\" of the data directory."`
+	Health     healthCmd     `cmd:"" help:"Check that linesman accepts and stores data."`
+	Doctor     doctorCmd     `cmd:"" help:"Check what linesman needs on this machine, and give advice."`
+	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens for callers over HTTP."`
+	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
+	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
+	Completion completionCmd `cmd:"" settings:"none" help:"Print a completion script for a shell."`
+
+	Complete completeCmd `cmd:"" settings:"none" hidden:"" help:"Print completions of a command line."`
+	Shim     shimCmd     `cmd:"" settings:"none" hidden:"" help:"Own one agent process."`
+	Play     playCmd     `cmd:"" settings:"none" hidden:"" help:"Print a recorded run, for up --demo."`
+}
+
+// helpTexts are the details of the commands: help/bridge-list.txt is that of
+// `linesman bridge list`.
+//
+//go:embed help
+var helpTexts embed.FS
+
+func helpText(node *kong.Node) string {
+	name := strings.ReplaceAll(cmp.Or(node.Path(), "linesman"), " ", "-")
+	text, err := helpTexts.ReadFile("help/" + name + ".txt")
+	if err != nil { // a command without one
+		return ""
+	}
+	return strings.TrimSuffix(string(text), "\n")
+}
+
+// addHelp gives the commands their texts, and a flag with the help "${NAME}" the
+// help of the setting of that name. As variables of kong these would be expanded
+// for each value of the grammar, which takes longer than the rest of a short
+// command.
+func addHelp(k *kong.Kong) error {
+	settings := map[string]string{}
+	for _, s := range config.Settings() {
+		text := strings.TrimSuffix(s.Help, ".") + " ($" + s.Env()
+		if v := s.Value(); v != "" {
+			text += ", default " + v
+		}
+		settings["${"+strings.ReplaceAll(s.Key, ".", "_")+"}"] = text + ")."
+	}
+	k.Model.Help = helpText(k.Model.Node)
+	return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
+		switch v := v.(type) {
+		case *kong.Node:
+			v.Detail = helpText(v)
+		case *kong.Flag:
+			v.Help = cmp.Or(settings[v.Help], v.Help)
+		}
+		return next(nil)
+	})
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/doctor"
+	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/responder/httpserver"
+)
+
+type doctorCmd struct {
+	JSON bool `name:"json" help:"Print one line of JSON, not for people."`
+}
+
+func (c *doctorCmd) Run(ctx context.Context, a *app) error {
+	checks := doctor.Examine(ctx, a.dialer, agents.Known)
+	var end error
+	if slices.ContainsFunc(checks, func(c doctor.Check) bool { return c.Level == doctor.Fail }) {
+		end = exitWith(exitFailed, nil)
+	}
+	if c.JSON {
+		return errors.Join(end, console.PrintJSON(a.stdout, struct {
+			OK     bool           `json:"ok"`
+			Checks []doctor.Check `json:"checks"`
+		}{end == nil, checks}))
+	}
+	return errors.Join(end, doctor.Print(a.stdout, a.shown(a.stdout), checks))
+}
+
+type contextCmd struct {
+	User string `arg:"" optional:"" default:"subscriber" enum:"subscriber,operator,worker,normalizer,responder,operator_public,normalizer_public,responder_public" help:"User: subscriber (default), operator, worker, normalizer or responder; operator_public, normalizer_public and responder_public are the users of these roles in the account of the events."`
+
+	ServerConfig bool   `name:"server-config" help:"Print linesman's accounts, users and permissions as configuration of a nats-server instead."`
+	NKey         bool   `name:"nkey" help:"With --server-config: users authenticate with NKeys, not certificates."`
+	JWT          bool   `name:"jwt" help:"With --server-config: users authenticate with credentials files, not certificates."`
+	Keys         string `name:"keys" placeholder:"DIR" help:"With --nkey or --jwt: directory of the secret keys. Missing keys are created."`
+}
+
+func (c *contextCmd) Run(a *app) error {
+	keys := c.NKey || c.JWT
+	switch {
+	case !c.ServerConfig && (keys || c.Keys != ""):
+		return exitWith(exitUsage, errors.New("--nkey, --jwt and --keys: are for --server-config"))
+	case c.JWT && c.NKey:
+		return exitWith(exitUsage, errors.New("--jwt and --nkey: one of them"))
+	case keys == (c.Keys == ""):
+		return exitWith(exitUsage, errors.New("--keys: is for --nkey or --jwt, which need it"))
+	case c.ServerConfig:
+		text, err := a.dialer.ServerConfig(c.Keys, c.JWT)
+		if err == nil {
+			_, err = io.WriteString(a.stdout, text)
+		}
+		return err
+	}
+	one, err := a.dialer.NATSContext(c.User)
+	if err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(one, "", "  ")
+	if err != nil {
+		return err
+	}
+	if a.shown(a.stdout).Terminal() && one.Password != "" {
+		fmt.Fprintln(a.stderr, "linesman: the following contains a password; keep it secret")
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s\n", console.JSONFor(a.stdout, b))
+	return err
+}
+
+type tokenCmd struct {
+	Create tokenCreateCmd `cmd:"" help:"Create a token, and print it."`
+	List   tokenListCmd   `cmd:"" help:"List the created tokens."`
+	Remove tokenRemoveCmd `cmd:"" help:"Revoke a token."`
+}
+
+type tokenCreateCmd struct {
+	Name  string `arg:"" help:"Name: 1 to 64 letters, digits, '-' and '_'."`
+	Scope scopes `placeholder:"LIST" default:"read" help:"Permissions: read, submit and raw, separated by commas (default read)."`
+}
+
+func (c *tokenCreateCmd) Run(a *app) error {
+	scopes, err := httpserver.ParseScopes(string(c.Scope))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(a.config.DataDir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	token, err := httpserver.CreateToken(local.TokensFile(a.config.DataDir), c.Name, scopes, time.Now())
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(a.stdout, token)
+	return err
+}
+
+type tokenListCmd struct {
+	JSON bool `name:"json" help:"Print each token as a JSON object, on one line."`
+}
+
+func (c *tokenListCmd) Run(a *app) error {
+	list, err := httpserver.ListTokens(local.TokensFile(a.config.DataDir))
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 3, ' ', 0)
+	if !c.JSON && len(list) > 0 {
+		fmt.Fprintln(table, "NAME\tSCOPES\tCREATED")
+	}
+	for _, t := range list {
+		if !c.JSON {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", console.Word(t.Name), console.Word(strings.Join(t.Scopes, ",")),
+				t.Created.UTC().Format(time.RFC3339))
+		} else if err := console.PrintJSON(a.stdout, map[string]any{"name": t.Name, "scopes": t.Scopes,
+			"created": t.Created}); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
+
+type tokenRemoveCmd struct {
+	Name string `arg:"" help:"Name of the token."`
+}
+
+func (c *tokenRemoveCmd) Run(a *app) error {
+	return httpserver.RemoveToken(local.TokensFile(a.config.DataDir), c.Name)
+}
+
+// version is set by the linker for a release: -X main.version=v1.2.3.
+var version string
+
+type versionCmd struct {
+	JSON bool `name:"json" help:"Print a JSON object."`
+}
+
+// buildInfo describes this binary. Its JSON form is a contract.
+type buildInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"` // of the source; empty when the build did not know
+	Time     string `json:"time"`     // of that revision, RFC 3339
+	Modified bool   `json:"modified"` // the source had changes on top of it
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func (c *versionCmd) Run(a *app) error {
+	info := build()
+	if c.JSON {
+		return console.PrintJSON(a.stdout, info)
+	}
+	revision := info.Revision[:min(12, len(info.Revision))]
+	if info.Modified && revision != "" {
+		revision += "+changes"
+	}
+	words := slices.DeleteFunc([]string{"linesman", info.Version, revision, info.Go, info.Platform},
+		func(word string) bool { return word == "" })
+	_, err := fmt.Fprintln(a.stdout, strings.Join(words, " "))
+	return err
+}
+
+func build() buildInfo {
+	info := buildInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		// `go install module@version` has no linker flag, but knows this.
+		if b.Main.Version != "(devel)" {
+			info.Version = cmp.Or(info.Version, b.Main.Version)
+		}
+		for _, s := range b.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				info.Revision = s.Value
+			case "vcs.time":
+				info.Time = s.Value
+			case "vcs.modified":
+				info.Modified = s.Value == "true"
+			}
+		}
+	}
+	info.Version = cmp.Or(info.Version, "dev")
+	return info
+}

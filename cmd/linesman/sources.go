@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/worker"
+)
+
+type pipeCmd struct {
+	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input."`
+	Run_  runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
+	labelFlag
+	Wait bool `help:"Also wait until the run's completion is stored."`
+}
+
+func (c *pipeCmd) check(a *app) error {
+	_, err := a.backend(c.Agent)
+	return err
+}
+
+func (c *pipeCmd) Run(ctx context.Context, a *app) error {
+	run, err := daemon.Pipe(ctx, a.host(), a.stdin, worker.Spec{
+		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label,
+	}, c.Wait)
+	if err == nil {
+		_, err = fmt.Fprintln(a.stdout, run)
+	}
+	return err
+}
+
+type tailCmd struct {
+	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the files."`
+	labelFlag
+	Once  bool     `help:"Import the files: stop at the end of each, instead of waiting for more."`
+	Again bool     `help:"With --once: also import files that were imported before and have not changed."`
+	Path  []string `arg:"" name:"path" help:"JSONL files."`
+}
+
+func (c *tailCmd) check(a *app) error {
+	_, err := a.backend(c.Agent)
+	a.quiet = c.Once
+	if c.Again && !c.Once {
+		err = errors.Join(err, errors.New("--again: needs --once"))
+	}
+	return err
+}
+
+func (c *tailCmd) Run(ctx context.Context, a *app) error {
+	var mu sync.Mutex
+	say := func(w io.Writer, format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(w, format, args...)
+	}
+	var skipped atomic.Int64
+	spec := worker.TailSpec{
+		Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Again: c.Again,
+		Began: func(run, path string) { say(a.stdout, "%s %s\n", run, path) },
+		Skipped: func(run, path string) {
+			skipped.Add(1)
+			say(a.stdout, "skipped %s %s\n", run, path)
+		},
+		Waiting: func(path string) { say(a.stderr, "linesman: waiting: another process imports %s\n", path) },
+	}
+	err := a.session(ctx, func(s *daemon.Session) error { return s.Tail(ctx, spec) })
+	if n := skipped.Load(); n > 0 {
+		fmt.Fprintf(a.stderr, "linesman: files skipped: %d, imported before and unchanged; --again imports them again\n", n)
+	}
+	if c.Once && ctx.Err() != nil {
+		err = errors.Join(err, errors.New("interrupted: the same command imports the rest"))
+	}
+	return err
+}
+
+type normalizeCmd struct {
+	Agent        agentKind `default:"codex" placeholder:"KIND" help:"The dialect of the input."`
+	ExitCode     *int      `name:"exit-code" placeholder:"N" help:"Exit code of the process that printed it: then the completion is printed, too."`
+	MaxLineBytes string    `name:"max-line-bytes" setting:"max_line_bytes" placeholder:"SIZE" help:"${max_line_bytes}"`
+}
+
+func (c *normalizeCmd) check(a *app) error {
+	_, err := a.backend(c.Agent)
+	if c.ExitCode != nil && (*c.ExitCode < 0 || *c.ExitCode > 255) {
+		err = errors.Join(err, fmt.Errorf("--exit-code: must be from 0 to 255, got %d", *c.ExitCode))
+	}
+	return err
+}
+
+func (c *normalizeCmd) Run(a *app) error {
+	b, err := a.backend(c.Agent)
+	if err != nil {
+		return err
+	}
+	return daemon.Normalize(a.stdin, b, int(a.config.MaxLineBytes), c.ExitCode, func(lines []byte) error {
+		_, err := a.stdout.Write(console.JSONFor(a.stdout, lines))
+		return err
+	})
+}

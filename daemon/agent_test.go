@@ -1,0 +1,153 @@
+package daemon_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/doctor"
+	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+)
+
+// parrot is an agent that no package of linesman knows: all of it is in this file.
+// Its program prints {"says":…} for each word of its prompt.
+func parrot(program string) agent.Agent {
+	return agent.Agent{
+		Name: "Parrot", Backend: parrotBackend{}, Program: program, Tested: "1.2.3", Install: "buy a cage",
+		Launch: agent.Launch{
+			Env: []string{"PARROT_HOME"},
+			Args: func(t runs.Task, _ string) []string {
+				return []string{"--mode=" + string(t.Mode), "--model=" + t.Model, "--resume=" + t.Thread, "--", t.Prompt}
+			},
+			Check: func(t runs.Task) error {
+				if t.Model == "raven" {
+					return &runs.FieldError{Field: "model", Problem: "is another bird"}
+				}
+				return nil
+			},
+		},
+	}
+}
+
+type parrotBackend struct{}
+
+func (parrotBackend) Agent() string               { return "parrot" }
+func (parrotBackend) Dialect() normalizer.Dialect { return parrotDialect{} }
+
+type parrotDialect struct{}
+
+func (parrotDialect) Line(line []byte, out *normalizer.Out) normalizer.Fault {
+	var l struct{ Says, Session string }
+	if json.Unmarshal(line, &l) != nil {
+		return normalizer.InvalidJSON
+	}
+	out.Session, out.Facts.Thread = l.Session, l.Session
+	out.Event(normalizer.AssistantText(l.Says))
+	out.Final(l.Says)
+	return normalizer.NoFault
+}
+
+func (parrotDialect) State() ([]byte, error) { return []byte("{}"), nil }
+func (parrotDialect) Restore([]byte) error   { return nil }
+
+// An agent is one entry of the table: with it alone tasks of the agent are checked,
+// started, understood and answered for, and doctor knows its program.
+func TestAgentIsOneEntryOfTheTable(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "parrot")
+	const script = `#!/bin/sh
+[ "$1" = --version ] && { echo parrot 1.2.3; exit; }
+printf '{"says":"%s %s %s %s","session":"s-1"}\n' "$1" "$2" "$3" "$5"
+printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
+`
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	settings := config.Default()
+	settings.DataDir, settings.NATSListen, settings.HTTP = filepath.Join(dir, "data"), "127.0.0.1:0", ""
+	settings.Work.Roots = config.List{dir}
+	table := append(slices.Clone(agents.Known), parrot(program))
+	ctx, cancel := context.WithCancel(t.Context())
+	d, err := daemon.New(ctx, daemon.Config{
+		Settings: settings, Agents: table,
+		Environ: []string{"PATH=" + os.Getenv("PATH"), "PARROT_HOME=/perch", "OTHER_HOME=/other"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	if err := d.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b, err := d.Server.Connect(ctx, embedded.OperatorUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(b)
+
+	task, err := c.Submit(ctx, api.Submission{Agent: "parrot", Prompt: "hello", Model: "grey", Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.Wait(ctx, task.Run, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.State != runs.StateCompleted || run.Agent != "parrot" || run.ThreadID != "s-1" {
+		t.Errorf("got %s of %q in thread %q, want a completed one of parrot in s-1", run.State, run.Agent, run.ThreadID)
+	}
+	page, err := c.Events(ctx, api.EventsRequest{Run: task.Run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, e := range page.Events {
+		var body struct{ Text *string }
+		if err := json.Unmarshal(e.Body, &body); err != nil {
+			t.Fatal(err)
+		}
+		if body.Text != nil {
+			said = append(said, *body.Text)
+		}
+	}
+	want := []string{"--mode=read-only --model=grey --resume= hello", "/perch "}
+	if !slices.Equal(said, want) {
+		t.Errorf("its events have %q, want %q", said, want)
+	}
+
+	for _, q := range []api.Submission{{Agent: "parrot", Model: "raven", Prompt: "x"}, {Agent: "crow", Prompt: "x"}} {
+		_, err := c.Submit(ctx, q)
+		if e := (*api.Error)(nil); !errors.As(err, &e) || e.Code != api.Validation ||
+			!strings.Contains(err.Error(), "another bird") && !strings.Contains(err.Error(), "codex, parrot") {
+			t.Errorf("%+v: got %v, want an error that names what is wrong", q, err)
+		}
+	}
+	checks := doctor.Examine(ctx, &local.Dialer{Config: settings}, table)
+	if !slices.ContainsFunc(checks, func(c doctor.Check) bool {
+		return c.Name == "parrot" && c.Level == doctor.OK && strings.HasSuffix(c.Text, "1.2.3")
+	}) {
+		t.Errorf("doctor does not find the program: %+v", checks)
+	}
+}

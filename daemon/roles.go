@@ -1,0 +1,142 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/bridge/runner"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/worker/launch"
+)
+
+// RunWorker runs a worker at the server of the dialer, until ctx ends.
+func RunWorker(ctx context.Context, c Config) error {
+	c = c.withDefaults()
+	b, err := c.Dialer.DialWithRetry(ctx, embedded.WorkerUser)
+	if err != nil {
+		return quiet(err)
+	}
+	defer b.Close()
+	w, err := newWorker(b, c)
+	if err != nil {
+		return err
+	}
+	c.Log.Info("worker ready", zap.String("name", w.worker.Name()), zap.Int("slots", c.Settings.Work.MaxRuns))
+	return w.run(ctx)
+}
+
+// RunNormalizer runs a normalizer at the server of the dialer, until ctx ends. It
+// creates the streams that are missing, unless that server is the one of a data
+// directory, which does so.
+func RunNormalizer(ctx context.Context, c Config) error {
+	c = c.withDefaults()
+	b, err := c.Dialer.DialWithRetry(ctx, embedded.NormalizerUser)
+	if err != nil {
+		return quiet(err)
+	}
+	defer b.Close()
+	n := newNormalizer(b, c)
+	if c.Settings.NATS != "" {
+		n.Prepare = func(ctx context.Context) error { return c.ensure(ctx, b, "") }
+	}
+	c.Log.Info("normalizer ready")
+	return n.Run(ctx)
+}
+
+// RunResponder runs a [Responder] at the server of the dialer, until ctx ends. It
+// calls ready once requests are answered.
+func RunResponder(ctx context.Context, c Config, ready func(url string)) error {
+	c = c.withDefaults()
+	if _, _, err := c.Dialer.Logins(embedded.ResponderUser); err != nil { // no waiting repairs it
+		return err
+	}
+	r, err := newResponder(c, func(ctx context.Context) (*bus.Bus, error) {
+		return c.Dialer.DialWithRetry(ctx, embedded.ResponderUser)
+	})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.run(ctx) })
+	group.Go(func() error {
+		if r.listening(ctx) == nil {
+			ready(r.URL())
+			c.Log.Info("responder ready", zap.String("http", r.URL()))
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// WithService calls do with a [Service] at the server of the dialer, which starts
+// one if there is none. The service ends when do returns.
+func WithService(ctx context.Context, c Config, do func(context.Context, *Service) error) error {
+	b, err := c.Dialer.DialOrStart(ctx, embedded.ResponderUser)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if c = c.withDefaults(); c.Settings.NATS == "" {
+		c.dir = c.clientDir()
+	}
+	s, err := newService(b, c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.Run(ctx) })
+	group.Go(func() error {
+		defer cancel()
+		return do(ctx, s)
+	})
+	return group.Wait()
+}
+
+// clientDir returns a function that chooses the directory of a task that names
+// none: this client's own directory if the `linesman up` of the data directory
+// runs in the background, else "", which means the directory of that `up`. It is
+// called at each submission, because one `up` can replace the other.
+func (c Config) clientDir() func() (string, error) {
+	dir, err := os.Getwd()
+	return func() (string, error) {
+		if here, unread := local.ReadInstance(c.Settings.DataDir); unread == nil && !here.Background {
+			return "", nil
+		}
+		return dir, err
+	}
+}
+
+// instanceRules returns the rules of the worker of the `linesman up` of the data
+// directory, false if it takes no tasks or is not known.
+func (c Config) instanceRules() (launch.Rules, bool) {
+	here, err := local.ReadInstance(c.Settings.DataDir)
+	return launch.Rules{Dir: here.Dir, Roots: here.Roots}, c.Settings.NATS == "" && err == nil && len(here.Roots) > 0
+}
+
+// Bridge answers requests that programs leave as files, until ctx ends: with
+// agents that work on task, or with answers from outside if task is nil. It sets
+// the runner of b, the directory of its state, and its log.
+func Bridge(ctx context.Context, c Config, b bridge.Config, task *api.Submission) error {
+	return quiet(WithService(ctx, c, func(ctx context.Context, s *Service) error {
+		b.State, b.Log = filepath.Join(c.Settings.DataDir, "bridge"), s.config.Log
+		b.Runner = &runner.External{Service: s.Service}
+		if task != nil {
+			b.Runner = &runner.Agents{Service: s.Service, Task: *task}
+		}
+		if err := bridge.New(b).Run(ctx); err != nil {
+			return fmt.Errorf("bridge: %w", err)
+		}
+		return nil
+	}))
+}

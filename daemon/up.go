@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/local"
+)
+
+// Up runs a [Daemon] as the `linesman up` of its data directory, whose lock the
+// caller holds, until ctx ends, `linesman down` stops it, or something breaks that
+// waiting does not repair. It calls ready, beside the roles, once all of them work
+// and the instance file is written.
+func Up(ctx context.Context, c Config, lock *os.File, ready func(context.Context, *Daemon) error) error {
+	return c.up(ctx, lock, false, func(ctx context.Context, d *Daemon, _ *local.Registration) error {
+		return ready(ctx, d)
+	})
+}
+
+// UpInBackground is [Up] in a process that [local.Dialer.DialOrStart] started. It
+// logs to a file, and ends after the idle timeout. The error is [local.ErrLocked] if the process is not needed.
+func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout io.Writer) error {
+	p, err := local.Detach(ctx, &c.Settings, from, stdout)
+	if err != nil {
+		p.Close()
+		return err
+	}
+	defer p.Close()
+	c.Settings.NATSListen, c.Settings.HTTP, c.Log = p.NATSListen, p.HTTPListen, NewLogger(c.Settings, p.Log)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err = c.up(ctx, p.Lock, true, func(ctx context.Context, d *Daemon, r *local.Registration) error {
+		c.Log.Info("ready", zap.String("nats", d.Server.URL()), zap.String("http", d.Responder.URL()))
+		if err := p.Ready(d.Server.URL()); err != nil {
+			return err
+		}
+		if r.AwaitIdle(ctx, d, c.Settings.Background.Idle) {
+			c.Log.Info("idle, ending", zap.Duration("for", c.Settings.Background.Idle))
+			cancel()
+		}
+		return nil
+	})
+	if err != nil && !p.Log.IsStderr() { // else stderr is the log
+		c.Log.Error("cannot start", zap.Error(err))
+	}
+	return err
+}
+
+func (c Config) up(
+	ctx context.Context, lock *os.File, background bool,
+	ready func(context.Context, *Daemon, *local.Registration) error,
+) error {
+	c = c.withDefaults()
+	data := c.Settings.DataDir
+	if err := os.Remove(local.InstanceFile(data)); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a kill
+		return fmt.Errorf("data directory: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	d, err := New(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	here := local.Instance{
+		NATS: d.Server.URL(), HTTP: d.Responder.URL(), TokenFile: tokenFile(c.Settings), Data: data, PID: os.Getpid(),
+		Version: c.Version, Program: self, Background: background,
+	}
+	if rules, takes := d.worker.rules(); takes {
+		here.Dir, here.Roots = rules.Dir, rules.Allowed()
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := d.Server.operator.ListenStop(os.Getpid(), stop); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.Run(ctx) })
+	group.Go(func() error {
+		if d.Ready(ctx) != nil { // ctx ended
+			return nil
+		}
+		r, err := local.Register(here, lock)
+		if err != nil {
+			return err
+		}
+		defer r.Withdraw()
+		beside, ctx := errgroup.WithContext(ctx)
+		beside.Go(func() error { return r.Keep(ctx, c.Log) })
+		beside.Go(func() error { return ready(ctx, d, r) })
+		return beside.Wait()
+	})
+	return group.Wait()
+}
+
+// NewLogger returns a log that is written to w, with the level and the format of
+// the settings, which are valid.
+func NewLogger(c config.Config, w io.Writer) *zap.Logger {
+	level, err := zapcore.ParseLevel(c.LogLevel)
+	if err != nil {
+		level = zapcore.InfoLevel
+	}
+	form := zap.NewProductionEncoderConfig()
+	form.TimeKey = "time"
+	form.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
+		enc.AppendString(t.UTC().Format("2006-01-02T15:04:05.000Z"))
+	}
+	form.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder(form)
+	if c.LogFormat == "console" {
+		form.ConsoleSeparator = " "
+		encoder = zapcore.NewConsoleEncoder(form)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level))
+}
