@@ -8,8 +8,8 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/backendtest"
 	"github.com/linesman/linesman/test/corpus/vectors"
 )
 
