@@ -105,16 +105,16 @@ func FuzzParseRequest(f *testing.F) {
 
 func TestResponseNameKeepsThePhase(t *testing.T) {
 	for request, want := range map[string]string{
-		".agent-request.json":                                        ".agent-response.json",
-		".agent-request-phase1.json":                                 ".agent-response-phase1.json",
-		".agent-request-a.b_C.json":                                  ".agent-response-a.b_C.json",
-		".agent-request.json.taken":                                  "",
-		".agent-request.json.bad-1":                                  "",
-		".agent-response.json":                                       "",
-		"agent-request.json":                                         "",
-		".agent-request-\n.json":                                     "",
-		".agent-request/../x.json":                                   "",
-		".agent-requestjson":                                         "",
+		".agent-request.json":                                 ".agent-response.json",
+		".agent-request-phase1.json":                          ".agent-response-phase1.json",
+		".agent-request-a.b_C.json":                           ".agent-response-a.b_C.json",
+		".agent-request.json.taken":                           "",
+		".agent-request.json.bad-1":                           "",
+		".agent-response.json":                                "",
+		"agent-request.json":                                  "",
+		".agent-request-\n.json":                              "",
+		".agent-request/../x.json":                            "",
+		".agent-requestjson":                                  "",
 		".agent-request-" + strings.Repeat("x", 64) + ".json": "",
 	} {
 		if got, ok := responseName(request); got != want || ok != (want != "") {
