@@ -26,7 +26,7 @@ import (
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")

@@ -12,7 +12,7 @@ import (
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
 var at = api.TimeOf(time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.FixedZone("", 3600)))

@@ -21,8 +21,8 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/adcptest"
-	"github.com/linesman/linesman/test/servicetest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 // enveloped is an answer in the envelope of AdCP that was checked.
