@@ -127,7 +127,7 @@ func (e *editor) escape(i int) int {
 			low = e.hex(end)
 		}
 		if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
-			end += 6
+			end = min(end+6, len(e.raw))
 		}
 	}
 	var scratch [6]byte
