@@ -7,7 +7,7 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/backendtest"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 const (

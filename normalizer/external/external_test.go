@@ -7,7 +7,7 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/backendtest"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 func TestContract(t *testing.T) {
