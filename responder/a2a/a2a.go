@@ -315,5 +315,5 @@ func (h *Handler) explain(what string, err error) error {
 	case e.Code != api.Internal:
 		return fail(answers[e.Code].kind, e.Message)
 	}
-	return fail(sdk.ErrInternalError, "linesman broke off; its log says where")
+	return fail(sdk.ErrInternalError, "internal error; see linesman's log")
 }

@@ -93,7 +93,7 @@ func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		status, why := http.StatusBadRequest, "the body broke off"
+		status, why := http.StatusBadRequest, "the body is incomplete"
 		if over := (*http.MaxBytesError)(nil); errors.As(err, &over) {
 			status, why = http.StatusRequestEntityTooLarge, "the body is over "+strconv.Itoa(maxBody)+" bytes"
 		}

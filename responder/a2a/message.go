@@ -221,7 +221,7 @@ func (h *Handler) thread(name string) (string, error) {
 
 // foreign is the error of a message in a context that no task can resume.
 func foreign() error {
-	return fail(sdk.ErrUnsupportedOperation, "only contexts of "+api.DefaultAgent+" on this machine can be gone on with")
+	return fail(sdk.ErrUnsupportedOperation, "only contexts of "+api.DefaultAgent+" on this machine can be resumed")
 }
 
 // keyOf returns the idempotency key of a message: its id, if that is a valid

@@ -86,7 +86,7 @@ func (q *exchange) readBody() (json.RawMessage, error) {
 		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Code: "TOO_LARGE", Detail: "the body is over " +
 			strconv.Itoa(maxBody) + " bytes"}
 	case err != nil:
-		return nil, invalid("body", "broke off")
+		return nil, invalid("body", "is incomplete")
 	case len(body) == 0:
 		return nil, nil
 	}
