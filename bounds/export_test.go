@@ -1,4 +1,8 @@
 package bounds
 
-// AppendValue is appendValue, for the tests of its format.
-var AppendValue = appendValue
+// Names for tests.
+var (
+	AppendValue = appendValue
+	ErrUTF8     = errUTF8
+	ErrRange    = errRange
+)

@@ -12,10 +12,8 @@ import (
 
 // The errors of [Encode] and [ValueSize]. They never quote the input.
 var (
-	// ErrUTF8 reports a JSON string with bytes that are not valid UTF-8.
-	ErrUTF8 = errors.New("JSON string is not UTF-8")
-	// ErrRange reports a number too large for a 64-bit float.
-	ErrRange = errors.New("JSON number out of range")
+	errUTF8  = errors.New("JSON string is not UTF-8")
+	errRange = errors.New("JSON number out of range") // too large for a 64-bit float
 )
 
 // Encode returns v as JSON in the format of serde_json: compact; strings as in
@@ -106,7 +104,7 @@ func (e *editor) text(i int) int {
 			continue
 		}
 		if !ascii && !utf8.Valid(e.raw[from:i]) {
-			e.err = ErrUTF8
+			e.err = errUTF8
 		}
 		return i + 1
 	}
@@ -129,7 +127,7 @@ func (e *editor) escape(i int) int {
 			low = e.hex(end)
 		}
 		if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
-			end += 6
+			end = min(end+6, len(e.raw))
 		}
 	}
 	var scratch [6]byte
@@ -171,7 +169,7 @@ func (e *editor) number(i int) int {
 	}
 	f, err := strconv.ParseFloat(string(e.raw[from:i]), 64)
 	if err != nil {
-		e.err = ErrRange
+		e.err = errRange
 		return i
 	}
 	var scratch [32]byte

@@ -118,32 +118,9 @@ func (b *Bus) normalizerHealth(ctx context.Context, seq uint64) error {
 // has the maximum number of connections.
 var ErrManyConnections = nats.ErrMaxAccountConnectionsExceeded
 
-// ServerInfo describes the server of the inside account.
-type ServerInfo struct {
-	URL        string // without a password
-	Version    string
-	MaxPayload int64 // bytes
-}
-
-// Server returns what the server said of itself when it was last connected.
-func (b *Bus) Server() ServerInfo {
-	return ServerInfo{
-		URL: b.inside.ConnectedUrlRedacted(), Version: b.inside.ConnectedServerVersion(), MaxPayload: b.inside.MaxPayload(),
-	}
-}
-
-// StreamUsage is the content of a stream.
-type StreamUsage struct {
-	Bytes, Messages uint64
-	Time            time.Time // of the server's clock; zero if the server does not send it
-}
-
-// StreamUsage reads the usage of a stream of the inside account.
-func (b *Bus) StreamUsage(ctx context.Context, stream string) (StreamUsage, error) {
-	s, err := b.Stream(ctx, stream)
-	if err != nil {
-		return StreamUsage{}, err
-	}
-	info := s.CachedInfo()
-	return StreamUsage{Bytes: info.State.Bytes, Messages: info.State.Msgs, Time: info.TimeStamp}, nil
+// Server returns what the server of the inside account said of itself when it was last
+// connected: its URL, without a password, its version, and the maximum size of a message
+// in bytes.
+func (b *Bus) Server() (url, version string, maxPayload int64) {
+	return b.inside.ConnectedUrlRedacted(), b.inside.ConnectedServerVersion(), b.inside.MaxPayload()
 }

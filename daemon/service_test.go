@@ -47,7 +47,10 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	}
 	beat := func(name, queue string) {
 		group.Go(func() {
-			b.SendHeartbeats(ctx, time.Minute, func() runs.Heartbeat { return runs.Heartbeat{ID: name, Name: name, Queue: queue, Slots: 1} })
+			b.SendHeartbeats(ctx, time.Minute, func() runs.Heartbeat {
+				return runs.Heartbeat{ID: name, Name: name, Queue: queue,
+					Slots: 1}
+			})
 		})
 	}
 	heard := func(n int) {

@@ -56,8 +56,8 @@ func (x *examination) server(ctx context.Context) {
 		return
 	}
 	x.bus = b
-	info := b.Server()
-	text := fmt.Sprintf("%s, server %s, max_payload %s", info.URL, info.Version, console.ShortBytes(info.MaxPayload))
+	url, version, maxPayload := b.Server()
+	text := fmt.Sprintf("%s, server %s, max_payload %s", url, version, console.ShortBytes(maxPayload))
 	if b.OneAccount() {
 		x.note("nats", Warn, text+"; events and raw lines are in one account",
 			"set public_creds where others read the events")
@@ -118,24 +118,25 @@ func (x *examination) streams(ctx context.Context) {
 		return
 	}
 	before := time.Now()
-	raw, err := b.StreamUsage(ctx, b.Raw())
+	raw, err := b.Stream(ctx, b.Raw())
 	if err != nil {
 		x.note(name, Fail, err.Error(), "")
 		return
 	}
 	after := time.Now()
-	work, err := b.StreamUsage(ctx, b.Work())
+	work, err := b.Stream(ctx, b.Work())
 	if err != nil {
 		x.note(name, Fail, err.Error(), "start a newer `linesman up` or `linesman normalizer`, which make it")
 		return
 	}
 	x.note(name, OK, fmt.Sprintf("they take and store; %s holds %s, %d tasks wait",
-		b.Raw(), console.ShortBytes(int64(raw.Bytes)), work.Messages), "")
+		b.Raw(), console.ShortBytes(int64(raw.CachedInfo().State.Bytes)), work.CachedInfo().State.Msgs), "")
 
-	if raw.Time.IsZero() {
+	at := raw.CachedInfo().TimeStamp
+	if at.IsZero() {
 		return
 	}
-	if skew := max(before.Sub(raw.Time), raw.Time.Sub(after)); skew > maxSkew {
+	if skew := max(before.Sub(at), at.Sub(after)); skew > maxSkew {
 		x.note("clock", Warn, fmt.Sprintf("the server's clock and this one differ by %s", console.ShortTime(skew)),
 			"set them by NTP")
 	} else {

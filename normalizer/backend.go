@@ -19,7 +19,7 @@ type Backend interface {
 // from earlier lines that it needs, and uses no clock and no I/O.
 //
 // It copies by allow-list: only values that its code names leave the line.
-// Package backendtest tests this contract.
+// Package test/fixture/backendtest tests this contract.
 type Dialect interface {
 	// Line maps one line to out. The line is not blank and has no line ending.
 	// If Line returns a fault, out is ignored. Line keeps no reference to line.

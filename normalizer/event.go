@@ -173,14 +173,9 @@ type Facet struct {
 	Phase    string // start, delta, complete or fail
 	Status   string // pending, running, completed, failed or unknown
 	ExitCode *int32
-	Bytes    Bytes
+	Bytes    struct{ Stdout, Stderr, Diff, Result int } // lengths of input and output, in decoded bytes
 	ToolName string
 	UseID    string
-}
-
-// Bytes has the lengths of the input and output of a tool call, in decoded bytes.
-type Bytes struct {
-	Stdout, Stderr, Diff, Result int
 }
 
 func (f *Facet) appendJSON(dst []byte) []byte {

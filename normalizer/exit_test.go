@@ -6,8 +6,8 @@ import (
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 const (

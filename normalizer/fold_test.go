@@ -12,8 +12,8 @@ import (
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 // pieces are the parts of the generated outputs: lines, parts of lines, and other

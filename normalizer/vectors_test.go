@@ -8,9 +8,9 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/corpus/vectors"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 func TestVectors(t *testing.T) {

@@ -209,7 +209,7 @@ func (x *cloudIndex) find(ctx context.Context, t *runtable.Table, id string) (st
 // OpenCloud returns the tasks of Codex Cloud that have not ended, for the driver
 // that polls them.
 func (s *Service) OpenCloud(ctx context.Context) ([]codexcloud.Open, error) {
-	if err := s.table.Ready(ctx); err != nil {
+	if err := s.Filled(ctx); err != nil {
 		return nil, err
 	}
 	var all []codexcloud.Open

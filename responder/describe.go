@@ -11,15 +11,13 @@ import (
 func Summarize(v View) *api.Run {
 	r := &api.Run{
 		ID: v.ID, Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker,
-		Queue:      v.Queue,
-		WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues, ContinuedBy: v.Link,
-		Activity: v.Activity, Seq: v.Seq,
+		Queue: v.Queue, WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues,
+		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
 		EndedAt: api.Time(v.EndedAt),
 	}
 	if v.State == runs.StateQueued {
-		position := v.Position
-		r.Position = &position
+		r.Position = new(v.Position)
 	}
 	if p := v.Plan; p.Total > 0 {
 		r.Progress = &api.Progress{Completed: p.Done, Total: p.Total}
@@ -43,13 +41,12 @@ func Describe(v View, record *runs.Record) *api.Run {
 	}
 	r := Summarize(v)
 	r.Detail = &api.Detail{
-		Summary: record.Summary(), Labels: record.Labels, Turns: api.Turns{Completed: record.TurnsDone,
-			Failed: record.TurnsBad}, Lines: record.Lines,
+		Summary: record.Summary(), Labels: record.Labels, Lines: record.Lines,
+		Turns:       api.Turns{Completed: record.TurnsDone, Failed: record.TurnsBad},
 		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped,
-		Unknown:   record.Unknown,
-		Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls, Usage: usage(record.Own),
-		ThreadUsage: usage(record.Usage),
-		FinalText:   record.FinalText, FinalBytes: record.FinalTextBytes,
+		Unknown: record.Unknown, Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls,
+		Usage: usage(record.Own), ThreadUsage: usage(record.Usage),
+		FinalText: record.FinalText, FinalBytes: record.FinalTextBytes,
 	}
 	if x := record.Exit; x != nil {
 		r.Exit = &api.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn}

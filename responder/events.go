@@ -37,7 +37,7 @@ func (s *Service) Events(ctx context.Context, run string, after uint64, limit, m
 	if err == nil && !full && !open { // the completion has expired
 		page.Done = true
 	}
-	return page, err
+	return page, s.explain("read events", err)
 }
 
 // eventsFrom returns the run whose events are read, and the sequence of its completion.
@@ -104,7 +104,7 @@ func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
 	switch {
 	case err == nil, errors.Is(err, errEnough):
 		return nil
-	case own != nil, f.wait && ctx.Err() != nil:
+	case own != nil, ctx.Err() != nil:
 		return err
 	}
 	return f.service.explain("read events", err)

@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -139,14 +140,12 @@ func (s *Service) Limits() (idle, hard time.Duration) { return s.cfg.Idle, s.cfg
 // Ready waits until the table has read all runs, at most the configured
 // patience. The error is [api.Unavailable].
 func (s *Service) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Patience)
-	defer cancel()
-	return s.Filled(ctx)
+	return s.explain("ready", s.table.Ready(ctx, s.cfg.Patience))
 }
 
 // Filled is Ready with no other limit than that of ctx.
 func (s *Service) Filled(ctx context.Context) error {
-	return s.explain("ready", s.table.Ready(ctx))
+	return s.explain("ready", s.table.Ready(ctx, math.MaxInt64))
 }
 
 // Connected returns the error [api.Unavailable] without a connection to NATS.

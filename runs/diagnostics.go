@@ -163,7 +163,7 @@ var (
 	}
 	reasonTexts = map[string]string{
 		string(ReasonSpawn): "the agent could not be started",
-		string(ReasonLost):  "nobody knows how the agent ended",
+		string(ReasonLost):  "it is not known how the agent ended",
 		string(ReasonSpool): "the agent's output passed its limit",
 		needsAgent:          "the program waits for an agent's answer, to be started again with it",
 		string(ReasonIdle):  "the agent was silent for longer than the idle limit",

@@ -27,7 +27,7 @@ func TestOnlyFailuresHaveAnErrorContext(t *testing.T) {
 		{runs.Exit{Reason: runs.ReasonSpool}, runs.TurnNone, "the agent's output passed its limit"},
 		{runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnNotFound}, runs.TurnNone,
 			"the agent's program was not found"},
-		{runs.Exit{Reason: runs.ReasonLost}, runs.TurnNone, "nobody knows how the agent ended"},
+		{runs.Exit{Reason: runs.ReasonLost}, runs.TurnNone, "it is not known how the agent ended"},
 		{ok, runs.TurnNone, "the output ended before the end of a turn"},
 	} {
 		r := runs.NewRecord("T-local-x", "codex")

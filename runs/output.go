@@ -51,7 +51,9 @@ func ReadOutput(output []byte, failed bool) Findings {
 func (f *Findings) readSummaries(text []byte) {
 	var t testParser
 	stats, changed := 0, int64(0)
-	for line := range bytes.SplitSeq(text, []byte{'\n'}) {
+	for rest, more := text, true; more; { // not bytes.SplitSeq: text would escape to the heap
+		var line []byte
+		line, rest, more = bytes.Cut(rest, []byte{'\n'})
 		if line = trim(line); len(line) < 2 {
 			continue
 		}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strings"
@@ -139,42 +140,58 @@ var scrubFormats = []secretFormat{
 // invalid UTF-8. A result of more than n characters is truncated and ends in "…".
 func oneLine(s string, n int) string {
 	s = Redact(s)
-	if len(s) <= n && isOneLine(s) {
+	step := plainPrefix(s)
+	if step == len(s) && step <= n && (step == 0 || s[step-1] != ' ') {
 		return s
 	}
 	b := make([]byte, 0, min(len(s), n+n/4)+len("…"))
-	count, space := 0, false // characters in b, and whether a space follows them
-	for _, r := range strings.ToValidUTF8(s, "") {
-		if unicode.IsSpace(r) || unicode.IsControl(r) {
-			space = count > 0
-			continue
-		}
-		if space {
-			b, count, space = append(b, ' '), count+1, false
-		}
-		b, count = utf8.AppendRune(b, r), count+1
-		if count > n { // remove the excess and one more character
-			for range count - n + 1 {
-				_, size := utf8.DecodeLastRune(b)
-				b = b[:len(b)-size]
+	count := 0 // characters in b
+	for len(s) > 0 && count <= n {
+		if step > 0 {
+			if s[0] == ' ' && (count == 0 || b[len(b)-1] == ' ') {
+				s, step = s[1:], step-1
 			}
-			return string(append(b, "…"...))
+			step = min(step, n+1-count)
+			b = append(b, s[:step]...)
+			count += step
+		} else {
+			r, size := utf8.DecodeRuneInString(s)
+			step = size
+			switch {
+			case r == utf8.RuneError && size == 1:
+			case r == ' ' || unicode.IsSpace(r) || unicode.IsControl(r):
+				if count > 0 && b[len(b)-1] != ' ' {
+					b = append(b, ' ')
+					count++
+				}
+			default:
+				b = utf8.AppendRune(b, r)
+				count++
+			}
 		}
+		s = s[step:]
+		step = plainPrefix(s)
 	}
-	return string(b)
+	if count > n { // remove the excess and one more character
+		for range count - n + 1 {
+			_, size := utf8.DecodeLastRune(b)
+			b = b[:len(b)-size]
+		}
+		return string(append(b, "…"...))
+	}
+	return string(bytes.TrimRight(b, " "))
 }
 
-// isOneLine reports whether s is printable ASCII, with single spaces between the
-// words.
-func isOneLine(s string) bool {
-	last := byte(' ')
+// plainPrefix returns the length of the longest prefix of s that is printable
+// ASCII without consecutive spaces.
+func plainPrefix(s string) int {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == ' ' && last == ' ' {
-			return false
+		c := s[i]
+		if c < ' ' || c >= 0x7f || c == ' ' && i > 0 && s[i-1] == ' ' {
+			return i
 		}
-		last = s[i]
 	}
-	return s == "" || last != ' '
+	return len(s)
 }
 
 // truncateJSON truncates s so that its JSON has at most n bytes.

@@ -169,13 +169,16 @@ func testCases(text []byte) *Tests {
 	if !bytes.Contains(text, []byte("<testsuite")) {
 		return nil
 	}
-	elements := bytes.Split(text, []byte("<testcase"))[1:]
-	if len(elements) == 0 {
+	start := []byte("<testcase")
+	_, rest, found := bytes.Cut(text, start)
+	if !found {
 		return nil
 	}
 	var t testParser
 	tests := Tests{FailedTests: []string{}}
-	for _, element := range elements {
+	for found {
+		var element []byte
+		element, rest, found = bytes.Cut(rest, start)
 		element, _, _ = bytes.Cut(element, []byte("</testcase"))
 		switch {
 		case bytes.Contains(element, []byte("<failure")), bytes.Contains(element, []byte("<error")):

@@ -210,7 +210,7 @@ func TestNamedTestsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contract := text(t, "normalizer/backendtest/backendtest.go")
+	contract := text(t, "test/fixture/backendtest/backendtest.go")
 	n := 0
 	for name, page := range documents(t) {
 		for _, test := range testName.FindAllString(page, -1) {

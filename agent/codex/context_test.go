@@ -7,8 +7,8 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 // Lines set the thread and the turn. The facet of the final search contains both.

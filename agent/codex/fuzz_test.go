@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/agent/codex"
-	"github.com/linesman/linesman/normalizer/backendtest"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 func FuzzLine(f *testing.F) {

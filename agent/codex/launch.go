@@ -51,7 +51,8 @@ func args(t runs.Task, schemaFile string) []string {
 
 var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
 
-// check returns an error unless codex can run t: a thread to resume must be a UUID. Codex takes any other text for the name of a
+// check returns an error unless codex can run t: a thread to resume must be a UUID. Codex takes any
+// other text for the name of a
 // thread and, if no thread has that name, silently starts a new one. For an
 // unknown UUID codex itself reports an error.
 func check(t runs.Task) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/backendtest"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 // feed folds the lines of a run that has not ended.

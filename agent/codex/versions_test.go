@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/agent/codex"
-	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 // Each line that a recorded version of Codex printed is understood; the exceptions are

@@ -9,7 +9,7 @@ import (
 	"github.com/linesman/linesman/agent/gemini"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/backendtest"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 var backend = gemini.Backend{}

@@ -8,7 +8,7 @@ import (
 	"github.com/linesman/linesman/agent/opencode"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/backendtest"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 var backend = opencode.Backend{}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/agent/opencode"
-	"github.com/linesman/linesman/normalizer/backendtest"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 func TestContract(t *testing.T) {

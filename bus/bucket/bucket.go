@@ -134,9 +134,10 @@ func (b *Bucket) Delete(ctx context.Context, key string, options ...jetstream.Pu
 
 // Watch calls each with the existing entries of keys, a subject filter such as ">", in
 // the order in which they were stored, then with every change, until ctx ends; then it
-// returns nil. HeadersOnly omits the values. Last is true if no newer entry is known. If the stream or the consumer is lost, Watch starts again from the
-// beginning. At each start it calls begin, unless that is nil; replaced reports that
-// the bucket was recreated, or lost its end, and empty that it has no entries.
+// returns nil. HeadersOnly omits the values. Last is true if no newer entry is known. If
+// the stream or the consumer is lost, Watch starts again from the beginning. At each
+// start it calls begin, unless that is nil; replaced reports that the bucket was
+// recreated, or lost its end, and empty that it has no entries.
 func (b *Bucket) Watch(ctx context.Context, keys string, headersOnly bool, log *zap.Logger,
 	each func(e Entry, last bool), begin func(replaced, empty bool)) error {
 	if begin == nil {

@@ -155,7 +155,7 @@ func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.Strea
 	case otherEvents: // derive all events from RAW
 		*c = bus.Checkpoint{Base: c.Base}
 	case c.RunsID != "" && c.RunsID != s.streams.runs: // derive all records from RAW
-		s.log.Warn("the run records were made anew")
+		s.log.Warn("the run records were recreated")
 		c.Raw, c.Runs = 0, 0
 	case runs.State.LastSeq < c.Runs: // some records are older than the checkpoint says, or lost: update all
 		if err := reader.Followed(runs); err != nil {

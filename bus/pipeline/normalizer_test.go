@@ -208,7 +208,7 @@ func TestRawRecreated(t *testing.T) {
 		bustest.Remake(t, b, b.JetStream(), b.Raw())
 		bustest.Interleave(t, b, logs, "a", "b")
 		normalize(t, b)
-		bustest.Diff(t, fmt.Sprintf("RAW recreated at event %d", event), bustest.Dump(t, b.PublicJetStream(), b.Events()), want)
+		bustest.Diff(t, fmt.Sprintf("RAW recreated at %d", event), bustest.Dump(t, b.PublicJetStream(), b.Events()), want)
 		normalize(t, b)
 		bustest.Diff(t, "and again", bustest.Dump(t, b.PublicJetStream(), b.Events()), want)
 	}

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
 // now is the default time of the vectors.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 func TestContract(t *testing.T) {

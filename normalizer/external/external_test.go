@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/normalizer"
-	"github.com/linesman/linesman/normalizer/backendtest"
 	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 func TestContract(t *testing.T) {

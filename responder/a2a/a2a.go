@@ -29,8 +29,8 @@ import (
 
 // Limits of requests and answers.
 const (
-	MaxBody    = 1 << 20 // bytes of a request's body
-	MaxParts   = 64      // of a message
+	maxBody    = 1 << 20 // bytes of a request's body
+	maxParts   = 64      // of a message
 	maxPage    = 100     // tasks
 	maxHistory = 100     // messages of a task
 	maxWait    = time.Hour
@@ -315,5 +315,5 @@ func (h *Handler) explain(what string, err error) error {
 	case e.Code != api.Internal:
 		return fail(answers[e.Code].kind, e.Message)
 	}
-	return fail(sdk.ErrInternalError, "linesman broke off; its log says where")
+	return fail(sdk.ErrInternalError, "internal error; see linesman's log")
 }

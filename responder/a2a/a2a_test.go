@@ -26,7 +26,7 @@ import (
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -580,7 +580,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		"null part": {send(`{"messageId":"m","role":"ROLE_USER","parts":[null]}`), -32602,
 			"message.parts: none may be null"},
 		"too many parts": {send(`{"messageId":"m","role":"ROLE_USER","parts":[` + strings.Repeat(`{"text":"x"},`,
-			a2a.MaxParts) + `{"text":"x"}]}`), -32602, "message.parts: at most 64"},
+			64) + `{"text":"x"}]}`), -32602, "message.parts: at most 64"},
 		"file": {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"url":"https://example.com/x"}]}`), -32005,
 			"message.parts: texts and one data part are taken, no files"},
 		"bytes": {send(`{"messageId":"m","role":"ROLE_USER","parts":[{"raw":"eA=="}]}`), -32005,
@@ -653,7 +653,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		"stream of no send": {"POST", "/message:stream", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[]}}`, 400,
 			"INVALID_PARAMS"},
 		"no such path": {"GET", "/nothing", "", 404, ""},
-		"too large":    {"POST", "/message:send", `{"x":"` + strings.Repeat("x", a2a.MaxBody) + `"}`, 413, ""},
+		"too large":    {"POST", "/message:send", `{"x":"` + strings.Repeat("x", 1<<20) + `"}`, 413, ""},
 	} {
 		status, got := d.ask(tt.method, "/a2a/v1"+tt.path, tt.body, "A2A-Version", "1.0")
 		if status != tt.status || tt.reason != "" &&
@@ -661,7 +661,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", what, status, got.Raw, tt.status, tt.reason)
 		}
 	}
-	if status, got := d.post("/a2a", `{"x":"`+strings.Repeat("x", a2a.MaxBody)+`"}`); status != 413 ||
+	if status, got := d.post("/a2a", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`); status != 413 ||
 		got.Get("error.code").Int() != -32600 {
 		t.Errorf("a body that is too large: %d %.200s", status, got.Raw)
 	}

@@ -20,7 +20,7 @@ func TestEveryErrorCodeIsMapped(t *testing.T) {
 		err := h.explain("test", &api.Error{Code: code, Field: "run", Message: "the reason"})
 		why := "the reason"
 		if code == api.Internal { // which stays inside
-			why = "linesman broke off; its log says where"
+			why = "internal error; see linesman's log"
 		}
 		var got *sdk.Error
 		if !errors.As(err, &got) || !errors.Is(got, answers[code].kind) || got.Message != why {

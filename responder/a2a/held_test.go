@@ -13,7 +13,7 @@ import (
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/servicetest"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 // Two callers open as many streams as both surfaces allow: the server still has

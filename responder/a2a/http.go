@@ -71,7 +71,7 @@ const (
 type call struct {
 	version    version
 	extensions []string       // requested extensions
-	parts      []gjson.Result // of its message, unparsed; at most MaxParts
+	parts      []gjson.Result // of its message, unparsed; at most maxParts
 	query      url.Values     // of HTTP+JSON
 }
 
@@ -91,11 +91,11 @@ func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !t.rpc && !t.verb(w, r) {
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		status, why := http.StatusBadRequest, "the body broke off"
+		status, why := http.StatusBadRequest, "the body is incomplete"
 		if over := (*http.MaxBytesError)(nil); errors.As(err, &over) {
-			status, why = http.StatusRequestEntityTooLarge, "the body is over "+strconv.Itoa(MaxBody)+" bytes"
+			status, why = http.StatusRequestEntityTooLarge, "the body is over "+strconv.Itoa(maxBody)+" bytes"
 		}
 		t.refuse(w, status, why)
 		return
@@ -115,7 +115,7 @@ func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	gjson.GetBytes(body, parts).ForEach(func(_, part gjson.Result) bool {
 		c.parts = append(c.parts, part)
-		return len(c.parts) < MaxParts
+		return len(c.parts) < maxParts
 	})
 	ctx := sdklog.AttachLogger(r.Context(), slog.New(slog.DiscardHandler)) // a2a-go would log mistakes of clients
 	r = r.WithContext(context.WithValue(ctx, callKey{}, c))

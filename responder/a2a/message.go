@@ -44,8 +44,8 @@ func readMessage(q *sdk.SendMessageRequest) (*sdk.Message, error) {
 		return nil, wrong("message.role: must be ROLE_USER")
 	case len(m.Parts) == 0:
 		return nil, wrong("message.parts: are required")
-	case len(m.Parts) > MaxParts:
-		return nil, wrong("message.parts: at most " + strconv.Itoa(MaxParts))
+	case len(m.Parts) > maxParts:
+		return nil, wrong("message.parts: at most " + strconv.Itoa(maxParts))
 	case slices.Contains(m.Parts, nil):
 		return nil, wrong("message.parts: none may be null")
 	}
@@ -221,7 +221,7 @@ func (h *Handler) thread(name string) (string, error) {
 
 // foreign is the error of a message in a context that no task can resume.
 func foreign() error {
-	return fail(sdk.ErrUnsupportedOperation, "only contexts of "+api.DefaultAgent+" on this machine can be gone on with")
+	return fail(sdk.ErrUnsupportedOperation, "only contexts of "+api.DefaultAgent+" on this machine can be resumed")
 }
 
 // keyOf returns the idempotency key of a message: its id, if that is a valid

@@ -187,7 +187,7 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 	if id.Type != gjson.String {
 		issues = append(issues, adcp.Issue{Pointer: "/task_id", Message: "must be the id of a task", Keyword: "type"})
 	}
-	r := adcp.Response{At: time.Now()}
+	r := adcp.Response{At: api.TimeOf(time.Now())}
 	if echo := o.Get("context"); echo.IsObject() {
 		r.Context = json.RawMessage(echo.Raw)
 	}

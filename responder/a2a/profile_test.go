@@ -11,7 +11,7 @@ import (
 
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
 // invoke sends a message under the profile of AdCP.

@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
@@ -175,7 +176,8 @@ func NewNotices(s *responder.Service) webhook.Encoder { return notices{s} }
 func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *runs.Record, _ string) (webhook.Body,
 	error) {
 	v := responder.View{Row: record.Row()}
-	at := time.UnixMilli(responder.ChangedAt(v.Row)).UTC()
+	ms := cmp.Or(responder.ChangedAt(v.Row), 1) // a log without times
+	at := time.UnixMilli(ms).UTC()
 	if !record.State.Final() { // changing data would make a different body of the same notification
 		return encodeNotice(&sdk.TaskStatusUpdateEvent{
 			TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State),
@@ -187,7 +189,7 @@ func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *run
 	if t.Status, err = status(t, v, record, nil); err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its status: %w", record.ID, err)
 	}
-	envelope, err := outcome(ctx, n.service, record, at)
+	envelope, err := outcome(ctx, n.service, record, api.Time(ms))
 	if err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 	}

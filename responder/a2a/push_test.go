@@ -18,8 +18,8 @@ import (
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/adcptest"
-	"github.com/linesman/linesman/test/servicetest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 const secretToken = "sentinel-token-of-a-receiver"

@@ -61,11 +61,9 @@ func contextOf(r runs.Row) string { return cmp.Or(r.Thread, r.ID) }
 
 // updatedAt returns the time of a record's contents, so that every reader and
 // every stream gets the same.
-func updatedAt(r runs.Row) time.Time {
-	if ms := cmp.Or(r.EndedAt, r.ActiveAt, responder.ChangedAt(r)); ms != 0 {
-		return time.UnixMilli(ms)
-	}
-	return time.Now() // an empty record
+func updatedAt(r runs.Row) api.Time {
+	// An empty record has no time.
+	return api.Time(cmp.Or(r.EndedAt, r.ActiveAt, responder.ChangedAt(r), time.Now().UnixMilli()))
 }
 
 // task converts a run to a task.
@@ -222,15 +220,14 @@ func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact
 }
 
 // outcome returns the AdCP envelope of a run that has ended.
-func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at time.Time) ([]byte, error) {
+func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at api.Time) ([]byte, error) {
 	body, failed, err := adcp.Result(ctx, s, record)
 	if err != nil {
 		return nil, err
 	}
 	return adcp.Response{
 		Status: adcp.StatusOf(record.State), TaskID: record.ID, ContextID: record.Context(), Message: record.Summary(),
-		At:         at,
-		Governance: record.Governance, Error: failed, Body: body,
+		At: at, Governance: record.Governance, Error: failed, Body: body,
 	}.Encode(), nil
 }
 

@@ -16,7 +16,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -32,7 +31,7 @@ type Status string
 // The statuses that linesman uses.
 const (
 	Submitted     Status = "submitted"
-	Working       Status = "working"
+	working       Status = "working"
 	inputRequired Status = "input-required"
 	Completed     Status = "completed"
 	Canceled      Status = "canceled"
@@ -43,7 +42,7 @@ const (
 )
 
 var statuses = map[runs.State]Status{
-	runs.StateQueued: Submitted, runs.StateWorking: Working, runs.StateInputRequired: inputRequired,
+	runs.StateQueued: Submitted, runs.StateWorking: working, runs.StateInputRequired: inputRequired,
 	runs.StateCompleted: Completed, runs.StateCancelled: Canceled, runs.StateFailed: Failed, runs.StateTimeout: Failed,
 }
 
@@ -53,37 +52,26 @@ func StatusOf(s runs.State) Status { return cmp.Or(statuses[s], Unknown) }
 // MaxContext bounds the context that a caller may send, in bytes.
 const MaxContext = webhook.MaxContext
 
-// Response is the content of an answer.
+// Response is the content of an answer. Its fields are those of the contract, in
+// their order.
 type Response struct {
-	Status     Status
-	TaskID     string // "": not about a single task
-	ContextID  string // thread of the task; "": not known
-	Message    string // for people
-	At         time.Time
-	Replayed   bool            // the outcome of an earlier request with the same key
-	Context    json.RawMessage // the caller's, an object; nil: none
-	Governance string          // kept with the run; "": none
+	Status     Status   `json:"status"`
+	TaskID     string   `json:"task_id,omitempty"`    // "": not about a single task
+	ContextID  string   `json:"context_id,omitempty"` // thread of the task; "": not known
+	Message    string   `json:"message,omitempty"`    // for people
+	At         api.Time `json:"timestamp"`
+	Replayed   bool     `json:"replayed,omitempty"`           // the outcome of an earlier request with the same key
+	Governance string   `json:"governance_context,omitempty"` // kept with the run; "": none
 
-	// Error is why the task or the request failed. Warnings do not make it fail.
-	Error    *Error
-	Warnings []Error
+	// Error is why the task or the request failed. Warnings do not make it fail;
+	// the member has the error, too.
+	Error    *Error  `json:"adcp_error,omitempty"`
+	Warnings []Error `json:"errors,omitempty"`
 
+	Context json.RawMessage `json:"-"` // the caller's, an object; nil: none
 	// Body is an object whose members are added to the envelope, except those
 	// with a name of the envelope or one that the contract forbids.
-	Body json.RawMessage
-}
-
-// envelope has the fields of the contract in their order.
-type envelope struct {
-	Status     Status  `json:"status"`
-	TaskID     string  `json:"task_id,omitempty"`
-	ContextID  string  `json:"context_id,omitempty"`
-	Message    string  `json:"message,omitempty"`
-	Timestamp  string  `json:"timestamp"`
-	Replayed   bool    `json:"replayed,omitempty"`
-	Governance string  `json:"governance_context,omitempty"`
-	Error      *Error  `json:"adcp_error,omitempty"`
-	Errors     []Error `json:"errors,omitempty"`
+	Body json.RawMessage `json:"-"`
 }
 
 // reserved are the names that a body cannot have: those of the envelope, and
@@ -98,19 +86,16 @@ var reserved = []string{
 // compact, except for the context, which is as the caller wrote it. It must be
 // sent unchanged: a JSON encoder might change the context.
 func (r Response) Encode() []byte {
-	e := envelope{
-		Status: r.Status, TaskID: r.TaskID, ContextID: r.ContextID, Message: r.Message, Replayed: r.Replayed,
-		Governance: r.Governance,
-		Timestamp:  api.TimeOf(r.At).String(), Error: r.Error,
-	}
+	e := r
+	e.Warnings = nil
 	if r.Error != nil {
-		e.Errors = append(e.Errors, r.Error.as("error"))
-		if r.Error.Code == IdempotencyClash { // the SDK allows no more, so that nothing of the other request leaks
+		e.Warnings = append(e.Warnings, r.Error.as("error"))
+		if r.Error.Code == idempotencyClash { // the SDK allows no more, so that nothing of the other request leaks
 			e.Error = &Error{Code: r.Error.Code, Message: r.Error.Message}
 		}
 	}
 	for _, w := range r.Warnings {
-		e.Errors = append(e.Errors, w.as("warning"))
+		e.Warnings = append(e.Warnings, w.as("warning"))
 	}
 	b := encode(e)
 	b = b[:len(b)-1]

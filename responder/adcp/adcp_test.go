@@ -12,10 +12,10 @@ import (
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
-var at = time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.FixedZone("", 3600))
+var at = api.TimeOf(time.Date(2026, 11, 21, 12, 0, 0, 5e6, time.FixedZone("", 3600)))
 
 func TestContextComesBackByteForByte(t *testing.T) {
 	for _, context := range []string{
@@ -33,7 +33,7 @@ func TestContextComesBackByteForByte(t *testing.T) {
 
 func TestBodyStandsBesideTheEnvelope(t *testing.T) {
 	b := adcp.Response{
-		Status: adcp.Working, TaskID: "T-1", At: at, Governance: `a"\<&>`, Message: "<b>",
+		Status: "working", TaskID: "T-1", At: at, Governance: `a"\<&>`, Message: "<b>",
 		Body: json.RawMessage(`{"summary": "<&>", "task_id":"x","status":"x","payload":{},"task_status":"x","response_status":"x","context":1,"list":[ 1 ],"list":2}`),
 	}.Encode()
 	want := `{"status":"working","task_id":"T-1","message":"<b>","timestamp":"2026-11-21T11:00:00.005Z","governance_context":"a\"\\<&>",` +
@@ -50,7 +50,7 @@ func TestErrorsHaveTwoLayers(t *testing.T) {
 		Issues: []adcp.Issue{{Pointer: "/f", Message: "no", Keyword: "type"}}, Details: json.RawMessage(`{"a":1}`),
 	}
 	fatal := adcp.Response{Status: adcp.Rejected, At: at, Error: e}.Encode()
-	warned := adcp.Response{Status: adcp.Working, At: at, Warnings: []adcp.Error{*e}}.Encode()
+	warned := adcp.Response{Status: "working", At: at, Warnings: []adcp.Error{*e}}.Encode()
 	for _, c := range []struct {
 		b        []byte
 		envelope bool

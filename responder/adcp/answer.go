@@ -85,7 +85,7 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response
 	}
 	if of != nil && !c.ChangesRun {
 		switch of.status {
-		case Submitted, Working, inputRequired:
+		case Submitted, working, inputRequired:
 			a.Status, a.Error, a.Warnings = of.status, nil, []Error{*e}
 		}
 	}
@@ -94,7 +94,7 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response
 
 // complete adds the subject, or nil, and what the request determines.
 func (c Call) complete(a Response, of *Subject) Response {
-	a.At, a.Context, a.Replayed = time.Now(), c.Args.Echo(), c.Replayed
+	a.At, a.Context, a.Replayed = api.TimeOf(time.Now()), c.Args.Echo(), c.Replayed
 	if of != nil {
 		a.TaskID, a.ContextID, a.Governance = of.run, of.thread, of.governance
 	}
@@ -130,7 +130,7 @@ func Of(r *runs.Record) Response {
 
 // failureOf returns the error of a failed run; the record may be nil.
 func failureOf(r *runs.Record) *Error {
-	e := &Error{Code: ToolError, Message: "the task has failed", Recovery: Terminal}
+	e := &Error{Code: toolError, Message: "the task has failed", Recovery: terminal}
 	if r == nil {
 		return e
 	}

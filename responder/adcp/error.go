@@ -27,10 +27,10 @@ const (
 	Unavailable        Code = "SERVICE_UNAVAILABLE"
 	RateLimited        Code = "RATE_LIMITED"
 	TaskTimeout        Code = "TASK_TIMEOUT"    // ours
-	ToolError          Code = "TOOL_ERROR"      // ours
+	toolError          Code = "TOOL_ERROR"      // ours
 	outcomeUnknown     Code = "OUTCOME_UNKNOWN" // ours: whether the request was carried out is not known
-	IdempotencyClash   Code = "IDEMPOTENCY_CONFLICT"
-	IdempotencyFlight  Code = "IDEMPOTENCY_IN_FLIGHT"
+	idempotencyClash   Code = "IDEMPOTENCY_CONFLICT"
+	idempotencyFlight  Code = "IDEMPOTENCY_IN_FLIGHT"
 	IdempotencyExpired Code = "IDEMPOTENCY_EXPIRED"
 )
 
@@ -41,7 +41,7 @@ type Recovery string
 const (
 	Transient   Recovery = "transient"   // the same again, later
 	Correctable Recovery = "correctable" // another request
-	Terminal    Recovery = "terminal"    // a person
+	terminal    Recovery = "terminal"    // a person
 )
 
 // Error is one error of a response. It quotes nothing of the request.
@@ -118,15 +118,15 @@ var kinds = map[api.Code]kind{
 	api.Conflict:       {code: ValidationError, status: Rejected, recovery: Correctable},
 	api.Timeout:        {code: TaskTimeout, status: Failed},
 	api.Unsupported:    {code: Unsupported, status: Rejected, recovery: Correctable},
-	api.ProgramFailed:  {code: ToolError, status: Failed},
-	api.NotSignedIn:    {code: authRequiredError, status: AuthRequired, recovery: Terminal},
+	api.ProgramFailed:  {code: toolError, status: Failed},
+	api.NotSignedIn:    {code: authRequiredError, status: AuthRequired, recovery: terminal},
 	api.QueueFull:      {code: Unavailable, status: Rejected, recovery: Transient},
 	api.TooMany:        {code: Unavailable, status: Failed, recovery: Transient},
-	api.KeyConflict:    {code: IdempotencyClash, status: Rejected, recovery: Correctable, own: true},
-	api.KeyInFlight:    {code: IdempotencyFlight, status: Rejected, recovery: Transient, own: true},
+	api.KeyConflict:    {code: idempotencyClash, status: Rejected, recovery: Correctable, own: true},
+	api.KeyInFlight:    {code: idempotencyFlight, status: Rejected, recovery: Transient, own: true},
 	api.KeyExpired:     {code: IdempotencyExpired, status: Rejected, recovery: Correctable, own: true},
 	api.RateLimited:    {code: RateLimited, status: Rejected, recovery: Transient, own: true},
-	api.OutcomeUnknown: {code: outcomeUnknown, status: Failed, recovery: Terminal, own: true},
+	api.OutcomeUnknown: {code: outcomeUnknown, status: Failed, recovery: terminal, own: true},
 	api.Unavailable:    {code: Unavailable, status: Failed, recovery: Transient},
 	api.Internal:       {code: Unavailable, status: Failed, recovery: Transient},
 }
@@ -144,7 +144,7 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 	case a.Recovery == "" && e.Retryable:
 		a.Recovery = Transient
 	case a.Recovery == "":
-		a.Recovery = Terminal
+		a.Recovery = terminal
 	}
 	if broken && e.Code == api.Validation {
 		a.Code = InvalidRequest
@@ -168,8 +168,8 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 var httpCodes = map[Code]int{
 	InvalidRequest: http.StatusBadRequest, ValidationError: http.StatusBadRequest,
 	authRequiredError: http.StatusUnauthorized, NotFound: http.StatusNotFound, TaskTimeout: http.StatusRequestTimeout,
-	IdempotencyClash: http.StatusConflict, IdempotencyFlight: http.StatusConflict, IdempotencyExpired: http.StatusGone,
-	RateLimited: http.StatusTooManyRequests, Unsupported: http.StatusNotImplemented, ToolError: http.StatusBadGateway,
+	idempotencyClash: http.StatusConflict, idempotencyFlight: http.StatusConflict, IdempotencyExpired: http.StatusGone,
+	RateLimited: http.StatusTooManyRequests, Unsupported: http.StatusNotImplemented, toolError: http.StatusBadGateway,
 	Unavailable: http.StatusServiceUnavailable,
 }
 

@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"html"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,11 +30,7 @@ func (s *Server) front(w http.ResponseWriter) {
 <p>With the header <code>Authorization: Bearer TOKEN</code>:</p>
 <ul>
 `)
-	var patterns []string
-	for pattern := range s.needs {
-		patterns = append(patterns, pattern)
-	}
-	listPaths(&b, patterns)
+	listPaths(&b, slices.Collect(maps.Keys(s.needs)))
 	b.WriteString(`</ul>
 <p>The token is in the file <code>token</code> in the data directory of linesman. <code>linesman token create</code> makes
 further tokens.</p>

@@ -63,7 +63,7 @@ func (s *server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 			s.log.Error("panic", zap.String("method", method), zap.String("type", fmt.Sprintf("%T", p)),
 				zap.ByteString("stack", debug.Stack()))
 			if call, ok := req.(*sdk.CallToolRequest); ok {
-				res, err = result(s.internal(call.Params.Name, "the tool broke off; the log of linesman says where")), nil
+				res, err = result(s.internal(call.Params.Name, "internal error; see linesman's log")), nil
 				return
 			}
 			res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}

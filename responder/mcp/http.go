@@ -102,7 +102,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				maxMessage))
 			return
 		case err != nil:
-			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body broke off")
+			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is incomplete")
 			return
 		}
 		if id, wrong := checkBody(body); wrong != nil {

@@ -111,7 +111,7 @@ func answerOf(outcome any, err error) Answer {
 		}
 		e = &api.Error{Code: api.Internal, Message: "the answer cannot be encoded"}
 	case !errors.As(err, &e): // breaks the contract, so its text is not shown
-		e = &api.Error{Code: api.Internal, Message: "linesman broke off; its log says where"}
+		e = &api.Error{Code: api.Internal, Message: "internal error; see linesman's log"}
 	}
 	body, err := bounds.Encode(e)
 	if err != nil { // strings and numbers

@@ -90,7 +90,7 @@ var (
 	}
 	webhookParam = Param{
 		Name: Webhook, Kind: object, Max: maxWebhook,
-		About: "Webhook that is told when the task works and when it has ended, unless the answer to this call says " +
+		About: "Webhook to notify when the task starts and when it has ended, unless the answer to this call says " +
 			"how it ended: url (https), operation_id, token, authentication {schemes: [Bearer or HMAC-SHA256], " +
 			"credentials}. All but token are required.",
 	}
@@ -105,7 +105,7 @@ var (
 		About: "Comes back as it is in format adcp, at most 64 KiB; nothing is read from it.",
 	}
 	contextIDParam = Text(ContextID, runs.MaxThread,
-		"Thread of the task, a UUID: a new task goes on with it, others must belong to it, once they have one.")
+		"Thread of the task, a UUID: a new task resumes it; any other task must belong to it, once it has one.")
 	governanceParam = Param{
 		Name: governance, Kind: text, Max: runs.MaxGovernance, Form: regexp.MustCompile(`^[\x20-\x7E]+$`),
 		Rule:  "must be printable ASCII",
@@ -164,6 +164,6 @@ var (
 	CloudSubmitParams = ADCP(taskParam,
 		RequiredText("envId", codexcloud.MaxEnvironment, "Environment of Codex Cloud: its id or its unique label."),
 		Integer("attempts", 1, codexcloud.MaxAttempts, 1, "How many solutions to make."),
-		Text("model", runs.MaxModel, "Not supported: Codex Cloud lets nobody choose."),
+		Text("model", runs.MaxModel, "Not supported: Codex Cloud chooses the model."),
 		gitParam, webhookParam)
 )

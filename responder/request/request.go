@@ -78,7 +78,7 @@ func CloudSubmission(s *responder.Service, tool string, a *Args) api.CloudSubmis
 		return api.CloudSubmission{}
 	}
 	if a.Has(ContextID) {
-		a.Refuse(ContextID, "is for tasks of this machine: Codex Cloud goes on with no thread")
+		a.Refuse(ContextID, "is for tasks of this machine: Codex Cloud cannot resume a thread")
 	}
 	q := api.CloudSubmission{
 		Prompt: a.Text("task"), Environment: a.Text("envId"), Attempts: int(a.Number("attempts")),

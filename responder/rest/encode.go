@@ -214,7 +214,7 @@ func envelop(a *reply) ([]byte, error) {
 		r.Warnings = []adcp.Error{{Code: adcp.TaskTimeout, Message: "the run has not ended yet: it goes on",
 			Recovery: adcp.Transient}}
 	}
-	r.At = time.Now()
+	r.At = api.TimeOf(time.Now())
 	if a.Body != nil {
 		var err error
 		if r.Body, err = bounds.Encode(a.Body); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/servicetest"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 // frame is a server-sent event, or a comment.

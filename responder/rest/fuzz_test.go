@@ -119,7 +119,7 @@ func TestManyMistakesHaveAShortAnswer(t *testing.T) {
 			t.Errorf("%s: %d bytes", accept, len(r.body))
 		}
 	}
-	s.want(400, "POST", "/v1/runs", strings.Repeat("[", rest.MaxBody))
+	s.want(400, "POST", "/v1/runs", strings.Repeat("[", 1<<20))
 }
 
 // foreign is a body with unknown fields.

@@ -60,7 +60,7 @@ var kinds = map[api.Code]struct {
 	api.RateLimited:    {http.StatusServiceUnavailable, "UNAVAILABLE", ""},
 	api.OutcomeUnknown: {http.StatusInternalServerError, "TOOL_ERROR", ""},
 	api.Unavailable:    {http.StatusServiceUnavailable, "UNAVAILABLE", ""},
-	api.Internal:       {http.StatusInternalServerError, "INTERNAL", "linesman broke off; its log says where"},
+	api.Internal:       {http.StatusInternalServerError, "INTERNAL", "internal error; see linesman's log"},
 }
 
 // problemOf converts an error of the service to problem details.

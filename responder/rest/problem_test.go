@@ -76,7 +76,7 @@ func TestErrorsOfTheServiceAsProblems(t *testing.T) {
 		},
 		{
 			api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them"},
-			`{"status":500,"detail":"linesman broke off; its log says where","code":"INTERNAL"}`,
+			`{"status":500,"detail":"internal error; see linesman's log","code":"INTERNAL"}`,
 		},
 	} {
 		got, err := json.Marshal(problemOf(&c.err))

@@ -79,14 +79,14 @@ func (q *query) refuse(name, problem string) {
 
 // readBody reads the body of a POST; an empty one is an empty object.
 func (q *exchange) readBody() (json.RawMessage, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, maxBody))
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
 		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Code: "TOO_LARGE", Detail: "the body is over " +
-			strconv.Itoa(MaxBody) + " bytes"}
+			strconv.Itoa(maxBody) + " bytes"}
 	case err != nil:
-		return nil, invalid("body", "broke off")
+		return nil, invalid("body", "is incomplete")
 	case len(body) == 0:
 		return nil, nil
 	}

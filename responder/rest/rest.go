@@ -32,7 +32,7 @@ var Document []byte
 
 // Limits of requests and answers.
 const (
-	MaxBody   = 1 << 20 // bytes of a request's body
+	maxBody   = 1 << 20 // bytes of a request's body
 	maxPage   = 100     // runs
 	maxEvents = 1000    // of a page
 	maxOutput = 1 << 20 // bytes of output of an answer

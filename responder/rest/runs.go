@@ -92,7 +92,7 @@ func resumeRun(ctx context.Context, q *exchange) (*reply, error) {
 	switch {
 	case v.Agent != api.DefaultAgent:
 		return nil, &api.Error{
-			Code: api.Unsupported, Message: "only threads of " + api.DefaultAgent + " on this machine can be gone on with",
+			Code: api.Unsupported, Message: "only threads of " + api.DefaultAgent + " on this machine can be resumed",
 			Run: v.ID, State: v.State,
 		}
 	case v.Thread == "":

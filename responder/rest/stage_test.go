@@ -23,8 +23,8 @@ import (
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/adcptest"
-	"github.com/linesman/linesman/test/servicetest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 func TestMain(m *testing.M) {

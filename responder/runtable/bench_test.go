@@ -112,7 +112,7 @@ func (o *office) start(b *testing.B) time.Duration {
 	table := runtable.New(runtable.Config{Streams: o.bus, Queue: "default", LostAfter: time.Minute})
 	done := make(chan error, 1)
 	go func() { done <- table.Run(ctx) }()
-	if err := table.Ready(ctx); err != nil {
+	if err := table.Ready(ctx, time.Minute); err != nil {
 		b.Fatal(err)
 	}
 	took := time.Since(begin)

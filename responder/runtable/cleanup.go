@@ -3,6 +3,7 @@ package runtable
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -111,7 +112,7 @@ func (r *Table) exit(
 // ends stuck runs, overdue questions, and runs shown as queued that are in no
 // queue.
 func (r *Table) maintain(ctx context.Context) error {
-	if err := r.Ready(ctx); err != nil {
+	if err := r.Ready(ctx, math.MaxInt64); err != nil {
 		return nil
 	}
 	tick := time.NewTicker(time.Minute)

@@ -99,15 +99,17 @@ func (r *Table) Run(outer context.Context) error {
 // ErrNotReady reports a run table that was not read in time.
 var ErrNotReady = errors.New("the run table is not read yet")
 
-// Ready waits until the table holds all runs that existed when Run began. If the
-// deadline of ctx passes first the error wraps [ErrNotReady], and has the reason, if
+// Ready waits until the table holds all runs that existed when Run began. If patience
+// or the deadline of ctx passes first the error wraps [ErrNotReady], and has the reason, if
 // it is known, as a text for clients.
-func (r *Table) Ready(ctx context.Context) error {
+func (r *Table) Ready(ctx context.Context, patience time.Duration) error {
 	select {
 	case <-r.index.filled:
 		return nil
 	default:
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	select {
 	case <-r.index.filled:
 		return nil

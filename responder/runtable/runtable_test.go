@@ -61,7 +61,7 @@ func (l *lab) respond(change func(*runtable.Config)) *runtable.Table {
 	}
 	table := runtable.New(cfg)
 	l.start(table.Run)
-	if err := table.Ready(l.soon()); err != nil {
+	if err := table.Ready(l.soon(), time.Minute); err != nil {
 		l.Fatal(err)
 	}
 	return table

@@ -21,8 +21,8 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/adcptest"
-	"github.com/linesman/linesman/test/servicetest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 // enveloped is an answer in the envelope of AdCP that was checked.
@@ -171,10 +171,10 @@ func TestEachStateHasItsStatus(t *testing.T) {
 	l.Append(runs.Entry{Kind: runs.Cancelled, Body: runs.Encode(runs.Remark{})})
 	l.End(runs.Exit{Reason: runs.ReasonCancelled})
 	for _, tool := range []string{"_codex_local_results", "_codex_local_wait", "_codex_local_status"} {
-		envelope(t, s.tools, tool, "task_id", "T-failed").is(t, "failed", adcp.ToolError)
+		envelope(t, s.tools, tool, "task_id", "T-failed").is(t, "failed", "TOOL_ERROR")
 		idle := envelope(t, s.tools, tool, "task_id", "T-idle")
 		idle.is(t, "failed", adcp.TaskTimeout)
-		if idle.Error != nil && idle.Error.Recovery != adcp.Terminal {
+		if idle.Error != nil && idle.Error.Recovery != "terminal" {
 			t.Errorf("%s", idle.Envelope)
 		}
 		envelope(t, s.tools, tool, "task_id", "T-cancelled").is(t, "canceled", "")
@@ -267,8 +267,8 @@ func TestTheSameRequestIsCarriedOutOnce(t *testing.T) {
 		t.Errorf("%s", a.Envelope)
 	}
 	envelope(t, s.tools, "_codex_local_exec", with(request, "task", "Break it.")...).is(t, "rejected",
-		adcp.IdempotencyClash)
-	envelope(t, s.tools, "_codex_local_run", with(request, "async", true)...).is(t, "rejected", adcp.IdempotencyClash)
+		"IDEMPOTENCY_CONFLICT")
+	envelope(t, s.tools, "_codex_local_run", with(request, "async", true)...).is(t, "rejected", "IDEMPOTENCY_CONFLICT")
 	refusedKey := ask(t, s.tools, "_codex_local_exec", args("task", "Break it.", "idempotency_key", key("same"), "format",
 		"json"))
 	refused(t, refusedKey, "idempotency_key", true)
@@ -315,7 +315,7 @@ func TestADuplicateOfAForegroundRunJoinsIt(t *testing.T) {
 				t.Error(err)
 			}
 			// until the first one is submitted
-			if !bytes.Contains(a.Envelope, []byte(adcp.IdempotencyFlight)) || time.Now().After(end) {
+			if !bytes.Contains(a.Envelope, []byte("IDEMPOTENCY_IN_FLIGHT")) || time.Now().After(end) {
 				answers <- a
 				return
 			}
@@ -373,7 +373,7 @@ func TestAHundredDuplicatesOverTwoRespondersStartOneRun(t *testing.T) {
 	for _, got := range answers {
 		a := enveloping(t, "exec", got)
 		if a.Error != nil {
-			a.is(t, "rejected", adcp.IdempotencyFlight)
+			a.is(t, "rejected", "IDEMPOTENCY_IN_FLIGHT")
 			if a.Error.RetryAfter < 1 {
 				t.Errorf("%s", a.Envelope)
 			}

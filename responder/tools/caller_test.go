@@ -8,7 +8,7 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
 // No token can have a name by which it would be who has none: whoever uses

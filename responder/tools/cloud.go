@@ -26,7 +26,7 @@ func (c *call) cloudSubmit(ctx context.Context) (outcome, error) {
 	if c.args.Has("model") {
 		return outcome{}, &api.Error{
 			Code: api.Unsupported, Field: c.args.Spelled("model"),
-			Message: "Codex Cloud lets nobody choose a model: leave it out",
+			Message: "Codex Cloud chooses the model: leave it out",
 		}
 	}
 	var err error

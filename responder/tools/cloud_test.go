@@ -16,8 +16,8 @@ import (
 	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 	standin "github.com/linesman/linesman/test/lab/cloud"
-	"github.com/linesman/linesman/test/servicetest"
 )
 
 // program is the stand-in for the Codex CLI, built once.

@@ -15,8 +15,8 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 	standin "github.com/linesman/linesman/test/lab/cloud"
-	"github.com/linesman/linesman/test/servicetest"
 )
 
 var update = flag.Bool("update", false, "write the golden answers anew")

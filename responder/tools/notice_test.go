@@ -12,8 +12,8 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/webhook"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 	standin "github.com/linesman/linesman/test/lab/cloud"
-	"github.com/linesman/linesman/test/servicetest"
 )
 
 const hookConfig = `{"url":"https://hooks.example.com/x","operation_id":"op","authentication":{"schemes":["Bearer"],"credentials":"sentinel-0123456789-0123456789-0123"}}`

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/servicetest"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 func TestWaitEndsAtItsDeadline(t *testing.T) {

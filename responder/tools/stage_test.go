@@ -20,7 +20,7 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/servicetest"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 // stage is a server with its streams, a normalizer and a service, and the tools.

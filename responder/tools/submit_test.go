@@ -11,7 +11,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/servicetest"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 func TestWritingModesNeedConfirm(t *testing.T) {

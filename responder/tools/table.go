@@ -67,7 +67,7 @@ func localTools(limits string) []*tool {
 			Tool: v36.Tool{
 				Name: request.ToolRun, Title: "Run a Codex task", Category: v36.ExecutionAck, Hints: working,
 				Description: "Runs a coding task with codex on this machine and waits for its end, or with async only for " +
-					"its acceptance. What came of it is told by _codex_local_results under the same task id. " + limits,
+					"its acceptance. _codex_local_results returns the outcome under the same task id. " + limits,
 			},
 			changes: true, reads: true, params: request.RunParams, check: (*call).readTask, act: (*call).run,
 		},

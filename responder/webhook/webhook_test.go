@@ -20,7 +20,7 @@ import (
 
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/adcptest"
+	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
 func TestNotificationHasTheContentOfTheResults(t *testing.T) {

@@ -249,6 +249,6 @@ func TestClusterThatLosesItsLeadersLosesAndDoublesNothing(t *testing.T) {
 			t.Error("nothing was read meanwhile")
 		}
 		t.Logf("%d runs were read meanwhile", reader.runs)
-		s.believed("lost its end", "lost their end", "is another one", "were made anew")
+		s.believed("lost its end", "lost their end", "is another one", "were recreated")
 	})
 }

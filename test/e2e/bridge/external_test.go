@@ -312,7 +312,7 @@ func TestProgramIsOneTaskUntilItIsDone(t *testing.T) {
 	w.start("bridge", "--dir", w.work, "--working-dir", w.lab)
 	h := w.here()
 	task, said, code := w.run(nil, "one", "two")
-	if code != 42 || !strings.Contains(said, "go on with `linesman run --resume "+task+" -- …`") {
+	if code != 42 || !strings.Contains(said, "continue with `linesman run --resume "+task+" -- …`") {
 		t.Fatalf("linesman said %q and ended with %d", said, code)
 	}
 	stands := func(state, status string) {
