@@ -40,7 +40,7 @@ func (Stateless) State() ([]byte, error) { return nil, nil }
 func (Stateless) Restore([]byte) error { return nil }
 
 // MaxDialect is the maximum length of the saved state of a dialect, in bytes.
-const MaxDialect = 84 << 10
+const MaxDialect = 160 << 10
 
 // Out collects the result of one line.
 type Out struct {

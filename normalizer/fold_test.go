@@ -193,10 +193,10 @@ func TestStateIsBounded(t *testing.T) {
 				escapes(thread) + `"}`, 60 << 10},
 		{"a session of the largest size", `{"type":"turn.started","thread_id":"` + escapes(1024) + `"}`, 6 << 10},
 		{"final text", `{"type":"item.completed","item":{"type":"agent_message","text":"` +
-			escapes(70_000) + `"}}`, 380 << 10},
+			escapes(70_000) + `"}}`, 80 << 10},
 		{"all", `{"type":"thread.started","thread_id":"` + escapes(1024) + `"}
 {"type":"turn.started","turn_id":"` + escapes(turn) + `","thread_id":"` + escapes(thread) + `"}
-{"type":"item.completed","item":{"type":"agent_message","text":"` + escapes(70_000) + `"}}`, 450 << 10},
+{"type":"item.completed","item":{"type":"agent_message","text":"` + escapes(70_000) + `"}}`, 150 << 10},
 	} {
 		r := newRun(codex.Backend{}, 0)
 		r.out(0, c.lines+"\n")

@@ -11,7 +11,7 @@ import (
 
 // MaxState is the maximum length of the saved state of a fold, in bytes. The
 // record with its own limit [runs.MaxRecord] is not part of the state.
-const MaxState = 480 << 10
+const MaxState = 272 << 10
 
 // saved is the state of a fold. What is stored is the state between two lines.
 type saved struct {
@@ -26,7 +26,12 @@ type saved struct {
 	Seen        uint64          `json:"seen"`                 // sequence number of the last folded entry
 	Dialect     json.RawMessage `json:"dialect,omitempty"`    // only in the stored state
 	finalText
+	Packed []byte `json:"final_packed,omitempty"` // the final text, if escapes make it long
 }
+
+// maxPlain is the maximum length of the final text in the stored state, in bytes of JSON. A
+// longer one is stored in base64.
+const maxPlain = 96 << 10
 
 // State returns the state of the fold without its record, as of the last complete
 // line. It is nil if the run is done.
@@ -41,6 +46,9 @@ func (f *Fold) State() ([]byte, error) {
 	s := f.state
 	s.Offset -= int64(len(f.partial))
 	s.Dialect = dialect
+	if s.Text != nil && bounds.StringSize(*s.Text) > maxPlain {
+		s.Packed, s.Text = []byte(*s.Text), nil
+	}
 	b, err := bounds.Encode(s)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: state: %w", f.Record.ID, err)
@@ -66,6 +74,10 @@ func Restore(b Backend, record *runs.Record, state []byte, maxLine int) (*Fold, 
 	}
 	if err := json.Unmarshal(state, &f.state); err != nil {
 		return nil, fmt.Errorf("run %s: restore: %w", record.ID, errors.New("the saved state is not valid"))
+	}
+	if f.state.Packed != nil {
+		text := string(f.state.Packed)
+		f.state.Packed, f.state.Text = nil, &text
 	}
 	if err := f.dialect.Restore(f.state.Dialect); err != nil {
 		return nil, fmt.Errorf("run %s: restore: %w", record.ID, err)

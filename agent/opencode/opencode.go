@@ -9,6 +9,7 @@
 package opencode
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"math"
@@ -149,7 +150,7 @@ func (l *line) failure() string {
 func (d *dialect) tool(out *normalizer.Out) {
 	l := &d.line
 	f := normalizer.Facet{
-		ItemID: wire.ID(l.id), ThreadID: string(d.Session), TurnID: wire.ID(l.message), Kind: "tool_use",
+		ItemID: wire.ID(l.id), ThreadID: cmp.Or(wire.ID(l.session), string(d.Session)), TurnID: wire.ID(l.message), Kind: "tool_use",
 		ToolName: wire.ID(l.tool), UseID: wire.ID(l.call), Phase: "complete", Status: "unknown",
 	}
 	switch {

@@ -18,16 +18,13 @@ import (
 // ID returns the id in v: its trimmed text, or "" if v is no string.
 func ID(v scan.Value) string { return strings.TrimSpace(v.Text()) }
 
-// maxThread is the maximum length of a thread's id that a dialect keeps beside a full
-// [Memory], in bytes of JSON.
-const maxThread = 16 << 10
-
-// Thread is the id of a thread that a dialect keeps. Its JSON has at most 16 KiB.
+// Thread is the id of a thread that a dialect keeps. Its JSON is at most as long as
+// [normalizer.MaxThread].
 type Thread string
 
 // Set sets the id, to [normalizer.TooLong] if it is too long to be kept.
 func (t *Thread) Set(id string) {
-	if bounds.StringSize(id) > maxThread {
+	if bounds.StringSize(id) > normalizer.MaxThread {
 		id = normalizer.TooLong
 	}
 	*t = Thread(id)
