@@ -125,10 +125,10 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 		{"escapes in an activity", "",
 			`{"counts":{"working":1},"working":[{"id":"T-\u001b[2J1","state":"working","startedAt":"STARTED","progress":{"completedSteps":1,"totalSteps":3},"activity":"a\u001b]0;x\u0007\nworking b"}]}`,
 			[]string{"status"}, exitDone,
-			"working    T-\\x1b[2J1  1m01s  1 of 3 steps  a\\x1b]0;x\\x07\\nworking b\n1 working, 0 queued, 0 ended\n", ""},
+			"working    T-\\x1b[2J1  1h01m  1 of 3 steps  a\\x1b]0;x\\x07\\nworking b\n1 working, 0 queued, 0 ended\n", ""},
 		{"no steps that anybody counted", "",
 			`{"counts":{"working":2},"working":[{"id":"T-1","state":"working","startedAt":"STARTED"},{"id":"T-2","state":"input-required","startedAt":"STARTED","progress":{"completedSteps":0,"totalSteps":0}}]}`,
-			[]string{"status"}, exitDone, "working    T-1  1m01s\nworking    T-2  1m01s\n2 working, 0 queued, 0 ended\n", ""},
+			[]string{"status"}, exitDone, "working    T-1  1h01m\nworking    T-2  1h01m\n2 working, 0 queued, 0 ended\n", ""},
 		{"escapes in a message", "500", `{"code":"INTERNAL","message":"bad\u001b[2J\nlinesman: x"}`,
 			[]string{"status"}, exitFailed, "", "linesman: bad\\x1b[2J\\nlinesman: x\n"},
 		{"a field under its flag's name", "400",
@@ -158,7 +158,7 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, server := serve(t)
-			started := time.Now().Add(-61500 * time.Millisecond).UTC().Format(time.RFC3339Nano)
+			started := time.Now().Add(-time.Hour - 90*time.Second).UTC().Format(time.RFC3339Nano)
 			answers(t, server, tt.failed, strings.ReplaceAll(tt.body, "STARTED", started))
 			code, stdout, stderr := linesman(t, append(tt.args, "--data-dir", dir)...)
 			if code != tt.code || stdout != tt.stdout || stderr != tt.stderr {

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,7 +51,7 @@ type Config struct {
 // Serve answers requests until ctx ends. Then it cancels the requests in flight
 // and returns nil.
 func Serve(ctx context.Context, c Config) error {
-	s := &service{Config: c, ctx: ctx, slots: responder.NewSlots(maxCalls)}
+	s := &service{Config: c, ctx: ctx, slots: responder.NewSlots(maxCalls), idle: make(chan job)}
 	defer s.end()
 	r := newRegistration(c.Version)
 	defer r.stop()
@@ -94,6 +95,9 @@ type service struct {
 	over  bool
 	calls sync.WaitGroup
 	slots *responder.Slots
+
+	idle    chan job // to idle goroutines
+	resting atomic.Int64
 }
 
 // end refuses later requests, which a stopped service may still receive, and
@@ -117,10 +121,34 @@ func (s *service) request(j job) {
 		s.respond(j, Answer{Code: http.StatusServiceUnavailable, Text: "too many requests are in flight"})
 		return
 	}
-	s.calls.Go(func() {
-		defer free()
+	j.free = free
+	select {
+	case s.idle <- j: // an idle goroutine has a stack of the right size
+	default:
+		s.calls.Go(func() { s.work(j) })
+	}
+}
+
+// maxIdle is the number of goroutines that are kept for later requests.
+const maxIdle = 64
+
+// work answers a request, and then further ones. It returns if maxIdle other
+// goroutines are idle already.
+func (s *service) work(j job) {
+	for {
 		s.answer(j)
-	})
+		j.free()
+		if s.resting.Add(1) > maxIdle {
+			s.resting.Add(-1)
+			return
+		}
+		select {
+		case j = <-s.idle:
+			s.resting.Add(-1)
+		case <-s.ctx.Done():
+			return
+		}
+	}
 }
 
 // callerOf returns the caller of a request: the connection whose inbox gets the
@@ -132,6 +160,7 @@ type job struct {
 	to      *endpoint
 	request *nats.Msg
 	begun   time.Time
+	free    func() // gives the slot back
 }
 
 func (s *service) answer(j job) {
