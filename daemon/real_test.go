@@ -72,7 +72,8 @@ func do(t *testing.T, c *client.Client, q api.Submission) (*api.Run, *api.Result
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := c.Results(t.Context(), api.ResultsRequest{Run: task.Run, ResultRequest: api.ResultRequest{Output: true}})
+	result, err := c.Results(t.Context(), api.ResultsRequest{Run: task.Run, ResultRequest: api.ResultRequest{
+		Output: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

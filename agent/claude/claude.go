@@ -235,7 +235,8 @@ func (l *line) says(e normalizer.Event, out *normalizer.Out) normalizer.Event {
 }
 
 func (d *dialect) facet(kind string) normalizer.Facet {
-	f := normalizer.Facet{ItemID: wire.ID(d.line.uuid), ThreadID: cmp.Or(wire.ID(d.line.session), string(d.Session)), Kind: kind}
+	f := normalizer.Facet{ItemID: wire.ID(d.line.uuid), ThreadID: cmp.Or(wire.ID(d.line.session), string(d.Session)),
+		Kind: kind}
 	if d.Turns > 0 {
 		f.TurnID = "synthetic-turn-" + strconv.FormatInt(d.Turns, 10)
 	}

@@ -150,7 +150,8 @@ func (l *line) failure() string {
 func (d *dialect) tool(out *normalizer.Out) {
 	l := &d.line
 	f := normalizer.Facet{
-		ItemID: wire.ID(l.id), ThreadID: cmp.Or(wire.ID(l.session), string(d.Session)), TurnID: wire.ID(l.message), Kind: "tool_use",
+		ItemID: wire.ID(l.id), ThreadID: cmp.Or(wire.ID(l.session), string(d.Session)), TurnID: wire.ID(l.message),
+		Kind:     "tool_use",
 		ToolName: wire.ID(l.tool), UseID: wire.ID(l.call), Phase: "complete", Status: "unknown",
 	}
 	switch {

@@ -36,7 +36,8 @@ type submitCmd struct {
 // submitNames are the names of the fields of a submission, and of the parameters
 // of its tools, on the command line.
 var submitNames = map[string]string{
-	api.FieldPrompt: "PROMPT", api.FieldAgent: "--agent", api.FieldMode: "--mode", api.FieldConfirm: "--mode", api.FieldDir: "--dir",
+	api.FieldPrompt: "PROMPT", api.FieldAgent: "--agent", api.FieldMode: "--mode", api.FieldConfirm: "--mode",
+	api.FieldDir:   "--dir",
 	api.FieldModel: "--model", api.FieldThread: "--resume", api.FieldSchema: "--output-schema",
 	"skipGitRepoCheck": "--skip-git-repo-check", api.FieldEnvPolicy: "--env", api.FieldEnvAllow: "--allow-env",
 	api.FieldIdle: "--idle-timeout", api.FieldHard: "--timeout",
@@ -107,8 +108,9 @@ func untaken(err error) error {
 func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 	q := api.Submission{
-		Agent: string(c.Agent), Mode: runs.Mode(c.Mode), Confirm: runs.Mode(c.Mode).Writes(), Model: c.Model, Thread: c.Resume,
-		Idle: wholeSeconds(c.IdleTimeout), Hard: wholeSeconds(c.Timeout),
+		Agent: string(c.Agent), Mode: runs.Mode(c.Mode), Confirm: runs.Mode(c.Mode).Writes(), Model: c.Model,
+		Thread: c.Resume,
+		Idle:   wholeSeconds(c.IdleTimeout), Hard: wholeSeconds(c.Timeout),
 	}
 	var wrong problems
 	var err error
