@@ -35,27 +35,15 @@ func (b *Bus) Output(ctx context.Context, agent, run string, limit int, hasErr b
 	if err != nil || newest == nil {
 		return stdout, stderr, err
 	}
-	out, errs := &ends{limit: limit}, &ends{limit: limit}
-	first, atEnd, bytes := uint64(0), false, 0
+	o := &outputs{hasErr: hasErr, newest: newest.Sequence, out: ends{limit: limit}, errs: ends{limit: limit}}
 	read := func(from uint64, entries int) error {
 		r := reader.NewConsumer(b.js, b.Raw(), subject, 64, from)
 		return r.UpTo(ctx, stream.CachedInfo(), newest.Sequence, func(m *jetstream.RawStreamMsg) error {
-			if first == 0 {
-				first = m.Sequence
-			}
-			atEnd = m.Sequence == newest.Sequence
-			entries--
-			if bytes += len(m.Data); out.begun() || errs.begun() {
+			o.add(m)
+			if entries--; o.out.begun() || o.errs.begun() {
 				entries = min(entries, 64) // to look for the other stream
 			}
-			switch e, ok := DecodeEntry(m.Header, m.Data); {
-			case !ok:
-			case e.Kind == runs.Out:
-				out.add(e)
-			case e.Kind == runs.ErrOut:
-				errs.add(e)
-			}
-			if entries <= 0 || out.begun() && (!hasErr || errs.begun()) {
+			if entries <= 0 || o.begun() {
 				return reader.ErrStop
 			}
 			return nil
@@ -64,21 +52,48 @@ func (b *Bus) Output(ctx context.Context, agent, run string, limit int, hasErr b
 	if err := read(1, maxEntries); err != nil {
 		return stdout, stderr, err
 	}
-	whole := atEnd && !out.begun() && !errs.begun() // the beginning is all
-	for window := uint64(firstWindow); ; window *= nextWindow {
-		out.restart()
-		errs.restart()
-		from := max(first, newest.Sequence-min(window, newest.Sequence))
-		if !whole {
-			if err := read(from, math.MaxInt); err != nil {
-				return stdout, stderr, err
-			}
+	done := o.whole()
+	o.restart()
+	for window := uint64(firstWindow); !done; window *= nextWindow {
+		o.restart()
+		from := max(o.first, newest.Sequence-min(window, newest.Sequence))
+		if err := read(from, math.MaxInt); err != nil {
+			return stdout, stderr, err
 		}
-		if whole || from == first || bytes >= maxOutputBytes || out.ended() && (!hasErr || errs.ended()) {
-			return out.excerpt(), errs.excerpt(), nil
-		}
+		done = from == o.first || o.bytes >= maxOutputBytes || o.ended()
+	}
+	return o.out.excerpt(), o.errs.excerpt(), nil
+}
+
+// outputs collects both streams of the output of a run.
+type outputs struct {
+	out, errs ends
+	hasErr    bool   // there is stderr output
+	newest    uint64 // sequence of the run's newest message
+	first     uint64 // of the first one that was read
+	atEnd     bool   // the newest one was read
+	bytes     int    // of all that were read
+}
+
+func (o *outputs) add(m *jetstream.RawStreamMsg) {
+	o.first = cmp.Or(o.first, m.Sequence)
+	o.atEnd = m.Sequence == o.newest
+	o.bytes += len(m.Data)
+	switch e, ok := DecodeEntry(m.Header, m.Data); {
+	case !ok:
+	case e.Kind == runs.Out:
+		o.out.add(e)
+	case e.Kind == runs.ErrOut:
+		o.errs.add(e)
 	}
 }
+
+// begun reports whether the beginnings are complete, ended whether enough of the ends was
+// received, and whole whether the beginnings are all. restart prepares for the ends.
+func (o *outputs) begun() bool { return o.out.begun() && (!o.hasErr || o.errs.begun()) }
+func (o *outputs) ended() bool { return o.out.ended() && (!o.hasErr || o.errs.ended()) }
+func (o *outputs) restart()    { o.out.restart(); o.errs.restart() }
+func (o *outputs) whole() bool { return o.atEnd && !o.out.begun() && !o.errs.begun() }
 
 // The last messages of a run are looked for among the firstWindow last ones of the stream
 // before the run's newest, then among nextWindow times as many, and so on.
