@@ -21,7 +21,8 @@ var layers = map[string][]string{
 	"normalizer/scan":     {},
 	"normalizer":          {"bounds", "runs", "normalizer/scan"},
 	"agent":               {"runs", "normalizer"},
-	"agent/*":             {"agent", "bounds", "runs", "normalizer", "normalizer/scan"},
+	"normalizer/wire":     {"bounds", "runs", "normalizer", "normalizer/scan"},
+	"agent/*":             {"agent", "bounds", "runs", "normalizer", "normalizer/scan", "normalizer/wire"},
 	"agents":              {"agent", "agent/*"},
 	"config":              {"agent", "agents"},
 	"filelock":            {},
@@ -84,7 +85,8 @@ var layers = map[string][]string{
 
 // pure packages are functions of their input. What would let them look at the
 // world is forbidden to them, and so is everything from outside this module.
-var pure = []string{"bounds", "runs", "normalizer", "normalizer/scan", "agent", "agents", "normalizer/cloud",
+var pure = []string{"bounds", "runs", "normalizer", "normalizer/scan", "normalizer/wire", "agent", "agents",
+	"normalizer/cloud",
 	"normalizer/external"}
 
 var impure = []string{
