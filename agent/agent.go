@@ -11,7 +11,10 @@
 package agent
 
 import (
+	"cmp"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
@@ -82,9 +85,22 @@ func (t Table) Find(name string) (Agent, bool) {
 	return t.find(func(a Agent) bool { return a.Kind() == name || a.Short == name })
 }
 
-// OfProgram returns the agent with this name of a program, false if there is none.
-func (t Table) OfProgram(name string) (Agent, bool) {
-	return t.find(func(a Agent) bool { return a.Program == name })
+// OfCommand returns the agent whose program a command line starts, false if there is none.
+func (t Table) OfCommand(argv []string) (Agent, bool) {
+	return t.find(func(a Agent) bool { return a.Program == ProgramOf(argv) })
+}
+
+// ProgramOf returns the base name of the program that a command line starts, also by way of
+// env and npx.
+func ProgramOf(argv []string) string {
+	for len(argv) > 1 && slices.Contains([]string{"env", "npx"}, path.Base(argv[0])) {
+		argv = argv[1:]
+		for len(argv) > 1 && (strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], "=")) {
+			argv = argv[1:]
+		}
+	}
+	name, _, _ := strings.Cut(path.Base(argv[0]), "@") // npx has versions
+	return cmp.Or(name, argv[0])
 }
 
 func (t Table) find(match func(Agent) bool) (Agent, bool) {
@@ -92,6 +108,31 @@ func (t Table) find(match func(Agent) bool) (Agent, bool) {
 		return t[i], true
 	}
 	return Agent{}, false
+}
+
+// Detect returns the agent that printed some lines: the one whose dialect understands more
+// of them than any other. It returns false if there is no such agent.
+func (t Table) Detect(lines [][]byte) (best Agent, ok bool) {
+	most := 0
+	for _, a := range t {
+		d, understood := a.Backend.Dialect(), 0
+		for _, line := range lines {
+			var out normalizer.Out
+			if d.Line(line, &out) == normalizer.NoFault && !out.Facts.Unknown {
+				understood++
+				if out.Session != "" { // only one of them finds the session
+					understood++
+				}
+			}
+		}
+		switch {
+		case understood > most:
+			best, most, ok = a, understood, true
+		case understood == most:
+			ok = false
+		}
+	}
+	return best, ok
 }
 
 // Names returns the short names, in the order of the table.

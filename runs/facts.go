@@ -9,6 +9,7 @@ type Facts struct {
 	Unknown   bool     // the line was parsed, but its type is unknown
 	Thread    string   // thread id in the line, or ""
 	Turn      Turn     // state change of a turn
+	MustEnd   bool     // with TurnStarted: the agent always prints a line that ends the turn
 	Usage     *Usage   // total usage of the thread so far
 	Spent     *Usage   // usage since the last line with one, where the agent tells no total of the thread
 	Cost      *float64 // cost of the thread so far, as the agent tells it, in US dollars

@@ -66,7 +66,7 @@ func (r *Record) outcome(x Exit) (State, string) {
 		return StateFailed, "no terminal event"
 	case r.LastTurn == TurnFailed:
 		return StateFailed, "turn failed"
-	case r.InTurn:
+	case r.InTurn, r.LastTurn == TurnNone && len(r.OpenCalls)+int(r.MoreCalls) > 0:
 		return StateFailed, "no terminal event"
 	case r.Lines == r.Blank:
 		return StateFailed, "silent"

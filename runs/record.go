@@ -84,7 +84,7 @@ type Record struct {
 	TurnsDone int64  `json:"turns_completed"`
 	TurnsBad  int64  `json:"turns_failed"`
 	LastTurn  Turn   `json:"last_turn,omitempty"` // last terminal state change; 0: none
-	InTurn    bool   `json:"in_turn,omitempty"`   // a turn has started and not ended; false at the end
+	InTurn    bool   `json:"in_turn,omitempty"`   // a turn has started that a line must end, and has not; false at the end
 
 	Lines     int64            `json:"lines"` // blank lines included
 	Blank     int64            `json:"blank_lines"`
@@ -216,7 +216,7 @@ func (r *Record) Line(f Facts, at int64) {
 		r.Thread, r.Resumes = f.Thread, ""
 	}
 	if f.Turn != TurnNone {
-		r.InTurn = f.Turn == TurnStarted
+		r.InTurn = f.MustEnd
 	}
 	switch f.Turn {
 	case TurnCompleted:

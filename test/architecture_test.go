@@ -60,7 +60,7 @@ var layers = map[string][]string{
 	"responder/a2a": {"api", "runs", "responder", "responder/adcp", "responder/webhook", "responder/request",
 		"responder/v36"},
 	"client":  {"api", "bus", "runs"},
-	"console": {"api", "bounds", "runs"},
+	"console": {"agent", "api", "bounds", "runs"},
 	"local": {"agents", "bus", "bus/embedded", "client", "config", "filelock", "runs", "worker",
 		"worker/launch"},
 	"doctor": {"agent", "api", "bus", "bus/embedded", "client", "config", "console", "local", "runs",

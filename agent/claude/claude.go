@@ -119,7 +119,7 @@ func (d *dialect) system(out *normalizer.Out) {
 	}
 	if subtype == "init" {
 		d.Turns++
-		out.Facts.Turn = runs.TurnStarted
+		out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
 	}
 	out.Event(normalizer.StatusMessage("system "+subtype, nil))
 }

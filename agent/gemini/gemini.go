@@ -103,7 +103,7 @@ func (d *dialect) begin(out *normalizer.Out) {
 	}
 	d.Open = false
 	out.NoFinal()
-	out.Facts.Turn = runs.TurnStarted
+	out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
 	out.Event(normalizer.StatusMessage("init", nil))
 }
 

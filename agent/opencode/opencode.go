@@ -82,7 +82,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	switch typ {
 	case "step_start":
 		if !d.Working {
-			out.Facts.Turn = runs.TurnStarted
+			out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
 		}
 		d.Working, d.Texts = true, false
 		out.NoFinal()

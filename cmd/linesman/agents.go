@@ -1,66 +1,29 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"path/filepath"
-	"slices"
+	"io"
 	"strings"
 
 	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/daemon"
 )
 
-// programOf is the base name of the program that a command line starts, also
-// by way of env and npx.
-func programOf(argv []string) string {
-	for len(argv) > 1 && slices.Contains([]string{"env", "npx"}, filepath.Base(argv[0])) {
-		argv = argv[1:]
-		for len(argv) > 1 && (strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], "=")) {
-			argv = argv[1:]
-		}
-	}
-	name, _, _ := strings.Cut(filepath.Base(argv[0]), "@") // npx has versions
-	return cmp.Or(name, argv[0])
-}
-
-// misread finds out whether the output of a command is not what its dialect
-// expects.
-type misread struct {
-	argv    []string
-	decided bool
-}
-
-// has reports whether an argument is a flag or its value: "--json", "--format=json".
-func (m *misread) has(flag string) bool {
-	return slices.ContainsFunc(m.argv, func(arg string) bool { return arg == flag || strings.HasSuffix(arg, "="+flag) })
-}
-
-// advice is what to say about the first event that tells, and "" for all others.
-func (m *misread) advice(r record) string {
-	if m.decided { // events are not parsed only for this
-		return ""
-	}
-	kind, message := r.Kind()
-	if kind == "completion" {
-		return ""
-	}
-	noJSON := kind == "error" && strings.Contains(message, " stream parse error (redacted)")
-	m.decided = true
-	agent, known := agents.Known.OfProgram(programOf(m.argv))
-	program := safeWord(programOf(m.argv))
-	switch {
-	case noJSON && known && !m.has(agent.JSONFlag):
-		return fmt.Sprintf("%s does not print JSON lines: use `%s`", program, agent.JSONCall)
-	case noJSON && known:
-		return fmt.Sprintf("%s does not print JSON lines: each line is an event of kind \"error\"", program)
-	case noJSON:
-		return fmt.Sprintf("%s does not print JSON lines, and is not understood yet: its run is published as agent "+
-			"%q, and each line is an event of kind \"error\"; known agents: %s", program, r.Agent, knownNames())
-	case kind == "unknown" && !known:
-		return fmt.Sprintf("%s is not understood yet: its run is published as agent %q, and its events are of kind "+
-			"\"unknown\"; known agents: %s", program, r.Agent, knownNames())
-	}
-	return ""
-}
-
 func knownNames() string { return strings.Join(agents.Known.Names(), ", ") }
+
+// auto is the agent whose dialect the input itself tells.
+const auto agentKind = "auto"
+
+// detect sets kind, if it is auto, to the agent that printed in, or the files at paths, and
+// says so. It returns a reader of all of in.
+func (a *app) detect(in io.Reader, kind *agentKind, paths ...string) (io.Reader, error) {
+	if *kind != auto {
+		return in, nil
+	}
+	found, in, err := daemon.Detect(in, agents.Known, paths...)
+	if err == nil {
+		*kind = agentKind(found.Kind())
+		fmt.Fprintf(a.stderr, "linesman: this is the output of %s\n", found.Name)
+	}
+	return in, err
+}

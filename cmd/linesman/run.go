@@ -46,7 +46,7 @@ func (c *runCmd) Validate(kctx *kong.Context) error {
 func (c *runCmd) check(a *app) error {
 	if c.Agent == "" {
 		c.Agent = api.DefaultAgent
-		if a, known := agents.Known.OfProgram(programOf(c.Command)); known {
+		if a, known := agents.Known.OfCommand(c.Command); known {
 			c.Agent = agentKind(a.Kind())
 		}
 	}
@@ -154,10 +154,10 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 // printer prints the events of the run. Called again, it continues.
 func (c *runCmd) printer(a *app, s *daemon.Session, run string) func(context.Context) error {
 	f := client.Filter{Run: run, Agent: string(c.Agent), Follow: true}
-	wrong := misread{argv: c.Command}
+	wrong := console.Misread{Argv: c.Command, Agents: agents.Known}
 	print := a.printer(s.Client(), c.JSON, func(r record) {
 		f.After = r.Seq
-		if s := wrong.advice(r); s != "" {
+		if s := wrong.Advice(r); s != "" {
 			fmt.Fprintf(a.stderr, "linesman: %s\n", s)
 		}
 	})

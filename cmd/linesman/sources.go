@@ -14,7 +14,7 @@ import (
 )
 
 type pipeCmd struct {
-	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input."`
+	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input: codex, claude, gemini, opencode, or auto to tell it by the first lines (default codex)."`
 	Run_  runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
 	labelFlag
 	Wait bool `help:"Also wait until the run's completion is stored."`
@@ -26,7 +26,11 @@ func (c *pipeCmd) check(a *app) error {
 }
 
 func (c *pipeCmd) Run(ctx context.Context, a *app) error {
-	run, err := daemon.Pipe(ctx, a.host(), a.stdin, worker.Spec{
+	in, err := a.detect(a.stdin, &c.Agent)
+	if err != nil {
+		return err
+	}
+	run, err := daemon.Pipe(ctx, a.host(), in, worker.Spec{
 		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label,
 	}, c.Wait)
 	if err == nil {
@@ -36,7 +40,7 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 }
 
 type tailCmd struct {
-	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the files."`
+	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the files: codex, claude, gemini, opencode, or auto to tell it by their first lines (default codex)."`
 	labelFlag
 	Once  bool     `help:"Import the files: stop at the end of each, instead of waiting for more."`
 	Again bool     `help:"With --once: also import files that were imported before and have not changed."`
@@ -53,6 +57,9 @@ func (c *tailCmd) check(a *app) error {
 }
 
 func (c *tailCmd) Run(ctx context.Context, a *app) error {
+	if _, err := a.detect(nil, &c.Agent, c.Path...); err != nil {
+		return err
+	}
 	var mu sync.Mutex
 	say := func(w io.Writer, format string, args ...any) {
 		mu.Lock()
@@ -80,7 +87,7 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 }
 
 type normalizeCmd struct {
-	Agent        agentKind `default:"codex" placeholder:"KIND" help:"The dialect of the input."`
+	Agent        agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input: codex, claude, gemini, opencode, or auto to tell it by the first lines (default codex)."`
 	ExitCode     *int      `name:"exit-code" placeholder:"N" help:"Exit code of the process that printed it: then the completion is printed, too."`
 	MaxLineBytes string    `name:"max-line-bytes" setting:"max_line_bytes" placeholder:"SIZE" help:"${max_line_bytes}"`
 }
@@ -94,11 +101,15 @@ func (c *normalizeCmd) check(a *app) error {
 }
 
 func (c *normalizeCmd) Run(a *app) error {
+	in, err := a.detect(a.stdin, &c.Agent)
+	if err != nil {
+		return err
+	}
 	b, err := a.backend(c.Agent)
 	if err != nil {
 		return err
 	}
-	return daemon.Normalize(a.stdin, b, int(a.config.MaxLineBytes), c.ExitCode, func(lines []byte) error {
+	return daemon.Normalize(in, b, int(a.config.MaxLineBytes), c.ExitCode, func(lines []byte) error {
 		_, err := a.stdout.Write(console.JSONFor(a.stdout, lines))
 		return err
 	})

@@ -1,4 +1,4 @@
-package main
+package agents_test
 
 import (
 	"strings"
@@ -24,20 +24,11 @@ func TestTheProgramTellsTheAgent(t *testing.T) {
 		"/home/dev/codex/run.sh exec --json": "",
 	} {
 		kind := ""
-		if a, known := agents.Known.OfProgram(programOf(strings.Fields(line))); known {
+		if a, known := agents.Known.OfCommand(strings.Fields(line)); known {
 			kind = a.Kind()
 		}
 		if kind != want {
 			t.Errorf("%q: %q, want %q", line, kind, want)
 		}
-	}
-}
-
-// It sees each event of a run.
-func TestAdviceIsFreeOnceItIsDecided(t *testing.T) {
-	m := misread{argv: []string{"codex", "exec", "--json"}, decided: true}
-	r := record{Run: "T-1", Event: []byte(`{"kind":"TextOutput","event":{"text":"x"}}`)}
-	if n := testing.AllocsPerRun(10, func() { m.advice(r) }); n > 0 {
-		t.Errorf("it takes %v allocations", n)
 	}
 }

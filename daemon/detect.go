@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/linesman/linesman/agent"
+)
+
+// Limits of what is read to find out which agent printed an input.
+const (
+	maxDetectLines = 16
+	maxDetectLine  = 1 << 20 // bytes
+)
+
+// ErrUndetected reports that the first lines of an input are not of one agent alone.
+var ErrUndetected = errors.New("its first lines do not tell which agent printed it: name the agent with --agent")
+
+// ErrAgents reports files of several agents.
+var ErrAgents = errors.New("files of several agents: give those of one agent at a time")
+
+// Detect returns the agent that printed an input, by its first lines, and a reader of the
+// whole input. It reads as few lines as are needed. With paths it reads those files in the
+// place of input. The error is [ErrUndetected] if the first 16 lines, or all there are, are
+// not of one agent alone, and [ErrAgents] if the files are of several agents.
+func Detect(input io.Reader, table agent.Table, paths ...string) (found agent.Agent, whole io.Reader, err error) {
+	if len(paths) == 0 {
+		return detect(input, table)
+	}
+	for i, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return found, nil, err
+		}
+		a, _, err := detect(f, table)
+		f.Close()
+		switch {
+		case err != nil:
+			return found, nil, fmt.Errorf("%s: %w", path, err)
+		case i > 0 && a.Kind() != found.Kind():
+			return found, nil, fmt.Errorf("%w: %s of %s, %s of %s", ErrAgents, paths[0], found.Name, path, a.Name)
+		}
+		found = a
+	}
+	return found, nil, nil
+}
+
+func detect(input io.Reader, table agent.Table) (agent.Agent, io.Reader, error) {
+	in := bufio.NewReaderSize(input, maxDetectLine)
+	var seen []byte
+	var lines [][]byte
+	for range maxDetectLines {
+		line, err := in.ReadSlice('\n')
+		seen = append(seen, line...)
+		if line := bytes.TrimSpace(line); len(line) > 0 {
+			lines = append(lines, bytes.Clone(line))
+		}
+		if a, ok := table.Detect(lines); ok {
+			return a, io.MultiReader(bytes.NewReader(seen), in), nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+			return agent.Agent{}, nil, err
+		}
+		if err != nil {
+			break
+		}
+	}
+	return agent.Agent{}, nil, ErrUndetected
+}

@@ -1,0 +1,65 @@
+package daemon_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/test/fixture"
+)
+
+// Each recording tells its agent, and is read whole afterwards.
+func TestEveryRecordingTellsItsAgent(t *testing.T) {
+	for folder, want := range map[string]string{
+		"codex": "codex", "claude": "claude_code", "claude/2.1.330": "claude_code", "gemini": "gemini_cli",
+		"opencode": "opencode",
+	} {
+		files, err := filepath.Glob(fixture.Path(t, "test", "corpus", folder, "*.jsonl"))
+		if err != nil || len(files) < 5 {
+			t.Fatalf("%s: %d recordings, %v", folder, len(files), err)
+		}
+		for _, file := range files {
+			out, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, whole, err := daemon.Detect(iotest.HalfReader(bytes.NewReader(out)), agents.Known)
+			if len(bytes.TrimSpace(out)) == 0 {
+				if !errors.Is(err, daemon.ErrUndetected) {
+					t.Errorf("%s is empty: %v", file, err)
+				}
+				continue
+			}
+			if err != nil || found.Kind() != want {
+				t.Errorf("%s: %q, %v; want %s", file, found.Short, err, want)
+				continue
+			}
+			if got, err := io.ReadAll(whole); err != nil || !bytes.Equal(got, out) {
+				t.Errorf("%s: %d of %d bytes after it, %v", file, len(got), len(out), err)
+			}
+		}
+	}
+}
+
+func TestWhatTellsNoAgentIsAnError(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing": "", "blank lines": "\n \n", "no JSON": strings.Repeat("text\n", 100),
+		"of two agents": `{"type":"error","message":"x"}` + "\n", "a line without end": strings.Repeat("x", 3<<20),
+	} {
+		if a, _, err := daemon.Detect(strings.NewReader(text), agents.Known); !errors.Is(err, daemon.ErrUndetected) {
+			t.Errorf("%s: %q, %v", name, a.Short, err)
+		}
+	}
+	_, _, err := daemon.Detect(nil, agents.Known, fixture.Path(t, "test", "corpus", "gemini", "hello.jsonl"),
+		fixture.Path(t, "test", "corpus", "codex", "hello.jsonl"))
+	if !errors.Is(err, daemon.ErrAgents) {
+		t.Errorf("files of two agents: %v", err)
+	}
+}
