@@ -41,7 +41,8 @@ func (m *Misread) Advice(r Record) string {
 		return fmt.Sprintf("%s does not print JSON lines: each line is an event of kind \"error\"", program)
 	case noJSON:
 		return fmt.Sprintf("%s does not print JSON lines, and is not understood yet: its run is published as agent "+
-			"%q, and each line is an event of kind \"error\"; known agents: %s", program, r.Agent, strings.Join(m.Agents.Names(), ", "))
+			"%q, and each line is an event of kind \"error\"; known agents: %s", program, r.Agent, strings.Join(m.Agents.Names(),
+			", "))
 	case kind == "unknown" && !known:
 		return fmt.Sprintf("%s is not understood yet: its run is published as agent %q, and its events are of kind "+
 			"\"unknown\"; known agents: %s", program, r.Agent, strings.Join(m.Agents.Names(), ", "))

@@ -121,8 +121,6 @@ func (a *app) backend(kind agentKind) (normalizer.Backend, error) {
 // record is an event as it is printed.
 type record = console.Record
 
-func safeWord(s string) string { return console.Word(s) }
-
 // shown returns a renderer of what people see on out.
 func (a *app) shown(out io.Writer) *console.Renderer { return console.New(out, a.getenv) }
 
