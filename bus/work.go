@@ -120,18 +120,19 @@ func (b *Bus) Queued(ctx context.Context, queue, run string) (bool, error) {
 	return m != nil, err
 }
 
-// ackWait is the time from the delivery of a task to its start entry. Afterwards the
-// task is redelivered; the log decides which worker owns it.
-const ackWait = 30 * time.Second
-
 // Queue is one work queue, for workers.
 type Queue struct {
+	// AckWait is the time from the delivery of a task to its start entry, the same for all
+	// workers of the queue. Afterwards the task is redelivered; the log decides which
+	// worker owns it. Default: 30 s.
+	AckWait time.Duration
+
 	bus  *Bus
 	name string
 }
 
 // Queue returns a work queue.
-func (b *Bus) Queue(name string) *Queue { return &Queue{b, name} }
+func (b *Bus) Queue(name string) *Queue { return &Queue{AckWait: 30 * time.Second, bus: b, name: name} }
 
 // Delivery is a task delivered to a worker.
 type Delivery struct {
@@ -176,7 +177,7 @@ func (q *Queue) next(ctx context.Context) (jetstream.Msg, error) {
 	defer cancel()
 	consumer, err := q.bus.js.CreateOrUpdateConsumer(soon, q.bus.Work(), jetstream.ConsumerConfig{
 		Durable: "worker_" + q.name, Description: "the workers of queue " + q.name,
-		FilterSubject: q.bus.WorkSubject(q.name, "*"), AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
+		FilterSubject: q.bus.WorkSubject(q.name, "*"), AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.AckWait,
 		MaxAckPending: maxQueued, MaxDeliver: -1,
 	})
 	if err != nil {

@@ -366,6 +366,7 @@ func TestATaskThatRanElsewhereIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
+	s.ackWait = 3 * time.Second
 	ticket := s.submit("go")
 	s.reaches(ticket.Run, in(runs.StateQueued))
 	lose := s.sync()

@@ -1,6 +1,7 @@
 package runtable_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,8 @@ type lab struct {
 	table  *runtable.Table
 	log    *zap.Logger
 	dir    string
+
+	ackWait time.Duration // of the queue; 0: the default
 }
 
 func newLab(t *testing.T, change func(*runtable.Config)) *lab {
@@ -143,8 +146,10 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 	stops := []func(){
 		l.start(w.Adopt),
 		l.start(func(ctx context.Context) error {
+			tasks := b.Queue(bus.DefaultQueue)
+			tasks.AckWait = cmp.Or(l.ackWait, tasks.AckWait)
 			return w.Serve(ctx, worker.Tasks{
-				Queue: queue{b.Queue(bus.DefaultQueue)}, Name: bus.DefaultQueue, Slots: slots,
+				Queue: queue{tasks}, Name: bus.DefaultQueue, Slots: slots,
 				Agents: map[string]agent.Launch{"codex": how}, Rules: launch.Rules{Dir: l.dir, Roots: []string{l.dir}},
 				Environ: os.Environ(), Limits: worker.Limits{Idle: time.Minute, Hard: time.Minute, Grace: time.Second},
 				MaxLimit: time.Hour,
