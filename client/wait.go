@@ -26,8 +26,8 @@ const (
 )
 
 // Wait waits until a run has ended, and returns it with the details of its
-// record. It retries while the responder is unavailable, for up to 30 s, and when it is
-// replaced. The end of ctx ends the wait, not the run; the error is then that of
+// record. It retries while the responder is unavailable or busy, for up to 30 s, and when it
+// is replaced. The end of ctx ends the wait, not the run; the error is then that of
 // ctx. It is [api.NotFound] where there is no such run.
 //
 // Each, unless it is nil, is called with the state of the run about once a
@@ -103,7 +103,7 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	case e.Code == api.Timeout && e.Limit == api.LimitWait:
 		p.met, p.lost = true, time.Time{}
 		return nil
-	case e.Code != api.Unavailable || !e.Retryable:
+	case e.Code != api.Unavailable && e.Code != api.TooMany || !e.Retryable: // an ending responder refuses all
 		return err
 	}
 	if p.lost.IsZero() {
