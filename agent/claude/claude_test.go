@@ -13,6 +13,7 @@ func TestContract(t *testing.T) {
 			backendtest.Run(t, backendtest.Suite{
 				Backend: claude.Backend{},
 				Corpus:  "../../test/corpus/claude" + folder,
+				Checks:  10,
 				Golden:  "testdata/golden" + folder,
 				Shown: []string{
 					"type", "subtype", "session_id", "uuid", "parent_tool_use_id", "result", "errors[]", "error",

@@ -11,6 +11,7 @@ func TestContract(t *testing.T) {
 	backendtest.Run(t, backendtest.Suite{
 		Backend:  gemini.Backend{},
 		Corpus:   "../../test/corpus/gemini",
+		Checks:   15,
 		Golden:   "testdata/golden",
 		Shown:    shown,
 		Recorded: recorded,

@@ -11,6 +11,7 @@ func TestContract(t *testing.T) {
 	backendtest.Run(t, backendtest.Suite{
 		Backend:  opencode.Backend{},
 		Corpus:   "../../test/corpus/opencode",
+		Checks:   15,
 		Golden:   "testdata/golden",
 		Shown:    shown,
 		Recorded: recorded,
