@@ -8,7 +8,7 @@ import (
 )
 
 // A wait outlives a responder that ends, which refuses requests until its connection is
-// closed, and one that is busy; but not for ever.
+// closed, and one that is busy, for at most maxResponderOutage.
 func TestWaitIsRetriedWhileRequestsAreRefused(t *testing.T) {
 	refused := &api.Error{Code: api.TooMany, Message: "this responder ends: ask again", Retryable: true}
 	p := patience{met: true}

@@ -19,8 +19,8 @@ var Agent = agent.Agent{
 // question. Where the system has no sandbox, only commands that it knows as harmless run.
 const sandboxed = `{"sandbox":{"enabled":true,"autoAllowBashIfSandboxed":true,"allowUnsandboxedCommands":false}}`
 
-// args returns the arguments for t. Nobody answers a question about a permission in this
-// mode: what needs one is denied, and the agent goes on without it.
+// args returns the arguments for t. With -p Claude Code cannot ask for a permission: a tool
+// that needs one is denied, and the agent continues without it.
 func args(t runs.Task, _ string) []string {
 	argv := []string{"-p", "--output-format=stream-json", "--verbose"}
 	switch t.Mode {
