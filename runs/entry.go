@@ -43,14 +43,15 @@ type Entry struct {
 
 // Start is the body of a queued and of a start entry.
 type Start struct {
-	Source string            `json:"source"`             // run, tail, pipe, queue, cloud or external
-	Argv   []string          `json:"argv,omitempty"`     // command line; absent if there is no process
-	Dir    string            `json:"dir,omitempty"`      // working directory
-	Labels map[string]string `json:"labels,omitempty"`   // see [CheckLabels]
-	Worker string            `json:"worker,omitempty"`   // name of the worker; at most maxWorker bytes
-	Queue  string            `json:"queue,omitempty"`    // name of the work queue
-	Work   uint64            `json:"work_seq,omitempty"` // sequence number in the work queue
-	Thread string            `json:"thread,omitempty"`   // thread to resume; at most MaxThread bytes
+	Source  string            `json:"source"`             // run, tail, pipe, queue, cloud or external
+	Argv    []string          `json:"argv,omitempty"`     // command line; absent if there is no process
+	Dir     string            `json:"dir,omitempty"`      // working directory
+	Labels  map[string]string `json:"labels,omitempty"`   // see [CheckLabels]
+	Worker  string            `json:"worker,omitempty"`   // name of the worker; at most maxWorker bytes
+	Queue   string            `json:"queue,omitempty"`    // name of the work queue
+	Work    uint64            `json:"work_seq,omitempty"` // sequence number in the work queue
+	Thread  string            `json:"thread,omitempty"`   // thread to resume; at most MaxThread bytes
+	Version string            `json:"version,omitempty"`  // version of the agent, if known; see [CheckVersion]
 
 	Due int64 `json:"due,omitempty"` // with SourceExternal: deadline of the answer, Unix ms; 0: none
 

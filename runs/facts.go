@@ -5,18 +5,20 @@ import "math"
 // Facts is the information in one line of output for the run record. It does
 // not include the events. A backend fills it in; [Record.Line] folds it.
 type Facts struct {
-	Malformed bool     // the line could not be parsed
-	Unknown   bool     // the line was parsed, but its type is unknown
-	Thread    string   // thread id in the line, or ""
-	Turn      Turn     // state change of a turn
-	MustEnd   bool     // with TurnStarted: the agent always prints a line that ends the turn
-	Usage     *Usage   // total usage of the thread so far
-	Spent     *Usage   // usage since the last line with one, where the agent tells no total of the thread
-	Cost      *float64 // cost of the thread so far, as the agent tells it, in US dollars
-	SpentCost *float64 // cost since the last line with one, where the agent tells no total
-	Opened    Call     // tool call that started; none if its ID is ""
-	Closed    string   // id of the tool call that ended, or ""
-	Cloud     *Cloud   // update of a cloud task
+	Malformed bool      // the line could not be parsed
+	Unknown   bool      // the line was parsed, but its type is unknown
+	Drift     []Unknown // what in the line is unknown, its type too
+	Version   string    // version of the agent, if the line tells it
+	Thread    string    // thread id in the line, or ""
+	Turn      Turn      // state change of a turn
+	MustEnd   bool      // with TurnStarted: the agent always prints a line that ends the turn
+	Usage     *Usage    // total usage of the thread so far
+	Spent     *Usage    // usage since the last line with one, where the agent tells no total of the thread
+	Cost      *float64  // cost of the thread so far, as the agent tells it, in US dollars
+	SpentCost *float64  // cost since the last line with one, where the agent tells no total
+	Opened    Call      // tool call that started; none if its ID is ""
+	Closed    string    // id of the tool call that ended, or ""
+	Cloud     *Cloud    // update of a cloud task
 
 	Step      bool      // an item ended that is not a tool call or a to-do list
 	Todo      *Todo     // the current to-do list, or nil

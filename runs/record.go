@@ -55,11 +55,12 @@ const (
 // Record is the state of a run. Times are capture times in Unix milliseconds; 0
 // means not yet. The JSON of a record has at most [MaxRecord] bytes.
 type Record struct {
-	ID     string            `json:"id"`
-	Agent  string            `json:"agent"`
-	State  State             `json:"state"`
-	Source string            `json:"source,omitempty"` // run, tail, pipe, queue, cloud or external
-	Labels map[string]string `json:"labels,omitempty"`
+	ID      string            `json:"id"`
+	Agent   string            `json:"agent"`
+	Version string            `json:"version,omitempty"` // version of the agent, if known
+	State   State             `json:"state"`
+	Source  string            `json:"source,omitempty"` // run, tail, pipe, queue, cloud or external
+	Labels  map[string]string `json:"labels,omitempty"`
 	// working directory; omitted if its JSON has more than maxDir bytes
 	Dir    string `json:"dir,omitempty"`
 	Worker string `json:"worker,omitempty"` // worker that owns or owned the run
@@ -94,6 +95,7 @@ type Record struct {
 	Dropped   int64            `json:"dropped"`          // events with dropped data
 	Unknown   int64            `json:"unknown"`          // lines of an unknown type
 	Malformed int64            `json:"malformed"`        // lines that could not be parsed
+	Drift     *Drift           `json:"drift,omitempty"`  // nil: the dialect knows all of the output
 	Gaps      int64            `json:"gaps"`             // gaps in the output
 	Bad       int64            `json:"unreadable_records"`
 
@@ -198,13 +200,22 @@ func (r *Record) foldStart(e Entry) {
 	if r.Thread == "" && start.Thread != "" && len(start.Thread) <= MaxThread {
 		r.Resumes = start.Thread
 	}
+	r.setVersion(start.Version)
 	if CheckGovernance(start.Governance) == nil {
 		r.Governance = start.Governance
 	}
 }
 
-// Line folds the facts of one line of output, which was captured at at.
-func (r *Record) Line(f Facts, at int64) {
+func (r *Record) setVersion(v string) {
+	if CheckVersion(v) == nil {
+		r.Version = strings.Clone(v)
+	}
+}
+
+// Line folds the facts of one line of output, which was captured at at. It returns the
+// unknown things that are in the record since this line; the result is valid until the
+// next call.
+func (r *Record) Line(f Facts, at int64) (first []Thing) {
 	r.Lines++
 	if f.Malformed {
 		r.Malformed++
@@ -245,6 +256,22 @@ func (r *Record) Line(f Facts, at int64) {
 		r.closeCall(f.Closed)
 	}
 	r.foldWork(&f)
+	r.setVersion(f.Version)
+	return r.foldDrift(f.Drift)
+}
+
+func (r *Record) foldDrift(unknown []Unknown) (first []Thing) {
+	if len(unknown) == 0 {
+		return nil
+	}
+	if r.Drift == nil {
+		r.Drift = new(Drift)
+	}
+	listed := len(r.Drift.Things)
+	for _, u := range unknown {
+		r.Drift.add(u, r.Lines)
+	}
+	return r.Drift.Things[listed:]
 }
 
 // foldWork folds the facts about steps, files, commands and errors.

@@ -1,0 +1,99 @@
+package runs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Drift is what the output of a run has that linesman does not know: the agent is
+// of a version that prints something new, or something old.
+type Drift struct {
+	Things []Thing `json:"things"`         // the first MaxThings, in the order of the output
+	Count  int64   `json:"count"`          // occurrences of all, the listed and others
+	Others bool    `json:"more,omitempty"` // there were others than the listed
+}
+
+// Thing is one unknown thing. Its name is for the owner of the run; everybody else gets
+// the hash.
+type Thing struct {
+	What  What   `json:"what"`
+	Name  string `json:"name"` // redacted, printable, at most 64 bytes
+	Hash  string `json:"hash"` // the first 12 hexadecimal digits of the SHA-256 of the whole name
+	Line  int64  `json:"line"` // number of the first line with it, from 1
+	Count int64  `json:"count"`
+}
+
+// What says where in a line an unknown thing stands.
+type What string
+
+// The places of unknown things.
+const (
+	DriftType     What = "type"     // the type of a line
+	DriftItem     What = "item"     // the type of a part of a line: an item, a block, a role
+	DriftField    What = "field"    // the key of a member; its name is a path: item.new_key
+	DriftStatus   What = "status"   // the status of an item or of a call
+	DriftProtocol What = "protocol" // the form of all lines
+)
+
+// MaxThings is the number of unknown things that a run lists.
+const MaxThings = 16
+
+// maxThing is the maximum length of the name of an unknown thing, in bytes.
+const maxThing = 64
+
+// Unknown is a thing in a line that its dialect does not know.
+type Unknown struct {
+	What What
+	Name string // as it is in the line, of any length
+}
+
+// add counts an unknown thing, and lists it if it is the first of its name.
+func (d *Drift) add(u Unknown, line int64) {
+	d.Count++
+	sum := sha256.Sum256([]byte(u.Name))
+	hash := hex.EncodeToString(sum[:6])
+	i := slices.IndexFunc(d.Things, func(t Thing) bool { return t.What == u.What && t.Hash == hash })
+	switch {
+	case i >= 0:
+		d.Things[i].Count++
+	case len(d.Things) == MaxThings:
+		d.Others = true
+	default:
+		d.Things = append(d.Things, Thing{What: u.What, Name: thingName(u.Name), Hash: hash, Line: line, Count: 1})
+	}
+}
+
+// version is a version that may be published: nothing in it can be a secret or a text.
+var version = regexp.MustCompile(`^[0-9]{1,8}(\.[0-9]{1,8}){1,3}(-[a-z]{1,12}(\.[0-9]{1,10}){0,2})?$`)
+
+// CheckVersion reports whether v is the version of an agent: 0.169.0, 1.2.3-alpha.4.
+func CheckVersion(v string) error {
+	if len(v) > maxVersion || !version.MatchString(v) {
+		return errors.New("must be a version such as 1.2.3 or 1.2.3-beta.1")
+	}
+	return nil
+}
+
+// maxVersion is the maximum length of a version, in bytes.
+const maxVersion = 48
+
+// thingName returns a name for the owner: what is no letter, digit or mark of an identifier
+// becomes a question mark.
+func thingName(name string) string {
+	if len(name) > 4*maxThing {
+		name = name[:4*maxThing]
+	}
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune("_.-/:[]", r):
+			return r
+		}
+		return '?'
+	}, Redact(strings.ToValidUTF8(name, string(utf8.RuneError))))
+	return name[:min(len(name), maxThing)]
+}
