@@ -1,0 +1,146 @@
+package codex_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/test/fixture/backendtest"
+)
+
+func TestSessionLogContract(t *testing.T) {
+	backendtest.Run(t, backendtest.Suite{
+		Backend:  codex.Backend{},
+		Corpus:   "../../test/corpus/codex-sessions/*",
+		Followed: true,
+		Checks:   5,
+		Golden:   "testdata/golden/sessions",
+		Shown: []string{
+			"type", "payload.type", "payload.id", "payload.role", "payload.name", "payload.call_id", "payload.status",
+			"payload.cli_version", "payload.thread_id", "payload.turn_id", "payload.message", "payload.error.message",
+			"payload.content[].type", "payload.content[].text", "payload.summary[].type", "payload.summary[].text",
+			"payload.item.type", "payload.item.id", "payload.item.status", "payload.item.tool",
+		},
+		Recorded: []string{"payload.item.aggregated_output"},
+	})
+}
+
+// rolloutLine returns a line of a session log.
+func rolloutLine(typ, payload string) string {
+	return fmt.Sprintf(`{"timestamp":"2026-11-21T09:42:15.438Z","ordinal":1,"type":%q,"payload":%s}`, typ, payload)
+}
+
+func eventMsg(payload string) string     { return rolloutLine("event_msg", payload) }
+func responseItem(payload string) string { return rolloutLine("response_item", payload) }
+
+func TestSessionLogMapping(t *testing.T) {
+	status := func(message string) string { return backendtest.Status(message, "") }
+	call := responseItem(`{"type":"function_call","id":"fc_1","name":"exec_command","arguments":"SECRET","call_id":"c1"}`)
+	answer := responseItem(`{"type":"function_call_output","call_id":"c1","output":"SECRET"}`)
+	command := eventMsg(`{"type":"item_completed","thread_id":"t","turn_id":"u","item":{"type":"CommandExecution","id":"c1",` +
+		`"command":["SECRET"],"cwd":"SECRET","status":"failed","aggregated_output":"SECRET","exit_code":3}}`)
+	called := backendtest.Tool("ToolCall", `"backend_item_id":"c1","kind":"function_call","phase":"start",`+
+		`"status":"running","tool_name":"exec_command"`)
+	answered := backendtest.Tool("ToolResult", `"backend_item_id":"c1","kind":"function_call","phase":"complete",`+
+		`"status":"completed","tool_name":"exec_command","bytes":{"result":6}`)
+	ended := backendtest.Tool("ToolResult", `"backend_item_id":"c1","turn_id":"u","kind":"command_execution",`+
+		`"phase":"fail","status":"failed","exit_code":3,"bytes":{"stdout":6},"thread_id":"t"`)
+	usage := `{"input_tokens":1,"cached_input_tokens":2,"output_tokens":3,"total_tokens":4}`
+	backendtest.Map(t, codex.Backend{}, []backendtest.Case{
+		{"the first line", []string{rolloutLine("session_meta", `{"id":"t","cwd":"SECRET","cli_version":"0.169.0",`+
+			`"base_instructions":{"text":"SECRET"},"git":{"branch":"SECRET"}}`)},
+			[]string{backendtest.Status("thread started", backendtest.Handle("t"))}},
+		{"a fork begins with a copy of its parent's log", []string{rolloutLine("session_meta", `{"id":"t"}`),
+			rolloutLine("session_meta", `{"id":"parent"}`)},
+			[]string{backendtest.Status("thread started", backendtest.Handle("t"))}},
+		{"a turn", []string{eventMsg(`{"type":"task_started","turn_id":"u"}`),
+			eventMsg(`{"type":"task_complete","turn_id":"u","last_agent_message":"SECRET"}`)},
+			[]string{status("turn started"), status("turn completed")}},
+		{"its names to come", []string{eventMsg(`{"type":"turn_started","turn_id":"u"}`),
+			eventMsg(`{"type":"turn_complete","error":null}`)}, []string{status("turn started"), status("turn completed")}},
+		{"a turn that failed", []string{eventMsg(`{"type":"task_complete","error":{"message":"No.","codex_error_info":"SECRET"}}`)},
+			[]string{backendtest.Failure("No.", ""), status("turn failed")}},
+		{"an interruption", []string{eventMsg(`{"type":"turn_aborted","reason":"interrupted"}`)}, []string{status("turn aborted")}},
+		{"a compaction", []string{rolloutLine("compacted", `{"message":"SECRET","replacement_history":["SECRET"]}`)},
+			[]string{status("context compacted")}},
+		{"an error", []string{eventMsg(`{"type":"error","message":"No."}`)}, []string{backendtest.Failure("No.", "")}},
+		{"tokens", []string{eventMsg(`{"type":"token_count","info":{"total_token_usage":` + usage + `},"rate_limits":"SECRET"}`)},
+			[]string{backendtest.Status("token count", `{"schema":"backend.codex.usage.v1","usage":`+
+				`{"input_tokens":1,"cached_input_tokens":2,"output_tokens":3}}`)}},
+		{"no tokens", []string{eventMsg(`{"type":"token_count","info":null}`),
+			eventMsg(`{"type":"token_count","info":{"total_token_usage":{"input_tokens":0,"output_tokens":0}}}`)},
+			[]string{status("token count"), status("token count")}},
+		{"a text is there twice", []string{
+			eventMsg(`{"type":"item_completed","item":{"type":"AgentMessage","content":[{"type":"Text","text":"Hi."}]}}`),
+			eventMsg(`{"type":"agent_message","message":"Hi."}`),
+			responseItem(`{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hi."}]}`)},
+			[]string{backendtest.Text("assistant", "Hi.")}},
+		{"a summary of reasoning, too", []string{
+			eventMsg(`{"type":"item_completed","item":{"type":"Reasoning","summary_text":["A","B"],"raw_content":["SECRET"]}}`),
+			eventMsg(`{"type":"agent_reasoning","text":"A"}`),
+			responseItem(`{"type":"reasoning","summary":[{"type":"summary_text","text":"A"},{"type":"summary_text","text":"B"}],` +
+				`"content":[{"type":"reasoning_text","text":"SECRET"}],"encrypted_content":"SECRET"}`),
+			responseItem(`{"type":"reasoning","summary":[],"encrypted_content":"SECRET"}`)},
+			[]string{backendtest.Text("reasoning", "A\nB")}},
+		{"a command that ended before its call was answered", []string{call, command, answer}, []string{called,
+			ended, backendtest.ExtraHandle("t")}},
+		{"a command that ran on", []string{call, answer, command}, []string{called, answered,
+			ended, backendtest.ExtraHandle("t")}},
+		{"a call that only the model knows of", []string{call, answer, answer}, []string{called, answered}},
+		{"an answer to an unknown call", []string{answer}, nil},
+		{"a search", []string{responseItem(`{"type":"web_search_call","id":"w","status":"completed","action":{"query":"SECRET"}}`),
+			eventMsg(`{"type":"item_completed","item":{"type":"WebSearch","id":"w","query":"SECRET"}}`)},
+			[]string{backendtest.Tool("ToolResult", `"backend_item_id":"w","kind":"web_search","phase":"complete",`+
+				`"status":"completed"`)}},
+		{"what a subscriber does not need", []string{
+			rolloutLine("turn_context", `{"cwd":"SECRET"}`), rolloutLine("world_state", `{"state":"SECRET"}`),
+			rolloutLine("token_usage_record", `{"usage":{"input_tokens":7}}`),
+			rolloutLine("inter_agent_communication_metadata", `{"x":"SECRET"}`),
+			responseItem(`{"type":"message","role":"user","content":[{"type":"input_text","text":"SECRET"}]}`),
+			responseItem(`{"type":"message","role":"developer","content":[{"type":"output_text","text":"SECRET"}]}`),
+			responseItem(`{"type":"message","role":"system","content":[{"type":"output_text","text":"SECRET"}]}`),
+			responseItem(`{"type":"additional_tools","role":"developer","tools":["SECRET"]}`),
+			eventMsg(`{"type":"user_message","message":"SECRET"}`),
+			eventMsg(`{"type":"item_completed","item":{"type":"UserMessage","content":[{"type":"text","text":"SECRET"}]}}`),
+			eventMsg(`{"type":"thread_settings_applied","thread_settings":{"cwd":"SECRET"}}`)}, nil},
+		{"unknown", []string{eventMsg(`{"type":"SECRET"}`), responseItem(`{"type":"message","role":"SECRET"}`),
+			responseItem(`{"type":7}`), eventMsg(`{"type":"item_completed","item":{"type":"SECRET"}}`),
+			rolloutLine("event_msg", `"SECRET"`), rolloutLine("x", `{}`)}, slices.Repeat([]string{backendtest.Unknown}, 6)},
+		{"malformed", []string{responseItem(`{"type":"message","role":"assistant","content":"SECRET"}`)},
+			[]string{backendtest.Fault(codex.Backend{}, "parse", "invalid payload",
+				responseItem(`{"type":"message","role":"assistant","content":"SECRET"}`))}},
+	})
+}
+
+// Whatever a log holds of the user and of the instructions stays in it.
+func TestOnlyWordsOfTheAgentLeaveASessionLog(t *testing.T) {
+	files, err := filepath.Glob("../../test/corpus/codex-sessions/*/*.jsonl")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no recordings", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for line := range strings.Lines(string(text)) {
+			var v struct {
+				Payload struct{ Role string }
+			}
+			if err := json.Unmarshal([]byte(line), &v); err != nil {
+				t.Fatal(err)
+			}
+			if role := v.Payload.Role; role != "" && role != "assistant" {
+				line = strings.ReplaceAll(line, `"text":"`, `"text":"SECRET`)
+			}
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		backendtest.Saved(t, codex.Backend{}, lines...)
+	}
+}
