@@ -25,6 +25,8 @@ type fields struct {
 	stdout, stderr, resultType, path scan.Value
 
 	sawMessage, sawUsage, sawToolResult bool
+
+	log logFields // of a session log
 }
 
 // counters are the keys of a usage that are published.
@@ -72,7 +74,9 @@ func (l *line) scan(raw []byte) scan.Fault {
 		case "tool_use_result":
 			wire.Members(s, &l.sawToolResult, l.toolResult)
 		default:
-			s.Skip()
+			if !l.logMember(s.Key()) {
+				s.Skip()
+			}
 		}
 	}
 	return s.End()
@@ -80,7 +84,7 @@ func (l *line) scan(raw []byte) scan.Fault {
 
 func (l *line) message(key []byte) bool {
 	if string(key) != "content" {
-		return false
+		return l.logMessage(key)
 	}
 	l.s.First(&l.content)
 	return true
