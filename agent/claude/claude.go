@@ -80,7 +80,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 		return normalizer.MissingType
 	}
 	typ := l.typ.Text()
-	if l.log.session.IsString() || logOnly[typ] {
+	if l.logged(typ) {
 		return d.logLine(typ, out)
 	}
 	if (typ == "assistant" || typ == "user") && !d.readable(typ) {

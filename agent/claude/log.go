@@ -9,15 +9,15 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Claude Code keeps a log of each session. Its lines have a sessionId, where those that it
-// prints have a session_id only, and many more types: what is sent to the model is in it,
-// too. A sub-agent has a log of its own, whose lines have an agentId.
+// Claude Code keeps a log of each session. Lines of the types that it also prints have a
+// sessionId and a parentUuid there. There are many more types: what is sent to the model is
+// in the log, too. A sub-agent has a log of its own, whose lines have an agentId.
 
 // logFields are the values of a line of a session log.
 type logFields struct {
-	session, agentID, sidechain, meta, prompt, version scan.Value
-	id, stop                                           scan.Value // of the message
-	cost                                               scan.Value // of cost-state
+	session, previous, agentID, sidechain, meta, prompt, version scan.Value
+	id, stop                                                     scan.Value // of the message
+	cost                                                         scan.Value // of cost-state
 
 	usage    wire.Counters // of the message
 	sawUsage bool
@@ -29,6 +29,8 @@ func (l *line) logMember(key []byte) bool {
 	switch string(key) {
 	case "sessionId":
 		s.First(&f.session)
+	case "parentUuid":
+		s.First(&f.previous)
 	case "agentId":
 		s.First(&f.agentID)
 	case "isSidechain":
@@ -67,8 +69,13 @@ func (l *line) logMessage(key []byte) bool {
 	return true
 }
 
-// logOnly are the types of lines without a session id.
-var logOnly = map[string]bool{"summary": true, "file-history-snapshot": true, "file-history-delta": true}
+// logged reports whether a line is of a session log.
+func (l *line) logged(typ string) bool {
+	return l.log.session.IsString() && l.log.previous.Kind != scan.Absent || silent[typ] || typ == costState
+}
+
+// costState is the type of lines with what a session has cost.
+const costState = "cost-state"
 
 // silent are the types of lines that have words of the user, files, or what is sent to the
 // model, and those that say nothing about the agent's work.
@@ -108,7 +115,7 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 		} else if shown {
 			out.Event(normalizer.StatusMessage("system "+l.subtype.Text(), nil))
 		}
-	case "cost-state":
+	case costState:
 		if amount, ok := wire.Cost(l.log.cost); ok {
 			out.Facts.Cost = &amount
 		}

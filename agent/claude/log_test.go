@@ -103,8 +103,9 @@ func TestSessionLogMapping(t *testing.T) {
 			`{"type":"last-prompt","sessionId":"s","lastPrompt":"SECRET"}`,
 			`{"type":"api-request-blob","sessionId":"s","message":{"content":[` + text("SECRET") + `]}}`,
 			`{"type":"attachment","sessionId":"s","attachment":{"content":"SECRET"}}`}, handled()},
-		{"unknown", []string{`{"type":"SECRET","sessionId":"s"}`, `{"type":"system","subtype":"SECRET","sessionId":"s"}`},
-			[]string{backendtest.Unknown, backendtest.ExtraHandle("s"), backendtest.Unknown}},
+		{"unknown", []string{logged(`"type":"SECRET"`), logged(`"type":"system","subtype":"SECRET"`),
+			`{"type":"SECRET","sessionId":"s"}`},
+			[]string{backendtest.Unknown, backendtest.ExtraHandle("s"), backendtest.Unknown, backendtest.Unknown}},
 		{"malformed", []string{reply("m", "null", `{"type":"text","text":7}`)}, []string{backendtest.Fault(claude.Backend{},
 			"parse", "invalid payload", reply("m", "null", `{"type":"text","text":7}`))}},
 	})
