@@ -42,8 +42,32 @@ type Agent struct {
 	// Tested is the version that linesman was tested with. The program prints its
 	// own with --version.
 	Tested string
+	// Sessions is where the agent keeps logs of its sessions. Their lines are read by
+	// Backend, too. The zero value: nowhere, or not known.
+	Sessions Sessions
 
 	Launch
+}
+
+// Sessions is where an agent keeps logs of its sessions, a file each.
+type Sessions struct {
+	// Env is the variable with the agent's directory, and Home its default below the home
+	// directory. Dir is the directory of the logs in it.
+	Env, Home, Dir string
+	// Files are patterns as of [path.Match], relative to Dir.
+	Files []string
+	// Headless reports whether a session is one of a program without a user interface, as
+	// those that linesman starts are, and whether this line of the log tells it. The first
+	// line that tells it counts.
+	Headless func(line []byte) (headless, known bool)
+}
+
+// Has reports whether the file at a path, relative to Dir, is the log of a session.
+func (s Sessions) Has(file string) bool {
+	return slices.ContainsFunc(s.Files, func(pattern string) bool {
+		match, err := path.Match(pattern, file)
+		return match && err == nil
+	})
 }
 
 // Launch is how an agent is started for a task.

@@ -74,7 +74,7 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 	ex, err := r.drive(ctx)
 	switch {
 	case errors.Is(err, ErrKnown):
-		if r.dir.Spec.Part != nil { // imported before, but missing in the ledger
+		if r.dir.Spec.derived() { // imported before, but missing in the ledger
 			err = errors.Join(err, r.record(ctx))
 		} else {
 			r.log.Warn("run is already known, not started")
@@ -200,8 +200,8 @@ func (r *Run) taken(m runs.Mark) bool {
 	if r.dir.Spec.Source == SourceQueue { // its log begins with a queued entry
 		return m.Started || m.Cancelled || m.Exited
 	}
-	if r.dir.Spec.Part != nil && m.By == r.w.cfg.Name && m.At != 0 && !m.Exited {
-		return false // the same import, its directory is gone
+	if r.dir.Spec.derived() && m.By == r.w.cfg.Name && m.At != 0 && !m.Exited {
+		return false // the same run, its directory is gone
 	}
 	return m.Seq != 0
 }

@@ -159,6 +159,10 @@ func (w *Worker) Run(d *Dir) *Run {
 		if d.Spec.Part != nil { // the byte at From has the offset 0
 			r.out.part, r.out.segment.Base = d.Spec.Part, -d.Spec.Part.From
 		}
+		if s := d.Spec.Session; s != nil {
+			r.out.segment.Base = -s.From
+			r.source.(*tailed).idle = s.Idle
+		}
 	default:
 		s := &spawned{dir: d, shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, out: &r.out, err: &r.err}
 		keys := d.mark.Keys

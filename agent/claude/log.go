@@ -13,6 +13,16 @@ import (
 // sessionId and a parentUuid there. There are many more types: what is sent to the model is
 // in the log, too. A sub-agent has a log of its own, whose lines have an agentId.
 
+// headless implements [agent.Sessions]. The lines of messages say how the program was
+// started; those of old versions do not.
+func headless(line []byte) (headless, known bool) {
+	var typ, entry scan.Value
+	if scan.Fields(line, map[string]*scan.Value{"type": &typ, "entrypoint": &entry}) != scan.OK {
+		return false, false
+	}
+	return entry.Equal("sdk-cli"), typ.Equal("user") || typ.Equal("assistant")
+}
+
 // logFields are the values of a line of a session log.
 type logFields struct {
 	session, previous, agentID, sidechain, meta, prompt, version scan.Value

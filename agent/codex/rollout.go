@@ -20,6 +20,17 @@ import (
 // the response_items, and turns, token counts and the outcome of commands from the
 // event_msgs.
 
+// headless implements [agent.Sessions]. The first line says which program wrote it.
+func headless(line []byte) (headless, known bool) {
+	var typ, payload, originator scan.Value
+	if scan.Fields(line, map[string]*scan.Value{"type": &typ, "payload": &payload}) != scan.OK ||
+		!typ.Equal("session_meta") || payload.Kind != scan.Object {
+		return false, false
+	}
+	_ = scan.Fields(payload.Raw, map[string]*scan.Value{"originator": &originator}) // was scanned before
+	return originator.Equal("codex_exec"), true
+}
+
 // payload has the values of the payload of a line.
 type payload struct {
 	typ, id, role, content, summary, name, callID, output, status, version, threadID, turnID scan.Value
