@@ -28,6 +28,7 @@ type grammar struct {
 	Up         upCmd         `cmd:"" logs:"" help:"Run everything in one process, with a NATS server of its own."`
 	Run        runCmd        `cmd:"" help:"Run one agent now and publish its output."`
 	Tail       tailCmd       `cmd:"" logs:"" help:"Follow JSONL files of other programs, each file one run."`
+	Watch      sessionsCmd   `cmd:"" name:"watch-sessions" logs:"" help:"Follow the sessions that agents log by themselves, each session one run."`
 	Pipe       pipeCmd       `cmd:"" help:"Publish JSONL from stdin as one run."`
 	Normalize  normalizeCmd  `cmd:"" help:"Convert JSONL on stdin to events on stdout, without NATS."`
 	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`

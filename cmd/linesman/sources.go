@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
@@ -84,6 +85,26 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 		err = errors.Join(err, errors.New("interrupted: the same command imports the rest"))
 	}
 	return err
+}
+
+type sessionsCmd struct {
+	Agent agentKind `placeholder:"KIND" help:"Only sessions of this agent: codex or claude. By default of both."`
+	labelFlag
+	All   bool          `help:"Also sessions without a user interface, as linesman itself starts them: its own runs are published twice."`
+	Since time.Duration `placeholder:"DURATION" help:"Also sessions that changed in this time before the start."`
+	Idle  time.Duration `default:"30m" placeholder:"DURATION" help:"The run of a session ends when its log has not changed for this time (default 30m)."`
+}
+
+func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
+	places, err := a.host().SessionPlaces(string(c.Agent))
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
+	spec := worker.SessionsSpec{
+		Places: places, Labels: c.Label, All: c.All, Since: c.Since, Idle: c.Idle,
+		Began: func(run, path string) { fmt.Fprintf(a.stdout, "%s %s\n", run, path) },
+	}
+	return a.session(ctx, func(s *daemon.Session) error { return s.WatchSessions(ctx, spec) })
 }
 
 type normalizeCmd struct {
