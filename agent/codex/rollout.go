@@ -34,7 +34,7 @@ func headless(line []byte) (headless, known bool) {
 // payload has the values of the payload of a line.
 type payload struct {
 	typ, id, role, content, summary, name, callID, output, status, version, threadID, turnID scan.Value
-	message, error, item                                                                     scan.Value
+	message, error, item, success, changes                                                   scan.Value
 
 	usage   usage // the total of the thread
 	sawInfo bool
@@ -75,6 +75,10 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 			s.First(&p.error)
 		case "item":
 			s.First(&p.item)
+		case "success":
+			s.First(&p.success)
+		case "changes":
+			s.First(&p.changes)
 		case "info":
 			wire.Members(s, &p.sawInfo, func(key []byte) bool {
 				if string(key) != "total_token_usage" {
@@ -136,6 +140,7 @@ var (
 		"user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content",
 		"agent_reasoning_section_break", "thread_settings_applied", "thread_name_updated", "context_compacted",
 		"thread_rolled_back", "undo_completed", "entered_review_mode", "exited_review_mode",
+		"exec_command_end", "mcp_tool_call_end", "web_search_end", "view_image_tool_call", "image_generation_end",
 	}
 	silentItems = []string{
 		"UserMessage", "AgentMessage", "Reasoning", "WebSearch", "HookPrompt", "Plan", "ImageView", "ContextCompaction",
@@ -167,6 +172,10 @@ func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault
 		out.Event(normalizer.StatusMessage("token count", p.usage.data()))
 	case typ.Equal("item_completed"):
 		return d.itemCompleted(p.item, out)
+	case typ.Equal("patch_apply_end"): // up to 0.140; the answer to the call is the event
+		if wire.True(p.success) {
+			d.logEdits(p.changes, out)
+		}
 	case typ.Equal("error"), typ.Equal("stream_error"):
 		return errorEvent(p.message, runs.ErrorTop, out)
 	case !isOneOf(typ, silentMessages):
@@ -218,14 +227,13 @@ func (d *dialect) itemCompleted(v scan.Value, out *normalizer.Out) normalizer.Fa
 	d.Calls.Take(trimmedText(l.item.id))
 	d.tool(completed, kind, out)
 	if kind == "file_change" && l.item.status.Equal("completed") {
-		d.logEdits(out)
+		d.logEdits(l.item.details, out)
 	}
 	return normalizer.NoFault
 }
 
 // logEdits sets the facts of file changes, which are under their paths.
-func (d *dialect) logEdits(out *normalizer.Out) {
-	changes := d.line.item.details
+func (d *dialect) logEdits(changes scan.Value, out *normalizer.Out) {
 	if changes.Kind != scan.Object {
 		return
 	}

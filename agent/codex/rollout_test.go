@@ -106,6 +106,8 @@ func TestSessionLogMapping(t *testing.T) {
 			responseItem(`{"type":"message","role":"system","content":[{"type":"output_text","text":"SECRET"}]}`),
 			responseItem(`{"type":"additional_tools","role":"developer","tools":["SECRET"]}`),
 			eventMsg(`{"type":"user_message","message":"SECRET"}`),
+			eventMsg(`{"type":"patch_apply_end","success":true,"stdout":"SECRET","changes":{"/SECRET":{"type":"add"}}}`),
+			eventMsg(`{"type":"mcp_tool_call_end","call_id":"c","result":"SECRET"}`),
 			eventMsg(`{"type":"item_completed","item":{"type":"UserMessage","content":[{"type":"text","text":"SECRET"}]}}`),
 			eventMsg(`{"type":"thread_settings_applied","thread_settings":{"cwd":"SECRET"}}`)}, nil},
 		{"unknown", []string{eventMsg(`{"type":"SECRET"}`), responseItem(`{"type":"message","role":"SECRET"}`),
