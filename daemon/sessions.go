@@ -17,9 +17,12 @@ func (s *Session) WatchSessions(ctx context.Context, spec worker.SessionsSpec) e
 	return s.withWorker(ctx, func(w *worker.Worker) error { return quiet(w.Sessions(ctx, spec)) })
 }
 
-// SessionPlaces returns the directories where agents of this user keep logs of their
-// sessions: agents of one kind, or all if kind is "". The environment says where they are.
-func (c Config) SessionPlaces(kind string) (places []worker.Place, err error) {
+// Sessions adds the directories where agents of this user keep logs of their sessions to
+// spec: agents of one kind, or all if kind is "". The environment says where they are.
+func (c Config) Sessions(kind string, spec worker.SessionsSpec) (worker.SessionsSpec, error) {
+	if spec.Idle <= 0 || spec.Since < 0 {
+		return spec, fmt.Errorf("--idle must be positive, --since not negative, got %v and %v", spec.Idle, spec.Since)
+	}
 	var names []string
 	for _, a := range c.withDefaults().Agents {
 		at := a.Sessions
@@ -32,16 +35,16 @@ func (c Config) SessionPlaces(kind string) (places []worker.Place, err error) {
 		}
 		dir := cmp.Or(c.getenv(at.Env), filepath.Join(c.getenv("HOME"), at.Home))
 		if !filepath.IsAbs(dir) {
-			return nil, fmt.Errorf("%s: %s or HOME must be an absolute path", a.Name, at.Env)
+			return spec, fmt.Errorf("%s: %s or HOME must be an absolute path", a.Name, at.Env)
 		}
-		places = append(places, worker.Place{
+		spec.Places = append(spec.Places, worker.Place{
 			Agent: a.Kind(), Dir: filepath.Join(dir, at.Dir), Has: at.Has, Headless: at.Headless,
 		})
 	}
-	if len(places) == 0 {
-		return nil, errors.New("--agent: linesman reads the sessions of: " + strings.Join(names, ", "))
+	if len(spec.Places) == 0 {
+		return spec, errors.New("--agent: linesman reads the sessions of: " + strings.Join(names, ", "))
 	}
-	return places, nil
+	return spec, nil
 }
 
 func (c Config) getenv(name string) (value string) {

@@ -3,8 +3,10 @@ package daemon_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/worker"
 )
 
 func TestPlacesOfSessionsFollowTheEnvironment(t *testing.T) {
@@ -15,16 +17,19 @@ func TestPlacesOfSessionsFollowTheEnvironment(t *testing.T) {
 		"claude_code": {"/home/dev/.claude/projects"},
 		"gemini_cli":  nil,
 	} {
-		places, err := c.SessionPlaces(kind)
+		spec, err := c.Sessions(kind, worker.SessionsSpec{Idle: time.Minute})
 		var got []string
-		for _, p := range places {
+		for _, p := range spec.Places {
 			got = append(got, p.Dir)
 		}
 		if !slices.Equal(got, want) || (err != nil) != (want == nil) {
 			t.Errorf("%q: %q, %v; want %q", kind, got, err, want)
 		}
 	}
-	if places, err := (daemon.Config{}).SessionPlaces(""); err == nil {
-		t.Errorf("without an environment: %v", places)
+	if spec, err := (daemon.Config{}).Sessions("", worker.SessionsSpec{Idle: time.Minute}); err == nil {
+		t.Errorf("without an environment: %v", spec.Places)
+	}
+	if _, err := c.Sessions("", worker.SessionsSpec{}); err == nil {
+		t.Error("no idle time is accepted")
 	}
 }

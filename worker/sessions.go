@@ -217,7 +217,11 @@ func (t *sessionLog) tail(ctx context.Context) (ignore bool) {
 			continue
 		}
 		pause = longerDelay(pause)
-		log.Error("follow the log of a session", zap.Error(err), zap.Duration("retry", pause))
+		level := zap.ErrorLevel
+		if errors.Is(err, errOwned) { // another process follows it
+			level = zap.DebugLevel
+		}
+		log.Log(level, "follow the log of a session", zap.Error(err), zap.Duration("retry", pause))
 		if sleep(ctx, pause) != nil {
 			return false
 		}

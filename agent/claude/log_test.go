@@ -159,3 +159,40 @@ func secret(v any) any {
 	}
 	return v
 }
+
+// The first message of a log tells whether the session is headless.
+func TestHeadlessSessions(t *testing.T) {
+	for _, c := range []struct {
+		folder string
+		want   bool
+	}{{"interactive", false}, {"interactive-interrupt", false}, {"tools", true}, {"2.1.330-subagent/*/subagents", true}} {
+		files, err := filepath.Glob("../../test/corpus/claude-sessions/" + c.folder + "/*.jsonl")
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		text, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := false
+		for line := range bytes.Lines(text) {
+			if headless, known := claude.Agent.Sessions.Headless(line); known && !told {
+				told = true
+				if headless != c.want {
+					t.Errorf("%s: headless %t", c.folder, headless)
+				}
+			}
+		}
+		if !told {
+			t.Errorf("%s: not told", c.folder)
+		}
+	}
+	for path, want := range map[string]bool{
+		"-home-dev/3e3aa6c6.jsonl": true, "-home-dev/3e3aa6c6/subagents/agent-a1.jsonl": true,
+		"-home-dev/3e3aa6c6/other/agent-a1.jsonl": false, "history.jsonl": false, "-home-dev/3e3aa6c6.json": false,
+	} {
+		if claude.Agent.Sessions.Has(path) != want {
+			t.Errorf("%s: want %t", path, want)
+		}
+	}
+}

@@ -1,8 +1,10 @@
 package codex_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,5 +146,47 @@ func TestOnlyWordsOfTheAgentLeaveASessionLog(t *testing.T) {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 		backendtest.Saved(t, codex.Backend{}, lines...)
+	}
+}
+
+// The first line of a log tells whether the session is headless.
+func TestHeadlessSessions(t *testing.T) {
+	for file, want := range map[string]bool{"interactive": false, "shell-ok": true, "subagent": true, "0.63-shell-ok": true} {
+		for line := range firstLines(t, "../../test/corpus/codex-sessions/"+file+"/*.jsonl") {
+			if headless, known := codex.Agent.Sessions.Headless(line); !known || headless != want {
+				t.Errorf("%s: %t, %t, want %t", file, headless, known, want)
+			}
+		}
+	}
+	for _, line := range []string{"", "{", `{"type":"session_meta","payload":7}`, rolloutLine("event_msg", `{}`)} {
+		if _, known := codex.Agent.Sessions.Headless([]byte(line)); known {
+			t.Errorf("%q tells it", line)
+		}
+	}
+	for path, want := range map[string]bool{
+		"2026/11/21/rollout-2026-11-21T09-42-15-01a1fd7c-2962-7480-bee8-860dd513208c.jsonl": true,
+		"2026/11/21/other.jsonl": false, "rollout-x.jsonl": false, "2026/11/21/x/rollout-x.jsonl": false,
+	} {
+		if codex.Agent.Sessions.Has(path) != want {
+			t.Errorf("%s: want %t", path, want)
+		}
+	}
+}
+
+func firstLines(t *testing.T, pattern string) iter.Seq[[]byte] {
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatal("no recordings", err)
+	}
+	return func(yield func([]byte) bool) {
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if line, _, _ := bytes.Cut(text, []byte{'\n'}); !yield(line) {
+				return
+			}
+		}
 	}
 }

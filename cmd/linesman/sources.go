@@ -96,13 +96,12 @@ type sessionsCmd struct {
 }
 
 func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
-	places, err := a.host().SessionPlaces(string(c.Agent))
+	spec, err := a.host().Sessions(string(c.Agent), worker.SessionsSpec{
+		Labels: c.Label, All: c.All, Since: c.Since, Idle: c.Idle,
+		Began: func(run, path string) { fmt.Fprintf(a.stdout, "%s %s\n", run, path) },
+	})
 	if err != nil {
 		return exitWith(exitUsage, err)
-	}
-	spec := worker.SessionsSpec{
-		Places: places, Labels: c.Label, All: c.All, Since: c.Since, Idle: c.Idle,
-		Began: func(run, path string) { fmt.Fprintf(a.stdout, "%s %s\n", run, path) },
 	}
 	return a.session(ctx, func(s *daemon.Session) error { return s.WatchSessions(ctx, spec) })
 }
