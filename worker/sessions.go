@@ -74,7 +74,7 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("sessions: %w", err)
 	}
-	s := &sessionFollower{w: w, spec: spec, open: w.tailedBefore(), began: time.Now()}
+	s := &sessionFollower{w: w, spec: spec, open: w.tailedBefore(), from: time.Now().Add(-spec.Since)}
 	slots := (int64(min(uint64(limit.Cur), 1<<20)) - spare) / perFile
 	s.group.SetLimit(int(max(1, min(slots, maxSessions))))
 	for _, p := range spec.Places {
@@ -91,7 +91,6 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 		for _, p := range s.places {
 			s.scan(ctx, p)
 		}
-		s.scanned = true
 		// A scan takes little of the time, also with many files.
 		if sleep(ctx, max(w.tailPause, 50*time.Since(began))) != nil {
 			return s.group.Wait()
@@ -101,13 +100,12 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 
 // sessionFollower is a call of Sessions.
 type sessionFollower struct {
-	w       *Worker
-	spec    SessionsSpec
-	places  []*sessionPlace
-	open    map[string][]string // run directories to resume, by path
-	began   time.Time
-	scanned bool // once; from now on all changes count
-	group   errgroup.Group
+	w      *Worker
+	spec   SessionsSpec
+	places []*sessionPlace
+	open   map[string][]string // run directories to resume, by path
+	from   time.Time           // files that changed since are followed
+	group  errgroup.Group
 }
 
 type sessionPlace struct {
@@ -132,8 +130,12 @@ type sessionFile struct {
 func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 	root, err := filepath.EvalSymlinks(p.Dir)
 	seen := make(map[string]*sessionFile, len(p.files))
+	var changed []*sessionLog
 	if err == nil {
 		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil && path == root {
+				return err
+			}
 			file, _ := filepath.Rel(root, path)
 			if err != nil || !e.Type().IsRegular() || !p.Has(filepath.ToSlash(file)) {
 				return nil // what cannot be read now may be later
@@ -144,18 +146,23 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 			}
 			f := p.files[path]
 			if f == nil {
-				recent := s.spec.Since > 0 && s.began.Sub(info.ModTime()) <= s.spec.Since
-				f = &sessionFile{changed: s.scanned || recent || len(s.open[path]) > 0}
+				f = &sessionFile{changed: !info.ModTime().Before(s.from) || len(s.open[path]) > 0}
 			} else if f.size != info.Size() || !f.mod.Equal(info.ModTime()) {
 				f.changed = true
 			}
 			f.size, f.mod, seen[path] = info.Size(), info.ModTime(), f
-			s.follow(ctx, p, f, path, filepath.ToSlash(file))
+			if f.changed {
+				changed = append(changed, &sessionLog{s: s, p: p, f: f, path: path, file: filepath.ToSlash(file)})
+				p.ledger.want(fileOf(path, info).inode)
+			}
 			return nil
 		})
 	}
 	if ctx.Err() != nil {
 		return
+	}
+	for _, t := range changed {
+		s.follow(ctx, t)
 	}
 	if failed := err != nil && !errors.Is(err, fs.ErrNotExist); failed != p.logged {
 		if p.logged = failed; failed {
@@ -167,13 +174,14 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 
 // follow follows a changed file, unless too many are followed already: then the next scan
 // tries again.
-func (s *sessionFollower) follow(ctx context.Context, p *sessionPlace, f *sessionFile, path, file string) {
+func (s *sessionFollower) follow(ctx context.Context, t *sessionLog) {
+	f := t.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.changed || f.busy || f.ignored {
+	if f.busy || f.ignored {
 		return
 	}
-	t := &sessionLog{s: s, p: p, path: path, file: file, open: s.open[path]}
+	t.open = s.open[t.path]
 	f.busy = s.group.TryGo(func() error {
 		ignore := t.tail(ctx)
 		f.mu.Lock()
@@ -183,7 +191,7 @@ func (s *sessionFollower) follow(ctx context.Context, p *sessionPlace, f *sessio
 	})
 	if f.busy {
 		f.changed = false
-		delete(s.open, path)
+		delete(s.open, t.path)
 	}
 }
 
@@ -191,6 +199,7 @@ func (s *sessionFollower) follow(ctx context.Context, p *sessionPlace, f *sessio
 type sessionLog struct {
 	s          *sessionFollower
 	p          *sessionPlace
+	f          *sessionFile
 	path, file string   // file is relative to the place
 	open       []string // run directories to resume, oldest first
 }
