@@ -34,7 +34,7 @@ func headless(line []byte) (headless, known bool) {
 // payload has the values of the payload of a line.
 type payload struct {
 	typ, id, role, content, summary, name, callID, output, status, version, threadID, turnID scan.Value
-	message, error, item, success, changes                                                   scan.Value
+	message, error, item, success, changes, arguments                                        scan.Value
 
 	usage   usage // the total of the thread
 	sawInfo bool
@@ -59,6 +59,8 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 			s.First(&p.name)
 		case "call_id":
 			s.First(&p.callID)
+		case "arguments":
+			s.First(&p.arguments)
 		case "output":
 			s.First(&p.output)
 		case "status":
@@ -232,35 +234,6 @@ func (d *dialect) itemCompleted(v scan.Value, out *normalizer.Out) normalizer.Fa
 	return normalizer.NoFault
 }
 
-// logEdits sets the facts of file changes, which are under their paths.
-func (d *dialect) logEdits(changes scan.Value, out *normalizer.Out) {
-	if changes.Kind != scan.Object {
-		return
-	}
-	s := &d.line.s
-	s.Reset(changes.Raw)
-	for ok := s.Object(); ok && s.Next(); {
-		path := string(s.Key())
-		change := s.Value()
-		if len(out.Facts.Edits) >= runs.MaxEdits || path == "" || len(path) > runs.MaxPath {
-			out.Facts.MoreEdits++
-			continue
-		}
-		var each scan.Scanner
-		kind, _ := wire.Pair(&each, change.Raw, "type", "")
-		e := runs.Edit{Path: path}
-		switch {
-		case kind.Equal("add"):
-			e.Kind = runs.Added
-		case kind.Equal("delete"):
-			e.Kind = runs.Deleted
-		case !kind.Equal("update"):
-			continue
-		}
-		out.Facts.Edits = append(out.Facts.Edits, e)
-	}
-}
-
 // responseItem maps what the model was told or answered.
 func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault {
 	switch typ := p.typ; {
@@ -322,7 +295,7 @@ func (d *dialect) logCall(p *payload, out *normalizer.Out) {
 	f.Phase, f.Status = "start", "running"
 	d.Calls.Add(wire.Call{ID: f.ItemID, Name: f.ToolName, Path: f.Kind})
 	out.Facts.Opened = runs.Call{ID: f.ItemID, Kind: f.Kind, Name: f.ToolName}
-	out.Facts.Activity = wire.Activity(wire.Calls, f.ToolName, scan.Value{}, scan.Value{})
+	d.logCalls(f.ToolName, p.arguments, out)
 	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
 }
 

@@ -190,3 +190,27 @@ func firstLines(t *testing.T, pattern string) iter.Seq[[]byte] {
 		}
 	}
 }
+
+func TestFactsOfASessionLog(t *testing.T) {
+	arguments := func(tool, text string) string {
+		return responseItem(fmt.Sprintf(`{"type":"function_call","call_id":"c","name":%q,"arguments":%q}`, tool, text))
+	}
+	for _, c := range []struct{ line, activity string }{
+		{arguments("exec_command", `{"cmd":"go test ./..."}`), "Running go test ./..."},
+		{arguments("shell", `{"command":["bash","-lc","go vet"]}`), "Running go vet"},
+		{arguments("exec_command", `{"cmd":"go`), "Calling exec_command"},
+		{arguments("apply_patch", `*** Begin Patch`), "Editing files"},
+		{arguments("update_plan", `{"plan":[{"step":"A","status":"completed"},{"step":"B","status":"pending"}]}`), "B"},
+		{arguments("echo", `{"cmd":"x"}`), "Calling echo"},
+	} {
+		_, fold := backendtest.Fold(codex.Backend{}, backendtest.Output([]byte(c.line+"\n")))
+		if got := fold.Record.Activity; got != c.activity {
+			t.Errorf("%s: activity %q, want %q", c.line, got, c.activity)
+		}
+	}
+	_, fold := backendtest.Fold(codex.Backend{}, backendtest.Output([]byte(arguments("update_plan",
+		`{"plan":[{"step":"A","status":"completed"},{"step":"B","status":"pending"}]}`)+"\n")))
+	if p := fold.Record.Progress; p == nil || p.Done != 1 || p.Total != 2 {
+		t.Errorf("progress %+v", p)
+	}
+}
