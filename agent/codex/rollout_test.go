@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
@@ -213,4 +214,15 @@ func TestFactsOfASessionLog(t *testing.T) {
 	if p := fold.Record.Progress; p == nil || p.Done != 1 || p.Total != 2 {
 		t.Errorf("progress %+v", p)
 	}
+}
+
+func TestStateOfASessionLogFits(t *testing.T) {
+	long := strings.Repeat(`\u0000`, normalizer.MaxThread/len(`\u0000`)-1)
+	lines := []string{rolloutLine("session_meta", `{"id":"t`+long+`"}`),
+		eventMsg(`{"type":"task_started","turn_id":"` + strings.Repeat("u", normalizer.MaxTurn-2) + `"}`)}
+	for i := range 70 {
+		id := fmt.Sprintf(`\u0000%0254d`, i)
+		lines = append(lines, responseItem(`{"type":"function_call","call_id":"`+id+`","name":"`+id+`"}`))
+	}
+	backendtest.StateFits(t, codex.Backend{}, lines...)
 }
