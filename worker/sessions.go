@@ -44,13 +44,8 @@ type Place struct {
 	Headless func(line []byte) (headless, known bool)
 }
 
-const (
-	// maxSessions is the maximum number of logs that are followed at a time. Others wait
-	// until one of them is silent.
-	maxSessions = 512
-	// maxSessionHead is how much of a log is read to see whether it is headless, in bytes.
-	maxSessionHead = 4 << 20
-)
+// maxSessionHead is how much of a log is read to see whether it is headless, in bytes.
+const maxSessionHead = 4 << 20
 
 // Sessions follows the logs of sessions that agents keep by themselves, and those to come.
 // It only reads them. A file is followed once it changes, from its beginning, and its run
@@ -61,7 +56,7 @@ const (
 // Symbolic links below a place are not followed. Sessions returns nil when ctx ends; the
 // runs stay open.
 func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
-	errs := []error{runs.CheckLabels(spec.Labels)}
+	errs := []error{runs.CheckLabels(continuing(spec.Labels, "T"))}
 	for _, p := range spec.Places {
 		errs = append(errs, runs.CheckAgent(p.Agent))
 	}
@@ -76,7 +71,7 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 	}
 	s := &sessionFollower{w: w, spec: spec, open: w.tailedBefore(), from: time.Now().Add(-spec.Since)}
 	slots := (int64(min(uint64(limit.Cur), 1<<20)) - spare) / perFile
-	s.group.SetLimit(int(max(1, min(slots, maxSessions))))
+	s.group.SetLimit(int(max(1, min(slots, int64(w.maxSessions)))))
 	for _, p := range spec.Places {
 		ledger := &ledgerIndex{ledger: &w.ledger, agent: p.Agent, stores: stores, files: make(map[inode]*imported)}
 		s.places = append(s.places, &sessionPlace{Place: p, ledger: ledger, files: make(map[string]*sessionFile)})
@@ -367,10 +362,13 @@ func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 	if spec.Run, err = runs.LinkID(task, number+1); err != nil {
 		return nil, err
 	}
-	spec.Labels = maps.Clone(spec.Labels)
-	if spec.Labels == nil {
-		spec.Labels = make(map[string]string)
-	}
-	spec.Labels[runs.LabelContinues] = task
+	spec.Labels = continuing(spec.Labels, task)
 	return spec, nil
+}
+
+// continuing returns the labels of a later run of a task.
+func continuing(labels map[string]string, task string) map[string]string {
+	all := map[string]string{runs.LabelContinues: task}
+	maps.Copy(all, labels)
+	return all
 }

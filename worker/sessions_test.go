@@ -158,6 +158,30 @@ func TestSilentSessionEndsAndItsNextRunContinues(t *testing.T) {
 	}
 }
 
+func TestSessionsBeyondTheLimitWait(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	l.w.maxSessions = 1
+	dir := place(t)
+	spec := sessionsSpec(dir)
+	spec.Since, spec.Idle = time.Hour, 300*time.Millisecond
+	for _, name := range []string{"a", "b", "c"} {
+		write(t, filepath.Join(dir, name+".jsonl"), "shown "+name+"\n")
+	}
+	l.sessions(spec)
+	waitFor(t, "all of them", func() bool { return len(l.runIDs()) == 3 && l.empty() })
+	var last int64
+	for _, id := range slices.SortedFunc(slices.Values(l.runIDs()), func(a, b string) int {
+		return int(l.entries(a)[0].Time - l.entries(b)[0].Time)
+	}) {
+		all := l.entries(id)
+		if all[0].Time < last {
+			t.Errorf("run %s begins before the one before it ends", id)
+		}
+		last = all[len(all)-1].Time
+	}
+}
+
 // A process that follows sessions is killed at any append. The next one continues: without
 // the ledger and without the directories, too.
 func TestSessionsKilledAtAnyAppendLoseAndDuplicateNothing(t *testing.T) {

@@ -84,6 +84,9 @@ type Worker struct {
 	// tailPause is the polling interval for a missing file, and how long a renamed
 	// or removed file must be unchanged until it counts as ended.
 	tailPause time.Duration
+	// maxSessions is the maximum number of logs of sessions that are followed at a time.
+	// Others wait until one of them is silent.
+	maxSessions int
 
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
@@ -129,7 +132,7 @@ func New(cfg Config) (*Worker, error) {
 	log := cfg.Log.Named("worker")
 	return &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
-		adoptEvery: 2 * time.Second, tailPause: time.Second,
+		adoptEvery: 2 * time.Second, tailPause: time.Second, maxSessions: 512,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 	}, nil
 }
