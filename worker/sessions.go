@@ -197,6 +197,7 @@ type sessionLog struct {
 	f          *sessionFile
 	path, file string   // file is relative to the place
 	open       []string // run directories to resume, oldest first
+	replaced   string   // the last run, if the file has other content since; else ""
 }
 
 // errSilent reports that all of a log is in runs.
@@ -244,14 +245,15 @@ func (t *sessionLog) one(ctx context.Context) (ignore bool, err error) {
 		r.onStarted = func() { t.s.spec.Began(d.Spec.Run, t.path) }
 	}
 	ex, err := r.Drive(ctx)
-	switch known := errors.Is(err, ErrKnown) || errors.Is(err, ErrEnded); {
-	case known && !r.recorded: // the run has ended, and it is not known where
-		return true, err
-	case err != nil && !known:
+	known := errors.Is(err, ErrKnown) || errors.Is(err, ErrEnded)
+	if err != nil && !known {
 		t.open = append(t.open, d.Path())
 		return false, err
 	}
-	return ex.Reason == runs.ReasonCancelled, nil
+	if t.replaced = ""; !r.recorded { // the ledger says nothing of this content
+		t.replaced = d.Spec.Run
+	}
+	return err == nil && ex.Reason == runs.ReasonCancelled, nil
 }
 
 // next returns the directory of a run to resume, or of a new run. The file is ignored if it
@@ -333,30 +335,29 @@ func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 	spec := &Spec{
 		Run: task, Agent: t.p.Agent, Source: SourceTail, Labels: t.s.spec.Labels, File: &file, Session: session,
 	}
-	if last == nil {
-		if size == 0 {
+	before := t.replaced
+	if before == "" && last != nil {
+		before = last.Run
+		sum, err := sumOf(f, last.Size)
+		switch {
+		case err == nil && sum == last.Sum && last.Size == size:
 			return nil, errSilent
-		}
-		return spec, nil
-	}
-	sum, err := sumOf(f, last.Size)
-	switch {
-	case err == nil && sum == last.Sum && last.Size == size:
-		return nil, errSilent
-	case err == nil && sum == last.Sum:
-		if session.From, err = lineBefore(f, last.Size); err != nil {
+		case err == nil && sum == last.Sum:
+			if session.From, err = lineBefore(f, last.Size); err != nil {
+				return nil, err
+			}
+		case err == nil, errors.Is(err, io.ErrUnexpectedEOF): // other content
+		default:
 			return nil, err
 		}
-	case err == nil, errors.Is(err, io.ErrUnexpectedEOF): // other content
-	default:
-		return nil, err
 	}
-	number, ours := 1, last.Run == task
-	if after, found := strings.CutPrefix(last.Run, task+"-"); found {
-		number, err = strconv.Atoi(after)
-		ours = err == nil
+	if size == 0 {
+		return nil, errSilent
 	}
-	if !ours { // the file was imported
+	number := 1
+	if after, link := strings.CutPrefix(before, task+"-"); link {
+		number, _ = strconv.Atoi(after) // the id is one of ours
+	} else if before != task { // none, or the file was imported
 		return spec, nil
 	}
 	if spec.Run, err = runs.LinkID(task, number+1); err != nil {
@@ -368,7 +369,8 @@ func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 
 // continuing returns the labels of a later run of a task.
 func continuing(labels map[string]string, task string) map[string]string {
-	all := map[string]string{runs.LabelContinues: task}
+	all := make(map[string]string, len(labels)+1)
 	maps.Copy(all, labels)
+	all[runs.LabelContinues] = task
 	return all
 }

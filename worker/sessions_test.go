@@ -158,6 +158,40 @@ func TestSilentSessionEndsAndItsNextRunContinues(t *testing.T) {
 	}
 }
 
+// A log whose lines were removed is another run, from its beginning.
+func TestSessionWithOtherContentIsAnotherRun(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	dir := place(t)
+	path := filepath.Join(dir, "s.jsonl")
+	write(t, path, "shown\none\n")
+	spec := sessionsSpec(dir)
+	spec.Since = time.Hour
+	begun, stop := l.sessions(spec)
+	waitFor(t, "the first run", func() bool { return l.text(begun(path)) == "shown\none\n" })
+	if err := os.Truncate(path, int64(len("shown\n"))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, "1\n")
+	waitFor(t, "the second run", func() bool { return l.text(begun(path)) == "shown\none\nshown\n1\n" })
+	stop()
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, "shown\n2\n3\n") // while nothing follows it
+	begun2, _ := l.sessions(spec)
+	waitFor(t, "the third run", func() bool {
+		ids := begun2(path)
+		return len(ids) > 0 && l.output(ids[len(ids)-1]) == "shown\n2\n3\n"
+	})
+	write(t, path, "4\n")
+	ids := l.runIDs()
+	waitFor(t, "its next line", func() bool { return strings.HasSuffix(l.output(ids[len(ids)-1]), "\n4\n") })
+	if want := []string{ids[0], ids[0] + "-2", ids[0] + "-3"}; !slices.Equal(ids, want) {
+		t.Errorf("runs %q, want %q", ids, want)
+	}
+}
+
 func TestSessionsBeyondTheLimitWait(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
