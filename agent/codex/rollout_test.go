@@ -152,7 +152,9 @@ func TestOnlyWordsOfTheAgentLeaveASessionLog(t *testing.T) {
 
 // The first line of a log tells whether the session is headless.
 func TestHeadlessSessions(t *testing.T) {
-	for file, want := range map[string]bool{"interactive": false, "shell-ok": true, "subagent": true, "0.63-shell-ok": true} {
+	for file, want := range map[string]bool{
+		"interactive": false, "shell-ok": true, "subagent": true, "0.63-shell-ok": true,
+	} {
 		for line := range firstLines(t, "../../test/corpus/codex-sessions/"+file+"/*.jsonl") {
 			if headless, known := codex.Agent.Sessions.Headless(line); !known || headless != want {
 				t.Errorf("%s: %t, %t, want %t", file, headless, known, want)
