@@ -192,6 +192,36 @@ func TestSessionWithOtherContentIsAnotherRun(t *testing.T) {
 	}
 }
 
+func TestSessionWhoseRunWasCancelledIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	dir := place(t)
+	path := filepath.Join(dir, "s.jsonl")
+	write(t, path, "shown\n")
+	spec := sessionsSpec(dir)
+	spec.Since = time.Hour
+	begun, _ := l.sessions(spec)
+	waitFor(t, "the run", func() bool { return l.text(begun(path)) == "shown\n" })
+	run := begun(path)[0]
+	r, driven := l.w.drivenRun(run)
+	if !driven {
+		t.Fatal("the run is not driven")
+	}
+	if err := r.Cancel(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "its end", func() bool { return l.ended(run) && l.empty() })
+	write(t, path, "more\n")
+	for _, name := range []string{"a", "b"} { // two scans later
+		other := filepath.Join(dir, name+".jsonl")
+		write(t, other, "shown\n")
+		waitFor(t, name, func() bool { return l.text(begun(other)) == "shown\n" })
+	}
+	if ids := begun(path); len(ids) != 1 || l.exit(run).Reason != runs.ReasonCancelled {
+		t.Errorf("runs %q, the first one ended as %s", ids, l.exit(run).Reason)
+	}
+}
+
 func TestSessionsBeyondTheLimitWait(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
