@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/linesman/linesman/console"
@@ -61,26 +58,14 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	if _, err := a.detect(nil, &c.Agent, c.Path...); err != nil {
 		return err
 	}
-	var mu sync.Mutex
-	say := func(w io.Writer, format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(w, format, args...)
-	}
-	var skipped atomic.Int64
-	spec := worker.TailSpec{
-		Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Again: c.Again,
-		Began: func(run, path string) { say(a.stdout, "%s %s\n", run, path) },
-		Skipped: func(run, path string) {
-			skipped.Add(1)
-			say(a.stdout, "skipped %s %s\n", run, path)
-		},
-		Waiting: func(path string) { say(a.stderr, "linesman: waiting: another process imports %s\n", path) },
-	}
-	err := a.session(ctx, func(s *daemon.Session) error { return s.Tail(ctx, spec) })
-	if n := skipped.Load(); n > 0 {
-		fmt.Fprintf(a.stderr, "linesman: files skipped: %d, imported before and unchanged; --again imports them again\n", n)
-	}
+	files := console.Files{Out: a.stdout, Err: a.stderr}
+	err := a.session(ctx, func(s *daemon.Session) error {
+		return s.Tail(ctx, worker.TailSpec{
+			Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Again: c.Again,
+			Began: files.Began, Skipped: files.Skipped, Waiting: files.Waiting,
+		})
+	})
+	files.End()
 	if c.Once && ctx.Err() != nil {
 		err = errors.Join(err, errors.New("interrupted: the same command imports the rest"))
 	}
@@ -96,9 +81,9 @@ type sessionsCmd struct {
 }
 
 func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
+	files := console.Files{Out: a.stdout}
 	spec, err := a.host().Sessions(string(c.Agent), worker.SessionsSpec{
-		Labels: c.Label, All: c.All, Since: c.Since, Idle: c.Idle,
-		Began: func(run, path string) { fmt.Fprintf(a.stdout, "%s %s\n", run, path) },
+		Labels: c.Label, All: c.All, Since: c.Since, Idle: c.Idle, Began: files.Began,
 	})
 	if err != nil {
 		return exitWith(exitUsage, err)
