@@ -59,12 +59,11 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	files := console.Files{Out: a.stdout, Err: a.stderr}
-	err := a.session(ctx, func(s *daemon.Session) error {
-		return s.Tail(ctx, worker.TailSpec{
-			Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Again: c.Again,
-			Began: files.Began, Skipped: files.Skipped, Waiting: files.Waiting,
-		})
-	})
+	spec := worker.TailSpec{
+		Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Again: c.Again,
+		Began: files.Began, Skipped: files.Skipped, Waiting: files.Waiting,
+	}
+	err := a.session(ctx, func(s *daemon.Session) error { return s.Tail(ctx, spec) })
 	files.End()
 	if c.Once && ctx.Err() != nil {
 		err = errors.Join(err, errors.New("interrupted: the same command imports the rest"))
@@ -81,9 +80,8 @@ type sessionsCmd struct {
 }
 
 func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
-	files := console.Files{Out: a.stdout}
 	spec, err := a.host().Sessions(string(c.Agent), worker.SessionsSpec{
-		Labels: c.Label, All: c.All, Since: c.Since, Idle: c.Idle, Began: files.Began,
+		Labels: c.Label, All: c.All, Since: c.Since, Idle: c.Idle, Began: (&console.Files{Out: a.stdout}).Began,
 	})
 	if err != nil {
 		return exitWith(exitUsage, err)
