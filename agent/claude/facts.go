@@ -56,7 +56,10 @@ func (d *dialect) spent(out *normalizer.Out) {
 	l := &d.line
 	if l.usage.Any() {
 		n := &l.usage.N
-		out.Facts.Spent = &runs.Usage{Input: n[0], Output: n[1], CachedInput: n[2], CacheWriteInput: n[3]}
+		out.Facts.Spent = &runs.Usage{
+			Input:  wire.Sum(n[0], n[2], n[3]), // the agent counts cached tokens apart
+			Output: n[1], CachedInput: n[2], CacheWriteInput: n[3],
+		}
 	}
 	if amount, ok := wire.Cost(l.cost); ok {
 		out.Facts.Cost = &amount
