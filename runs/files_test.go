@@ -161,6 +161,10 @@ func largest() *runs.Record {
 				Name: strings.Repeat("\x00", 10)},
 			Usage: &runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: 1 << 62, Output: 1 << 62,
 				ReasoningOutput: 1 << 62},
+			Drift: []runs.Unknown{
+				{What: runs.DriftProtocol, Name: fmt.Sprintf("%s%02d", strings.Repeat("x", 62), i)},
+			},
+			Version: "12345678.12345678.12345678-abcdefghijkl.1234567",
 			Cloud: &runs.Cloud{ID: strings.Repeat("c", runs.MaxCloudTask), URL: "https://" + text[8:],
 				Environment: text, Status: runs.CloudApplied,
 				Attempts: 1 << 62, FilesChanged: 1 << 62, Added: 1 << 62, Removed: 1 << 62},
@@ -176,6 +180,10 @@ func largest() *runs.Record {
 		&r.Bad, &r.TurnsBad, &r.TurnsDone, &r.ToolCalls, &r.MoreCalls, &r.Steps.Turns, &r.Steps.Other} {
 		*n = 1 << 52
 	}
+	for i := range r.Drift.Things {
+		r.Drift.Things[i].Line, r.Drift.Things[i].Count = 1<<52, 1<<52
+	}
+	r.Drift.Count = 1 << 52
 	r.Seq = 1<<64 - 1
 	return r
 }

@@ -42,11 +42,11 @@ func (s State) Final() bool {
 const (
 	MaxRecord    = 64 << 10 // bytes of JSON
 	maxFinalText = 16 << 10 // bytes of the stored final text
-	maxOpenCalls = 32       // listed tool calls; more are only counted
+	maxOpenCalls = 16       // listed tool calls; more are only counted
 
 	maxDir         = 4 << 10  // bytes of JSON of the working directory
 	maxCallField   = 64       // bytes of JSON of each field of a listed call
-	maxFinalEscape = 20 << 10 // bytes of JSON of the final text
+	maxFinalEscape = 17 << 10 // bytes of JSON of the final text
 
 	// A governance token with a longer JSON form shortens the final text.
 	maxGovernanceSize = MaxGovernance + 2 // bytes of JSON

@@ -403,6 +403,8 @@ func TestRecordIsBounded(t *testing.T) {
 			f := runs.Facts{
 				Malformed: rapid.Bool().Draw(t, "malformed"),
 				Unknown:   rapid.Bool().Draw(t, "unknown"),
+				Drift:     []runs.Unknown{{What: runs.DriftField, Name: hostile(70).Draw(t, "drift")}},
+				Version:   hostile(60).Draw(t, "version"),
 				Thread:    hostile(1024).Draw(t, "thread"),
 				Turn:      runs.Turn(rapid.IntRange(0, 3).Draw(t, "turn")),
 				Opened: runs.Call{
@@ -458,6 +460,8 @@ func TestLargestRecord(t *testing.T) {
 	for i := range runs.MaxOpenCalls + 10 {
 		r.Line(runs.Facts{
 			Thread: strings.Repeat("\x00", 1024), Turn: runs.TurnFailed,
+			Drift:   []runs.Unknown{{What: runs.DriftProtocol, Name: strings.Repeat("a", 60) + fmt.Sprint(i)}},
+			Version: "12345678.12345678.12345678",
 			Opened: runs.Call{ID: fmt.Sprintf("%02d", i) + strings.Repeat("\x00", 10), Kind: strings.Repeat("\x00", 10),
 				Name: strings.Repeat("\x00", 10)},
 		}, 1<<62)

@@ -293,3 +293,14 @@ func True(v scan.Value) bool { return v.Kind == scan.Bool && v.Raw[0] == 't' }
 
 // Blank reports whether a text has nothing but white space.
 func Blank(text string) bool { return strings.TrimSpace(text) == "" }
+
+// Restore sets the saved state of a dialect of an agent, which is of its kind. No JSON is
+// the state of a new dialect.
+func Restore[S any](kind string, text []byte, state *S) error {
+	var none S
+	*state = none
+	if len(text) > 0 && json.Unmarshal(text, state) != nil {
+		return errors.New(kind + ": the saved state is not valid")
+	}
+	return nil
+}
