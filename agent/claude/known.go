@@ -3,4 +3,6 @@
 package claude
 
 // known are the versions of which linesman understands all that test/drift plays.
-var known = []string{}
+var known = []string{
+	"2.1.326", "2.1.327", "2.1.328", "2.1.329",
+}

@@ -3,4 +3,7 @@
 package codex
 
 // known are the versions of which linesman understands all that test/drift plays.
-var known = []string{}
+var known = []string{
+	"0.158.0", "0.159.3", "0.160.1", "0.161.0", "0.162.1", "0.163.0", "0.164.0", "0.165.0",
+	"0.166.0",
+}

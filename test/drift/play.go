@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,7 +55,7 @@ func (p *player) version(ctx context.Context, a agent.Agent, plan plan, version 
 	}
 	for _, scenario := range plan.played(version) {
 		r.add(a, scenario, p.file(a.Short, version, scenario), filepath.Join(p.root, plan.Recorded, scenario),
-			plan.of(version, scenario))
+			plan.of(version, scenario), slices.Contains(plan.Unordered, scenario))
 	}
 	return r
 }

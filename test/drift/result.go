@@ -69,7 +69,8 @@ func (all results) known(agent string) (versions []string) {
 }
 
 // add folds the recording of a scenario and compares it with that of the tested version.
-func (r *result) add(a agent.Agent, scenario, played, recorded string, differs span) {
+// Unordered says that the order of events depends on how fast the agent is.
+func (r *result) add(a agent.Agent, scenario, played, recorded string, differs span, unordered bool) {
 	got, err := fold(a.Backend, played)
 	if err != nil {
 		r.fault(scenario, err.Error())
@@ -87,7 +88,10 @@ func (r *result) add(a agent.Agent, scenario, played, recorded string, differs s
 		}
 	}
 	if n := got.record.Unknown; n > 0 && got.record.Drift == nil {
-		r.Unknown = append(r.Unknown, unknown{scenario, runs.DriftType, "?", 0, n})
+		r.fault(scenario, fmt.Sprintf("%d lines of an unknown type", n))
+	}
+	if v := got.record.Version; v != "" && v != r.Version {
+		r.fault(scenario, "the output tells version "+v)
 	}
 	if n := got.record.Malformed; n > 0 {
 		r.fault(scenario, fmt.Sprintf("%d lines cannot be parsed", n))
@@ -102,7 +106,7 @@ func (r *result) add(a agent.Agent, scenario, played, recorded string, differs s
 	if got.record.State != state {
 		r.fault(scenario, fmt.Sprintf("%s: %s, want %s", got.record.State, got.record.Reason, state))
 	}
-	if text := diff(want.events, got.events); text != "" {
+	if text := diff(want.sequence(unordered), got.sequence(unordered)); text != "" {
 		r.Differs = append(r.Differs, difference{scenario, text})
 	}
 }
@@ -142,13 +146,18 @@ func fold(b normalizer.Backend, name string) (folded, error) {
 		{Kind: runs.Out, Time: 2_000, Body: out},
 		{Kind: runs.Exited, Time: 3_000, Body: runs.Encode(end)},
 	} {
-		f.Apply(uint64(i+1), e, func(m normalizer.Message) {
-			if e := event(m); len(events) == 0 || events[len(events)-1] != e {
-				events = append(events, e)
-			}
-		})
+		f.Apply(uint64(i+1), e, func(m normalizer.Message) { events = append(events, event(m)) })
 	}
 	return folded{f.Record, events}, nil
+}
+
+// sequence returns the events to be compared. Equal ones that follow each other count as one: a
+// text comes in any number of parts.
+func (f folded) sequence(unordered bool) []string {
+	if unordered {
+		slices.Sort(f.events)
+	}
+	return slices.Compact(f.events)
 }
 
 // event describes a message without what changes from run to run: its kind, and kind and
