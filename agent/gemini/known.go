@@ -4,5 +4,6 @@ package gemini
 
 // known are the versions of which linesman understands all that test/drift plays.
 var known = []string{
-	"0.54.4", "0.55.1", "0.56.0", "0.57.0", "0.58.0", "0.59.0", "0.60.0",
+	"0.52.0", "0.53.0", "0.54.4", "0.55.1", "0.56.0", "0.57.0", "0.58.0", "0.59.0",
+	"0.60.0",
 }

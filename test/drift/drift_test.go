@@ -80,11 +80,17 @@ func TestScenariosAndTheirRecordingsExist(t *testing.T) {
 	for agent, p := range checkedIn(t).plans {
 		for _, s := range p.Scenarios {
 			for _, file := range []string{
-				"test/lab/agents/scenarios/" + agent + "-" + s + ".json", p.Recorded + "/" + s + ".jsonl", p.Recorded + "/" + s + ".exit",
+				"test/lab/agents/scenarios/" + agent + "-" + s + ".json", p.Recorded + "/" + s + ".jsonl",
+				p.Recorded + "/" + s + ".exit",
 			} {
 				if _, err := os.Stat(filepath.Join("../..", file)); err != nil {
 					t.Error(err)
 				}
+			}
+		}
+		for _, c := range p.Changes {
+			if !slices.Contains(p.Versions, c.From) {
+				t.Errorf("%s: a change of version %s, which is not tried", agent, c.From)
 			}
 		}
 		for _, r := range p.Ranges {
