@@ -42,6 +42,7 @@ type Agent struct {
 	// Tested is the version that linesman was tested with. The program prints its
 	// own with --version.
 	Tested string
+	Known  []string // further versions that linesman is known to read
 
 	Launch
 }

@@ -11,7 +11,7 @@ import (
 var Agent = agent.Agent{
 	Name: "Claude Code", Short: "claude", Backend: Backend{},
 	Program: "claude", JSONFlag: "stream-json", JSONCall: "claude -p --output-format stream-json --verbose",
-	Install: "npm install -g @anthropic-ai/claude-code", Tested: "2.1.330",
+	Install: "npm install -g @anthropic-ai/claude-code", Tested: "2.1.330", Known: known,
 	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CLAUDE_CONFIG_DIR"}},
 }
 

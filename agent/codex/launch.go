@@ -11,7 +11,7 @@ import (
 var Agent = agent.Agent{
 	Name: "Codex", Short: "codex", Backend: Backend{}, LastMessage: LastMessage,
 	Program: "codex", JSONFlag: "--json", JSONCall: "codex exec --json",
-	Install: "npm install -g @openai/codex", Tested: "0.169.0",
+	Install: "npm install -g @openai/codex", Tested: "0.169.0", Known: known,
 	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CODEX_HOME"}},
 }
 
