@@ -107,6 +107,8 @@ type Record struct {
 	// Cost is what the agent says that the thread, or where it tells no total, the run
 	// has cost, in US dollars.
 	Cost *float64 `json:"cost_usd,omitempty"`
+	// Models are the parts of the models in it, at most MaxModels, where the agent tells them.
+	Models []Model `json:"models,omitempty"`
 
 	Progress *Progress `json:"progress,omitempty"`
 	Activity string    `json:"activity,omitempty"` // current activity, for people, redacted; "" after the end
@@ -249,6 +251,7 @@ func (r *Record) Line(f Facts, at int64) (first []Thing) {
 	if f.Cost != nil || f.SpentCost != nil {
 		r.foldCost(f)
 	}
+	r.foldModels(f.Models)
 	if f.Opened.ID != "" {
 		r.openCall(f.Opened, at)
 	}

@@ -411,6 +411,7 @@ func TestRecordIsBounded(t *testing.T) {
 				},
 				Usage: &runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: -1 << 62, Output: 1 << 62,
 					ReasoningOutput: 1 << 62},
+				Models: largestModels()[:rapid.IntRange(0, runs.MaxModels+2).Draw(t, "models")],
 			}
 			if rapid.Bool().Draw(t, "closes") {
 				f.Closed = fmt.Sprint(rapid.IntRange(0, 50).Draw(t, "closed"))
@@ -460,6 +461,7 @@ func TestLargestRecord(t *testing.T) {
 			Thread: strings.Repeat("\x00", 1024), Turn: runs.TurnFailed,
 			Opened: runs.Call{ID: fmt.Sprintf("%02d", i) + strings.Repeat("\x00", 10), Kind: strings.Repeat("\x00", 10),
 				Name: strings.Repeat("\x00", 10)},
+			Models: largestModels(),
 		}, 1<<62)
 	}
 	r.Final(strings.Repeat("\x01", 1<<20))

@@ -18,8 +18,8 @@ type fields struct {
 	apiError, error                     scan.Value
 
 	// Of a result.
-	result, errors, isError, cost scan.Value
-	usage                         wire.Counters
+	result, errors, isError, cost, models scan.Value
+	usage                                 wire.Counters
 
 	// Of tool_use_result; resultType and path are for the run record only.
 	stdout, stderr, resultType, path scan.Value
@@ -67,6 +67,8 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.isError)
 		case "total_cost_usd":
 			s.First(&l.cost)
+		case "modelUsage":
+			s.First(&l.models)
 		case "usage":
 			wire.Members(s, &l.sawUsage, l.counter)
 		case "tool_use_result":
