@@ -204,7 +204,7 @@ func TestThreadOfARecord(t *testing.T) {
 	r := runs.NewRecord("T-local-x", "codex")
 	for _, c := range []struct{ line, want string }{
 		{"", ""}, {"a", "a"}, {"", "a"}, {"b", "b"}, {strings.Repeat("x", 1025), "b"},
-		{strings.Repeat("x", 1024), strings.Repeat("x", 1024)},
+		{strings.Repeat("x", 1024), strings.Repeat("x", 1024)}, {strings.Repeat("\n", 513), strings.Repeat("x", 1024)},
 	} {
 		if r.Line(runs.Facts{Thread: c.line}, 1); r.Thread != c.want {
 			t.Errorf("after a thread of %d bytes: %.20q, want %.20q", len(c.line), r.Thread, c.want)
