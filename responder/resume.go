@@ -34,7 +34,7 @@ func (s *Service) Resumable(v View) (thread string, err error) {
 		return v.Thread, nil
 	}
 	if e, ok := errors.AsType[*runs.FieldError](a.Check(runs.Task{Thread: v.Thread})); ok {
-		return refuse(api.Conflict, "its thread cannot be resumed: the id "+e.Problem)
+		return refuse(api.Conflict, "its thread cannot be resumed: it "+e.Problem)
 	}
 	return v.Thread, nil
 }
