@@ -31,7 +31,8 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 		final, now := "final "+text("final"), api.TimeOf(time.Now())
 		result := &api.Result{
 			Run: &api.Run{
-				ID: text("id"), Agent: text("agent"), State: runs.State(text("state")), Reason: text("reason"), ThreadID: text("thread"), EndedAt: now,
+				ID: text("id"), Agent: text("agent"), State: runs.State(text("state")), Reason: text("reason"),
+				ThreadID: text("thread"), EndedAt: now,
 				Detail: &api.Detail{
 					Summary: text("summary"), Version: text("version"), Models: []api.ModelUsage{{Name: text("model")}},
 					Drift:     &runs.Drift{Things: []runs.Thing{{What: runs.What(text("what")), Name: text("unknown")}}},

@@ -81,8 +81,8 @@ func TestTasksOfAllAgents(t *testing.T) {
 		got.Get("error.message").String(), "message.contextId: its task: runs of codex_cloud cannot be resumed") {
 		t.Errorf("of Codex Cloud: %s", got.Raw)
 	}
-	for name, want := range map[string]string{"nobody-run": "codex-run, claude-run, gemini-run, opencode-run, codex-resume",
-		"-run": "must be one of"} {
+	for _, name := range []string{"nobody-run", "claude_code-run", "-run"} {
+		const want = "must be one of codex-run, claude-run, gemini-run, opencode-run, codex-resume"
 		if got := d.invoke(skill("message-"+name, name, `{}`)); !strings.Contains(got.Get("error.message").String(), want) {
 			t.Errorf("the skill %s: %s", name, got.Raw)
 		}
