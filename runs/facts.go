@@ -16,6 +16,7 @@ type Facts struct {
 	Spent     *Usage    // usage since the last line with one, where the agent tells no total of the thread
 	Cost      *float64  // cost of the thread so far, as the agent tells it, in US dollars
 	SpentCost *float64  // cost since the last line with one, where the agent tells no total
+	Models    []Model   // parts of the models in the usage and the cost of the thread; names of any form
 	Opened    Call      // tool call that started; none if its ID is ""
 	Closed    string    // id of the tool call that ended, or ""
 	Cloud     *Cloud    // update of a cloud task
