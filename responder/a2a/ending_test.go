@@ -78,7 +78,8 @@ func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
 func TestStreamEndsWithTheWholeResultOnceWhereItComesInParts(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).endpoint(nil)
-	message := sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("go"), sdk.NewDataPart(map[string]any{"agent": "gemini"}))
+	options := sdk.NewDataPart(map[string]any{"agent": "gemini"})
+	message := sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("go"), options)
 	part := func(text string) string {
 		return `{"type":"message","role":"assistant","content":"` + text + `","delta":true}`
 	}

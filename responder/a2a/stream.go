@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
 )
 
@@ -178,7 +177,7 @@ type follower struct {
 	yield func(sdk.Event) bool
 	view  responder.View
 	state sdk.TaskState
-	tail  string // end of the texts that were sent, as long as a final text
+	tail  string // end of the texts that were sent, at most maxTail bytes
 	last  int    // length of the last text
 	first string // first piece of its message
 	begun bool   // a text was sent
@@ -237,7 +236,7 @@ func (s *follower) said(text string) sdk.Event {
 		s.first = text
 	}
 	s.tail += text
-	s.tail = s.tail[max(len(s.tail)-bounds.MaxFinalText, 0):]
+	s.tail = s.tail[max(len(s.tail)-maxTail, 0):]
 	s.last, s.begun = len(text), true
 	return e
 }
@@ -246,12 +245,15 @@ func (s *follower) said(text string) sdk.Event {
 // next event may continue it.
 const fullPiece = 64<<10 - utf8.UTFMax + 1
 
+const maxTail = 64 << 10 // bytes: no final text is longer
+
 // toldFinal reports whether the agent's final text was sent: in one text, or in several if
 // the agent prints a message in parts. A text that is longer than an event was sent in
 // pieces, and the final text is its beginning.
 func (s *follower) toldFinal(final string) bool {
 	const enough = 32 << 10 // equal bytes that make two texts the same
-	return s.begun && (strings.HasSuffix(s.tail, final) || len(final) > enough && strings.HasPrefix(s.first, final[:enough]))
+	return s.begun && (strings.HasSuffix(s.tail, final) ||
+		len(final) > enough && strings.HasPrefix(s.first, final[:enough]))
 }
 
 // changed returns the current state of the run, nil if it was sent already.
