@@ -22,7 +22,7 @@ func TestModelsOfARecord(t *testing.T) {
 	counts := func(in, out, read, written, thought int64) runs.Usage {
 		return runs.Usage{Input: in, Output: out, CachedInput: read, CacheWriteInput: written, ReasoningOutput: thought}
 	}
-	known := runs.Model{Name: "claude-a", Usage: counts(1, 2, 3, 4, 5), Cost: new(0.5)}
+	known := runs.Model{Name: "claude-a", Usage: counts(1+3+4, 2, 3, 4, 5), Cost: new(0.5)}
 	for _, c := range []struct {
 		why   string
 		lines []string
