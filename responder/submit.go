@@ -160,7 +160,7 @@ func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, agai
 // resumes, or the default.
 func (s *Service) placed(t runs.Task) (runs.Task, error) {
 	if t.Dir == "" && t.Thread != "" {
-		v, _ := s.table.Thread(strings.ToLower(t.Thread))
+		v, _ := s.table.Thread(t.Thread)
 		t.Dir = v.Dir
 	}
 	if t.Dir != "" || s.cfg.Dir == nil {
