@@ -30,6 +30,11 @@ var keyName = map[string]string{"claude": "ANTHROPIC_API_KEY", "gemini": "GEMINI
 // keyOf is the API key of an agent.
 func keyOf(short string) string { return fixture.Sentinel + "key-of-" + short }
 
+// priced puts the variable with the key, and prices in US dollars for a million tokens, into
+// the configuration of opencode.
+var priced = strings.NewReplacer(`"apiKey":"unused"`, `"apiKey":"{env:LAB_API_KEY}"`,
+	`{"name":"mock"}`, `{"name":"mock","cost":{"input":1,"output":10,"cache_read":0.1}}`)
+
 // story is what one agent does for its tasks.
 type story struct {
 	t       *testing.T
@@ -66,7 +71,7 @@ func TestRealAgentsDoTasks(t *testing.T) {
 				continue
 			}
 			names = append(names, name)
-			env = append(env, name+"="+strings.Replace(value, `"apiKey":"unused"`, `"apiKey":"{env:LAB_API_KEY}"`, 1))
+			env = append(env, name+"="+priced.Replace(value))
 		}
 		settings += fmt.Sprintf("[agents.%s]\ncommand = [%q]\nenv = [\"%s\"]\n", short, argv[0][0],
 			strings.Join(names, `", "`))
@@ -268,8 +273,8 @@ func (s *story) resumes(thread string) {
 		s.t.Errorf("session %s, want %s", r.Thread, thread)
 	}
 	if !slices.ContainsFunc(agents.Requests(s.t, s.dir), func(body json.RawMessage) bool {
-		text := string(body)
-		return strings.Contains(text, "Task two") && strings.Contains(text, "Task one") && strings.Contains(text, "Remembered.")
+		told := func(part string) bool { return bytes.Contains(body, []byte(part)) }
+		return told("Task one") && told("Remembered.") && told("Task two")
 	}) {
 		s.t.Error("the model of the second task was not told of the first")
 	}

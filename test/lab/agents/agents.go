@@ -104,7 +104,7 @@ func (s *scenarioFile) configure(tb testing.TB, name, home string, port int, nod
 		return []string{
 			`OPENCODE_CONFIG_CONTENT={"autoupdate":false,"share":"disabled","model":"mock/mock","provider":{"mock":{` +
 				`"npm":"@ai-sdk/openai-compatible","name":"mock","options":{"baseURL":"` + url + `/v1","apiKey":"unused"},` +
-				`"models":{"mock":{"name":"mock","cost":{"input":1,"output":10,"cache_read":0.1}}}}}}`,
+				`"models":{"mock":{"name":"mock"}}}}}`,
 			"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 			"npm_config_registry=http://127.0.0.1:9/",
 		}
