@@ -23,67 +23,87 @@ import (
 	"github.com/linesman/linesman/test/lab/agents"
 )
 
-// The events of a real agent under `run` equal those of its recording. A Ctrl-C ends it, while
-// a command of it runs: without a last line, and with exit status 0 in two of three cases, the
-// run has failed.
+// A real agent under `run`: its events equal those of its recording. A Ctrl-C is its own, while a
+// command of it runs: without a last line the run has failed, even with exit status 0. A SIGTERM
+// cancels the run, and ends all of it, also behind the launcher of Gemini CLI.
 func TestRealAgentsRun(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	up(t, data)
 	b := operatorBus(t, data)
-	interrupted := map[string]struct {
+	for short, at := range map[string]struct {
 		scenario string
-		code     int
+		codes    []int
 		reasons  []string
 	}{
 		// Claude Code prints a last line, or does not.
-		"claude":   {"claude-sigint", 0, []string{"no terminal event", "turn failed"}},
-		"gemini":   {"gemini-sigterm-launcher", 0, []string{"no terminal event"}},
-		"opencode": {"opencode-sigterm", 128 + 2, []string{"signal"}},
-	}
-	for _, short := range newAgents {
+		"claude":   {"claude-sigint", []int{0, 1}, []string{"no terminal event", "turn failed", "exit status"}},
+		"gemini":   {"gemini-sigterm-launcher", []int{0}, []string{"no terminal event"}},
+		"opencode": {"opencode-sigterm", []int{128 + 2}, []string{"signal"}},
+	} {
 		t.Run(short, func(t *testing.T) {
 			t.Parallel()
-			a, _ := known.Known.Find(short)
-			env, argv, cwd := agents.Setup(t, short+"-tools", t.TempDir())
-			records, status := agentRun(t, data, short+"-tools", env, argv[0], cwd, "")
-			path := short + "/tools"
-			if short == "claude" {
-				path = "claude/" + a.Tested + "/tools"
+			runsAsRecorded(t, data, short)
+			program, left, code := signalled(t, data, short, at.scenario, syscall.SIGINT)
+			r := endedRun(t, b, short+"-SIGINT")
+			if !slices.Contains(at.codes, code) || r.State != runs.StateFailed || !slices.Contains(at.reasons, r.Reason) {
+				t.Errorf("Ctrl-C: exit status %d, state %s (%s); want one of %d, failed, %q", code, r.State, r.Reason, at.codes,
+					at.reasons)
 			}
-			out, code := recording(t, path)
-			if status != code {
-				t.Errorf("exit status %d, want %d", status, code)
-			}
-			got, want := printed(records), expectedOf(t, a.Backend, out, code)
-			if short == "opencode" { // two calls at once: which one ends first is not said
-				got, want = unordered(got), unordered(want)
-			}
-			same(t, "run", got, want)
-
-			c := interrupted[short]
-			env, argv, cwd = agents.Setup(t, c.scenario, t.TempDir())
-			t.Cleanup(func() { killCommands(t, cwd) })
-			run := beginAt(t, cwd, env, nil, slices.Concat([]string{"run", "--data-dir", data, "--run", short, "--json", "--"},
-				argv[0])...)
-			fixture.Eventually(t, 2*fixture.Patience, "no command of the agent runs", func() bool {
-				begun := func(command string) bool { return strings.HasPrefix(command, "sleep ") }
-				return run.Over() || slices.ContainsFunc(commandsIn(t, cwd), begun)
-			})
-			run.Signal(syscall.SIGINT)
-			if status := run.Code(); status != c.code {
-				t.Errorf("exit status %d after Ctrl-C, want %d\n%s", status, c.code, run.Stderr)
-			}
-			if r := endedRun(t, b, short); r.State != runs.StateFailed || !slices.Contains(c.reasons, r.Reason) {
-				t.Errorf("state %s (%s), want it failed (%q)", r.State, r.Reason, c.reasons)
-			}
-			for _, c := range commandsIn(t, cwd) {
-				if strings.Contains(c, argv[0][0]) {
-					t.Errorf("the agent lives on: %s", c)
+			for _, c := range left {
+				if strings.Contains(c, program) {
+					t.Errorf("Ctrl-C: the agent lives on: %s", c)
 				}
+			}
+			if short != "gemini" { // the others have no launcher
+				return
+			}
+			_, left, _ = signalled(t, data, short, at.scenario, syscall.SIGTERM)
+			if r := endedRun(t, b, short+"-SIGTERM"); r.State != runs.StateCancelled || len(left) > 0 {
+				t.Errorf("SIGTERM: state %s, and these processes are left: %q", r.State, left)
 			}
 		})
 	}
+}
+
+// runsAsRecorded runs an agent to its end.
+func runsAsRecorded(t *testing.T, data, short string) {
+	t.Helper()
+	a, _ := known.Known.Find(short)
+	env, argv, cwd := agents.Setup(t, short+"-tools", t.TempDir())
+	records, status := agentRun(t, data, short+"-tools", env, argv[0], cwd, "")
+	path := short + "/tools"
+	if short == "claude" {
+		path = "claude/" + a.Tested + "/tools"
+	}
+	out, code := recording(t, path)
+	if status != code {
+		t.Errorf("exit status %d, want %d", status, code)
+	}
+	got, want := printed(records), expectedOf(t, a.Backend, out, code)
+	if short == "opencode" { // two calls at once: which one ends first is not said
+		got, want = unordered(got), unordered(want)
+	}
+	same(t, "run", got, want)
+}
+
+// signalled sends a signal to `run` while a command of its agent runs. It returns the agent's
+// program, which processes are left, and the exit status.
+func signalled(t *testing.T, data, short, scenario string, s syscall.Signal) (program string, left []string, code int) {
+	t.Helper()
+	env, argv, cwd := agents.Setup(t, scenario, t.TempDir())
+	id := short + "-" + unix.SignalName(s)
+	args := append([]string{"run", "--data-dir", data, "--run", id, "--json", "--"}, argv[0]...)
+	run := beginAt(t, cwd, env, nil, args...)
+	fixture.Eventually(t, 2*fixture.Patience, "no command of the agent runs", func() bool {
+		begun := func(command string) bool { return strings.HasPrefix(command, "sleep ") }
+		return run.Over() || slices.ContainsFunc(commandsIn(t, cwd), begun)
+	})
+	run.Signal(s)
+	code = run.Code()
+	left = commandsIn(t, cwd)
+	killCommands(t, cwd)
+	return argv[0][0], left, code
 }
 
 // endedRun is the record of a run, once it has its end: it follows the events.

@@ -99,16 +99,21 @@ func (s *story) tell() {
 	files := map[string]string{"new.txt": "one\n", "a.txt": "one\ndeux\n"}
 	thread := s.doesAll()
 	s.has(files)
-	limit, reason := []string{"--idle-timeout", "20s"}, "idle"
-	if s.short == "opencode" { // it waits without end for a command that a signal has ended
-		limit, reason = []string{"--timeout", "40s"}, "hard"
-	}
+	limit := map[string][]string{
+		"claude":   {"--idle-timeout", "20s"}, // less than the 30 s after which it says that a command still runs
+		"gemini":   {"--idle-timeout", "30s"},
+		"opencode": {"--timeout", "60s"}, // it waits without end for a command that a signal has ended
+	}[s.short]
 	limited := s.submit("Task four", append(s.in(runs.DangerFull), limit...)...)
 	s.resumes(thread)
 	files["second.txt"] = "two\n"
 	s.has(files)
 	s.isCancelled()
 	s.has(files)
+	reason := "idle"
+	if s.short == "opencode" {
+		reason = "hard"
+	}
 	events := s.ends(limited, runs.StateTimeout, reason)
 	if !strings.Contains(events, `"I wait."`) {
 		s.t.Errorf("events: %s", events)
@@ -284,7 +289,7 @@ func (s *story) resumes(thread string) {
 func (s *story) isCancelled() {
 	s.t.Helper()
 	run := s.submit("Task three", s.in(runs.ReadOnly)...)
-	fixture.Eventually(s.t, fixture.Patience, "the model is not asked for its third answer", func() bool {
+	fixture.Eventually(s.t, 2*fixture.Patience, "the model is not asked for its third answer", func() bool {
 		n := 0
 		for _, body := range agents.Requests(s.t, s.dir) {
 			if gjson.GetBytes(body, "tools.0").Exists() && bytes.Contains(body, []byte("Task three")) {
