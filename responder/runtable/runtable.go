@@ -205,7 +205,7 @@ func (r *Table) Look(ctx context.Context, run string) (View, error) {
 	}
 }
 
-// Thread returns the newest run of a thread. The case of the letters of its id does not count.
+// Thread returns the newest run of a thread.
 func (r *Table) Thread(thread string) (View, bool) {
 	row, ok := r.index.ofThread(thread)
 	if !ok {
