@@ -218,8 +218,8 @@ func (s *story) completed(r *runs.Record, text string, usage runs.Usage) {
 	if r.Own == nil || *r.Own != usage {
 		s.t.Errorf("usage %+v, want %+v", r.Own, usage)
 	}
-	if r.Unknown+r.Malformed+r.Gaps+r.Dropped > 0 || r.TurnsDone != 1 {
-		s.t.Errorf("record %+v", r)
+	if r.Unknown+r.Malformed+r.Gaps+r.Dropped > 0 || r.Drift != nil || r.TurnsDone != 1 {
+		s.t.Errorf("record %+v, drift %+v", r, r.Drift)
 	}
 }
 
