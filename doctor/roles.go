@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -67,6 +70,49 @@ func (x *examination) worker(ctx context.Context) (Level, string, string) {
 		return OK, fmt.Sprintf("%d at work for the queue %s, %d of %d slots are taken",
 			len(slots), queue, taken, all), ""
 	}
+}
+
+// recentRuns is how many of the newest runs are looked at for drift.
+const recentRuns = 20
+
+// drift names what recent runs printed that linesman does not know.
+func (x *examination) drift(ctx context.Context) (Level, string, string) {
+	page, err := client.New(x.bus).List(ctx, api.List{Limit: recentRuns})
+	if err != nil {
+		return Skip, firstLine(err), ""
+	}
+	unknown := map[string][]string{} // names by agent
+	for _, run := range page.Runs {
+		r, ok, err := x.bus.Record(ctx, run.ID)
+		if err != nil {
+			return Skip, firstLine(err), ""
+		}
+		if !ok || r.Drift == nil {
+			continue
+		}
+		agent := strings.TrimSpace(r.Agent + " " + r.Version)
+		for _, t := range r.Drift.Things {
+			name := strings.TrimSpace(string(t.What) + " " + t.Name)
+			if !slices.Contains(unknown[agent], name) {
+				unknown[agent] = append(unknown[agent], name)
+			}
+		}
+	}
+	if len(unknown) == 0 {
+		return OK, fmt.Sprintf("the last %d runs printed nothing that linesman does not know", len(page.Runs)), ""
+	}
+	var texts []string
+	for _, agent := range slices.Sorted(maps.Keys(unknown)) {
+		const most = 5
+		names := unknown[agent]
+		text := agent + ": " + strings.Join(names[:min(len(names), most)], ", ")
+		if more := len(names) - most; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		texts = append(texts, text)
+	}
+	return Warn, "not known to linesman, in the last runs: " + strings.Join(texts, "; "),
+		"look for a newer linesman: their events may lack something"
 }
 
 func (x *examination) http(context.Context) (Level, string, string) {
