@@ -37,7 +37,7 @@ func (x *examination) agents(ctx context.Context) {
 			x.note(a.Short, missing, a.Problem, a.Fix)
 		case a.Support == programs.Unknown:
 			x.note(a.Short, Warn, version, "linesman was tested with "+a.Tested+
-				": what is new in this version becomes events of the kind unknown, and the drift of a run")
+				": lines that are new in this version become events of the kind unknown, and runs report them as drift")
 		default:
 			x.note(a.Short, OK, version, "")
 		}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,29 +82,38 @@ func (x *examination) drift(ctx context.Context) (Level, string, string) {
 	if err != nil {
 		return Skip, firstLine(err), ""
 	}
-	unknown := map[string][]string{} // names by agent
+	var records []*runs.Record
 	for _, run := range page.Runs {
 		r, ok, err := x.bus.Record(ctx, run.ID)
-		if err != nil {
+		switch {
+		case err != nil:
 			return Skip, firstLine(err), ""
+		case ok && r.Drift != nil:
+			records = append(records, r)
 		}
-		if !ok || r.Drift == nil {
-			continue
-		}
+	}
+	if len(records) == 0 {
+		return OK, fmt.Sprintf("in the last %d runs there is nothing that linesman does not know", len(page.Runs)), ""
+	}
+	return Warn, fmt.Sprintf("in %d of the last %d runs there is what linesman does not know: %s",
+		len(records), len(page.Runs), driftOf(records)), "look for a newer linesman: their events may lack something"
+}
+
+// driftOf names the unknown things in records, the first ones of each agent and version.
+func driftOf(records []*runs.Record) string {
+	const most = 5
+	unknown := map[string][]string{}
+	for _, r := range records {
 		agent := strings.TrimSpace(r.Agent + " " + r.Version)
 		for _, t := range r.Drift.Things {
-			name := strings.TrimSpace(string(t.What) + " " + t.Name)
+			name := string(t.What) + " " + cmp.Or(t.Name, t.Hash)
 			if !slices.Contains(unknown[agent], name) {
 				unknown[agent] = append(unknown[agent], name)
 			}
 		}
 	}
-	if len(unknown) == 0 {
-		return OK, fmt.Sprintf("the last %d runs printed nothing that linesman does not know", len(page.Runs)), ""
-	}
 	var texts []string
 	for _, agent := range slices.Sorted(maps.Keys(unknown)) {
-		const most = 5
 		names := unknown[agent]
 		text := agent + ": " + strings.Join(names[:min(len(names), most)], ", ")
 		if more := len(names) - most; more > 0 {
@@ -111,8 +121,7 @@ func (x *examination) drift(ctx context.Context) (Level, string, string) {
 		}
 		texts = append(texts, text)
 	}
-	return Warn, "not known to linesman, in the last runs: " + strings.Join(texts, "; "),
-		"look for a newer linesman: their events may lack something"
+	return strings.Join(texts, "; ")
 }
 
 func (x *examination) http(context.Context) (Level, string, string) {
