@@ -49,13 +49,10 @@ type installed struct {
 	versions map[string]string
 }
 
-// lookEvery is the time after which a worker looks for programs again.
-const lookEvery = 10 * time.Second
-
 // watchPrograms keeps the installed agents and their versions up to date until ctx ends. It is
 // no part of a heartbeat: looking for a file can take long.
 func (w *taskWorker) watchPrograms(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(w.lookEvery)
 	defer tick.Stop()
 	for {
 		w.look(func(p programs.Program) { w.config.versions.Learn(ctx, p, askTime) })

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,6 +35,7 @@ type taskWorker struct {
 	tasks  worker.Tasks
 
 	installed atomic.Pointer[installed]
+	lookEvery time.Duration // interval at which programs are looked for
 }
 
 // newWorker builds a worker over the connection of its user. A task that names no
@@ -55,7 +57,7 @@ func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 		Environ: c.Environ, MaxLimit: s.Work.MaxLimit,
 		Limits: worker.Limits{Idle: s.Work.Idle, Hard: s.Work.Hard, Grace: s.Limits.Grace, Spool: int64(s.Spool.MaxBytes)},
 	}
-	t := &taskWorker{config: c, bus: b, worker: w, tasks: tasks}
+	t := &taskWorker{config: c, bus: b, worker: w, tasks: tasks, lookEvery: 10 * time.Second}
 	if t.tasks.Slots > 0 {
 		t.look(func(programs.Program) {})
 	}
