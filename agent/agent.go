@@ -38,14 +38,14 @@ type Agent struct {
 	// JSONFlag is the flag with which the program prints JSON lines, and JSONCall
 	// the command line that people type for them.
 	JSONFlag, JSONCall string
+	// Sandbox says what keeps a task of mode workspace-write in its directory, for people.
+	Sandbox string
 	// Install is the command that installs the program.
 	Install string
 	// Tested is the version that linesman was tested with. The program prints its
 	// own with --version.
 	Tested string
 	Known  []string // further versions that linesman is known to read
-	// Sandbox says what keeps a task of mode workspace-write in its directory, for people.
-	Sandbox string
 
 	Launch
 }

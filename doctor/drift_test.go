@@ -15,11 +15,11 @@ func TestDriftIsNamedByAgentAndVersion(t *testing.T) {
 		return r
 	}
 	got := driftOf([]*runs.Record{
-		record("gemini_cli", "", "b"), record("codex", "0.170.0", "a", "b", "c", "d"), record("codex", "0.170.0", "a", "e", "f", "g"),
-		record("codex", "0.171.0", ""),
+		record("gemini_cli", "", "b"), record("codex", "0.170.0", "a", "b", "c", "d"),
+		record("codex", "0.170.0", "a", "e", "f", "g"), record("codex", "0.171.0", ""),
 	})
-	const want = "codex 0.170.0: field a, field b, field c, field d, field e and 2 more; codex 0.171.0: field 1f0c2f3b9a77; " +
-		"gemini_cli: field b"
+	const want = "codex 0.170.0: field a, field b, field c, field d, field e and 2 more; " +
+		"codex 0.171.0: field 1f0c2f3b9a77; gemini_cli: field b"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

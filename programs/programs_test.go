@@ -93,7 +93,8 @@ env | sed 's/=.*//' | sort | tr '\n' ' ' >seen; echo "$*" >>seen; echo 1.2.3`)
 	seen, err := os.ReadFile("seen")
 	got := strings.Fields(strings.ReplaceAll(string(seen), "SHLVL ", "")) // the shell's own are not ours
 	got = slices.DeleteFunc(got, func(w string) bool { return w == "_" || w == "PWD" || w == "OLDPWD" })
-	if want := []string{"CODEX_HOME", "HOME", "PATH", "--profile", "p", "--version"}; !slices.Equal(got, want) || err != nil {
+	want := []string{"CODEX_HOME", "HOME", "PATH", "--profile", "p", "--version"}
+	if !slices.Equal(got, want) || err != nil {
 		t.Errorf("it saw %q, %v; want %q", got, err, want)
 	}
 }
