@@ -93,9 +93,9 @@ func (x *examination) drift(ctx context.Context) (Level, string, string) {
 		}
 	}
 	if len(records) == 0 {
-		return OK, fmt.Sprintf("in the last %d runs there is nothing that linesman does not know", len(page.Runs)), ""
+		return OK, fmt.Sprintf("the last %d runs printed nothing that linesman does not know", len(page.Runs)), ""
 	}
-	return Warn, fmt.Sprintf("in %d of the last %d runs there is what linesman does not know: %s",
+	return Warn, fmt.Sprintf("%d of the last %d runs printed things that linesman does not know: %s",
 		len(records), len(page.Runs), driftOf(records)), "look for a newer linesman: their events may lack something"
 }
 
