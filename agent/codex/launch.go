@@ -13,6 +13,8 @@ var Agent = agent.Agent{
 	Program: "codex", JSONFlag: "--json", JSONCall: "codex exec --json",
 	Install: "npm install -g @openai/codex", Tested: "0.169.0", Known: known,
 	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CODEX_HOME"}},
+
+	Sandbox: "its own: commands and edits stay in the directory",
 }
 
 // args returns `exec` and the arguments for t. The prompt arrives byte for byte,
