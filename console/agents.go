@@ -45,6 +45,12 @@ func (r *Renderer) agentTable(b *strings.Builder, all []programs.Agent) {
 			Safe(program))
 		b.WriteString(line + "\n")
 	}
+	for _, a := range all {
+		if len(a.Drift) > 0 {
+			fmt.Fprintf(b, "\n%s: recent runs printed what linesman does not know: %s\n", a.Short,
+				Safe(strings.Join(a.Drift, ", ")))
+		}
+	}
 }
 
 // agent writes facts about an agent, and its command lines by mode.
@@ -60,6 +66,9 @@ func (r *Renderer) agent(b *strings.Builder, a programs.Agent) {
 	all.add("fix", Safe(a.Fix))
 	all.add("tested", a.Tested)
 	all.add("known", strings.Join(a.Known, " "))
+	for _, thing := range a.Drift {
+		all.add("unknown", Safe(thing)+", printed by a recent run")
+	}
 	all.add("output", "JSON lines with `"+a.Prints+"`")
 	for _, v := range a.Variables {
 		set := "not set here"

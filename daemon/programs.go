@@ -10,12 +10,9 @@ import (
 	"github.com/linesman/linesman/worker"
 )
 
-// How long an agent's program may take to say its version: in the background of a worker, and
-// before a command starts it for the first time.
-const (
-	askTime   = 5 * time.Second
-	learnTime = 2 * time.Second
-)
+// learnTime is how long an agent's program may take to say its version before a command starts
+// it for the first time.
+const learnTime = 2 * time.Second
 
 // program returns the program that a run starts, false if that is not the one of its agent.
 func (c Config) program(s *worker.Spec) (programs.Program, bool) {
@@ -55,7 +52,7 @@ func (w *taskWorker) watchPrograms(ctx context.Context) error {
 	tick := time.NewTicker(w.lookEvery)
 	defer tick.Stop()
 	for {
-		w.look(func(p programs.Program) { w.config.versions.Learn(ctx, p, askTime) })
+		w.look(func(p programs.Program) { w.config.versions.Learn(ctx, p, programs.AskTime) })
 		select {
 		case <-ctx.Done():
 			return nil

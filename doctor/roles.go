@@ -1,14 +1,10 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -71,57 +67,6 @@ func (x *examination) worker(ctx context.Context) (Level, string, string) {
 		return OK, fmt.Sprintf("%d at work for the queue %s, %d of %d slots are taken",
 			len(slots), queue, taken, all), ""
 	}
-}
-
-// recentRuns is how many of the newest runs are looked at for drift.
-const recentRuns = 20
-
-// drift names what recent runs printed that linesman does not know.
-func (x *examination) drift(ctx context.Context) (Level, string, string) {
-	page, err := client.New(x.bus).List(ctx, api.List{Limit: recentRuns})
-	if err != nil {
-		return Skip, firstLine(err), ""
-	}
-	var records []*runs.Record
-	for _, run := range page.Runs {
-		r, ok, err := x.bus.Record(ctx, run.ID)
-		switch {
-		case err != nil:
-			return Skip, firstLine(err), ""
-		case ok && r.Drift != nil:
-			records = append(records, r)
-		}
-	}
-	if len(records) == 0 {
-		return OK, fmt.Sprintf("the last %d runs printed nothing that linesman does not know", len(page.Runs)), ""
-	}
-	return Warn, fmt.Sprintf("%d of the last %d runs printed things that linesman does not know: %s",
-		len(records), len(page.Runs), driftOf(records)), "look for a newer linesman: their events may lack something"
-}
-
-// driftOf names the unknown things in records, the first ones of each agent and version.
-func driftOf(records []*runs.Record) string {
-	const most = 5
-	unknown := map[string][]string{}
-	for _, r := range records {
-		agent := strings.TrimSpace(r.Agent + " " + r.Version)
-		for _, t := range r.Drift.Things {
-			name := string(t.What) + " " + cmp.Or(t.Name, t.Hash)
-			if !slices.Contains(unknown[agent], name) {
-				unknown[agent] = append(unknown[agent], name)
-			}
-		}
-	}
-	var texts []string
-	for _, agent := range slices.Sorted(maps.Keys(unknown)) {
-		names := unknown[agent]
-		text := agent + ": " + strings.Join(names[:min(len(names), most)], ", ")
-		if more := len(names) - most; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
-		texts = append(texts, text)
-	}
-	return strings.Join(texts, "; ")
 }
 
 func (x *examination) http(context.Context) (Level, string, string) {

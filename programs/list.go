@@ -13,8 +13,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// askTime is how long a program may take to say its version.
-const askTime = 5 * time.Second
+// AskTime is how long a program may take to say its version. Some take seconds on a busy
+// machine.
+const AskTime = 15 * time.Second
 
 // Agent is an agent of the table on this machine. Its JSON form is a contract.
 type Agent struct {
@@ -38,6 +39,10 @@ type Agent struct {
 	Setting   string     `json:"setting"` // with which further variables pass
 	Sandbox   string     `json:"sandbox"`
 	Modes     []Mode     `json:"modes"`
+
+	// Drift is what recent runs printed that linesman does not know, if a linesman can be
+	// reached that has them.
+	Drift []string `json:"drift,omitempty"`
 }
 
 // Ready reports whether the program was found and said its version.
@@ -78,7 +83,7 @@ type Here struct {
 }
 
 // List looks for the agents of a table, or for the one of a name that is not "", and asks
-// their programs for their versions, all at the same time. It takes a few seconds at most. The
+// their programs for their versions, all at the same time. It takes up to AskTime. The
 // error is that of an unknown name.
 func (h Here) List(ctx context.Context, table agent.Table, name string) ([]Agent, error) {
 	if name != "" {
@@ -122,8 +127,8 @@ func (h Here) look(ctx context.Context, a agent.Agent) Agent {
 		return l
 	}
 	l.Path = p.Path
-	if l.Version, err = p.Version(ctx, askTime); err != nil {
-		l.Problem, l.Fix = fmt.Sprintf("%s --version: %v", p.Path, err), "install it again, or set "+setting+".command"
+	if l.Version, err = p.Version(ctx, AskTime); err != nil {
+		l.Problem, l.Fix = fmt.Sprintf("%s --version: %v", p.Path, err), "run that yourself; if it fails, install it again, or set "+setting+".command"
 		return l
 	}
 	switch {

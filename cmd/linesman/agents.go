@@ -10,6 +10,7 @@ import (
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/doctor"
 	"github.com/linesman/linesman/programs"
 )
 
@@ -26,6 +27,10 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 	}
 	if !slices.ContainsFunc(all, programs.Agent.Ready) {
 		err = exitWith(exitFailed, nil)
+	}
+	drift := doctor.Drift(ctx, a.dialer)
+	for i := range all {
+		all[i].Drift = drift[all[i].Kind]
 	}
 	if c.JSON {
 		return errors.Join(err, console.PrintJSON(a.stdout, map[string]any{"agents": all}))
