@@ -119,7 +119,13 @@ func (r *Renderer) Overview(all *api.Overview) error {
 func (r *Renderer) Run(run *api.Run) error {
 	one := rowOf(run, time.Now())
 	var b strings.Builder
-	r.facts(&b, append(facts{{"run", one.run}, {"state", one.state}}, one.facts...))
+	all := facts{{"run", one.run}, {"state", one.state}}
+	all.agent(run)
+	all = append(all, one.facts...)
+	if run.Detail != nil {
+		all.add("unknown", unknown(run.Drift))
+	}
+	r.facts(&b, all)
 	_, err := io.WriteString(r.out, b.String())
 	return err
 }

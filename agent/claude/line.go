@@ -18,8 +18,8 @@ type fields struct {
 	apiError, error, version            scan.Value
 
 	// Of a result.
-	result, errors, isError, cost scan.Value
-	usage                         wire.Counters
+	result, errors, isError, cost, models scan.Value
+	usage                                 wire.Counters
 
 	// Of tool_use_result; resultType and path are for the run record only.
 	stdout, stderr, resultType, path scan.Value
@@ -42,7 +42,7 @@ var (
 		"duration_api_ms", "duration_ms", "error_status", "estimated_tokens", "estimated_tokens_delta", "event",
 		"fast_mode_disabled_reason", "fast_mode_state", "first_content_frame_ms", "isReplay", "isSynthetic",
 		"is_backgrounded", "last_tool_name", "max_retries", "mcp_servers", "memory_paths", "messaging_socket_path",
-		"model", "modelUsage", "model_usage_since_last_result", "num_turns", "origin", "original_cwd", "output_file",
+		"model", "model_usage_since_last_result", "num_turns", "origin", "original_cwd", "output_file",
 		"output_style", "patch", "per_turn_effort_active", "permissionMode", "permission_denials", "plugins",
 		"product_feedback_disabled", "prompt", "queued_turn_count", "result_index", "retry_delay_ms", "run_id",
 		"safety_stops", "served_by_anthropic", "skills", "slash_commands", "spawn_depth", "status", "stop_reason",
@@ -100,6 +100,8 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.cost)
 		case "claude_code_version":
 			s.First(&l.version)
+		case "modelUsage":
+			s.First(&l.models)
 		case "usage":
 			wire.Members(s, &l.sawUsage, l.counter)
 		case "tool_use_result":

@@ -6,6 +6,7 @@ package wire
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,6 +143,18 @@ func (c *Counters) Read(s *scan.Scanner, key []byte) bool {
 
 // Any reports whether a counter has a value.
 func (c *Counters) Any() bool { return c.any }
+
+// Sum returns the sum of counts: negative ones count as 0, and a sum that overflows is the
+// largest count.
+func Sum(counts ...int64) (sum int64) {
+	for _, n := range counts {
+		if n = max(n, 0); sum > math.MaxInt64-n {
+			return math.MaxInt64
+		}
+		sum += n
+	}
+	return sum
+}
 
 // maxCost is the largest cost that is published.
 const maxCost = 1e9
