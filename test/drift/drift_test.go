@@ -31,6 +31,13 @@ func TestWhatIsGeneratedAgreesWithTheResults(t *testing.T) {
 	if want, err := f.page(page); err != nil || !bytes.Equal(page, want) {
 		t.Errorf("docs/agents.md: %v; run `go run ./test/drift -generate`", err)
 	}
+	results, err := os.ReadFile("results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := f.results.encode(); err != nil || !bytes.Equal(results, want) {
+		t.Errorf("results.json is not as drift writes it: %v", err)
+	}
 	for _, a := range agents.Known {
 		want, err := f.known(a)
 		if err != nil {
@@ -57,8 +64,8 @@ func TestEachListedVersionHasAResult(t *testing.T) {
 	}
 	for _, a := range agents.Known {
 		p := f.plans[a.Short]
-		if !slices.IsSortedFunc(p.Versions, compare) || len(p.Versions) < 10 {
-			t.Errorf("%s: %d versions, sorted: %v", a.Name, len(p.Versions), slices.IsSortedFunc(p.Versions, compare))
+		if !slices.IsSortedFunc(p.Versions, compare) {
+			t.Errorf("%s: the versions are not in order: %v", a.Name, p.Versions)
 		}
 		var have []string
 		for _, r := range f.results[a.Short] {

@@ -23,11 +23,11 @@ const (
 
 // generate writes results.json and what is generated from it.
 func (f *files) generate() error {
-	b, err := json.MarshalIndent(f.results, "", " ")
+	b, err := f.results.encode()
 	if err != nil {
 		return err
 	}
-	if err := f.write(append(b, '\n'), "test", "drift", "results.json"); err != nil {
+	if err := f.write(b, "test", "drift", "results.json"); err != nil {
 		return err
 	}
 	for _, a := range agents.Known {
@@ -47,6 +47,25 @@ func (f *files) generate() error {
 		return err
 	}
 	return f.write(page, "docs", "agents.md")
+}
+
+// encode returns the content of results.json: a line for each version.
+func (all results) encode() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b) // ends each value with a new line
+	e.SetEscapeHTML(false)
+	for i, a := range agents.Known {
+		fmt.Fprintf(&b, "%s%q: [\n", []string{"{", ","}[min(i, 1)], a.Short)
+		for j, r := range all[a.Short] {
+			b.WriteString([]string{" ", ","}[min(j, 1)])
+			if err := e.Encode(r); err != nil {
+				return nil, err
+			}
+		}
+		b.WriteString("]\n")
+	}
+	b.WriteString("}\n")
+	return b.Bytes(), nil
 }
 
 func (f *files) write(b []byte, path ...string) error {
