@@ -23,7 +23,7 @@ OPENCODE = opencode-ai@1.18.33
 AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build check test lint golangci vuln bench fuzz flaky soak agents agents-if-npm docker clean help
+.PHONY: build check test lint golangci vuln bench fuzz flaky soak drift agents agents-if-npm docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
@@ -72,6 +72,10 @@ flaky: ## run the tests of PKG TIMES times each: normally, beside busy loops, an
 soak: ## inject ROUNDS faults in each test of test/chaos, about 3 s each, then 200 concurrent runs for SOAK; SEED=N repeats a schedule
 	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
 	$(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
+
+# Long, and from the network: no part of a check of a commit.
+drift: ## play published versions of the agents and list what linesman does not know; AGENT=claude VERSIONS="2.1.330" restricts it
+	$(GO) run ./test/drift -agent "$(AGENT)" -versions "$(VERSIONS)"
 
 agents: $(AGENTS) ## install the pinned agent command lines into test/lab/agents
 

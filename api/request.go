@@ -47,13 +47,13 @@ type Submission struct {
 	// run that exists is answered with that run.
 	Run string `json:"runId,omitempty"`
 
-	Agent   string    `json:"agent,omitempty"` // "": [DefaultAgent]
+	Agent   string    `json:"agent,omitempty"` // "": that of the thread, else [DefaultAgent]
 	Prompt  string    `json:"prompt"`
 	Mode    runs.Mode `json:"mode,omitempty"`       // "": read-only
 	Confirm bool      `json:"confirm,omitempty"`    // required for modes that can write
 	Dir     string    `json:"workingDir,omitempty"` // "": that of the thread, else the server's default
 	Model   string    `json:"model,omitempty"`      // "": the agent's default
-	Thread  string    `json:"threadId,omitempty"`   // thread to resume, a UUID; "": a new one
+	Thread  string    `json:"threadId,omitempty"`   // thread to resume; "": a new one
 
 	Schema  json.RawMessage `json:"outputSchema,omitempty"` // JSON Schema of the final answer
 	SkipGit bool            `json:"skipGitRepoCheck,omitempty"`

@@ -40,6 +40,7 @@ type Progress struct {
 // Detail is the part of a run that only its record has.
 type Detail struct {
 	Summary     string            `json:"summary"`
+	Version     string            `json:"agentVersion,omitempty"` // of the agent; "": unknown
 	Labels      map[string]string `json:"labels,omitempty"`
 	Exit        *Exit             `json:"exit,omitempty"`
 	Turns       Turns             `json:"turns"`
@@ -49,12 +50,15 @@ type Detail struct {
 	Events      map[string]int64  `json:"events,omitempty"`
 	Dropped     int64             `json:"droppedEvents"`
 	Unknown     int64             `json:"unknownLines"`
+	Drift       *runs.Drift       `json:"drift,omitempty"` // nil: everything in the output is known
 	Malformed   int64             `json:"malformedLines"`
 	Gaps        int64             `json:"gaps"`
 	ToolCalls   int64             `json:"toolCalls"`
 	OpenCalls   []OpenCall        `json:"openCalls,omitempty"`
 	Usage       *Usage            `json:"usage,omitempty"`       // of this run
 	ThreadUsage *Usage            `json:"threadUsage,omitempty"` // of all runs of the thread
+	Cost        *float64          `json:"costUsd,omitempty"`     // US dollars, of the session or of the run; nil: not told
+	Models      []ModelUsage      `json:"models,omitempty"`      // what each model used for the session, at most 8
 	Files       *Files            `json:"fileOperations,omitempty"`
 	Tests       *Tests            `json:"testResults,omitempty"`
 	Error       *ErrorContext     `json:"errorContext,omitempty"`
@@ -92,6 +96,13 @@ type Usage struct {
 	CacheWrite int64 `json:"cacheWriteInputTokens"`
 	Output     int64 `json:"outputTokens"`
 	Reasoning  int64 `json:"reasoningOutputTokens"`
+}
+
+// ModelUsage is what one model has used, as the agent tells it.
+type ModelUsage struct {
+	Name string `json:"name"`
+	Usage
+	Cost *float64 `json:"costUsd,omitempty"` // in US dollars
 }
 
 // Files are the files that a run changed.
@@ -147,6 +158,8 @@ type Worker struct {
 	Queue    string   `json:"queue"`
 	Slots    int      `json:"slots"`
 	Busy     int      `json:"busy"`
-	Agents   []string `json:"agents"`
+	Agents   []string `json:"agents"` // kinds whose programs it finds
 	LastSeen Time     `json:"lastSeenAt"`
+
+	AgentVersions map[string]string `json:"agentVersions,omitempty"` // by kind, as far as known
 }

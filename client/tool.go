@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -70,7 +71,21 @@ func (c *Client) RunTool(ctx context.Context, verb, run string, args map[string]
 	return c.Tool(ctx, prefix+verb, all)
 }
 
-// SubmitEnvelope is [Client.Submit] by the tool that answers with an envelope.
+// AgentOf returns the agent of a submission: the one that it names, else that of the thread
+// to resume, else [api.DefaultAgent]. [Client.SubmitEnvelope] is for the last one only.
+func (c *Client) AgentOf(ctx context.Context, q api.Submission) (string, error) {
+	if q.Agent != "" || q.Thread == "" {
+		return cmp.Or(q.Agent, api.DefaultAgent), nil
+	}
+	page, err := c.List(ctx, api.List{Thread: q.Thread, Limit: 1})
+	if err != nil || len(page.Runs) == 0 {
+		return api.DefaultAgent, err
+	}
+	return page.Runs[0].Agent, nil
+}
+
+// SubmitEnvelope is [Client.Submit] by the tool that answers with an envelope. The tools
+// are those of Codex: the agent of q is not read.
 func (c *Client) SubmitEnvelope(ctx context.Context, q api.Submission) (Envelope, error) {
 	args := map[string]any{"task": q.Prompt, "mode": q.Mode}
 	set := func(name string, value any, given bool) {

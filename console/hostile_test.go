@@ -31,9 +31,12 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 		final, now := "final "+text("final"), api.TimeOf(time.Now())
 		result := &api.Result{
 			Run: &api.Run{
-				ID: text("id"), State: runs.State(text("state")), Reason: text("reason"), ThreadID: text("thread"), EndedAt: now,
+				ID: text("id"), Agent: text("agent"), State: runs.State(text("state")), Reason: text("reason"),
+				ThreadID: text("thread"), EndedAt: now,
 				Detail: &api.Detail{
-					Summary: text("summary"), FinalText: &final, FinalBytes: 1 << 20,
+					Summary: text("summary"), Version: text("version"), Models: []api.ModelUsage{{Name: text("model")}},
+					Drift:     &runs.Drift{Things: []runs.Thing{{What: runs.What(text("what")), Name: text("unknown")}}},
+					FinalText: &final, FinalBytes: 1 << 20,
 					Files: &api.Files{Modified: []string{text("file")}}, Tests: &api.Tests{Names: []string{text("test")}},
 					Error: &api.ErrorContext{
 						Message: text("error"), Locations: []runs.Location{{File: text("at")}}, Suggestions: []string{text("try")},
@@ -50,7 +53,8 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 			ID: text("task"), State: runs.StateWorking, StartedAt: now, Activity: text("activity"),
 			Worker: text("worker"), WorkerLost: true,
 			Progress: &api.Progress{Completed: rapid.Int().Draw(t, "done"), Total: rapid.Int().Draw(t, "total")},
-			Detail:   &api.Detail{Cloud: &api.Cloud{URL: text("page")}},
+			Detail: &api.Detail{Cloud: &api.Cloud{URL: text("page")}, Version: text("version"),
+				Drift: &runs.Drift{Things: []runs.Thing{{Name: text("unknown")}}}},
 		}
 		ended := &api.Run{ID: text("ended"), State: runs.StateFailed, Reason: text("why"), EndedAt: now}
 		all := &api.Overview{

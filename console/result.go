@@ -2,10 +2,12 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/linesman/linesman/api"
@@ -65,6 +67,7 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	var all facts
 	all.add("run", Word(run.ID))
 	all.add("state", Word(string(run.State)))
+	all.agent(run)
 	all.add("summary", Safe(d.Summary))
 	all.add("reason", Safe(run.Reason))
 	all.add("took", seconds(lasted(run)))
@@ -79,9 +82,20 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	if run.ThreadID != "" {
 		all.add("thread", Word(run.ThreadID))
 	}
-	if u := d.ThreadUsage; u != nil {
-		all.add("tokens", fmt.Sprintf("%d in (%d cached), %d out", u.Input, u.Cached, u.Output))
+	if u := cmp.Or(d.ThreadUsage, d.Usage); u != nil {
+		all.add("tokens", tokens(*u))
 	}
+	if d.Cost != nil {
+		all.add("cost", dollars(*d.Cost))
+	}
+	for _, m := range d.Models {
+		used := Word(m.Name) + ": " + tokens(m.Usage)
+		if m.Cost != nil {
+			used += ", " + dollars(*m.Cost)
+		}
+		all.add("model", used)
+	}
+	all.add("unknown", unknown(d.Drift))
 	if e := d.Error; e != nil {
 		all.add("error", Safe(e.Message))
 		for _, at := range e.Locations {
@@ -102,6 +116,44 @@ func (f *facts) add(name, value string) {
 	if value != "" {
 		*f = append(*f, [2]string{name, value})
 	}
+}
+
+// agent adds the kind and the version of the agent of a run.
+func (f *facts) agent(run *api.Run) {
+	name := Word(run.Agent)
+	if run.Detail != nil && run.Version != "" {
+		name += " " + Word(run.Version)
+	}
+	f.add("agent", name)
+}
+
+func tokens(u api.Usage) string {
+	return fmt.Sprintf("%d in (%d cached), %d out", u.Input, u.Cached, u.Output)
+}
+
+func dollars(amount float64) string { return fmt.Sprintf("%.4f USD", amount) }
+
+// unknown describes what linesman does not know in the output of an agent; "": nothing.
+func unknown(d *runs.Drift) string {
+	if d == nil || len(d.Things) == 0 {
+		return ""
+	}
+	const most = 5 // named things
+	n, things := strconv.Itoa(len(d.Things)), "things"
+	switch {
+	case d.Others:
+		n = "more than " + n
+	case n == "1":
+		things = "thing"
+	}
+	var names []string
+	for _, t := range d.Things[:min(len(d.Things), most)] {
+		names = append(names, Word(string(t.What))+" "+Word(t.Name))
+	}
+	if len(d.Things) > most {
+		names = append(names, "…")
+	}
+	return "the output has " + n + " " + things + " that linesman does not know: " + strings.Join(names, ", ")
 }
 
 // each adds a fact for each value.

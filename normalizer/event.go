@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/runs"
 )
 
 // Kind is the kind of an event.
@@ -217,6 +218,17 @@ func appendNullable(dst []byte, s string) []byte {
 		return append(dst, "null"...)
 	}
 	return bounds.AppendString(dst, s)
+}
+
+// driftEvent returns the event of the first occurrence of an unknown thing in a run: what
+// it is, and the hash of its name. The name stays in the run record.
+func driftEvent(agent, version string, t runs.Thing) Event {
+	dst := append(make([]byte, 0, 192), `{"schema":"backend.drift.v1","agent":`...)
+	dst = bounds.AppendString(dst, agent)
+	dst = appendNullable(append(dst, `,"version":`...), version)
+	dst = bounds.AppendString(append(dst, `,"what":`...), string(t.What))
+	dst = bounds.AppendString(append(dst, `,"name_hash":`...), t.Hash)
+	return StatusMessage("drift (redacted): unknown "+string(t.What), append(dst, '}'))
 }
 
 // maxSession is the maximum length of the id in a session handle, in bytes.

@@ -261,7 +261,9 @@ func (f *Fold) line(line []byte) {
 			f.Record.FinalTextBytes = final.Bytes
 		}
 	}
-	f.Record.Line(f.out.Facts, f.pos.Time)
+	for _, thing := range f.Record.Line(f.out.Facts, f.pos.Time) {
+		f.out.Event(driftEvent(f.agent, f.Record.Version, thing))
+	}
 	f.ended = f.out.end
 	f.publish(f.out.events)
 }

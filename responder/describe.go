@@ -41,15 +41,18 @@ func Describe(v View, record *runs.Record) *api.Run {
 	}
 	r := Summarize(v)
 	r.Detail = &api.Detail{
-		Summary: record.Summary(), Labels: record.Labels, Lines: record.Lines,
+		Summary: record.Summary(), Version: record.Version, Labels: record.Labels, Lines: record.Lines,
 		Turns:       api.Turns{Completed: record.TurnsDone, Failed: record.TurnsBad},
 		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped,
 		Unknown: record.Unknown, Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls,
-		Usage: usage(record.Own), ThreadUsage: usage(record.Usage),
+		Usage: usage(record.Own), ThreadUsage: usage(record.Usage), Cost: record.Cost, Drift: record.Drift,
 		FinalText: record.FinalText, FinalBytes: record.FinalTextBytes,
 	}
 	if x := record.Exit; x != nil {
 		r.Exit = &api.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn}
+	}
+	for _, m := range record.Models {
+		r.Models = append(r.Models, api.ModelUsage{Name: m.Name, Usage: *usage(&m.Usage), Cost: m.Cost})
 	}
 	for _, c := range record.OpenCalls {
 		r.OpenCalls = append(r.OpenCalls, api.OpenCall{ID: c.ID, Kind: c.Kind, Name: c.Name, At: api.Time(c.At)})

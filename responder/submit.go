@@ -56,6 +56,9 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	m.when(t.Mode.Writes() && !q.Confirm, api.FieldConfirm,
 		fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
 	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for envPolicy allow-list only")
+	if why := s.foreign(t.Thread, t.Agent); known && why != "" {
+		m.when(true, api.FieldThread, why)
+	}
 	if a.Check != nil {
 		m.when(m.fields(a.Check(t), taskFields) != nil, "request", "asks for a task that the agent cannot run")
 	}
@@ -92,7 +95,7 @@ func (s *Service) task(q api.Submission) runs.Task {
 		SkipGit: q.SkipGit, Env: q.Env, Idle: q.Idle, Hard: q.Hard, Labels: q.Labels, Governance: q.Governance,
 	}
 	if t.Agent == "" {
-		t.Agent = api.DefaultAgent
+		t.Agent = s.agentOf(t.Thread)
 	}
 	t.Agent = s.agentKind(t.Agent)
 	switch t.Mode {
@@ -160,7 +163,7 @@ func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, agai
 // resumes, or the default.
 func (s *Service) placed(t runs.Task) (runs.Task, error) {
 	if t.Dir == "" && t.Thread != "" {
-		v, _ := s.table.Thread(strings.ToLower(t.Thread))
+		v, _ := s.table.Thread(t.Thread)
 		t.Dir = v.Dir
 	}
 	if t.Dir != "" || s.cfg.Dir == nil {

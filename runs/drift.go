@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // Drift is what the output of a run has that linesman does not know: the agent is
@@ -22,7 +21,7 @@ type Drift struct {
 // the hash.
 type Thing struct {
 	What  What   `json:"what"`
-	Name  string `json:"name"` // redacted, printable, at most 64 bytes
+	Name  string `json:"name"` // at most 64 bytes; "" if it is too long, or no identifier
 	Hash  string `json:"hash"` // the first 12 hexadecimal digits of the SHA-256 of the whole name
 	Line  int64  `json:"line"` // number of the first line with it, from 1
 	Count int64  `json:"count"`
@@ -41,7 +40,7 @@ const (
 )
 
 // MaxThings is the number of unknown things that a run lists.
-const MaxThings = 16
+const MaxThings = 12
 
 // maxThing is the maximum length of the name of an unknown thing, in bytes.
 const maxThing = 64
@@ -82,18 +81,17 @@ func CheckVersion(v string) error {
 // maxVersion is the maximum length of a version, in bytes.
 const maxVersion = 48
 
-// thingName returns a name for the owner: what is no letter, digit or mark of an identifier
-// becomes a question mark.
+// identifier matches the names that programs use: lower-case words, joined by capitals,
+// marks or numbers. Ids, keys and texts do not match, or hardly ever.
+var identifier = regexp.MustCompile(`^` + element + `(?:[./]` + element + `)*$`)
+
+const element = `[a-z][a-z0-9]*(?:[_-][a-z0-9]+|[A-Z][a-z0-9]+)*[A-Z]{0,3}`
+
+// thingName returns the name that the owner sees: none if it is no identifier, because then
+// it can be data.
 func thingName(name string) string {
-	if len(name) > 4*maxThing {
-		name = name[:4*maxThing]
+	if len(name) > maxThing || !identifier.MatchString(name) {
+		return ""
 	}
-	name = strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune("_.-/:[]", r):
-			return r
-		}
-		return '?'
-	}, Redact(strings.ToValidUTF8(name, string(utf8.RuneError))))
-	return name[:min(len(name), maxThing)]
+	return strings.Clone(name) // do not keep the memory of the line
 }

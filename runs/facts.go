@@ -16,6 +16,7 @@ type Facts struct {
 	Spent     *Usage    // usage since the last line with one, where the agent tells no total of the thread
 	Cost      *float64  // cost of the thread so far, as the agent tells it, in US dollars
 	SpentCost *float64  // cost since the last line with one, where the agent tells no total
+	Models    []Model   // parts of the models in the usage and the cost of the thread; names of any form
 	Opened    Call      // tool call that started; none if its ID is ""
 	Closed    string    // id of the tool call that ended, or ""
 	Cloud     *Cloud    // update of a cloud task
@@ -44,9 +45,9 @@ const (
 
 // Usage counts tokens.
 type Usage struct {
-	Input           int64 `json:"input_tokens"`
-	CachedInput     int64 `json:"cached_input_tokens"`
-	CacheWriteInput int64 `json:"cache_write_input_tokens"`
+	Input           int64 `json:"input_tokens"`             // all, also those from and to a cache
+	CachedInput     int64 `json:"cached_input_tokens"`      // of Input, read from a cache
+	CacheWriteInput int64 `json:"cache_write_input_tokens"` // of Input, written to a cache
 	Output          int64 `json:"output_tokens"`
 	ReasoningOutput int64 `json:"reasoning_output_tokens"`
 }

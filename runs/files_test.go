@@ -156,19 +156,24 @@ func largest() *runs.Record {
 	text := strings.Repeat("t", runs.MaxCloudText-2)
 	for i := range runs.MaxOpenCalls + 10 {
 		r.Line(runs.Facts{
-			Thread: strings.Repeat("\x00", 1024), Turn: runs.TurnFailed,
+			Thread: strings.Repeat("x", 1024), Turn: runs.TurnFailed,
 			Opened: runs.Call{ID: fmt.Sprintf("%02d", i) + strings.Repeat("\x00", 10), Kind: strings.Repeat("\x00", 10),
 				Name: strings.Repeat("\x00", 10)},
 			Usage: &runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: 1 << 62, Output: 1 << 62,
 				ReasoningOutput: 1 << 62},
+			Drift: []runs.Unknown{
+				{What: runs.DriftProtocol, Name: fmt.Sprintf("%s%02d", strings.Repeat("x", 62), i)},
+			},
+			Version: "12345678.12345678.12345678.12345678-alphabetalal",
 			Cloud: &runs.Cloud{ID: strings.Repeat("c", runs.MaxCloudTask), URL: "https://" + text[8:],
 				Environment: text, Status: runs.CloudApplied,
 				Attempts: 1 << 62, FilesChanged: 1 << 62, Added: 1 << 62, Removed: 1 << 62},
+			Models: largestModels(), Cost: new(1e9 / 3),
 		}, 1<<62)
 	}
 	r.Resumed(runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: 1 << 62, Output: 1 << 62,
 		ReasoningOutput: 1 << 62})
-	r.Final(strings.Repeat("\x01", 1<<20))
+	r.Final(strings.Repeat(`"x`, 1<<20))
 	for _, token := range []string{"unknown", "text_output", "tool_call", "tool_result", "status", "error"} {
 		r.Events[token] = 1 << 62
 	}
@@ -176,6 +181,10 @@ func largest() *runs.Record {
 		&r.Bad, &r.TurnsBad, &r.TurnsDone, &r.ToolCalls, &r.MoreCalls, &r.Steps.Turns, &r.Steps.Other} {
 		*n = 1 << 52
 	}
+	for i := range r.Drift.Things {
+		r.Drift.Things[i].Line, r.Drift.Things[i].Count = 1<<52, 1<<52
+	}
+	r.Drift.Count = 1 << 52
 	r.Seq = 1<<64 - 1
 	return r
 }

@@ -46,7 +46,7 @@ const (
 
 	maxDir         = 4 << 10  // bytes of JSON of the working directory
 	maxCallField   = 64       // bytes of JSON of each field of a listed call
-	maxFinalEscape = 20 << 10 // bytes of JSON of the final text
+	maxFinalEscape = 17 << 10 // bytes of JSON of the final text
 
 	// A governance token with a longer JSON form shortens the final text.
 	maxGovernanceSize = MaxGovernance + 2 // bytes of JSON
@@ -80,7 +80,7 @@ type Record struct {
 
 	Cancel bool `json:"cancel_requested,omitempty"`
 
-	Thread    string `json:"thread_id,omitempty"` // at most 1024 bytes; a longer id is omitted
+	Thread    string `json:"thread_id,omitempty"` // at most 1024 bytes of JSON; a longer id is omitted
 	Resumes   string `json:"resumes,omitempty"`   // thread to resume; empty once Thread is set
 	TurnsDone int64  `json:"turns_completed"`
 	TurnsBad  int64  `json:"turns_failed"`
@@ -107,6 +107,8 @@ type Record struct {
 	// Cost is what the agent says that the thread, or where it tells no total, the run
 	// has cost, in US dollars.
 	Cost *float64 `json:"cost_usd,omitempty"`
+	// Models are the parts of the models in it, at most MaxModels, where the agent tells them.
+	Models []Model `json:"models,omitempty"`
 
 	Progress *Progress `json:"progress,omitempty"`
 	Activity string    `json:"activity,omitempty"` // current activity, for people, redacted; "" after the end
@@ -223,7 +225,7 @@ func (r *Record) Line(f Facts, at int64) (first []Thing) {
 	if f.Unknown {
 		r.Unknown++
 	}
-	if f.Thread != "" && len(f.Thread) <= maxThread {
+	if f.Thread != "" && bounds.StringSize(f.Thread) <= maxThread+len(`""`) {
 		r.Thread, r.Resumes = f.Thread, ""
 	}
 	if f.Turn != TurnNone {
@@ -249,6 +251,7 @@ func (r *Record) Line(f Facts, at int64) (first []Thing) {
 	if f.Cost != nil || f.SpentCost != nil {
 		r.foldCost(f)
 	}
+	r.foldModels(f.Models)
 	if f.Opened.ID != "" {
 		r.openCall(f.Opened, at)
 	}
@@ -370,7 +373,7 @@ func (r *Record) Final(text string) {
 		limit -= n
 	}
 	for bounds.StringSize(text) > limit { // escaping can increase the size of a text six times
-		text = text[:bounds.Cut(text, len(text)*3/4)]
+		text = text[:bounds.Cut(text, len(text)*15/16)]
 	}
 	if int64(len(text)) < r.FinalTextBytes {
 		text = strings.Clone(text) // do not keep the memory of the large text

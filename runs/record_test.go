@@ -204,7 +204,7 @@ func TestThreadOfARecord(t *testing.T) {
 	r := runs.NewRecord("T-local-x", "codex")
 	for _, c := range []struct{ line, want string }{
 		{"", ""}, {"a", "a"}, {"", "a"}, {"b", "b"}, {strings.Repeat("x", 1025), "b"},
-		{strings.Repeat("x", 1024), strings.Repeat("x", 1024)},
+		{strings.Repeat("x", 1024), strings.Repeat("x", 1024)}, {strings.Repeat("\n", 513), strings.Repeat("x", 1024)},
 	} {
 		if r.Line(runs.Facts{Thread: c.line}, 1); r.Thread != c.want {
 			t.Errorf("after a thread of %d bytes: %.20q, want %.20q", len(c.line), r.Thread, c.want)
@@ -403,6 +403,8 @@ func TestRecordIsBounded(t *testing.T) {
 			f := runs.Facts{
 				Malformed: rapid.Bool().Draw(t, "malformed"),
 				Unknown:   rapid.Bool().Draw(t, "unknown"),
+				Drift:     []runs.Unknown{{What: runs.DriftField, Name: hostile(70).Draw(t, "drift")}},
+				Version:   hostile(60).Draw(t, "version"),
 				Thread:    hostile(1024).Draw(t, "thread"),
 				Turn:      runs.Turn(rapid.IntRange(0, 3).Draw(t, "turn")),
 				Opened: runs.Call{
@@ -411,6 +413,7 @@ func TestRecordIsBounded(t *testing.T) {
 				},
 				Usage: &runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: -1 << 62, Output: 1 << 62,
 					ReasoningOutput: 1 << 62},
+				Models: largestModels()[:rapid.IntRange(0, runs.MaxModels+2).Draw(t, "models")],
 			}
 			if rapid.Bool().Draw(t, "closes") {
 				f.Closed = fmt.Sprint(rapid.IntRange(0, 50).Draw(t, "closed"))
@@ -458,8 +461,11 @@ func TestLargestRecord(t *testing.T) {
 	for i := range runs.MaxOpenCalls + 10 {
 		r.Line(runs.Facts{
 			Thread: strings.Repeat("\x00", 1024), Turn: runs.TurnFailed,
+			Drift:   []runs.Unknown{{What: runs.DriftProtocol, Name: strings.Repeat("a", 60) + fmt.Sprint(i)}},
+			Version: "12345678.12345678.12345678",
 			Opened: runs.Call{ID: fmt.Sprintf("%02d", i) + strings.Repeat("\x00", 10), Kind: strings.Repeat("\x00", 10),
 				Name: strings.Repeat("\x00", 10)},
+			Models: largestModels(),
 		}, 1<<62)
 	}
 	r.Final(strings.Repeat("\x01", 1<<20))

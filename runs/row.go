@@ -26,6 +26,9 @@ type Row struct {
 
 	Continues string // id of the task that this run resumes
 
+	Version string // version of the agent, if known
+	Drift   int64  // number of unknown things in the output, see [Drift]
+
 	// Link is the id of the run that resumes this run, if the row has the facts of
 	// that run. It is not part of [Row.Text].
 	Link string
@@ -48,12 +51,15 @@ func (r *Record) Row() Row {
 	row := Row{
 		ID: r.ID, Agent: r.Agent, State: r.State, Source: r.Source,
 		Queue: r.Queue, Work: r.Work, Worker: r.Worker, Dir: r.Dir,
-		Thread: r.Context(), Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link,
+		Thread: r.Context(), Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link, Version: r.Version,
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
 		Activity: r.Activity, Seq: r.Seq,
 	}
 	if r.Progress != nil {
 		row.Progress = new(*r.Progress)
+	}
+	if r.Drift != nil {
+		row.Drift = r.Drift.Count
 	}
 	if r.Steps.Todo != nil {
 		row.Plan = *r.Steps.Todo
@@ -91,17 +97,25 @@ func (r Row) Text() string {
 	for _, field := range r.required(&progress) {
 		b = append(appendField(b, field), ' ')
 	}
+	for _, field := range r.optional() {
+		b = append(append(b, field...), ' ')
+	}
+	return strings.TrimRight(string(b), " ")
+}
+
+// optional returns the texts of the optional fields, in their order. An empty one is absent.
+func (r *Row) optional() (fields [5]string) {
 	if r.Continues != "" {
-		b = append(appendField(b, &r.Continues), ' ')
+		fields[0] = string(appendField(nil, &r.Continues))
 	}
 	if r.Plan.Total > 0 {
-		if r.Continues == "" {
-			b = append(b, ' ') // not "-", which could be the id of a run
-		}
-		b = append(appendField(b, &r.Plan.Done), ' ')
-		b = append(appendField(b, &r.Plan.Total), ' ')
+		fields[1], fields[2] = strconv.Itoa(r.Plan.Done), strconv.Itoa(r.Plan.Total)
 	}
-	return string(b[:len(b)-1])
+	fields[3] = r.Version
+	if r.Drift > 0 {
+		fields[4] = strconv.FormatInt(r.Drift, 10)
+	}
+	return fields
 }
 
 func appendField(b []byte, field any) []byte {
@@ -146,20 +160,32 @@ func ParseRow(s string) (Row, error) {
 	if progress.Percent >= 0 {
 		r.Progress = &progress
 	}
-	continues, s, _ := strings.Cut(s, " ")
-	if continues == "%2D" {
-		continues = "-"
+	r.parseOptional(s)
+	return r, nil
+}
+
+// parseOptional sets the optional fields; one that is not valid counts as absent.
+func (r *Row) parseOptional(s string) {
+	var fields [5]string
+	for i := range fields {
+		fields[i], s, _ = strings.Cut(s, " ")
 	}
-	if continues != "" && CheckID(continues) == nil {
-		r.Continues = continues
+	if fields[0] == "%2D" {
+		fields[0] = "-"
 	}
-	planDone, s, _ := strings.Cut(s, " ")
-	planTotal, _, _ := strings.Cut(s, " ")
-	if n, err := strconv.Atoi(planTotal); err == nil && n > 0 {
-		r.Plan.Done, _ = strconv.Atoi(planDone)
+	if CheckID(fields[0]) == nil {
+		r.Continues = fields[0]
+	}
+	if n, err := strconv.Atoi(fields[2]); err == nil && n > 0 {
+		r.Plan.Done, _ = strconv.Atoi(fields[1])
 		r.Plan.Total = n
 	}
-	return r, nil
+	if CheckVersion(fields[3]) == nil {
+		r.Version = fields[3]
+	}
+	if n, err := strconv.ParseInt(fields[4], 10, 64); err == nil && n > 0 {
+		r.Drift = n
+	}
 }
 
 func parseField(text string, field any) (err error) {

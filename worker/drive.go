@@ -171,6 +171,7 @@ func (r *Run) begin(ctx context.Context) error {
 		err := r.append(ctx, time.Now(), runs.Started, 0, runs.Encode(runs.Start{
 			Source: r.dir.Spec.Source, Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
 			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
+			Version: r.w.cfg.Version(&r.dir.Spec),
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
 			return err

@@ -67,7 +67,12 @@ type Config struct {
 	Program func() string // returns the file to execute as Shim[0], called at each start; default: Shim[0]
 	Name    string        // name of this worker in start entries; it must not change while Root is the same
 	MaxRuns int           // maximum of runs that Adopt drives at a time; default 4096
-	Log     *zap.Logger   // default: none
+
+	// Version returns the version of the agent of a run that is about to start, "" if it is
+	// not known, at once. Nil: none is known.
+	Version func(s *Spec) string
+
+	Log *zap.Logger // default: none
 }
 
 // Worker drives runs. Its methods may be called from several goroutines.
@@ -125,6 +130,9 @@ func New(cfg Config) (*Worker, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
+	}
+	if cfg.Version == nil {
+		cfg.Version = func(*Spec) string { return "" }
 	}
 	if cfg.Stores == nil {
 		cfg.Stores = func(context.Context) ([]string, error) { return nil, nil }

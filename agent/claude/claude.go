@@ -13,8 +13,6 @@ package claude
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -55,13 +53,7 @@ type state struct {
 func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
 
 // Restore implements [normalizer.Dialect].
-func (d *dialect) Restore(b []byte) error {
-	d.state = state{}
-	if len(b) > 0 && json.Unmarshal(b, &d.state) != nil {
-		return errors.New("the saved state of Claude Code is not valid")
-	}
-	return nil
-}
+func (d *dialect) Restore(b []byte) error { return wire.Restore(kind, b, &d.state) }
 
 // Line implements [normalizer.Dialect].
 func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
@@ -101,8 +93,9 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	case "rate_limit_event", "tool_progress", "auth_status", "tool_use_summary", "prompt_suggestion":
 		out.Event(normalizer.StatusMessage(typ, nil))
 	default:
-		out.Unknown()
+		d.line.drift.Unknown(l.typ, "", out)
 	}
+	out.Facts.Drift = l.drift
 	return normalizer.NoFault
 }
 
@@ -119,11 +112,12 @@ var subtypes = map[string]bool{
 func (d *dialect) system(out *normalizer.Out) {
 	subtype := d.line.subtype.Text()
 	if !subtypes[subtype] {
-		out.Unknown()
+		d.line.drift.Unknown(d.line.subtype, "system/", out)
 		return
 	}
 	if subtype == "init" {
 		d.Turns++
+		out.Facts.Version = wire.ID(d.line.version)
 		out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
 	}
 	out.Event(normalizer.StatusMessage("system "+subtype, nil))
@@ -143,7 +137,7 @@ func (d *dialect) readable(typ string) bool {
 		if v.Kind != scan.Object || typ != "assistant" {
 			continue
 		}
-		d.block.scan(&d.line.s, v)
+		d.block.scan(&d.line.s, v, nil)
 		switch b := &d.block; {
 		case b.typ.Equal("text") && !b.text.IsString(), b.typ.Equal("thinking") && !b.thinking.IsString():
 			return false
@@ -172,11 +166,11 @@ func (d *dialect) message(typ string, out *normalizer.Out) {
 			break
 		}
 		if v.Kind != scan.Object {
-			out.Unknown()
+			l.drift.UnknownItem(scan.Value{}, typ+"/", out)
 			continue
 		}
 		b := &d.block
-		b.scan(&l.s, v)
+		b.scan(&l.s, v, &l.drift)
 		switch {
 		case b.typ.Equal("text"):
 			d.text(typ, out)
@@ -187,7 +181,7 @@ func (d *dialect) message(typ string, out *normalizer.Out) {
 		case b.typ.Equal("tool_result") && typ == "user":
 			d.toolResult(results == 1, out)
 		default:
-			out.Unknown()
+			l.drift.UnknownItem(b.typ, typ+"/", out)
 		}
 	}
 	if n == 0 || n == maxBlocks {
@@ -203,7 +197,7 @@ func (d *dialect) results() (n int) {
 			return n
 		}
 		if v.Kind == scan.Object {
-			d.block.scan(&d.line.s, v)
+			d.block.scan(&d.line.s, v, nil)
 			if d.block.typ.Equal("tool_result") {
 				n++
 			}
@@ -292,7 +286,7 @@ func (d *dialect) resultBytes() (n int) {
 		}
 		if v.Kind == scan.Object {
 			var b block
-			b.scan(&d.line.s, v)
+			b.scan(&d.line.s, v, nil)
 			if b.typ.Equal("text") {
 				n += b.text.Len
 			}
@@ -315,6 +309,8 @@ func (d *dialect) result(out *normalizer.Out) {
 		out.Event(normalizer.StatusMessage("result success", data))
 		return
 	}
+	l.drift.Status(l.subtype, "result/", "success", "error_max_turns", "error_max_budget_usd", "error_during_execution",
+		"error_max_structured_output_retries")
 	if wire.Blank(text) {
 		text = d.errors()
 	}

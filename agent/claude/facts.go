@@ -51,14 +51,57 @@ func (d *dialect) done(tool string, failed bool, out *normalizer.Out) {
 }
 
 // spent sets the facts of the usage and the cost in a result. The usage is that of the
-// turns since the last result, the cost that of the session.
+// turns since the last result; the cost, and the parts of the models, are those of the session.
 func (d *dialect) spent(out *normalizer.Out) {
 	l := &d.line
 	if l.usage.Any() {
 		n := &l.usage.N
-		out.Facts.Spent = &runs.Usage{Input: n[0], Output: n[1], CachedInput: n[2], CacheWriteInput: n[3]}
+		out.Facts.Spent = &runs.Usage{
+			Input:  wire.Sum(n[0], n[2], n[3]), // the agent counts cached tokens apart
+			Output: n[1], CachedInput: n[2], CacheWriteInput: n[3],
+		}
 	}
 	if amount, ok := wire.Cost(l.cost); ok {
 		out.Facts.Cost = &amount
 	}
+	out.Facts.Models = d.models()
+}
+
+// modelCounters are the keys of the usage of a model that are recorded.
+var modelCounters = []string{
+	"inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "thinkingTokens",
+}
+
+// models returns what each model has used. An object without a known key is none.
+func (d *dialect) models() (all []runs.Model) {
+	s := &d.line.s
+	s.Reset(d.line.models.Raw)
+	for ok := d.line.models.Kind == scan.Object && s.Object(); ok && s.Next(); {
+		if len(all) == runs.MaxModels {
+			s.Skip()
+			continue
+		}
+		name, seen := string(s.Key()), false
+		used, cost := wire.Counters{Names: modelCounters}, scan.Value{}
+		wire.Members(s, &seen, func(key []byte) bool {
+			if string(key) == "costUSD" {
+				s.First(&cost)
+				return true
+			}
+			return used.Read(s, key)
+		})
+		amount, hasCost := wire.Cost(cost)
+		if !used.Any() && !hasCost {
+			continue
+		}
+		n := &used.N
+		m := runs.Model{Name: name, Usage: runs.Usage{
+			Input: wire.Sum(n[0], n[2], n[3]), Output: n[1], CachedInput: n[2], CacheWriteInput: n[3], ReasoningOutput: n[4],
+		}}
+		if hasCost {
+			m.Cost = &amount
+		}
+		all = append(all, m)
+	}
+	return all
 }

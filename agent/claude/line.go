@@ -15,16 +15,18 @@ type line struct {
 type fields struct {
 	typ, subtype, session, uuid, parent scan.Value
 	content                             scan.Value // of the message
-	apiError, error                     scan.Value
+	apiError, error, version            scan.Value
 
 	// Of a result.
-	result, errors, isError, cost scan.Value
-	usage                         wire.Counters
+	result, errors, isError, cost, models scan.Value
+	usage                                 wire.Counters
 
 	// Of tool_use_result; resultType and path are for the run record only.
 	stdout, stderr, resultType, path scan.Value
 
 	sawMessage, sawUsage, sawToolResult bool
+
+	drift wire.Drift
 
 	log logFields // of a session log
 }
@@ -33,6 +35,35 @@ type fields struct {
 var counters = []string{
 	"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
 }
+
+// The known members that are not read.
+var (
+	ignored = wire.FieldsOf(
+		"additional_directories", "agent_id", "agents", "analytics_disabled", "apiKeySource", "api_error_status",
+		"api_error_type", "api_message_id", "attempt", "begun_message_ids", "capabilities", "cwd", "description",
+		"duration_api_ms", "duration_ms", "error_status", "estimated_tokens", "estimated_tokens_delta", "event",
+		"fast_mode_disabled_reason", "fast_mode_state", "first_content_frame_ms", "isReplay", "isSynthetic",
+		"is_backgrounded", "last_tool_name", "max_retries", "mcp_servers", "memory_paths", "messaging_socket_path",
+		"model", "model_usage_since_last_result", "num_turns", "origin", "original_cwd", "output_file",
+		"output_style", "patch", "per_turn_effort_active", "permissionMode", "permission_denials", "plugins",
+		"product_feedback_disabled", "prompt", "queued_turn_count", "result_index", "retry_delay_ms", "run_id",
+		"safety_stops", "served_by_anthropic", "skills", "slash_commands", "spawn_depth", "status", "stop_reason",
+		"structured_output", "subagent_stats", "subagent_type", "summary", "summary_is_report", "task_description",
+		"task_id", "task_type", "tasks", "terminal_reason", "terminal_slash_commands", "thinking_display",
+		"thinking_duration_ms", "time_to_request_ms", "timestamp", "tool_result_meta", "tool_use_id", "tool_use_meta",
+		"tools", "ttft_ms", "ttft_stream_ms", "ultrathink_available", "ultrathink_typed_raises", "view_mode",
+		// Of lines that no recording has.
+		"compact_metadata", "decision_reason", "decision_reason_type", "elapsed_time_seconds", "elicitation_id",
+		"exit_code", "failed", "files", "hook_event", "hook_id", "hook_name", "isAuthenticating", "mcp_server_name",
+		"outcome", "output", "preceding_tool_use_ids", "processed_at", "rate_limit_info", "request_id", "state",
+		"stderr", "stdout", "suggestion", "tool_input", "tool_name",
+	)
+	ignoredMessage = wire.FieldsOf("container", "context_management", "diagnostics", "id", "model", "role",
+		"stop_details", "stop_reason", "stop_sequence", "type", "usage")
+	ignoredUsage = wire.FieldsOf("cache_creation", "duration_ms", "fallback_credit", "inference_geo", "iterations",
+		"output_tokens_details", "server_tool_use", "service_tier", "speed", "tool_uses", "total_tokens")
+	ignoredBlock = wire.FieldsOf("cache_control", "caller", "citations", "signature")
+)
 
 // scan reads raw. Call reset before the next line.
 func (l *line) scan(raw []byte) scan.Fault {
@@ -69,12 +100,17 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.isError)
 		case "total_cost_usd":
 			s.First(&l.cost)
+		case "claude_code_version":
+			s.First(&l.version)
+		case "modelUsage":
+			s.First(&l.models)
 		case "usage":
 			wire.Members(s, &l.sawUsage, l.counter)
 		case "tool_use_result":
 			wire.Members(s, &l.sawToolResult, l.toolResult)
 		default:
 			if !l.logMember(s.Key()) {
+				l.drift.Field(ignored, "", s.Key())
 				s.Skip()
 			}
 		}
@@ -84,13 +120,23 @@ func (l *line) scan(raw []byte) scan.Fault {
 
 func (l *line) message(key []byte) bool {
 	if string(key) != "content" {
-		return l.logMessage(key)
+		if l.logMessage(key) {
+			return true
+		}
+		l.drift.Field(ignoredMessage, "message.", key)
+		return false
 	}
 	l.s.First(&l.content)
 	return true
 }
 
-func (l *line) counter(key []byte) bool { return l.usage.Read(&l.s, key) }
+func (l *line) counter(key []byte) bool {
+	if l.usage.Read(&l.s, key) {
+		return true
+	}
+	l.drift.Field(ignoredUsage, "usage.", key)
+	return false
+}
 
 func (l *line) toolResult(key []byte) bool {
 	switch string(key) {
@@ -113,8 +159,8 @@ type block struct {
 	typ, text, thinking, id, name, input, useID, content, isError scan.Value
 }
 
-// scan reads v, an object that was scanned before.
-func (b *block) scan(s *scan.Scanner, v scan.Value) {
+// scan reads v, an object that was scanned before. Drift may be nil.
+func (b *block) scan(s *scan.Scanner, v scan.Value, drift *wire.Drift) {
 	*b = block{}
 	s.Reset(v.Raw)
 	for ok := s.Object(); ok && s.Next(); {
@@ -138,6 +184,9 @@ func (b *block) scan(s *scan.Scanner, v scan.Value) {
 		case "is_error":
 			s.First(&b.isError)
 		default:
+			if drift != nil {
+				drift.Field(ignoredBlock, "message.content.", s.Key())
+			}
 			s.Skip()
 		}
 	}

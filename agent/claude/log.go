@@ -109,6 +109,7 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 	if typ == "assistant" && !d.readable(typ) {
 		return normalizer.InvalidPayload
 	}
+	l.drift = nil // the fields of a log are not compared
 	d.logSession(out)
 	if version := l.log.version.Text(); runs.CheckVersion(version) == nil {
 		out.Facts.Version = version
@@ -121,7 +122,7 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 		d.told(out)
 	case "system":
 		if shown, known := logSystem[l.subtype.Text()]; !known {
-			out.Unknown()
+			l.drift.Unknown(l.subtype, "system/", out)
 		} else if shown {
 			out.Event(normalizer.StatusMessage("system "+l.subtype.Text(), nil))
 		}
@@ -132,9 +133,10 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 		out.Event(normalizer.StatusMessage("cost", wire.Usage(kind, &l.usage, "total_cost_usd", l.log.cost)))
 	default:
 		if !silent[typ] {
-			out.Unknown()
+			l.drift.Unknown(l.typ, "", out)
 		}
 	}
+	out.Facts.Drift = l.drift
 	return normalizer.NoFault
 }
 
@@ -205,7 +207,7 @@ func (d *dialect) said() (said bool, text string) {
 		if v.Kind != scan.Object {
 			continue
 		}
-		d.block.scan(&d.line.s, v)
+		d.block.scan(&d.line.s, v, nil)
 		said = said || !d.block.typ.Equal("thinking")
 		if d.block.typ.Equal("text") {
 			texts = append(texts, d.block.text.Text())
@@ -228,7 +230,7 @@ func (d *dialect) told(out *normalizer.Out) {
 			if v.Kind != scan.Object {
 				continue
 			}
-			if d.block.scan(&l.s, v); d.block.typ.Equal("tool_result") {
+			if d.block.scan(&l.s, v, nil); d.block.typ.Equal("tool_result") {
 				d.toolResult(results == 1, out)
 			}
 		}

@@ -196,3 +196,17 @@ func TestHeadlessSessions(t *testing.T) {
 		}
 	}
 }
+
+// Of a session log types are compared with what is known, and the blocks of messages.
+func TestDriftOfASessionLog(t *testing.T) {
+	lines := []string{logged(`"type":"user","new":1,"message":{"role":"user","new":1,"content":"x"}`),
+		logged(`"type":"new_type"`), logged(`"type":"system","subtype":"new_subtype"`), `{"type":"mode","new":1}`}
+	_, fold := backendtest.Fold(claude.Backend{}, backendtest.Output([]byte(strings.Join(lines, "\n")+"\n")))
+	var got []string
+	for _, thing := range fold.Record.Drift.Things {
+		got = append(got, string(thing.What)+" "+thing.Name)
+	}
+	if want := []string{"type new_type", "type system/new_subtype"}; !slices.Equal(got, want) {
+		t.Errorf("drift %q, want %q", got, want)
+	}
+}

@@ -55,17 +55,21 @@ func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
 func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	l := &d.line
 	if l.typ.Kind == scan.Absent && (d.Foreign || l.foreign()) {
-		if d.Foreign {
-			out.Facts.Unknown = true
-		} else {
-			out.Unknown() // one event says it for all lines
-		}
-		d.Foreign = true
+		d.Foreign, out.Facts.Unknown = true, true
+		out.Facts.Drift = []runs.Unknown{{What: runs.DriftProtocol, Name: "before 0.44"}} // one event says it for all lines
 		return normalizer.NoFault
 	}
 	if !l.typ.IsString() {
 		return normalizer.MissingType
 	}
+	fault := d.mapType(out)
+	out.Facts.Drift = l.drift
+	return fault
+}
+
+// mapType maps a line of the protocol since 0.44, by its type.
+func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
+	l := &d.line
 	kind := l.typ.Raw
 	if l.typ.Escaped {
 		kind = l.typ.Append(nil)
@@ -108,7 +112,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 		"token_usage_record", "inter_agent_communication", "inter_agent_communication_metadata":
 		return d.rollout(out)
 	default:
-		out.Unknown()
+		l.drift.Unknown(l.typ, "", out)
 	}
 	return normalizer.NoFault
 }
@@ -216,7 +220,7 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 	case it.typ.Equal("error"):
 		return errorEvent(it.message, runs.ErrorItem, out)
 	default:
-		out.Unknown()
+		l.drift.UnknownItem(it.typ, "item/", out)
 	}
 	return normalizer.NoFault
 }
@@ -237,6 +241,7 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 		TurnID: cmp.Or(trimmedText(l.turnID), ifLong(d.Turn, d.TurnLong)), Kind: kind,
 	}
 	f.Phase, f.Status = phase(s, it.status)
+	l.drift.Status(it.status, kind+"/", statuses[:]...)
 	if kind == "mcp_tool_call" || kind == "collab_tool_call" {
 		f.ToolName = it.tool.Text()
 	}
@@ -281,6 +286,9 @@ func setSizes(f *normalizer.Facet, it *item) {
 		f.Bytes.Result = size(it.results)
 	}
 }
+
+// statuses are the known ones of items.
+var statuses = [...]string{"in_progress", "running", "pending", "completed", "failed", "declined"}
 
 // phase returns the phase and the status of a step. The status of the item takes
 // precedence over the type of the line, because Codex completes failed items.

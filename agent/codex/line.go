@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/linesman/linesman/normalizer/scan"
+	"github.com/linesman/linesman/normalizer/wire"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -30,6 +31,7 @@ type fields struct {
 	hasItem          bool // the line has an item, in either format
 	badItem          bool // "item" is not an object
 	topLevel         bool // the line has item fields at the top level
+	drift            wire.Drift
 }
 
 // item has the values of an item.
@@ -38,6 +40,13 @@ type item struct {
 
 	details scan.Value // only for the run record: the command, the changes or the to-do items
 }
+
+// The known members that are not read.
+var (
+	ignored     = wire.FieldsOf("timestamp")
+	ignoredItem = wire.FieldsOf("action", "agents_states", "arguments", "changes", "command", "items", "prompt", "query",
+		"receiver_thread_ids", "sender_thread_id", "server")
+)
 
 // scan reads raw. Call reset before the next line.
 func (l *line) scan(raw []byte) scan.Fault {
@@ -70,7 +79,7 @@ func (l *line) scan(raw []byte) scan.Fault {
 		case "message":
 			s.First(&l.message)
 		case "usage":
-			l.usage.scan(s)
+			l.usage.scan(s, &l.drift)
 		case "error":
 			readMessage(s, &l.errorMessage)
 		case "item_id":
@@ -87,13 +96,14 @@ func (l *line) scan(raw []byte) scan.Fault {
 				l.item = item{}
 			}
 			l.hasItem = true
-			l.item.members(s, true)
+			l.itemMembers()
 		default:
-			if l.hasItem || !l.item.member(s, false) {
-				s.Skip()
+			if !l.hasItem && l.item.member(s, false) {
+				l.topLevel = true
 				break
 			}
-			l.topLevel = true
+			l.drift.Field(ignored, "", s.Key())
+			s.Skip()
 		}
 	}
 	if !l.hasItem && !l.badItem && (l.itemID.Kind|l.itemType.Kind) != scan.Absent {
@@ -126,12 +136,12 @@ func (l *line) lineThread() string {
 	return cmp.Or(trimmedText(l.threadID), trimmedText(l.conversationID))
 }
 
-// members reads the members of the current object: an item if own is true, else
-// the object that contains the content of an item in a legacy format.
-func (it *item) members(s *scan.Scanner, own bool) {
-	for s.Next() {
-		if !it.member(s, own) {
-			s.Skip()
+// itemMembers reads the members of the current object, an item.
+func (l *line) itemMembers() {
+	for l.s.Next() {
+		if !l.item.member(&l.s, true) {
+			l.drift.Field(ignoredItem, "item.", l.s.Key())
+			l.s.Skip()
 		}
 	}
 }
@@ -178,8 +188,12 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 	case "command", "changes", "items":
 		s.First(&it.details)
 	case "content", "delta":
-		if s.Object() {
-			it.members(s, false)
+		if s.Object() { // the content of an item, in a legacy format
+			for s.Next() {
+				if !it.member(s, false) {
+					s.Skip()
+				}
+			}
 		} else if v := s.Value(); v.IsString() && it.text.Kind == scan.Absent {
 			it.text = v
 		}
@@ -218,7 +232,7 @@ type usage struct {
 	seen    bool                // the line has a usage object
 }
 
-func (u *usage) scan(s *scan.Scanner) {
+func (u *usage) scan(s *scan.Scanner, drift *wire.Drift) {
 	if u.seen || !s.Object() {
 		s.Skip()
 		return
@@ -226,6 +240,9 @@ func (u *usage) scan(s *scan.Scanner) {
 	u.seen = true
 	for s.Next() {
 		i := slices.Index(counters[:], string(s.Key()))
+		if i < 0 {
+			drift.Field(nil, "usage.", s.Key())
+		}
 		if i < 0 || u.read[i] {
 			s.Skip()
 			continue

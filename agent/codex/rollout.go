@@ -86,7 +86,7 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 				if string(key) != "total_token_usage" {
 					return false
 				}
-				p.usage.scan(s)
+				p.usage.scan(s, new(wire.Drift))
 				return true
 			})
 		default:
@@ -98,8 +98,9 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 // rollout maps a scanned line of a session log.
 func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 	l := &d.line
+	l.drift = nil // the fields of a log are not compared
 	if l.payload.Kind != scan.Object {
-		out.Unknown()
+		l.drift.Unknown(l.typ, "", out)
 		return normalizer.NoFault
 	}
 	var p payload
@@ -181,7 +182,7 @@ func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault
 	case typ.Equal("error"), typ.Equal("stream_error"):
 		return errorEvent(p.message, runs.ErrorTop, out)
 	case !isOneOf(typ, silentMessages):
-		out.Unknown()
+		d.line.drift.UnknownItem(typ, "event_msg/", out)
 	}
 	return normalizer.NoFault
 }
@@ -217,12 +218,13 @@ func (d *dialect) itemCompleted(v scan.Value, out *normalizer.Out) normalizer.Fa
 	l.s.Reset(v.Raw)
 	l.item = item{}
 	if l.s.Object() {
-		l.item.members(&l.s, true)
+		l.itemMembers()
+		l.drift = nil
 	}
 	kind := itemKinds[l.item.typ.Text()]
 	if kind == "" {
 		if !isOneOf(l.item.typ, silentItems) {
-			out.Unknown()
+			l.drift.UnknownItem(l.item.typ, "item/", out)
 		}
 		return normalizer.NoFault
 	}
@@ -263,7 +265,7 @@ func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault
 		out.Facts.Closed = f.ItemID
 		out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
 	case !isOneOf(typ, silentResponses):
-		out.Unknown()
+		d.line.drift.UnknownItem(typ, "response_item/", out)
 	}
 	return normalizer.NoFault
 }

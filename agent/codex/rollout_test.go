@@ -228,3 +228,19 @@ func TestStateOfASessionLogFits(t *testing.T) {
 	}
 	backendtest.StateFits(t, codex.Backend{}, lines...)
 }
+
+// Of a session log types are compared with what is known, and no fields.
+func TestDriftOfASessionLog(t *testing.T) {
+	lines := []string{rolloutLine("turn_context", `{"new":1}`),
+		eventMsg(`{"type":"item_completed","new":1,"item":{"type":"UserMessage","new":1}}`), eventMsg(`{"type":"new_message"}`),
+		responseItem(`{"type":"new_response"}`), eventMsg(`{"type":"item_completed","item":{"type":"NewItem"}}`)} // of that only a hash is kept
+	_, fold := backendtest.Fold(codex.Backend{}, backendtest.Output([]byte(strings.Join(lines, "\n")+"\n")))
+	var got []string
+	for _, thing := range fold.Record.Drift.Things {
+		got = append(got, string(thing.What)+" "+thing.Name)
+	}
+	if want := []string{"item event_msg/new_message", "item response_item/new_response", "item "}; !slices.Equal(
+		got, want) {
+		t.Errorf("drift %q, want %q", got, want)
+	}
+}

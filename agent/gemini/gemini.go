@@ -10,9 +10,6 @@
 package gemini
 
 import (
-	"encoding/json"
-	"errors"
-
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/wire"
@@ -48,13 +45,7 @@ type state struct {
 func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
 
 // Restore implements [normalizer.Dialect].
-func (d *dialect) Restore(b []byte) error {
-	d.state = state{}
-	if len(b) > 0 && json.Unmarshal(b, &d.state) != nil {
-		return errors.New("the saved state of the Gemini CLI is not valid")
-	}
-	return nil
-}
+func (d *dialect) Restore(b []byte) error { return wire.Restore(kind, b, &d.state) }
 
 // Line implements [normalizer.Dialect].
 func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
@@ -75,7 +66,9 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	case "init":
 		d.begin(out)
 	case "message":
-		return d.message(out)
+		if fault := d.message(out); fault != normalizer.NoFault {
+			return fault
+		}
 	case "tool_use":
 		d.toolUse(out)
 	case "tool_result":
@@ -90,8 +83,9 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	case "result":
 		d.result(out)
 	default:
-		out.Unknown()
+		l.drift.Unknown(l.typ, "", out)
 	}
+	out.Facts.Drift = l.drift
 	return normalizer.NoFault
 }
 
@@ -129,7 +123,7 @@ func (d *dialect) message(out *normalizer.Out) normalizer.Fault {
 		out.Event(normalizer.StatusMessage("user message", nil))
 	default:
 		d.Open = false
-		out.Unknown()
+		l.drift.UnknownItem(l.role, "message/", out)
 	}
 	return normalizer.NoFault
 }
@@ -168,6 +162,7 @@ func (d *dialect) toolResult(out *normalizer.Out) {
 		f.Phase, f.Status = "fail", "failed"
 	default:
 		f.Phase, f.Status = "complete", "unknown"
+		l.drift.Status(l.status, "tool_result/")
 	}
 	out.Facts.Closed = id
 	switch ok := f.Status == "completed"; {
@@ -199,6 +194,7 @@ func (d *dialect) result(out *normalizer.Out) {
 		out.Event(normalizer.StatusMessage("result success", data))
 		return
 	}
+	l.drift.Status(l.status, "result/", "error")
 	text := l.errorMessage.Text()
 	if wire.Blank(text) {
 		text = "result error"

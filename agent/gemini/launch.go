@@ -11,12 +11,14 @@ import (
 var Agent = agent.Agent{
 	Name: "Gemini CLI", Short: "gemini", Backend: Backend{},
 	Program: "gemini", JSONFlag: "stream-json", JSONCall: "gemini --output-format stream-json -p",
-	Install: "npm install -g @google/gemini-cli", Tested: "0.61.0",
+	Install: "npm install -g @google/gemini-cli", Tested: "0.61.0", Known: known,
 	Launch: agent.Launch{
 		Args: args, Check: check,
 		// Without its launcher, the program that is started is the one that signals reach.
 		Set: func(runs.Task) []string { return []string{"GEMINI_CLI_NO_RELAUNCH=true"} },
 	},
+
+	Sandbox: "none: edits stay in the directory, and commands run in danger-full-access only",
 }
 
 // args returns the arguments for t. In a mode that does not allow a tool, the model does

@@ -21,10 +21,19 @@ type fields struct {
 	none                               scan.Value // this agent tells no cost
 
 	sawError, sawStats, sawParameters bool
+
+	drift wire.Drift
 }
 
 // counters are the keys of stats that are published.
 var counters = []string{"total_tokens", "input_tokens", "output_tokens", "cached", "tool_calls"}
+
+// The known members that are not read.
+var (
+	ignored      = wire.FieldsOf("timestamp", "model", "severity")
+	ignoredStats = wire.FieldsOf("input", "duration_ms", "models")
+	ignoredError = wire.FieldsOf("type")
+)
 
 // scan reads raw. Call reset before the next line.
 func (l *line) scan(raw []byte) scan.Fault {
@@ -60,16 +69,24 @@ func (l *line) scan(raw []byte) scan.Fault {
 		case "error":
 			wire.Members(s, &l.sawError, func(key []byte) bool {
 				if string(key) != "message" {
+					l.drift.Field(ignoredError, "error.", key)
 					return false
 				}
 				s.First(&l.errorMessage)
 				return true
 			})
 		case "stats":
-			wire.Members(s, &l.sawStats, func(key []byte) bool { return l.usage.Read(s, key) })
+			wire.Members(s, &l.sawStats, func(key []byte) bool {
+				if l.usage.Read(s, key) {
+					return true
+				}
+				l.drift.Field(ignoredStats, "stats.", key)
+				return false
+			})
 		case "parameters":
 			wire.Members(s, &l.sawParameters, l.parameter)
 		default:
+			l.drift.Field(ignored, "", s.Key())
 			s.Skip()
 		}
 	}

@@ -11,11 +11,13 @@ import (
 var Agent = agent.Agent{
 	Name: "opencode", Short: "opencode", Backend: Backend{},
 	Program: "opencode", JSONFlag: "json", JSONCall: "opencode run --format json",
-	Install: "npm install -g opencode-ai", Tested: "1.18.33",
+	Install: "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{
 		Args: args, Check: check, Set: permissions,
 		Env: []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
 	},
+
+	Sandbox: "none: edits stay in the directory, and commands run in danger-full-access only",
 }
 
 // args returns `run` and the arguments for t; what it may do is in the environment.

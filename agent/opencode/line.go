@@ -26,10 +26,20 @@ type fields struct {
 	command, path, exists, todos scan.Value // for the run record only
 
 	sawPart, sawError, sawData, sawState, sawInput, sawMetadata, sawTokens, sawCache bool
+
+	drift wire.Drift
 }
 
 // counters are the names under which the tokens are published.
 var counters = []string{"input", "output", "reasoning", "cache_read", "cache_write"}
+
+// The known members that are not read.
+var (
+	ignored       = wire.FieldsOf("timestamp")
+	ignoredPart   = wire.FieldsOf("type", "sessionID", "time", "snapshot", "metadata", "synthetic", "ignored")
+	ignoredState  = wire.FieldsOf("title", "time", "error", "attachments", "raw")
+	ignoredTokens = wire.FieldsOf("total")
+)
 
 // scan reads raw. Call reset before the next line.
 func (l *line) scan(raw []byte) scan.Fault {
@@ -51,6 +61,7 @@ func (l *line) scan(raw []byte) scan.Fault {
 		case "error":
 			wire.Members(s, &l.sawError, l.error)
 		default:
+			l.drift.Field(ignored, "", s.Key())
 			s.Skip()
 		}
 	}
@@ -64,6 +75,7 @@ func (l *line) error(key []byte) bool {
 	case "data":
 		wire.Members(&l.s, &l.sawData, func(key []byte) bool { return l.read(key, "message", &l.errorMessage) })
 	default:
+		l.drift.Field(nil, "error.", key)
 		return false
 	}
 	return true
@@ -91,6 +103,7 @@ func (l *line) part(key []byte) bool {
 	case "state":
 		wire.Members(s, &l.sawState, l.state)
 	default:
+		l.drift.Field(ignoredPart, "part.", key)
 		return false
 	}
 	return true
@@ -98,7 +111,11 @@ func (l *line) part(key []byte) bool {
 
 func (l *line) token(key []byte) bool {
 	if string(key) != "cache" {
-		return string(key) != "cache_read" && string(key) != "cache_write" && l.usage.Read(&l.s, key)
+		if string(key) != "cache_read" && string(key) != "cache_write" && l.usage.Read(&l.s, key) {
+			return true
+		}
+		l.drift.Field(ignoredTokens, "part.tokens.", key)
+		return false
 	}
 	wire.Members(&l.s, &l.sawCache, func(key []byte) bool {
 		switch string(key) {
@@ -129,6 +146,7 @@ func (l *line) state(key []byte) bool {
 				l.read(key, "todos", &l.todos)
 		})
 	default:
+		l.drift.Field(ignoredState, "part.state.", key)
 		return false
 	}
 	return true

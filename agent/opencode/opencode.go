@@ -10,8 +10,6 @@ package opencode
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"math"
 
 	"github.com/linesman/linesman/bounds"
@@ -48,13 +46,7 @@ type state struct {
 func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
 
 // Restore implements [normalizer.Dialect].
-func (d *dialect) Restore(b []byte) error {
-	d.state = state{}
-	if len(b) > 0 && json.Unmarshal(b, &d.state) != nil {
-		return errors.New("the saved state of opencode is not valid")
-	}
-	return nil
-}
+func (d *dialect) Restore(b []byte) error { return wire.Restore(kind, b, &d.state) }
 
 // Line implements [normalizer.Dialect].
 func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
@@ -110,8 +102,9 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorTop
 		out.Event(normalizer.ErrorMessage(text))
 	default:
-		out.Unknown()
+		l.drift.Unknown(l.typ, "", out)
 	}
+	out.Facts.Drift = l.drift
 	return normalizer.NoFault
 }
 
@@ -159,6 +152,8 @@ func (d *dialect) tool(out *normalizer.Out) {
 		f.Phase, f.Status = "fail", "failed"
 	case l.status.Equal("completed"):
 		f.Status = "completed"
+	default:
+		l.drift.Status(l.status, "tool_use/")
 	}
 	ok := f.Status == "completed"
 	f.Bytes.Diff = l.diff.Len
@@ -191,13 +186,15 @@ func (d *dialect) stepFinish(out *normalizer.Out) {
 		out.Confirm()
 		d.Working, out.Facts.Turn = false, runs.TurnCompleted
 	} else {
+		l.drift.Status(l.reason, "step_finish/", "tool-calls", "length", "content-filter", "error", "other", "unknown")
 		out.NoFinal()
 		d.Texts = false
 	}
 	if l.usage.Any() {
 		n := &l.usage.N
 		out.Facts.Spent = &runs.Usage{
-			Input: n[0], Output: n[1], ReasoningOutput: n[2], CachedInput: n[3], CacheWriteInput: n[4],
+			Input:  wire.Sum(n[0], n[3], n[4]), // the agent counts cached tokens apart
+			Output: n[1], ReasoningOutput: n[2], CachedInput: n[3], CacheWriteInput: n[4],
 		}
 	}
 	if amount, ok := wire.Cost(l.cost); ok {

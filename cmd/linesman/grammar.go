@@ -47,6 +47,7 @@ type grammar struct {
 	Down       downCmd       `cmd:"" help:"Stop the \"linesman up\" of the data directory."`
 	Health     healthCmd     `cmd:"" help:"Check that linesman accepts and stores data."`
 	Doctor     doctorCmd     `cmd:"" help:"Check what linesman needs on this machine, and give advice."`
+	Agents     agentsCmd     `cmd:"" help:"List the agents of this machine, with their versions."`
 	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens for callers over HTTP."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`

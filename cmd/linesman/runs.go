@@ -30,11 +30,7 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 		case c.JSON:
 			return a.envelope(ctx, l, "status", map[string]any{"limit": c.Limit, "showAll": !c.Tasks}, flags, "")
 		case c.Run_ != "":
-			look := l.Status
-			if c.Run_.inCloud() { // its record has the address of its page
-				look = l.Describe
-			}
-			run, err := look(ctx, string(c.Run_))
+			run, err := l.Describe(ctx, string(c.Run_))
 			if err != nil {
 				return explain(err, nil, c.Run_)
 			}

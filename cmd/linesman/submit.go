@@ -19,10 +19,10 @@ import (
 )
 
 type submitCmd struct {
-	Agent agentKind `default:"codex" placeholder:"NAME" help:"Agent of the task: codex, claude, gemini or opencode (default codex)."`
+	Agent agentKind `placeholder:"NAME" help:"Agent of the task: codex, claude, gemini or opencode. By default that of the thread to resume, else codex."`
 	taskFlags
 	Dir          string        `placeholder:"DIR" help:"Working directory of the agent, on the worker's machine. By default the current one."`
-	Resume       string        `placeholder:"THREAD" help:"Resume the thread of an earlier run, in the directory of that run."`
+	Resume       string        `placeholder:"THREAD" help:"Resume the thread of an earlier run, with its agent, in its directory."`
 	OutputSchema string        `placeholder:"FILE" help:"JSON Schema of the agent's final answer."`
 	IdleTimeout  time.Duration `placeholder:"DURATION" help:"End the run after this time without output."`
 	Timeout      time.Duration `placeholder:"DURATION" help:"End the run this long after its start."`
@@ -51,6 +51,11 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	}
 	return a.ask(ctx, func(l *client.Client) error {
 		run, position := "", 0
+		if c.JSON {
+			if q.Agent, err = l.AgentOf(ctx, q); err != nil {
+				return explain(err, submitNames, "")
+			}
+		}
 		if c.JSON && q.Agent == api.DefaultAgent { // the envelopes of v3.6 are those of Codex
 			e, err := l.SubmitEnvelope(ctx, q)
 			switch {
@@ -80,13 +85,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		if a.shown(a.stdout).Terminal() {
-			fmt.Fprintf(a.stderr, `
-It waits %s.
-
-    linesman status %s
-    linesman wait %[2]s
-    linesman events --run %[2]s --follow
-`, console.Behind(position), run)
+			return console.Submitted(a.stderr, run, position)
 		}
 		return nil
 	})

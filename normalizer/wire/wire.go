@@ -6,6 +6,7 @@ package wire
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,6 +143,18 @@ func (c *Counters) Read(s *scan.Scanner, key []byte) bool {
 
 // Any reports whether a counter has a value.
 func (c *Counters) Any() bool { return c.any }
+
+// Sum returns the sum of counts: negative ones count as 0, and a sum that overflows is the
+// largest count.
+func Sum(counts ...int64) (sum int64) {
+	for _, n := range counts {
+		if n = max(n, 0); sum > math.MaxInt64-n {
+			return math.MaxInt64
+		}
+		sum += n
+	}
+	return sum
+}
 
 // maxCost is the largest cost that is published.
 const maxCost = 1e9
@@ -296,3 +309,14 @@ func True(v scan.Value) bool { return v.Kind == scan.Bool && v.Raw[0] == 't' }
 
 // Blank reports whether a text has nothing but white space.
 func Blank(text string) bool { return strings.TrimSpace(text) == "" }
+
+// Restore sets the saved state of a dialect of an agent, which is of its kind. No JSON is
+// the state of a new dialect.
+func Restore[S any](kind string, text []byte, state *S) error {
+	var none S
+	*state = none
+	if len(text) > 0 && json.Unmarshal(text, state) != nil {
+		return errors.New(kind + ": the saved state is not valid")
+	}
+	return nil
+}

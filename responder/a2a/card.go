@@ -7,10 +7,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/request"
 )
 
 // cardFresh is how long a client may cache the card.
@@ -20,8 +24,10 @@ const cardFresh = 5 * time.Minute
 func (h *Handler) card(url string) *sdk.AgentCard {
 	return &sdk.AgentCard{
 		Name: "linesman",
-		Description: "Runs Codex on the machine of its owner: a message is a task, whose text is the prompt. " +
-			"Options go in one data part: mode, workingDir, model, timeoutSec and the other arguments of _codex_local_exec.",
+		Description: "Runs coding agents on the machine of its owner: " + h.agentNames() + ". A message is a task: its " +
+			"text is the prompt. Options go in one data part: agent (" + strings.Join(h.Service.Agents().Names(), ", ") +
+			"; default: " + api.DefaultAgent + "), mode, workingDir, model, timeoutSec and the other arguments of " +
+			request.ToolExec + ".",
 		Version: h.Version,
 		SupportedInterfaces: []*sdk.AgentInterface{
 			{URL: url + pathRPC, ProtocolBinding: sdk.TransportProtocolJSONRPC, ProtocolVersion: sdk.Version},
@@ -35,7 +41,7 @@ func (h *Handler) card(url string) *sdk.AgentCard {
 		},
 		DefaultInputModes:  []string{"text/plain", "application/json"},
 		DefaultOutputModes: modes,
-		Skills:             skills(),
+		Skills:             h.skills(),
 	}
 }
 
@@ -100,34 +106,53 @@ func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-func skills() []sdk.AgentSkill {
-	text, data := []string{"text/plain", "application/json"}, []string{"application/json"}
-	return []sdk.AgentSkill{
-		{
-			ID: "codex-run", Name: "Run a Codex task", Tags: []string{"codex", "coding"}, InputModes: text, OutputModes: text,
-			Description: "Runs a coding task with codex. What the agent says comes as it says it, and its last word is " +
-				"the result.",
-			Examples: []string{"Explain what this package does."},
-		},
-		{
-			ID: "codex-resume", Name: "Go on with a Codex thread", Tags: []string{"codex", "coding"}, InputModes: text,
-			OutputModes: text,
-			Description: "Goes on where an earlier task ended: send the message with the contextId of that task.",
-			Examples:    []string{"Now fix the test that fails."},
-		},
-		{
-			ID: "codex-status", Name: "Status of Codex tasks", Tags: []string{"codex", "status"}, InputModes: data,
-			OutputModes: data,
-			Description: "Says how tasks stand. It is what GetTask and ListTasks do; under the AdCP profile it is a " +
-				"skill to call.",
-		},
-		{
-			ID: "codex-cancel", Name: "Cancel a Codex task", Tags: []string{"codex"}, InputModes: data, OutputModes: data,
-			Description: "Ends a task. It is what CancelTask does; under the AdCP profile it is a skill to call.",
-		},
-		{
-			ID: "get_task_status", Name: "Get AdCP task status", Tags: []string{"adcp"}, InputModes: data, OutputModes: data,
-			Description: "How an AdCP task stands: for requests that ask for the AdCP profile.",
-		},
+// agentNames are the names of the agents for people.
+func (h *Handler) agentNames() string {
+	var names []string
+	for _, a := range h.Service.Agents() {
+		names = append(names, a.Name)
 	}
+	return strings.Join(names, ", ")
+}
+
+// runSuffix follows the short name of an agent in the id of the skill that runs it.
+const runSuffix = "-run"
+
+// skills returns one skill for each agent, and what can be done with the tasks of all.
+func (h *Handler) skills() (all []sdk.AgentSkill) {
+	text, data := []string{"text/plain", "application/json"}, []string{"application/json"}
+	for _, a := range h.Service.Agents() {
+		option := ""
+		if a.Kind() != api.DefaultAgent {
+			option = " Send a message with the option agent: " + a.Short + "."
+		}
+		all = append(all, sdk.AgentSkill{
+			ID: a.Short + runSuffix, Name: "Run a task with " + a.Name, Tags: []string{a.Short, "coding"}, InputModes: text,
+			OutputModes: text,
+			Description: "Runs a coding task with " + a.Name + ". Its messages are streamed, and the last one is the result." +
+				option,
+			Examples: []string{"Explain what this package does."},
+		})
+	}
+	return append(all,
+		sdk.AgentSkill{
+			ID: "codex-resume", Name: "Resume a session", Tags: append(h.Service.Agents().Names(), "coding"),
+			InputModes: text, OutputModes: text,
+			Description: "Resumes the session of an earlier task, with the agent of that task: send the message with the " +
+				"contextId of that task.",
+			Examples: []string{"Now fix the test that fails."},
+		},
+		sdk.AgentSkill{
+			ID: "codex-status", Name: "Status of tasks", Tags: []string{"status"}, InputModes: data, OutputModes: data,
+			Description: "Returns the status of tasks, as GetTask and ListTasks do; under the AdCP profile it is a skill " +
+				"to call.",
+		},
+		sdk.AgentSkill{
+			ID: "codex-cancel", Name: "Cancel a task", Tags: []string{"cancel"}, InputModes: data, OutputModes: data,
+			Description: "Cancels a task, as CancelTask does; under the AdCP profile it is a skill to call.",
+		},
+		sdk.AgentSkill{
+			ID: statusSkill, Name: "Get AdCP task status", Tags: []string{"adcp"}, InputModes: data, OutputModes: data,
+			Description: "Returns the status of an AdCP task, for requests that ask for the AdCP profile.",
+		})
 }

@@ -2,6 +2,7 @@ package a2a_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,6 +71,44 @@ func TestStreamEndsWithTheWholeResultOnce(t *testing.T) {
 				t.Errorf("%d last chunks", ended)
 			}
 		})
+	}
+}
+
+// The final text of an agent that prints its messages in parts is not sent again.
+func TestStreamEndsWithTheWholeResultOnceWhereItComesInParts(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).endpoint(nil)
+	options := sdk.NewDataPart(map[string]any{"agent": "gemini"})
+	message := sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("go"), options)
+	part := func(text string) string {
+		return `{"type":"message","role":"assistant","content":"` + text + `","delta":true}`
+	}
+	var texts []string
+	var worker *log
+	for e, err := range d.client(surfaces[0], token).SendStreamingMessage(t.Context(),
+		&sdk.SendMessageRequest{Message: message}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := e.(type) {
+		case *sdk.Task:
+			worker = d.begin("gemini_cli", string(e.ID), runs.Start{Source: "queue", Worker: "w1"})
+		case *sdk.TaskStatusUpdateEvent:
+			if e.Status.State == sdk.TaskStateWorking && worker != nil {
+				worker.out(`{"type":"init"}`, part("I look."), `{"type":"tool_use","tool_name":"t","tool_id":"t1"}`, part("Two "),
+					part("files."), `{"type":"result","status":"success"}`).exit(runs.ReasonExited, 0)
+				worker = nil
+			}
+		case *sdk.TaskArtifactUpdateEvent:
+			for _, p := range e.Artifact.Parts {
+				if p.Text() != "" {
+					texts = append(texts, p.Text())
+				}
+			}
+		}
+	}
+	if want := []string{"I look.", "Two ", "files."}; !slices.Equal(texts, want) {
+		t.Errorf("the texts are %q, want %q", texts, want)
 	}
 }
 

@@ -103,7 +103,7 @@ func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 	if prompt := strings.Join(texts, "\n\n"); prompt != "" {
 		presets = append(presets, request.Preset{Name: "task", Value: prompt})
 	}
-	return &message{args: request.Read(request.ExecParams, options, presets...), context: m.ContextID}, nil
+	return &message{args: request.Read(request.TaskParams, options, presets...), context: m.ContextID}, nil
 }
 
 // readParts returns the texts of a message, and the data of its one data part. The
@@ -194,34 +194,19 @@ func (h *Handler) refuseTask(ctx context.Context, m *sdk.Message) error {
 // any of its tasks. An unknown context is refused: callers cannot invent
 // contexts.
 func (h *Handler) thread(name string) (string, error) {
-	if v, ok := h.Service.Get(name); ok {
-		switch {
-		case v.Agent != api.DefaultAgent:
-			return "", foreign()
-		case v.Thread == "" && v.State.Final():
-			return "", fail(sdk.ErrUnsupportedOperation,
-				"message.contextId: its task ended before it had a thread: begin a new context")
-		case v.Thread == "":
-			return "", fail(sdk.ErrUnsupportedOperation,
-				"message.contextId: its task has no thread yet: wait until it works, or has ended")
-		}
-		return v.Thread, nil
+	v, ok := h.Service.Get(name)
+	if !ok {
+		v, ok = h.Service.Thread(name)
 	}
-	thread := strings.ToLower(name)
-	v, ok := h.Service.Thread(thread)
 	if !ok {
 		return "", fail(sdk.ErrInvalidParams, "message.contextId: names no context that is known here; leave it out "+
 			"to begin one")
 	}
-	if v.Agent != api.DefaultAgent {
-		return "", foreign()
+	thread, err := h.Service.Resumable(v)
+	if err != nil {
+		return "", fail(sdk.ErrUnsupportedOperation, "message.contextId: its task: "+api.Known(err).Message)
 	}
-	return v.Thread, nil
-}
-
-// foreign is the error of a message in a context that no task can resume.
-func foreign() error {
-	return fail(sdk.ErrUnsupportedOperation, "only contexts of "+api.DefaultAgent+" on this machine can be resumed")
+	return thread, nil
 }
 
 // keyOf returns the idempotency key of a message: its id, if that is a valid

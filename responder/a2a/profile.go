@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
@@ -25,15 +26,29 @@ import (
 // run that the call started has an id of its own, in the data.
 const ProfileURI = "https://adcontextprotocol.org/extensions/adcp/v3"
 
-// called maps skills to requests.
-var called = map[string]struct {
+// skill is a request that the profile calls.
+type skill struct {
 	tool   string
 	params []request.Param
-}{
-	"codex-run":    {request.ToolExec, request.ExecParams},
-	"codex-resume": {request.ToolResume, request.ResumeParams},
-	"codex-status": {request.ToolStatus, request.StatusParams},
-	"codex-cancel": {request.ToolCancel, request.CancelParams},
+	agent  string // its argument agent; "": none
+}
+
+// skillOf returns the request of a skill, false if there is no such skill.
+func (h *Handler) skillOf(name string) (skill, bool) {
+	switch name {
+	case "codex-run":
+		return skill{tool: request.ToolExec, params: request.ExecParams}, true
+	case "codex-resume":
+		return skill{tool: request.ToolResume, params: request.ContinueParams}, true
+	case "codex-status":
+		return skill{tool: request.ToolStatus, params: request.StatusParams}, true
+	case "codex-cancel":
+		return skill{tool: request.ToolCancel, params: request.CancelParams}, true
+	case statusSkill:
+		return skill{}, true
+	}
+	short, isRun := strings.CutSuffix(name, runSuffix)
+	return skill{request.ToolExec, request.TaskParams, short}, isRun && slices.Contains(h.Service.Agents().Names(), short)
 }
 
 // notInput are parameters of these requests that a skill does not accept.
@@ -49,29 +64,32 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 	if err != nil {
 		return nil, err
 	}
-	skill, input, err := readCall(ctx, m)
+	name, input, err := h.readCall(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*askTime)
 	defer cancel()
-	if skill == statusSkill {
+	if name == statusSkill {
 		r, err := h.taskStatus(ctx, input)
 		if err != nil {
-			return nil, h.explain(skill, err)
+			return nil, h.explain(name, err)
 		}
-		return answered(m, skill, r)
+		return answered(m, name, r)
 	}
 	presets := []request.Preset{{Name: request.Format, Value: "adcp"}}
 	if !gjson.GetBytes(input, "idempotency_key").Exists() && !gjson.GetBytes(input, "idempotencyKey").Exists() {
 		presets = append(presets, request.Preset{Name: request.Key, Value: keyOf(m.ID)})
 	}
-	args := request.Read(called[skill].params, input, presets...)
-	said, err := h.call(ctx, called[skill].tool, args)
+	s, _ := h.skillOf(name)
+	if s.agent != "" {
+		presets = append(presets, request.Preset{Name: "agent", Value: s.agent})
+	}
+	said, err := h.call(ctx, s.tool, request.Read(s.params, input, presets...))
 	if err != nil {
 		return nil, err
 	}
-	return answered(m, skill, said)
+	return answered(m, name, said)
 }
 
 // call makes a request. The error is an A2A error; errors of the request are in
@@ -135,7 +153,7 @@ func (h *Handler) cancel(ctx context.Context, args *request.Args) (
 
 // readCall parses the one data part that names the skill. A text part is for
 // people, and ignored.
-func readCall(ctx context.Context, m *sdk.Message) (skill string, input json.RawMessage, err error) {
+func (h *Handler) readCall(ctx context.Context, m *sdk.Message) (skill string, input json.RawMessage, err error) {
 	wrong := func(why string) error { return fail(sdk.ErrInvalidParams, "message.parts: "+why) }
 	_, data, err := readParts(ctx, m, "the profile takes one data part", "the profile takes no files")
 	if err != nil {
@@ -159,8 +177,12 @@ func readCall(ctx context.Context, m *sdk.Message) (skill string, input json.Raw
 		return "", nil, wrong("the data must be {skill, input}: a text and an object")
 	}
 	skill, input = o.Get("skill").String(), json.RawMessage(o.Get("input").Raw)
-	if called[skill].tool == "" && skill != statusSkill {
-		return "", nil, wrong("skill: must be one of codex-run, codex-resume, codex-status, codex-cancel, get_task_status")
+	if _, known := h.skillOf(skill); !known {
+		var all []string
+		for _, s := range h.skills() {
+			all = append(all, s.ID)
+		}
+		return "", nil, wrong("skill: must be one of " + strings.Join(all, ", "))
 	}
 	gjson.ParseBytes(input).ForEach(func(key, _ gjson.Result) bool {
 		if why := notInput[key.String()]; why != "" {
@@ -216,7 +238,7 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 		return r, nil
 	}
 	r.Message = record.Summary()
-	r.Body, r.Error, err = adcp.Result(ctx, h.Service, record)
+	r.Body, r.Error, err = bodyOf(ctx, h.Service, record)
 	return r, err
 }
 

@@ -177,7 +177,8 @@ type follower struct {
 	yield func(sdk.Event) bool
 	view  responder.View
 	state sdk.TaskState
-	text  string // the last text that was sent
+	tail  string // end of the texts that were sent, at most maxTail bytes
+	last  int    // length of the last text
 	first string // first piece of its message
 	begun bool   // a text was sent
 
@@ -231,10 +232,12 @@ func (s *follower) copy(ctx context.Context, texts <-chan string, views <-chan r
 func (s *follower) said(text string) sdk.Event {
 	e := sdk.NewArtifactUpdateEvent(s.info, resultID, sdk.NewTextPart(text))
 	e.Artifact.Name, e.Append = "result", s.begun
-	if len(s.text) < fullPiece {
+	if s.last < fullPiece {
 		s.first = text
 	}
-	s.text, s.begun = text, true
+	s.tail += text
+	s.tail = s.tail[max(len(s.tail)-maxTail, 0):]
+	s.last, s.begun = len(text), true
 	return e
 }
 
@@ -242,11 +245,15 @@ func (s *follower) said(text string) sdk.Event {
 // next event may continue it.
 const fullPiece = 64<<10 - utf8.UTFMax + 1
 
-// toldFinal reports whether the agent's final text was sent. A text that is
-// longer than an event was sent in pieces, and the final text is its beginning.
+const maxTail = 64 << 10 // bytes: no final text is longer
+
+// toldFinal reports whether the agent's final text was sent: in one text, or in several if
+// the agent prints a message in parts. A text that is longer than an event was sent in
+// pieces, and the final text is its beginning.
 func (s *follower) toldFinal(final string) bool {
 	const enough = 32 << 10 // equal bytes that make two texts the same
-	return s.begun && (final == s.text || len(final) > enough && strings.HasPrefix(s.first, final[:enough]))
+	return s.begun && (strings.HasSuffix(s.tail, final) ||
+		len(final) > enough && strings.HasPrefix(s.first, final[:enough]))
 }
 
 // changed returns the current state of the run, nil if it was sent already.

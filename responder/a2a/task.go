@@ -221,7 +221,7 @@ func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact
 
 // outcome returns the AdCP envelope of a run that has ended.
 func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at api.Time) ([]byte, error) {
-	body, failed, err := adcp.Result(ctx, s, record)
+	body, failed, err := bodyOf(ctx, s, record)
 	if err != nil {
 		return nil, err
 	}
@@ -229,6 +229,23 @@ func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at 
 		Status: adcp.StatusOf(record.State), TaskID: record.ID, ContextID: record.Context(), Message: record.Summary(),
 		At: at, Governance: record.Governance, Error: failed, Body: body,
 	}.Encode(), nil
+}
+
+// bodyOf returns the result of a run that has ended, as the tools answer it and with what
+// their contract has no place for: the agent, its version, its tokens and its cost.
+func bodyOf(ctx context.Context, s *responder.Service, record *runs.Record) (json.RawMessage, *adcp.Error, error) {
+	body, failed, err := adcp.Result(ctx, s, record)
+	if err != nil {
+		return nil, nil, err
+	}
+	more := runs.Encode(struct {
+		Agent   string       `json:"agent"`
+		Version string       `json:"agent_version,omitempty"`
+		Usage   *runs.Usage  `json:"usage,omitempty"` // of the run
+		Cost    *float64     `json:"cost_usd,omitempty"`
+		Models  []runs.Model `json:"models,omitempty"`
+	}{record.Agent, record.Version, record.Own, record.Cost, record.Models})
+	return slices.Concat(body[:len(body)-1], []byte{','}, more[1:]), failed, nil
 }
 
 // rest is object without the members that the task has, too.

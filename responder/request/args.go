@@ -207,7 +207,7 @@ func (a *Args) adopt(err error, otherwise string) {
 	switch {
 	case err == nil:
 	case errors.As(err, &e) && e.Code == api.Validation && len(e.Issues) > 0:
-		for _, i := range e.Rename(parameters).Issues {
+		for _, i := range a.rename(e).Issues {
 			a.Refuse(i.Field, "%s", i.Problem)
 		}
 	default:
@@ -222,7 +222,7 @@ func (a *Args) Name(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	e = e.Rename(parameters)
+	e = a.rename(e)
 	if e.Field == "task_id" && a.declares("taskId") {
 		e.Field = "taskId"
 	}
@@ -232,6 +232,16 @@ func (a *Args) Name(err error) error {
 	e.Field = a.Spelled(e.Field)
 	for i := range e.Issues {
 		e.Issues[i].Field = a.Spelled(e.Issues[i].Field)
+	}
+	return e
+}
+
+// rename returns an error with the names of parameters. Without a parameter for the thread,
+// the context is the thread.
+func (a *Args) rename(e *api.Error) *api.Error {
+	e = e.Rename(parameters)
+	if !a.declares("threadId") {
+		e = e.Rename(map[string]string{"threadId": ContextID})
 	}
 	return e
 }

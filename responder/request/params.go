@@ -73,6 +73,8 @@ var (
 		"read-only", "workspace-write", "danger-full-access")
 	confirmParam = Flag("confirm",
 		"Must be true for the modes that can write: workspace-write and danger-full-access.")
+	agentParam = Text("agent", 64, "Agent of the task, by its short name or its kind; default: that of the "+
+		"thread to resume, else "+api.DefaultAgent+".")
 	schemaParam = Param{
 		Name: "outputSchema", Kind: object, About: "JSON Schema of the agent's final answer, at most 64 KiB.",
 	}
@@ -148,6 +150,10 @@ var (
 	ResumeParams = ADCP(
 		RequiredText("threadId", runs.MaxThread, "Id of the thread, a UUID: thread_id of an earlier result."),
 		taskParam, modeParam, confirmParam, schemaParam, modelParam, idleParam, hardParam, gitParam, webhookParam)
+
+	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
+	TaskParams     = append(slices.Clip(ExecParams), agentParam)
+	ContinueParams = append(slices.Clip(ResumeParams), agentParam)
 
 	StatusParams = ADCP(
 		Text("workingDir", runs.MaxDir, "Only tasks that work in this directory, an absolute path."),

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/linesman/linesman/api"
@@ -17,8 +16,6 @@ import (
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
-
-var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // RequireKey adds an issue if the request is answered in the envelope of AdCP and
 // has no idempotency key. It is for requests that change something.
@@ -43,6 +40,7 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 		return api.Submission{}
 	}
 	q := api.Submission{
+		Agent:  api.DefaultAgent,
 		Prompt: a.Text("task"), Mode: runs.Mode(a.Text("mode")), Confirm: a.Flag("confirm"), Dir: a.Text("workingDir"),
 		Model: a.Text("model"), Thread: a.Text("threadId"), Schema: a.raw("outputSchema"),
 		SkipGit: a.Flag("skipGitRepoCheck"),
@@ -53,20 +51,18 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 	if a.Has("envAllowList") {
 		q.Env.Allow = append([]string{}, a.list("envAllowList")...)
 	}
+	if a.declares("agent") {
+		q.Agent = a.Text("agent")
+	}
 	thread := a.Text(ContextID)
-	if !a.declares("threadId") && uuid.MatchString(thread) {
+	if !a.declares("threadId") {
 		q.Thread = thread
 	}
 	var problem error
 	q.Webhook, problem = readWebhook(tool, a)
 	a.adopt(s.CheckSubmit(q), "ask for a task that cannot be queued")
-	if thread != "" {
-		switch {
-		case !uuid.MatchString(thread):
-			a.Refuse(ContextID, "must be the id of a thread, a UUID")
-		case a.declares("threadId") && !strings.EqualFold(thread, a.Text("threadId")):
-			a.Refuse(ContextID, "is another thread than threadId")
-		}
+	if thread != "" && a.declares("threadId") && !strings.EqualFold(thread, a.Text("threadId")) {
+		a.Refuse(ContextID, "is another thread than threadId")
 	}
 	adoptWebhook(a, problem)
 	return q

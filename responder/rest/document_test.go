@@ -247,7 +247,7 @@ func TestBodiesHaveTheParametersOfTheTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	for schema, params := range map[string][]request.Param{
-		"RunRequest": request.ExecParams, "ResumeRequest": request.ResumeParams, "CancelRequest": request.CancelParams,
+		"RunRequest": request.TaskParams, "ResumeRequest": request.ResumeParams, "CancelRequest": request.CancelParams,
 	} {
 		var input struct{ Properties map[string]any }
 		if err := json.Unmarshal(request.Schema(params), &input); err != nil {

@@ -74,7 +74,7 @@ func waitForRun(ctx context.Context, q *exchange) (*reply, error) {
 }
 
 func submitRun(ctx context.Context, q *exchange) (*reply, error) {
-	args, err := q.arguments(request.ExecParams, nil, request.Format)
+	args, err := q.arguments(request.TaskParams, nil, request.Format)
 	if err != nil {
 		return nil, err
 	}
@@ -89,20 +89,12 @@ func resumeRun(ctx context.Context, q *exchange) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case v.Agent != api.DefaultAgent:
-		return nil, &api.Error{
-			Code: api.Unsupported, Message: "only threads of " + api.DefaultAgent + " on this machine can be resumed",
-			Run: v.ID, State: v.State,
-		}
-	case v.Thread == "":
-		return nil, &api.Error{
-			Code: api.Conflict, Message: "no thread of the run is known",
-			Run: v.ID, State: v.State, Retryable: !v.State.Final(),
-		}
+	thread, err := q.Service.Resumable(v)
+	if err != nil {
+		return nil, err
 	}
-	thread := request.Preset{Name: "threadId", Value: v.Thread}
-	args, err := q.arguments(request.ResumeParams, []request.Preset{thread}, request.Format, "threadId", "thread_id")
+	path := []request.Preset{{Name: "threadId", Value: thread}} // its agent is that of the task
+	args, err := q.arguments(request.ContinueParams, path, request.Format, "threadId", "thread_id", "agent")
 	if err != nil {
 		return nil, err
 	}

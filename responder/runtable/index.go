@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -190,12 +191,17 @@ func (t *index) get(id string) (e entry, ok bool) {
 	return e, false
 }
 
-// ofThread returns the newest run of a thread.
+// ofThread returns the newest run of a thread. Ids are compared without regard to case, as
+// UUIDs are.
 func (t *index) ofThread(thread string) (newest runs.Row, ok bool) {
+	if thread == "" {
+		return newest, false
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.rows {
-		if e.Thread == thread && (!ok || cmp.Or(cmp.Compare(began(newest), began(e.Row)), cmp.Compare(newest.ID, e.ID)) < 0) {
+		if len(e.Thread) == len(thread) && strings.EqualFold(e.Thread, thread) &&
+			(!ok || cmp.Or(cmp.Compare(began(newest), began(e.Row)), cmp.Compare(newest.ID, e.ID)) < 0) {
 			newest, ok = e.Row, true
 		}
 	}

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
@@ -117,19 +115,7 @@ func first(a, b string) string {
 // take is the next task of the queue, as a worker gets it.
 func (s *stage) take(t *testing.T) runs.Task {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	d, err := s.Operator.Queue(bus.DefaultQueue).Next(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	task, err := d.Task()
-	if err == nil {
-		err = d.Done()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := s.Task()
 	// The queued entry is stored after the task: a worker waits for it, too.
 	s.Await(task.Run, func(responder.View) bool { return true })
 	return task

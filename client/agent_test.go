@@ -1,0 +1,54 @@
+package client_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus/embedded"
+)
+
+// A task of each agent is submitted over NATS. A thread belongs to the agent of its runs: a
+// submission that names no agent is of that one, and the tools of Codex refuse the others.
+func TestTasksOfAllAgents(t *testing.T) {
+	s := begin(t)
+	c, ctx := connect(t, s, embedded.OperatorUser), t.Context()
+	threads := map[string]string{"opencode": "ses_3aBcDeFgHiJkLmNoPqRsTuVwXy"}
+	for i, short := range agents.Known.Names() {
+		if threads[short] == "" {
+			threads[short] = "0199a213-81c0-7800-8aa1-bbab2a03500" + string(rune('0'+i))
+		}
+	}
+	for _, a := range agents.Known {
+		thread := threads[a.Short]
+		for _, q := range []api.Submission{{Agent: a.Short, Thread: thread}, {Thread: thread}} {
+			q.Prompt = "hold"
+			done, err := c.Submit(ctx, q)
+			if err != nil {
+				t.Fatalf("%s: %v", a.Short, err)
+			}
+			if run, err := c.Status(ctx, done.Run); err != nil || run.Agent != a.Kind() || run.ThreadID != thread {
+				t.Errorf("%+v: %+v, %v", q, run, err)
+			}
+		}
+		if got, err := c.AgentOf(ctx, api.Submission{Thread: thread}); err != nil || got != a.Kind() {
+			t.Errorf("the agent of %s is %s, %v", thread, got, err)
+		}
+		args := map[string]any{"task": "hold", "threadId": thread}
+		_, err := c.Tool(ctx, "_codex_local_resume", args)
+		if refused := a.Kind() != api.DefaultAgent; refused != (code(err) == api.Validation) || refused &&
+			!strings.Contains(err.Error(), "threadId: belongs to "+a.Name) {
+			t.Errorf("the tool of Codex on a thread of %s: %v", a.Name, err)
+		}
+	}
+	for _, q := range []api.Submission{{}, {Thread: "0199a213-0000-7800-8aa1-bbab2a035001"}, {Agent: "codex"}} {
+		if got, err := c.AgentOf(ctx, q); err != nil || got != api.DefaultAgent {
+			t.Errorf("the agent of %+v is %s, %v", q, got, err)
+		}
+	}
+	list, err := c.List(ctx, api.List{Agent: "gemini"})
+	if err != nil || len(list.Runs) != 2 || list.Runs[0].Agent != "gemini_cli" {
+		t.Errorf("of gemini are listed %+v, %v", list.Runs, err)
+	}
+}

@@ -1,0 +1,60 @@
+package console
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// What an agent tells of itself reads the same for all agents, in a status and in a result.
+func TestFactsOfAnAgent(t *testing.T) {
+	thing := func(name string) runs.Thing { return runs.Thing{What: runs.DriftField, Name: name} }
+	seven := []runs.Thing{thing("a"), thing("b"), thing("c"), thing("d"), thing("e"), thing("f"), thing("g")}
+	for _, c := range []struct {
+		why    string
+		agent  string
+		detail api.Detail
+		status string // lines of a status
+		result string // more lines of a result
+	}{
+		{"nothing told", "codex", api.Detail{}, "agent      codex\n", ""},
+		{"a total of the thread", "codex", api.Detail{
+			Version: "0.169.0", Usage: &api.Usage{Input: 1}, ThreadUsage: &api.Usage{Input: 5, Cached: 2, Output: 3},
+			Drift: &runs.Drift{Things: []runs.Thing{{What: runs.DriftType, Name: "x.new"}}, Count: 9},
+		}, "agent      codex 0.169.0\nunknown    the output has 1 thing that linesman does not know: type x.new\n",
+			"tokens     5 in (2 cached), 3 out\n"},
+		{"a cost, and models", "claude_code", api.Detail{
+			Usage: &api.Usage{Input: 7, Cached: 6, Output: 5}, Cost: new(1.25), Models: []api.ModelUsage{
+				{Name: "claude-a", Usage: api.Usage{Input: 4, Output: 2}, Cost: new(1.2)}, {Name: "claude-b"}},
+			Drift: &runs.Drift{Things: seven, Others: true},
+		}, "agent      claude_code\nunknown    the output has more than 7 things that linesman does not know: " +
+			"field a, field b, field c, field d, field e, …\n",
+			"tokens     7 in (6 cached), 5 out\ncost       1.2500 USD\n" +
+				"model      claude-a: 4 in (0 cached), 2 out, 1.2000 USD\nmodel      claude-b: 0 in (0 cached), 0 out\n"},
+	} {
+		run := &api.Run{ID: "T-1", Agent: c.agent, State: runs.StateCompleted, Detail: &c.detail}
+		var status, result bytes.Buffer
+		if err := renderTo(&status, false, false, 80).Run(run); err != nil {
+			t.Fatal(err)
+		}
+		if err := renderTo(&result, false, false, 80).Result(&api.Result{Run: run}, ResultOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(c.status) {
+			if !strings.Contains(status.String(), line) || !strings.Contains(result.String(), line) {
+				t.Errorf("%s: no line %q in\n%sor in\n%s", c.why, line, &status, &result)
+			}
+		}
+		for _, name := range []string{"unknown", "cost", "model", "tokens"} {
+			if want := strings.Count("\n"+c.status+c.result, "\n"+name); strings.Count(result.String(), "\n"+name) != want {
+				t.Errorf("%s: not %d lines %s in\n%s", c.why, want, name, &result)
+			}
+		}
+		if !strings.Contains(result.String(), c.result) {
+			t.Errorf("%s: no\n%sin\n%s", c.why, c.result, &result)
+		}
+	}
+}

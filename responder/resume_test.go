@@ -1,0 +1,126 @@
+package responder_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/servicetest"
+)
+
+// stage is a service beside a normalizer that knows all agents.
+func stage(t *testing.T) *servicetest.Streams {
+	t.Helper()
+	s := servicetest.New(t)
+	s.Service = responder.New(responder.Config{Streams: s.Bus, Queue: bus.DefaultQueue})
+	servicetest.During(t, "service", s.Service.Run)
+	if err := s.Service.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A task that resumes a session is of the session's agent, in the session's directory, and
+// of no other.
+func TestASessionIsResumedByItsOwnAgent(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	sessions := s.Sessions()
+	for i, one := range sessions {
+		kind, other := one.Agent.Kind(), sessions[(i+1)%len(sessions)].Agent
+		v, _ := s.Service.Get(one.Run)
+		if thread, err := s.Service.Resumable(v); thread != one.ID || err != nil {
+			t.Errorf("%s: the thread is %q (%v), want %q", kind, thread, err, one.ID)
+		}
+		for _, q := range []api.Submission{
+			{Thread: one.ID}, {Thread: one.ID, Agent: kind}, {Thread: one.ID, Agent: one.Agent.Short},
+			{Thread: strings.ToUpper(one.ID)},
+		} {
+			if q.Thread != one.ID && kind == "opencode" { // its ids are no UUIDs
+				continue
+			}
+			q.Prompt = "Go on."
+			if _, err := s.Service.Submit(t.Context(), q); err != nil {
+				t.Errorf("%s: %+v: %v", kind, q, err)
+				continue
+			}
+			if got := s.Task(); got.Agent != kind || got.Thread != q.Thread || got.Dir != "/srv/"+one.Agent.Short {
+				t.Errorf("%s: %+v becomes a task of %s in %s", kind, q, got.Agent, got.Dir)
+			}
+		}
+		err := s.Service.CheckSubmit(api.Submission{Prompt: "Go on.", Thread: one.ID, Agent: other.Short})
+		var e *api.Error
+		if !errors.As(err, &e) || e.Field != api.FieldThread || len(e.Issues) != 1 ||
+			e.Message != "belongs to "+one.Agent.Name+", which alone can resume it" {
+			t.Errorf("%s: resumed by %s: %v", kind, other.Short, err)
+		}
+	}
+}
+
+// A task of an agent has what the agent can do, and the reason for everything else.
+func TestSubmissionChecksWhatTheAgentCanDo(t *testing.T) {
+	schema := []byte(`{"type":"object"}`)
+	s := responder.New(responder.Config{})
+	for _, a := range agents.Known {
+		for name, c := range map[string]struct {
+			q    api.Submission
+			want map[string]string // by short name; "": of the others
+		}{
+			"a task": {api.Submission{Mode: runs.WorkspaceWrite, Confirm: true, Dir: "/srv", Model: "m", SkipGit: true,
+				Idle: 1, Hard: 1}, nil},
+			"a schema": {api.Submission{Schema: schema}, map[string]string{
+				"gemini":   "outputSchema: is not for Gemini CLI: it cannot keep to a schema",
+				"opencode": "outputSchema: is not for opencode: it cannot keep to a schema"}},
+			"a session by name": {api.Submission{Thread: "name"}, map[string]string{
+				"codex":    "threadId: must be the id of a thread, a UUID",
+				"opencode": "threadId: must be the id of a session: ses_ and letters and digits",
+				"":         "threadId: must be the id of a session, a UUID"}},
+		} {
+			want, ok := c.want[a.Short]
+			if !ok {
+				want = c.want[""]
+			}
+			c.q.Prompt, c.q.Agent = "x", a.Short
+			got := ""
+			if err := s.CheckSubmit(c.q); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%s: %s: %q, want %q", a.Short, name, got, want)
+			}
+		}
+	}
+}
+
+func TestRunsThatCannotBeResumedTellWhy(t *testing.T) {
+	s := responder.New(responder.Config{})
+	for _, c := range []struct {
+		row  runs.Row
+		code api.Code
+		want string
+	}{
+		{runs.Row{Agent: "codex_cloud", Thread: "x"}, api.Unsupported,
+			"runs of codex_cloud cannot be resumed, only those of codex, claude, gemini, opencode"},
+		{runs.Row{Agent: "external", State: runs.StateInputRequired}, api.Unsupported,
+			"runs of external cannot be resumed, only those of codex, claude, gemini, opencode"},
+		{runs.Row{Agent: "gemini_cli", State: runs.StateQueued}, api.Conflict,
+			"it has no thread yet: wait until it works, or has ended"},
+		{runs.Row{Agent: "claude_code", State: runs.StateFailed}, api.Conflict,
+			"it ended before it had a thread: submit a new task"},
+		{runs.Row{Agent: "opencode", State: runs.StateFailed, Thread: "s-1"}, api.Conflict,
+			"its thread cannot be resumed: it must be the id of a session: ses_ and letters and digits"},
+	} {
+		c.row.ID = "T-1"
+		_, err := s.Resumable(responder.View{Row: c.row})
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != c.code || e.Message != c.want || e.Run != "T-1" || e.State != c.row.State ||
+			e.Retryable != (c.row.State == runs.StateQueued) {
+			t.Errorf("%s: %+v, want %s", c.row.Agent, err, c.want)
+		}
+	}
+}
