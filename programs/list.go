@@ -128,7 +128,8 @@ func (h Here) look(ctx context.Context, a agent.Agent) Agent {
 	}
 	l.Path = p.Path
 	if l.Version, err = p.Version(ctx, AskTime); err != nil {
-		l.Problem, l.Fix = fmt.Sprintf("%s --version: %v", p.Path, err), "run that yourself; if it fails, install it again, or set "+setting+".command"
+		l.Problem = fmt.Sprintf("%s --version: %v", p.Path, err)
+		l.Fix = "run that yourself; if it fails, install it again, or set " + setting + ".command"
 		return l
 	}
 	switch {
