@@ -60,10 +60,10 @@ type Sessions struct {
 	Env, Home, Dir string
 	// Files are patterns as of [path.Match], relative to Dir.
 	Files []string
-	// Headless reports whether a session is one of a program without a user interface, as
-	// those that linesman starts are, and whether this line of the log tells it. The first
-	// line that tells it counts.
-	Headless func(line []byte) (headless, known bool)
+	// Origin returns the id of a session, as the agent prints it on stdout, and whether its
+	// program has no user interface, as those that linesman starts. Known is false if this
+	// line of the log does not tell it; the first line that tells it counts.
+	Origin func(line []byte) (session string, headless, known bool)
 }
 
 // Has reports whether the file at a path, relative to Dir, is the log of a session.

@@ -6,15 +6,31 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
 
 // WatchSessions publishes the sessions of agents from the logs that they keep, as
-// [worker.Worker.Sessions] does. The end of ctx is no error.
+// [worker.Worker.Sessions] does, but not those of runs. The end of ctx is no error.
 func (s *Session) WatchSessions(ctx context.Context, spec worker.SessionsSpec) error {
+	spec.Own = s.ofRun
 	return s.withWorker(ctx, func(w *worker.Worker) error { return quiet(w.Sessions(ctx, spec)) })
+}
+
+// ofRun reports whether the stdout of a session is a run. Without an answer it is none.
+func (s *Session) ofRun(ctx context.Context, session string) bool {
+	page, err := s.Client().List(ctx, api.List{Thread: session, Limit: 10})
+	if err != nil {
+		s.config.Log.Warn("it is not known whether a session is a run already", zap.Error(err))
+		return false
+	}
+	return slices.ContainsFunc(page.Runs, func(r *api.Run) bool { return r.Source != runs.SourceSession })
 }
 
 // Sessions adds the directories where agents of this user keep logs of their sessions to
@@ -38,7 +54,7 @@ func (c Config) Sessions(kind string, spec worker.SessionsSpec) (worker.Sessions
 			return spec, fmt.Errorf("%s: %s or HOME must be an absolute path", a.Name, at.Env)
 		}
 		spec.Places = append(spec.Places, worker.Place{
-			Agent: a.Kind(), Dir: filepath.Join(dir, at.Dir), Has: at.Has, Headless: at.Headless,
+			Agent: a.Kind(), Dir: filepath.Join(dir, at.Dir), Has: at.Has, Origin: at.Origin,
 		})
 	}
 	if len(spec.Places) == 0 {

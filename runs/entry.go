@@ -43,7 +43,7 @@ type Entry struct {
 
 // Start is the body of a queued and of a start entry.
 type Start struct {
-	Source  string            `json:"source"`             // run, tail, pipe, queue, cloud or external
+	Source  string            `json:"source"`             // run, tail, session, pipe, queue, cloud or external
 	Argv    []string          `json:"argv,omitempty"`     // command line; absent if there is no process
 	Dir     string            `json:"dir,omitempty"`      // working directory
 	Labels  map[string]string `json:"labels,omitempty"`   // see [CheckLabels]

@@ -20,6 +20,10 @@ const LabelContinues = "linesman.continues"
 // sourceRun is the [Start.Source] of a run that was started by hand.
 const sourceRun = "run"
 
+// SourceSession is the [Start.Source] of a run whose output is the log of a session. A
+// person's prompts are in it.
+const SourceSession = "session"
+
 // MaxLinks is the maximum number of runs of a task. The last one is reserved for
 // abandoning the task.
 const MaxLinks = 1000

@@ -59,7 +59,7 @@ type Record struct {
 	Agent   string            `json:"agent"`
 	Version string            `json:"version,omitempty"` // version of the agent, if known
 	State   State             `json:"state"`
-	Source  string            `json:"source,omitempty"` // run, tail, pipe, queue, cloud or external
+	Source  string            `json:"source,omitempty"` // run, tail, session, pipe, queue, cloud or external
 	Labels  map[string]string `json:"labels,omitempty"`
 	// working directory; omitted if its JSON has more than maxDir bytes
 	Dir    string `json:"dir,omitempty"`
@@ -176,7 +176,7 @@ func (r *Record) foldStart(e Entry) {
 		return
 	}
 	switch start.Source {
-	case sourceRun, "tail", "pipe", "queue", "cloud":
+	case sourceRun, "tail", "pipe", "queue", "cloud", SourceSession:
 		r.Source = start.Source
 	case SourceExternal:
 		r.Source, r.Due = start.Source, max(start.Due, 0)

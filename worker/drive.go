@@ -168,8 +168,12 @@ func (r *Run) begin(ctx context.Context) error {
 		if err := r.dir.mark.save(); err != nil {
 			return err
 		}
+		source := r.dir.Spec.Source
+		if r.dir.Spec.Session != nil {
+			source = runs.SourceSession
+		}
 		err := r.append(ctx, time.Now(), runs.Started, 0, runs.Encode(runs.Start{
-			Source: r.dir.Spec.Source, Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
+			Source: source, Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
 			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
 			Version: r.w.cfg.Version(&r.dir.Spec),
 		}))

@@ -231,7 +231,7 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.adoptEvery, w.tailPause = 200*time.Millisecond, 200*time.Millisecond
+	w.adoptEvery, w.tailPause, w.settle = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
 	l.w = w
 	t.Cleanup(func() { // the shims of ended runs are about to exit
 		waitFor(t, "the shims", func() bool { w.reap(); return len(w.exitingShims) == 0 })

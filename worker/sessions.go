@@ -26,9 +26,13 @@ import (
 type SessionsSpec struct {
 	Places []Place
 	Labels map[string]string
-	All    bool          // also sessions that [Place.Headless] reports
-	Since  time.Duration // also files that changed in this time before the start
 	Idle   time.Duration // the run of a file ends when it has not changed for this time; must be positive
+	Since  time.Duration // also files that changed in this time before the start; at least Idle
+
+	// Own reports whether a session without a user interface is published already: it is
+	// that of an agent whose stdout is a run. Nil: none is. It is asked a few seconds after
+	// the log is found, because the run may know its session later.
+	Own func(ctx context.Context, session string) bool
 
 	// Began is called with each run that is started or resumed. It is called from
 	// several goroutines, and may be nil.
@@ -39,12 +43,12 @@ type SessionsSpec struct {
 type Place struct {
 	Agent string // agent kind
 	Dir   string // absolute; it may be missing
-	// Has and Headless are those of [agent.Sessions].
-	Has      func(file string) bool
-	Headless func(line []byte) (headless, known bool)
+	// Has and Origin are those of [agent.Sessions].
+	Has    func(file string) bool
+	Origin func(line []byte) (session string, headless, known bool)
 }
 
-// maxSessionHead is how much of a log is read to see whether it is headless, in bytes.
+// maxSessionHead is how much of a log is read to see which session it is of, in bytes.
 const maxSessionHead = 4 << 20
 
 // Sessions follows the logs of sessions that agents keep by themselves, and those to come.
@@ -69,7 +73,7 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("sessions: %w", err)
 	}
-	s := &sessionFollower{w: w, spec: spec, open: w.tailedBefore(), from: time.Now().Add(-spec.Since)}
+	s := &sessionFollower{w: w, spec: spec, open: w.tailedBefore(), from: time.Now().Add(-max(spec.Since, spec.Idle))}
 	slots := (int64(min(uint64(limit.Cur), 1<<20)) - spare) / perFile
 	s.group.SetLimit(int(max(1, min(slots, int64(w.maxSessions)))))
 	for _, p := range spec.Places {
@@ -118,7 +122,7 @@ type sessionFile struct {
 
 	mu      sync.Mutex
 	busy    bool // a goroutine follows it
-	ignored bool // headless, or its run was cancelled
+	ignored bool // it is published already, or its run was cancelled
 }
 
 // scan finds changed files, and follows them.
@@ -198,6 +202,7 @@ type sessionLog struct {
 	path, file string   // file is relative to the place
 	open       []string // run directories to resume, oldest first
 	replaced   string   // the last run, if the file has other content since; else ""
+	found      time.Time
 }
 
 // errSilent reports that all of a log is in runs.
@@ -207,6 +212,7 @@ var errSilent = errors.New("nothing new in the log of a session")
 // be followed again.
 func (t *sessionLog) tail(ctx context.Context) (ignore bool) {
 	log := t.s.w.log.With(zap.String("path", t.path))
+	t.found = time.Now()
 	for pause := time.Duration(0); ; {
 		ignore, err := t.one(ctx)
 		switch {
@@ -256,8 +262,8 @@ func (t *sessionLog) one(ctx context.Context) (ignore bool, err error) {
 	return err == nil && ex.Reason == runs.ReasonCancelled, nil
 }
 
-// next returns the directory of a run to resume, or of a new run. The file is ignored if it
-// is headless.
+// next returns the directory of a run to resume, or of a new run. The file is ignored if its
+// session is published already.
 func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) {
 	for len(t.open) > 0 {
 		d, err := openRetrying(ctx, t.open[0])
@@ -281,21 +287,14 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 	if fileOf(t.path, info) != file { // a symbolic link has taken its place
 		return nil, false, errSilent
 	}
-	if !t.s.spec.All && t.p.Headless != nil {
-		headless, known, err := t.headless(f)
-		if err != nil {
-			return nil, false, err
-		}
-		if !known { // its next lines will tell
-			return nil, false, errSilent
-		}
-		if headless {
-			return nil, true, nil
-		}
-	}
 	spec, err := t.plan(f, file, size)
 	if err != nil {
 		return nil, errors.Is(err, runs.ErrManyRuns), err
+	}
+	if first := spec.Labels[runs.LabelContinues] == ""; first {
+		if own, err := t.own(ctx, f); own || err != nil {
+			return nil, own, err
+		}
 	}
 	d, err = Create(t.s.w.cfg.Root, *spec)
 	if errors.Is(err, fs.ErrExist) { // another process follows the file, or did
@@ -305,20 +304,38 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 	return d, false, err
 }
 
-// headless reports whether the session is headless, and whether the log tells it yet. A
-// long log that does not is not headless.
-func (t *sessionLog) headless(f *os.File) (headless, known bool, err error) {
+// own reports whether the session of a log is published already.
+func (t *sessionLog) own(ctx context.Context, f *os.File) (bool, error) {
+	if t.s.spec.Own == nil {
+		return false, nil
+	}
+	session, headless, err := t.origin(f)
+	if err != nil || !headless || session == "" {
+		return false, err
+	}
+	if err := sleep(ctx, time.Until(t.found.Add(t.s.w.settle))); err != nil {
+		return false, err
+	}
+	return t.s.spec.Own(ctx, session), nil
+}
+
+// origin returns the session of a log, and whether it is headless. The error is errSilent if
+// the log does not tell it yet. A long log that does not tell it is not headless.
+func (t *sessionLog) origin(f *os.File) (session string, headless bool, err error) {
 	lines := bufio.NewReader(io.NewSectionReader(f, 0, maxSessionHead))
 	for read := 0; ; {
 		line, err := lines.ReadBytes('\n')
 		if read += len(line); errors.Is(err, io.EOF) {
-			return false, read == maxSessionHead, nil
+			if read < maxSessionHead {
+				return "", false, errSilent // its next lines will tell
+			}
+			return "", false, nil
 		}
 		if err != nil {
-			return false, false, err
+			return "", false, err
 		}
-		if headless, known = t.p.Headless(line); known {
-			return headless, true, nil
+		if session, headless, known := t.p.Origin(line); known {
+			return session, headless, nil
 		}
 	}
 }

@@ -18,19 +18,20 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// sessionsSpec follows the files below dir whose names end in .jsonl. A line "headless" says
-// that a session is headless, a line "shown" that it is not.
+// sessionsSpec follows the files below dir whose names end in .jsonl. A line "headless ID" says
+// that a session is headless, a line "shown" that it is not. The session "own" is that of a run.
 func sessionsSpec(dir string) SessionsSpec {
 	return SessionsSpec{
 		Idle: time.Hour,
 		Places: []Place{{
 			Agent: "codex", Dir: dir,
 			Has: func(file string) bool { return strings.HasSuffix(file, ".jsonl") },
-			Headless: func(line []byte) (headless, known bool) {
-				headless = bytes.HasPrefix(line, []byte("headless"))
-				return headless, headless || bytes.HasPrefix(line, []byte("shown"))
+			Origin: func(line []byte) (session string, headless, known bool) {
+				session, headless = strings.CutPrefix(strings.TrimSpace(string(line)), "headless ")
+				return session, headless, headless || bytes.HasPrefix(line, []byte("shown"))
 			},
 		}},
+		Own: func(_ context.Context, session string) bool { return session == "own" },
 	}
 }
 
@@ -89,6 +90,10 @@ func TestSessionsThatChangeAreFollowedFromTheirBeginning(t *testing.T) {
 	}
 	for _, name := range []string{"old", "resumed", "unclear"} {
 		write(t, file(name), "shown "+name+"\n")
+		before := time.Now().Add(-2 * time.Hour)
+		if err := os.Chtimes(file(name), before, before); err != nil {
+			t.Fatal(err)
+		}
 	}
 	outside := filepath.Join(place(t), "outside.jsonl")
 	write(t, outside, "shown SECRET\n")
@@ -99,7 +104,8 @@ func TestSessionsThatChangeAreFollowedFromTheirBeginning(t *testing.T) {
 		return len(begun(file("first"))) == 1
 	})
 	write(t, file("resumed"), "two\n")
-	write(t, file("headless"), "one\nheadless\n")
+	write(t, file("own"), "one\nheadless own\n")
+	write(t, file("headless"), "one\nheadless other\n")
 	write(t, filepath.Join(dir, "2026", "no session.txt"), "shown\n")
 	if err := os.Symlink(outside, file("link")); err != nil {
 		t.Fatal(err)
@@ -113,8 +119,9 @@ func TestSessionsThatChangeAreFollowedFromTheirBeginning(t *testing.T) {
 	waitFor(t, "the late session", func() bool { return l.text(begun(file("late"))) == "line\nshown\n" })
 	write(t, file("last"), "shown last\n")
 	waitFor(t, "the last session", func() bool { return l.text(begun(file("last"))) == "shown last\n" })
-	if got := len(l.runIDs()); got != 4 {
-		t.Errorf("%d runs, want those of first, resumed, late and last: %q", got, l.summary())
+	waitFor(t, "the headless session", func() bool { return l.text(begun(file("headless"))) == "one\nheadless other\n" })
+	if got := len(l.runIDs()); got != 5 {
+		t.Errorf("%d runs, want those of first, resumed, headless, late and last: %q", got, l.summary())
 	}
 }
 

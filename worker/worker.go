@@ -92,6 +92,9 @@ type Worker struct {
 	// maxSessions is the maximum number of logs of sessions that are followed at a time.
 	// Others wait until one of them is silent.
 	maxSessions int
+	// settle is how long after the log of a session is found the run that its agent prints to,
+	// if there is one, knows the session.
+	settle time.Duration
 
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
@@ -140,7 +143,7 @@ func New(cfg Config) (*Worker, error) {
 	log := cfg.Log.Named("worker")
 	return &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
-		adoptEvery: 2 * time.Second, tailPause: time.Second, maxSessions: 512,
+		adoptEvery: 2 * time.Second, tailPause: time.Second, maxSessions: 512, settle: 5 * time.Second,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 	}, nil
 }

@@ -55,16 +55,19 @@ func (d *dialect) done(tool string, failed bool, out *normalizer.Out) {
 func (d *dialect) spent(out *normalizer.Out) {
 	l := &d.line
 	if l.usage.Any() {
-		n := &l.usage.N
-		out.Facts.Spent = &runs.Usage{
-			Input:  wire.Sum(n[0], n[2], n[3]), // the agent counts cached tokens apart
-			Output: n[1], CachedInput: n[2], CacheWriteInput: n[3],
-		}
+		out.Facts.Spent = spent(&l.usage.N)
 	}
 	if amount, ok := wire.Cost(l.cost); ok {
 		out.Facts.Cost = &amount
 	}
 	out.Facts.Models = d.models()
+}
+
+// spent returns the usage in counters. The agent counts cached tokens apart.
+func spent(n *[8]int64) *runs.Usage {
+	return &runs.Usage{
+		Input: wire.Sum(n[0], n[2], n[3]), Output: n[1], CachedInput: n[2], CacheWriteInput: n[3],
+	}
 }
 
 // modelCounters are the keys of the usage of a model that are recorded.

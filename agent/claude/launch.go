@@ -14,7 +14,7 @@ var Agent = agent.Agent{
 	Install: "npm install -g @anthropic-ai/claude-code", Tested: "2.1.330", Known: known,
 	Sessions: agent.Sessions{
 		Env: "CLAUDE_CONFIG_DIR", Home: ".claude", Dir: "projects",
-		Files: []string{"*/*.jsonl", "*/*/subagents/agent-*.jsonl"}, Headless: headless,
+		Files: []string{"*/*.jsonl", "*/*/subagents/agent-*.jsonl"}, Origin: origin,
 	},
 	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CLAUDE_CONFIG_DIR"}},
 

@@ -13,14 +13,15 @@ import (
 // sessionId and a parentUuid there. There are many more types: what is sent to the model is
 // in the log, too. A sub-agent has a log of its own, whose lines have an agentId.
 
-// headless implements [agent.Sessions]. The lines of messages say how the program was
-// started; those of old versions do not.
-func headless(line []byte) (headless, known bool) {
-	var typ, entry scan.Value
-	if scan.Fields(line, map[string]*scan.Value{"type": &typ, "entrypoint": &entry}) != scan.OK {
-		return false, false
+// origin implements [agent.Sessions]. The lines of messages say how the program was
+// started; those of old versions do not. A sub-agent has the session of its parent.
+func origin(line []byte) (session string, headless, known bool) {
+	var typ, entry, id scan.Value
+	fields := map[string]*scan.Value{"type": &typ, "entrypoint": &entry, "sessionId": &id}
+	if scan.Fields(line, fields) != scan.OK || !typ.Equal("user") && !typ.Equal("assistant") {
+		return "", false, false
 	}
-	return entry.Equal("sdk-cli"), typ.Equal("user") || typ.Equal("assistant")
+	return wire.ID(id), entry.Equal("sdk-cli"), true
 }
 
 // logFields are the values of a line of a session log.
@@ -81,7 +82,8 @@ func (l *line) logMessage(key []byte) bool {
 
 // logged reports whether a line is of a session log.
 func (l *line) logged(typ string) bool {
-	return l.log.session.IsString() && l.log.previous.Kind != scan.Absent || silent[typ] || typ == costState
+	return l.log.session.IsString() && l.log.previous.Kind != scan.Absent ||
+		l.session.Kind == scan.Absent && (silent[typ] || typ == costState)
 }
 
 // costState is the type of lines with what a session has cost.
@@ -184,7 +186,7 @@ func (d *dialect) replied(out *normalizer.Out) {
 	}
 	if u := &l.log.usage; u.Any() {
 		n := &u.N
-		out.Facts.Spent = &runs.Usage{Input: n[0], Output: n[1], CachedInput: n[2], CacheWriteInput: n[3]}
+		out.Facts.Spent = spent(n)
 	}
 	message := "turn completed"
 	if l.log.stop.Equal("tool_use") || l.log.stop.Equal("pause_turn") {

@@ -160,8 +160,8 @@ func secret(v any) any {
 	return v
 }
 
-// The first message of a log tells whether the session is headless.
-func TestHeadlessSessions(t *testing.T) {
+// The first message of a log tells which session it is of, and whether that is headless.
+func TestOriginOfSessions(t *testing.T) {
 	for _, c := range []struct {
 		folder string
 		want   bool
@@ -176,10 +176,11 @@ func TestHeadlessSessions(t *testing.T) {
 		}
 		told := false
 		for line := range bytes.Lines(text) {
-			if headless, known := claude.Agent.Sessions.Headless(line); known && !told {
+			if session, headless, known := claude.Agent.Sessions.Origin(line); known && !told {
 				told = true
-				if headless != c.want {
-					t.Errorf("%s: headless %t", c.folder, headless)
+				if headless != c.want || len(session) != 36 || strings.HasPrefix(filepath.Base(files[0]), session) ==
+					strings.Contains(c.folder, "subagents") {
+					t.Errorf("%s: session %s, headless %t", c.folder, session, headless)
 				}
 			}
 		}

@@ -13,7 +13,7 @@ var Agent = agent.Agent{
 	Program: "codex", JSONFlag: "--json", JSONCall: "codex exec --json",
 	Install: "npm install -g @openai/codex", Tested: "0.169.0", Known: known,
 	Sessions: agent.Sessions{
-		Env: "CODEX_HOME", Home: ".codex", Dir: "sessions", Files: []string{"*/*/*/rollout-*.jsonl"}, Headless: headless,
+		Env: "CODEX_HOME", Home: ".codex", Dir: "sessions", Files: []string{"*/*/*/rollout-*.jsonl"}, Origin: origin,
 	},
 	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CODEX_HOME"}},
 

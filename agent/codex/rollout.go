@@ -20,15 +20,17 @@ import (
 // the response_items, and turns, token counts and the outcome of commands from the
 // event_msgs.
 
-// headless implements [agent.Sessions]. The first line says which program wrote it.
-func headless(line []byte) (headless, known bool) {
-	var typ, payload, originator scan.Value
+// origin implements [agent.Sessions]. The first line says which program wrote it. A
+// sub-agent has the session of its parent, where the version tells it.
+func origin(line []byte) (session string, headless, known bool) {
+	var typ, payload, originator, id, root scan.Value
 	if scan.Fields(line, map[string]*scan.Value{"type": &typ, "payload": &payload}) != scan.OK ||
 		!typ.Equal("session_meta") || payload.Kind != scan.Object {
-		return false, false
+		return "", false, false
 	}
-	_ = scan.Fields(payload.Raw, map[string]*scan.Value{"originator": &originator}) // was scanned before
-	return originator.Equal("codex_exec"), true
+	fields := map[string]*scan.Value{"originator": &originator, "id": &id, "session_id": &root}
+	_ = scan.Fields(payload.Raw, fields) // was scanned before
+	return cmp.Or(wire.ID(root), wire.ID(id)), originator.Equal("codex_exec"), true
 }
 
 // payload has the values of the payload of a line.

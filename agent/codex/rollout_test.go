@@ -150,19 +150,25 @@ func TestOnlyWordsOfTheAgentLeaveASessionLog(t *testing.T) {
 	}
 }
 
-// The first line of a log tells whether the session is headless.
-func TestHeadlessSessions(t *testing.T) {
+// The first line of a log tells which session it is of, and whether that is headless.
+func TestOriginOfSessions(t *testing.T) {
+	sessions := make(map[string][]string)
 	for file, want := range map[string]bool{
 		"interactive": false, "shell-ok": true, "subagent": true, "0.63-shell-ok": true,
 	} {
 		for line := range firstLines(t, "../../test/corpus/codex-sessions/"+file+"/*.jsonl") {
-			if headless, known := codex.Agent.Sessions.Headless(line); !known || headless != want {
-				t.Errorf("%s: %t, %t, want %t", file, headless, known, want)
+			session, headless, known := codex.Agent.Sessions.Origin(line)
+			if !known || headless != want || len(session) != 36 {
+				t.Errorf("%s: %q, %t, %t, want %t", file, session, headless, known, want)
 			}
+			sessions[file] = append(sessions[file], session)
 		}
 	}
+	if two := sessions["subagent"]; len(two) != 2 || two[0] != two[1] {
+		t.Errorf("a sub-agent has another session than its parent: %q", two)
+	}
 	for _, line := range []string{"", "{", `{"type":"session_meta","payload":7}`, rolloutLine("event_msg", `{}`)} {
-		if _, known := codex.Agent.Sessions.Headless([]byte(line)); known {
+		if _, _, known := codex.Agent.Sessions.Origin([]byte(line)); known {
 			t.Errorf("%q tells it", line)
 		}
 	}

@@ -74,14 +74,13 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 type sessionsCmd struct {
 	Agent agentKind `placeholder:"KIND" help:"Only sessions of this agent: codex or claude. By default of both."`
 	labelFlag
-	All   bool          `help:"Also sessions without a user interface, as linesman itself starts them: its own runs are published twice."`
-	Since time.Duration `placeholder:"DURATION" help:"Also sessions that changed in this time before the start."`
+	Since time.Duration `placeholder:"DURATION" help:"Also sessions that changed in this time before the start. By default that of --idle."`
 	Idle  time.Duration `default:"30m" placeholder:"DURATION" help:"The run of a session ends when its log has not changed for this time (default 30m)."`
 }
 
 func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
 	spec, err := a.host().Sessions(string(c.Agent), worker.SessionsSpec{
-		Labels: c.Label, All: c.All, Since: c.Since, Idle: c.Idle, Began: (&console.Files{Out: a.stdout}).Began,
+		Labels: c.Label, Since: c.Since, Idle: c.Idle, Began: (&console.Files{Out: a.stdout}).Began,
 	})
 	if err != nil {
 		return exitWith(exitUsage, err)

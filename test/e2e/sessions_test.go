@@ -28,7 +28,7 @@ func TestSessionsOfRealAgentsAreFollowed(t *testing.T) {
 			up(t, data)
 			follow := begin(t, nil, "events", "--data-dir", data, "--follow", "--json")
 			watch := func() interface{ Kill() } {
-				return beginIn(t, env, nil, "watch-sessions", "--data-dir", data, "--agent", short, "--all", "--since", "1h")
+				return beginIn(t, env, nil, "watch-sessions", "--data-dir", data, "--agent", short)
 			}
 			first := watch()
 			agent := exec.CommandContext(t.Context(), argv[0][0], argv[0][1:]...)
@@ -68,5 +68,36 @@ func TestSessionsOfRealAgentsAreFollowed(t *testing.T) {
 			}
 			same(t, "events", printed(got), want)
 		})
+	}
+}
+
+// The log of an agent that linesman runs is no second run of it.
+func TestSessionsOfRunsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	data, dir := t.TempDir(), t.TempDir()
+	env, argv, cwd := lab.Setup(t, "codex-hello", dir)
+	logs := filepath.Join(dir, "home", ".codex", "sessions")
+	up(t, data)
+	beginIn(t, env, nil, "watch-sessions", "--data-dir", data)
+	run := append([]string{"run", "--data-dir", data, "--run", "T-own", "--"}, argv[0]...)
+	if p := beginAt(t, cwd, env, nil, run...); p.Code() != 0 {
+		t.Fatalf("linesman run: %s", p.Stderr)
+	}
+	if own, err := filepath.Glob(filepath.Join(logs, "*/*/*/rollout-*.jsonl")); len(own) != 1 || err != nil {
+		t.Fatalf("the agent has the logs %q, %v; want one", own, err)
+	}
+	// The same log of another session is found later, and followed later.
+	const recorded, session = "../corpus/codex-sessions/shell-ok", "01a1fd7c-3234-7431-a730-2b1ea25bc865"
+	if err := os.CopyFS(filepath.Join(logs, "2026/01/01"), os.DirFS(recorded)); err != nil {
+		t.Fatal(err)
+	}
+	follow := begin(t, nil, "events", "--data-dir", data, "--follow", "--json")
+	follow.Await(follow.Stdout, session)
+	found := map[string]int{}
+	for _, r := range parse(t, follow.Stdout.String()) {
+		found[r.Run]++
+	}
+	if len(found) != 2 || found["T-own"] == 0 {
+		t.Errorf("events by run %v; want those of T-own, and of the recorded session", found)
 	}
 }
